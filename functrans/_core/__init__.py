@@ -1,0 +1,1 @@
+"""Floor 1: what a value, a primitive and a trace are. Knows no op."""

@@ -1,0 +1,89 @@
+"""``Array``: an ndarray that cannot change, which is what every transform hands out.
+
+A subclass rather than a wrapper: C code that asks for an ndarray (LAPACK wrappers, L-BFGS-B,
+pandas, DLPack) takes it without conversion, and NumPy's own methods are its methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans.errors import ImmutableError
+
+
+class Array(np.ndarray):
+    """Read-only ndarray. Assigning into one raises; ``x.at[i].set(v)`` returns a changed copy.
+
+    >>> import functrans as ft
+    >>> x = ft.array([1.0, 2.0, 3.0])
+    >>> x.at[0].set(9.0)
+    Array([9., 2., 3.])
+    """
+
+    __slots__ = ()
+
+    def __array_wrap__(self, arr, context=None, return_scalar=False):  # every result is an Array too
+        return wrap(arr)
+
+    def __setitem__(self, key, value):
+        raise ImmutableError(
+            "An Array cannot be assigned into. Use y = x.at[index].set(value), which returns a "
+            "changed copy, or np.array(x) for a writable ndarray."
+        )
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.setflags(write=False)
+
+    def __array_namespace__(self, api_version: str | None = None):
+        return _namespace(api_version)
+
+    @property
+    def at(self) -> Any:
+        """Indexed updates that return a changed copy: ``x.at[i].set / add / mul / min / max``."""
+        return _at(self)
+
+
+def _rebind(name: str) -> Callable:
+    """``x += y`` on an Array makes a new one and binds the name to it, as for Python's numbers."""
+
+    def operator(self, other):
+        return getattr(self, name)(other)
+
+    return operator
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor"):
+    setattr(Array, f"__i{_name}__", _rebind(f"__{_name}__"))
+
+
+def wrap(x: Any) -> Array:
+    """``x`` as an Array: no copy, read-only."""
+    if type(x) is Array:
+        return x
+    x = np.asarray(x)
+    y = x.view(Array)
+    y.setflags(write=False)
+    return y
+
+
+def plain(x: Any) -> Any:
+    """An Array as the ndarray it is; anything else unchanged."""
+    return x.view(np.ndarray) if type(x) is Array else x
+
+
+def _namespace(api_version):
+    raise NotImplementedError  # replaced by functrans.numpy, the floor where the namespace lives
+
+
+def _at(x):
+    raise NotImplementedError  # replaced by functrans.numpy, the floor where indexing lives
+
+
+def install(namespace: Callable, at: Callable) -> None:
+    """Called once by ``functrans.numpy``: what ``__array_namespace__`` and ``.at`` return."""
+    global _namespace, _at
+    _namespace, _at = namespace, at

@@ -1,0 +1,53 @@
+"""``Aval``: a value's shape and dtype, which is all that most rules ask of it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+PYTHON_SCALARS = frozenset({bool, int, float, complex})
+
+
+class Aval(NamedTuple):
+    """The shape and dtype of an array that need not exist."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    return () if type(x) in PYTHON_SCALARS else x.shape
+
+
+def dtype_of(x: Any) -> np.dtype:
+    return np.dtype(type(x)) if type(x) in PYTHON_SCALARS else x.dtype
+
+
+def ndim_of(x: Any) -> int:
+    return 0 if type(x) in PYTHON_SCALARS else len(x.shape)
+
+
+def aval_of(x: Any) -> Aval:
+    return x if type(x) is Aval else Aval(shape_of(x), dtype_of(x))
+
+
+def is_inexact(x: Any) -> bool:
+    """Whether ``x`` is of a floating or complex type, so that it can carry a derivative."""
+    return inexact_dtype(dtype_of(x))
+
+
+def inexact_dtype(dtype: np.dtype) -> bool:
+    # kind "V" is ml_dtypes' bfloat16 on NumPy versions that do not know it as a float
+    return dtype.kind in "fc" or (dtype.kind == "V" and dtype.name == "bfloat16")

@@ -1,0 +1,228 @@
+"""Dispatch by the data: a primitive goes to the newest trace among its arguments.
+
+There is no current transform, global or thread-local: nothing to restore after an exception, and
+rules evaluated on lower values dispatch lower by themselves.
+"""
+
+from __future__ import annotations
+
+import itertools
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from functrans._core.array import Array, plain
+from functrans._core.aval import PYTHON_SCALARS, dtype_of, shape_of
+from functrans.errors import ConcretizationError, ImmutableError, LeakedTracerError, user_line
+
+if TYPE_CHECKING:
+    from functrans._core.primitive import Primitive
+
+_levels = itertools.count(1)
+
+# Values that are certainly not traced and certainly not weak.
+STRONG = frozenset(
+    {np.ndarray, np.float64, np.float32, np.float16, np.complex128, np.complex64, np.longdouble}
+    | {np.int64, np.int32, np.bool_}
+)
+# The same and Python's scalars, which NumPy promotes weakly (NEP 50).
+PLAIN = STRONG | PYTHON_SCALARS
+
+
+class Trace:
+    """One run of one transform. Its level says how new it is; newer traces wrap older values."""
+
+    __slots__ = ("closed", "fun", "level")
+
+    def __init__(self, fun: str):
+        self.level = next(_levels)
+        self.fun = fun
+        self.closed = False
+
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+        """The result of ``prim`` on ``args``, of which at least one is a tracer of this trace."""
+        raise NotImplementedError
+
+    def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
+        """``prim`` on two operands, one of them mine: a trace may have a shorter way for it."""
+        return bind(prim, x1, x2)
+
+    def unary(self, prim: Primitive, x: Any) -> Any:
+        """``prim`` on one operand of mine, without parameters."""
+        return bind(prim, x)
+
+    def require_open(self, prim: Primitive) -> None:
+        if self.closed:
+            raise LeakedTracerError(
+                f"{user_line()}: `{prim.name}` got a traced value of {self.fun}, which has already "
+                f"ended. A value that {self.fun} traces must not be kept in a global, an attribute "
+                "or a default argument; return it (with has_aux=True) instead."
+            )
+
+
+class Tracer:
+    """A value that a transform follows. Its methods and operators come from ``functrans.numpy``."""
+
+    __slots__ = ("trace",)
+    __hash__ = None  # type: ignore[assignment]  # as an ndarray: == is elementwise
+
+    trace: Trace
+
+    def concrete(self) -> Any:
+        """The plain value inside, or None where there is none (or one for each batch entry)."""
+        raise NotImplementedError
+
+    def is_finite(self) -> bool:
+        """Whether every number in it, derivatives included, is known to be finite."""
+        raise NotImplementedError
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> np.dtype:
+        raise NotImplementedError
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))  # type: ignore[index]  # from functrans.numpy
+
+    def __repr__(self) -> str:
+        return f"<{self.dtype}[{','.join(map(str, self.shape))}] traced by {self.trace.fun}>"
+
+    def __setitem__(self, key, value):
+        raise ImmutableError(
+            f"{user_line()}: a traced array cannot be assigned into. Write y = x.at[index]"
+            ".set(value), or build the result with np.stack, np.concatenate or np.where."
+        )
+
+    def __array__(self, dtype=None, copy=None):
+        raise ConcretizationError(
+            f"{user_line()}: {self!r} cannot become a plain ndarray: its derivative would be lost. "
+            "np.array([a, b]) of traced values is np.stack([a, b]); assigning into an ndarray is "
+            "functrans' .at[i].set(v); np.asarray(x) is x; a constant copy is ft.stop_gradient(x)."
+        )
+
+    def __float__(self):
+        raise ConcretizationError(
+            f"{user_line()}: float() or a function of the math module got {self!r}; the result "
+            "would have no derivative. Use NumPy's function (np.sin for math.sin), or "
+            "float(ft.stop_gradient(x)) for a constant."
+        )
+
+    def __complex__(self):
+        return self.__float__()
+
+    def __bool__(self) -> bool:
+        return bool(self._number("bool()"))
+
+    def __int__(self) -> int:
+        return int(self._number("int()"))
+
+    def __index__(self) -> int:
+        x = self._number("an index")
+        if np.asarray(x).dtype.kind not in "iub":
+            raise TypeError(f"only integer values can be used as an index, not {self!r}")
+        return x.__index__()
+
+    def __format__(self, spec: str) -> str:
+        x = self.concrete()
+        return repr(self) if x is None else format(x, spec)
+
+    def item(self, *args):
+        """The element as a traced scalar: a Python number would lose its derivative."""
+        if self.size != 1 and not args:
+            raise ValueError("can only convert an array of size 1 to a Python scalar")
+        return self.reshape(-1)[args[0] if args else 0]  # type: ignore[attr-defined]
+
+    def tolist(self):
+        """Nested lists of traced scalars."""
+        return [x.tolist() for x in self] if self.shape else self
+
+    def _number(self, use: str) -> Any:
+        x = self.concrete()
+        if x is None:
+            raise ConcretizationError(
+                f"{user_line()}: {use} of {self!r} depends on more than one value at once. "
+                "Use np.where(condition, a, b) instead of `if`, or ft.cond."
+            )
+        return x
+
+
+def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
+    """Apply ``prim``: the newest trace among ``args`` decides how; without one, NumPy does."""
+    top = None
+    for x in args:
+        if isinstance(x, Tracer):
+            if top is None or x.trace.level > top.level:
+                top = x.trace
+        elif type(x) is Array:
+            return bind(prim, *map(plain, args), **params)
+    if top is None:
+        return prim.impl(*args, **params)
+    return top.process(prim, args, params)
+
+
+def newest_trace(args: Any) -> Trace | None:
+    """The newest trace among ``args``, None when nothing is traced."""
+    traces = [x.trace for x in args if isinstance(x, Tracer)]
+    return max(traces, key=lambda t: t.level, default=None)
+
+
+def is_finite(x: Any) -> bool:
+    """Whether every number in ``x`` is known to be finite; False may also mean: near overflow."""
+    if isinstance(x, Tracer):
+        return x.is_finite()
+    # one pass and no temporary; an overflow of the sum of squares only costs the slower path
+    return isfinite(abs(np.vdot(x, x)))
+
+
+def sum_to(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """``x`` summed over broadcast axes to ``shape``, cast to ``dtype``: broadcasting, transposed."""
+    have = shape_of(x)
+    if have != shape:
+        lead = len(have) - len(shape)
+        axes = [i for i, n in enumerate(have) if i < lead or (n != 1 and shape[i - lead] == 1)]
+        x = x.sum(axis=tuple(axes)).reshape(shape)
+    return cast(x, dtype)
+
+
+def spread(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """``x`` broadcast to ``shape`` and cast to ``dtype``."""
+    if shape_of(x) != shape:
+        x = np.broadcast_to(x, shape)
+    return cast(x, dtype)
+
+
+def cast(x: Any, dtype: np.dtype) -> Any:
+    """``x`` in ``dtype``; from complex to real its real part, the transpose of the embedding."""
+    have = dtype_of(x)
+    if have is dtype or have == dtype:
+        return x
+    if type(x) in PYTHON_SCALARS:
+        x = np.asarray(x)
+    if have.kind == "c" and dtype.kind != "c":
+        x = x.real
+    return x.astype(dtype)

@@ -1,0 +1,335 @@
+"""The four families: each turns what one row states into everything the transforms ask for.
+
+    elementwise   diagonal: one lambda an operand is JVP, VJP and Taylor rule at once
+    linear        its own JVP; names its transpose
+    bilinear      linear in each of two operands; names the two transposes
+    primitive     every column by hand; a missing vjp is the transposed jvp, and the other way round
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans._core.aval import Aval, aval_of, ndim_of
+from functrans._core.bind import PLAIN, bind, is_finite, spread, sum_to
+from functrans._core.primitive import Primitive
+
+TABLE: dict[str, Primitive] = {}
+
+# Where an op is smooth and defined: tests, samplers and the reference page read it.
+ANY, REAL, POSITIVE, NONZERO = "any", "real", "positive", "nonzero"
+UNIT, ABOVE_ONE, INTEGER, BOOLEAN = "unit", "above one", "integer", "boolean"
+
+
+def _enter(prim: Primitive) -> None:
+    if prim.name in TABLE:
+        raise ValueError(f"there is already an op named {prim.name!r}; choose another name")
+    TABLE[prim.name] = prim
+
+
+# ---- elementwise
+
+
+class Action:
+    """How a change ``g`` of one operand moves the output: ``act(g, *saved)``, linear in ``g``.
+
+    Diagonal, so its own transpose. Which of the output and the operands it needs is read off the
+    lambda's parameter names: ``lambda g, y: ...`` keeps the output alive and nothing else.
+    """
+
+    __slots__ = ("act", "needs", "pick", "pull", "singular")
+
+    def __init__(self, act: Callable, operands: tuple[str, ...], singular: bool):
+        self.act = act
+        self.needs = tuple(inspect.signature(act).parameters)[1:]
+        unknown = set(self.needs) - {"y", *operands}
+        assert not unknown, f"an action's parameters are g, y, {', '.join(operands)}; got {unknown}"
+        saved = "".join(f"{n}, " for n in self.needs)
+        self.pick: Callable[..., tuple] = eval(f"lambda y, {', '.join(operands)}: ({saved})")
+        self.singular = singular
+        self.pull = self.guarded if singular else act
+
+    def guarded(self, g: Any, *saved: Any) -> Any:
+        """The action where the slope may be infinite: strong zero only where it makes a difference."""
+        moved = self.act(g, *saved)
+        return moved if is_finite(moved) else self.strong(g, *saved)
+
+    def strong(self, g: Any, *saved: Any) -> Any:
+        """The action with strong zero: zero change, or zero slope, contributes exactly zero."""
+        return strong_multiply(g, self.act(1.0, *saved)) if saved else self.act(g)
+
+
+class Elementwise(Primitive):
+    """Output ``i`` depends on entry ``i`` of the broadcast operands."""
+
+    __slots__ = ("actions", "operands")
+
+    def __init__(self, name: str, impl: Callable, actions: Sequence[Callable | None],
+                 arity: int, singular: bool, **columns: Any):
+        super().__init__(name, impl, **columns)
+        self.operands = ("x",) if arity == 1 else tuple(f"x{i + 1}" for i in range(arity))
+        self.actions = tuple(a and Action(a, self.operands, singular) for a in actions)
+
+    def __call__(self, *xs: Any) -> Any:
+        for x in xs:
+            if type(x) not in PLAIN:
+                return bind(self, *xs)
+        return self.impl(*xs)
+
+    @property
+    def differentiable(self) -> bool:
+        return any(self.actions)
+
+    def default_abstract(self, *xs: Aval) -> Aval:
+        # dtype resolution is NumPy's own, asked on empty arrays
+        y = self.impl(*[np.empty(0, x.dtype) if type(x) is Aval else x for x in xs])
+        return Aval(np.broadcast_shapes(*[aval_of(x).shape for x in xs]), y.dtype)
+
+    def saves(self, wanted: Sequence[bool], params: dict) -> tuple[bool, tuple[bool, ...]]:
+        needs = {n for a, w in zip(self.actions, wanted, strict=True) if a and w for n in a.needs}
+        return "y" in needs, tuple(name in needs for name in self.operands)
+
+    def jvp(self, ts: Sequence, y: Any, xs: Sequence, params: dict, strong: bool = False) -> Any:
+        total = None
+        for t, action in zip(ts, self.actions, strict=True):
+            if t is None or action is None:
+                continue
+            act = action.strong if strong else action.pull
+            part = act(t, *action.pick(y, *xs))
+            total = part if total is None else total + part
+        return None if total is None else spread(total, y.shape, y.dtype)
+
+    def vjp(self, ct: Any, y: Any, xs: Sequence, params: dict, wanted: Sequence[bool],
+            strong: bool = False) -> list:
+        out: list[Any] = [None] * len(xs)
+        for i, action in enumerate(self.actions):
+            if action is not None and wanted[i]:
+                act = action.strong if strong else action.pull
+                x = aval_of(xs[i])
+                out[i] = sum_to(act(ct, *action.pick(y, *xs)), x.shape, x.dtype)
+        return out
+
+    def batch(self, size: int, xs: Sequence, batched: Sequence[bool], params: dict) -> Any:
+        ndim = max(ndim_of(x) - b for x, b in zip(xs, batched, strict=True))
+        return bind(self, *[_align(x, ndim) if b else x for x, b in zip(xs, batched, strict=True)])
+
+
+def _align(x, ndim):
+    """``x`` with axes of length 1 behind its batch axis, so that ``ndim`` axes follow it."""
+    shape = x.shape
+    missing = ndim + 1 - len(shape)
+    return x.reshape((shape[0],) + (1,) * missing + shape[1:]) if missing else x
+
+
+def elementwise(name: str, impl: Callable, *actions: Callable | None, domain: str = REAL,
+                kinks: str = "", singular: bool = False, doc: str = "") -> Elementwise:
+    """Declare an op on matching entries. An action of None: no derivative in that operand.
+
+    ``singular``: the slope is infinite or undefined somewhere, so its actions obey strong zero.
+    """
+    row = Elementwise(name, impl, actions, len(actions), singular, domain=domain, kinks=kinks, doc=doc)
+    _enter(row)
+    return row
+
+
+def constant(name: str, impl: Callable, arity: int = 1, domain: str = REAL, doc: str = "") -> Elementwise:
+    """Declare an elementwise op whose derivative is zero or meaningless: comparisons, rounding."""
+    return elementwise(name, impl, *[None] * arity, domain=domain, doc=doc)
+
+
+# ---- linear
+
+
+class Linear(Primitive):
+    """Linear in its first ``operands`` operands (None: in all); the others are fixed."""
+
+    __slots__ = ("_batch", "operands", "transpose")
+
+    def __init__(self, name: str, impl: Callable, transpose: Callable, batch: Callable,
+                 operands: int | None, **columns: Any):
+        super().__init__(name, impl, **columns)
+        self.transpose = transpose
+        self._batch = batch
+        self.operands = operands
+
+    @property
+    def differentiable(self) -> bool:
+        return True
+
+    def saves(self, wanted: Sequence[bool], params: dict) -> tuple[bool, tuple[bool, ...]]:
+        n = len(wanted) if self.operands is None else self.operands
+        return False, tuple(i >= n for i in range(len(wanted)))
+
+    def jvp(self, ts: Sequence, y: Any, xs: Sequence, params: dict) -> Any:
+        n = len(xs) if self.operands is None else self.operands
+        if all(t is None for t in ts[:n]):
+            return None
+        moved = [_zeros_like(x) if t is None else t for x, t in zip(xs[:n], ts[:n], strict=True)]
+        return bind(self, *moved, *xs[n:], **params)
+
+    def vjp(self, ct: Any, y: Any, xs: Sequence, params: dict, wanted: Sequence[bool]) -> Sequence:
+        n = len(xs) if self.operands is None else self.operands
+        given = [aval_of(x) if i < n else x for i, x in enumerate(xs)]
+        if n == 1 and self.operands == 1:
+            return [self.transpose(ct, *given, **params)] + [None] * (len(xs) - 1)
+        return list(self.transpose(ct, *given, wanted=wanted, **params)) + [None] * (len(xs) - n)
+
+    def batch(self, size: int, xs: Sequence, batched: Sequence[bool], params: dict) -> Any:
+        return self._batch(size, xs, batched, **params)
+
+
+def _zeros_like(x):
+    x = aval_of(x)
+    return np.zeros(x.shape, x.dtype)
+
+
+def linear(name: str, impl: Callable, transpose: Callable, *, batch: Callable,
+           abstract: Callable | None = None, operands: int | None = 1, doc: str = "") -> Linear:
+    """Declare a linear op.
+
+    ``transpose(ct, *xs, **params)`` returns the cotangent of the one linear operand; with
+    ``operands`` other than 1 it also takes ``wanted`` and returns one for each. Linear operands
+    arrive there as ``Aval``. ``batch(size, xs, batched, **params)`` adds axis 0 to the output.
+    """
+    row = Linear(name, impl, transpose, batch, operands, abstract=abstract, domain=ANY, doc=doc)
+    _enter(row)
+    return row
+
+
+# ---- bilinear
+
+
+class Bilinear(Primitive):
+    """Linear in each of two operands."""
+
+    __slots__ = ("_batch", "transposes")
+
+    def __init__(self, name: str, impl: Callable, transposes: tuple[Callable, Callable],
+                 batch: Callable, **columns: Any):
+        super().__init__(name, impl, **columns)
+        self.transposes = transposes
+        self._batch = batch
+
+    @property
+    def differentiable(self) -> bool:
+        return True
+
+    def saves(self, wanted: Sequence[bool], params: dict) -> tuple[bool, tuple[bool, ...]]:
+        return False, (wanted[1], wanted[0])
+
+    def jvp(self, ts: Sequence, y: Any, xs: Sequence, params: dict) -> Any:
+        (t1, t2), (x1, x2) = ts, xs
+        first = None if t1 is None else bind(self, t1, x2, **params)
+        second = None if t2 is None else bind(self, x1, t2, **params)
+        if first is None or second is None:
+            return second if first is None else first
+        return first + second
+
+    def vjp(self, ct: Any, y: Any, xs: Sequence, params: dict, wanted: Sequence[bool]) -> list:
+        x1, x2 = xs
+        out: list[Any] = [None, None]
+        if wanted[0]:
+            a = aval_of(x1)
+            out[0] = sum_to(self.transposes[0](ct, a, x2, **params), a.shape, a.dtype)
+        if wanted[1]:
+            a = aval_of(x2)
+            out[1] = sum_to(self.transposes[1](ct, x1, a, **params), a.shape, a.dtype)
+        return out
+
+    def batch(self, size: int, xs: Sequence, batched: Sequence[bool], params: dict) -> Any:
+        return self._batch(size, xs, batched, **params)
+
+
+def bilinear(name: str, impl: Callable, transpose1: Callable, transpose2: Callable, *,
+             batch: Callable, abstract: Callable | None = None, doc: str = "") -> Bilinear:
+    """Declare an op linear in each of two operands.
+
+    ``transpose1(ct, x1, x2, **params)`` is the cotangent of x1, given as ``Aval``; it may still be
+    broadcast, the family sums it. Likewise ``transpose2``.
+    """
+    row = Bilinear(name, impl, (transpose1, transpose2), batch, abstract=abstract, domain=ANY, doc=doc)
+    _enter(row)
+    return row
+
+
+# ---- everything by hand
+
+
+class General(Primitive):
+    """Columns by hand. ``vjp`` or ``jvp`` may be None: the transforms then transpose the other."""
+
+    __slots__ = ("_batch", "_differentiable", "_saves", "jvp_rule", "vjp_rule")
+
+    def __init__(self, name: str, impl: Callable, *, jvp: Callable | None, vjp: Callable | None,
+                 batch: Callable | None, saves: str, **columns: Any):
+        super().__init__(name, impl, **columns)
+        self.jvp_rule = jvp
+        self.vjp_rule = vjp
+        self._batch = batch or self._loop
+        self._saves = saves
+        self._differentiable = jvp is not None or vjp is not None
+
+    @property
+    def differentiable(self) -> bool:
+        return self._differentiable
+
+    def saves(self, wanted: Sequence[bool], params: dict) -> tuple[bool, tuple[bool, ...]]:
+        return "y" in self._saves, ("x" in self._saves,) * len(wanted)
+
+    def jvp(self, ts: Sequence, y: Any, xs: Sequence, params: dict) -> Any:
+        assert self.jvp_rule is not None, self.name
+        return self.jvp_rule(ts, y, xs, **params)
+
+    def vjp(self, ct: Any, y: Any, xs: Sequence, params: dict, wanted: Sequence[bool]) -> Sequence:
+        assert self.vjp_rule is not None, self.name
+        return self.vjp_rule(ct, y, xs, wanted, **params)
+
+    def batch(self, size: int, xs: Sequence, batched: Sequence[bool], params: dict) -> Any:
+        return self._batch(size, xs, batched, **params)
+
+    def _loop(self, size, xs, batched, **params):
+        ys = [bind(self, *[x[i] if b else x for x, b in zip(xs, batched, strict=True)], **params)
+              for i in range(size)]
+        return tuple(map(np.stack, zip(*ys, strict=True))) if self.outputs > 1 else np.stack(ys)
+
+
+def primitive(name: str, impl: Callable, *, jvp: Callable | None = None, vjp: Callable | None = None,
+              batch: Callable | None = None, abstract: Callable | None = None, saves: str = "xy",
+              outputs: int = 1, domain: str = ANY, kinks: str = "", doc: str = "") -> General:
+    """Declare an op column by column.
+
+    ``jvp(ts, y, xs, **params)`` and ``vjp(ct, y, xs, wanted, **params)``; ``y``, ``ct`` and the
+    tangent are tuples where ``outputs`` is more than 1. ``saves`` says what vjp reads by value:
+    "x" the operands, "y" the output. Without ``batch``, vmap loops and stacks. Neither jvp nor
+    vjp: the op is constant.
+    """
+    row = General(name, impl, jvp=jvp, vjp=vjp, batch=batch, saves=saves, abstract=abstract,
+                  outputs=outputs, domain=domain, kinks=kinks, doc=doc)
+    _enter(row)
+    return row
+
+
+# ---- what the families themselves need
+
+
+def _strong_multiply(a, b):
+    with np.errstate(all="ignore"):
+        y = np.multiply(a, b)
+        return y if np.isfinite(y).all() else np.where((a == 0) | (b == 0), y.dtype.type(0), y)
+
+
+# row: the product that strong zero is made of; 0 * inf = 0 * nan = 0
+strong_multiply = elementwise(
+    "strong_multiply", _strong_multiply,
+    lambda g, x2: strong_multiply(g, x2), lambda g, x1: strong_multiply(g, x1),
+)
+
+__all__ = [
+    "ABOVE_ONE", "ANY", "BOOLEAN", "INTEGER", "NONZERO", "POSITIVE", "REAL", "TABLE", "UNIT", "Action", "Bilinear", "Elementwise",
+    "General", "Linear", "bilinear", "constant", "elementwise", "linear", "primitive",
+    "strong_multiply",
+]

@@ -1,0 +1,275 @@
+"""Elementwise rows: one line an op, the lambda its derivative in every mode.
+
+Rules are written with these rows and operators, never with NumPy: they are differentiated too.
+Sources: Abramowitz and Stegun (1964), chapters 4 and 6; NumPy's documentation for conventions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from functrans._core.aval import PYTHON_SCALARS
+from functrans._ops.declare import (
+    ABOVE_ONE,
+    ANY,
+    BOOLEAN,
+    INTEGER,
+    NONZERO,
+    POSITIVE,
+    REAL,
+    UNIT,
+    constant,
+    elementwise,
+    strong_multiply,
+)
+
+LN2, LN10 = float(np.log(2)), float(np.log(10))
+DEGREE = float(np.pi / 180)
+
+# ---- arithmetic
+
+add = elementwise("add", np.add, lambda g: g, lambda g: g, domain=ANY)
+subtract = elementwise("subtract", np.subtract, lambda g: g, lambda g: -g, domain=ANY)
+multiply = elementwise("multiply", np.multiply, lambda g, x2: g * x2, lambda g, x1: g * x1, domain=ANY)
+divide = elementwise(
+    "divide", np.divide, lambda g, x2: g / x2, lambda g, y, x2: -(g * y) / x2,
+    domain=NONZERO, singular=True,
+)
+negative = elementwise("negative", np.negative, lambda g: -g, domain=ANY)
+positive = elementwise("positive", np.positive, lambda g: g, domain=ANY)
+square = elementwise("square", np.square, lambda g, x: g * (2 * x), domain=ANY)
+reciprocal = elementwise(
+    "reciprocal", np.reciprocal, lambda g, y: -g * (y * y), domain=NONZERO, singular=True
+)
+remainder = elementwise(
+    "remainder", np.remainder, lambda g: g, lambda g, x1, x2: -g * floor_divide(x1, x2),
+    domain=NONZERO, kinks="x1 / x2 an integer",
+)
+fmod = elementwise(
+    "fmod", np.fmod, lambda g: g, lambda g, x1, x2: -g * trunc(x1 / x2),
+    domain=NONZERO, kinks="x1 / x2 an integer",
+)
+
+
+def _ratio(a, b):
+    with np.errstate(all="ignore"):
+        y = np.divide(a, b)
+        return np.where(b == 0, y.dtype.type(0), y)
+
+
+# row: a quotient that is 0 wherever the divisor is 0: the least-norm slope of |x|, hypot, norm
+ratio = elementwise(
+    "ratio", _ratio, lambda g, x2: ratio(g, x2), lambda g, y, x2: -ratio(g * y, x2), domain=NONZERO
+)
+
+# ---- powers
+
+sqrt = elementwise("sqrt", np.sqrt, lambda g, y: g / (2 * y), domain=POSITIVE, singular=True)
+cbrt = elementwise("cbrt", np.cbrt, lambda g, y: g / (3 * (y * y)), domain=NONZERO, singular=True)
+hypot = elementwise(
+    "hypot", np.hypot, lambda g, y, x1: g * ratio(x1, y), lambda g, y, x2: g * ratio(x2, y),
+    kinks="the origin: 0",
+)
+
+
+def _slope_of_power(x1, x2):
+    if type(x2) in PYTHON_SCALARS and x2 != 0:
+        return x2 * x1 ** (x2 - 1)
+    return strong_multiply(x2, x1 ** (x2 - 1))  # 0 where x2 = 0, even at x1 = 0
+
+
+power = elementwise(
+    "power", np.power,
+    lambda g, x1, x2: g * _slope_of_power(x1, x2),
+    lambda g, y, x1: g * strong_multiply(y, log(x1)),
+    domain=POSITIVE, singular=True,
+)
+float_power = elementwise(
+    "float_power", np.float_power,
+    lambda g, x1, x2: g * _slope_of_power(x1, x2),
+    lambda g, y, x1: g * strong_multiply(y, log(x1)),
+    domain=POSITIVE, singular=True,
+)
+
+# ---- exponentials and logarithms
+
+exp = elementwise("exp", np.exp, lambda g, y: g * y)
+exp2 = elementwise("exp2", np.exp2, lambda g, y: g * (y * LN2))
+expm1 = elementwise("expm1", np.expm1, lambda g, y: g * (y + 1))
+log = elementwise("log", np.log, lambda g, x: g / x, domain=POSITIVE, singular=True)
+log2 = elementwise("log2", np.log2, lambda g, x: g / (x * LN2), domain=POSITIVE, singular=True)
+log10 = elementwise("log10", np.log10, lambda g, x: g / (x * LN10), domain=POSITIVE, singular=True)
+log1p = elementwise("log1p", np.log1p, lambda g, x: g / (1 + x), domain=POSITIVE, singular=True)
+logaddexp = elementwise(
+    "logaddexp", np.logaddexp,
+    lambda g, y, x1: g * exp(_gap(x1, y)), lambda g, y, x2: g * exp(_gap(x2, y)),
+)
+logaddexp2 = elementwise(
+    "logaddexp2", np.logaddexp2,
+    lambda g, y, x1: g * exp2(_gap(x1, y)), lambda g, y, x2: g * exp2(_gap(x2, y)),
+)
+
+
+def _gap(x, y):
+    return where(x == y, 0, x - y)  # -inf minus -inf is no gap
+
+# ---- trigonometric and hyperbolic
+
+sin = elementwise("sin", np.sin, lambda g, x: g * cos(x))
+cos = elementwise("cos", np.cos, lambda g, x: -g * sin(x))
+tan = elementwise("tan", np.tan, lambda g, y: g * (1 + y * y))
+arcsin = elementwise(
+    "arcsin", np.arcsin, lambda g, x: g / sqrt((1 - x) * (1 + x)), domain=UNIT, singular=True
+)
+arccos = elementwise(
+    "arccos", np.arccos, lambda g, x: -g / sqrt((1 - x) * (1 + x)), domain=UNIT, singular=True
+)
+arctan = elementwise("arctan", np.arctan, lambda g, x: g / (1 + x * x))
+sinh = elementwise("sinh", np.sinh, lambda g, x: g * cosh(x))
+cosh = elementwise("cosh", np.cosh, lambda g, x: g * sinh(x))
+tanh = elementwise("tanh", np.tanh, lambda g, y: g * (1 - y * y))
+arcsinh = elementwise("arcsinh", np.arcsinh, lambda g, x: g / sqrt(1 + x * x))
+arccosh = elementwise(
+    "arccosh", np.arccosh, lambda g, x: g / (sqrt(x - 1) * sqrt(x + 1)), domain=ABOVE_ONE, singular=True
+)
+arctanh = elementwise(
+    "arctanh", np.arctanh, lambda g, x: g / ((1 - x) * (1 + x)), domain=UNIT, singular=True
+)
+arctan2 = elementwise(
+    "arctan2", np.arctan2,
+    lambda g, x1, x2: g * ratio(ratio(x2, hypot(x1, x2)), hypot(x1, x2)),
+    lambda g, x1, x2: -g * ratio(ratio(x1, hypot(x1, x2)), hypot(x1, x2)),
+    kinks="the origin: 0",
+)
+deg2rad = elementwise("deg2rad", np.deg2rad, lambda g: g * DEGREE)
+rad2deg = elementwise("rad2deg", np.rad2deg, lambda g: g / DEGREE)
+
+
+def _sinc_nth(x, n):
+    """The n-th derivative of sin(z)/z at z = x, by its series near 0, else by recurrence.
+
+    z s' + s = cos z, differentiated n - 1 times: s_n = (cos(z + (n-1) pi/2) - n s_(n-1)) / z.
+    """
+    x, n = np.asarray(x), int(n)
+    z = np.where(np.abs(x) < n + 1, 1, x)
+    far = np.sin(z) / z
+    for k in range(1, n + 1):
+        far = (np.cos(z + (k - 1) * (np.pi / 2)) - k * far) / z
+    z = np.where(np.abs(x) < n + 1, x, 0)
+    near = np.zeros_like(far)
+    for k in range((n + 25 + 2 * n) // 2, (n + 1) // 2 - 1, -1):  # (-1)^k z^(2k-n) / ((2k+1) (2k-n)!)
+        c = (-1.0) ** k / (2 * k + 1)
+        if k == (n + 25 + 2 * n) // 2:
+            near = np.full_like(far, c)
+        else:
+            near = near * (z * z) / ((2 * k + 2 - n) * (2 * k + 1 - n)) + c
+    near = near * z ** (2 * ((n + 1) // 2) - n)
+    return np.where(np.abs(x) < n + 1, near, far)[()]
+
+
+# row: derivatives of sin(z)/z of any order n, which divided formulas lose near 0
+sinc_nth = elementwise(
+    "sinc_nth", _sinc_nth, lambda g, x1, x2: g * sinc_nth(x1, x2 + 1), None
+)
+
+# ---- absolute values, extremes and steps
+
+sign = constant("sign", np.sign)
+absolute = elementwise("absolute", np.absolute, lambda g, x: g * sign(x), domain=NONZERO, kinks="0: 0")
+# row: |z| of a complex number; its slope conj(z)/|z| is 0 at 0
+absolute_complex = elementwise(
+    "absolute_complex", np.absolute, lambda g, y, x: g * ratio(conjugate(x), y), domain="complex",
+    kinks="0: 0",
+)
+fabs = elementwise("fabs", np.fabs, lambda g, x: g * sign(x), domain=NONZERO, kinks="0: 0")
+copysign = elementwise(
+    "copysign", np.copysign, lambda g, x1, x2: g * (sign(x1) * copysign(1, x2)), None,
+    domain=NONZERO, kinks="x1 = 0: 0",
+)
+
+
+def _precedence(a, b):
+    y = np.where(a == b, 0.5, a > b)
+    return y.astype(np.result_type(a, b, np.float16))[()]
+
+
+# row: 1 where x1 > x2, 1/2 at a tie: how the slope of maximum is shared
+precedence = constant("precedence", _precedence, arity=2)
+maximum = elementwise(
+    "maximum", np.maximum,
+    lambda g, x1, x2: g * precedence(x1, x2), lambda g, x1, x2: g * precedence(x2, x1),
+    kinks="a tie: 1/2 each",
+)
+minimum = elementwise(
+    "minimum", np.minimum,
+    lambda g, x1, x2: g * precedence(x2, x1), lambda g, x1, x2: g * precedence(x1, x2),
+    kinks="a tie: 1/2 each",
+)
+fmax = elementwise(
+    "fmax", np.fmax,
+    lambda g, x1, x2: g * where(isnan(x2), 1, precedence(x1, x2)),
+    lambda g, x1, x2: g * where(isnan(x1), 1, precedence(x2, x1)),
+    kinks="a tie: 1/2 each",
+)
+fmin = elementwise(
+    "fmin", np.fmin,
+    lambda g, x1, x2: g * where(isnan(x2), 1, precedence(x2, x1)),
+    lambda g, x1, x2: g * where(isnan(x1), 1, precedence(x1, x2)),
+    kinks="a tie: 1/2 each",
+)
+clip = elementwise(
+    "clip", np.clip,
+    lambda g, x1, x2, x3: where((x1 >= x2) & (x1 <= x3), g, 0),
+    lambda g, x1, x2, x3: where((x1 < x2) & (x2 <= x3), g, 0),
+    lambda g, x1, x2, x3: where((x1 > x3) | (x2 > x3), g, 0),
+    kinks="a bound: 1 in x1",
+)
+heaviside = elementwise(
+    "heaviside", np.heaviside, None, lambda g, x1: where(x1 == 0, g, 0), domain=NONZERO, kinks="x1 = 0"
+)
+where = elementwise(
+    "where", np.where, None, lambda g, x1: where(x1, g, 0), lambda g, x1: where(x1, 0, g), domain=ANY
+)
+ldexp = elementwise("ldexp", np.ldexp, lambda g, x2: ldexp(g, x2), None, domain=INTEGER)
+nextafter = elementwise("nextafter", np.nextafter, lambda g: g, None)
+floor = constant("floor", np.floor)
+ceil = constant("ceil", np.ceil)
+trunc = constant("trunc", np.trunc)
+rint = constant("rint", np.rint)
+spacing = constant("spacing", np.spacing)
+floor_divide = constant("floor_divide", np.floor_divide, arity=2, domain=NONZERO)
+
+# ---- complex parts
+
+# A map to the reals is declared by its slope: the families take the real part going forward.
+conjugate = elementwise("conjugate", np.conjugate, lambda g: conjugate(g), domain=ANY)
+real = elementwise("real", np.real, lambda g: g, domain=ANY)
+imag = elementwise("imag", np.imag, lambda g: g * -1j, domain=ANY)
+
+# ---- comparisons, tests and integer operations
+
+equal = constant("equal", np.equal, arity=2)
+not_equal = constant("not_equal", np.not_equal, arity=2)
+less = constant("less", np.less, arity=2)
+less_equal = constant("less_equal", np.less_equal, arity=2)
+greater = constant("greater", np.greater, arity=2)
+greater_equal = constant("greater_equal", np.greater_equal, arity=2)
+isfinite = constant("isfinite", np.isfinite)
+isinf = constant("isinf", np.isinf)
+isnan = constant("isnan", np.isnan)
+signbit = constant("signbit", np.signbit)
+logical_and = constant("logical_and", np.logical_and, arity=2)
+logical_or = constant("logical_or", np.logical_or, arity=2)
+logical_xor = constant("logical_xor", np.logical_xor, arity=2)
+logical_not = constant("logical_not", np.logical_not)
+bitwise_and = constant("bitwise_and", np.bitwise_and, arity=2, domain=BOOLEAN)
+bitwise_or = constant("bitwise_or", np.bitwise_or, arity=2, domain=BOOLEAN)
+bitwise_xor = constant("bitwise_xor", np.bitwise_xor, arity=2, domain=BOOLEAN)
+invert = constant("invert", np.invert, domain=BOOLEAN)
+left_shift = constant("left_shift", np.left_shift, arity=2, domain=INTEGER)
+right_shift = constant("right_shift", np.right_shift, arity=2, domain=INTEGER)
+gcd = constant("gcd", np.gcd, arity=2, domain=INTEGER)
+lcm = constant("lcm", np.lcm, arity=2, domain=INTEGER)
+bitwise_count = constant("bitwise_count", np.bitwise_count, domain=INTEGER)
+
+__all__ = [name for name, row in globals().items() if getattr(row, "name", None) == name]

@@ -1,0 +1,211 @@
+"""Which parts of which arguments a transform acts on: one reading of ``argnums`` for all of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans import tree
+from functrans._core.array import Array, plain, wrap
+from functrans._core.aval import aval_of, inexact_dtype
+from functrans._core.bind import Tracer
+from functrans.errors import ArgumentError, NotDifferentiable, ShapeError, name_of
+
+Argnums = int | str | Sequence[int | str]
+
+
+class Selected(NamedTuple):
+    """The arguments to act on, and how to call the function with others in their place."""
+
+    values: list
+    single: bool
+    call: Callable[[Sequence], Any]
+
+
+def select(who: str, f: Callable, argnums: Argnums, args: tuple, kwargs: dict) -> Selected:
+    """The arguments that ``argnums`` names, positions or parameter names, given either way."""
+    if type(argnums) is int and 0 <= argnums < len(args):
+        if len(args) == 1:
+            return Selected([args[0]], True, lambda new: f(*new, **kwargs))
+        head, tail = args[:argnums], args[argnums + 1 :]
+        return Selected([args[argnums]], True, lambda new: f(*head, new[0], *tail, **kwargs))
+    single = isinstance(argnums, int | str)
+    wanted: Sequence = (argnums,) if single else tuple(argnums)  # type: ignore[arg-type,assignment]
+    places = [_place(who, f, a, args, kwargs) for a in wanted]
+    if len(set(places)) < len(places):
+        raise ArgumentError(f"{who}: argnums {argnums!r} names an argument of `{name_of(f)}` twice")
+
+    def call(new: Sequence) -> Any:
+        positional, named = list(args), dict(kwargs)
+        for place, x in zip(places, new, strict=True):
+            if isinstance(place, int):
+                positional[place] = x
+            else:
+                named[place] = x
+        return f(*positional, **named)
+
+    values = [args[p] if isinstance(p, int) else kwargs[p] for p in places]
+    return Selected(values, single, call)
+
+
+def _place(who, f, a, args, kwargs) -> int | str:
+    """Where argument ``a`` was given: its position, or its name in the keywords."""
+    if isinstance(a, bool) or not isinstance(a, int | str):
+        raise ArgumentError(f"{who}: argnums must be ints or parameter names, but got {a!r}")
+    if isinstance(a, int) and -len(args) <= a < len(args):
+        return a % len(args)
+    if a in kwargs:
+        return a
+    try:
+        names = list(inspect.signature(f).parameters)
+    except (TypeError, ValueError):
+        names = []
+    if isinstance(a, str) and a in names and names.index(a) < len(args):
+        return names.index(a)
+    if isinstance(a, int) and 0 <= a < len(names) and names[a] in kwargs:
+        return names[a]
+    raise ArgumentError(
+        f"{who}: argnums names argument {a!r}, but `{name_of(f)}` was called with {len(args)} "
+        f"positional arguments and the keywords {sorted(kwargs)}"
+    )
+
+
+class Leaves(NamedTuple):
+    """A container taken apart: which of its leaves carry derivatives."""
+
+    leaves: list
+    structure: tree.Structure
+    active: list[int]
+
+    @property
+    def primals(self) -> list:
+        return [self.leaves[i] for i in self.active]
+
+    def rebuild(self, values: Sequence) -> Any:
+        """The container with ``values`` at the active leaves."""
+        if self.structure is tree.LEAF:
+            return values[0] if values else self.leaves[0]
+        leaves = list(self.leaves)
+        for i, v in zip(self.active, values, strict=True):
+            leaves[i] = v
+        return tree.unflatten(self.structure, leaves)
+
+    def only(self, values: Sequence) -> Any:
+        """The container with ``values`` at the active leaves and None elsewhere."""
+        if self.structure is tree.LEAF:
+            return values[0] if values else None
+        leaves: list[Any] = [None] * len(self.leaves)
+        for i, v in zip(self.active, values, strict=True):
+            leaves[i] = v
+        return tree.unflatten(self.structure, leaves)
+
+
+def open_argument(who: str, f: Callable, position: object, x: Any) -> Leaves:
+    """Take one argument apart; a bare Python int becomes a float."""
+    if type(x) is np.ndarray and x.dtype.kind in "fc":
+        return Leaves([x], tree.LEAF, [0])
+    if type(x) is int:
+        x = float(x)
+    leaves, structure = tree.flatten(x)
+    leaves = [plain(v) for v in leaves]
+    active = [i for i, v in enumerate(leaves) if _carries(who, f, position, v)]
+    if not active:
+        raise NotDifferentiable(
+            f"{who}: argument {position} of `{name_of(f)}` is {describe(x)}, which has nothing to "
+            "differentiate. Pass floating-point values, for example x.astype(float)."
+        )
+    return Leaves(leaves, structure, active)
+
+
+def _carries(who, f, position, v) -> bool:
+    if isinstance(v, float | complex):
+        return True
+    if not isinstance(v, np.ndarray | np.generic | Tracer):
+        return False
+    if isinstance(v, np.ndarray) and v.dtype.kind in "OSUMm" or getattr(v, "dtype", None) is None:
+        raise ArgumentError(
+            f"{who}: argument {position} of `{name_of(f)}` holds an array of dtype {v.dtype}; only "
+            "numbers can be traced. Convert it, for example with x.astype(float)."
+        )
+    return inexact_dtype(v.dtype)
+
+
+def describe(x: Any) -> str:
+    """``float64[3]`` for a value, the tree of them for a container."""
+    leaves, structure = tree.flatten(x)
+    if structure is tree.LEAF:
+        x = leaves[0]
+        if isinstance(x, np.ndarray | np.generic | Tracer):
+            return repr(aval_of(x))
+        return f"{type(x).__name__} {x!r}" if isinstance(x, int | float | complex | str) else f"{type(x).__name__}"
+    return repr(tree.unflatten(structure, [_Text(describe(v)) for v in leaves]))
+
+
+class _Text(str):
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def check_like(who: str, f: Callable, what: str, given: Any, expected: Any) -> None:
+    """``given`` (a tangent or cotangent) has the structure, shapes and kinds of ``expected``."""
+    found, have = tree.flatten(given)
+    wanted, structure = tree.flatten(expected)
+    if have != structure and _loosely(have) != _loosely(structure):
+        raise ArgumentError(
+            f"{who}: {what} of `{name_of(f)}` must have the structure of {describe(expected)}, but "
+            f"is {describe(given)}"
+        )
+    for t, x in zip(found, wanted, strict=True):
+        _check_leaf(who, f, what, t, x)
+
+
+def _loosely(structure: tree.Structure) -> str:
+    return repr(structure)
+
+
+def _check_leaf(who, f, what, t, x):
+    if not isinstance(t, np.ndarray | np.generic | Tracer | int | float | complex):
+        raise ArgumentError(f"{who}: {what} of `{name_of(f)}` must be an array, but is {describe(t)}")
+    if np.shape(t) != np.shape(x):
+        raise ShapeError(
+            f"{who}: {what} of `{name_of(f)}` must have shape {np.shape(x)}, but has {np.shape(t)}"
+        )
+    kind, has = aval_of(t).dtype.kind, aval_of(x).dtype.kind
+    if kind == "c" and has != "c":
+        raise ArgumentError(
+            f"{who}: {what} of `{name_of(f)}` is complex, but the value it belongs to is real"
+        )
+    if kind in "OSUMm":
+        raise ArgumentError(f"{who}: {what} of `{name_of(f)}` is {describe(t)}, which is not a number")
+
+
+def hand_out(x: Any) -> Any:
+    """A result as the caller sees it: traced if the caller traces, else an Array."""
+    return x if isinstance(x, Tracer) else wrap(x)
+
+
+def hand_out_tree(x: Any) -> Any:
+    """The same for every numeric leaf of a container."""
+    if isinstance(x, np.ndarray | np.generic | Tracer):
+        return hand_out(x)
+    return tree.map(lambda v: hand_out(v) if is_number(v) else v, x)
+
+
+def is_number(x: Any) -> bool:
+    return isinstance(x, np.ndarray | np.generic | Tracer | int | float | complex) and not isinstance(x, bool)
+
+
+def zeros_like(x: Any) -> np.ndarray:
+    a = aval_of(x)
+    return np.zeros(a.shape, a.dtype)
+
+
+__all__ = [
+    "Argnums", "Array", "Leaves", "Selected", "check_like", "describe", "hand_out", "hand_out_tree",
+    "is_number", "open_argument", "select", "zeros_like",
+]

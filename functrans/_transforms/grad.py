@@ -1,0 +1,156 @@
+"""Gradients: one backward walk from a scalar."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans import tree
+from functrans._core.aval import aval_of
+from functrans._transforms.arguments import (
+    Argnums,
+    Leaves,
+    describe,
+    hand_out,
+    hand_out_tree,
+    open_argument,
+    select,
+    zeros_like,
+)
+from functrans._transforms.vjp import VJPTrace, VJPTracer, pull_back
+from functrans.errors import ArgumentError, NotDifferentiable, name_of
+
+
+def grad(f: Callable, argnums: Argnums = 0, *, has_aux: bool = False,
+         holomorphic: bool = False) -> Callable:
+    r"""The gradient of a scalar function: :math:`x \mapsto \nabla f(x)`.
+
+    ``argnums`` is a position, a parameter name or a tuple of them; the result follows it. With
+    ``has_aux`` the function returns ``(scalar, aux)`` and the gradient ``(gradient, aux)``. A
+    gradient has the structure, shapes and dtypes of its argument, None at leaves that are not
+    floating. For complex arguments of a real function it is the direction of steepest ascent,
+    :math:`\partial f/\partial a + i\,\partial f/\partial b`; ``holomorphic=True`` gives the complex
+    derivative instead.
+
+    Raises NotDifferentiable where the output is not a real scalar or an argument holds no floats.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.grad(lambda x: np.sum(x**3))(np.array([1.0, 2.0]))
+    Array([ 3., 12.])
+    """
+    inner = value_and_grad(f, argnums, has_aux=has_aux, holomorphic=holomorphic, _who="grad")
+
+    @functools.wraps(f, updated=())
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, g = inner(*args, **kwargs)
+        return (g, value[1]) if has_aux else g
+
+    return gradient
+
+
+def value_and_grad(f: Callable, argnums: Argnums = 0, *, has_aux: bool = False,
+                   holomorphic: bool = False, _who: str = "value_and_grad") -> Callable:
+    """The value and the gradient in one run; arguments as for ``grad``.
+
+    Returns ``(value, gradient)``, or ``((value, aux), gradient)`` with ``has_aux``.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.value_and_grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
+    (Array(5.), Array([2., 4.]))
+    """
+    _require_callable(_who, f)
+
+    @functools.wraps(f, updated=())
+    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+        chosen = select(_who, f, argnums, args, kwargs)
+        opened = [open_argument(_who, f, i, x) for i, x in _numbered(argnums, chosen.values)]
+        trace = VJPTrace(f"{_who}({name_of(f)})")
+        try:
+            inputs = [[trace.input(v) for v in a.primals] for a in opened]
+            out = chosen.call([a.rebuild(v) for a, v in zip(opened, inputs, strict=True)])
+            out, aux = _split_aux(_who, f, out) if has_aux else (out, None)
+            value = _scalar(_who, f, out, trace, holomorphic, [v for vs in inputs for v in vs])
+            flat = [v for vs in inputs for v in vs]
+            seed = np.ones(value.shape, value.dtype)
+            cts = pull_back(trace, [out], [seed], flat, consume=True)
+        finally:
+            trace.closed = True
+            trace.tape = []
+        found = iter([_finish(ct, v, holomorphic) for ct, v in zip(cts, flat, strict=True)])
+        grads = [a.only([next(found) for _ in a.active]) for a in opened]
+        value = hand_out(value)
+        result = grads[0] if chosen.single else tuple(grads)
+        return ((value, hand_out_tree(lower_all(trace, aux))), result) if has_aux else (value, result)
+
+    return value_and_gradient
+
+
+def _numbered(argnums, values):
+    names = [argnums] if isinstance(argnums, int | str) else argnums
+    return zip(names, values, strict=True)
+
+
+def _finish(ct, x, holomorphic):
+    ct = zeros_like(x) if ct is None else ct
+    if not holomorphic and x.dtype.kind == "c":
+        ct = np.conjugate(ct)
+    return hand_out(ct)
+
+
+def _scalar(who: str, f: Callable, out: Any, trace: VJPTrace, holomorphic: bool, inputs: list) -> Any:
+    """The value of a scalar output; an error that says what was found otherwise."""
+    value = trace.lower(out)
+    if not isinstance(value, np.ndarray | np.generic | float | complex | int) and not hasattr(value, "trace"):
+        raise NotDifferentiable(
+            f"{who} needs a scalar output, but `{name_of(f)}` returned {describe(out)}. Return one "
+            "number (with has_aux=True also anything else), or use jacobian."
+        )
+    value = value if hasattr(value, "dtype") else np.asarray(value)
+    if value.size != 1:
+        raise NotDifferentiable(
+            f"{who} needs a scalar output, but `{name_of(f)}` returned {aval_of(value)!r}. Use "
+            f"jacobian({name_of(f)}), or reduce the result, for example with .sum()."
+        )
+    kind = value.dtype.kind
+    if kind in "biu" and not isinstance(out, VJPTracer):
+        raise NotDifferentiable(
+            f"{who} needs a floating-point output, but `{name_of(f)}` returned {aval_of(value)!r}, "
+            "which has no derivative."
+        )
+    if holomorphic and not (kind == "c" and all(x.dtype.kind == "c" for x in inputs)):
+        raise NotDifferentiable(
+            f"{who}(holomorphic=True) needs complex arguments and a complex output, but "
+            f"`{name_of(f)}` maps {', '.join(str(x.dtype) for x in inputs)} to {value.dtype}"
+        )
+    if kind == "c" and not holomorphic:
+        raise NotDifferentiable(
+            f"{who} needs a real output, but `{name_of(f)}` returned {aval_of(value)!r}. Take "
+            "np.abs, .real or .imag of it, or pass holomorphic=True for the complex derivative."
+        )
+    return value
+
+
+def _split_aux(who: str, f: Callable, out: Any) -> tuple:
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise ArgumentError(
+            f"{who}(has_aux=True): `{name_of(f)}` must return (output, aux), but returned {describe(out)}"
+        )
+    return out
+
+
+def lower_all(trace: VJPTrace, x: Any) -> Any:
+    """``x`` with every value of this trace as its primal."""
+    if type(x) is VJPTracer:
+        return trace.lower(x)
+    return tree.map(trace.lower, x)
+
+
+def _require_callable(who: str, f: Any) -> None:
+    if not callable(f):
+        raise ArgumentError(f"{who} needs a function, but got {describe(f)}")
+
+
+__all__ = ["Leaves", "grad", "value_and_grad"]

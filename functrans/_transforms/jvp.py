@@ -1,0 +1,90 @@
+"""Forward mode: a value becomes (primal, tangent)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from functrans._core.aval import aval_of, dtype_of, inexact_dtype, shape_of
+from functrans._core.bind import Trace, Tracer, bind, is_finite
+from functrans._core.primitive import Primitive
+from functrans._ops.declare import Elementwise
+from functrans._transforms.vjp import transpose
+
+
+class JVPTracer(Tracer):
+    __slots__ = ("primal", "tangent")
+
+    def __init__(self, trace: JVPTrace, primal: Any, tangent: Any):
+        self.trace = trace
+        self.primal = primal
+        self.tangent = tangent
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return shape_of(self.primal)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return dtype_of(self.primal)
+
+    def concrete(self) -> Any:
+        return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
+
+    def is_finite(self) -> bool:
+        return is_finite(self.primal) and is_finite(self.tangent)
+
+
+class JVPTrace(Trace):
+    __slots__ = ("tainted",)
+
+    def __init__(self, fun: str):
+        super().__init__(fun)
+        self.tainted = False  # an infinite slope has been met: zero slopes are strong from here on
+
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+        self.require_open(prim)
+        mine = [type(x) is JVPTracer and x.trace is self for x in args]
+        primals = [x.primal if m else x for x, m in zip(args, mine, strict=True)]
+        y = bind(prim, *primals, **params)
+        if not prim.differentiable:
+            return y
+        tangents = [x.tangent if m else None for x, m in zip(args, mine, strict=True)]
+        t = self.push(prim, tangents, y, primals, params)
+        if prim.outputs == 1:
+            return y if t is None or not inexact_dtype(dtype_of(y)) else JVPTracer(self, y, t)
+        if t is None:
+            return y
+        return tuple(
+            v if dv is None else JVPTracer(self, v, dv) for v, dv in zip(y, t, strict=True)
+        )
+
+    def push(self, prim: Primitive, ts: list, y: Any, xs: list, params: dict) -> Any:
+        if isinstance(prim, Elementwise):
+            if not any(a is not None and a.singular for a in prim.actions):
+                return prim.jvp(ts, y, xs, params, strong=self.tainted)
+            with np.errstate(all="ignore"):
+                t = prim.jvp(ts, y, xs, params, strong=self.tainted)
+            self.tainted = self.tainted or (t is not None and not is_finite(t))
+            return t
+        if getattr(prim, "jvp_rule", self) is None:
+            return transpose_vjp(prim, ts, y, xs, params)
+        return prim.jvp(ts, y, xs, params)
+
+    def input(self, primal: Any, tangent: Any) -> JVPTracer:
+        return JVPTracer(self, primal, tangent)
+
+
+def transpose_vjp(prim: Primitive, ts: list, y: Any, xs: list, params: dict) -> Any:
+    """The jvp of a row that has only a vjp: its vjp, linear in the cotangents, transposed."""
+    wanted = [t is not None for t in ts]
+    ys = y if prim.outputs > 1 else (y,)
+
+    def pull(*cts: Any) -> tuple:
+        ct = cts if prim.outputs > 1 else cts[0]
+        found = prim.vjp(ct, y, xs, params, wanted)
+        return tuple(c for c, w in zip(found, wanted, strict=True) if w)
+
+    t = transpose(pull, [aval_of(v) for v in ys], tuple(t for t in ts if t is not None), prim.name)
+    return tuple(t) if prim.outputs > 1 else t[0]

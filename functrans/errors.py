@@ -1,0 +1,77 @@
+"""Every exception this library raises on purpose. Each is also the builtin one a caller expects.
+
+    FunctransError
+    +-- ArgumentError       (TypeError)            a call that does not fit: argnums, structure, kind of value
+    +-- ShapeError          (ValueError)           shapes or sizes that do not fit
+    +-- NotDifferentiable   (TypeError)            an output or input that has no derivative
+    +-- ConcretizationError (TypeError)            a traced value where Python needs a number
+    +-- ImmutableError      (TypeError)            assignment into an array
+    +-- UnsupportedError    (NotImplementedError)  a NumPy call without a rule
+    +-- LeakedTracerError   (RuntimeError)         a traced value used after its transform ended
+    +-- CaptureError        (RuntimeError)         a captured array was changed before the backward pass
+    +-- CheckError          (AssertionError)       check_grads found a wrong derivative
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+class FunctransError(Exception):
+    """Base of every error that functrans raises on purpose."""
+
+
+class ArgumentError(FunctransError, TypeError):
+    """A call that does not fit: argnums, structure, kind of value."""
+
+
+class ShapeError(FunctransError, ValueError):
+    """Shapes or sizes that do not fit together."""
+
+
+class NotDifferentiable(FunctransError, TypeError):
+    """An output or input that has no derivative, such as an integer one."""
+
+
+class ConcretizationError(FunctransError, TypeError):
+    """A traced value reached code that needs a plain number."""
+
+
+class ImmutableError(FunctransError, TypeError):
+    """Assignment into an array that cannot change."""
+
+
+class UnsupportedError(FunctransError, NotImplementedError):
+    """A NumPy function, method or option that has no rule here."""
+
+
+class LeakedTracerError(FunctransError, RuntimeError):
+    """A traced value was used after the transform that made it had ended."""
+
+
+class CaptureError(FunctransError, RuntimeError):
+    """An array that the backward pass needs was changed after it was used."""
+
+
+class CheckError(FunctransError, AssertionError):
+    """check_grads found derivatives that disagree."""
+
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def user_line() -> str:
+    """``file:line`` of the innermost frame that is neither ours nor NumPy's."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not path.startswith((_PACKAGE, "<__array_function__")) and "/numpy/" not in path:
+            return f"{path}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "<unknown line>"
+
+
+def name_of(f: object) -> str:
+    """What a user calls ``f``."""
+    return getattr(f, "__name__", None) or type(f).__name__

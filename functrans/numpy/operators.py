@@ -1,0 +1,63 @@
+"""Python's operators on traced values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from functrans._core.array import plain
+from functrans._core.bind import Tracer, bind
+from functrans._ops import elementwise as ops
+from functrans._ops.declare import Elementwise
+
+BINARY = {
+    "add": ops.add, "sub": ops.subtract, "mul": ops.multiply, "truediv": ops.divide,
+    "floordiv": ops.floor_divide, "mod": ops.remainder,
+    "and": ops.bitwise_and, "or": ops.bitwise_or, "xor": ops.bitwise_xor,
+    "lshift": ops.left_shift, "rshift": ops.right_shift,
+}
+COMPARE = {
+    "eq": ops.equal, "ne": ops.not_equal, "lt": ops.less, "le": ops.less_equal,
+    "gt": ops.greater, "ge": ops.greater_equal,
+}
+UNARY = {"neg": ops.negative, "pos": ops.positive, "abs": ops.absolute, "invert": ops.invert}
+
+
+def _binary(prim: Elementwise) -> tuple[Callable, Callable]:
+    def forward(self: Tracer, other: Any) -> Any:
+        return self.trace.binary(prim, self, other)
+
+    def reflected(self: Tracer, other: Any) -> Any:
+        return self.trace.binary(prim, other, self)
+
+    return forward, reflected
+
+
+for _name, _prim in BINARY.items():
+    _forward, _reflected = _binary(_prim)
+    setattr(Tracer, f"__{_name}__", _forward)
+    setattr(Tracer, f"__r{_name}__", _reflected)
+for _name, _prim in COMPARE.items():
+    setattr(Tracer, f"__{_name}__", _binary(_prim)[0])
+for _name, _prim in UNARY.items():
+    setattr(Tracer, f"__{_name}__", lambda self, prim=_prim: self.trace.unary(prim, self))
+
+
+def _pow(self: Tracer, other: Any) -> Any:
+    if type(other) in (int, float):
+        if other == 2:
+            return self.trace.unary(ops.square, self)
+        if other == 1:
+            return self.trace.unary(ops.positive, self)
+        if other == 0.5:
+            return self.trace.unary(ops.sqrt, self)
+    return self.trace.binary(ops.power, self, other)
+
+
+def _rpow(self: Tracer, other: Any) -> Any:
+    return self.trace.binary(ops.power, other, self)
+
+
+Tracer.__pow__ = _pow
+Tracer.__rpow__ = _rpow
+_ = (bind, plain)

@@ -1,0 +1,208 @@
+"""Nested containers: tuples, lists, dicts, namedtuples, dataclasses and registered classes.
+
+Everything else is a leaf; None is a container without leaves.
+
+>>> from functrans import tree
+>>> leaves, structure = tree.flatten({"w": 1.0, "b": (2.0, None)})
+>>> leaves
+[2.0, 1.0]
+>>> tree.unflatten(structure, [20.0, 10.0])
+{'w': 10.0, 'b': (20.0, None)}
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans._core.array import wrap
+from functrans._core.aval import aval_of
+from functrans._core.bind import Tracer
+from functrans.errors import ArgumentError
+
+
+class Structure(NamedTuple):
+    """How leaves nest. ``kind`` is None for a leaf; compares by value, and prints as the tree."""
+
+    kind: type | None
+    aux: Any
+    children: tuple[Structure, ...]
+
+    @property
+    def size(self) -> int:
+        return 1 if self.kind is None else sum(c.size for c in self.children)
+
+    def __repr__(self) -> str:
+        if self.kind is None:
+            return "*"
+        return repr(unflatten(self, [_Star()] * self.size))
+
+
+class _Star:
+    def __repr__(self) -> str:
+        return "*"
+
+
+LEAF = Structure(None, None, ())
+_registry: dict[type, tuple[Callable, Callable]] = {}
+
+
+def register(cls: type, flatten: Callable[[Any], tuple[Iterable, Any]],
+             unflatten: Callable[[Any, Iterable], Any]) -> type:
+    """Teach the transforms a container class.
+
+    ``flatten(x)`` returns its children and a hashable rest; ``unflatten(rest, children)`` rebuilds.
+    """
+    if not isinstance(cls, type):
+        raise ArgumentError(f"tree.register needs a class, but got {cls!r}")
+    _registry[cls] = (flatten, unflatten)
+    return cls
+
+
+def _open(x: Any) -> tuple[Iterable, Any] | None:
+    """Children and rest of a container, None for a leaf."""
+    kind = type(x)
+    if kind in _registry:
+        return _registry[kind][0](x)
+    if x is None:
+        return (), None
+    if kind is tuple or kind is list:
+        return x, None
+    if isinstance(x, tuple) and hasattr(kind, "_fields"):
+        return x, None
+    if kind is dict or kind is OrderedDict:
+        keys = _sorted(x)
+        return [x[k] for k in keys], _Keys(keys, tuple(x))
+    if dataclasses.is_dataclass(x) and not isinstance(x, type):
+        names = [f.name for f in dataclasses.fields(x) if f.init]
+        return [getattr(x, n) for n in names], tuple(names)
+    return None
+
+
+class _Keys(NamedTuple):
+    """Keys in canonical order, which is compared, and in the user's, which is kept."""
+
+    canonical: tuple
+    order: tuple
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Keys) and self.canonical == other.canonical
+
+    def __hash__(self) -> int:
+        return hash(self.canonical)
+
+
+def _sorted(d: dict) -> tuple:
+    try:
+        return tuple(sorted(d))
+    except TypeError:
+        return tuple(sorted(d, key=lambda k: (type(k).__name__, repr(k))))
+
+
+def _close(structure: Structure, children: list) -> Any:
+    kind, aux = structure.kind, structure.aux
+    if kind in _registry:
+        return _registry[kind][1](aux, children)
+    if kind is type(None):
+        return None
+    if kind is tuple or kind is list:
+        return kind(children)
+    if isinstance(aux, _Keys):
+        values = dict(zip(aux.canonical, children, strict=True))
+        return kind((k, values[k]) for k in aux.order)  # type: ignore[misc]
+    if aux is None:
+        return kind(*children)  # type: ignore[misc]  # a namedtuple
+    return kind(**dict(zip(aux, children, strict=True)))  # type: ignore[misc]  # a dataclass
+
+
+def flatten(x: Any) -> tuple[list, Structure]:
+    """The leaves of ``x``, depth first, and how they nest."""
+    found: list = []
+    return found, _flatten(x, found)
+
+
+def _flatten(x, found):
+    opened = _open(x)
+    if opened is None:
+        found.append(x)
+        return LEAF
+    children, aux = opened
+    return Structure(type(x), aux, tuple([_flatten(c, found) for c in children]))
+
+
+def unflatten(structure: Structure, leaves: Iterable) -> Any:
+    """The tree of this structure with these leaves."""
+    given = list(leaves)
+    if len(given) != structure.size:
+        raise ArgumentError(
+            f"tree.unflatten: {structure!r} has {structure.size} leaves, but got {len(given)}"
+        )
+    return _unflatten(structure, iter(given))
+
+
+def _unflatten(structure, given):
+    if structure.kind is None:
+        return next(given)
+    return _close(structure, [_unflatten(c, given) for c in structure.children])
+
+
+def structure(x: Any) -> Structure:
+    """How the leaves of ``x`` nest."""
+    return flatten(x)[1]
+
+
+def leaves(x: Any) -> list:
+    """The leaves of ``x``, depth first, dicts by sorted key."""
+    return flatten(x)[0]
+
+
+def map(f: Callable, x: Any, *others: Any) -> Any:
+    """``f`` on corresponding leaves; a None in ``x`` skips whatever the others have there."""
+    found, shape = flatten(x)
+    columns = [_matching(shape, y, i + 1) for i, y in enumerate(others)]
+    return unflatten(shape, [f(*row) for row in zip(found, *columns, strict=True)])
+
+
+def _matching(shape: Structure, y: Any, position: int) -> list:
+    """What ``y`` has at the leaves of ``shape``."""
+    if shape.kind is None:
+        return [y]
+    if shape.kind is type(None):
+        return []
+    opened = _open(y)
+    if opened is None or type(y) is not shape.kind or len(shape.children) != len(
+        children := list(opened[0])
+    ) or opened[1] != shape.aux:
+        raise ArgumentError(
+            f"tree.map: argument {position} has structure {structure(y)!r} where the first has {shape!r}"
+        )
+    return [z for s, c in zip(shape.children, children, strict=True) for z in _matching(s, c, position)]
+
+
+def ravel(x: Any) -> tuple[Any, Callable]:
+    """All leaves of ``x`` in one vector, and the function that puts such a vector back.
+
+    >>> import functrans as ft
+    >>> v, back = ft.tree.ravel({"w": ft.array([[1.0, 2.0]]), "b": 3.0})
+    >>> v
+    Array([3., 1., 2.])
+    >>> back(v * 2)
+    {'w': Array([[2., 4.]]), 'b': Array(6.)}
+    """
+    found, shape = flatten(x)
+    avals = [aval_of(a) if isinstance(a, Tracer) else aval_of(np.asarray(a)) for a in found]
+    ends = np.cumsum([a.size for a in avals], dtype=np.int64).tolist()
+    parts = [np.reshape(a, (-1,)) for a in found]
+    vector = np.concatenate(parts) if parts else np.zeros(0)
+
+    def back(v: Any) -> Any:
+        if v.shape != (total := (ends[-1] if ends else 0,)):
+            raise ArgumentError(f"tree.ravel: expected a vector of shape {total}, but got {v.shape}")
+        pieces = [v[e - a.size : e].reshape(a.shape) for a, e in zip(avals, ends, strict=True)]
+        return unflatten(shape, [p.astype(a.dtype) for p, a in zip(pieces, avals, strict=True)])
+
+    return vector if isinstance(vector, Tracer) else wrap(vector), back
