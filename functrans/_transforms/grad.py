@@ -12,7 +12,6 @@ from functrans import tree
 from functrans._core.aval import aval_of
 from functrans._transforms.arguments import (
     Argnums,
-    Leaves,
     describe,
     hand_out,
     hand_out_tree,
@@ -152,5 +151,3 @@ def _require_callable(who: str, f: Any) -> None:
     if not callable(f):
         raise ArgumentError(f"{who} needs a function, but got {describe(f)}")
 
-
-__all__ = ["Leaves", "grad", "value_and_grad"]

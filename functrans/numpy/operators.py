@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from functrans._core.array import plain
-from functrans._core.bind import Tracer, bind
+from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise
+from functrans.numpy.protocols import absolute
 
 BINARY = {
     "add": ops.add, "sub": ops.subtract, "mul": ops.multiply, "truediv": ops.divide,
@@ -20,7 +20,7 @@ COMPARE = {
     "eq": ops.equal, "ne": ops.not_equal, "lt": ops.less, "le": ops.less_equal,
     "gt": ops.greater, "ge": ops.greater_equal,
 }
-UNARY = {"neg": ops.negative, "pos": ops.positive, "abs": ops.absolute, "invert": ops.invert}
+UNARY = {"neg": ops.negative, "pos": ops.positive, "invert": ops.invert}
 
 
 def _binary(prim: Elementwise) -> tuple[Callable, Callable]:
@@ -43,6 +43,9 @@ for _name, _prim in UNARY.items():
     setattr(Tracer, f"__{_name}__", lambda self, prim=_prim: self.trace.unary(prim, self))
 
 
+Tracer.__abs__ = absolute  # type: ignore[attr-defined]
+
+
 def _pow(self: Tracer, other: Any) -> Any:
     if type(other) in (int, float):
         if other == 2:
@@ -58,6 +61,5 @@ def _rpow(self: Tracer, other: Any) -> Any:
     return self.trace.binary(ops.power, other, self)
 
 
-Tracer.__pow__ = _pow
-Tracer.__rpow__ = _rpow
-_ = (bind, plain)
+Tracer.__pow__ = _pow  # type: ignore[attr-defined]
+Tracer.__rpow__ = _rpow  # type: ignore[attr-defined]

@@ -1,0 +1,199 @@
+"""Batching: a value becomes one array with a new axis 0, which the function does not see."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans import tree
+from functrans._core.array import plain
+from functrans._core.aval import dtype_of
+from functrans._core.bind import Trace, Tracer, is_finite
+from functrans._core.primitive import Primitive
+from functrans._transforms.arguments import describe, hand_out, is_number
+from functrans.errors import ArgumentError, ShapeError, name_of
+
+
+class BatchTracer(Tracer):
+    __slots__ = ("value",)
+
+    def __init__(self, trace: BatchTrace, value: Any):
+        self.trace = trace
+        self.value = value
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape[1:]
+
+    @property
+    def dtype(self) -> np.dtype:
+        return dtype_of(self.value)
+
+    def concrete(self) -> Any:
+        return None
+
+    def is_finite(self) -> bool:
+        return is_finite(self.value)
+
+
+class BatchTrace(Trace):
+    __slots__ = ("batch_size",)
+
+    def __init__(self, fun: str, batch_size: int):
+        super().__init__(fun)
+        self.batch_size = batch_size
+
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+        self.require_open(prim)
+        batched = [type(x) is BatchTracer and x.trace is self for x in args]
+        xs = [x.value if b else x for x, b in zip(args, batched, strict=True)]
+        y = prim.batch(self.batch_size, xs, batched, params)
+        if prim.outputs > 1:
+            return tuple(BatchTracer(self, v) for v in y)
+        return BatchTracer(self, y)
+
+    def input(self, value: Any) -> BatchTracer:
+        return BatchTracer(self, value)
+
+    def batched(self, x: Any) -> Any:
+        """The value of ``x`` with axis 0 the batch, repeated where it does not vary."""
+        if type(x) is BatchTracer and x.trace is self:
+            return x.value
+        x = np.asarray(x) if not isinstance(x, Tracer) else x
+        return np.broadcast_to(x, (self.batch_size, *x.shape))
+
+
+def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0, *, axis_size: int | None = None,
+         chunk_size: int | None = None) -> Callable:
+    """``f`` on every slice of its arguments at once.
+
+    ``in_axes`` says for each positional argument which axis to run over, None to pass it whole; an
+    int stands for all of them, a container of ints for the parts of an argument. Keyword arguments
+    run over axis 0. ``out_axes`` says where the axis goes in the results. ``axis_size`` is needed
+    only when nothing is mapped; ``chunk_size`` bounds how many slices run at once, and memory.
+
+    Raises ShapeError where the mapped axes do not agree.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.vmap(np.dot, in_axes=(0, None))(np.eye(2), np.array([3.0, 4.0]))
+    Array([3., 4.])
+    """
+    if not callable(f):
+        raise ArgumentError(f"vmap needs a function, but got {describe(f)}")
+
+    @functools.wraps(f, updated=())
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        axes = _spread_axes(f, in_axes, args)
+        leaves, structure = tree.flatten((args, kwargs))
+        leaves = [plain(x) for x in leaves]
+        flat_axes = axes + [0 if is_number(x) and np.ndim(x) else None for x in leaves[len(axes):]]
+        size = _size(f, leaves, flat_axes, axis_size, structure)
+        moved = [
+            x if a is None else np.moveaxis(x, a, 0) for x, a in zip(leaves, flat_axes, strict=True)
+        ]
+        if chunk_size is None or chunk_size >= size:
+            return _place_out(f, out_axes, *_run(f, structure, moved, flat_axes, size))
+        parts = [
+            _run(f, structure, [x if a is None else x[i : i + chunk_size]
+                 for x, a in zip(moved, flat_axes, strict=True)], flat_axes,
+                 min(chunk_size, size - i))
+            for i in range(0, size, chunk_size)
+        ]
+        joined = [np.concatenate(column) for column in zip(*[p[0] for p in parts], strict=True)]
+        return _place_out(f, out_axes, joined, parts[0][1])
+
+    return mapped
+
+
+def _run(f, structure, moved, flat_axes, size):
+    """Batched output leaves, batch axis 0, and the output's structure."""
+    trace = BatchTrace(f"vmap({name_of(f)})", size)
+    try:
+        leaves = [x if a is None else trace.input(x) for x, a in zip(moved, flat_axes, strict=True)]
+        args, kwargs = tree.unflatten(structure, leaves)
+        outs, out_structure = tree.flatten(f(*args, **kwargs))
+        for x in outs:
+            if not is_number(x) and not isinstance(x, bool):
+                raise ArgumentError(f"vmap: `{name_of(f)}` returned {describe(x)}, which is not an array")
+        return [trace.batched(plain(x)) for x in outs], out_structure
+    finally:
+        trace.closed = True
+
+
+def _spread_axes(f, in_axes, args) -> list:
+    """One axis or None a leaf of ``args``."""
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if in_axes is None or isinstance(in_axes, int):
+        in_axes = (in_axes,) * len(args)
+    if not isinstance(in_axes, tuple) or len(in_axes) != len(args):
+        raise ArgumentError(
+            f"vmap: in_axes must be an int, None or a tuple of {len(args)} entries, one for each "
+            f"positional argument of `{name_of(f)}`, but is {in_axes!r}"
+        )
+    return [a for axis, x in zip(in_axes, args, strict=True) for a in _axes_of(f, "in_axes", axis, x)]
+
+
+def _axes_of(f, what, axis, x) -> list:
+    """``axis``, an int, None or a container of them that is a prefix of ``x``, for each leaf."""
+    if axis is None or isinstance(axis, int):
+        return [axis if is_number(v) and (np.ndim(v) or axis is not None and what == "out_axes")
+                else _scalar_axis(f, axis, v) for v in tree.leaves(x)]
+    given, wanted = _children(axis), _children(x)
+    if given is None or wanted is None or len(given) != len(wanted):
+        raise ArgumentError(f"vmap: {what} {axis!r} does not fit {describe(x)} of `{name_of(f)}`")
+    return [a for g, w in zip(given, wanted, strict=True) for a in _axes_of(f, what, g, w)]
+
+
+def _scalar_axis(f, axis, v):
+    if axis is None or not is_number(v):
+        return None
+    raise ShapeError(
+        f"vmap: `{name_of(f)}` was given the scalar {v!r} to run over axis {axis}. Pass an array, or "
+        "None for it in in_axes to keep it fixed."
+    )
+
+
+def _children(x) -> list | None:
+    opened = tree._open(x)
+    return None if opened is None or x is None else list(opened[0])
+
+
+def _size(f, leaves, axes, axis_size, structure) -> int:
+    sizes = {}
+    for i, (x, a) in enumerate(zip(leaves, axes, strict=True)):
+        if a is None:
+            continue
+        if not -np.ndim(x) <= a < np.ndim(x):
+            raise ShapeError(
+                f"vmap: argument {i} of `{name_of(f)}` has shape {np.shape(x)}, which has no axis {a}"
+            )
+        sizes[i] = np.shape(x)[a]
+    if axis_size is not None:
+        sizes[-1] = axis_size
+    if not sizes:
+        raise ArgumentError(f"vmap: nothing to map over in `{name_of(f)}`; pass axis_size")
+    first = next(iter(sizes))
+    for i, n in sizes.items():
+        if n != sizes[first]:
+            raise ShapeError(
+                f"vmap: argument {i} of `{name_of(f)}` has size {n} on axis {axes[i]}, argument "
+                f"{first} has size {sizes[first]}. Batched axes must agree; pass in_axes=None for "
+                "an argument to keep it fixed."
+            )
+    return sizes[first]
+
+
+def _place_out(f, out_axes, outs, structure):
+    result = tree.unflatten(structure, outs)
+    axes = _axes_of(f, "out_axes", out_axes, result)
+    if any(a is None for a in axes):
+        raise ArgumentError(f"vmap: out_axes of `{name_of(f)}` must be ints, but is {out_axes!r}")
+    placed = [hand_out(x if a == 0 else np.moveaxis(x, 0, a)) for x, a in zip(outs, axes, strict=True)]
+    return tree.unflatten(structure, placed)
+
+
+__all__ = ["BatchTrace", "BatchTracer", "vmap"]

@@ -1,0 +1,106 @@
+"""Plain ``np.`` calls on traced values arrive here and go to the functions of this package.
+
+A function that is not here raises when called, and says what to do instead.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import numpy as np
+
+from functrans._core.array import Array, plain
+from functrans._core.aval import dtype_of
+from functrans._core.bind import Tracer
+from functrans._ops import elementwise as ops
+from functrans._ops.declare import TABLE
+from functrans.errors import UnsupportedError, user_line
+
+# The row of each ufunc, or a function that chooses one.
+UFUNCS: dict[np.ufunc, Any] = {
+    row.impl: row for row in TABLE.values() if isinstance(row.impl, np.ufunc)
+}
+# NumPy function -> ours; filled by functrans.numpy from the names they share.
+FUNCTIONS: dict[Any, Any] = {}
+# (ufunc, method) -> ours, for reduce and accumulate.
+METHODS: dict[tuple[np.ufunc, str], Any] = {}
+
+
+def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    """``__array_ufunc__`` of traced values."""
+    inputs = tuple([plain(x) if type(x) is Array else _listed(x) for x in inputs])
+    if method == "__call__":
+        row = UFUNCS.get(ufunc)
+        if row is None:
+            raise unsupported(f"np.{ufunc.__name__}")
+        return row(*inputs) if not kwargs else _with_options(ufunc, row, inputs, kwargs)
+    if method == "outer" and ufunc in UFUNCS and not kwargs:
+        a, b = inputs
+        return UFUNCS[ufunc](np.reshape(a, np.shape(a) + (1,) * np.ndim(b)), b)
+    function = METHODS.get((ufunc, method))
+    if function is None:
+        cure = ", or x.at[i].add(v)" if method == "at" else ""
+        raise unsupported(f"np.{ufunc.__name__}.{method}", cure)
+    if kwargs.pop("out", None) is not None:
+        raise unsupported(f"out= of np.{ufunc.__name__}.{method}")
+    if method == "reduce":
+        kwargs.setdefault("axis", 0 if len(inputs) < 2 else inputs[1])
+    return function(inputs[0], **{k: v for k, v in kwargs.items() if v is not np._NoValue})
+
+
+def _with_options(ufunc, row, inputs, kwargs):
+    """A ufunc call with dtype=, casting=, ...: dtype casts the operands, out= and where= raise."""
+    if kwargs.pop("out", None) is not None:
+        raise unsupported(f"out= of np.{ufunc.__name__}", "; the result cannot be written into an ndarray")
+    if kwargs.pop("where", True) is not True:
+        raise unsupported(f"where= of np.{ufunc.__name__}", "; use np.where(mask, result, other)")
+    dtype = kwargs.pop("dtype", None)
+    for harmless in ("casting", "order", "subok"):
+        kwargs.pop(harmless, None)
+    if kwargs:
+        raise unsupported(f"{', '.join(kwargs)} of np.{ufunc.__name__}")
+    if dtype is None:
+        return row(*inputs)
+    return row(*[x.astype(dtype) if hasattr(x, "astype") else np.asarray(x, dtype) for x in inputs])
+
+
+def _listed(x):
+    """A list operand as an array: of traced values it is a stack."""
+    return _to_array(x) if isinstance(x, list | tuple) else x
+
+
+def _to_array(x):
+    if not isinstance(x, list | tuple):
+        return x
+    rows = [_to_array(v) for v in x]
+    return np.stack(rows) if any(isinstance(r, Tracer) for r in rows) else np.asarray(x)
+
+
+def array_function(self: Tracer, func: Any, types: Any, args: tuple, kwargs: dict) -> Any:
+    """``__array_function__`` of traced values."""
+    ours = FUNCTIONS.get(func)
+    if ours is None:
+        raise unsupported(f"{func.__module__.replace('numpy', 'np')}.{func.__name__}")
+    return ours(*args, **kwargs)
+
+
+def unsupported(name: str, cure: str = "") -> UnsupportedError:
+    """The error for a NumPy call without a rule, with the nearest names that have one."""
+    known = [f.__name__ for f in [*FUNCTIONS, *UFUNCS]]
+    near = difflib.get_close_matches(name.split(".")[-1], known, 3)
+    hint = f" Differentiable names near it: {', '.join(near)}." if near else ""
+    return UnsupportedError(
+        f"{user_line()}: {name} has no derivative rule here{cure}.{hint} Rewrite it with functions "
+        "that have one, wrap it with ft.custom_jvp, or declare it with functrans.extend."
+    )
+
+
+def absolute(x: Any) -> Any:
+    """|x|, by the row that fits its type."""
+    return (ops.absolute_complex if dtype_of(x).kind == "c" else ops.absolute)(x)
+
+
+UFUNCS[np.absolute] = absolute
+Tracer.__array_ufunc__ = array_ufunc  # type: ignore[attr-defined]
+Tracer.__array_function__ = array_function  # type: ignore[attr-defined]
