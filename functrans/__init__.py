@@ -1,0 +1,39 @@
+"""Exact derivatives of NumPy code, of any order, in any composition.
+
+>>> import functrans as ft, numpy as np
+>>> ft.grad(lambda x: np.sum(np.sin(x) ** 2))(np.array([0.0, 1.0]))
+Array([0.        , 0.90929743])
+"""
+
+from functrans import errors, numpy, tree
+from functrans._core.array import Array
+from functrans._transforms.forward import derivative, jvp
+from functrans._transforms.grad import grad, value_and_grad
+from functrans._transforms.jacobian import hessian, jacfwd, jacobian, jacrev
+from functrans._transforms.products import elementwise_grad, hvp, vhp
+from functrans._transforms.reverse import linear_transpose, linearize, vjp
+from functrans._transforms.vmap import vmap
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Array",
+    "derivative",
+    "elementwise_grad",
+    "errors",
+    "grad",
+    "hessian",
+    "hvp",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
+    "jvp",
+    "linear_transpose",
+    "linearize",
+    "numpy",
+    "tree",
+    "value_and_grad",
+    "vhp",
+    "vjp",
+    "vmap",
+]

@@ -1,14 +1,14 @@
 """Every exception this library raises on purpose. Each is also the builtin one a caller expects.
 
     FunctransError
-    +-- ArgumentError       (TypeError)            a call that does not fit: argnums, structure, kind of value
+    +-- ArgumentError       (TypeError)            a call that does not fit: argnums, structure, kind
     +-- ShapeError          (ValueError)           shapes or sizes that do not fit
     +-- NotDifferentiable   (TypeError)            an output or input that has no derivative
     +-- ConcretizationError (TypeError)            a traced value where Python needs a number
     +-- ImmutableError      (TypeError)            assignment into an array
     +-- UnsupportedError    (NotImplementedError)  a NumPy call without a rule
     +-- LeakedTracerError   (RuntimeError)         a traced value used after its transform ended
-    +-- CaptureError        (RuntimeError)         a captured array was changed before the backward pass
+    +-- CaptureError        (RuntimeError)         a captured array changed before the backward pass
     +-- CheckError          (AssertionError)       check_grads found a wrong derivative
 """
 

@@ -51,8 +51,11 @@ LEAF = Structure(None, None, ())
 _registry: dict[type, tuple[Callable, Callable]] = {}
 
 
-def register(cls: type, flatten: Callable[[Any], tuple[Iterable, Any]],
-             unflatten: Callable[[Any, Iterable], Any]) -> type:
+def register(
+    cls: type,
+    flatten: Callable[[Any], tuple[Iterable, Any]],
+    unflatten: Callable[[Any, Iterable], Any],
+) -> type:
     """Teach the transforms a container class.
 
     ``flatten(x)`` returns its children and a hashable rest; ``unflatten(rest, children)`` rebuilds.
@@ -174,13 +177,19 @@ def _matching(shape: Structure, y: Any, position: int) -> list:
     if shape.kind is type(None):
         return []
     opened = _open(y)
-    if opened is None or type(y) is not shape.kind or len(shape.children) != len(
-        children := list(opened[0])
-    ) or opened[1] != shape.aux:
+    if (
+        opened is None
+        or type(y) is not shape.kind
+        or len(shape.children) != len(children := list(opened[0]))
+        or opened[1] != shape.aux
+    ):
         raise ArgumentError(
-            f"tree.map: argument {position} has structure {structure(y)!r} where the first has {shape!r}"
+            f"tree.map: argument {position} has structure {structure(y)!r} where the first "
+            f"has {shape!r}"
         )
-    return [z for s, c in zip(shape.children, children, strict=True) for z in _matching(s, c, position)]
+    return [
+        z for s, c in zip(shape.children, children, strict=True) for z in _matching(s, c, position)
+    ]
 
 
 def ravel(x: Any) -> tuple[Any, Callable]:
@@ -201,7 +210,9 @@ def ravel(x: Any) -> tuple[Any, Callable]:
 
     def back(v: Any) -> Any:
         if v.shape != (total := (ends[-1] if ends else 0,)):
-            raise ArgumentError(f"tree.ravel: expected a vector of shape {total}, but got {v.shape}")
+            raise ArgumentError(
+                f"tree.ravel: expected a vector of shape {total}, but got {v.shape}"
+            )
         pieces = [v[e - a.size : e].reshape(a.shape) for a, e in zip(avals, ends, strict=True)]
         return unflatten(shape, [p.astype(a.dtype) for p, a in zip(pieces, avals, strict=True)])
 

@@ -25,7 +25,9 @@ class Array(np.ndarray):
 
     __slots__ = ()
 
-    def __array_wrap__(self, arr, context=None, return_scalar=False):  # every result is an Array too
+    def __array_wrap__(
+        self, arr, context=None, return_scalar=False
+    ):  # every result is an Array too
         return wrap(arr)
 
     def __setitem__(self, key, value):
@@ -56,7 +58,19 @@ def _rebind(name: str) -> Callable:
     return operator
 
 
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor"):
+for _name in (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "and",
+    "or",
+    "xor",
+):
     setattr(Array, f"__i{_name}__", _rebind(f"__{_name}__"))
 
 

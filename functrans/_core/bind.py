@@ -52,6 +52,13 @@ class Trace:
         """``prim`` on one operand of mine, without parameters."""
         return bind(prim, x)
 
+    def call(self, call: Any, args: tuple) -> tuple:
+        """A function that has rules of its own (``_ops/calls.py``), on ``args``, some of them mine.
+
+        Here: the function itself, so that its rules are lost to older traces.
+        """
+        return call.fun(*args)
+
     def require_open(self, prim: Primitive) -> None:
         if self.closed:
             raise LeakedTracerError(
@@ -200,7 +207,7 @@ def is_finite(x: Any) -> bool:
 
 
 def sum_to(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    """``x`` summed over broadcast axes to ``shape``, cast to ``dtype``: broadcasting, transposed."""
+    """``x`` summed over broadcast axes to ``shape`` and cast: broadcasting, transposed."""
     have = shape_of(x)
     if have != shape:
         lead = len(have) - len(shape)

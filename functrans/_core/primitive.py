@@ -19,8 +19,17 @@ class Primitive:
 
     __slots__ = ("abstract", "doc", "domain", "impl", "kinks", "lowering", "name", "outputs")
 
-    def __init__(self, name: str, impl: Callable, *, abstract: Callable | None = None,
-                 domain: str = "", kinks: str = "", doc: str = "", outputs: int = 1):
+    def __init__(
+        self,
+        name: str,
+        impl: Callable,
+        *,
+        abstract: Callable | None = None,
+        domain: str = "",
+        kinks: str = "",
+        doc: str = "",
+        outputs: int = 1,
+    ):
         self.name = name
         self.impl = impl
         self.abstract = abstract or self.default_abstract

@@ -1,1 +1,1 @@
-""""""
+"""Floor 2: what rows and walks run on large ndarrays."""

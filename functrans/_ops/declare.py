@@ -54,7 +54,7 @@ class Action:
         self.pull = self.guarded if singular else act
 
     def guarded(self, g: Any, *saved: Any) -> Any:
-        """The action where the slope may be infinite: strong zero only where it makes a difference."""
+        """The action where the slope may be infinite: strong zero where it makes a difference."""
         moved = self.act(g, *saved)
         return moved if is_finite(moved) else self.strong(g, *saved)
 
@@ -131,12 +131,14 @@ def elementwise(name: str, impl: Callable, *actions: Callable | None, domain: st
 
     ``singular``: the slope is infinite or undefined somewhere, so its actions obey strong zero.
     """
-    row = Elementwise(name, impl, actions, len(actions), singular, domain=domain, kinks=kinks, doc=doc)
+    columns = {"domain": domain, "kinks": kinks, "doc": doc}
+    row = Elementwise(name, impl, actions, len(actions), singular, **columns)
     _enter(row)
     return row
 
 
-def constant(name: str, impl: Callable, arity: int = 1, domain: str = REAL, doc: str = "") -> Elementwise:
+def constant(name: str, impl: Callable, arity: int = 1, *, domain: str = REAL,
+             doc: str = "") -> Elementwise:
     """Declare an elementwise op whose derivative is zero or meaningless: comparisons, rounding."""
     return elementwise(name, impl, *[None] * arity, domain=domain, doc=doc)
 
@@ -251,7 +253,8 @@ def bilinear(name: str, impl: Callable, transpose1: Callable, transpose2: Callab
     ``transpose1(ct, x1, x2, **params)`` is the cotangent of x1, given as ``Aval``; it may still be
     broadcast, the family sums it. Likewise ``transpose2``.
     """
-    row = Bilinear(name, impl, (transpose1, transpose2), batch, abstract=abstract, domain=ANY, doc=doc)
+    transposes = transpose1, transpose2
+    row = Bilinear(name, impl, transposes, batch, abstract=abstract, domain=ANY, doc=doc)
     _enter(row)
     return row
 
@@ -297,8 +300,8 @@ class General(Primitive):
         return tuple(map(np.stack, zip(*ys, strict=True))) if self.outputs > 1 else np.stack(ys)
 
 
-def primitive(name: str, impl: Callable, *, jvp: Callable | None = None, vjp: Callable | None = None,
-              batch: Callable | None = None, abstract: Callable | None = None, saves: str = "xy",
+def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
+              vjp: Callable | None = None, batch: Callable | None = None, abstract: Callable | None = None, saves: str = "xy",
               outputs: int = 1, domain: str = ANY, kinks: str = "", doc: str = "") -> General:
     """Declare an op column by column.
 
@@ -329,7 +332,7 @@ strong_multiply = elementwise(
 )
 
 __all__ = [
-    "ABOVE_ONE", "ANY", "BOOLEAN", "INTEGER", "NONZERO", "POSITIVE", "REAL", "TABLE", "UNIT", "Action", "Bilinear", "Elementwise",
-    "General", "Linear", "bilinear", "constant", "elementwise", "linear", "primitive",
+    "ABOVE_ONE", "ANY", "BOOLEAN", "INTEGER", "NONZERO", "POSITIVE", "REAL", "TABLE", "UNIT",
+    "Action", "Bilinear", "Elementwise", "General", "Linear", "bilinear", "constant", "elementwise", "linear", "primitive",
     "strong_multiply",
 ]

@@ -1,4 +1,4 @@
-"""Which parts of which arguments a transform acts on: one reading of ``argnums`` for all of them."""
+"""Which parts of which arguments a transform acts on; ``argnums`` is read here, for all of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import Array, plain, wrap
-from functrans._core.aval import aval_of, inexact_dtype
+from functrans._core.aval import aval_of, inexact_dtype, shape_of
 from functrans._core.bind import Tracer
 from functrans.errors import ArgumentError, NotDifferentiable, ShapeError, name_of
 
@@ -120,12 +120,28 @@ def open_argument(who: str, f: Callable, position: object, x: Any) -> Leaves:
     return Leaves(leaves, structure, active)
 
 
+def open_all(who: str, f: Callable, args: Sequence) -> list[Leaves | None]:
+    """Arguments taken apart, None where one holds nothing to differentiate."""
+    opened: list[Leaves | None] = []
+    for i, x in enumerate(args):
+        try:
+            opened.append(open_argument(who, f, i, x))
+        except NotDifferentiable:
+            opened.append(None)
+    if not any(opened):
+        raise NotDifferentiable(
+            f"{who}: none of the arguments of `{name_of(f)}` is floating-point: "
+            f"{', '.join(map(describe, args))}"
+        )
+    return opened
+
+
 def _carries(who, f, position, v) -> bool:
     if isinstance(v, float | complex):
         return True
     if not isinstance(v, np.ndarray | np.generic | Tracer):
         return False
-    if isinstance(v, np.ndarray) and v.dtype.kind in "OSUMm" or getattr(v, "dtype", None) is None:
+    if v.dtype.kind in "OSUMm":
         raise ArgumentError(
             f"{who}: argument {position} of `{name_of(f)}` holds an array of dtype {v.dtype}; only "
             "numbers can be traced. Convert it, for example with x.astype(float)."
@@ -140,7 +156,11 @@ def describe(x: Any) -> str:
         x = leaves[0]
         if isinstance(x, np.ndarray | np.generic | Tracer):
             return repr(aval_of(x))
-        return f"{type(x).__name__} {x!r}" if isinstance(x, int | float | complex | str) else f"{type(x).__name__}"
+        return (
+            f"{type(x).__name__} {x!r}"
+            if isinstance(x, int | float | complex | str)
+            else f"{type(x).__name__}"
+        )
     return repr(tree.unflatten(structure, [_Text(describe(v)) for v in leaves]))
 
 
@@ -170,10 +190,12 @@ def _loosely(structure: tree.Structure) -> str:
 
 def _check_leaf(who, f, what, t, x):
     if not isinstance(t, np.ndarray | np.generic | Tracer | int | float | complex):
-        raise ArgumentError(f"{who}: {what} of `{name_of(f)}` must be an array, but is {describe(t)}")
-    if np.shape(t) != np.shape(x):
+        raise ArgumentError(
+            f"{who}: {what} of `{name_of(f)}` must be an array, but is {describe(t)}"
+        )
+    if shape_of(t) != shape_of(x):
         raise ShapeError(
-            f"{who}: {what} of `{name_of(f)}` must have shape {np.shape(x)}, but has {np.shape(t)}"
+            f"{who}: {what} of `{name_of(f)}` must have shape {shape_of(x)}, but has {shape_of(t)}"
         )
     kind, has = aval_of(t).dtype.kind, aval_of(x).dtype.kind
     if kind == "c" and has != "c":
@@ -181,7 +203,9 @@ def _check_leaf(who, f, what, t, x):
             f"{who}: {what} of `{name_of(f)}` is complex, but the value it belongs to is real"
         )
     if kind in "OSUMm":
-        raise ArgumentError(f"{who}: {what} of `{name_of(f)}` is {describe(t)}, which is not a number")
+        raise ArgumentError(
+            f"{who}: {what} of `{name_of(f)}` is {describe(t)}, which is not a number"
+        )
 
 
 def hand_out(x: Any) -> Any:
@@ -197,7 +221,9 @@ def hand_out_tree(x: Any) -> Any:
 
 
 def is_number(x: Any) -> bool:
-    return isinstance(x, np.ndarray | np.generic | Tracer | int | float | complex) and not isinstance(x, bool)
+    return isinstance(
+        x, np.ndarray | np.generic | Tracer | int | float | complex
+    ) and not isinstance(x, bool)
 
 
 def zeros_like(x: Any) -> np.ndarray:
@@ -206,6 +232,17 @@ def zeros_like(x: Any) -> np.ndarray:
 
 
 __all__ = [
-    "Argnums", "Array", "Leaves", "Selected", "check_like", "describe", "hand_out", "hand_out_tree",
-    "is_number", "open_argument", "select", "zeros_like",
+    "Argnums",
+    "Array",
+    "Leaves",
+    "Selected",
+    "check_like",
+    "describe",
+    "hand_out",
+    "hand_out_tree",
+    "is_number",
+    "open_all",
+    "open_argument",
+    "select",
+    "zeros_like",
 ]

@@ -23,8 +23,9 @@ from functrans._transforms.vjp import VJPTrace, VJPTracer, pull_back
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
 
 
-def grad(f: Callable, argnums: Argnums = 0, *, has_aux: bool = False,
-         holomorphic: bool = False) -> Callable:
+def grad(
+    f: Callable, argnums: Argnums = 0, *, has_aux: bool = False, holomorphic: bool = False
+) -> Callable:
     r"""The gradient of a scalar function: :math:`x \mapsto \nabla f(x)`.
 
     ``argnums`` is a position, a parameter name or a tuple of them; the result follows it. With
@@ -50,8 +51,14 @@ def grad(f: Callable, argnums: Argnums = 0, *, has_aux: bool = False,
     return gradient
 
 
-def value_and_grad(f: Callable, argnums: Argnums = 0, *, has_aux: bool = False,
-                   holomorphic: bool = False, _who: str = "value_and_grad") -> Callable:
+def value_and_grad(
+    f: Callable,
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    _who: str = "value_and_grad",
+) -> Callable:
     """The value and the gradient in one run; arguments as for ``grad``.
 
     Returns ``(value, gradient)``, or ``((value, aux), gradient)`` with ``has_aux``.
@@ -60,7 +67,7 @@ def value_and_grad(f: Callable, argnums: Argnums = 0, *, has_aux: bool = False,
     >>> ft.value_and_grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
     (Array(5.), Array([2., 4.]))
     """
-    _require_callable(_who, f)
+    require_callable(_who, f)
 
     @functools.wraps(f, updated=())
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
@@ -70,7 +77,7 @@ def value_and_grad(f: Callable, argnums: Argnums = 0, *, has_aux: bool = False,
         try:
             inputs = [[trace.input(v) for v in a.primals] for a in opened]
             out = chosen.call([a.rebuild(v) for a, v in zip(opened, inputs, strict=True)])
-            out, aux = _split_aux(_who, f, out) if has_aux else (out, None)
+            out, aux = split_aux(_who, f, out) if has_aux else (out, None)
             value = _scalar(_who, f, out, trace, holomorphic, [v for vs in inputs for v in vs])
             flat = [v for vs in inputs for v in vs]
             seed = np.ones(value.shape, value.dtype)
@@ -82,7 +89,9 @@ def value_and_grad(f: Callable, argnums: Argnums = 0, *, has_aux: bool = False,
         grads = [a.only([next(found) for _ in a.active]) for a in opened]
         value = hand_out(value)
         result = grads[0] if chosen.single else tuple(grads)
-        return ((value, hand_out_tree(lower_all(trace, aux))), result) if has_aux else (value, result)
+        return (
+            ((value, hand_out_tree(lower_all(trace, aux))), result) if has_aux else (value, result)
+        )
 
     return value_and_gradient
 
@@ -99,10 +108,14 @@ def _finish(ct, x, holomorphic):
     return hand_out(ct)
 
 
-def _scalar(who: str, f: Callable, out: Any, trace: VJPTrace, holomorphic: bool, inputs: list) -> Any:
+def _scalar(
+    who: str, f: Callable, out: Any, trace: VJPTrace, holomorphic: bool, inputs: list
+) -> Any:
     """The value of a scalar output; an error that says what was found otherwise."""
     value = trace.lower(out)
-    if not isinstance(value, np.ndarray | np.generic | float | complex | int) and not hasattr(value, "trace"):
+    if not isinstance(value, np.ndarray | np.generic | float | complex | int) and not hasattr(
+        value, "trace"
+    ):
         raise NotDifferentiable(
             f"{who} needs a scalar output, but `{name_of(f)}` returned {describe(out)}. Return one "
             "number (with has_aux=True also anything else), or use jacobian."
@@ -132,10 +145,11 @@ def _scalar(who: str, f: Callable, out: Any, trace: VJPTrace, holomorphic: bool,
     return value
 
 
-def _split_aux(who: str, f: Callable, out: Any) -> tuple:
+def split_aux(who: str, f: Callable, out: Any) -> tuple:
     if not isinstance(out, tuple) or len(out) != 2:
         raise ArgumentError(
-            f"{who}(has_aux=True): `{name_of(f)}` must return (output, aux), but returned {describe(out)}"
+            f"{who}(has_aux=True): `{name_of(f)}` must return (output, aux), but "
+            f"returned {describe(out)}"
         )
     return out
 
@@ -147,7 +161,6 @@ def lower_all(trace: VJPTrace, x: Any) -> Any:
     return tree.map(trace.lower, x)
 
 
-def _require_callable(who: str, f: Any) -> None:
+def require_callable(who: str, f: Any) -> None:
     if not callable(f):
         raise ArgumentError(f"{who} needs a function, but got {describe(f)}")
-

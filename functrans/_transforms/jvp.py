@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import aval_of, dtype_of, inexact_dtype, shape_of
+from functrans._core.aval import dtype_of, inexact_dtype, shape_of
 from functrans._core.bind import Trace, Tracer, bind, is_finite
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import Elementwise
-from functrans._transforms.vjp import transpose
+from functrans._transforms.vjp import transpose_vjp
 
 
 class JVPTracer(Tracer):
@@ -72,19 +72,23 @@ class JVPTrace(Trace):
             return transpose_vjp(prim, ts, y, xs, params)
         return prim.jvp(ts, y, xs, params)
 
+    def call(self, call: Any, args: tuple) -> tuple:
+        self.require_open(call)
+        mine = [type(x) is JVPTracer and x.trace is self for x in args]
+        primals = [x.primal if m else x for x, m in zip(args, mine, strict=True)]
+        ys, ts = call.jvp(self, primals, [x.tangent if m else None for x, m in zip(args, mine, strict=True)])
+        return tuple(self._total(y, t) for y, t in zip(ys, ts, strict=True))
+
+    def _total(self, y, t):
+        """An output: ``t`` its tangent by the rule; if ``y`` is mine, what it closes over adds its own."""
+        t = self.lower(t)
+        if type(y) is JVPTracer and y.trace is self:
+            return JVPTracer(self, y.primal, y.tangent if t is None else y.tangent + t)
+        return y if t is None else JVPTracer(self, y, t)
+
+    def lower(self, x: Any) -> Any:
+        """The value of ``x`` without this trace."""
+        return x.primal if type(x) is JVPTracer and x.trace is self else x
+
     def input(self, primal: Any, tangent: Any) -> JVPTracer:
         return JVPTracer(self, primal, tangent)
-
-
-def transpose_vjp(prim: Primitive, ts: list, y: Any, xs: list, params: dict) -> Any:
-    """The jvp of a row that has only a vjp: its vjp, linear in the cotangents, transposed."""
-    wanted = [t is not None for t in ts]
-    ys = y if prim.outputs > 1 else (y,)
-
-    def pull(*cts: Any) -> tuple:
-        ct = cts if prim.outputs > 1 else cts[0]
-        found = prim.vjp(ct, y, xs, params, wanted)
-        return tuple(c for c, w in zip(found, wanted, strict=True) if w)
-
-    t = transpose(pull, [aval_of(v) for v in ys], tuple(t for t in ts if t is not None), prim.name)
-    return tuple(t) if prim.outputs > 1 else t[0]

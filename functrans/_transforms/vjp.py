@@ -13,9 +13,13 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, dtype_of, inexact_dtype, shape_of
-from functrans._core.bind import PLAIN, STRONG, Trace, Tracer, bind, is_finite, sum_to
+from functrans._core.bind import PLAIN, STRONG, Trace, Tracer, bind, is_finite, spread, sum_to
 from functrans._core.primitive import Primitive
+from functrans._kernels import blocks
+from functrans._kernels.blocks import LARGE
 from functrans._ops.declare import Elementwise
+from functrans._transforms import segments
+from functrans._transforms.captures import Captures
 
 
 class VJPTracer(Tracer):
@@ -41,24 +45,61 @@ class VJPTracer(Tracer):
         return is_finite(self.primal)
 
 
+# Up to here copying a captured array costs less than recording the op that uses it.
+SMALL = 256
+
+
 class Node:
     """A tape entry for ops that are not elementwise: what the rule asked to be kept."""
 
     __slots__ = ("params", "parents", "prim", "wanted", "xs", "y")
 
-    def __init__(self, prim: Primitive, parents: list, y: Any, xs: Sequence, params: dict):
+    def __init__(
+        self, prim: Primitive, parents: list, y: Any, xs: Sequence, params: dict, keep_all: bool
+    ):
         self.prim = prim
         self.parents = parents
         self.params = params
         self.wanted = [p is not None for p in parents]
-        keep_y, keep_xs = prim.saves(self.wanted, params)
-        self.y = y if keep_y else None
-        self.xs = [x if keep else aval_of(x) for x, keep in zip(xs, keep_xs, strict=True)]
+        self.y, self.xs = y, xs
+        if not keep_all:
+            keep_y, keep_xs = prim.saves(self.wanted, params)
+            self.y = y if keep_y else None
+            self.xs = [x if keep else aval_of(x) for x, keep in zip(xs, keep_xs, strict=True)]
 
     def pull(self, ct: Any) -> Sequence:
         if getattr(self.prim, "vjp_rule", self) is None:
             return transpose_jvp(self.prim, ct, self.y, self.xs, self.params, self.wanted)
         return self.prim.vjp(ct, self.y, self.xs, self.params, self.wanted)
+
+    def push(self, ts: list) -> Any:
+        if all(t is None for t in ts):
+            return None
+        if getattr(self.prim, "jvp_rule", self) is None:
+            return transpose_vjp(self.prim, ts, self.y, self.xs, self.params)
+        return self.prim.jvp(ts, self.y, self.xs, self.params)
+
+    def pull_into(self, cts: list, k: int) -> None:
+        """Add what the outputs' cotangents, at ``cts[k:]``, contribute to those of the parents."""
+        n = self.prim.outputs
+        ct = cts[k] if n == 1 else tuple(cts[k : k + n])
+        if ct is None or (n > 1 and all(c is None for c in ct)):
+            return
+        cts[k : k + n] = [None] * n
+        add_cotangents(cts, self.parents, self.pull(ct))
+
+    def push_into(self, ts: list, k: int) -> None:
+        """Set the outputs' tangents, at ``ts[k:]``, from those of the parents."""
+        t = self.push([None if p is None else ts[p] for p in self.parents])
+        n = self.prim.outputs
+        ts[k : k + n] = [t] if n == 1 else t or [None] * n
+
+
+def add_cotangents(cts: list, slots: Sequence, contributions: Sequence) -> None:
+    for slot, c in zip(slots, contributions, strict=True):
+        if slot is not None and c is not None:
+            before = cts[slot]
+            cts[slot] = c if before is None else before + c
 
 
 # The tape entry of the second and later outputs of one node: the first one's entry handles all.
@@ -66,11 +107,15 @@ FOLLOWS = object()
 
 
 class VJPTrace(Trace):
-    __slots__ = ("tape",)
+    """``outlives``: the tape is kept when the transform returns, for a pullback or pushforward."""
 
-    def __init__(self, fun: str):
+    __slots__ = ("captures", "outlives", "tape")
+
+    def __init__(self, fun: str, outlives: bool = False):
         super().__init__(fun)
         self.tape: list = []
+        self.outlives = outlives
+        self.captures = Captures(fun, thorough=outlives)
 
     def input(self, primal: Any) -> VJPTracer:
         self.tape.append(None)
@@ -89,7 +134,10 @@ class VJPTrace(Trace):
         k1, k2 = type(v1), type(v2)
         if self.closed or not ((k1 in STRONG and k2 in PLAIN) or (k2 in STRONG and k1 in PLAIN)):
             return bind(prim, x1, x2)
-        y = prim.impl(v1, v2)
+        if (k1 is np.ndarray and v1.size >= LARGE) or (k2 is np.ndarray and v2.size >= LARGE):
+            y = blocks.elementwise(prim.impl, v1, v2)
+        else:
+            y = prim.impl(v1, v2)
         a1, a2 = prim.actions
         if mine1 and mine2:
             if a1 is None or a2 is None:
@@ -121,7 +169,7 @@ class VJPTrace(Trace):
         action = prim.actions[0]
         if self.closed or action is None or type(v) not in STRONG:
             return bind(prim, x)
-        y = prim.impl(v)
+        y = prim.impl(v) if v.size < LARGE else blocks.elementwise(prim.impl, v)
         tape = self.tape
         tape.append(((x.slot, action, action.pick(y, v), _unlike(v, y)),))
         return VJPTracer(self, y, len(tape) - 1)
@@ -151,83 +199,93 @@ class VJPTrace(Trace):
                 for slot, action, x in zip(parents, prim.actions, xs, strict=True)
                 if slot is not None and action is not None
             )
-        return Node(prim, parents, y, xs, params)
+        return Node(prim, parents, y, xs, params, self.outlives)
 
     def _record_many(self, prim, parents, y, xs, params):
         xs = [x if p is not None else self.capture(x) for x, p in zip(xs, parents, strict=True)]
         slot = len(self.tape)
-        self.tape.append(Node(prim, parents, y, xs, params))
+        self.tape.append(Node(prim, parents, y, xs, params, self.outlives))
         self.tape.extend([FOLLOWS] * (prim.outputs - 1))
         return tuple(
             VJPTracer(self, out, slot + i) if inexact_dtype(dtype_of(out)) else out
             for i, out in enumerate(y)
         )
 
+    def call(self, call: Any, args: tuple) -> tuple:
+        self.require_open(call)
+        return call.record(self, args)
+
+    def enter(self, node: Any, count: int) -> int:
+        """Put a node with ``count`` outputs on the tape: the slot of the first."""
+        self.tape.append(node)
+        self.tape.extend([FOLLOWS] * (count - 1))
+        return len(self.tape) - count
+
     def capture(self, x: Any) -> Any:
-        """A constant that the walk will read: a copy of an array its owner could still change."""
-        if type(x) is np.ndarray and x.flags.writeable and x.size <= SMALL:
-            return x.copy()
+        """A constant that the walk will read: copied or watched, since its owner may change it."""
+        if type(x) is np.ndarray and x.flags.writeable:
+            return x.copy() if x.size <= SMALL else self.captures.watch(x)
         return x
 
 
-# Up to here copying a captured array costs less than recording the op that uses it.
-SMALL = 256
-
-
 def _unlike(x, y):
-    """Shape and dtype of ``x`` where they are not those of ``y``, so that the walk sums and casts."""
+    """The avals of ``x`` and ``y`` where they differ, so that the walk sums, spreads and casts."""
     if type(x) in PYTHON_SCALARS:
-        return None if shape_of(y) == () and dtype_of(y) == dtype_of(x) else aval_of(x)
+        return (
+            None if shape_of(y) == () and dtype_of(y) == dtype_of(x) else (aval_of(x), aval_of(y))
+        )
     if x.shape == y.shape and (x.dtype is y.dtype or x.dtype == y.dtype):
         return None
-    return Aval(x.shape, x.dtype)
+    return Aval(x.shape, x.dtype), Aval(y.shape, y.dtype)
 
 
-def walk(tape: list, cts: list, consume: bool) -> None:
+def walk(tape: list, cts: list, consume: bool, start: int = 0) -> None:
     """Carry cotangents from the end of the tape to its inputs, in ``cts``, in place.
 
-    ``consume`` drops each entry as it passes, and with it what only the backward kept alive.
+    Entries before ``start`` are not walked. ``consume`` drops each entry as it passes, and with it what only the backward kept alive.
     """
     tainted = False  # an infinite slope has been met: from here on zero slopes are strong as well
     with np.errstate(all="ignore"):
-        for k in range(len(tape) - 1, -1, -1):
+        for k in range(len(tape) - 1, start - 1, -1):
             node = tape[k]
             if node is None or node is FOLLOWS:
                 continue
             if consume:
                 tape[k] = None
             if type(node) is not tuple:
-                _pull_node(node, k, cts)
+                node.pull_into(cts, k)
                 continue
             ct = cts[k]
             if ct is None:
+                continue
+            if type(ct) is np.ndarray and ct.size >= LARGE and _walk_stretch(tape, cts, k, node):
                 continue
             cts[k] = None
             for parent, action, saved, unlike in node:
                 c = action.strong(ct, *saved) if tainted else action.pull(ct, *saved)
                 if unlike is not None:
-                    c = sum_to(c, *unlike)
+                    c = sum_to(c, *unlike[0])
                 if action.singular and not tainted:
                     tainted = not is_finite(c)
                 before = cts[parent]
                 cts[parent] = c if before is None else before + c
 
 
-def _pull_node(node: Node, k: int, cts: list) -> None:
-    n = node.prim.outputs
-    ct = cts[k] if n == 1 else tuple(cts[k : k + n])
-    if ct is None or (n > 1 and all(c is None for c in ct)):
-        return
-    cts[k : k + n] = [None] * n
-    for parent, c in zip(node.parents, node.pull(ct), strict=True):
-        if parent is not None and c is not None:
-            before = cts[parent]
-            cts[parent] = c if before is None else before + c
+def _walk_stretch(tape: list, cts: list, k: int, node: tuple) -> bool:
+    """Walk the entries up to ``k`` block by block if they are large and alike; whether it did."""
+    tape[k], shape = node, cts[k].shape
+    stretch = segments.find(tape, cts, k)
+    if stretch is None:
+        return False
+    segments.walk(stretch, cts, shape)
+    return True
 
 
-def pull_back(trace: VJPTrace, outs: Sequence, seeds: Sequence, inputs: Sequence[VJPTracer],
-              consume: bool) -> list:
+def pull_back(
+    trace: VJPTrace, outs: Sequence, seeds: Sequence, inputs: Sequence[VJPTracer], consume: bool
+) -> list:
     """Cotangents of ``inputs`` for the given ones of ``outs``; None where there is no path."""
+    trace.captures.check()
     cts: list[Any] = [None] * len(trace.tape)
     for out, seed in zip(outs, seeds, strict=True):
         if type(out) is VJPTracer and out.trace is trace and seed is not None:
@@ -237,8 +295,50 @@ def pull_back(trace: VJPTrace, outs: Sequence, seeds: Sequence, inputs: Sequence
     return [cts[x.slot] for x in inputs]
 
 
-def transpose_jvp(prim: Primitive, ct: Any, y: Any, xs: Sequence, params: dict,
-                  wanted: Sequence[bool]) -> list:
+def push_forward(
+    trace: VJPTrace, outs: Sequence, inputs: Sequence[VJPTracer], tangents: Sequence
+) -> list:
+    """Tangents of ``outs``, for the given ones of ``inputs``, walking the tape forward."""
+    tape = trace.tape
+    ts: list[Any] = [None] * len(tape)
+    for x, t in zip(inputs, tangents, strict=True):
+        ts[x.slot] = t
+    advance(tape, ts)
+    return [ts[x.slot] if type(x) is VJPTracer and x.trace is trace else None for x in outs]
+
+
+def advance(tape: list, ts: list, start: int = 0) -> None:
+    """Carry tangents from the inputs to the end of the tape, in ``ts``, in place."""
+    tainted = False
+    with np.errstate(all="ignore"):
+        for k in range(start, len(tape)):
+            node = tape[k]
+            if node is None or node is FOLLOWS:
+                continue
+            if type(node) is tuple:
+                ts[k], tainted = _push_elementwise(node, ts, tainted)
+            else:
+                node.push_into(ts, k)
+
+
+def _push_elementwise(node, ts, tainted):
+    total = None
+    for parent, action, saved, unlike in node:
+        t = ts[parent]
+        if t is None:
+            continue
+        c = action.strong(t, *saved) if tainted else action.pull(t, *saved)
+        if unlike is not None:
+            c = spread(c, *unlike[1])
+        if action.singular and not tainted:
+            tainted = not is_finite(c)
+        total = c if total is None else total + c
+    return total, tainted
+
+
+def transpose_jvp(
+    prim: Primitive, ct: Any, y: Any, xs: Sequence, params: dict, wanted: Sequence[bool]
+) -> list:
     """The vjp of a row that has only a jvp: its jvp, linear in the tangents, transposed."""
 
     def push(*ts: Any) -> Any:
@@ -261,3 +361,17 @@ def transpose(f: Callable, avals: Sequence[Aval], ct: Any, name: str) -> list:
         return pull_back(trace, outs, seeds, inputs, consume=True)
     finally:
         trace.closed = True
+
+
+def transpose_vjp(prim: Primitive, ts: list, y: Any, xs: list, params: dict) -> Any:
+    """The jvp of a row that has only a vjp: its vjp, linear in the cotangents, transposed."""
+    wanted = [t is not None for t in ts]
+    ys = y if prim.outputs > 1 else (y,)
+
+    def pull(*cts: Any) -> tuple:
+        ct = cts if prim.outputs > 1 else cts[0]
+        found = prim.vjp(ct, y, xs, params, wanted)
+        return tuple(c for c, w in zip(found, wanted, strict=True) if w)
+
+    t = transpose(pull, [aval_of(v) for v in ys], tuple(t for t in ts if t is not None), prim.name)
+    return tuple(t) if prim.outputs > 1 else t[0]

@@ -10,7 +10,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import plain
-from functrans._core.aval import dtype_of
+from functrans._core.aval import dtype_of, ndim_of, shape_of
 from functrans._core.bind import Trace, Tracer, is_finite
 from functrans._core.primitive import Primitive
 from functrans._transforms.arguments import describe, hand_out, is_number
@@ -55,6 +55,12 @@ class BatchTrace(Trace):
             return tuple(BatchTracer(self, v) for v in y)
         return BatchTracer(self, y)
 
+    def call(self, call: Any, args: tuple) -> tuple:
+        self.require_open(call)
+        batched = [type(x) is BatchTracer and x.trace is self for x in args]
+        xs = [x.value if b else x for x, b in zip(args, batched, strict=True)]
+        return tuple(BatchTracer(self, y) for y in call.batch(self, xs, batched))
+
     def input(self, value: Any) -> BatchTracer:
         return BatchTracer(self, value)
 
@@ -66,8 +72,14 @@ class BatchTrace(Trace):
         return np.broadcast_to(x, (self.batch_size, *x.shape))
 
 
-def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0, *, axis_size: int | None = None,
-         chunk_size: int | None = None) -> Callable:
+def vmap(
+    f: Callable,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    *,
+    axis_size: int | None = None,
+    chunk_size: int | None = None,
+) -> Callable:
     """``f`` on every slice of its arguments at once.
 
     ``in_axes`` says for each positional argument which axis to run over, None to pass it whole; an
@@ -89,7 +101,7 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0, *, axis_size: int | N
         axes = _spread_axes(f, in_axes, args)
         leaves, structure = tree.flatten((args, kwargs))
         leaves = [plain(x) for x in leaves]
-        flat_axes = axes + [0 if is_number(x) and np.ndim(x) else None for x in leaves[len(axes):]]
+        flat_axes = axes + [0 if is_number(x) and ndim_of(x) else None for x in leaves[len(axes) :]]
         size = _size(f, leaves, flat_axes, axis_size, structure)
         moved = [
             x if a is None else np.moveaxis(x, a, 0) for x, a in zip(leaves, flat_axes, strict=True)
@@ -97,9 +109,16 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0, *, axis_size: int | N
         if chunk_size is None or chunk_size >= size:
             return _place_out(f, out_axes, *_run(f, structure, moved, flat_axes, size))
         parts = [
-            _run(f, structure, [x if a is None else x[i : i + chunk_size]
-                 for x, a in zip(moved, flat_axes, strict=True)], flat_axes,
-                 min(chunk_size, size - i))
+            _run(
+                f,
+                structure,
+                [
+                    x if a is None else x[i : i + chunk_size]
+                    for x, a in zip(moved, flat_axes, strict=True)
+                ],
+                flat_axes,
+                min(chunk_size, size - i),
+            )
             for i in range(0, size, chunk_size)
         ]
         joined = [np.concatenate(column) for column in zip(*[p[0] for p in parts], strict=True)]
@@ -117,7 +136,9 @@ def _run(f, structure, moved, flat_axes, size):
         outs, out_structure = tree.flatten(f(*args, **kwargs))
         for x in outs:
             if not is_number(x) and not isinstance(x, bool):
-                raise ArgumentError(f"vmap: `{name_of(f)}` returned {describe(x)}, which is not an array")
+                raise ArgumentError(
+                    f"vmap: `{name_of(f)}` returned {describe(x)}, which is not an array"
+                )
         return [trace.batched(plain(x)) for x in outs], out_structure
     finally:
         trace.closed = True
@@ -134,14 +155,20 @@ def _spread_axes(f, in_axes, args) -> list:
             f"vmap: in_axes must be an int, None or a tuple of {len(args)} entries, one for each "
             f"positional argument of `{name_of(f)}`, but is {in_axes!r}"
         )
-    return [a for axis, x in zip(in_axes, args, strict=True) for a in _axes_of(f, "in_axes", axis, x)]
+    return [
+        a for axis, x in zip(in_axes, args, strict=True) for a in _axes_of(f, "in_axes", axis, x)
+    ]
 
 
 def _axes_of(f, what, axis, x) -> list:
     """``axis``, an int, None or a container of them that is a prefix of ``x``, for each leaf."""
     if axis is None or isinstance(axis, int):
-        return [axis if is_number(v) and (np.ndim(v) or axis is not None and what == "out_axes")
-                else _scalar_axis(f, axis, v) for v in tree.leaves(x)]
+        return [
+            axis
+            if is_number(v) and (ndim_of(v) or what == "out_axes")
+            else _scalar_axis(f, axis, v)
+            for v in tree.leaves(x)
+        ]
     given, wanted = _children(axis), _children(x)
     if given is None or wanted is None or len(given) != len(wanted):
         raise ArgumentError(f"vmap: {what} {axis!r} does not fit {describe(x)} of `{name_of(f)}`")
@@ -152,8 +179,8 @@ def _scalar_axis(f, axis, v):
     if axis is None or not is_number(v):
         return None
     raise ShapeError(
-        f"vmap: `{name_of(f)}` was given the scalar {v!r} to run over axis {axis}. Pass an array, or "
-        "None for it in in_axes to keep it fixed."
+        f"vmap: `{name_of(f)}` was given the scalar {v!r} to run over axis {axis}. Pass an array, "
+        "or None for it in in_axes to keep it fixed."
     )
 
 
@@ -167,11 +194,12 @@ def _size(f, leaves, axes, axis_size, structure) -> int:
     for i, (x, a) in enumerate(zip(leaves, axes, strict=True)):
         if a is None:
             continue
-        if not -np.ndim(x) <= a < np.ndim(x):
+        if not -ndim_of(x) <= a < ndim_of(x):
             raise ShapeError(
-                f"vmap: argument {i} of `{name_of(f)}` has shape {np.shape(x)}, which has no axis {a}"
+                f"vmap: argument {i} of `{name_of(f)}` has shape {shape_of(x)}, which has no "
+                f"axis {a}"
             )
-        sizes[i] = np.shape(x)[a]
+        sizes[i] = shape_of(x)[a]
     if axis_size is not None:
         sizes[-1] = axis_size
     if not sizes:
@@ -192,7 +220,9 @@ def _place_out(f, out_axes, outs, structure):
     axes = _axes_of(f, "out_axes", out_axes, result)
     if any(a is None for a in axes):
         raise ArgumentError(f"vmap: out_axes of `{name_of(f)}` must be ints, but is {out_axes!r}")
-    placed = [hand_out(x if a == 0 else np.moveaxis(x, 0, a)) for x, a in zip(outs, axes, strict=True)]
+    placed = [
+        hand_out(x if a == 0 else np.moveaxis(x, 0, a)) for x, a in zip(outs, axes, strict=True)
+    ]
     return tree.unflatten(structure, placed)
 
 

@@ -1,3 +1,505 @@
+"""Reading and writing by index: ``x[...]``, ``x.at[...]`` and NumPy's functions that gather."""
+
 from __future__ import annotations
 
-__all__: list[str] = []
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans._core import array as _array
+from functrans._core.array import Array, plain
+from functrans._core.aval import PYTHON_SCALARS
+from functrans._core.bind import Tracer, bind
+from functrans._ops import elementwise as ops
+from functrans._ops import indexing as rows
+from functrans._ops.declare import primitive
+from functrans._ops.indexing import ARRAY
+from functrans.errors import ConcretizationError, UnsupportedError, user_line
+from functrans.numpy.structure import as_operand, is_traced, numpy_like, one_axis
+
+_INTS = frozenset({int, type(None)})
+_BASIC = frozenset({int, type(None), type(Ellipsis)})
+
+
+def _entry(e: Any) -> Any:
+    """One entry of a basic index in its hashable form, or ``_entry`` itself where it is not basic."""
+    kind = type(e)
+    if kind in _BASIC:
+        return e
+    if kind is slice:
+        start, stop, step = e.start, e.stop, e.step
+        if type(start) in _INTS and type(stop) in _INTS and type(step) in _INTS:
+            return start, stop, step
+        return _slice_of_indices(start, stop, step)
+    if isinstance(e, np.integer):
+        return int(e)
+    return _entry
+
+
+def _slice_of_indices(*parts):
+    return tuple([None if p is None else operator.index(p) for p in parts])
+
+
+def getitem(x: Any, key: Any) -> Any:
+    """``x[key]``."""
+    kind = type(key)
+    if kind is int:
+        return bind(rows.getitem, x, pattern=(key,))
+    if kind is tuple:
+        pattern = tuple([_entry(e) for e in key])
+        if _entry not in pattern:
+            return bind(rows.getitem, x, pattern=pattern)
+    else:
+        entry = _entry(key)
+        if entry is not _entry:
+            return bind(rows.getitem, x, pattern=(entry,))
+    pattern, indices = split_key(key, x.shape)
+    return bind(rows.getitem, x, *indices, pattern=pattern)
+
+
+def split_key(key: Any, shape: tuple[int, ...]) -> tuple[tuple, tuple]:
+    """The static pattern of an index and its index arrays; masks become their nonzero entries."""
+    key = key if type(key) is tuple else (key,)
+    pattern: list[Any] = []
+    indices: list[Any] = []
+    for e in key:
+        entry = _entry(e)
+        if entry is not _entry:
+            pattern.append(entry)
+            continue
+        found = _index_arrays(e, shape, _position(pattern, key, shape))
+        pattern += [ARRAY] * len(found)
+        indices += found
+    return tuple(pattern), tuple(indices)
+
+
+def _position(pattern, key, shape):
+    """The axis that the next entry of the index meets."""
+    axis = sum(e is not None and e is not Ellipsis for e in pattern)
+    if any(e is Ellipsis for e in pattern):
+        consumed = sum(_consumes(e) for e in key)
+        axis += len(shape) - consumed
+    return axis
+
+
+def _consumes(e):
+    if e is None or e is Ellipsis:
+        return 0
+    if isinstance(e, Tracer | np.ndarray | list) and np.result_type(_listed(e)).kind == "b":
+        return np.ndim(e)
+    return 1
+
+
+def _listed(e):
+    return e if isinstance(e, Tracer | np.ndarray) else np.asarray(e)
+
+
+def _index_arrays(e, shape, axis):
+    """One entry of an advanced index as index arrays."""
+    if isinstance(e, list | tuple):
+        e = as_operand(e)
+        if e.size == 0:
+            e = e.astype(np.intp)
+    e = plain(e)
+    if isinstance(e, bool | np.bool_):
+        e = np.asarray(e)
+    if not isinstance(e, Tracer | np.ndarray):
+        if hasattr(e, "__index__"):
+            return [np.asarray(operator.index(e))]
+        raise IndexError(
+            "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
+            "boolean arrays are valid indices"
+        )
+    kind = e.dtype.kind
+    if kind in "iu":
+        return [e]
+    if kind != "b":
+        raise IndexError("arrays used as indices must be of integer (or boolean) type")
+    return _mask_indices(e, shape, axis)
+
+
+def _mask_indices(mask, shape, axis):
+    found = known(mask, "a boolean mask as an index")
+    if found.ndim == 0:
+        raise UnsupportedError(
+            f"{user_line()}: a single True or False as an index is not supported; use x[None] or "
+            "np.where."
+        )
+    for i, n in enumerate(found.shape):
+        if axis + i >= len(shape):
+            raise IndexError(
+                f"too many indices for array: array is {len(shape)}-dimensional, but "
+                f"{axis + found.ndim} were indexed"
+            )
+        if shape[axis + i] != n:
+            raise IndexError(
+                f"boolean index did not match indexed array along axis {axis + i}; size of axis is "
+                f"{shape[axis + i]} but size of corresponding boolean axis is {n}"
+            )
+    return list(np.nonzero(found))
+
+
+def known(x: Any, use: str) -> Any:
+    """The plain ndarray inside ``x``; a clear error where there is one for each batch entry."""
+    if not isinstance(x, Tracer):
+        return np.asarray(plain(x))
+    value = x.concrete()
+    if value is None:
+        raise ConcretizationError(
+            f"{user_line()}: {use}: the shape of the result would depend on the values of {x!r}, "
+            "which differ between the entries of a batch. Use np.where(mask, x, 0) instead, which "
+            "keeps the shape."
+        )
+    return np.asarray(value)
+
+
+# ---- updates
+
+
+class At:
+    """``x.at``: index it, then say what to do there. Every method returns a changed copy.
+
+    >>> import functrans as ft
+    >>> ft.array([1.0, 2.0, 3.0]).at[1:].multiply(10.0)
+    Array([ 1., 20., 30.])
+    """
+
+    __slots__ = ("x",)
+
+    def __init__(self, x: Any):
+        self.x = x
+
+    def __getitem__(self, key: Any) -> Slot:
+        return Slot(self.x, key)
+
+
+class Slot:
+    """A place in an array, and what can be done to it."""
+
+    __slots__ = ("indices", "key", "masked", "pattern", "x")
+
+    def __init__(self, x: Any, key: Any):
+        self.x = plain(x)
+        self.masked = None
+        if _is_batched_mask(key, self.x.shape):
+            self.masked = key
+        else:
+            self.pattern, self.indices = split_key(key, self.x.shape)
+
+    def get(self) -> Any:
+        """What is there: ``x[index]``."""
+        if self.masked is not None:
+            known(self.masked, "a boolean mask as an index")
+        return self._out(self._read(self.x))
+
+    def set(self, value: Any) -> Any:
+        """x with ``value`` written there; the last one where the index repeats."""
+        if self.masked is not None:
+            return ops.where(self.masked, as_operand(value).astype(self.x.dtype), self.x)
+        return self._out(self._write(self.x, value))
+
+    def add(self, value: Any) -> Any:
+        """x with ``value`` added there, repeatedly where the index repeats."""
+        if self.masked is not None:
+            return self._apply(ops.add, value)
+        value = self._fit(value)
+        return self._out(bind(rows.scatter_add, self.x, value, *self.indices, pattern=self.pattern))
+
+    def subtract(self, value: Any) -> Any:
+        """x with ``value`` subtracted there, repeatedly where the index repeats."""
+        return self.add(-as_operand(value))
+
+    def multiply(self, value: Any) -> Any:
+        """x multiplied by ``value`` there, repeatedly where the index repeats."""
+        return self._apply(ops.multiply, value)
+
+    def divide(self, value: Any) -> Any:
+        """x divided by ``value`` there, repeatedly where the index repeats."""
+        return self._apply(ops.divide, value)
+
+    def power(self, value: Any) -> Any:
+        """x to the power ``value`` there, repeatedly where the index repeats."""
+        return self._apply(ops.power, value)
+
+    def min(self, value: Any) -> Any:
+        """The smaller of x and ``value`` there."""
+        return self._apply(ops.minimum, value)
+
+    def max(self, value: Any) -> Any:
+        """The larger of x and ``value`` there."""
+        return self._apply(ops.maximum, value)
+
+    def apply(self, f: Callable) -> Any:
+        """x with ``f`` applied to the entries there, once even where the index repeats."""
+        if self.masked is not None:
+            return ops.where(self.masked, f(self.x), self.x)
+        return self._out(self._write(self.x, f(self._read(self.x))))
+
+    mul = multiply
+    div = divide
+    pow = power
+    sub = subtract
+
+    def _out(self, y):
+        return y if isinstance(y, Tracer) else _array.wrap(y)
+
+    def _read(self, x):
+        return bind(rows.getitem, x, *self.indices, pattern=self.pattern)
+
+    def _write(self, x, value):
+        return bind(rows.scatter_set, x, self._fit(value), *self.indices, pattern=self.pattern)
+
+    def _fit(self, value):
+        """``value`` in the dtype of x and the shape of the place."""
+        value = as_operand(value)
+        if value.dtype != self.x.dtype:
+            value = value.astype(self.x.dtype)
+        shape = rows.result_shape(self.x.shape, self.indices, self.pattern)
+        if value.shape == shape:
+            return value
+        while value.ndim > len(shape) and value.shape[0] == 1:
+            value = value[0]
+        return np.broadcast_to(value, shape)
+
+    def _apply(self, row, value):
+        if self.masked is not None:
+            return ops.where(self.masked, row(self.x, as_operand(value)), self.x).astype(self.x.dtype)
+        if not self.indices:
+            return self._out(self._write(self.x, row(self._read(self.x), as_operand(value))))
+        x, value = self.x, np.ravel(self._fit(value))
+        every = np.arange(self.x.size).reshape(self.x.shape)
+        places = np.ravel(bind(rows.getitem, every, *self.indices, pattern=self.pattern))
+        x = np.ravel(x)
+        for turn in _turns(places):
+            here, pattern = places[turn], (ARRAY,)
+            new = row(bind(rows.getitem, x, here, pattern=pattern), value[turn])
+            x = bind(rows.scatter_set, x, new.astype(x.dtype), here, pattern=pattern)
+        return self._out(x.reshape(self.x.shape))
+
+
+def _turns(places: Any) -> list:
+    """Entries of ``places`` grouped so that no place repeats within a group."""
+    if isinstance(places, Tracer):
+        value = places.concrete()
+        if value is None:  # places differ within the batch: one at a time
+            return [slice(i, i + 1) for i in range(places.size)]
+        places = np.asarray(value)
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    counts = np.diff(np.r_[starts, ordered.size])
+    if not places.size or counts.max() == 1:
+        return [slice(None)]
+    nth = np.empty(places.size, np.intp)
+    nth[order] = np.arange(places.size) - np.repeat(starts, counts)
+    return [np.flatnonzero(nth == k) for k in range(counts.max())]
+
+
+def _is_batched_mask(key, shape):
+    """Whether ``key`` is a mask of the whole array that is not known."""
+    return (isinstance(key, Tracer) and key.dtype.kind == "b" and key.shape == shape
+            and key.concrete() is None)
+
+
+# ---- gathering
+
+
+@numpy_like(np.take)
+def take(a, indices, axis=None, out=None, mode="raise"):
+    """The entries of ``a`` at integer ``indices`` along ``axis``; of the flat array by default."""
+    a, indices = as_operand(a), as_operand(indices)
+    if axis is None:
+        a, axis = np.ravel(a), 0
+    axis = one_axis(axis, a.ndim)
+    n = a.shape[axis]
+    if indices.dtype.kind not in "iu":
+        raise TypeError(f"Cannot cast array data from {indices.dtype!r} to dtype('int64') according to the rule 'safe'")
+    if mode == "clip":
+        indices = ops.clip(indices, 0, n - 1)
+    elif mode == "wrap":
+        indices = indices % n
+    pattern = (rows.WHOLE,) * axis + (ARRAY,)
+    return bind(rows.getitem, a, indices, pattern=pattern)
+
+
+@numpy_like(np.take_along_axis)
+def take_along_axis(arr, indices, axis=-1):
+    """Entries of ``arr`` picked along ``axis`` by an index array of matching shape."""
+    arr, indices = as_operand(arr), as_operand(indices)
+    if axis is None:
+        arr, axis = np.ravel(arr), 0
+    if arr.ndim != indices.ndim:
+        raise ValueError("`indices` and `arr` must have the same number of dimensions")
+    axis = one_axis(axis, arr.ndim)
+    grid: list[Any] = [
+        np.arange(n).reshape((-1,) + (1,) * (arr.ndim - i - 1)) for i, n in enumerate(arr.shape)
+    ]
+    grid[axis] = indices
+    return bind(rows.getitem, arr, *grid, pattern=(ARRAY,) * arr.ndim)
+
+
+@numpy_like(np.where)
+def where(condition, x=None, y=None, /):
+    """``x`` where ``condition`` holds, else ``y``; with ``condition`` alone, its nonzero entries."""
+    if x is None and y is None:
+        return np.nonzero(known(condition, "np.where(condition)"))
+    if x is None or y is None:
+        raise ValueError("either both or neither of x and y should be given")
+    return ops.where(*[v if type(v) in PYTHON_SCALARS else as_operand(v) for v in (condition, x, y)])
+
+
+@numpy_like(np.select)
+def select(condlist, choicelist, default=0):
+    """From the first choice whose condition holds; ``default`` where none does."""
+    if len(condlist) != len(choicelist):
+        raise ValueError("list of cases must be same length as list of conditions")
+    if not condlist:
+        raise ValueError("select with an empty condition list is not possible")
+    y = default
+    for condition, choice in zip(condlist[::-1], choicelist[::-1], strict=True):
+        y = where(condition, choice, y)
+    return y
+
+
+@numpy_like(np.choose)
+def choose(a, choices, out=None, mode="raise"):
+    """From ``choices[a]``, entry by entry."""
+    a, n = as_operand(a), len(choices)
+    if mode == "clip":
+        a = ops.clip(a, 0, n - 1)
+    elif mode == "wrap":
+        a = a % n
+    elif not isinstance(a, Tracer) and ((a < 0) | (a >= n)).any():
+        raise ValueError("invalid entry in choice array")
+    y = as_operand(choices[-1])
+    for i in range(n - 2, -1, -1):
+        y = where(a == i, choices[i], y)
+    return y
+
+
+@numpy_like(np.compress)
+def compress(condition, a, axis=None, out=None):
+    """The slices of ``a`` along ``axis`` for which ``condition`` holds."""
+    return take(a, np.flatnonzero(known(condition, "np.compress")), axis)
+
+
+@numpy_like(np.extract)
+def extract(condition, arr):
+    """The entries of ``arr`` where ``condition`` holds, flat."""
+    return take(arr, np.flatnonzero(known(condition, "np.extract")))
+
+
+# ---- order
+
+
+def _order(x, axis, stable):
+    return np.argsort(x, axis, "stable" if stable else None)
+
+
+argsort_row = primitive(
+    "argsort", _order,
+    batch=lambda size, xs, batched, axis, stable: bind(argsort_row, xs[0], axis=axis + 1, stable=stable),
+)
+searchsorted_row = primitive("searchsorted", lambda a, v, side: np.searchsorted(a, v, side))
+
+
+@numpy_like(np.argsort)
+def argsort(a, axis=-1, kind=None, order=None, *, stable=None):
+    """The indices that would sort ``a`` along ``axis``."""
+    a = as_operand(a)
+    if axis is None:
+        a, axis = np.ravel(a), 0
+    steady = bool(stable) or kind in ("stable", "mergesort")
+    return bind(argsort_row, a, axis=one_axis(axis, a.ndim), stable=steady)
+
+
+@numpy_like(np.sort)
+def sort(a, axis=-1, kind=None, order=None, *, stable=None):
+    """``a`` sorted along ``axis``; the derivative follows each entry to its place."""
+    a = as_operand(a)
+    if axis is None:
+        a, axis = np.ravel(a), 0
+    return take_along_axis(a, argsort(a, axis, kind, stable=stable), axis)
+
+
+@numpy_like(np.partition)
+def partition(a, kth, axis=-1, kind="introselect", order=None):
+    """``a`` sorted along ``axis``, which is one of the arrangements that NumPy's promise allows."""
+    return sort(a, axis)
+
+
+@numpy_like(np.searchsorted)
+def searchsorted(a, v, side="left", sorter=None):
+    """Where the values ``v`` would be inserted into the sorted ``a``."""
+    a = as_operand(a)
+    if sorter is not None:
+        a = take(a, sorter)
+    return bind(searchsorted_row, a, as_operand(v), side=side)
+
+
+@numpy_like(np.unique)
+def unique(ar, return_index=False, return_inverse=False, return_counts=False, axis=None, *,
+           equal_nan=True, sorted=True):
+    """The distinct entries of ``ar`` in order; each takes its derivative from its first appearance."""
+    ar = as_operand(ar)
+    if axis is None:
+        ar = np.ravel(ar)
+    found = np.unique(known(ar, "np.unique"), True, return_inverse, return_counts, axis, equal_nan=equal_nan)
+    values = take(ar, found[1], 0 if axis is None else axis)
+    rest = found[1:] if return_index else found[2:]
+    return (values, *rest) if rest else values
+
+
+def _of_known(name: str) -> Callable:
+    function = getattr(np, name)
+
+    @numpy_like(function)
+    def named(a):
+        return function(known(a, f"np.{name}"))
+
+    named.__name__ = name
+    named.__doc__ = f"np.{name} of values that are known: its result has no derivative."
+    return named
+
+
+nonzero, argwhere, flatnonzero = map(_of_known, ("nonzero", "argwhere", "flatnonzero"))
+
+
+def at(x: Any) -> At:
+    """Indexed updates of ``x``."""
+    return At(x)
+
+
+def _namespace(api_version: str | None = None) -> Any:
+    import functrans.numpy  # noqa: PLC0415  # it imports this module
+
+    return functrans.numpy
+
+
+_array.install(_namespace, at)
+
+
+def _sorted_in_place(self, *args, **kwargs):
+    raise UnsupportedError(
+        f"{user_line()}: x.sort() would change a traced array in place; use np.sort(x)."
+    )
+
+
+METHODS = {
+    "__getitem__": getitem,
+    "at": property(at),
+    "take": take,
+    "compress": lambda self, condition, axis=None: compress(condition, self, axis),
+    "choose": choose,
+    "argsort": argsort,
+    "searchsorted": searchsorted,
+    "nonzero": nonzero,
+    "sort": _sorted_in_place,
+}
+
+__all__ = [
+    "argsort", "argwhere", "choose", "compress", "extract", "flatnonzero", "nonzero", "partition",
+    "searchsorted", "select", "sort", "take", "take_along_axis", "unique", "where",
+]

@@ -11,14 +11,25 @@ from functrans._ops.declare import Elementwise
 from functrans.numpy.protocols import absolute
 
 BINARY = {
-    "add": ops.add, "sub": ops.subtract, "mul": ops.multiply, "truediv": ops.divide,
-    "floordiv": ops.floor_divide, "mod": ops.remainder,
-    "and": ops.bitwise_and, "or": ops.bitwise_or, "xor": ops.bitwise_xor,
-    "lshift": ops.left_shift, "rshift": ops.right_shift,
+    "add": ops.add,
+    "sub": ops.subtract,
+    "mul": ops.multiply,
+    "truediv": ops.divide,
+    "floordiv": ops.floor_divide,
+    "mod": ops.remainder,
+    "and": ops.bitwise_and,
+    "or": ops.bitwise_or,
+    "xor": ops.bitwise_xor,
+    "lshift": ops.left_shift,
+    "rshift": ops.right_shift,
 }
 COMPARE = {
-    "eq": ops.equal, "ne": ops.not_equal, "lt": ops.less, "le": ops.less_equal,
-    "gt": ops.greater, "ge": ops.greater_equal,
+    "eq": ops.equal,
+    "ne": ops.not_equal,
+    "lt": ops.less,
+    "le": ops.less_equal,
+    "gt": ops.greater,
+    "ge": ops.greater_equal,
 }
 UNARY = {"neg": ops.negative, "pos": ops.positive, "invert": ops.invert}
 

@@ -52,7 +52,9 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
 def _with_options(ufunc, row, inputs, kwargs):
     """A ufunc call with dtype=, casting=, ...: dtype casts the operands, out= and where= raise."""
     if kwargs.pop("out", None) is not None:
-        raise unsupported(f"out= of np.{ufunc.__name__}", "; the result cannot be written into an ndarray")
+        raise unsupported(
+            f"out= of np.{ufunc.__name__}", "; the result cannot be written into an ndarray"
+        )
     if kwargs.pop("where", True) is not True:
         raise unsupported(f"where= of np.{ufunc.__name__}", "; use np.where(mask, result, other)")
     dtype = kwargs.pop("dtype", None)

@@ -1,3 +1,410 @@
+"""Reductions and running sums under NumPy's names: compositions of the rows in ``_ops``."""
+
 from __future__ import annotations
 
-__all__: list[str] = []
+import builtins
+import math
+import warnings
+
+import numpy as np
+
+from functrans._core.aval import shape_of
+from functrans._core.bind import Tracer
+from functrans._ops import elementwise as ops
+from functrans._ops import reductions as rows
+from functrans.numpy.options import (
+    ALL_AXES,
+    NoValue,
+    axes_of,
+    axis_of,
+    given,
+    keep,
+    like,
+    masked,
+    no_out,
+    prepared,
+    without_nan,
+)
+from functrans.numpy.running import (
+    accumulating,
+    cumprod,
+    cumsum,
+    cumulative_prod,
+    cumulative_sum,
+    diff,
+    nancumprod,
+    nancumsum,
+    trapezoid,
+)
+
+# ---- sums and products
+
+
+@like(np.sum)
+def sum(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, where=NoValue):
+    """Sum of the entries along ``axis``.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
+    Array([2., 4.])
+    """
+    if out is dtype is None and keepdims is initial is where is NoValue:
+        return rows.sum(a, axis=axes_of(axis, len(a.shape)))
+    a = prepared("sum", a, out, dtype, where, 0)
+    axis = axes_of(axis, a.ndim)
+    y = keep(rows.sum(a, axis=axis), a, axis, keepdims)
+    return y + initial if given(initial) else y
+
+
+@like(np.prod)
+def prod(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, where=NoValue):
+    """Product of the entries along ``axis``; its derivatives are exact with zeros among them.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.grad(np.prod)(np.array([0.0, 2.0, 3.0]))
+    Array([6., 0., 0.])
+    """
+    a = prepared("prod", a, out, dtype, where, 1)
+    axis = axes_of(axis, a.ndim)
+    y = keep(_product(a, axis), a, axis, keepdims)
+    return y * initial if given(initial) else y
+
+
+def _product(a, axis):
+    if len(axis) == 1:
+        return rows.prod(a, axis=axis[0])
+    if len(axis) == a.ndim:
+        return rows.prod(a.reshape(-1), axis=0)
+    for i in reversed(axis):
+        a = rows.prod(a, axis=i)
+    return a
+
+
+def count_nonzero(a, axis=None, *, keepdims=False):
+    """How many entries along ``axis`` are not zero."""
+    if not isinstance(a, Tracer):
+        return np.count_nonzero(a, axis, keepdims=keepdims)
+    axis = axes_of(axis, a.ndim)
+    return keep(rows.count_nonzero(a, axis=axis), a, axis, keepdims)
+
+
+# ---- means and spreads
+
+
+def _count(shape: tuple[int, ...], axis: tuple[int, ...]) -> int:
+    return math.prod([shape[i] for i in axis])
+
+
+def _weight(a, axis, where):
+    """How many entries count along ``axis``: a Python int, or with a mask an array of floats."""
+    if not masked(where):
+        return _count(a.shape, axis)
+    dtype = a.real.dtype if a.dtype.kind == "c" else a.dtype
+    return rows.sum(np.broadcast_to(where, a.shape), axis=axis).astype(dtype)
+
+
+def _floating(a, dtype):
+    """``a`` in the type that its mean is computed in, and the type of the result if another."""
+    if dtype is not None:
+        return a.astype(dtype), None
+    if a.dtype.kind in "biu":
+        return a.astype(np.float64), None
+    if a.dtype == np.float16:
+        return a.astype(np.float32), a.dtype
+    return a, None
+
+
+@like(np.mean)
+def mean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue):
+    """Arithmetic mean along ``axis``.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.grad(np.mean)(np.array([1.0, 2.0]))
+    Array([0.5, 0.5])
+    """
+    if out is not None:
+        raise no_out("mean")
+    a, narrow = _floating(a, dtype)
+    axis = axes_of(axis, a.ndim)
+    n = _weight(a, axis, where)
+    y = rows.sum(prepared("mean", a, None, None, where, 0), axis=axis)
+    y = keep(_divide(y, n, "Mean of empty slice"), a, axis, keepdims)
+    return y if narrow is None else y.astype(narrow)
+
+
+def _divide(y, n, warning):
+    """``y / n``, and NumPy's warning where there is nothing to divide by."""
+    if not isinstance(n, int | float) or n > 0:
+        return y / n
+    warnings.warn(warning, RuntimeWarning, stacklevel=4)
+    return y / np.zeros((), y.dtype)  # Python's own 0 would raise
+
+
+@like(np.var)
+def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=NoValue,
+        mean=NoValue, correction=NoValue):
+    """Mean squared distance from the mean along ``axis``, divided by n - ``ddof``."""
+    if out is not None:
+        raise no_out("var")
+    a, narrow = _floating(a, dtype)
+    axis = axes_of(axis, a.ndim)
+    n = _weight(a, axis, where)
+    a = prepared("var", a, None, None, where, 0)  # a masked NaN must not meet what follows
+    centre = mean if given(mean) else keep(rows.sum(a, axis=axis) / _positive(n), a, axis, True)
+    away = a - centre
+    squares = ops.real(away * ops.conjugate(away)) if away.dtype.kind == "c" else ops.square(away)
+    y = rows.sum(prepared("var", squares, None, None, where, 0), axis=axis)
+    free = n - (ddof if correction is NoValue else correction)
+    if not isinstance(free, int | float):
+        free = ops.maximum(free, 0)
+    y = keep(_divide(y, free, "Degrees of freedom <= 0 for slice"), a, axis, keepdims)
+    return y if narrow is None else y.astype(narrow)
+
+
+def _positive(n):
+    """``n``, where nothing is to be counted 1: the mean of nothing is not used."""
+    return builtins.max(n, 1) if type(n) is int else ops.maximum(n, 1)
+
+
+@like(np.std)
+def std(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=NoValue,
+        mean=NoValue, correction=NoValue):
+    """Square root of ``var``; where that is 0, so is its derivative.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.grad(np.std)(np.array([2.0, 2.0]))
+    Array([0., 0.])
+    """
+    return rows.root(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean,
+                         correction=correction))
+
+
+@like(np.average)
+def average(a, axis=None, weights=None, returned=False, *, keepdims=NoValue):
+    """Mean weighted by ``weights``; with ``returned`` also the sum of the weights."""
+    if weights is None:
+        y = mean(a, axis, keepdims=keepdims)
+        shape = shape_of(y)
+        total = np.full(shape, a.size / builtins.max(math.prod(shape), 1), y.dtype)[()]
+        return (y, total) if returned else y
+    axes = axes_of(axis, a.ndim)
+    weights = weights if isinstance(weights, Tracer) else np.asarray(weights)
+    weights = _fit_weights(weights, a, axis, axes)
+    total = sum(weights, axis=axes, keepdims=keepdims)
+    if not isinstance(total, Tracer) and np.any(total == 0):
+        raise ZeroDivisionError("Weights sum to zero, can't be normalized")
+    if a.dtype.kind in "biu":
+        a = a.astype(np.float64)
+    y = sum(a * weights, axis=axes, keepdims=keepdims) / total
+    return (y, np.broadcast_to(total, y.shape)) if returned else y
+
+
+def _fit_weights(weights, a, axis, axes):
+    if weights.shape == a.shape:
+        return weights
+    if axis is None:
+        raise TypeError("Axis must be specified when shapes of a and weights differ.")
+    if weights.shape != tuple(a.shape[i] for i in axes):
+        raise ValueError(
+            "Shape of weights must be consistent with shape of a along specified axis."
+        )
+    return weights.reshape(tuple([n if i in axes else 1 for i, n in enumerate(a.shape)]))
+
+
+# ---- extremes
+
+
+def _extreme(row, better, a, axis, out, keepdims, initial, where):
+    if masked(where) and not given(initial):
+        raise ValueError(
+            f"reduction operation '{better}' does not have an identity, so to use a where mask one "
+            "has to specify 'initial'"
+        )
+    a = prepared(row.name, a, out, None, where, initial)
+    axis = axes_of(axis, a.ndim)
+    if given(initial) and 0 in a.shape:
+        return rows.sum(a, axis=axis) + initial
+    y = keep(row(a, axis=axis), a, axis, keepdims)
+    return getattr(ops, better)(y, initial) if given(initial) else y
+
+
+@like(np.max)
+def max(a, axis=None, out=None, keepdims=NoValue, initial=NoValue, where=NoValue):
+    """Greatest entry along ``axis``; the derivative is shared equally at a tie.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.grad(np.max)(np.array([1.0, 3.0, 3.0]))
+    Array([0. , 0.5, 0.5])
+    """
+    return _extreme(rows.max, "maximum", a, axis, out, keepdims, initial, where)
+
+
+@like(np.min)
+def min(a, axis=None, out=None, keepdims=NoValue, initial=NoValue, where=NoValue):
+    """Least entry along ``axis``; the derivative is shared equally at a tie."""
+    return _extreme(rows.min, "minimum", a, axis, out, keepdims, initial, where)
+
+
+amax, amin = max, min
+
+
+@like(np.ptp)
+def ptp(a, axis=None, out=None, keepdims=NoValue):
+    """Greatest entry minus the least along ``axis``."""
+    return max(a, axis, out, keepdims) - min(a, axis, out, keepdims)
+
+
+def _position(row, a, axis, out, keepdims):
+    if out is not None:
+        raise no_out(row.name)
+    axes = ALL_AXES[a.ndim] if axis is None else (axis_of(axis, a.ndim),)
+    y = row(a.reshape(-1), axis=0) if axis is None else row(a, axis=axes[0])
+    return keep(y, a, axes, keepdims)
+
+
+@like(np.argmax)
+def argmax(a, axis=None, out=None, *, keepdims=NoValue):
+    """Where the greatest entry is along ``axis``, the first one at a tie."""
+    return _position(rows.argmax, a, axis, out, keepdims)
+
+
+@like(np.argmin)
+def argmin(a, axis=None, out=None, *, keepdims=NoValue):
+    """Where the least entry is along ``axis``, the first one at a tie."""
+    return _position(rows.argmin, a, axis, out, keepdims)
+
+
+@like(np.any)
+def any(a, axis=None, out=None, keepdims=NoValue, *, where=NoValue):
+    """Whether some entry along ``axis`` is not zero."""
+    a = prepared("any", a, out, None, where, False)
+    axis = axes_of(axis, a.ndim)
+    return keep(rows.any(a, axis=axis), a, axis, keepdims)
+
+
+@like(np.all)
+def all(a, axis=None, out=None, keepdims=NoValue, *, where=NoValue):
+    """Whether no entry along ``axis`` is zero."""
+    a = prepared("all", a, out, None, where, True)
+    axis = axes_of(axis, a.ndim)
+    return keep(rows.all(a, axis=axis), a, axis, keepdims)
+
+
+# ---- leaving NaNs out
+
+
+def _numbers(a, where):
+    """The mask of entries that count: those that are not NaN."""
+    numbers = ops.logical_not(ops.isnan(a))
+    return ops.logical_and(numbers, where) if masked(where) else numbers
+
+
+@like(np.nansum)
+def nansum(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, where=NoValue):
+    """Sum along ``axis`` of the entries that are not NaN."""
+    return sum(without_nan(a, 0), axis, dtype, out, keepdims, initial, where)
+
+
+@like(np.nanprod)
+def nanprod(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, where=NoValue):
+    """Product along ``axis`` of the entries that are not NaN."""
+    return prod(without_nan(a, 1), axis, dtype, out, keepdims, initial, where)
+
+
+@like(np.nanmean)
+def nanmean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue):
+    """Mean along ``axis`` of the entries that are not NaN."""
+    return mean(a, axis, dtype, out, keepdims, where=_numbers(a, where))
+
+
+@like(np.nanvar)
+def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=NoValue,
+           mean=NoValue, correction=NoValue):
+    """Variance along ``axis`` of the entries that are not NaN."""
+    return var(a, axis, dtype, out, ddof, keepdims, where=_numbers(a, where), mean=mean,
+               correction=correction)
+
+
+@like(np.nanstd)
+def nanstd(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=NoValue,
+           mean=NoValue, correction=NoValue):
+    """Standard deviation along ``axis`` of the entries that are not NaN."""
+    return rows.root(nanvar(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean,
+                            correction=correction))
+
+
+@like(np.nanmax)
+def nanmax(a, axis=None, out=None, keepdims=NoValue, initial=NoValue, where=NoValue):
+    """Greatest entry along ``axis`` that is not NaN."""
+    return _nan_extreme(max, -math.inf, a, axis, out, keepdims, initial, where)
+
+
+@like(np.nanmin)
+def nanmin(a, axis=None, out=None, keepdims=NoValue, initial=NoValue, where=NoValue):
+    """Least entry along ``axis`` that is not NaN."""
+    return _nan_extreme(min, math.inf, a, axis, out, keepdims, initial, where)
+
+
+def _nan_extreme(extreme, worst, a, axis, out, keepdims, initial, where):
+    if a.dtype.kind not in "fc":
+        return extreme(a, axis, out, keepdims, initial, where)
+    y = extreme(without_nan(a, worst), axis, out, keepdims, initial, where)
+    if given(initial):
+        return y
+    none = all(ops.isnan(a), axis=axis, keepdims=keepdims)
+    if not isinstance(none, Tracer) and np.any(none):
+        warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
+    return ops.where(none, math.nan, y)
+
+
+# ---- methods of arrays and of ufuncs
+
+
+def _reduce(f, *, typed=False):
+    """``f`` with the signature of a ufunc's reduce."""
+
+    def reduce(array, axis=0, dtype=None, out=None, keepdims=False, initial=NoValue, where=True):
+        options = {"dtype": dtype} if typed else {}
+        if initial is not NoValue:
+            options["initial"] = initial
+        return f(array, axis, out=out, keepdims=keepdims, where=where, **options)
+
+    return reduce
+
+
+def _logsumexp(array, axis=0, out=None, keepdims=False, initial=NoValue, where=True):
+    array = array.astype(np.float64) if array.dtype.kind in "biu" else array
+    a = prepared("logaddexp.reduce", array, out, None, where, -math.inf)
+    axis = axes_of(axis, a.ndim)
+    y = keep(rows.logsumexp(a, axis=axis), a, axis, keepdims)
+    return ops.logaddexp(y, initial) if given(initial) else y
+
+
+UFUNC_METHODS = {
+    (np.add, "reduce"): _reduce(sum, typed=True),
+    (np.multiply, "reduce"): _reduce(prod, typed=True),
+    (np.maximum, "reduce"): _reduce(max),
+    (np.minimum, "reduce"): _reduce(min),
+    (np.fmax, "reduce"): _reduce(nanmax),
+    (np.fmin, "reduce"): _reduce(nanmin),
+    (np.logical_and, "reduce"): _reduce(all),
+    (np.logical_or, "reduce"): _reduce(any),
+    (np.logaddexp, "reduce"): _reduce(_logsumexp),
+    (np.add, "accumulate"): accumulating(rows.cumsum, reverse=False),
+    (np.multiply, "accumulate"): accumulating(rows.cumprod, reverse=False),
+    (np.maximum, "accumulate"): accumulating(rows.cummax),
+    (np.minimum, "accumulate"): accumulating(rows.cummin),
+}
+
+# As methods they need no test for a traced first argument.
+METHODS = {
+    f.__name__: f.__wrapped__  # type: ignore[attr-defined]  # set by functools.wraps
+    for f in (sum, prod, mean, var, std, max, min, any, all, argmax, argmin, cumsum, cumprod)
+}
+
+__all__ = [
+    "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "cumprod",
+    "cumsum", "cumulative_prod", "cumulative_sum", "diff", "max", "mean", "min", "nancumprod",
+    "nancumsum", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "prod",
+    "ptp", "std", "sum", "trapezoid", "var",
+]

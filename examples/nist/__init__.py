@@ -1,0 +1,1 @@
+"""NIST's certified nonlinear-regression problems, fitted with exact derivatives."""

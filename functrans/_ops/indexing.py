@@ -1,0 +1,284 @@
+"""Rows that read and write by index.
+
+``pattern`` is the static part of an index, a tuple with an entry an axis: an int, a slice as the
+tuple (start, stop, step), None, Ellipsis, or ARRAY where the next index array goes. The index
+arrays, of integers, are operands, so that they may differ between the entries of a batch.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from functrans._core.aval import PYTHON_SCALARS, Aval, ndim_of, shape_of
+from functrans._core.bind import bind, cast
+from functrans._ops.declare import TABLE, Linear, linear, primitive
+from functrans._ops.structure import batched_to
+
+ARRAY = "array"
+WHOLE = (None, None, None)
+
+
+@lru_cache(maxsize=4096)
+def _basic(pattern: tuple) -> Any:
+    """The index that a pattern without arrays stands for."""
+    key = tuple([slice(*e) if type(e) is tuple else e for e in pattern])
+    return key[0] if len(key) == 1 else key
+
+
+def index_of(pattern: tuple, indices: tuple) -> Any:
+    """The index, as NumPy takes it, that a pattern and its arrays stand for."""
+    if not indices:
+        return _basic(pattern)
+    given = iter(indices)
+    key = [slice(*e) if type(e) is tuple else next(given) if e is ARRAY else e for e in pattern]
+    return tuple(key)
+
+
+# ---- where the axes of the index arrays come to lie
+
+
+@lru_cache(maxsize=1024)
+def first_array_axis(pattern: tuple, ndim: int) -> int:
+    """The axis of the result where the axes of the index arrays start.
+
+    NumPy's rule: in place of the indexed axes where those are adjacent (ints count), else first.
+    """
+    places = [i for i, e in enumerate(pattern) if e is ARRAY or type(e) is int]
+    if places[-1] - places[0] + 1 != len(places):
+        return 0
+    consumed = sum(e is not None and e is not Ellipsis for e in pattern)
+    axis = 0
+    for e in pattern[: places[0]]:
+        axis += ndim - consumed if e is Ellipsis else 1
+    return axis
+
+
+def _move(x, count, source, target):
+    """``x`` with ``count`` axes from ``source`` on moved to start at ``target``."""
+    if source == target or not count:
+        return x
+    return np.moveaxis(x, tuple(range(source, source + count)), tuple(range(target, target + count)))
+
+
+class _Plan:
+    """One index of a batched array that does what ``pattern`` does in every entry of the batch."""
+
+    __slots__ = ("array_axis", "count", "indices", "pattern", "per_entry", "source")
+
+    def __init__(self, size: int, indices: tuple, batched: tuple, pattern: tuple, ndim: int):
+        self.count = max([ndim_of(i) - b for i, b in zip(indices, batched, strict=True)], default=0)
+        self.array_axis = self.source = 0
+        self.per_entry = any(batched)
+        if indices:
+            self.array_axis = first_array_axis(pattern, ndim)
+        if not self.per_entry:
+            self.pattern, self.indices = (WHOLE, *pattern), indices
+            if indices:
+                self.source = first_array_axis(self.pattern, ndim + 1)
+            return
+        each = np.arange(size).reshape((size,) + (1,) * self.count)
+        self.pattern = (ARRAY, *pattern)
+        self.indices = (each, *align(indices, batched, self.count))
+
+    def from_numpy(self, y):
+        """What NumPy's index gave, with the batch axis first and the others as in one entry."""
+        if not self.indices:
+            return y
+        if self.per_entry:
+            return _move(y, self.count, 1, 1 + self.array_axis)
+        if self.source:
+            return y  # in place, behind the batch axis
+        return np.moveaxis(y, self.count, 0)
+
+    def to_numpy(self, v):
+        """The other way round."""
+        if not self.indices:
+            return v
+        if self.per_entry:
+            return _move(v, self.count, 1 + self.array_axis, 1)
+        return v if self.source else np.moveaxis(v, 0, self.count)
+
+
+def align(indices: tuple, batched: tuple, count: int) -> list:
+    """Index arrays with axes of length 1 between the batch axis and their own, ``count`` in all."""
+    out = []
+    for i, b in zip(indices, batched, strict=True):
+        missing = count + 1 - ndim_of(i)
+        out.append(i.reshape((i.shape[0],) + (1,) * missing + i.shape[1:]) if b and missing else i)
+    return out
+
+
+# ---- reading
+
+
+def _getitem(x, *indices, pattern):
+    return (np.asarray(x) if type(x) in PYTHON_SCALARS else x)[index_of(pattern, indices)]
+
+
+def _batch_getitem(size, xs, batched, pattern):
+    x, *indices = xs
+    if batched[0]:
+        plan = _Plan(size, tuple(indices), tuple(batched[1:]), pattern, x.ndim - 1)
+        return plan.from_numpy(bind(getitem, x, *plan.indices, pattern=plan.pattern))
+    count = max(ndim_of(i) - b for i, b in zip(indices, batched[1:], strict=True))
+    y = bind(getitem, x, *align(tuple(indices), tuple(batched[1:]), count), pattern=pattern)
+    return np.moveaxis(y, first_array_axis(pattern, ndim_of(x)), 0)
+
+
+def result_shape(shape: tuple[int, ...], indices: tuple, pattern: tuple) -> tuple[int, ...]:
+    """The shape of what the index reads from an array of ``shape``, without reading it."""
+    stand_in = np.broadcast_to(np.empty((), bool), shape)
+    if any(shape_of(i) for i in indices):
+        # only the shapes of the arrays are known: a zero is a valid index of every nonempty axis
+        stand_in = np.broadcast_to(np.empty((), bool), [max(n, 1) for n in shape])
+    zeros = [np.broadcast_to(np.intp(0), shape_of(i)) for i in indices]
+    return stand_in[index_of(pattern, tuple(zeros))].shape
+
+
+class Getitem(Linear):
+    """``x[index]``."""
+
+    __slots__ = ()
+
+    def accumulate(self, buffer: np.ndarray, ct: Any, xs: Any, params: dict) -> None:
+        """Add the transpose of ``ct`` into ``buffer``, the plain cotangent of x, in place.
+
+        A loop over the entries of x then costs as much as one pass, not one pass an entry.
+        """
+        _add_at(buffer, tuple(xs[1:]), params["pattern"], ct)
+
+
+def _add_at(y, indices, pattern, v):
+    key = index_of(pattern, indices)
+    if not indices:
+        y[key] += v
+    elif _bincountable(y, indices, pattern, v):
+        y += np.bincount(np.where(indices[0] < 0, indices[0] + y.size, indices[0]), v, y.size)
+    else:
+        np.add.at(y, key, v)
+
+
+def _bincountable(y, indices, pattern, v):
+    return False
+
+
+getitem = TABLE["getitem"] = Getitem(
+    "getitem", _getitem,
+    lambda ct, x, *indices, pattern: bind(put_add, ct, *indices, pattern=pattern, shape=x.shape),
+    _batch_getitem, 1, domain="any",
+    abstract=lambda x, *indices, pattern: Aval(result_shape(x.shape, indices, pattern), x.dtype),
+)
+
+
+# ---- writing
+
+
+def _put_add(v, *indices, pattern, shape):
+    y = np.zeros(shape, np.asarray(v).dtype)
+    if indices:
+        _add_at(y, indices, pattern, v)
+    else:
+        y[_basic(pattern)] = v
+    return y
+
+
+def _batch_put_add(size, xs, batched, pattern, shape):
+    v, *indices = xs
+    plan = _Plan(size, tuple(indices), tuple(batched[1:]), pattern, len(shape))
+    v = plan.to_numpy(batched_to(v, batched[0], size))
+    return bind(put_add, v, *plan.indices, pattern=plan.pattern, shape=(size, *shape))
+
+
+# row: the transpose of getitem; entries that are read twice receive both cotangents
+put_add = linear(
+    "put_add", _put_add,
+    lambda ct, v, *indices, pattern, shape: bind(getitem, ct, *indices, pattern=pattern),
+    batch=_batch_put_add,
+    abstract=lambda v, *indices, pattern, shape: Aval(shape, v.dtype),
+)
+
+
+def _scatter_set(x, v, *indices, pattern):
+    y = np.array(x, dtype=np.result_type(x, v))
+    y[index_of(pattern, indices)] = v
+    return y
+
+
+def _scatter_add(x, v, *indices, pattern):
+    y = np.array(x, dtype=np.result_type(x, v))
+    _add_at(y, indices, pattern, v)
+    return y
+
+
+def _scattered(x, v, *indices, pattern):
+    return Aval(x.shape, np.result_type(x.dtype, v.dtype))
+
+
+def _batch_scatter(row):
+    def batch(size, xs, batched, pattern):
+        x, v, *indices = xs
+        plan = _Plan(size, tuple(indices), tuple(batched[2:]), pattern, ndim_of(x) - batched[0])
+        x = batched_to(x, batched[0], size)
+        v = plan.to_numpy(batched_to(v, batched[1], size))
+        return bind(TABLE[row], x, v, *plan.indices, pattern=plan.pattern)
+
+    return batch
+
+
+def _transpose_set(ct, x, v, *indices, wanted, pattern):
+    ct_x = ct_v = None
+    if wanted[0]:
+        zero = np.zeros(v.shape, ct.dtype)
+        ct_x = cast(bind(scatter_set, ct, zero, *indices, pattern=pattern), x.dtype)
+    if wanted[1]:
+        ct_v = cast(bind(getitem, ct, *indices, pattern=pattern), v.dtype)
+        if indices:
+            last = bind(last_write, *indices, pattern=pattern, shape=x.shape)
+            ct_v = np.where(last, ct_v, 0)
+    return ct_x, ct_v
+
+
+# row: a copy of x with v, of the shape that the index reads, written at the index
+scatter_set = linear(
+    "scatter_set", _scatter_set, _transpose_set, batch=_batch_scatter("scatter_set"),
+    abstract=_scattered, operands=2,
+)
+
+
+def _transpose_add(ct, x, v, *indices, wanted, pattern):
+    return (
+        cast(ct, x.dtype) if wanted[0] else None,
+        cast(bind(getitem, ct, *indices, pattern=pattern), v.dtype) if wanted[1] else None,
+    )
+
+
+# row: a copy of x with v added at the index, repeatedly where the index repeats
+scatter_add = linear(
+    "scatter_add", _scatter_add, _transpose_add, batch=_batch_scatter("scatter_add"),
+    abstract=_scattered, operands=2,
+)
+
+
+def _last_write(*indices, pattern, shape):
+    written = np.zeros(shape, np.intp)
+    key = index_of(pattern, indices)
+    order = np.arange(written[key].size).reshape(written[key].shape)
+    written[key] = order
+    return written[key] == order
+
+
+# row: which entries written at the index survive, later ones having overwritten earlier ones
+last_write = primitive(
+    "last_write", _last_write,
+    abstract=lambda *indices, pattern, shape: Aval(
+        result_shape(shape, indices, pattern), np.dtype(bool)
+    ),
+)
+
+__all__ = [
+    "ARRAY", "WHOLE", "Getitem", "getitem", "index_of", "last_write", "put_add", "result_shape",
+    "scatter_add", "scatter_set",
+]

@@ -1,0 +1,406 @@
+"""Rows that reduce or accumulate along axes: sums, products, extremes and their running forms.
+
+``axis`` is always normalised: a tuple of non-negative ints for reductions, an int for running ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from functrans._core.aval import PYTHON_SCALARS, Aval, dtype_of, shape_of
+from functrans._core.bind import PLAIN, cast, is_finite
+from functrans._ops.declare import POSITIVE, elementwise, linear, primitive, strong_multiply
+from functrans._ops.elementwise import ratio
+
+
+def reduced_shape(shape: tuple[int, ...], axis: tuple[int, ...]) -> tuple[int, ...]:
+    """``shape`` without the axes in ``axis``."""
+    return tuple([n for i, n in enumerate(shape) if i not in axis])
+
+
+def kept_shape(shape: tuple[int, ...], axis: tuple[int, ...]) -> tuple[int, ...]:
+    """``shape`` with length 1 at the axes in ``axis``."""
+    return tuple([1 if i in axis else n for i, n in enumerate(shape)])
+
+
+def _shift_axis(axis):
+    return tuple([i + 1 for i in axis])
+
+
+def _all_batched(size, xs, batched):
+    return [
+        x if b else np.broadcast_to(x, (size, *x.shape)) for x, b in zip(xs, batched, strict=True)
+    ]
+
+
+# ---- sum
+
+# Up to here filling an array costs less than the strided view that avoids it.
+SMALL = 4096
+
+
+def expand(v: Any, shape: tuple[int, ...], axis: tuple[int, ...]) -> Any:
+    """``v``, reduced over ``axis``, repeated along it to ``shape``: the transpose of ``sum``."""
+    if type(v) not in PLAIN:
+        return np.broadcast_to(v.reshape(kept_shape(shape, axis)), shape)
+    if type(v) in PYTHON_SCALARS:
+        v = np.asarray(v)
+    whole = len(axis) == len(shape)
+    size = 1
+    for n in shape:
+        size *= n
+    if size > SMALL and v.dtype.kind != "V":
+        if whole:  # no strided axis is left: one number, seen everywhere
+            return np.ndarray(shape, v.dtype, v, 0, (0,) * len(shape))
+        return np.broadcast_to(v.reshape(kept_shape(shape, axis)), shape)
+    y = np.empty(shape, v.dtype)
+    y[...] = v if whole else v.reshape(kept_shape(shape, axis))
+    return y
+
+
+def _sum_transpose(ct, x, axis):
+    return cast(expand(ct, x.shape, axis), x.dtype)
+
+
+def _sum_abstract(x, axis):
+    return Aval(reduced_shape(x.shape, axis), np.add.reduce(np.empty(0, x.dtype)).dtype)
+
+
+sum = linear(
+    "sum", lambda x, axis: np.add.reduce(x, axis), _sum_transpose, abstract=_sum_abstract,
+    batch=lambda size, xs, batched, axis: sum(xs[0], axis=_shift_axis(axis)),
+)
+
+
+# ---- extremes
+
+
+def _equal_share(x, y, axis):
+    x, y = np.asarray(x), np.asarray(y)
+    y = y.reshape(kept_shape(x.shape, axis))
+    best = (x == y) | ((x != x) & (y != y))
+    dtype = np.result_type(x.dtype, np.float16)
+    return best.astype(dtype) / np.add.reduce(best, axis, keepdims=True, dtype=dtype)
+
+
+def _batch_share(size, xs, batched, axis):
+    return equal_share(*_all_batched(size, xs, batched), axis=_shift_axis(axis))
+
+
+# row: how the slope of an extreme y of x is shared: equally among the entries that attain it
+equal_share = primitive(
+    "equal_share", _equal_share, batch=_batch_share,
+    abstract=lambda x, y, axis: Aval(x.shape, np.result_type(x.dtype, np.float16)),
+)
+
+
+def weigh(g: Any, share: Any) -> Any:
+    """``g * share``, where a share of zero stays zero against an infinite ``g``."""
+    return g * share if is_finite(g) else strong_multiply(g, share)
+
+
+def _extreme(name, ufunc):
+    def jvp(ts, y, xs, axis):
+        return cast(weigh(ts[0], equal_share(xs[0], y, axis=axis)).sum(axis=axis), y.dtype)
+
+    def vjp(ct, y, xs, wanted, axis):
+        share = equal_share(xs[0], y, axis=axis)
+        return [cast(weigh(ct.reshape(kept_shape(share.shape, axis)), share), dtype_of(xs[0]))]
+
+    row = primitive(
+        name, lambda x, axis: ufunc.reduce(x, axis), jvp=jvp, vjp=vjp,
+        batch=lambda size, xs, batched, axis: row(xs[0], axis=_shift_axis(axis)),
+        abstract=lambda x, axis: Aval(reduced_shape(x.shape, axis), x.dtype),
+        kinks="a tie: shared equally",
+    )
+    return row
+
+
+max = _extreme("max", np.maximum)
+min = _extreme("min", np.minimum)
+
+# ---- constant reductions
+
+
+def _constant(name, impl, dtype):
+    """A reduction over a tuple of axes without a derivative."""
+    row = primitive(
+        name, impl, batch=lambda size, xs, batched, axis: row(xs[0], axis=_shift_axis(axis)),
+        abstract=lambda x, axis: Aval(reduced_shape(x.shape, axis), np.dtype(dtype)),
+    )
+    return row
+
+
+def _constant_index(name, impl):
+    """A reduction over one axis, an int, to a position on it."""
+    row = primitive(
+        name, impl, batch=lambda size, xs, batched, axis: row(xs[0], axis=axis + 1),
+        abstract=lambda x, axis: Aval(reduced_shape(x.shape, (axis,)), np.dtype(np.intp)),
+    )
+    return row
+
+
+any = _constant("any", lambda x, axis: np.logical_or.reduce(x, axis), bool)
+all = _constant("all", lambda x, axis: np.logical_and.reduce(x, axis), bool)
+count_nonzero = _constant("count_nonzero", lambda x, axis: np.add.reduce(x != 0, axis), np.intp)
+argmax = _constant_index("argmax", lambda x, axis: np.argmax(x, axis))
+argmin = _constant_index("argmin", lambda x, axis: np.argmin(x, axis))
+
+# ---- running sums and linear recurrences along one axis
+
+
+def _accumulate(ufunc, x, axis, reverse):
+    if not reverse:
+        return ufunc.accumulate(x, axis)
+    return np.flip(ufunc.accumulate(np.flip(x, axis), axis), axis)
+
+
+def _running_abstract(ufunc):
+    def abstract(x, axis, reverse):
+        return Aval(x.shape, ufunc.accumulate(np.empty(0, x.dtype)).dtype)
+
+    return abstract
+
+
+cumsum = linear(
+    "cumsum", lambda x, axis, reverse: _accumulate(np.add, x, axis, reverse),
+    lambda ct, x, axis, reverse: cast(cumsum(ct, axis=axis, reverse=not reverse), x.dtype),
+    batch=lambda size, xs, batched, axis, reverse: cumsum(xs[0], axis=axis + 1, reverse=reverse),
+    abstract=_running_abstract(np.add),
+)
+
+
+def _shift(x, axis, by):
+    y = np.zeros_like(x)
+    lead = (slice(None),) * axis
+    late, early = (*lead, slice(1, None)), (*lead, slice(None, -1))
+    if by > 0:
+        y[late] = x[early]
+    else:
+        y[early] = x[late]
+    return y
+
+
+# row: entry k - by at place k for by = 1 or -1, zero where there is none; recurrences look back so
+shift = linear(
+    "shift", _shift, lambda ct, x, axis, by: shift(ct, axis=axis, by=-by),
+    batch=lambda size, xs, batched, axis, by: shift(xs[0], axis=axis + 1, by=by),
+    abstract=lambda x, axis, by: x,
+)
+
+
+def _back(reverse):
+    return -1 if reverse else 1
+
+
+def _recurrence(a, b, axis, reverse):
+    y = np.empty(b.shape, np.result_type(a, b))
+    if y.ndim == 1 and y.dtype.char in "dD":
+        # Python's numbers are several times faster than NumPy's scalars
+        values, s = [], 0.0
+        for p, q in zip(a.tolist()[:: _back(reverse)], b.tolist()[:: _back(reverse)], strict=True):
+            s = p * s + q
+            values.append(s)
+        y[:: _back(reverse)] = values
+        return y
+    a, b, out = (np.moveaxis(v, axis, 0) for v in (a, b, y))
+    order = range(len(out) - 1, -1, -1) if reverse else range(len(out))
+    s = None
+    for k in order:
+        s = b[k] if s is None else a[k] * s + b[k]
+        out[k] = s
+    return y
+
+
+def _recurrence_jvp(ts, y, xs, axis, reverse):
+    ta, tb = ts
+    moved = None if ta is None else ta * shift(y, axis=axis, by=_back(reverse))
+    if tb is not None:
+        moved = tb if moved is None else moved + tb
+    return recurrence(xs[0], moved, axis=axis, reverse=reverse)
+
+
+def _recurrence_vjp(ct, y, xs, wanted, axis, reverse):
+    c = _recurrence_transpose(ct, xs[0], axis, reverse)
+    ca = c * shift(y, axis=axis, by=_back(reverse)) if wanted[0] else None
+    return [ca, c if wanted[1] else None]
+
+
+def _recurrence_transpose(ct, a, axis, reverse):
+    ahead = shift(a, axis=axis, by=-_back(reverse))
+    return recurrence(ahead, ct, axis=axis, reverse=not reverse)
+
+
+def _recurrence_batch(size, xs, batched, axis, reverse):
+    return recurrence(*_all_batched(size, xs, batched), axis=axis + 1, reverse=reverse)
+
+
+# row: y_k = a_k y_(k-1) + b_k along an axis, the tangent of every running product and extreme;
+# it is its own tangent and, run backward, its own transpose
+recurrence = primitive(
+    "recurrence", _recurrence, jvp=_recurrence_jvp, vjp=_recurrence_vjp, batch=_recurrence_batch,
+    abstract=lambda a, b, axis, reverse: Aval(b.shape, np.result_type(a.dtype, b.dtype)),
+)
+
+# ---- products, exact whatever the number of zeros among the factors
+
+
+def _before(y, axis, reverse):
+    """The running product without the current factor, from the one with it."""
+    one = np.zeros(y.shape, y.dtype)
+    one[(slice(None),) * axis + (slice(-1, None) if reverse else slice(0, 1),)] = 1
+    return shift(y, axis=axis, by=_back(reverse)) + one
+
+
+def _cumprod_vjp(ct, y, xs, wanted, axis, reverse):
+    c = _recurrence_transpose(ct, xs[0], axis, reverse)
+    return [cast(c * _before(y, axis, reverse), xs[0].dtype)]
+
+
+# row: y_k = x_k y_(k-1); dividing by x_k, as a composition would, fails at zero
+cumprod = primitive(
+    "cumprod", lambda x, axis, reverse: _accumulate(np.multiply, x, axis, reverse),
+    jvp=lambda ts, y, xs, axis, reverse: recurrence(
+        xs[0], ts[0] * _before(y, axis, reverse), axis=axis, reverse=reverse
+    ),
+    vjp=_cumprod_vjp,
+    batch=lambda size, xs, batched, axis, reverse: cumprod(xs[0], axis=axis + 1, reverse=reverse),
+    abstract=_running_abstract(np.multiply),
+)
+
+
+def others(x: Any, y: Any, axis: int) -> Any:
+    """The product of all entries along ``axis`` but the one itself; ``y`` is the product of all."""
+    if isinstance(x, np.ndarray) and isinstance(y, np.ndarray | np.generic):
+        y = np.expand_dims(y, axis)
+        size = np.abs(y)
+        if np.all((size > np.finfo(y.dtype).tiny) & (size < np.inf)):
+            return y / x  # no factor is 0, and no digit was lost to underflow
+    left = _before(cumprod(x, axis=axis, reverse=False), axis, False)
+    return left * _before(cumprod(x, axis=axis, reverse=True), axis, True)
+
+
+# row: product along one axis
+prod = primitive(
+    "prod", lambda x, axis: np.multiply.reduce(x, axis),
+    jvp=lambda ts, y, xs, axis: (ts[0] * others(xs[0], y, axis)).sum(axis=axis),
+    vjp=lambda ct, y, xs, wanted, axis: [
+        cast(ct.reshape(kept_shape(xs[0].shape, (axis,))) * others(xs[0], y, axis), xs[0].dtype)
+    ],
+    batch=lambda size, xs, batched, axis: prod(xs[0], axis=axis + 1),
+    abstract=lambda x, axis: Aval(
+        reduced_shape(x.shape, (axis,)), np.multiply.reduce(np.empty(0, x.dtype)).dtype
+    ),
+)
+
+# ---- running extremes
+
+
+def _running_share(x, axis, largest):
+    """1/n at an entry that is the n-th to attain the extreme of those up to it, else 0."""
+    y = np.moveaxis((np.maximum if largest else np.minimum).accumulate(x, axis), axis, 0)
+    x = np.moveaxis(x, axis, 0)
+    nan = y != y
+    best = (x == y) | nan
+    best[1:] &= ~nan[:-1]  # after the first NaN nothing changes any more
+    fresh = np.ones(x.shape, bool)
+    fresh[1:] = (y[1:] != y[:-1]) & ~nan[:-1]
+    count = np.cumsum(best, axis=0)
+    count -= np.maximum.accumulate(np.where(fresh, count - 1, 0), axis=0)
+    share = best.astype(np.result_type(x.dtype, np.float16))
+    share[best] /= count[best]
+    return np.moveaxis(share, 0, axis)
+
+
+# row: the weight of the newest entry in a running extreme; the one before has the rest
+running_share = primitive(
+    "running_share", _running_share,
+    batch=lambda size, xs, batched, axis, largest: running_share(
+        xs[0], axis=axis + 1, largest=largest
+    ),
+    abstract=lambda x, axis, largest: Aval(x.shape, np.result_type(x.dtype, np.float16)),
+)
+
+
+def _running_extreme(name, ufunc, largest):
+    def jvp(ts, y, xs, axis):
+        share = running_share(xs[0], axis=axis, largest=largest)
+        return recurrence(1 - share, weigh(ts[0], share), axis=axis, reverse=False)
+
+    def vjp(ct, y, xs, wanted, axis):
+        share = running_share(xs[0], axis=axis, largest=largest)
+        return [weigh(_recurrence_transpose(ct, 1 - share, axis, False), share)]
+
+    row = primitive(
+        name, lambda x, axis: ufunc.accumulate(x, axis), jvp=jvp, vjp=vjp, saves="x",
+        batch=lambda size, xs, batched, axis: row(xs[0], axis=axis + 1),
+        abstract=lambda x, axis: x, kinks="a tie: shared equally",
+    )
+    return row
+
+
+cummax = _running_extreme("cummax", np.maximum, True)
+cummin = _running_extreme("cummin", np.minimum, False)
+
+# ---- the rest
+
+
+def _powers(x, axis):
+    """exp(x - max x), in which the greatest is exactly 1, and max x."""
+    top = np.maximum.reduce(x, axis, keepdims=True, initial=-np.inf)
+    with np.errstate(invalid="ignore"):  # inf minus inf
+        return np.where(x == top, x.dtype.type(1), np.exp(x - top)), top
+
+
+def _logsumexp(x, axis):
+    e, top = _powers(np.asarray(x), axis)
+    with np.errstate(divide="ignore"):
+        y = np.log(np.add.reduce(e, axis))
+    return y + top.reshape(y.shape)
+
+
+def _softmax(x, axis):
+    e, _ = _powers(np.asarray(x), axis)
+    return e / np.add.reduce(e, axis, keepdims=True)
+
+
+def _softmax_move(g, y, axis):
+    """Symmetric, so both the tangent and the cotangent."""
+    g = g * y
+    return g - y * g.sum(axis=axis).reshape(kept_shape(y.shape, axis))
+
+
+# row: exp(x) / sum exp(x) without overflow, and exact where exp(x - logsumexp(x)) loses digits
+softmax = primitive(
+    "softmax", _softmax,
+    jvp=lambda ts, y, xs, axis: _softmax_move(ts[0], y, axis),
+    vjp=lambda ct, y, xs, wanted, axis: [cast(_softmax_move(ct, y, axis), dtype_of(xs[0]))],
+    batch=lambda size, xs, batched, axis: softmax(xs[0], axis=_shift_axis(axis)),
+    abstract=lambda x, axis: x, saves="y",
+)
+
+
+def _logsumexp_vjp(ct, y, xs, wanted, axis):
+    share = softmax(xs[0], axis=axis)
+    return [ct.reshape(kept_shape(share.shape, axis)) * share]
+
+
+# row: log of a sum of exponentials, without overflow and with one pass going back
+logsumexp = primitive(
+    "logsumexp", _logsumexp,
+    jvp=lambda ts, y, xs, axis: (ts[0] * softmax(xs[0], axis=axis)).sum(axis=axis),
+    vjp=_logsumexp_vjp, saves="x",
+    batch=lambda size, xs, batched, axis: logsumexp(xs[0], axis=_shift_axis(axis)),
+    abstract=lambda x, axis: Aval(reduced_shape(x.shape, axis), x.dtype),
+)
+
+# row: sqrt whose slope at 0 is 0 in every order: the spread of a constant sample has no direction
+root = elementwise("root", np.sqrt, lambda g, y: ratio(g, 2 * y), domain=POSITIVE, kinks="0: 0")
+
+__all__ = [
+    "all", "any", "argmax", "argmin", "count_nonzero", "cummax", "cummin", "cumprod", "cumsum",
+    "equal_share", "expand", "kept_shape", "logsumexp", "max", "min", "others", "prod",
+    "recurrence", "reduced_shape", "root", "running_share", "shift", "softmax", "sum", "weigh",
+]

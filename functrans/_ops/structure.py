@@ -1,0 +1,206 @@
+"""Rows that move entries about: reshape, transpose, broadcast, cast, join, diagonals.
+
+All are linear, so each is its own derivative and names its transpose. Parameters are static and
+normalised: axes are non-negative, shapes are tuples of ints.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
+from functrans._core.bind import bind, cast, sum_to
+from functrans._ops.declare import linear, primitive
+
+
+def _array(x: Any) -> Any:
+    return np.asarray(x) if type(x) in PYTHON_SCALARS else x
+
+
+def batched_to(x: Any, batched: bool, size: int) -> Any:
+    """``x`` with a batch axis 0, repeated along it where it had none."""
+    return x if batched else np.broadcast_to(x, (size, *aval_of(x).shape))
+
+
+# ---- shapes and axes
+
+reshape = linear(
+    "reshape", lambda x, shape: _array(x).reshape(shape),
+    lambda ct, x, shape: ct.reshape(x.shape),
+    batch=lambda size, xs, batched, shape: bind(reshape, xs[0], shape=(size, *shape)),
+    abstract=lambda x, shape: Aval(shape, x.dtype),
+)
+
+
+def _inverse(axes):
+    out = [0] * len(axes)
+    for i, a in enumerate(axes):
+        out[a] = i
+    return tuple(out)
+
+
+transpose = linear(
+    "transpose", lambda x, axes: _array(x).transpose(axes),
+    lambda ct, x, axes: bind(transpose, ct, axes=_inverse(axes)),
+    batch=lambda size, xs, batched, axes: bind(
+        transpose, xs[0], axes=(0, *[a + 1 for a in axes])
+    ),
+    abstract=lambda x, axes: Aval(tuple(x.shape[a] for a in axes), x.dtype),
+)
+
+
+def _batch_broadcast(size, xs, batched, shape):
+    (x,) = xs
+    missing = len(shape) + 1 - x.ndim
+    if missing:
+        x = x.reshape((size,) + (1,) * missing + x.shape[1:])
+    return bind(broadcast_to, x, shape=(size, *shape))
+
+
+broadcast_to = linear(
+    "broadcast_to", lambda x, shape: np.broadcast_to(x, shape),
+    lambda ct, x, shape: sum_to(ct, x.shape, x.dtype),
+    batch=_batch_broadcast,
+    abstract=lambda x, shape: Aval(shape, x.dtype),
+)
+
+# ---- dtypes
+
+
+def _astype(x, dtype):
+    x = _array(x)
+    if x.dtype.kind == "c" and dtype.kind in "fiu":
+        x = x.real
+    return x.astype(dtype)
+
+
+astype = linear(
+    "astype", _astype,
+    lambda ct, x, dtype: cast(ct, x.dtype),
+    batch=lambda size, xs, batched, dtype: bind(astype, xs[0], dtype=dtype),
+    abstract=lambda x, dtype: Aval(x.shape, dtype),
+)
+# row: to integers or booleans; a step function, whose derivative is zero
+astype_discrete = primitive(
+    "astype_discrete", _astype,
+    batch=lambda size, xs, batched, dtype: bind(astype_discrete, xs[0], dtype=dtype),
+    abstract=lambda x, dtype: Aval(x.shape, dtype),
+)
+
+# ---- joining
+
+
+def along(axis: int, entry: Any) -> tuple:
+    """The index that is ``entry`` on ``axis`` and everything before it."""
+    return (slice(None),) * axis + (entry,)
+
+
+def _split_concatenation(ct, *xs, wanted, axis):
+    out, start = [], 0
+    for x, w in zip(xs, wanted, strict=True):
+        stop = start + x.shape[axis]
+        out.append(cast(ct[along(axis, slice(start, stop))], x.dtype) if w else None)
+        start = stop
+    return out
+
+
+def _concatenated(*xs, axis):
+    shape = list(xs[0].shape)
+    shape[axis] = sum(x.shape[axis] for x in xs)
+    return Aval(tuple(shape), np.result_type(*[x.dtype for x in xs]))
+
+
+def _batch_concatenate(size, xs, batched, axis):
+    xs = [batched_to(x, b, size) for x, b in zip(xs, batched, strict=True)]
+    return bind(concatenate, *xs, axis=axis + 1)
+
+
+concatenate = linear(
+    "concatenate", lambda *xs, axis: np.concatenate(xs, axis), _split_concatenation,
+    batch=_batch_concatenate, abstract=_concatenated, operands=None,
+)
+
+
+def _split_stack(ct, *xs, wanted, axis):
+    return [
+        cast(ct[along(axis, i)], x.dtype) if w else None
+        for i, (x, w) in enumerate(zip(xs, wanted, strict=True))
+    ]
+
+
+def _stacked(*xs, axis):
+    shape = xs[0].shape
+    return Aval((*shape[:axis], len(xs), *shape[axis:]), np.result_type(*[x.dtype for x in xs]))
+
+
+def _batch_stack(size, xs, batched, axis):
+    xs = [batched_to(x, b, size) for x, b in zip(xs, batched, strict=True)]
+    return bind(stack, *xs, axis=axis + 1)
+
+
+# row: as a concatenation it would reshape every operand first
+stack = linear(
+    "stack", lambda *xs, axis: np.stack(xs, axis), _split_stack,
+    batch=_batch_stack, abstract=_stacked, operands=None,
+)
+
+# ---- diagonals of the last two axes
+
+
+def _diagonal(x, offset):
+    return np.diagonal(x, offset, -2, -1)
+
+
+def _embed(x, offset, shape):
+    y = np.zeros(x.shape[:-1] + shape, x.dtype)
+    i = np.arange(x.shape[-1])
+    y[..., i + max(-offset, 0), i + max(offset, 0)] = x
+    return y
+
+
+def diagonal_length(rows: int, columns: int, offset: int) -> int:
+    """The number of entries on a diagonal."""
+    return max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
+
+
+diagonal = linear(
+    "diagonal", _diagonal,
+    lambda ct, x, offset: bind(embed_diagonal, ct, offset=offset, shape=x.shape[-2:]),
+    batch=lambda size, xs, batched, offset: bind(diagonal, xs[0], offset=offset),
+    abstract=lambda x, offset: Aval(
+        (*x.shape[:-2], diagonal_length(*x.shape[-2:], offset)), x.dtype
+    ),
+)
+# row: zeros of ``shape`` in the last two axes but for one diagonal; its transpose is a view
+embed_diagonal = linear(
+    "embed_diagonal", _embed,
+    lambda ct, x, offset, shape: bind(diagonal, ct, offset=offset),
+    batch=lambda size, xs, batched, offset, shape: bind(
+        embed_diagonal, xs[0], offset=offset, shape=shape
+    ),
+    abstract=lambda x, offset, shape: Aval((*x.shape[:-1], *shape), x.dtype),
+)
+
+
+def resolve_shape(shape: tuple[int, ...], have: tuple[int, ...]) -> tuple[int, ...]:
+    """``shape`` with its -1 computed; ValueError where the sizes do not agree."""
+    size = math.prod(have)
+    if -1 in shape:
+        known = -math.prod(shape)
+        i = shape.index(-1)
+        if known > 0 and size % known == 0 and shape.count(-1) == 1:
+            return (*shape[:i], size // known, *shape[i + 1 :])
+    elif math.prod(shape) == size and (not shape or min(shape) >= 0):
+        return shape
+    if shape.count(-1) > 1:
+        raise ValueError("can only specify one unknown dimension")
+    raise ValueError(f"cannot reshape array of size {size} into shape {shape}")
+
+
+__all__ = [
+    "along", "astype", "astype_discrete", "batched_to", "broadcast_to", "concatenate", "diagonal",
+    "diagonal_length", "embed_diagonal", "reshape", "resolve_shape", "stack", "transpose",
+]

@@ -1,0 +1,262 @@
+"""Flips, repetitions, padding, diagonals and triangles under NumPy's names."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from functrans._core.bind import bind
+from functrans._ops import elementwise as ops
+from functrans._ops import indexing
+from functrans._ops import structure as rows
+from functrans.errors import UnsupportedError, user_line
+from functrans.numpy.structure import (
+    as_operand,
+    broadcast_to,
+    concatenate,
+    expand_dims,
+    is_traced,
+    moveaxis,
+    normalize_axes,
+    numpy_like,
+    one_axis,
+    ravel,
+    reshape,
+    stack,
+    swapaxes,
+    take_axis,
+)
+
+# ---- order of entries
+
+
+@numpy_like(np.flip)
+def flip(m, axis=None):
+    """``m`` with the entries along ``axis``, or all axes, in reverse order."""
+    m = as_operand(m)
+    axes = range(m.ndim) if axis is None else normalize_axes(axis, m.ndim)
+    return m[tuple([slice(None, None, -1 if i in axes else None) for i in range(m.ndim)])]
+
+
+@numpy_like(np.fliplr)
+def fliplr(m):
+    """``m`` in reverse order along axis 1."""
+    if as_operand(m).ndim < 2:
+        raise ValueError("Input must be >= 2-d.")
+    return flip(m, 1)
+
+
+@numpy_like(np.flipud)
+def flipud(m):
+    """``m`` in reverse order along axis 0."""
+    if as_operand(m).ndim < 1:
+        raise ValueError("Input must be >= 1-d.")
+    return flip(m, 0)
+
+
+@numpy_like(np.rot90)
+def rot90(m, k=1, axes=(0, 1)):
+    """``m`` turned ``k`` times by a right angle, from the first of ``axes`` towards the second."""
+    m = as_operand(m)
+    i, j = normalize_axes(axes, m.ndim)
+    k %= 4
+    if k == 2:
+        return flip(m, (i, j))
+    if k == 1:
+        return swapaxes(flip(m, j), i, j)
+    return flip(swapaxes(m, i, j), j) if k else m
+
+
+@numpy_like(np.roll)
+def roll(a, shift, axis=None):
+    """``a`` with its entries moved along ``axis``, those that leave coming in at the other end."""
+    a = as_operand(a)
+    if axis is None:
+        return reshape(roll(ravel(a), shift, 0), a.shape)
+    axes = normalize_axes(axis, a.ndim, allow_duplicate=True)
+    for n, i in np.broadcast(shift, axes):
+        n = int(n) % a.shape[i] if a.shape[i] else 0
+        if n:
+            head, tail = a[rows.along(int(i), slice(-n))], a[rows.along(int(i), slice(-n, None))]
+            a = concatenate((tail, head), int(i))
+    return a
+
+
+# ---- repetition
+
+
+@numpy_like(np.tile)
+def tile(A, reps):
+    """``A`` repeated as a whole along each axis."""
+    a = as_operand(A)
+    reps = tuple(map(operator.index, reps)) if np.ndim(reps) else (operator.index(reps),)
+    ndim = max(a.ndim, len(reps))
+    shape = (1,) * (ndim - a.ndim) + a.shape
+    reps = (1,) * (ndim - len(reps)) + reps
+    spread = tuple([n for r, s in zip(reps, shape, strict=True) for n in (r, s)])
+    parted = tuple([n for s in shape for n in (1, s)])
+    y = broadcast_to(reshape(a, parted), spread)
+    return reshape(y, tuple([r * s for r, s in zip(reps, shape, strict=True)]))
+
+
+@numpy_like(np.repeat)
+def repeat(a, repeats, axis=None):
+    """``a`` with each entry along ``axis`` repeated."""
+    a = as_operand(a)
+    if axis is None:
+        a, axis = ravel(a), 0
+    axis = one_axis(axis, a.ndim)
+    n = a.shape[axis]
+    if np.size(repeats) != 1:
+        return take_axis(a, np.repeat(np.arange(n), repeats), axis)
+    times = int(np.asarray(repeats).reshape(()))
+    shape = (*a.shape[: axis + 1], times, *a.shape[axis + 1 :])
+    y = broadcast_to(expand_dims(a, axis + 1), shape)
+    return reshape(y, (*a.shape[:axis], n * times, *a.shape[axis + 1 :]))
+
+
+@numpy_like(np.resize)
+def resize(a, new_shape):
+    """``a`` in a new shape, filled with its entries again and again."""
+    a = ravel(as_operand(a))
+    shape = tuple(new_shape) if np.ndim(new_shape) else (new_shape,)
+    return reshape(take_axis(a, np.resize(np.arange(a.size), int(np.prod(shape))), 0), shape)
+
+
+# ---- padding
+
+_BY_INDEX = ("edge", "reflect", "symmetric", "wrap")
+
+
+@numpy_like(np.pad)
+def pad(array, pad_width, mode="constant", **kwargs):
+    """``array`` with ``pad_width`` entries more at both ends of each axis.
+
+    Modes: constant (with ``constant_values``), edge, reflect, symmetric, wrap.
+    """
+    x = as_operand(array)
+    if isinstance(pad_width, dict):
+        pad_width = [pad_width.get(i, pad_width.get(i - x.ndim, 0)) for i in range(x.ndim)]
+        pad_width = [(w, w) if np.ndim(w) == 0 else w for w in pad_width]
+    widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).tolist()
+    if any(w < 0 for pair in widths for w in pair):
+        raise ValueError("index can't contain negative values")
+    if mode in _BY_INDEX:
+        for i, pair in enumerate(widths):
+            if pair != [0, 0]:
+                x = take_axis(x, np.pad(np.arange(x.shape[i]), pair, mode, **kwargs), i)
+        return x
+    if mode != "constant":
+        raise UnsupportedError(
+            f"{user_line()}: np.pad(mode={mode!r}) has no derivative rule; use one of constant, "
+            f"{', '.join(_BY_INDEX)}, or np.concatenate."
+        )
+    value = kwargs.get("constant_values", 0)
+    if is_traced(value):
+        raise UnsupportedError(
+            f"{user_line()}: constant_values of np.pad cannot be traced; use np.concatenate, or "
+            "np.full(...).at[index].set(x)."
+        )
+    frame = np.pad(np.zeros(x.shape, x.dtype), widths, constant_values=value)
+    inside = tuple([(a, a + n, None) for (a, _), n in zip(widths, x.shape, strict=True)])
+    if not np.any(value):
+        return bind(indexing.put_add, x, pattern=inside, shape=frame.shape)
+    return bind(indexing.scatter_set, frame, x, pattern=inside)
+
+
+# ---- diagonals
+
+
+@numpy_like(np.diagonal)
+def diagonal(a, offset=0, axis1=0, axis2=1):
+    """The entries of two axes whose indices differ by ``offset``, as a last axis."""
+    a = as_operand(a)
+    if a.ndim < 2:
+        raise ValueError("diag requires an array of at least two dimensions")
+    i, j = one_axis(axis1, a.ndim), one_axis(axis2, a.ndim)
+    if i == j:
+        raise ValueError("axis1 and axis2 cannot be the same")
+    return bind(rows.diagonal, moveaxis(a, (i, j), (-2, -1)), offset=operator.index(offset))
+
+
+@numpy_like(np.diag)
+def diag(v, k=0):
+    """The ``k``-th diagonal of a matrix, or the matrix with ``v`` on it."""
+    v = as_operand(v)
+    if v.ndim == 2:
+        return diagonal(v, k)
+    if v.ndim != 1:
+        raise ValueError("Input must be 1- or 2-d.")
+    k = operator.index(k)
+    n = v.shape[0] + abs(k)
+    return bind(rows.embed_diagonal, v, offset=k, shape=(n, n))
+
+
+@numpy_like(np.diagflat)
+def diagflat(v, k=0):
+    """The matrix with the entries of ``v`` on its ``k``-th diagonal."""
+    return diag(ravel(as_operand(v)), k)
+
+
+@numpy_like(np.trace)
+def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
+    """The sum of a diagonal."""
+    return diagonal(a, offset, axis1, axis2).sum(-1, dtype=dtype)
+
+
+@numpy_like(np.tril)
+def tril(m, k=0):
+    """``m`` with zeros above the ``k``-th diagonal."""
+    m = as_operand(m)
+    return ops.where(np.tri(*m.shape[-2:], k=k, dtype=bool), m, 0)
+
+
+@numpy_like(np.triu)
+def triu(m, k=0):
+    """``m`` with zeros below the ``k``-th diagonal."""
+    m = as_operand(m)
+    return ops.where(np.tri(*m.shape[-2:], k=k - 1, dtype=bool), 0, m)
+
+
+@numpy_like(np.vander)
+def vander(x, N=None, increasing=False):
+    """The matrix whose columns are powers of ``x``."""
+    x = as_operand(x)
+    n = x.shape[0] if N is None else N
+    powers = [np.ones_like(x)]
+    for _ in range(1, n):
+        powers.append(powers[-1] * x)
+    powers = powers[:n]
+    return stack(powers if increasing else powers[::-1], -1)
+
+
+@numpy_like(np.meshgrid)
+def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
+    """Coordinate arrays of the grid that vectors span."""
+    if indexing not in ("xy", "ij"):
+        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
+    xs = [ravel(as_operand(x)) for x in xi]
+    n = len(xs)
+    places = list(range(n))
+    if indexing == "xy" and n > 1:
+        places[:2] = [1, 0]
+    out = [reshape(x, (1,) * p + (-1,) + (1,) * (n - 1 - p)) for x, p in zip(xs, places, strict=True)]
+    if sparse:
+        return tuple(out)
+    shape = np.broadcast_shapes(*[x.shape for x in out])
+    return tuple([broadcast_to(x, shape) for x in out])
+
+
+def _diagonal_method(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    return diagonal(self, offset, axis1, axis2)
+
+
+METHODS = {"repeat": repeat, "diagonal": _diagonal_method, "trace": trace}
+
+__all__ = [
+    "diag", "diagflat", "diagonal", "flip", "fliplr", "flipud", "meshgrid", "pad", "repeat",
+    "resize", "roll", "rot90", "tile", "trace", "tril", "triu", "vander",
+]
+

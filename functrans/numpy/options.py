@@ -1,0 +1,113 @@
+"""How reductions read their arguments: axes, masks and what NumPy calls with nothing traced get."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans._core.array import plain
+from functrans._core.bind import Tracer
+from functrans._ops import elementwise as ops
+from functrans._ops import reductions as rows
+from functrans.errors import UnsupportedError, user_line
+
+# NumPy's mark of an argument that was not given.
+NoValue: Any = np._NoValue  # type: ignore[attr-defined]  # NumPy 2 exports it without a stub
+
+# The axes of an array of so many dimensions; 64 is NumPy's bound.
+ALL_AXES = tuple(tuple(range(n)) for n in range(65))
+
+
+def like(numpy_function: Callable | None) -> Callable[[Callable], Callable]:
+    """Leave calls without a traced argument to NumPy; stack a list of traced values.
+
+    None stands for a function that this version of NumPy lacks.
+    """
+
+    def decorate(f: Callable) -> Callable:
+        @functools.wraps(f)
+        def named(a: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(a, Tracer):
+                return f(a, *args, **kwargs)
+            if kwargs.get("out") is not None:
+                raise no_out(f.__name__)
+            if traced(a):
+                return f(_stack(a), *args, **kwargs)
+            if any(map(traced, args)) or any(map(traced, kwargs.values())):
+                return f(np.asarray(plain(a)), *args, **kwargs)
+            if numpy_function is None:
+                return f(np.asarray(plain(a)), *args, **kwargs)
+            return numpy_function(a, *args, **kwargs)
+
+        return named
+
+    return decorate
+
+
+def traced(x: Any) -> bool:
+    """Whether ``x`` is a traced value or a list that holds one."""
+    return isinstance(x, Tracer) or (isinstance(x, list | tuple) and any(map(traced, x)))
+
+
+def _stack(x):
+    if not isinstance(x, list | tuple):
+        return x
+    return np.stack([_stack(v) for v in x]) if traced(x) else np.asarray(x)
+
+
+def no_out(name: str) -> UnsupportedError:
+    """The error for out=."""
+    return UnsupportedError(
+        f"{user_line()}: {name} cannot write into out=, because results do not change; use the "
+        "value that it returns."
+    )
+
+
+def given(option: Any) -> bool:
+    """Whether the caller gave an option that may also be None."""
+    return option is not NoValue and option is not None
+
+
+def masked(where: Any) -> bool:
+    """Whether ``where`` leaves anything out."""
+    return where is not NoValue and where is not True and where is not None
+
+
+def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
+    """``axis`` as a sorted tuple of non-negative ints; NumPy's errors where it does not fit."""
+    if axis is None:
+        return ALL_AXES[ndim]
+    if type(axis) is int and -ndim <= axis < ndim:
+        return (axis % ndim,)
+    if ndim == 0 and axis in (0, -1):  # as NumPy's reductions have it
+        return ()
+    return tuple(sorted(np.lib.array_utils.normalize_axis_tuple(axis, ndim, "axis")))
+
+
+def axis_of(axis: Any, ndim: int) -> int:
+    """``axis`` as a non-negative int."""
+    return np.lib.array_utils.normalize_axis_index(axis, ndim)
+
+
+def keep(y: Any, a: Any, axis: tuple[int, ...], keepdims: Any) -> Any:
+    """``y`` with the axes that were reduced at length 1, if so asked."""
+    return y.reshape(rows.kept_shape(a.shape, axis)) if keepdims and keepdims is not NoValue else y
+
+
+def prepared(name: str, a: Any, out: Any, dtype: Any, where: Any, neutral: Any) -> Any:
+    """``a`` in ``dtype``, with ``neutral`` where it does not count."""
+    if out is not None:
+        raise no_out(name)
+    if dtype is not None:
+        a = a.astype(dtype)
+    if not masked(where):
+        return a
+    return ops.where(where if isinstance(where, Tracer) else np.asarray(where), a, neutral)
+
+
+def without_nan(a: Any, neutral: Any) -> Any:
+    """``a`` with ``neutral`` for every NaN."""
+    return ops.where(ops.isnan(a), neutral, a) if a.dtype.kind in "fc" else a

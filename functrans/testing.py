@@ -1,0 +1,346 @@
+"""The checker: derivatives against numbers that owe nothing to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans import tree
+from functrans._core.array import plain
+from functrans._core.aval import aval_of, inexact_dtype
+from functrans._core.bind import Tracer
+from functrans._transforms.arguments import open_all
+from functrans._transforms.forward import jvp
+from functrans._transforms.reverse import vjp
+from functrans.errors import ArgumentError, CheckError, FunctransError, name_of
+
+MODES = ("fwd", "rev")
+# Relative error that is accepted, by the real type that a dtype is made of.
+RTOL = {"float16": 3e-2, "bfloat16": 1e-1, "float32": 2e-3, "float64": 1e-6, "longdouble": 1e-6}
+# What cancellation in the numerical derivative may leave, relative to the values differenced.
+NOISE = {"float16": 1e-2, "bfloat16": 1e-1, "float32": 1e-5, "float64": 1e-10, "longdouble": 1e-10}
+# First steps of the extrapolated differences: the coarse one is exact on smooth functions, the fine
+# one still works close to a kink or to the border of the domain.
+STEPS = (2.0**-6, 2.0**-11)
+IMAGINARY = 1e-30
+
+
+def check_grads(f: Callable, args: Any, order: int = 2, modes: Sequence[str] = MODES,
+                atol: float | None = None, rtol: float | None = None, eps: float | None = None) -> None:
+    """Compare the derivatives of ``f`` at ``args`` with numerical ones, up to ``order``.
+
+    Along random directions, the same in every run: "fwd" compares jvp with a numerical derivative
+    (complex step where ``f`` takes complex numbers, else extrapolated central differences), "rev"
+    compares vjp with it through the adjoint identity. The derivative functions themselves are then
+    checked in the same way, in every mixture of the modes. ``args`` is a tuple with one entry an
+    argument, anything else the one argument. Tolerances follow the dtype; ``eps`` is the step of
+    the differences. Choose a point where ``f`` is smooth.
+
+    Raises CheckError naming the mode, the order, the argument and the worst entry.
+
+    >>> import numpy as np
+    >>> check_grads(np.sin, np.array([0.5, 2.0]), order=3)
+    """
+    unknown = [m for m in ([modes] if isinstance(modes, str) else modes) if m not in MODES]
+    if unknown or not isinstance(order, int) or order < 1:
+        raise ArgumentError(f"check_grads: modes are {MODES} and order is 1 or more, not {modes}, {order}")
+    modes = (modes,) if isinstance(modes, str) else tuple(modes)
+    flat, xs, labels = _flatten(f, args)
+    _check(_Task(flat, name_of(f), labels, (), modes, atol, rtol, eps), xs, order)
+
+
+def numerical_jacobian(f: Callable, args: Any) -> Any:
+    """The Jacobian of ``f`` at ``args`` without differentiating ``f``: ``J[out][in]``.
+
+    ``args`` as for ``check_grads``; a tuple of arguments gives a tuple for each output leaf. Shapes are
+    ``out.shape + in.shape``. A complex argument is moved along its real axis.
+
+    >>> import numpy as np
+    >>> numerical_jacobian(lambda x: x**2, np.array([1.0, 2.0])).round(9)
+    array([[2., 0.],
+           [0., 4.]])
+    """
+    flat, xs, _ = _flatten(f, args)
+    several = isinstance(args, tuple | list)
+    columns = [_columns(flat, xs, i) for i in range(len(xs))]
+    outs, structure = tree.flatten(f(*args) if several else f(args))
+    active = [i for i, y in enumerate(outs) if inexact_dtype(aval_of(y).dtype)]
+    leaves: list[Any] = [None] * len(outs)
+    for j, i in enumerate(active):
+        row = [c[j] for c in columns]
+        leaves[i] = _like_args(args, row) if several else _like_args((args,), row)[0]
+    return tree.unflatten(structure, leaves)
+
+
+def _like_args(args, row):
+    """One entry a differentiable leaf, put where the leaf stands in ``args``."""
+    opened = open_all("numerical_jacobian", _like_args, args)
+    given = iter(row)
+    return tuple(a.only([next(given) for _ in a.active]) if a else None for a in opened)
+
+
+def _columns(flat, xs, i):
+    x = xs[i]
+    units = np.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape)
+    moved = [numerical_jvp(flat, xs, i, t) for t in units]
+    if not moved:
+        return [np.zeros((*y.shape, *x.shape), y.dtype) for y in flat(*xs)]
+    return [np.stack(c, -1).reshape(*c[0].shape, *x.shape) for c in zip(*moved, strict=True)]
+
+
+def _flatten(f: Callable, args: Any) -> tuple[Callable, list, list[str]]:
+    """``f`` from its differentiable input leaves to its differentiable output leaves."""
+    args = tuple(args) if isinstance(args, tuple | list) else (args,)
+    opened = open_all("check_grads", f, args)
+    labels = [
+        f"argument {i}" + (f", leaf {j}" if len(a.leaves) > 1 else "")
+        for i, a in enumerate(opened) if a for j in a.active
+    ]
+
+    def flat(*leaves: Any) -> tuple:
+        given = iter(leaves)
+        full = [a.rebuild([next(given) for _ in a.active]) if a else x
+                for a, x in zip(opened, args, strict=True)]
+        outs = [plain(y) for y in tree.leaves(f(*full))]
+        # a Python number is a constant
+        return tuple(
+            y if isinstance(y, Tracer) else np.asarray(y) for y in outs
+            if inexact_dtype(aval_of(y).dtype)
+        )
+
+    xs = [np.array(v) for a in opened if a for v in a.primals]
+    for x in xs:
+        x.setflags(write=False)
+    return flat, xs, labels
+
+
+class _Task(NamedTuple):
+    """One function whose first derivative is compared; ``path`` says how it came from the user's."""
+
+    flat: Callable
+    name: str
+    labels: list[str]
+    path: tuple[str, ...]
+    modes: tuple[str, ...]
+    atol: float | None
+    rtol: float | None
+    eps: float | None
+
+
+def _check(task: _Task, xs: list, order: int) -> None:
+    rng = np.random.default_rng(len(task.path))
+    ys = task.flat(*xs)
+    if not ys:
+        raise ArgumentError(f"check_grads: `{task.name}` returned nothing of a floating-point type")
+    ts = [_random(rng, x) for x in xs]
+    cts = tuple(_random(rng, y) for y in ys)
+    numeric = [numerical_jvp(task.flat, xs, i, t, task.eps) for i, t in enumerate(ts)]
+    if "fwd" in task.modes:
+        _check_forward(task, xs, ts, ys, numeric)
+    if "rev" in task.modes:
+        _check_reverse(task, xs, ts, ys, cts, numeric)
+    if order == 1:
+        return
+    n = len(xs)
+    if "fwd" in task.modes:
+        def pushed(*both: Any) -> tuple:
+            return jvp(task.flat, both[:n], both[n:])[1]
+
+        labels = task.labels + [f"tangent of {s}" for s in task.labels]
+        _check(task._replace(flat=pushed, labels=labels, path=(*task.path, "fwd")), [*xs, *ts], order - 1)
+    if "rev" in task.modes:
+        def pulled(*both: Any) -> tuple:
+            return vjp(task.flat, *both[:n])[1](tuple(both[n:]))
+
+        labels = task.labels + [f"cotangent {i}" for i in range(len(cts))]
+        _check(task._replace(flat=pulled, labels=labels, path=(*task.path, "rev")), [*xs, *cts], order - 1)
+
+
+def _check_forward(task, xs, ts, ys, numeric):
+    for i, t in enumerate(ts):
+        moves = tuple(t if j == i else np.zeros_like(x) for j, x in enumerate(xs))
+        _, found = jvp(task.flat, tuple(xs), moves)
+        for j, (dy, expected, y) in enumerate(zip(found, numeric[i], ys, strict=True)):
+            _require_like(task, "fwd", f"tangent of output {j}", dy, y)
+            _compare(task, "fwd", task.labels[i], f"output {j}", np.asarray(dy), expected, y, xs)
+
+
+def _check_reverse(task, xs, ts, ys, cts, numeric):
+    _, pullback = vjp(task.flat, *xs)
+    found = pullback(cts)
+    for i, (ct, x) in enumerate(zip(found, xs, strict=True)):
+        _require_like(task, "rev", f"cotangent of {task.labels[i]}", ct, x)
+        ct = np.asarray(ct)
+        parts = [np.real(np.conj(c) * n) for c, n in zip(cts, numeric[i], strict=True)]
+        expected = sum(float(p.sum()) for p in parts)
+        got = float(np.real(np.conj(ct) * ts[i]).sum())
+        # the sums cancel: what counts is the size of the terms
+        size = sum(float(np.abs(p).sum()) for p in parts)
+        size += sum(float(np.abs(c * y).sum()) for c, y in zip(cts, ys, strict=True)) * _noise(xs, x)
+        if not _equal(got, expected) and not abs(got - expected) <= _limit(task, xs, size):
+            _blame_entry(task, xs, i, ct, cts)
+            raise _failure(task, "rev", task.labels[i], "along a random direction", got, expected)
+
+
+def _blame_entry(task, xs, i, ct, cts):
+    """Raise naming the entry of argument ``i`` whose cotangent is farthest off, where one stands out."""
+    if ct.size > 1000 or ct.dtype.kind == "c":
+        return
+    columns = _columns(task.flat, xs, i)
+    expected = sum(
+        np.tensordot(np.conj(c), d, axes=c.ndim).real for c, d in zip(cts, columns, strict=True)
+    )
+    _compare(task, "rev", task.labels[i], "the gradient", ct, np.asarray(expected), ct, xs)
+
+
+def _compare(task, mode, label, where, found, expected, y, xs):
+    """Raise if an entry of ``found`` is not the one of ``expected``."""
+    if found.size == 0:
+        return
+    finite = np.abs(expected[np.isfinite(expected)])
+    scale = float(finite.max()) if finite.size else 0.0
+    floor = _rtol(task, xs) * 0.1 * scale + _noise(xs, y) * _largest(y) if task.atol is None else task.atol
+    error = np.abs(found - expected)
+    limit = floor + _rtol(task, xs) * np.abs(expected)
+    same = (found == expected) | (np.isnan(found) & np.isnan(expected)) | (error <= limit)
+    if same.all():
+        return
+    excess = np.where(same, -1.0, np.where(np.isnan(error), np.inf, error))
+    worst = np.unravel_index(int(np.argmax(excess)), found.shape)
+    place = f"{where}[{', '.join(map(str, worst))}]" if found.ndim else where
+    raise _failure(task, mode, label, place, found[worst], expected[worst])
+
+
+def _failure(task, mode, label, place, found, expected):
+    order = len(task.path) + 1
+    path = " over ".join((mode, *reversed(task.path)))
+    return CheckError(
+        f"derivative of order {order} of `{task.name}` is wrong (mode {path}, {label}): {place} is "
+        f"{found:.10g}, but the numerical derivative is {expected:.10g}. If {task.name} is not smooth at "
+        "this point, check it at another."
+    )
+
+
+def _require_like(task, mode, what, found, expected):
+    a, b = aval_of(found), aval_of(expected)
+    if a != b:
+        raise CheckError(
+            f"derivative of order {len(task.path) + 1} of `{task.name}` in mode {mode}: the {what} is "
+            f"{a!r}, but should be {b!r}"
+        )
+
+
+# ---- tolerances
+
+
+def _real_name(xs):
+    """The coarsest real type among ``xs``."""
+    names = [_part(x.dtype) for x in xs]
+    return max(names, key=lambda n: RTOL[n])
+
+
+def _part(dtype):
+    name = np.dtype(dtype).name
+    known = {"complex64": "float32", "complex128": "float64"}
+    name = known.get(name, name)
+    return name if name in RTOL else "longdouble"
+
+
+def _rtol(task, xs):
+    return RTOL[_real_name(xs)] if task.rtol is None else task.rtol
+
+
+def _noise(xs, y):
+    return NOISE[_real_name([*xs, y])]
+
+
+def _limit(task, xs, size):
+    tiny = np.finfo(np.float64).tiny
+    return _rtol(task, xs) * size + (tiny if task.atol is None else task.atol)
+
+
+def _equal(a, b):
+    return a == b or (np.isnan(a) and np.isnan(b))
+
+
+def _largest(y):
+    finite = np.abs(y[np.isfinite(y)])
+    return float(finite.max()) if finite.size else 1.0
+
+
+# ---- directions and numerical derivatives
+
+
+def _random(rng, x):
+    """Entries of size about 1, none of them small, in the dtype of ``x``."""
+    sign = rng.choice([-1.0, 1.0], x.shape)
+    t = np.asarray(sign * rng.uniform(0.5, 1.5, x.shape))
+    if x.dtype.kind == "c":
+        t = t + 1j * rng.uniform(-1, 1, x.shape)
+    return t.astype(x.dtype)
+
+
+def numerical_jvp(flat: Callable, xs: Sequence[np.ndarray], i: int, t: np.ndarray,
+                  eps: float | None = None) -> list[np.ndarray]:
+    """How the outputs of ``flat(*xs)`` move along ``t`` of operand ``i``, by number alone."""
+    wide = _widened(flat, xs)
+    t = t.astype(wide[i].dtype)
+    scale = max(1.0, float(np.max(np.abs(wide[i]), initial=0))) / max(1e-3, float(np.max(np.abs(t), initial=0)))
+    steps = [h * scale for h in STEPS] if eps is None else [eps]
+
+    def moved(h: float) -> list[np.ndarray]:
+        return [np.asarray(y) for y in flat(*wide[:i], wide[i] + h * t, *wide[i + 1 :])]
+
+    with np.errstate(all="ignore"):
+        best, error = _extrapolated(moved, steps[0])
+        for h in steps[1:]:
+            other, its_error = _extrapolated(moved, h)
+            take = [~(e <= f) for e, f in zip(error, its_error, strict=True)]
+            best = [np.where(p, b, a) for p, a, b in zip(take, best, other, strict=True)]
+            error = [np.where(p, b, a) for p, a, b in zip(take, error, its_error, strict=True)]
+        sharper = _complex_step(flat, wide, i, t)
+        if sharper is None:
+            return best
+        # conj, abs and the like are not analytic: believed only where the differences agree
+        return [
+            np.where(np.abs(s - b) <= 1e-6 * (1 + np.abs(b)), s, b) if s.dtype.kind != "c" else b
+            for s, b in zip(sharper, best, strict=True)
+        ]
+
+
+def _widened(flat, xs):
+    """``xs`` in double precision, if the function then computes in it too."""
+    wide = [x.astype(np.result_type(x.dtype, np.float64)) if x.dtype.kind in "fc" else x for x in xs]
+    if all(w.dtype == x.dtype for w, x in zip(wide, xs, strict=True)):
+        return list(xs)
+    outs = flat(*wide)
+    return wide if all(np.asarray(y).dtype.itemsize >= 8 for y in outs) else list(xs)
+
+
+def _extrapolated(moved, h):
+    """Central differences at h, h/2, h/4, extrapolated to error h^6, and an estimate of the error."""
+    d = []
+    for k in (h, h / 2, h / 4):
+        d.append([(p - m) / (2 * k) for p, m in zip(moved(k), moved(-k), strict=True)])
+    first = [[(4 * b - a) / 3 for a, b in zip(d[k], d[k + 1], strict=True)] for k in (0, 1)]
+    second = [(16 * b - a) / 15 for a, b in zip(*first, strict=True)]
+    return second, [np.abs(s - b) for s, b in zip(second, first[1], strict=True)]
+
+
+def _complex_step(flat, xs, i, t):
+    """Derivative from one evaluation off the real axis; None where the function takes none."""
+    if any(x.dtype != np.float64 for x in xs):
+        return None
+    try:
+        ys = flat(*xs[:i], xs[i] + IMAGINARY * 1j * t, *xs[i + 1 :])
+    except (TypeError, ValueError, FunctransError, np.linalg.LinAlgError):
+        return None
+    ys = [np.asarray(y) for y in ys]
+    if len(ys) == 0 or any(y.dtype.kind != "c" for y in ys):
+        return None
+    return [y.imag / IMAGINARY for y in ys]
+
+
+__all__ = ["check_grads", "numerical_jacobian", "numerical_jvp"]

@@ -1,0 +1,203 @@
+"""Operands and parameters for every row of the table.
+
+Elementwise rows are drawn by their domain, with broadcasting. Every other row is listed by name: a
+function of a random generator to its operands, and parameters.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import functrans as ft
+from functrans._ops.declare import TABLE, Elementwise
+
+assert ft.numpy  # imported for the rows that it declares
+
+
+class Sample(NamedTuple):
+    """``draw(rng)`` gives operands, of the same shapes each time."""
+
+    draw: Callable[[np.random.Generator], tuple]
+    params: dict
+
+    def operands(self, seed: int = 0, dtype: Any = np.float64) -> tuple:
+        """Read-only operands, floats cast to ``dtype``."""
+        return tuple(frozen(x, dtype) for x in self.draw(np.random.default_rng(seed)))
+
+
+def frozen(x: Any, dtype: Any = np.float64) -> np.ndarray:
+    x = np.array(x)
+    if x.dtype.kind == "f":
+        x = x.astype(dtype)
+    x.setflags(write=False)
+    return x
+
+
+# ---- numbers of a domain
+
+
+def normal(rng, shape):
+    return rng.normal(size=shape)
+
+
+def nonzero(rng, shape):
+    return rng.choice([-1.0, 1.0], shape) * rng.uniform(0.5, 2, shape)
+
+
+def positive(rng, shape):
+    return rng.uniform(0.3, 2.5, shape)
+
+
+def unit(rng, shape):
+    return rng.uniform(-0.9, 0.9, shape)
+
+
+def integers(rng, shape):
+    return rng.integers(0, 5, shape)
+
+
+def flags(rng, shape):
+    return rng.integers(0, 2, shape).astype(bool)
+
+
+def complexes(rng, shape):
+    return nonzero(rng, shape) + 1j * rng.normal(size=shape)
+
+
+DOMAINS = {
+    "any": normal, "real": normal, "positive": positive, "nonzero": nonzero, "unit": unit,
+    "above one": lambda rng, shape: rng.uniform(1.2, 3, shape), "integer": integers,
+    "boolean": flags, "complex": complexes,
+}
+# Operands that are not all of the row's domain.
+OPERANDS: dict[str, tuple] = {
+    "where": (flags, normal, normal),
+    "ldexp": (normal, integers),
+    "sinc_nth": (lambda rng, shape: 4 * normal(rng, shape), integers),
+    "clip": (lambda rng, shape: 3 * normal(rng, shape), lambda rng, shape: -positive(rng, shape), positive),
+    "left_shift": (integers, integers),
+    "right_shift": (integers, integers),
+    "strong_multiply": (nonzero, nonzero),
+    "power": (positive, normal),
+    "float_power": (positive, normal),
+}
+SHAPES: dict[int, list[tuple]] = {
+    1: [((2, 3),), ((),)],
+    2: [((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((), (3,))],
+    3: [((2, 3), (2, 3), (2, 3)), ((3,), (2, 1), ()), ((2, 1), (), (1, 3))],
+}
+
+
+def elementwise_samples(row: Elementwise) -> list[Sample]:
+    kinds = OPERANDS.get(row.name, (DOMAINS[row.domain],) * len(row.actions))
+
+    def sample(shapes):
+        return Sample(lambda rng: tuple(k(rng, s) for k, s in zip(kinds, shapes, strict=True)), {})
+
+    return [sample(shapes) for shapes in SHAPES[len(kinds)]]
+
+
+# ---- rows listed by name
+
+
+def floats(*shapes: tuple, draw: Callable = normal, **params: Any) -> Sample:
+    """One float operand a shape."""
+    return Sample(lambda rng: tuple(draw(rng, s) for s in shapes), params)
+
+
+def operands(draw: Callable, **params: Any) -> Sample:
+    return Sample(draw, params)
+
+
+def indexed(*shapes: tuple, high: int, count: int = 1, size: tuple = (2,), distinct: bool = False,
+            **params: Any) -> Sample:
+    """Float operands, then ``count`` index arrays with entries below ``high``."""
+
+    def draw(rng):
+        if distinct:
+            indices = [rng.permutation(high)[: size[0]] for _ in range(count)]
+        else:
+            indices = [rng.integers(-high, high, size) for _ in range(count)]
+        return (*[rng.normal(size=s) for s in shapes], *indices)
+
+    return Sample(draw, params)
+
+
+A = "array"
+W = (None, None, None)
+ROWS: dict[str, list[Sample]] = {
+    # reductions
+    "sum": [floats((2, 3), axis=(0,)), floats((2, 3), axis=(0, 1)), floats((), axis=()), floats((0, 3), axis=(0,))],
+    "max": [floats((2, 3), axis=(1,)), floats((2, 3), axis=(0, 1))],
+    "min": [floats((2, 3), axis=(1,)), floats((2, 3), axis=(0, 1))],
+    "any": [operands(lambda rng: (flags(rng, (2, 3)),), axis=(1,))],
+    "all": [operands(lambda rng: (flags(rng, (2, 3)),), axis=(1,))],
+    "count_nonzero": [operands(lambda rng: (flags(rng, (2, 3)),), axis=(0,))],
+    "argmax": [floats((2, 3), axis=1)],
+    "argmin": [floats((2, 3), axis=0)],
+    "equal_share": [operands(lambda rng: (lambda x: (x, x.max(1)))(rng.normal(size=(2, 3))), axis=(1,))],
+    "running_share": [floats((2, 3), axis=1, largest=True), floats((2, 3), axis=0, largest=False)],
+    "cumsum": [floats((2, 3), axis=1, reverse=False), floats((2, 3), axis=0, reverse=True)],
+    "cumprod": [floats((2, 3), axis=1, reverse=False), floats((2, 3), axis=0, reverse=True)],
+    "cummax": [floats((4,), axis=0), floats((2, 4), axis=1)],
+    "cummin": [floats((4,), axis=0), floats((2, 4), axis=1)],
+    "shift": [floats((2, 3), axis=1, by=1), floats((3,), axis=0, by=-1)],
+    "recurrence": [
+        floats((3,), (3,), axis=0, reverse=False), floats((2, 3), (2, 3), axis=1, reverse=True),
+    ],
+    "prod": [floats((2, 3), axis=1), floats((3,), axis=0),
+             operands(lambda rng: (rng.normal(size=(2, 3)) * [[0, 1, 1], [0, 1, 0]],), axis=1)],
+    "logsumexp": [floats((2, 3), axis=(1,)), floats((2, 3), axis=(0, 1))],
+    # structure
+    "reshape": [floats((2, 3), shape=(3, 2)), floats((2, 3), shape=(6,)), floats((), shape=(1, 1))],
+    "transpose": [floats((2, 3, 1), axes=(1, 2, 0)), floats((2, 3), axes=(1, 0))],
+    "broadcast_to": [floats((3,), shape=(2, 3)), floats((2, 1), shape=(2, 3)), floats((), shape=(2,))],
+    "astype": [floats((3,), dtype=np.dtype(np.float32)), floats((3,), dtype=np.dtype(np.complex128))],
+    "astype_discrete": [floats((3,), dtype=np.dtype(np.int64))],
+    "concatenate": [floats((2, 3), (1, 3), axis=0), floats((2, 1), (2, 2), (2, 0), axis=1)],
+    "stack": [floats((2, 3), (2, 3), axis=0), floats((2,), (2,), (2,), axis=1)],
+    "diagonal": [floats((3, 3), offset=0), floats((2, 3, 4), offset=1), floats((3, 2), offset=-1)],
+    "embed_diagonal": [floats((3,), offset=0, shape=(3, 3)), floats((2, 2), offset=-1, shape=(3, 2))],
+    # indexing
+    "getitem": [
+        floats((2, 3), pattern=(0,)), floats((4, 3), pattern=((0, 4, 2), None, 1)),
+        indexed((4, 3), high=4, pattern=(A,)), indexed((2, 3), high=2, count=2, pattern=(A, A)),
+        indexed((3, 2, 3), high=3, count=2, pattern=(A, W, A)), indexed((2, 3), high=3, pattern=(Ellipsis, A)),
+    ],
+    "put_add": [
+        floats((3,), pattern=(0,), shape=(2, 3)), indexed((2, 3), high=4, pattern=(A,), shape=(4, 3)),
+        indexed((2, 2), high=3, count=2, pattern=(A, W, A), shape=(3, 2, 3)),
+    ],
+    "scatter_set": [
+        floats((2, 3), (3,), pattern=(0,)), indexed((4, 3), (2, 3), high=4, distinct=True, pattern=(A,)),
+        indexed((2,), (4,), high=2, size=(4,), pattern=(A,)),
+    ],
+    "scatter_add": [
+        floats((2, 3), (3,), pattern=(0,)), indexed((4, 3), (3, 3), high=4, size=(3,), pattern=(A,)),
+    ],
+    "last_write": [indexed(high=3, size=(4,), pattern=(A,), shape=(3,))],
+}
+
+
+def samples(name: str) -> list[Sample]:
+    row = TABLE[name]
+    if name not in ROWS and isinstance(row, Elementwise):
+        return elementwise_samples(row)
+    return ROWS[name]
+
+
+def cases(only: Callable = lambda row: True) -> list[tuple[str, int]]:
+    """(row name, number of the sample) for every row in the table that has samples."""
+    return [
+        (name, i) for name, row in TABLE.items() if only(row) and has_samples(name)
+        for i in range(len(samples(name)))
+    ]
+
+
+def has_samples(name: str) -> bool:
+    return name in ROWS or isinstance(TABLE[name], Elementwise)
+
+
+def case_id(case: Any) -> str:
+    return f"{case[0]}-{case[1]}" if isinstance(case, tuple) else str(case)

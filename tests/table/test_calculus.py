@@ -1,0 +1,124 @@
+"""Is the calculus right? Every row against numbers that owe nothing to its rule.
+
+One action serves both modes, so a wrong one passes the adjoint test exactly: it takes mpmath, at
+fifty digits, or the op itself moved by a small step.
+"""
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans._core.aval import inexact_dtype
+from functrans._ops.declare import TABLE, Elementwise
+from functrans.testing import check_grads
+from tests.table.references import REFERENCES
+from tests.table.samples import case_id, cases, samples
+from tests.table.test_table import Smooth, random_like
+
+ELEMENTWISE = [n for n, r in TABLE.items() if isinstance(r, Elementwise) and r.differentiable]
+COMPLEX_ROWS = {"absolute_complex"}
+OTHERS = cases(lambda r: r.differentiable and not isinstance(r, Elementwise))
+IMAGINARY = 1e-30
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_row_has_a_reference(name):
+    assert name in REFERENCES or name in COMPLEX_ROWS, f"add {name!r} to tests/table/references.py"
+
+
+def _reference(name, xs, ts, order):
+    """The order-th derivative of h -> F(x + h t) at 0, entry by entry."""
+    shape = np.broadcast_shapes(*[x.shape for x in xs])
+    out = np.empty(shape)
+    columns = [np.broadcast_to(x, shape) for x in (*xs, *ts)]
+    with mp.workdps(50):
+        for i in np.ndindex(shape):
+            entries = [c[i].item() for c in columns]
+            points, moves = entries[: len(xs)], entries[len(xs) :]
+
+            def along(h, points=points, moves=moves):
+                moved = [p + h * m if m else p for p, m in zip(points, moves, strict=True)]
+                return REFERENCES[name](*[v if isinstance(v, bool | int) else mp.mpf(v) for v in moved])
+
+            out[i] = float(mp.diff(along, 0, order))
+    return out
+
+
+@pytest.mark.parametrize("case", cases(lambda r: r.name in set(ELEMENTWISE) - COMPLEX_ROWS), ids=case_id)
+@pytest.mark.parametrize("order", [1, 2])
+def test_elementwise_row_against_mpmath(case, order):
+    name, _ = case
+    f = Smooth(*case)
+    moves = [np.zeros(x.shape) for x in f.operands]
+    for i, t in zip(f.active, f.ts, strict=True):
+        moves[i] = t
+
+    def along(*xs):
+        return ft.jvp(f, xs, f.ts)[1][0]
+
+    found = along(*f.xs) if order == 1 else ft.jvp(along, f.xs, f.ts)[1]
+    expected = _reference(name, f.operands, moves, order)
+    # a sum over operands may cancel, and the slope's own condition number enters: not 1e-15
+    scale = np.max(np.abs(expected), initial=0)
+    np.testing.assert_allclose(found, expected, rtol=3e-13, atol=1e-13 * scale + 1e-300)
+
+
+def _takes_complex(name, number):
+    f = Smooth(name, number)
+    try:
+        ys = f(*[x + 0j for x in f.xs])
+    except TypeError:
+        return False
+    return bool(ys) and all(y.dtype.kind == "c" for y in ys)
+
+
+ANALYTIC = [c for c in cases(lambda r: r.name in ELEMENTWISE) if c[0] not in {"conjugate", "real", "imag"}]
+
+
+@pytest.mark.parametrize("case", ANALYTIC, ids=case_id)
+def test_slope_off_the_real_axis_is_the_complex_step(case):
+    if not _takes_complex(*case) or TABLE[case[0]].kinks or case[0] in COMPLEX_ROWS:
+        pytest.skip("real only, or not analytic")
+    f = Smooth(*case)
+    found = ft.jvp(f, f.xs, f.ts)[1][0]
+    with np.errstate(all="ignore"):
+        stepped = f(*[x + IMAGINARY * 1j * t for x, t in zip(f.xs, f.ts, strict=True)])[0].imag / IMAGINARY
+    np.testing.assert_allclose(found, stepped, rtol=1e-11, atol=1e-13 * np.max(np.abs(stepped), initial=0))
+
+
+@pytest.mark.parametrize("case", ANALYTIC, ids=case_id)
+def test_holomorphic_row_on_complex_numbers(case):
+    """The directional derivative along a complex direction is the difference quotient's limit."""
+    if not _takes_complex(*case) or TABLE[case[0]].kinks or case[0] == "absolute_complex":
+        pytest.skip("real only, or not analytic")
+    f = Smooth(*case)
+    rng = np.random.default_rng(5)
+    zs = tuple(x + 0.3j * random_like(rng, x) for x in f.xs)
+    check_grads(f, zs, order=2, rtol=1e-7)
+
+
+def test_absolute_value_of_complex_numbers():
+    sample = samples("absolute_complex")[0]
+    check_grads(TABLE["absolute_complex"], sample.operands(), order=2, rtol=1e-8)
+
+
+@pytest.mark.parametrize("case", OTHERS, ids=case_id)
+def test_other_row_against_differences(case):
+    f = Smooth(*case)
+    if any(x.size == 0 for x in f.xs) and not any(x.size for x in f.xs):
+        pytest.skip("nothing to move")
+    rough = any(x.dtype == np.float32 or y.dtype == np.float32 for x in f.xs for y in f(*f.xs))
+    check_grads(f, f.xs, order=2, rtol=2e-3 if rough else 1e-8)
+
+
+@pytest.mark.parametrize("case", OTHERS, ids=case_id)
+def test_other_row_on_complex_numbers(case):
+    f = Smooth(*case)
+    rng = np.random.default_rng(7)
+    zs = tuple(x + 0.3j * random_like(rng, x) for x in f.xs)
+    if TABLE[case[0]].kinks or case[0] == "astype" or not _takes_complex(*case):
+        pytest.skip("real only")
+    if not all(inexact_dtype(y.dtype) for y in f(*zs)) or not any(x.size for x in f.xs):
+        pytest.skip("nothing to move")
+    check_grads(f, zs, order=2, rtol=1e-7)

@@ -1,0 +1,323 @@
+"""Is the plumbing right? Questions asked of every row, at 1e-13."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import functrans as ft
+from functrans._core.aval import Aval, aval_of, inexact_dtype
+from functrans._ops.declare import TABLE, Bilinear, Elementwise, Linear
+from tests.table.samples import DOMAINS, OPERANDS, case_id, cases, frozen, has_samples, samples
+
+ALL = cases()
+SMOOTH = cases(lambda row: row.differentiable)
+# Rows whose own arithmetic loses digits, and why.
+TOLERANCE = {
+    "sinc_nth": 1e-12,  # a recurrence downward in z, upward in n
+    "astype": 1e-6,  # one sample casts to float32
+}
+
+
+def tolerance(name):
+    return TOLERANCE.get(name, 1e-13)
+
+
+def close(a, b, rtol=1e-13):
+    a, b = np.asarray(a), np.asarray(b)
+    assert a.shape == b.shape, (a.shape, b.shape)
+    scale = max(np.max(np.abs(b), initial=0), 1e-300) if b.dtype.kind in "fc" else 1
+    np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * scale * 10)
+
+
+def leaves(y):
+    return list(y) if isinstance(y, tuple) else [y]
+
+
+def inner(a, b):
+    """The real inner product, summed over leaves."""
+    return sum(np.sum(np.real(np.conj(np.asarray(x)) * np.asarray(y))) for x, y in zip(a, b, strict=True))
+
+
+def random_like(rng, x, size=None):
+    x = aval_of(x)
+    t = rng.normal(size=x.shape)
+    if x.dtype.kind == "c":
+        t = t + 1j * rng.normal(size=x.shape)
+    return frozen(t).astype(x.dtype)
+
+
+class Smooth:
+    """A row at a sample, as a function of its floating operands, with directions to move them in."""
+
+    def __init__(self, name, number, dtype=np.float64, seed=0):
+        self.row = TABLE[name]
+        sample = samples(name)[number]
+        self.operands = sample.operands(seed, dtype)
+        self.params = sample.params
+        self.active = [i for i, x in enumerate(self.operands) if inexact_dtype(x.dtype)]
+        if isinstance(self.row, Linear) and self.row.operands is not None:
+            self.active = [i for i in self.active if i < self.row.operands]
+        self.xs = tuple(self.operands[i] for i in self.active)
+        rng = np.random.default_rng(seed + 1)
+        self.ts = tuple(random_like(rng, x) for x in self.xs)
+        self.others = tuple(random_like(rng, x) for x in self.xs)
+        self.cts = tuple(random_like(rng, y) for y in self(*self.xs))
+
+    def __call__(self, *xs):
+        full = list(self.operands)
+        for i, x in zip(self.active, xs, strict=True):
+            full[i] = x
+        ys = leaves(self.row(*full, **self.params))
+        return tuple(y for y in ys if inexact_dtype(aval_of(y).dtype))
+
+    def pulled(self, *xs):
+        return ft.vjp(self, *xs)[1](self.cts)
+
+    def pushed(self, *xs):
+        return ft.jvp(self, xs, self.ts)[1]
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_row_has_samples(name):
+    assert has_samples(name), f"list operands for {name!r} in tests/table/samples.py"
+
+
+@pytest.mark.parametrize("case", ALL, ids=case_id)
+def test_abstract_rule_is_the_real_output(case):
+    name, number = case
+    sample = samples(name)[number]
+    xs = sample.operands()
+    for dtype in (np.float64, np.float32):
+        xs = sample.operands(dtype=dtype)
+        ys = leaves(TABLE[name](*xs, **sample.params))
+        avals = TABLE[name].abstract(*[aval_of(x) for x in xs], **sample.params)
+        avals = [avals] if isinstance(avals, Aval) else list(avals)
+        assert [aval_of(y) for y in ys] == avals
+
+
+@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+def test_vjp_is_the_transpose_of_jvp(case):
+    f = Smooth(*case)
+    assert inner(f.cts, f.pushed(*f.xs)) == pytest.approx(inner(f.pulled(*f.xs), f.ts), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+def test_vjp_of_each_operand_alone_is_that_of_all(case):
+    f = Smooth(*case)
+    together = f.pulled(*f.xs)
+    for i in range(len(f.xs)):
+        def alone(x, i=i):
+            return f(*f.xs[:i], x, *f.xs[i + 1 :])
+
+        close(ft.vjp(alone, f.xs[i])[1](f.cts)[0], together[i])
+        t = f.ts[i]
+        zeros = tuple(t if j == i else np.zeros_like(x) for j, x in enumerate(f.xs))
+        for a, b in zip(ft.jvp(alone, (f.xs[i],), (t,))[1], ft.jvp(f, f.xs, zeros)[1], strict=True):
+            close(a, b)
+
+
+@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+def test_linearize_is_jvp(case):
+    f = Smooth(*case)
+    for a, b in zip(ft.linearize(f, *f.xs)[1](*f.ts), f.pushed(*f.xs), strict=True):
+        close(a, b)
+
+
+@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+def test_tangents_are_linear(case):
+    f = Smooth(*case)
+    moved = ft.linearize(f, *f.xs)[1]
+    both = tuple(2 * t + u for t, u in zip(f.ts, f.others, strict=True))
+    for a, b, c in zip(moved(*f.ts), moved(*f.others), moved(*both), strict=True):
+        close(2 * np.asarray(a) + np.asarray(b), c, 1e-12 if case[0] != "astype" else 1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["f4", "f8"])
+@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+def test_derivatives_keep_the_dtype(case, dtype):
+    f = Smooth(*case, dtype)
+    ys = f(*f.xs)
+    if not {"astype"} & {case[0]}:
+        wide = [y for y in ys if y.dtype not in (dtype, np.result_type(dtype, np.complex64))]
+        assert not wide or any(x.dtype.kind in "c" for x in f.xs) or case[0] == "float_power", wide
+    assert [aval_of(t) for t in f.pushed(*f.xs)] == [aval_of(y) for y in ys]
+    assert [aval_of(t) for t in f.pulled(*f.xs)] == [aval_of(x) for x in f.xs]
+
+
+@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+def test_strides_do_not_matter(case):
+    f = Smooth(*case)
+    strided = tuple(_strided(x) for x in f.xs)
+    for a, b in zip(f.pushed(*strided), f.pushed(*f.xs), strict=True):
+        close(a, b)
+    g = Smooth(*case)
+    g.cts = tuple(_strided(c) for c in f.cts)
+    for a, b in zip(g.pulled(*strided), f.pulled(*f.xs), strict=True):
+        close(a, b)
+
+
+def _strided(x):
+    """``x`` in every second place of a reversed, transposed array."""
+    wide = np.zeros([2 * n for n in x.shape[::-1]], x.dtype)
+    view = wide[(slice(None, None, -2),) * x.ndim].T
+    view[...] = x
+    view.setflags(write=False)
+    return view
+
+
+@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+def test_second_derivatives_agree_however_composed(case):
+    f = Smooth(*case)
+    rtol = 1e-11 if case[0] != "astype" else 1e-5
+    over = ft.jvp(f.pulled, f.xs, f.ts)[1]  # forward over reverse
+    under = ft.vjp(f.pulled, *f.xs)[1](f.ts)  # reverse over reverse: the transpose, and symmetric
+    twice = ft.jvp(lambda *xs: ft.jvp(f, xs, f.ts)[1], f.xs, f.ts)[1]
+    back = ft.vjp(f.pushed, *f.xs)[1](f.cts)  # reverse over forward
+    for a, b, c in zip(over, under, back, strict=True):
+        close(a, b, rtol)
+        close(c, b, rtol)
+    scale = sum(np.abs(np.asarray(a) * t).sum() for a, t in zip(over, f.ts, strict=True))
+    assert inner(f.cts, twice) == pytest.approx(inner(over, f.ts), rel=rtol, abs=rtol * (1 + scale))
+
+
+@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+def test_pullback_is_linear_and_differentiable_in_its_cotangent(case):
+    f = Smooth(*case)
+    _, pullback = ft.vjp(f, *f.xs)
+    moved = ft.jvp(lambda *cts: pullback(cts), f.cts, f.cts)[1]
+    for a, b in zip(moved, pullback(f.cts), strict=True):
+        close(a, b)
+    back = ft.vjp(lambda *cts: ft.vjp(f, *f.xs)[1](cts), *f.cts)[1](f.ts)
+    for a, b in zip(back, f.pushed(*f.xs), strict=True):
+        close(a, b, 1e-12 if case[0] != "astype" else 1e-6)
+
+
+# ---- batching
+
+
+BATCH = 3
+
+
+def _stacked(sample, subset):
+    drawn = [sample.operands(seed) for seed in range(BATCH)]
+    return [frozen(np.stack([d[i] for d in drawn])) if i in subset else x for i, x in enumerate(drawn[0])]
+
+
+def _subsets(n):
+    every = [s for k in range(1, n + 1) for s in itertools.combinations(range(n), k)]
+    return every if n <= 3 else [*every[:n], tuple(range(n))]
+
+
+@pytest.mark.parametrize("case", ALL, ids=case_id)
+def test_vmap_is_a_loop(case):
+    name, number = case
+    sample, row = samples(name)[number], TABLE[name]
+    for subset in _subsets(len(sample.operands())):
+        xs = _stacked(sample, subset)
+        axes = tuple(0 if i in subset else None for i in range(len(xs)))
+        found = leaves(ft.vmap(lambda *xs: row(*xs, **sample.params), axes)(*xs))
+        single = [
+            leaves(row(*[x[k] if i in subset else x for i, x in enumerate(xs)], **sample.params))
+            for k in range(BATCH)
+        ]
+        for a, column in zip(found, zip(*single, strict=True), strict=True):
+            assert a.dtype == column[0].dtype, (subset, a.dtype)
+            close(a, np.stack(column), tolerance(name))
+
+
+@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+def test_vmap_of_derivatives_is_a_loop(case):
+    f = Smooth(*case)
+    many = [Smooth(*case, seed=k) for k in range(BATCH)]
+    batches = [np.stack(c) for c in zip(*[g.xs for g in many], strict=True)]
+    for derive in (f.pushed, f.pulled):
+        single = [leaves(derive(*[b[k] for b in batches])) for k in range(BATCH)]
+        for a, column in zip(leaves(ft.vmap(derive)(*batches)), zip(*single, strict=True), strict=True):
+            close(a, np.stack(column), max(tolerance(case[0]), 1e-12))
+
+
+@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+def test_derivative_of_vmap_is_that_of_a_loop(case):
+    f = Smooth(*case)
+    many = [Smooth(*case, seed=k) for k in range(BATCH)]
+    batches = [np.stack(c) for c in zip(*[g.xs for g in many], strict=True)]
+    cts = tuple(np.stack([c] * BATCH) for c in f.cts)
+    found = ft.vjp(ft.vmap(f), *batches)[1](cts)
+    single = [f.pulled(*[b[k] for b in batches]) for k in range(BATCH)]
+    for a, column in zip(found, zip(*single, strict=True), strict=True):
+        close(a, np.stack([np.asarray(c) for c in column]), max(tolerance(case[0]), 1e-12))
+
+
+# ---- linear rows against the matrix that the op itself is
+
+
+def _matrix(f, x):
+    """The columns f(e_k) for the basis vectors of x's space."""
+    units = np.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape)
+    return np.stack([np.asarray(f(e)).ravel() for e in units], -1) if x.size else np.zeros((np.asarray(f(x)).size, 0))
+
+
+@pytest.mark.parametrize(
+    "case", cases(lambda row: isinstance(row, Linear | Bilinear)), ids=case_id
+)
+def test_linear_row_is_its_matrix(case):
+    f = Smooth(*case)
+    for i, x in enumerate(f.xs):
+        fixed = f.xs if isinstance(f.row, Bilinear) else tuple(np.zeros_like(v) for v in f.xs)
+
+        def alone(v, i=i, fixed=fixed):
+            return f(*fixed[:i], v, *fixed[i + 1 :])[0]
+
+        m = _matrix(alone, x)
+        moved = ft.jvp(alone, (x,), (f.ts[i],))[1]
+        close(np.ravel(moved), m @ f.ts[i].ravel(), tolerance(case[0]))
+        pulled = ft.vjp(alone, x)[1](f.cts[0])[0]
+        expected = m.conj().T @ f.cts[0].ravel()
+        close(np.ravel(pulled), expected.real if x.dtype.kind == "f" else expected, tolerance(case[0]))
+
+
+# ---- drawn shapes
+
+
+def _elementwise_rows():
+    return [name for name, row in TABLE.items() if isinstance(row, Elementwise) and row.differentiable]
+
+
+@given(st.data())
+@pytest.mark.parametrize("name", _elementwise_rows())
+def test_any_broadcast_any_dtype_any_stride(name, data):
+    row = TABLE[name]
+    kinds = OPERANDS.get(name, (DOMAINS[row.domain],) * len(row.actions))
+    whole = tuple(data.draw(st.lists(st.integers(0, 3), max_size=3), label="shape"))
+    rng = np.random.default_rng(data.draw(st.integers(0, 100), label="seed"))
+    dtype = data.draw(st.sampled_from([np.float32, np.float64]), label="dtype")
+    xs = []
+    for kind in kinds:
+        drop = data.draw(st.integers(0, len(whole)), label="leading axes dropped")
+        ones = data.draw(st.lists(st.booleans(), min_size=len(whole), max_size=len(whole)), label="ones")
+        shape = tuple(1 if one else n for n, one in zip(whole, ones, strict=True))[drop:]
+        x = frozen(kind(rng, shape), dtype)
+        xs.append(_strided(x) if data.draw(st.booleans(), label="strided") else x)
+    active = [i for i, x in enumerate(xs) if inexact_dtype(x.dtype)]
+
+    def f(*moving):
+        full = list(xs)
+        for i, x in zip(active, moving, strict=True):
+            full[i] = x
+        return row(*full)
+
+    primals = tuple(xs[i] for i in active)
+    ts = tuple(random_like(rng, x) for x in primals)
+    y, dy = ft.jvp(f, primals, ts)
+    assert (y.shape, y.dtype) == (dy.shape, dy.dtype)
+    ct = random_like(rng, y)
+    found = ft.vjp(f, *primals)[1](ct)
+    assert [aval_of(c) for c in found] == [aval_of(x) for x in primals]
+    size = sum(np.abs(np.asarray(c, np.float64) * t).sum() for c, t in zip(found, ts, strict=True)
+               if c.dtype.kind == "f")
+    size += float(np.abs(ct * dy).sum())
+    rel = 1e-5 if dtype is np.float32 else 1e-13
+    assert inner([ct], [dy]) == pytest.approx(inner(found, ts), rel=rel, abs=rel * size + 1e-300)

@@ -1,0 +1,296 @@
+"""Every error: its type, and that its text names the function, what was found and what to do."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans import errors
+
+X = np.array([1.0, 2.0, 3.0])
+
+
+def total(x):
+    return np.sum(x)
+
+
+def square(x):
+    return x * x
+
+
+def raises(kind, *words):
+    """``pytest.raises`` whose text holds ``words`` in this order."""
+    return pytest.raises(kind, match="(?s)" + ".*".join(map(re.escape, words)))
+
+
+def test_grad_of_a_vector_output():
+    with raises(
+        errors.NotDifferentiable, "grad needs a scalar output", "`square`", "float64[3]", "jacobian"
+    ):
+        ft.grad(square)(X)
+
+
+def test_grad_of_an_integer_output():
+    with raises(errors.NotDifferentiable, "`count`", "int64[]"):
+
+        def count(x):
+            return np.argmax(x)
+
+        ft.grad(count)(X)
+
+
+def test_grad_of_a_container_output():
+    with raises(errors.NotDifferentiable, "scalar output", "(float64[], float64[])"):
+        ft.grad(lambda x: (x.sum(), x.sum()))(X)
+
+
+def test_grad_of_a_complex_output():
+    with raises(errors.NotDifferentiable, "real output", "complex128[]", "holomorphic"):
+        ft.grad(lambda z: z * z)(1j)
+
+
+def test_holomorphic_wants_complex():
+    with raises(errors.NotDifferentiable, "holomorphic=True", "float64"):
+        ft.grad(total, holomorphic=True)(X)
+
+
+def test_integer_argument():
+    with raises(errors.NotDifferentiable, "argument 0 of `total`", "int64[3]", "astype(float)"):
+        ft.grad(total)(np.arange(3))
+
+
+def test_object_and_string_arrays():
+    with raises(errors.ArgumentError, "argument 0 of `total`", "object"):
+        ft.grad(total)(np.array([1, None], dtype=object))
+    with raises(errors.ArgumentError, "argument 0 of `total`", "<U1"):
+        ft.grad(total)(np.array(["a"]))
+
+
+@pytest.mark.parametrize("argnums", [1, -2, "nothing", (0, 3)])
+def test_unknown_argnums(argnums):
+    with raises(errors.ArgumentError, "grad", "`total`", "1 positional"):
+        ft.grad(total, argnums)(X)
+
+
+def test_argnums_of_a_wrong_kind_and_repeated():
+    with raises(errors.ArgumentError, "argnums must be ints or parameter names", "1.5"):
+        ft.grad(total, (1.5,))(X)
+    with raises(errors.ArgumentError, "`total`", "twice"):
+        ft.grad(total, (0, -1))(X)
+
+
+def test_not_a_function():
+    for transform in (
+        ft.grad,
+        ft.jacobian,
+        ft.vmap,
+        ft.hessian,
+        ft.derivative,
+        ft.elementwise_grad,
+    ):
+        with raises(errors.ArgumentError, "needs a function", "float64[3]"):
+            transform(X)
+
+
+def test_aux_that_is_not_there():
+    with raises(errors.ArgumentError, "has_aux", "`total`", "(output, aux)"):
+        ft.grad(total, has_aux=True)(X)
+
+
+def test_tangent_of_wrong_shape_structure_or_kind():
+    with raises(errors.ShapeError, "jvp", "tangent 0 of `square`", "(3,)", "(2,)"):
+        ft.jvp(square, (X,), (np.ones(2),))
+    with raises(errors.ArgumentError, "jvp", "`square`", "tangents"):
+        ft.jvp(square, (X,), (X, X))
+    with raises(errors.ArgumentError, "tangent 0", "structure"):
+        ft.jvp(lambda d: d["a"], ({"a": X},), ((X,),))
+    with raises(errors.ArgumentError, "tangent 0 of `square`", "complex"):
+        ft.jvp(square, (X,), (X * 1j,))
+    with raises(errors.ArgumentError, "tangent 0 of `square`", "str"):
+        ft.jvp(square, (X,), ("abc",))
+
+
+def test_cotangent_of_wrong_shape_or_structure():
+    _, pull = ft.vjp(square, X)
+    with raises(errors.ShapeError, "pullback", "cotangent of `square`", "(3,)", "()"):
+        pull(1.0)
+    with raises(errors.ArgumentError, "pullback", "structure"):
+        pull((X, X))
+
+
+def test_pushforward_with_a_wrong_number_of_tangents():
+    _, push = ft.linearize(square, X)
+    with raises(errors.ArgumentError, "pushforward of `square` takes 1 tangents, but got 2"):
+        push(X, X)
+
+
+def test_linear_transpose_of_something_else():
+    with raises(errors.ArgumentError, "`square` is not linear"):
+        ft.linear_transpose(square, X)
+
+
+def test_jacobian_options():
+    with raises(errors.ArgumentError, "mode", "'sideways'"):
+        ft.jacobian(square, mode="sideways")
+    with raises(errors.ArgumentError, "chunk_size", "0"):
+        ft.jacobian(square, chunk_size=0)
+
+
+def test_derivative_of_a_function_of_a_vector():
+    with raises(errors.ArgumentError, "derivative", "`total`", "float64[3]", "jacobian"):
+        ft.derivative(total)(X)
+
+
+def test_vmap_sizes_that_differ():
+    with raises(
+        errors.ShapeError,
+        "argument 1 of `add`",
+        "size 4 on axis 0",
+        "argument 0 has size 5",
+        "in_axes",
+    ):
+
+        def add(a, b):
+            return a + b
+
+        ft.vmap(add)(np.zeros(5), np.zeros(4))
+
+
+def test_vmap_axes_that_do_not_fit():
+    with raises(errors.ArgumentError, "in_axes", "2 entries"):
+        ft.vmap(np.add, in_axes=(0,))(X, X)
+    with raises(errors.ShapeError, "no axis 1"):
+        ft.vmap(total, in_axes=1)(X)
+    with raises(errors.ShapeError, "`total`", "scalar", "None"):
+        ft.vmap(total)(1.0)
+    with raises(errors.ArgumentError, "axis_size"):
+        ft.vmap(total, in_axes=None)(X)
+
+
+def test_branching_on_a_batched_value():
+    with raises(errors.ConcretizationError, "test_bad_input.py", "bool()", "np.where"):
+        ft.vmap(lambda x: x if x > 0 else -x)(X)
+
+
+@pytest.mark.parametrize("call", [float, math.sin, complex])
+def test_a_traced_value_where_a_number_is_needed(call):
+    with raises(errors.ConcretizationError, "test_bad_input.py", "float64[]", "derivative"):
+        ft.grad(lambda x: call(x) * x)(1.0)
+
+
+def test_a_traced_value_into_an_ndarray():
+    def fill(x):
+        y = np.zeros(3)
+        y[0] = x[0]
+        return y.sum()
+
+    with pytest.raises((errors.ConcretizationError, ValueError)):
+        ft.grad(fill)(X)
+    with raises(errors.ConcretizationError, "np.stack"):
+        ft.grad(lambda x: np.array([x[0], x[1]]).sum())(X)
+
+
+def test_assignment_names_at():
+    def assign(x):
+        x[0] = 1.0
+        return x.sum()
+
+    with raises(errors.ImmutableError, "test_bad_input.py", ".at[index]"):
+        ft.grad(assign)(X)
+    with raises(errors.ImmutableError, ".at[index]"):
+        ft.grad(total)(X)[0] = 2.0
+
+
+def test_a_leaked_tracer():
+    kept = []
+    ft.grad(lambda x: kept.append(x) or x.sum())(X)
+    with raises(errors.LeakedTracerError, "test_bad_input.py", "`multiply`", "grad(<lambda>)"):
+        kept[0] * 2
+    ft.vmap(lambda x: kept.append(x) or x)(X)
+    with raises(errors.LeakedTracerError, "`sin`", "vmap(<lambda>)"):
+        np.sin(kept[1])
+    ft.jvp(lambda x: kept.append(x) or x, (X,), (X,))
+    with raises(errors.LeakedTracerError, "`add`", "jvp(<lambda>)"):
+        kept[2] + 1
+
+
+def test_an_unsupported_numpy_function_raises_when_called():
+    with raises(errors.UnsupportedError, "test_bad_input.py", "np.lexsort", "custom_jvp"):
+        ft.grad(lambda x: np.lexsort((x,)).sum())(X)
+
+
+def test_out_of_a_ufunc():
+    with raises(errors.UnsupportedError, "out= of np.sin"):
+        ft.grad(lambda x: np.sin(x, out=np.zeros(3)).sum())(X)
+
+
+def test_errors_are_the_builtin_ones_too():
+    assert issubclass(errors.ShapeError, ValueError)
+    assert issubclass(errors.NotDifferentiable, TypeError)
+    assert issubclass(errors.LeakedTracerError, RuntimeError)
+
+
+def test_numpys_own_errors_pass_through():
+    with pytest.raises(ValueError, match="broadcast"):
+        ft.grad(lambda x: (x + np.ones(2)).sum())(X)
+    with pytest.raises(IndexError):
+        ft.grad(lambda x: x[7])(X)
+
+
+def test_nan_and_inf_behave_as_numpys():
+    x = np.array([np.nan, np.inf, 1.0])
+    y, pull = ft.vjp(np.sin, np.array([0.0, 1.0, np.nan]))
+    assert np.isnan(y[2])
+    assert np.isnan(pull(np.ones(3))[0][2])
+    assert np.isnan(ft.grad(lambda x: np.sum(x * x))(x)[0])
+    assert ft.grad(lambda x: np.sum(x * x))(x)[1] == np.inf
+
+
+class TestCaptures:
+    def test_a_small_captured_array_is_copied(self):
+        c = np.ones(3)
+        _, pull = ft.vjp(lambda x: x * c, X)
+        c[:] = 100.0
+        np.testing.assert_array_equal(pull(np.ones(3))[0], np.ones(3))
+
+    def test_a_small_primal_is_copied(self):
+        x = X.copy()
+        _, pull = ft.vjp(square, x)
+        x[:] = 0.0
+        np.testing.assert_array_equal(pull(np.ones(3))[0], 2 * X)
+
+    @pytest.mark.parametrize("which", ["captured", "primal"])
+    def test_a_large_array_that_changed_is_noticed(self, which):
+        c, x = np.ones(1000), np.ones(1000)
+        _, pull = ft.vjp(lambda x: x * c * x, x)
+        (c if which == "captured" else x)[17] = 5.0
+        with raises(
+            errors.CaptureError, "vjp(<lambda>)", "float64[1000]", "test_bad_input.py", "copy()"
+        ):
+            pull(np.ones(1000))
+
+    def test_a_permuted_large_array_is_noticed(self):
+        c = np.arange(100_000.0)
+        _, push = ft.linearize(lambda x: x * c, np.ones(100_000))
+        c[[5, 70_000]] = c[[70_000, 5]]
+        with raises(errors.CaptureError, "linearize"):
+            push(np.ones(100_000))
+
+    def test_a_buffer_reused_inside_the_function_is_noticed_or_right(self):
+        def f(x):
+            buffer, y = np.zeros(3), 0.0
+            for i in range(3):
+                buffer += i + 1.0
+                y = y + np.sum(x * buffer)
+            return y
+
+        np.testing.assert_array_equal(ft.grad(f)(X), np.full(3, 1.0 + 3.0 + 6.0))
+
+    def test_a_result_does_not_change_with_the_callers_cotangent(self):
+        _, pull = ft.vjp(lambda x: x + 1.0, X)
+        ct = np.ones(3)
+        (g,) = pull(ct)
+        ct[:] = 7.0
+        np.testing.assert_array_equal(g, np.ones(3))

@@ -1,0 +1,385 @@
+"""Reductions and running operations: NumPy's values, exact derivatives, the corners."""
+
+import mpmath
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as fnp
+
+RNG = np.random.default_rng(7)
+X = RNG.normal(size=(3, 4))
+CUBE = RNG.normal(size=(2, 3, 4))
+HOLES = np.where(RNG.random((3, 4)) < 0.3, np.nan, X)
+MASK = np.array([[True, False, True, True], [True, True, True, False], [False, True, True, True]])
+
+
+def traced_value(f, x):
+    """``f`` of a value that forward mode traces, as an ndarray."""
+    return np.asarray(ft.jvp(f, (x,), (np.ones_like(x),))[0])
+
+
+REDUCTIONS = ["sum", "prod", "mean", "var", "std", "max", "min", "ptp", "any", "all", "argmax",
+              "argmin", "count_nonzero", "nansum", "nanprod", "nanmean", "nanmax", "nanmin",
+              "nanvar", "nanstd", "average"]
+ONE_AXIS = ("argmax", "argmin")
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [None, 0, -1, (0, 2), (), (2, 1, 0)], ids=str)
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_values_are_numpys_along_any_axis(name, axis, keepdims):
+    if isinstance(axis, tuple) and (name in ONE_AXIS or (name == "ptp" and axis == ())):
+        pytest.skip("NumPy takes one axis")
+    f = getattr(np, name)
+    y = traced_value(lambda x: f(x, axis=axis, keepdims=keepdims), CUBE)
+    expected = f(CUBE, axis=axis, keepdims=keepdims)
+    assert y.shape == np.shape(expected) and y.dtype == np.asarray(expected).dtype
+    np.testing.assert_allclose(y, expected, rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1], ids=str)
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "var", "std", "any", "all", "nansum", "nanmean"])
+def test_a_mask_leaves_entries_out(name, axis):
+    f = getattr(np, name)
+    y = traced_value(lambda x: f(x, axis=axis, where=MASK), X)
+    np.testing.assert_allclose(y, f(X, axis=axis, where=MASK), rtol=1e-14)
+
+
+@pytest.mark.parametrize("name, initial", [("sum", 2.5), ("prod", 2.5), ("max", 0.3), ("min", -0.3)])
+@pytest.mark.parametrize("where", [True, MASK], ids=["all", "mask"])
+def test_initial_takes_part(name, initial, where):
+    f = getattr(np, name)
+    y = traced_value(lambda x: f(x, axis=1, initial=initial, where=where), X)
+    np.testing.assert_allclose(y, f(X, axis=1, initial=initial, where=where), rtol=1e-14)
+
+
+RUNNING = {
+    "cumsum": lambda x: np.cumsum(x, axis=1), "cumsum flat": np.cumsum,
+    "cumprod": lambda x: np.cumprod(x, axis=0), "cumprod flat": np.cumprod,
+    "cummax": lambda x: np.maximum.accumulate(x, axis=1),
+    "cummin": lambda x: np.minimum.accumulate(x),
+    "add.accumulate": lambda x: np.add.accumulate(x, 1),
+    "multiply.accumulate": lambda x: np.multiply.accumulate(x, axis=-1),
+    "nancumsum": lambda x: np.nancumsum(x, axis=1), "nancumprod": lambda x: np.nancumprod(x, axis=0),
+    "diff": np.diff, "diff twice": lambda x: np.diff(x, 2, axis=0),
+    "diff ends": lambda x: np.diff(x, prepend=0.0, append=[[1.0], [2.0], [3.0]]),
+    "trapezoid": np.trapezoid, "trapezoid dx": lambda x: np.trapezoid(x, dx=0.5, axis=0),
+    "trapezoid x": lambda x: np.trapezoid(x, [0.0, 1.0, 3.0], axis=0),
+    "weighted": lambda x: np.average(x, axis=1, weights=[1.0, 2.0, 3.0, 4.0]),
+    "logaddexp.reduce": lambda x: np.logaddexp.reduce(x, axis=1),
+    "add.reduce": np.add.reduce, "multiply.reduce": lambda x: np.multiply.reduce(x, axis=1),
+    "maximum.reduce": lambda x: np.maximum.reduce(x, axis=None),
+    "fmax.reduce": lambda x: np.fmax.reduce(x, axis=1),
+    "logical_or.reduce": lambda x: np.logical_or.reduce(x > 0, axis=1),
+}
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_running_values_are_numpys(name):
+    np.testing.assert_allclose(traced_value(RUNNING[name], X), RUNNING[name](X), rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.skipif(not hasattr(np, "cumulative_sum"), reason="NumPy 2.1")
+@pytest.mark.parametrize("name", ["cumulative_sum", "cumulative_prod"])
+def test_cumulative_with_the_initial_value(name):
+    f = getattr(np, name)
+    y = traced_value(lambda x: f(x, axis=1, include_initial=True), X)
+    np.testing.assert_allclose(y, f(X, axis=1, include_initial=True), rtol=1e-14)
+
+
+# ---- derivatives, against mpmath's on the definition
+
+
+def _mean(x):
+    return sum(x) / len(x)
+
+
+def _var(x):
+    return sum((v - _mean(x)) ** 2 for v in x) / len(x)
+
+
+DEFINITIONS = {
+    "sum": (np.sum, sum),
+    "prod": (np.prod, mpmath.fprod),
+    "mean": (np.mean, _mean),
+    "var": (np.var, _var),
+    "var ddof": (lambda x: np.var(x, ddof=1), lambda x: _var(x) * len(x) / (len(x) - 1)),
+    "std": (np.std, lambda x: mpmath.sqrt(_var(x))),
+    "logaddexp.reduce": (np.logaddexp.reduce, lambda x: mpmath.log(sum(map(mpmath.exp, x)))),
+    "cumprod": (lambda x: np.sin(np.cumprod(x)).sum(),
+                lambda x: sum(mpmath.sin(mpmath.fprod(x[: i + 1])) for i in range(len(x)))),
+    "cumsum": (lambda x: np.sin(np.cumsum(x)).sum(),
+               lambda x: sum(mpmath.sin(sum(x[: i + 1])) for i in range(len(x)))),
+    "average": (lambda x: np.average(x, weights=x * x), lambda x: sum(v**3 for v in x) / sum(v**2 for v in x)),
+    "prod of a part": (lambda x: np.prod(np.stack([x, x * x]), axis=(0, 1)), lambda x: mpmath.fprod(x) ** 3),
+    "max": (lambda x: np.max(x) ** 3, lambda x: max(x) ** 3),
+    "cummax": (lambda x: (np.maximum.accumulate(x) ** 3).sum(),
+               lambda x: sum(max(x[: i + 1]) ** 3 for i in range(len(x)))),
+    "trapezoid": (lambda x: np.trapezoid(np.sin(x), x), lambda x: sum(
+        (mpmath.sin(b) + mpmath.sin(a)) * (b - a) / 2 for a, b in zip(x, x[1:], strict=False))),
+}
+POINTS = {"smooth": [0.7, -1.3, 0.4, 1.9], "zero": [0.7, 0.0, 0.4, 1.9], "zeros": [0.0, 1.3, 0.0, 0.5]}
+
+
+def reference(f, x, *order):
+    """The derivative of ``f`` in the entries named by ``order``, to more than double precision."""
+    counts = [order.count(i) for i in range(len(x))]
+    with mpmath.workdps(60):
+        return float(mpmath.diff(lambda *v: f(list(v)), tuple(mpmath.mpf(v) for v in x), tuple(counts)))
+
+
+CASES = [(n, p) for n in DEFINITIONS for p in POINTS if p != "zeros" or n in ("prod", "cumprod", "prod of a part")]
+
+
+@pytest.mark.parametrize("name, point", CASES)
+def test_gradients_are_mpmaths(name, point):
+    f, definition = DEFINITIONS[name]
+    x = np.array(POINTS[point])
+    expected = [reference(definition, x, i) for i in range(4)]
+    np.testing.assert_allclose(ft.grad(f)(x), expected, rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(ft.jacfwd(f)(x), expected, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("name, point", CASES)
+def test_hessians_are_mpmaths(name, point):
+    f, definition = DEFINITIONS[name]
+    x = np.array(POINTS[point])
+    expected = [[reference(definition, x, i, j) for j in range(4)] for i in range(4)]
+    for hessian in (ft.hessian, lambda f: ft.jacrev(ft.grad(f)), lambda f: ft.jacfwd(ft.jacfwd(f))):
+        np.testing.assert_allclose(hessian(f)(x), expected, rtol=1e-12, atol=1e-13)
+
+
+SMOOTH = {
+    **{n: RUNNING[n] for n in RUNNING if not n.startswith("logical")},
+    **{f"{n} {axis}": lambda x, n=n, axis=axis: getattr(np, n)(x, axis=axis)
+       for n in ("sum", "prod", "mean", "var", "std", "max", "min", "ptp", "nanmean", "nanmax")
+       for axis in (0, (0, 1))},
+    "mean mask": lambda x: np.mean(x, axis=1, where=MASK),
+    "std mask": lambda x: np.std(x, axis=0, where=MASK, keepdims=True),
+    "max mask": lambda x: np.max(x, axis=0, where=MASK, initial=0.1),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_backward_is_the_transpose_of_forward(name):
+    f = SMOOTH[name]
+    t = RNG.normal(size=X.shape)
+    y, dy = ft.jvp(f, (X,), (t,))
+    ct = RNG.normal(size=y.shape)
+    (cx,) = ft.vjp(f, X)[1](ct)
+    assert np.vdot(ct, dy) == pytest.approx(np.vdot(cx, t), rel=1e-13, abs=1e-14)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_vmap_is_a_loop(name):
+    f = SMOOTH[name]
+    xs = RNG.normal(size=(3, *X.shape))
+    weigh = lambda x: (f(x) ** 2).sum()  # noqa: E731  # one line says it
+    np.testing.assert_allclose(ft.vmap(f)(xs), np.stack([f(x) for x in xs]), rtol=1e-14, atol=1e-15)
+    expected = np.stack([ft.grad(weigh)(x) for x in xs])
+    np.testing.assert_allclose(ft.vmap(ft.grad(weigh))(xs), expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_single_precision_stays(name):
+    x = X.astype(np.float32)
+    y, back = ft.vjp(SMOOTH[name], x)
+    if not name.startswith("trapezoid x") and name not in ("weighted", "diff ends"):
+        assert y.dtype == np.float32
+    assert back(np.ones_like(y))[0].dtype == np.float32
+    assert ft.jvp(SMOOTH[name], (x,), (x,))[1].dtype == y.dtype
+
+
+@pytest.mark.parametrize("name", ["any", "all", "argmax", "argmin", "count_nonzero"])
+def test_vmap_of_reductions_without_a_derivative(name):
+    f = getattr(np, name)
+    for axis in (None, 1):
+        expected = np.stack([f(x, axis=axis) for x in CUBE])
+        np.testing.assert_array_equal(ft.vmap(lambda x, axis=axis: f(x, axis=axis))(CUBE), expected)
+
+
+# ---- corners
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 3.0])
+def test_the_spread_of_a_constant_has_derivative_zero(value):
+    x = np.full(3, value)
+    np.testing.assert_allclose(ft.grad(np.std)(x), 0, atol=1e-15)
+    np.testing.assert_allclose(ft.jacfwd(np.std)(x), 0, atol=1e-15)
+
+
+def test_the_spread_of_a_constant_has_a_finite_hessian():
+    assert np.isfinite(ft.hessian(np.std)(np.full(3, 2.0))).all()
+
+
+@pytest.mark.parametrize("f", [np.max, lambda x: np.maximum.accumulate(x)[-1], np.nanmax], ids=str)
+def test_a_tie_is_shared_equally(f):
+    third = 1 / 3
+    x = np.array([2.0, 1.0, 2.0, 2.0])
+    np.testing.assert_allclose(ft.grad(f)(x), [third, 0, third, third], rtol=1e-15)
+    np.testing.assert_allclose(ft.jacfwd(f)(x), [third, 0, third, third], rtol=1e-15)
+
+
+def test_max_with_an_infinite_entry():
+    x = np.array([-np.inf, 1.0, 3.0])
+    np.testing.assert_array_equal(ft.grad(np.max)(x), [0, 0, 1])
+
+
+def test_an_infinite_slope_behind_max_stays_with_the_winner():
+    g = ft.grad(lambda x: np.sqrt(np.max(x)))(np.array([-1.0, 0.0]))
+    np.testing.assert_array_equal(g, [0, np.inf])
+
+
+def test_nan_goes_through_as_in_numpy():
+    assert np.isnan(traced_value(np.max, HOLES))
+    np.testing.assert_array_equal(traced_value(np.maximum.accumulate, HOLES), np.maximum.accumulate(HOLES))
+
+
+@pytest.mark.parametrize("name", ["nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanmax", "nanmin",
+                                  "nancumsum", "nancumprod"])
+def test_what_is_nan_counts_for_nothing(name):
+    f = getattr(np, name)
+    np.testing.assert_allclose(traced_value(lambda x: f(x, axis=0), HOLES), f(HOLES, axis=0), rtol=1e-14)
+    g = ft.grad(lambda x: f(x, axis=0).sum())(HOLES)
+    assert np.isfinite(g).all() and (np.asarray(g)[np.isnan(HOLES)] == 0).all()
+
+
+def test_nothing_but_nan_warns_as_numpy_does():
+    with pytest.warns(RuntimeWarning, match="All-NaN"):
+        assert np.isnan(traced_value(np.nanmax, np.array([np.nan, np.nan])))
+
+
+def test_logaddexp_reduce_does_not_overflow():
+    x = np.array([1000.0, 1000.0, -1000.0])
+    assert traced_value(np.logaddexp.reduce, x) == 1000 + np.log(2)
+    np.testing.assert_array_equal(ft.grad(np.logaddexp.reduce)(x), [0.5, 0.5, 0])
+
+
+def test_logaddexp_reduce_of_minus_infinity():
+    g = ft.grad(np.logaddexp.reduce)(np.array([-np.inf, 0.0]))
+    np.testing.assert_array_equal(g, [0, 1])
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "any", "all"])
+def test_nothing_reduces_to_the_identity(name):
+    f = getattr(np, name)
+    np.testing.assert_array_equal(traced_value(lambda x: f(x, axis=1), np.ones((2, 0))), f(np.ones((2, 0)), axis=1))
+    assert ft.grad(lambda x: np.prod(x) + x.sum())(np.ones((2, 0))).shape == (2, 0)
+
+
+def test_the_maximum_of_nothing_raises_numpys_error():
+    with pytest.raises(ValueError, match="zero-size array to reduction operation maximum"):
+        ft.grad(np.max)(np.ones(0))
+
+
+def test_the_mean_of_nothing_warns_as_numpy_does():
+    with pytest.warns(RuntimeWarning) as caught:
+        assert np.isnan(traced_value(np.mean, np.ones(0)))
+    assert any("Mean of empty slice" in str(w.message) for w in caught)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "max", "cumsum", "cumprod"])
+def test_a_number_is_its_own_reduction(name):
+    f = getattr(np, name)
+    g = ft.grad(lambda x: f(x).sum())(2.0)
+    assert g == 1 and g.shape == ()
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "cumsum", "cumprod"])
+def test_holomorphic_derivatives(name):
+    f = getattr(np, name)
+    z = RNG.normal(size=3) + 1j * RNG.normal(size=3)
+    g = ft.grad(lambda z: (f(z) ** 2).sum(), holomorphic=True)(z)
+    h = 1e-7  # the function is analytic; central differences are the one oracle without our rules
+    for k in range(3):
+        e = h * np.eye(3)[k]
+        d = ((f(z + e) ** 2).sum() - (f(z - e) ** 2).sum()) / (2 * h)
+        assert g[k] == pytest.approx(d, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["var", "std"])
+def test_the_spread_of_complex_numbers(name):
+    f = getattr(np, name)
+    z = RNG.normal(size=4) + 1j * RNG.normal(size=4)
+    np.testing.assert_allclose(traced_value(f, z), f(z), rtol=1e-14)
+    split = ft.grad(lambda a, b: np.sqrt(np.var(a) + np.var(b)) if name == "std" else np.var(a) + np.var(b), (0, 1))
+    a, b = split(z.real, z.imag)
+    np.testing.assert_allclose(ft.grad(f)(z), a + 1j * b, rtol=1e-13)
+
+
+def test_prod_survives_underflow():
+    x = np.array([1e-200, 1e-200, 2.0])
+    np.testing.assert_allclose(ft.grad(np.prod)(x), [2e-200, 2e-200, 0], rtol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("name", ["mean", "var", "std"])
+def test_half_precision_is_summed_in_single_as_in_numpy(name, dtype):
+    x = np.linspace(0, 1, 1000).astype(dtype)
+    f = getattr(np, name)
+    y = traced_value(f, x)
+    assert y.dtype == dtype
+    np.testing.assert_allclose(y, f(x), rtol=2 * np.finfo(dtype).eps)
+    assert ft.grad(f)(x).dtype == dtype
+
+
+def test_mean_of_integers_is_float64():
+    y = ft.vmap(np.mean)(np.array([[1, 2], [3, 5]]))
+    assert y.dtype == np.float64
+    np.testing.assert_array_equal(y, [1.5, 4.0])
+
+
+def test_dtype_is_the_type_of_the_sum():
+    x = X.astype(np.float32)
+    y, back = ft.vjp(lambda x: np.sum(x, dtype=np.float64), x)
+    assert y.dtype == np.float64 and back(np.float64(1))[0].dtype == np.float32
+
+
+def test_methods_are_the_functions():
+    for name in ("sum", "prod", "mean", "var", "std", "max", "min", "any", "all", "argmax", "argmin",
+                 "cumsum", "cumprod"):
+        y = traced_value(lambda x, name=name: getattr(x, name)(0), X)
+        np.testing.assert_allclose(y, getattr(X, name)(0), rtol=1e-14, err_msg=name)
+
+
+def test_a_list_of_traced_values_is_stacked():
+    g = ft.grad(lambda x: fnp.sum([x[0], 2 * x[1], 3.0]))(np.array([1.0, 1.0]))
+    np.testing.assert_array_equal(g, [1, 2])
+
+
+def test_plain_values_go_to_numpy():
+    y = fnp.std(X, axis=0)
+    assert type(y) is ft.Array
+    np.testing.assert_array_equal(y, np.std(X, axis=0))
+
+
+def test_weights_may_be_traced_alone():
+    g = ft.grad(lambda w: np.average(X[0], weights=w))(np.ones(4))
+    np.testing.assert_allclose(g, (X[0] - X[0].mean()) / 4, rtol=1e-13)
+
+
+def test_weights_that_sum_to_zero_raise():
+    with pytest.raises(ZeroDivisionError, match="Weights sum to zero"):
+        ft.grad(lambda x: np.average(x, weights=[1.0, -1.0]))(np.ones(2))
+
+
+def test_out_is_refused_by_name():
+    with pytest.raises(ft.errors.UnsupportedError, match=r"sum cannot write into out="):
+        ft.grad(lambda x: x.sum(out=np.zeros(())))(X)
+
+
+@pytest.mark.parametrize("f", [lambda x: x.sum(axis=2), lambda x: np.cumsum(x, 2), lambda x: x.max(axis=(0, 0))])
+def test_a_wrong_axis_raises_numpys_error(f):
+    with pytest.raises((np.exceptions.AxisError, ValueError), match="axis"):
+        ft.vjp(f, X)
+
+
+def test_max_with_a_mask_needs_an_initial_value():
+    with pytest.raises(ValueError, match="does not have an identity"):
+        ft.grad(lambda x: np.max(x, where=x > 0))(X)
+
+
+def test_the_gradient_of_a_sum_of_many_is_one_number_seen_everywhere():
+    g = ft.grad(np.sum)(np.ones(100_000))
+    assert g.strides == (0,) and g[5] == 1
