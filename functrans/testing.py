@@ -27,8 +27,15 @@ STEPS = (2.0**-6, 2.0**-11)
 IMAGINARY = 1e-30
 
 
-def check_grads(f: Callable, args: Any, order: int = 2, modes: Sequence[str] = MODES,
-                atol: float | None = None, rtol: float | None = None, eps: float | None = None) -> None:
+def check_grads(
+    f: Callable,
+    args: Any,
+    order: int = 2,
+    modes: Sequence[str] = MODES,
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float | None = None,
+) -> None:
     """Compare the derivatives of ``f`` at ``args`` with numerical ones, up to ``order``.
 
     Along random directions, the same in every run: "fwd" compares jvp with a numerical derivative
@@ -45,7 +52,9 @@ def check_grads(f: Callable, args: Any, order: int = 2, modes: Sequence[str] = M
     """
     unknown = [m for m in ([modes] if isinstance(modes, str) else modes) if m not in MODES]
     if unknown or not isinstance(order, int) or order < 1:
-        raise ArgumentError(f"check_grads: modes are {MODES} and order is 1 or more, not {modes}, {order}")
+        raise ArgumentError(
+            f"check_grads: modes are {MODES} and order is 1 or more, not {modes}, {order}"
+        )
     modes = (modes,) if isinstance(modes, str) else tuple(modes)
     flat, xs, labels = _flatten(f, args)
     _check(_Task(flat, name_of(f), labels, (), modes, atol, rtol, eps), xs, order)
@@ -83,11 +92,11 @@ def _like_args(args, row):
 
 def _columns(flat, xs, i):
     x = xs[i]
-    units = np.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape)
+    units = np.eye(x.size, dtype=x.dtype).reshape((x.size, *x.shape))
     moved = [numerical_jvp(flat, xs, i, t) for t in units]
     if not moved:
         return [np.zeros((*y.shape, *x.shape), y.dtype) for y in flat(*xs)]
-    return [np.stack(c, -1).reshape(*c[0].shape, *x.shape) for c in zip(*moved, strict=True)]
+    return [np.stack(c, -1).reshape((*c[0].shape, *x.shape)) for c in zip(*moved, strict=True)]
 
 
 def _flatten(f: Callable, args: Any) -> tuple[Callable, list, list[str]]:
@@ -96,17 +105,22 @@ def _flatten(f: Callable, args: Any) -> tuple[Callable, list, list[str]]:
     opened = open_all("check_grads", f, args)
     labels = [
         f"argument {i}" + (f", leaf {j}" if len(a.leaves) > 1 else "")
-        for i, a in enumerate(opened) if a for j in a.active
+        for i, a in enumerate(opened)
+        if a
+        for j in a.active
     ]
 
     def flat(*leaves: Any) -> tuple:
         given = iter(leaves)
-        full = [a.rebuild([next(given) for _ in a.active]) if a else x
-                for a, x in zip(opened, args, strict=True)]
+        full = [
+            a.rebuild([next(given) for _ in a.active]) if a else x
+            for a, x in zip(opened, args, strict=True)
+        ]
         outs = [plain(y) for y in tree.leaves(f(*full))]
         # a Python number is a constant
         return tuple(
-            y if isinstance(y, Tracer) else np.asarray(y) for y in outs
+            y if isinstance(y, Tracer) else np.asarray(y)
+            for y in outs
             if inexact_dtype(aval_of(y).dtype)
         )
 
@@ -135,7 +149,10 @@ def _check(task: _Task, xs: list, order: int) -> None:
     if not ys:
         raise ArgumentError(f"check_grads: `{task.name}` returned nothing of a floating-point type")
     ts = [_random(rng, x) for x in xs]
-    cts = tuple(_random(rng, y) for y in ys)
+    # of a single number the plain gradient, so that a message shows what the caller would see
+    cts = (
+        (np.ones_like(ys[0]),) if len(ys) == 1 == ys[0].size else tuple(_random(rng, y) for y in ys)
+    )
     numeric = [numerical_jvp(task.flat, xs, i, t, task.eps) for i, t in enumerate(ts)]
     if "fwd" in task.modes:
         _check_forward(task, xs, ts, ys, numeric)
@@ -145,17 +162,27 @@ def _check(task: _Task, xs: list, order: int) -> None:
         return
     n = len(xs)
     if "fwd" in task.modes:
+
         def pushed(*both: Any) -> tuple:
             return jvp(task.flat, both[:n], both[n:])[1]
 
         labels = task.labels + [f"tangent of {s}" for s in task.labels]
-        _check(task._replace(flat=pushed, labels=labels, path=(*task.path, "fwd")), [*xs, *ts], order - 1)
+        _check(
+            task._replace(flat=pushed, labels=labels, path=(*task.path, "fwd")),
+            [*xs, *ts],
+            order - 1,
+        )
     if "rev" in task.modes:
+
         def pulled(*both: Any) -> tuple:
             return vjp(task.flat, *both[:n])[1](tuple(both[n:]))
 
         labels = task.labels + [f"cotangent {i}" for i in range(len(cts))]
-        _check(task._replace(flat=pulled, labels=labels, path=(*task.path, "rev")), [*xs, *cts], order - 1)
+        _check(
+            task._replace(flat=pulled, labels=labels, path=(*task.path, "rev")),
+            [*xs, *cts],
+            order - 1,
+        )
 
 
 def _check_forward(task, xs, ts, ys, numeric):
@@ -178,7 +205,9 @@ def _check_reverse(task, xs, ts, ys, cts, numeric):
         got = float(np.real(np.conj(ct) * ts[i]).sum())
         # the sums cancel: what counts is the size of the terms
         size = sum(float(np.abs(p).sum()) for p in parts)
-        size += sum(float(np.abs(c * y).sum()) for c, y in zip(cts, ys, strict=True)) * _noise(xs, x)
+        size += sum(float(np.abs(c * y).sum()) for c, y in zip(cts, ys, strict=True)) * _noise(
+            xs, x
+        )
         if not _equal(got, expected) and not abs(got - expected) <= _limit(task, xs, size):
             _blame_entry(task, xs, i, ct, cts)
             raise _failure(task, "rev", task.labels[i], "along a random direction", got, expected)
@@ -201,7 +230,11 @@ def _compare(task, mode, label, where, found, expected, y, xs):
         return
     finite = np.abs(expected[np.isfinite(expected)])
     scale = float(finite.max()) if finite.size else 0.0
-    floor = _rtol(task, xs) * 0.1 * scale + _noise(xs, y) * _largest(y) if task.atol is None else task.atol
+    floor = (
+        _rtol(task, xs) * 0.1 * scale + _noise(xs, y) * _largest(y)
+        if task.atol is None
+        else task.atol
+    )
     error = np.abs(found - expected)
     limit = floor + _rtol(task, xs) * np.abs(expected)
     same = (found == expected) | (np.isnan(found) & np.isnan(expected)) | (error <= limit)
@@ -282,12 +315,15 @@ def _random(rng, x):
     return t.astype(x.dtype)
 
 
-def numerical_jvp(flat: Callable, xs: Sequence[np.ndarray], i: int, t: np.ndarray,
-                  eps: float | None = None) -> list[np.ndarray]:
+def numerical_jvp(
+    flat: Callable, xs: Sequence[np.ndarray], i: int, t: np.ndarray, eps: float | None = None
+) -> list[np.ndarray]:
     """How the outputs of ``flat(*xs)`` move along ``t`` of operand ``i``, by number alone."""
     wide = _widened(flat, xs)
     t = t.astype(wide[i].dtype)
-    scale = max(1.0, float(np.max(np.abs(wide[i]), initial=0))) / max(1e-3, float(np.max(np.abs(t), initial=0)))
+    scale = max(1.0, float(np.max(np.abs(wide[i]), initial=0))) / max(
+        1e-3, float(np.max(np.abs(t), initial=0))
+    )
     steps = [h * scale for h in STEPS] if eps is None else [eps]
 
     def moved(h: float) -> list[np.ndarray]:
@@ -312,7 +348,9 @@ def numerical_jvp(flat: Callable, xs: Sequence[np.ndarray], i: int, t: np.ndarra
 
 def _widened(flat, xs):
     """``xs`` in double precision, if the function then computes in it too."""
-    wide = [x.astype(np.result_type(x.dtype, np.float64)) if x.dtype.kind in "fc" else x for x in xs]
+    wide = [
+        x.astype(np.result_type(x.dtype, np.float64)) if x.dtype.kind in "fc" else x for x in xs
+    ]
     if all(w.dtype == x.dtype for w, x in zip(wide, xs, strict=True)):
         return list(xs)
     outs = flat(*wide)

@@ -1,4 +1,4 @@
-"""``Array``: an ndarray that cannot change, which is what every transform hands out.
+"""``Array``: a read-only ndarray, which is what every transform hands out.
 
 A subclass rather than a wrapper: C code that asks for an ndarray (LAPACK wrappers, L-BFGS-B,
 pandas, DLPack) takes it without conversion, and NumPy's own methods are its methods.
@@ -17,6 +17,9 @@ from functrans.errors import ImmutableError
 class Array(np.ndarray):
     """Read-only ndarray. Assigning into one raises; ``x.at[i].set(v)`` returns a changed copy.
 
+    What NumPy computes from it is a fresh Array that may be written, so that libraries which work
+    in place on their own results take it as they take any ndarray.
+
     >>> import functrans as ft
     >>> x = ft.array([1.0, 2.0, 3.0])
     >>> x.at[0].set(9.0)
@@ -25,12 +28,12 @@ class Array(np.ndarray):
 
     __slots__ = ()
 
-    def __array_wrap__(
-        self, arr, context=None, return_scalar=False
-    ):  # every result is an Array too
-        return wrap(arr)
+    def __array_wrap__(self, arr, context=None, return_scalar=False):
+        return arr[()] if return_scalar else arr.view(Array)
 
     def __setitem__(self, key, value):
+        if self.flags.writeable:
+            return super().__setitem__(key, value)
         raise ImmutableError(
             "An Array cannot be assigned into. Use y = x.at[index].set(value), which returns a "
             "changed copy, or np.array(x) for a writable ndarray."
@@ -50,28 +53,18 @@ class Array(np.ndarray):
 
 
 def _rebind(name: str) -> Callable:
-    """``x += y`` on an Array makes a new one and binds the name to it, as for Python's numbers."""
+    """``x += y`` on a read-only Array makes a new one, as for Python's numbers."""
+    in_place, fresh = getattr(np.ndarray, f"__i{name}__"), getattr(np.ndarray, f"__{name}__")
 
     def operator(self, other):
-        return getattr(self, name)(other)
+        return (in_place if self.flags.writeable else fresh)(self, other)
 
     return operator
 
 
-for _name in (
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "matmul",
-    "and",
-    "or",
-    "xor",
-):
-    setattr(Array, f"__i{_name}__", _rebind(f"__{_name}__"))
+_OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
+for _name in _OPERATORS.split():
+    setattr(Array, f"__i{_name}__", _rebind(_name))
 
 
 def wrap(x: Any) -> Array:

@@ -18,6 +18,7 @@ from functrans.errors import ConcretizationError, ImmutableError, LeakedTracerEr
 
 if TYPE_CHECKING:
     from functrans._core.primitive import Primitive
+    from functrans._ops.declare import Elementwise
 
 _levels = itertools.count(1)
 
@@ -44,7 +45,7 @@ class Trace:
         """The result of ``prim`` on ``args``, of which at least one is a tracer of this trace."""
         raise NotImplementedError
 
-    def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
+    def binary(self, prim: Elementwise, x1: Any, x2: Any) -> Any:
         """``prim`` on two operands, one of them mine: a trace may have a shorter way for it."""
         return bind(prim, x1, x2)
 
@@ -180,6 +181,11 @@ class Tracer:
 
 def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
     """Apply ``prim``: the newest trace among ``args`` decides how; without one, NumPy does."""
+    if len(args) == 1:
+        x = args[0]
+        if isinstance(x, Tracer):
+            return x.trace.process(prim, args, params)
+        return prim.impl(plain(x), **params)
     top = None
     for x in args:
         if isinstance(x, Tracer):
@@ -192,6 +198,19 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
     return top.process(prim, args, params)
 
 
+def bind_operands(prim: Elementwise, x1: Any, x2: Any) -> Any:
+    """``bind`` for an elementwise row and two operands, by the shortest way for their types."""
+    if type(x1) in PLAIN and type(x2) in PLAIN:
+        if type(x1) in PYTHON_SCALARS and type(x2) in PYTHON_SCALARS:
+            return prim.impl(x1, x2).item()  # stays a weak scalar
+        return prim.impl(x1, x2)
+    t1 = x1.trace if isinstance(x1, Tracer) else None
+    t2 = x2.trace if isinstance(x2, Tracer) else None
+    if t1 is not None and (t2 is None or t1.level >= t2.level):
+        return t1.binary(prim, x1, x2)
+    return bind(prim, x1, x2) if t2 is None else t2.binary(prim, x1, x2)
+
+
 def newest_trace(args: Any) -> Trace | None:
     """The newest trace among ``args``, None when nothing is traced."""
     traces = [x.trace for x in args if isinstance(x, Tracer)]
@@ -200,10 +219,10 @@ def newest_trace(args: Any) -> Trace | None:
 
 def is_finite(x: Any) -> bool:
     """Whether every number in ``x`` is known to be finite; False may also mean: near overflow."""
-    if isinstance(x, Tracer):
-        return x.is_finite()
     # one pass and no temporary; an overflow of the sum of squares only costs the slower path
-    return isfinite(abs(np.vdot(x, x)))
+    if type(x) is np.ndarray:
+        return isfinite(abs(x.dot(x) if x.ndim == 1 else np.vdot(x, x)))
+    return x.is_finite() if isinstance(x, Tracer) else isfinite(abs(x))
 
 
 def sum_to(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:

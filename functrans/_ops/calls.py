@@ -37,7 +37,7 @@ class Call:
         """The outputs where no operand is traced."""
         return self.fun(*operands)
 
-    def jvp(self, trace: Trace | None, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
+    def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
         """Outputs and their tangents, None where absent; both may still be traced by ``trace``."""
         raise NotImplementedError
 
@@ -56,7 +56,7 @@ class Call:
 
 @contextmanager
 def reopened(trace: Trace) -> Iterator[None]:
-    """Let ``trace`` take ops although its transform may have ended: a rule is run again under it."""
+    """Let ``trace`` take ops although it may have ended: a function is run again under it."""
     closed, trace.closed = trace.closed, False
     try:
         yield

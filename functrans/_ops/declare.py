@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import Aval, aval_of, ndim_of
+from functrans._core.aval import Aval, aval_of, dtype_of, ndim_of
 from functrans._core.bind import PLAIN, bind, is_finite, spread, sum_to
 from functrans._core.primitive import Primitive
 
@@ -41,7 +41,9 @@ class Action:
     lambda's parameter names: ``lambda g, y: ...`` keeps the output alive and nothing else.
     """
 
-    __slots__ = ("act", "needs", "pick", "pull", "singular")
+    __slots__ = ("act", "needs", "pick", "pull", "push", "simple", "singular")
+
+    accumulate = None  # see LinearAction
 
     def __init__(self, act: Callable, operands: tuple[str, ...], singular: bool):
         self.act = act
@@ -51,7 +53,8 @@ class Action:
         saved = "".join(f"{n}, " for n in self.needs)
         self.pick: Callable[..., tuple] = eval(f"lambda y, {', '.join(operands)}: ({saved})")
         self.singular = singular
-        self.pull = self.guarded if singular else act
+        self.simple = not singular
+        self.pull = self.push = self.guarded if singular else act
 
     def guarded(self, g: Any, *saved: Any) -> Any:
         """The action where the slope may be infinite: strong zero where it makes a difference."""
@@ -60,7 +63,54 @@ class Action:
 
     def strong(self, g: Any, *saved: Any) -> Any:
         """The action with strong zero: zero change, or zero slope, contributes exactly zero."""
-        return strong_multiply(g, self.act(1.0, *saved)) if saved else self.act(g)
+        # one of g's own type: Python's 1.0 / 0 raises, and a float64 one would promote float32
+        return strong_multiply(g, self.act(dtype_of(g).type(1), *saved)) if saved else self.act(g)
+
+
+class LinearAction:
+    """How a change of the one operand of a linear op moves its output, and back."""
+
+    __slots__ = ("accumulate", "pull", "push", "simple", "strong")
+
+    singular = False
+
+    def __init__(self, prim: Linear):
+        def pull(ct: Any, x: Aval, fixed: tuple, params: dict) -> Any:
+            return prim.transpose(ct, x, *fixed, **params)
+
+        def push(t: Any, x: Aval, fixed: tuple, params: dict) -> Any:
+            return bind(prim, t, *fixed, **params)
+
+        self.pull = self.strong = pull
+        self.push = push
+        self.simple = True
+        self.accumulate: Callable | None = None
+
+    def accumulates(self, accumulate: Callable) -> None:
+        """``accumulate(buffer, ct, xs, params)`` adds the transpose into a buffer in place."""
+        self.accumulate = accumulate
+        self.simple = False
+
+
+class BilinearAction:
+    """How a change of one operand of a bilinear op moves its output, and back."""
+
+    __slots__ = ("pull", "push", "strong")
+
+    accumulate = None
+    simple = True
+    singular = False
+
+    def __init__(self, prim: Bilinear, i: int):
+        def pull(ct: Any, x: Aval, other: Any, params: dict) -> Any:
+            pair = (other, x) if i else (x, other)
+            return sum_to(prim.transposes[i](ct, *pair, **params), x.shape, x.dtype)
+
+        def push(t: Any, x: Aval, other: Any, params: dict) -> Any:
+            return bind(prim, other, t, **params) if i else bind(prim, t, other, **params)
+
+        self.pull = self.strong = pull
+        self.push = push
 
 
 class Elementwise(Primitive):
@@ -149,7 +199,7 @@ def constant(name: str, impl: Callable, arity: int = 1, *, domain: str = REAL,
 class Linear(Primitive):
     """Linear in its first ``operands`` operands (None: in all); the others are fixed."""
 
-    __slots__ = ("_batch", "operands", "transpose")
+    __slots__ = ("_batch", "action", "operands", "transpose")
 
     def __init__(self, name: str, impl: Callable, transpose: Callable, batch: Callable,
                  operands: int | None, **columns: Any):
@@ -157,6 +207,7 @@ class Linear(Primitive):
         self.transpose = transpose
         self._batch = batch
         self.operands = operands
+        self.action = LinearAction(self) if operands == 1 else None
 
     @property
     def differentiable(self) -> bool:
@@ -208,13 +259,14 @@ def linear(name: str, impl: Callable, transpose: Callable, *, batch: Callable,
 class Bilinear(Primitive):
     """Linear in each of two operands."""
 
-    __slots__ = ("_batch", "transposes")
+    __slots__ = ("_batch", "actions", "transposes")
 
     def __init__(self, name: str, impl: Callable, transposes: tuple[Callable, Callable],
                  batch: Callable, **columns: Any):
         super().__init__(name, impl, **columns)
         self.transposes = transposes
         self._batch = batch
+        self.actions = BilinearAction(self, 0), BilinearAction(self, 1)
 
     @property
     def differentiable(self) -> bool:
@@ -232,15 +284,11 @@ class Bilinear(Primitive):
         return first + second
 
     def vjp(self, ct: Any, y: Any, xs: Sequence, params: dict, wanted: Sequence[bool]) -> list:
-        x1, x2 = xs
-        out: list[Any] = [None, None]
-        if wanted[0]:
-            a = aval_of(x1)
-            out[0] = sum_to(self.transposes[0](ct, a, x2, **params), a.shape, a.dtype)
-        if wanted[1]:
-            a = aval_of(x2)
-            out[1] = sum_to(self.transposes[1](ct, x1, a, **params), a.shape, a.dtype)
-        return out
+        others = reversed(xs)
+        return [
+            action.pull(ct, aval_of(x), other, params) if w else None
+            for action, x, other, w in zip(self.actions, xs, others, wanted, strict=True)
+        ]
 
     def batch(self, size: int, xs: Sequence, batched: Sequence[bool], params: dict) -> Any:
         return self._batch(size, xs, batched, **params)

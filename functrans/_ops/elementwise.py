@@ -16,7 +16,6 @@ from functrans._ops.declare import (
     INTEGER,
     NONZERO,
     POSITIVE,
-    REAL,
     UNIT,
     constant,
     elementwise,
@@ -78,16 +77,21 @@ def _slope_of_power(x1, x2):
     return strong_multiply(x2, x1 ** (x2 - 1))  # 0 where x2 = 0, even at x1 = 0
 
 
+def _log_of_base(x1):
+    # a Python number stays weak: 2**x of a float32 has a float32 derivative
+    return np.log(x1).item() if type(x1) in PYTHON_SCALARS else log(x1)
+
+
 power = elementwise(
     "power", np.power,
     lambda g, x1, x2: g * _slope_of_power(x1, x2),
-    lambda g, y, x1: g * strong_multiply(y, log(x1)),
+    lambda g, y, x1: g * strong_multiply(y, _log_of_base(x1)),
     domain=POSITIVE, singular=True,
 )
 float_power = elementwise(
     "float_power", np.float_power,
     lambda g, x1, x2: g * _slope_of_power(x1, x2),
-    lambda g, y, x1: g * strong_multiply(y, log(x1)),
+    lambda g, y, x1: g * strong_multiply(y, _log_of_base(x1)),
     domain=POSITIVE, singular=True,
 )
 
@@ -146,11 +150,22 @@ rad2deg = elementwise("rad2deg", np.rad2deg, lambda g: g / DEGREE)
 
 
 def _sinc_nth(x, n):
+    orders = np.unique(n).astype(int)
+    if orders.size == 1:
+        y = _sinc_of_order(x, int(orders[0]))
+        return y if np.ndim(n) == 0 else np.broadcast_to(y, np.broadcast_shapes(y.shape, n.shape))
+    y = np.zeros(np.broadcast_shapes(np.shape(x), n.shape), np.asarray(x).dtype)
+    for k in orders:
+        y = np.where(n == k, _sinc_of_order(x, int(k)), y)
+    return y
+
+
+def _sinc_of_order(x, n):
     """The n-th derivative of sin(z)/z at z = x, by its series near 0, else by recurrence.
 
     z s' + s = cos z, differentiated n - 1 times: s_n = (cos(z + (n-1) pi/2) - n s_(n-1)) / z.
     """
-    x, n = np.asarray(x), int(n)
+    x = np.asarray(x)
     z = np.where(np.abs(x) < n + 1, 1, x)
     far = np.sin(z) / z
     for k in range(1, n + 1):
@@ -237,6 +252,8 @@ ceil = constant("ceil", np.ceil)
 trunc = constant("trunc", np.trunc)
 rint = constant("rint", np.rint)
 spacing = constant("spacing", np.spacing)
+# row: the power of two that np.frexp splits off
+exponent = constant("exponent", lambda x: np.frexp(x)[1])
 floor_divide = constant("floor_divide", np.floor_divide, arity=2, domain=NONZERO)
 
 # ---- complex parts
@@ -244,7 +261,7 @@ floor_divide = constant("floor_divide", np.floor_divide, arity=2, domain=NONZERO
 # A map to the reals is declared by its slope: the families take the real part going forward.
 conjugate = elementwise("conjugate", np.conjugate, lambda g: conjugate(g), domain=ANY)
 real = elementwise("real", np.real, lambda g: g, domain=ANY)
-imag = elementwise("imag", np.imag, lambda g: g * -1j, domain=ANY)
+imag = elementwise("imag", np.imag, lambda g: g * -1j, domain="complex")
 
 # ---- comparisons, tests and integer operations
 

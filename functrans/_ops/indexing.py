@@ -14,7 +14,7 @@ import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, Aval, ndim_of, shape_of
 from functrans._core.bind import bind, cast
-from functrans._ops.declare import TABLE, Linear, linear, primitive
+from functrans._ops.declare import TABLE, linear, primitive
 from functrans._ops.structure import batched_to
 
 ARRAY = "array"
@@ -60,7 +60,7 @@ def _move(x, count, source, target):
     """``x`` with ``count`` axes from ``source`` on moved to start at ``target``."""
     if source == target or not count:
         return x
-    return np.moveaxis(x, tuple(range(source, source + count)), tuple(range(target, target + count)))
+    return np.moveaxis(x, [source + i for i in range(count)], [target + i for i in range(count)])
 
 
 class _Plan:
@@ -138,39 +138,49 @@ def result_shape(shape: tuple[int, ...], indices: tuple, pattern: tuple) -> tupl
     return stand_in[index_of(pattern, tuple(zeros))].shape
 
 
-class Getitem(Linear):
-    """``x[index]``."""
+def accumulate(buffer: np.ndarray, ct: Any, xs: Any, params: dict) -> None:
+    """Add the transpose of ``ct`` into ``buffer``, the plain cotangent of x, in place.
 
-    __slots__ = ()
-
-    def accumulate(self, buffer: np.ndarray, ct: Any, xs: Any, params: dict) -> None:
-        """Add the transpose of ``ct`` into ``buffer``, the plain cotangent of x, in place.
-
-        A loop over the entries of x then costs as much as one pass, not one pass an entry.
-        """
-        _add_at(buffer, tuple(xs[1:]), params["pattern"], ct)
+    A loop over the entries of x then costs as much as one pass, not one pass an entry.
+    """
+    _add_at(buffer, tuple(xs[1:]), params["pattern"], ct)
 
 
 def _add_at(y, indices, pattern, v):
-    key = index_of(pattern, indices)
     if not indices:
-        y[key] += v
-    elif _bincountable(y, indices, pattern, v):
-        y += np.bincount(np.where(indices[0] < 0, indices[0] + y.size, indices[0]), v, y.size)
+        y[_basic(pattern)] += v
+    elif np.size(v) > MANY and all(e is ARRAY for e in pattern) and y.flags.c_contiguous:
+        flat, places = _flatten(y, indices)
+        np.add.at(flat, places, np.broadcast_to(v, places.shape))
     else:
-        np.add.at(y, key, v)
+        np.add.at(y, index_of(pattern, indices), v)
 
 
-def _bincountable(y, indices, pattern, v):
-    return False
+# From here on np.add.at with one index, which NumPy does in C, pays for computing that index:
+# measured 10,000 rows of 4 entries, 60 against 380 us; 10,000 pairs of indices, 40 against 110.
+MANY = 256
 
 
-getitem = TABLE["getitem"] = Getitem(
+def _flatten(y, indices):
+    """``y`` as one axis, and in it the places of ``y[indices]``."""
+    places: Any = 0
+    for n, i in zip(y.shape, indices, strict=False):
+        if i.size and (i.min() < -n or i.max() >= n):
+            raise IndexError(f"index out of bounds for axis with size {n}")
+        places = places * n + np.where(i < 0, i + n, i)
+    for n in y.shape[len(indices) :]:
+        places = np.expand_dims(places * n, -1) + np.arange(n)
+    return y.reshape(-1), places
+
+
+getitem = linear(
     "getitem", _getitem,
     lambda ct, x, *indices, pattern: bind(put_add, ct, *indices, pattern=pattern, shape=x.shape),
-    _batch_getitem, 1, domain="any",
+    batch=_batch_getitem,
     abstract=lambda x, *indices, pattern: Aval(result_shape(x.shape, indices, pattern), x.dtype),
 )
+assert getitem.action is not None
+getitem.action.accumulate = accumulate
 
 
 # ---- writing
@@ -278,7 +288,21 @@ last_write = primitive(
     ),
 )
 
+# ---- order
+
+argsort = primitive(
+    "argsort", lambda x, axis, stable: np.argsort(x, axis, "stable" if stable else None),
+    batch=lambda size, xs, batched, axis, stable: bind(
+        argsort, xs[0], axis=axis + 1, stable=stable
+    ),
+    abstract=lambda x, axis, stable: Aval(x.shape, np.dtype(np.intp)),
+)
+searchsorted = primitive(
+    "searchsorted", lambda x, v, side: np.searchsorted(x, v, side),
+    abstract=lambda x, v, side: Aval(v.shape, np.dtype(np.intp)),
+)
+
 __all__ = [
-    "ARRAY", "WHOLE", "Getitem", "getitem", "index_of", "last_write", "put_add", "result_shape",
-    "scatter_add", "scatter_set",
+    "ARRAY", "WHOLE", "accumulate", "argsort", "getitem", "index_of", "last_write", "put_add",
+    "result_shape", "scatter_add", "scatter_set", "searchsorted",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS, Aval, dtype_of, shape_of
+from functrans._core.aval import PYTHON_SCALARS, Aval, dtype_of
 from functrans._core.bind import PLAIN, cast, is_finite
 from functrans._ops.declare import POSITIVE, elementwise, linear, primitive, strong_multiply
 from functrans._ops.elementwise import ratio
@@ -80,9 +80,12 @@ sum = linear(
 def _equal_share(x, y, axis):
     x, y = np.asarray(x), np.asarray(y)
     y = y.reshape(kept_shape(x.shape, axis))
-    best = (x == y) | ((x != x) & (y != y))
+    best = x == y
+    if (y != y).any():
+        best |= (x != x) & (y != y)
     dtype = np.result_type(x.dtype, np.float16)
-    return best.astype(dtype) / np.add.reduce(best, axis, keepdims=True, dtype=dtype)
+    count = np.add.reduce(best, axis, keepdims=True).astype(dtype)
+    return np.divide(best, count, dtype=dtype)
 
 
 def _batch_share(size, xs, batched, axis):

@@ -171,7 +171,7 @@ diagonal = linear(
     lambda ct, x, offset: bind(embed_diagonal, ct, offset=offset, shape=x.shape[-2:]),
     batch=lambda size, xs, batched, offset: bind(diagonal, xs[0], offset=offset),
     abstract=lambda x, offset: Aval(
-        (*x.shape[:-2], diagonal_length(*x.shape[-2:], offset)), x.dtype
+        (*x.shape[:-2], diagonal_length(x.shape[-2], x.shape[-1], offset)), x.dtype
     ),
 )
 # row: zeros of ``shape`` in the last two axes but for one diagonal; its transpose is a view

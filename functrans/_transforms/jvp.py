@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import dtype_of, inexact_dtype, shape_of
-from functrans._core.bind import Trace, Tracer, bind, is_finite
+from functrans._core.bind import Trace, Tracer, bind, bind_operands, cast, is_finite, spread
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import Elementwise
 from functrans._transforms.vjp import transpose_vjp
@@ -60,6 +60,34 @@ class JVPTrace(Trace):
             v if dv is None else JVPTracer(self, v, dv) for v, dv in zip(y, t, strict=True)
         )
 
+    def binary(self, prim: Elementwise, x1: Any, x2: Any) -> Any:
+        a1, a2 = prim.actions
+        if self.closed or self.tainted or a1 is None or a2 is None or a1.singular:
+            return bind(prim, x1, x2)
+        v1, t1 = (x1.primal, x1.tangent) if mine(self, x1) else (x1, None)
+        v2, t2 = (x2.primal, x2.tangent) if mine(self, x2) else (x2, None)
+        other = x2 if t2 is None else x1 if t1 is None else 0.0
+        if isinstance(other, Tracer) and other.trace.level > self.level:
+            return other.trace.binary(prim, x1, x2)
+        y = bind_operands(prim, v1, v2)
+        t = None if t1 is None else a1.act(t1, *a1.pick(y, v1, v2))
+        if t2 is not None:
+            part = a2.act(t2, *a2.pick(y, v1, v2))
+            t = part if t is None else t + part
+        shape, dtype = shape_of(y), dtype_of(y)
+        if shape_of(t) != shape or dtype_of(t) is not dtype:
+            t = spread(t, shape, dtype)
+        return JVPTracer(self, y, t)
+
+    def unary(self, prim: Elementwise, x: JVPTracer) -> Any:
+        action = prim.actions[0]
+        if self.closed or self.tainted or action is None or action.singular:
+            return bind(prim, x)
+        v = x.primal
+        y = v.trace.unary(prim, v) if isinstance(v, Tracer) else prim(v)
+        t = action.act(x.tangent, *action.pick(y, v))
+        return JVPTracer(self, y, t if dtype_of(t) is dtype_of(y) else cast(t, dtype_of(y)))
+
     def push(self, prim: Primitive, ts: list, y: Any, xs: list, params: dict) -> Any:
         if isinstance(prim, Elementwise):
             if not any(a is not None and a.singular for a in prim.actions):
@@ -92,3 +120,7 @@ class JVPTrace(Trace):
 
     def input(self, primal: Any, tangent: Any) -> JVPTracer:
         return JVPTracer(self, primal, tangent)
+
+
+def mine(trace: JVPTrace, x: Any) -> bool:
+    return type(x) is JVPTracer and x.trace is trace

@@ -12,6 +12,7 @@ import numpy as np
 
 from functrans._core.bind import is_finite
 from functrans._kernels.blocks import LARGE, run_blocks
+from functrans._ops.declare import Action
 
 
 class Stretch(NamedTuple):
@@ -70,7 +71,7 @@ def _flat(x):
 
 def _flat_edge(edge, shape):
     parent, action, saved, unlike = edge
-    if unlike is not None:
+    if unlike is not None or type(action) is not Action:
         return None
     flat = []
     for x in saved:

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, dtype_of, inexact_dtype, shape_of
-from functrans._core.bind import PLAIN, STRONG, Trace, Tracer, bind, is_finite, spread, sum_to
+from functrans._core.bind import PLAIN, STRONG, Trace, Tracer, bind, bind_operands, cast, is_finite, spread, sum_to
 from functrans._core.primitive import Primitive
 from functrans._kernels import blocks
 from functrans._kernels.blocks import LARGE
-from functrans._ops.declare import Elementwise
+from functrans._ops.declare import Bilinear, Elementwise, Linear, LinearAction
 from functrans._transforms import segments
 from functrans._transforms.captures import Captures
 
@@ -102,14 +102,15 @@ def add_cotangents(cts: list, slots: Sequence, contributions: Sequence) -> None:
             cts[slot] = c if before is None else before + c
 
 
-# The tape entry of the second and later outputs of one node: the first one's entry handles all.
-FOLLOWS = object()
+# The tape entry of the second and later outputs of one node (the first one's entry handles all),
+# and of inputs: the walk passes it.
+FOLLOWS = None
 
 
 class VJPTrace(Trace):
     """``outlives``: the tape is kept when the transform returns, for a pullback or pushforward."""
 
-    __slots__ = ("captures", "outlives", "tape")
+    __slots__ = ("__weakref__", "captures", "outlives", "tape")
 
     def __init__(self, fun: str, outlives: bool = False):
         super().__init__(fun)
@@ -126,39 +127,44 @@ class VJPTrace(Trace):
         return x.primal if type(x) is VJPTracer and x.trace is self else x
 
     def binary(self, prim: Elementwise, x1: Any, x2: Any) -> Any:
-        # the hot path: two operands, at least one of them mine, the values plain arrays
+        # the hot path: every operator on traced values comes through here
         mine1 = type(x1) is VJPTracer and x1.trace is self
         mine2 = type(x2) is VJPTracer and x2.trace is self
         v1 = x1.primal if mine1 else x1
         v2 = x2.primal if mine2 else x2
         k1, k2 = type(v1), type(v2)
-        if self.closed or not ((k1 in STRONG and k2 in PLAIN) or (k2 in STRONG and k1 in PLAIN)):
-            return bind(prim, x1, x2)
-        if (k1 is np.ndarray and v1.size >= LARGE) or (k2 is np.ndarray and v2.size >= LARGE):
-            y = blocks.elementwise(prim.impl, v1, v2)
-        else:
-            y = prim.impl(v1, v2)
         a1, a2 = prim.actions
+        if self.closed or a1 is None or a2 is None:
+            return bind(prim, x1, x2)
+        if k1 in PLAIN and k2 in PLAIN:
+            if (k1 is np.ndarray and v1.size >= LARGE) or (k2 is np.ndarray and v2.size >= LARGE):
+                y = blocks.elementwise(prim.impl, v1, v2)
+            elif k1 in STRONG or k2 in STRONG:
+                y = prim.impl(v1, v2)
+            else:
+                y = bind_operands(prim, v1, v2)
+        else:
+            other = v1 if mine2 else v2
+            if not (mine1 and mine2) and type(other) not in PLAIN:
+                if not isinstance(other, Tracer):
+                    return bind(prim, x1, x2)
+                if other.trace.level > self.level:
+                    return other.trace.binary(prim, x1, x2)
+            y = bind_operands(prim, v1, v2)
         if mine1 and mine2:
-            if a1 is None or a2 is None:
-                return bind(prim, x1, x2)
             node: tuple = (
                 (x1.slot, a1, a1.pick(y, v1, v2), _unlike(v1, y)),
                 (x2.slot, a2, a2.pick(y, v1, v2), _unlike(v2, y)),
             )
         elif mine1:
-            if a1 is None:
-                return y
             if k2 is np.ndarray and a1.needs:
                 v2 = self.capture(v2)
-            unlike = None if k2 is float else _unlike(v1, y)
+            unlike = None if k2 is float and k1 is np.ndarray else _unlike(v1, y)
             node = ((x1.slot, a1, a1.pick(y, v1, v2), unlike),)
         else:
-            if a2 is None:
-                return y
             if k1 is np.ndarray and a2.needs:
                 v1 = self.capture(v1)
-            unlike = None if k1 is float else _unlike(v2, y)
+            unlike = None if k1 is float and k2 is np.ndarray else _unlike(v2, y)
             node = ((x2.slot, a2, a2.pick(y, v1, v2), unlike),)
         tape = self.tape
         tape.append(node)
@@ -167,16 +173,25 @@ class VJPTrace(Trace):
     def unary(self, prim: Elementwise, x: VJPTracer) -> Any:
         v = x.primal
         action = prim.actions[0]
-        if self.closed or action is None or type(v) not in STRONG:
+        if self.closed or action is None:
             return bind(prim, x)
-        y = prim.impl(v) if v.size < LARGE else blocks.elementwise(prim.impl, v)
+        if type(v) in STRONG:
+            y = prim.impl(v) if v.size < LARGE else blocks.elementwise(prim.impl, v)
+        elif isinstance(v, Tracer):
+            y = v.trace.unary(prim, v)
+        else:
+            return bind(prim, x)
         tape = self.tape
         tape.append(((x.slot, action, action.pick(y, v), _unlike(v, y)),))
         return VJPTracer(self, y, len(tape) - 1)
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         self.require_open(prim)
+        if isinstance(prim, Linear) and prim.action is not None:
+            return self._linear(prim, prim.action, args, params)
         primals = [x.primal if type(x) is VJPTracer and x.trace is self else x for x in args]
+        if isinstance(prim, Bilinear):
+            return self._bilinear(prim, args, primals, params)
         y = bind(prim, *primals, **params)
         if not prim.differentiable:
             return y
@@ -189,6 +204,37 @@ class VJPTrace(Trace):
         if not entry:
             return y
         self.tape.append(entry)
+        return VJPTracer(self, y, len(self.tape) - 1)
+
+    def _linear(self, prim: Linear, action: LinearAction, args: tuple, params: dict) -> Any:
+        # a short way for what is linear in its first operand: sums, indexing, reshapes
+        x, *fixed = args
+        if type(x) is not VJPTracer or x.trace is not self:
+            x, fixed = x, [self.lower(v) for v in fixed]
+            return bind(prim, x, *fixed, **params)
+        v = x.primal
+        y = prim.impl(v, **params) if type(v) in PLAIN and not fixed else bind(prim, v, *fixed, **params)
+        if not inexact_dtype(dtype_of(y)):
+            return y
+        fixed = [self.capture(i) for i in fixed] if fixed else fixed
+        tape = self.tape
+        tape.append(((x.slot, action, (aval_of(v), fixed, params), None),))
+        return VJPTracer(self, y, len(tape) - 1)
+
+    def _bilinear(self, prim: Bilinear, args: tuple, primals: list, params: dict) -> Any:
+        v1, v2 = primals
+        y = bind(prim, v1, v2, **params)
+        if not inexact_dtype(dtype_of(y)):
+            return y
+        (x1, x2), (a1, a2) = args, prim.actions
+        edges = []
+        if v1 is not x1:
+            other = v2 if v2 is not x2 else self.capture(v2)
+            edges.append((x1.slot, a1, (aval_of(v1), other, params), None))
+        if v2 is not x2:
+            other = v1 if v1 is not x1 else self.capture(v1)
+            edges.append((x2.slot, a2, (aval_of(v2), other, params), None))
+        self.tape.append(tuple(edges))
         return VJPTracer(self, y, len(self.tape) - 1)
 
     def _entry(self, prim, parents, y, xs, params):
@@ -242,13 +288,15 @@ def _unlike(x, y):
 def walk(tape: list, cts: list, consume: bool, start: int = 0) -> None:
     """Carry cotangents from the end of the tape to its inputs, in ``cts``, in place.
 
-    Entries before ``start`` are not walked. ``consume`` drops each entry as it passes, and with it what only the backward kept alive.
+    Entries before ``start`` are not walked. ``consume`` drops each entry as it passes, and with it
+    what only the backward kept alive.
     """
     tainted = False  # an infinite slope has been met: from here on zero slopes are strong as well
+    owned: dict[int, np.ndarray] = {}  # buffers of this walk, which may be added into in place
     with np.errstate(all="ignore"):
         for k in range(len(tape) - 1, start - 1, -1):
             node = tape[k]
-            if node is None or node is FOLLOWS:
+            if node is None:
                 continue
             if consume:
                 tape[k] = None
@@ -262,13 +310,33 @@ def walk(tape: list, cts: list, consume: bool, start: int = 0) -> None:
                 continue
             cts[k] = None
             for parent, action, saved, unlike in node:
-                c = action.strong(ct, *saved) if tainted else action.pull(ct, *saved)
+                if action.simple and not tainted:
+                    c = action.pull(ct, *saved)
+                elif action.accumulate is not None and type(ct) in STRONG:
+                    _accumulate(cts, owned, parent, action, ct, saved)
+                    continue
+                else:
+                    c = action.strong(ct, *saved) if tainted else action.pull(ct, *saved)
+                    tainted = tainted or (action.singular and not is_finite(c))
                 if unlike is not None:
                     c = sum_to(c, *unlike[0])
-                if action.singular and not tainted:
-                    tainted = not is_finite(c)
                 before = cts[parent]
                 cts[parent] = c if before is None else before + c
+
+
+def _accumulate(cts, owned, parent, action, ct, saved):
+    """Add a scatter into the parent's cotangent, in place where no one else can see the buffer."""
+    x, fixed, params = saved
+    before = cts[parent]
+    if before is None:
+        before = np.zeros(x.shape, x.dtype)
+    elif owned.get(parent) is not before:
+        if type(before) not in STRONG:
+            cts[parent] = before + action.pull(ct, *saved)
+            return
+        before = np.array(before, x.dtype)
+    action.accumulate(before, cast(ct, x.dtype), (x, *fixed), params)
+    cts[parent] = owned[parent] = before
 
 
 def _walk_stretch(tape: list, cts: list, k: int, node: tuple) -> bool:
@@ -313,7 +381,7 @@ def advance(tape: list, ts: list, start: int = 0) -> None:
     with np.errstate(all="ignore"):
         for k in range(start, len(tape)):
             node = tape[k]
-            if node is None or node is FOLLOWS:
+            if node is None:
                 continue
             if type(node) is tuple:
                 ts[k], tainted = _push_elementwise(node, ts, tainted)
@@ -327,7 +395,9 @@ def _push_elementwise(node, ts, tainted):
         t = ts[parent]
         if t is None:
             continue
-        c = action.strong(t, *saved) if tainted else action.pull(t, *saved)
+        # a linear op's strong action is its transpose, as the walk wants it
+        strong = tainted and type(action) is not LinearAction
+        c = action.strong(t, *saved) if strong else action.push(t, *saved)
         if unlike is not None:
             c = spread(c, *unlike[1])
         if action.singular and not tainted:

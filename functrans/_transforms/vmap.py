@@ -11,8 +11,9 @@ import numpy as np
 from functrans import tree
 from functrans._core.array import plain
 from functrans._core.aval import dtype_of, ndim_of, shape_of
-from functrans._core.bind import Trace, Tracer, is_finite
+from functrans._core.bind import PLAIN, Trace, Tracer, bind, bind_operands, is_finite
 from functrans._core.primitive import Primitive
+from functrans._ops.declare import Elementwise
 from functrans._transforms.arguments import describe, hand_out, is_number
 from functrans.errors import ArgumentError, ShapeError, name_of
 
@@ -60,6 +61,28 @@ class BatchTrace(Trace):
         batched = [type(x) is BatchTracer and x.trace is self for x in args]
         xs = [x.value if b else x for x, b in zip(args, batched, strict=True)]
         return tuple(BatchTracer(self, y) for y in call.batch(self, xs, batched))
+
+    def binary(self, prim: Elementwise, x1: Any, x2: Any) -> Any:
+        v1 = x1.value if type(x1) is BatchTracer and x1.trace is self else None
+        v2 = x2.value if type(x2) is BatchTracer and x2.trace is self else None
+        if self.closed:
+            return bind(prim, x1, x2)
+        if v1 is None or v2 is None:
+            v, other = (v2, x1) if v1 is None else (v1, x2)
+            if isinstance(other, Tracer) and other.trace.level > self.level:
+                return other.trace.binary(prim, x1, x2)
+            if type(other) not in PLAIN or ndim_of(other) >= ndim_of(v):
+                return bind(prim, x1, x2)
+            v1, v2 = (other, v) if v1 is None else (v, other)
+        elif ndim_of(v1) != ndim_of(v2):
+            return bind(prim, x1, x2)
+        return BatchTracer(self, bind_operands(prim, v1, v2))
+
+    def unary(self, prim: Elementwise, x: BatchTracer) -> Any:
+        if self.closed:
+            return bind(prim, x)
+        v = x.value
+        return BatchTracer(self, v.trace.unary(prim, v) if isinstance(v, Tracer) else prim(v))
 
     def input(self, value: Any) -> BatchTracer:
         return BatchTracer(self, value)

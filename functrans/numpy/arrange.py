@@ -12,10 +12,10 @@ from functrans._ops import elementwise as ops
 from functrans._ops import indexing
 from functrans._ops import structure as rows
 from functrans.errors import UnsupportedError, user_line
+from functrans.numpy.joining import concatenate, stack
 from functrans.numpy.structure import (
     as_operand,
     broadcast_to,
-    concatenate,
     expand_dims,
     is_traced,
     moveaxis,
@@ -24,7 +24,6 @@ from functrans.numpy.structure import (
     one_axis,
     ravel,
     reshape,
-    stack,
     swapaxes,
     take_axis,
 )
@@ -242,7 +241,8 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     places = list(range(n))
     if indexing == "xy" and n > 1:
         places[:2] = [1, 0]
-    out = [reshape(x, (1,) * p + (-1,) + (1,) * (n - 1 - p)) for x, p in zip(xs, places, strict=True)]
+    shapes = [(1,) * p + (-1,) + (1,) * (n - 1 - p) for p in places]
+    out = [reshape(x, s) for x, s in zip(xs, shapes, strict=True)]
     if sparse:
         return tuple(out)
     shape = np.broadcast_shapes(*[x.shape for x in out])
@@ -253,7 +253,7 @@ def _diagonal_method(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1)
     return diagonal(self, offset, axis1, axis2)
 
 
-METHODS = {"repeat": repeat, "diagonal": _diagonal_method, "trace": trace}
+METHODS = {"repeat": repeat, "diagonal": _diagonal_method}
 
 __all__ = [
     "diag", "diagflat", "diagonal", "flip", "fliplr", "flipud", "meshgrid", "pad", "repeat",

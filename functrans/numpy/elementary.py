@@ -1,3 +1,444 @@
+"""Functions of single entries, creators, tests and dtypes under NumPy's names."""
+
 from __future__ import annotations
 
-__all__: list[str] = []
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans._core.array import plain
+from functrans._core.aval import PYTHON_SCALARS
+from functrans._core.bind import Tracer
+from functrans._ops import elementwise as ops
+from functrans.numpy.protocols import UFUNCS as ROWS
+from functrans.numpy.structure import (
+    as_operand,
+    astype,
+    broadcast_to,
+    is_traced,
+    moveaxis,
+    numpy_like,
+    reshape,
+    take_axis,
+)
+
+
+def _scalar_or_operand(x: Any) -> Any:
+    """``x`` as an operand that keeps a Python number weak."""
+    return x if type(x) in PYTHON_SCALARS else as_operand(x)
+
+
+# ---- ufuncs
+
+
+def power(x1: Any, x2: Any) -> Any:
+    """``x1`` to the power ``x2``, by the cheapest row."""
+    return x1**x2 if isinstance(x1, Tracer) else ops.power(x1, x2)
+
+
+def divmod_(x1: Any, x2: Any) -> tuple:
+    """Quotient rounded down, and remainder."""
+    return ops.floor_divide(x1, x2), ops.remainder(x1, x2)
+
+
+def modf(x: Any) -> tuple:
+    """Fractional and integral part, both with the sign of ``x``."""
+    whole = ops.trunc(x)
+    return ops.where(ops.isinf(x), 0, ops.where(x == whole, ops.copysign(0, x), x - whole)), whole
+
+
+def frexp(x: Any) -> tuple:
+    """Mantissa in [0.5, 1), which has a derivative, and exponent of two."""
+    exponent = ops.exponent(x)
+    return ops.ldexp(x, -exponent), exponent
+
+
+UFUNCS = {np.power: power, np.divmod: divmod_, np.modf: modf, np.frexp: frexp}
+
+
+def _ufunc(name: str) -> Callable:
+    ufunc = getattr(np, name)
+    row = UFUNCS.get(ufunc) or ROWS[ufunc]
+
+    def named(*xs: Any, **options: Any) -> Any:
+        if not any(map(is_traced, xs)):
+            return ufunc(*xs, **options)
+        xs = tuple(map(_scalar_or_operand, xs))
+        return ufunc(*xs, **options) if options else row(*xs)
+
+    named.__name__ = named.__qualname__ = name
+    named.__doc__ = f"numpy.{name}, entry by entry."
+    return named
+
+
+_UFUNC_NAMES = [
+    name for name in dir(np)
+    if not name.startswith("_") and isinstance(getattr(np, name), np.ufunc)
+    and (getattr(np, name) in UFUNCS or getattr(np, name) in ROWS)
+]
+globals().update({name: _ufunc(name) for name in _UFUNC_NAMES})
+
+# ---- rounding and bounds
+
+
+@numpy_like(np.round)
+def round(a, decimals=0, out=None):
+    """``a`` rounded to so many decimals; its derivative is zero."""
+    a, decimals = as_operand(a), operator.index(decimals)
+    if a.dtype.kind == "c":
+        return round(a.real, decimals) + 1j * round(a.imag, decimals)
+    if a.dtype.kind in "iu" and decimals >= 0:
+        return a
+    scale = 10.0 ** (decimals if decimals > 0 else -decimals)
+    if decimals == 0:
+        return ops.rint(a)
+    if decimals > 0:
+        return ops.rint(a * scale) / scale
+    return astype(ops.rint(a / scale) * scale, a.dtype)
+
+
+around = round
+
+
+@numpy_like(np.fix)
+def fix(x, out=None):
+    """``x`` rounded towards zero; its derivative is zero."""
+    return ops.trunc(as_operand(x))
+
+
+@numpy_like(np.clip)
+def clip(a, a_min=np._NoValue, a_max=np._NoValue, out=None, *, min=np._NoValue, max=np._NoValue):
+    """``a`` kept between two bounds, either of which may be None; at a bound its slope is 1."""
+    low = _bound(a_min, min)
+    high = _bound(a_max, max)
+    a = as_operand(a)
+    if low is None and high is None:
+        return a
+    if a.dtype.kind in "iub":
+        a = a if low is None else ops.maximum(a, low)
+        return a if high is None else ops.minimum(a, high)
+    return ops.clip(a, -np.inf if low is None else low, np.inf if high is None else high)
+
+
+def _bound(first, second):
+    if second is not np._NoValue:
+        if first is not np._NoValue and first is not None:
+            raise ValueError("Passing `min` or `max` keyword argument when `a_min` and `a_max` are "
+                             "provided is forbidden.")
+        first = second
+    return None if first is None or first is np._NoValue else _scalar_or_operand(first)
+
+
+@numpy_like(np.nan_to_num)
+def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
+    """``x`` with NaN and infinities replaced; only entries that stay have a derivative."""
+    x = as_operand(x)
+    if x.dtype.kind == "c":
+        return (nan_to_num(x.real, copy, nan, posinf, neginf)
+                + 1j * nan_to_num(x.imag, copy, nan, posinf, neginf))
+    if x.dtype.kind != "f":
+        return x
+    bounds = np.finfo(x.dtype)
+    y = ops.where(ops.isnan(x), nan, x)
+    y = ops.where(x == np.inf, float(bounds.max) if posinf is None else posinf, y)
+    return ops.where(x == -np.inf, float(bounds.min) if neginf is None else neginf, y)
+
+
+@numpy_like(np.sinc)
+def sinc(x):
+    r"""The function :math:`\sin(\pi x)/(\pi x)`, 1 at 0, with accurate derivatives near 0."""
+    return ops.sinc_nth(np.pi * as_operand(x), 0)
+
+
+@numpy_like(np.unwrap)
+def unwrap(p, discont=None, axis=-1, *, period=2 * np.pi):
+    """Phases made continuous by adding multiples of ``period``."""
+    p = as_operand(p)
+    steps = np.unwrap(_value(p), discont, axis, period=period) - _value(p)
+    return p + steps
+
+
+def _value(x):
+    found = x.concrete() if isinstance(x, Tracer) else x
+    return np.asarray(x if found is None else found)
+
+
+@numpy_like(np.interp)
+def interp(x, xp, fp, left=None, right=None, period=None):
+    """Piecewise linear interpolation of the points ``(xp, fp)`` at ``x``."""
+    x, xp, fp = as_operand(x), as_operand(xp), as_operand(fp)
+    if period is not None:
+        x, xp = x % period, xp % period
+        order = np.argsort(xp)
+        xp, fp = take_axis(xp, order, 0), take_axis(fp, order, 0)
+        xp = np.concatenate((xp[-1:] - period, xp, xp[:1] + period))
+        fp = np.concatenate((fp[-1:], fp, fp[:1]))
+    if xp.shape[0] == 1:
+        i = j = np.zeros(x.shape, np.intp)
+    else:
+        i = np.clip(np.searchsorted(xp, x, "right") - 1, 0, xp.shape[0] - 2)
+        j = i + 1
+    y0, y1 = take_axis(fp, i, 0), take_axis(fp, j, 0)
+    x0, x1 = take_axis(xp, i, 0), take_axis(xp, j, 0)
+    y = y0 + ops.ratio(y1 - y0, x1 - x0) * (x - x0)
+    y = ops.where(x < xp[0], fp[0] if left is None or period is not None else left, y)
+    return ops.where(x > xp[-1], fp[-1] if right is None or period is not None else right, y)
+
+
+# ---- complex numbers
+
+
+@numpy_like(np.real)
+def real(val):
+    """The real part; of a real array itself."""
+    val = as_operand(val)
+    return ops.real(val) if val.dtype.kind == "c" else val
+
+
+@numpy_like(np.imag)
+def imag(val):
+    """The imaginary part; zeros for a real array."""
+    val = as_operand(val)
+    return ops.imag(val) if val.dtype.kind == "c" else np.zeros(val.shape, val.dtype)
+
+
+@numpy_like(np.angle)
+def angle(z, deg=False):
+    """The argument of a complex number, in (-pi, pi]."""
+    z = as_operand(z)
+    y = ops.arctan2(imag(z), real(z))
+    return ops.rad2deg(y) if deg else y
+
+
+@numpy_like(np.real_if_close)
+def real_if_close(a, tol=100):
+    """``a`` without imaginary parts, if they are all close to zero."""
+    a = as_operand(a)
+    return real(a) if a.dtype.kind == "c" and np.isrealobj(np.real_if_close(_value(a), tol)) else a
+
+
+@numpy_like(np.iscomplexobj)
+def iscomplexobj(x):
+    """Whether ``x`` is of a complex type."""
+    return as_operand(x).dtype.kind == "c"
+
+
+@numpy_like(np.isrealobj)
+def isrealobj(x):
+    """Whether ``x`` is not of a complex type."""
+    return not iscomplexobj(x)
+
+
+@numpy_like(np.iscomplex)
+def iscomplex(x):
+    """Which entries have an imaginary part."""
+    return imag(x) != 0
+
+
+@numpy_like(np.isreal)
+def isreal(x):
+    """Which entries have no imaginary part."""
+    return imag(x) == 0
+
+
+# ---- tests
+
+
+@numpy_like(np.isclose)
+def isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
+    """Which entries agree to a tolerance relative to ``b``."""
+    a, b = _scalar_or_operand(a), _scalar_or_operand(b)
+    near = (ops.absolute(a - b) <= atol + rtol * ops.absolute(b)) & ops.isfinite(b)
+    close = near | (a == b)
+    return close | (ops.isnan(a) & ops.isnan(b)) if equal_nan else close
+
+
+@numpy_like(np.allclose)
+def allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
+    """Whether all entries agree to a tolerance relative to ``b``."""
+    return np.all(isclose(a, b, rtol, atol, equal_nan))
+
+
+@numpy_like(np.array_equal)
+def array_equal(a1, a2, equal_nan=False):
+    """Whether shapes and entries are the same."""
+    a1, a2 = as_operand(a1), as_operand(a2)
+    if a1.shape != a2.shape:
+        return False
+    same = a1 == a2
+    return np.all(same | (ops.isnan(a1) & ops.isnan(a2)) if equal_nan else same)
+
+
+@numpy_like(np.isposinf)
+def isposinf(x, out=None):
+    """Which entries are positive infinity."""
+    return as_operand(x) == np.inf
+
+
+@numpy_like(np.isneginf)
+def isneginf(x, out=None):
+    """Which entries are negative infinity."""
+    return as_operand(x) == -np.inf
+
+
+# ---- shapes and dtypes
+
+
+@numpy_like(np.shape)
+def shape(a):
+    """The lengths of the axes."""
+    return as_operand(a).shape
+
+
+@numpy_like(np.ndim)
+def ndim(a):
+    """The number of axes."""
+    return as_operand(a).ndim
+
+
+@numpy_like(np.size)
+def size(a, axis=None):
+    """The number of entries, in all or along ``axis``."""
+    a = as_operand(a)
+    return a.size if axis is None else a.shape[operator.index(axis)]
+
+
+@numpy_like(np.result_type)
+def result_type(*arrays_and_dtypes):
+    """The dtype that NumPy's promotion gives."""
+    return np.result_type(*[x.dtype if isinstance(x, Tracer) else x for x in arrays_and_dtypes])
+
+
+@numpy_like(np.can_cast)
+def can_cast(from_, to, casting: Any = "safe"):
+    """Whether one dtype can be cast to another."""
+    return np.can_cast(from_.dtype if isinstance(from_, Tracer) else from_, to, casting)
+
+
+@numpy_like(np.common_type)
+def common_type(*arrays):
+    """The inexact type that holds all of the arrays."""
+    return np.common_type(*[np.empty(0, as_operand(a).dtype) for a in arrays])
+
+
+# ---- creators
+
+
+def array(object, dtype=None, *, copy=True, order: Any = "K", subok=False, ndmin=0, like=None):
+    """An array of ``object``, in which traced values may stand anywhere."""
+    if not is_traced(object):
+        return np.array(plain(object), dtype, copy=copy, order=order, ndmin=ndmin)
+    y = as_operand(object)
+    y = y if dtype is None else astype(y, dtype)
+    return reshape(y, (1,) * (ndmin - y.ndim) + y.shape) if y.ndim < ndmin else y
+
+
+def asarray(a, dtype=None, order=None, *, device=None, copy=None, like=None):
+    """``a`` as an array, in which traced values may stand anywhere."""
+    if not is_traced(a):
+        return np.asarray(plain(a), dtype, order, copy=copy)
+    return array(a, dtype)
+
+
+asanyarray = ascontiguousarray = asfortranarray = asarray
+
+
+def _filled(name: str, function: Callable) -> Callable:
+    @numpy_like(getattr(np, f"{name}_like"))
+    def named(a, dtype=None, order="K", subok=True, shape=None, *, device=None):
+        a = as_operand(a)
+        return function(a.shape if shape is None else shape, a.dtype if dtype is None else dtype)
+
+    named.__name__ = f"{name}_like"
+    named.__doc__ = f"numpy.{name} in the shape and dtype of ``a``: a constant."
+    return named
+
+
+zeros_like, ones_like, empty_like = (
+    _filled("zeros", np.zeros), _filled("ones", np.ones), _filled("empty", np.zeros)
+)
+
+
+@numpy_like(np.full)
+def full(shape, fill_value, dtype=None, order="C", *, device=None, like=None):
+    """An array of one shape with ``fill_value``, broadcast, in every place."""
+    y = as_operand(fill_value)
+    return broadcast_to(y if dtype is None else astype(y, dtype), shape)
+
+
+@numpy_like(np.full_like)
+def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, device=None):
+    """An array in the shape and dtype of ``a`` with ``fill_value`` in every place."""
+    a, y = as_operand(a), as_operand(fill_value)
+    y = astype(y, a.dtype if dtype is None else dtype)
+    return broadcast_to(y, a.shape if shape is None else shape)
+
+
+@numpy_like(np.linspace)
+def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
+    """``num`` evenly spaced values from ``start`` to ``stop``."""
+    num = operator.index(num)
+    start, stop = as_operand(start), as_operand(stop)
+    gaps = num - 1 if endpoint else num
+    ends = np.broadcast_shapes(start.shape, stop.shape)
+    where_ = np.arange(num).reshape((-1,) + (1,) * len(ends)) / max(gaps, 1)
+    where_ = where_.astype(np.result_type(start.dtype, stop.dtype, np.float16))
+    y = start * (1 - where_) + stop * where_
+    y = y if dtype is None else astype(y, dtype)
+    y = moveaxis(y, 0, axis) if axis else y
+    return (y, (stop - start) / gaps if gaps else np.nan) if retstep else y
+
+
+@numpy_like(np.logspace)
+def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
+    """``base`` to the power of evenly spaced values."""
+    y = ops.power(_scalar_or_operand(base), linspace(start, stop, num, endpoint, axis=axis))
+    return y if dtype is None else astype(y, dtype)
+
+
+@numpy_like(np.geomspace)
+def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
+    """``num`` values from ``start`` to ``stop`` with constant ratios."""
+    start, stop = as_operand(start), as_operand(stop)
+    y = start * ops.exp(linspace(np.zeros(()), ops.log(stop / start), num, endpoint, axis=axis))
+    return y if dtype is None else astype(y, dtype)
+
+
+# NumPy's own: nothing in them depends on a traced value
+_THEIRS = [
+    "zeros", "ones", "eye", "identity", "empty", "arange", "tri", "indices", "tril_indices",
+    "triu_indices", "diag_indices", "ix_", "unravel_index", "ravel_multi_index",
+    "broadcast_shapes", "isscalar", "promote_types", "issubdtype", "isdtype", "min_scalar_type",
+    "iterable", "ndindex", "ndenumerate", "errstate", "finfo", "iinfo", "dtype", "ndarray", "pi",
+    "e", "inf", "nan", "euler_gamma", "newaxis", "s_", "mgrid", "ogrid", "bool", "bool_", "int_",
+    "uint", "int8", "int16", "int32", "int64", "intp", "intc", "uint8", "uint16", "uint32",
+    "uint64", "uintp", "float16", "float32", "float64", "half", "single", "double", "longdouble",
+    "complex64", "complex128", "csingle", "cdouble", "number", "integer", "signedinteger",
+    "unsignedinteger", "inexact", "floating", "complexfloating", "generic", "printoptions",
+    "set_printoptions", "get_printoptions", "array_repr", "array_str", "array2string",
+]
+globals().update({name: getattr(np, name) for name in _THEIRS})
+
+METHODS = {
+    "real": property(real),
+    "imag": property(imag),
+    "conj": lambda self: ops.conjugate(self) if self.dtype.kind == "c" else self,
+    "conjugate": lambda self: ops.conjugate(self) if self.dtype.kind == "c" else self,
+    "round": round,
+    "clip": lambda self, min=None, max=None, out=None, **options: clip(
+        self, min, max, out, **options
+    ),
+}
+
+_OURS = [
+    "allclose", "angle", "around", "array", "array_equal", "asanyarray", "asarray",
+    "ascontiguousarray", "asfortranarray", "can_cast", "clip", "common_type", "empty_like", "fix",
+    "full", "full_like", "geomspace", "imag", "interp", "iscomplex", "iscomplexobj", "isclose",
+    "isneginf", "isposinf", "isreal", "isrealobj", "linspace", "logspace", "nan_to_num", "ndim",
+    "ones_like", "real", "real_if_close", "result_type", "round", "shape", "sinc", "size",
+    "unwrap", "zeros_like",
+]
+
+__all__: list[str] = sorted({*_UFUNC_NAMES, *_THEIRS, *_OURS})

@@ -1,4 +1,4 @@
-"""Reading and writing by index: ``x[...]``, ``x.at[...]`` and NumPy's functions that gather."""
+"""Reading by index: ``x[...]`` and NumPy's functions that pick and order entries."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core import array as _array
-from functrans._core.array import Array, plain
+from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.bind import Tracer, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing as rows
-from functrans._ops.declare import primitive
 from functrans._ops.indexing import ARRAY
 from functrans.errors import ConcretizationError, UnsupportedError, user_line
-from functrans.numpy.structure import as_operand, is_traced, numpy_like, one_axis
+from functrans.numpy.structure import as_operand, numpy_like, one_axis
 
 _INTS = frozenset({int, type(None)})
 _BASIC = frozenset({int, type(None), type(Ellipsis)})
 
 
 def _entry(e: Any) -> Any:
-    """One entry of a basic index in its hashable form, or ``_entry`` itself where it is not basic."""
+    """One entry of a basic index in its hashable form, ``_entry`` where it is not basic."""
     kind = type(e)
     if kind in _BASIC:
         return e
@@ -155,154 +153,6 @@ def known(x: Any, use: str) -> Any:
     return np.asarray(value)
 
 
-# ---- updates
-
-
-class At:
-    """``x.at``: index it, then say what to do there. Every method returns a changed copy.
-
-    >>> import functrans as ft
-    >>> ft.array([1.0, 2.0, 3.0]).at[1:].multiply(10.0)
-    Array([ 1., 20., 30.])
-    """
-
-    __slots__ = ("x",)
-
-    def __init__(self, x: Any):
-        self.x = x
-
-    def __getitem__(self, key: Any) -> Slot:
-        return Slot(self.x, key)
-
-
-class Slot:
-    """A place in an array, and what can be done to it."""
-
-    __slots__ = ("indices", "key", "masked", "pattern", "x")
-
-    def __init__(self, x: Any, key: Any):
-        self.x = plain(x)
-        self.masked = None
-        if _is_batched_mask(key, self.x.shape):
-            self.masked = key
-        else:
-            self.pattern, self.indices = split_key(key, self.x.shape)
-
-    def get(self) -> Any:
-        """What is there: ``x[index]``."""
-        if self.masked is not None:
-            known(self.masked, "a boolean mask as an index")
-        return self._out(self._read(self.x))
-
-    def set(self, value: Any) -> Any:
-        """x with ``value`` written there; the last one where the index repeats."""
-        if self.masked is not None:
-            return ops.where(self.masked, as_operand(value).astype(self.x.dtype), self.x)
-        return self._out(self._write(self.x, value))
-
-    def add(self, value: Any) -> Any:
-        """x with ``value`` added there, repeatedly where the index repeats."""
-        if self.masked is not None:
-            return self._apply(ops.add, value)
-        value = self._fit(value)
-        return self._out(bind(rows.scatter_add, self.x, value, *self.indices, pattern=self.pattern))
-
-    def subtract(self, value: Any) -> Any:
-        """x with ``value`` subtracted there, repeatedly where the index repeats."""
-        return self.add(-as_operand(value))
-
-    def multiply(self, value: Any) -> Any:
-        """x multiplied by ``value`` there, repeatedly where the index repeats."""
-        return self._apply(ops.multiply, value)
-
-    def divide(self, value: Any) -> Any:
-        """x divided by ``value`` there, repeatedly where the index repeats."""
-        return self._apply(ops.divide, value)
-
-    def power(self, value: Any) -> Any:
-        """x to the power ``value`` there, repeatedly where the index repeats."""
-        return self._apply(ops.power, value)
-
-    def min(self, value: Any) -> Any:
-        """The smaller of x and ``value`` there."""
-        return self._apply(ops.minimum, value)
-
-    def max(self, value: Any) -> Any:
-        """The larger of x and ``value`` there."""
-        return self._apply(ops.maximum, value)
-
-    def apply(self, f: Callable) -> Any:
-        """x with ``f`` applied to the entries there, once even where the index repeats."""
-        if self.masked is not None:
-            return ops.where(self.masked, f(self.x), self.x)
-        return self._out(self._write(self.x, f(self._read(self.x))))
-
-    mul = multiply
-    div = divide
-    pow = power
-    sub = subtract
-
-    def _out(self, y):
-        return y if isinstance(y, Tracer) else _array.wrap(y)
-
-    def _read(self, x):
-        return bind(rows.getitem, x, *self.indices, pattern=self.pattern)
-
-    def _write(self, x, value):
-        return bind(rows.scatter_set, x, self._fit(value), *self.indices, pattern=self.pattern)
-
-    def _fit(self, value):
-        """``value`` in the dtype of x and the shape of the place."""
-        value = as_operand(value)
-        if value.dtype != self.x.dtype:
-            value = value.astype(self.x.dtype)
-        shape = rows.result_shape(self.x.shape, self.indices, self.pattern)
-        if value.shape == shape:
-            return value
-        while value.ndim > len(shape) and value.shape[0] == 1:
-            value = value[0]
-        return np.broadcast_to(value, shape)
-
-    def _apply(self, row, value):
-        if self.masked is not None:
-            return ops.where(self.masked, row(self.x, as_operand(value)), self.x).astype(self.x.dtype)
-        if not self.indices:
-            return self._out(self._write(self.x, row(self._read(self.x), as_operand(value))))
-        x, value = self.x, np.ravel(self._fit(value))
-        every = np.arange(self.x.size).reshape(self.x.shape)
-        places = np.ravel(bind(rows.getitem, every, *self.indices, pattern=self.pattern))
-        x = np.ravel(x)
-        for turn in _turns(places):
-            here, pattern = places[turn], (ARRAY,)
-            new = row(bind(rows.getitem, x, here, pattern=pattern), value[turn])
-            x = bind(rows.scatter_set, x, new.astype(x.dtype), here, pattern=pattern)
-        return self._out(x.reshape(self.x.shape))
-
-
-def _turns(places: Any) -> list:
-    """Entries of ``places`` grouped so that no place repeats within a group."""
-    if isinstance(places, Tracer):
-        value = places.concrete()
-        if value is None:  # places differ within the batch: one at a time
-            return [slice(i, i + 1) for i in range(places.size)]
-        places = np.asarray(value)
-    order = np.argsort(places, kind="stable")
-    ordered = places[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    counts = np.diff(np.r_[starts, ordered.size])
-    if not places.size or counts.max() == 1:
-        return [slice(None)]
-    nth = np.empty(places.size, np.intp)
-    nth[order] = np.arange(places.size) - np.repeat(starts, counts)
-    return [np.flatnonzero(nth == k) for k in range(counts.max())]
-
-
-def _is_batched_mask(key, shape):
-    """Whether ``key`` is a mask of the whole array that is not known."""
-    return (isinstance(key, Tracer) and key.dtype.kind == "b" and key.shape == shape
-            and key.concrete() is None)
-
-
 # ---- gathering
 
 
@@ -315,7 +165,10 @@ def take(a, indices, axis=None, out=None, mode="raise"):
     axis = one_axis(axis, a.ndim)
     n = a.shape[axis]
     if indices.dtype.kind not in "iu":
-        raise TypeError(f"Cannot cast array data from {indices.dtype!r} to dtype('int64') according to the rule 'safe'")
+        raise TypeError(
+            f"Cannot cast array data from {indices.dtype!r} to dtype('int64') according to the "
+            "rule 'safe'"
+        )
     if mode == "clip":
         indices = ops.clip(indices, 0, n - 1)
     elif mode == "wrap":
@@ -342,12 +195,13 @@ def take_along_axis(arr, indices, axis=-1):
 
 @numpy_like(np.where)
 def where(condition, x=None, y=None, /):
-    """``x`` where ``condition`` holds, else ``y``; with ``condition`` alone, its nonzero entries."""
+    """``x`` where ``condition`` holds, else ``y``; with one argument, its nonzero entries."""
     if x is None and y is None:
         return np.nonzero(known(condition, "np.where(condition)"))
     if x is None or y is None:
         raise ValueError("either both or neither of x and y should be given")
-    return ops.where(*[v if type(v) in PYTHON_SCALARS else as_operand(v) for v in (condition, x, y)])
+    operands = [v if type(v) in PYTHON_SCALARS else as_operand(v) for v in (condition, x, y)]
+    return ops.where(*operands)
 
 
 @numpy_like(np.select)
@@ -394,17 +248,6 @@ def extract(condition, arr):
 # ---- order
 
 
-def _order(x, axis, stable):
-    return np.argsort(x, axis, "stable" if stable else None)
-
-
-argsort_row = primitive(
-    "argsort", _order,
-    batch=lambda size, xs, batched, axis, stable: bind(argsort_row, xs[0], axis=axis + 1, stable=stable),
-)
-searchsorted_row = primitive("searchsorted", lambda a, v, side: np.searchsorted(a, v, side))
-
-
 @numpy_like(np.argsort)
 def argsort(a, axis=-1, kind=None, order=None, *, stable=None):
     """The indices that would sort ``a`` along ``axis``."""
@@ -412,7 +255,7 @@ def argsort(a, axis=-1, kind=None, order=None, *, stable=None):
     if axis is None:
         a, axis = np.ravel(a), 0
     steady = bool(stable) or kind in ("stable", "mergesort")
-    return bind(argsort_row, a, axis=one_axis(axis, a.ndim), stable=steady)
+    return bind(rows.argsort, a, axis=one_axis(axis, a.ndim), stable=steady)
 
 
 @numpy_like(np.sort)
@@ -436,17 +279,19 @@ def searchsorted(a, v, side="left", sorter=None):
     a = as_operand(a)
     if sorter is not None:
         a = take(a, sorter)
-    return bind(searchsorted_row, a, as_operand(v), side=side)
+    return bind(rows.searchsorted, a, as_operand(v), side=side)
 
 
 @numpy_like(np.unique)
 def unique(ar, return_index=False, return_inverse=False, return_counts=False, axis=None, *,
            equal_nan=True, sorted=True):
-    """The distinct entries of ``ar`` in order; each takes its derivative from its first appearance."""
+    """The distinct entries of ``ar`` in order, each with the derivative of its first appearance."""
     ar = as_operand(ar)
     if axis is None:
         ar = np.ravel(ar)
-    found = np.unique(known(ar, "np.unique"), True, return_inverse, return_counts, axis, equal_nan=equal_nan)
+    found = np.unique(
+        known(ar, "np.unique"), True, return_inverse, return_counts, axis, equal_nan=equal_nan
+    )
     values = take(ar, found[1], 0 if axis is None else axis)
     rest = found[1:] if return_index else found[2:]
     return (values, *rest) if rest else values
@@ -467,20 +312,6 @@ def _of_known(name: str) -> Callable:
 nonzero, argwhere, flatnonzero = map(_of_known, ("nonzero", "argwhere", "flatnonzero"))
 
 
-def at(x: Any) -> At:
-    """Indexed updates of ``x``."""
-    return At(x)
-
-
-def _namespace(api_version: str | None = None) -> Any:
-    import functrans.numpy  # noqa: PLC0415  # it imports this module
-
-    return functrans.numpy
-
-
-_array.install(_namespace, at)
-
-
 def _sorted_in_place(self, *args, **kwargs):
     raise UnsupportedError(
         f"{user_line()}: x.sort() would change a traced array in place; use np.sort(x)."
@@ -489,7 +320,6 @@ def _sorted_in_place(self, *args, **kwargs):
 
 METHODS = {
     "__getitem__": getitem,
-    "at": property(at),
     "take": take,
     "compress": lambda self, condition, axis=None: compress(condition, self, axis),
     "choose": choose,

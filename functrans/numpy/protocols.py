@@ -6,15 +6,16 @@ A function that is not here raises when called, and says what to do instead.
 from __future__ import annotations
 
 import difflib
+import functools
 from typing import Any
 
 import numpy as np
 
 from functrans._core.array import Array, plain
 from functrans._core.aval import dtype_of
-from functrans._core.bind import Tracer
+from functrans._core.bind import Tracer, bind_operands
 from functrans._ops import elementwise as ops
-from functrans._ops.declare import TABLE
+from functrans._ops.declare import TABLE, Elementwise
 from functrans.errors import UnsupportedError, user_line
 
 # The row of each ufunc, or a function that chooses one.
@@ -29,6 +30,11 @@ METHODS: dict[tuple[np.ufunc, str], Any] = {}
 
 def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """``__array_ufunc__`` of traced values."""
+    if method == "__call__" and not kwargs and type(row := UFUNCS.get(ufunc)) is Elementwise:
+        if len(inputs) == 1:
+            return self.trace.unary(row, self)
+        if len(inputs) == 2 and not any(isinstance(x, list | tuple) for x in inputs):
+            return bind_operands(row, *inputs)
     inputs = tuple([plain(x) if type(x) is Array else _listed(x) for x in inputs])
     if method == "__call__":
         row = UFUNCS.get(ufunc)
@@ -60,8 +66,10 @@ def _with_options(ufunc, row, inputs, kwargs):
     dtype = kwargs.pop("dtype", None)
     for harmless in ("casting", "order", "subok"):
         kwargs.pop(harmless, None)
-    if kwargs:
+    if kwargs.keys() - ({"axis"} if ufunc is np.vecdot else set()):
         raise unsupported(f"{', '.join(kwargs)} of np.{ufunc.__name__}")
+    if kwargs:
+        row = functools.partial(row, **kwargs)
     if dtype is None:
         return row(*inputs)
     return row(*[x.astype(dtype) if hasattr(x, "astype") else np.asarray(x, dtype) for x in inputs])

@@ -150,9 +150,9 @@ def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=N
     axis = axes_of(axis, a.ndim)
     n = _weight(a, axis, where)
     a = prepared("var", a, None, None, where, 0)  # a masked NaN must not meet what follows
-    centre = mean if given(mean) else keep(rows.sum(a, axis=axis) / _positive(n), a, axis, True)
+    centre = mean if given(mean) else _centre(a, axis, n)
     away = a - centre
-    squares = ops.real(away * ops.conjugate(away)) if away.dtype.kind == "c" else ops.square(away)
+    squares = ops.real(away * ops.conjugate(away)) if away.dtype.kind == "c" else away**2
     y = rows.sum(prepared("var", squares, None, None, where, 0), axis=axis)
     free = n - (ddof if correction is NoValue else correction)
     if not isinstance(free, int | float):
@@ -161,9 +161,11 @@ def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=N
     return y if narrow is None else y.astype(narrow)
 
 
-def _positive(n):
-    """``n``, where nothing is to be counted 1: the mean of nothing is not used."""
-    return builtins.max(n, 1) if type(n) is int else ops.maximum(n, 1)
+def _centre(a, axis, n):
+    """The mean along ``axis``, in a shape that ``a`` can be compared with."""
+    n = builtins.max(n, 1) if type(n) is int else ops.maximum(n, 1)  # of nothing it is not used
+    y = rows.sum(a, axis=axis) / n
+    return y if len(axis) == a.ndim else keep(y, a, axis, True)
 
 
 @like(np.std)

@@ -1,10 +1,8 @@
-"""Shapes, axes, joining and splitting under NumPy's names."""
+"""Shapes and axes under NumPy's names, and the methods that change them."""
 
 from __future__ import annotations
 
 import functools
-import inspect
-import itertools
 import math
 import operator
 from collections.abc import Callable
@@ -12,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.array import Array, plain
+from functrans._core.array import plain
 from functrans._core.bind import Tracer, bind
-from functrans._ops import elementwise as ops
 from functrans._ops import indexing
 from functrans._ops import structure as rows
 from functrans.errors import ImmutableError, UnsupportedError, user_line
@@ -38,7 +35,8 @@ def numpy_like(numpy_function: Callable) -> Callable[[Callable], Callable]:
                 return numpy_function(*args, **kwargs)
             if kwargs.get("out") is not None:
                 raise UnsupportedError(
-                    f"{user_line()}: {f.__name__} cannot write into out=; use the value that it returns."
+                    f"{user_line()}: {f.__name__} cannot write into out=; use the value that it "
+                    "returns."
                 )
             return f(*args, **kwargs)
 
@@ -52,7 +50,7 @@ def as_operand(x: Any) -> Any:
     if isinstance(x, Tracer):
         return x
     if is_traced(x):
-        return stack([as_operand(v) for v in x])
+        return np.stack([as_operand(v) for v in x])
     return np.asarray(plain(x))
 
 
@@ -140,7 +138,9 @@ def moveaxis(a, source, destination):
     source = normalize_axes(source, a.ndim, "source")
     destination = normalize_axes(destination, a.ndim, "destination")
     if len(source) != len(destination):
-        raise ValueError("`source` and `destination` arguments must have the same number of elements")
+        raise ValueError(
+            "`source` and `destination` arguments must have the same number of elements"
+        )
     axes = [n for n in range(a.ndim) if n not in source]
     for to, frm in sorted(zip(destination, source, strict=True)):
         axes.insert(to, frm)
@@ -184,7 +184,7 @@ def squeeze(a, axis=None):
 def _at_least(ndim):
     @numpy_like(getattr(np, f"atleast_{ndim}d"))
     def named(*arys):
-        out = tuple([_raise_ndim(as_operand(a), ndim) for a in arys])
+        out = tuple([raise_ndim(as_operand(a), ndim) for a in arys])
         return out[0] if len(out) == 1 else out
 
     named.__name__ = f"atleast_{ndim}d"
@@ -192,7 +192,8 @@ def _at_least(ndim):
     return named
 
 
-def _raise_ndim(a, ndim):
+def raise_ndim(a: Any, ndim: int) -> Any:
+    """``a`` with at least ``ndim`` axes."""
     if a.ndim >= ndim:
         return a
     if ndim == 3:
@@ -221,203 +222,16 @@ def broadcast_arrays(*args, subok=False):
     return tuple([broadcast_to(a, shape) for a in args])
 
 
-# ---- joining
-
-
-def _operands(arrays):
-    if isinstance(arrays, Tracer):
-        return list(arrays)
-    return [as_operand(a) for a in arrays]
-
-
-@numpy_like(np.concatenate)
-def concatenate(arrays, /, axis=0, out=None, *, dtype=None, casting="same_kind"):
-    """Arrays joined along an axis that they have; flat with ``axis=None``."""
-    arrays = _operands(arrays)
-    if axis is None:
-        arrays, axis = [ravel(a) for a in arrays], 0
-    ndim = arrays[0].ndim
-    if ndim == 0:
-        raise ValueError("zero-dimensional arrays cannot be concatenated")
-    axis = one_axis(axis, ndim)
-    for i, a in enumerate(arrays):
-        if a.ndim != ndim:
-            raise ValueError(
-                "all the input array dimensions except for the concatenation axis must match exactly, "
-                f"but the array at index 0 has {ndim} dimension(s) and the array at index {i} has "
-                f"{a.ndim} dimension(s)"
-            )
-    y = arrays[0] if len(arrays) == 1 else bind(rows.concatenate, *arrays, axis=axis)
-    return y if dtype is None else y.astype(dtype)
-
-
-concat = concatenate
-
-
-@numpy_like(np.stack)
-def stack(arrays, axis=0, out=None, *, dtype=None, casting="same_kind"):
-    """Arrays of one shape joined along a new axis."""
-    arrays = _operands(arrays)
-    shape = arrays[0].shape
-    if any(a.shape != shape for a in arrays):
-        raise ValueError("all input arrays must have the same shape")
-    y = bind(rows.stack, *arrays, axis=one_axis(axis, len(shape) + 1))
-    return y if dtype is None else y.astype(dtype)
-
-
-@numpy_like(np.vstack)
-def vstack(tup, *, dtype=None, casting="same_kind"):
-    """Arrays joined along axis 0, vectors as rows."""
-    return concatenate([_raise_ndim(a, 2) for a in _operands(tup)], 0, dtype=dtype)
-
-
-@numpy_like(np.hstack)
-def hstack(tup, *, dtype=None, casting="same_kind"):
-    """Arrays joined along axis 1, vectors along axis 0."""
-    arrays = [_raise_ndim(a, 1) for a in _operands(tup)]
-    return concatenate(arrays, 0 if arrays[0].ndim == 1 else 1, dtype=dtype)
-
-
-@numpy_like(np.dstack)
-def dstack(tup):
-    """Arrays joined along axis 2."""
-    return concatenate([_raise_ndim(a, 3) for a in _operands(tup)], 2)
-
-
-@numpy_like(np.column_stack)
-def column_stack(tup):
-    """Arrays joined along axis 1, vectors as columns."""
-    return concatenate(
-        [_reshape(a, (-1, 1)) if a.ndim < 2 else a for a in _operands(tup)], 1
-    )
-
-
-@numpy_like(np.block)
-def block(arrays):
-    """An array put together from nested lists of blocks, the innermost along the last axis."""
-    depth = _depth(arrays)
-    ndim = max(depth, *[a.ndim for a in _flatten(arrays)])
-    return _join_blocks(arrays, ndim, depth)
-
-
-def _depth(x):
-    return 1 + max(map(_depth, x)) if isinstance(x, list) else 0
-
-
-def _flatten(x):
-    if not isinstance(x, list):
-        return [as_operand(x)]
-    return list(itertools.chain.from_iterable(map(_flatten, x)))
-
-
-def _join_blocks(x, ndim, depth):
-    if not isinstance(x, list):
-        x = as_operand(x)
-        return _reshape(x, (1,) * (ndim - x.ndim) + x.shape)
-    return concatenate([_join_blocks(v, ndim, depth - 1) for v in x], -depth)
-
-
-@numpy_like(np.append)
-def append(arr, values, axis=None):
-    """``arr`` with ``values`` behind it; both flat by default."""
-    return concatenate((arr, values), axis)
-
-
-@numpy_like(np.insert)
-def insert(arr, obj, values, axis=None):
-    """``arr`` with ``values`` before the indices ``obj`` along ``axis``."""
-    arr, values = as_operand(arr), as_operand(values)
-    if axis is None:
-        arr, axis = ravel(arr), 0
-    axis = one_axis(axis, arr.ndim)
-    n = arr.shape[axis]
-    # where each entry comes from: NumPy does the same insertion into the numbers 0, 1, ...
-    single = np.ndim(obj) == 0 and not isinstance(obj, slice)
-    at = np.arange(n)[obj] if isinstance(obj, slice) else np.asarray(obj)
-    count = values.shape[axis] if single and values.ndim == arr.ndim else max(at.size, 1)
-    count = values.size if single and arr.ndim == 1 and values.ndim <= 1 else count
-    source = np.insert(np.arange(n), np.full(count, at) if single else at, np.arange(count) + n)
-    if single and values.ndim == arr.ndim - 1 and arr.ndim > 1:
-        values = expand_dims(values, axis)
-    shape = (*arr.shape[:axis], count, *arr.shape[axis + 1 :])
-    return take_axis(concatenate((arr, broadcast_to(values, shape).astype(arr.dtype)), axis), source, axis)
-
-
-@numpy_like(np.delete)
-def delete(arr, obj, axis=None):
-    """``arr`` without the entries ``obj`` along ``axis``."""
-    arr = as_operand(arr)
-    if axis is None:
-        arr, axis = ravel(arr), 0
-    axis = one_axis(axis, arr.ndim)
-    return take_axis(arr, np.delete(np.arange(arr.shape[axis]), obj), axis)
-
-
-def take_axis(x: Any, indices: np.ndarray, axis: int) -> Any:
+def take_axis(x: Any, indices: Any, axis: int) -> Any:
     """``x`` at an index array along one axis."""
     pattern = (indexing.WHOLE,) * axis + (indexing.ARRAY,)
     return bind(indexing.getitem, x, indices, pattern=pattern)
 
 
-# ---- splitting
-
-
-@numpy_like(np.array_split)
-def array_split(ary, indices_or_sections, axis=0):
-    """Parts of ``ary`` along ``axis``: so many, of nearly equal size, or cut at given indices."""
-    ary = as_operand(ary)
-    axis = one_axis(axis, ary.ndim)
-    n = ary.shape[axis]
-    if np.ndim(indices_or_sections):
-        cuts = [0, *map(operator.index, indices_or_sections), n]
-    else:
-        count = operator.index(indices_or_sections)
-        if count <= 0:
-            raise ValueError("number sections must be larger than 0.")
-        each, more = divmod(n, count)
-        cuts = [i * each + min(i, more) for i in range(count + 1)]
-    return [ary[rows.along(axis, slice(a, b))] for a, b in itertools.pairwise(cuts)]
-
-
-@numpy_like(np.split)
-def split(ary, indices_or_sections, axis=0):
-    """Parts of ``ary`` along ``axis``: so many equal ones, or cut at given indices."""
-    ary = as_operand(ary)
-    if np.ndim(indices_or_sections) == 0 and ary.shape[one_axis(axis, ary.ndim)] % indices_or_sections:
-        raise ValueError("array split does not result in an equal division")
-    return array_split(ary, indices_or_sections, axis)
-
-
-def _split_along(name, axis, ndim):
-    @numpy_like(getattr(np, name))
-    def named(ary, indices_or_sections):
-        ary = as_operand(ary)
-        if ary.ndim < ndim:
-            raise ValueError(f"{name} only works on arrays of {ndim} or more dimensions")
-        return split(ary, indices_or_sections, 0 if ary.ndim == 1 else axis)
-
-    named.__name__ = name
-    named.__doc__ = f"np.split along axis {axis}."
-    return named
-
-
-hsplit, vsplit, dsplit = (
-    _split_along("hsplit", 1, 1), _split_along("vsplit", 0, 2), _split_along("dsplit", 2, 3)
-)
-
-
-@numpy_like(np.unstack)
-def unstack(x, /, *, axis=0):
-    """The slices of ``x`` along ``axis``, as a tuple."""
-    x = as_operand(x)
-    axis = one_axis(axis, x.ndim)
-    return tuple([x[rows.along(axis, i)] for i in range(x.shape[axis])])
-
-
 # ---- methods
 
 
-def astype(x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
+def astype(x: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
            copy: bool = True) -> Any:
     """``x`` in another dtype."""
     dtype = np.dtype(dtype)
@@ -425,7 +239,8 @@ def astype(x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok:
         return x
     if not np.can_cast(x.dtype, dtype, casting):
         raise TypeError(
-            f"Cannot cast array data from {x.dtype!r} to {dtype!r} according to the rule {casting!r}"
+            f"Cannot cast array data from {x.dtype!r} to {dtype!r} according to the rule "
+            f"{casting!r}"
         )
     return bind(rows.astype if dtype.kind in "fc" else rows.astype_discrete, x, dtype=dtype)
 
@@ -434,11 +249,6 @@ def astype(x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok:
 def copy(a, order="K", subok=False):
     """``a`` itself where it is traced: traced values do not change."""
     return a
-
-
-@numpy_like(np.astype)
-def _astype_function(x, dtype, /, *, copy=True, device=None):
-    return astype(x, dtype)
 
 
 def _reshape_method(self, *shape, order="C", copy=None):
@@ -465,8 +275,8 @@ class _Flat:
 
     __slots__ = ("x",)
 
-    def __init__(self, x):
-        self.x = _reshape(x, (math.prod(x.shape),))
+    def __init__(self, x: Any):
+        self.x: Any = _reshape(x, (math.prod(x.shape),))
 
     def __getitem__(self, key):
         return self.x[key]
@@ -500,9 +310,7 @@ METHODS = {
 }
 
 __all__ = [
-    "append", "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "block", "broadcast_arrays",
-    "broadcast_to", "column_stack", "concat", "concatenate", "copy", "delete", "dsplit", "dstack",
-    "expand_dims", "hsplit", "hstack", "insert", "matrix_transpose", "moveaxis", "permute_dims",
-    "ravel", "reshape", "rollaxis", "split", "squeeze", "stack", "swapaxes", "transpose", "unstack",
-    "vsplit", "vstack",
+    "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_to", "copy",
+    "expand_dims", "matrix_transpose", "moveaxis", "permute_dims", "ravel", "reshape", "rollaxis",
+    "squeeze", "swapaxes", "transpose",
 ]

@@ -30,6 +30,8 @@ def frozen(x: Any, dtype: Any = np.float64) -> np.ndarray:
     x = np.array(x)
     if x.dtype.kind == "f":
         x = x.astype(dtype)
+    elif x.dtype.kind == "c":
+        x = x.astype(np.result_type(dtype, np.complex64))
     x.setflags(write=False)
     return x
 
@@ -66,16 +68,29 @@ def complexes(rng, shape):
 
 
 DOMAINS = {
-    "any": normal, "real": normal, "positive": positive, "nonzero": nonzero, "unit": unit,
-    "above one": lambda rng, shape: rng.uniform(1.2, 3, shape), "integer": integers,
-    "boolean": flags, "complex": complexes,
+    "any": normal,
+    "real": normal,
+    "positive": positive,
+    "nonzero": nonzero,
+    "unit": unit,
+    "above one": lambda rng, shape: rng.uniform(1.2, 3, shape),
+    "integer": integers,
+    "boolean": flags,
+    "complex": complexes,
 }
 # Operands that are not all of the row's domain.
 OPERANDS: dict[str, tuple] = {
     "where": (flags, normal, normal),
     "ldexp": (normal, integers),
-    "sinc_nth": (lambda rng, shape: 4 * normal(rng, shape), integers),
-    "clip": (lambda rng, shape: 3 * normal(rng, shape), lambda rng, shape: -positive(rng, shape), positive),
+    "sinc_nth": (
+        lambda rng, shape: 4 * normal(rng, shape),
+        lambda rng, shape: rng.integers(0, 3, shape),
+    ),
+    "clip": (
+        lambda rng, shape: 3 * normal(rng, shape),
+        lambda rng, shape: -positive(rng, shape),
+        positive,
+    ),
     "left_shift": (integers, integers),
     "right_shift": (integers, integers),
     "strong_multiply": (nonzero, nonzero),
@@ -92,10 +107,14 @@ SHAPES: dict[int, list[tuple]] = {
 def elementwise_samples(row: Elementwise) -> list[Sample]:
     kinds = OPERANDS.get(row.name, (DOMAINS[row.domain],) * len(row.actions))
 
-    def sample(shapes):
+    def sample(kinds, shapes):
         return Sample(lambda rng: tuple(k(rng, s) for k, s in zip(kinds, shapes, strict=True)), {})
 
-    return [sample(shapes) for shapes in SHAPES[len(kinds)]]
+    # linear and bilinear rows on complex numbers as well: their slopes may be complex too
+    found = [sample(kinds, shapes) for shapes in SHAPES[len(kinds)]]
+    if row.domain == "any" and row.name != "where":
+        found.append(sample((complexes,) * len(kinds), SHAPES[len(kinds)][0]))
+    return found
 
 
 # ---- rows listed by name
@@ -110,8 +129,14 @@ def operands(draw: Callable, **params: Any) -> Sample:
     return Sample(draw, params)
 
 
-def indexed(*shapes: tuple, high: int, count: int = 1, size: tuple = (2,), distinct: bool = False,
-            **params: Any) -> Sample:
+def indexed(
+    *shapes: tuple,
+    high: int,
+    count: int = 1,
+    size: tuple = (2,),
+    distinct: bool = False,
+    **params: Any,
+) -> Sample:
     """Float operands, then ``count`` index arrays with entries below ``high``."""
 
     def draw(rng):
@@ -128,7 +153,12 @@ A = "array"
 W = (None, None, None)
 ROWS: dict[str, list[Sample]] = {
     # reductions
-    "sum": [floats((2, 3), axis=(0,)), floats((2, 3), axis=(0, 1)), floats((), axis=()), floats((0, 3), axis=(0,))],
+    "sum": [
+        floats((2, 3), axis=(0,)),
+        floats((2, 3), axis=(0, 1)),
+        floats((), axis=()),
+        floats((0, 3), axis=(0,)),
+    ],
     "max": [floats((2, 3), axis=(1,)), floats((2, 3), axis=(0, 1))],
     "min": [floats((2, 3), axis=(1,)), floats((2, 3), axis=(0, 1))],
     "any": [operands(lambda rng: (flags(rng, (2, 3)),), axis=(1,))],
@@ -136,7 +166,12 @@ ROWS: dict[str, list[Sample]] = {
     "count_nonzero": [operands(lambda rng: (flags(rng, (2, 3)),), axis=(0,))],
     "argmax": [floats((2, 3), axis=1)],
     "argmin": [floats((2, 3), axis=0)],
-    "equal_share": [operands(lambda rng: (lambda x: (x, x.max(1)))(rng.normal(size=(2, 3))), axis=(1,))],
+    "equal_share": [
+        operands(
+            lambda rng: (rng.permuted([[0.0, 2, 2], [0, 1, 2]], axis=1), np.array([2.0, 2])),
+            axis=(1,),
+        )
+    ],
     "running_share": [floats((2, 3), axis=1, largest=True), floats((2, 3), axis=0, largest=False)],
     "cumsum": [floats((2, 3), axis=1, reverse=False), floats((2, 3), axis=0, reverse=True)],
     "cumprod": [floats((2, 3), axis=1, reverse=False), floats((2, 3), axis=0, reverse=True)],
@@ -144,37 +179,95 @@ ROWS: dict[str, list[Sample]] = {
     "cummin": [floats((4,), axis=0), floats((2, 4), axis=1)],
     "shift": [floats((2, 3), axis=1, by=1), floats((3,), axis=0, by=-1)],
     "recurrence": [
-        floats((3,), (3,), axis=0, reverse=False), floats((2, 3), (2, 3), axis=1, reverse=True),
+        floats((3,), (3,), axis=0, reverse=False),
+        floats((2, 3), (2, 3), axis=1, reverse=True),
     ],
-    "prod": [floats((2, 3), axis=1), floats((3,), axis=0),
-             operands(lambda rng: (rng.normal(size=(2, 3)) * [[0, 1, 1], [0, 1, 0]],), axis=1)],
+    "prod": [
+        floats((2, 3), axis=1),
+        floats((3,), axis=0),
+        operands(lambda rng: (rng.normal(size=(2, 3)) * [[0, 1, 1], [0, 1, 0]],), axis=1),
+    ],
+    "softmax": [floats((2, 3), axis=(1,)), floats((2, 3), axis=(0, 1))],
     "logsumexp": [floats((2, 3), axis=(1,)), floats((2, 3), axis=(0, 1))],
     # structure
     "reshape": [floats((2, 3), shape=(3, 2)), floats((2, 3), shape=(6,)), floats((), shape=(1, 1))],
     "transpose": [floats((2, 3, 1), axes=(1, 2, 0)), floats((2, 3), axes=(1, 0))],
-    "broadcast_to": [floats((3,), shape=(2, 3)), floats((2, 1), shape=(2, 3)), floats((), shape=(2,))],
-    "astype": [floats((3,), dtype=np.dtype(np.float32)), floats((3,), dtype=np.dtype(np.complex128))],
+    "broadcast_to": [
+        floats((3,), shape=(2, 3)),
+        floats((2, 1), shape=(2, 3)),
+        floats((), shape=(2,)),
+    ],
+    "astype": [
+        floats((3,), dtype=np.dtype(np.float32)),
+        floats((3,), dtype=np.dtype(np.complex128)),
+    ],
     "astype_discrete": [floats((3,), dtype=np.dtype(np.int64))],
     "concatenate": [floats((2, 3), (1, 3), axis=0), floats((2, 1), (2, 2), (2, 0), axis=1)],
     "stack": [floats((2, 3), (2, 3), axis=0), floats((2,), (2,), (2,), axis=1)],
     "diagonal": [floats((3, 3), offset=0), floats((2, 3, 4), offset=1), floats((3, 2), offset=-1)],
-    "embed_diagonal": [floats((3,), offset=0, shape=(3, 3)), floats((2, 2), offset=-1, shape=(3, 2))],
+    "embed_diagonal": [
+        floats((3,), offset=0, shape=(3, 3)),
+        floats((2, 2), offset=-1, shape=(3, 2)),
+    ],
+    # contractions
+    "matmul": [
+        floats(a, b)
+        for a, b in [
+            ((2, 3), (3, 2)),
+            ((3,), (3,)),
+            ((3,), (3, 2)),
+            ((2, 3), (3,)),
+            ((2, 2, 3), (3, 2)),
+            ((2, 3), (2, 3, 2)),
+            ((2, 1, 2, 3), (2, 3, 1)),
+            ((3,), (2, 3, 2)),
+            ((2, 2, 3), (3,)),
+            ((2, 0), (0, 3)),
+            ((0, 2, 3), (3, 2)),
+        ]
+    ],
+    "einsum": [
+        floats((2, 3), (3, 2), subscripts="ij,jk->ki"),
+        floats((2, 3), (2, 3), subscripts="ij,ij->i"),
+        floats((2, 3), (2,), subscripts="ij,k->jki"),
+        floats((2, 3), (3, 2), subscripts="ij,ji->"),
+        floats((2, 2, 3), (2, 3), subscripts="abj,aj->ab"),
+        floats((2, 3), (2, 2, 3), subscripts="aj,baj->baj"),
+    ],
+    "convolve": [
+        floats((4,), (3,), mode="full"),
+        floats((2,), (3,), mode="full"),
+        floats((4,), (2,), mode="valid"),
+        floats((2, 4), (2,), mode="valid"),
+        floats((3,), (2, 3), mode="full"),
+    ],
+    "cross": [floats((3,), (3,)), floats((2, 3), (3,)), floats((2, 1, 3), (3, 3))],
     # indexing
     "getitem": [
-        floats((2, 3), pattern=(0,)), floats((4, 3), pattern=((0, 4, 2), None, 1)),
-        indexed((4, 3), high=4, pattern=(A,)), indexed((2, 3), high=2, count=2, pattern=(A, A)),
-        indexed((3, 2, 3), high=3, count=2, pattern=(A, W, A)), indexed((2, 3), high=3, pattern=(Ellipsis, A)),
+        floats((2, 3), pattern=(0,)),
+        floats((4, 3), pattern=((0, 4, 2), None, 1)),
+        indexed((4, 3), high=4, pattern=(A,)),
+        indexed((2, 3), high=2, count=2, pattern=(A, A)),
+        indexed((3, 2, 3), high=3, count=2, pattern=(A, W, A)),
+        indexed((2, 3), high=3, pattern=(Ellipsis, A)),
     ],
     "put_add": [
-        floats((3,), pattern=(0,), shape=(2, 3)), indexed((2, 3), high=4, pattern=(A,), shape=(4, 3)),
+        floats((3,), pattern=(0,), shape=(2, 3)),
+        indexed((2, 3), high=4, pattern=(A,), shape=(4, 3)),
         indexed((2, 2), high=3, count=2, pattern=(A, W, A), shape=(3, 2, 3)),
     ],
     "scatter_set": [
-        floats((2, 3), (3,), pattern=(0,)), indexed((4, 3), (2, 3), high=4, distinct=True, pattern=(A,)),
+        floats((2, 3), (3,), pattern=(0,)),
+        indexed((4, 3), (2, 3), high=4, distinct=True, pattern=(A,)),
         indexed((2,), (4,), high=2, size=(4,), pattern=(A,)),
     ],
     "scatter_add": [
-        floats((2, 3), (3,), pattern=(0,)), indexed((4, 3), (3, 3), high=4, size=(3,), pattern=(A,)),
+        floats((2, 3), (3,), pattern=(0,)),
+        indexed((4, 3), (3, 3), high=4, size=(3,), pattern=(A,)),
+    ],
+    "argsort": [floats((2, 4), axis=1, stable=False), floats((4, 2), axis=0, stable=True)],
+    "searchsorted": [
+        operands(lambda rng: (np.sort(rng.normal(size=4)), rng.normal(size=(2, 3))), side="left"),
     ],
     "last_write": [indexed(high=3, size=(4,), pattern=(A,), shape=(3,))],
 }
@@ -190,7 +283,9 @@ def samples(name: str) -> list[Sample]:
 def cases(only: Callable = lambda row: True) -> list[tuple[str, int]]:
     """(row name, number of the sample) for every row in the table that has samples."""
     return [
-        (name, i) for name, row in TABLE.items() if only(row) and has_samples(name)
+        (name, i)
+        for name, row in TABLE.items()
+        if only(row) and has_samples(name)
         for i in range(len(samples(name)))
     ]
 

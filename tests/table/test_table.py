@@ -38,7 +38,9 @@ def leaves(y):
 
 def inner(a, b):
     """The real inner product, summed over leaves."""
-    return sum(np.sum(np.real(np.conj(np.asarray(x)) * np.asarray(y))) for x, y in zip(a, b, strict=True))
+    return sum(
+        np.sum(np.real(np.conj(np.asarray(x)) * np.asarray(y))) for x, y in zip(a, b, strict=True)
+    )
 
 
 def random_like(rng, x, size=None):
@@ -101,7 +103,12 @@ def test_abstract_rule_is_the_real_output(case):
 @pytest.mark.parametrize("case", SMOOTH, ids=case_id)
 def test_vjp_is_the_transpose_of_jvp(case):
     f = Smooth(*case)
-    assert inner(f.cts, f.pushed(*f.xs)) == pytest.approx(inner(f.pulled(*f.xs), f.ts), rel=1e-12, abs=1e-12)
+    pushed, pulled = f.pushed(*f.xs), f.pulled(*f.xs)
+    rel = 1e-6 if any(y.dtype == np.float32 for y in pushed) else 1e-13
+    size = sum(float(np.sum(np.abs(np.asarray(c) * t))) for c, t in zip(pulled, f.ts, strict=True))
+    assert inner(f.cts, pushed) == pytest.approx(
+        inner(pulled, f.ts), rel=rel, abs=rel * size + 1e-300
+    )
 
 
 @pytest.mark.parametrize("case", SMOOTH, ids=case_id)
@@ -109,6 +116,7 @@ def test_vjp_of_each_operand_alone_is_that_of_all(case):
     f = Smooth(*case)
     together = f.pulled(*f.xs)
     for i in range(len(f.xs)):
+
         def alone(x, i=i):
             return f(*f.xs[:i], x, *f.xs[i + 1 :])
 
@@ -162,7 +170,7 @@ def test_strides_do_not_matter(case):
 def _strided(x):
     """``x`` in every second place of a reversed, transposed array."""
     wide = np.zeros([2 * n for n in x.shape[::-1]], x.dtype)
-    view = wide[(slice(None, None, -2),) * x.ndim].T
+    view = wide[(..., *[slice(None, None, -2)] * x.ndim)].T
     view[...] = x
     view.setflags(write=False)
     return view
@@ -203,7 +211,10 @@ BATCH = 3
 
 def _stacked(sample, subset):
     drawn = [sample.operands(seed) for seed in range(BATCH)]
-    return [frozen(np.stack([d[i] for d in drawn])) if i in subset else x for i, x in enumerate(drawn[0])]
+    return [
+        frozen(np.stack([d[i] for d in drawn])) if i in subset else x
+        for i, x in enumerate(drawn[0])
+    ]
 
 
 def _subsets(n):
@@ -235,7 +246,9 @@ def test_vmap_of_derivatives_is_a_loop(case):
     batches = [np.stack(c) for c in zip(*[g.xs for g in many], strict=True)]
     for derive in (f.pushed, f.pulled):
         single = [leaves(derive(*[b[k] for b in batches])) for k in range(BATCH)]
-        for a, column in zip(leaves(ft.vmap(derive)(*batches)), zip(*single, strict=True), strict=True):
+        for a, column in zip(
+            leaves(ft.vmap(derive)(*batches)), zip(*single, strict=True), strict=True
+        ):
             close(a, np.stack(column), max(tolerance(case[0]), 1e-12))
 
 
@@ -257,12 +270,14 @@ def test_derivative_of_vmap_is_that_of_a_loop(case):
 def _matrix(f, x):
     """The columns f(e_k) for the basis vectors of x's space."""
     units = np.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape)
-    return np.stack([np.asarray(f(e)).ravel() for e in units], -1) if x.size else np.zeros((np.asarray(f(x)).size, 0))
+    return (
+        np.stack([np.asarray(f(e)).ravel() for e in units], -1)
+        if x.size
+        else np.zeros((np.asarray(f(x)).size, 0))
+    )
 
 
-@pytest.mark.parametrize(
-    "case", cases(lambda row: isinstance(row, Linear | Bilinear)), ids=case_id
-)
+@pytest.mark.parametrize("case", cases(lambda row: isinstance(row, Linear | Bilinear)), ids=case_id)
 def test_linear_row_is_its_matrix(case):
     f = Smooth(*case)
     for i, x in enumerate(f.xs):
@@ -276,14 +291,18 @@ def test_linear_row_is_its_matrix(case):
         close(np.ravel(moved), m @ f.ts[i].ravel(), tolerance(case[0]))
         pulled = ft.vjp(alone, x)[1](f.cts[0])[0]
         expected = m.conj().T @ f.cts[0].ravel()
-        close(np.ravel(pulled), expected.real if x.dtype.kind == "f" else expected, tolerance(case[0]))
+        close(
+            np.ravel(pulled), expected.real if x.dtype.kind == "f" else expected, tolerance(case[0])
+        )
 
 
 # ---- drawn shapes
 
 
 def _elementwise_rows():
-    return [name for name, row in TABLE.items() if isinstance(row, Elementwise) and row.differentiable]
+    return [
+        name for name, row in TABLE.items() if isinstance(row, Elementwise) and row.differentiable
+    ]
 
 
 @given(st.data())
@@ -297,7 +316,9 @@ def test_any_broadcast_any_dtype_any_stride(name, data):
     xs = []
     for kind in kinds:
         drop = data.draw(st.integers(0, len(whole)), label="leading axes dropped")
-        ones = data.draw(st.lists(st.booleans(), min_size=len(whole), max_size=len(whole)), label="ones")
+        ones = data.draw(
+            st.lists(st.booleans(), min_size=len(whole), max_size=len(whole)), label="ones"
+        )
         shape = tuple(1 if one else n for n, one in zip(whole, ones, strict=True))[drop:]
         x = frozen(kind(rng, shape), dtype)
         xs.append(_strided(x) if data.draw(st.booleans(), label="strided") else x)
@@ -316,8 +337,11 @@ def test_any_broadcast_any_dtype_any_stride(name, data):
     ct = random_like(rng, y)
     found = ft.vjp(f, *primals)[1](ct)
     assert [aval_of(c) for c in found] == [aval_of(x) for x in primals]
-    size = sum(np.abs(np.asarray(c, np.float64) * t).sum() for c, t in zip(found, ts, strict=True)
-               if c.dtype.kind == "f")
+    size = sum(
+        np.abs(np.asarray(c, np.float64) * t).sum()
+        for c, t in zip(found, ts, strict=True)
+        if c.dtype.kind == "f"
+    )
     size += float(np.abs(ct * dy).sum())
     rel = 1e-5 if dtype is np.float32 else 1e-13
     assert inner([ct], [dy]) == pytest.approx(inner(found, ts), rel=rel, abs=rel * size + 1e-300)

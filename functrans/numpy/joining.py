@@ -1,0 +1,216 @@
+"""Joining and splitting under NumPy's names."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+
+import numpy as np
+
+from functrans._core.bind import Tracer, bind
+from functrans._ops import structure as rows
+from functrans.numpy.structure import (
+    as_operand,
+    broadcast_to,
+    expand_dims,
+    numpy_like,
+    one_axis,
+    raise_ndim,
+    ravel,
+    reshape,
+    take_axis,
+)
+
+# ---- joining
+
+
+def _operands(arrays):
+    if isinstance(arrays, Tracer):
+        return list(arrays)
+    return [as_operand(a) for a in arrays]
+
+
+@numpy_like(np.concatenate)
+def concatenate(arrays, /, axis=0, out=None, *, dtype=None, casting="same_kind"):
+    """Arrays joined along an axis that they have; flat with ``axis=None``."""
+    arrays = _operands(arrays)
+    if axis is None:
+        arrays, axis = [ravel(a) for a in arrays], 0
+    ndim = arrays[0].ndim
+    if ndim == 0:
+        raise ValueError("zero-dimensional arrays cannot be concatenated")
+    axis = one_axis(axis, ndim)
+    for i, a in enumerate(arrays):
+        if a.ndim != ndim:
+            raise ValueError(
+                "all the input array dimensions except for the concatenation axis must match "
+                f"exactly, but the array at index 0 has {ndim} dimension(s) and the array at index "
+                f"{i} has {a.ndim} dimension(s)"
+            )
+    y = arrays[0] if len(arrays) == 1 else bind(rows.concatenate, *arrays, axis=axis)
+    return y if dtype is None else y.astype(dtype)
+
+
+concat = concatenate
+
+
+@numpy_like(np.stack)
+def stack(arrays, axis=0, out=None, *, dtype=None, casting="same_kind"):
+    """Arrays of one shape joined along a new axis."""
+    arrays = _operands(arrays)
+    shape = arrays[0].shape
+    if any(a.shape != shape for a in arrays):
+        raise ValueError("all input arrays must have the same shape")
+    y = bind(rows.stack, *arrays, axis=one_axis(axis, len(shape) + 1))
+    return y if dtype is None else y.astype(dtype)
+
+
+@numpy_like(np.vstack)
+def vstack(tup, *, dtype=None, casting="same_kind"):
+    """Arrays joined along axis 0, vectors as rows."""
+    return concatenate([raise_ndim(a, 2) for a in _operands(tup)], 0, dtype=dtype)
+
+
+@numpy_like(np.hstack)
+def hstack(tup, *, dtype=None, casting="same_kind"):
+    """Arrays joined along axis 1, vectors along axis 0."""
+    arrays = [raise_ndim(a, 1) for a in _operands(tup)]
+    return concatenate(arrays, 0 if arrays[0].ndim == 1 else 1, dtype=dtype)
+
+
+@numpy_like(np.dstack)
+def dstack(tup):
+    """Arrays joined along axis 2."""
+    return concatenate([raise_ndim(a, 3) for a in _operands(tup)], 2)
+
+
+@numpy_like(np.column_stack)
+def column_stack(tup):
+    """Arrays joined along axis 1, vectors as columns."""
+    return concatenate(
+        [reshape(a, (-1, 1)) if a.ndim < 2 else a for a in _operands(tup)], 1
+    )
+
+
+@numpy_like(np.block)
+def block(arrays):
+    """An array put together from nested lists of blocks, the innermost along the last axis."""
+    depth = _depth(arrays)
+    ndim = max(depth, *[a.ndim for a in _flatten(arrays)])
+    return _join_blocks(arrays, ndim, depth)
+
+
+def _depth(x):
+    return 1 + max(map(_depth, x)) if isinstance(x, list) else 0
+
+
+def _flatten(x):
+    if not isinstance(x, list):
+        return [as_operand(x)]
+    return list(itertools.chain.from_iterable(map(_flatten, x)))
+
+
+def _join_blocks(x, ndim, depth):
+    if not isinstance(x, list):
+        x = as_operand(x)
+        return reshape(x, (1,) * (ndim - x.ndim) + x.shape)
+    return concatenate([_join_blocks(v, ndim, depth - 1) for v in x], -depth)
+
+
+@numpy_like(np.append)
+def append(arr, values, axis=None):
+    """``arr`` with ``values`` behind it; both flat by default."""
+    return concatenate((arr, values), axis)
+
+
+@numpy_like(np.insert)
+def insert(arr, obj, values, axis=None):
+    """``arr`` with ``values`` before the indices ``obj`` along ``axis``."""
+    arr, values = as_operand(arr), as_operand(values)
+    if axis is None:
+        arr, axis = ravel(arr), 0
+    axis = one_axis(axis, arr.ndim)
+    n = arr.shape[axis]
+    # where each entry comes from: NumPy does the same insertion into the numbers 0, 1, ...
+    single = np.ndim(obj) == 0 and not isinstance(obj, slice)
+    at = np.arange(n)[obj] if isinstance(obj, slice) else np.asarray(obj)
+    count = values.shape[axis] if single and values.ndim == arr.ndim else max(at.size, 1)
+    count = values.size if single and arr.ndim == 1 and values.ndim <= 1 else count
+    source = np.insert(np.arange(n), np.full(count, at) if single else at, np.arange(count) + n)
+    if single and values.ndim == arr.ndim - 1 and arr.ndim > 1:
+        values = expand_dims(values, axis)
+    shape = (*arr.shape[:axis], count, *arr.shape[axis + 1 :])
+    values = broadcast_to(values, shape).astype(arr.dtype)
+    return take_axis(concatenate((arr, values), axis), source, axis)
+
+
+@numpy_like(np.delete)
+def delete(arr, obj, axis=None):
+    """``arr`` without the entries ``obj`` along ``axis``."""
+    arr = as_operand(arr)
+    if axis is None:
+        arr, axis = ravel(arr), 0
+    axis = one_axis(axis, arr.ndim)
+    return take_axis(arr, np.delete(np.arange(arr.shape[axis]), obj), axis)
+
+
+# ---- splitting
+
+
+@numpy_like(np.array_split)
+def array_split(ary, indices_or_sections, axis=0):
+    """Parts of ``ary`` along ``axis``: so many, of nearly equal size, or cut at given indices."""
+    ary = as_operand(ary)
+    axis = one_axis(axis, ary.ndim)
+    n = ary.shape[axis]
+    if np.ndim(indices_or_sections):
+        cuts = [0, *map(operator.index, indices_or_sections), n]
+    else:
+        count = operator.index(indices_or_sections)
+        if count <= 0:
+            raise ValueError("number sections must be larger than 0.")
+        each, more = divmod(n, count)
+        cuts = [i * each + min(i, more) for i in range(count + 1)]
+    return [ary[rows.along(axis, slice(a, b))] for a, b in itertools.pairwise(cuts)]
+
+
+@numpy_like(np.split)
+def split(ary, indices_or_sections, axis=0):
+    """Parts of ``ary`` along ``axis``: so many equal ones, or cut at given indices."""
+    ary = as_operand(ary)
+    n = ary.shape[one_axis(axis, ary.ndim)]
+    if np.ndim(indices_or_sections) == 0 and n % indices_or_sections:
+        raise ValueError("array split does not result in an equal division")
+    return array_split(ary, indices_or_sections, axis)
+
+
+def _split_along(name, axis, ndim):
+    @numpy_like(getattr(np, name))
+    def named(ary, indices_or_sections):
+        ary = as_operand(ary)
+        if ary.ndim < ndim:
+            raise ValueError(f"{name} only works on arrays of {ndim} or more dimensions")
+        return split(ary, indices_or_sections, 0 if ary.ndim == 1 else axis)
+
+    named.__name__ = name
+    named.__doc__ = f"np.split along axis {axis}."
+    return named
+
+
+hsplit, vsplit, dsplit = (
+    _split_along("hsplit", 1, 1), _split_along("vsplit", 0, 2), _split_along("dsplit", 2, 3)
+)
+
+
+@numpy_like(np.unstack)
+def unstack(x, /, *, axis=0):
+    """The slices of ``x`` along ``axis``, as a tuple."""
+    x = as_operand(x)
+    axis = one_axis(axis, x.ndim)
+    return tuple([x[rows.along(axis, i)] for i in range(x.shape[axis])])
+
+
+__all__ = [
+    "append", "array_split", "block", "column_stack", "concat", "concatenate", "delete", "dsplit",
+    "dstack", "hsplit", "hstack", "insert", "split", "stack", "unstack", "vsplit", "vstack",
+]

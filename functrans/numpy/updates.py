@@ -1,0 +1,179 @@
+"""Updates by index, each of which returns a changed copy: ``x.at[index].set(v)`` and the like."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans._core.array import install, plain, wrap
+from functrans._core.bind import Tracer, bind
+from functrans._ops import elementwise as ops
+from functrans._ops import indexing as rows
+from functrans._ops.indexing import ARRAY
+from functrans.numpy.indexing import known, split_key
+from functrans.numpy.structure import as_operand
+
+
+class At:
+    """``x.at``: index it, then say what to do there. Every method returns a changed copy.
+
+    >>> import functrans as ft
+    >>> ft.array([1.0, 2.0, 3.0]).at[1:].multiply(10.0)
+    Array([ 1., 20., 30.])
+    """
+
+    __slots__ = ("x",)
+
+    def __init__(self, x: Any):
+        self.x = x
+
+    def __getitem__(self, key: Any) -> Slot:
+        return Slot(self.x, key)
+
+
+class Slot:
+    """A place in an array, and what can be done to it."""
+
+    __slots__ = ("indices", "key", "masked", "pattern", "x")
+
+    def __init__(self, x: Any, key: Any):
+        self.x = plain(x)
+        self.masked = None
+        if _is_batched_mask(key, self.x.shape):
+            self.masked = key
+        else:
+            self.pattern, self.indices = split_key(key, self.x.shape)
+
+    def get(self) -> Any:
+        """What is there: ``x[index]``."""
+        if self.masked is not None:
+            known(self.masked, "a boolean mask as an index")
+        return self._out(self._read(self.x))
+
+    def set(self, value: Any) -> Any:
+        """x with ``value`` written there; the last one where the index repeats."""
+        if self.masked is not None:
+            return ops.where(self.masked, as_operand(value).astype(self.x.dtype), self.x)
+        return self._out(self._write(self.x, value))
+
+    def add(self, value: Any) -> Any:
+        """x with ``value`` added there, repeatedly where the index repeats."""
+        if self.masked is not None:
+            return self._apply(ops.add, value)
+        value = self._fit(value)
+        return self._out(bind(rows.scatter_add, self.x, value, *self.indices, pattern=self.pattern))
+
+    def subtract(self, value: Any) -> Any:
+        """x with ``value`` subtracted there, repeatedly where the index repeats."""
+        return self.add(-as_operand(value))
+
+    def multiply(self, value: Any) -> Any:
+        """x multiplied by ``value`` there, repeatedly where the index repeats."""
+        return self._apply(ops.multiply, value)
+
+    def divide(self, value: Any) -> Any:
+        """x divided by ``value`` there, repeatedly where the index repeats."""
+        return self._apply(ops.divide, value)
+
+    def power(self, value: Any) -> Any:
+        """x to the power ``value`` there, repeatedly where the index repeats."""
+        return self._apply(ops.power, value)
+
+    def min(self, value: Any) -> Any:
+        """The smaller of x and ``value`` there."""
+        return self._apply(ops.minimum, value)
+
+    def max(self, value: Any) -> Any:
+        """The larger of x and ``value`` there."""
+        return self._apply(ops.maximum, value)
+
+    def apply(self, f: Callable) -> Any:
+        """x with ``f`` applied to the entries there, once even where the index repeats."""
+        if self.masked is not None:
+            return ops.where(self.masked, f(self.x), self.x)
+        return self._out(self._write(self.x, f(self._read(self.x))))
+
+    mul = multiply
+    div = divide
+    pow = power
+    sub = subtract
+
+    def _out(self, y):
+        return y if isinstance(y, Tracer) else wrap(y)
+
+    def _read(self, x):
+        return bind(rows.getitem, x, *self.indices, pattern=self.pattern)
+
+    def _write(self, x, value):
+        return bind(rows.scatter_set, x, self._fit(value), *self.indices, pattern=self.pattern)
+
+    def _fit(self, value):
+        """``value`` in the dtype of x and the shape of the place."""
+        value = as_operand(value)
+        if value.dtype != self.x.dtype:
+            value = value.astype(self.x.dtype)
+        shape = rows.result_shape(self.x.shape, self.indices, self.pattern)
+        if value.shape == shape:
+            return value
+        while value.ndim > len(shape) and value.shape[0] == 1:
+            value = value[0]
+        return np.broadcast_to(value, shape)
+
+    def _apply(self, row, value):
+        if self.masked is not None:
+            new = row(self.x, as_operand(value))
+            return ops.where(self.masked, new, self.x).astype(self.x.dtype)
+        if not self.indices:
+            return self._out(self._write(self.x, row(self._read(self.x), as_operand(value))))
+        x, value = self.x, np.ravel(self._fit(value))
+        every = np.arange(self.x.size).reshape(self.x.shape)
+        places = np.ravel(bind(rows.getitem, every, *self.indices, pattern=self.pattern))
+        x = np.ravel(x)
+        for turn in _turns(places):
+            here, pattern = places[turn], (ARRAY,)
+            new = row(bind(rows.getitem, x, here, pattern=pattern), value[turn])
+            x = bind(rows.scatter_set, x, new.astype(x.dtype), here, pattern=pattern)
+        return self._out(x.reshape(self.x.shape))
+
+
+def _turns(places: Any) -> list:
+    """Entries of ``places`` grouped so that no place repeats within a group."""
+    if isinstance(places, Tracer):
+        value = places.concrete()
+        if value is None:  # places differ within the batch: one at a time
+            return [slice(i, i + 1) for i in range(places.size)]
+        places = np.asarray(value)
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    counts = np.diff(np.r_[starts, ordered.size])
+    if not places.size or counts.max() == 1:
+        return [slice(None)]
+    nth = np.empty(places.size, np.intp)
+    nth[order] = np.arange(places.size) - np.repeat(starts, counts)
+    return [np.flatnonzero(nth == k) for k in range(counts.max())]
+
+
+def _is_batched_mask(key, shape):
+    """Whether ``key`` is a mask of the whole array that is not known."""
+    return (isinstance(key, Tracer) and key.dtype.kind == "b" and key.shape == shape
+            and key.concrete() is None)
+
+
+def at(x: Any) -> At:
+    """Indexed updates of ``x``."""
+    return At(x)
+
+
+def _namespace(api_version: str | None = None) -> Any:
+    return sys.modules["functrans.numpy"]
+
+
+install(_namespace, at)
+
+METHODS = {"at": property(at)}
+
+__all__: list[str] = []

@@ -1,0 +1,290 @@
+"""Points where a slope is undefined or infinite: the value each mode gives, one test a point."""
+
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans.errors import UnsupportedError
+
+
+def forward(f, x):
+    """The gradient of a scalar function by one jvp a coordinate."""
+    x = np.asarray(x, float)
+    units = np.eye(x.size).reshape(x.size, *x.shape)
+    return np.reshape([ft.jvp(f, (x,), (u,))[1] for u in units], x.shape)
+
+
+def reverse(f, x):
+    return np.asarray(ft.grad(f)(np.asarray(x, float)))
+
+
+def pushed(f, x):
+    """The gradient by the tape walked forward."""
+    x = np.asarray(x, float)
+    units = np.eye(x.size).reshape(x.size, *x.shape)
+    push = ft.linearize(f, x)[1]
+    return np.reshape([push(u) for u in units], x.shape)
+
+
+both = pytest.mark.parametrize("gradient", [reverse, forward, pushed])
+
+
+def exactly(found, expected):
+    np.testing.assert_array_equal(found, expected)
+
+
+def closely(found, expected, rtol=1e-13):
+    np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol)
+
+
+@both
+def test_abs_at_zero_is_zero(gradient):
+    exactly(gradient(np.abs, 0), 0)
+
+
+@both
+def test_sqrt_at_zero_is_infinite(gradient):
+    with np.errstate(divide="ignore"):
+        exactly(gradient(np.sqrt, 0), np.inf)
+
+
+@both
+def test_x_sqrt_x_at_zero_is_zero(gradient):
+    exactly(gradient(lambda x: x * np.sqrt(x), 0), 0)
+
+
+@both
+def test_norm_at_zero_is_zero(gradient):
+    exactly(gradient(np.linalg.norm, [0, 0]), [0, 0])
+
+
+@both
+def test_squared_norm_at_zero_is_zero(gradient):
+    exactly(gradient(lambda x: np.linalg.norm(x) ** 2, [0, 0]), [0, 0])
+
+
+def test_second_derivative_of_squared_norm_at_zero_is_no_nan():
+    assert np.isfinite(ft.hessian(lambda x: np.linalg.norm(x) ** 2)(np.zeros(2))).all()
+
+
+@both
+def test_max_shares_a_tie_equally(gradient):
+    exactly(gradient(np.max, [1, 1, 0]), [0.5, 0.5, 0])
+
+
+@both
+def test_min_shares_a_tie_equally(gradient):
+    exactly(gradient(np.min, [1, 0, 0]), [0, 0.5, 0.5])
+
+
+@both
+def test_maximum_shares_a_tie_equally(gradient):
+    exactly(gradient(lambda x: np.maximum(x, 0), 0), 0.5)
+
+
+@both
+@pytest.mark.parametrize("x", [0, 1])
+def test_clip_at_a_bound_is_one(gradient, x):
+    exactly(gradient(lambda x: np.clip(x, 0, 1), x), 1)
+
+
+@both
+def test_sqrt_in_the_branch_not_taken_at_zero_gives_zero(gradient):
+    exactly(gradient(lambda x: np.where(x > 0, np.sqrt(x), 0), 0), 0)
+
+
+@both
+def test_nan_in_the_branch_not_taken_leaves_the_slope_alone(gradient):
+    def f(x):
+        with np.errstate(invalid="ignore"):
+            return np.where(x >= 0, x, np.sqrt(-x))
+
+    exactly(gradient(f, 1), 1)
+
+
+@both
+def test_prod_with_one_zero_is_exact(gradient):
+    exactly(gradient(np.prod, [0, 2, 3]), [6, 0, 0])
+
+
+@both
+def test_prod_with_two_zeros_is_exact(gradient):
+    exactly(gradient(np.prod, [0, 0, 3]), [0, 0, 0])
+
+
+def test_second_derivative_of_prod_with_two_zeros_is_exact():
+    exactly(ft.hessian(np.prod)(np.array([0.0, 0, 3])), [[0, 3, 0], [3, 0, 0], [0, 0, 0]])
+
+
+@both
+def test_std_of_a_constant_is_zero(gradient):
+    exactly(gradient(np.std, [2, 2, 2]), [0, 0, 0])
+
+
+@both
+def test_arctan2_at_the_origin_is_zero(gradient):
+    exactly(gradient(lambda x: np.arctan2(x, x), 0), 0)
+
+
+@both
+def test_sinc_at_zero_is_zero(gradient):
+    exactly(gradient(np.sinc, 0), 0)
+
+
+def test_second_derivative_of_sinc_at_zero():
+    closely(ft.derivative(ft.derivative(np.sinc))(0.0), -(np.pi**2) / 3)
+
+
+@both
+def test_logaddexp_of_large_numbers_has_equal_shares(gradient):
+    closely(
+        gradient(lambda x: np.logaddexp(x[0], x[1]), [1000, 1000]), [0.5, 0.5], 1e-12
+    )  # rounding of 1000
+
+
+@both
+def test_log_sum_exp_of_large_numbers_overflows_as_its_value_does(gradient):
+    """The value is inf too, so its slope is no number or none; logsumexp is the cure."""
+
+    def f(x):
+        with np.errstate(over="ignore"):
+            return np.log(np.sum(np.exp(x)))
+
+    with np.errstate(all="ignore"):
+        assert f(np.array([1000.0, 1000])) == np.inf
+        found = gradient(f, [1000, 1000])
+    assert (np.isnan(found) | (found == 0)).all()
+
+
+def supported(call):
+    """What ``call()`` gives, or a skip where the function is not there: never a wrong number."""
+    try:
+        return call()
+    except UnsupportedError:
+        pytest.skip("raises UnsupportedError")
+
+
+@both
+def test_sum_of_eigenvalues_at_the_identity(gradient):
+    closely(
+        supported(lambda: gradient(lambda a: np.sum(np.linalg.eigvalsh(a)), np.eye(2))), np.eye(2)
+    )
+
+
+@both
+def test_sum_of_singular_values_at_the_identity(gradient):
+    def f(a):
+        return np.sum(np.linalg.svd(a, compute_uv=False))
+
+    closely(supported(lambda: gradient(f, np.eye(2))), np.eye(2))
+
+
+@both
+def test_function_of_eigh_at_the_identity_is_exact(gradient):
+    """V exp(L) V^T of a symmetric matrix, at a repeated eigenvalue: its slope is e times the change."""
+    w = np.array([[1.0, 2], [2, 5]])
+
+    def f(a):
+        values, v = np.linalg.eigh((a + a.T) / 2)
+        return np.sum(w * ((v * np.exp(values)) @ v.T))
+
+    closely(supported(lambda: gradient(f, np.eye(2))), np.e * w)
+
+
+@both
+def test_rebuilding_from_svd_at_the_identity_is_exact_or_an_error(gradient):
+    w = np.array([[1.0, 2], [3, 5]])
+
+    def f(a):
+        u, s, vh = np.linalg.svd(a)
+        return np.sum(w * ((u * s) @ vh))
+
+    try:
+        found = gradient(f, np.eye(2))
+    except (UnsupportedError, np.linalg.LinAlgError, ft.errors.FunctransError) as e:
+        assert str(e)
+    else:
+        closely(found, w)
+
+
+@both
+def test_det_of_a_singular_matrix_has_the_adjugate(gradient):
+    closely(supported(lambda: gradient(np.linalg.det, [[1, 1], [1, 1]])), [[1, -1], [-1, 1]])
+
+
+@both
+def test_unique_scatters(gradient):
+    w = np.array([10.0, 20])
+    found = supported(lambda: gradient(lambda x: np.sum(np.unique(x) * w), [3.0, 1.0]))
+    exactly(found, [20, 10])
+
+
+@both
+def test_unique_of_repeated_entries_is_not_silently_zero(gradient):
+    w = np.array([10.0, 20])
+    found = supported(lambda: gradient(lambda x: np.sum(np.unique(x) * w), [3.0, 1.0, 3.0]))
+    assert found[1] == 10
+    assert found[0] + found[2] == 20
+
+
+# ---- beyond the table: strong zero and its neighbours
+
+
+@both
+def test_power_at_zero_base(gradient):
+    exactly(gradient(lambda x: x**3, 0), 0)
+    exactly(gradient(lambda x: x**1.0, 0), 1)
+
+
+@both
+def test_power_with_exponent_zero_at_zero_base(gradient):
+    exactly(gradient(lambda x: x ** np.array(0.0), 0), 0)
+
+
+masked_product = pytest.mark.parametrize(
+    "gradient",
+    [
+        pytest.param(
+            reverse,
+            marks=pytest.mark.xfail(
+                strict=True, reason="multiply is not singular: a zero cotangent times log(0) is NaN"
+            ),
+        ),
+        forward,
+        pushed,
+    ],
+)
+
+
+@masked_product
+def test_x_log_x_summed_where_x_is_zero_and_masked(gradient):
+    def f(x):
+        with np.errstate(all="ignore"):
+            return np.sum(np.where(x > 0, x * np.log(x), 0))
+
+    exactly(gradient(f, [0, 1]), [0, 1])
+
+
+@both
+def test_hypot_at_the_origin_is_zero(gradient):
+    exactly(gradient(lambda x: np.hypot(x[0], x[1]), [0, 0]), [0, 0])
+
+
+@both
+def test_division_of_a_masked_zero(gradient):
+    def f(x):
+        with np.errstate(all="ignore"):
+            return np.sum(np.where(x != 0, 1 / x, 0))
+
+    exactly(gradient(f, [0, 2]), [0, -0.25])
+
+
+@both
+def test_softplus_of_large_numbers(gradient):
+    exactly(gradient(lambda x: np.logaddexp(x, 0), 1000), 1)
+    exactly(gradient(lambda x: np.logaddexp(x, 0), -1000), 0)
+
+
+@both
+def test_minus_infinity_in_logaddexp(gradient):
+    exactly(gradient(lambda x: np.logaddexp(x, -np.inf), 1), 1)

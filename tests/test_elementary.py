@@ -1,0 +1,175 @@
+"""Elementary functions, creators and tests under NumPy's names."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as fnp
+from functrans.errors import UnsupportedError
+from tests.cases import CHECK_NAMES, CHECKS, Case
+
+V, A = (5,), (2, 3)
+
+# functions that are analytic at the arguments drawn, which lie in (0.1, 1)
+ANALYTIC = {
+    "power of an int": Case(lambda x: np.power(x, 3), (A,)),
+    "power of two": Case(lambda x: np.power(x, 2), (A,)),
+    "power of arrays": Case(np.power, (A, (3,))),
+    "power with a base": Case(lambda x: 2**x, (A,)),
+    "sinc": Case(lambda x: np.sin(np.pi * x) / (np.pi * x), (V,)),
+    "real": Case(lambda x: np.real(x) if np.isrealobj(x) else x, (A,)),
+    "linspace": Case(lambda a, b: np.linspace(a, b, 4), ((), ())),
+    "linspace of arrays": Case(
+        lambda a, b: np.linspace(a, b, 4, endpoint=False, axis=-1), ((2,), (3, 2))
+    ),
+    "full_like": Case(lambda x: np.full_like(x, x[0]), (V,)),
+    "add with dtype": Case(lambda x: np.add(x, x, dtype=x.dtype), (V,)),
+    "clip": Case(lambda x: x if np.iscomplexobj(x) else np.clip(x, -1, 9), (V,)),
+    "nan_to_num": Case(np.nan_to_num, (V,)),
+}
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=CHECK_NAMES)
+@pytest.mark.parametrize("case", ANALYTIC.values(), ids=ANALYTIC)
+def test_analytic(case, check):
+    check(case)
+
+
+@pytest.mark.parametrize("f", [
+    np.fabs, np.fix, np.rint, np.round, np.modf, np.frexp, np.angle, np.iscomplex, np.isposinf,
+    np.imag, np.sinc, np.abs, np.positive, np.isreal, np.isneginf, np.zeros_like, np.ones_like,
+    np.shape, np.ndim, np.size, np.iscomplexobj, np.nan_to_num, np.isnan, np.unwrap,
+    lambda x: np.round(x, 1), lambda x: np.divmod(x, 0.7), lambda x: np.clip(x, None, 0.5),
+    lambda x: np.clip(x, 0.2, None), lambda x: np.clip(x, min=0.2, max=1), lambda x: x.clip(0.3),
+    lambda x: x.round(2), lambda x: np.fmod(x, 0.3), lambda x: np.isclose(x, 0.5, atol=0.3),
+    lambda x: np.interp(x, [-1.0, 0.3, 0.4], [0.0, 2.0, 1.0]), lambda x: np.result_type(x),
+    lambda x: np.interp(x, [0.1, 0.3, 0.4], [0.0, 2.0, 1.0], period=0.5),
+    lambda x: np.allclose(x, x), lambda x: np.array_equal(x, x + 1), lambda x: np.round(x, -1),
+    lambda x: np.logspace(x[0], x[1], 3), lambda x: np.geomspace(2 + x[0], 3 + x[1], 4),
+    lambda x: np.pow(x, 2), lambda x: np.acos(x / 9), lambda x: np.spacing(x),
+    lambda x: np.multiply.outer(x, x), lambda x: np.real_if_close(x + 0j),
+])
+def test_values_are_numpys_in_every_mode(f):
+    x = np.array([0.3, -0.7, 1.5, 0.25])
+    want = f(x)
+    seen = []
+
+    def g(x):
+        seen.append(f(x))
+        return x
+
+    ft.vjp(g, x)
+    ft.jvp(g, (x,), (x,))
+    for y in seen:
+        got = y if isinstance(y, tuple) else (y,)
+        for a, w in zip(got, want if isinstance(want, tuple) else (want,), strict=True):
+            a = a.concrete() if hasattr(a, "concrete") else a
+            if isinstance(w, np.dtype):
+                assert a == w
+            else:
+                assert np.asarray(a).dtype == np.asarray(w).dtype
+                np.testing.assert_allclose(a, w, rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize("f", [
+    np.modf, np.frexp, np.fix, np.angle, np.nan_to_num, np.sinc, np.isclose, np.interp, np.clip,
+], ids=lambda f: f.__name__)
+def test_values_are_numpys_under_vmap(f):
+    x = np.random.default_rng(0).standard_normal((3, 4))
+    points = [-1.0, 0.0, 1.0], [0.0, 5.0, 2.0]
+    more = {np.isclose: (0.1,), np.interp: points, np.clip: (-0.5, 0.5)}.get(f, ())
+    got, want = ft.vmap(lambda x: f(x, *more))(x), f(x, *more)
+    assert type(got) is type(want) or type(want) is np.ndarray
+    np.testing.assert_allclose(np.stack(got), np.stack(want), rtol=1e-14)
+
+
+# ---- edge points
+
+
+def test_clip_at_a_bound_has_slope_one():
+    x = np.array([0.0, 0.5, 1.0, 2.0, -1.0])
+    assert ft.grad(lambda x: np.clip(x, 0, 1).sum())(x).tolist() == [1, 1, 1, 0, 0]
+    assert ft.grad(lambda x: x.clip(0, 1).sum())(x).tolist() == [1, 1, 1, 0, 0]
+    assert ft.grad(lambda x: np.clip(x, None, 1).sum())(x).tolist() == [1, 1, 1, 0, 1]
+    assert ft.grad(lambda x: np.clip(x, 0, None).sum())(x).tolist() == [1, 1, 1, 1, 0]
+
+
+def test_sinc_is_smooth_at_zero():
+    f = ft.grad(ft.grad(np.sinc))
+    np.testing.assert_allclose(f(0.0), -np.pi**2 / 3, rtol=1e-14)
+    assert ft.grad(np.sinc)(0.0) == 0
+
+
+def test_angle_of_a_complex_number_turns_with_it():
+    g = ft.grad(lambda t: np.angle(np.exp(1j * t)))(0.4)
+    np.testing.assert_allclose(g, 1.0, rtol=1e-14)
+
+
+def test_mantissa_and_fraction_have_derivatives():
+    assert ft.grad(lambda x: np.frexp(x)[0])(6.0) == 1 / 8
+    assert ft.grad(lambda x: np.modf(x)[0])(6.5) == 1
+    assert ft.grad(lambda x: np.divmod(x, 4.0)[1])(6.5) == 1
+
+
+def test_replaced_entries_have_no_derivative():
+    x = np.array([np.nan, np.inf, -np.inf, 2.0])
+    assert ft.grad(lambda x: np.nan_to_num(x, posinf=1, neginf=2).sum())(x).tolist() == [0, 0, 0, 1]
+
+
+def test_interpolation_has_the_slope_of_its_segment():
+    def f(x, fp):
+        return np.interp(x, np.array([0.0, 1.0, 3.0]), fp)
+
+    gx, gf = ft.grad(f, (0, 1))(2.0, np.array([0.0, 5.0, 1.0]))
+    assert gx == -2.0
+    assert gf.tolist() == [0.0, 0.5, 0.5]
+    assert ft.grad(f)(9.0, np.array([0.0, 5.0, 1.0])) == 0
+
+
+# ---- the namespace
+
+
+def test_creators_make_arrays():
+    for y in (fnp.zeros(3), fnp.arange(4.0), fnp.eye(2), fnp.full(3, 2.0), fnp.linspace(0, 1, 5)):
+        assert type(y) is ft.Array
+        assert not y.flags.writeable
+
+
+def test_names_that_are_not_functions_are_numpys_own():
+    assert fnp.float32 is np.float32
+    assert fnp.pi == np.pi
+    assert fnp.newaxis is None
+    assert fnp.finfo is np.finfo
+
+
+def test_functions_of_lists_scalars_and_arrays_need_no_trace():
+    assert fnp.sin([0.0]).tolist() == [0.0]
+    assert fnp.add(1, fnp.ones(2)).tolist() == [2.0, 2.0]
+    assert fnp.clip([1, 5], 2, 3).tolist() == [2, 3]
+
+
+def test_full_spreads_a_traced_value():
+    assert ft.grad(lambda x: fnp.full((2, 3), x).sum())(1.0) == 6
+
+
+def test_array_of_traced_leaves_is_their_stack():
+    assert ft.grad(lambda x: fnp.array([x, [x, 2.0][0]], ndmin=2).sum())(1.0) == 2
+    assert ft.grad(lambda x: fnp.asarray(x, np.float32).sum())(np.ones(2)).tolist() == [1, 1]
+
+
+def test_out_is_refused():
+    with pytest.raises(UnsupportedError, match="clip cannot write into out="):
+        ft.grad(lambda x: np.clip(x, 0, 1, out=np.empty(2)).sum())(np.ones(2))
+
+
+def test_clip_refuses_both_spellings_of_a_bound():
+    with pytest.raises(ValueError, match="forbidden"):
+        ft.grad(lambda x: np.clip(x, 0, 1, min=0).sum())(np.ones(2))
+
+
+def test_rounding_keeps_float32():
+    x = np.array([0.123, 45.678], np.float32)
+    y, _ = ft.jvp(lambda x: x + np.round(x, 2), (x,), (x,))
+    assert y.dtype == np.float32

@@ -1,0 +1,176 @@
+"""The rules of the house, read off the source."""
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import functrans as ft
+
+ROOT = Path(ft.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+# The floor of each part of the package; what a module may import lies on its own floor or below.
+GROUND = 0
+FLOORS = {
+    "errors": GROUND,
+    "tree": 2,
+    "_core": 1,
+    "_ops": 2,
+    "_kernels": 2,
+    "_compile": 3,
+    "_transforms": 4,
+    "numpy": 5,
+    "scipy": 5,
+    "testing": 6,
+    "extend": 6,
+    "": 6,
+    "torch": 7,
+}
+# Function -> why it is longer than 60 lines.
+LONG_FUNCTIONS: dict[str, str] = {}
+MAX_LINES, MAX_FUNCTION = 500, 60
+
+
+def relative(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def floor_of(module):
+    """The floor of a dotted name inside the package."""
+    parts = module.split(".")[1:]
+    return FLOORS[parts[0] if parts and parts[0] in FLOORS else ""]
+
+
+def module_of(path):
+    parts = ["functrans", *path.relative_to(ROOT).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path):
+    """(imported dotted name, node, line) for every import of this package in the file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [a.name for a in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
+            names = [f"{node.module}.{a.name}" for a in node.names]
+        else:
+            continue
+        for name in names:
+            if name.split(".")[0] == "functrans":
+                yield name, node
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_imports_point_down(path):
+    mine = floor_of(module_of(path))
+    inside_type_checking = _type_checking_nodes(path)
+    up = [
+        f"line {node.lineno}: {name}"
+        for name, node in imports_of(path)
+        if floor_of(name) > mine and node.lineno not in inside_type_checking
+    ]
+    assert not up, f"{relative(path)} (floor {mine}) imports from above: {up}"
+
+
+def _type_checking_nodes(path):
+    lines = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if (
+            isinstance(node, ast.If)
+            and isinstance(node.test, ast.Name)
+            and node.test.id == "TYPE_CHECKING"
+        ):
+            lines.update(
+                n.lineno for n in ast.walk(node) if isinstance(n, ast.Import | ast.ImportFrom)
+            )
+    return lines
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_an_import_inside_a_function_is_lazy_and_says_why(path):
+    text = path.read_text().splitlines()
+    bad = [
+        f"line {n.lineno}"
+        for f in ast.walk(ast.parse("\n".join(text)))
+        if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for n in ast.walk(f)
+        if isinstance(n, ast.Import | ast.ImportFrom) and "# lazy:" not in text[n.lineno - 1]
+    ]
+    assert not bad, f"{relative(path)}: move to the top, or say '# lazy: why': {bad}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_file_is_short(path):
+    assert len(path.read_text().splitlines()) < MAX_LINES
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_functions_are_short(path):
+    long = [
+        f"{f.name} ({f.end_lineno - f.lineno + 1} lines)"
+        for f in ast.walk(ast.parse(path.read_text()))
+        if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef)
+        and f.end_lineno - f.lineno >= MAX_FUNCTION
+        and f"{module_of(path)}.{f.name}" not in LONG_FUNCTIONS
+    ]
+    assert not long, long
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in FILES if "torch" not in relative(p).split("/")], ids=relative
+)
+def test_nothing_below_the_shim_names_it(path):
+    assert not re.search("torch", path.read_text(), re.IGNORECASE), relative(path)
+
+
+# Modules of names that users import; the exceptions are not functions or classes of ours.
+PUBLIC = [ft, ft.numpy, ft.numpy.linalg, ft.errors, ft.tree]
+
+
+@pytest.mark.parametrize("module", PUBLIC, ids=lambda m: m.__name__)
+def test_every_public_name_has_a_docstring(module):
+    own = [
+        n
+        for n in dir(module)
+        if not n.startswith("_")
+        and getattr(getattr(module, n), "__module__", "") == module.__name__
+    ]
+    names = getattr(module, "__all__", own)
+    bare = [
+        n
+        for n in names
+        if callable(x := getattr(module, n))
+        and getattr(x, "__module__", "").startswith("functrans")
+        and not inspect.getdoc(x)
+    ]
+    assert not bare
+
+
+@pytest.mark.parametrize("module", [ft, ft.numpy], ids=lambda m: m.__name__)
+def test_all_is_what_is_public(module):
+    assert len(set(module.__all__)) == len(module.__all__)
+    missing = [n for n in module.__all__ if not hasattr(module, n)]
+    assert not missing
+    if module is ft:
+        assert module.__all__ == sorted(module.__all__)
+
+
+def test_tree_of_errors_is_the_one_that_the_docstring_draws():
+    drawn = re.findall(r"\+-- (\w+)\s+\((\w+)\)", ft.errors.__doc__)
+    real = [
+        (name, next(b.__name__ for b in cls.__bases__ if b is not ft.errors.FunctransError))
+        for name, cls in vars(ft.errors).items()
+        if inspect.isclass(cls)
+        and issubclass(cls, ft.errors.FunctransError)
+        and cls is not ft.errors.FunctransError
+    ]
+    assert sorted(drawn) == sorted(real)
+
+
+def test_every_error_class_is_raised_somewhere():
+    source = "\n".join(p.read_text() for p in FILES if p.name != "errors.py")
+    unused = [name for name in re.findall(r"\+-- (\w+)", ft.errors.__doc__) if name not in source]
+    assert not unused

@@ -1,0 +1,302 @@
+"""Indexing: every kind of index reads, writes, transposes and batches as NumPy's does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as fnp
+from functrans._ops import indexing as rows
+from functrans.errors import ConcretizationError, ImmutableError
+from tests.cases import CHECK_NAMES, CHECKS, Case
+
+K, J = np.array([2, 0, 2]), np.array([[1], [-1]])
+MASK = np.arange(24).reshape(2, 3, 4) % 5 < 2
+
+# indices of an array of shape (2, 3, 4)
+INDICES = {
+    "int": 1,
+    "negative int": -1,
+    "numpy int": np.int32(1),
+    "slice": slice(1, None),
+    "slice of numpy ints": slice(np.int64(0), np.int64(1)),
+    "backwards": np.s_[::-1, ::-2],
+    "ints": (1, 2, 3),
+    "int and slice": np.s_[:, 1],
+    "ellipsis": np.s_[..., 1],
+    "only ellipsis": ...,
+    "newaxis": np.s_[:, None, 1, ..., None],
+    "nothing": (),
+    "empty slice": np.s_[:, 2:2],
+    "array": np.array([1, 0, 1]),
+    "list": [0, 1, 1],
+    "empty list": [],
+    "0-d array": np.array(1),
+    "array on axis 1": np.s_[:, K],
+    "array behind ellipsis": np.s_[..., K],
+    "two adjacent arrays": np.s_[:, K, J],
+    "two arrays apart": np.s_[[1, 0, 1], :, K],
+    "int and array adjacent": np.s_[:, 1, K],
+    "int and array apart": np.s_[0, :, K],
+    "arrays apart by newaxis": np.s_[[0, 1, 1], None, K],
+    "arrays apart by ellipsis": np.s_[[0, 1, 1], ..., K],
+    "array and newaxis": np.s_[None, :, K, None],
+    "array between slices": np.s_[1:, K, ::-1],
+    "three arrays": (np.array([0, 1, 1]), K, K),
+    "2-d array": np.s_[:, :, J],
+    "mask": MASK,
+    "mask of one axis": np.s_[:, np.array([True, False, True])],
+    "mask of the last axes": np.s_[:, MASK[0]],
+    "mask behind ellipsis": np.s_[..., MASK[0]],
+    "mask and array": np.s_[MASK[:, :, 0], np.array([1, 2, 0, 3])[: int(MASK[:, :, 0].sum())]],
+    "list of bools": [True, False],
+}
+each_index = pytest.mark.parametrize("key", INDICES.values(), ids=INDICES)
+each_check = pytest.mark.parametrize("check", CHECKS, ids=CHECK_NAMES)
+
+
+@each_check
+@each_index
+def test_reading(key, check):
+    check(Case(lambda x: x[key], ((2, 3, 4),)))
+
+
+def write(x, key, method, v):
+    """``x.at[key].method(v)``, and on plain arrays NumPy's in-place equivalent."""
+    if not all(type(a) in (np.ndarray, np.float64, np.complex128) for a in (x, v)):
+        return getattr(fnp.asarray(x).at[key], method)(v)
+    y = np.array(x, np.result_type(x, v))
+    if method == "set":
+        y[key] = v
+    else:
+        getattr(np, method).at(y, key, v)
+    return y
+
+
+@pytest.mark.parametrize("method", ["set", "add", "multiply"])
+@each_check
+@each_index
+def test_writing(key, check, method):
+    shape = np.empty((2, 3, 4))[key].shape
+    check(Case(lambda x, v: write(x, key, method, v), ((2, 3, 4), shape)))
+
+
+@pytest.mark.parametrize("method", ["divide", "power", "subtract"])
+@each_check
+def test_writing_where_the_index_repeats(method, check):
+    check(Case(lambda x, v: write(x, K, method, v), ((3, 2), (3, 2))))
+
+
+@pytest.mark.parametrize("method", ["min", "max"])
+def test_minimum_and_maximum_where_the_index_repeats(method):
+    x, v = np.array([3.0, 1.0, 2.0]), np.array([2.5, 0.5, 1.5])
+    want = x.copy()
+    getattr(np, {"min": "minimum", "max": "maximum"}[method]).at(want, K, v)
+    np.testing.assert_array_equal(getattr(fnp.array(x).at[K], method)(v), want)
+    g = ft.grad(lambda x, v: getattr(x.at[K], method)(v).sum(), (0, 1))(x, v)
+    assert np.concatenate(g).sum() == 3
+
+
+def test_the_last_of_repeated_writes_wins_and_gets_the_whole_cotangent():
+    g = ft.grad(lambda v: (np.zeros(3) + 0 * v[0]).at[np.array([1, 1, 0])].set(v)[1])(np.ones(3))
+    assert g.tolist() == [0.0, 1.0, 0.0]
+
+
+def test_updates_of_an_array_are_arrays_and_leave_it_alone():
+    x = fnp.array([1.0, 2.0])
+    y = x.at[0].set(7)
+    assert type(y) is ft.Array
+    assert (y.tolist(), x.tolist()) == ([7.0, 2.0], [1.0, 2.0])
+    assert x.at[1].get() == 2.0
+    assert x.at[1].apply(np.exp).tolist() == [1.0, np.exp(2.0)]
+
+
+def test_updates_keep_the_dtype_and_broadcast_the_value():
+    y = fnp.zeros((2, 3), np.float32).at[:, 1:].add(2.5)
+    assert y.dtype == np.float32
+    assert y.tolist() == [[0, 2.5, 2.5]] * 2
+
+
+# ---- indices that differ within a batch
+
+
+@pytest.mark.parametrize("pick", [
+    lambda at, i: at[i], lambda at, i: at[:, i], lambda at, i: at[i, :, 0],
+    lambda at, i: at[0, :, i], lambda at, i: at[i, ..., i], lambda at, i: at[None, :, i, 1:],
+    lambda at, i: at[:, i, J],
+])
+@pytest.mark.parametrize("shape", [(), (2,), (2, 2)], ids=str)
+@pytest.mark.parametrize("both", [True, False], ids=["x batched", "x whole"])
+def test_reading_where_the_index_is_batched(pick, shape, both):
+    rng = np.random.default_rng(0)
+    x, i = rng.standard_normal((5, 2, 3, 4)), rng.integers(0, 2, (5, *shape))
+    axes, args = (0 if both else None, 0), (x if both else x[0], i)
+
+    def read(x, i):
+        return pick(fnp.asarray(x).at, i).get()
+
+    for f in (read, ft.grad(lambda x, i: np.sum(np.sin(read(x, i))))):
+        want = np.stack([f(x[k] if both else x[0], i[k]) for k in range(5)])
+        np.testing.assert_allclose(ft.vmap(f, axes)(*args), want, rtol=1e-13)
+
+
+def test_taking_from_a_fixed_array_where_the_index_is_batched():
+    x, i = np.arange(4.0), np.array([[3, 1], [0, 0]])
+    assert ft.vmap(lambda i: fnp.take(x, i))(i).tolist() == [[3.0, 1.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("method", ["set", "add", "multiply"])
+@pytest.mark.parametrize("place", [
+    lambda x, i: x.at[i], lambda x, i: x.at[:, i], lambda x, i: x.at[i, :, 0],
+    lambda x, i: x.at[0, :, i],
+])
+@pytest.mark.parametrize("shape", [(), (2,)], ids=str)
+def test_writing_where_the_index_is_batched(place, method, shape):
+    rng = np.random.default_rng(0)
+    x, i = rng.standard_normal((5, 2, 3, 4)), rng.integers(0, 2, (5, *shape))
+
+    def f(x, i, s):
+        slot = place(x, i)
+        return getattr(slot, method)(np.cos(s * slot.get()))
+
+    s = np.linspace(1, 2, 5)
+    want = np.stack([f(fnp.array(x[k]), i[k], s[k]) for k in range(5)])
+    np.testing.assert_allclose(ft.vmap(f)(x, i, s), want, rtol=1e-13)
+    g = ft.grad(lambda x, i, s: np.sum(np.sin(f(x, i, s))), (0, 2))
+    want = [np.stack(c) for c in zip(*[g(x[k], i[k], s[k]) for k in range(5)], strict=True)]
+    for got, w in zip(ft.vmap(g)(x, i, s), want, strict=True):
+        np.testing.assert_allclose(got, w, rtol=1e-12, atol=1e-13)
+
+
+# ---- functions
+
+GATHERS = {
+    "take": Case(lambda x: np.take(x, [3, 0, 3]), ((3, 4),)),
+    "take along an axis": Case(lambda x: np.take(x, J, axis=-1), ((3, 4),)),
+    "take clip": Case(lambda x: np.take(x, [9, -9, 1], mode="clip"), ((3, 4),)),
+    "take wrap": Case(lambda x: np.take(x, [9, -9, 1], axis=0, mode="wrap"), ((3, 4),)),
+    "take method": Case(lambda x: x.take([1, 1], axis=1), ((3, 4),)),
+    "take_along_axis": Case(
+        lambda x: np.take_along_axis(x, np.array([[0, 1], [1, 1], [3, 0]]), 1), ((3, 4),)
+    ),
+    "where": Case(lambda x, y: np.where(np.arange(4) > 1, x, y), ((3, 4), (4,))),
+    "where with a scalar": Case(lambda x: np.where(np.arange(4) > 1, x, 0), ((3, 4),)),
+    "select": Case(
+        lambda x, y: np.select([np.arange(4) < 1, np.arange(4) < 2], [x, y], 0), ((4,), (4,))
+    ),
+    "choose": Case(lambda x, y: np.choose(np.array([0, 1, 0, 1]), [x, y]), ((4,), (4,))),
+    "compress": Case(lambda x: np.compress([True, False, True], x, axis=0), ((3, 4),)),
+    "extract": Case(lambda x: np.extract(np.eye(3, 4) > 0, x), ((3, 4),)),
+}
+
+
+@each_check
+@pytest.mark.parametrize("case", GATHERS.values(), ids=GATHERS)
+def test_gathering(case, check):
+    check(case)
+
+
+@each_check
+@pytest.mark.parametrize("axis", [0, -1, None])
+def test_sorting(axis, check):
+    check(Case(lambda x: np.sort(x, axis), ((3, 4),)))
+
+
+def test_partition_holds_its_promise():
+    y = ft.vmap(lambda x: np.partition(x, 2))(np.random.default_rng(0).standard_normal((4, 6)))
+    assert (y[:, :2] <= y[:, 2:3]).all()
+    assert (y[:, 3:] >= y[:, 2:3]).all()
+
+
+def test_unique_values_take_their_derivative_from_the_first():
+    g = ft.grad(lambda x: (np.unique(x) * np.array([1.0, 10.0])).sum())(np.array([3.0, 2.0, 3.0]))
+    assert g.tolist() == [10.0, 1.0, 0.0]
+
+
+def test_positions_are_plain_integers():
+    def f(x):
+        assert np.nonzero(x)[0].tolist() == [1, 2]
+        assert np.argwhere(x).tolist() == [[1], [2]]
+        assert np.flatnonzero(x).tolist() == [1, 2]
+        assert np.where(x > 0)[0].tolist() == [1, 2]
+        assert np.argsort(-x).tolist() == [2, 1, 0]
+        assert np.searchsorted(x, 1.5) == 2
+        return x[np.nonzero(x)].sum()
+
+    assert ft.grad(f)(np.array([0.0, 1.0, 2.0])).tolist() == [0.0, 1.0, 1.0]
+
+
+def test_searchsorted_batches():
+    x = np.sort(np.random.default_rng(0).standard_normal((3, 5)))
+    got = ft.vmap(lambda x: np.searchsorted(x, np.array([0.0, 1.0])))(x)
+    assert got.tolist() == [np.searchsorted(r, [0.0, 1.0]).tolist() for r in x]
+
+
+def test_many_repeated_entries_receive_every_cotangent():
+    rng = np.random.default_rng(0)
+    i, j = rng.integers(-20, 20, (2, 500))
+    for shape, key in (((20, 3), (i,)), ((20, 20), (i, j)), ((20, 20), (i[:, None], j[:8]))):
+        want = np.zeros(shape)
+        v = rng.standard_normal(want[key].shape)
+        np.add.at(want, key, v)
+        got = ft.grad(lambda x, key=key, v=v: np.sum(x[key] * v))(np.zeros(shape))
+        np.testing.assert_allclose(got, want, rtol=1e-12)
+    with pytest.raises(IndexError):
+        fnp.zeros((20, 3)).at[i + 1].add(1.0)
+
+
+# ---- structure
+
+
+def test_basic_reading_accumulates_in_place():
+    buffer = np.zeros(4)
+    rows.accumulate(buffer, np.float64(2.0), [None], {"pattern": (1,)})
+    rows.accumulate(buffer, np.ones(2), [None], {"pattern": ((1, 3, None),)})
+    rows.accumulate(buffer, np.ones(2), [None, np.array([0, 0])], {"pattern": ("array",)})
+    assert buffer.tolist() == [2.0, 3.0, 1.0, 0.0]
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize("key", [
+    5, (0, 7), np.array([9]), 1.5, "a", np.array([0.5]), (0, 0, 0, 0), np.array([True] * 5),
+    (0, 0, 0, np.array([1])), (0, 0, 0, np.array([True])), np.s_[..., 0, ...],
+    (np.array([0, 1]), np.array([0, 1, 2])),
+], ids=str)
+def test_a_bad_index_raises_what_numpy_raises(key):
+    x = np.ones((2, 3, 4))
+    with pytest.raises(IndexError):
+        x[key]
+    with pytest.raises(IndexError):
+        ft.grad(lambda x: x[key].sum())(x)
+
+
+def test_a_mask_under_vmap_names_where():
+    with pytest.raises(ConcretizationError, match=r"np\.where\(mask, x, 0\)"):
+        ft.vmap(lambda x: x[x > 0].sum())(np.ones((2, 3)))
+
+
+def test_a_batched_mask_can_be_written_to():
+    x = np.array([[1.0, -1.0], [-2.0, 3.0]])
+    assert ft.vmap(lambda x: x.at[x < 0].set(0.0))(x).tolist() == [[1.0, 0.0], [0.0, 3.0]]
+    assert ft.vmap(lambda x: x.at[x < 0].multiply(-2))(x).tolist() == [[1.0, 2.0], [4.0, 3.0]]
+
+
+def test_nonzero_under_vmap_names_where():
+    with pytest.raises(ConcretizationError, match=r"np\.nonzero.*np\.where"):
+        ft.vmap(np.nonzero)(np.ones((2, 3)))
+
+
+def test_assignment_names_at():
+    def f(x):
+        x[0] = 1.0
+
+    with pytest.raises(ImmutableError, match=r"\.at\[index\]"):
+        ft.grad(f)(np.ones(3))
+
+
+def test_sorting_in_place_names_sort():
+    with pytest.raises(NotImplementedError, match=r"np\.sort\(x\)"):
+        ft.grad(lambda x: x.sort())(np.ones(3))

@@ -1,0 +1,269 @@
+"""Wrong rules, planted on purpose: the checker must catch each of them."""
+
+import contextlib
+
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans._ops import elementwise as ops
+from functrans._ops.declare import TABLE, bilinear, elementwise, linear, primitive
+from functrans.errors import CheckError
+from functrans.testing import check_grads, numerical_jacobian
+from tests.table import test_table
+from tests.table.samples import ROWS, floats
+
+X = np.array([[0.5, 1.5, -0.7], [2.0, 0.3, 1.1]])
+ROW = np.array([1.2, -0.4, 0.8])
+
+
+@contextlib.contextmanager
+def planted():
+    """What is declared inside leaves the table afterwards."""
+    before = set(TABLE)
+    try:
+        yield
+    finally:
+        for name in set(TABLE) - before:
+            del TABLE[name]
+
+
+@pytest.fixture(autouse=True)
+def clean_table():
+    with planted():
+        yield
+    assert not any(name.startswith("planted") for name in TABLE)
+
+
+def caught(f, *args, order=1, **kwargs):
+    with pytest.raises(CheckError) as e:
+        check_grads(f, args, order=order, **kwargs)
+    return str(e.value)
+
+
+def loop(size, xs, batched, **params):
+    raise AssertionError("not batched here")
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        lambda g, x: g * -ops.cos(x),
+        lambda g, x: g * (2 * ops.cos(x)),
+        lambda g, x: g * (ops.cos(x) + 1e-4),
+        lambda g, x: g * ops.cos(x) + 0.5,
+        lambda g, x: g * ops.sin(x),
+        None,
+    ],
+    ids=["sign", "factor", "small offset", "constant", "other function", "missing"],
+)
+@pytest.mark.parametrize("mode", ["fwd", "rev"])
+def test_wrong_slope_is_caught(action, mode):
+    row = elementwise("planted_sin", np.sin, action)
+    caught(lambda x: row(x), X, modes=(mode,))
+
+
+def test_right_slope_is_not_caught():
+    row = elementwise("planted_sin", np.sin, lambda g, x: g * ops.cos(x))
+    check_grads(lambda x: row(x), X, order=3)
+
+
+@pytest.mark.parametrize("mode", ["fwd", "rev"])
+def test_missing_term_is_caught(mode):
+    row = elementwise("planted", lambda x: x * np.sin(x), lambda g, x: g * ops.sin(x))
+    caught(lambda x: row(x), X, modes=(mode,))
+
+
+def test_one_wrong_operand_of_two_is_caught_and_named():
+    row = elementwise("planted", np.divide, lambda g, x2: g / x2, lambda g, y, x2: (g * y) / x2)
+    message = caught(lambda a, b: row(a, b), X, ROW)
+    assert "argument 1" in message
+    assert "argument 0" not in message
+
+
+def test_rule_right_to_first_order_but_wrong_to_second_is_caught():
+    # the slope is a constant to the transforms: cos taken of values that no longer carry derivatives
+    frozen = elementwise("planted_cos", np.cos, None)
+    row = elementwise("planted_sin", np.sin, lambda g, x: g * frozen(x))
+    check_grads(lambda x: row(x), X, order=1)
+    message = caught(lambda x: row(x), X, order=2)
+    assert "order 2" in message
+
+
+def test_rule_wrong_to_third_order_is_caught():
+    frozen = elementwise("planted_sin", np.sin, None)
+    cosine = elementwise("planted_cos", np.cos, lambda g, x: -g * frozen(x))
+    row = elementwise("planted_sine", np.sin, lambda g, x: g * cosine(x))
+    check_grads(lambda x: row(x), X, order=2)
+    assert "order 3" in caught(lambda x: row(x), X, order=3)
+
+
+def test_forgotten_broadcasting_sum_is_caught():
+    row = primitive(
+        "planted",
+        lambda a, b: a * b,
+        jvp=lambda ts, y, xs: (
+            (0 if ts[0] is None else ts[0] * xs[1]) + (0 if ts[1] is None else xs[0] * ts[1])
+        ),
+        vjp=lambda ct, y, xs, wanted: [ct * xs[1], ct * xs[0]],  # the second is not summed
+        batch=loop,
+    )
+    caught(lambda a, b: row(a, b), X, ROW)
+
+
+def test_wrong_dtype_of_a_gradient_is_caught():
+    row = primitive(
+        "planted",
+        np.sin,
+        jvp=lambda ts, y, xs: ts[0] * ops.cos(xs[0]),
+        vjp=lambda ct, y, xs, wanted: [(ct * ops.cos(xs[0])).astype(np.float64)],
+        batch=loop,
+    )
+    message = caught(lambda x: row(x), X.astype(np.float32))
+    assert "float64" in message
+    assert "float32" in message
+
+
+def test_modes_that_disagree_are_caught_in_the_mode_that_is_wrong():
+    row = primitive(
+        "planted",
+        np.sin,
+        jvp=lambda ts, y, xs: ts[0] * ops.cos(xs[0]),
+        vjp=lambda ct, y, xs, wanted: [ct * ops.sin(xs[0])],
+        batch=loop,
+    )
+    check_grads(lambda x: row(x), X, modes=("fwd",))
+    assert "mode rev" in caught(lambda x: row(x), X)
+
+
+def test_wrong_transpose_of_a_linear_row_is_caught():
+    row = linear(
+        "planted", lambda x: np.flip(np.cumsum(x, 0), 0), lambda ct, x: np.cumsum(ct, 0), batch=loop
+    )
+    assert "mode rev" in caught(lambda x: row(x), ROW)
+
+
+def test_wrong_transpose_of_a_bilinear_row_is_caught():
+    row = bilinear(
+        "planted", np.multiply, lambda ct, x1, x2: ct * x2, lambda ct, x1, x2: -ct * x1, batch=loop
+    )
+    assert "argument 1" in caught(lambda a, b: row(a, b), X, X + 1)
+
+
+def test_conjugated_slope_is_caught_on_complex_numbers():
+    row = elementwise("planted", np.square, lambda g, x: g * (2 * ops.conjugate(x)))
+    check_grads(lambda x: row(x), X, order=1)
+    caught(lambda x: row(x), X + 0.5j)
+
+
+def test_error_in_one_entry_among_many_is_caught_and_named():
+    weights = np.ones((2, 3))
+    weights[1, 2] = 1.001
+    row = elementwise("planted", np.sin, lambda g, x: g * ops.cos(x) * weights)
+    assert "[1, 2]" in caught(lambda x: row(x), X, modes=("fwd",))
+    assert "[1, 2]" in caught(lambda x: row(x).sum(), X, modes=("rev",))
+
+
+def test_error_in_single_precision_is_caught():
+    row = elementwise("planted", np.sin, lambda g, x: g * ops.cos(x) * 1.01)
+    caught(lambda x: row(x), X.astype(np.float32))
+
+
+def test_message_names_function_mode_order_and_both_values():
+    row = elementwise("planted", np.square, lambda g, x: g * (3 * x))
+
+    def squares(x):
+        return row(x)
+
+    message = caught(squares, np.array(2.0), modes=("rev",))
+    assert "order 1 of `squares`" in message
+    assert "mode rev" in message
+    assert "argument 0" in message
+    assert "is 6" in message
+    assert "is 4" in message
+
+
+def test_function_with_a_jump_in_its_derivative_is_reported_at_the_jump():
+    # not abs at 0 or a tie of maximum, whose values are the central difference's
+    caught(lambda x: np.clip(x, 0, 1), np.array([0.0, 0.5]), order=1)
+
+
+# ---- the table's own tests bite too
+
+
+def bites(test, *args):
+    with pytest.raises((AssertionError, ValueError, TypeError, IndexError)):
+        test(*args)
+
+
+@pytest.fixture
+def sampled():
+    """Samples for rows named planted."""
+    ROWS["planted"] = [floats((2, 3))]
+    yield ROWS
+    del ROWS["planted"]
+
+
+def test_wrong_batch_axis_is_caught(sampled):
+    row = primitive(
+        "planted",
+        lambda x: np.cumsum(x, 0),
+        jvp=lambda ts, y, xs: np.cumsum(ts[0], 0),
+        batch=lambda size, xs, batched: row(xs[0]),  # runs along the batch
+    )
+    bites(test_table.test_vmap_is_a_loop, ("planted", 0))
+
+
+def test_wrong_abstract_rule_is_caught(sampled):
+    primitive("planted", np.sin, abstract=lambda x: type(x)(x.shape[1:], x.dtype))
+    bites(test_table.test_abstract_rule_is_the_real_output, ("planted", 0))
+
+
+def test_missing_abstract_rule_is_caught(sampled):
+    primitive("planted", np.sin)
+    with pytest.raises(NotImplementedError):
+        test_table.test_abstract_rule_is_the_real_output(("planted", 0))
+
+
+def test_row_without_samples_is_caught():
+    primitive("planted", np.sin)
+    bites(test_table.test_row_has_samples, "planted")
+
+
+def test_widened_dtype_is_caught(sampled):
+    primitive("planted", np.sin, vjp=lambda ct, y, xs, w: [ct * ops.cos(xs[0]) * np.ones(3)])
+    bites(test_table.test_derivatives_keep_the_dtype, ("planted", 0), np.float32)
+
+
+def test_wrong_transpose_is_caught_by_the_adjoint_identity(sampled):
+    linear("planted", lambda x: 2 * x, lambda ct, x: 3 * ct, batch=loop)
+    bites(test_table.test_vjp_is_the_transpose_of_jvp, ("planted", 0))
+    bites(test_table.test_linear_row_is_its_matrix, ("planted", 0))
+
+
+def test_tangent_rule_that_is_not_linear_is_caught(sampled):
+    primitive("planted", np.sin, jvp=lambda ts, y, xs: ts[0] * ts[0], vjp=lambda ct, y, xs, w: [ct])
+    bites(test_table.test_tangents_are_linear, ("planted", 0))
+
+
+def test_second_derivative_lost_in_one_mode_is_caught(sampled):
+    frozen = elementwise("planted_cos", np.cos, None)
+    primitive(
+        "planted",
+        np.sin,
+        jvp=lambda ts, y, xs: ts[0] * ops.cos(xs[0]),
+        vjp=lambda ct, y, xs, wanted: [ct * frozen(xs[0])],
+    )
+    bites(test_table.test_second_derivatives_agree_however_composed, ("planted", 0))
+
+
+def test_numerical_jacobian_is_the_jacobian():
+    def f(a, b):
+        return {"p": a * b, "q": np.sum(a**2)}
+
+    found = numerical_jacobian(f, (X, ROW))
+    assert found["p"][1].shape == (2, 3, 3)
+    np.testing.assert_allclose(found["q"][0], 2 * X, rtol=1e-12)
+    np.testing.assert_allclose(
+        found["p"][0], ft.jacobian(lambda a: a * ROW)(X), rtol=1e-9, atol=1e-9
+    )
