@@ -1,4 +1,4 @@
-"""Hypothesis profiles: FUNCTRANS_PROFILE=thorough draws more; the default draws few, and always the same."""
+"""Hypothesis profiles: few draws, always the same; FUNCTRANS_PROFILE=thorough draws many."""
 
 import os
 

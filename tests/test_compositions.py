@@ -1,6 +1,6 @@
 """Every product of transforms to depth three, on a dozen functions of two numbers.
 
-The reference is the same function in mpmath, its partial derivatives by differences at fifty digits.
+The reference is the same function in mpmath, differentiated at fifty digits.
 """
 
 import functools
@@ -95,7 +95,7 @@ def partial(name, i, j):
 
 
 def expected(name, kinds):
-    """Partial derivatives with an axis, or a product with V, for each transform from the inside out."""
+    """Partial derivatives, with an axis or a product with V for each transform, innermost first."""
     n = sum(k is not SAME for k in kinds)
     full = np.empty((2,) * n)
     for index in np.ndindex(full.shape):

@@ -82,7 +82,7 @@ def test_one_wrong_operand_of_two_is_caught_and_named():
 
 
 def test_rule_right_to_first_order_but_wrong_to_second_is_caught():
-    # the slope is a constant to the transforms: cos taken of values that no longer carry derivatives
+    # the slope is a constant to the transforms: this cos has no derivative
     frozen = elementwise("planted_cos", np.cos, None)
     row = elementwise("planted_sin", np.sin, lambda g, x: g * frozen(x))
     check_grads(lambda x: row(x), X, order=1)

@@ -108,6 +108,11 @@ def test_astype_keeps_the_cotangents_dtype_that_of_the_input():
     assert g.dtype == np.float32
 
 
+def test_astype_is_a_function_too():
+    g = ft.grad(lambda x: np.astype(x, np.float32).sum())(np.ones(3))
+    assert (g.dtype, g.tolist()) == (np.float64, [1.0, 1.0, 1.0])
+
+
 def test_astype_to_integers_has_no_derivative():
     g = ft.grad(lambda x: x.sum() + x.astype(int).sum())(np.array([1.5, 2.5]))
     assert g.tolist() == [1.0, 1.0]

@@ -29,7 +29,9 @@ DEGREE = float(np.pi / 180)
 
 add = elementwise("add", np.add, lambda g: g, lambda g: g, domain=ANY)
 subtract = elementwise("subtract", np.subtract, lambda g: g, lambda g: -g, domain=ANY)
-multiply = elementwise("multiply", np.multiply, lambda g, x2: g * x2, lambda g, x1: g * x1, domain=ANY)
+multiply = elementwise(
+    "multiply", np.multiply, lambda g, x2: g * x2, lambda g, x1: g * x1, domain=ANY
+)
 divide = elementwise(
     "divide", np.divide, lambda g, x2: g / x2, lambda g, y, x2: -(g * y) / x2,
     domain=NONZERO, singular=True,
@@ -134,7 +136,8 @@ cosh = elementwise("cosh", np.cosh, lambda g, x: g * sinh(x))
 tanh = elementwise("tanh", np.tanh, lambda g, y: g * (1 - y * y))
 arcsinh = elementwise("arcsinh", np.arcsinh, lambda g, x: g / sqrt(1 + x * x))
 arccosh = elementwise(
-    "arccosh", np.arccosh, lambda g, x: g / (sqrt(x - 1) * sqrt(x + 1)), domain=ABOVE_ONE, singular=True
+    "arccosh", np.arccosh, lambda g, x: g / (sqrt(x - 1) * sqrt(x + 1)),
+    domain=ABOVE_ONE, singular=True,
 )
 arctanh = elementwise(
     "arctanh", np.arctanh, lambda g, x: g / ((1 - x) * (1 + x)), domain=UNIT, singular=True
@@ -172,7 +175,8 @@ def _sinc_of_order(x, n):
         far = (np.cos(z + (k - 1) * (np.pi / 2)) - k * far) / z
     z = np.where(np.abs(x) < n + 1, x, 0)
     near = np.zeros_like(far)
-    for k in range((n + 25 + 2 * n) // 2, (n + 1) // 2 - 1, -1):  # (-1)^k z^(2k-n) / ((2k+1) (2k-n)!)
+    # the terms are (-1)^k z^(2k-n) / ((2k+1) (2k-n)!)
+    for k in range((n + 25 + 2 * n) // 2, (n + 1) // 2 - 1, -1):
         c = (-1.0) ** k / (2 * k + 1)
         if k == (n + 25 + 2 * n) // 2:
             near = np.full_like(far, c)
@@ -190,7 +194,9 @@ sinc_nth = elementwise(
 # ---- absolute values, extremes and steps
 
 sign = constant("sign", np.sign)
-absolute = elementwise("absolute", np.absolute, lambda g, x: g * sign(x), domain=NONZERO, kinks="0: 0")
+absolute = elementwise(
+    "absolute", np.absolute, lambda g, x: g * sign(x), domain=NONZERO, kinks="0: 0"
+)
 # row: |z| of a complex number; its slope conj(z)/|z| is 0 at 0
 absolute_complex = elementwise(
     "absolute_complex", np.absolute, lambda g, y, x: g * ratio(conjugate(x), y), domain="complex",
@@ -240,10 +246,12 @@ clip = elementwise(
     kinks="a bound: 1 in x1",
 )
 heaviside = elementwise(
-    "heaviside", np.heaviside, None, lambda g, x1: where(x1 == 0, g, 0), domain=NONZERO, kinks="x1 = 0"
+    "heaviside", np.heaviside, None, lambda g, x1: where(x1 == 0, g, 0),
+    domain=NONZERO, kinks="x1 = 0",
 )
 where = elementwise(
-    "where", np.where, None, lambda g, x1: where(x1, g, 0), lambda g, x1: where(x1, 0, g), domain=ANY
+    "where", np.where, None, lambda g, x1: where(x1, g, 0), lambda g, x1: where(x1, 0, g),
+    domain=ANY,
 )
 ldexp = elementwise("ldexp", np.ldexp, lambda g, x2: ldexp(g, x2), None, domain=INTEGER)
 nextafter = elementwise("nextafter", np.nextafter, lambda g: g, None)

@@ -135,7 +135,8 @@ class Linearized:
 class ReverseRuled(Ruled):
     """``fwd(primals)`` returns outputs, residuals and the rest of what ``bwd`` takes.
 
-    ``bwd(residuals, rest, cts)`` returns one cotangent an operand, None where it is zero; forward mode transposes it.
+    ``bwd(residuals, rest, cts)`` returns one cotangent an operand, None where it is zero;
+    forward mode transposes it.
     """
 
     __slots__ = ("bwd", "fwd")
@@ -315,7 +316,7 @@ def _lowered(entry: Any, trace: VJPTrace) -> Any:
     """A tape entry of another trace with the values of ``trace`` in it as their primals."""
     if type(entry) is tuple:
         return tuple(
-            (parent, action, tuple(map(trace.lower, saved)), unlike)
+            (parent, action, tuple(_lowered_value(x, trace) for x in saved), unlike)
             for parent, action, saved, unlike in entry
         )
     if type(entry) is Node:
@@ -326,6 +327,10 @@ def _lowered(entry: Any, trace: VJPTrace) -> Any:
     elif isinstance(entry, Linearized | Pulled):
         return entry.lowered(trace)
     return entry
+
+
+def _lowered_value(x: Any, trace: VJPTrace) -> Any:
+    return tuple(map(trace.lower, x)) if type(x) is tuple else trace.lower(x)
 
 
 def wrapped(trace: Any, x: Any, batched: bool) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from functrans import tree
-from functrans._core.aval import aval_of
+from functrans._core.aval import aval_of, dtype_of
 from functrans._transforms.arguments import (
     Argnums,
     describe,
@@ -41,12 +41,13 @@ def grad(
     >>> ft.grad(lambda x: np.sum(x**3))(np.array([1.0, 2.0]))
     Array([ 3., 12.])
     """
-    inner = value_and_grad(f, argnums, has_aux=has_aux, holomorphic=holomorphic, _who="grad")
+    require_callable("grad", f)
+    run = _Run("grad", f, argnums, has_aux, holomorphic)
 
     @functools.wraps(f, updated=())
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        value, g = inner(*args, **kwargs)
-        return (g, value[1]) if has_aux else g
+        _, aux, g = run(args, kwargs)
+        return (g, hand_out_tree(aux)) if has_aux else g
 
     return gradient
 
@@ -57,7 +58,6 @@ def value_and_grad(
     *,
     has_aux: bool = False,
     holomorphic: bool = False,
-    _who: str = "value_and_grad",
 ) -> Callable:
     """The value and the gradient in one run; arguments as for ``grad``.
 
@@ -67,52 +67,73 @@ def value_and_grad(
     >>> ft.value_and_grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
     (Array(5.), Array([2., 4.]))
     """
-    require_callable(_who, f)
+    require_callable("value_and_grad", f)
+    run = _Run("value_and_grad", f, argnums, has_aux, holomorphic)
 
     @functools.wraps(f, updated=())
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
-        chosen = select(_who, f, argnums, args, kwargs)
-        opened = [open_argument(_who, f, i, x) for i, x in _numbered(argnums, chosen.values)]
-        trace = VJPTrace(f"{_who}({name_of(f)})")
-        try:
-            inputs = [[trace.input(v) for v in a.primals] for a in opened]
-            out = chosen.call([a.rebuild(v) for a, v in zip(opened, inputs, strict=True)])
-            out, aux = split_aux(_who, f, out) if has_aux else (out, None)
-            value = _scalar(_who, f, out, trace, holomorphic, [v for vs in inputs for v in vs])
-            flat = [v for vs in inputs for v in vs]
-            seed = np.ones(value.shape, value.dtype)
-            cts = pull_back(trace, [out], [seed], flat, consume=True)
-        finally:
-            trace.closed = True
-            trace.tape = []
-        found = iter([_finish(ct, v, holomorphic) for ct, v in zip(cts, flat, strict=True)])
-        grads = [a.only([next(found) for _ in a.active]) for a in opened]
+        value, aux, g = run(args, kwargs)
         value = hand_out(value)
-        result = grads[0] if chosen.single else tuple(grads)
-        return (
-            ((value, hand_out_tree(lower_all(trace, aux))), result) if has_aux else (value, result)
-        )
+        return ((value, hand_out_tree(aux)), g) if has_aux else (value, g)
 
     return value_and_gradient
 
 
-def _numbered(argnums, values):
-    names = [argnums] if isinstance(argnums, int | str) else argnums
-    return zip(names, values, strict=True)
+class _Run:
+    """One recording of ``f`` and one backward walk from its scalar output."""
+
+    __slots__ = ("argnums", "f", "has_aux", "holomorphic", "label", "numbers", "who")
+
+    def __init__(self, who: str, f: Callable, argnums: Argnums, has_aux: bool, holomorphic: bool):
+        self.who, self.f, self.argnums = who, f, argnums
+        self.has_aux, self.holomorphic = has_aux, holomorphic
+        self.label = f"{who}({name_of(f)})"
+        self.numbers = [argnums] if isinstance(argnums, int | str) else list(argnums)
+
+    def __call__(self, args: tuple, kwargs: dict) -> tuple:
+        """Value, auxiliary output and gradient; the first two not yet handed out."""
+        who, f = self.who, self.f
+        chosen = select(who, f, self.argnums, args, kwargs)
+        opened = [
+            open_argument(who, f, i, x) for i, x in zip(self.numbers, chosen.values, strict=True)
+        ]
+        trace = VJPTrace(self.label)
+        try:
+            inputs = [[trace.input(v) for v in a.primals] for a in opened]
+            out = chosen.call([a.rebuild(v) for a, v in zip(opened, inputs, strict=True)])
+            out, aux = split_aux(who, f, out) if self.has_aux else (out, None)
+            flat = inputs[0] if len(inputs) == 1 else [v for vs in inputs for v in vs]
+            value = trace.lower(out)
+            if type(value) is not np.float64 or self.holomorphic:
+                value = _scalar(who, f, out, value, self.holomorphic, flat)
+            seed = ONE if type(value) is np.float64 else np.ones(value.shape, value.dtype)
+            cts = pull_back(trace, [out], [seed], flat, consume=True)
+        finally:
+            trace.closed = True
+            trace.tape = []
+        found = [_finish(ct, v, self.holomorphic) for ct, v in zip(cts, flat, strict=True)]
+        aux = lower_all(trace, aux) if self.has_aux else None
+        if chosen.single:
+            return value, aux, opened[0].only(found)
+        given = iter(found)
+        return value, aux, tuple(a.only([next(given) for _ in a.active]) for a in opened)
+
+
+ONE = np.float64(1.0)
 
 
 def _finish(ct, x, holomorphic):
-    ct = zeros_like(x) if ct is None else ct
-    if not holomorphic and x.dtype.kind == "c":
+    if ct is None:
+        ct = zeros_like(x)
+    elif not holomorphic and dtype_of(ct).kind == "c":
         ct = np.conjugate(ct)
     return hand_out(ct)
 
 
 def _scalar(
-    who: str, f: Callable, out: Any, trace: VJPTrace, holomorphic: bool, inputs: list
+    who: str, f: Callable, out: Any, value: Any, holomorphic: bool, inputs: Sequence
 ) -> Any:
     """The value of a scalar output; an error that says what was found otherwise."""
-    value = trace.lower(out)
     if not isinstance(value, np.ndarray | np.generic | float | complex | int) and not hasattr(
         value, "trace"
     ):

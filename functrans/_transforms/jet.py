@@ -1,9 +1,9 @@
 r"""Taylor mode: a value becomes a power series, :math:`x(t) = \sum_k x_k t^k`.
 
 Coefficients are normalised, :math:`x_k = x^{(k)}/k!`. A row's rule on series is derived from its
-action: :math:`y' = act(x'; y, x)` is an equation between series that determines :math:`y_k` from
-lower orders. Series are lazy, so the equation is written once and solved coefficient by coefficient,
-in polynomial time.
+action: :math:`y' = act(x'; y, x)` is an equation between series that determines :math:`y_k`
+from lower orders. Series are lazy, so the equation is written once and solved coefficient by
+coefficient, in polynomial time.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class JetTrace(Trace):
             return ys if prim.outputs > 1 else ys[0]
 
     def call(self, call: Call, args: tuple) -> tuple:
-        self.require_open(call)
+        self.require_open(call)  # type: ignore[arg-type]  # it only wants the name
         return call.taylor(self, args)
 
     def solve_call(self, call: Any, args: tuple) -> tuple:
@@ -371,7 +371,7 @@ def _quotient(quotient: Callable) -> Callable:
     return rule
 
 
-# Rows whose action would unfold into itself, or that have half the work: y_k from known y_0..y_(k-1).
+# Rows whose action would unfold into itself, or that have half the work: y_k from y_0..y_(k-1).
 PRODUCTS: dict[str, Callable] = {
     "multiply": _product(lambda u, v: u * v),
     "strong_multiply": _product(strong_multiply),
@@ -403,7 +403,7 @@ def jet(f: Callable, primals: Any, series: Any) -> tuple:
     the order. For ``x' = 1`` and zeros after it these are the derivatives of ``f`` itself. The cost
     grows as a power of the order, not exponentially as for nested ``jvp``.
 
-    Returns ``(out, out_series)``: the value and the list of its derivatives, each nested as ``out``.
+    Returns ``(out, out_series)``: the value and the list of its derivatives, nested as ``out``.
 
     >>> import functrans as ft, numpy as np
     >>> from functrans._transforms.jet import jet
@@ -458,8 +458,8 @@ def jet(f: Callable, primals: Any, series: Any) -> tuple:
 def _order(f: Callable, primals: Sequence, series: Any) -> int:
     if not isinstance(series, tuple | list) or len(series) != len(primals):
         raise ArgumentError(
-            f"jet: `{name_of(f)}` was given {len(primals)} primals, so series must be a tuple of as "
-            f"many lists, but is {describe(series)}"
+            f"jet: `{name_of(f)}` was given {len(primals)} primals, so series must be a tuple of "
+            f"as many lists, but is {describe(series)}"
         )
     for i, terms in enumerate(series):
         if not isinstance(terms, tuple | list):
@@ -486,7 +486,10 @@ def _coefficients(f: Callable, i: int, a: Any, x: Any, terms: Sequence) -> list[
             leaves = tree.leaves(term)
         for column, j, v in zip(columns, a.active, a.primals, strict=True):
             c = leaves[j]
-            column.append(None if c is None else over(cast(c, dtype_of(v)), math.factorial(k)))
+            if c is not None:  # of v's own type: a Python scalar would follow what it meets
+                c = np.asarray(c) if type(c) in PYTHON_SCALARS else c
+                c = over(cast(c, dtype_of(v)), math.factorial(k))
+            column.append(c)
     return columns
 
 

@@ -104,11 +104,12 @@ class JVPTrace(Trace):
         self.require_open(call)
         mine = [type(x) is JVPTracer and x.trace is self for x in args]
         primals = [x.primal if m else x for x, m in zip(args, mine, strict=True)]
-        ys, ts = call.jvp(self, primals, [x.tangent if m else None for x, m in zip(args, mine, strict=True)])
+        tangents = [x.tangent if m else None for x, m in zip(args, mine, strict=True)]
+        ys, ts = call.jvp(self, primals, tangents)
         return tuple(self._total(y, t) for y, t in zip(ys, ts, strict=True))
 
     def _total(self, y, t):
-        """An output: ``t`` its tangent by the rule; if ``y`` is mine, what it closes over adds its own."""
+        """An output: its tangent by the rule is ``t``; through what it closes over, its own."""
         t = self.lower(t)
         if type(y) is JVPTracer and y.trace is self:
             return JVPTracer(self, y.primal, y.tangent if t is None else y.tangent + t)

@@ -55,7 +55,7 @@ class Recording(NamedTuple):
 
     def push(self, tangents: Sequence) -> list:
         """Tangents of the outputs, zeros where there is no path."""
-        self.trace.captures.check()
+        self.trace.check_captures()
         ts = push_forward(self.trace, self.outs, self.inputs, tangents)
         return [zeros_like(v) if t is None else t for t, v in zip(ts, self.values, strict=True)]
 

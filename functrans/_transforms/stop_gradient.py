@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from functrans import tree
-from functrans._core.array import Array
 from functrans._core.bind import Tracer
 from functrans._ops.calls import stop
 from functrans._transforms.arguments import hand_out
@@ -16,8 +15,8 @@ from functrans._transforms.arguments import hand_out
 def stop_gradient(x: Any) -> Any:
     r"""``x`` itself, with derivative zero: :math:`x \mapsto x`, :math:`t \mapsto 0`.
 
-    ``x`` may be a container; leaves that are not arrays pass through. Under ``vmap`` it is still one
-    value for each entry of the batch.
+    ``x`` may be a container; leaves that are not arrays pass through. Under ``vmap`` it is
+    still one value for each entry of the batch.
 
     Returns ``x``, with the same structure, shapes and dtypes.
 
@@ -29,14 +28,9 @@ def stop_gradient(x: Any) -> Any:
 
 
 def _stopped(x):
-    if isinstance(x, Tracer):
-        return hand_out_strong(stop(x))
-    return hand_out_strong(x)
-
-
-def hand_out_strong(x: Any) -> Any:
-    """An array as the caller sees it, read-only; Python scalars stay weak."""
-    return hand_out(x) if isinstance(x, np.ndarray | np.generic) and type(x) is not Array else x
+    y = stop(x) if isinstance(x, Tracer) else x
+    # read-only, as it may be another value's storage; Python scalars stay weak
+    return hand_out(y) if isinstance(y, np.ndarray | np.generic) else y
 
 
 __all__ = ["stop_gradient"]

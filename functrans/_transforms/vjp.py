@@ -116,11 +116,16 @@ class VJPTrace(Trace):
         super().__init__(fun)
         self.tape: list = []
         self.outlives = outlives
-        self.captures = Captures(fun, thorough=outlives)
+        self.captures: Captures | None = None
 
     def input(self, primal: Any) -> VJPTracer:
         self.tape.append(None)
         return VJPTracer(self, primal, len(self.tape) - 1)
+
+    def check_captures(self) -> None:
+        """Raise if an array that the tape only refers to has changed."""
+        if self.captures is not None:
+            self.captures.check()
 
     def lower(self, x: Any) -> Any:
         """The value of ``x`` without this trace."""
@@ -143,6 +148,8 @@ class VJPTrace(Trace):
                 y = prim.impl(v1, v2)
             else:
                 y = bind_operands(prim, v1, v2)
+        elif k1 is k2 is VJPTracer and v1.trace is v2.trace:
+            y = v1.trace.binary(prim, v1, v2)
         else:
             other = v1 if mine2 else v2
             if not (mine1 and mine2) and type(other) not in PLAIN:
@@ -152,9 +159,10 @@ class VJPTrace(Trace):
                     return other.trace.binary(prim, x1, x2)
             y = bind_operands(prim, v1, v2)
         if mine1 and mine2:
+            unlike1, unlike2 = _unlike_both(v1, v2, y)
             node: tuple = (
-                (x1.slot, a1, a1.pick(y, v1, v2), _unlike(v1, y)),
-                (x2.slot, a2, a2.pick(y, v1, v2), _unlike(v2, y)),
+                (x1.slot, a1, a1.pick(y, v1, v2), unlike1),
+                (x2.slot, a2, a2.pick(y, v1, v2), unlike2),
             )
         elif mine1:
             if k2 is np.ndarray and a1.needs:
@@ -166,9 +174,8 @@ class VJPTrace(Trace):
                 v1 = self.capture(v1)
             unlike = None if k1 is float and k2 is np.ndarray else _unlike(v2, y)
             node = ((x2.slot, a2, a2.pick(y, v1, v2), unlike),)
-        tape = self.tape
-        tape.append(node)
-        return VJPTracer(self, y, len(tape) - 1)
+        self.tape.append(node)
+        return VJPTracer(self, y, len(self.tape) - 1)
 
     def unary(self, prim: Elementwise, x: VJPTracer) -> Any:
         v = x.primal
@@ -270,19 +277,35 @@ class VJPTrace(Trace):
     def capture(self, x: Any) -> Any:
         """A constant that the walk will read: copied or watched, since its owner may change it."""
         if type(x) is np.ndarray and x.flags.writeable:
-            return x.copy() if x.size <= SMALL else self.captures.watch(x)
+            if x.size <= SMALL:
+                return x.copy()
+            if self.captures is None:
+                self.captures = Captures(self.fun, thorough=self.outlives)
+            return self.captures.watch(x)
         return x
 
 
 def _unlike(x, y):
     """The avals of ``x`` and ``y`` where they differ, so that the walk sums, spreads and casts."""
+    while type(x) is VJPTracer:
+        x = x.primal  # shape and dtype are those of what is inside
+    while type(y) is VJPTracer:
+        y = y.primal
     if type(x) in PYTHON_SCALARS:
-        return (
-            None if shape_of(y) == () and dtype_of(y) == dtype_of(x) else (aval_of(x), aval_of(y))
-        )
-    if x.shape == y.shape and (x.dtype is y.dtype or x.dtype == y.dtype):
-        return None
-    return Aval(x.shape, x.dtype), Aval(y.shape, y.dtype)
+        same = shape_of(y) == () and dtype_of(y) == dtype_of(x)
+    else:
+        same = x.shape == y.shape and (x.dtype is y.dtype or x.dtype == y.dtype)
+    return None if same else (aval_of(x), aval_of(y))
+
+
+def _unlike_both(x1, x2, y):
+    """``_unlike`` of two operands, at once where they have one shape and dtype."""
+    v1, v2 = x1, x2
+    while type(v1) is type(v2) is VJPTracer:
+        v1, v2 = v1.primal, v2.primal
+    if type(v1) is type(v2) is np.ndarray and v1.shape == v2.shape and v1.dtype is v2.dtype:
+        return None, None
+    return _unlike(x1, y), _unlike(x2, y)
 
 
 def walk(tape: list, cts: list, consume: bool, start: int = 0) -> None:
@@ -353,7 +376,7 @@ def pull_back(
     trace: VJPTrace, outs: Sequence, seeds: Sequence, inputs: Sequence[VJPTracer], consume: bool
 ) -> list:
     """Cotangents of ``inputs`` for the given ones of ``outs``; None where there is no path."""
-    trace.captures.check()
+    trace.check_captures()
     cts: list[Any] = [None] * len(trace.tape)
     for out, seed in zip(outs, seeds, strict=True):
         if type(out) is VJPTracer and out.trace is trace and seed is not None:

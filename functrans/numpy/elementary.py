@@ -74,9 +74,8 @@ def _ufunc(name: str) -> Callable:
 
 
 _UFUNC_NAMES = [
-    name for name in dir(np)
-    if not name.startswith("_") and isinstance(getattr(np, name), np.ufunc)
-    and (getattr(np, name) in UFUNCS or getattr(np, name) in ROWS)
+    name for name, value in vars(np).items()  # dir(np) would import all its lazy submodules
+    if isinstance(value, np.ufunc) and (value in UFUNCS or value in ROWS)
 ]
 globals().update({name: _ufunc(name) for name in _UFUNC_NAMES})
 

@@ -232,8 +232,10 @@ def take_axis(x: Any, indices: Any, axis: int) -> Any:
 
 
 def astype(x: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
-           copy: bool = True) -> Any:
-    """``x`` in another dtype."""
+           copy: bool = True, *, device: Any = None) -> Any:
+    """``x`` in another dtype. To integers the derivative is zero."""
+    if not isinstance(x, Tracer):
+        return plain(x).astype(dtype, order, casting, subok, copy)
     dtype = np.dtype(dtype)
     if x.dtype == dtype:
         return x
@@ -310,7 +312,7 @@ METHODS = {
 }
 
 __all__ = [
-    "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_to", "copy",
+    "astype", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_to", "copy",
     "expand_dims", "matrix_transpose", "moveaxis", "permute_dims", "ravel", "reshape", "rollaxis",
     "squeeze", "swapaxes", "transpose",
 ]

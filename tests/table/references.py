@@ -1,4 +1,4 @@
-"""Independent values: each elementwise row as mpmath computes it, from which its derivatives follow."""
+"""Independent values: each elementwise row as mpmath computes it, and so its derivatives."""
 
 import mpmath as mp
 

@@ -16,10 +16,15 @@ assert ft.numpy  # imported for the rows that it declares
 
 
 class Sample(NamedTuple):
-    """``draw(rng)`` gives operands, of the same shapes each time."""
+    """``draw(rng)`` gives operands, of the same shapes each time.
+
+    ``prepare`` is put before the row where it is to be differentiated: it keeps the first operand
+    in the set on which the row is defined.
+    """
 
     draw: Callable[[np.random.Generator], tuple]
     params: dict
+    prepare: Callable | None = None
 
     def operands(self, seed: int = 0, dtype: Any = np.float64) -> tuple:
         """Read-only operands, floats cast to ``dtype``."""
@@ -149,6 +154,31 @@ def indexed(
     return Sample(draw, params)
 
 
+def hermitian(x: Any) -> Any:
+    return (x + np.conj(x).mT) / 2
+
+
+def symmetric(shape: tuple, shift: float = 0.0, **params: Any) -> Sample:
+    """A symmetric matrix, positive definite if shifted far enough."""
+
+    def draw(rng):
+        x = rng.normal(size=shape)
+        return (hermitian(x) + shift * np.eye(shape[-1]) + np.diag(np.arange(shape[-1])),)
+
+    return Sample(draw, params, hermitian)
+
+
+def regular(*shapes: tuple, **params: Any) -> Sample:
+    """A well-conditioned matrix, or stack of them, and other operands."""
+
+    def draw(rng):
+        a, *others = (rng.normal(size=s) for s in shapes)
+        return (a / 2 + 2 * np.eye(a.shape[-1]), *others)
+
+    return Sample(draw, params)
+
+
+TRIANGLE = {"lower": True, "transposed": False, "unit": False}
 A = "array"
 W = (None, None, None)
 ROWS: dict[str, list[Sample]] = {
@@ -242,6 +272,33 @@ ROWS: dict[str, list[Sample]] = {
         floats((3,), (2, 3), mode="full"),
     ],
     "cross": [floats((3,), (3,)), floats((2, 3), (3,)), floats((2, 1, 3), (3, 3))],
+    # linear algebra
+    "solve": [
+        regular(a, b)
+        for a, b in [
+            ((2, 2), (2,)),
+            ((3, 3), (3, 2)),
+            ((2, 3, 3), (3, 1)),
+            ((2, 2), (2, 2, 1)),
+        ]
+    ],
+    "inv": [regular((2, 2)), regular((2, 3, 3))],
+    "triangular_solve": [
+        regular((3, 3), (3,), **TRIANGLE),
+        regular((3, 3), (3, 2), lower=False, transposed=True, unit=False),
+        regular((2, 2, 2), (2, 1), lower=True, transposed=True, unit=True),
+    ],
+    "det": [regular((2, 2)), regular((2, 3, 3)), regular((1, 1))],
+    "cofactor": [regular((3, 3)), regular((2, 3, 3))],
+    "cofactor_slope": [regular((3, 3), (3, 3)), regular((2, 3, 3), (2, 3, 3))],
+    "slogdet": [regular((2, 2)), regular((2, 3, 3))],
+    "cholesky": [symmetric((2, 2), 4), symmetric((2, 3, 3), 4)],
+    "eigh": [
+        symmetric((2, 2), lower=True),
+        symmetric((3, 3), lower=False),
+        symmetric((2, 2, 2), lower=True),
+    ],
+    "norm2": [floats((3,), axis=(0,)), floats((2, 3), axis=(1,)), floats((2, 3), axis=(0, 1))],
     # indexing
     "getitem": [
         floats((2, 3), pattern=(0,)),

@@ -1,0 +1,306 @@
+"""Taylor mode: derivatives to high order against mpmath, nested jvp and the other transforms."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans._ops.declare import TABLE, Elementwise
+from functrans._transforms.checkpoint import checkpoint
+from functrans._transforms.custom import custom_jvp, custom_vjp
+from functrans._transforms.jet import JetTrace, jet
+from functrans.errors import ArgumentError, LeakedTracerError, NotDifferentiable, ShapeError
+from tests.table.references import REFERENCES
+
+ORDER = 7
+# Curves t -> x(t) whose values at 0 fit the domains; operand i of a row follows the i-th.
+CURVES = {
+    "any": ((0.4, 1.3, -0.6), (0.7, -0.8, 0.5), (0.2, 0.3, 0.9)),
+    "real": ((0.4, 1.3, -0.6), (0.7, -0.8, 0.5), (0.2, 0.3, 0.9)),
+    "positive": ((0.8, 1.3, -0.6), (1.4, -0.8, 0.5)),
+    "nonzero": ((0.8, 1.3, -0.6), (-1.4, -0.8, 0.5)),
+    "unit": ((0.3, 1.1, -0.4),),
+    "above one": ((1.8, 1.3, 0.6),),
+}
+FIXED = {"where": {0: True}, "sinc_nth": {1: 2}, "ldexp": {1: 3}, "heaviside": {0: 0.7}}
+SMOOTH = [
+    name for name, row in TABLE.items()
+    if isinstance(row, Elementwise) and row.differentiable and row.domain != "complex"
+    and name in REFERENCES and name not in ("imag", "sinc_nth")
+]
+
+
+def true_derivatives(f, order=ORDER):
+    """f(0), f'(0), f''(0), ... by mpmath, at fifty digits."""
+    with mp.workdps(60):
+        return np.array([float(c * mp.factorial(k)) for k, c in enumerate(mp.taylor(f, 0, order))])
+
+
+def along(curve, order=ORDER):
+    """A quadratic curve as primal and series."""
+    a, b, c = curve
+    return a, [b, 2 * c] + [0.0] * (order - 2)
+
+
+def of_one_number(f, x, order):
+    """f(x), f'(x), ... by jet."""
+    y, terms = jet(f, (x,), ([1.0] + [None] * (order - 1),))
+    return np.array([y, *terms], float)
+
+
+def nested(f, x, order):
+    """The same by nested jvp, which costs 2**order."""
+    found = []
+    for _ in range(order + 1):
+        found.append(f(x))
+        f = lambda x, f=f: ft.jvp(f, (x,), (1.0,))[1]  # noqa: E731  # each wraps the last
+    return np.array(found, float)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_every_row_has_the_taylor_series_of_mpmath(name):
+    row = TABLE[name]
+    curves = CURVES[row.domain if row.domain in CURVES else "real"]
+    fixed = FIXED.get(name, {})
+    moving = [i for i in range(len(row.actions)) if i not in fixed]
+    start = {i: along(curves[i]) for i in moving}
+
+    def f(*xs):
+        given = iter(xs)
+        return row(*[fixed[i] if i in fixed else next(given) for i in range(len(row.actions))])
+
+    def reference(t):
+        return REFERENCES[name](*[
+            fixed[i] if i in fixed else mp.mpf(curves[i][0]) + curves[i][1] * t + curves[i][2] * t**2
+            for i in range(len(row.actions))
+        ])
+
+    y, terms = jet(f, tuple(start[i][0] for i in moving), tuple(start[i][1] for i in moving))
+    want = true_derivatives(reference)
+    np.testing.assert_allclose([y, *terms], want, rtol=1e-11, atol=1e-11 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("x", [0.0, 0.3, 2.0])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 5, 10])
+def test_integer_powers_are_exact_at_any_point(x, n):
+    want = [np.prod(np.arange(n, n - k, -1.0)) * (x ** (n - k) if n >= k else 0.0) for k in range(ORDER + 1)]
+    np.testing.assert_allclose(of_one_number(lambda x: np.power(x, float(n)), x, ORDER), want, rtol=1e-13)
+
+
+def test_sinc_has_its_series_at_zero():
+    want = [1, 0, -1 / 3, 0, 1 / 5, 0, -1 / 7, 0]
+    got = of_one_number(lambda x: TABLE["sinc_nth"](x, 0), 0.0, ORDER)
+    np.testing.assert_allclose(got, want, atol=1e-15)
+
+
+COMPOSED = {
+    "deep": (lambda x: np.tan(np.sin(np.exp(x))), lambda x: mp.tan(mp.sin(mp.exp(x)))),
+    "power": (lambda x: x**x, lambda x: x**x),
+    "rational": (lambda x: x**2.5 / (1 + x**3), lambda x: x**2.5 / (1 + x**3)),
+    "angle": (lambda x: np.arctan2(x, 1 - x), lambda x: mp.atan2(x, 1 - x)),
+    "length": (lambda x: np.hypot(x, np.exp(x)), lambda x: mp.hypot(x, mp.exp(x))),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_compositions_to_order_twelve(name):
+    f, reference = COMPOSED[name]
+    want = true_derivatives(lambda t: reference(mp.mpf(0.3) + t), 12)
+    np.testing.assert_allclose(of_one_number(f, 0.3, 12), want, rtol=1e-12)
+
+
+def test_work_grows_as_a_power_of_the_order(monkeypatch):
+    counts = []
+    original = JetTrace.once
+
+    def counting(self, prim, args, params):
+        counts[-1] += 1
+        return original(self, prim, args, params)
+
+    monkeypatch.setattr(JetTrace, "once", counting)
+    for order in (5, 10, 20):
+        counts.append(0)
+        of_one_number(lambda x: np.tan(np.sin(np.exp(x))), 0.1, order)
+    assert counts[2] == counts[1] == counts[0] < 20  # rules are written once, whatever the order
+
+
+def test_complex_series():
+    x = 0.3 + 0.4j
+    y, terms = jet(lambda z: np.exp(z) * np.sin(z), (x,), ([1.0 + 0j, 0j, 0j],))
+    want = true_complex(lambda z: mp.exp(z) * mp.sin(z), x, 3)
+    np.testing.assert_allclose([y, *terms], want, rtol=1e-13)
+
+
+def true_complex(f, x, order):
+    return [complex(c * mp.factorial(k)) for k, c in enumerate(mp.taylor(f, mp.mpc(x), order))]
+
+
+def test_absolute_value_of_a_complex_curve():
+    y, terms = jet(lambda t: np.abs(np.exp(1j * t) * (1 + t)), (0.5,), ([1.0, 0.0, 0.0],))
+    np.testing.assert_allclose([y, *terms], [1.5, 1, 0, 0], atol=1e-14)
+    assert all(t.dtype == np.float64 for t in terms)
+
+
+def test_float32_stays():
+    x = np.array([0.3, 0.5], np.float32)
+    y, terms = jet(lambda x: np.sin(x) * np.sqrt(x) / 3.0, (x,), ([np.ones_like(x), None, None],))
+    assert [y.dtype, *[t.dtype for t in terms]] == [np.float32] * 4
+
+
+# ---- linear, bilinear and general rows
+
+A = np.array([[3.0, 1.0, 0.2], [0.4, 2.0, 0.1], [0.3, 0.5, 4.0]])
+B = np.array([[0.3, 0.2, -0.4], [0.1, -0.2, 0.5], [0.7, 0.1, 0.2]])
+MATRIX = {
+    "matmul": lambda x: np.sum((A + x * B) @ (A - x * x * B) @ A),
+    "reshape": lambda x: np.sum(np.reshape(np.stack([x, np.sin(x), x * x, 1.0]), (2, 2)) ** 3),
+    "index": lambda x: np.sum(np.exp(x * A)[:, 1] * np.cos(x * A)[[0, 2, 0], 2]),
+    "prod": lambda x: np.prod(np.sin(x * A)[0]),
+    "cumprod": lambda x: np.sum(np.cumprod(np.cos(x + A[0]))),
+    "sort": lambda x: np.sum(np.sort(np.sin(x * A[0])) * np.array([1.0, 2.0, 3.0])),
+    "max": lambda x: np.max(np.sin(x * A), axis=1)[0] ** 2,
+    "logsumexp": lambda x: np.logaddexp.reduce(np.stack([x, x * x, np.sin(x)])),
+}
+LINALG = {
+    "inv": lambda x: np.sum(np.linalg.inv(A + x * B)[0]),
+    "solve": lambda x: np.sum(np.linalg.solve(A + x * B, np.stack([x, x * x, np.exp(x)]))),
+    "det": lambda x: np.linalg.det(A + x * B),
+    "slogdet": lambda x: np.linalg.slogdet(A + x * B)[1],
+    "eigh": lambda x: np.sum(np.linalg.eigh(A + A.T + x * (B + B.T))[0] ** np.array([1, 2, 3])),
+    "cholesky": lambda x: np.sum(np.linalg.cholesky(A @ A.T + x * x * B @ B.T)),
+    "qr": lambda x: np.sum(np.linalg.qr(A + x * B)[1] ** 2 * A),
+}
+
+
+@pytest.mark.parametrize("name", [*MATRIX, *LINALG])
+def test_rows_on_arrays_agree_with_nested_jvp(name):
+    f = {**MATRIX, **LINALG}[name]
+    if name in LINALG and not hasattr(ft.numpy.linalg, name):
+        pytest.skip("no such function yet")
+    want = nested(f, 0.4, 4)
+    np.testing.assert_allclose(of_one_number(f, 0.4, 4), want, rtol=1e-9, atol=1e-9 * np.abs(want).max())
+
+
+# ---- singular points
+
+
+def test_what_does_not_move_has_no_infinite_derivative():
+    x, moving = np.array([0.0, 0.25]), np.array([0.0, 1.0])
+    y, terms = jet(np.sqrt, (x,), ([moving, None],))
+    np.testing.assert_array_equal([y, *terms], [[0, 0.5], [0, 1], [0, -2]])
+
+
+def test_an_unused_branch_leaves_no_nan():
+    x = np.array([-1.0, 0.0, 0.25])
+    f = lambda x: np.where(x > 0, np.sqrt(np.where(x > 0, x, 0)), 0)
+    _, terms = jet(f, (x,), ([np.ones(3), None],))
+    np.testing.assert_array_equal(terms, [[0, 0, 1], [0, 0, -2]])
+
+
+# ---- composition with the other transforms
+
+x2, ones, zeros = np.array([0.3, 0.5]), np.ones(2), np.zeros(2)
+
+
+def smooth(x):
+    return np.sin(x) * np.exp(x)
+
+
+def third(x):
+    return 2 * np.exp(x) * (np.cos(x) - np.sin(x))
+
+
+def test_jet_under_vmap():
+    got = ft.vmap(lambda x: jet(smooth, (x,), ([1.0, 0.0, 0.0],))[1][2])(x2)
+    np.testing.assert_allclose(got, third(x2), rtol=1e-13)
+
+
+def test_vmap_under_jet():
+    got = jet(ft.vmap(smooth), (x2,), ([ones, zeros, zeros],))[1][2]
+    np.testing.assert_allclose(got, third(x2), rtol=1e-13)
+
+
+def test_grad_of_jet():
+    got = ft.vmap(ft.grad(lambda x: jet(smooth, (x,), ([1.0, None],))[1][1]))(x2)
+    np.testing.assert_allclose(got, third(x2), rtol=1e-13)
+
+
+def test_jet_of_grad():
+    got = jet(lambda x: ft.vmap(ft.grad(smooth))(x), (x2,), ([ones, zeros],))[1][1]
+    np.testing.assert_allclose(got, third(x2), rtol=1e-13)
+
+
+def test_jvp_of_jet_and_jet_of_jet():
+    got = ft.jvp(lambda x: jet(smooth, (x,), ([1.0, 0.0],))[1][1], (0.3,), (1.0,))[1]
+    np.testing.assert_allclose(got, third(0.3), rtol=1e-13)
+    got = jet(lambda x: jet(smooth, (x,), ([1.0],))[1][0], (0.3,), ([1.0, 0.0],))[1][1]
+    np.testing.assert_allclose(got, third(0.3), rtol=1e-13)
+
+
+def test_perturbations_of_nested_jets_are_not_confused():
+    f = lambda x: x * jet(lambda y: x + y, (1.0,), ([1.0],))[1][0]
+    assert float(jet(f, (2.0,), ([1.0],))[1][0]) == 1.0
+
+
+def test_custom_rules_and_checkpoint_under_jet():
+    forward = custom_jvp(smooth)
+    forward.defjvp(lambda xs, ts: (forward(*xs), (np.cos(xs[0]) + np.sin(xs[0])) * np.exp(xs[0]) * ts[0]))
+    reverse = custom_vjp(smooth)
+    reverse.defvjp(lambda x: (reverse(x), x), lambda x, ct: ((np.cos(x) + np.sin(x)) * np.exp(x) * ct,))
+    for f in (forward, reverse, checkpoint(smooth)):
+        _, terms = jet(f, (x2,), ([ones, None, None],))
+        np.testing.assert_allclose(terms[2], third(x2), rtol=1e-13)
+
+
+def test_a_rule_that_is_not_the_derivative_is_what_jet_uses():
+    f = custom_jvp(lambda x: x)
+    f.defjvp(lambda xs, ts: (xs[0], 3 * ts[0] * xs[0]))
+    _, terms = jet(f, (2.0,), ([1.0, 0.0],))
+    assert [float(t) for t in terms] == [6.0, 3.0]
+
+
+# ---- containers, constants, errors
+
+
+def test_containers_in_and_out():
+    p = {"a": 1.0, "b": np.array([2.0, 3.0]), "n": 3}
+    d = {"a": 1.0, "b": np.array([0.5, 0.0]), "n": 0}
+    y, terms = jet(lambda p: (p["a"] * p["b"], {"n": p["n"], "a": p["a"]}), (p,), ([d, None],))
+    np.testing.assert_array_equal(y[0], [2, 3])
+    np.testing.assert_array_equal(terms[0][0], [2.5, 3])
+    np.testing.assert_array_equal(terms[1][0], [1.0, 0])
+    assert float(terms[0][1]["a"]) == 1.0 and float(terms[1][1]["a"]) == 0.0
+
+
+def test_an_output_that_does_not_depend_has_zero_series():
+    y, terms = jet(lambda x: np.array([1.0, 2.0]), (0.3,), ([1.0, 0.0],))
+    np.testing.assert_array_equal(terms, [[0, 0], [0, 0]])
+
+
+def test_value_dependent_control_flow():
+    f = lambda x: x**2 if x > 0 else -x
+    assert [float(t) for t in jet(f, (3.0,), ([1.0, 0.0],))[1]] == [6.0, 2.0]
+
+
+def test_an_escaped_value_names_jet():
+    kept = []
+    jet(lambda x: kept.append(x) or x, (1.0,), ([1.0],))
+    with pytest.raises(LeakedTracerError, match="jet"):
+        kept[0] + 1
+
+
+@pytest.mark.parametrize(("primals", "series", "error", "text"), [
+    ((1.0, 2.0), ([1.0],), ArgumentError, "was given 2 primals, so series must be a tuple of as many lists"),
+    ((1.0, 2.0), ([1.0], [1.0, 2.0]), ArgumentError, "series 1 has 2 terms, series 0 has 1"),
+    ((1.0,), (1.0,), ArgumentError, "series 0 must be the list of the derivatives of argument 0"),
+    ((np.ones(2),), ([np.ones(3)],), ShapeError, "term 1 of series 0"),
+    ((np.array([1, 2]),), ([np.ones(2)],), NotDifferentiable, "jet"),
+])
+def test_what_does_not_fit_is_said(primals, series, error, text):
+    with pytest.raises(error, match=text):
+        jet(lambda *xs: xs[0] * 2, primals, series)
+
+
+def test_an_output_that_is_no_number_is_refused():
+    with pytest.raises(ArgumentError, match="returned str 'a', not a number"):
+        jet(lambda x: "a", (1.0,), ([1.0],))
