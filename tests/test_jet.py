@@ -24,9 +24,13 @@ CURVES = {
 }
 FIXED = {"where": {0: True}, "sinc_nth": {1: 2}, "ldexp": {1: 3}, "heaviside": {0: 0.7}}
 SMOOTH = [
-    name for name, row in TABLE.items()
-    if isinstance(row, Elementwise) and row.differentiable and row.domain != "complex"
-    and name in REFERENCES and name not in ("imag", "sinc_nth")
+    name
+    for name, row in TABLE.items()
+    if isinstance(row, Elementwise)
+    and row.differentiable
+    and row.domain != "complex"
+    and name in REFERENCES
+    and name not in ("imag", "sinc_nth")
 ]
 
 
@@ -70,10 +74,14 @@ def test_every_row_has_the_taylor_series_of_mpmath(name):
         return row(*[fixed[i] if i in fixed else next(given) for i in range(len(row.actions))])
 
     def reference(t):
-        return REFERENCES[name](*[
-            fixed[i] if i in fixed else mp.mpf(curves[i][0]) + curves[i][1] * t + curves[i][2] * t**2
-            for i in range(len(row.actions))
-        ])
+        return REFERENCES[name](
+            *[
+                fixed[i]
+                if i in fixed
+                else mp.mpf(curves[i][0]) + curves[i][1] * t + curves[i][2] * t**2
+                for i in range(len(row.actions))
+            ]
+        )
 
     y, terms = jet(f, tuple(start[i][0] for i in moving), tuple(start[i][1] for i in moving))
     want = true_derivatives(reference)
@@ -83,8 +91,13 @@ def test_every_row_has_the_taylor_series_of_mpmath(name):
 @pytest.mark.parametrize("x", [0.0, 0.3, 2.0])
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 5, 10])
 def test_integer_powers_are_exact_at_any_point(x, n):
-    want = [np.prod(np.arange(n, n - k, -1.0)) * (x ** (n - k) if n >= k else 0.0) for k in range(ORDER + 1)]
-    np.testing.assert_allclose(of_one_number(lambda x: np.power(x, float(n)), x, ORDER), want, rtol=1e-13)
+    want = [
+        np.prod(np.arange(n, n - k, -1.0)) * (x ** (n - k) if n >= k else 0.0)
+        for k in range(ORDER + 1)
+    ]
+    np.testing.assert_allclose(
+        of_one_number(lambda x: np.power(x, float(n)), x, ORDER), want, rtol=1e-13
+    )
 
 
 def test_sinc_has_its_series_at_zero():
@@ -178,7 +191,9 @@ def test_rows_on_arrays_agree_with_nested_jvp(name):
     if name in LINALG and not hasattr(ft.numpy.linalg, name):
         pytest.skip("no such function yet")
     want = nested(f, 0.4, 4)
-    np.testing.assert_allclose(of_one_number(f, 0.4, 4), want, rtol=1e-9, atol=1e-9 * np.abs(want).max())
+    np.testing.assert_allclose(
+        of_one_number(f, 0.4, 4), want, rtol=1e-9, atol=1e-9 * np.abs(want).max()
+    )
 
 
 # ---- singular points
@@ -192,7 +207,10 @@ def test_what_does_not_move_has_no_infinite_derivative():
 
 def test_an_unused_branch_leaves_no_nan():
     x = np.array([-1.0, 0.0, 0.25])
-    f = lambda x: np.where(x > 0, np.sqrt(np.where(x > 0, x, 0)), 0)
+
+    def f(x):
+        return np.where(x > 0, np.sqrt(np.where(x > 0, x, 0)), 0)
+
     _, terms = jet(f, (x,), ([np.ones(3), None],))
     np.testing.assert_array_equal(terms, [[0, 0, 1], [0, 0, -2]])
 
@@ -238,15 +256,21 @@ def test_jvp_of_jet_and_jet_of_jet():
 
 
 def test_perturbations_of_nested_jets_are_not_confused():
-    f = lambda x: x * jet(lambda y: x + y, (1.0,), ([1.0],))[1][0]
+    def f(x):
+        return x * jet(lambda y: x + y, (1.0,), ([1.0],))[1][0]
+
     assert float(jet(f, (2.0,), ([1.0],))[1][0]) == 1.0
 
 
 def test_custom_rules_and_checkpoint_under_jet():
     forward = custom_jvp(smooth)
-    forward.defjvp(lambda xs, ts: (forward(*xs), (np.cos(xs[0]) + np.sin(xs[0])) * np.exp(xs[0]) * ts[0]))
+    forward.defjvp(
+        lambda xs, ts: (forward(*xs), (np.cos(xs[0]) + np.sin(xs[0])) * np.exp(xs[0]) * ts[0])
+    )
     reverse = custom_vjp(smooth)
-    reverse.defvjp(lambda x: (reverse(x), x), lambda x, ct: ((np.cos(x) + np.sin(x)) * np.exp(x) * ct,))
+    reverse.defvjp(
+        lambda x: (reverse(x), x), lambda x, ct: ((np.cos(x) + np.sin(x)) * np.exp(x) * ct,)
+    )
     for f in (forward, reverse, checkpoint(smooth)):
         _, terms = jet(f, (x2,), ([ones, None, None],))
         np.testing.assert_allclose(terms[2], third(x2), rtol=1e-13)
@@ -273,12 +297,14 @@ def test_containers_in_and_out():
 
 
 def test_an_output_that_does_not_depend_has_zero_series():
-    y, terms = jet(lambda x: np.array([1.0, 2.0]), (0.3,), ([1.0, 0.0],))
+    _y, terms = jet(lambda x: np.array([1.0, 2.0]), (0.3,), ([1.0, 0.0],))
     np.testing.assert_array_equal(terms, [[0, 0], [0, 0]])
 
 
 def test_value_dependent_control_flow():
-    f = lambda x: x**2 if x > 0 else -x
+    def f(x):
+        return x**2 if x > 0 else -x
+
     assert [float(t) for t in jet(f, (3.0,), ([1.0, 0.0],))[1]] == [6.0, 2.0]
 
 
@@ -289,18 +315,31 @@ def test_an_escaped_value_names_jet():
         kept[0] + 1
 
 
-@pytest.mark.parametrize(("primals", "series", "error", "text"), [
-    ((1.0, 2.0), ([1.0],), ArgumentError, "was given 2 primals, so series must be a tuple of as many lists"),
-    ((1.0, 2.0), ([1.0], [1.0, 2.0]), ArgumentError, "series 1 has 2 terms, series 0 has 1"),
-    ((1.0,), (1.0,), ArgumentError, "series 0 must be the list of the derivatives of argument 0"),
-    ((np.ones(2),), ([np.ones(3)],), ShapeError, "term 1 of series 0"),
-    ((np.array([1, 2]),), ([np.ones(2)],), NotDifferentiable, "jet"),
-])
+@pytest.mark.parametrize(
+    ("primals", "series", "error", "text"),
+    [
+        (
+            (1.0, 2.0),
+            ([1.0],),
+            ArgumentError,
+            "was given 2 primals, so series must be a tuple of as many lists",
+        ),
+        ((1.0, 2.0), ([1.0], [1.0, 2.0]), ArgumentError, "series 1 has 2 terms, series 0 has 1"),
+        (
+            (1.0,),
+            (1.0,),
+            ArgumentError,
+            "series 0 must be the list of the derivatives of argument 0",
+        ),
+        ((np.ones(2),), ([np.ones(3)],), ShapeError, "term 1 of series 0"),
+        ((np.array([1, 2]),), ([np.ones(2)],), NotDifferentiable, "jet"),
+    ],
+)
 def test_what_does_not_fit_is_said(primals, series, error, text):
     with pytest.raises(error, match=text):
         jet(lambda *xs: xs[0] * 2, primals, series)
 
 
 def test_an_output_that_is_no_number_is_refused():
-    with pytest.raises(ArgumentError, match="returned str 'a', not a number"):
+    with pytest.raises(ArgumentError, match="returned str 'a', which is not a number"):
         jet(lambda x: "a", (1.0,), ([1.0],))

@@ -85,8 +85,7 @@ def test_both_modes_agree_with_differences_to_second_order(name):
 @pytest.mark.parametrize("name", CASES)
 def test_vmap_is_a_loop(name):
     f, *shapes = CASES[name]
-    xs = [x + 3 * np.eye(*s[-2:]) if len(s) > 1 else x for x, s in zip(draw(*shapes), shapes, strict=True)]
-    check_vmap(f, *xs)
+    check_vmap(f, *[x + 3 * np.eye(*x.shape[-2:]) if x.ndim > 1 else x for x in draw(*shapes)])
 
 
 ORDERS = [None, 2, 1, np.inf, -np.inf, 0, 3, 2.5, -1]
@@ -174,7 +173,7 @@ def test_third_derivatives_of_det_agree_with_differences():
 
 def test_slogdet_of_complex_matrices_moves_its_phase():
     (a,), (t,) = draw((3, 3), dtype=complex), draw((3, 3), dtype=complex)
-    (sign, logabs), (ds, dl) = ft.jvp(la.slogdet, (a,), (t,))
+    (sign, _), (ds, dl) = ft.jvp(la.slogdet, (a,), (t,))
     z = np.trace(la.solve(a, t))
     close(dl, z.real)
     close(ds, sign * 1j * z.imag)
@@ -185,15 +184,18 @@ def test_slogdet_of_complex_matrices_moves_its_phase():
 # ---- triangular systems
 
 
-@pytest.mark.parametrize("lower, transposed, unit", itertools.product([False, True], repeat=3))
+KINDS = list(itertools.product([False, True], repeat=3))
+
+
+@pytest.mark.parametrize("lower, transposed, unit", KINDS)
 def test_triangular_systems_are_scipys_with_both_modes(lower, transposed, unit):
     def f(a, b):
         return triangular_solve(a, b, lower=lower, transposed=transposed, unit=unit)
 
     a, b = draw((3, 3), (3, 2))
     a = a + 3 * np.eye(3)
-    expected = scipy.linalg.solve_triangular(a, b, trans=int(transposed), lower=lower, unit_diagonal=unit)
-    close(f(a, b), expected)
+    options = {"trans": int(transposed), "lower": lower, "unit_diagonal": unit}
+    close(f(a, b), scipy.linalg.solve_triangular(a, b, **options))
     check_twice(f, a, b)
     check_twice(f, a, b[:, 0])
     for x in (b, b[:, 0], draw((2, 3, 2))[0]):
@@ -232,7 +234,7 @@ COMPLEX = {
 def test_complex_matrices_agree_with_differences_in_both_modes(name):
     f = COMPLEX[name]
     a, b, ta, tb, ct = draw((3, 3), (3,), (3, 3), (3,), (3,), dtype=complex)
-    y, dy = ft.jvp(f, (a, b), (ta, tb))
+    dy = ft.jvp(f, (a, b), (ta, tb))[1]
     slope = (f(a + 1e-6 * ta, b + 1e-6 * tb) - f(a - 1e-6 * ta, b - 1e-6 * tb)) / 2e-6
     np.testing.assert_allclose(dy, slope, rtol=1e-6, atol=1e-6 * np.abs(slope).max())
     ga, gb = ft.grad(lambda a, b: np.sum(np.conj(ct) * f(a, b)).real, (0, 1))(a, b)
@@ -250,10 +252,10 @@ def spectral(f, a):
 
 def test_a_matrix_function_by_eigh_has_the_derivative_of_expm():
     a, e = map(hermitian, draw((4, 4), (4, 4)))
-    dy = ft.jvp(lambda a: spectral(np.exp, a), (a,), (e,))[1]
-    close(dy, scipy.linalg.expm_frechet(a, e)[1], rtol=1e-11)
+    expected = scipy.linalg.expm_frechet(a, e)[1]
+    close(ft.jvp(lambda a: spectral(np.exp, a), (a,), (e,))[1], expected, rtol=1e-11)
     # the derivative of exp at a symmetric matrix is its own transpose
-    close(ft.vjp(lambda a: spectral(np.exp, a), a)[1](e)[0], scipy.linalg.expm_frechet(a, e)[1], rtol=1e-11)
+    close(ft.vjp(lambda a: spectral(np.exp, a), a)[1](e)[0], expected, rtol=1e-11)
 
 
 def test_close_but_distinct_eigenvalues_keep_their_digits():
@@ -304,7 +306,7 @@ def test_what_needs_a_basis_of_a_repeated_eigenspace_is_refused():
         with pytest.raises(TypeError, match="eigenvalues 0 and 1 coincide"):
             ft.grad(lambda a, f=f: np.sum(c * spectral(f, a)))(np.eye(3))
     with pytest.raises(TypeError, match="eigenvalues 0 and 1 coincide"):
-        ft.grad(lambda a: la.eigh(a)[1][0, 0])(np.eye(2))
+        ft.grad(lambda a: la.eigh(a)[1][0, 1])(np.eye(2))
 
 
 def test_a_perturbation_that_splits_repeated_eigenvalues_has_no_eigenvector_slope():

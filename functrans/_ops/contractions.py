@@ -187,8 +187,10 @@ def _runs_along(subscripts):
 @functools.lru_cache(maxsize=4096)
 def _readable(subscripts):
     """The same with the letters that NumPy takes."""
-    names = {c: chr(ord("a") + i) for i, c in enumerate(sorted(set(subscripts) - set(",->")))}
-    return "".join(names.get(c, c) for c in subscripts)
+    names: dict[str, str] = {c: c for c in ",->"}
+    for c in sorted(set(subscripts) - set(",->")):
+        names[c] = chr(ord("a") + len(names) - 3)
+    return "".join([names[c] for c in subscripts])
 
 
 def _outer(x1, x2, plan):

@@ -99,9 +99,9 @@ float_power = elementwise(
 
 # ---- exponentials and logarithms
 
-exp = elementwise("exp", np.exp, lambda g, y: g * y)
-exp2 = elementwise("exp2", np.exp2, lambda g, y: g * (y * LN2))
-expm1 = elementwise("expm1", np.expm1, lambda g, y: g * (y + 1))
+exp = elementwise("exp", np.exp, lambda g, y: g * y, singular=True)
+exp2 = elementwise("exp2", np.exp2, lambda g, y: g * (y * LN2), singular=True)
+expm1 = elementwise("expm1", np.expm1, lambda g, x: g * exp(x), singular=True)
 log = elementwise("log", np.log, lambda g, x: g / x, domain=POSITIVE, singular=True)
 log2 = elementwise("log2", np.log2, lambda g, x: g / (x * LN2), domain=POSITIVE, singular=True)
 log10 = elementwise("log10", np.log10, lambda g, x: g / (x * LN10), domain=POSITIVE, singular=True)
@@ -131,8 +131,8 @@ arccos = elementwise(
     "arccos", np.arccos, lambda g, x: -g / sqrt((1 - x) * (1 + x)), domain=UNIT, singular=True
 )
 arctan = elementwise("arctan", np.arctan, lambda g, x: g / (1 + x * x))
-sinh = elementwise("sinh", np.sinh, lambda g, x: g * cosh(x))
-cosh = elementwise("cosh", np.cosh, lambda g, x: g * sinh(x))
+sinh = elementwise("sinh", np.sinh, lambda g, x: g * cosh(x), singular=True)
+cosh = elementwise("cosh", np.cosh, lambda g, x: g * sinh(x), singular=True)
 tanh = elementwise("tanh", np.tanh, lambda g, y: g * (1 - y * y))
 arcsinh = elementwise("arcsinh", np.arcsinh, lambda g, x: g / sqrt(1 + x * x))
 arccosh = elementwise(

@@ -1,4 +1,4 @@
-"""Rows of linear algebra: solve, inverse, determinants, factorisations, the Euclidean norm.
+"""Rows of linear algebra: solve, inverse, factorisations, the Euclidean norm.
 
 All take stacks of matrices. Sources: M. Giles, "Collected matrix derivative results for forward
 and reverse mode" (2008); I. Murray, "Differentiation of the Cholesky decomposition" (2016).
@@ -11,6 +11,7 @@ matrix: tangents and cotangents are symmetrised.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,37 +25,41 @@ from functrans.errors import NotDifferentiable
 
 
 def conj(x: Any) -> Any:
+    """The conjugate; a real value as it is."""
     return conjugate(x) if x.dtype.kind == "c" else x
 
 
-def _t(x):
+def mT(x: Any) -> Any:
+    """The matrices in the last two axes transposed."""
     return x.T if len(x.shape) == 2 else x.mT
 
 
 def adjoint(x: Any) -> Any:
-    return conj(_t(x))
+    """The conjugate transpose."""
+    return conj(mT(x))
 
 
 def _hermitian(x):
     return (x + adjoint(x)) / 2
 
 
-def _column(x):
+def column(x: Any) -> Any:
     """``x``, one number a matrix, against the entries of the matrices."""
     return x.reshape((*x.shape, 1, 1))
 
 
-def _floating(*dtypes):
+def floating(*dtypes: np.dtype) -> np.dtype:
     """The dtype LAPACK computes in."""
     dtype = np.result_type(*dtypes)
     return dtype if dtype.kind in "fc" else np.dtype(float)
 
 
-def _same(x, **params):
-    return Aval(x.shape, _floating(x.dtype))
+def same(x: Aval, **params: Any) -> Aval:
+    """The shape rule of an op from matrices to matrices of their size."""
+    return Aval(x.shape, floating(x.dtype))
 
 
-def _stacked(row, **fixed):
+def stacked(row: Callable) -> Callable:
     """The batching rule of an op on stacks of matrices: the batch is one more stack."""
     return lambda size, xs, batched, **params: bind(
         row(), *[batched_to(x, b, size) for x, b in zip(xs, batched, strict=True)], **params
@@ -65,7 +70,7 @@ def _stacked(row, **fixed):
 
 
 def _outer(a, b, vector):
-    return a.reshape(-1, 1) * b if vector else a @ _t(b)
+    return a.reshape(-1, 1) * b if vector else a @ mT(b)
 
 
 def _solve_jvp(ts, y, xs):
@@ -78,7 +83,7 @@ def _solve_jvp(ts, y, xs):
 
 def _solve_vjp(ct, y, xs, wanted):
     a, b = xs
-    cb = solve(_t(a), ct)
+    cb = solve(mT(a), ct)
     ca = sum_to(-_outer(cb, y, len(ct.shape) == 1), a.shape, a.dtype) if wanted[0] else None
     return [ca, sum_to(cb, b.shape, b.dtype) if wanted[1] else None]
 
@@ -91,7 +96,7 @@ def _system_batch(row):
         vector = len(b.shape) - batched[1] == 1
         if not batched[0] and len(a.shape) == 2:
             if vector:
-                return _t(row()(a, _t(b), **params))
+                return mT(row()(a, mT(b), **params))
             if len(b.shape) == 3:
                 n, k = b.shape[1:]
                 y = row()(a, b.transpose((1, 0, 2)).reshape(n, size * k), **params)
@@ -113,9 +118,9 @@ def _lift(x, ndim):
 
 def _system_abstract(a, b, **params):
     if len(b.shape) == 1:
-        return Aval(b.shape, _floating(a.dtype, b.dtype))
+        return Aval(b.shape, floating(a.dtype, b.dtype))
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    return Aval((*lead, *b.shape[-2:]), _floating(a.dtype, b.dtype))
+    return Aval((*lead, *b.shape[-2:]), floating(a.dtype, b.dtype))
 
 
 # ``b`` is a matrix, or a vector where ``a`` is one matrix.
@@ -126,8 +131,8 @@ solve = primitive(
 
 inv = primitive(
     "inv", np.linalg.inv, jvp=lambda ts, y, xs: -(y @ ts[0] @ y),
-    vjp=lambda ct, y, xs, wanted: [-(_t(y) @ ct @ _t(y))], saves="y",
-    batch=_stacked(lambda: inv), abstract=_same, doc="Giles 2008, section 2.2.3.",
+    vjp=lambda ct, y, xs, wanted: [-(mT(y) @ ct @ mT(y))], saves="y",
+    batch=stacked(lambda: inv), abstract=same, doc="Giles 2008, section 2.2.3.",
 )
 
 
@@ -139,7 +144,7 @@ def _trtrs(char: str) -> Any:
 
 
 def _triangular_solve(a, b, lower, transposed, unit):
-    dtype = _floating(a.dtype, b.dtype)
+    dtype = floating(a.dtype, b.dtype)
     dtype = dtype if dtype.char in "fdFD" else np.dtype(float)
     a, b = np.asarray(a, dtype), np.asarray(b, dtype)
     if a.ndim == 2 and b.ndim <= 2:
@@ -175,7 +180,7 @@ def _triangular_jvp(ts, y, xs, lower, transposed, unit):
     ta, tb = ts
     if ta is not None:
         ta = _triangle(ta, lower, unit)
-        ta = (_t(ta) if transposed else ta) @ y
+        ta = (mT(ta) if transposed else ta) @ y
         tb = -ta if tb is None else tb - ta
     return triangular_solve(xs[0], tb, lower=lower, transposed=transposed, unit=unit)
 
@@ -196,138 +201,6 @@ triangular_solve = primitive(
     batch=_system_batch(lambda: triangular_solve), abstract=_system_abstract,
 )
 
-# ---- determinants
-
-
-def _exclusive_products(s):
-    """The product of all entries of ``s`` but one, along the last axis, without dividing."""
-    one = np.ones_like(s[..., :1])
-    before = np.cumprod(np.concatenate([one, s[..., :-1]], -1), -1)
-    after = np.cumprod(np.concatenate([one, s[..., :0:-1]], -1), -1)[..., ::-1]
-    return before * after
-
-
-def _pairwise_products(s):
-    """The product of all entries of ``s`` but the i-th and j-th, 0 on the diagonal."""
-    n = s.shape[-1]
-    one = np.ones_like(s[..., :1])
-    before = np.cumprod(np.concatenate([one, s[..., :-1]], -1), -1)
-    after = np.cumprod(np.concatenate([one, s[..., :0:-1]], -1), -1)[..., ::-1]
-    upper = np.tri(n, k=-1, dtype=bool).T
-    between = np.cumprod(np.where(upper, s[..., None, :], 1), -1)  # from i + 1 to j
-    between = np.concatenate([np.ones_like(between[..., :1]), between[..., :-1]], -1)
-    p = np.where(upper, before[..., :, None] * between * after[..., None, :], 0)
-    return p + p.mT
-
-
-def _well_conditioned_inverse(a):
-    try:
-        y = np.linalg.inv(a)
-    except np.linalg.LinAlgError:
-        return None
-    size = np.abs(a).max(initial=0) * np.abs(y).max(initial=0) * a.shape[-1]
-    return y if size < 1e4 else None
-
-
-def _cofactor(a):
-    if a.shape[-1] < 2:
-        return np.ones(a.shape, _floating(a.dtype))
-    y = _well_conditioned_inverse(a)
-    if y is not None:
-        return np.linalg.det(a)[..., None, None] * y.mT
-    u, s, vh = np.linalg.svd(a)
-    sign = np.linalg.det(u) * np.linalg.det(vh)
-    return (sign[..., None, None] * u.conj() * _exclusive_products(s)[..., None, :]) @ vh.conj()
-
-
-def _cofactor_slope(a, e):
-    a, e = np.broadcast_arrays(a, e)
-    if a.shape[-1] < 2:
-        return np.zeros(a.shape, _floating(a.dtype, e.dtype))
-    u, s, vh = np.linalg.svd(a)
-    uh, v = u.conj().mT, vh.conj().mT
-    sign = np.linalg.det(u) * np.linalg.det(vh)
-    f = uh @ e @ v
-    p = _pairwise_products(s)
-    moved = -p * f
-    i = np.arange(s.shape[-1])
-    moved[..., i, i] = (p @ np.diagonal(f, 0, -2, -1)[..., None])[..., 0]
-    return (sign[..., None, None] * (v @ moved @ uh)).mT
-
-
-def _cofactor_curvature(a, e, c):
-    """The derivative of ``cofactor_slope(a, e)`` in an invertible ``a`` along ``c``."""
-    b, d = _t(inv(a)), _column(det(a))
-    be, bc = _column((b * e).sum((-2, -1))), _column((b * c).sum((-2, -1)))
-    db = -(b @ _t(c) @ b)
-    dbe = _column((db * e).sum((-2, -1)))
-    first = be * b - b @ _t(e) @ b
-    return d * bc * first + d * (dbe * b + be * db - db @ _t(e) @ b - b @ _t(e) @ db)
-
-
-def _slope_jvp(ts, y, xs):
-    parts = []
-    if ts[0] is not None:
-        parts.append(_cofactor_curvature(*xs, ts[0]))
-    if ts[1] is not None:
-        parts.append(cofactor_slope(xs[0], ts[1]))
-    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
-
-
-# The third derivative of det is symmetric in its three directions, the second in its two.
-def _slope_vjp(ct, y, xs, wanted):
-    return [
-        _cofactor_curvature(*xs, ct) if wanted[0] else None,
-        cofactor_slope(xs[0], ct) if wanted[1] else None,
-    ]
-
-
-# row: the second derivative of det, in singular values, so exact at singular matrices as well
-cofactor_slope = primitive(
-    "cofactor_slope", _cofactor_slope, jvp=_slope_jvp, vjp=_slope_vjp, saves="x",
-    batch=_stacked(lambda: cofactor_slope), abstract=lambda a, e: _same(a),
-)
-# row: det(a) inv(a).T, which is defined where inv(a) is not: the first derivative of det
-cofactor = primitive(
-    "cofactor", _cofactor, jvp=lambda ts, y, xs: cofactor_slope(xs[0], ts[0]),
-    vjp=lambda ct, y, xs, wanted: [cofactor_slope(xs[0], ct)], saves="x",
-    batch=_stacked(lambda: cofactor), abstract=_same,
-)
-det = primitive(
-    "det", np.linalg.det, jvp=lambda ts, y, xs: (ts[0] * cofactor(xs[0])).sum((-2, -1)),
-    vjp=lambda ct, y, xs, wanted: [_column(ct) * cofactor(xs[0])], saves="x",
-    batch=_stacked(lambda: det),
-    abstract=lambda x: Aval(x.shape[:-2], _floating(x.dtype)),
-    doc="Exact to second order at singular matrices; from the third order on it needs the inverse.",
-)
-
-
-def _slogdet_jvp(ts, y, xs):
-    z = (_t(inv(xs[0])) * ts[0]).sum((-2, -1))
-    return (y[0] * (1j * z.imag), z.real) if z.dtype.kind == "c" else (None, z)
-
-
-def _slogdet_vjp(ct, y, xs, wanted):
-    c_sign, c_log = ct
-    if xs[0].dtype.kind != "c":
-        return [None if c_log is None else _column(c_log) * _t(inv(xs[0]))]
-    weight = c_log
-    if c_sign is not None:
-        turned = 1j * (c_sign * y[0]).imag
-        weight = turned if c_log is None else c_log + turned
-    return [_column(weight) * _t(inv(xs[0]))]
-
-
-def _slogdet_abstract(x):
-    dtype = _floating(x.dtype)
-    return Aval(x.shape[:-2], dtype), Aval(x.shape[:-2], np.empty(0, dtype).real.dtype)
-
-
-slogdet = primitive(
-    "slogdet", lambda x: tuple(np.linalg.slogdet(x)), jvp=_slogdet_jvp, vjp=_slogdet_vjp, outputs=2,
-    batch=_stacked(lambda: slogdet), abstract=_slogdet_abstract, doc="Giles 2008, section 2.2.4.",
-)
-
 # ---- Cholesky
 
 
@@ -346,7 +219,7 @@ def _cholesky_vjp(ct, y, xs, wanted):
 # The lower factor, of the lower triangle.
 cholesky = primitive(
     "cholesky", np.linalg.cholesky, jvp=_cholesky_jvp, vjp=_cholesky_vjp, saves="y",
-    batch=_stacked(lambda: cholesky), abstract=_same, domain=POSITIVE,
+    batch=stacked(lambda: cholesky), abstract=same, domain=POSITIVE,
     doc="Murray 2016, equations 8 and 10.",
 )
 
@@ -367,7 +240,11 @@ def _eigh_jvp(ts, y, xs, lower):
     m = adjoint(v) @ _hermitian(ts[0]) @ v
     gap, near = _close(w)
     turned = where(near & _visible(m, m), np.nan, ratio(m, gap))
-    return np.diagonal(m, 0, -2, -1).real, v @ turned
+    return _diagonal(m).real, v @ turned
+
+
+def _diagonal(x) -> Any:
+    return np.diagonal(x, 0, -2, -1)
 
 
 def _size(x):
@@ -420,21 +297,21 @@ def _refuse(unknown, w):
     low, high = values[(*at, i)], values[(*at, j)]
     raise NotDifferentiable(
         f"eigh: eigenvalues {i} and {j}{which} coincide (gap {abs(high - low):.1e} at {low:.6g}), "
-        "and the output depends on their eigenvectors in a way whose derivative eigh alone does not "
-        "determine. Use eigvalsh, or only the projector on their eigenspace, or a matrix function "
-        "that has its own rule (inv, solve, matrix_power, cholesky)."
+        "and the output depends on their eigenvectors in a way whose derivative eigh alone does "
+        "not determine. Use eigvalsh, or only the projector on their eigenspace, or a matrix "
+        "function that has its own rule (inv, solve, matrix_power, cholesky)."
     )
 
 
 def _eigh_abstract(x, lower):
-    dtype = _floating(x.dtype)
-    return Aval(x.shape[:-1], np.empty(0, dtype).real.dtype), Aval(x.shape, dtype)
+    dtype = floating(x.dtype)
+    return Aval(x.shape[:-1], np.finfo(dtype).dtype), Aval(x.shape, dtype)
 
 
 eigh = primitive(
     "eigh", lambda x, lower: tuple(np.linalg.eigh(x, "L" if lower else "U")),
     jvp=_eigh_jvp, vjp=_eigh_vjp, outputs=2, saves="y",
-    batch=_stacked(lambda: eigh), abstract=_eigh_abstract,
+    batch=stacked(lambda: eigh), abstract=_eigh_abstract,
     kinks="repeated eigenvalues",
     doc="""Giles 2008, section 3.1. With a phase of each eigenvector as LAPACK has it.
 
@@ -458,14 +335,20 @@ def _norm2(x, axis):
     real = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
     s = np.add.reduce(real, axis)
     dtype = real.dtype
-    info = np.finfo(dtype)
-    if np.all((s > info.tiny / info.eps) & (s < np.inf)):
+    low = _underflow(dtype)
+    if low < s < np.inf if s.ndim == 0 else np.all((s > low) & (s < np.inf)):
         return np.sqrt(s)
     size = np.abs(x)
     top = np.max(size, axis, keepdims=True, initial=0)
     top = np.where((top > 0) & (top < np.inf), top, dtype.type(1))
     scaled = size / top
     return (np.sqrt(np.add.reduce(scaled * scaled, axis)) * top.reshape(s.shape)).astype(dtype)[()]
+
+
+@functools.cache
+def _underflow(dtype):
+    """Below this a sum of squares has lost digits."""
+    return float(np.finfo(dtype).tiny) / float(np.finfo(dtype).eps)
 
 
 def _norm2_quiet(x, axis):
@@ -501,6 +384,6 @@ norm2 = primitive(
 )
 
 __all__ = [
-    "cholesky", "cofactor", "cofactor_slope", "det", "eigh", "inv", "norm2", "slogdet", "solve",
-    "triangular_solve",
+    "adjoint", "cholesky", "column", "conj", "eigh", "floating", "inv", "mT", "norm2", "same",
+    "solve", "stacked", "triangular_solve",
 ]

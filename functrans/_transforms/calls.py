@@ -14,7 +14,7 @@ import numpy as np
 from functrans._core.aval import aval_of, is_inexact
 from functrans._core.bind import Tracer
 from functrans._ops.calls import Call, reopened
-from functrans._ops.declare import Elementwise
+from functrans._ops.declare import Action
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.vjp import (
     Node,
@@ -28,9 +28,8 @@ from functrans._transforms.vjp import (
 from functrans._transforms.vmap import BatchTracer
 from functrans.errors import ArgumentError, LeakedTracerError, UnsupportedError
 
-# The output of a function with a rule: a change of what it closes over moves it (first operand),
-# and so does a change of its arguments (second).
-either = Elementwise("either", lambda x1, x2: x1, (lambda g: g, lambda g: g), 2, False)
+# Carries a change on unchanged.
+_PASS = Action(lambda g: g, ("x",), False)
 
 
 class Ruled(Call):
@@ -278,8 +277,14 @@ def recorded(trace: VJPTrace, node: Any, ys: Sequence) -> tuple:
             found.append(value)
             continue
         mine = VJPTracer(trace, value, slot + i)
-        found.append(mine if value is y else either(y, mine))
+        found.append(mine if value is y else _both(trace, y, mine))
     return tuple(found)
+
+
+def _both(trace: VJPTrace, y: VJPTracer, mine: VJPTracer) -> VJPTracer:
+    """The value that ``y`` and ``mine`` share, moved by a change of either."""
+    edges = tuple((x.slot, _PASS, (), None) for x in (y, mine))
+    return VJPTracer(trace, y.primal, trace.enter(edges, 1))
 
 
 def filled(primals: Sequence, tangents: Sequence) -> list:

@@ -28,6 +28,7 @@ class Custom:
         functools.update_wrapper(self, f, updated=())
         self.f = f
         self.name = f"{type(self).__name__}({name_of(f)})"
+        self.signature = signature_of(f)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -116,20 +117,28 @@ def is_static(x: Any) -> bool:
 
 def positional(custom: Custom, args: tuple, kwargs: dict) -> tuple:
     """The arguments in the order of the parameters, defaults filled in: rules take no keywords."""
-    try:
-        signature = inspect.signature(custom.f)
-    except (TypeError, ValueError):  # a ufunc or builtin: it has no signature to read
+    if custom.signature is None:
         if kwargs:
-            raise ArgumentError(f"{custom.name} has no signature, so no keywords") from None
+            raise ArgumentError(
+                f"{custom.name} takes no keywords: `{name_of(custom.f)}` has no signature"
+            )
         return args
-    bound = signature.bind(*args, **kwargs)
-    bound.apply_defaults()
+    bound = custom.signature.bind(*args, **kwargs)
     if bound.kwargs:
         raise ArgumentError(
             f"{custom.name}: {', '.join(map(repr, bound.kwargs))} can only be given by keyword, "
             "but rules take positional arguments. Make it a positional parameter."
         )
+    bound.apply_defaults()
     return bound.args
+
+
+def signature_of(f: Callable) -> inspect.Signature | None:
+    """None for ufuncs, whose operands alone matter here, and for builtins that have none."""
+    try:
+        return None if isinstance(f, np.ufunc) else inspect.signature(f)
+    except (TypeError, ValueError):
+        return None
 
 
 class custom_jvp(Custom):

@@ -27,7 +27,7 @@ from functrans._core.bind import Trace, Tracer, bind, cast, is_finite, spread
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops.calls import Call
-from functrans._ops.declare import Bilinear, Elementwise, Linear, strong_multiply
+from functrans._ops.declare import Bilinear, Elementwise, Linear
 from functrans._transforms.arguments import (
     check_like,
     describe,
@@ -38,30 +38,9 @@ from functrans._transforms.arguments import (
     zeros_like,
 )
 from functrans._transforms.grad import require_callable
+from functrans._transforms.series import PRODUCTS, Series, convolve, over, still, total
 from functrans._transforms.vjp import transpose_vjp
 from functrans.errors import ArgumentError, name_of
-
-
-class Series:
-    """Taylor coefficients, computed when first asked for; None is zero."""
-
-    __slots__ = ("known", "more")
-
-    def __init__(self, known: list, more: Callable[[int], Any] | None = None):
-        self.known = known
-        self.more = more
-
-    def __getitem__(self, k: int) -> Any:
-        known = self.known
-        while len(known) <= k:
-            known.append(None if self.more is None else self.more(len(known)))
-        return known[k]
-
-    def settle(self, order: int) -> Series:
-        """All coefficients up to ``order``, and none of what they were computed from."""
-        self[order]
-        self.more = None
-        return self
 
 
 class JetTracer(Tracer):
@@ -207,25 +186,26 @@ class JetTrace(Trace):
 
     def _action(self, prim, known, args, moving):
         """y' = act(x'; y, x), by the row's own lambda on lazy series."""
-        y = JetTracer(self, Series(known, None))
-        y.series.more = lambda k: more(k)
+        y = JetTracer(self, Series(known))
         slope: list = []
 
         def more(k: int) -> Any:
             if not slope:
-                slope.append(
-                    total(
-                        [
-                            prim.actions[i].act(
-                                self.derivative(args[i]), *prim.actions[i].pick(y, *args)
-                            )
-                            for i in moving
-                        ]
-                    )
-                )
+                slope.append(self._slope(prim, y, args, moving))
             return over(self.coefficient(slope[0], k - 1), k)
 
+        y.series.more = more
         return more
+
+    def _slope(self, prim, y, args, moving):
+        if prim.name in ("power", "float_power") and not _by_unfolding(self, *args):
+            return y * _logarithmic_slope(self, *args, moving)
+        return total(
+            [
+                prim.actions[i].act(self.derivative(args[i]), *prim.actions[i].pick(y, *args))
+                for i in moving
+            ]
+        )
 
     def _fitted(self, more, prim, aval, args, moving):
         """Coefficients in the shape and dtype of the output, strong zero included."""
@@ -327,69 +307,30 @@ class JetTrace(Trace):
         return x if k == 0 else None
 
 
-# ---- arithmetic on coefficients
+# row: power has a rule of its own, as its action unfolds: x**a needs x**(a-1), which needs x**(a-2)
 
 
-def total(parts: list) -> Any:
-    """The sum, None where there is nothing to add."""
-    y = None
-    for x in parts:
-        y = x if y is None else y + x
-    return y
-
-
-def over(c: Any, k: int) -> Any:
-    return None if c is None else c if k == 1 else c / k
-
-
-def convolve(product: Callable, a: Series, b: Series, which: range, k: int) -> Any:
-    """The sum of a_i b_(k-i) over i in ``which``."""
-    return total(
-        [product(a[i], b[k - i]) for i in which if a[i] is not None and b[k - i] is not None]
+def _by_unfolding(trace: JetTrace, base: Any, exponent: Any) -> bool:
+    """Whether x**a is better off by its action: where x may be 0, or a is a small whole number,
+    after which the unfolding ends in exact zeros."""
+    start = base.series[0] if trace._is(base, trace) else base
+    value = start.concrete() if isinstance(start, Tracer) else start
+    if value is None or not np.all(value):
+        return True
+    plain = not isinstance(exponent, Tracer)
+    return plain and bool(
+        np.all((exponent == np.floor(exponent.real)) & (exponent.real > 0) & (exponent.real <= 16))
     )
 
 
-def _product(product: Callable) -> Callable:
-    return lambda k, known, a, b: convolve(product, a, b, range(k + 1), k)
-
-
-def _square(k: int, known: list, a: Series) -> Any:
-    half = convolve(lambda u, v: u * v, a, a, range((k + 1) // 2), k)
-    middle = None if k % 2 or a[k // 2] is None else ops.square(a[k // 2])
-    return total([x for x in (None if half is None else 2 * half, middle) if x is not None])
-
-
-def _quotient(quotient: Callable) -> Callable:
-    """y_k from a = y b: a_k less the other terms of the product, over b_0."""
-
-    def rule(k: int, known: list, a: Series, b: Series) -> Any:
-        rest = convolve(lambda u, v: u * v, b, Series(known), range(1, k + 1), k)
-        if a[k] is None and rest is None:
-            return None
-        return quotient(-rest if a[k] is None else a[k] if rest is None else a[k] - rest, b[0])
-
-    return rule
-
-
-# Rows whose action would unfold into itself, or that have half the work: y_k from y_0..y_(k-1).
-PRODUCTS: dict[str, Callable] = {
-    "multiply": _product(lambda u, v: u * v),
-    "strong_multiply": _product(strong_multiply),
-    "square": _square,
-    "divide": _quotient(lambda u, v: u / v),
-    "ratio": _quotient(ops.ratio),
-}
-
-
-def still(c: Any, operands: Sequence[Series], k: int) -> Any:
-    """``c`` with exact zeros where nothing has moved up to order ``k``: strong zero."""
-    fixed = None
-    for series in operands:
-        for i in range(1, k + 1):
-            if series[i] is not None:
-                here = ops.equal(series[i], 0)
-                fixed = here if fixed is None else fixed & here
-    return c if fixed is None else ops.where(fixed, 0, c)
+def _logarithmic_slope(trace: JetTrace, base: Any, exponent: Any, moving: Sequence[int]) -> Any:
+    """The derivative of a log x."""
+    parts = []
+    if 0 in moving:
+        parts.append(exponent * trace.derivative(base) / base)
+    if 1 in moving:
+        parts.append(trace.derivative(exponent) * ops.log(base))
+    return total(parts)
 
 
 # ---- the transform

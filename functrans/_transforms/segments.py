@@ -85,7 +85,7 @@ def _flat_edge(edge, shape):
     return parent, action, flat
 
 
-def walk(stretch: Stretch, cts: list, shape: tuple[int, ...]) -> None:
+def walk(stretch: Stretch, cts: list, shape: tuple[int, ...], tainted: bool) -> None:
     """Carry the cotangents of a stretch to the slots before it."""
     size = int(np.prod(shape, dtype=np.int64))
     done = {slot: np.empty(size, dtype) for slot, dtype in stretch.outputs.items()}
@@ -95,7 +95,7 @@ def walk(stretch: Stretch, cts: list, shape: tuple[int, ...]) -> None:
             k: s[start:stop] if type(s) is np.ndarray else s for k, s in stretch.seeds.items()
         }
         with np.errstate(all="ignore"):
-            _walk_block(stretch.entries, local, start, stop)
+            _walk_block(stretch.entries, local, start, stop, tainted)
         for slot, out in done.items():
             out[start:stop] = local[slot]
 
@@ -107,8 +107,7 @@ def walk(stretch: Stretch, cts: list, shape: tuple[int, ...]) -> None:
         cts[slot] = c if before is None else before + c
 
 
-def _walk_block(entries, local, start, stop):
-    tainted = False
+def _walk_block(entries, local, start, stop, tainted):
     for k, edges in entries:
         ct = local.pop(k, None)
         if ct is None:

@@ -21,7 +21,8 @@ def stop_gradient(x: Any) -> Any:
     Returns ``x``, with the same structure, shapes and dtypes.
 
     >>> import functrans as ft, numpy as np
-    >>> ft.grad(lambda x: x * ft.stop_gradient(x))(3.0)
+    >>> from functrans._transforms.stop_gradient import stop_gradient
+    >>> ft.grad(lambda x: x * stop_gradient(x))(3.0)
     Array(3.)
     """
     return tree.map(_stopped, x)

@@ -110,12 +110,14 @@ FOLLOWS = None
 class VJPTrace(Trace):
     """``outlives``: the tape is kept when the transform returns, for a pullback or pushforward."""
 
-    __slots__ = ("__weakref__", "captures", "outlives", "tape")
+    __slots__ = ("__weakref__", "captures", "outlives", "tainted", "tape")
 
     def __init__(self, fun: str, outlives: bool = False):
         super().__init__(fun)
         self.tape: list = []
         self.outlives = outlives
+        # an infinite value has been met: slopes of zero are strong wherever they are
+        self.tainted = False
         self.captures: Captures | None = None
 
     def input(self, primal: Any) -> VJPTracer:
@@ -158,6 +160,8 @@ class VJPTrace(Trace):
                 if other.trace.level > self.level:
                     return other.trace.binary(prim, x1, x2)
             y = bind_operands(prim, v1, v2)
+        if a1.singular and not self.tainted:
+            self.tainted = not is_finite(y)
         if mine1 and mine2:
             unlike1, unlike2 = _unlike_both(v1, v2, y)
             node: tuple = (
@@ -188,6 +192,8 @@ class VJPTrace(Trace):
             y = v.trace.unary(prim, v)
         else:
             return bind(prim, x)
+        if action.singular and not self.tainted:
+            self.tainted = not is_finite(y)
         tape = self.tape
         tape.append(((x.slot, action, action.pick(y, v), _unlike(v, y)),))
         return VJPTracer(self, y, len(tape) - 1)
@@ -247,6 +253,8 @@ class VJPTrace(Trace):
     def _entry(self, prim, parents, y, xs, params):
         xs = [x if p is not None else self.capture(x) for x, p in zip(xs, parents, strict=True)]
         if isinstance(prim, Elementwise):
+            if any(a and a.singular for a in prim.actions) and not is_finite(y):
+                self.tainted = True
             return tuple(
                 (slot, action, action.pick(y, *xs), _unlike(x, y))
                 for slot, action, x in zip(parents, prim.actions, xs, strict=True)
@@ -308,13 +316,14 @@ def _unlike_both(x1, x2, y):
     return _unlike(x1, y), _unlike(x2, y)
 
 
-def walk(tape: list, cts: list, consume: bool, start: int = 0) -> None:
+def walk(trace: VJPTrace, cts: list, consume: bool, start: int = 0) -> None:
     """Carry cotangents from the end of the tape to its inputs, in ``cts``, in place.
 
     Entries before ``start`` are not walked. ``consume`` drops each entry as it passes, and with it
     what only the backward kept alive.
     """
-    tainted = False  # an infinite slope has been met: from here on zero slopes are strong as well
+    tape = trace.tape
+    tainted = trace.tainted  # or an infinite slope has been met: zero slopes are strong as well
     owned: dict[int, np.ndarray] = {}  # buffers of this walk, which may be added into in place
     with np.errstate(all="ignore"):
         for k in range(len(tape) - 1, start - 1, -1):
@@ -329,7 +338,7 @@ def walk(tape: list, cts: list, consume: bool, start: int = 0) -> None:
             ct = cts[k]
             if ct is None:
                 continue
-            if type(ct) is np.ndarray and ct.size >= LARGE and _walk_stretch(tape, cts, k, node):
+            if type(ct) is np.ndarray and ct.size >= LARGE and _walk_stretch(trace, cts, k, node):
                 continue
             cts[k] = None
             for parent, action, saved, unlike in node:
@@ -362,13 +371,14 @@ def _accumulate(cts, owned, parent, action, ct, saved):
     cts[parent] = owned[parent] = before
 
 
-def _walk_stretch(tape: list, cts: list, k: int, node: tuple) -> bool:
+def _walk_stretch(trace: VJPTrace, cts: list, k: int, node: tuple) -> bool:
     """Walk the entries up to ``k`` block by block if they are large and alike; whether it did."""
-    tape[k], shape = node, cts[k].shape
+    tape, shape = trace.tape, cts[k].shape
+    tape[k] = node
     stretch = segments.find(tape, cts, k)
     if stretch is None:
         return False
-    segments.walk(stretch, cts, shape)
+    segments.walk(stretch, cts, shape, trace.tainted)
     return True
 
 
@@ -382,7 +392,7 @@ def pull_back(
         if type(out) is VJPTracer and out.trace is trace and seed is not None:
             before = cts[out.slot]
             cts[out.slot] = seed if before is None else before + seed
-    walk(trace.tape, cts, consume)
+    walk(trace, cts, consume)
     return [cts[x.slot] for x in inputs]
 
 

@@ -139,13 +139,15 @@ def outer(a, b, out=None):
 
 
 @numpy_like(np.tensordot)
-def tensordot(a, b, axes=2):
+def tensordot(a, b, axes: Any = 2):
     """Sum of products over the named axes of both operands."""
     a, b = _pair(a, b)
     if isinstance(axes, int | np.integer):
         axes1, axes2 = range(a.ndim - axes, a.ndim), range(axes)
     else:
-        axes1, axes2 = ([x] if isinstance(x, int | np.integer) else x for x in axes)
+        axes1, axes2 = axes
+        axes1 = [axes1] if isinstance(axes1, int | np.integer) else axes1
+        axes2 = [axes2] if isinstance(axes2, int | np.integer) else axes2
     axes1 = tuple(x + a.ndim if x < 0 else x for x in map(operator.index, axes1))
     axes2 = tuple(x + b.ndim if x < 0 else x for x in map(operator.index, axes2))
     if len(axes1) != len(axes2) or any(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._core.bind import bind
+from functrans._ops import determinants
 from functrans._ops import elementwise as ops
 from functrans._ops import linalg as rows
 from functrans.errors import UnsupportedError, user_line
@@ -138,13 +139,13 @@ def _product(arrays, cuts, i, j):
 @numpy_like(np.linalg.det)
 def det(a):
     """The determinant; its gradient is the matrix of cofactors, at singular matrices too."""
-    return rows.det(_square(a))
+    return determinants.det(_square(a))
 
 
 @numpy_like(np.linalg.slogdet)
 def slogdet(a):
     """Sign (or phase) and logarithm of the absolute value of the determinant."""
-    return SlogdetResult(*rows.slogdet(_square(a)))
+    return SlogdetResult(*determinants.slogdet(_square(a)))
 
 
 @numpy_like(np.linalg.cholesky)

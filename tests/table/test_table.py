@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import functrans as ft
 from functrans._core.aval import Aval, aval_of, inexact_dtype
 from functrans._ops.declare import TABLE, Bilinear, Elementwise, Linear
+from functrans._transforms.jet import jet
 from tests.table.samples import DOMAINS, OPERANDS, case_id, cases, frozen, has_samples, samples
 
 ALL = cases()
@@ -208,6 +209,27 @@ def test_pullback_is_linear_and_differentiable_in_its_cotangent(case):
     back = ft.vjp(lambda *cts: ft.vjp(f, *f.xs)[1](cts), *f.cts)[1](f.ts)
     for a, b in zip(back, f.pushed(*f.xs), strict=True):
         close(a, b, max(1e-12, tolerance(case[0])))
+
+
+@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+def test_taylor_mode_is_nested_jvp(case):
+    f = Smooth(*case)
+    zeros = tuple(np.zeros_like(t) for t in f.ts)
+
+    def once(*xs):
+        return ft.jvp(f, xs, f.ts)[1]
+
+    def twice(*xs):
+        return ft.jvp(once, xs, f.ts)[1]
+
+    nested = [once(*f.xs), twice(*f.xs), ft.jvp(twice, f.xs, f.ts)[1]]
+    series = jet(f, f.xs, tuple([t, z, z] for t, z in zip(f.ts, zeros, strict=True)))[1]
+    # where a derivative vanishes, what remains is the rounding of those below it
+    size = max(float(np.max(np.abs(y), initial=1)) for y in nested[0])
+    for k in range(3):
+        for a, b in zip(series[k], nested[k], strict=True):
+            rtol = max(1e-11, tolerance(case[0]))
+            np.testing.assert_allclose(a, b, rtol=rtol * 10**k, atol=rtol * size, strict=True)
 
 
 # ---- batching
