@@ -1,12 +1,14 @@
 """Recomputing in the backward: the same derivatives, less memory, and what cannot work is said."""
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import functrans as ft
 from functrans._transforms.checkpoint import CUT, Stretch, checkpoint
+from functrans._transforms.custom import custom_vjp
 from functrans._transforms.reverse import record
 from functrans.errors import ArgumentError, CaptureError, LeakedTracerError
 from functrans.testing import check_grads
@@ -187,6 +189,35 @@ def test_it_is_run_twice_for_a_gradient_and_not_at_all_where_no_cotangent_comes(
     assert len(runs) == 2
     ft.grad(lambda x: (f(x), np.sum(x))[1])(x)
     assert len(runs) == 3
+
+
+# ---- together with rules of its own, and threads
+
+
+def test_rules_inside_checkpoints_inside_rules():
+    def true(x):
+        return np.sin(np.exp(x)) * np.exp(x)
+
+    inner = custom_vjp(lambda x: np.sin(x) * x)
+    slope = checkpoint(lambda v, ct: (np.cos(v) * v + np.sin(v)) * ct)
+    inner.defvjp(
+        lambda x: (checkpoint(lambda v: np.sin(v) * v)(x), x), lambda x, ct: (slope(x, ct),)
+    )
+    f = checkpoint(lambda x: inner(np.exp(x)))
+    check_grads(f, (x,), order=2)
+    same(ft.vmap(ft.grad(ft.grad(f)))(x), ft.vmap(ft.grad(ft.grad(true)))(x))
+    same(
+        ft.grad(lambda x: np.sum(ft.vmap(ft.grad(f))(x)))(x),
+        ft.grad(lambda x: np.sum(ft.vmap(ft.grad(true))(x)))(x),
+    )
+
+
+def test_one_pullback_in_several_threads():
+    _, pullback = ft.vjp(checkpoint(lambda x: checkpoint(deep)(x) * x), x)
+    (want,) = pullback(x)
+    with ThreadPoolExecutor(4) as pool:
+        for (got,) in pool.map(lambda _: pullback(x), range(40)):
+            same(got, want)
 
 
 # ---- what cannot work is said

@@ -137,6 +137,27 @@ def test_work_grows_as_a_power_of_the_order(monkeypatch):
     assert counts[2] == counts[1] == counts[0] < 20  # rules are written once, whatever the order
 
 
+def test_order_eighty_does_not_recurse_deeply():
+    def f(x):
+        return np.logaddexp(x**x, np.hypot(x, 2.0)) + np.sinh(x) ** 1.7
+
+    got = of_one_number(f, 1.3, 80)
+    assert np.isfinite(got).all()
+    np.testing.assert_array_equal(got[:11], of_one_number(f, 1.3, 10))
+
+
+def test_an_order_whose_factorial_is_no_float():
+    got = of_one_number(lambda x: np.exp(3 * x), 0.0, 175)
+    np.testing.assert_allclose(got[170:], 3.0 ** np.arange(170, 176), rtol=1e-11)
+
+
+def test_float16_factorials_do_not_overflow():
+    x = np.float16(0.5)
+    _, terms = jet(np.exp, (x,), ([np.float16(1)] + [np.float16(0)] * 9,))
+    assert terms[-1].dtype == np.float16
+    np.testing.assert_allclose(terms[-1], np.exp(x), rtol=0.05)  # ten roundings to 11 bits
+
+
 def test_complex_series():
     x = 0.3 + 0.4j
     y, terms = jet(lambda z: np.exp(z) * np.sin(z), (x,), ([1.0 + 0j, 0j, 0j],))

@@ -219,9 +219,11 @@ def newest_trace(args: Any) -> Trace | None:
 
 def is_finite(x: Any) -> bool:
     """Whether every number in ``x`` is known to be finite; False may also mean: near overflow."""
-    # one pass and no temporary; an overflow of the sum of squares only costs the slower path
+    # one pass and no temporary; an overflow of the sum only costs the slower path
     if type(x) is np.ndarray:
-        return isfinite(abs(x.dot(x) if x.ndim == 1 else np.vdot(x, x)))
+        # dot has the least overhead, but on large arrays it wakes threads
+        total = x.dot(x) if x.ndim == 1 and x.size <= 1024 else np.add.reduce(x, axis=None)
+        return isfinite(abs(total))
     return x.is_finite() if isinstance(x, Tracer) else isfinite(abs(x))
 
 

@@ -8,7 +8,6 @@ coefficient, in polynomial time.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -199,7 +198,7 @@ class JetTrace(Trace):
 
     def _slope(self, prim, y, args, moving):
         if prim.name in ("power", "float_power") and not _by_unfolding(self, *args):
-            return y * _logarithmic_slope(self, *args, moving)
+            return y * _logarithmic_slope(self, args[0], args[1], moving)
         return total(
             [
                 prim.actions[i].act(self.derivative(args[i]), *prim.actions[i].pick(y, *args))
@@ -429,13 +428,32 @@ def _coefficients(f: Callable, i: int, a: Any, x: Any, terms: Sequence) -> list[
             c = leaves[j]
             if c is not None:  # of v's own type: a Python scalar would follow what it meets
                 c = np.asarray(c) if type(c) in PYTHON_SCALARS else c
-                c = over(cast(c, dtype_of(v)), math.factorial(k))
+                c = cast(c, dtype_of(v))
+                for factor in factorial(k, dtype_of(c)):
+                    c = c / factor
             column.append(c)
     return columns
 
 
 def _derivative(c: Any, y: Any, k: int) -> Any:
-    return zeros_like(y) if c is None else math.factorial(k) * c if k > 1 else c
+    if c is None:
+        return zeros_like(y)
+    with np.errstate(over="ignore"):
+        for factor in factorial(k, dtype_of(c)):
+            c = factor * c
+    return c
+
+
+def factorial(k: int, dtype: np.dtype) -> list[float]:
+    """Factors of k!, none of which overflows in ``dtype``."""
+    largest = float(np.finfo(dtype).max) if dtype.kind in "fc" else 3e38  # bfloat16
+    factors: list[float] = []
+    for j in range(2, k + 1):
+        if factors and factors[-1] * j < largest:
+            factors[-1] *= j
+        else:
+            factors.append(float(j))
+    return factors
 
 
 __all__ = ["JetTrace", "JetTracer", "Series", "jet"]

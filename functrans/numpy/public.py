@@ -1,14 +1,17 @@
-"""What a function of this package does for its caller, whatever it computes."""
+"""How the functions of this package reach their callers: by name, as methods, from NumPy's own."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from functrans._core.array import wrap
+from functrans._core.bind import Tracer
+from functrans.numpy import protocols
 
 
 def public(f: Callable) -> Callable:
@@ -24,3 +27,22 @@ def public(f: Callable) -> Callable:
         return out
 
     return named
+
+
+def publish(module: ModuleType, into: dict[str, Any], theirs: Any) -> list[str]:
+    """Make every function of ``module`` callable in ``into`` and under NumPy's name, ``theirs``.
+
+    Its METHODS become those of traced values, its UFUNCS and UFUNC_METHODS what ufuncs do on them.
+    """
+    for name in module.__all__:
+        ours = getattr(module, name)
+        plain = isinstance(ours, type) or not callable(ours)
+        into[name] = ours if plain else public(ours)
+        func = getattr(theirs, name, None)
+        if callable(func) and func is not ours and not isinstance(func, np.ufunc):
+            protocols.FUNCTIONS[func] = ours
+    for name, ours in getattr(module, "METHODS", {}).items():
+        setattr(Tracer, name, ours)
+    protocols.METHODS.update(getattr(module, "UFUNC_METHODS", {}))
+    protocols.UFUNCS.update(getattr(module, "UFUNCS", {}))
+    return list(module.__all__)
