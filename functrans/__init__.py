@@ -7,17 +7,27 @@ Array([0.        , 0.90929743])
 
 from functrans import errors, numpy, tree
 from functrans._core.array import Array
+from functrans._transforms.checkpoint import checkpoint
+from functrans._transforms.custom import custom_jvp, custom_vjp
 from functrans._transforms.forward import derivative, jvp
 from functrans._transforms.grad import grad, value_and_grad
 from functrans._transforms.jacobian import hessian, jacfwd, jacobian, jacrev
+from functrans._transforms.jet import jet
 from functrans._transforms.products import elementwise_grad, hvp, vhp
 from functrans._transforms.reverse import linear_transpose, linearize, vjp
+from functrans._transforms.stop_gradient import stop_gradient
 from functrans._transforms.vmap import vmap
+
+array = numpy.array  # type: ignore[attr-defined]  # published from a table
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Array",
+    "array",
+    "checkpoint",
+    "custom_jvp",
+    "custom_vjp",
     "derivative",
     "elementwise_grad",
     "errors",
@@ -27,10 +37,12 @@ __all__ = [
     "jacfwd",
     "jacobian",
     "jacrev",
+    "jet",
     "jvp",
     "linear_transpose",
     "linearize",
     "numpy",
+    "stop_gradient",
     "tree",
     "value_and_grad",
     "vhp",

@@ -1,7 +1,7 @@
 """Every exception this library raises on purpose. Each is also the builtin one a caller expects.
 
     FunctransError
-    +-- ArgumentError       (TypeError)            a call that does not fit: argnums, structure, kind
+    +-- ArgumentError       (TypeError)            a call that does not fit: argnums, structure
     +-- ShapeError          (ValueError)           shapes or sizes that do not fit
     +-- NotDifferentiable   (TypeError)            an output or input that has no derivative
     +-- ConcretizationError (TypeError)            a traced value where Python needs a number

@@ -99,7 +99,7 @@ class _Keys(NamedTuple):
         return hash(self.canonical)
 
 
-def _sorted(d: dict) -> tuple:
+def _sorted(d: Any) -> tuple:
     try:
         return tuple(sorted(d))
     except TypeError:

@@ -129,7 +129,7 @@ def test_nested_checkpoints_record_only_the_inner_calls_again():
     def step(v):
         v = deep(v, 10)
         lengths.append(
-            sum(e is not None and e is not CUT for e in v.trace.tape) if hasattr(v, "trace") else 0
+            sum(e is not None and e is not CUT for e in v.owner.tape) if hasattr(v, "owner") else 0
         )
         return v
 

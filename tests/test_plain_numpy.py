@@ -1,4 +1,4 @@
-"""Plain NumPy in, plain NumPy out: functions written with ``import numpy as np``, results anywhere."""
+"""Plain NumPy in, plain NumPy out: functions as users write them, results wherever they go."""
 
 import copy
 import io
@@ -57,16 +57,24 @@ def test_minimize_with_exact_gradients(method):
     assert_allclose(found.x, np.ones(4), atol=1e-2)  # what the loosest of these methods promises
 
 
-@pytest.mark.parametrize("method", ["Newton-CG", "trust-exact", "trust-ncg", "trust-constr", "trust-krylov"])
+@pytest.mark.parametrize(
+    "method", ["Newton-CG", "trust-exact", "trust-ncg", "trust-constr", "trust-krylov"]
+)
 def test_minimize_with_exact_hessians(method):
     found = optimize.minimize(
-        rosenbrock, np.full(3, 0.8), jac=ft.grad(rosenbrock), hess=ft.hessian(rosenbrock), method=method
+        rosenbrock,
+        np.full(3, 0.8),
+        jac=ft.grad(rosenbrock),
+        hess=ft.hessian(rosenbrock),
+        method=method,
     )
     assert_allclose(found.x, np.ones(3), atol=1e-3)  # trust-constr stops at 1e-4
 
 
 def test_minimize_with_value_and_gradient_together():
-    found = optimize.minimize(ft.value_and_grad(rosenbrock), np.zeros(3), jac=True, method="L-BFGS-B")
+    found = optimize.minimize(
+        ft.value_and_grad(rosenbrock), np.zeros(3), jac=True, method="L-BFGS-B"
+    )
     assert_allclose(found.x, np.ones(3), atol=1e-3)  # factr of L-BFGS-B
 
 

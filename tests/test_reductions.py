@@ -228,7 +228,14 @@ def test_the_spread_of_a_constant_has_a_finite_hessian():
     assert np.isfinite(ft.hessian(np.std)(np.full(3, 2.0))).all()
 
 
-@pytest.mark.parametrize("f", [np.max, lambda x: np.maximum.accumulate(x)[-1], np.nanmax], ids=str)
+LARGEST = {
+    "max": np.max,
+    "accumulate": lambda x: np.maximum.accumulate(x)[-1],
+    "nanmax": np.nanmax,
+}
+
+
+@pytest.mark.parametrize("f", LARGEST.values(), ids=LARGEST)
 def test_a_tie_is_shared_equally(f):
     third = 1 / 3
     x = np.array([2.0, 1.0, 2.0, 2.0])

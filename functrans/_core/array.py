@@ -43,7 +43,7 @@ class Array(np.ndarray):
         super().__setstate__(state)
         self.setflags(write=False)
 
-    def __array_namespace__(self, api_version: str | None = None):
+    def __array_namespace__(self, /, *, api_version: str | None = None):
         return _namespace(api_version)
 
     @property

@@ -49,7 +49,7 @@ class Trace:
         """``prim`` on two operands, one of them mine: a trace may have a shorter way for it."""
         return bind(prim, x1, x2)
 
-    def unary(self, prim: Primitive, x: Any) -> Any:
+    def unary(self, prim: Elementwise, x: Any) -> Any:
         """``prim`` on one operand of mine, without parameters."""
         return bind(prim, x)
 
@@ -72,10 +72,10 @@ class Trace:
 class Tracer:
     """A value that a transform follows. Its methods and operators come from ``functrans.numpy``."""
 
-    __slots__ = ("trace",)
+    __slots__ = ("owner",)
     __hash__ = None  # type: ignore[assignment]  # as an ndarray: == is elementwise
 
-    trace: Trace
+    owner: Trace
 
     def concrete(self) -> Any:
         """The plain value inside, or None where there is none (or one for each batch entry)."""
@@ -118,7 +118,7 @@ class Tracer:
         return (self[i] for i in range(len(self)))  # type: ignore[index]  # from functrans.numpy
 
     def __repr__(self) -> str:
-        return f"<{self.dtype}[{','.join(map(str, self.shape))}] traced by {self.trace.fun}>"
+        return f"<{self.dtype}[{','.join(map(str, self.shape))}] traced by {self.owner.fun}>"
 
     def __setitem__(self, key, value):
         raise ImmutableError(
@@ -184,13 +184,13 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
     if len(args) == 1:
         x = args[0]
         if isinstance(x, Tracer):
-            return x.trace.process(prim, args, params)
+            return x.owner.process(prim, args, params)
         return prim.impl(plain(x), **params)
     top = None
     for x in args:
         if isinstance(x, Tracer):
-            if top is None or x.trace.level > top.level:
-                top = x.trace
+            if top is None or x.owner.level > top.level:
+                top = x.owner
         elif type(x) is Array:
             return bind(prim, *map(plain, args), **params)
     if top is None:
@@ -204,8 +204,8 @@ def bind_operands(prim: Elementwise, x1: Any, x2: Any) -> Any:
         if type(x1) in PYTHON_SCALARS and type(x2) in PYTHON_SCALARS:
             return prim.impl(x1, x2).item()  # stays a weak scalar
         return prim.impl(x1, x2)
-    t1 = x1.trace if isinstance(x1, Tracer) else None
-    t2 = x2.trace if isinstance(x2, Tracer) else None
+    t1 = x1.owner if isinstance(x1, Tracer) else None
+    t2 = x2.owner if isinstance(x2, Tracer) else None
     if t1 is not None and (t2 is None or t1.level >= t2.level):
         return t1.binary(prim, x1, x2)
     return bind(prim, x1, x2) if t2 is None else t2.binary(prim, x1, x2)
@@ -213,7 +213,7 @@ def bind_operands(prim: Elementwise, x1: Any, x2: Any) -> Any:
 
 def newest_trace(args: Any) -> Trace | None:
     """The newest trace among ``args``, None when nothing is traced."""
-    traces = [x.trace for x in args if isinstance(x, Tracer)]
+    traces = [x.owner for x in args if isinstance(x, Tracer)]
     return max(traces, key=lambda t: t.level, default=None)
 
 

@@ -134,7 +134,7 @@ class Elementwise(Primitive):
     def differentiable(self) -> bool:
         return any(self.actions)
 
-    def default_abstract(self, *xs: Aval) -> Aval:
+    def default_abstract(self, *xs: Aval, **params: Any) -> Aval:
         # dtype resolution is NumPy's own, asked on empty arrays
         y = self.impl(*[np.empty(0, x.dtype) if type(x) is Aval else x for x in xs])
         return Aval(np.broadcast_shapes(*[aval_of(x).shape for x in xs]), y.dtype)
@@ -349,8 +349,9 @@ class General(Primitive):
 
 
 def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
-              vjp: Callable | None = None, batch: Callable | None = None, abstract: Callable | None = None, saves: str = "xy",
-              outputs: int = 1, domain: str = ANY, kinks: str = "", doc: str = "") -> General:
+              vjp: Callable | None = None, batch: Callable | None = None,
+              abstract: Callable | None = None, saves: str = "xy", outputs: int = 1,
+              domain: str = ANY, kinks: str = "", doc: str = "") -> General:
     """Declare an op column by column.
 
     ``jvp(ts, y, xs, **params)`` and ``vjp(ct, y, xs, wanted, **params)``; ``y``, ``ct`` and the
@@ -381,6 +382,6 @@ strong_multiply = elementwise(
 
 __all__ = [
     "ABOVE_ONE", "ANY", "BOOLEAN", "INTEGER", "NONZERO", "POSITIVE", "REAL", "TABLE", "UNIT",
-    "Action", "Bilinear", "Elementwise", "General", "Linear", "bilinear", "constant", "elementwise", "linear", "primitive",
-    "strong_multiply",
+    "Action", "Bilinear", "Elementwise", "General", "Linear", "bilinear", "constant",
+    "elementwise", "linear", "primitive", "strong_multiply",
 ]

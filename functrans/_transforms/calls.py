@@ -66,7 +66,7 @@ class ForwardRuled(Ruled):
 
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
         primals = [trace.lower(x) for x in args]
-        parents = [x.slot if type(x) is VJPTracer and x.trace is trace else None for x in args]
+        parents = [x.slot if type(x) is VJPTracer and x.owner is trace else None for x in args]
         linear = VJPTrace(f"the rule of {self.name}", trace.outlives)
         tangents = [
             None if p is None else linear.input(zeros_like(x))
@@ -161,7 +161,7 @@ class ReverseRuled(Ruled):
         ys, residuals, rest = self.fwd([trace.lower(x) for x in args])
         outside(self.name, trace, ys)
         residuals = [trace.capture(trace.lower(r)) for r in residuals]
-        parents = [x.slot if type(x) is VJPTracer and x.trace is trace else None for x in args]
+        parents = [x.slot if type(x) is VJPTracer and x.owner is trace else None for x in args]
         avals = [aval_of(trace.lower(y)) for y in ys]
         return recorded(trace, Pulled(self, parents, residuals, rest, avals, trace.level), ys)
 
@@ -171,7 +171,7 @@ class ReverseRuled(Ruled):
                 ys, residuals, rest = self.fwd(
                     [wrapped(trace, x, b) for x, b in zip(primals, batched, strict=True)]
                 )
-                mine = [type(r) is BatchTracer and r.trace is trace for r in residuals]
+                mine = [type(r) is BatchTracer and r.owner is trace for r in residuals]
                 values = [r.value if m else r for r, m in zip(residuals, mine, strict=True)]
                 return batched_all(self.name, trace, ys), values, (mine, rest)
 
@@ -235,7 +235,7 @@ class Pulled:
 
     def _fixed(self, x: Any) -> Any:
         # what the rule closes over is fixed here: its derivative is the forward function's
-        return x.primal if type(x) is VJPTracer and x.trace.level == self.level else x
+        return x.primal if type(x) is VJPTracer and x.owner.level == self.level else x
 
     def lowered(self, trace: VJPTrace) -> Pulled:
         self.residuals = [trace.lower(r) for r in self.residuals]
@@ -298,16 +298,16 @@ def filled(primals: Sequence, tangents: Sequence) -> list:
 def outside(name: str, trace: Any, values: Sequence) -> None:
     """Raise if a newer transform's values have come out, which only a closure can bring in."""
     for x in values:
-        if isinstance(x, Tracer) and x.trace.level > trace.level:
+        if isinstance(x, Tracer) and x.owner.level > trace.level:
             raise UnsupportedError(
-                f"{name} closes over a value traced by {x.trace.fun}, a transform inside of "
+                f"{name} closes over a value traced by {x.owner.fun}, a transform inside of "
                 f"{trace.fun}, which traces its arguments. Pass that value as an argument."
             )
 
 
 def _require_linear(name: str, linear: VJPTrace, t: Any) -> None:
     """A tangent map at zero tangents is zero; a rule that ignores its tangents shows here."""
-    value = t.primal if type(t) is VJPTracer and t.trace is linear else t
+    value = t.primal if type(t) is VJPTracer and t.owner is linear else t
     if value is None or isinstance(value, Tracer):
         return
     if np.any((value != 0) & np.isfinite(value)):
@@ -340,7 +340,7 @@ def _lowered_value(x: Any, trace: VJPTrace) -> Any:
 
 def wrapped(trace: Any, x: Any, batched: bool) -> Any:
     """An operand for a function that runs under a batching trace, again or for the first time."""
-    if not batched and isinstance(x, Tracer) and x.trace.level > trace.level:
+    if not batched and isinstance(x, Tracer) and x.owner.level > trace.level:
         # a rule's tangent: newer than the trace, so that by itself it would take the calls
         return BatchTracer(trace, trace.batched(x))
     return BatchTracer(trace, x) if batched else x
@@ -359,7 +359,7 @@ def under(name: str, trace: Any, fun: Callable, batched: Sequence[bool]) -> Call
 
 def batched_all(name: str, trace: Any, ys: Sequence) -> list:
     """What a function run under a batching trace returned, with batch axes; None stays."""
-    outside(name, trace, [y for y in ys if type(y) is not BatchTracer or y.trace is not trace])
+    outside(name, trace, [y for y in ys if type(y) is not BatchTracer or y.owner is not trace])
     return [None if y is None else trace.batched(y) for y in ys]
 
 

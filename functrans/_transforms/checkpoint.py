@@ -73,7 +73,7 @@ class Recomputed(Call):
                         for x, m in zip(flat, moving, strict=False)
                     ]
                 )
-            mine = [type(y) is JVPTracer and y.trace is trace for y in ys]
+            mine = [type(y) is JVPTracer and y.owner is trace for y in ys]
             outside(self.name, trace, [y for y, m in zip(ys, mine, strict=True) if not m])
             moved[:] = mine
             return (*map(trace.lower, ys), *[y.tangent for y, m in zip(ys, mine, strict=True) if m])
@@ -95,13 +95,13 @@ class Recomputed(Call):
             ys = self.fun(*args)
         finally:
             trace.captures = captures
-        if any(isinstance(y, Tracer) and y.trace.level > trace.level for y in ys):
+        if any(isinstance(y, Tracer) and y.owner.level > trace.level for y in ys):
             return ys  # closes over a newer transform's value: recorded as if it were not a call
         trace.tape[start:] = [CUT] * (len(trace.tape) - start)
         kept = [x if isinstance(x, Tracer) else trace.capture(x) for x in args]
         slot = trace.enter(Stretch(self, trace, kept, ys), len(ys))
         return tuple(
-            VJPTracer(trace, y.primal, slot + i) if type(y) is VJPTracer and y.trace is trace else y
+            VJPTracer(trace, y.primal, slot + i) if type(y) is VJPTracer and y.owner is trace else y
             for i, y in enumerate(ys)
         )
 
@@ -146,7 +146,7 @@ class Stretch:
         # weak, and slots for tracers: a tape that holds its own trace is freed late
         self.trace = weakref.ref(trace)
         self.args = [
-            (trace.lower(x), x.slot if type(x) is VJPTracer and x.trace is trace else None)
+            (trace.lower(x), x.slot if type(x) is VJPTracer and x.owner is trace else None)
             for x in args
         ]
         self.size = len(ys)
@@ -167,7 +167,7 @@ class Stretch:
     def push_into(self, ts: list, k: int) -> None:
         with self.recorded(ts) as (trace, start, ys):
             advance(trace.tape, ts, start)
-            found = [ts[y.slot] if type(y) is VJPTracer and y.trace is trace else None for y in ys]
+            found = [ts[y.slot] if type(y) is VJPTracer and y.owner is trace else None for y in ys]
         ts[k : k + self.size] = found
 
     @contextmanager

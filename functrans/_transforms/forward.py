@@ -69,11 +69,11 @@ def push(
 
 
 def _value(trace, x):
-    return x.primal if type(x) is JVPTracer and x.trace is trace else x
+    return x.primal if type(x) is JVPTracer and x.owner is trace else x
 
 
 def _tangent(trace, x):
-    if type(x) is JVPTracer and x.trace is trace:
+    if type(x) is JVPTracer and x.owner is trace:
         return spread(x.tangent, aval_of(x.primal).shape, aval_of(x.primal).dtype)
     return zeros_like(x)
 

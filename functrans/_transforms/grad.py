@@ -15,6 +15,7 @@ from functrans._transforms.arguments import (
     describe,
     hand_out,
     hand_out_tree,
+    is_number,
     open_argument,
     select,
     zeros_like,
@@ -134,9 +135,7 @@ def _scalar(
     who: str, f: Callable, out: Any, value: Any, holomorphic: bool, inputs: Sequence
 ) -> Any:
     """The value of a scalar output; an error that says what was found otherwise."""
-    if not isinstance(value, np.ndarray | np.generic | float | complex | int) and not hasattr(
-        value, "trace"
-    ):
+    if not is_number(value):
         raise NotDifferentiable(
             f"{who} needs a scalar output, but `{name_of(f)}` returned {describe(out)}. Return one "
             "number (with has_aux=True also anything else), or use jacobian."

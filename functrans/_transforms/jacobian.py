@@ -98,11 +98,10 @@ def _by_pushing(
     f: Callable, chosen: Selected, argnums: Argnums, has_aux: bool, chunk_size: Any, progress: bool
 ) -> Parts:
     """Forward: the function runs on dual numbers whose tangents are batches of basis vectors."""
-    names = [argnums] if chosen.single else argnums
+    names = [argnums] if isinstance(argnums, int | str) else argnums
     opened = [
-        open_argument("jacobian", f, n, x)  # type: ignore[misc]
-        for n, x in zip(names, chosen.values, strict=True)
-    ]  # type: ignore[arg-type]
+        open_argument("jacobian", f, n, x) for n, x in zip(names, chosen.values, strict=True)
+    ]
     avals = [aval_of(v) for a in opened for v in a.primals]
     run = None
     columns: list[list] = []

@@ -46,7 +46,7 @@ class JetTracer(Tracer):
     __slots__ = ("series",)
 
     def __init__(self, trace: JetTrace, series: Series):
-        self.trace = trace
+        self.owner = trace
         self.series = series
 
     @property
@@ -109,7 +109,7 @@ class JetTrace(Trace):
 
     @staticmethod
     def _is(x: Any, trace: JetTrace) -> bool:
-        return type(x) is JetTracer and x.trace is trace
+        return type(x) is JetTracer and x.owner is trace
 
     def once(self, prim: Any, args: Sequence, params: dict) -> Any:
         """``prim`` on lazy series. What was computed before is found again: this closes the
@@ -380,7 +380,7 @@ def jet(f: Callable, primals: Any, series: Any) -> tuple:
             raise ArgumentError(
                 f"jet: `{name_of(f)}` returned {describe(y)}, which is not a number"
             )
-    mine = [type(y) is JetTracer and y.trace is trace for y in outs]
+    mine = [type(y) is JetTracer and y.owner is trace for y in outs]
     values = [y.series[0] if m else y for y, m in zip(outs, mine, strict=True)]
     terms = [
         tree.unflatten(

@@ -17,7 +17,7 @@ class JVPTracer(Tracer):
     __slots__ = ("primal", "tangent")
 
     def __init__(self, trace: JVPTrace, primal: Any, tangent: Any):
-        self.trace = trace
+        self.owner = trace
         self.primal = primal
         self.tangent = tangent
 
@@ -45,7 +45,7 @@ class JVPTrace(Trace):
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         self.require_open(prim)
-        mine = [type(x) is JVPTracer and x.trace is self for x in args]
+        mine = [type(x) is JVPTracer and x.owner is self for x in args]
         primals = [x.primal if m else x for x, m in zip(args, mine, strict=True)]
         y = bind(prim, *primals, **params)
         if not prim.differentiable:
@@ -67,8 +67,8 @@ class JVPTrace(Trace):
         v1, t1 = (x1.primal, x1.tangent) if mine(self, x1) else (x1, None)
         v2, t2 = (x2.primal, x2.tangent) if mine(self, x2) else (x2, None)
         other = x2 if t2 is None else x1 if t1 is None else 0.0
-        if isinstance(other, Tracer) and other.trace.level > self.level:
-            return other.trace.binary(prim, x1, x2)
+        if isinstance(other, Tracer) and other.owner.level > self.level:
+            return other.owner.binary(prim, x1, x2)
         y = bind_operands(prim, v1, v2)
         t = None if t1 is None else a1.act(t1, *a1.pick(y, v1, v2))
         if t2 is not None:
@@ -84,7 +84,7 @@ class JVPTrace(Trace):
         if self.closed or self.tainted or action is None or action.singular:
             return bind(prim, x)
         v = x.primal
-        y = v.trace.unary(prim, v) if isinstance(v, Tracer) else prim(v)
+        y = v.owner.unary(prim, v) if isinstance(v, Tracer) else prim(v)
         t = action.act(x.tangent, *action.pick(y, v))
         return JVPTracer(self, y, t if dtype_of(t) is dtype_of(y) else cast(t, dtype_of(y)))
 
@@ -102,7 +102,7 @@ class JVPTrace(Trace):
 
     def call(self, call: Any, args: tuple) -> tuple:
         self.require_open(call)
-        mine = [type(x) is JVPTracer and x.trace is self for x in args]
+        mine = [type(x) is JVPTracer and x.owner is self for x in args]
         primals = [x.primal if m else x for x, m in zip(args, mine, strict=True)]
         tangents = [x.tangent if m else None for x, m in zip(args, mine, strict=True)]
         ys, ts = call.jvp(self, primals, tangents)
@@ -111,17 +111,17 @@ class JVPTrace(Trace):
     def _total(self, y, t):
         """An output: its tangent by the rule is ``t``; through what it closes over, its own."""
         t = self.lower(t)
-        if type(y) is JVPTracer and y.trace is self:
+        if type(y) is JVPTracer and y.owner is self:
             return JVPTracer(self, y.primal, y.tangent if t is None else y.tangent + t)
         return y if t is None else JVPTracer(self, y, t)
 
     def lower(self, x: Any) -> Any:
         """The value of ``x`` without this trace."""
-        return x.primal if type(x) is JVPTracer and x.trace is self else x
+        return x.primal if type(x) is JVPTracer and x.owner is self else x
 
     def input(self, primal: Any, tangent: Any) -> JVPTracer:
         return JVPTracer(self, primal, tangent)
 
 
 def mine(trace: JVPTrace, x: Any) -> bool:
-    return type(x) is JVPTracer and x.trace is trace
+    return type(x) is JVPTracer and x.owner is trace

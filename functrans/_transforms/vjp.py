@@ -13,7 +13,18 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, dtype_of, inexact_dtype, shape_of
-from functrans._core.bind import PLAIN, STRONG, Trace, Tracer, bind, bind_operands, cast, is_finite, spread, sum_to
+from functrans._core.bind import (
+    PLAIN,
+    STRONG,
+    Trace,
+    Tracer,
+    bind,
+    bind_operands,
+    cast,
+    is_finite,
+    spread,
+    sum_to,
+)
 from functrans._core.primitive import Primitive
 from functrans._kernels import blocks
 from functrans._kernels.blocks import LARGE
@@ -26,7 +37,7 @@ class VJPTracer(Tracer):
     __slots__ = ("primal", "slot")
 
     def __init__(self, trace: VJPTrace, primal: Any, slot: int):
-        self.trace = trace
+        self.owner = trace
         self.primal = primal
         self.slot = slot
 
@@ -131,12 +142,12 @@ class VJPTrace(Trace):
 
     def lower(self, x: Any) -> Any:
         """The value of ``x`` without this trace."""
-        return x.primal if type(x) is VJPTracer and x.trace is self else x
+        return x.primal if type(x) is VJPTracer and x.owner is self else x
 
     def binary(self, prim: Elementwise, x1: Any, x2: Any) -> Any:
         # the hot path: every operator on traced values comes through here
-        mine1 = type(x1) is VJPTracer and x1.trace is self
-        mine2 = type(x2) is VJPTracer and x2.trace is self
+        mine1 = type(x1) is VJPTracer and x1.owner is self
+        mine2 = type(x2) is VJPTracer and x2.owner is self
         v1 = x1.primal if mine1 else x1
         v2 = x2.primal if mine2 else x2
         k1, k2 = type(v1), type(v2)
@@ -150,15 +161,15 @@ class VJPTrace(Trace):
                 y = prim.impl(v1, v2)
             else:
                 y = bind_operands(prim, v1, v2)
-        elif k1 is k2 is VJPTracer and v1.trace is v2.trace:
-            y = v1.trace.binary(prim, v1, v2)
+        elif k1 is k2 is VJPTracer and v1.owner is v2.owner:
+            y = v1.owner.binary(prim, v1, v2)
         else:
             other = v1 if mine2 else v2
             if not (mine1 and mine2) and type(other) not in PLAIN:
                 if not isinstance(other, Tracer):
                     return bind(prim, x1, x2)
-                if other.trace.level > self.level:
-                    return other.trace.binary(prim, x1, x2)
+                if other.owner.level > self.level:
+                    return other.owner.binary(prim, x1, x2)
             y = bind_operands(prim, v1, v2)
         if a1.singular and not self.tainted:
             self.tainted = not is_finite(y)
@@ -189,7 +200,7 @@ class VJPTrace(Trace):
         if type(v) in STRONG:
             y = prim.impl(v) if v.size < LARGE else blocks.elementwise(prim.impl, v)
         elif isinstance(v, Tracer):
-            y = v.trace.unary(prim, v)
+            y = v.owner.unary(prim, v)
         else:
             return bind(prim, x)
         if action.singular and not self.tainted:
@@ -202,13 +213,13 @@ class VJPTrace(Trace):
         self.require_open(prim)
         if isinstance(prim, Linear) and prim.action is not None:
             return self._linear(prim, prim.action, args, params)
-        primals = [x.primal if type(x) is VJPTracer and x.trace is self else x for x in args]
+        primals = [x.primal if type(x) is VJPTracer and x.owner is self else x for x in args]
         if isinstance(prim, Bilinear):
             return self._bilinear(prim, args, primals, params)
         y = bind(prim, *primals, **params)
         if not prim.differentiable:
             return y
-        parents = [x.slot if type(x) is VJPTracer and x.trace is self else None for x in args]
+        parents = [x.slot if type(x) is VJPTracer and x.owner is self else None for x in args]
         if prim.outputs > 1:
             return self._record_many(prim, parents, y, primals, params)
         if not inexact_dtype(dtype_of(y)):
@@ -222,11 +233,12 @@ class VJPTrace(Trace):
     def _linear(self, prim: Linear, action: LinearAction, args: tuple, params: dict) -> Any:
         # a short way for what is linear in its first operand: sums, indexing, reshapes
         x, *fixed = args
-        if type(x) is not VJPTracer or x.trace is not self:
+        if type(x) is not VJPTracer or x.owner is not self:
             x, fixed = x, [self.lower(v) for v in fixed]
             return bind(prim, x, *fixed, **params)
         v = x.primal
-        y = prim.impl(v, **params) if type(v) in PLAIN and not fixed else bind(prim, v, *fixed, **params)
+        plain = type(v) in PLAIN and not fixed
+        y = prim.impl(v, **params) if plain else bind(prim, v, *fixed, **params)
         if not inexact_dtype(dtype_of(y)):
             return y
         fixed = [self.capture(i) for i in fixed] if fixed else fixed
@@ -389,7 +401,7 @@ def pull_back(
     trace.check_captures()
     cts: list[Any] = [None] * len(trace.tape)
     for out, seed in zip(outs, seeds, strict=True):
-        if type(out) is VJPTracer and out.trace is trace and seed is not None:
+        if type(out) is VJPTracer and out.owner is trace and seed is not None:
             before = cts[out.slot]
             cts[out.slot] = seed if before is None else before + seed
     walk(trace, cts, consume)
@@ -405,7 +417,7 @@ def push_forward(
     for x, t in zip(inputs, tangents, strict=True):
         ts[x.slot] = t
     advance(tape, ts)
-    return [ts[x.slot] if type(x) is VJPTracer and x.trace is trace else None for x in outs]
+    return [ts[x.slot] if type(x) is VJPTracer and x.owner is trace else None for x in outs]
 
 
 def advance(tape: list, ts: list, start: int = 0) -> None:
@@ -466,7 +478,9 @@ def transpose(f: Callable, avals: Sequence[Aval], ct: Any, name: str) -> list:
         trace.closed = True
 
 
-def transpose_vjp(prim: Primitive, ts: list, y: Any, xs: list, params: dict) -> Any:
+def transpose_vjp(
+    prim: Primitive, ts: Sequence, y: Any, xs: Sequence, params: dict
+) -> Any:
     """The jvp of a row that has only a vjp: its vjp, linear in the cotangents, transposed."""
     wanted = [t is not None for t in ts]
     ys = y if prim.outputs > 1 else (y,)

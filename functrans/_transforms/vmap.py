@@ -22,7 +22,7 @@ class BatchTracer(Tracer):
     __slots__ = ("value",)
 
     def __init__(self, trace: BatchTrace, value: Any):
-        self.trace = trace
+        self.owner = trace
         self.value = value
 
     @property
@@ -49,7 +49,7 @@ class BatchTrace(Trace):
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         self.require_open(prim)
-        batched = [type(x) is BatchTracer and x.trace is self for x in args]
+        batched = [type(x) is BatchTracer and x.owner is self for x in args]
         xs = [x.value if b else x for x, b in zip(args, batched, strict=True)]
         y = prim.batch(self.batch_size, xs, batched, params)
         if prim.outputs > 1:
@@ -58,19 +58,19 @@ class BatchTrace(Trace):
 
     def call(self, call: Any, args: tuple) -> tuple:
         self.require_open(call)
-        batched = [type(x) is BatchTracer and x.trace is self for x in args]
+        batched = [type(x) is BatchTracer and x.owner is self for x in args]
         xs = [x.value if b else x for x, b in zip(args, batched, strict=True)]
         return tuple(BatchTracer(self, y) for y in call.batch(self, xs, batched))
 
     def binary(self, prim: Elementwise, x1: Any, x2: Any) -> Any:
-        v1 = x1.value if type(x1) is BatchTracer and x1.trace is self else None
-        v2 = x2.value if type(x2) is BatchTracer and x2.trace is self else None
+        v1 = x1.value if type(x1) is BatchTracer and x1.owner is self else None
+        v2 = x2.value if type(x2) is BatchTracer and x2.owner is self else None
         if self.closed:
             return bind(prim, x1, x2)
         if v1 is None or v2 is None:
             v, other = (v2, x1) if v1 is None else (v1, x2)
-            if isinstance(other, Tracer) and other.trace.level > self.level:
-                return other.trace.binary(prim, x1, x2)
+            if isinstance(other, Tracer) and other.owner.level > self.level:
+                return other.owner.binary(prim, x1, x2)
             if type(other) not in PLAIN or ndim_of(other) >= ndim_of(v):
                 return bind(prim, x1, x2)
             v1, v2 = (other, v) if v1 is None else (v, other)
@@ -82,14 +82,14 @@ class BatchTrace(Trace):
         if self.closed:
             return bind(prim, x)
         v = x.value
-        return BatchTracer(self, v.trace.unary(prim, v) if isinstance(v, Tracer) else prim(v))
+        return BatchTracer(self, v.owner.unary(prim, v) if isinstance(v, Tracer) else prim(v))
 
     def input(self, value: Any) -> BatchTracer:
         return BatchTracer(self, value)
 
     def batched(self, x: Any) -> Any:
         """The value of ``x`` with axis 0 the batch, repeated where it does not vary."""
-        if type(x) is BatchTracer and x.trace is self:
+        if type(x) is BatchTracer and x.owner is self:
             return x.value
         x = np.asarray(x) if not isinstance(x, Tracer) else x
         return np.broadcast_to(x, (self.batch_size, *x.shape))

@@ -253,7 +253,7 @@ def _diagonal_method(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1)
     return diagonal(self, offset, axis1, axis2)
 
 
-METHODS = {"repeat": repeat, "diagonal": _diagonal_method}
+METHODS = {"repeat": repeat, "diagonal": _diagonal_method, "trace": trace}
 
 __all__ = [
     "diag", "diagflat", "diagonal", "flip", "fliplr", "flipud", "meshgrid", "pad", "repeat",

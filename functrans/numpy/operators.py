@@ -36,10 +36,10 @@ UNARY = {"neg": ops.negative, "pos": ops.positive, "invert": ops.invert}
 
 def _binary(prim: Elementwise) -> tuple[Callable, Callable]:
     def forward(self: Tracer, other: Any) -> Any:
-        return self.trace.binary(prim, self, other)
+        return self.owner.binary(prim, self, other)
 
     def reflected(self: Tracer, other: Any) -> Any:
-        return self.trace.binary(prim, other, self)
+        return self.owner.binary(prim, other, self)
 
     return forward, reflected
 
@@ -51,7 +51,7 @@ for _name, _prim in BINARY.items():
 for _name, _prim in COMPARE.items():
     setattr(Tracer, f"__{_name}__", _binary(_prim)[0])
 for _name, _prim in UNARY.items():
-    setattr(Tracer, f"__{_name}__", lambda self, prim=_prim: self.trace.unary(prim, self))
+    setattr(Tracer, f"__{_name}__", lambda self, prim=_prim: self.owner.unary(prim, self))
 
 
 Tracer.__abs__ = absolute  # type: ignore[attr-defined]
@@ -60,16 +60,16 @@ Tracer.__abs__ = absolute  # type: ignore[attr-defined]
 def _pow(self: Tracer, other: Any) -> Any:
     if type(other) in (int, float):
         if other == 2:
-            return self.trace.unary(ops.square, self)
+            return self.owner.unary(ops.square, self)
         if other == 1:
-            return self.trace.unary(ops.positive, self)
+            return self.owner.unary(ops.positive, self)
         if other == 0.5:
-            return self.trace.unary(ops.sqrt, self)
-    return self.trace.binary(ops.power, self, other)
+            return self.owner.unary(ops.sqrt, self)
+    return self.owner.binary(ops.power, self, other)
 
 
 def _rpow(self: Tracer, other: Any) -> Any:
-    return self.trace.binary(ops.power, other, self)
+    return self.owner.binary(ops.power, other, self)
 
 
 Tracer.__pow__ = _pow  # type: ignore[attr-defined]

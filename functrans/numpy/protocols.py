@@ -32,7 +32,7 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
     """``__array_ufunc__`` of traced values."""
     if method == "__call__" and not kwargs and type(row := UFUNCS.get(ufunc)) is Elementwise:
         if len(inputs) == 1:
-            return self.trace.unary(row, self)
+            return self.owner.unary(row, self)
         if len(inputs) == 2 and not any(isinstance(x, list | tuple) for x in inputs):
             return bind_operands(row, *inputs)
     inputs = tuple([plain(x) if type(x) is Array else _listed(x) for x in inputs])
@@ -51,7 +51,7 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
     if kwargs.pop("out", None) is not None:
         raise unsupported(f"out= of np.{ufunc.__name__}.{method}")
     if method == "reduce":
-        kwargs.setdefault("axis", 0 if len(inputs) < 2 else inputs[1])
+        kwargs.setdefault("axis", 0)
     return function(inputs[0], **{k: v for k, v in kwargs.items() if v is not np._NoValue})
 
 
