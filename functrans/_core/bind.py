@@ -18,7 +18,6 @@ from functrans.errors import ConcretizationError, ImmutableError, LeakedTracerEr
 
 if TYPE_CHECKING:
     from functrans._core.primitive import Primitive
-    from functrans._ops.declare import Elementwise
 
 _levels = itertools.count(1)
 
@@ -45,11 +44,11 @@ class Trace:
         """The result of ``prim`` on ``args``, of which at least one is a tracer of this trace."""
         raise NotImplementedError
 
-    def binary(self, prim: Elementwise, x1: Any, x2: Any) -> Any:
+    def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
         """``prim`` on two operands, one of them mine: a trace may have a shorter way for it."""
         return bind(prim, x1, x2)
 
-    def unary(self, prim: Elementwise, x: Any) -> Any:
+    def unary(self, prim: Primitive, x: Any) -> Any:
         """``prim`` on one operand of mine, without parameters."""
         return bind(prim, x)
 
@@ -179,6 +178,25 @@ class Tracer:
         return x
 
 
+class PrimalTracer(Tracer):
+    """A tracer around one value, which it takes its shape and dtype from."""
+
+    __slots__ = ("primal",)
+
+    primal: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return shape_of(self.primal)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return dtype_of(self.primal)
+
+    def concrete(self) -> Any:
+        return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
+
+
 def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
     """Apply ``prim``: the newest trace among ``args`` decides how; without one, NumPy does."""
     if len(args) == 1:
@@ -198,7 +216,7 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
     return top.process(prim, args, params)
 
 
-def bind_operands(prim: Elementwise, x1: Any, x2: Any) -> Any:
+def bind_operands(prim: Primitive, x1: Any, x2: Any) -> Any:
     """``bind`` for an elementwise row and two operands, by the shortest way for their types."""
     if type(x1) in PLAIN and type(x2) in PLAIN:
         if type(x1) in PYTHON_SCALARS and type(x2) in PYTHON_SCALARS:

@@ -17,6 +17,9 @@ class Primitive:
     tangents and cotangent, None where absent, and ``params`` the static parameters.
     """
 
+    # of elementwise and bilinear rows, an action for each operand
+    actions: tuple[Any, ...]
+
     __slots__ = ("abstract", "doc", "domain", "impl", "kinks", "lowering", "name", "outputs")
 
     def __init__(

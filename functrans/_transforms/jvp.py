@@ -7,30 +7,28 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import dtype_of, inexact_dtype, shape_of
-from functrans._core.bind import Trace, Tracer, bind, bind_operands, cast, is_finite, spread
+from functrans._core.bind import (
+    PrimalTracer,
+    Trace,
+    Tracer,
+    bind,
+    bind_operands,
+    cast,
+    is_finite,
+    spread,
+)
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import Elementwise
 from functrans._transforms.vjp import transpose_vjp
 
 
-class JVPTracer(Tracer):
-    __slots__ = ("primal", "tangent")
+class JVPTracer(PrimalTracer):
+    __slots__ = ("tangent",)
 
     def __init__(self, trace: JVPTrace, primal: Any, tangent: Any):
         self.owner = trace
         self.primal = primal
         self.tangent = tangent
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return shape_of(self.primal)
-
-    @property
-    def dtype(self) -> np.dtype:
-        return dtype_of(self.primal)
-
-    def concrete(self) -> Any:
-        return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
 
     def is_finite(self) -> bool:
         return is_finite(self.primal) and is_finite(self.tangent)
@@ -60,7 +58,7 @@ class JVPTrace(Trace):
             v if dv is None else JVPTracer(self, v, dv) for v, dv in zip(y, t, strict=True)
         )
 
-    def binary(self, prim: Elementwise, x1: Any, x2: Any) -> Any:
+    def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
         a1, a2 = prim.actions
         if self.closed or self.tainted or a1 is None or a2 is None or a1.singular:
             return bind(prim, x1, x2)
@@ -79,7 +77,7 @@ class JVPTrace(Trace):
             t = spread(t, shape, dtype)
         return JVPTracer(self, y, t)
 
-    def unary(self, prim: Elementwise, x: JVPTracer) -> Any:
+    def unary(self, prim: Primitive, x: JVPTracer) -> Any:
         action = prim.actions[0]
         if self.closed or self.tainted or action is None or action.singular:
             return bind(prim, x)

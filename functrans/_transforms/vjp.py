@@ -16,6 +16,7 @@ from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, dtype_of, inexac
 from functrans._core.bind import (
     PLAIN,
     STRONG,
+    PrimalTracer,
     Trace,
     Tracer,
     bind,
@@ -33,24 +34,13 @@ from functrans._transforms import segments
 from functrans._transforms.captures import Captures
 
 
-class VJPTracer(Tracer):
-    __slots__ = ("primal", "slot")
+class VJPTracer(PrimalTracer):
+    __slots__ = ("slot",)
 
     def __init__(self, trace: VJPTrace, primal: Any, slot: int):
         self.owner = trace
         self.primal = primal
         self.slot = slot
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return shape_of(self.primal)
-
-    @property
-    def dtype(self) -> np.dtype:
-        return dtype_of(self.primal)
-
-    def concrete(self) -> Any:
-        return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
 
     def is_finite(self) -> bool:
         return is_finite(self.primal)
@@ -144,7 +134,7 @@ class VJPTrace(Trace):
         """The value of ``x`` without this trace."""
         return x.primal if type(x) is VJPTracer and x.owner is self else x
 
-    def binary(self, prim: Elementwise, x1: Any, x2: Any) -> Any:
+    def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
         # the hot path: every operator on traced values comes through here
         mine1 = type(x1) is VJPTracer and x1.owner is self
         mine2 = type(x2) is VJPTracer and x2.owner is self
@@ -192,7 +182,7 @@ class VJPTrace(Trace):
         self.tape.append(node)
         return VJPTracer(self, y, len(self.tape) - 1)
 
-    def unary(self, prim: Elementwise, x: VJPTracer) -> Any:
+    def unary(self, prim: Primitive, x: VJPTracer) -> Any:
         v = x.primal
         action = prim.actions[0]
         if self.closed or action is None:
@@ -478,9 +468,7 @@ def transpose(f: Callable, avals: Sequence[Aval], ct: Any, name: str) -> list:
         trace.closed = True
 
 
-def transpose_vjp(
-    prim: Primitive, ts: Sequence, y: Any, xs: Sequence, params: dict
-) -> Any:
+def transpose_vjp(prim: Primitive, ts: Sequence, y: Any, xs: Sequence, params: dict) -> Any:
     """The jvp of a row that has only a vjp: its vjp, linear in the cotangents, transposed."""
     wanted = [t is not None for t in ts]
     ys = y if prim.outputs > 1 else (y,)

@@ -13,7 +13,6 @@ from functrans._core.array import plain
 from functrans._core.aval import dtype_of, ndim_of, shape_of
 from functrans._core.bind import PLAIN, Trace, Tracer, bind, bind_operands, is_finite
 from functrans._core.primitive import Primitive
-from functrans._ops.declare import Elementwise
 from functrans._transforms.arguments import describe, hand_out, is_number
 from functrans.errors import ArgumentError, ShapeError, name_of
 
@@ -62,7 +61,7 @@ class BatchTrace(Trace):
         xs = [x.value if b else x for x, b in zip(args, batched, strict=True)]
         return tuple(BatchTracer(self, y) for y in call.batch(self, xs, batched))
 
-    def binary(self, prim: Elementwise, x1: Any, x2: Any) -> Any:
+    def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
         v1 = x1.value if type(x1) is BatchTracer and x1.owner is self else None
         v2 = x2.value if type(x2) is BatchTracer and x2.owner is self else None
         if self.closed:
@@ -78,7 +77,7 @@ class BatchTrace(Trace):
             return bind(prim, x1, x2)
         return BatchTracer(self, bind_operands(prim, v1, v2))
 
-    def unary(self, prim: Elementwise, x: BatchTracer) -> Any:
+    def unary(self, prim: Primitive, x: BatchTracer) -> Any:
         if self.closed:
             return bind(prim, x)
         v = x.value
