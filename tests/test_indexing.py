@@ -300,3 +300,12 @@ def test_assignment_names_at():
 def test_sorting_in_place_names_sort():
     with pytest.raises(NotImplementedError, match=r"np\.sort\(x\)"):
         ft.grad(lambda x: x.sort())(np.ones(3))
+
+
+def test_a_loop_over_the_entries_adds_into_one_buffer(monkeypatch):
+    """The backward of x[0], x[1], ... makes one array of x's shape, not one an entry."""
+    made, zeros = [], np.zeros
+    monkeypatch.setattr(np, "zeros", lambda *a, **k: made.append(a) or zeros(*a, **k))
+    g = ft.grad(lambda x: sum(x[i] * x[i] for i in range(50)))(np.arange(50.0))
+    np.testing.assert_array_equal(g, 2 * np.arange(50.0))
+    assert len(made) == 1

@@ -84,7 +84,7 @@ class LinearAction:
         self.pull = self.strong = pull
         self.push = push
         self.simple = True
-        self.accumulate: Callable | None = None
+        self.accumulate: Callable | None = None  # set by ``accumulates``, with what goes with it
 
     def accumulates(self, accumulate: Callable) -> None:
         """``accumulate(buffer, ct, xs, params)`` adds the transpose into a buffer in place."""

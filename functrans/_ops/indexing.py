@@ -162,7 +162,7 @@ getitem = linear(
     abstract=lambda x, *indices, pattern: Aval(result_shape(x.shape, indices, pattern), x.dtype),
 )
 assert getitem.action is not None
-getitem.action.accumulate = accumulate
+getitem.action.accumulates(accumulate)
 
 
 # ---- writing

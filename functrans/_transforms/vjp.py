@@ -166,19 +166,19 @@ class VJPTrace(Trace):
         if mine1 and mine2:
             unlike1, unlike2 = _unlike_both(v1, v2, y)
             node: tuple = (
-                (x1.slot, a1, a1.pick(y, v1, v2), unlike1),
-                (x2.slot, a2, a2.pick(y, v1, v2), unlike2),
+                (x1.slot, a1, a1.pick(y, v1, v2) if a1.needs else (), unlike1),
+                (x2.slot, a2, a2.pick(y, v1, v2) if a2.needs else (), unlike2),
             )
         elif mine1:
             if k2 is np.ndarray and a1.needs:
                 v2 = self.capture(v2)
             unlike = None if k2 is float and k1 is np.ndarray else _unlike(v1, y)
-            node = ((x1.slot, a1, a1.pick(y, v1, v2), unlike),)
+            node = ((x1.slot, a1, a1.pick(y, v1, v2) if a1.needs else (), unlike),)
         else:
             if k1 is np.ndarray and a2.needs:
                 v1 = self.capture(v1)
             unlike = None if k1 is float and k2 is np.ndarray else _unlike(v2, y)
-            node = ((x2.slot, a2, a2.pick(y, v1, v2), unlike),)
+            node = ((x2.slot, a2, a2.pick(y, v1, v2) if a2.needs else (), unlike),)
         self.tape.append(node)
         return VJPTracer(self, y, len(self.tape) - 1)
 
@@ -345,7 +345,7 @@ def walk(trace: VJPTrace, cts: list, consume: bool, start: int = 0) -> None:
             cts[k] = None
             for parent, action, saved, unlike in node:
                 if action.simple and not tainted:
-                    c = action.pull(ct, *saved)
+                    c = action.pull(ct, *saved) if saved else action.pull(ct)
                 elif action.accumulate is not None and type(ct) in STRONG:
                     _accumulate(cts, owned, parent, action, ct, saved)
                     continue
@@ -362,12 +362,13 @@ def _accumulate(cts, owned, parent, action, ct, saved):
     """Add a scatter into the parent's cotangent, in place where no one else can see the buffer."""
     x, fixed, params = saved
     before = cts[parent]
+    if any(isinstance(v, Tracer) for v in (before, *fixed)):
+        c = action.pull(ct, *saved)
+        cts[parent] = c if before is None else before + c
+        return
     if before is None:
         before = np.zeros(x.shape, x.dtype)
     elif owned.get(parent) is not before:
-        if type(before) not in STRONG:
-            cts[parent] = before + action.pull(ct, *saved)
-            return
         before = np.array(before, x.dtype)
     action.accumulate(before, cast(ct, x.dtype), (x, *fixed), params)
     cts[parent] = owned[parent] = before

@@ -43,16 +43,18 @@ def _slice_of_indices(*parts):
 def getitem(x: Any, key: Any) -> Any:
     """``x[key]``."""
     kind = type(key)
+    pattern = None
     if kind is int:
-        return bind(rows.getitem, x, pattern=(key,))
-    if kind is tuple:
-        pattern = tuple([_entry(e) for e in key])
-        if _entry not in pattern:
-            return bind(rows.getitem, x, pattern=pattern)
-    else:
-        entry = _entry(key)
-        if entry is not _entry:
-            return bind(rows.getitem, x, pattern=(entry,))
+        pattern = (key,)
+    elif kind is tuple:
+        entries = tuple([_entry(e) for e in key])
+        pattern = None if _entry in entries else entries
+    elif (entry := _entry(key)) is not _entry:
+        pattern = (entry,)
+    if pattern is not None and isinstance(x, Tracer):
+        return x.owner.process(rows.getitem, (x,), {"pattern": pattern})
+    if pattern is not None:
+        return bind(rows.getitem, x, pattern=pattern)
     pattern, indices = split_key(key, x.shape)
     return bind(rows.getitem, x, *indices, pattern=pattern)
 

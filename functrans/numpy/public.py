@@ -42,7 +42,8 @@ def publish(module: ModuleType, into: dict[str, Any], theirs: Any) -> list[str]:
         if callable(func) and func is not ours and not isinstance(func, np.ufunc):
             protocols.FUNCTIONS[func] = ours
     for name, ours in getattr(module, "METHODS", {}).items():
-        setattr(Tracer, name, ours)
+        # past the decorator that leaves calls without traced arguments to NumPy: self is traced
+        setattr(Tracer, name, getattr(ours, "__wrapped__", ours))
     protocols.METHODS.update(getattr(module, "UFUNC_METHODS", {}))
     protocols.UFUNCS.update(getattr(module, "UFUNCS", {}))
     return list(module.__all__)

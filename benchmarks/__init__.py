@@ -1,0 +1,1 @@
+"""Comparisons with NumPy's other automatic differentiators: ``python -m benchmarks --help``."""

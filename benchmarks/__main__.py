@@ -1,0 +1,97 @@
+"""Run the comparisons: all of them, or those named.
+
+Without names all run, ``docs/benchmarks.md`` is written and ``build/benchmarks.json``; with names
+the tables are printed, and written only where --markdown and --json say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def main() -> int:
+    args = _arguments()
+    if args.threads:
+        _limit_threads(args.threads)
+    # imported after the thread limits are set, which libraries read when they load
+    from benchmarks import imports, memory, overhead, report, speed
+    from benchmarks.peers import available
+
+    peers, missing = available()
+    if args.peers:
+        wanted = {"functrans", *args.peers.split(",")}
+        peers = [p for p in peers if p.name in wanted]
+    runs: dict[str, Callable[[], report.Table]] = {
+        name: lambda build=build: speed.run(build(peers), args.scale)
+        for name, build in speed.CASES.items()
+    }
+    runs["overhead"] = lambda: overhead.table(peers, args.scale)
+    runs["import"] = lambda: imports.table(args.scale)
+    runs["memory-peak"] = lambda: memory.peak_table(peers)
+    runs["memory-loop"] = lambda: memory.growth_table(peers)
+    if args.list:
+        print("\n".join(runs))
+        return 0
+    unknown = [n for n in args.names if n not in runs]
+    if unknown:
+        sys.exit(f"no benchmark named {', '.join(unknown)}; there are {', '.join(runs)}")
+    header = _header(report.machine(), peers, missing)
+    print("\n".join(header), end="\n\n", flush=True)
+    tables = []
+    for name in args.names or runs:
+        tables.append(runs[name]())
+        print(tables[-1].markdown(), flush=True)
+    everything = not args.names and not args.peers
+    markdown = args.markdown or (ROOT / "docs" / "benchmarks.md" if everything else None)
+    record = args.json or (ROOT / "build" / "benchmarks.json" if everything else None)
+    for path, text in (
+        (markdown, report.page(tables, header)), (record, report.to_json(tables, header)),
+    ):
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            print(f"wrote {path}")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", help="which to run (default: all)")
+    parser.add_argument("--list", action="store_true", help="print the names and stop")
+    parser.add_argument("--scale", type=float, default=1.0, help="rounds: 0.2 is a quick look")
+    parser.add_argument("--threads", type=int, help="processors to use (default: all)")
+    parser.add_argument("--peers", help="only these, by name, separated by commas")
+    parser.add_argument("--markdown", type=Path, help="write the page there")
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    return parser.parse_args()
+
+
+def _limit_threads(n: int) -> None:
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(n)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:n])
+
+
+def _header(machine: dict, peers: list, missing: list[str]) -> list[str]:
+    versions = {p.module: f"{p.module} {p.version}" for p in peers}
+    torch = next((p for p in peers if p.module == "torch"), None)
+    threads = f"{machine['cores']} processors"
+    if torch is not None:
+        threads += f", torch {torch.library.get_num_threads()} threads"
+    return [
+        f"Machine: {machine['processor']}, {machine['system']}",
+        f"Threads: {threads}, OMP_NUM_THREADS {os.environ.get('OMP_NUM_THREADS', 'not set')}",
+        f"Python {machine['python']}, NumPy {machine['numpy']}, {', '.join(versions.values())}",
+        *missing,
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

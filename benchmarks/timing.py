@@ -1,0 +1,74 @@
+"""Interleaved timing: every contender once a round, so that whatever drifts drifts for all."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+# A sample is long enough for the clock, a case short enough for a coffee.
+SAMPLE_SECONDS = 0.004
+CASE_SECONDS = 6.0
+MIN_ROUNDS, MAX_ROUNDS = 5, 60
+
+
+def check_equal(results: Mapping[str, Any], rtol: float = 1e-8) -> None:
+    """Raise unless all contenders computed what the first one did."""
+    first, *others = results
+    expected = as_ndarray(results[first])
+    for name in others:
+        np.testing.assert_allclose(
+            as_ndarray(results[name]), expected, rtol=rtol, atol=1e-10,
+            err_msg=f"{name} and {first} disagree",
+        )
+
+
+def as_ndarray(x: Any) -> np.ndarray:
+    return np.asarray(x.detach() if hasattr(x, "detach") else x)
+
+
+def interleaved(
+    contenders: Mapping[str, Callable[[], Any]], rounds: int | None = None, scale: float = 1.0
+) -> dict[str, list[float]]:
+    """Seconds a call of each contender, one entry a round; ``scale`` lengthens or shortens it all.
+
+    The garbage collector stays on: what a library leaves behind belongs to its price. What was
+    alive before does not, and is frozen.
+    """
+    counts = {name: _calls_a_sample(f) for name, f in contenders.items()}
+    cost = sum(n * once for n, once in counts.values())
+    if rounds is None:
+        rounds = int(max(MIN_ROUNDS, min(MAX_ROUNDS, CASE_SECONDS / cost)) * scale) or 1
+    gc.collect()
+    gc.freeze()
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    try:
+        for _ in range(rounds):
+            for name, f in contenders.items():
+                n = counts[name][0]
+                times[name].append(_sample(f, n))
+    finally:
+        gc.unfreeze()
+    return times
+
+
+def _calls_a_sample(f: Callable[[], Any]) -> tuple[int, float]:
+    """How many calls make a sample, and the seconds of one; also warms up."""
+    f()
+    once = min(_sample(f, 1) for _ in range(3))
+    return max(1, round(SAMPLE_SECONDS / max(once, 1e-7))), once
+
+
+def _sample(f: Callable[[], Any], n: int) -> float:
+    start = perf_counter()
+    for _ in range(n):
+        f()
+    return (perf_counter() - start) / n
+
+
+def medians(times: Mapping[str, list[float]]) -> dict[str, float]:
+    return {name: statistics.median(t) for name, t in times.items()}
