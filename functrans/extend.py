@@ -1,27 +1,29 @@
-"""For people who add ops or transforms: what the package itself is built from.
+"""For those who add ops or transforms from outside: declaring a row, writing a trace.
 
-An op is declared with ``elementwise``, ``constant``, ``linear``, ``bilinear`` or ``primitive`` and
-then works under every transform. A transform is a ``Trace`` and a ``Tracer`` that carry out
-``bind``. The guides ``docs/adding_an_op.md`` and ``docs/adding_a_transform.md`` take it in steps.
+``elementwise``, ``constant``, ``linear``, ``bilinear`` and ``primitive`` declare an op, which every
+transform then handles. Declared around a ufunc, the op is also what the ufunc does on traced
+values, so that code which calls the ufunc is differentiated as it stands.
 
->>> import numpy as np, scipy.special
->>> import functrans as ft
+>>> import functrans as ft, numpy as np
 >>> from functrans import extend
->>> j0 = extend.elementwise("bessel_j0", scipy.special.j0, lambda g, x: -g * scipy.special.j1(x))
->>> ft.grad(lambda x: scipy.special.j0(x) ** 2)(1.0).round(4)
-Array(-0.6734)
+>>> from scipy.special import expit
+>>> op = extend.elementwise("logistic", expit, lambda g, y: g * (y * (1 - y)))
+>>> ft.grad(lambda x: np.sum(expit(x)))(np.zeros(2))
+Array([0.25, 0.25])
+>>> extend.withdraw(op)
+
+A transform is a ``Trace`` and its ``Tracer``; see docs/adding_a_transform.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
-from functrans._core.array import plain
-from functrans._core.aval import Aval, aval_of, dtype_of, shape_of
+from functrans._core.aval import Aval, aval_of, is_inexact
 from functrans._core.bind import PrimalTracer, Trace, Tracer, bind, cast, is_finite, spread, sum_to
 from functrans._core.primitive import Primitive
 from functrans._ops import declare
@@ -33,119 +35,81 @@ from functrans._ops.declare import (
     NONZERO,
     POSITIVE,
     REAL,
+    TABLE,
     UNIT,
-    bilinear,
-    linear,
-    primitive,
+    Bilinear,
+    Elementwise,
+    General,
+    Linear,
 )
+from functrans._transforms.arguments import hand_out
 from functrans.errors import ArgumentError, name_of
-from functrans.numpy import protocols
+from functrans.numpy.protocols import FUNCTIONS, UFUNCS
 
-# Every op by its name, those declared from outside included.
-TABLE: Mapping[str, Primitive] = MappingProxyType(declare.TABLE)
-
-
-def elementwise(
-    name: str,
-    impl: Callable,
-    *actions: Callable | None,
-    domain: str = REAL,
-    kinks: str = "",
-    singular: bool = False,
-    doc: str = "",
-) -> declare.Elementwise:
-    """Declare an op on matching entries: one linear action for each operand.
-
-    ``action(g, ...)`` is the change of the output when that operand changes by ``g``. Its other
-    parameters are named for what it needs: ``y`` the output; ``x`` the operand, or ``x1``, ``x2``
-    where there are several. None stands for no derivative in that operand. ``singular`` marks a
-    slope that is infinite somewhere: the actions then obey strong zero. Where ``impl`` is a ufunc,
-    calling it on a traced value arrives at the op.
-
-    >>> import numpy as np
-    >>> import functrans as ft
-    >>> cube = elementwise("cube", lambda x: x**3, lambda g, x: g * (3 * x**2))
-    >>> ft.derivative(cube)(2.0)
-    Array(12.)
-    """
-    if not actions:
-        raise ArgumentError(
-            f"elementwise({name!r}) needs an action for each operand of `{name_of(impl)}`, None "
-            "where it has no derivative. An op without any is a constant(name, impl, arity)."
-        )
-    if isinstance(impl, np.ufunc):
-        _require_free(name, impl)
-        _require_operands(name, impl, len(actions))
-    row = declare.elementwise(
-        name, impl, *actions, domain=domain, kinks=kinks, singular=singular, doc=doc
-    )
-    if isinstance(impl, np.ufunc):
-        protocols.UFUNCS[impl] = row
-    return row
+F = TypeVar("F", bound=Callable)
 
 
-def constant(
-    name: str, impl: Callable, arity: int = 1, *, domain: str = REAL, doc: str = ""
-) -> declare.Elementwise:
-    """Declare an elementwise op whose derivative is zero or meaningless, such as a comparison.
+def implements(numpy_function: Callable) -> Callable[[F], F]:
+    """Decorator: the function below is what ``numpy_function`` does on traced values.
 
-    >>> import numpy as np
-    >>> import functrans as ft
-    >>> parity = constant("parity", lambda x: np.floor(x) % 2)
-    >>> ft.grad(lambda x: x * parity(x))(3.5)
-    Array(1.)
-    """
-    return elementwise(name, impl, *[None] * arity, domain=domain, doc=doc)
+    For ufuncs and for the functions of NumPy that dispatch by ``__array_function__``. Raises
+    ArgumentError where it already has a meaning.
 
-
-def implements(function: Callable) -> Callable[[Callable], Callable]:
-    """Decorator: what ``function``, NumPy's or a ufunc, does when it is given traced values.
-
-    The decorated function has the same signature and is written with differentiable ops. It is not
-    called where no argument is traced.
-
-    >>> import numpy as np
-    >>> import functrans as ft
-    >>> @implements(np.i0)
-    ... def i0(x):
-    ...     k = np.arange(1.0, 30.0)
-    ...     return 1 + np.sum(np.cumprod((x / (2 * k)) ** 2))
-    >>> ft.grad(np.i0)(1.0).round(6)
-    Array(0.565159)
+    >>> import functrans as ft, numpy as np
+    >>> @implements(np.unwrap)
+    ... def unwrap(p):
+    ...     return p + np.unwrap(ft.stop_gradient(p)) - ft.stop_gradient(p)
+    >>> del FUNCTIONS[np.unwrap]
     """
 
-    def register(ours: Callable) -> Callable:
-        where: dict[Any, Any] = protocols.FUNCTIONS
-        if isinstance(function, np.ufunc):
-            where = protocols.UFUNCS
-        elif not hasattr(function, "_implementation"):
-            raise ArgumentError(
-                f"implements: `{name_of(function)}` is neither a ufunc nor a NumPy function that "
-                "hands traced values over (__array_function__). Call your own function instead."
-            )
-        if function in where:
-            raise ArgumentError(f"implements: `{name_of(function)}` already has an implementation")
-        where[function] = ours
-        return ours
+    def enter(function: F) -> F:
+        known = _meanings(numpy_function)
+        known[numpy_function] = function
+        return function
 
-    return register
+    return enter
 
 
-def _require_free(name: str, impl: np.ufunc) -> None:
-    before = protocols.UFUNCS.get(impl)
-    if before is not None:
+def _meanings(function: Any) -> dict:
+    """Where the meaning of ``function`` on traced values is kept; it must have none yet."""
+    known: dict = UFUNCS if isinstance(function, np.ufunc) else FUNCTIONS
+    if function in known:
         raise ArgumentError(
-            f"elementwise({name!r}): the ufunc `{impl.__name__}` already has the op `{before}`"
+            f"{name_of(function)} already has a meaning on traced values: {known[function]!r}. "
+            "Declare the new op around another callable, for example lambda x: f(x), and call "
+            "the op itself."
         )
+    return known
 
 
-def _require_operands(name: str, impl: np.ufunc, count: int) -> None:
-    if (impl.nin, impl.nout) != (count, 1):
-        raise ArgumentError(
-            f"elementwise({name!r}): the ufunc `{impl.__name__}` has {impl.nin} operands and "
-            f"{impl.nout} outputs, but {count} actions were given for one output. Give an action "
-            "(or None) for each operand; for several outputs use primitive."
-        )
+def _announced(declare_row: F) -> F:
+    """``declare_row``, and a row around a ufunc becomes what that ufunc does on traced values."""
+
+    @functools.wraps(declare_row)
+    def declared(name: str, impl: Callable, *columns: Any, **options: Any) -> Primitive:
+        known = _meanings(impl) if isinstance(impl, np.ufunc) else None
+        row = declare_row(name, impl, *columns, **options)
+        if known is not None:
+            known[impl] = row
+        return row
+
+    return declared  # type: ignore[return-value]  # the signature is the wrapped one's
+
+
+elementwise = _announced(declare.elementwise)
+constant = _announced(declare.constant)
+linear = _announced(declare.linear)
+bilinear = _announced(declare.bilinear)
+primitive = _announced(declare.primitive)
+
+
+def withdraw(row: Primitive) -> None:
+    """Take an op out of the table again, so that its name and its ufunc are free."""
+    if TABLE.get(row.name) is not row:
+        raise ArgumentError(f"withdraw: {row!r} is not an op of the table")
+    del TABLE[row.name]
+    if isinstance(row.impl, np.ufunc) and UFUNCS.get(row.impl) is row:
+        del UFUNCS[row.impl]
 
 
 __all__ = [
@@ -159,6 +123,10 @@ __all__ = [
     "TABLE",
     "UNIT",
     "Aval",
+    "Bilinear",
+    "Elementwise",
+    "General",
+    "Linear",
     "PrimalTracer",
     "Primitive",
     "Trace",
@@ -168,14 +136,14 @@ __all__ = [
     "bind",
     "cast",
     "constant",
-    "dtype_of",
     "elementwise",
+    "hand_out",
     "implements",
     "is_finite",
+    "is_inexact",
     "linear",
-    "plain",
     "primitive",
-    "shape_of",
     "spread",
     "sum_to",
+    "withdraw",
 ]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import Aval, aval_of, dtype_of, ndim_of
+from functrans._core.aval import Aval, aval_of, dtype_of, ndim_of, shape_of
 from functrans._core.bind import PLAIN, bind, is_finite, spread, sum_to
 from functrans._core.primitive import Primitive
 
@@ -151,7 +151,7 @@ class Elementwise(Primitive):
             act = action.strong if strong else action.pull
             part = act(t, *action.pick(y, *xs))
             total = part if total is None else total + part
-        return None if total is None else spread(total, y.shape, y.dtype)
+        return None if total is None else spread(total, shape_of(y), dtype_of(y))
 
     def vjp(self, ct: Any, y: Any, xs: Sequence, params: dict, wanted: Sequence[bool],
             strong: bool = False) -> list:

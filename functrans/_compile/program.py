@@ -1,0 +1,190 @@
+"""A function as data: typed variables, one equation an op. Immutable; a pass returns a new one.
+
+    { lambda a:float64[3], b:float64[]
+      c:float64[3] = multiply a 2.0
+      d:float64[] = sum c [axis=(0,)]       # model.py:7
+      return d, b }
+"""
+
+from __future__ import annotations
+
+import itertools
+import string
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
+from functrans._core.bind import bind
+from functrans._core.primitive import Primitive
+
+
+class Var:
+    """A value that the program computes or is given. Compared by identity.
+
+    ``weak``: a Python scalar, which NumPy promotes weakly.
+    """
+
+    __slots__ = ("aval", "weak")
+
+    def __init__(self, aval: Aval, weak: bool = False):
+        self.aval = aval
+        self.weak = weak
+
+    def __repr__(self) -> str:
+        return f"Var({self.aval!r})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Const:
+    """An array that the program holds; read-only."""
+
+    value: np.ndarray
+
+    @property
+    def aval(self) -> Aval:
+        return aval_of(self.value)
+
+
+# An operand: a variable, an array that the program holds, or a Python scalar.
+Atom = Var | Const | bool | int | float | complex
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Eqn:
+    """``outputs = prim(*inputs, **params)``; ``line`` is the user's source line that made it."""
+
+    prim: Primitive
+    inputs: tuple[Atom, ...]
+    params: dict[str, Any]
+    outputs: tuple[Var, ...]
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """Inputs, equations in order, outputs."""
+
+    inputs: tuple[Var, ...]
+    eqns: tuple[Eqn, ...]
+    outputs: tuple[Atom, ...]
+
+    def __repr__(self) -> str:
+        return show(self)
+
+    @property
+    def consts(self) -> list[Const]:
+        """The arrays that it holds, each once, in order of use."""
+        found = {id(a): a for a in atoms(self) if type(a) is Const}
+        return list(found.values())
+
+
+def atoms(program: Program) -> Iterator[Atom]:
+    """Every operand of every equation, and the outputs."""
+    for eqn in program.eqns:
+        yield from eqn.inputs
+    yield from program.outputs
+
+
+def aval_of_atom(a: Atom) -> Aval:
+    return a.aval if isinstance(a, Var | Const) else aval_of(a)
+
+
+def check(program: Program) -> Program:
+    """The program itself, when it is well formed; run after each pass.
+
+    Every variable is defined once, before it is used; types are those that the rows' rules give.
+    """
+    known: set[int] = set()
+    for v in program.inputs:
+        assert id(v) not in known, f"input {v!r} is given twice"
+        known.add(id(v))
+    for eqn in program.eqns:
+        for a in eqn.inputs:
+            assert _known(a, known), f"{eqn.prim} uses {a!r} before it is defined"
+        assert len(eqn.outputs) == eqn.prim.outputs, (eqn.prim, eqn.outputs)
+        expected = eqn.prim.abstract(*map(_abstract_atom, eqn.inputs), **eqn.params)
+        expected = expected if eqn.prim.outputs > 1 else (expected,)
+        for v, e in zip(eqn.outputs, expected, strict=True):
+            assert v.weak or v.aval == e, f"{eqn.prim}: {v.aval!r} is declared, but it is {e!r}"
+            assert id(v) not in known, f"{eqn.prim} defines {v!r} again"
+            known.add(id(v))
+    for a in program.outputs:
+        assert _known(a, known), f"output {a!r} is not defined"
+    return program
+
+
+def _known(a: Atom, known: set[int]) -> bool:
+    if type(a) is Var:
+        return id(a) in known
+    return type(a) is Const or type(a) in PYTHON_SCALARS
+
+
+def _abstract_atom(a: Atom) -> Any:
+    """What a row's shape rule is given: the type of a variable, Python scalars as they are."""
+    if isinstance(a, Var) and a.weak:
+        return a.aval.dtype.type(1).item()
+    return a.aval if isinstance(a, Var | Const) else a
+
+
+def evaluate(program: Program, args: Sequence[Any]) -> list:
+    """The outputs for ``args``, equation by equation; works on traced values."""
+    env: dict[Var, Any] = dict(zip(program.inputs, args, strict=True))
+
+    def read(a: Atom) -> Any:
+        return env[a] if isinstance(a, Var) else a.value if isinstance(a, Const) else a
+
+    for eqn in program.eqns:
+        y = bind(eqn.prim, *map(read, eqn.inputs), **eqn.params)
+        for v, x in zip(eqn.outputs, y if eqn.prim.outputs > 1 else (y,), strict=True):
+            env[v] = x.item() if v.weak and isinstance(x, np.generic) else x
+    return [read(a) for a in program.outputs]
+
+
+# ---- printing
+
+
+def _names() -> Iterator[str]:
+    for n in itertools.count(1):
+        yield from map("".join, itertools.product(string.ascii_lowercase, repeat=n))
+
+
+def namer() -> Callable[[Var], str]:
+    """Short names for variables, in the order in which they are asked for."""
+    fresh, given = _names(), {}
+
+    def name(v: Var) -> str:
+        if v not in given:
+            given[v] = next(fresh)
+        return given[v]
+
+    return name
+
+
+def show(program: Program) -> str:
+    """The program as text, a line an equation."""
+    name = namer()
+
+    def typed(v: Var) -> str:
+        return f"{name(v)}:{'weak ' if v.weak else ''}{v.aval!r}"
+
+    def atom(a: Atom) -> str:
+        if isinstance(a, Var):
+            return name(a)
+        return _const(a.value) if isinstance(a, Const) else repr(a)
+
+    lines = [f"{{ lambda {', '.join(map(typed, program.inputs))}"]
+    for eqn in program.eqns:
+        left = ", ".join(map(typed, eqn.outputs))
+        params = "".join(f" {k}={v!r}" for k, v in eqn.params.items())
+        text = f"  {left} = {eqn.prim} {' '.join(map(atom, eqn.inputs))}"
+        text += f" [{params.strip()}]" if params else ""
+        lines.append(f"{text:<60}  # {eqn.line}" if eqn.line else text)
+    lines.append(f"  return {', '.join(map(atom, program.outputs))} }}")
+    return "\n".join(lines)
+
+
+def _const(x: np.ndarray) -> str:
+    return repr(x.item()) if x.size == 1 and x.ndim == 0 else f"<{aval_of(x)!r}>"

@@ -1,0 +1,135 @@
+"""Staging: a value becomes a variable of a program that is being written.
+
+A staged value also carries what it was in the example run that writes the program: shapes and
+dtypes are those of the example, and so are values that are constants of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans import tree
+from functrans._compile.program import Atom, Const, Eqn, Program, Var, check
+from functrans._core.array import plain
+from functrans._core.aval import PYTHON_SCALARS, aval_of
+from functrans._core.bind import Trace, Tracer, bind
+from functrans._core.primitive import Primitive
+from functrans._transforms.arguments import describe, is_number
+from functrans._transforms.grad import require_callable
+from functrans.errors import ArgumentError, ConcretizationError, name_of, user_line
+
+
+class StagedTracer(Tracer):
+    __slots__ = ("example", "var")
+
+    def __init__(self, trace: StagingTrace, var: Var, example: Any):
+        self.owner = trace
+        self.var = var
+        self.example = example
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.var.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.var.aval.dtype
+
+    def concrete(self) -> Any:
+        return None
+
+    def is_finite(self) -> bool:
+        return False  # not known: depends on what the program will be given
+
+    def _number(self, use: str) -> Any:
+        raise ConcretizationError(
+            f"{user_line()}: {use} of {self!r} would fix what depends on the values that the "
+            "compiled function is given. Use np.where(condition, a, b), or ft.cond instead of `if`; "
+            "mark arguments that choose the code with static_argnums."
+        )
+
+
+class StagingTrace(Trace):
+    __slots__ = ("consts", "eqns", "lines")
+
+    def __init__(self, fun: str, lines: bool = True):
+        super().__init__(fun)
+        self.eqns: list[Eqn] = []
+        self.consts: dict[int, tuple[Any, Const]] = {}
+        self.lines = lines
+
+    def input(self, example: Any) -> StagedTracer:
+        weak = type(example) in PYTHON_SCALARS
+        return StagedTracer(self, Var(aval_of(example), weak), example)
+
+    def atom(self, x: Any) -> Atom:
+        """``x`` as an operand of an equation."""
+        if isinstance(x, StagedTracer) and x.owner is self:
+            return x.var
+        if type(x) in PYTHON_SCALARS:
+            return x
+        assert not isinstance(x, Tracer), x
+        if id(x) not in self.consts:
+            # the copy is the program's own: the array's owner may change it later
+            value = np.array(plain(x))
+            value.setflags(write=False)
+            self.consts[id(x)] = x, Const(value)  # x is kept: its id is the key
+        return self.consts[id(x)][1]
+
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+        self.require_open(prim)
+        examples = [x.example if isinstance(x, StagedTracer) and x.owner is self else x for x in args]
+        with np.errstate(all="ignore"):
+            y = bind(prim, *examples, **params)
+        ys = y if prim.outputs > 1 else (y,)
+        inputs = tuple([self.atom(x) for x in args])
+        outputs = [self.input(v) for v in ys]
+        line = user_line() if self.lines else ""
+        self.eqns.append(Eqn(prim, inputs, params, tuple(t.var for t in outputs), line))
+        return tuple(outputs) if prim.outputs > 1 else outputs[0]
+
+
+def stage(f: Callable, args: Sequence[Any], name: str) -> tuple[Program, tree.Structure]:
+    """The program of ``f`` on flat ``args``, and how the outputs nest."""
+    trace = StagingTrace(name)
+    try:
+        inputs = [trace.input(x) for x in args]
+        outs, structure = tree.flatten(f(*inputs))
+        for x in outs:
+            if not is_number(x) and not isinstance(x, bool):
+                raise ArgumentError(f"{name} returned {describe(x)}, which is not a number")
+        outputs = tuple([trace.atom(plain(x)) for x in outs])
+        program = Program(tuple(t.var for t in inputs), tuple(trace.eqns), outputs)
+        return check(program), structure
+    finally:
+        trace.closed = True
+
+
+def make_program(f: Callable) -> Callable[..., Program]:
+    """The function that writes down what ``f`` computes: ``make_program(f)(*args)`` is a Program.
+
+    Arguments give structure, shapes and dtypes; leaves that are not numbers are passed as they are.
+
+    >>> import functrans as ft, numpy as np
+    >>> print(ft.make_program(lambda x: np.sum(x * 2.0))(np.ones(3)).eqns[0].prim)
+    multiply
+    """
+    require_callable("make_program", f)
+
+    def write(*args: Any, **kwargs: Any) -> Program:
+        leaves, structure = tree.flatten((args, kwargs))
+        numbers = [i for i, x in enumerate(leaves) if is_number(x)]
+
+        def flat(*values: Any) -> Any:
+            given = list(leaves)
+            for i, v in zip(numbers, values, strict=True):
+                given[i] = v
+            a, k = tree.unflatten(structure, given)
+            return f(*a, **k)
+
+        return stage(flat, [plain(leaves[i]) for i in numbers], f"make_program({name_of(f)})")[0]
+
+    return write

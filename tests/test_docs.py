@@ -1,0 +1,72 @@
+"""The documentation is run: every Python block of docs/ and of the README."""
+
+import contextlib
+import doctest
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from functrans._ops.declare import TABLE
+from functrans.numpy.protocols import UFUNCS
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+OUTPUT = re.compile(r"\n(?:    .*\n|\n)+")
+
+
+@pytest.fixture
+def outside():
+    """Ops that a page declares are gone after it."""
+    kept = [(d, dict(d)) for d in (TABLE, UFUNCS)]
+    yield
+    for d, before in kept:
+        d.clear()
+        d.update(before)
+
+
+def blocks(text):
+    """(line, source, text after it) of each Python block."""
+    for m in BLOCK.finditer(text):
+        yield text.count("\n", 0, m.start()) + 1, m[1], text[m.end() :]
+
+
+def run_session(source, names, page, line):
+    """A block of prompts: what it prints is compared line by line."""
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    runner = doctest.DocTestRunner(optionflags=options)
+    test = doctest.DocTestParser().get_doctest(source, names, page.name, str(page), line)
+    report = io.StringIO()
+    runner.run(test, out=report.write, clear_globs=False)
+    names.update(test.globs)
+    assert not runner.failures, report.getvalue()
+
+
+def run_script(source, names, page, line, after):
+    """A block without prompts; an indented block below it is what it prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile("\n" * line + source, str(page), "exec"), names)
+    shown = OUTPUT.match(after)
+    if printed.getvalue() or (shown and shown[0].strip()):
+        assert shown, f"{page.name}:{line} prints, but the page does not show it"
+        expected = [text[4:] for text in shown[0].strip("\n").splitlines()]
+        assert printed.getvalue().splitlines() == expected
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_page_says_what_happens(page, outside):
+    names = {"__name__": "__main__"}
+    for line, source, after in blocks(page.read_text()):
+        if ">>> " in source:
+            run_session(source, names, page, line)
+        else:
+            run_script(source, names, page, line, after)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_of_a_page_lead_to_files(page):
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
+    assert [x for x in links if not (page.parent / x).exists()] == []
