@@ -13,10 +13,13 @@ from functrans._transforms.forward import derivative, jvp
 from functrans._transforms.grad import grad, value_and_grad
 from functrans._transforms.jacobian import hessian, jacfwd, jacobian, jacrev
 from functrans._transforms.jet import jet
+from functrans._transforms.jit import jit
 from functrans._transforms.products import elementwise_grad, hvp, vhp
 from functrans._transforms.reverse import linear_transpose, linearize, vjp
+from functrans._transforms.staging import make_program
 from functrans._transforms.stop_gradient import stop_gradient
 from functrans._transforms.vmap import vmap
+from functrans.config import config
 
 array = numpy.array  # type: ignore[attr-defined]  # published from a table
 
@@ -26,6 +29,7 @@ __all__ = [
     "Array",
     "array",
     "checkpoint",
+    "config",
     "custom_jvp",
     "custom_vjp",
     "derivative",
@@ -38,9 +42,11 @@ __all__ = [
     "jacobian",
     "jacrev",
     "jet",
+    "jit",
     "jvp",
     "linear_transpose",
     "linearize",
+    "make_program",
     "numpy",
     "stop_gradient",
     "tree",

@@ -56,15 +56,21 @@ def implements(numpy_function: Callable) -> Callable[[F], F]:
     ArgumentError where it already has a meaning.
 
     >>> import functrans as ft, numpy as np
-    >>> @implements(np.unwrap)
-    ... def unwrap(p):
-    ...     return p + np.unwrap(ft.stop_gradient(p)) - ft.stop_gradient(p)
-    >>> del FUNCTIONS[np.unwrap]
+    >>> @implements(np.poly)
+    ... def poly(roots):
+    ...     p = np.ones(1)
+    ...     for r in roots:
+    ...         p = np.convolve(p, np.stack([1.0, -r]))
+    ...     return p
+    >>> ft.jacobian(np.poly)(np.array([1.0, 2.0]))
+    Array([[ 0.,  0.],
+           [-1., -1.],
+           [ 2.,  1.]])
+    >>> withdraw(np.poly)
     """
 
     def enter(function: F) -> F:
-        known = _meanings(numpy_function)
-        known[numpy_function] = function
+        _meanings(numpy_function)[numpy_function] = function
         return function
 
     return enter
@@ -103,13 +109,18 @@ bilinear = _announced(declare.bilinear)
 primitive = _announced(declare.primitive)
 
 
-def withdraw(row: Primitive) -> None:
-    """Take an op out of the table again, so that its name and its ufunc are free."""
-    if TABLE.get(row.name) is not row:
-        raise ArgumentError(f"withdraw: {row!r} is not an op of the table")
-    del TABLE[row.name]
-    if isinstance(row.impl, np.ufunc) and UFUNCS.get(row.impl) is row:
-        del UFUNCS[row.impl]
+def withdraw(declared: Primitive | Callable) -> None:
+    """Take back a declared op, or the meaning given to a NumPy function; its name is free again."""
+    if not isinstance(declared, Primitive):
+        known: dict = UFUNCS if isinstance(declared, np.ufunc) else FUNCTIONS
+        if known.pop(declared, None) is None:
+            raise ArgumentError(f"withdraw: {name_of(declared)} has no meaning on traced values")
+        return
+    if TABLE.get(declared.name) is not declared:
+        raise ArgumentError(f"withdraw: {declared!r} is not an op of the table")
+    del TABLE[declared.name]
+    if isinstance(declared.impl, np.ufunc) and UFUNCS.get(declared.impl) is declared:
+        del UFUNCS[declared.impl]
 
 
 __all__ = [

@@ -15,6 +15,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 GROUND = 0
 FLOORS = {
     "errors": GROUND,
+    "config": GROUND,
     "tree": 2,
     "_core": 1,
     "_ops": 2,

@@ -1,9 +1,9 @@
 """A function as data: typed variables, one equation an op. Immutable; a pass returns a new one.
 
-    { lambda a:float64[3], b:float64[]
-      c:float64[3] = multiply a 2.0
-      d:float64[] = sum c [axis=(0,)]       # model.py:7
-      return d, b }
+{ lambda a:float64[3], b:float64[]
+  c:float64[3] = multiply a 2.0
+  d:float64[] = sum c [axis=(0,)]       # model.py:7
+  return d, b }
 """
 
 from __future__ import annotations

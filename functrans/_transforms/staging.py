@@ -22,6 +22,10 @@ from functrans._transforms.grad import require_callable
 from functrans.errors import ArgumentError, ConcretizationError, name_of, user_line
 
 
+class ForeignTracer(Exception):
+    """A value that an older transform traces was met: the program cannot hold it."""
+
+
 class StagedTracer(Tracer):
     __slots__ = ("example", "var")
 
@@ -47,16 +51,17 @@ class StagedTracer(Tracer):
     def _number(self, use: str) -> Any:
         raise ConcretizationError(
             f"{user_line()}: {use} of {self!r} would fix what depends on the values that the "
-            "compiled function is given. Use np.where(condition, a, b), or ft.cond instead of `if`; "
-            "mark arguments that choose the code with static_argnums."
+            "compiled function is given. Use np.where(condition, a, b), or ft.cond instead of "
+            "`if`; mark arguments that choose the code with static_argnums."
         )
 
 
 class StagingTrace(Trace):
-    __slots__ = ("consts", "eqns", "lines")
+    __slots__ = ("consts", "eqns", "lines", "ruled")
 
     def __init__(self, fun: str, lines: bool = True):
         super().__init__(fun)
+        self.ruled = False  # a function with a derivative rule was inlined: the rule is not kept
         self.eqns: list[Eqn] = []
         self.consts: dict[int, tuple[Any, Const]] = {}
         self.lines = lines
@@ -69,9 +74,10 @@ class StagingTrace(Trace):
         """``x`` as an operand of an equation."""
         if isinstance(x, StagedTracer) and x.owner is self:
             return x.var
-        if type(x) in PYTHON_SCALARS:
+        if isinstance(x, bool | int | float | complex) and type(x) in PYTHON_SCALARS:
             return x
-        assert not isinstance(x, Tracer), x
+        if isinstance(x, Tracer):
+            raise ForeignTracer
         if id(x) not in self.consts:
             # the copy is the program's own: the array's owner may change it later
             value = np.array(plain(x))
@@ -79,21 +85,39 @@ class StagingTrace(Trace):
             self.consts[id(x)] = x, Const(value)  # x is kept: its id is the key
         return self.consts[id(x)][1]
 
+    def call(self, call: Any, args: tuple) -> tuple:
+        self.ruled = self.ruled or getattr(call, "has_rule", True)
+        return call.fun(*args)
+
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         self.require_open(prim)
-        examples = [x.example if isinstance(x, StagedTracer) and x.owner is self else x for x in args]
-        with np.errstate(all="ignore"):
-            y = bind(prim, *examples, **params)
-        ys = y if prim.outputs > 1 else (y,)
         inputs = tuple([self.atom(x) for x in args])
+        mine = [isinstance(x, StagedTracer) and x.owner is self for x in args]
+        examples = [x.example if m else x for x, m in zip(args, mine, strict=True)]
+        with np.errstate(all="ignore"):
+            try:
+                y = bind(prim, *examples, **params)
+            except np.linalg.LinAlgError:  # the example is singular; what it is run on need not be
+                y = _unknown(prim, examples, params)
+        ys = y if prim.outputs > 1 else (y,)
         outputs = [self.input(v) for v in ys]
         line = user_line() if self.lines else ""
         self.eqns.append(Eqn(prim, inputs, params, tuple(t.var for t in outputs), line))
         return tuple(outputs) if prim.outputs > 1 else outputs[0]
 
 
-def stage(f: Callable, args: Sequence[Any], name: str) -> tuple[Program, tree.Structure]:
-    """The program of ``f`` on flat ``args``, and how the outputs nest."""
+def _unknown(prim: Primitive, examples: Sequence, params: dict) -> Any:
+    """NaN of the shapes and dtypes that the row's rule gives."""
+    avals = prim.abstract(
+        *[x if type(x) in PYTHON_SCALARS else aval_of(x) for x in examples], **params
+    )
+    if prim.outputs > 1:
+        return tuple(np.full(a.shape, np.nan, a.dtype) for a in avals)
+    return np.full(avals.shape, np.nan, avals.dtype)
+
+
+def stage(f: Callable, args: Sequence[Any], name: str) -> tuple[Program, tree.Structure, bool]:
+    """The program of ``f`` on flat ``args``, how the outputs nest, whether rules were inlined."""
     trace = StagingTrace(name)
     try:
         inputs = [trace.input(x) for x in args]
@@ -103,7 +127,7 @@ def stage(f: Callable, args: Sequence[Any], name: str) -> tuple[Program, tree.St
                 raise ArgumentError(f"{name} returned {describe(x)}, which is not a number")
         outputs = tuple([trace.atom(plain(x)) for x in outs])
         program = Program(tuple(t.var for t in inputs), tuple(trace.eqns), outputs)
-        return check(program), structure
+        return check(program), structure, trace.ruled
     finally:
         trace.closed = True
 

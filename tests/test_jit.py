@@ -1,0 +1,215 @@
+"""``jit``: the same values as without it, alone and under and over every other transform."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import functrans as ft
+from functrans import errors
+from functrans._transforms.jit import Entry, Jitted
+
+X = np.array([0.3, 0.7, 1.2])
+A = np.array([[2.0, 0.5, 0.1], [0.5, 3.0, 0.2], [0.1, 0.2, 1.5]])
+
+FUNCTIONS = {
+    "elementwise": lambda x: np.sum(np.exp(-x * x) * np.sin(3 * x) + np.log1p(x * x)),
+    "slices": lambda x: np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2),
+    "linalg": lambda x: x @ np.linalg.solve(A + np.diag(x), x) + np.linalg.slogdet(A * x[0])[1],
+    "reductions": lambda x: np.max(x) * np.prod(x) + np.std(x) + np.cumsum(x)[1],
+    "joining": lambda x: np.concatenate([x, x**2])[::2].sum() + np.stack([x, x]).T.reshape(-1)[3],
+    "where": lambda x: np.where(x > 0.5, np.sqrt(x), x**3).sum() + np.clip(x, 0.4, 1.0).prod(),
+    "einsum": lambda x: np.einsum("i,ij,j->", x, A, x) + np.outer(x, x)[1, 2],
+}
+
+COMPOSITIONS = {
+    "jit": lambda f: ft.jit(f),
+    "jit(grad)": lambda f: ft.jit(ft.grad(f)),
+    "grad(jit)": lambda f: ft.grad(ft.jit(f)),
+    "jit(hessian)": lambda f: ft.jit(ft.hessian(f)),
+    "hessian(jit)": lambda f: ft.hessian(ft.jit(f)),
+    "jacrev(jit(grad))": lambda f: ft.jacrev(ft.jit(ft.grad(f))),
+    "jacfwd(jit(grad(jit)))": lambda f: ft.jacfwd(ft.jit(ft.grad(ft.jit(f)))),
+    "hvp(jit)": lambda f: lambda x: ft.hvp(ft.jit(f), x, x)[1],
+    "jit(vhp)": lambda f: ft.jit(lambda x: ft.vhp(f, x, x)[1]),
+    "linearize(jit)": lambda f: lambda x: ft.linearize(ft.jit(f), x)[1](x),
+    "jit(linearize)": lambda f: ft.jit(lambda x: ft.linearize(f, x)[1](x)),
+    "vmap(jit(grad))": lambda f: lambda x: ft.vmap(ft.jit(ft.grad(f)))(np.stack([x, 2 * x])),
+    "jit(vmap(grad))": lambda f: lambda x: ft.jit(ft.vmap(ft.grad(f)))(np.stack([x, 2 * x])),
+    "grad(vmap(jit))": lambda f: ft.grad(lambda x: ft.vmap(ft.jit(f))(np.stack([x, x])).sum()),
+    "jet(jit)": lambda f: lambda x: ft.jet(ft.jit(f), (x,), ((x, x),))[1][1],
+    "jit(jet)": lambda f: ft.jit(lambda x: ft.jet(f, (x,), ((x, x),))[1][1]),
+    "jit(jit)": lambda f: ft.jit(lambda x: ft.jit(f)(2 * x)),
+}
+
+
+def without_jit(make, f, x):
+    with ft.config(jit=False):
+        return make(f)(x)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("composition", COMPOSITIONS)
+def test_every_composition_agrees_with_eager(composition, name):
+    make, f = COMPOSITIONS[composition], FUNCTIONS[name]
+    expected = without_jit(make, f, X)
+    # vector functions are within 4 ulp, and sums are reassociated
+    assert_allclose(make(f)(X), expected, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128, np.int64])
+def test_other_dtypes(dtype):
+    x = (X * 10).astype(dtype)
+    y = ft.jit(lambda x: x * 2 + np.abs(x))(x)
+    assert y.dtype == (x * 2 + np.abs(x)).dtype
+    assert_allclose(y, x * 2 + np.abs(x))
+
+
+def test_containers_keywords_and_strings():
+    @ft.jit
+    def f(p, *, scale, mode):
+        return {"y": p["w"] * scale if mode == "times" else p["w"] + scale, "b": p["b"]}
+
+    for mode, expected in (("times", X * 2.0), ("plus", X + 2.0)):
+        out = f({"w": X, "b": 1.0}, scale=2.0, mode=mode)
+        assert_array_equal(out["y"], expected)
+        assert out["b"] == 1.0
+
+
+def test_static_arguments_are_values():
+    @ft.jit
+    def no(n, x):
+        return sum(x * k for k in range(n))
+
+    with pytest.raises(errors.ConcretizationError, match=r"test_jit.py.*static_argnums"):
+        no(3, X)
+    by_position = ft.jit(lambda n, x: sum(x * k for k in range(n)), static_argnums=0)
+    by_name = ft.jit(lambda n, x: sum(x * k for k in range(n)), static_argnames="n")
+    assert_array_equal(by_position(3, X), 3 * X)
+    assert_array_equal(by_name(n=4, x=X), 6 * X)
+
+
+def test_an_unhashable_static_argument_is_named():
+    with pytest.raises(errors.ArgumentError, match="static argument of `<lambda>`"):
+        ft.jit(lambda n, x: x, static_argnums=0)({1, 2}, X)
+
+
+def test_branching_on_a_value_names_the_line_and_the_cure():
+    with pytest.raises(errors.ConcretizationError, match=r"(?s)test_jit.py.*bool.*np.where.*cond"):
+        ft.jit(lambda x: x if x.sum() > 0 else -x)(X)
+
+
+def test_one_program_for_each_kind_of_arguments():
+    runs = []
+    f = ft.jit(lambda x: runs.append(1) or x * 2)
+    for x in (X, X + 1, X[::-1], X.astype(np.float32), np.ones((2, 3)), 1.0, 2.0, np.float64(1.0)):
+        f(x)
+    assert len(runs) == 5  # float64[3], float32[3], float64[2,3], a Python float, float64[]
+
+
+def test_python_scalars_stay_weak():
+    x = X.astype(np.float32)
+    assert ft.jit(lambda x, c: x * c)(x, 2.0).dtype == np.float32
+    assert ft.jit(lambda x, c: x * c * c)(x, np.float64(2.0)).dtype == np.float64
+    assert ft.jit(ft.grad(lambda c, x: (x * c).sum()))(2.0, x) == ft.grad(
+        lambda c, x: (x * c).sum()
+    )(2.0, x)
+
+
+def test_programs_kept_are_bounded():
+    f = Jitted(lambda x: x, (), (), False)
+    for n in range(200):
+        f((np.zeros(n),), {})
+    assert len(f.entries) == 128
+
+
+def test_outputs_are_fresh_when_they_alias_inputs_or_constants():
+    c = np.ones(3)
+    x = X.copy()
+    same, view, const = ft.jit(lambda x: (x, x[1:], c))(x)
+    x[:] = 9.0
+    c[:] = 9.0
+    assert_array_equal(same, X)
+    assert_array_equal(view, X[1:])
+    assert_array_equal(const, np.ones(3))
+    with pytest.raises(errors.ImmutableError):
+        same[0] = 1.0
+
+
+def test_captured_arrays_are_copied_when_staged():
+    c = np.ones(3)
+    f = ft.jit(lambda x: x * c)
+    f(X)
+    c[:] = 5.0
+    assert_array_equal(f(X), X)
+
+
+def test_closing_over_what_an_outer_transform_traces():
+    g = ft.grad(lambda w: ft.jit(lambda x: (x * w * w).sum())(X))(2.0)
+    assert_allclose(g, 2 * 2.0 * X.sum())
+
+
+def test_custom_rules_survive():
+    @ft.custom_jvp
+    def f(x):
+        return np.sin(x)
+
+    f.defjvp(lambda xs, ts: (np.sin(xs[0]), 10 * ts[0]))
+    assert ft.grad(ft.jit(f))(1.0) == 10.0
+    assert ft.jit(ft.grad(f))(1.0) == 10.0
+
+
+def test_the_backward_program_gets_only_what_it_reads():
+    f = ft.jit(lambda x, y: np.tanh(x + y).sum())
+    assert_allclose(ft.grad(f)(X, X), 1 - np.tanh(2 * X) ** 2)
+    compiled = Jitted(lambda x, y: np.tanh(x + y).sum(), (), (), False)
+    key, operands, rebuild = compiled._signature((X, X), {})
+    entry = compiled._entry(key, operands, rebuild)
+    assert isinstance(entry, Entry)
+    ft.grad(lambda x: ft.tree.leaves(compiled((x, X), {}))[0])(X)
+    (pair,) = [v for k, v in entry.derived.items() if k[0] == "vjp"]
+    assert pair.reads == []  # neither x nor y: tanh's slope is its output's
+    assert len(pair.forward.program.outputs) == 2
+
+
+def test_pullbacks_of_a_compiled_function_may_be_called_again():
+    _, pull = ft.vjp(ft.jit(lambda x: (x * x, np.sin(x))), X)
+    for scale in (1.0, 2.0):
+        (g,) = pull((scale * np.ones(3), np.zeros(3)))
+        assert_allclose(g, 2 * scale * X)
+
+
+def test_config_switches_it_off():
+    runs = []
+    f = ft.jit(lambda x: runs.append(1) or x)
+    with ft.config(jit=False):
+        f(X)
+        f(X)
+        assert not ft.config.jit
+    assert len(runs) == 2
+    assert ft.config.jit
+
+
+def test_lower_shows_the_program_and_the_reason():
+    f = ft.jit(lambda x: np.sum(x * 2.0))
+    first = f.lower(X)
+    assert "new kind of arguments" in first.reason
+    assert f.lower(X).reason == "staged before"
+    assert [e.prim.name for e in first.program.eqns] == ["multiply", "sum"]
+    assert "multiply" in repr(first)
+
+
+def test_make_program_prints_a_line_an_equation():
+    program = ft.make_program(lambda x: np.sum(x * 2.0))(X)
+    lines = [line.split("  #")[0].rstrip() for line in repr(program).splitlines()]
+    assert lines == [
+        "{ lambda a:float64[3]",
+        "  b:float64[3] = multiply a 2.0",
+        "  c:float64[] = sum b [axis=(0,)]",
+        "  return c }",
+    ]
+    assert "test_jit.py" in repr(program)
+
+
+def test_an_output_that_is_not_a_number():
+    with pytest.raises(errors.ArgumentError, match="not a number"):
+        ft.jit(lambda x: "text")(X)
