@@ -111,7 +111,7 @@ def test_forgotten_broadcasting_sum_is_caught():
     caught(lambda a, b: row(a, b), X, ROW)
 
 
-def test_wrong_dtype_of_a_gradient_is_caught():
+def test_a_rule_that_promotes_still_gives_a_gradient_of_the_arguments_dtype():
     row = primitive(
         "planted",
         np.sin,
@@ -119,9 +119,9 @@ def test_wrong_dtype_of_a_gradient_is_caught():
         vjp=lambda ct, y, xs, wanted: [(ct * ops.cos(xs[0])).astype(np.float64)],
         batch=loop,
     )
-    message = caught(lambda x: row(x), X.astype(np.float32))
-    assert "float64" in message
-    assert "float32" in message
+    x = X.astype(np.float32)
+    assert ft.grad(lambda x: row(x).sum())(x).dtype == np.float32
+    assert ft.vjp(row, x)[1](x)[0].dtype == np.float32
 
 
 def test_modes_that_disagree_are_caught_in_the_mode_that_is_wrong():
@@ -228,11 +228,6 @@ def test_missing_abstract_rule_is_caught(sampled):
 def test_row_without_samples_is_caught():
     primitive("planted", np.sin)
     bites(test_table.test_row_has_samples, "planted")
-
-
-def test_widened_dtype_is_caught(sampled):
-    primitive("planted", np.sin, vjp=lambda ct, y, xs, w: [ct * ops.cos(xs[0]) * np.ones(3)])
-    bites(test_table.test_derivatives_keep_the_dtype, ("planted", 0), np.float32)
 
 
 def test_wrong_transpose_is_caught_by_the_adjoint_identity(sampled):

@@ -10,6 +10,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.aval import aval_of, dtype_of
+from functrans._core.bind import cast
 from functrans._transforms.arguments import (
     Argnums,
     describe,
@@ -125,8 +126,9 @@ ONE = np.float64(1.0)
 
 def _finish(ct, x, holomorphic):
     if ct is None:
-        ct = zeros_like(x)
-    elif not holomorphic and dtype_of(ct).kind == "c":
+        return hand_out(zeros_like(x))
+    ct = cast(ct, dtype_of(x))  # a rule with a float64 constant may have promoted it
+    if not holomorphic and dtype_of(ct).kind == "c":
         ct = np.conjugate(ct)
     return hand_out(ct)
 

@@ -51,7 +51,10 @@ class Recording(NamedTuple):
             for s, v in zip(seeds, self.values, strict=True)
         ]
         cts = pull_back(self.trace, self.outs, seeds, self.inputs, consume=False)
-        return [zeros_like(x) if c is None else c for c, x in zip(cts, self.inputs, strict=True)]
+        return [
+            zeros_like(x) if c is None else cast(c, x.dtype)
+            for c, x in zip(cts, self.inputs, strict=True)
+        ]
 
     def push(self, tangents: Sequence) -> list:
         """Tangents of the outputs, zeros where there is no path."""

@@ -336,6 +336,7 @@ def walk(trace: VJPTrace, cts: list, consume: bool, start: int = 0) -> None:
                 tape[k] = None
             if type(node) is not tuple:
                 node.pull_into(cts, k)
+                tainted = tainted or trace.tainted  # a checkpoint's own walk may have met one
                 continue
             ct = cts[k]
             if ct is None:
@@ -356,6 +357,7 @@ def walk(trace: VJPTrace, cts: list, consume: bool, start: int = 0) -> None:
                     c = sum_to(c, *unlike[0])
                 before = cts[parent]
                 cts[parent] = c if before is None else before + c
+    trace.tainted = tainted
 
 
 def _accumulate(cts, owned, parent, action, ct, saved):

@@ -12,7 +12,8 @@ from functrans._core.array import plain
 from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops import reductions as rows
-from functrans.errors import UnsupportedError, user_line
+from functrans.errors import UnsupportedError
+from functrans.numpy.protocols import USE_RESULT, refused
 
 # NumPy's mark of an argument that was not given.
 NoValue: Any = np._NoValue  # type: ignore[attr-defined]  # NumPy 2 exports it without a stub
@@ -60,10 +61,7 @@ def _stack(x):
 
 def no_out(name: str) -> UnsupportedError:
     """The error for out=."""
-    return UnsupportedError(
-        f"{user_line()}: {name} cannot write into out=, because results do not change; use the "
-        "value that it returns."
-    )
+    return refused(f"np.{name}", "got out=", USE_RESULT)
 
 
 def given(option: Any) -> bool:

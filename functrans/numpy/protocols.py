@@ -39,17 +39,18 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
     if method == "__call__":
         row = UFUNCS.get(ufunc)
         if row is None:
-            raise unsupported(f"np.{ufunc.__name__}")
+            raise unsupported(_called(ufunc))
         return row(*inputs) if not kwargs else _with_options(ufunc, row, inputs, kwargs)
     if method == "outer" and ufunc in UFUNCS and not kwargs:
         a, b = inputs
         return UFUNCS[ufunc](np.reshape(a, np.shape(a) + (1,) * np.ndim(b)), b)
     function = METHODS.get((ufunc, method))
     if function is None:
-        cure = ", or x.at[i].add(v)" if method == "at" else ""
-        raise unsupported(f"np.{ufunc.__name__}.{method}", cure)
+        if method == "at":
+            raise refused(f"{_called(ufunc)}.at", "writes in place", "use x.at[index].add(values)")
+        raise unsupported(f"{_called(ufunc)}.{method}")
     if kwargs.pop("out", None) is not None:
-        raise unsupported(f"out= of np.{ufunc.__name__}.{method}")
+        raise refused(f"{_called(ufunc)}.{method}", "got out=", USE_RESULT)
     if method == "reduce":
         kwargs.setdefault("axis", 0)
     return function(inputs[0], **{k: v for k, v in kwargs.items() if v is not np._NoValue})
@@ -58,16 +59,14 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
 def _with_options(ufunc, row, inputs, kwargs):
     """A ufunc call with dtype=, casting=, ...: dtype casts the operands, out= and where= raise."""
     if kwargs.pop("out", None) is not None:
-        raise unsupported(
-            f"out= of np.{ufunc.__name__}", "; the result cannot be written into an ndarray"
-        )
+        raise refused(_called(ufunc), "got out=", USE_RESULT)
     if kwargs.pop("where", True) is not True:
-        raise unsupported(f"where= of np.{ufunc.__name__}", "; use np.where(mask, result, other)")
+        raise refused(_called(ufunc), "got where=", "use np.where(mask, result, other)")
     dtype = kwargs.pop("dtype", None)
     for harmless in ("casting", "order", "subok"):
         kwargs.pop(harmless, None)
     if kwargs.keys() - ({"axis"} if ufunc is np.vecdot else set()):
-        raise unsupported(f"{', '.join(kwargs)} of np.{ufunc.__name__}")
+        raise refused(_called(ufunc), f"got {', '.join(kwargs)}=", "leave it out")
     if kwargs:
         row = functools.partial(row, **kwargs)
     if dtype is None:
@@ -95,13 +94,28 @@ def array_function(self: Tracer, func: Any, types: Any, args: tuple, kwargs: dic
     return ours(*args, **kwargs)
 
 
-def unsupported(name: str, cure: str = "") -> UnsupportedError:
+USE_RESULT = "results are new arrays: use the value that it returns"
+
+
+def refused(name: str, what: str, cure: str) -> UnsupportedError:
+    """The error for an option or method that traced values cannot honour."""
+    text = f"{user_line()}: {name} {what}, which traced values cannot have; {cure}."
+    return UnsupportedError(text)
+
+
+def _called(ufunc: np.ufunc) -> str:
+    """What the user calls a ufunc, which need not be NumPy's."""
+    name = ufunc.__name__
+    return f"np.{name}" if getattr(np, name, None) is ufunc else f"the ufunc {name}"
+
+
+def unsupported(name: str) -> UnsupportedError:
     """The error for a NumPy call without a rule, with the nearest names that have one."""
     known = [f.__name__ for f in [*FUNCTIONS, *UFUNCS]]
     near = difflib.get_close_matches(name.split(".")[-1], known, 3)
     hint = f" Differentiable names near it: {', '.join(near)}." if near else ""
     return UnsupportedError(
-        f"{user_line()}: {name} has no derivative rule here{cure}.{hint} Rewrite it with functions "
+        f"{user_line()}: {name} has no derivative rule here.{hint} Rewrite it with functions "
         "that have one, wrap it with ft.custom_jvp, or declare it with functrans.extend."
     )
 
