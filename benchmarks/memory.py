@@ -11,6 +11,7 @@ import resource
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import functions
@@ -19,6 +20,7 @@ from benchmarks.report import Table
 
 LARGE = 5_000_000
 STEPS = (2_500, 5_000, 10_000)
+LOOPS = {"multiply, add": functions.loop, "sin, multiply, add": functions.sine_loop}
 STATUS = Path("/proc/self/status")
 
 
@@ -57,19 +59,38 @@ def peak(peer: Peer) -> dict:
 
 def growth(peer: Peer) -> dict:
     """Bytes held by a recording of each number of steps; by tracemalloc, and resident."""
-    made = {"multiply, add": functions.loop, "sin, multiply, add": functions.sine_loop}
-    return {name: [_recorded(peer, loop, n) for n in STEPS] for name, loop in made.items()}
+    kept: list = []
+    # all resident figures before any recording is freed, whose memory the next would take
+    resident = {name: _resident(peer, loop, kept) for name, loop in LOOPS.items()}
+    return {
+        name: [
+            {"steps": n, "resident": r, **_traced(peer, loop, n)}
+            for n, r in zip(STEPS, resident[name], strict=True)
+        ]
+        for name, loop in LOOPS.items()
+    }
 
 
-def _recorded(peer: Peer, loop, steps: int) -> dict:
+def _recorder(peer: Peer, loop: Callable, steps: int) -> Callable:
     record = peer.recorder(loop(steps), functions.point(10))
     assert record is not None, peer.name
+    return record
+
+
+def _resident(peer: Peer, loop: Callable, kept: list) -> list[int]:
+    """What the process grows by; every recording is kept, so that none reuses another's memory."""
+    kept.append(_recorder(peer, loop, 500)())
+    grown = []
+    for n in STEPS:
+        record, before = _recorder(peer, loop, n), held_bytes()
+        kept.append(record())
+        grown.append(held_bytes() - before)
+    return grown
+
+
+def _traced(peer: Peer, loop: Callable, steps: int) -> dict:
+    record = _recorder(peer, loop, steps)
     record()()
-    gc.collect()
-    resident = held_bytes()
-    walk = record()
-    resident = held_bytes() - resident
-    del walk
     gc.collect()
     tracemalloc.start()
     try:
@@ -82,7 +103,7 @@ def _recorded(peer: Peer, loop, steps: int) -> dict:
         left = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    return {"steps": steps, "held": held, "resident": resident, "left": left}
+    return {"held": held, "left": left}
 
 
 def _in_a_process(what: str, peer: Peer) -> dict:

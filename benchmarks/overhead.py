@@ -18,9 +18,10 @@ MATRIX = np.array([[0.6, 0.2, 0.1], [0.1, 0.7, 0.2], [0.2, 0.1, 0.5]])
 
 def _chained(op: Callable) -> Callable:
     def f(xp, x):
+        y = x
         for _ in range(COUNT):
-            x = op(xp, x)
-        return xp.sum(x)
+            y = op(xp, y, x)
+        return xp.sum(y)
 
     return f
 
@@ -37,16 +38,12 @@ def _gathered(op: Callable) -> Callable:
     return f
 
 
-def _constant(xp, peer_name):
-    return xp.tensor(MATRIX) if peer_name == "torch" else MATRIX
-
-
 # Name -> (function of a peer, size of its argument); the cost of what goes around the op is taken
 # off: the outer call, and for the gathered ones the additions.
 OPS: dict[str, tuple[Callable[[Peer], Callable], int, str]] = {
-    "x + 0.5": (lambda peer: _chained(lambda xp, x: x + 0.5), 10, "nothing"),
-    "x * x": (lambda peer: _chained(lambda xp, x: x * x), 10, "nothing"),
-    "sin(x)": (lambda peer: _chained(lambda xp, x: xp.sin(x)), 10, "nothing"),
+    "x + 0.5": (lambda peer: _chained(lambda xp, y, x: y + 0.5), 10, "nothing"),
+    "x * y": (lambda peer: _chained(lambda xp, y, x: y * x), 10, "nothing"),
+    "sin(x)": (lambda peer: _chained(lambda xp, y, x: xp.sin(y)), 10, "nothing"),
     "A @ x": (lambda peer: _product(peer), 3, "nothing"),
     "x[3]": (lambda peer: _gathered(lambda xp, x: x[3]), 10, "additions"),
     "x[2:8]": (lambda peer: _slices(), 10, "additions"),
@@ -56,7 +53,7 @@ OPS: dict[str, tuple[Callable[[Peer], Callable], int, str]] = {
 
 def _product(peer: Peer) -> Callable:
     A = peer.library.tensor(MATRIX) if peer.name == "torch" else MATRIX
-    return _chained(lambda xp, x: A @ x)
+    return _chained(lambda xp, y, x: A @ y)
 
 
 def _slices() -> Callable:
@@ -104,7 +101,8 @@ def table(peers: list[Peer], scale: float) -> Table:
                 continue
             record = (whole[0] - rest[0]) / COUNT * 1e6
             walk = (whole[1] - whole[0] - rest[1] + rest[0]) / COUNT * 1e6
-            rows.append((name, peer.name, round(record, 2), round(walk, 2), round(record + walk, 2)))
+            cost = (record, walk, record + walk)
+            rows.append((name, peer.name, *[round(t, 2) for t in cost]))
     plain = medians(interleaved({"add": _plain_additions}, rounds=9))["add"] / COUNT * 1e6
     return Table(
         "Cost of one operation on 10 elements (A is 3 by 3), microseconds, NumPy's work included",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,8 +45,6 @@ class Peer:
 
 
 def _distribution(module: str) -> str:
-    from importlib import metadata
-
     return metadata.version(module)
 
 
@@ -65,7 +64,7 @@ class Functrans(Peer):
         hessian = ft.hessian(lambda x: f(np, x))
         return lambda: hessian(x)
 
-    def recorder(self, f, x):
+    def recorder(self, f, x) -> Callable[[], Thunk] | None:
         def record():
             y, pullback = ft.vjp(lambda x: f(np, x), x)
             seed = np.ones(y.shape)

@@ -23,7 +23,7 @@ class Table:
     notes: Sequence[str] = field(default_factory=tuple)
 
     def markdown(self) -> str:
-        lines = [f"### {self.title}", ""]
+        lines = [f"## {self.title}", ""]
         lines.append("| " + " | ".join(self.columns) + " |")
         lines.append("| " + " | ".join(["---"] + ["---:"] * (len(self.columns) - 1)) + " |")
         lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in self.rows]

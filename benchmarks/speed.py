@@ -54,12 +54,12 @@ def rosenbrock_hessian(peers: list[Peer]) -> Case:
     return _case(title, peers, "hessian", functions.rosenbrock, x, {"torch": 0.3})
 
 
-EAGER = ("torch", "HIPS autograd", "mygrad", "jax eager")
+EAGER: tuple[str, ...] = ("torch", "HIPS autograd", "mygrad", "jax eager")
 
 
 def wave_gradient(peers: list[Peer], n: int) -> Case:
     title = f"Gradient of sum(exp(-x x) sin(3x) + log1p(x x)), {n:,} elements"
-    targets = dict.fromkeys(EAGER, 1.0) if n >= 1_000_000 else {}
+    targets: dict[str, float] = dict.fromkeys(EAGER, 1.0) if n >= 1_000_000 else {}
     return _case(title, peers, "gradient", functions.wave, functions.point(n), targets)
 
 

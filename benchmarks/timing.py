@@ -42,7 +42,8 @@ def interleaved(
     counts = {name: _calls_a_sample(f) for name, f in contenders.items()}
     cost = sum(n * once for n, once in counts.values())
     if rounds is None:
-        rounds = int(max(MIN_ROUNDS, min(MAX_ROUNDS, CASE_SECONDS / cost)) * scale) or 1
+        rounds = round(max(MIN_ROUNDS, min(MAX_ROUNDS, CASE_SECONDS / cost)) * scale)
+        rounds = max(3, rounds)
     gc.collect()
     gc.freeze()
     times: dict[str, list[float]] = {name: [] for name in contenders}

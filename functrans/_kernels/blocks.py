@@ -16,8 +16,10 @@ import numpy as np
 
 # Elements of a block: just under 128 KB of float64, from where on malloc maps fresh pages.
 BLOCK = 16000
-# Elements from which blocks on threads beat whole arrays; below, starting threads costs more.
-LARGE = 1 << 18
+# Elements from which working block by block beats working on whole arrays ...
+LARGE = 1 << 17
+# ... and from which threads pay, which wait for the interpreter lock less often on wider blocks.
+THREADED, WIDE = 1 << 20, 32768
 
 
 def cores() -> int:
@@ -26,8 +28,10 @@ def cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def run_blocks(work: Callable[[int, int], None], size: int, block: int = BLOCK) -> None:
-    """Call ``work(start, stop)`` on consecutive blocks of ``range(size)``, from several threads."""
+def run_blocks(work: Callable[[int, int], None], size: int, block: int | None = None) -> None:
+    """Call ``work(start, stop)`` on consecutive blocks of ``range(size)``, on threads if large."""
+    threads = cores() if size >= THREADED else 1
+    block = block or (WIDE if threads > 1 else BLOCK)
     starts = iter(range(0, size, block))
     lock = threading.Lock()
     failures: list[BaseException] = []
@@ -43,7 +47,7 @@ def run_blocks(work: Callable[[int, int], None], size: int, block: int = BLOCK) 
             except BaseException as e:  # handed to the caller below, whatever it is
                 failures.append(e)
 
-    helpers = [threading.Thread(target=worker) for _ in range(min(cores(), -(-size // block)) - 1)]
+    helpers = [threading.Thread(target=worker) for _ in range(min(threads, -(-size // block)) - 1)]
     for t in helpers:
         t.start()
     worker()

@@ -94,6 +94,10 @@ class _Run:
 
     def __call__(self, args: tuple, kwargs: dict) -> tuple:
         """Value, auxiliary output and gradient; the first two not yet handed out."""
+        if len(args) == 1 and not kwargs and not self.has_aux and self.argnums == 0:
+            (x,) = args
+            if type(x) is np.ndarray and x.dtype.kind == "f":
+                return self._of_array(x)
         who, f = self.who, self.f
         chosen = select(who, f, self.argnums, args, kwargs)
         opened = [
@@ -104,12 +108,8 @@ class _Run:
             inputs = [[trace.input(v) for v in a.primals] for a in opened]
             out = chosen.call([a.rebuild(v) for a, v in zip(opened, inputs, strict=True)])
             out, aux = split_aux(who, f, out) if self.has_aux else (out, None)
-            flat = inputs[0] if len(inputs) == 1 else [v for vs in inputs for v in vs]
-            value = trace.lower(out)
-            if type(value) is not np.float64 or self.holomorphic:
-                value = _scalar(who, f, out, value, self.holomorphic, flat)
-            seed = ONE if type(value) is np.float64 else np.ones(value.shape, value.dtype)
-            cts = pull_back(trace, [out], [seed], flat, consume=True)
+            flat = [v for vs in inputs for v in vs]
+            value, cts = self._pull(trace, out, flat)
         finally:
             trace.closed = True
             trace.tape = []
@@ -119,6 +119,25 @@ class _Run:
             return value, aux, opened[0].only(found)
         given = iter(found)
         return value, aux, tuple(a.only([next(given) for _ in a.active]) for a in opened)
+
+    def _of_array(self, x: np.ndarray) -> tuple:
+        """The same where the one argument is an array of floats: the call that loops make."""
+        trace = VJPTrace(self.label)
+        try:
+            v = trace.input(x)
+            value, cts = self._pull(trace, self.f(v), [v])
+        finally:
+            trace.closed = True
+            trace.tape = []
+        return value, None, _finish(cts[0], v, self.holomorphic)
+
+    def _pull(self, trace: VJPTrace, out: Any, inputs: list) -> tuple[Any, list]:
+        """The value of the output and the cotangents of the inputs."""
+        value = trace.lower(out)
+        if type(value) is not np.float64 or self.holomorphic:
+            value = _scalar(self.who, self.f, out, value, self.holomorphic, inputs)
+        seed = ONE if type(value) is np.float64 else np.ones(value.shape, value.dtype)
+        return value, pull_back(trace, [out], [seed], inputs, consume=True)
 
 
 ONE = np.float64(1.0)

@@ -28,7 +28,7 @@ from functrans._core.bind import (
 )
 from functrans._core.primitive import Primitive
 from functrans._kernels import blocks
-from functrans._kernels.blocks import LARGE
+from functrans._kernels.blocks import LARGE, THREADED
 from functrans._ops.declare import Bilinear, Elementwise, Linear, LinearAction
 from functrans._transforms import segments
 from functrans._transforms.captures import Captures
@@ -145,7 +145,9 @@ class VJPTrace(Trace):
         if self.closed or a1 is None or a2 is None:
             return bind(prim, x1, x2)
         if k1 in PLAIN and k2 in PLAIN:
-            if (k1 is np.ndarray and v1.size >= LARGE) or (k2 is np.ndarray and v2.size >= LARGE):
+            if (k1 is np.ndarray and v1.size >= THREADED) or (
+                k2 is np.ndarray and v2.size >= THREADED
+            ):
                 y = blocks.elementwise(prim.impl, v1, v2)
             elif k1 in STRONG or k2 in STRONG:
                 y = prim.impl(v1, v2)
@@ -188,7 +190,7 @@ class VJPTrace(Trace):
         if self.closed or action is None:
             return bind(prim, x)
         if type(v) in STRONG:
-            y = prim.impl(v) if v.size < LARGE else blocks.elementwise(prim.impl, v)
+            y = prim.impl(v) if v.size < THREADED else blocks.elementwise(prim.impl, v)
         elif isinstance(v, Tracer):
             y = v.owner.unary(prim, v)
         else:
@@ -364,7 +366,8 @@ def _accumulate(cts, owned, parent, action, ct, saved):
     """Add a scatter into the parent's cotangent, in place where no one else can see the buffer."""
     x, fixed, params = saved
     before = cts[parent]
-    if any(isinstance(v, Tracer) for v in (before, *fixed)):
+    plain = before is None or type(before) in STRONG
+    if not plain or (fixed and any(isinstance(v, Tracer) for v in fixed)):
         c = action.pull(ct, *saved)
         cts[parent] = c if before is None else before + c
         return

@@ -49,7 +49,11 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, w
     Array([2., 4.])
     """
     if out is dtype is None and keepdims is initial is where is NoValue:
-        return rows.sum(a, axis=axes_of(axis, len(a.shape)))
+        ndim = len(a.shape)
+        axes = ALL_AXES[ndim] if axis is None else axes_of(axis, ndim)
+        if isinstance(a, Tracer):
+            return a.owner.process(rows.sum, (a,), {"axis": axes})
+        return rows.sum(a, axis=axes)
     a = prepared("sum", a, out, dtype, where, 0)
     axis = axes_of(axis, a.ndim)
     y = keep(rows.sum(a, axis=axis), a, axis, keepdims)

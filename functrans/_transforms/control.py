@@ -1,0 +1,395 @@
+"""Control flow as functions: conditions and loops that every transform can follow.
+
+Where the predicate is one value these are Python's own ``if``, ``while`` and ``for``, and the
+transforms record what is run. Under ``vmap`` a predicate may have a value for each entry of the
+batch: all branches run and each entry keeps its own; a loop runs until every entry has finished.
+Under ``jit`` the predicate must not depend on the arguments, and loops are unrolled.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans import tree
+from functrans._core.array import plain
+from functrans._core.aval import PYTHON_SCALARS, aval_of, dtype_of, shape_of
+from functrans._core.bind import PrimalTracer, Tracer
+from functrans._transforms.arguments import describe, hand_out, is_number
+from functrans._transforms.grad import require_callable
+from functrans._transforms.jet import JetTracer
+from functrans._transforms.vmap import BatchTracer
+from functrans.errors import ArgumentError, ShapeError, name_of
+
+
+def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> Any:
+    r"""``true_fn(*operands)`` where ``pred`` holds, else ``false_fn(*operands)``.
+
+    .. math:: (p, x) \mapsto f_1(x) \text{ if } p \text{ else } f_0(x)
+
+    Only the branch that is taken runs, and is differentiated. Under ``vmap``, with predicates that
+    differ within the batch, both run on the whole batch and each entry keeps its own result; they
+    must then return the same structure, shapes and dtypes. Under ``jit`` a predicate that depends
+    on the arguments raises ConcretizationError: write ``np.where`` there.
+
+    Raises ShapeError where ``pred`` is not a scalar or the branches disagree.
+
+    >>> import functrans as ft, numpy as np
+    >>> from functrans._transforms.control import cond
+    >>> f = lambda x: cond(x > 1, lambda x: 1 + 2 * (x - 1), lambda x: x**2, x)
+    >>> ft.grad(f)(3.0), ft.grad(f)(0.25)
+    (Array(2.), Array(0.5))
+    >>> ft.vmap(ft.grad(f))(np.array([3.0, 0.25]))
+    Array([2. , 0.5])
+    """
+    require_callable("cond", true_fn)
+    require_callable("cond", false_fn)
+    pred = _predicate("cond", pred)
+    if not pred.varies:
+        return _handed_out(true_fn(*operands) if pred.any else false_fn(*operands))
+    names = name_of(true_fn), name_of(false_fn)
+    outs = [true_fn(*operands), false_fn(*operands)]
+    return _handed_out(_selected("cond", pred.value, outs, names))
+
+
+def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
+    r"""``branches[index](*operands)``, an index out of range taken as the nearest in it.
+
+    .. math:: (i, x) \mapsto f_{\min(\max(i, 0), n - 1)}(x)
+
+    Under ``vmap`` and ``jit`` as ``cond``.
+
+    Raises ArgumentError where ``index`` is not an integer or there are no branches.
+
+    >>> import functrans as ft, numpy as np
+    >>> from functrans._transforms.control import switch
+    >>> ft.grad(lambda x: switch(2, [np.sin, np.cos, np.exp], x))(0.0)
+    Array(1.)
+    """
+    branches = list(branches)
+    if not branches:
+        raise ArgumentError("switch needs at least one branch")
+    for f in branches:
+        require_callable("switch", f)
+    if not is_number(index) or dtype_of(index).kind not in "iu":
+        raise ArgumentError(f"switch: the index must be an integer, but is {describe(index)}")
+    _require_scalar("switch", "index", index)
+    inner, batched = _innermost(index)
+    if not batched:
+        i = operator.index(inner)
+        return _handed_out(branches[min(max(i, 0), len(branches) - 1)](*operands))
+    if not isinstance(inner, Tracer):
+        wanted = np.unique(np.clip(inner, 0, len(branches) - 1)).tolist()
+    else:
+        wanted = list(range(len(branches)))
+    names = [name_of(branches[i]) for i in wanted]
+    out = branches[wanted[-1]](*operands)
+    for k in reversed(range(len(wanted) - 1)):
+        pair = [branches[wanted[k]](*operands), out]
+        out = _selected("switch", index <= wanted[k], pair, (names[k], names[k + 1]))
+    return _handed_out(out)
+
+
+def while_loop(cond_fn: Callable, body_fn: Callable, init: Any) -> Any:
+    r"""``x = body_fn(x)`` for as long as ``cond_fn(x)`` holds, from ``x = init``.
+
+    .. math:: x_0 \mapsto x_n, \quad x_{k+1} = b(x_k), \quad n = \min\{k : \neg c(x_k)\}
+
+    ``init`` may be a container; its structure, shapes and dtypes must not change. A Python scalar
+    in it takes the dtype that the first step gives it. Derivatives of either mode are those of the
+    steps that were run; reverse mode stores what each step needs.
+
+    Under ``vmap``, where entries of the batch need different numbers of steps, the body runs on
+    all of them until the last has finished, and what it does to finished ones is dropped. Under
+    ``jit`` a condition that depends on the arguments raises ConcretizationError.
+
+    Raises ArgumentError or ShapeError where the body changes the structure or a type.
+
+    >>> import functrans as ft, numpy as np
+    >>> from functrans._transforms.control import while_loop
+    >>> double = lambda x: while_loop(lambda x: x < 10, lambda x: 2 * x, x)
+    >>> ft.vmap(ft.value_and_grad(double))(np.array([1.0, 3.0, 20.0]))
+    (Array([16., 12., 20.]), Array([16.,  4.,  1.]))
+    """
+    require_callable("while_loop", cond_fn)
+    require_callable("while_loop", body_fn)
+    x = init
+    carry = _Carry("while_loop", body_fn)
+    while True:
+        going = _predicate("while_loop", cond_fn(x), loop=True)
+        if not going.any:
+            return _handed_out(x)
+        new = carry.checked(x, body_fn(x))
+        if going.varies:
+            new = _selected("while_loop", going.value, [new, x], (name_of(body_fn), "its carry"))
+        x = new
+
+
+def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
+    r"""``x = body_fn(i, x)`` for ``i`` from ``lower`` up to but not including ``upper``.
+
+    .. math:: x_{i+1} = b(i, x_i), \quad i = l, \ldots, u - 1
+
+    The carry is as in ``while_loop``. ``i`` is a Python int, but under ``vmap``, with bounds that
+    differ within the batch, a value for each entry. Under ``jit`` the bounds must not depend on
+    the arguments, and the loop is unrolled.
+
+    >>> import functrans as ft, numpy as np
+    >>> from functrans._transforms.control import fori_loop
+    >>> ft.grad(lambda x: fori_loop(0, 3, lambda i, y: y * x, 1.0))(2.0)
+    Array(12.)
+    """
+    require_callable("fori_loop", body_fn)
+    bounds = [_innermost(_bound(n)) for n in (lower, upper)]
+    if any(batched for _, batched in bounds):
+        _, x = while_loop(
+            lambda state: state[0] < upper,
+            lambda state: (state[0] + 1, body_fn(state[0], state[1])),
+            (lower, init),
+        )
+        return x
+    x = init
+    carry = _Carry("fori_loop", body_fn)
+    for i in range(*[operator.index(n) for n, _ in bounds]):
+        x = carry.checked(x, body_fn(i, x))
+    return _handed_out(x)
+
+
+def scan(
+    f: Callable, init: Any, xs: Any, length: int | None = None, reverse: bool = False
+) -> tuple[Any, Any]:
+    r"""``carry, y = f(carry, x)`` for each entry ``x`` of ``xs`` along axis 0.
+
+    .. math:: (c_{k+1}, y_k) = f(c_k, x_k), \quad k = 0, \ldots, n - 1
+
+    Returns the last carry and the ``y``, stacked. ``init``, ``xs`` and what ``f`` returns may be
+    containers; the carry is as in ``while_loop``. ``length`` is needed where ``xs`` holds no
+    arrays, for example None. With ``reverse`` the entries are taken from the last to the first,
+    and each ``y`` still lies where its ``x`` does. With no entries at all, ``f`` is run once on
+    zeros, to know the shapes of ``y``. Under ``jit`` the loop is unrolled.
+
+    Raises ShapeError where lengths or the shapes of steps disagree, ArgumentError where ``f`` does
+    not return a pair or the structure changes.
+
+    >>> import functrans as ft, numpy as np
+    >>> from functrans._transforms.control import scan
+    >>> scan(lambda total, x: (total + x, total + x), 0.0, np.array([1.0, 2.0, 3.0]))
+    (Array(6.), Array([1., 3., 6.]))
+    """
+    require_callable("scan", f)
+    leaves, structure = tree.flatten(xs)
+    n = _length(f, leaves, length)
+    carry = _Carry("scan", f)
+    state = init
+    columns: list[list] = []
+    shape = None
+    for k in reversed(range(n)) if reverse else range(n):
+        x = tree.unflatten(structure, [v[k] for v in leaves])
+        new, y = _pair(f, f(state, x))
+        state = carry.checked(state, new)
+        row, found = tree.flatten(y)
+        if shape is None:
+            shape, columns = found, [[] for _ in row]
+        elif found != shape:
+            raise ArgumentError(
+                f"scan: the outputs of `{name_of(f)}` have the structure {found!r} at entry {k}, "
+                f"but had {shape!r} before"
+            )
+        for column, v in zip(columns, row, strict=True):
+            column.append(v)
+    if shape is None:
+        return _handed_out(state), _no_entries(f, init, leaves, structure)
+    for column in columns:
+        if reverse:
+            column.reverse()
+    return _handed_out(state), tree.unflatten(shape, [_stacked(f, column) for column in columns])
+
+
+# ---- predicates
+
+
+class _Predicate(NamedTuple):
+    """What decides. ``any`` is its value where it is the same for all; ``varies`` if it is not."""
+
+    value: Any
+    any: bool
+    varies: bool
+
+
+def _predicate(who: str, pred: Any, loop: bool = False) -> _Predicate:
+    if not is_number(pred) and not isinstance(pred, bool):
+        raise ArgumentError(f"{who}: the predicate must be a boolean, but is {describe(pred)}")
+    _require_scalar(who, "predicate", pred)
+    inner, batched = _innermost(pred)
+    if not batched:
+        return _Predicate(pred, bool(inner), False)
+    if isinstance(inner, Tracer) and not loop:  # staged: an entry may take either branch
+        return _Predicate(pred, True, True)
+    if isinstance(inner, Tracer):
+        inner = bool(inner)  # raises, naming the line
+    anywhere = bool(np.any(inner))
+    return _Predicate(pred, anywhere, anywhere and not np.all(inner))
+
+
+def _require_scalar(who, what, x):
+    if shape_of(x):
+        raise ShapeError(
+            f"{who}: the {what} has shape {shape_of(x)}, but must be a scalar. Use np.where to "
+            "choose entry by entry, or reduce it, for example with .any() or .all()."
+        )
+
+
+def _innermost(x: Any) -> tuple[Any, bool]:
+    """The value that no derivative or batch is around, and whether there was a batch."""
+    batched = False
+    while isinstance(x, Tracer):
+        if isinstance(x, PrimalTracer):
+            x = x.primal
+        elif isinstance(x, JetTracer):
+            x = x.series.known[0]
+        elif isinstance(x, BatchTracer):
+            x, batched = x.value, True
+        else:
+            break
+    return x, batched
+
+
+def _bound(n):
+    if not is_number(n) or dtype_of(n).kind not in "iu":
+        raise ArgumentError(f"fori_loop: the bounds must be integers, but got {describe(n)}")
+    _require_scalar("fori_loop", "bound", n)
+    return n
+
+
+# ---- what branches and steps return
+
+
+def _handed_out(x: Any) -> Any:
+    """``x`` with Arrays for NumPy's arrays; Python scalars stay weak."""
+    return tree.map(lambda v: hand_out(v) if isinstance(v, np.ndarray | np.generic) else v, x)
+
+
+def _selected(who: str, pred: Any, outs: Sequence, names: Sequence[str]) -> Any:
+    """``outs[0]`` where ``pred`` holds, else ``outs[1]``, leaf by leaf."""
+    (xs, structure), (ys, other) = map(tree.flatten, outs)
+    if structure != other:
+        raise ArgumentError(
+            f"{who}: `{names[0]}` returned the structure {structure!r} and `{names[1]}` {other!r}. "
+            "They must agree where the predicate differs within a batch."
+        )
+    chosen = [_select(who, pred, x, y, names) for x, y in zip(xs, ys, strict=True)]
+    return tree.unflatten(structure, chosen)
+
+
+def _select(who, pred, x, y, names):
+    if x is y:
+        return x
+    if not (_is_value(x) and _is_value(y)):
+        raise ArgumentError(
+            f"{who}: `{names[0]}` returned {describe(x)} and `{names[1]}` {describe(y)}. Under vmap "
+            "one of two values can be chosen for each entry only where both are numbers."
+        )
+    weak = type(x) in PYTHON_SCALARS or type(y) in PYTHON_SCALARS
+    if shape_of(x) != shape_of(y) or (not weak and dtype_of(x) != dtype_of(y)):
+        raise ShapeError(
+            f"{who}: `{names[0]}` returned {aval_of(x)!r} and `{names[1]}` {aval_of(y)!r}. Shapes "
+            "and dtypes must agree where the predicate differs within a batch."
+        )
+    return np.where(pred, plain(x), plain(y))
+
+
+def _is_value(x):
+    return is_number(x) or isinstance(x, bool)
+
+
+class _Carry:
+    """What a step must return: the structure and types of what it was given."""
+
+    __slots__ = ("f", "who")
+
+    def __init__(self, who: str, f: Callable):
+        self.who, self.f = who, f
+
+    def checked(self, old: Any, new: Any) -> Any:
+        if type(old) is type(new) and isinstance(old, np.ndarray | Tracer):
+            self._check_leaf(old, new)
+            return new
+        (xs, structure), (ys, other) = tree.flatten(old), tree.flatten(new)
+        if structure != other:
+            raise ArgumentError(
+                f"{self.who}: `{name_of(self.f)}` was given a carry of structure {structure!r} and "
+                f"returned {other!r}. The carry must not change its structure."
+            )
+        for x, y in zip(xs, ys, strict=True):
+            self._check_leaf(x, y)
+        return new
+
+    def _check_leaf(self, x, y):
+        if not (_is_value(x) and _is_value(y)):
+            if x is y or type(x) is type(y):
+                return
+        elif shape_of(x) == shape_of(y):
+            have, got = dtype_of(x), dtype_of(y)
+            if have == got or (type(x) in PYTHON_SCALARS and np.result_type(x, got) == got):
+                return
+        raise ShapeError(
+            f"{self.who}: `{name_of(self.f)}` was given {describe(x)} and returned {describe(y)} in "
+            "its place. The carry must keep its shapes and dtypes; start from one that has them."
+        )
+
+
+# ---- scan
+
+
+def _length(f: Callable, leaves: Sequence, length: int | None) -> int:
+    sizes = set() if length is None else {operator.index(length)}
+    for x in leaves:
+        if not is_number(x) or not shape_of(x):
+            raise ShapeError(
+                f"scan: xs holds {describe(x)}, which has no axis 0 to run over. Bind what is the "
+                "same for every step in the function."
+            )
+        sizes.add(shape_of(x)[0])
+    if not sizes:
+        raise ArgumentError(f"scan: xs of `{name_of(f)}` holds no arrays; pass length")
+    if len(sizes) > 1:
+        found = ", ".join(map(str, [shape_of(x)[0] for x in leaves]))
+        asked = "" if length is None else f", and length is {length}"
+        raise ShapeError(f"scan: the arrays in xs have lengths {found}{asked}. They must agree.")
+    (n,) = sizes
+    if n < 0:
+        raise ShapeError(f"scan: length is {n}, but must not be negative")
+    return n
+
+
+def _pair(f, out):
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise ArgumentError(
+            f"scan: `{name_of(f)}` must return (carry, y), but returned {describe(out)}. Return "
+            "None as y where there is nothing to collect."
+        )
+    return out
+
+
+def _stacked(f, column):
+    shapes = {shape_of(v) if _is_value(v) else None for v in column}
+    if None in shapes or len(shapes) > 1:
+        raise ShapeError(
+            f"scan: the outputs of `{name_of(f)}` cannot be stacked: they are "
+            f"{', '.join(dict.fromkeys(map(describe, column)))}. Each step must return numbers of "
+            "the same shapes."
+        )
+    return hand_out(np.stack([plain(v) for v in column]))
+
+
+def _no_entries(f, init, leaves, structure):
+    zeros = [np.zeros(shape_of(x)[1:], dtype_of(x)) for x in leaves]
+    with np.errstate(all="ignore"):
+        _, y = _pair(f, f(init, tree.unflatten(structure, zeros)))
+    return tree.map(lambda v: _stacked(f, [v])[:0], y)
+
+
+__all__ = ["cond", "fori_loop", "scan", "switch", "while_loop"]
