@@ -51,16 +51,16 @@ class Declaration(NamedTuple):
 
 def declarations(path: Path) -> list[tuple[str, Declaration]]:
     """Name and source of each row that a file declares, in order."""
-    source = path.read_text()
-    tree = ast.parse(source)
+    lines = path.read_bytes().splitlines()
+    tree = ast.parse(path.read_text())
     shared = dict(_shared(tree))
     found = []
     for call in _calls(tree):
         name, via = call.args[0], shared.get(_called(call))
         if not isinstance(name, ast.Constant) or not (via or _called(call) in DECLARATORS):
             continue
-        texts = [_source(source, a) for a in call.args[2:]]
-        options = {k.arg: _source(source, k.value) for k in (via or call).keywords if k.arg}
+        texts = [_source(lines, a) for a in call.args[2:]]
+        options = {k.arg: _source(lines, k.value) for k in (via or call).keywords if k.arg}
         if via:  # its rules are functions inside the shared one
             options = {k: f"{_called(call)}.{v}" if v == k else v for k, v in options.items()}
         found.append((name.value, Declaration(call.lineno, texts, options)))
@@ -84,8 +84,13 @@ def _called(call: ast.Call) -> str:
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
-def _source(source: str, node: ast.AST) -> str:
-    return _one_line(ast.get_source_segment(source, node) or "")
+def _source(lines: list[bytes], node: ast.expr) -> str:
+    # ast.get_source_segment splits the file again for each node
+    assert node.end_lineno is not None
+    cut = lines[node.lineno - 1 : node.end_lineno]
+    cut[-1] = cut[-1][: node.end_col_offset]
+    cut[0] = cut[0][node.col_offset :]
+    return _one_line(b" ".join(cut).decode())
 
 
 def _one_line(text: str) -> str:

@@ -4,15 +4,19 @@ import contextlib
 import doctest
 import io
 import re
+import runpy
 from pathlib import Path
 
 import pytest
 
+import functrans as ft
 from functrans._ops.declare import TABLE
-from functrans.numpy.protocols import UFUNCS
+from functrans.numpy.protocols import FUNCTIONS, UFUNCS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+REFERENCE = runpy.run_path(str(ROOT / "docs" / "reference.py"))
+OF_THE_PACKAGE = list(TABLE)  # now, before any test declares an op of its own
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 OUTPUT = re.compile(r"\n(?:    .*\n|\n)+")
 
@@ -20,7 +24,7 @@ OUTPUT = re.compile(r"\n(?:    .*\n|\n)+")
 @pytest.fixture
 def outside():
     """Ops that a page declares are gone after it."""
-    kept = [(d, dict(d)) for d in (TABLE, UFUNCS)]
+    kept = [(d, dict(d)) for d in (TABLE, UFUNCS, FUNCTIONS)]
     yield
     for d, before in kept:
         d.clear()
@@ -68,5 +72,23 @@ def test_page_says_what_happens(page, outside):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_of_a_page_lead_to_files(page):
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
+    prose = re.sub(r"`[^`]*`", "", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S))
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", prose)
     assert [x for x in links if not (page.parent / x).exists()] == []
+
+
+def test_the_start_page_names_everything_public():
+    text = (ROOT / "docs" / "index.md").read_text()
+    assert [n for n in ft.__all__ if not re.search(rf"\b{n}\b", text)] == []
+
+
+def test_the_table_of_ops_is_what_the_rows_say():
+    written = (ROOT / "docs" / "ops.md").read_text()
+    assert REFERENCE["table"]() == written, "run: python docs/reference.py"
+
+
+def test_the_table_of_ops_has_every_row():
+    paths = (ROOT / "functrans" / "_ops").glob("*.py")
+    named = [name for path in paths for name, _ in REFERENCE["declarations"](path)]
+    assert sorted(named) == sorted(set(named))
+    assert sorted(OF_THE_PACKAGE) == sorted(named)

@@ -371,7 +371,10 @@ def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
 def _strong_multiply(a, b):
     with np.errstate(all="ignore"):
         y = np.multiply(a, b)
-        return y if np.isfinite(y).all() else np.where((a == 0) | (b == 0), y.dtype.type(0), y)
+        if np.isfinite(y).all():
+            return y
+        # only what is not a number: an entry must not depend on what the others are
+        return np.where((y != y) & ((a == 0) | (b == 0)), y.dtype.type(0), y)
 
 
 # row: the product that strong zero is made of; 0 * inf = 0 * nan = 0

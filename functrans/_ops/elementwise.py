@@ -74,9 +74,13 @@ hypot = elementwise(
 
 
 def _slope_of_power(x1, x2):
+    if type(x1) in PYTHON_SCALARS and type(x2) in PYTHON_SCALARS:
+        raised = np.power(x1, x2 - 1).item()  # Python's own raises at 0 and turns complex below
+    else:
+        raised = x1 ** (x2 - 1)
     if type(x2) in PYTHON_SCALARS and x2 != 0:
-        return x2 * x1 ** (x2 - 1)
-    return strong_multiply(x2, x1 ** (x2 - 1))  # 0 where x2 = 0, even at x1 = 0
+        return x2 * raised
+    return strong_multiply(x2, raised)  # 0 where x2 = 0, even at x1 = 0
 
 
 def _log_of_base(x1):
