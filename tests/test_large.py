@@ -1,0 +1,98 @@
+"""Large arrays are worked through in blocks, on threads: the same numbers as in one piece."""
+
+import threading
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import functrans as ft
+from functrans._kernels import blocks
+from functrans._transforms import segments, vjp
+
+N = 1000
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Blocks of 64 from 100 elements on, on three threads from 200 on."""
+    for module in (blocks, vjp, segments):
+        monkeypatch.setattr(module, "LARGE", 100)
+    for module in (blocks, vjp):
+        monkeypatch.setattr(module, "THREADED", 200)
+    monkeypatch.setattr(blocks, "BLOCK", 64)
+    monkeypatch.setattr(blocks, "WIDE", 64)
+    monkeypatch.setattr(blocks, "cores", lambda: 3)
+
+
+LOSSES = {
+    "wave": lambda x: np.sum(np.exp(-x * x) * np.sin(3 * x) + np.log1p(x * x)),
+    "chain": lambda x: ((((x * 1.5 + 2) * x) / (1 + x * x)) ** 2).sum(),
+    "broadcast": lambda x: (x.reshape(10, -1) * np.arange(1.0, 11)[:, None] + x.mean()).sum(),
+    "two shapes": lambda x: (np.tanh(x[:500]) * np.sqrt(1 + x[500:] ** 2)).sum() + (x * x).sum(),
+    "strided": lambda x: np.sum(x.reshape(20, 50).T * np.cos(x.reshape(50, 20))),
+    "captured": lambda x: np.sum(x * np.linspace(0, 1, N) * np.linspace(0, 1, 2 * N)[::2]),
+    "shared": lambda x: (lambda y: np.sum(y * y * x + y / (2 + np.abs(x))))(np.sin(x)),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradients_are_those_of_whole_arrays(name, dtype, request):
+    x = np.random.default_rng(1).normal(size=N).astype(dtype)
+    whole = ft.value_and_grad(LOSSES[name])(x)
+    request.getfixturevalue("small_blocks")
+    value, g = ft.value_and_grad(LOSSES[name])(x)
+    rtol = 1e-12 if dtype == np.float64 else 2e-5  # the ufuncs of a tail of a block may round apart
+    assert g.dtype == dtype
+    assert_allclose(value, whole[0], rtol=rtol)
+    assert_allclose(g, whole[1], rtol=rtol, atol=rtol)
+
+
+def test_the_blocks_are_used(small_blocks, monkeypatch):
+    sizes = []
+    run = blocks.run_blocks
+    monkeypatch.setattr(
+        segments, "run_blocks", lambda work, size: sizes.append(size) or run(work, size)
+    )
+    ft.grad(LOSSES["chain"])(np.ones(N))
+    assert sizes == [N]  # the whole chain is one stretch
+
+
+def test_complex_and_second_derivatives(small_blocks):
+    z = np.exp(1j * np.arange(N))
+    assert_allclose(ft.grad(lambda z: np.sum(np.abs(z * z) ** 2))(z), 4 * z, rtol=1e-12)
+    x = np.linspace(0.1, 1, N)
+    second = ft.grad(lambda x: ft.grad(lambda x: np.sum(np.sin(x) * x))(x).sum())(x)
+    assert_allclose(second, 2 * np.cos(x) - x * np.sin(x), rtol=1e-12)
+
+
+def test_strong_zero_inside_a_block(small_blocks):
+    x = np.linspace(-1, 1, N)
+    x[500] = 0.0
+    g = ft.grad(lambda x: np.where(x > 0, np.sqrt(np.abs(x)) * x, 0.0).sum())(x)
+    assert_allclose(g, np.where(x > 0, 1.5 * np.sqrt(np.abs(x)), 0), rtol=1e-12)
+
+
+def test_an_error_in_a_thread_reaches_the_caller():
+    def work(start, stop):
+        raise KeyError(start)
+
+    with pytest.raises(KeyError):
+        blocks.run_blocks(work, blocks.THREADED)
+    assert threading.active_count() == 1
+
+
+def test_warnings_of_the_forward_run_are_numpys(small_blocks):
+    with pytest.warns(RuntimeWarning, match="invalid value"):
+        ft.grad(lambda x: np.sum(np.sqrt(x)))(np.full(N, -1.0))
+
+
+def test_every_element_is_visited_once(monkeypatch):
+    seen = np.zeros(1037, int)
+
+    def work(start, stop):
+        seen[start:stop] += 1
+
+    blocks.run_blocks(work, 1037, 100)
+    assert_array_equal(seen, 1)
