@@ -251,9 +251,9 @@ def test_many_repeated_entries_receive_every_cotangent():
 
 def test_basic_reading_accumulates_in_place():
     buffer = np.zeros(4)
-    rows.accumulate(buffer, np.float64(2.0), [None], {"pattern": (1,)})
-    rows.accumulate(buffer, np.ones(2), [None], {"pattern": ((1, 3, None),)})
-    rows.accumulate(buffer, np.ones(2), [None, np.array([0, 0])], {"pattern": ("array",)})
+    rows.accumulate(buffer, np.float64(2.0), [], {"pattern": (1,)})
+    rows.accumulate(buffer, np.ones(2), [], {"pattern": ((1, 3, None),)})
+    rows.accumulate(buffer, np.ones(2), [np.array([0, 0])], {"pattern": ("array",)})
     assert buffer.tolist() == [2.0, 3.0, 1.0, 0.0]
 
 

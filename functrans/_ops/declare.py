@@ -34,6 +34,9 @@ def _enter(prim: Primitive) -> None:
 # ---- elementwise
 
 
+_SAME = (lambda g: g).__code__.co_code
+
+
 class Action:
     """How a change ``g`` of one operand moves the output: ``act(g, *saved)``, linear in ``g``.
 
@@ -41,7 +44,7 @@ class Action:
     lambda's parameter names: ``lambda g, y: ...`` keeps the output alive and nothing else.
     """
 
-    __slots__ = ("act", "needs", "pick", "pull", "push", "simple", "singular")
+    __slots__ = ("act", "identity", "needs", "pick", "pull", "push", "simple", "singular")
 
     accumulate = None  # see LinearAction
 
@@ -54,6 +57,9 @@ class Action:
         self.pick: Callable[..., tuple] = eval(f"lambda y, {', '.join(operands)}: ({saved})")
         self.singular = singular
         self.simple = not singular
+        # y moves as the operand does, so that it needs no entry on a tape
+        code = getattr(act, "__code__", None)
+        self.identity = not self.needs and code is not None and code.co_code == _SAME
         self.pull = self.push = self.guarded if singular else act
 
     def guarded(self, g: Any, *saved: Any) -> Any:
@@ -87,7 +93,7 @@ class LinearAction:
         self.accumulate: Callable | None = None  # set by ``accumulates``, with what goes with it
 
     def accumulates(self, accumulate: Callable) -> None:
-        """``accumulate(buffer, ct, xs, params)`` adds the transpose into a buffer in place."""
+        """``accumulate(buffer, ct, fixed, params)`` adds the transpose into a buffer in place."""
         self.accumulate = accumulate
         self.simple = False
 
@@ -137,7 +143,7 @@ class Elementwise(Primitive):
     def default_abstract(self, *xs: Aval, **params: Any) -> Aval:
         # dtype resolution is NumPy's own, asked on empty arrays
         y = self.impl(*[np.empty(0, x.dtype) if type(x) is Aval else x for x in xs])
-        return Aval(np.broadcast_shapes(*[aval_of(x).shape for x in xs]), y.dtype)
+        return Aval(np.broadcast_shapes(*[aval_of(x).shape for x in xs]), dtype_of(y))
 
     def saves(self, wanted: Sequence[bool], params: dict) -> tuple[bool, tuple[bool, ...]]:
         needs = {n for a, w in zip(self.actions, wanted, strict=True) if a and w for n in a.needs}

@@ -38,7 +38,7 @@ divide = elementwise(
 )
 negative = elementwise("negative", np.negative, lambda g: -g, domain=ANY)
 positive = elementwise("positive", np.positive, lambda g: g, domain=ANY)
-square = elementwise("square", np.square, lambda g, x: g * (2 * x), domain=ANY)
+square = elementwise("square", np.square, lambda g, x: g * (x + x), domain=ANY)
 reciprocal = elementwise(
     "reciprocal", np.reciprocal, lambda g, y: -g * (y * y), domain=NONZERO, singular=True
 )

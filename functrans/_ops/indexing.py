@@ -138,17 +138,22 @@ def result_shape(shape: tuple[int, ...], indices: tuple, pattern: tuple) -> tupl
     return stand_in[index_of(pattern, tuple(zeros))].shape
 
 
-def accumulate(buffer: np.ndarray, ct: Any, xs: Any, params: dict) -> None:
+def accumulate(buffer: np.ndarray, ct: Any, fixed: Any, params: dict) -> None:
     """Add the transpose of ``ct`` into ``buffer``, the plain cotangent of x, in place.
 
     A loop over the entries of x then costs as much as one pass, not one pass an entry.
     """
-    _add_at(buffer, tuple(xs[1:]), params["pattern"], ct)
+    _add_at(buffer, tuple(fixed), params["pattern"], ct)
 
 
 def _add_at(y, indices, pattern, v):
     if not indices:
-        y[_basic(pattern)] += v
+        key = _basic(pattern)
+        view = y[key]
+        if type(view) is np.ndarray:
+            view += v  # not y[key] += v, which assigns the view to itself afterwards
+        else:
+            y[key] = view + v
     else:
         # np.bincount on flat places wins at most a factor of 2 (small y, long v) and more often
         # loses one to computing the places

@@ -56,7 +56,10 @@ def expand(v: Any, shape: tuple[int, ...], axis: tuple[int, ...]) -> Any:
             return np.ndarray(shape, v.dtype, v, 0, (0,) * len(shape))
         return np.broadcast_to(v.reshape(kept_shape(shape, axis)), shape)
     y = np.empty(shape, v.dtype)
-    y[...] = v if whole else v.reshape(kept_shape(shape, axis))
+    if whole:
+        y.fill(v[()])
+    else:
+        y[...] = v.reshape(kept_shape(shape, axis))
     return y
 
 

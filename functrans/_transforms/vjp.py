@@ -144,7 +144,9 @@ class VJPTrace(Trace):
         a1, a2 = prim.actions
         if self.closed or a1 is None or a2 is None:
             return bind(prim, x1, x2)
-        if k1 in PLAIN and k2 in PLAIN:
+        if k1 is np.ndarray and k2 is float and v1.size < THREADED:
+            y = prim.impl(v1, v2)
+        elif k1 in PLAIN and k2 in PLAIN:
             if (k1 is np.ndarray and v1.size >= THREADED) or (
                 k2 is np.ndarray and v2.size >= THREADED
             ):
@@ -153,7 +155,9 @@ class VJPTrace(Trace):
                 y = prim.impl(v1, v2)
             else:
                 y = bind_operands(prim, v1, v2)
-        elif k1 is k2 is VJPTracer and v1.owner is v2.owner:
+        elif (k1 is k2 is VJPTracer and v1.owner is v2.owner) or (
+            mine1 and k1 is VJPTracer and k2 in PLAIN
+        ):
             y = v1.owner.binary(prim, v1, v2)
         else:
             other = v1 if mine2 else v2
@@ -175,11 +179,15 @@ class VJPTrace(Trace):
             if k2 is np.ndarray and a1.needs:
                 v2 = self.capture(v2)
             unlike = None if k2 is float and k1 is np.ndarray else _unlike(v1, y)
+            if a1.identity and unlike is None:
+                return VJPTracer(self, y, x1.slot)
             node = ((x1.slot, a1, a1.pick(y, v1, v2) if a1.needs else (), unlike),)
         else:
             if k1 is np.ndarray and a2.needs:
                 v1 = self.capture(v1)
             unlike = None if k1 is float and k2 is np.ndarray else _unlike(v2, y)
+            if a2.identity and unlike is None:
+                return VJPTracer(self, y, x2.slot)
             node = ((x2.slot, a2, a2.pick(y, v1, v2) if a2.needs else (), unlike),)
         self.tape.append(node)
         return VJPTracer(self, y, len(self.tape) - 1)
@@ -224,16 +232,16 @@ class VJPTrace(Trace):
 
     def _linear(self, prim: Linear, action: LinearAction, args: tuple, params: dict) -> Any:
         # a short way for what is linear in its first operand: sums, indexing, reshapes
-        x, *fixed = args
+        x, fixed = args[0], args[1:]
         if type(x) is not VJPTracer or x.owner is not self:
-            x, fixed = x, [self.lower(v) for v in fixed]
-            return bind(prim, x, *fixed, **params)
+            return bind(prim, x, *[self.lower(v) for v in fixed], **params)
         v = x.primal
         plain = type(v) in PLAIN and not fixed
         y = prim.impl(v, **params) if plain else bind(prim, v, *fixed, **params)
-        if not inexact_dtype(dtype_of(y)):
+        if not inexact_dtype(y.dtype):
             return y
-        fixed = [self.capture(i) for i in fixed] if fixed else fixed
+        if fixed:
+            fixed = tuple([self.capture(i) for i in fixed])
         tape = self.tape
         tape.append(((x.slot, action, (aval_of(v), fixed, params), None),))
         return VJPTracer(self, y, len(tape) - 1)
@@ -372,11 +380,10 @@ def _accumulate(cts, owned, parent, action, ct, saved):
         cts[parent] = c if before is None else before + c
         return
     if before is None:
-        before = np.zeros(x.shape, x.dtype)
+        cts[parent] = owned[parent] = before = np.zeros(x.shape, x.dtype)
     elif owned.get(parent) is not before:
-        before = np.array(before, x.dtype)
-    action.accumulate(before, cast(ct, x.dtype), (x, *fixed), params)
-    cts[parent] = owned[parent] = before
+        cts[parent] = owned[parent] = before = np.array(before, x.dtype)
+    action.accumulate(before, ct if ct.dtype is x.dtype else cast(ct, x.dtype), fixed, params)
 
 
 def _walk_stretch(trace: VJPTrace, cts: list, k: int, node: tuple) -> bool:
