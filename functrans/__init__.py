@@ -8,6 +8,7 @@ Array([0.        , 0.90929743])
 from functrans import errors, numpy, tree
 from functrans._core.array import Array
 from functrans._transforms.checkpoint import checkpoint
+from functrans._transforms.control import cond, fori_loop, scan, switch, while_loop
 from functrans._transforms.custom import custom_jvp, custom_vjp
 from functrans._transforms.forward import derivative, jvp
 from functrans._transforms.grad import grad, value_and_grad
@@ -29,12 +30,14 @@ __all__ = [
     "Array",
     "array",
     "checkpoint",
+    "cond",
     "config",
     "custom_jvp",
     "custom_vjp",
     "derivative",
     "elementwise_grad",
     "errors",
+    "fori_loop",
     "grad",
     "hessian",
     "hvp",
@@ -48,10 +51,13 @@ __all__ = [
     "linearize",
     "make_program",
     "numpy",
+    "scan",
     "stop_gradient",
+    "switch",
     "tree",
     "value_and_grad",
     "vhp",
     "vjp",
     "vmap",
+    "while_loop",
 ]

@@ -6,6 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
 from functrans import errors
+from functrans._compile import run
+from functrans._compile.native import NativeUnavailable
 from functrans._transforms.jit import Entry, Jitted
 
 X = np.array([0.3, 0.7, 1.2])
@@ -187,6 +189,24 @@ def test_config_switches_it_off():
         assert not ft.config.jit
     assert len(runs) == 2
     assert ft.config.jit
+
+
+def test_where_native_code_is_not_to_be_had_numpy_runs_the_program(monkeypatch):
+    def unavailable(program, precise):
+        raise NativeUnavailable("no such machine")
+
+    monkeypatch.setattr(run, "compile_program", unavailable)
+    f = ft.jit(lambda x: (x * 2, x))
+    with pytest.warns(RuntimeWarning, match="through NumPy.*no such machine"):
+        double, same = f(X)
+    assert_array_equal(double, 2 * X)
+    assert not np.shares_memory(same, X)
+
+
+def test_ops_without_native_code_are_host_steps():
+    lowered = ft.jit(lambda x: np.exp(np.linalg.solve(A, x)) * 2).lower(X)
+    assert "solve" in str(lowered.schedule)
+    assert "exp" in lowered.llvm
 
 
 def test_lower_shows_the_program_and_the_reason():

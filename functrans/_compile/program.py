@@ -19,6 +19,7 @@ import numpy as np
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
 from functrans._core.bind import bind
 from functrans._core.primitive import Primitive
+from functrans._ops.declare import Elementwise
 
 
 class Var:
@@ -105,9 +106,7 @@ def check(program: Program) -> Program:
         for a in eqn.inputs:
             assert _known(a, known), f"{eqn.prim} uses {a!r} before it is defined"
         assert len(eqn.outputs) == eqn.prim.outputs, (eqn.prim, eqn.outputs)
-        expected = eqn.prim.abstract(*map(_abstract_atom, eqn.inputs), **eqn.params)
-        expected = expected if eqn.prim.outputs > 1 else (expected,)
-        for v, e in zip(eqn.outputs, expected, strict=True):
+        for v, e in zip(eqn.outputs, types_of(eqn), strict=True):
             assert v.weak or v.aval == e, f"{eqn.prim}: {v.aval!r} is declared, but it is {e!r}"
             assert id(v) not in known, f"{eqn.prim} defines {v!r} again"
             known.add(id(v))
@@ -122,8 +121,18 @@ def _known(a: Atom, known: set[int]) -> bool:
     return type(a) is Const or type(a) in PYTHON_SCALARS
 
 
-def _abstract_atom(a: Atom) -> Any:
-    """What a row's shape rule is given: the type of a variable, Python scalars as they are."""
+def types_of(eqn: Eqn) -> tuple[Aval, ...]:
+    """The types of the outputs by the rule of the row."""
+    weak = isinstance(eqn.prim, Elementwise)  # other rows do not promote
+    with np.errstate(all="ignore"):  # Python scalars are computed with
+        found = eqn.prim.abstract(*[_abstract_atom(a, weak) for a in eqn.inputs], **eqn.params)
+    return found if eqn.prim.outputs > 1 else (found,)
+
+
+def _abstract_atom(a: Atom, weak: bool) -> Any:
+    """What a row's rule is given: the type of an operand, or a Python scalar as it is."""
+    if not weak:
+        return aval_of_atom(a)
     if isinstance(a, Var) and a.weak:
         return a.aval.dtype.type(1).item()
     return a.aval if isinstance(a, Var | Const) else a

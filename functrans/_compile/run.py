@@ -1,32 +1,47 @@
-"""From a program to something that runs: the passes, then native code where there is any."""
+"""From a program to something that runs: the passes, then native code."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import threading
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from functrans._compile.native import NativeProgram, NativeUnavailable, compile_program
+from functrans._compile.passes import optimise
 from functrans._compile.program import Program, evaluate
 
 
-def optimise(program: Program) -> Program:
-    """The program after the passes."""
-    return program
-
-
 class Executable:
-    """A program that can be run on plain values many times."""
+    """A program that can be run on plain values many times; compiled when it is first run."""
 
     def __init__(self, program: Program, precise: bool):
         self.program = optimise(program)
         self.precise = precise
+        self._lock = threading.Lock()
 
-    def __call__(self, args: Sequence[Any]) -> list:
-        outs = evaluate(self.program, args)
-        # what is handed out must not change with an argument
-        return [np.array(y) if _is_view(y, args) else y for y in outs]
+    @functools.cached_property
+    def native(self) -> NativeProgram:
+        """The native code and the steps between."""
+        with self._lock:
+            return compile_program(self.program, self.precise)
+
+    @functools.cached_property
+    def run(self) -> Callable[[Sequence[Any]], list]:
+        """The outputs for plain values, fresh arrays: native, else by NumPy and with a warning."""
+        try:
+            return self.native
+        except (NativeUnavailable, ImportError) as e:
+            text = f"jit runs through NumPy, not natively: {e}"
+            warnings.warn(text, RuntimeWarning, stacklevel=6)
+            return functools.partial(_interpret, self.program)
 
 
-def _is_view(y: Any, args: Sequence[Any]) -> bool:
-    return isinstance(y, np.ndarray) and (y.base is not None or any(y is x for x in args))
+def _interpret(program: Program, values: Sequence[Any]) -> list:
+    return [np.array(y) for y in evaluate(program, values)]
+
+
+__all__ = ["Executable", "optimise"]

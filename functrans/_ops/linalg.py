@@ -147,6 +147,9 @@ def _triangular_solve(a, b, lower, transposed, unit):
     dtype = floating(a.dtype, b.dtype)
     dtype = dtype if dtype.char in "fdFD" else np.dtype(float)
     a, b = np.asarray(a, dtype), np.asarray(b, dtype)
+    if b.ndim > 1 and a.shape[-1] ** 2 * b.shape[-1] <= LARGE_SYSTEM:
+        a, lower = (a.mT, not lower) if transposed else (a, lower)
+        return _substitute(a, b, lower, unit)
     if a.ndim == 2 and b.ndim <= 2:
         return _solve_one(a, b, lower, transposed, unit)
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -166,6 +169,40 @@ def _solve_one(a, b, lower, transposed, unit):
     if info > 0:
         raise np.linalg.LinAlgError("Singular matrix")
     return np.ascontiguousarray(x)
+
+
+# Multiply-adds above which a wait for threads is no matter.
+LARGE_SYSTEM = 2**27
+# Up to this size LAPACK's general solver takes no longer than a triangular one.
+BLOCK = 48
+
+
+def _substitute(a, b, lower, unit):
+    """Substitution by halves, whose work is matrix products.
+
+    Not SciPy's trtrs: SciPy brings a BLAS of its own, whose threads wait for milliseconds where
+    those of NumPy's still spin after a product. A vector takes no threads, and a large system
+    takes longer than that.
+    """
+    n = a.shape[-1]
+    if n <= BLOCK:
+        return _substitute_one_block(a, b, lower, unit)
+    k = n // 2
+    first, second = (slice(k), slice(k, n)) if lower else (slice(k, n), slice(k))
+    x = _substitute(a[..., first, first], b[..., first, :], lower, unit)
+    rest = b[..., second, :] - a[..., second, first] @ x
+    y = _substitute(a[..., second, second], rest, lower, unit)
+    x = np.broadcast_to(x, (*y.shape[:-2], *x.shape[-2:]))
+    return np.concatenate([x, y] if lower else [y, x], axis=-2)
+
+
+def _substitute_one_block(a, b, lower, unit):
+    # an upper triangle needs no pivoting and is its own factor, so this is back substitution
+    if lower:
+        y = _substitute_one_block(a[..., ::-1, ::-1], b[..., ::-1, :], False, unit)
+        return np.ascontiguousarray(y[..., ::-1, :])
+    a = np.triu(a, 1) + np.eye(a.shape[-1], dtype=a.dtype) if unit else np.triu(a)
+    return np.linalg.solve(a, b)
 
 
 def _triangle(x, lower, unit, scale=1.0):
@@ -259,7 +296,7 @@ def _eigh_vjp(ct, y, xs, wanted, lower):
     inner = adjoint(v) @ conj(cv)
     gap, near = _close(w)
     turned = ratio(inner, gap)
-    unknown = near & _undetermined(inner, cw, w)
+    unknown = near & _undetermined(inner, cw)
     _refuse(unknown, w)
     turned = where(unknown, np.nan, turned)
     if cw is not None:
@@ -267,17 +304,15 @@ def _eigh_vjp(ct, y, xs, wanted, lower):
     return [conj(_hermitian(v @ turned @ adjoint(v)))]
 
 
-def _undetermined(inner, cw, w):
+def _undetermined(inner, cw):
     """Where eigenvalues that coincide leave the derivative open; see the row's doc."""
-    gauge = _visible(inner - adjoint(inner), inner)
     if cw is None:
-        return gauge
+        return _visible(inner - adjoint(inner), inner)
+    # with any cotangent of w, even one that is 0 on the diagonal in this very basis, what is seen
+    # of v may belong to v f(w) v.T
     n = cw.shape[-1]
     row, column = cw.reshape((*cw.shape[:-1], 1, n)), cw.reshape((*cw.shape, 1))
-    split = _visible(row - column, row)
-    scaled = row * absolute(w).max(axis=-1).reshape((*w.shape[:-1], 1, 1))
-    moved = _visible(scaled, inner) & _visible(inner, inner)
-    return gauge | split | moved
+    return _visible(row - column, row) | _visible(inner, inner)
 
 
 def _visible(m, whole):
@@ -320,11 +355,10 @@ eigh = primitive(
     cotangents of eigenvalues show its diagonal, those of eigenvectors nothing of it. In reverse
     the rest is taken as 0, which is exact for symmetric functions of the eigenvalues, for
     projectors on the whole block, for their sums with anything outside the block. Functions that
-    depend on the choice of basis, or whose cotangents show a slope that varies inside the block
-    (V f(L) V.T with a general weight), raise NotDifferentiable, or give NaN where the values are
-    not known (under vmap). Not told apart from a projector: V f(L) V.T weighted with zeros on the
-    diagonal of the block in this very basis. Forward, a perturbation that mixes the block gives
-    NaN in its eigenvectors, and as slopes of the eigenvalues those of any symmetric function.
+    depend on the choice of basis, or on both vectors and values of the block (v f(w) v.T), raise
+    NotDifferentiable, or give NaN where the values are not known (under vmap). Forward, a
+    perturbation that mixes the block gives NaN in its eigenvectors, and as slopes of the
+    eigenvalues those of any symmetric function.
     """,
 )
 

@@ -289,8 +289,8 @@ def _select(who, pred, x, y, names):
         return x
     if not (_is_value(x) and _is_value(y)):
         raise ArgumentError(
-            f"{who}: `{names[0]}` returned {describe(x)} and `{names[1]}` {describe(y)}. Under vmap "
-            "one of two values can be chosen for each entry only where both are numbers."
+            f"{who}: `{names[0]}` returned {describe(x)} and `{names[1]}` {describe(y)}. "
+            "Under vmap one of two can be chosen for each entry only where both are numbers."
         )
     weak = type(x) in PYTHON_SCALARS or type(y) in PYTHON_SCALARS
     if shape_of(x) != shape_of(y) or (not weak and dtype_of(x) != dtype_of(y)):
@@ -314,7 +314,7 @@ class _Carry:
         self.who, self.f = who, f
 
     def checked(self, old: Any, new: Any) -> Any:
-        if type(old) is type(new) and isinstance(old, np.ndarray | Tracer):
+        if type(old) is type(new) and isinstance(old, np.ndarray | np.generic | float | Tracer):
             self._check_leaf(old, new)
             return new
         (xs, structure), (ys, other) = tree.flatten(old), tree.flatten(new)
@@ -336,8 +336,8 @@ class _Carry:
             if have == got or (type(x) in PYTHON_SCALARS and np.result_type(x, got) == got):
                 return
         raise ShapeError(
-            f"{self.who}: `{name_of(self.f)}` was given {describe(x)} and returned {describe(y)} in "
-            "its place. The carry must keep its shapes and dtypes; start from one that has them."
+            f"{self.who}: `{name_of(self.f)}` was given {describe(x)} and returned {describe(y)} "
+            "in its place. The carry must keep its shapes and dtypes; start from one that has them."
         )
 
 

@@ -100,6 +100,8 @@ class StagingTrace(Trace):
             except np.linalg.LinAlgError:  # the example is singular; what it is run on need not be
                 y = _unknown(prim, examples, params)
         ys = y if prim.outputs > 1 else (y,)
+        if len(args) == 2 and all(type(x) in PYTHON_SCALARS for x in examples):
+            ys = (y.item(),) if isinstance(y, np.generic) else ys  # as bind_operands: stays weak
         outputs = [self.input(v) for v in ys]
         line = user_line() if self.lines else ""
         self.eqns.append(Eqn(prim, inputs, params, tuple(t.var for t in outputs), line))

@@ -10,6 +10,7 @@ from functrans._core.bind import bind
 from functrans._ops import determinants
 from functrans._ops import elementwise as ops
 from functrans._ops import linalg as rows
+from functrans._ops.decompositions import svd as _svd
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy import arrange as _arrange
 from functrans.numpy import contractions as _contractions
@@ -232,10 +233,8 @@ def _matrix_norm(x, ord, row, column):
     if row == column:
         raise ValueError("Duplicate axes given.")
     if ord in (2, -2, "nuc"):
-        raise _unsupported(
-            f"norm with ord={ord!r} of matrices",
-            "its square is an extreme eigenvalue of x.T @ x, see np.linalg.eigvalsh",
-        )
+        values = bind(_svd, _structure.moveaxis(x, (row, column), (-2, -1)), kind="values")[1]
+        return values.sum(-1) if ord == "nuc" else values[..., 0 if ord == 2 else -1]
     if ord not in (1, -1, np.inf, -np.inf):
         raise ValueError("Invalid norm order for matrices.")
     summed, over = (row, column) if abs(ord) == 1 else (column, row)

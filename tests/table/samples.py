@@ -298,6 +298,18 @@ ROWS: dict[str, list[Sample]] = {
         symmetric((3, 3), lower=False),
         symmetric((2, 2, 2), lower=True),
     ],
+    "svd": [
+        floats((3, 3), kind="thin"),
+        floats((3, 2), kind="full"),
+        floats((2, 2, 3), kind="values"),
+    ],
+    "qr": [
+        floats((3, 3), complete=False),
+        floats((4, 2), complete=False),
+        floats((2, 3, 2), complete=True),
+    ],
+    "pinv": [floats((3, 3), rcond=1e-15), floats((2, 4, 2), rcond=1e-15)],
+    "eig": [floats((2, 2)), regular((2, 3, 3))],
     "norm2": [floats((3,), axis=(0,)), floats((2, 3), axis=(1,)), floats((2, 3), axis=(0, 1))],
     # indexing
     "getitem": [

@@ -1,0 +1,229 @@
+"""What a schedule consists of: kernels, which are single loop nests, and host steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from functrans._compile.program import Const, Eqn, Program, Var
+from functrans._compile.views import Shape, View, Window
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A register filled from a buffer; 0 outside the windows."""
+
+    name: str
+    buffer: Var | Const
+    dtype: np.dtype
+    offset: int
+    strides: Shape
+    windows: tuple[Window, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """``name = row(*args)``; an arg is a register or a number; ``types`` are computed in."""
+
+    name: str
+    row: str
+    dtype: np.dtype
+    types: tuple[np.dtype, ...]
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    buffer: Var
+    value: Any
+    dtype: np.dtype
+    offset: int
+    strides: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """``buffer`` collects ``value`` over the loops in ``axes``, where its strides are 0."""
+
+    buffer: Var
+    row: str
+    value: Any
+    dtype: np.dtype
+    axes: Shape
+    strides: Shape
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """One loop nest over ``space``: loads, operations, stores and reductions in each iteration.
+
+    ``types`` gives the dtype of every register.
+    """
+
+    space: Shape
+    loads: tuple[Load, ...]
+    ops: tuple[Op, ...]
+    stores: tuple[Store, ...]
+    reductions: tuple[Reduce, ...]
+    types: dict[str, np.dtype]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostStep:
+    """An equation that NumPy runs; operands are views of buffers, or Python numbers."""
+
+    eqn: Eqn
+    operands: tuple[Any, ...]
+
+
+Step = Kernel | HostStep
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """Steps in order; ``shapes`` of the buffers that they fill; where the outputs are found."""
+
+    program: Program
+    steps: tuple[Step, ...]
+    shapes: dict[Var, Shape]
+    outputs: tuple[Any, ...]
+    names: Callable[[Var], str]
+
+    def __repr__(self) -> str:
+        return show(self)
+
+
+# ---- fewer, longer loops
+
+
+def collapse(k: Kernel) -> Kernel:
+    """Neighbouring loops joined wherever everything goes through memory as if they were one."""
+    axis = len(k.space) - 2
+    while axis >= 0:
+        if _joinable(k, axis):
+            k = _join(k, axis)
+        axis -= 1
+    return k
+
+
+def _joinable(k: Kernel, axis: int) -> bool:
+    n = k.space[axis + 1]
+    for x in (*k.loads, *k.stores, *k.reductions):
+        if x.strides[axis] != x.strides[axis + 1] * n:
+            return False
+    for load in k.loads:
+        if load.windows[axis + 1] != (0, n):
+            return False
+    return all((axis in r.axes) == (axis + 1 in r.axes) for r in k.reductions)
+
+
+def _join(k: Kernel, axis: int) -> Kernel:
+    n = k.space[axis + 1]
+
+    def drop(xs: tuple) -> tuple:
+        return (*xs[:axis], *xs[axis + 1 :])
+
+    def windows(ws: tuple) -> tuple:
+        lo, hi = ws[axis]
+        return (*ws[:axis], (lo * n, hi * n), *ws[axis + 2 :])
+
+    loads = [Load(x.name, x.buffer, x.dtype, x.offset, drop(x.strides), windows(x.windows))
+             for x in k.loads]
+    stores = [Store(x.buffer, x.value, x.dtype, x.offset, drop(x.strides)) for x in k.stores]
+    reductions = [
+        Reduce(r.buffer, r.row, r.value, r.dtype,
+               tuple(dict.fromkeys([a - (a > axis) for a in r.axes])), drop(r.strides))
+        for r in k.reductions
+    ]
+    space = (*k.space[:axis], k.space[axis] * n, *k.space[axis + 2 :])
+    return Kernel(space, tuple(loads), k.ops, tuple(stores), tuple(reductions), k.types)
+
+
+# ---- safety
+
+
+def check_bounds(k: Kernel, shapes: dict[Var, Shape]) -> Kernel:
+    """The kernel itself, when no iteration reads or writes outside a buffer.
+
+    Native code checks nothing: this is where a wrong index map would show.
+    """
+    if 0 in k.space:
+        return k
+    whole = tuple([(0, n) for n in k.space])
+    places = [(x.buffer, x.offset, x.strides, x.windows) for x in k.loads]
+    places += [(x.buffer, x.offset, x.strides, whole) for x in k.stores]
+    places += [(x.buffer, 0, x.strides, whole) for x in k.reductions]
+    for buffer, offset, strides, windows in places:
+        if any(lo >= hi for lo, hi in windows):
+            continue
+        shape = shapes.get(buffer, buffer.aval.shape)  # type: ignore[arg-type]  # a Const is no key
+        ends = [(s * lo, s * (hi - 1)) for s, (lo, hi) in zip(strides, windows, strict=True)]
+        least, most = (offset + sum(map(f, ends)) for f in (min, max))
+        assert least >= 0, (buffer, offset, strides, windows)
+        assert most < math.prod(shape), (buffer, offset, strides, windows, shape)
+    return k
+
+
+# ---- printing
+
+
+def show(s: Schedule) -> str:
+    """The schedule as text: a line a loop nest, then a line a load, operation and store."""
+    lines: list[str] = []
+    for i, step in enumerate(s.steps):
+        if isinstance(step, HostStep):
+            outs = ", ".join(map(s.names, step.eqn.outputs))
+            given = " ".join(_operand(v, s.names) for v in step.operands)
+            lines.append(f"{i}: host {outs} = {step.eqn.prim} {given}")
+            continue
+        loops = ", ".join(f"i{d} < {n}" for d, n in enumerate(step.space))
+        lines.append(f"{i}: kernel" + (f" for {loops}" if loops else ""))
+        lines += ["  " + text for text in _body(step, s.names)]
+    return "\n".join(lines)
+
+
+def _body(k: Kernel, names: Callable[[Var], str]) -> list[str]:
+    lines = []
+    for x in k.loads:
+        buffer = names(x.buffer) if isinstance(x.buffer, Var) else f"<{x.buffer.aval!r}>"
+        inside = " and ".join(
+            f"{lo} <= i{d} < {hi}"
+            for d, ((lo, hi), n) in enumerate(zip(x.windows, k.space, strict=True))
+            if (lo, hi) != (0, n)
+        )
+        text = f"{x.name} = load {buffer}[{_place(x.offset, x.strides)}]"
+        lines.append(text + (f" if {inside} else 0" if inside else ""))
+    lines += [
+        f"{op.name}:{op.dtype} = {op.row} {' '.join(map(_argument, op.args))}" for op in k.ops
+    ]
+    for store in k.stores:
+        at = _place(store.offset, store.strides)
+        lines.append(f"store {names(store.buffer)}[{at}] = {_argument(store.value)}")
+    lines += [
+        f"{r.row} {names(r.buffer)}[{_place(0, r.strides)}] of {_argument(r.value)}"
+        for r in k.reductions
+    ]
+    return lines
+
+
+def _place(offset: int, strides: Shape) -> str:
+    terms = [f"{s}*i{d}" if s != 1 else f"i{d}" for d, s in enumerate(strides) if s]
+    return " + ".join([str(offset)] * (offset != 0 or not terms) + terms).replace("+ -", "- ")
+
+
+def _argument(x: Any) -> str:
+    return x if isinstance(x, str) else repr(x.item() if isinstance(x, np.generic) else x)
+
+
+def _operand(v: Any, names: Callable[[Var], str]) -> str:
+    if not isinstance(v, View):
+        return _argument(v)
+    return names(v.root) if isinstance(v.root, Var) else f"<{v.root.aval!r}>"
+
+
+__all__ = ["HostStep", "Kernel", "Load", "Op", "Reduce", "Schedule", "Step", "Store",
+           "check_bounds", "collapse"]

@@ -1,0 +1,454 @@
+"""Programs as native code: LLVM compiles the kernels, NumPy runs the steps between them."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from functrans._compile.emit import ARRAY_DATA, LIST_ITEMS, Place, VectorLibrary, emit_module
+from functrans._compile.kernels import HostStep, Kernel, Schedule
+from functrans._compile.lowerings import LIBM
+from functrans._compile.program import Const, Program, Var, aval_of_atom
+from functrans._compile.schedule import schedule
+from functrans._compile.views import Shape, View
+
+# Bytes of intermediates up to which they live on the stack, where LLVM can turn them to registers.
+STACK = 4096
+ALIGNMENT = 64
+# C-contiguous and aligned, in ndarray.flags.num
+IN_ORDER = 0x0001 | 0x0100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Buffer:
+    """An array that is made for a call: its slot in the list, and what to make."""
+
+    slot: int
+    shape: Shape
+    dtype: np.dtype
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Segment:
+    """Native code between host steps: first the arrays that it fills are made."""
+
+    name: str
+    made: tuple[_Buffer, ...]
+    dropped: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _HostRun:
+    """A host step: operands found in slots, outputs put into slots."""
+
+    step: HostStep
+    operands: tuple[Any, ...]
+    outputs: tuple[tuple[int, np.dtype], ...]
+    dropped: tuple[int, ...]
+
+
+class NativeProgram:
+    """A compiled Program: called with a list of values, returns a list of fresh ndarrays.
+
+    ``schedule`` and ``llvm`` print what it does; the engine and the module live as long as it.
+    """
+
+    def __init__(self, program: Program, precise: bool = False):
+        self.program = program
+        self.schedule = schedule(program)
+        layout = _Layout(self.schedule)
+        functions: dict[str, Any] = {}
+        self.llvm = ""
+        self._code: Any = None  # must live as long as its functions are called
+        if layout.segments:
+            machine = _machine()
+            self.llvm = emit_module(layout.segments, layout.places, layout.stack, precise,
+                                    machine.library, machine.wide)
+            names = [r.name for r in layout.runs if isinstance(r, _Segment)]
+            self._code, functions = machine.compile(self.llvm, names)
+        self._call = _caller(self.schedule, layout, functions)
+
+    def __call__(self, values: Sequence[Any]) -> list[np.ndarray]:
+        return self._call(values)
+
+
+def _caller(s: Schedule, layout: _Layout, functions: dict[str, Any]) -> Callable:
+    """What a call does, written out as one Python function: every lookup that is saved shows.
+
+        def call(values):
+            if len(values) != 1: raise wrong_count(values)
+            x0, = values
+            if not (type(x0) is ndarray and x0.dtype is dtype0 and ...): x0 = in_order(x0, ...)
+            slots = [x0, empty(10, dtype1)]
+            run0(id(slots))
+            return [slots[1]]
+    """
+    env: dict[str, Any] = {"ndarray": np.ndarray, "empty": np.empty, "in_order": _in_order,
+                           "run_host": _run_host, **functions}
+    n = len(s.program.inputs)
+
+    def wrong_count(values: Sequence) -> TypeError:
+        return TypeError(f"the program takes {n} values, not {len(values)}")
+
+    env["wrong_count"] = wrong_count
+    lines = ["def call(values):", f" if len(values) != {n}: raise wrong_count(values)"]
+    if n:
+        lines.append(f" {''.join(f'x{i}, ' for i in range(n))}= values")
+    for i, v in enumerate(s.program.inputs):
+        env[f"dtype{i}"], env[f"shape{i}"] = v.aval.dtype, v.aval.shape
+        lines.append(
+            f" if not (type(x{i}) is ndarray and x{i}.dtype is dtype{i} and x{i}.shape == shape{i}"
+            f" and x{i}.flags.num & {IN_ORDER} == {IN_ORDER}):"
+            f" x{i} = in_order(x{i}, dtype{i}, shape{i}, {i})"
+        )
+    slots = [f"x{i}" for i in range(n)] + ["None"] * (layout.size - n)
+    for i, c in enumerate(layout.consts):
+        env[f"const{i}"] = c
+        slots[n + i] = f"const{i}"
+    body: list[str] = []
+    for i, run in enumerate(layout.runs):
+        if isinstance(run, _Segment):
+            for b in run.made:
+                env[f"type{b.slot}"] = b.dtype
+                make = f"empty({b.shape[0] if len(b.shape) == 1 else b.shape}, type{b.slot})"
+                if i == 0:
+                    slots[b.slot] = make
+                else:
+                    body.append(f" slots[{b.slot}] = {make}")
+            body.append(f" {run.name}(id(slots))")
+        else:
+            env[f"host{i}"] = run
+            body.append(f" run_host(host{i}, slots)")
+        body += [f" slots[{b}] = None" for b in run.dropped]
+    lines += [f" slots = [{', '.join(slots)}]", *body]
+    found = []
+    for i, a in enumerate(s.outputs):
+        env[f"found{i}"] = each = _Found(s.outputs, i, layout)
+        env[f"outer{i}"] = shape = aval_of_atom(s.program.outputs[i]).shape
+        direct = isinstance(a, Var) and not each.copied
+        text = f"slots[{each.slot}]" if direct else f"found{i}(slots)"
+        found.append(text if aval_of_atom(a).shape == shape else f"{text}.reshape(outer{i})")
+    lines.append(f" return [{', '.join(found)}]")
+    exec("\n".join(lines), env)
+    return env["call"]
+
+
+def _in_order(x: Any, dtype: np.dtype, shape: Shape, i: int) -> np.ndarray:
+    """``x`` as the native code can read it: C-contiguous, aligned, in native byte order."""
+    y = np.asarray(x)
+    if y.shape != shape:
+        raise ValueError(f"value {i} has shape {y.shape}, but the program was made for {shape}")
+    if y.dtype != dtype and type(x) not in (bool, int, float, complex):
+        raise TypeError(f"value {i} is {y.dtype}, but the program was made for {dtype}")
+    if y.dtype == dtype and y.flags.num & IN_ORDER == IN_ORDER:
+        return y
+    return np.require(y, dtype, ["C", "A"])
+
+
+class _Found:
+    """Where an output is, and how it leaves: never as memory that someone else has."""
+
+    __slots__ = ("copied", "slot", "value")
+
+    def __init__(self, outputs: Sequence[Any], i: int, layout: _Layout):
+        a = outputs[i]
+        self.slot = layout.places[a].slot if isinstance(a, Var) else None
+        self.value: Any = None
+        if not isinstance(a, Var):
+            self.value = a.value if isinstance(a, Const) else np.asarray(a)
+        # what a host step returns may be a view of what it was given
+        foreign = isinstance(a, Var) and a in layout.foreign
+        self.copied = foreign or any(a is b for b in outputs[:i])
+
+    def __call__(self, slots: list) -> np.ndarray:
+        x = self.value if self.slot is None else slots[self.slot]
+        return np.array(x, order="C") if self.copied or self.slot is None else x
+
+
+def _run_host(run: _HostRun, slots: list) -> None:
+    given = [x(slots) if isinstance(x, _Operand) else x for x in run.operands]
+    y = run.step.eqn.prim.impl(*given, **run.step.eqn.params)
+    ys = y if run.step.eqn.prim.outputs > 1 else (y,)
+    for x, (slot, dtype) in zip(ys, run.outputs, strict=True):
+        slots[slot] = np.require(x, dtype, ["C", "A"])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Operand:
+    """An array that NumPy is given: part of the array in a slot; a number where it is weak."""
+
+    slot: int
+    view: View
+    plain: bool
+    weak: bool
+
+    def __call__(self, slots: list) -> Any:
+        x = slots[self.slot]
+        if self.weak:
+            return x.item()
+        v = self.view
+        if not v.shape and self.plain:
+            return x[()] if x.ndim == 0 else x.reshape(())[()]
+        if self.plain:
+            return x.reshape(v.shape)
+        strides = tuple([s * x.itemsize for s in v.strides])
+        y = np.ndarray(v.shape, x.dtype, x, v.offset * x.itemsize, strides)
+        return y if v.shape else y[()]
+
+
+# ---- where everything is
+
+
+class _Layout:
+    """Segments, and a place for each buffer: a slot of its own, or a part of shared scratch."""
+
+    def __init__(self, s: Schedule):
+        self.schedule = s
+        self.segments: list[list[Kernel]] = []
+        self.runs: list[Any] = []
+        self.places: dict[Any, Place] = {}
+        self.consts: list[np.ndarray] = []
+        self.size = 0
+        for v in s.program.inputs:
+            self.slot(v)
+        host = [v for x in s.steps if isinstance(x, HostStep) for v in x.eqn.outputs]
+        self.foreign = {*s.program.inputs, *host}
+        self.cut()
+        self.find_consts()
+        visible = self.visible()
+        for v in visible:
+            self.slot(v)
+        self.scratch = self.allocate([v for v in s.shapes if v not in visible])
+        one = len(self.segments) == 1
+        self.stack = self.scratch if one and self.scratch <= STACK else 0
+        scratch_slot = -1
+        if self.scratch and not self.stack:
+            scratch_slot = self.size
+            self.size += 1
+        for v, offset in self.offsets.items():
+            self.places[v] = Place(scratch_slot, offset)
+        self.plan(visible, scratch_slot)
+
+    def slot(self, v: Any) -> None:
+        self.places[v] = Place(self.size)
+        self.size += 1
+
+    def cut(self) -> None:
+        """Consecutive kernels as one segment."""
+        self.order: list[Any] = []
+        for step in self.schedule.steps:
+            if isinstance(step, HostStep):
+                self.order.append(step)
+            elif self.order and isinstance(self.order[-1], list):
+                self.order[-1].append(step)
+            else:
+                self.order.append([step])
+        self.segments = [x for x in self.order if isinstance(x, list)]
+
+    def find_consts(self) -> None:
+        for read, _ in map(_touched, self.order):
+            for b in read:
+                if isinstance(b, Const) and b not in self.places:
+                    self.slot(b)
+                    self.consts.append(np.require(b.value, None, ["C", "A"]))
+
+    def visible(self) -> dict[Var, None]:
+        """Buffers that Python sees: outputs, and what host steps read or make."""
+        out = {v: None for v in self.schedule.outputs
+               if isinstance(v, Var) and v not in self.places}
+        for step in self.schedule.steps:
+            if isinstance(step, HostStep):
+                read, made = _touched(step)
+                out.update((b, None) for b in (*read, *made)
+                           if isinstance(b, Var) and b not in self.places)
+        return out
+
+    def allocate(self, buffers: Sequence[Var]) -> int:
+        """Offsets in scratch memory, reused once a buffer is not read any more; its size."""
+        first: dict[Any, int] = {}
+        last: dict[Any, int] = {}
+        for i, step in enumerate(self.schedule.steps):
+            for b in (set().union(*_touched(step))):
+                first.setdefault(b, i)
+                last[b] = i
+        self.offsets: dict[Any, int] = {}
+        taken: list[tuple[int, int, int]] = []  # start, stop, last step
+        size = 0
+        for v in sorted([b for b in buffers if b in first], key=first.__getitem__):
+            taken = sorted(t for t in taken if t[2] >= first[v])
+            need = max(_bytes(self.schedule.shapes[v], v.aval.dtype), 1)
+            need += -need % ALIGNMENT
+            at = 0
+            for start, stop, _ in taken:
+                if start - at >= need:
+                    break
+                at = max(at, stop)
+            taken.append((at, at + need, last[v]))
+            self.offsets[v] = at
+            size = max(size, at + need)
+        return size
+
+    def plan(self, visible: dict[Var, None], scratch: int) -> None:
+        """What each run makes first and drops afterwards."""
+        last: dict[int, int] = {}
+        for i, part in enumerate(self.order):
+            for b in set().union(*_touched(part)):
+                last[self.places[b].slot] = i
+        kept = {self.places[a].slot for a in self.schedule.outputs if isinstance(a, Var)}
+        passed = range(len(self.schedule.program.inputs), self.size)
+        shapes = self.schedule.shapes
+        started = False
+        count = 0
+        for i, part in enumerate(self.order):
+            dropped = tuple([b for b, at in last.items() if at == i and b not in kept
+                             and b in passed and i + 1 < len(self.order)])
+            if isinstance(part, HostStep):
+                outs = tuple([(self.places[v].slot, v.aval.dtype) for v in part.eqn.outputs])
+                self.runs.append(_HostRun(part, self.operands(part), outs, dropped))
+                continue
+            _, made = _touched(part)
+            buffers = [_Buffer(self.places[v].slot, _given(v, shapes[v]), v.aval.dtype)
+                       for v in dict.fromkeys(made) if v in visible]
+            if scratch >= 0 and not started:
+                buffers.append(_Buffer(scratch, (self.scratch,), np.dtype(np.uint8)))
+                started = True
+            self.runs.append(_Segment(f"run{count}", tuple(buffers), dropped))
+            count += 1
+
+    def operands(self, step: HostStep) -> tuple:
+        out: list[Any] = []
+        for v in step.operands:
+            if not isinstance(v, View):
+                out.append(v)
+                continue
+            have = v.root.aval.shape
+            plain = v.is_identity() and math.prod(v.shape) == math.prod(have)
+            weak = isinstance(v.root, Var) and v.root.weak and not v.shape
+            out.append(_Operand(self.places[v.root].slot, v, plain, weak))
+        return tuple(out)
+
+
+def _given(v: Var, shape: Shape) -> Shape:
+    """The shape in which an array is made: the variable's own."""
+    return v.aval.shape if math.prod(v.aval.shape) == math.prod(shape) else shape
+
+
+def _bytes(shape: Shape, dtype: np.dtype) -> int:
+    return math.prod(shape) * dtype.itemsize
+
+
+def _touched(part: Any) -> tuple[list, list]:
+    """The buffers that a step or segment reads, and those that it fills."""
+    if isinstance(part, HostStep):
+        return [v.root for v in part.operands if isinstance(v, View)], list(part.eqn.outputs)
+    read: list[Any] = []
+    made: list[Any] = []
+    for k in part if isinstance(part, list) else [part]:
+        read += [x.buffer for x in k.loads]
+        made += [x.buffer for x in (*k.stores, *k.reductions)]
+    return read, made
+
+
+# ---- LLVM
+
+
+class _Machine:
+    """LLVM set up for this processor: made once, on first use."""
+
+    def __init__(self):
+        import llvmlite.binding as llvm  # lazy: slow to import
+
+        _check_layout()
+        self.llvm = llvm
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        self.cpu = llvm.get_host_cpu_name()
+        features = llvm.get_host_cpu_features()
+        self.features = features.flatten()
+        self.wide = bool(features.get("avx512f"))
+        lanes = [("d", 256)] if features.get("avx2") else []
+        lanes += [("e", 512)] if self.wide else []
+        self.library = VectorLibrary(tuple(lanes), self._symbols(lanes))
+        self.lock = threading.Lock()
+
+    def _symbols(self, lanes: list) -> frozenset[str]:
+        try:
+            self.llvm.load_library_permanently("libmvec.so.1")
+        except RuntimeError:
+            return frozenset()  # another C library: scalar functions do
+        found = set()
+        for name in [*LIBM.values(), "pow"]:
+            arity = "vv" if name in ("pow", "atan2", "hypot") else "v"
+            for letter, bits in lanes:
+                for symbol in (f"_ZGV{letter}N{bits // 64}{arity}_{name}",
+                               f"_ZGV{letter}N{bits // 32}{arity}_{name}f"):
+                    if self.llvm.address_of_symbol(symbol):
+                        found.add(symbol)
+        return frozenset(found)
+
+    def compile(self, text: str, names: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+        """The module's functions; the first result must live as long as they are called."""
+        llvm = self.llvm
+        with self.lock:
+            target = llvm.Target.from_default_triple()
+            machine = target.create_target_machine(
+                cpu=self.cpu, features=self.features, opt=3, jit=True, codemodel="jitdefault"
+            )
+            module = llvm.parse_assembly(text)
+            module.triple = target.triple
+            module.data_layout = str(machine.target_data)
+            options = llvm.create_pipeline_tuning_options(speed_level=3)
+            options.loop_vectorization = True
+            options.loop_unrolling = False  # but where a loop asks: twice the time to compile
+            options.slp_vectorization = len(text) < 200_000
+            builder = llvm.create_pass_builder(machine, options)
+            builder.getModulePassManager().run(module, builder)
+            engine = llvm.create_mcjit_compiler(module, machine)
+            engine.finalize_object()
+            kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # lets other Python threads run
+            functions = {n: kind(engine.get_function_address(n)) for n in names}
+            return (engine, module, machine, builder), functions
+
+
+@functools.cache
+def _machine() -> _Machine:
+    return _Machine()
+
+
+class NativeUnavailable(RuntimeError):
+    """This Python, NumPy or machine is not one that native code can be made for."""
+
+
+def _check_layout() -> None:
+    """Whether lists and arrays lie in memory as the emitted code expects."""
+    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        raise NativeUnavailable("native code is made for CPython with its global lock")
+    x = np.zeros(3)
+    items = [None, x]
+    at = ctypes.c_void_p.from_address(id(items) + LIST_ITEMS).value
+    item = ctypes.c_void_p.from_address((at or 0) + ctypes.sizeof(ctypes.c_void_p)).value
+    if item != id(x):
+        raise NativeUnavailable("this Python keeps a list's items elsewhere")
+    data = ctypes.c_void_p.from_address(id(x) + ARRAY_DATA).value
+    if data != x.ctypes.data:
+        raise NativeUnavailable("this NumPy keeps an array's data elsewhere")
+
+
+def compile_program(program: Program, precise: bool = False) -> NativeProgram:
+    """The program as native code; ``precise`` uses no vector mathematics and no fused products.
+
+    Called with a flat list of values of the inputs' dtypes and shapes, it returns the outputs.
+    """
+    return NativeProgram(program, precise)
+
+
+__all__ = ["NativeProgram", "NativeUnavailable", "compile_program"]

@@ -1,0 +1,451 @@
+"""Rows of decompositions: singular values, QR, the pseudoinverse.
+
+All take stacks of matrices, and what is said in ``linalg`` about conjugation holds. Sources:
+J. Townsend, "Differentiating the singular value decomposition" (2016); S. F. Walter and L. Lehmann,
+"Algorithmic differentiation of linear algebra functions" (2010); G. H. Golub and V. Pereyra, "The
+differentiation of pseudo-inverses and nonlinear least squares problems" (1973).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from functrans._core.aval import Aval
+from functrans._core.bind import Tracer
+from functrans._ops.declare import primitive
+from functrans._ops.elementwise import absolute, ratio, where
+from functrans._ops.linalg import adjoint, conj, floating, mT, stacked, triangular_solve
+from functrans._ops.structure import concatenate
+from functrans.errors import NotDifferentiable
+
+
+def _hermitian(x):
+    return (x + adjoint(x)) / 2
+
+
+def _skew(x):
+    return (x - adjoint(x)) / 2
+
+
+def _diagonal(x) -> Any:
+    return np.diagonal(x, 0, -2, -1)
+
+
+def _by_row(x):
+    """``x``, one number a column of a matrix, against its entries."""
+    return x.reshape((*x.shape[:-1], 1, x.shape[-1]))
+
+
+def _by_column(x):
+    """``x``, one number a row of a matrix, against its entries."""
+    return x.reshape((*x.shape, 1))
+
+
+def _size(x):
+    """|x|, or the like of it: for comparisons."""
+    return absolute(x.real) + absolute(x.imag) if x.dtype.kind == "c" else absolute(x)
+
+
+def top(*xs: Any) -> Any:
+    """The size of the largest entry of the matrices ``xs``, None for one that is absent."""
+    sizes = [_size(x).max(axis=(-2, -1)) for x in xs if x is not None]
+    most = sizes[0]
+    for size in sizes[1:]:
+        most = where(size > most, size, most)
+    return most.reshape((*most.shape, 1, 1))
+
+
+def visible(m: Any, most: Any) -> Any:
+    """Where an entry of ``m`` is more than rounding against the size ``most``."""
+    return _size(m) > most * float(np.sqrt(np.finfo(m.dtype).eps))
+
+
+def first_flag(flags: Any) -> tuple[int, ...] | None:
+    """The index of the first flag that is set, None where there is none or it is not known."""
+    known = flags.concrete() if isinstance(flags, Tracer) else flags
+    if not isinstance(known, np.ndarray | np.generic) or not np.any(known):
+        return None
+    return tuple(int(k[0]) for k in np.nonzero(known))
+
+
+def number(x: Any, at: tuple[int, ...]) -> Any:
+    """The entry of ``x`` at an index, for an error message."""
+    return (x.concrete() if isinstance(x, Tracer) else x)[at]
+
+
+def of_matrix(at: tuple[int, ...]) -> str:
+    """Which one of a stack of matrices, for an error message."""
+    return f" of matrix {at}" if at else ""
+
+
+# ---- singular values
+
+
+def _small(s, shape):
+    """Where singular values are but rounding."""
+    largest = s[..., :1]
+    return s <= largest * (8 * max(shape) * float(np.finfo(s.dtype).eps))
+
+
+def _pairs(s, shape):
+    """Differences ``s_j - s_i`` and sums, 0 where they are but rounding; where the former are, for
+    i != j; where the latter are."""
+    n = s.shape[-1]
+    gap = _by_row(s) - _by_column(s)
+    near = absolute(gap) <= _by_row(s)[..., :1] * (8 * max(shape) * float(np.finfo(s.dtype).eps))
+    small = _small(s, shape)
+    both = _by_row(small) & _by_column(small)
+    near = near | both
+    total = where(both, 0, _by_row(s) + _by_column(s))
+    return where(near, 0, gap), total, near & ~np.eye(n, dtype=bool), both
+
+
+# With p = u^H (dx) v, h and w its hermitian and skew parts: u^H du = common + opposite and
+# v^H dv = common - opposite, where common_ij = h_ij / (s_j - s_i), opposite_ij = w_ij / (s_j + s_i)
+# on the span of the singular vectors; both keep their digits where s_i is close to s_j.
+
+
+def _svd_jvp(ts, y, xs, kind):
+    (u, s, vh), t = y, ts[0]
+    shape = t.shape[-2:]
+    if not s.shape[-1]:
+        return None, None, None
+    u1, v1, u2, v2 = _columns(u, s, vh)
+    moved, back = t @ v1, adjoint(t) @ u1
+    p = adjoint(u1) @ moved
+    ds = _diagonal(p).real
+    if kind == "values":
+        ds = where(_small(s, shape), 0, ds)
+    gap, total, near, both = _pairs(s, shape)
+    h, w = _hermitian(p), _skew(p)
+    most = top(p)
+    common = where(near & visible(h, most), np.nan, ratio(h, gap))
+    opposite = where(both & visible(w, most), np.nan, ratio(w, total))
+    du = _moved(u1, u2, common + opposite, moved - u1 @ p, s, shape, top(moved))
+    dv = _moved(v1, v2, common - opposite, back - v1 @ adjoint(p), s, shape, top(back))
+    return du, ds, adjoint(dv)
+
+
+def _columns(u, s, vh):
+    """The singular vectors as columns, and those beyond the singular values, None without."""
+    k = s.shape[-1]
+    beyond = u[..., k:] if u.shape[-1] > k else None, vh[..., k:, :] if vh.shape[-2] > k else None
+    u1 = u if beyond[0] is None else u[..., :k]
+    vh1 = vh if beyond[1] is None else vh[..., :k, :]
+    return u1, adjoint(vh1), beyond[0], None if beyond[1] is None else adjoint(beyond[1])
+
+
+def _moved(u1, u2, turned, outward, s, shape, most):
+    """The change of the columns ``u1``, and of ``u2`` so that they stay orthogonal to them."""
+    du = u1 @ turned
+    if u1.shape[-2] == s.shape[-1]:
+        return du
+    small = _by_row(_small(s, shape))
+    grown = ratio(outward, where(small, 0, _by_row(s)))
+    grown = where(small & visible(outward, most), np.nan, grown)
+    du = du + grown
+    return du if u2 is None else beside(du, -(u1 @ (adjoint(grown) @ u2)))
+
+
+def beside(a: Any, b: Any) -> Any:
+    """Two matrices as one, or stacks of them."""
+    return concatenate(a, b, axis=len(a.shape) - 1)
+
+
+def _svd_vjp(ct, y, xs, wanted, kind):
+    (cu, cs, cvh), (u, s, vh), shape = ct, y, xs[0].shape[-2:]
+    u1, v1, u2, v2 = _columns(u, s, vh)
+    if cu is None and cvh is None:
+        if kind == "values":
+            cs = where(_small(s, shape), 0, cs)
+        return [conj((u1 * _by_row(cs)) @ adjoint(v1))]
+    if not s.shape[-1]:
+        return [None]
+    gu, gv = None if cu is None else conj(cu), None if cvh is None else mT(cvh)
+    most = top(gu, gv)
+    m, out_u = _split(u1, u2, gu, s, shape, most)
+    n, out_v = _split(v1, v2, gv, s, shape, most)
+    gap, total, near, both = _pairs(s, shape)
+    common, opposite = _skew(m + n), _skew(m - n)
+    unknown = near & ~both & _undetermined(m + n, common, cs, most)
+    unknown = unknown | both & _open_at_zero(common, opposite, cs, s, shape, most)
+    _refuse_phases(common, u, most)
+    _refuse_pairs(unknown, s, both)
+    inner = where(unknown, np.nan, ratio(common, gap) + ratio(opposite, total))
+    if cs is not None:
+        inner = inner + _by_column(cs) * np.eye(s.shape[-1], dtype=s.dtype)
+    left = u1 @ inner if out_u is None else u1 @ inner + out_u
+    g = left @ adjoint(v1)
+    return [conj(g if out_v is None else g + u1 @ adjoint(out_v))]
+
+
+def _split(u1, u2, g, s, shape, most):
+    """The cotangent of singular vectors: inside their span, and outward over the singular values,
+    None where there is no outside."""
+    if g is None:
+        return 0, None
+    k = s.shape[-1]
+    g1 = g if u2 is None else g[..., :k]
+    inner = adjoint(u1) @ g1
+    if u1.shape[-2] == k:
+        return inner, None
+    outward = g1 - u1 @ inner
+    if u2 is not None:
+        g2 = g[..., k:]
+        _refuse_basis(_skew(adjoint(u2) @ g2), most)
+        outward = outward - u2 @ (adjoint(g2) @ u1)
+    small = _by_row(_small(s, shape))
+    unknown = small & visible(outward, most)
+    if (at := first_flag(unknown)) is not None:
+        raise NotDifferentiable(_zero(s, (*at[:-2], at[-1])))
+    return inner, where(unknown, np.nan, ratio(outward, where(small, 0, _by_row(s))))
+
+
+def _undetermined(inner, common, cs, most):
+    """Where singular values that coincide leave the derivative open; see the row's doc."""
+    if cs is None:
+        return visible(common, most)
+    # with any cotangent of s, even one that is 0 on the diagonal in this very basis, what is seen
+    # of u and v may belong to u f(s) vh
+    split = visible(_by_row(cs) - _by_column(cs), top(_by_row(cs)))
+    return split | visible(inner, most) | visible(common, most)
+
+
+def _open_at_zero(common, opposite, cs, s, shape, most):
+    """Where singular values that are zero do: on both sides any basis will do."""
+    gauge = visible(common, most) | visible(opposite, most)
+    if cs is None:
+        return gauge
+    largest = _by_row(s)[..., :1]
+    moved = visible(_by_row(cs) * largest, most) | (largest == 0) & (_by_row(cs) != 0)
+    moved = moved | mT(moved)
+    if shape[0] == shape[1] and common.dtype.kind != "c":
+        # the only one that is zero changes its sign, and with it the row's u s vh is smooth
+        moved = moved & ~np.eye(s.shape[-1], dtype=bool)
+    return gauge | moved
+
+
+CURE = (
+    "Use svdvals or norm, only the projectors on whole singular spaces, the polar factor u @ vh, "
+    "or a function that has its own rule (pinv, lstsq, inv)."
+)
+
+
+def _refuse_pairs(unknown, s, both):
+    at = first_flag(unknown)
+    if at is None:
+        return
+    *lead, i, j = at
+    if number(both, at):
+        raise NotDifferentiable(_zero(s, (*lead, j)))
+    low, high = number(s, (*lead, j)), number(s, (*lead, i))
+    raise NotDifferentiable(
+        f"svd: singular values {i} and {j}{of_matrix(tuple(lead))} coincide (gap "
+        f"{abs(high - low):.1e} at {low:.6g}), and the output depends on their singular vectors in "
+        f"a way whose derivative svd alone does not determine. {CURE}"
+    )
+
+
+def _zero(s, at):
+    *lead, j = at
+    value, largest = number(s, at), number(s, (*lead, 0))
+    return (
+        f"svd: singular value {j}{of_matrix(tuple(lead))} is zero up to rounding ({value:.1e}, the "
+        f"largest is {largest:.6g}), and the output depends on its singular vectors in a way whose "
+        f"derivative svd alone does not determine. {CURE}"
+    )
+
+
+def _refuse_basis(turned, most):
+    """The cotangent must not see which basis of the complement it is given."""
+    if first_flag(visible(turned, most)) is not None:
+        raise NotDifferentiable(
+            "svd with full_matrices=True: the output depends on which basis of the complement of "
+            "the singular vectors LAPACK picks, which has no derivative. Use full_matrices=False, "
+            "or only the projector on the complement."
+        )
+
+
+def _refuse_phases(common, u, most):
+    if u.dtype.kind != "c":
+        return
+    at = first_flag(visible(_diagonal(common), most.reshape(most.shape[:-1])))
+    if at is not None:
+        raise NotDifferentiable(
+            f"svd: the output depends on the phase of the singular vectors {at[-1]}"
+            f"{of_matrix(at[:-1])}, which is LAPACK's choice. Use what does not change with it, "
+            "such as absolute values or u * f(s) @ vh."
+        )
+
+
+def _svd(x, kind):
+    return tuple(np.linalg.svd(x, full_matrices=kind == "full"))
+
+
+def _svd_abstract(x, kind):
+    dtype = floating(x.dtype)
+    *lead, m, n = x.shape
+    k = min(m, n)
+    rows, columns = (m, n) if kind == "full" else (k, k)
+    values = Aval((*lead, k), np.finfo(dtype).dtype)
+    return Aval((*lead, m, rows), dtype), values, Aval((*lead, columns, n), dtype)
+
+
+# ``kind``: thin, full, or values: thin, of which only the singular values will be used.
+svd = primitive(
+    "svd", _svd, jvp=_svd_jvp, vjp=_svd_vjp, outputs=3, saves="y",
+    batch=stacked(lambda: svd), abstract=_svd_abstract,
+    kinks="repeated singular values, and zero",
+    doc="""Townsend 2016, in the form that divides by differences and sums of singular values.
+
+    Coinciding singular values (gap up to 8 n eps of the largest) have no singular vectors of their
+    own. Exact there in reverse: symmetric functions of the singular values, projectors on whole
+    singular spaces, the polar factor u vh. What depends on the choice of basis, or on both vectors
+    and values of the block (u f(s) vh), raises NotDifferentiable, or gives NaN where the values are
+    not known (under vmap). Forward, a perturbation that mixes the block gives NaN in its vectors,
+    and as slopes of the singular values those of any symmetric function.
+
+    A singular value of zero has a kink. With kind "values" its slope is 0, so that the gradient of
+    their sum is the subgradient of least norm. Otherwise the slope is the one without the kink,
+    as u f(s) vh with an odd f needs it, where that is determined: one real zero of a square matrix.
+    Where it is not, a slope that is seen raises; one that is 0 is taken for that of a truncated
+    product, so u f(s) vh weighted with 0 at u_i v_i of every zero in this very basis gets by.
+
+    With kind "full" the vectors beyond the singular values turn only as much as they must.
+    """,
+)
+
+# ---- the pseudoinverse
+
+
+# Products are taken in the order that makes the smaller square matrix.
+
+
+def _pinv_jvp(ts, y, xs, rcond):
+    a, t = xs[0], ts[0]
+    yh, th = adjoint(y), adjoint(t)
+    if a.shape[-2] >= a.shape[-1]:
+        rows = (y @ yh) @ (th - (th @ a) @ y)
+        return rows + (((th - (y @ a) @ th) @ yh) - y @ t) @ y
+    columns = (th - y @ (a @ th)) @ (yh @ y)
+    return columns + y @ (yh @ (th - th @ (a @ y)) - t @ y)
+
+
+def _pinv_vjp(ct, y, xs, wanted, rcond):
+    # gh is the adjoint of the cotangent, which arrives conjugated
+    a, g, gh, yh = xs[0], conj(ct), mT(ct), adjoint(y)
+    if a.shape[-2] >= a.shape[-1]:
+        left = (gh - a @ (y @ gh)) @ (y @ yh)
+        return [conj(left + yh @ (y @ (gh - gh @ (y @ a)) - g @ yh))]
+    right = (yh @ y) @ (gh - (gh @ y) @ a)
+    return [conj(right + ((gh - (a @ y) @ gh) @ y - yh @ g) @ yh)]
+
+
+def _pinv_abstract(x, rcond):
+    *lead, m, n = x.shape
+    return Aval((*lead, n, m), floating(x.dtype))
+
+
+# row: exact at matrices that lack rank, for changes that keep the rank; through svd it would fail
+# wherever singular values coincide
+pinv = primitive(
+    "pinv", lambda x, rcond: np.linalg.pinv(x, rcond), jvp=_pinv_jvp, vjp=_pinv_vjp,
+    batch=stacked(lambda: pinv), abstract=_pinv_abstract, kinks="where the rank changes",
+    doc="Golub and Pereyra 1973, equation 4.12.",
+)
+
+# ---- QR
+
+
+def _lower_half(x, scale=1.0):
+    """The lower triangle of ``x`` without the upper; its diagonal times ``scale``."""
+    n, dtype = x.shape[-1], x.real.dtype
+    return x * (np.tri(n, k=-1, dtype=dtype) + np.eye(n, dtype=dtype) * dtype.type(scale))
+
+
+def _qr_parts(y):
+    """The factors of the columns themselves, and the columns of q beyond them, None without."""
+    q, r = y
+    n = r.shape[-1]
+    if q.shape[-1] == n:
+        return q, _regular(r), None
+    return q[..., :n], _regular(r[..., :n, :]), q[..., n:]
+
+
+def _regular(r):
+    """``r``; where it is singular an error that says so, or NaN where values are not known."""
+    size = _size(_diagonal(r))
+    limit = top(r) * (8 * r.shape[-1] * float(np.finfo(r.dtype).eps))
+    flat = size <= limit.reshape(limit.shape[:-1])
+    at = first_flag(flat)
+    if at is not None:
+        raise NotDifferentiable(
+            f"qr: column {at[-1]}{of_matrix(at[:-1])} depends linearly on those before it (the "
+            f"diagonal of r has {number(size, at):.1e}), so q has no derivative. Use svd or pinv, "
+            "or order the columns so that independent ones come first."
+        )
+    known = flat.concrete() is not None if isinstance(flat, Tracer) else True
+    return r if known else where(_by_row(flat), np.nan, r)
+
+
+def _qr_jvp(ts, y, xs, complete):
+    q, r, q2 = _qr_parts(y)
+    c = mT(triangular_solve(r, mT(ts[0]), lower=False, transposed=True, unit=False))
+    x = adjoint(q) @ c
+    turned = _lower_half(x, 0.5)
+    turned = turned - adjoint(turned)
+    dq, dr = c - q @ (x - turned), (x - turned) @ r
+    if q2 is None:
+        return dq, dr
+    dq = beside(dq, -(q @ (adjoint(c) @ q2)))
+    below = np.zeros((*dr.shape[:-2], q2.shape[-1], dr.shape[-1]), dr.dtype)
+    return dq, concatenate(dr, below, axis=len(dr.shape) - 2)
+
+
+def _qr_vjp(ct, y, xs, wanted, complete):
+    (cq, cr), (q, r, q2) = ct, _qr_parts(y)
+    n = r.shape[-1]
+    seen, gc = 0, 0
+    if cr is not None:
+        seen = conj(cr[..., :n, :]) @ adjoint(r)
+    if cq is not None:
+        gq = conj(cq)
+        gc = gq if q2 is None else gq[..., :n]
+        seen = seen - adjoint(q) @ gc
+        if q2 is not None:
+            g2 = gq[..., n:]
+            _refuse_complement(_skew(adjoint(q2) @ g2), top(gq))
+            gc = gc - q2 @ (adjoint(g2) @ q)
+    gc = gc + q @ (seen - _lower_half(seen - adjoint(seen), 0.5))
+    return [mT(triangular_solve(r, mT(conj(gc)), lower=False, transposed=False, unit=False))]
+
+
+def _refuse_complement(turned, most):
+    if first_flag(visible(turned, most)) is not None:
+        raise NotDifferentiable(
+            "qr with mode='complete': the output depends on which basis of the complement of the "
+            "columns LAPACK picks, which has no derivative. Use mode='reduced', or only the "
+            "projector on the complement."
+        )
+
+
+def _qr_abstract(x, complete):
+    *lead, m, n = x.shape
+    dtype, k = floating(x.dtype), m if complete else n
+    return Aval((*lead, m, k), dtype), Aval((*lead, k, n), dtype)
+
+
+# Of matrices that have no more columns than rows, and these linearly independent.
+qr = primitive(
+    "qr", lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced")),
+    jvp=_qr_jvp, vjp=_qr_vjp, outputs=2, saves="y",
+    batch=stacked(lambda: qr), abstract=_qr_abstract, kinks="columns that depend linearly",
+    doc="""Walter and Lehmann 2010, section 3; the diagonal of r stays real, as LAPACK has it.
+
+    With ``complete`` the columns of q beyond those of x turn only as much as they must.
+    """,
+)
+
+__all__ = ["first_flag", "number", "of_matrix", "pinv", "qr", "svd", "top", "visible"]

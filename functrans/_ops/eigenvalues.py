@@ -1,0 +1,130 @@
+"""The eigenvalue decomposition of general matrices.
+
+Source: M. Giles, "Collected matrix derivative results for forward and reverse mode" (2008),
+section 3.1. Results are complex. Eigenvectors have norm 1 and a largest entry that is real, as
+LAPACK gives them, which fixes their derivative.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from functrans._core.aval import Aval
+from functrans._core.bind import Tracer, cast
+from functrans._ops.declare import primitive
+from functrans._ops.decompositions import first_flag, number, of_matrix, top, visible
+from functrans._ops.elementwise import absolute_complex, ratio, where
+from functrans._ops.linalg import conj, floating, inv, mT, stacked
+from functrans.errors import NotDifferentiable
+
+
+def _gaps(w):
+    """Differences ``w_j - w_i``, 0 where they are but rounding; where that is, for i != j."""
+    n = w.shape[-1]
+    gap = w.reshape((*w.shape[:-1], 1, n)) - w.reshape((*w.shape, 1))
+    size = absolute_complex(w).max(axis=-1).reshape((*w.shape[:-1], 1, 1))
+    near = absolute_complex(gap) <= size * (8 * n * float(np.finfo(w.dtype).eps))
+    return where(near, 0, gap), near & ~np.eye(n, dtype=bool)
+
+
+def _inverse(v, w):
+    """The inverse of the eigenvectors; where they are dependent an error, or NaN under vmap."""
+    y = inv(v)
+    eps = float(np.finfo(v.dtype).eps)
+    defective = top(y) * (v.shape[-1] * eps) > float(np.sqrt(eps))
+    at = first_flag(defective)
+    if at is not None:
+        raise NotDifferentiable(
+            f"eig: the matrix{' ' + str(at[:-2]) if at[:-2] else ''} has eigenvectors that depend "
+            "linearly on each other up to rounding (it is defective), so its eigenvalues have no "
+            "derivative. Use det, trace or matrix_power for symmetric functions of them."
+        )
+    known = not isinstance(defective, Tracer) or defective.concrete() is not None
+    return y if known else where(defective, np.nan, y)
+
+
+def _gauge(v):
+    """The position of the largest entry of each column, as ones among zeros, and that entry."""
+    largest = np.argmax(absolute_complex(v), axis=-2)
+    n = v.shape[-1]
+    at = largest.reshape((*v.shape[:-2], 1, n)) == np.arange(n).reshape(n, 1)
+    at = at.astype(v.real.dtype)
+    return at, (v.real * at).sum(axis=-2, keepdims=True)
+
+
+def _eig_jvp(ts, y, xs):
+    w, v = y
+    b = _inverse(v, w) @ (ts[0] @ v)
+    gap, near = _gaps(w)
+    dv = v @ where(near & visible(b, top(b)), np.nan, ratio(b, gap))
+    at, entry = _gauge(v)
+    along = (conj(v) * dv).real.sum(axis=-2, keepdims=True)
+    turned = (dv.imag * at).sum(axis=-2, keepdims=True) / entry
+    return np.diagonal(b, 0, -2, -1), dv - v * (along + 1j * turned)
+
+
+def _eig_vjp(ct, y, xs, wanted):
+    (cw, cv), (w, v) = ct, y
+    n, seen = w.shape[-1], None
+    if cv is not None:
+        at, entry = _gauge(v)
+        along = (cv * v).sum(axis=-2, keepdims=True)
+        cv = cv - along.real * conj(v) - 1j * (along.imag / entry) * at
+        seen = mT(v) @ cv
+    gap, near = _gaps(w)
+    unknown = near & _undetermined(cw, seen, cv)
+    _refuse(unknown, w)
+    inner = np.zeros((n, n), w.dtype) if seen is None else ratio(seen, gap)
+    if cw is not None:
+        inner = inner + cw.reshape((*cw.shape, 1)) * np.eye(n, dtype=w.real.dtype)
+    inner = where(unknown, np.nan, inner)
+    g = mT(_inverse(v, w)) @ inner @ mT(v)
+    return [cast(g, xs[0].dtype)]
+
+
+def _undetermined(cw, seen, cv):
+    """Where eigenvalues that coincide leave the derivative open."""
+    flags = False if seen is None else visible(seen, top(cv))
+    if cw is None:
+        return flags
+    row = cw.reshape((*cw.shape[:-1], 1, cw.shape[-1]))
+    return flags | visible(row - mT(row), top(row))
+
+
+def _refuse(unknown, w):
+    at = first_flag(unknown)
+    if at is None:
+        return
+    *lead, i, j = at
+    low, high = number(w, (*lead, i)), number(w, (*lead, j))
+    raise NotDifferentiable(
+        f"eig: eigenvalues {i} and {j}{of_matrix(tuple(lead))} coincide (gap {abs(high - low):.1e} "
+        f"at {low:.6g}), and the output depends on them one by one, or on their eigenvectors, "
+        "which have no derivative there. Use symmetric functions of the eigenvalues, or a matrix "
+        "function that has its own rule (inv, solve, det, matrix_power)."
+    )
+
+
+def _eig(x):
+    w, v = np.linalg.eig(x)
+    dtype = np.result_type(w.dtype, np.complex64)
+    return w.astype(dtype, copy=False), v.astype(dtype, copy=False)
+
+
+def _eig_abstract(x):
+    dtype = np.result_type(floating(x.dtype), np.complex64)
+    return Aval(x.shape[:-1], dtype), Aval(x.shape, dtype)
+
+
+eig = primitive(
+    "eig", _eig, jvp=_eig_jvp, vjp=_eig_vjp, outputs=2, saves="y",
+    batch=stacked(lambda: eig), abstract=_eig_abstract, kinks="repeated eigenvalues",
+    doc="""Giles 2008, section 3.1. Complex, also where all eigenvalues are real.
+
+    At repeated eigenvalues the gradients of symmetric functions of them are exact as long as there
+    are as many eigenvectors; all else raises NotDifferentiable, or gives NaN in forward mode and
+    where the values are not known (under vmap).
+    """,
+)
+
+__all__ = ["eig"]

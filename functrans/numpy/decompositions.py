@@ -1,0 +1,281 @@
+"""Decompositions of ``numpy.linalg`` on traced values, and what is made of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans._core.bind import Tracer, bind
+from functrans._ops import decompositions as rows
+from functrans._ops.calls import stop
+from functrans._ops.eigenvalues import eig as _eig_row
+from functrans._ops.linalg import adjoint
+from functrans.errors import UnsupportedError, user_line
+from functrans.numpy.linear_algebra import LinAlgError, matrix_norm
+from functrans.numpy.linear_algebra import inv as _inv
+from functrans.numpy.linear_algebra import solve as _solve
+from functrans.numpy.structure import as_operand, is_traced, numpy_like
+
+
+class SVDResult(NamedTuple):
+    """Singular vectors as columns, singular values, falling, and singular vectors as rows."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+class QRResult(NamedTuple):
+    """Orthonormal columns, and an upper triangle."""
+
+    Q: Any
+    R: Any
+
+
+class EigResult(NamedTuple):
+    """Eigenvalues, and eigenvectors as columns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+def _matrices(a: Any) -> Any:
+    a = as_operand(a)
+    if len(a.shape) < 2:
+        raise LinAlgError(
+            f"{len(a.shape)}-dimensional array given. Array must be at least two-dimensional"
+        )
+    return a if a.dtype.kind in "fc" else a.astype(float)
+
+
+def _hermitian(a: Any, hermitian: bool) -> Any:
+    """``a``; if it is said to be Hermitian it is differentiated as such."""
+    a = _matrices(a)
+    return (a + adjoint(a)) / 2 if hermitian else a
+
+
+def _constant(x: Any) -> Any:
+    return stop(x) if isinstance(x, Tracer) else x
+
+
+# ---- singular values
+
+
+@numpy_like(np.linalg.svd)
+def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
+    """Singular value decomposition, ``a = U @ diag(S) @ Vh``.
+
+    At repeated singular values, and at zero, symmetric functions of them, projectors on whole
+    singular spaces and the polar factor ``U @ Vh`` have exact gradients; what depends on single
+    vectors there raises NotDifferentiable. With ``full_matrices`` so does what depends on the
+    choice of vectors beyond the singular values, where there are two or more.
+    """
+    a = _hermitian(a, hermitian)
+    if not compute_uv:
+        return bind(rows.svd, a, kind="values")[1]
+    full = full_matrices and a.shape[-1] != a.shape[-2]
+    return SVDResult(*bind(rows.svd, a, kind="full" if full else "thin"))
+
+
+@numpy_like(np.linalg.svdvals)
+def svdvals(x, /):
+    """Singular values, falling.
+
+    The gradient of their sum at a matrix that lacks rank is the subgradient of least norm.
+
+    >>> import functrans as ft, functrans.numpy as np
+    >>> ft.grad(lambda a: np.linalg.svdvals(a).sum())(np.diag(np.array([2.0, 0.0])))
+    Array([[1., 0.],
+           [0., 0.]])
+    """
+    return bind(rows.svd, _matrices(x), kind="values")[1]
+
+
+@numpy_like(np.linalg.matrix_rank)
+def matrix_rank(A, tol=None, hermitian=False, *, rtol=None):
+    """The number of singular values above ``tol``. It has no derivative."""
+    if rtol is not None and tol is not None:
+        raise ValueError("`tol` and `rtol` can't be both set.")
+    A = _constant(as_operand(A))
+    if not is_traced(A):
+        return np.linalg.matrix_rank(A, tol, hermitian, rtol=rtol)
+    if len(A.shape) < 2:
+        return (A != 0).any().astype(int)
+    s = bind(rows.svd, _hermitian(A, hermitian), kind="values")[1]
+    if tol is None:
+        if rtol is None:
+            rtol = max(A.shape[-2:]) * float(np.finfo(s.dtype).eps)
+        return np.count_nonzero(s > s[..., :1] * np.asarray(rtol)[..., None], axis=-1)
+    return np.count_nonzero(s > np.asarray(tol)[..., None], axis=-1)
+
+
+@numpy_like(np.linalg.cond)
+def cond(x, p=None):
+    """The condition number of matrices in a norm: of the largest to the smallest singular value,
+    or of ``x`` times that of its inverse."""
+    x = _matrices(x)
+    if not x.size:
+        raise LinAlgError("cond is not defined on empty arrays")
+    if p is None or p in (2, -2):
+        s = bind(rows.svd, x, kind="values")[1]
+        low, high = (s[..., -1], s[..., 0]) if p != -2 else (s[..., 0], s[..., -1])
+        with np.errstate(all="ignore"):
+            r = high / low
+        return np.where(np.isnan(r) & ~np.isnan(x).any((-2, -1)), np.inf, r)
+    return matrix_norm(x, ord=p) * matrix_norm(_inv(x), ord=p)
+
+
+# ---- pseudoinverse and least squares
+
+
+@numpy_like(np.linalg.pinv)
+def pinv(a, rcond: Any = None, hermitian=False, *, rtol: Any = np._NoValue):
+    """The Moore-Penrose pseudoinverse.
+
+    Its derivative is exact at matrices that lack rank too, for changes that keep the rank.
+
+    >>> import functrans as ft, functrans.numpy as np
+    >>> ft.jvp(np.linalg.pinv, (np.diag(np.array([2.0, 0.0])),), (np.eye(2),))[1][0]
+    Array([-0.25,  0.  ])
+    """
+    a = _hermitian(a, hermitian)
+    if rcond is None:
+        rcond = 1e-15 if rtol is np._NoValue else rtol
+        rcond = max(a.shape[-2:]) * float(np.finfo(a.dtype).eps) if rcond is None else rcond
+    elif rtol is not np._NoValue:
+        raise ValueError("`rtol` and `rcond` can't be both set.")
+    if isinstance(rcond, Tracer) or np.ndim(rcond):
+        raise UnsupportedError(
+            f"{user_line()}: pinv takes one number for rcond here, not an array or a traced value; "
+            "call it for each matrix."
+        )
+    return bind(rows.pinv, a, rcond=float(rcond))
+
+
+@numpy_like(np.linalg.lstsq)
+def lstsq(a, b, rcond=None):
+    """The solution of least norm of ``a @ x = b`` in least squares, with the sums of squares that
+    remain, the rank of ``a`` and its singular values.
+
+    ``x`` has the derivative of ``pinv(a) @ b``, also where ``a`` lacks rank.
+    """
+    a, b = as_operand(a), as_operand(b)
+    if len(a.shape) != 2:
+        raise LinAlgError(f"{len(a.shape)}-dimensional array given. Array must be two-dimensional")
+    if a.shape[0] != (b.shape[0] if b.shape else 0):
+        raise LinAlgError("Incompatible dimensions")
+    dtype = np.result_type(a.dtype, b.dtype, np.float32 if a.dtype.kind in "fc" else float)
+    a, b = a.astype(dtype), b.astype(dtype)
+    m, n = a.shape
+    if rcond is None:
+        rcond = max(m, n) * float(np.finfo(dtype).eps)
+    rcond = max(float(rcond), 0.0) if rcond != -1 else float(np.finfo(dtype).eps)
+    x = bind(rows.pinv, a, rcond=rcond) @ b
+    s = bind(rows.svd, a, kind="values")[1]
+    fixed = _constant(s)
+    rank = np.count_nonzero(fixed > fixed[:1] * rcond, axis=-1).astype(np.int32)
+    known = rank.concrete() if isinstance(rank, Tracer) else rank
+    residuals: Any = np.real(np.zeros(0, dtype))
+    if m > n and (known is None or known == n):
+        left = (b - a @ x).reshape((m, -1))
+        residuals = (left.real**2 + left.imag**2 if dtype.kind == "c" else left**2).sum(axis=0)
+    return x, residuals, rank if known is None else known, s
+
+
+# ---- QR
+
+
+@numpy_like(np.linalg.qr)
+def qr(a, mode="reduced"):
+    """QR factorisation, ``a = Q @ R``: mode "reduced", "complete", or "r", which gives ``R`` alone.
+
+    The columns (of a wide matrix, the first of them, that make a square) must be linearly
+    independent, else NotDifferentiable is raised.
+    """
+    a = _matrices(a)
+    if mode not in ("reduced", "complete", "r", "raw"):
+        raise ValueError(f"Unrecognized mode '{mode}'")
+    if mode == "raw":
+        raise UnsupportedError(
+            f"{user_line()}: mode='raw' of qr has no derivative rule here; use mode='reduced'."
+        )
+    m, n = a.shape[-2:]
+    q, r = bind(rows.qr, a[..., :m] if n > m else a, complete=mode == "complete" and m > n)
+    if n > m:
+        r = np.concatenate([r, adjoint(q) @ a[..., m:]], axis=-1)
+    return r if mode == "r" else QRResult(q, r)
+
+
+# ---- eigenvalues of general matrices
+
+
+def _eig(a) -> tuple:
+    """Real, as NumPy's, where the matrix and all eigenvalues are."""
+    a = _matrices(a)
+    if a.shape[-1] != a.shape[-2]:
+        raise LinAlgError("Last 2 dimensions of the array must be square")
+    w, v = bind(_eig_row, a)
+    values = w if isinstance(w, np.ndarray) else w.concrete()
+    if a.dtype.kind == "c" or values is None or np.any(values.imag):
+        return w, v
+    return w.real, v.real
+
+
+@numpy_like(np.linalg.eig)
+def eig(a):
+    """Eigenvalues and eigenvectors of square matrices.
+
+    Eigenvalues must be simple; of repeated ones symmetric functions can be differentiated. Under
+    vmap results are always complex.
+    """
+    return EigResult(*_eig(a))
+
+
+@numpy_like(np.linalg.eigvals)
+def eigvals(a):
+    """Eigenvalues of square matrices; differentiated as ``eig``.
+
+    >>> import functrans as ft, functrans.numpy as np
+    >>> ft.grad(lambda a: np.linalg.eigvals(a).max())(np.array([[2.0, 0.0], [0.0, 3.0]]))
+    Array([[0., 0.],
+           [0., 1.]])
+    """
+    return _eig(a)[0]
+
+
+# ---- tensors as matrices
+
+
+@numpy_like(np.linalg.tensorsolve)
+def tensorsolve(a, b, axes=None):
+    """The solution of ``tensordot(a, x, x.ndim) = b``."""
+    a, b = as_operand(a), as_operand(b)
+    if axes is not None:
+        order = [i for i in range(a.ndim) if i not in {k % a.ndim for k in axes}]
+        a = a.transpose([*order, *[k % a.ndim for k in axes]])
+    shape = a.shape[-(a.ndim - b.ndim) :]
+    n = math.prod(shape)
+    if a.size != n**2:
+        raise LinAlgError(
+            "Input arrays must satisfy the requirement "
+            "prod(a.shape[b.ndim:]) == prod(a.shape[:b.ndim])"
+        )
+    return _solve(a.reshape((n, n)), b.reshape(-1)).reshape(shape)
+
+
+@numpy_like(np.linalg.tensorinv)
+def tensorinv(a, ind=2):
+    """The inverse of ``tensordot`` with ``a``, whose first ``ind`` axes are those of its result."""
+    a = as_operand(a)
+    if ind <= 0:
+        raise ValueError("Invalid ind argument.")
+    n = math.prod(a.shape[ind:])
+    return _inv(a.reshape((n, -1))).reshape((*a.shape[ind:], *a.shape[:ind]))
+
+
+__all__ = [
+    "cond", "eig", "eigvals", "lstsq", "matrix_rank", "pinv", "qr", "svd", "svdvals",
+    "tensorinv", "tensorsolve",
+]
