@@ -213,6 +213,13 @@ def hand_out(x: Any) -> Any:
     return x if isinstance(x, Tracer) else wrap(x)
 
 
+def hand_out_fresh(x: np.ndarray) -> Array:
+    """An ndarray that nobody else has, as the caller sees it."""
+    y = x.view(Array)
+    y.setflags(write=False)
+    return y
+
+
 def hand_out_tree(x: Any) -> Any:
     """The same for every numeric leaf of a container."""
     if isinstance(x, np.ndarray | np.generic | Tracer):
@@ -239,6 +246,7 @@ __all__ = [
     "check_like",
     "describe",
     "hand_out",
+    "hand_out_fresh",
     "hand_out_tree",
     "is_number",
     "open_all",

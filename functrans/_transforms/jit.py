@@ -21,7 +21,13 @@ from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, aval_of, inexact_dtype
 from functrans._core.bind import Tracer
 from functrans._ops.calls import Call
-from functrans._transforms.arguments import describe, hand_out, is_number, zeros_like
+from functrans._transforms.arguments import (
+    describe,
+    hand_out,
+    hand_out_fresh,
+    is_number,
+    zeros_like,
+)
 from functrans._transforms.calls import recorded
 from functrans._transforms.grad import require_callable
 from functrans._transforms.jvp import JVPTrace
@@ -63,14 +69,27 @@ def jit(
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     compiled = Jitted(f, nums, names, precise)
+    shortcuts = compiled.shortcuts
 
     @functools.wraps(f, updated=())
     def called(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            # arrays and floats by position: what to run is found by their kinds alone
+            run = shortcuts.get(_kinds(args))
+            if run is not None and config.jit:
+                return run(args)
         return compiled(args, kwargs)
 
     called.lower = compiled.lower  # type: ignore[attr-defined]  # part of what jit returns
     called.clear_cache = compiled.clear  # type: ignore[attr-defined]  # likewise
     return called
+
+
+def _kinds(args: tuple) -> tuple:
+    """Shapes and dtypes of arrays, types of everything else."""
+    if len(args) == 1 and type(args[0]) is np.ndarray:
+        return args[0].shape, args[0].dtype
+    return tuple([(x.shape, x.dtype) if type(x) is np.ndarray else type(x) for x in args])
 
 
 class Jitted:
@@ -79,26 +98,20 @@ class Jitted:
     def __init__(self, f: Callable, nums: tuple, names: tuple, precise: bool):
         self.f, self.nums, self.names, self.precise = f, nums, names, precise
         self.entries: OrderedDict[Any, Entry] = OrderedDict()
-        self.shortcuts: dict[tuple, Entry] = {}
+        self.shortcuts: dict[tuple, Callable[[tuple], Any]] = {}
         self.lock = threading.Lock()
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         if not config.jit:
             return self.f(*args, **kwargs)
-        short = None
-        if not kwargs and not self.nums:
-            # arrays and floats by position: found by their kinds alone
-            short = tuple([(x.shape, x.dtype) if type(x) is np.ndarray else type(x) for x in args])
-            if (entry := self.shortcuts.get(short)) is not None:
-                return entry.result(entry.run(args))
         key, operands, rebuild = self._signature(args, kwargs)
         entry = self._entry(key, operands, rebuild)
         if entry is None:  # it closes over values that an outer transform traces
             return self.f(*args, **kwargs)
         if entry.ruled and any(isinstance(x, Tracer) for x in operands):
             return self.f(*args, **kwargs)  # the rules of what it calls are lost in its program
-        if short is not None and all(type(x) in (np.ndarray, float) for x in args):
-            self.shortcuts[short] = entry
+        if not kwargs and not self.nums and all(type(x) in (np.ndarray, float) for x in args):
+            self.shortcuts[_kinds(args)] = entry.shortcut()
         return entry.result(JitCall(entry)(*operands))
 
     def clear(self) -> None:
@@ -231,6 +244,13 @@ class Entry:
 
     def run(self, args: Sequence) -> list:
         return self.executable.run(args)
+
+    def shortcut(self) -> Callable[[tuple], Any]:
+        """From plain arguments to what the caller gets, with nothing looked up between."""
+        run, structure = self.executable.run, self.structure
+        if structure is tree.LEAF:
+            return lambda args: hand_out_fresh(run(args)[0])
+        return lambda args: tree.unflatten(structure, map(hand_out_fresh, run(args)))
 
     def result(self, outs: Sequence) -> Any:
         """The outputs as the caller gets them."""
