@@ -156,18 +156,10 @@ def test_log_sum_exp_of_large_numbers_overflows_as_its_value_does(gradient):
     assert (np.isnan(found) | (found == 0)).all()
 
 
-def supported(call):
-    """What ``call()`` gives, or a skip where the function is not there: never a wrong number."""
-    try:
-        return call()
-    except UnsupportedError:
-        pytest.skip("raises UnsupportedError")
-
-
 @both
 def test_sum_of_eigenvalues_at_the_identity(gradient):
     closely(
-        supported(lambda: gradient(lambda a: np.sum(np.linalg.eigvalsh(a)), np.eye(2))), np.eye(2)
+        gradient(lambda a: np.sum(np.linalg.eigvalsh(a)), np.eye(2)), np.eye(2)
     )
 
 
@@ -176,7 +168,7 @@ def test_sum_of_singular_values_at_the_identity(gradient):
     def f(a):
         return np.sum(np.linalg.svd(a, compute_uv=False))
 
-    closely(supported(lambda: gradient(f, np.eye(2))), np.eye(2))
+    closely(gradient(f, np.eye(2)), np.eye(2))
 
 
 @both
@@ -216,20 +208,20 @@ def test_rebuilding_from_svd_at_the_identity_is_exact_or_an_error(gradient):
 
 @both
 def test_det_of_a_singular_matrix_has_the_adjugate(gradient):
-    closely(supported(lambda: gradient(np.linalg.det, [[1, 1], [1, 1]])), [[1, -1], [-1, 1]])
+    closely(gradient(np.linalg.det, [[1, 1], [1, 1]]), [[1, -1], [-1, 1]])
 
 
 @both
 def test_unique_scatters(gradient):
     w = np.array([10.0, 20])
-    found = supported(lambda: gradient(lambda x: np.sum(np.unique(x) * w), [3.0, 1.0]))
+    found = gradient(lambda x: np.sum(np.unique(x) * w), [3.0, 1.0])
     exactly(found, [20, 10])
 
 
 @both
 def test_unique_of_repeated_entries_is_not_silently_zero(gradient):
     w = np.array([10.0, 20])
-    found = supported(lambda: gradient(lambda x: np.sum(np.unique(x) * w), [3.0, 1.0, 3.0]))
+    found = gradient(lambda x: np.sum(np.unique(x) * w), [3.0, 1.0, 3.0])
     assert found[1] == 10
     assert found[0] + found[2] == 20
 
