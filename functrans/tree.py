@@ -66,7 +66,7 @@ def register(
     return cls
 
 
-def _open(x: Any) -> tuple[Iterable, Any] | None:
+def opened(x: Any) -> tuple[Iterable, Any] | None:
     """Children and rest of a container, None for a leaf."""
     kind = type(x)
     if kind in _registry:
@@ -129,11 +129,11 @@ def flatten(x: Any) -> tuple[list, Structure]:
 
 
 def _flatten(x, found):
-    opened = _open(x)
-    if opened is None:
+    parts = opened(x)
+    if parts is None:
         found.append(x)
         return LEAF
-    children, aux = opened
+    children, aux = parts
     return Structure(type(x), aux, tuple([_flatten(c, found) for c in children]))
 
 
@@ -166,29 +166,29 @@ def leaves(x: Any) -> list:
 def map(f: Callable, x: Any, *others: Any) -> Any:
     """``f`` on corresponding leaves; a None in ``x`` skips whatever the others have there."""
     found, shape = flatten(x)
-    columns = [_matching(shape, y, i + 1) for i, y in enumerate(others)]
+    columns = [matching(shape, y, i + 1) for i, y in enumerate(others)]
     return unflatten(shape, [f(*row) for row in zip(found, *columns, strict=True)])
 
 
-def _matching(shape: Structure, y: Any, position: int) -> list:
+def matching(shape: Structure, y: Any, position: int) -> list:
     """What ``y`` has at the leaves of ``shape``."""
     if shape.kind is None:
         return [y]
     if shape.kind is type(None):
         return []
-    opened = _open(y)
+    parts = opened(y)
     if (
-        opened is None
+        parts is None
         or type(y) is not shape.kind
-        or len(shape.children) != len(children := list(opened[0]))
-        or opened[1] != shape.aux
+        or len(shape.children) != len(children := list(parts[0]))
+        or parts[1] != shape.aux
     ):
         raise ArgumentError(
             f"tree.map: argument {position} has structure {structure(y)!r} where the first "
             f"has {shape!r}"
         )
     return [
-        z for s, c in zip(shape.children, children, strict=True) for z in _matching(s, c, position)
+        z for s, c in zip(shape.children, children, strict=True) for z in matching(s, c, position)
     ]
 
 

@@ -220,7 +220,8 @@ def bind_operands(prim: Primitive, x1: Any, x2: Any) -> Any:
     """``bind`` for an elementwise row and two operands, by the shortest way for their types."""
     if type(x1) in PLAIN and type(x2) in PLAIN:
         if type(x1) in PYTHON_SCALARS and type(x2) in PYTHON_SCALARS:
-            return prim.impl(x1, x2).item()  # stays a weak scalar
+            y = prim.impl(x1, x2)
+            return y.item() if isinstance(y, np.generic) else y  # stays a weak scalar
         return prim.impl(x1, x2)
     t1 = x1.owner if isinstance(x1, Tracer) else None
     t2 = x2.owner if isinstance(x2, Tracer) else None

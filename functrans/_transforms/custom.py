@@ -296,7 +296,7 @@ def _structure(x):
 
 def _with_avals(x):
     """The structure of ``x``, in which an Aval, though a namedtuple, is a leaf."""
-    opened = tree._open(x)
+    opened = tree.opened(x)
     if opened is None:
         return tree.LEAF
     return tree.Structure(type(x), opened[1], tuple(map(_structure, opened[0])))
@@ -307,7 +307,7 @@ def _aligned(shape, given) -> list | None:
         return [None] * shape.size
     if shape.kind is None:
         return [given]
-    opened = tree._open(given)
+    opened = tree.opened(given)
     if opened is None or type(given) is not shape.kind or opened[1] != shape.aux:
         return None
     children = list(opened[0])

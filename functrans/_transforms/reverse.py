@@ -169,7 +169,7 @@ def active_tangents(
     for i, (a, x, t) in enumerate(zip(opened, primals, tangents, strict=True)):
         if a is None:
             continue
-        leaves = tree._matching(a.structure, t, i) if _same_shape(a, x, t) else None
+        leaves = tree.matching(a.structure, t, i) if _same_shape(a, x, t) else None
         if leaves is None:
             check_like(who, f, f"tangent {i}", t, x)
         assert leaves is not None
@@ -181,7 +181,7 @@ def active_tangents(
 
 def _same_shape(a: Leaves, x: Any, t: Any) -> bool:
     try:
-        tree._matching(a.structure, t, 0)
+        tree.matching(a.structure, t, 0)
     except ArgumentError:
         return False
     return True

@@ -207,7 +207,7 @@ def _scalar_axis(f, axis, v):
 
 
 def _children(x) -> list | None:
-    opened = tree._open(x)
+    opened = tree.opened(x)
     return None if opened is None or x is None else list(opened[0])
 
 

@@ -1,0 +1,3 @@
+"""The version, in a place that every floor can import."""
+
+VERSION = "0.1.0"
