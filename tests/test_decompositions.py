@@ -319,7 +319,15 @@ def test_what_needs_a_basis_of_a_repeated_singular_space_is_refused(name):
     with pytest.raises(NotDifferentiable, match=r"values 0 and 1 coincide \(gap 0.0e\+00 at 1\)"):
         ft.grad(f)(a)
     assert np.isnan(ft.vmap(ft.grad(f))(a[None])).any()
-    assert np.isnan(ft.jvp(f, (a,), (np.array([[0.0, 1], [1, 0]]),))[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "slope"), [("the product", 5 * np.cos(1)), ("a product that is not seen", np.cos(1))]
+)
+def test_forward_mode_chooses_the_basis_of_a_repeated_singular_space(name, slope):
+    mixing = np.array([[0.0, 1], [1, 0]])
+    found = ft.jvp(UNDETERMINED[name], (np.eye(2),), (mixing,))[1]
+    np.testing.assert_allclose(found, slope, rtol=1e-14)
 
 
 def test_the_error_says_which_matrix_of_a_stack():

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 import functrans as ft
-from functrans.errors import UnsupportedError
 
 
 def forward(f, x):
@@ -171,39 +171,52 @@ def test_sum_of_singular_values_at_the_identity(gradient):
     closely(gradient(f, np.eye(2)), np.eye(2))
 
 
-@both
-def test_function_of_eigh_at_the_identity_is_exact_or_not_a_number(gradient):
+def exponential_of_eigh(a):
+    values, v = np.linalg.eigh((a + a.T) / 2)
+    return (v * np.exp(values)) @ v.T
+
+
+def test_function_of_eigh_at_the_identity_is_exact_forward():
     """V exp(L) V^T at a repeated eigenvalue: the slope is e times the change."""
     w = np.array([[1.0, 2], [2, 5]])
-
-    def f(a):
-        values, v = np.linalg.eigh((a + a.T) / 2)
-        return np.sum(w * ((v * np.exp(values)) @ v.T))
-
-    try:
-        found = gradient(f, np.eye(2))
-    except (UnsupportedError, ft.errors.NotDifferentiable) as e:
-        assert "eig" in str(e)
-    else:  # NaN says that the basis is not determined; a number has to be the right one
-        known = ~np.isnan(found)
-        closely(found[known], (np.e * w)[known])
+    closely(np.asarray(ft.jvp(exponential_of_eigh, (np.eye(2),), (w,))[1]), np.e * w)
+    found = ft.jacfwd(lambda a: np.sum(w * exponential_of_eigh(a)))(np.eye(2))
+    closely(np.asarray(found), np.e * w)
 
 
-@both
-def test_rebuilding_from_svd_at_the_identity_is_exact_or_an_error(gradient):
-    w = np.array([[1.0, 2], [3, 5]])
+@pytest.mark.parametrize("values", [[1, 1, 2, 2], [1, 2, 2, 3], [0, 0, 0, 5], [1, 2, 3, 4]])
+def test_function_of_eigh_at_repeated_eigenvalues_is_daleckii_and_kreins(values):
+    rng = np.random.default_rng(1)
+    q, _ = np.linalg.qr(rng.normal(size=(4, 4)))
+    d = rng.normal(size=(4, 4))
+    a, d = (q * np.array(values, float)) @ q.T, d + d.T
+    found = ft.jvp(exponential_of_eigh, (a,), (d,))[1]
+    expected = scipy.linalg.expm_frechet((a + a.T) / 2, d, compute_expm=False)
+    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)  # LAPACK's rounding
 
-    def f(a):
-        u, s, vh = np.linalg.svd(a)
-        return np.sum(w * ((u * s) @ vh))
 
-    try:
-        found = gradient(f, np.eye(2))
-    except (UnsupportedError, np.linalg.LinAlgError, ft.errors.FunctransError) as e:
-        assert str(e)
-    else:  # NaN says that the basis is not determined; a number has to be the right one
-        known = ~np.isnan(found)
-        closely(found[known], w[known])
+def test_function_of_eigh_at_the_identity_in_reverse_is_an_error_that_names_the_cure():
+    with pytest.raises(ft.errors.NotDifferentiable, match=r"(?s)eigenvalues 0 and 1.*jacfwd"):
+        ft.grad(lambda a: exponential_of_eigh(a)[0, 1])(np.eye(2))
+
+
+def rebuilt(a):
+    u, s, vh = np.linalg.svd(a)
+    return (u * s) @ vh
+
+
+@pytest.mark.parametrize("values", [[1, 1, 1], [3, 2, 2], [2, 2, 1]])
+def test_rebuilding_from_svd_at_repeated_singular_values_is_exact_forward(values):
+    rng = np.random.default_rng(2)
+    (p, _), (q, _) = (np.linalg.qr(rng.normal(size=(3, 3))) for _ in range(2))
+    t = rng.normal(size=(3, 3))
+    found = ft.jvp(rebuilt, (p @ np.diag(np.array(values, float)) @ q,), (t,))[1]
+    np.testing.assert_allclose(found, t, rtol=1e-12, atol=1e-12)  # LAPACK's rounding
+
+
+def test_rebuilding_from_svd_at_the_identity_in_reverse_is_an_error_that_names_the_values():
+    with pytest.raises(ft.errors.NotDifferentiable, match="singular values 0 and 1"):
+        ft.grad(lambda a: rebuilt(a)[0, 1])(np.eye(2))
 
 
 @both

@@ -303,10 +303,21 @@ def test_what_needs_a_basis_of_a_repeated_eigenspace_is_refused():
         ft.grad(lambda a: la.eigh(a)[1][0, 1])(np.eye(2))
 
 
-def test_a_perturbation_that_splits_repeated_eigenvalues_has_no_eigenvector_slope():
+def test_a_perturbation_that_splits_repeated_eigenvalues_chooses_their_eigenvectors():
     mixing = np.array([[0.0, 1.0], [1.0, 0.0]])
-    (w, _), (dw, dv) = ft.jvp(la.eigh, (np.eye(2),), (mixing,))
-    assert np.isnan(dv).all() and np.sum(dw) == 0 and np.all(w == 1)
+    (w, v), (dw, dv) = ft.jvp(la.eigh, (np.eye(2),), (mixing,))
+    close(dw, [-1.0, 1.0])
+    close(np.abs(v), np.full((2, 2), np.sqrt(0.5)))  # the eigenvectors of the perturbation
+    assert np.all(w == 1) and np.all(dv == 0)
+
+
+def test_the_eigenvectors_of_a_stack_are_chosen_matrix_by_matrix():
+    a = np.stack([np.eye(3), np.diag([1.0, 2.0, 2.0])])
+    d = np.random.default_rng(3).normal(size=(2, 3, 3))
+    d = d + d.swapaxes(-1, -2)
+    dy = ft.jvp(lambda a: spectral(np.exp, a), (a,), (d,))[1]
+    for found, x, t in zip(dy, a, d, strict=True):
+        close(found, scipy.linalg.expm_frechet(x, t, compute_expm=False))
 
 
 @pytest.mark.parametrize("f", [lambda w: w, np.exp, np.log], ids=["identity", "exp", "log"])

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import functrans
-from functrans.__main__ import cache_directory, main
+from functrans.__main__ import main
+from functrans.cache import directory
 
 
 def test_it_runs_as_a_module():
@@ -25,11 +26,11 @@ def test_the_report_runs_its_example(capsys):
 
 def test_the_cache_directory_can_be_named(monkeypatch, tmp_path):
     monkeypatch.setenv("FUNCTRANS_CACHE_DIR", str(tmp_path))
-    assert cache_directory() == tmp_path
+    assert directory() == tmp_path
 
 
 def test_the_cache_directory_follows_the_platform(monkeypatch):
     monkeypatch.delenv("FUNCTRANS_CACHE_DIR", raising=False)
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
-    assert cache_directory() == Path("/elsewhere/functrans")
+    assert directory() == Path("/elsewhere/functrans")

@@ -16,7 +16,15 @@ from functrans._core.aval import Aval
 from functrans._core.bind import Tracer
 from functrans._ops.declare import primitive
 from functrans._ops.elementwise import absolute, ratio, where
-from functrans._ops.linalg import adjoint, conj, floating, mT, stacked, triangular_solve
+from functrans._ops.linalg import (
+    adjoint,
+    basis_of_blocks,
+    conj,
+    floating,
+    mT,
+    stacked,
+    triangular_solve,
+)
 from functrans._ops.structure import concatenate
 from functrans.errors import NotDifferentiable
 
@@ -126,6 +134,22 @@ def _svd_jvp(ts, y, xs, kind):
     du = _moved(u1, u2, common + opposite, moved - u1 @ p, s, shape, top(moved))
     dv = _moved(v1, v2, common - opposite, back - v1 @ adjoint(p), s, shape, top(back))
     return du, ds, adjoint(dv)
+
+
+def _svd_choose(ts, y, kind):
+    """The bases of each repeated nonzero singular value in which the perturbation is diagonal."""
+    (u, s, vh), t = y, ts[0]
+    if kind == "values" or type(s) is not np.ndarray or not s.size:
+        return y  # under another derivative the second order would be lost: NaN says so instead
+    _, _, near, both = _pairs(s, t.shape[-2:])
+    near = near & ~both
+    if not near.any():
+        return y
+    u1, v1, u2, v2 = _columns(u, s, vh)
+    turn = basis_of_blocks(-_hermitian(adjoint(u1) @ t @ v1), near)  # s descends: so do its slopes
+    u1, v1 = u1 @ turn, v1 @ turn
+    u = u1 if u2 is None else beside(u1, u2)
+    return u, s, adjoint(v1 if v2 is None else beside(v1, v2))
 
 
 def _columns(u, s, vh):
@@ -295,7 +319,7 @@ def _svd_abstract(x, kind):
 
 # ``kind``: thin, full, or values: thin, of which only the singular values will be used.
 svd = primitive(
-    "svd", _svd, jvp=_svd_jvp, vjp=_svd_vjp, outputs=3, saves="y",
+    "svd", _svd, jvp=_svd_jvp, vjp=_svd_vjp, outputs=3, saves="y", choose=_svd_choose,
     batch=stacked(lambda: svd), abstract=_svd_abstract,
     kinks="repeated singular values, and zero",
     doc="""Townsend 2016, in the form that divides by differences and sums of singular values.
@@ -304,8 +328,9 @@ svd = primitive(
     own. Exact there in reverse: symmetric functions of the singular values, projectors on whole
     singular spaces, the polar factor u vh. What depends on the choice of basis, or on both vectors
     and values of the block (u f(s) vh), raises NotDifferentiable, or gives NaN where the values are
-    not known (under vmap). Forward, a perturbation that mixes the block gives NaN in its vectors,
-    and as slopes of the singular values those of any symmetric function.
+    not known (under vmap). Forward mode takes the bases in which the perturbation is diagonal and
+    is exact for all of them, to first order, where the singular value is not zero. Under a second
+    derivative, a perturbation that mixes the block gives NaN in its vectors.
 
     A singular value of zero has a kink. With kind "values" its slope is 0, so that the gradient of
     their sum is the subgradient of least norm. Otherwise the slope is the one without the kink,

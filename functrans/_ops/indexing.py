@@ -133,9 +133,20 @@ def result_shape(shape: tuple[int, ...], indices: tuple, pattern: tuple) -> tupl
     stand_in = np.broadcast_to(np.empty((), bool), shape)
     if any(shape_of(i) for i in indices):
         # only the shapes of the arrays are known: a zero is a valid index of every nonempty axis
-        stand_in = np.broadcast_to(np.empty((), bool), [max(n, 1) for n in shape])
+        stand_in = np.broadcast_to(np.empty((), bool), _readable(shape, pattern))
     zeros = [np.broadcast_to(np.intp(0), shape_of(i)) for i in indices]
     return stand_in[index_of(pattern, tuple(zeros))].shape
+
+
+def _readable(shape: tuple[int, ...], pattern: tuple) -> list[int]:
+    """``shape`` with something on each axis that an index array reads."""
+    rest = len(shape) - sum(e is not None and e is not Ellipsis for e in pattern)
+    out, axis = list(shape), 0
+    for e in pattern:
+        if e is ARRAY:
+            out[axis] = max(out[axis], 1)
+        axis += rest if e is Ellipsis else e is not None
+    return out
 
 
 def accumulate(buffer: np.ndarray, ct: Any, fixed: Any, params: dict) -> None:

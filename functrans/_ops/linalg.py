@@ -280,6 +280,35 @@ def _eigh_jvp(ts, y, xs, lower):
     return _diagonal(m).real, v @ turned
 
 
+def _eigh_choose(ts, y, lower):
+    """The basis of each repeated eigenvalue in which the perturbation is diagonal.
+
+    The eigenvectors that the perturbed matrix has, to first order; any of them is LAPACK's to give.
+    """
+    w, v = y
+    if type(w) is not np.ndarray or not w.size:
+        return y  # under another derivative the second order would be lost: NaN says so instead
+    _, near = _close(w)
+    if not near.any():
+        return y
+    return w, v @ basis_of_blocks(adjoint(v) @ _hermitian(ts[0]) @ v, near)
+
+
+def basis_of_blocks(m, near):
+    """A unitary matrix that diagonalises the Hermitian ``m`` inside each block of indices that
+    ``near`` joins to the next, and leaves the blocks apart."""
+    n = near.shape[-1]
+    eye = np.eye(n, dtype=m.real.dtype)
+    inside = where(near | (eye > 0), m, 0)
+    # blocks are kept in their order by shifts that no eigenvalue of theirs reaches
+    alone = ~np.diagonal(near, 1, -2, -1)
+    first = np.zeros((*near.shape[:-2], 1), int)
+    block = np.concatenate([first, np.cumsum(alone, axis=-1)], axis=-1)
+    reach = 3 * _size(inside).sum(axis=(-2, -1)) + 1
+    shifts = block * reach.reshape((*reach.shape, 1))
+    return eigh(inside + shifts.reshape((*shifts.shape, 1)) * eye, lower=True)[1]
+
+
 def _diagonal(x) -> Any:
     return np.diagonal(x, 0, -2, -1)
 
@@ -333,8 +362,8 @@ def _refuse(unknown, w):
     raise NotDifferentiable(
         f"eigh: eigenvalues {i} and {j}{which} coincide (gap {abs(high - low):.1e} at {low:.6g}), "
         "and the output depends on their eigenvectors in a way whose derivative eigh alone does "
-        "not determine. Use eigvalsh, or only the projector on their eigenspace, or a matrix "
-        "function that has its own rule (inv, solve, matrix_power, cholesky)."
+        "not determine. Forward mode does (jvp, jacfwd); or use eigvalsh, only the projector on "
+        "their eigenspace, or a matrix function with its own rule (inv, solve, matrix_power)."
     )
 
 
@@ -345,7 +374,7 @@ def _eigh_abstract(x, lower):
 
 eigh = primitive(
     "eigh", lambda x, lower: tuple(np.linalg.eigh(x, "L" if lower else "U")),
-    jvp=_eigh_jvp, vjp=_eigh_vjp, outputs=2, saves="y",
+    jvp=_eigh_jvp, vjp=_eigh_vjp, outputs=2, saves="y", choose=_eigh_choose,
     batch=stacked(lambda: eigh), abstract=_eigh_abstract,
     kinks="repeated eigenvalues",
     doc="""Giles 2008, section 3.1. With a phase of each eigenvector as LAPACK has it.
@@ -356,9 +385,10 @@ eigh = primitive(
     the rest is taken as 0, which is exact for symmetric functions of the eigenvalues, for
     projectors on the whole block, for their sums with anything outside the block. Functions that
     depend on the choice of basis, or on both vectors and values of the block (v f(w) v.T), raise
-    NotDifferentiable, or give NaN where the values are not known (under vmap). Forward, a
-    perturbation that mixes the block gives NaN in its eigenvectors, and as slopes of the
-    eigenvalues those of any symmetric function.
+    NotDifferentiable, or give NaN where the values are not known (under vmap). Forward mode takes
+    the basis in which the perturbation is diagonal and is exact for all of them (Daleckii and
+    Krein 1965), to first order; the slopes of the eigenvalues are those of the sorted ones. Under
+    a second derivative, a perturbation that mixes the block gives NaN in its eigenvectors.
     """,
 )
 
@@ -418,6 +448,6 @@ norm2 = primitive(
 )
 
 __all__ = [
-    "adjoint", "cholesky", "column", "conj", "eigh", "floating", "inv", "mT", "norm2", "same",
-    "solve", "stacked", "triangular_solve",
+    "adjoint", "basis_of_blocks", "cholesky", "column", "conj", "eigh", "floating", "inv", "mT",
+    "norm2", "same", "solve", "stacked", "triangular_solve",
 ]

@@ -18,7 +18,7 @@ from functrans._core.bind import (
     spread,
 )
 from functrans._core.primitive import Primitive
-from functrans._ops.declare import Elementwise
+from functrans._ops.declare import Elementwise, General
 from functrans._transforms.vjp import transpose_vjp
 
 
@@ -49,6 +49,8 @@ class JVPTrace(Trace):
         if not prim.differentiable:
             return y
         tangents = [x.tangent if m else None for x, m in zip(args, mine, strict=True)]
+        if isinstance(prim, General) and prim.choose is not None:
+            y = prim.choose(tangents, y, **params)
         t = self.push(prim, tangents, y, primals, params)
         if prim.outputs == 1:
             return y if t is None or not inexact_dtype(dtype_of(y)) else JVPTracer(self, y, t)
