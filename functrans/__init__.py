@@ -5,7 +5,8 @@
 Array([0.        , 0.90929743])
 """
 
-from functrans import errors, numpy, tree
+from functrans import cache, errors, numpy, tree
+from functrans._core import version as _version
 from functrans._core.array import Array
 from functrans._transforms.checkpoint import checkpoint
 from functrans._transforms.control import cond, fori_loop, scan, switch, while_loop
@@ -24,11 +25,12 @@ from functrans.config import config
 
 array = numpy.array  # type: ignore[attr-defined]  # published from a table
 
-__version__ = "0.1.0"
+__version__ = _version.VERSION
 
 __all__ = [
     "Array",
     "array",
+    "cache",
     "checkpoint",
     "cond",
     "config",

@@ -1,6 +1,12 @@
-"""Hypothesis profiles: few draws, always the same; FUNCTRANS_PROFILE=thorough draws many."""
+"""Hypothesis profiles: few draws, always the same; FUNCTRANS_PROFILE=thorough draws many.
 
+Compiled code is kept in a directory of the test run, never in the user's cache.
+"""
+
+import atexit
 import os
+import shutil
+import tempfile
 
 from hypothesis import HealthCheck, settings
 
@@ -20,3 +26,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("FUNCTRANS_PROFILE", "quick"))
+
+os.environ["FUNCTRANS_CACHE_DIR"] = tempfile.mkdtemp(prefix="functrans-tests-")
+atexit.register(shutil.rmtree, os.environ["FUNCTRANS_CACHE_DIR"], ignore_errors=True)

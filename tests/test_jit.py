@@ -8,6 +8,7 @@ import functrans as ft
 from functrans import errors
 from functrans._compile import run
 from functrans._compile.native import NativeUnavailable
+from functrans._ops.declare import Elementwise
 from functrans._transforms.jit import Entry, Jitted
 
 X = np.array([0.3, 0.7, 1.2])
@@ -207,6 +208,12 @@ def test_ops_without_native_code_are_host_steps():
     lowered = ft.jit(lambda x: np.exp(np.linalg.solve(A, x)) * 2).lower(X)
     assert "solve" in str(lowered.schedule)
     assert "exp" in lowered.llvm
+
+
+def test_a_foreign_row_with_the_name_of_one_of_ours_is_not_taken_for_it():
+    five = Elementwise("sin", lambda x: np.multiply(x, 5), (lambda g: g * 5,), 1, False)
+    assert_array_equal(ft.jit(lambda x: five(x))(X), 5 * X)
+    assert_array_equal(ft.jit(ft.grad(lambda x: five(x).sum()))(X), np.full(3, 5.0))
 
 
 def test_lower_shows_the_program_and_the_reason():

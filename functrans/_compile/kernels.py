@@ -195,22 +195,23 @@ def _body(k: Kernel, names: Callable[[Var], str]) -> list[str]:
             for d, ((lo, hi), n) in enumerate(zip(x.windows, k.space, strict=True))
             if (lo, hi) != (0, n)
         )
-        text = f"{x.name} = load {buffer}[{_place(x.offset, x.strides)}]"
+        text = f"{x.name} = load {buffer}[{place(x.offset, x.strides)}]"
         lines.append(text + (f" if {inside} else 0" if inside else ""))
     lines += [
         f"{op.name}:{op.dtype} = {op.row} {' '.join(map(_argument, op.args))}" for op in k.ops
     ]
     for store in k.stores:
-        at = _place(store.offset, store.strides)
+        at = place(store.offset, store.strides)
         lines.append(f"store {names(store.buffer)}[{at}] = {_argument(store.value)}")
     lines += [
-        f"{r.row} {names(r.buffer)}[{_place(0, r.strides)}] of {_argument(r.value)}"
+        f"{r.row} {names(r.buffer)}[{place(0, r.strides)}] of {_argument(r.value)}"
         for r in k.reductions
     ]
     return lines
 
 
-def _place(offset: int, strides: Shape) -> str:
+def place(offset: int, strides: Shape) -> str:
+    """The index of an entry, written with the counters of the loops."""
     terms = [f"{s}*i{d}" if s != 1 else f"i{d}" for d, s in enumerate(strides) if s]
     return " + ".join([str(offset)] * (offset != 0 or not terms) + terms).replace("+ -", "- ")
 
@@ -226,4 +227,4 @@ def _operand(v: Any, names: Callable[[Var], str]) -> str:
 
 
 __all__ = ["HostStep", "Kernel", "Load", "Op", "Reduce", "Schedule", "Step", "Store",
-           "check_bounds", "collapse"]
+           "check_bounds", "collapse", "place"]

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import math
-import sys
-import sysconfig
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from functrans._compile.emit import ARRAY_DATA, LIST_ITEMS, Place, VectorLibrary, emit_module
+from functrans._compile.emit import Place, emit_module
 from functrans._compile.kernels import HostStep, Kernel, Schedule
-from functrans._compile.lowerings import LIBM
+from functrans._compile.machine import NativeUnavailable, local
 from functrans._compile.program import Const, Program, Var, aval_of_atom
 from functrans._compile.schedule import schedule
 from functrans._compile.views import Shape, View
@@ -70,11 +65,11 @@ class NativeProgram:
         self.llvm = ""
         self._code: Any = None  # must live as long as its functions are called
         if layout.segments:
-            machine = _machine()
+            machine = local()
             self.llvm = emit_module(layout.segments, layout.places, layout.stack, precise,
                                     machine.library, machine.wide)
             names = [r.name for r in layout.runs if isinstance(r, _Segment)]
-            self._code, functions = machine.compile(self.llvm, names)
+            self._code, functions = machine.compile(self.llvm, names, _title(program))
         self._call = _caller(self.schedule, layout, functions)
 
     def __call__(self, values: Sequence[Any]) -> list[np.ndarray]:
@@ -200,6 +195,8 @@ class _Operand:
             return x[()] if x.ndim == 0 else x.reshape(())[()]
         if self.plain:
             return x.reshape(v.shape)
+        if 0 in v.shape:
+            return np.empty(v.shape, x.dtype)  # NumPy checks even strides that lead nowhere
         strides = tuple([s * x.itemsize for s in v.strides])
         y = np.ndarray(v.shape, x.dtype, x, v.offset * x.itemsize, strides)
         return y if v.shape else y[()]
@@ -306,7 +303,7 @@ class _Layout:
         kept = {self.places[a].slot for a in self.schedule.outputs if isinstance(a, Var)}
         passed = range(len(self.schedule.program.inputs), self.size)
         shapes = self.schedule.shapes
-        started = False
+        started: set[int] = set()  # a joined array may be filled by several segments
         count = 0
         for i, part in enumerate(self.order):
             dropped = tuple([b for b, at in last.items() if at == i and b not in kept
@@ -317,10 +314,11 @@ class _Layout:
                 continue
             _, made = _touched(part)
             buffers = [_Buffer(self.places[v].slot, _given(v, shapes[v]), v.aval.dtype)
-                       for v in dict.fromkeys(made) if v in visible]
-            if scratch >= 0 and not started:
+                       for v in dict.fromkeys(made)
+                       if v in visible and self.places[v].slot not in started]
+            if scratch >= 0 and scratch not in started:
                 buffers.append(_Buffer(scratch, (self.scratch,), np.dtype(np.uint8)))
-                started = True
+            started.update(b.slot for b in buffers)
             self.runs.append(_Segment(f"run{count}", tuple(buffers), dropped))
             count += 1
 
@@ -335,6 +333,15 @@ class _Layout:
             weak = isinstance(v.root, Var) and v.root.weak and not v.shape
             out.append(_Operand(self.places[v.root].slot, v, plain, weak))
         return tuple(out)
+
+
+def _title(program: Program) -> str:
+    """A program in a line, for people who look at what the cache holds."""
+    given = ", ".join([repr(v.aval) for v in program.inputs])
+    found = ", ".join([repr(aval_of_atom(a)) for a in program.outputs])
+    lines = list(dict.fromkeys([eqn.line for eqn in program.eqns if eqn.line]))
+    where = f", {lines[0]}" if lines else ""
+    return f"({given}) -> ({found}), {len(program.eqns)} equations{where}"
 
 
 def _given(v: Var, shape: Shape) -> Shape:
@@ -356,91 +363,6 @@ def _touched(part: Any) -> tuple[list, list]:
         read += [x.buffer for x in k.loads]
         made += [x.buffer for x in (*k.stores, *k.reductions)]
     return read, made
-
-
-# ---- LLVM
-
-
-class _Machine:
-    """LLVM set up for this processor: made once, on first use."""
-
-    def __init__(self):
-        import llvmlite.binding as llvm  # lazy: slow to import
-
-        _check_layout()
-        self.llvm = llvm
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        self.cpu = llvm.get_host_cpu_name()
-        features = llvm.get_host_cpu_features()
-        self.features = features.flatten()
-        self.wide = bool(features.get("avx512f"))
-        lanes = [("d", 256)] if features.get("avx2") else []
-        lanes += [("e", 512)] if self.wide else []
-        self.library = VectorLibrary(tuple(lanes), self._symbols(lanes))
-        self.lock = threading.Lock()
-
-    def _symbols(self, lanes: list) -> frozenset[str]:
-        try:
-            self.llvm.load_library_permanently("libmvec.so.1")
-        except RuntimeError:
-            return frozenset()  # another C library: scalar functions do
-        found = set()
-        for name in [*LIBM.values(), "pow"]:
-            arity = "vv" if name in ("pow", "atan2", "hypot") else "v"
-            for letter, bits in lanes:
-                for symbol in (f"_ZGV{letter}N{bits // 64}{arity}_{name}",
-                               f"_ZGV{letter}N{bits // 32}{arity}_{name}f"):
-                    if self.llvm.address_of_symbol(symbol):
-                        found.add(symbol)
-        return frozenset(found)
-
-    def compile(self, text: str, names: Sequence[str]) -> tuple[Any, dict[str, Any]]:
-        """The module's functions; the first result must live as long as they are called."""
-        llvm = self.llvm
-        with self.lock:
-            target = llvm.Target.from_default_triple()
-            machine = target.create_target_machine(
-                cpu=self.cpu, features=self.features, opt=3, jit=True, codemodel="jitdefault"
-            )
-            module = llvm.parse_assembly(text)
-            module.triple = target.triple
-            module.data_layout = str(machine.target_data)
-            options = llvm.create_pipeline_tuning_options(speed_level=3)
-            options.loop_vectorization = True
-            options.loop_unrolling = False  # but where a loop asks: twice the time to compile
-            options.slp_vectorization = len(text) < 200_000
-            builder = llvm.create_pass_builder(machine, options)
-            builder.getModulePassManager().run(module, builder)
-            engine = llvm.create_mcjit_compiler(module, machine)
-            engine.finalize_object()
-            kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # lets other Python threads run
-            functions = {n: kind(engine.get_function_address(n)) for n in names}
-            return (engine, module, machine, builder), functions
-
-
-@functools.cache
-def _machine() -> _Machine:
-    return _Machine()
-
-
-class NativeUnavailable(RuntimeError):
-    """This Python, NumPy or machine is not one that native code can be made for."""
-
-
-def _check_layout() -> None:
-    """Whether lists and arrays lie in memory as the emitted code expects."""
-    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
-        raise NativeUnavailable("native code is made for CPython with its global lock")
-    x = np.zeros(3)
-    items = [None, x]
-    at = ctypes.c_void_p.from_address(id(items) + LIST_ITEMS).value
-    item = ctypes.c_void_p.from_address((at or 0) + ctypes.sizeof(ctypes.c_void_p)).value
-    if item != id(x):
-        raise NativeUnavailable("this Python keeps a list's items elsewhere")
-    data = ctypes.c_void_p.from_address(id(x) + ARRAY_DATA).value
-    if data != x.ctypes.data:
-        raise NativeUnavailable("this NumPy keeps an array's data elsewhere")
 
 
 def compile_program(program: Program, precise: bool = False) -> NativeProgram:

@@ -31,6 +31,10 @@ from functrans._compile.kernels import (
 from functrans._compile.lowerings import REDUCTIONS, computing_types, is_native
 from functrans._compile.program import Atom, Const, Eqn, Program, Var, namer
 from functrans._compile.views import Shape, View
+from functrans._ops.declare import TABLE
+
+# The rows that lowerings are written for; one declared from outside may have the name of one.
+OURS = frozenset(TABLE.values())
 
 
 @dataclass(slots=True, eq=False)
@@ -108,6 +112,9 @@ class _Builder:
 
     def enter(self, eqn: Eqn) -> None:
         """Turn an equation into a view, or one node or more."""
+        if eqn.prim not in OURS:
+            self.host(eqn)
+            return
         name = eqn.prim.name
         if name in _MOVES and self.move(eqn):
             return

@@ -10,11 +10,13 @@ import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from functrans import tree
+from functrans._compile import picture
 from functrans._compile import run as backend
 from functrans._compile.program import Const, Eqn, Program, Var, check, evaluate
 from functrans._core.array import plain
@@ -224,6 +226,22 @@ class Lowered:
     def llvm(self) -> str:
         """The LLVM IR of the fused loops."""
         return self._entry.executable.native.llvm
+
+    def svg(self) -> str:
+        """A picture of the schedule; in a notebook it is shown by itself."""
+        return picture.svg(self.schedule)
+
+    _repr_svg_ = svg
+
+    def html(self, path: str | PathLike | None = None) -> str:
+        """A page of the picture and the texts; written to ``path`` where one is given."""
+        parts = [("Program", repr(self.program)), ("Optimised program", repr(self.optimised)),
+                 ("Schedule", repr(self.schedule)), ("LLVM", self.llvm)]
+        text = picture.page(self.schedule, self._entry.name, parts)
+        if path is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        return text
 
     def __repr__(self) -> str:
         return repr(self.optimised)

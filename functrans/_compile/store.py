@@ -1,0 +1,264 @@
+"""Object code on disk: a file for each compiled module, named by a hash of all it depends on.
+
+A file is text lines, an empty line, and the object code:
+
+    functrans object 1
+    <key: 64 hexadecimal digits>
+    <sha256 of everything behind this line>
+    program: (float64[100]) -> (float64[100]), 12 equations, model.py:7
+    functrans: 0.1.0
+
+Nothing here raises because of the disk: what cannot be read is compiled, what cannot be written is
+not kept. Writers write under a name of their own and then rename, so readers see whole files only.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, NamedTuple
+
+MAGIC = b"functrans object 1"
+# The bound where FUNCTRANS_CACHE_SIZE does not name one, in MB.
+SIZE = 256.0
+# Seconds after which a file that a writer left unfinished is swept up.
+ABANDONED = 3600.0
+
+_on: ContextVar[bool] = ContextVar("cache", default=True)
+
+
+class Entry(NamedTuple):
+    """A file of the cache: where it is, what is in it, its bytes, when it was last used."""
+
+    path: Path
+    program: str
+    functrans: str
+    size: int
+    used: float
+
+
+# ---- settings
+
+
+def directory() -> Path:
+    """Where compiled kernels are kept: ``FUNCTRANS_CACHE_DIR``, or the platform's cache."""
+    if named := os.environ.get("FUNCTRANS_CACHE_DIR"):
+        return Path(named).expanduser()
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "functrans"
+
+
+def enabled() -> bool:
+    """Whether code is read from disk and kept there."""
+    return _on.get() and os.environ.get("FUNCTRANS_CACHE", "1") != "0"
+
+
+@contextmanager
+def off() -> Iterator[None]:
+    """Nothing is read from the cache or kept in it, for the time of a ``with`` block."""
+    token = _on.set(False)
+    try:
+        yield
+    finally:
+        _on.reset(token)
+
+
+def limit() -> float:
+    """Bytes that the cache may hold: ``FUNCTRANS_CACHE_SIZE`` in MB."""
+    named = os.environ.get("FUNCTRANS_CACHE_SIZE", "")
+    try:
+        megabytes = float(named) if named else SIZE
+    except ValueError:
+        text = f"FUNCTRANS_CACHE_SIZE is {named!r}, not a number of MB; {SIZE:g} is taken"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        megabytes = SIZE
+    return megabytes * 1e6
+
+
+# ---- one file
+
+
+def key_of(*parts: str) -> str:
+    """The name of what depends on these texts, and on nothing else."""
+    datas = [part.encode() for part in parts]
+    # with their lengths, so that no two lists of texts look the same
+    return _sha256(b"".join([MAGIC, *[b"%d:%b" % (len(data), data) for data in datas]])).decode()
+
+
+def _sha256(data: bytes) -> bytes:
+    return _hash().sha256(data).hexdigest().encode()
+
+
+@functools.cache
+def _hash() -> Any:
+    """A module with sha256: not hashlib where there is a smaller one, as it loads OpenSSL, 3 ms."""
+    for name in ("_sha2", "_sha256"):  # Python 3.12 and later; before
+        with suppress(ImportError):
+            return importlib.import_module(name)
+    return importlib.import_module("hashlib")
+
+
+def get(key: str) -> bytes | None:
+    """The object code kept under a key, None where there is none; marked as just used."""
+    if not enabled():
+        return None
+    try:
+        path = directory() / f"{key}.object"
+        with open(path, "rb") as f:
+            found = _opened(f.read()) if _is_trusted(os.fstat(f.fileno())) else None
+    except (OSError, RuntimeError):  # RuntimeError: there is no home directory
+        return None
+    if found is None or found[0] != key:
+        text = f"{path} is not what functrans wrote there; the code is compiled anew"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        return None
+    with suppress(OSError):
+        os.utime(path)
+    return found[2]
+
+
+def put(key: str, code: bytes, notes: Sequence[tuple[str, str]]) -> None:
+    """Keep object code under a key; ``notes``, at least one, are lines for human readers."""
+    if not enabled():
+        return
+    lines = "".join(f"{name}: {' '.join(text.split())}\n" for name, text in notes)
+    behind = lines.encode(errors="backslashreplace") + b"\n" + code
+    data = b"\n".join([MAGIC, key.encode(), _sha256(behind), behind])
+    try:
+        where = directory()
+        if len(data) <= limit():
+            where.mkdir(mode=0o700, parents=True, exist_ok=True)  # code is run from here: ours only
+            _write(where, key, data)
+            _bound(where, key, len(data))
+    except (OSError, RuntimeError):
+        return
+
+
+def _is_trusted(stat: os.stat_result) -> bool:
+    """Whether we wrote a file, or the administrator did: its code will be run."""
+    return not hasattr(os, "getuid") or stat.st_uid in (0, os.getuid())
+
+
+def _write(where: Path, key: str, data: bytes) -> None:
+    unfinished = where / f"{key}.{os.urandom(8).hex()}.tmp"
+    try:
+        with open(unfinished, "xb") as f:
+            f.write(data)
+        os.replace(unfinished, where / f"{key}.object")
+    except BaseException:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise
+
+
+def _opened(data: bytes) -> tuple[str, dict[str, str], bytes] | None:
+    """Key, notes and code of a file; None when it is damaged or someone else's."""
+    magic, _, rest = data.partition(b"\n")
+    key, _, rest = rest.partition(b"\n")
+    checksum, _, behind = rest.partition(b"\n")
+    if magic != MAGIC or _sha256(behind) != checksum:
+        return None
+    head, _, code = behind.partition(b"\n\n")
+    pairs = [line.partition(": ") for line in head.decode().splitlines()]
+    return key.decode(), {name: text for name, _, text in pairs}, code
+
+
+# ---- the directory
+
+
+class _File(NamedTuple):
+    used: float
+    size: int
+    path: Path
+
+
+def files() -> list[_File]:
+    """What is kept, finished or not, the least recently used first."""
+    try:
+        return sorted(_scan(directory()))
+    except (OSError, RuntimeError):
+        return []
+
+
+def _scan(where: Path) -> Iterator[_File]:
+    with os.scandir(where) as found:
+        for x in found:
+            if _is_ours(x.name):
+                with suppress(FileNotFoundError):  # another process was faster
+                    stat = x.stat()
+                    yield _File(stat.st_mtime, stat.st_size, Path(x.path))
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a file is a finished or unfinished one of ours: no other is ever deleted."""
+    key, *rest = name.split(".")
+    kind = rest == ["object"] or (len(rest) == 2 and rest[1] == "tmp")
+    return kind and len(key) == 64 and set(key) <= set("0123456789abcdef")
+
+
+def entries() -> list[Entry]:
+    """What is kept and whole, the least recently used first."""
+    found = []
+    for f in files():
+        with suppress(OSError):
+            opened = _opened(f.path.read_bytes())
+            if opened is not None and f.path.name == f"{opened[0]}.object":
+                notes = opened[1]
+                found.append(Entry(f.path, notes.get("program", ""), notes.get("functrans", ""),
+                                   f.size, f.used))
+    return found
+
+
+def clear() -> int:
+    """Delete every file of the cache, and no other file; how many there were."""
+    count = 0
+    for f in files():
+        with suppress(OSError):
+            f.path.unlink()
+            count += 1
+    _totals.clear()
+    return count
+
+
+# Bytes in each directory as this process knows them, so that it is not listed at each write.
+_totals: dict[Path, int] = {}
+_lock = threading.Lock()
+
+
+def _bound(where: Path, newest: str, size: int) -> None:
+    """Delete the least recently used files once the directory holds too much."""
+    with _lock:
+        if where in _totals:
+            _totals[where] += size
+            if _totals[where] <= limit():
+                return
+        kept = sorted(_scan(where))
+        total = sum(f.size for f in kept)
+        # further down than the bound, so that not every write from now on has to look
+        most = limit() if total <= limit() else 0.9 * limit()
+        for f in kept:
+            unfinished = f.path.suffix == ".tmp"
+            wanted = f.used > time.time() - ABANDONED if unfinished else total <= most
+            if not wanted and f.path.stem != newest:
+                with suppress(OSError):
+                    f.path.unlink()
+                    total -= f.size
+        _totals[where] = total
+
+
+__all__ = ["Entry", "clear", "directory", "enabled", "entries", "files", "get", "key_of", "limit",
+           "off", "put"]

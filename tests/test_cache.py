@@ -1,0 +1,384 @@
+"""The cache on disk: used by the next process, harmless whatever is in it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans._compile import store
+
+PROCESS = """
+import sys, numpy as np, functrans as ft
+from functrans._compile import machine
+if sys.argv[1] == "warm":
+    machine.Machine.translate = None  # compiling would fail
+y = ft.jit(ft.grad(lambda x: np.sum(np.sin(x) * x)))(np.linspace(0.0, 1.0, 7))
+print(np.asarray(y).tobytes().hex())
+"""
+
+
+@pytest.fixture(autouse=True)
+def where(tmp_path, monkeypatch):
+    """A cache of the test's own."""
+    monkeypatch.setenv("FUNCTRANS_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("FUNCTRANS_CACHE", raising=False)
+    monkeypatch.delenv("FUNCTRANS_CACHE_SIZE", raising=False)
+    yield tmp_path / "cache"
+    store._totals.clear()
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The modules that LLVM compiles from now on."""
+    from functrans._compile import machine
+
+    texts = []
+    translate = machine.Machine.translate
+
+    def counted(self, text):
+        texts.append(text)
+        return translate(self, text)
+
+    monkeypatch.setattr(machine.Machine, "translate", counted)
+    return texts
+
+
+def run(n: int = 3) -> None:
+    """Compile a function and check what it returns; as if in a new process, as nothing is kept."""
+    x = np.linspace(0.5, 1.0, n)
+    y = ft.jit(lambda x: np.exp(x) * x - 1.0)(x)
+    np.testing.assert_allclose(y, np.exp(x) * x - 1.0, rtol=1e-15)
+
+
+def start(how: str) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-W", "error", "-c", PROCESS, how],
+                            stdout=subprocess.PIPE, text=True)
+
+
+def test_what_was_compiled_once_is_loaded_afterwards(compiled):
+    run()
+    run()
+    assert len(compiled) == 1
+
+
+def test_other_shapes_are_other_entries(compiled):
+    run(3)
+    run(4)
+    assert len(compiled) == len(ft.cache.entries()) == 2
+
+
+def test_scalar_mathematics_is_another_entry(compiled):
+    for precise in (False, True, False, True):
+        ft.jit(lambda x: np.exp(x) * x, precise=precise)(np.ones(50))
+    assert len(compiled) == 2
+
+
+def test_a_second_process_compiles_nothing():
+    outs = []
+    for how in ("cold", "warm"):
+        p = start(how)
+        outs.append(p.communicate()[0])
+        assert p.returncode == 0
+    assert outs[0] == outs[1] != ""
+
+
+def test_processes_at_once_agree_and_leave_one_file(where):
+    together = [start("cold") for _ in range(4)]
+    outs = {p.communicate()[0] for p in together}
+    assert len(outs) == 1
+    assert [p.returncode for p in together] == [0] * 4
+    assert len(list(where.iterdir())) == len(ft.cache.entries()) == 1
+
+
+def test_threads_at_once_leave_whole_files(where):
+    key = store.key_of("threads")
+    codes = [bytes([i]) * 100_000 for i in range(4)]
+    found = []
+
+    def work(code):
+        for _ in range(30):
+            store.put(key, code, [("program", "p")])
+            found.append(store.get(key))
+
+    threads = [threading.Thread(target=work, args=(c,)) for c in codes]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert set(found) <= set(codes)
+    assert [x.name for x in where.iterdir()] == [f"{key}.object"]
+
+
+def test_entries_say_what_they_are(where):
+    run()
+    entry, = ft.cache.entries()
+    assert entry.path.parent == ft.cache.directory() == where
+    assert entry.program.startswith("(float64[3]) -> (float64[3]), 3 equations, ")
+    assert "test_cache.py" in entry.program
+    assert entry.functrans == ft.__version__
+    assert entry.size == ft.cache.size() == entry.path.stat().st_size
+
+
+# ---- what is damaged
+
+
+def truncated(data: bytes, path: Path) -> bytes:
+    return data[: len(data) // 2]
+
+
+def flipped(data: bytes, path: Path) -> bytes:
+    return data[:-50] + bytes([data[-50] ^ 1]) + data[-49:]
+
+
+def empty(data: bytes, path: Path) -> bytes:
+    return b""
+
+
+def foreign(data: bytes, path: Path) -> bytes:
+    return b"something else\n" * 100
+
+
+def of_another_key(data: bytes, path: Path) -> bytes:
+    return data.replace(path.stem.encode(), b"0" * 64)
+
+
+def cut_in_the_header(data: bytes, path: Path) -> bytes:
+    return data[:40]
+
+
+@pytest.mark.parametrize(
+    "damage", [truncated, flipped, empty, foreign, of_another_key, cut_in_the_header],
+    ids=lambda f: f.__name__,
+)
+def test_a_damaged_file_is_named_and_written_again(damage, where, compiled):
+    run()
+    path, = where.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole, path))
+    with pytest.warns(RuntimeWarning, match=rf"{path.name} is not what functrans wrote there"):
+        run()
+    assert len(compiled) == 2
+    run()
+    assert len(compiled) == 2
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.skipif(getattr(os, "getuid", int)() != 0 or not hasattr(os, "chown"),
+                    reason="only root can give files away")
+def test_code_that_another_user_wrote_is_not_run(where, compiled):
+    run()
+    path, = where.iterdir()
+    os.chown(path, 54321, -1)
+    with pytest.warns(RuntimeWarning, match=path.name):
+        run()
+    assert path.stat().st_uid == 0
+    assert len(compiled) == 2
+
+
+def test_damaged_files_are_no_entries_but_are_cleared(where):
+    run()
+    path, = where.iterdir()
+    path.write_bytes(b"")
+    assert ft.cache.entries() == []
+    assert ft.cache.clear() == 1
+
+
+def test_every_change_of_a_byte_is_noticed():
+    key = store.key_of("byte")
+    store.put(key, b"code", [("program", "p")])
+    path, = store.directory().iterdir()
+    data = path.read_bytes()
+    for i in range(len(data)):
+        path.write_bytes(data[:i] + bytes([data[i] ^ 4]) + data[i + 1 :])
+        with pytest.warns(RuntimeWarning, match=key):
+            assert store.get(key) is None
+    path.write_bytes(data)
+    assert store.get(key) == b"code"
+
+
+# ---- where there can be none
+
+
+def test_a_file_in_place_of_the_directory_is_no_cache(where, compiled):
+    where.write_text("not a directory")
+    run()
+    run()
+    assert len(compiled) == 2
+    assert ft.cache.entries() == []
+    assert ft.cache.size() == ft.cache.clear() == 0
+    assert where.read_text() == "not a directory"
+
+
+def test_a_disk_that_is_full_is_no_cache(where, compiled, monkeypatch):
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    run()
+    assert list(where.iterdir()) == []
+    monkeypatch.undo()
+    monkeypatch.setenv("FUNCTRANS_CACHE_DIR", str(where))
+    run()
+    assert len(ft.cache.entries()) == 1
+
+
+def test_no_home_directory_is_no_cache(monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("FUNCTRANS_CACHE_DIR")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    run()
+    assert ft.cache.entries() == []
+
+
+# ---- settings
+
+
+def test_the_environment_switches_it_off(where, monkeypatch):
+    monkeypatch.setenv("FUNCTRANS_CACHE", "0")
+    run()
+    assert not where.exists()
+
+
+def test_off_neither_reads_nor_writes(where, compiled):
+    with ft.cache.off():
+        run()
+        assert not where.exists()
+        run(4)
+    run()
+    with ft.cache.off():
+        run()
+    assert len(compiled) == 4
+    assert len(ft.cache.entries()) == 1
+
+
+def test_off_ends_with_its_block_and_holds_in_its_thread_only():
+    seen = []
+    with contextlib.suppress(ZeroDivisionError), ft.cache.off():
+        t = threading.Thread(target=lambda: seen.append(store.enabled()))
+        t.start()
+        t.join()
+        seen.append(store.enabled())
+        raise ZeroDivisionError
+    assert [*seen, store.enabled()] == [True, False, True]
+
+
+def kept(monkeypatch, megabytes: str, sizes: list[int], used=()) -> list[int]:
+    """Which of several objects, of these bytes, are there after all were written in turn."""
+    monkeypatch.setenv("FUNCTRANS_CACHE_SIZE", megabytes)
+    keys = [store.key_of(str(i)) for i in range(len(sizes))]
+    for i, n in enumerate(sizes):
+        store.put(keys[i], bytes(n), [("program", str(i))])
+        if i < len(sizes) - 1:
+            path = store.directory() / f"{keys[i]}.object"
+            os.utime(path, (i + 1.0, i + 1.0))
+        if i in used:
+            store.get(keys[0])
+    return [i for i, k in enumerate(keys) if (store.directory() / f"{k}.object").exists()]
+
+
+def test_the_oldest_go_first(monkeypatch):
+    assert kept(monkeypatch, "0.01", [3000] * 6) == [4, 5]
+    assert ft.cache.size() <= 10_000
+
+
+def test_what_was_used_stays(monkeypatch):
+    assert kept(monkeypatch, "0.01", [3000] * 4, used=(2,)) == [0, 3]
+
+
+def test_what_is_larger_than_the_bound_is_not_kept(monkeypatch):
+    assert kept(monkeypatch, "0.01", [3000, 20_000]) == [0]
+
+
+def test_a_bound_of_zero_keeps_nothing(monkeypatch):
+    assert kept(monkeypatch, "0", [3000]) == []
+
+
+def test_a_bound_that_is_no_number_is_named(monkeypatch):
+    monkeypatch.setenv("FUNCTRANS_CACHE_SIZE", "much")
+    with pytest.warns(RuntimeWarning, match="FUNCTRANS_CACHE_SIZE is 'much', not a number of MB"):
+        assert store.limit() == 256e6
+
+
+def test_clear_leaves_other_files(where):
+    run()
+    (where / "notes.txt").write_text("mine")
+    assert ft.cache.clear() == 1
+    assert [x.name for x in where.iterdir()] == ["notes.txt"]
+    assert ft.cache.clear() == 0
+
+
+def test_what_a_writer_left_is_swept_up(where):
+    where.mkdir()
+    left = where / f"{'0' * 64}.{'0' * 16}.tmp"
+    left.write_bytes(b"half")
+    os.utime(left, (1.0, 1.0))
+    young = where / f"{'1' * 64}.{'0' * 16}.tmp"
+    young.write_bytes(b"half")
+    run()
+    assert not left.exists()
+    assert young.exists()
+
+
+def test_a_moved_cache_is_used_where_it_is(tmp_path, where, compiled):
+    run()
+    assert ft.cache.move(tmp_path / "deep" / "elsewhere") == tmp_path / "deep" / "elsewhere"
+    assert ft.cache.directory() == tmp_path / "deep" / "elsewhere"
+    assert list(where.iterdir()) == []
+    run()
+    assert len(compiled) == 1
+    assert len(ft.cache.entries()) == 1
+
+
+def test_notes_may_hold_any_file_name():
+    key = store.key_of("notes")
+    store.put(key, b"\n\ncode", [("program", "a\n\nb \udcff.py:7")])
+    assert store.get(key) == b"\n\ncode"
+    assert ft.cache.entries()[0].program == r"a b \udcff.py:7"
+
+
+def test_a_key_says_where_its_parts_end():
+    assert store.key_of("ab", "c") != store.key_of("a", "bc")
+    assert store.key_of("a") != store.key_of("a", "")
+
+
+@pytest.mark.parametrize("data", [b"", b"abc", bytes(1000)], ids=len)
+def test_the_hash_is_sha256_whichever_module_has_it(data):
+    assert store._sha256(data) == hashlib.sha256(data).hexdigest().encode()
+
+
+def test_a_file_that_another_process_deletes_is_no_error(monkeypatch):
+    run()
+    ghost = store._File(1.0, 10, store.directory() / f"{'0' * 64}.object")
+    monkeypatch.setattr(store, "_scan", lambda where: iter([ghost]))
+    assert ft.cache.entries() == []
+    assert ft.cache.clear() == 0
+
+
+def test_the_suite_itself_stays_out_of_the_users_cache(monkeypatch):
+    monkeypatch.undo()
+    assert "functrans-tests-" in os.environ["FUNCTRANS_CACHE_DIR"]
+
+
+def test_warnings_as_errors_do_not_lose_the_lock(where):
+    run()
+    path, = where.iterdir()
+    path.write_bytes(b"")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning, match=r"\.object is not what"):
+            run()
+    path.unlink()
+    run()
