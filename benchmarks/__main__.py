@@ -20,7 +20,7 @@ def main() -> int:
     if args.threads:
         _limit_threads(args.threads)
     # imported after the thread limits are set, which libraries read when they load
-    from benchmarks import imports, memory, overhead, report, speed
+    from benchmarks import imports, jit, memory, overhead, report, speed
     from benchmarks.peers import available
 
     peers, missing = available()
@@ -31,6 +31,11 @@ def main() -> int:
         name: lambda build=build: speed.run(build(peers), args.scale)
         for name, build in speed.CASES.items()
     }
+    runs |= {
+        name: lambda build=build: jit.run(build(), args.scale) for name, build in jit.CASES.items()
+    }
+    runs["jit-compile"] = lambda: jit.compile_table(args.scale)
+    runs["jit-price"] = lambda: jit.price_table(args.scale)
     runs["overhead"] = lambda: overhead.table(peers, args.scale)
     runs["import"] = lambda: imports.table(args.scale)
     runs["memory-peak"] = lambda: memory.peak_table(peers)

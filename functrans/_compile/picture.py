@@ -163,7 +163,7 @@ def _kernel(k: Kernel, i: int, s: Schedule) -> _Box:
 
     lines = [f"{x.name} = {_buffer(x.buffer, s)}[{place(x.offset, x.strides)}]" for x in several]
     lines += [f"{op.name} = {op.row} {' '.join(map(given, op.args))}" for op in k.ops]
-    if len(lines) > LISTED:
+    if len(lines) > LISTED + 1:
         half = LISTED // 2
         lines[half:-half] = [f"... {len(lines) - 2 * half} more lines ..."]
     lines += [f"{s.names(r.buffer)} = {r.row} {given(r.value)}" for r in k.reductions]

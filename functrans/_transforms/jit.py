@@ -39,7 +39,7 @@ from functrans._transforms.vmap import BatchTrace
 from functrans.config import config
 from functrans.errors import ArgumentError, name_of
 
-# Kinds of arguments that one function keeps programs for; the least recently used goes first.
+# Kinds of arguments that one function keeps programs for; the one staged first goes first.
 KEPT = 128
 
 
