@@ -94,7 +94,7 @@ def array_function(self: Tracer, func: Any, types: Any, args: tuple, kwargs: dic
     return ours(*args, **kwargs)
 
 
-USE_RESULT = "results are new arrays: use the value that it returns"
+USE_RESULT = "use the value that it returns, as in y = y + x where y += x stood"
 
 
 def refused(name: str, what: str, cure: str) -> UnsupportedError:
