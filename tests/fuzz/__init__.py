@@ -1,0 +1,1 @@
+"""Random programs: compiled code against the same functions without compiling."""
