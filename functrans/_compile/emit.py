@@ -258,6 +258,9 @@ def _start_depth(r: Reduce, depth: int) -> int:
 
 # ---- the module
 
+# Kernels up to which they become part of the function that calls them.
+INLINED = 8
+
 
 def emit_module(segments: Sequence[Sequence[Kernel]], places: dict[Any, Place], stack: int,
                 precise: bool, library: VectorLibrary, wide: bool) -> str:
@@ -280,7 +283,9 @@ def emit_module(segments: Sequence[Sequence[Kernel]], places: dict[Any, Place], 
         texts.append(_run(f"run{s}", calls, places, stack))
     header, attributes, texts = _declare(functions, texts, library if not precise else None)
     prefer = ' "prefer-vector-width"="512"' if wide else ""
-    attributes.insert(0, f"attributes #0 = {{ nounwind{prefer} }}")
+    # one function of very many kernels takes LLVM time that grows faster than their number
+    apart = " noinline" if count > INLINED else ""
+    attributes.insert(0, f"attributes #0 = {{ nounwind{apart}{prefer} }}")
     return "\n".join([*header, "", *texts, *attributes, _HINTS])
 
 
