@@ -94,11 +94,7 @@ class StagingTrace(Trace):
         inputs = tuple([self.atom(x) for x in args])
         mine = [isinstance(x, StagedTracer) and x.owner is self for x in args]
         examples = [x.example if m else x for x, m in zip(args, mine, strict=True)]
-        with np.errstate(all="ignore"):
-            try:
-                y = bind(prim, *examples, **params)
-            except np.linalg.LinAlgError:  # the example is singular; what it is run on need not be
-                y = _unknown(prim, examples, params)
+        y = _example(prim, examples, params)
         ys = y if prim.outputs > 1 else (y,)
         if len(args) == 2 and all(type(x) in PYTHON_SCALARS for x in examples):
             ys = (y.item(),) if isinstance(y, np.generic) else ys  # as bind_operands: stays weak
@@ -108,14 +104,29 @@ class StagingTrace(Trace):
         return tuple(outputs) if prim.outputs > 1 else outputs[0]
 
 
-def _unknown(prim: Primitive, examples: Sequence, params: dict) -> Any:
-    """NaN of the shapes and dtypes that the row's rule gives."""
-    avals = prim.abstract(
-        *[x if type(x) in PYTHON_SCALARS else aval_of(x) for x in examples], **params
-    )
-    if prim.outputs > 1:
-        return tuple(np.full(a.shape, np.nan, a.dtype) for a in avals)
-    return np.full(avals.shape, np.nan, avals.dtype)
+# Entries up to which an example is computed: of larger arrays no value decides anything.
+EXAMPLE = 1 << 16
+
+
+def _example(prim: Primitive, examples: Sequence, params: dict) -> Any:
+    """What ``prim`` gives on the examples; where that is large or fails, only its type."""
+    if any(isinstance(x, np.ndarray) and x.size > EXAMPLE for x in examples):
+        return _stand_in(prim, examples, params)
+    with np.errstate(all="ignore"):
+        try:
+            return bind(prim, *examples, **params)
+        except np.linalg.LinAlgError:  # the example is singular; what it is run on need not be
+            return _stand_in(prim, examples, params)
+
+
+def _stand_in(prim: Primitive, examples: Sequence, params: dict) -> Any:
+    """Ones of the shapes and dtypes that the row's rule gives, in the memory of one number."""
+    given = [x if type(x) in PYTHON_SCALARS else aval_of(x) for x in examples]
+    avals = prim.abstract(*given, **params)
+    ones = [
+        np.broadcast_to(a.dtype.type(1), a.shape) for a in (avals if prim.outputs > 1 else [avals])
+    ]
+    return tuple(ones) if prim.outputs > 1 else ones[0]
 
 
 def stage(f: Callable, args: Sequence[Any], name: str) -> tuple[Program, tree.Structure, bool]:
