@@ -78,9 +78,10 @@ def test_an_error_in_a_thread_reaches_the_caller():
     def work(start, stop):
         raise KeyError(start)
 
+    before = threading.active_count()
     with pytest.raises(KeyError):
         blocks.run_blocks(work, blocks.THREADED)
-    assert threading.active_count() == 1
+    assert threading.active_count() == before
 
 
 def test_warnings_of_the_forward_run_are_numpys(small_blocks):

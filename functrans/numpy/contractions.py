@@ -14,7 +14,8 @@ from functrans._core.bind import Tracer, bind, newest_trace
 from functrans._ops import contractions as rows
 from functrans._ops import elementwise as ops
 from functrans.errors import UnsupportedError, user_line
-from functrans.numpy.structure import as_operand, numpy_like, one_axis
+from functrans.numpy.protocols import USE_RESULT, refused
+from functrans.numpy.structure import as_operand, is_traced, numpy_like, one_axis
 
 
 def _conj(x):
@@ -199,12 +200,12 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: An
     Array([2., 2.])
     """
     flat = [x for x in operands if not isinstance(x, str)]
-    if newest_trace(flat) is None and not any(isinstance(x, list) and _any_traced(x) for x in flat):
+    if newest_trace(flat) is None and not any(isinstance(x, list) and is_traced(x) for x in flat):
         if out is not None:
-            raise _no_out()
+            raise refused("np.einsum", "got out=", USE_RESULT)
         return np.einsum(*operands, optimize=optimize, **options)
     if out is not None:
-        raise _no_out()
+        raise refused("np.einsum", "got out=", USE_RESULT)
     dtype = options.pop("dtype", None)
     options.pop("order", None)
     options.pop("casting", None)
@@ -213,16 +214,6 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: An
     subscripts, arrays = _read(operands)
     arrays = [x if dtype is None else x.astype(dtype) for x in map(as_operand, arrays)]
     return _einsum(subscripts, arrays)
-
-
-def _any_traced(x):
-    return isinstance(x, Tracer) or (isinstance(x, list | tuple) and any(map(_any_traced, x)))
-
-
-def _no_out():
-    return UnsupportedError(
-        f"{user_line()}: einsum cannot write into out=; use the value that it returns."
-    )
 
 
 def _read(operands):

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.array import plain
 from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops import reductions as rows
 from functrans.errors import UnsupportedError
 from functrans.numpy.protocols import USE_RESULT, refused
+from functrans.numpy.structure import as_operand, numpy_like
 
 # NumPy's mark of an argument that was not given.
 NoValue: Any = np._NoValue  # type: ignore[attr-defined]  # NumPy 2 exports it without a stub
@@ -23,40 +23,18 @@ ALL_AXES = tuple(tuple(range(n)) for n in range(65))
 
 
 def like(numpy_function: Callable | None) -> Callable[[Callable], Callable]:
-    """Leave calls without a traced argument to NumPy; stack a list of traced values.
-
-    None stands for a function that this version of NumPy lacks.
-    """
+    """``numpy_like`` for functions of one array, which they get as an operand."""
 
     def decorate(f: Callable) -> Callable:
         @functools.wraps(f)
-        def named(a: Any, *args: Any, **kwargs: Any) -> Any:
-            if isinstance(a, Tracer):
-                return f(a, *args, **kwargs)
-            if kwargs.get("out") is not None:
-                raise no_out(f.__name__)
-            if traced(a):
-                return f(_stack(a), *args, **kwargs)
-            if any(map(traced, args)) or any(map(traced, kwargs.values())):
-                return f(np.asarray(plain(a)), *args, **kwargs)
-            if numpy_function is None:
-                return f(np.asarray(plain(a)), *args, **kwargs)
-            return numpy_function(a, *args, **kwargs)
+        def of_operand(a: Any, *args: Any, **kwargs: Any) -> Any:
+            return f(a if isinstance(a, Tracer) else as_operand(a), *args, **kwargs)
 
+        named = numpy_like(numpy_function)(of_operand)
+        named.__wrapped__ = f  # type: ignore[attr-defined]  # what methods of traced values call
         return named
 
     return decorate
-
-
-def traced(x: Any) -> bool:
-    """Whether ``x`` is a traced value or a list that holds one."""
-    return isinstance(x, Tracer) or (isinstance(x, list | tuple) and any(map(traced, x)))
-
-
-def _stack(x):
-    if not isinstance(x, list | tuple):
-        return x
-    return np.stack([_stack(v) for v in x]) if traced(x) else np.asarray(x)
 
 
 def no_out(name: str) -> UnsupportedError:

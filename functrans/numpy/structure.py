@@ -14,7 +14,8 @@ from functrans._core.array import plain
 from functrans._core.bind import Tracer, bind
 from functrans._ops import indexing
 from functrans._ops import structure as rows
-from functrans.errors import ImmutableError, UnsupportedError, user_line
+from functrans.errors import ImmutableError, user_line
+from functrans.numpy.protocols import USE_RESULT, refused
 
 normalize_axes = np.lib.array_utils.normalize_axis_tuple
 
@@ -24,20 +25,20 @@ def is_traced(x: Any) -> bool:
     return isinstance(x, Tracer) or (isinstance(x, list | tuple) and any(map(is_traced, x)))
 
 
-def numpy_like(numpy_function: Callable) -> Callable[[Callable], Callable]:
-    """Leave calls without a traced argument to NumPy; refuse what a traced result cannot do."""
+def numpy_like(numpy_function: Callable | None) -> Callable[[Callable], Callable]:
+    """Leave calls without a traced argument to NumPy; refuse what a traced result cannot do.
+
+    None stands for a function that this version of NumPy lacks.
+    """
 
     def decorate(f: Callable) -> Callable:
         @functools.wraps(f)
         def named(*args: Any, **kwargs: Any) -> Any:
             traced = (args and isinstance(args[0], Tracer)) or any(map(is_traced, args))
-            if not traced and not any(map(is_traced, kwargs.values())):
+            if not traced and not any(map(is_traced, kwargs.values())) and numpy_function:
                 return numpy_function(*args, **kwargs)
             if kwargs.get("out") is not None:
-                raise UnsupportedError(
-                    f"{user_line()}: {f.__name__} cannot write into out=; use the value that it "
-                    "returns."
-                )
+                raise refused(f"np.{f.__name__}", "got out=", USE_RESULT)
             return f(*args, **kwargs)
 
         return named
