@@ -170,10 +170,13 @@ class VJPTrace(Trace):
         if a1.singular and not self.tainted:
             self.tainted = not is_finite(y)
         if mine1 and mine2:
-            unlike1, unlike2 = _unlike_both(v1, v2, y)
+            u1 = u2 = None
+            alike = k1 is k2 is np.ndarray and v1.shape == v2.shape and v1.dtype is v2.dtype
+            if not alike:
+                u1, u2 = _unlike_both(v1, v2, y)
             node: tuple = (
-                (x1.slot, a1, a1.pick(y, v1, v2) if a1.needs else (), unlike1),
-                (x2.slot, a2, a2.pick(y, v1, v2) if a2.needs else (), unlike2),
+                (x1.slot, a1, a1.pick(y, v1, v2) if a1.needs else (), u1),
+                (x2.slot, a2, a2.pick(y, v1, v2) if a2.needs else (), u2),
             )
         elif mine1:
             if k2 is np.ndarray and a1.needs:
