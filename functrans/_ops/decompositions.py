@@ -20,7 +20,10 @@ from functrans._ops.linalg import (
     adjoint,
     basis_of_blocks,
     conj,
+    diagonal_of,
     floating,
+    hermitian,
+    magnitude,
     mT,
     stacked,
     triangular_solve,
@@ -29,16 +32,8 @@ from functrans._ops.structure import concatenate
 from functrans.errors import NotDifferentiable
 
 
-def _hermitian(x):
-    return (x + adjoint(x)) / 2
-
-
 def _skew(x):
     return (x - adjoint(x)) / 2
-
-
-def _diagonal(x) -> Any:
-    return np.diagonal(x, 0, -2, -1)
 
 
 def _by_row(x):
@@ -51,14 +46,9 @@ def _by_column(x):
     return x.reshape((*x.shape, 1))
 
 
-def _size(x):
-    """|x|, or the like of it: for comparisons."""
-    return absolute(x.real) + absolute(x.imag) if x.dtype.kind == "c" else absolute(x)
-
-
 def top(*xs: Any) -> Any:
     """The size of the largest entry of the matrices ``xs``, None for one that is absent."""
-    sizes = [_size(x).max(axis=(-2, -1)) for x in xs if x is not None]
+    sizes = [magnitude(x).max(axis=(-2, -1)) for x in xs if x is not None]
     most = sizes[0]
     for size in sizes[1:]:
         most = where(size > most, size, most)
@@ -67,7 +57,7 @@ def top(*xs: Any) -> Any:
 
 def visible(m: Any, most: Any) -> Any:
     """Where an entry of ``m`` is more than rounding against the size ``most``."""
-    return _size(m) > most * float(np.sqrt(np.finfo(m.dtype).eps))
+    return magnitude(m) > most * float(np.sqrt(np.finfo(m.dtype).eps))
 
 
 def first_flag(flags: Any) -> tuple[int, ...] | None:
@@ -123,11 +113,11 @@ def _svd_jvp(ts, y, xs, kind):
     u1, v1, u2, v2 = _columns(u, s, vh)
     moved, back = t @ v1, adjoint(t) @ u1
     p = adjoint(u1) @ moved
-    ds = _diagonal(p).real
+    ds = diagonal_of(p).real
     if kind == "values":
         ds = where(_small(s, shape), 0, ds)
     gap, total, near, both = _pairs(s, shape)
-    h, w = _hermitian(p), _skew(p)
+    h, w = hermitian(p), _skew(p)
     most = top(p)
     common = where(near & visible(h, most), np.nan, ratio(h, gap))
     opposite = where(both & visible(w, most), np.nan, ratio(w, total))
@@ -146,7 +136,7 @@ def _svd_choose(ts, y, kind):
     if not near.any():
         return y
     u1, v1, u2, v2 = _columns(u, s, vh)
-    turn = basis_of_blocks(-_hermitian(adjoint(u1) @ t @ v1), near)  # s descends: so do its slopes
+    turn = basis_of_blocks(-hermitian(adjoint(u1) @ t @ v1), near)  # s descends: so do its slopes
     u1, v1 = u1 @ turn, v1 @ turn
     u = u1 if u2 is None else beside(u1, u2)
     return u, s, adjoint(v1 if v2 is None else beside(v1, v2))
@@ -295,7 +285,7 @@ def _refuse_basis(turned, most):
 def _refuse_phases(common, u, most):
     if u.dtype.kind != "c":
         return
-    at = first_flag(visible(_diagonal(common), most.reshape(most.shape[:-1])))
+    at = first_flag(visible(diagonal_of(common), most.reshape(most.shape[:-1])))
     if at is not None:
         raise NotDifferentiable(
             f"svd: the output depends on the phase of the singular vectors {at[-1]}"
@@ -401,7 +391,7 @@ def _qr_parts(y):
 
 def _regular(r):
     """``r``; where it is singular an error that says so, or NaN where values are not known."""
-    size = _size(_diagonal(r))
+    size = magnitude(diagonal_of(r))
     limit = top(r) * (8 * r.shape[-1] * float(np.finfo(r.dtype).eps))
     flat = size <= limit.reshape(limit.shape[:-1])
     at = first_flag(flat)

@@ -39,7 +39,7 @@ def adjoint(x: Any) -> Any:
     return conj(mT(x))
 
 
-def _hermitian(x):
+def hermitian(x):
     return (x + adjoint(x)) / 2
 
 
@@ -243,14 +243,14 @@ triangular_solve = primitive(
 
 def _cholesky_jvp(ts, y, xs):
     solve_l = functools.partial(triangular_solve, y, lower=True, transposed=False, unit=False)
-    z = solve_l(adjoint(solve_l(_hermitian(ts[0]))))
+    z = solve_l(adjoint(solve_l(hermitian(ts[0]))))
     return y @ _triangle(z, True, False, 0.5)
 
 
 def _cholesky_vjp(ct, y, xs, wanted):
     solve_lh = functools.partial(triangular_solve, conj(y), lower=True, transposed=True, unit=False)
     p = _triangle(adjoint(y) @ conj(ct), True, False, 0.5)
-    return [conj(_hermitian(solve_lh(adjoint(solve_lh(p)))))]
+    return [conj(hermitian(solve_lh(adjoint(solve_lh(p)))))]
 
 
 # The lower factor, of the lower triangle.
@@ -274,10 +274,10 @@ def _close(w):
 
 def _eigh_jvp(ts, y, xs, lower):
     w, v = y
-    m = adjoint(v) @ _hermitian(ts[0]) @ v
+    m = adjoint(v) @ hermitian(ts[0]) @ v
     gap, near = _close(w)
     turned = where(near & _visible(m, m), np.nan, ratio(m, gap))
-    return _diagonal(m).real, v @ turned
+    return diagonal_of(m).real, v @ turned
 
 
 def _eigh_choose(ts, y, lower):
@@ -291,7 +291,7 @@ def _eigh_choose(ts, y, lower):
     _, near = _close(w)
     if not near.any():
         return y
-    return w, v @ basis_of_blocks(adjoint(v) @ _hermitian(ts[0]) @ v, near)
+    return w, v @ basis_of_blocks(adjoint(v) @ hermitian(ts[0]) @ v, near)
 
 
 def basis_of_blocks(m, near):
@@ -304,16 +304,16 @@ def basis_of_blocks(m, near):
     alone = ~np.diagonal(near, 1, -2, -1)
     first = np.zeros((*near.shape[:-2], 1), int)
     block = np.concatenate([first, np.cumsum(alone, axis=-1)], axis=-1)
-    reach = 3 * _size(inside).sum(axis=(-2, -1)) + 1
+    reach = 3 * magnitude(inside).sum(axis=(-2, -1)) + 1
     shifts = block * reach.reshape((*reach.shape, 1))
     return eigh(inside + shifts.reshape((*shifts.shape, 1)) * eye, lower=True)[1]
 
 
-def _diagonal(x) -> Any:
+def diagonal_of(x) -> Any:
     return np.diagonal(x, 0, -2, -1)
 
 
-def _size(x):
+def magnitude(x):
     """|x|, or the like of it: for comparisons."""
     return absolute(x.real) + absolute(x.imag) if x.dtype.kind == "c" else absolute(x)
 
@@ -330,7 +330,7 @@ def _eigh_vjp(ct, y, xs, wanted, lower):
     turned = where(unknown, np.nan, turned)
     if cw is not None:
         turned = turned + cw.reshape((*cw.shape, 1)) * np.eye(w.shape[-1], dtype=w.dtype)
-    return [conj(_hermitian(v @ turned @ adjoint(v)))]
+    return [conj(hermitian(v @ turned @ adjoint(v)))]
 
 
 def _undetermined(inner, cw):
@@ -346,8 +346,8 @@ def _undetermined(inner, cw):
 
 def _visible(m, whole):
     """Where an entry of ``m`` is more than rounding against the largest of ``whole``."""
-    top = _size(whole).max(axis=(-2, -1)).reshape((*whole.shape[:-2], 1, 1))
-    return _size(m) > top * float(np.sqrt(np.finfo(m.dtype).eps))
+    top = magnitude(whole).max(axis=(-2, -1)).reshape((*whole.shape[:-2], 1, 1))
+    return magnitude(m) > top * float(np.sqrt(np.finfo(m.dtype).eps))
 
 
 def _refuse(unknown, w):
@@ -448,6 +448,7 @@ norm2 = primitive(
 )
 
 __all__ = [
-    "adjoint", "basis_of_blocks", "cholesky", "column", "conj", "eigh", "floating", "inv", "mT",
-    "norm2", "same", "solve", "stacked", "triangular_solve",
+    "adjoint", "basis_of_blocks", "cholesky", "column", "conj", "diagonal_of", "eigh",
+    "floating", "hermitian", "inv", "mT", "magnitude", "norm2", "same", "solve", "stacked",
+    "triangular_solve",
 ]

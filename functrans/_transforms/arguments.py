@@ -175,17 +175,18 @@ def check_like(who: str, f: Callable, what: str, given: Any, expected: Any) -> N
     """``given`` (a tangent or cotangent) has the structure, shapes and kinds of ``expected``."""
     found, have = tree.flatten(given)
     wanted, structure = tree.flatten(expected)
-    if have != structure and _loosely(have) != _loosely(structure):
-        raise ArgumentError(
-            f"{who}: {what} of `{name_of(f)}` must have the structure of {describe(expected)}, but "
-            f"is {describe(given)}"
-        )
+    if have != structure and repr(have) != repr(structure):
+        raise wrong_structure(who, f, what, given, expected)
     for t, x in zip(found, wanted, strict=True):
         _check_leaf(who, f, what, t, x)
 
 
-def _loosely(structure: tree.Structure) -> str:
-    return repr(structure)
+def wrong_structure(who: str, f: Callable, what: str, given: Any, expected: Any) -> ArgumentError:
+    """The error for a tangent or cotangent that does not nest as the value it belongs to."""
+    return ArgumentError(
+        f"{who}: {what} of `{name_of(f)}` must have the structure of {describe(expected)}, but "
+        f"is {describe(given)}"
+    )
 
 
 def _check_leaf(who, f, what, t, x):
@@ -233,6 +234,13 @@ def is_number(x: Any) -> bool:
     ) and not isinstance(x, bool)
 
 
+def require_numbers(who: str, outs: Sequence, what: str = "a number") -> None:
+    """Raise unless every output leaf is a number or a boolean."""
+    for x in outs:
+        if not is_number(x) and not isinstance(x, bool):
+            raise ArgumentError(f"{who} returned {describe(x)}, which is not {what}")
+
+
 def zeros_like(x: Any) -> np.ndarray:
     a = aval_of(x)
     return np.zeros(a.shape, a.dtype)
@@ -251,6 +259,8 @@ __all__ = [
     "is_number",
     "open_all",
     "open_argument",
+    "require_numbers",
     "select",
+    "wrong_structure",
     "zeros_like",
 ]

@@ -16,9 +16,9 @@ from functrans._transforms.arguments import (
     describe,
     hand_out,
     hand_out_tree,
-    is_number,
     open_all,
     open_argument,
+    require_numbers,
     zeros_like,
 )
 from functrans._transforms.grad import require_callable, split_aux
@@ -56,11 +56,7 @@ def push(
         out = (call or (lambda xs: f(*xs)))(duals)
         out, aux = split_aux(who, f, out) if has_aux else (out, None)
         outs, structure = tree.flatten(out)
-        for x in outs:
-            if not is_number(x) and not isinstance(x, bool):
-                raise ArgumentError(
-                    f"{who}: `{name_of(f)}` returned {describe(x)}, which is not a number"
-                )
+        require_numbers(f"{who}: `{name_of(f)}`", outs)
         values = [_value(trace, x) for x in outs]
         moved = [_tangent(trace, x) for x in outs]
         return Pushed(values, moved, structure, tree.map(lambda x: _value(trace, x), aux))

@@ -13,12 +13,13 @@ from functrans._core.bind import Tracer, cast
 from functrans._transforms.arguments import (
     Leaves,
     check_like,
-    describe,
     hand_out,
     hand_out_tree,
     is_number,
     open_all,
     open_argument,
+    require_numbers,
+    wrong_structure,
     zeros_like,
 )
 from functrans._transforms.grad import lower_all, require_callable, split_aux
@@ -88,11 +89,7 @@ def record(
         out = (call or (lambda xs: f(*xs)))(args)
         out, aux = split_aux(who, f, out) if has_aux else (out, None)
         outs, structure = tree.flatten(out)
-        for x in outs:
-            if not is_number(x) and not isinstance(x, bool):
-                raise ArgumentError(
-                    f"{who}: `{name_of(f)}` returned {describe(x)}, which is not a number"
-                )
+        require_numbers(f"{who}: `{name_of(f)}`", outs)
         aux = hand_out_tree(lower_all(trace, aux)) if has_aux else None
         return Recording(trace, opened, [v for vs in inputs for v in vs], outs, structure, aux)
     finally:
@@ -169,22 +166,14 @@ def active_tangents(
     for i, (a, x, t) in enumerate(zip(opened, primals, tangents, strict=True)):
         if a is None:
             continue
-        leaves = tree.matching(a.structure, t, i) if _same_shape(a, x, t) else None
-        if leaves is None:
-            check_like(who, f, f"tangent {i}", t, x)
-        assert leaves is not None
+        try:
+            leaves = tree.matching(a.structure, t, i)
+        except ArgumentError:
+            raise wrong_structure(who, f, f"tangent {i}", t, x) from None
         for j in a.active:
             check_like(who, f, f"tangent {i}", leaves[j], a.leaves[j])
             flat.append(cast(leaves[j], aval_of(a.leaves[j]).dtype))
     return flat
-
-
-def _same_shape(a: Leaves, x: Any, t: Any) -> bool:
-    try:
-        tree.matching(a.structure, t, 0)
-    except ArgumentError:
-        return False
-    return True
 
 
 def linear_transpose(f: Callable, *primals: Any) -> Callable:

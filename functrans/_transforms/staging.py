@@ -17,9 +17,9 @@ from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, aval_of
 from functrans._core.bind import Trace, Tracer, bind
 from functrans._core.primitive import Primitive
-from functrans._transforms.arguments import describe, is_number
+from functrans._transforms.arguments import is_number, require_numbers
 from functrans._transforms.grad import require_callable
-from functrans.errors import ArgumentError, ConcretizationError, name_of, user_line
+from functrans.errors import ConcretizationError, name_of, user_line
 
 
 class ForeignTracer(Exception):
@@ -135,9 +135,7 @@ def stage(f: Callable, args: Sequence[Any], name: str) -> tuple[Program, tree.St
     try:
         inputs = [trace.input(x) for x in args]
         outs, structure = tree.flatten(f(*inputs))
-        for x in outs:
-            if not is_number(x) and not isinstance(x, bool):
-                raise ArgumentError(f"{name} returned {describe(x)}, which is not a number")
+        require_numbers(name, outs)
         outputs = tuple([trace.atom(plain(x)) for x in outs])
         program = Program(tuple(t.var for t in inputs), tuple(trace.eqns), outputs)
         return check(program), structure, trace.ruled

@@ -13,7 +13,7 @@ from functrans._core.array import plain
 from functrans._core.aval import dtype_of, ndim_of, shape_of
 from functrans._core.bind import PLAIN, Trace, Tracer, bind, bind_operands, is_finite
 from functrans._core.primitive import Primitive
-from functrans._transforms.arguments import describe, hand_out, is_number
+from functrans._transforms.arguments import describe, hand_out, is_number, require_numbers
 from functrans.errors import ArgumentError, ShapeError, name_of
 
 
@@ -156,11 +156,7 @@ def _run(f, structure, moved, flat_axes, size):
         leaves = [x if a is None else trace.input(x) for x, a in zip(moved, flat_axes, strict=True)]
         args, kwargs = tree.unflatten(structure, leaves)
         outs, out_structure = tree.flatten(f(*args, **kwargs))
-        for x in outs:
-            if not is_number(x) and not isinstance(x, bool):
-                raise ArgumentError(
-                    f"vmap: `{name_of(f)}` returned {describe(x)}, which is not an array"
-                )
+        require_numbers(f"vmap: `{name_of(f)}`", outs, "an array")
         return [trace.batched(plain(x)) for x in outs], out_structure
     finally:
         trace.closed = True

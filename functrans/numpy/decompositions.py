@@ -13,7 +13,7 @@ from functrans._ops.calls import stop
 from functrans._ops.eigenvalues import eig as _eig_row
 from functrans._ops.linalg import adjoint
 from functrans.errors import UnsupportedError, user_line
-from functrans.numpy.linear_algebra import LinAlgError, matrix_norm
+from functrans.numpy.linear_algebra import LinAlgError, matrices, matrix_norm
 from functrans.numpy.linear_algebra import inv as _inv
 from functrans.numpy.linear_algebra import solve as _solve
 from functrans.numpy.structure import as_operand, is_traced, numpy_like
@@ -42,11 +42,7 @@ class EigResult(NamedTuple):
 
 
 def _matrices(a: Any) -> Any:
-    a = as_operand(a)
-    if len(a.shape) < 2:
-        raise LinAlgError(
-            f"{len(a.shape)}-dimensional array given. Array must be at least two-dimensional"
-        )
+    a = matrices(a)
     return a if a.dtype.kind in "fc" else a.astype(float)
 
 

@@ -35,12 +35,18 @@ class SlogdetResult(NamedTuple):
     logabsdet: Any
 
 
-def _square(a: Any) -> Any:
+def matrices(a: Any) -> Any:
+    """``a`` as an operand with at least two axes."""
     a = as_operand(a)
     if len(a.shape) < 2:
         raise LinAlgError(
             f"{len(a.shape)}-dimensional array given. Array must be at least two-dimensional"
         )
+    return a
+
+
+def _square(a: Any) -> Any:
+    a = matrices(a)
     if a.shape[-1] != a.shape[-2]:
         raise LinAlgError("Last 2 dimensions of the array must be square")
     return a
