@@ -159,14 +159,12 @@ class Elementwise(Primitive):
             total = part if total is None else total + part
         return None if total is None else spread(total, shape_of(y), dtype_of(y))
 
-    def vjp(self, ct: Any, y: Any, xs: Sequence, params: dict, wanted: Sequence[bool],
-            strong: bool = False) -> list:
+    def vjp(self, ct: Any, y: Any, xs: Sequence, params: dict, wanted: Sequence[bool]) -> list:
         out: list[Any] = [None] * len(xs)
         for i, action in enumerate(self.actions):
             if action is not None and wanted[i]:
-                act = action.strong if strong else action.pull
                 x = aval_of(xs[i])
-                out[i] = sum_to(act(ct, *action.pick(y, *xs)), x.shape, x.dtype)
+                out[i] = sum_to(action.pull(ct, *action.pick(y, *xs)), x.shape, x.dtype)
         return out
 
     def batch(self, size: int, xs: Sequence, batched: Sequence[bool], params: dict) -> Any:

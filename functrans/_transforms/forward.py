@@ -22,7 +22,7 @@ from functrans._transforms.arguments import (
     zeros_like,
 )
 from functrans._transforms.grad import require_callable, split_aux
-from functrans._transforms.jvp import JVPTrace, JVPTracer
+from functrans._transforms.jvp import JVPTrace, mine
 from functrans._transforms.reverse import active_tangents
 from functrans.errors import ArgumentError, name_of
 
@@ -65,11 +65,11 @@ def push(
 
 
 def _value(trace, x):
-    return x.primal if type(x) is JVPTracer and x.owner is trace else x
+    return trace.lower(x)
 
 
 def _tangent(trace, x):
-    if type(x) is JVPTracer and x.owner is trace:
+    if mine(trace, x):
         return spread(x.tangent, aval_of(x.primal).shape, aval_of(x.primal).dtype)
     return zeros_like(x)
 

@@ -43,12 +43,12 @@ class JVPTrace(Trace):
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         self.require_open(prim)
-        mine = [type(x) is JVPTracer and x.owner is self for x in args]
-        primals = [x.primal if m else x for x, m in zip(args, mine, strict=True)]
+        owned = [mine(self, x) for x in args]
+        primals = [x.primal if m else x for x, m in zip(args, owned, strict=True)]
         y = bind(prim, *primals, **params)
         if not prim.differentiable:
             return y
-        tangents = [x.tangent if m else None for x, m in zip(args, mine, strict=True)]
+        tangents = [x.tangent if m else None for x, m in zip(args, owned, strict=True)]
         if isinstance(prim, General) and prim.choose is not None:
             y = prim.choose(tangents, y, **params)
         t = self.push(prim, tangents, y, primals, params)
@@ -102,22 +102,22 @@ class JVPTrace(Trace):
 
     def call(self, call: Any, args: tuple) -> tuple:
         self.require_open(call)
-        mine = [type(x) is JVPTracer and x.owner is self for x in args]
-        primals = [x.primal if m else x for x, m in zip(args, mine, strict=True)]
-        tangents = [x.tangent if m else None for x, m in zip(args, mine, strict=True)]
+        owned = [mine(self, x) for x in args]
+        primals = [x.primal if m else x for x, m in zip(args, owned, strict=True)]
+        tangents = [x.tangent if m else None for x, m in zip(args, owned, strict=True)]
         ys, ts = call.jvp(self, primals, tangents)
         return tuple(self._total(y, t) for y, t in zip(ys, ts, strict=True))
 
     def _total(self, y, t):
         """An output: its tangent by the rule is ``t``; through what it closes over, its own."""
         t = self.lower(t)
-        if type(y) is JVPTracer and y.owner is self:
+        if mine(self, y):
             return JVPTracer(self, y.primal, y.tangent if t is None else y.tangent + t)
         return y if t is None else JVPTracer(self, y, t)
 
     def lower(self, x: Any) -> Any:
         """The value of ``x`` without this trace."""
-        return x.primal if type(x) is JVPTracer and x.owner is self else x
+        return x.primal if mine(self, x) else x
 
     def input(self, primal: Any, tangent: Any) -> JVPTracer:
         return JVPTracer(self, primal, tangent)
