@@ -17,9 +17,20 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.program import Atom, Const, Eqn, Program, Var, aval_of_atom, check, types_of
+from functrans._compile.program import (
+    Atom,
+    Const,
+    Eqn,
+    Program,
+    Var,
+    aval_of_atom,
+    check,
+    is_weak,
+    types_of,
+)
 from functrans._compile.rewrites import RULES, Rule
-from functrans._core.aval import PYTHON_SCALARS, Aval
+from functrans._compile.structured import Structured, live
+from functrans._core.aval import Aval
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import strong_multiply
@@ -61,15 +72,8 @@ def share(program: Program) -> Program:
 
 def dead_code(program: Program) -> Program:
     """Without equations that no output needs."""
-    needed = {a for a in program.outputs if isinstance(a, Var)}
-    kept = []
-    for eqn in reversed(program.eqns):
-        if any(v in needed for v in eqn.outputs):
-            kept.append(eqn)
-            needed.update(a for a in eqn.inputs if isinstance(a, Var))
-    if len(kept) == len(program.eqns):
-        return program
-    return check(Program(program.inputs, tuple(reversed(kept)), program.outputs))
+    less = live(program)
+    return program if less.eqns == program.eqns else less
 
 
 def _walk(
@@ -151,11 +155,7 @@ def _fits(found: Atom | Eqn, out: Var) -> bool:
     """Whether ``found`` has the type of the output that it is to stand for."""
     if isinstance(found, Eqn):
         return not out.weak and types_of(found) == (out.aval,)
-    return _is_weak(found) == out.weak and aval_of_atom(found) == out.aval
-
-
-def _is_weak(a: Atom) -> bool:
-    return a.weak if isinstance(a, Var) else type(a) in PYTHON_SCALARS
+    return is_weak(found) == out.weak and aval_of_atom(found) == out.aval
 
 
 # ---- folding
@@ -164,6 +164,8 @@ def _is_weak(a: Atom) -> bool:
 def _folded(eqn: Eqn) -> list[Atom] | None:
     if any(isinstance(a, Var) for a in eqn.inputs):
         return None
+    if isinstance(eqn.prim, Structured):
+        return None  # runs as long as it likes
     if eqn.prim is broadcast_to or any(v.aval.size > FOLDED for v in eqn.outputs):
         return None  # a number stays one number until an op wants it as an array
     values = [a.value if isinstance(a, Const) else a for a in eqn.inputs]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import string
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
-from functrans._core.bind import bind
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import Elementwise
 
@@ -47,6 +47,36 @@ class Const:
     @property
     def aval(self) -> Aval:
         return aval_of(self.value)
+
+
+class Structured(Primitive):
+    """A row that holds programs (``structured.py``): called, it goes to the rules it was made with.
+    """
+
+    __slots__ = ("derived", "rules")
+
+    def __init__(self, name: str, impl: Callable, rules: Callable, abstract: Callable,
+                 outputs: int):
+        super().__init__(name, impl, abstract=abstract, outputs=outputs)
+        self.rules = rules
+        self.derived: dict[Any, Any] = {}  # programs made from it, kept with it
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        found = self.rules(self)(*args)
+        return found if self.outputs > 1 else found[0]
+
+    @property
+    def programs(self) -> dict[str, Program]:
+        """The programs that it holds, by what they are for."""
+        raise NotImplementedError
+
+    def note(self) -> str:
+        """What is printed behind its name."""
+        raise NotImplementedError
+
+    def pruned(self, used: Sequence[bool]) -> Any:
+        """The row without outputs that are not used, and which operands and outputs it has."""
+        raise NotImplementedError
 
 
 # An operand: a variable, an array that the program holds, or a Python scalar.
@@ -91,6 +121,11 @@ def atoms(program: Program) -> Iterator[Atom]:
 
 def aval_of_atom(a: Atom) -> Aval:
     return a.aval if isinstance(a, Var | Const) else aval_of(a)
+
+
+def is_weak(a: Atom) -> bool:
+    """Whether it is a Python scalar."""
+    return a.weak if isinstance(a, Var) else type(a) in PYTHON_SCALARS
 
 
 def check(program: Program) -> Program:
@@ -146,7 +181,7 @@ def evaluate(program: Program, args: Sequence[Any]) -> list:
         return env[a] if isinstance(a, Var) else a.value if isinstance(a, Const) else a
 
     for eqn in program.eqns:
-        y = bind(eqn.prim, *map(read, eqn.inputs), **eqn.params)
+        y = eqn.prim(*map(read, eqn.inputs), **eqn.params)
         for v, x in zip(eqn.outputs, y if eqn.prim.outputs > 1 else (y,), strict=True):
             env[v] = x.item() if v.weak and isinstance(x, np.generic) else x
     return [read(a) for a in program.outputs]
@@ -172,9 +207,9 @@ def namer() -> Callable[[Var], str]:
     return name
 
 
-def show(program: Program) -> str:
-    """The program as text, a line an equation."""
-    name = namer()
+def show(program: Program, name: Callable[[Var], str] | None = None) -> str:
+    """The program as text, a line an equation; below a loop or branch the programs it holds."""
+    name = name or namer()
 
     def typed(v: Var) -> str:
         return f"{name(v)}:{'weak ' if v.weak else ''}{v.aval!r}"
@@ -187,10 +222,14 @@ def show(program: Program) -> str:
     lines = [f"{{ lambda {', '.join(map(typed, program.inputs))}"]
     for eqn in program.eqns:
         left = ", ".join(map(typed, eqn.outputs))
-        params = "".join(f" {k}={v!r}" for k, v in eqn.params.items())
+        params = " ".join(f"{k}={v!r}" for k, v in eqn.params.items())
+        held = eqn.prim.programs if isinstance(eqn.prim, Structured) else {}
+        params = eqn.prim.note() if isinstance(eqn.prim, Structured) else params
         text = f"  {left} = {eqn.prim} {' '.join(map(atom, eqn.inputs))}"
-        text += f" [{params.strip()}]" if params else ""
+        text += f" [{params}]" if params else ""
         lines.append(f"{text:<60}  # {eqn.line}" if eqn.line else text)
+        for label, inner in held.items():
+            lines += textwrap.indent(f"{label} {show(inner, name)}", "    ").split("\n")
     lines.append(f"  return {', '.join(map(atom, program.outputs))} }}")
     return "\n".join(lines)
 

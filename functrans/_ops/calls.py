@@ -24,6 +24,7 @@ class Call:
     __slots__ = ("fun", "name")
 
     differentiable = True
+    has_rule = True  # a derivative rule, which a program cannot hold
 
     def __init__(self, name: str, fun: Callable[..., tuple]):
         self.name = name
@@ -36,6 +37,11 @@ class Call:
     def plain(self, *operands: Any) -> tuple:
         """The outputs where no operand is traced."""
         return self.fun(*operands)
+
+    def staged(self, trace: Any, args: tuple) -> tuple:
+        """The outputs while a program is written: here the function is written out."""
+        trace.ruled = trace.ruled or self.has_rule
+        return self.fun(*args)
 
     def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
         """Outputs and their tangents, None where absent; both may still be traced by ``trace``."""

@@ -3,11 +3,13 @@
 Where the predicate is one value these are Python's own ``if``, ``while`` and ``for``, and the
 transforms record what is run. Under ``vmap`` a predicate may have a value for each entry of the
 batch: all branches run and each entry keeps its own; a loop runs until every entry has finished.
-Under ``jit`` the predicate must not depend on the arguments, and loops are unrolled.
+Under ``jit`` what depends on the arguments becomes one equation of the program, which holds the
+programs of the functions (``flow.py``).
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -18,9 +20,11 @@ from functrans import tree
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, aval_of, dtype_of, shape_of
 from functrans._core.bind import PrimalTracer, Tracer
+from functrans._transforms import flow
 from functrans._transforms.arguments import describe, hand_out, is_number
 from functrans._transforms.grad import require_callable
 from functrans._transforms.jet import JetTracer
+from functrans._transforms.staging import StagedTracer
 from functrans._transforms.vmap import BatchTracer
 from functrans.errors import ArgumentError, ShapeError, name_of
 
@@ -32,8 +36,8 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> An
 
     Only the branch that is taken runs, and is differentiated. Under ``vmap``, with predicates that
     differ within the batch, both run on the whole batch and each entry keeps its own result; they
-    must then return the same structure, shapes and dtypes. Under ``jit`` a predicate that depends
-    on the arguments raises ConcretizationError: write ``np.where`` there.
+    must then return the same structure, shapes and dtypes. So they must under ``jit`` with a
+    predicate that depends on the arguments; one of them runs.
 
     Raises ShapeError where ``pred`` is not a scalar or the branches disagree.
 
@@ -48,6 +52,9 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> An
     require_callable("cond", true_fn)
     require_callable("cond", false_fn)
     pred = _predicate("cond", pred)
+    if pred.staged:
+        branches = [lambda: false_fn(*operands), lambda: true_fn(*operands)]
+        return _branched(pred.value, branches, (false_fn, true_fn), "cond")
     if not pred.varies:
         return _handed_out(true_fn(*operands) if pred.any else false_fn(*operands))
     names = name_of(true_fn), name_of(false_fn)
@@ -78,6 +85,9 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
         raise ArgumentError(f"switch: the index must be an integer, but is {describe(index)}")
     _require_scalar("switch", "index", index)
     inner, batched = _innermost(index)
+    if isinstance(inner, StagedTracer) and not batched:
+        calls = [functools.partial(f, *operands) for f in branches]
+        return _branched(index, calls, branches, "switch")
     if not batched:
         i = operator.index(inner)
         return _handed_out(branches[min(max(i, 0), len(branches) - 1)](*operands))
@@ -93,18 +103,20 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
     return _handed_out(out)
 
 
-def while_loop(cond_fn: Callable, body_fn: Callable, init: Any) -> Any:
+def while_loop(
+    cond_fn: Callable, body_fn: Callable, init: Any, *, max_steps: int | None = None
+) -> Any:
     r"""``x = body_fn(x)`` for as long as ``cond_fn(x)`` holds, from ``x = init``.
 
     .. math:: x_0 \mapsto x_n, \quad x_{k+1} = b(x_k), \quad n = \min\{k : \neg c(x_k)\}
 
     ``init`` may be a container; its structure, shapes and dtypes must not change. A Python scalar
     in it takes the dtype that the first step gives it. Derivatives of either mode are those of the
-    steps that were run; reverse mode stores what each step needs.
+    steps that were run; reverse mode stores what each step needs. ``max_steps`` ends the loop after
+    so many steps; under ``jit`` reverse mode needs it, to know how much there is to store.
 
     Under ``vmap``, where entries of the batch need different numbers of steps, the body runs on
-    all of them until the last has finished, and what it does to finished ones is dropped. Under
-    ``jit`` a condition that depends on the arguments raises ConcretizationError.
+    all of them until the last has finished, and what it does to finished ones is dropped.
 
     Raises ArgumentError or ShapeError where the body changes the structure or a type.
 
@@ -118,14 +130,22 @@ def while_loop(cond_fn: Callable, body_fn: Callable, init: Any) -> Any:
     require_callable("while_loop", body_fn)
     x = init
     carry = _Carry("while_loop", body_fn)
-    while True:
+    steps = 0
+    while max_steps is None or steps < max_steps:
+        left = None if max_steps is None else max_steps - steps
+        if flow.any_staged(x):
+            return _staged_while(cond_fn, carry, x, left)
+        steps += 1
         going = _predicate("while_loop", cond_fn(x), loop=True)
+        if going.staged:  # what cond_fn closes over is
+            return _staged_while(cond_fn, carry, x, left)
         if not going.any:
             return _handed_out(x)
         new = carry.checked(x, body_fn(x))
         if going.varies:
             new = _selected("while_loop", going.value, [new, x], (name_of(body_fn), "its carry"))
         x = new
+    return _handed_out(x)
 
 
 def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
@@ -134,8 +154,8 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
     .. math:: x_{i+1} = b(i, x_i), \quad i = l, \ldots, u - 1
 
     The carry is as in ``while_loop``. ``i`` is a Python int, but under ``vmap``, with bounds that
-    differ within the batch, a value for each entry. Under ``jit`` the bounds must not depend on
-    the arguments, and the loop is unrolled.
+    differ within the batch, a value for each entry, and under ``jit`` a traced one. Bounds that
+    depend on the arguments of ``jit`` make it a ``while_loop``, which has no reverse mode there.
 
     >>> import functrans as ft, numpy as np
     >>> from functrans._transforms.control import fori_loop
@@ -144,17 +164,29 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
     """
     require_callable("fori_loop", body_fn)
     bounds = [_innermost(_bound(n)) for n in (lower, upper)]
-    if any(batched for _, batched in bounds):
+    if any(batched or isinstance(n, StagedTracer) for n, batched in bounds):
         _, x = while_loop(
             lambda state: state[0] < upper,
             lambda state: (state[0] + 1, body_fn(state[0], state[1])),
             (lower, init),
         )
         return x
+    steps = range(*[operator.index(n) for n, _ in bounds])
     x = init
     carry = _Carry("fori_loop", body_fn)
-    for i in range(*[operator.index(n) for n, _ in bounds]):
-        x = carry.checked(x, body_fn(i, x))
+
+    def step(state: Any, _: Any) -> tuple:
+        i, x = state
+        return (i + 1, carry.checked(x, body_fn(i, x))), None
+
+    for k, i in enumerate(steps):
+        new = carry.checked(x, body_fn(i, x)) if k or not flow.any_staged(x) else None
+        if not k and flow.any_staged(x, new):
+            found = _staged_scan(step, (i, x), None, len(steps), False, "fori_loop")
+            if found is not None:
+                return _handed_out(found[0][1])
+            new = carry.checked(x, body_fn(i, x)) if new is None else new
+        x = new
     return _handed_out(x)
 
 
@@ -169,7 +201,7 @@ def scan(
     containers; the carry is as in ``while_loop``. ``length`` is needed where ``xs`` holds no
     arrays, for example None. With ``reverse`` the entries are taken from the last to the first,
     and each ``y`` still lies where its ``x`` does. With no entries at all, ``f`` is run once on
-    zeros, to know the shapes of ``y``. Under ``jit`` the loop is unrolled.
+    zeros, to know the shapes of ``y``. Under ``jit`` the loop is one equation, run natively.
 
     Raises ShapeError where lengths or the shapes of steps disagree, ArgumentError where ``f`` does
     not return a pair or the structure changes.
@@ -183,29 +215,27 @@ def scan(
     leaves, structure = tree.flatten(xs)
     n = _length(f, leaves, length)
     carry = _Carry("scan", f)
-    state = init
-    columns: list[list] = []
-    shape = None
-    for k in reversed(range(n)) if reverse else range(n):
-        x = tree.unflatten(structure, [v[k] for v in leaves])
+    def step(state: Any, x: Any) -> tuple:
         new, y = _pair(f, f(state, x))
-        state = carry.checked(state, new)
-        row, found = tree.flatten(y)
-        if shape is None:
-            shape, columns = found, [[] for _ in row]
-        elif found != shape:
-            raise ArgumentError(
-                f"scan: the outputs of `{name_of(f)}` have the structure {found!r} at entry {k}, "
-                f"but had {shape!r} before"
-            )
-        for column, v in zip(columns, row, strict=True):
-            column.append(v)
-    if shape is None:
+        return carry.checked(state, new), y
+
+    def natively() -> Any:
+        return _staged_scan(step, init, xs, n, reverse, "scan")
+
+    if n and flow.any_staged(init, leaves) and (found := natively()) is not None:
+        return found
+    state, rows = init, []
+    for k in reversed(range(n)) if reverse else range(n):
+        state, y = step(state, tree.unflatten(structure, [v[k] for v in leaves]))
+        if not rows and flow.any_staged(state, y) and not flow.any_staged(init, leaves):
+            # what f closes over is staged: the step just made is not needed
+            found = natively()
+            if found is not None:
+                return found
+        rows.append(tree.flatten(y))
+    if not rows:
         return _handed_out(state), _no_entries(f, init, leaves, structure)
-    for column in columns:
-        if reverse:
-            column.reverse()
-    return _handed_out(state), tree.unflatten(shape, [_stacked(f, column) for column in columns])
+    return _handed_out(state), _columns(f, rows[::-1] if reverse else rows)
 
 
 # ---- predicates
@@ -217,6 +247,7 @@ class _Predicate(NamedTuple):
     value: Any
     any: bool
     varies: bool
+    staged: bool = False
 
 
 def _predicate(who: str, pred: Any, loop: bool = False) -> _Predicate:
@@ -224,6 +255,8 @@ def _predicate(who: str, pred: Any, loop: bool = False) -> _Predicate:
         raise ArgumentError(f"{who}: the predicate must be a boolean, but is {describe(pred)}")
     _require_scalar(who, "predicate", pred)
     inner, batched = _innermost(pred)
+    if not batched and isinstance(inner, StagedTracer):
+        return _Predicate(pred, True, False, True)
     if not batched:
         return _Predicate(pred, bool(inner), False)
     if isinstance(inner, Tracer) and not loop:  # staged: an entry may take either branch
@@ -262,6 +295,48 @@ def _bound(n):
         raise ArgumentError(f"fori_loop: the bounds must be integers, but got {describe(n)}")
     _require_scalar("fori_loop", "bound", n)
     return n
+
+
+# ---- staged
+
+
+def _branched(index, calls, functions, name):
+    """What the function that ``index`` chooses returns, all of them staged."""
+    outs, structure = flow.branch(index, calls, functions, name)
+    return _handed_out(tree.unflatten(structure, outs))
+
+
+def _staged_scan(step, init, xs, n, reverse, name):
+    """The outputs of a scan as one equation; None where it must be run step by step."""
+    (state, shape), (columns, nest) = tree.flatten(init), tree.flatten(xs)
+
+    def flat(now: Sequence, entries: Sequence) -> tuple:
+        new, y = step(tree.unflatten(shape, now), tree.unflatten(nest, entries))
+        kept.append(tree.structure(y))
+        return tree.leaves(new), tree.leaves(y)
+
+    kept: list = []
+    found = flow.scan(flat, state, columns, n, reverse, name)
+    if found is None:
+        return None
+    last, collected = found
+    return _handed_out((tree.unflatten(shape, last), tree.unflatten(kept[-1], collected)))
+
+
+def _staged_while(test, carry, init, most):
+    state, shape = tree.flatten(init)
+
+    def going(now: Sequence) -> Any:
+        holds = test(tree.unflatten(shape, now))
+        _require_scalar(carry.who, "predicate", holds)
+        return holds
+
+    def flat(now: Sequence, _: Sequence) -> tuple:
+        old = tree.unflatten(shape, now)
+        return tree.leaves(carry.checked(old, carry.f(old))), []
+
+    found = flow.while_loop(going, flat, state, most, carry.who)
+    return _handed_out(tree.unflatten(shape, found))
 
 
 # ---- what branches and steps return
@@ -372,6 +447,19 @@ def _pair(f, out):
             "None as y where there is nothing to collect."
         )
     return out
+
+
+def _columns(f, rows):
+    """The outputs of the steps, stacked."""
+    shape = rows[0][1]
+    for k, (_, found) in enumerate(rows):
+        if found != shape:
+            raise ArgumentError(
+                f"scan: the outputs of `{name_of(f)}` have the structure {found!r} at entry {k}, "
+                f"but had {shape!r} before"
+            )
+    leaves = zip(*[row for row, _ in rows], strict=True)
+    return tree.unflatten(shape, [_stacked(f, column) for column in leaves])
 
 
 def _stacked(f, column):

@@ -18,11 +18,12 @@ import numpy as np
 from functrans import tree
 from functrans._compile import picture
 from functrans._compile import run as backend
-from functrans._compile.program import Const, Eqn, Program, Var, check, evaluate
+from functrans._compile.program import Program, aval_of_atom, evaluate
 from functrans._core.array import plain
-from functrans._core.aval import PYTHON_SCALARS, aval_of, inexact_dtype
+from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.bind import Tracer
 from functrans._ops.calls import Call
+from functrans._transforms import derived
 from functrans._transforms.arguments import (
     describe,
     hand_out,
@@ -31,11 +32,10 @@ from functrans._transforms.arguments import (
     zeros_like,
 )
 from functrans._transforms.calls import recorded
+from functrans._transforms.derived import Mask
 from functrans._transforms.grad import require_callable
-from functrans._transforms.jvp import JVPTrace
 from functrans._transforms.staging import ForeignTracer, stage
-from functrans._transforms.vjp import VJPTrace, VJPTracer, add_cotangents, pull_back
-from functrans._transforms.vmap import BatchTrace
+from functrans._transforms.vjp import VJPTrace, VJPTracer, add_cotangents
 from functrans.config import config
 from functrans.errors import ArgumentError, name_of
 
@@ -283,17 +283,31 @@ class Entry:
                 self.derived[key] = make()
             return self.derived[key]
 
-    def of(self, f: Callable, examples: Sequence, what: str) -> Entry:
-        """The entry of another function of flat values."""
-        program, structure, ruled = stage(f, examples, f"{what}({self.name})")
-        return Entry(f"{what}({self.name})", program, structure, ruled, self.precise)
+    def of(self, what: str, program: Program, ruled: bool) -> Entry:
+        """The entry of a program made from this one's."""
+        return Entry(f"{what}({self.name})", program, None, ruled, self.precise)
 
-    def examples(self) -> list:
-        """Plain values of the kinds that the program takes."""
-        return [
-            v.aval.dtype.type(1).item() if v.weak else np.ones(v.aval.shape, v.aval.dtype)
-            for v in self.program.inputs
-        ]
+    def pushed(self, mask: Mask) -> tuple[Entry, list[bool]]:
+        """The entry of outputs and tangents, and which outputs have one."""
+        made, moves = derived.pushed(self.program, mask, self.name)
+        return self.of("jvp", *made), moves
+
+    def mapped(self, mask: Mask, size: int) -> Entry:
+        """The entry for a batch of ``size``, the batch axis of every output 0."""
+        return self.of("vmap", *derived.mapped(self.program, mask, size, self.name)[0])
+
+
+class VJPPair:
+    """A program cut in two, of which the second takes what the first has kept for it."""
+
+    def __init__(self, entry: Entry, mask: Mask):
+        program = entry.program
+        takes = derived.inexact_outputs(program)
+        joint = derived.pulled(program, mask, entry.name)
+        cut = derived.cut(joint, len(mask), len(program.outputs), takes)
+        self.forward = entry.of("forward of vjp", cut.forward, cut.ruled)
+        self.backward = entry.of("backward of vjp", cut.backward, cut.ruled)
+        self.reads, self.takes = cut.reads, takes
 
 
 class JitCall(Call):
@@ -312,7 +326,7 @@ class JitCall(Call):
 
     def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
         mask = tuple(t is not None for t in tangents)
-        entry, moves = self.entry.derive(("jvp", mask), lambda: _jvp_entry(self.entry, mask))
+        entry, moves = self.entry.derive(("jvp", mask), lambda: self.entry.pushed(mask))
         flat = JitCall(entry)(*primals, *[t for t in tangents if t is not None])
         ys, ts = flat[: len(moves)], iter(flat[len(moves) :])
         return ys, [next(ts) if m else None for m in moves]
@@ -321,7 +335,7 @@ class JitCall(Call):
         primals = [trace.lower(x) for x in args]
         parents = [x.slot if type(x) is VJPTracer and x.owner is trace else None for x in args]
         mask = tuple(p is not None for p in parents)
-        pair = self.entry.derive(("vjp", mask), lambda: _vjp_pair(self.entry, mask))
+        pair = self.entry.derive(("vjp", mask), lambda: VJPPair(self.entry, mask))
         flat = JitCall(pair.forward)(*primals)
         n = len(self.entry.program.outputs)
         return recorded(trace, Residuals(self, pair, primals, parents, flat[n:], n), flat[:n])
@@ -329,7 +343,7 @@ class JitCall(Call):
     def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
         mask, size = tuple(batched), trace.batch_size
         key = ("vmap", mask, size)
-        entry = self.entry.derive(key, lambda: _vmap_entry(self.entry, mask, size))
+        entry = self.entry.derive(key, lambda: self.entry.mapped(mask, size))
         return JitCall(entry)(*xs)
 
     def taylor(self, trace: Any, args: Sequence) -> tuple:
@@ -354,7 +368,7 @@ class Residuals:
         cts[k : k + self.size] = [None] * self.size
         outs = self.call.entry.program.outputs
         seeds = [
-            _zeros(o) if c is None else c
+            zeros_like(aval_of_atom(o)) if c is None else c
             for c, o, moves in zip(given, outs, self.pair.takes, strict=True)
             if moves
         ]
@@ -369,102 +383,3 @@ class Residuals:
             ts[k : k + self.size] = self.call.jvp(None, self.primals, given)[1]
 
 
-def _zeros(o: Any) -> np.ndarray:
-    a = o.aval if isinstance(o, Var | Const) else aval_of(o)
-    return np.zeros(a.shape, a.dtype)
-
-
-def _jvp_entry(entry: Entry, mask: tuple[bool, ...]) -> tuple[Entry, list[bool]]:
-    """The program of outputs and tangents, and which outputs have one."""
-    moves: list[bool] = []
-
-    def pushed(*values: Any) -> tuple:
-        n = len(mask)
-        trace, ts = JVPTrace(f"jvp({entry.name})"), iter(values[n:])
-        duals = [trace.input(x, next(ts)) if m else x for x, m in zip(values, mask, strict=False)]
-        outs = evaluate(entry.program, duals)
-        trace.closed = True
-        mine = [isinstance(y, Tracer) and y.owner is trace for y in outs]
-        moves[:] = mine
-        ys = tuple(y.primal if m else y for y, m in zip(outs, mine, strict=True))
-        return ys + tuple(y.tangent for y, m in zip(outs, mine, strict=True) if m)
-
-    examples = entry.examples()
-    tangents = [np.asarray(x) for x, m in zip(examples, mask, strict=True) if m]
-    return entry.of(pushed, [*examples, *tangents], "jvp"), moves
-
-
-def _vmap_entry(entry: Entry, mask: tuple[bool, ...], size: int) -> Entry:
-    """The program of batched outputs, batch axis 0."""
-
-    def mapped(*values: Any) -> tuple:
-        trace = BatchTrace(f"vmap({entry.name})", size)
-        xs = [trace.input(x) if m else x for x, m in zip(values, mask, strict=True)]
-        outs = [trace.batched(y) for y in evaluate(entry.program, xs)]
-        trace.closed = True
-        return tuple(outs)
-
-    examples = [
-        np.broadcast_to(x, (size, *np.shape(x))) if m else x
-        for x, m in zip(entry.examples(), mask, strict=True)
-    ]
-    return entry.of(mapped, examples, "vmap")
-
-
-class VJPPair:
-    """A program cut in two: outputs and residuals; cotangents from primals, residuals and seeds."""
-
-    def __init__(self, forward: Entry, backward: Entry, reads: list[int], takes: list[bool]):
-        self.forward, self.backward = forward, backward
-        self.reads, self.takes = reads, takes  # primals and output cotangents that backward takes
-
-
-def _vjp_pair(entry: Entry, mask: tuple[bool, ...]) -> VJPPair:
-    """Stage outputs and cotangents together, then cut where the seeds come in."""
-    avals = [o.aval if isinstance(o, Var | Const) else aval_of(o) for o in entry.program.outputs]
-    takes = [inexact_dtype(a.dtype) for a in avals]
-
-    def both(*values: Any) -> tuple:
-        n = len(mask)
-        trace = VJPTrace(f"vjp({entry.name})")
-        xs = [trace.input(x) if m else x for x, m in zip(values, mask, strict=False)]
-        outs = evaluate(entry.program, xs)
-        trace.closed = True
-        seeds = iter(values[n:])
-        seeds = [next(seeds) if t else None for t in takes]
-        inputs = [x for x, m in zip(xs, mask, strict=True) if m]
-        cts = pull_back(trace, outs, seeds, inputs, consume=True)
-        found = [zeros_like(x) if c is None else c for c, x in zip(cts, inputs, strict=True)]
-        return (*map(trace.lower, outs), *found)
-
-    examples = entry.examples()
-    seeds = [np.ones(a.shape, a.dtype) for a, t in zip(avals, takes, strict=True) if t]
-    joint = entry.of(both, [*examples, *seeds], "vjp")
-    return _cut(joint, entry, takes)
-
-
-def _cut(joint: Entry, entry: Entry, takes: list[bool]) -> VJPPair:
-    program = backend.optimise(joint.program)
-    n, outs = len(entry.program.inputs), len(entry.program.outputs)
-    primals, seeds = program.inputs[:n], program.inputs[n:]
-    late: set[Var] = set(seeds)
-    forward: list[Eqn] = []
-    backward: list[Eqn] = []
-    for eqn in program.eqns:
-        if any(isinstance(a, Var) and a in late for a in eqn.inputs):
-            late.update(eqn.outputs)
-            backward.append(eqn)
-        else:
-            forward.append(eqn)
-    needed = {a for eqn in backward for a in eqn.inputs if isinstance(a, Var) and a not in late}
-    needed |= {a for a in program.outputs[outs:] if isinstance(a, Var) and a not in late}
-    reads = [i for i, v in enumerate(primals) if v in needed]
-    kept = tuple(v for eqn in forward for v in eqn.outputs if v in needed)
-    first = check(Program(primals, tuple(forward), program.outputs[:outs] + kept))
-    inputs = tuple(primals[i] for i in reads) + kept + seeds
-    second = check(Program(inputs, tuple(backward), program.outputs[outs:]))
-    made = [
-        Entry(f"{what} of {entry.name}", p, None, joint.ruled, entry.precise)
-        for what, p in (("forward", first), ("backward", second))
-    ]
-    return VJPPair(made[0], made[1], reads, takes)

@@ -7,15 +7,15 @@ dtypes are those of the example, and so are values that are constants of the pro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from functrans import tree
-from functrans._compile.program import Atom, Const, Eqn, Program, Var, check
+from functrans._compile.program import Atom, Const, Eqn, Program, Structured, Var, check
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, aval_of
-from functrans._core.bind import Trace, Tracer, bind
+from functrans._core.bind import PrimalTracer, Trace, Tracer, bind
 from functrans._core.primitive import Primitive
 from functrans._transforms.arguments import is_number, require_numbers
 from functrans._transforms.grad import require_callable
@@ -57,10 +57,13 @@ class StagedTracer(Tracer):
 
 
 class StagingTrace(Trace):
-    __slots__ = ("consts", "eqns", "lines", "ruled")
+    """``lifted``: what older traces follow becomes an input, listed there; None: it is refused."""
 
-    def __init__(self, fun: str, lines: bool = True):
+    __slots__ = ("consts", "eqns", "lifted", "lines", "ruled")
+
+    def __init__(self, fun: str, lines: bool = True, lifted: dict | None = None):
         super().__init__(fun)
+        self.lifted = lifted
         self.ruled = False  # a function with a derivative rule was inlined: the rule is not kept
         self.eqns: list[Eqn] = []
         self.consts: dict[int, tuple[Any, Const]] = {}
@@ -77,7 +80,7 @@ class StagingTrace(Trace):
         if isinstance(x, bool | int | float | complex) and type(x) in PYTHON_SCALARS:
             return x
         if isinstance(x, Tracer):
-            raise ForeignTracer
+            return self.lift(x)
         if id(x) not in self.consts:
             # the copy is the program's own: the array's owner may change it later
             value = np.array(plain(x))
@@ -85,9 +88,29 @@ class StagingTrace(Trace):
             self.consts[id(x)] = x, Const(value)  # x is kept: its id is the key
         return self.consts[id(x)][1]
 
+    def lift(self, x: Tracer) -> Var:
+        """The input that stands for a value of an older trace."""
+        if self.lifted is None:
+            raise ForeignTracer
+        if id(x) not in self.lifted:
+            self.lifted[id(x)] = x, self.input(example_of(x))
+        return self.lifted[id(x)][1].var
+
+    def enter(self, prim: Structured, args: tuple) -> tuple:
+        """The outputs of an equation that holds programs; none of its values is known."""
+        self.require_open(prim)
+        inputs = tuple([self.atom(x) for x in args])
+        found = prim.abstract(*[aval_of(x) for x in args])
+        outs = [
+            self.input(np.broadcast_to(a.dtype.type(1), a.shape))
+            for a in (found if prim.outputs > 1 else (found,))
+        ]
+        line = user_line() if self.lines else ""
+        self.eqns.append(Eqn(prim, inputs, {}, tuple(t.var for t in outs), line))
+        return tuple(outs)
+
     def call(self, call: Any, args: tuple) -> tuple:
-        self.ruled = self.ruled or getattr(call, "has_rule", True)
-        return call.fun(*args)
+        return call.staged(self, args)
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         self.require_open(prim)
@@ -102,6 +125,23 @@ class StagingTrace(Trace):
         line = user_line() if self.lines else ""
         self.eqns.append(Eqn(prim, inputs, params, tuple(t.var for t in outputs), line))
         return tuple(outputs) if prim.outputs > 1 else outputs[0]
+
+
+def innermost(x: Any) -> Any:
+    """The value inside all derivatives around ``x``."""
+    while isinstance(x, PrimalTracer):
+        x = x.primal
+    return x
+
+
+def example_of(x: Any) -> Any:
+    """A plain value of the kind of ``x``: the one it had in the example run, where there is one."""
+    inner = innermost(x)
+    if not isinstance(inner, Tracer):
+        return inner
+    if isinstance(inner, StagedTracer):
+        return inner.example
+    return np.broadcast_to(inner.dtype.type(1), inner.shape)
 
 
 # Entries up to which an example is computed: of larger arrays no value decides anything.
@@ -141,6 +181,55 @@ def stage(f: Callable, args: Sequence[Any], name: str) -> tuple[Program, tree.St
         return check(program), structure, trace.ruled
     finally:
         trace.closed = True
+
+
+class Part(NamedTuple):
+    """A function as a program, how its outputs nest, and the values of older traces in it.
+
+    ``lifted`` are pairs of such a value and the variable that stands for it.
+    """
+
+    program: Program
+    structure: tree.Structure
+    lifted: list[tuple[Any, Var]]
+    ruled: bool
+
+
+def stage_part(f: Callable, args: Sequence[Any], name: str) -> Part:
+    """A part of a function that is being transformed or staged: it may close over traced values.
+
+    They are not inputs of the program yet: ``with_consts`` makes them its first ones.
+    """
+    lifted: dict[int, tuple[Any, StagedTracer]] = {}
+    trace = StagingTrace(name, lifted=lifted)
+    try:
+        inputs = [trace.input(x) for x in args]
+        outs, structure = tree.flatten(f(*inputs))
+        require_numbers(name, outs)
+        outputs = tuple([trace.atom(plain(x)) for x in outs])
+        program = Program(tuple(t.var for t in inputs), tuple(trace.eqns), outputs)
+        pairs = [(x, t.var) for x, t in lifted.values()]
+        return Part(program, structure, pairs, trace.ruled)
+    finally:
+        trace.closed = True
+
+
+def with_consts(parts: Sequence[Part]) -> tuple[list, list[Program]]:
+    """What the parts close over, each value once, and their programs with it as first inputs."""
+    values = {id(x): x for part in parts for x, _ in part.lifted}
+    programs = []
+    for part in parts:
+        own = {id(x): v for x, v in part.lifted}
+        first = []
+        for key, x in values.items():
+            v = own.get(key)
+            if v is None:
+                example = example_of(x)
+                v = Var(aval_of(example), type(example) in PYTHON_SCALARS)
+            first.append(v)
+        p = part.program
+        programs.append(check(Program((*first, *p.inputs), p.eqns, p.outputs)))
+    return list(values.values()), programs
 
 
 def make_program(f: Callable) -> Callable[..., Program]:

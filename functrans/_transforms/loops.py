@@ -1,0 +1,396 @@
+"""A staged loop under the transforms: each makes another loop from the program of its body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans._compile.passes import dead_code, optimise
+from functrans._compile.program import Program, Var, aval_of_atom, evaluate
+from functrans._compile.structured import Loop
+from functrans._core.aval import inexact_dtype
+from functrans._ops import elementwise as ops
+from functrans._ops.calls import Call
+from functrans._transforms import derived
+from functrans._transforms.arguments import zeros_like
+from functrans._transforms.calls import recorded
+from functrans._transforms.costs import cheaper_again
+from functrans._transforms.staging import stage
+from functrans._transforms.vjp import VJPTrace, VJPTracer, add_cotangents
+from functrans.errors import NotDifferentiable, user_line
+
+
+class LoopCall(Call):
+    """A loop as one op. Operands and outputs are those of its row."""
+
+    __slots__ = ("row",)
+
+    has_rule = False  # its body says everything
+
+    def __init__(self, row: Loop):
+        super().__init__(row.name, self.unrolled)
+        self.row = row
+
+    def plain(self, *operands: Any) -> tuple:
+        found = self.row.impl(*operands)
+        return found if self.row.outputs > 1 else (found,)
+
+    def staged(self, trace: Any, args: tuple) -> tuple:
+        return trace.enter(self.row, args)
+
+    def unrolled(self, *operands: Any) -> tuple:
+        """The outputs step by step, for transforms that know nothing shorter."""
+        row = self.row
+        count, consts, state, arrays = row.parts(operands)
+        if row.test is not None or row.counted or row.length is None:
+            raise NotDifferentiable(
+                f"{user_line()}: {row.name} of a number of steps that depends on the arguments has "
+                "no Taylor expansion under jit. Take the jet outside of jit."
+            )
+        columns: list[list] = [[] for _ in row.body.outputs[row.carries :]]
+        for k in reversed(range(count)) if row.reverse else range(count):
+            outs = evaluate(row.body, [*consts, *state, *[x[k] for x in arrays]])
+            state = outs[: row.carries]
+            for column, y in zip(columns, outs[row.carries :], strict=True):
+                column.append(y)
+        types = [aval_of_atom(a) for a in row.body.outputs[row.carries :]]
+        stacked = [
+            np.stack(c[::-1] if row.reverse else c) if c else np.zeros((0, *a.shape), a.dtype)
+            for c, a in zip(columns, types, strict=True)
+        ]
+        return (*state, *stacked)
+
+    def taylor(self, trace: Any, args: Sequence) -> tuple:
+        return self.unrolled(*args)
+
+    # ---- forward
+
+    def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
+        row = self.row
+        mask = tuple(t is not None for t in tangents)
+        dual, moving, moved = self.derive(("jvp", mask), lambda: _dual(row, mask))
+        count, *parts = row.parts(primals)
+        _, *shifts = row.parts(tangents)
+        operands = [count] if row.counted else []
+        for xs, ts, wanted in zip(parts, shifts, moving, strict=True):
+            operands += xs
+            operands += [
+                zeros_like(x) if t is None else t
+                for x, t, w in zip(xs, ts, wanted, strict=True) if w
+            ]
+        flat = list(LoopCall(dual)(*operands))
+        steps = [flat.pop()] if row.test is not None else []
+        ys, ts = _untangled(flat, moved, row.carries)
+        return [*ys, *steps], [*ts, *[None] * len(steps)]
+
+    def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
+        row, size = self.row, trace.batch_size
+        _, *parts = row.parts(xs)
+        count, *masks = row.parts(batched)
+        if row.counted and count:
+            raise NotDifferentiable(
+                f"{user_line()}: vmap of the reverse of {row.name} with a number of steps that "
+                "differs within the batch is not supported under jit; use scan with np.where."
+            )
+        key = "vmap", tuple(batched), size
+        made, varies = self.derive(key, lambda: _mapped(row, masks, size))
+        consts, state, arrays = parts
+        state = [
+            x if b or not v else np.broadcast_to(x, (size, *x.shape))
+            for x, b, v in zip(map(_array, state), masks[1], varies, strict=False)
+        ]
+        arrays = [np.moveaxis(x, 0, 1) if b else x for x, b in zip(arrays, masks[2], strict=True)]
+        operands = [*([xs[0]] if row.counted else []), *consts, *state, *arrays]
+        outs = list(LoopCall(made)(*operands))
+        for i in range(len(outs)):
+            if i >= len(varies) or not varies[i]:
+                outs[i] = np.broadcast_to(outs[i], (size, *np.shape(outs[i])))
+            elif i >= row.carries:
+                outs[i] = np.moveaxis(outs[i], 1, 0)
+        return outs
+
+    # ---- reverse
+
+    def record(self, trace: VJPTrace, args: Sequence) -> tuple:
+        row = self.row
+        if row.length is None:
+            raise NotDifferentiable(
+                f"{user_line()}: reverse mode through {row.name} under jit needs to know how many "
+                "steps there are at most: pass max_steps, use fori_loop or scan, or forward mode."
+            )
+        primals = [trace.lower(x) for x in args]
+        parents = [x.slot if type(x) is VJPTracer and x.owner is trace else None for x in args]
+        mask = tuple(p is not None for p in parents)
+        pair = self.derive(("vjp", mask), lambda: _Pair(row, mask))
+        flat = list(LoopCall(pair.forward)(*primals))
+        outs, rest = flat[: len(row.body.outputs)], flat[len(row.body.outputs) :]
+        kept, steps = rest[: pair.kept], rest[pair.kept :]
+        node = Steps(self, pair, primals, parents, kept, steps)
+        return recorded(trace, node, [*outs, *steps])
+
+    def derive(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What ``make`` returns, made once for the row."""
+        if key not in self.row.derived:
+            self.row.derived[key] = make()
+        return self.row.derived[key]
+
+
+def _array(x: Any) -> Any:
+    return np.asarray(x) if isinstance(x, bool | int | float | complex) else x
+
+
+def _loop(row: Loop, body: Program, consts: int, carries: int, **other: Any) -> Loop:
+    """A loop of the same kind with another body."""
+    given = {"test": row.test, "reverse": row.reverse, "counted": row.counted, **other}
+    return Loop(row.name, optimise(body), consts, carries, row.length, LoopCall, **given)
+
+
+def _split(xs: Sequence, *sizes: int) -> list[list]:
+    """``xs`` in pieces of the sizes, and the rest."""
+    out, at = [], 0
+    for n in sizes:
+        out.append(list(xs[at : at + n]))
+        at += n
+    return [*out, list(xs[at:])]
+
+
+def _dual(row: Loop, mask: Sequence[bool]) -> tuple[Loop, list, list[bool]]:
+    """The loop of values and tangents; which operands of each part, and which outputs, have one."""
+    body, n = row.body, row.carries
+    _, fixed, state, arrays = row.parts(mask)
+    while True:  # a part of the state moves as soon as one step makes it move
+        moving = (*fixed, *state, *arrays)
+        wanted = [*state, *[False] * (len(body.outputs) - n)]
+        _, moves = derived.pushed(body, moving, row.name)
+        more = [a or b for a, b in zip(state, moves, strict=False)]
+        if more == state:
+            break
+        state = more
+    wanted = [*state, *moves[n:]]
+    (dual, _), _ = derived.pushed(body, moving, row.name, wanted)
+    values, ts = dual.inputs[: len(moving)], dual.inputs[len(moving) :]
+    parts = zip(_split(values, row.consts, n), _split(ts, sum(fixed), sum(state)), strict=True)
+    inputs = [v for pair in parts for group in pair for v in group]
+    outs, touts = dual.outputs[: len(wanted)], dual.outputs[len(wanted) :]
+    outputs = [*outs[:n], *touts[: sum(state)], *outs[n:], *touts[sum(state) :]]
+    test = row.test
+    if test is not None:
+        more_consts = [Var(v.aval) for v in ts[: sum(fixed)]]
+        more_state = [Var(v.aval) for v in ts[sum(fixed) : sum(fixed) + sum(state)]]
+        given = test.inputs
+        test = Program(
+            (*given[: row.consts], *more_consts, *given[row.consts :], *more_state),
+            test.eqns, test.outputs,
+        )
+    made = _loop(row, Program(tuple(inputs), dual.eqns, tuple(outputs)),
+                 row.consts + sum(fixed), n + sum(state), test=test)
+    return made, [fixed, state, arrays], wanted
+
+
+def _untangled(flat: list, moved: list[bool], n: int) -> tuple[list, list]:
+    """Outputs and tangents, None where absent, from the outputs of the dual loop."""
+    state, ys = moved[:n], moved[n:]
+    first, tfirst, second, tsecond = _split(flat, n, sum(state), len(ys))
+    tangents = iter([*tfirst, *tsecond])
+    return [*first, *second], [next(tangents) if m else None for m in moved]
+
+
+def _mapped(row: Loop, masks: Sequence, size: int) -> tuple[Loop, list[bool]]:
+    """The loop of a whole batch, and which of its outputs vary within it."""
+    fixed, state, arrays = masks
+    body, n = row.body, row.carries
+    test, split = row.test, False
+    while True:
+        if test is not None:
+            _, differs = derived.mapped(test, (*fixed, *state), size, row.name, [False])
+            split = differs[0]  # entries of the batch end at different steps
+        wanted = [*([True] * n if split else state), *[False] * (len(body.outputs) - n)]
+        (made, _), varies = derived.mapped(
+            body, (*fixed, *wanted[:n], *arrays), size, row.name, wanted
+        )
+        if varies[:n] == state:
+            break
+        state = varies[:n]
+    if test is not None and split:
+        (ends, _), _ = derived.mapped(test, (*fixed, *state), size, row.name)
+        made, test = _while_any(row, made, ends, body, state)
+    elif test is not None:
+        (test, _), _ = derived.mapped(test, (*fixed, *state), size, row.name, [False])
+    return _loop(row, made, row.consts, n, test=test), varies
+
+
+def _while_any(
+    row: Loop, body: Program, ends: Program, one: Program, state: Sequence[bool]
+) -> tuple[Program, Program]:
+    """Body and test of a batch whose entries end at different steps: ended ones stay as they are.
+    """
+    if row.length is not None:
+        raise NotDifferentiable(
+            f"{user_line()}: vmap of {row.name} with max_steps, where entries of the batch need "
+            "different numbers of steps, is not supported under jit; leave max_steps out."
+        )
+    m = row.consts + row.carries
+
+    def step(*values: Any) -> tuple:
+        going = evaluate(ends, values)[0]
+        new = evaluate(body, values)
+        old = values[row.consts : m]
+        return tuple(
+            ops.where(going.reshape((going.shape[0],) + (1,) * (np.ndim(x) - 1)), y, x)
+            for x, y in zip(old, new, strict=True)
+        )
+
+    def some(*values: Any) -> Any:
+        return evaluate(ends, values)[0].any()
+
+    made, _, _ = stage(step, derived.examples_of(body), row.name)
+    test, _, _ = stage(some, derived.examples_of(ends), row.name)
+    return made, test
+
+
+class _Pair:
+    """The loop that also collects what the backward needs, and the loop that goes backward.
+
+    A step's backward reads constants, the step's entries, and either values that the forward has
+    collected or the state before the step, from which it computes them again.
+    """
+
+    def __init__(self, row: Loop, mask: Sequence[bool]):
+        body, n = row.body, row.carries
+        _, fixed, state, arrays = row.parts(mask)
+        state = _moving(body, row, fixed, state, arrays)
+        inexact = derived.inexact_outputs(body)
+        takes = [*state, *inexact[n:]]
+        moving = (*fixed, *state, *arrays)
+        joint = derived.pulled(body, moving, row.name, takes)
+        split = derived.cut(joint, len(body.inputs), len(body.outputs), takes)
+        self.takes, self.fixed, self.state, self.arrays = takes, fixed, state, arrays
+        self.reads, self.collected = split.reads, list(range(split.kept))
+        forward, backward = split.forward, split.backward
+        stored = forward.outputs[len(body.outputs) :]
+        if cheaper_again(split, body, row):
+            backward = dead_code(Program(joint.program.inputs, joint.program.eqns,
+                                         joint.program.outputs[len(body.outputs) :]))
+            used = _used(backward)
+            self.reads = [i for i in range(len(body.inputs)) if backward.inputs[i] in used]
+            seeds = backward.inputs[len(body.inputs) :]
+            inputs = tuple(backward.inputs[i] for i in self.reads) + seeds
+            backward = Program(inputs, backward.eqns, backward.outputs)
+            stored = ()
+        m = row.consts + n
+        self.read_consts = [i for i in self.reads if i < row.consts]
+        self.read_state = [i for i in self.reads if row.consts <= i < m]
+        self.read_arrays = [i for i in self.reads if i >= m]
+        extra = (*(forward.inputs[i] for i in self.read_state), *stored)
+        outputs = (*forward.outputs[: len(body.outputs)], *extra)
+        self.kept = len(extra)
+        made = Program(forward.inputs, forward.eqns, outputs)
+        self.forward = _loop(row, made, row.consts, n)
+        self.backward = self._backward(row, backward, len(stored))
+
+    def _backward(self, row: Loop, program: Program, stored: int) -> Loop:
+        """Operands: constants read; cotangents of state and constants; what is taken each step:
+        state read, stored values, arrays read, cotangents of the collected."""
+        consts, state, arrays, rest = _split(
+            program.inputs, len(self.read_consts), len(self.read_state), len(self.read_arrays)
+        )
+        values, seeds = rest[:stored], rest[stored:]
+        ct_state, ct_ys = _split(seeds, sum(self.state))
+        found = _split(program.outputs, sum(self.fixed), sum(self.state))
+        sums = [Var(aval_of_atom(a)) for a in found[0]]
+
+        def step(*xs: Any) -> tuple:
+            fixed, now, total, each = _split(xs, len(consts), len(ct_state), len(sums))
+            given = _split(each, len(state), len(values), len(arrays))
+            read, kept, entries, above = given
+            outs = evaluate(program, [*fixed, *read, *entries, *kept, *now, *above])
+            own, before, below = _split(outs, len(sums), len(ct_state))
+            return (*before, *[ops.add(t, c) for t, c in zip(total, own, strict=True)], *below)
+
+        order = [*consts, *ct_state, *sums, *state, *values, *arrays, *ct_ys]
+        examples = derived.examples_of(Program(tuple(order), (), ()))
+        made, _, _ = stage(step, examples, f"backward of {row.name}")
+        return _loop(row, made, len(consts), len(ct_state) + len(sums), test=None,
+                     reverse=not row.reverse, counted=row.test is not None or row.counted)
+
+
+def _moving(body: Program, row: Loop, fixed: list, state: list, arrays: list) -> list[bool]:
+    """Which parts of the state depend, after any number of steps, on what moves."""
+    inexact = [inexact_dtype(v.aval.dtype) for v in body.inputs[row.consts :]]
+    while True:
+        mask = (*fixed, *state, *arrays)
+        reached: set = {v for v, m in zip(body.inputs, mask, strict=True) if m}
+        for eqn in body.eqns:
+            if any(isinstance(a, Var) and a in reached for a in eqn.inputs):
+                reached.update(eqn.outputs)
+        more = [
+            s or (isinstance(a, Var) and a in reached and i)
+            for s, a, i in zip(state, body.outputs, inexact, strict=False)
+        ]
+        if more == state:
+            return state
+        state = more
+
+
+def _used(program: Program) -> set:
+    used: set = {a for a in program.outputs if isinstance(a, Var)}
+    for eqn in program.eqns:
+        used.update(a for a in eqn.inputs if isinstance(a, Var))
+    return used
+
+
+class Steps:
+    """A tape entry: a loop, and what its steps have left for the backward."""
+
+    __slots__ = ("call", "kept", "pair", "parents", "primals", "size", "steps")
+
+    def __init__(
+        self, call: LoopCall, pair: _Pair, primals: list, parents: list, kept: list, steps: list
+    ):
+        self.call, self.pair, self.primals, self.parents = call, pair, primals, parents
+        self.kept, self.steps = kept, steps
+        self.size = call.row.outputs
+
+    def pull_into(self, cts: list, k: int) -> None:
+        given = cts[k : k + self.size]
+        if all(c is None for c in given):
+            return
+        cts[k : k + self.size] = [None] * self.size
+        row, pair = self.call.row, self.pair
+        types = row.abstract()
+        types = types if row.outputs > 1 else (types,)
+        seeds = [
+            zeros_like(t) if c is None else c
+            for c, t, takes in zip(given, types, pair.takes, strict=False) if takes
+        ]
+        count, consts, _, arrays = row.parts(self.primals)
+        skip = int(row.counted)
+        sums = [zeros_like(x) for x, m in zip(consts, pair.fixed, strict=True) if m]
+        steps = self.steps or ([count] if row.counted else [])
+        n = sum(pair.state)
+        found = LoopCall(pair.backward)(
+            *steps,
+            *[self.primals[skip + i] for i in pair.read_consts],
+            *seeds[:n],
+            *sums,
+            *self.kept,
+            *[self.primals[skip + i] for i in pair.read_arrays],
+            *seeds[n:],
+        )
+        before, own, below = _split(found, n, len(sums))
+        masks = zip((pair.fixed, pair.state, pair.arrays), (own, before, below), strict=True)
+        all_cts: list = [None] * skip
+        for mask, values in masks:
+            given = iter(values)
+            all_cts += [next(given) if m else None for m in mask]
+        add_cotangents(cts, self.parents, all_cts)
+
+    def push_into(self, ts: list, k: int) -> None:
+        given = [None if p is None else ts[p] for p in self.parents]
+        if any(t is not None for t in given):
+            ts[k : k + self.size] = self.call.jvp(None, self.primals, given)[1]
+
+
+__all__ = ["LoopCall"]
