@@ -1,4 +1,4 @@
-"""From a schedule's kernels to the text of an LLVM module: scalar loops, which LLVM vectorises."""
+"""From a schedule to the text of an LLVM module: scalar loops, which LLVM vectorises, and calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._compile.kernels import Kernel, Load, Op, Reduce, Store
+from functrans._compile.kernels import Call, Kernel, Load, Op, Reduce, Store
 from functrans._compile.lowerings import (
     LOWERINGS,
     Code,
@@ -262,23 +262,25 @@ def _start_depth(r: Reduce, depth: int) -> int:
 INLINED = 8
 
 
-def emit_module(segments: Sequence[Sequence[Kernel]], places: dict[Any, Place], stack: int,
+def emit_module(segments: Sequence[Sequence[Kernel | Call]], places: dict[Any, Place], stack: int,
                 precise: bool, library: VectorLibrary, wide: bool) -> str:
     """A module with a function ``run0``, ``run1``, ... for each segment.
 
-    Each takes the address of a Python list that holds the arrays; ``stack`` bytes are its own.
+    Each takes the address of a Python list that holds the arrays; ``stack`` bytes are its own. It
+    returns 0, or the status with which a library call refused, after which nothing is run.
     """
     texts: list[str] = []
     functions: dict[str, str] = {}
     count = 0
-    for s, kernels in enumerate(segments):
+    for s, steps in enumerate(segments):
         calls = []
-        for k in kernels:
+        for step in steps:
             code = Code(precise)
-            nest = _Nest(k, f"kernel{count}", code)
-            texts.append(nest.text())
+            name = f"kernel{count}" if isinstance(step, Kernel) else f"call{count}"
+            buffers, text = _function(step, name, code)
+            texts.append(text)
             functions.update(code.functions)
-            calls.append((nest.name, nest.buffers))
+            calls.append((name, buffers, refuses(step)))
             count += 1
         texts.append(_run(f"run{s}", calls, places, stack))
     header, attributes, texts = _declare(functions, texts, library if not precise else None)
@@ -289,16 +291,31 @@ def emit_module(segments: Sequence[Sequence[Kernel]], places: dict[Any, Place], 
     return "\n".join([*header, "", *texts, *attributes, _HINTS])
 
 
+def _function(step: Kernel | Call, name: str, code: Code) -> tuple[tuple, str]:
+    """The buffers that a step's function takes, and its text."""
+    if isinstance(step, Call):
+        return step.function(name, code)
+    nest = _Nest(step, name, code)
+    return nest.buffers, nest.text()
+
+
+def refuses(step: Kernel | Call) -> bool:
+    """Whether a step's function returns a status."""
+    return isinstance(step, Call) and step.refuses
+
+
 def _run(name: str, calls: list, places: dict[Any, Place], stack: int) -> str:
-    """The function that finds the buffers and calls the kernels of one segment."""
-    lines = [f"define void @{name}(ptr %list) #0 {{", "entry:"]
+    """The function that finds the buffers and calls the steps of one segment."""
+    may_refuse = any(refusing for *_, refusing in calls)
+    result, done = ("i32", "ret i32 0") if may_refuse else ("void", "ret void")
+    lines = [f"define {result} @{name}(ptr %list) #0 {{", "entry:"]
     if stack:
         lines.append(f"  %stack = alloca [{stack} x i8], align 64")
     lines.append(f"  %at = getelementptr i8, ptr %list, i64 {LIST_ITEMS}")
     lines.append("  %items = load ptr, ptr %at")
     bases: dict[int, str] = {-1: "%stack"}
     pointers: dict[Any, str] = {}
-    for b in dict.fromkeys(b for _, buffers in calls for b in buffers):
+    for b in dict.fromkeys(b for _, buffers, _ in calls for b in buffers):
         slot, offset = places[b]
         if slot not in bases:
             bases[slot] = f"%data{slot}"
@@ -312,9 +329,20 @@ def _run(name: str, calls: list, places: dict[Any, Place], stack: int) -> str:
         if offset:
             pointers[b] = f"%place{len(pointers)}"
             lines.append(f"  {pointers[b]} = getelementptr i8, ptr {bases[slot]}, i64 {offset}")
-    for kernel, buffers in calls:
-        lines.append(f"  call void @{kernel}({', '.join(f'ptr {pointers[b]}' for b in buffers)})")
-    return "\n".join([*lines, "  ret void", "}\n"])
+    for step, buffers, refusing in calls:
+        call = f"@{step}({', '.join(f'ptr {pointers[b]}' for b in buffers)})"
+        if refusing:
+            lines += [
+                f"  %{step} = call i32 {call}",
+                f"  %{step}.refused = icmp ne i32 %{step}, 0",
+                f"  br i1 %{step}.refused, label %{step}.stop, label %{step}.done",
+                f"{step}.stop:",
+                f"  ret i32 %{step}",
+                f"{step}.done:",
+            ]
+        else:
+            lines.append(f"  call void {call}")
+    return "\n".join([*lines, f"  {done}", "}\n"])
 
 
 def _declare(functions: dict[str, str], texts: Iterable[str],
@@ -323,7 +351,7 @@ def _declare(functions: dict[str, str], texts: Iterable[str],
     header, attributes, used = [], [], []
     text = "\n".join(texts)
     for name, how in sorted(functions.items()):
-        if how.startswith("declare"):
+        if how.startswith(("declare", "@")):
             header.append(how)
             continue
         t, *ts = how.split()
@@ -358,4 +386,4 @@ def _mark_calls(text: str, name: str, number: int) -> str:
     ])
 
 
-__all__ = ["ARRAY_DATA", "LIST_ITEMS", "Place", "VectorLibrary", "emit_module"]
+__all__ = ["ARRAY_DATA", "LIST_ITEMS", "Place", "VectorLibrary", "emit_module", "refuses"]

@@ -1,4 +1,7 @@
-"""What a schedule consists of: kernels, which are single loop nests, and host steps."""
+"""What a schedule consists of: kernels, which are single loop nests, library calls, host steps.
+
+Every step knows the buffers that it ``reads``, and those that it ``makes``.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._compile.library import Call
 from functrans._compile.program import Const, Eqn, Program, Var
 from functrans._compile.views import Shape, View, Window
 
@@ -71,6 +75,14 @@ class Kernel:
     reductions: tuple[Reduce, ...]
     types: dict[str, np.dtype]
 
+    @property
+    def reads(self) -> list[Any]:
+        return [x.buffer for x in self.loads]
+
+    @property
+    def makes(self) -> list[Any]:
+        return [x.buffer for x in (*self.stores, *self.reductions)]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostStep:
@@ -79,8 +91,16 @@ class HostStep:
     eqn: Eqn
     operands: tuple[Any, ...]
 
+    @property
+    def reads(self) -> list[Any]:
+        return [v.root for v in self.operands if isinstance(v, View)]
 
-Step = Kernel | HostStep
+    @property
+    def makes(self) -> list[Any]:
+        return list(self.eqn.outputs)
+
+
+Step = Kernel | Call | HostStep
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,18 +166,12 @@ def _join(k: Kernel, axis: int) -> Kernel:
 # ---- safety
 
 
-def check_bounds(k: Kernel, shapes: dict[Var, Shape]) -> Kernel:
-    """The kernel itself, when no iteration reads or writes outside a buffer.
+def check_bounds(step: Kernel | Call, shapes: dict[Var, Shape]) -> None:
+    """Raise where an iteration or a library reads or writes outside a buffer.
 
     Native code checks nothing: this is where a wrong index map would show.
     """
-    if 0 in k.space:
-        return k
-    whole = tuple([(0, n) for n in k.space])
-    places = [(x.buffer, x.offset, x.strides, x.windows) for x in k.loads]
-    places += [(x.buffer, x.offset, x.strides, whole) for x in k.stores]
-    places += [(x.buffer, 0, x.strides, whole) for x in k.reductions]
-    for buffer, offset, strides, windows in places:
+    for buffer, offset, strides, windows in _places(step):
         if any(lo >= hi for lo, hi in windows):
             continue
         shape = shapes.get(buffer, buffer.aval.shape)  # type: ignore[arg-type]  # a Const is no key
@@ -165,7 +179,18 @@ def check_bounds(k: Kernel, shapes: dict[Var, Shape]) -> Kernel:
         least, most = (offset + sum(map(f, ends)) for f in (min, max))
         assert least >= 0, (buffer, offset, strides, windows)
         assert most < math.prod(shape), (buffer, offset, strides, windows, shape)
-    return k
+
+
+def _places(step: Kernel | Call) -> list[tuple[Any, int, Shape, tuple[Window, ...]]]:
+    """Buffer, offset, strides and windows of all that a step reads or writes."""
+    if isinstance(step, Call):
+        return [(v.root, v.offset, v.strides, v.windows) for v in (*step.operands, *step.made)]
+    if 0 in step.space:
+        return []
+    whole = tuple([(0, n) for n in step.space])
+    places = [(x.buffer, x.offset, x.strides, x.windows) for x in step.loads]
+    places += [(x.buffer, x.offset, x.strides, whole) for x in step.stores]
+    return places + [(x.buffer, 0, x.strides, whole) for x in step.reductions]
 
 
 # ---- printing
@@ -175,10 +200,12 @@ def show(s: Schedule) -> str:
     """The schedule as text: a line a loop nest, then a line a load, operation and store."""
     lines: list[str] = []
     for i, step in enumerate(s.steps):
-        if isinstance(step, HostStep):
-            outs = ", ".join(map(s.names, step.eqn.outputs))
+        if not isinstance(step, Kernel):
+            outs = ", ".join(map(s.names, step.makes))
             given = " ".join(_operand(v, s.names) for v in step.operands)
-            lines.append(f"{i}: host {outs} = {step.eqn.prim} {given}")
+            what = f"call {outs} = {step.name}" if isinstance(step, Call) else \
+                f"host {outs} = {step.eqn.prim}"
+            lines.append(f"{i}: {what} {given}")
             continue
         loops = ", ".join(f"i{d} < {n}" for d, n in enumerate(step.space))
         lines.append(f"{i}: kernel" + (f" for {loops}" if loops else ""))
@@ -226,5 +253,5 @@ def _operand(v: Any, names: Callable[[Var], str]) -> str:
     return names(v.root) if isinstance(v.root, Var) else f"<{v.root.aval!r}>"
 
 
-__all__ = ["HostStep", "Kernel", "Load", "Op", "Reduce", "Schedule", "Step", "Store",
+__all__ = ["Call", "HostStep", "Kernel", "Load", "Op", "Reduce", "Schedule", "Step", "Store",
            "check_bounds", "collapse", "place"]

@@ -8,18 +8,22 @@ import os
 import sys
 import sysconfig
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from functrans._compile import store
+from functrans._compile import routines, store
 from functrans._compile.emit import ARRAY_DATA, LIST_ITEMS, VectorLibrary
 from functrans._compile.lowerings import LIBM
 from functrans._core.version import VERSION
 
 # How LLVM optimises; loops are unrolled only where one asks for it: twice the time to compile.
 OPTIONS = (("loop_vectorization", True), ("loop_unrolling", False))
+
+
+# Functions of an address, without and with a status; they let other Python threads run.
+_KINDS = ctypes.CFUNCTYPE(None, ctypes.c_void_p), ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 
 class NativeUnavailable(RuntimeError):
@@ -69,9 +73,23 @@ class Machine:
         llvm = str(self.llvm.llvm_version_info), self.llvm.get_process_triple()
         return (*versions, *llvm, _libc(), self.cpu, self.features, str(OPTIONS))
 
-    def compile(self, text: str, names: Sequence[str], title: str) -> tuple[Any, dict[str, Any]]:
-        """The module's functions; the first result must live as long as they are called."""
+    @functools.cached_property
+    def routines(self) -> routines.Routines | None:
+        """BLAS and LAPACK, once LLVM knows where they are."""
+        found = routines.found()
+        for name, address in found.addresses.items() if found else ():
+            self.llvm.add_symbol(name, address)
+        return found
+
+    def compile(self, text: str, names: Mapping[str, bool],
+                title: str) -> tuple[Any, dict[str, Any]]:
+        """The module's functions; the first result must live as long as they are called.
+
+        ``names``: of the functions, and whether they return a status.
+        """
         with self.lock:
+            if f"@{routines.PREFIX}" in text:
+                assert self.routines is not None, text
             key = store.key_of(text, *self.identity)
             code = store.get(key)
             if code is None:
@@ -100,16 +118,15 @@ class Machine:
         builder.getModulePassManager().run(module, builder)
         return machine.emit_object(module)
 
-    def load(self, code: bytes, names: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+    def load(self, code: bytes, names: Mapping[str, bool]) -> tuple[Any, dict[str, Any]]:
         """Object code as functions, in an engine that must live as long as they are called."""
         llvm = self.llvm
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.target())
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
-        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # lets other Python threads run
         found = {n: engine.get_function_address(n) for n in names}
         assert all(found.values()), found
-        return engine, {n: kind(address) for n, address in found.items()}
+        return engine, {n: _KINDS[names[n]](address) for n, address in found.items()}
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Programs as native code: LLVM compiles the kernels, NumPy runs the steps between them."""
+"""Programs as native code: LLVM compiles kernels and calls, NumPy runs the steps between them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.emit import Place, emit_module
-from functrans._compile.kernels import HostStep, Kernel, Schedule
+from functrans._compile.emit import Place, emit_module, refuses
+from functrans._compile.kernels import Call, HostStep, Kernel, Schedule
+from functrans._compile.library import REFUSALS
 from functrans._compile.machine import NativeUnavailable, local
 from functrans._compile.program import Const, Program, Var, aval_of_atom
 from functrans._compile.schedule import schedule
@@ -39,6 +40,7 @@ class _Segment:
     name: str
     made: tuple[_Buffer, ...]
     dropped: tuple[int, ...]
+    refuses: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +70,7 @@ class NativeProgram:
             machine = local()
             self.llvm = emit_module(layout.segments, layout.places, layout.stack, precise,
                                     machine.library, machine.wide)
-            names = [r.name for r in layout.runs if isinstance(r, _Segment)]
+            names = {r.name: r.refuses for r in layout.runs if isinstance(r, _Segment)}
             self._code, functions = machine.compile(self.llvm, names, _title(program))
         self._call = _caller(self.schedule, layout, functions)
 
@@ -88,7 +90,7 @@ def _caller(s: Schedule, layout: _Layout, functions: dict[str, Any]) -> Callable
             return [slots[1]]
     """
     env: dict[str, Any] = {"ndarray": np.ndarray, "empty": np.empty, "in_order": _in_order,
-                           "run_host": _run_host, **functions}
+                           "run_host": _run_host, "refused": _refused, **functions}
     n = len(s.program.inputs)
 
     def wrong_count(values: Sequence) -> TypeError:
@@ -119,7 +121,8 @@ def _caller(s: Schedule, layout: _Layout, functions: dict[str, Any]) -> Callable
                     slots[b.slot] = make
                 else:
                     body.append(f" slots[{b.slot}] = {make}")
-            body.append(f" {run.name}(id(slots))")
+            body.append(f" {run.name}(id(slots))" if not run.refuses else
+                        f" if status := {run.name}(id(slots)): raise refused(status)")
         else:
             env[f"host{i}"] = run
             body.append(f" run_host(host{i}, slots)")
@@ -135,6 +138,11 @@ def _caller(s: Schedule, layout: _Layout, functions: dict[str, Any]) -> Callable
     lines.append(f" return [{', '.join(found)}]")
     exec("\n".join(lines), env)
     return env["call"]
+
+
+def _refused(status: int) -> np.linalg.LinAlgError:
+    """What NumPy raises where a library call cannot go on."""
+    return np.linalg.LinAlgError(REFUSALS[status - 1])
 
 
 def _in_order(x: Any, dtype: np.dtype, shape: Shape, i: int) -> np.ndarray:
@@ -210,7 +218,7 @@ class _Layout:
 
     def __init__(self, s: Schedule):
         self.schedule = s
-        self.segments: list[list[Kernel]] = []
+        self.segments: list[list[Kernel | Call]] = []
         self.runs: list[Any] = []
         self.places: dict[Any, Place] = {}
         self.consts: list[np.ndarray] = []
@@ -240,7 +248,7 @@ class _Layout:
         self.size += 1
 
     def cut(self) -> None:
-        """Consecutive kernels as one segment."""
+        """Consecutive native steps as one segment."""
         self.order: list[Any] = []
         for step in self.schedule.steps:
             if isinstance(step, HostStep):
@@ -252,8 +260,8 @@ class _Layout:
         self.segments = [x for x in self.order if isinstance(x, list)]
 
     def find_consts(self) -> None:
-        for read, _ in map(_touched, self.order):
-            for b in read:
+        for step in self.schedule.steps:
+            for b in step.reads:
                 if isinstance(b, Const) and b not in self.places:
                     self.slot(b)
                     self.consts.append(np.require(b.value, None, ["C", "A"]))
@@ -264,8 +272,7 @@ class _Layout:
                if isinstance(v, Var) and v not in self.places}
         for step in self.schedule.steps:
             if isinstance(step, HostStep):
-                read, made = _touched(step)
-                out.update((b, None) for b in (*read, *made)
+                out.update((b, None) for b in (*step.reads, *step.makes)
                            if isinstance(b, Var) and b not in self.places)
         return out
 
@@ -274,7 +281,7 @@ class _Layout:
         first: dict[Any, int] = {}
         last: dict[Any, int] = {}
         for i, step in enumerate(self.schedule.steps):
-            for b in (set().union(*_touched(step))):
+            for b in {*step.reads, *step.makes}:
                 first.setdefault(b, i)
                 last[b] = i
         self.offsets: dict[Any, int] = {}
@@ -298,8 +305,9 @@ class _Layout:
         """What each run makes first and drops afterwards."""
         last: dict[int, int] = {}
         for i, part in enumerate(self.order):
-            for b in set().union(*_touched(part)):
-                last[self.places[b].slot] = i
+            for step in part if isinstance(part, list) else [part]:
+                for b in (*step.reads, *step.makes):
+                    last[self.places[b].slot] = i
         kept = {self.places[a].slot for a in self.schedule.outputs if isinstance(a, Var)}
         passed = range(len(self.schedule.program.inputs), self.size)
         shapes = self.schedule.shapes
@@ -312,14 +320,15 @@ class _Layout:
                 outs = tuple([(self.places[v].slot, v.aval.dtype) for v in part.eqn.outputs])
                 self.runs.append(_HostRun(part, self.operands(part), outs, dropped))
                 continue
-            _, made = _touched(part)
+            made = [b for step in part for b in step.makes]
             buffers = [_Buffer(self.places[v].slot, _given(v, shapes[v]), v.aval.dtype)
                        for v in dict.fromkeys(made)
                        if v in visible and self.places[v].slot not in started]
             if scratch >= 0 and scratch not in started:
                 buffers.append(_Buffer(scratch, (self.scratch,), np.dtype(np.uint8)))
             started.update(b.slot for b in buffers)
-            self.runs.append(_Segment(f"run{count}", tuple(buffers), dropped))
+            self.runs.append(_Segment(f"run{count}", tuple(buffers), dropped,
+                                      any(map(refuses, part))))
             count += 1
 
     def operands(self, step: HostStep) -> tuple:
@@ -351,18 +360,6 @@ def _given(v: Var, shape: Shape) -> Shape:
 
 def _bytes(shape: Shape, dtype: np.dtype) -> int:
     return math.prod(shape) * dtype.itemsize
-
-
-def _touched(part: Any) -> tuple[list, list]:
-    """The buffers that a step or segment reads, and those that it fills."""
-    if isinstance(part, HostStep):
-        return [v.root for v in part.operands if isinstance(v, View)], list(part.eqn.outputs)
-    read: list[Any] = []
-    made: list[Any] = []
-    for k in part if isinstance(part, list) else [part]:
-        read += [x.buffer for x in k.loads]
-        made += [x.buffer for x in (*k.stores, *k.reductions)]
-    return read, made
 
 
 def compile_program(program: Program, precise: bool = False) -> NativeProgram:

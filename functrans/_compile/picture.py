@@ -1,7 +1,7 @@
 """A schedule as a picture: what is run, from top to bottom, and the buffers between.
 
 A box for each loop nest, with its loops, operations and reductions; one in another colour for each
-host step. An arrow leads from the step that fills a buffer to each step that reads it, and carries
+library call, and for each host step. An arrow leads from the step that fills a buffer to each step that reads it, and carries
 the buffer's name and type. Inputs are above, outputs below.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.kernels import HostStep, Kernel, Schedule, place
+from functrans._compile.kernels import Call, HostStep, Kernel, Schedule, place
 from functrans._compile.program import Const, Var, aval_of_atom
 from functrans._compile.views import View
 
@@ -37,6 +37,7 @@ text { font: 12px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; 
 .quiet { fill: #6e7781; }
 rect { stroke-width: 1.2; }
 .kernel { fill: #eaf3fc; stroke: #4a86c5; }
+.call { fill: #eaf7ec; stroke: #4b9a5a; }
 .host { fill: #fdf1e0; stroke: #d08a2e; }
 .end { fill: #f3f4f6; stroke: #8c959f; }
 .wire { fill: none; stroke: #8c959f; stroke-width: 1.3; }
@@ -135,7 +136,7 @@ def page(schedule: Schedule, title: str, parts: Sequence[tuple[str, str]]) -> st
 
 def _boxes(s: Schedule) -> list[_Box]:
     inputs = [_Box("end", "input", [_typed(v, s)], fills=[v]) for v in s.program.inputs]
-    steps = [_host(x, s) if isinstance(x, HostStep) else _kernel(x, i, s)
+    steps = [_kernel(x, i, s) if isinstance(x, Kernel) else _apart(x, i, s)
              for i, x in enumerate(s.steps)]
     outputs = []
     for a, declared in zip(s.outputs, s.program.outputs, strict=True):
@@ -154,7 +155,7 @@ def _typed(v: Var, s: Schedule) -> str:
 
 def _kernel(k: Kernel, i: int, s: Schedule) -> _Box:
     loops = " \u00d7 ".join(f"{n:,}" for n in k.space)
-    reads = [x.buffer for x in k.loads]
+    reads = k.reads
     several = [x for x in k.loads if reads.count(x.buffer) > 1]
     called = {x.name: _buffer(x.buffer, s) for x in k.loads if x not in several}
 
@@ -170,22 +171,23 @@ def _kernel(k: Kernel, i: int, s: Schedule) -> _Box:
     made = {op.name for op in k.ops}
     lines += [f"{s.names(x.buffer)}[{place(x.offset, x.strides)}] = {given(x.value)}"
               for x in k.stores if x.value not in made]
-    return _Box("kernel", f"{i}: loop {loops}" if loops else f"{i}: once", _cut(lines),
-                reads, [x.buffer for x in (*k.stores, *k.reductions)])
+    return _Box("kernel", f"{i}: loop {loops}" if loops else f"{i}: once", _cut(lines), reads,
+                k.makes)
 
 
 def _buffer(x: Var | Const, s: Schedule) -> str:
     return s.names(x) if isinstance(x, Var) else f"<{x.aval!r}>"
 
 
-def _host(step: HostStep, s: Schedule) -> _Box:
-    outs = ", ".join(map(s.names, step.eqn.outputs))
+def _apart(step: Call | HostStep, i: int, s: Schedule) -> _Box:
+    outs = ", ".join(map(s.names, step.makes))
     given = " ".join(_operand(x, s) for x in step.operands)
+    if isinstance(step, Call):
+        return _Box("call", f"{i}: call", _cut([f"{outs} = {step.name} {given}"]), step.reads,
+                    step.makes)
     lines = [f"{outs} = {step.eqn.prim} {given}"]
     lines += [f"{name}={value!r}" for name, value in step.eqn.params.items()]
-    reads = [x.root for x in step.operands if isinstance(x, View)]
-    number = next(i for i, x in enumerate(s.steps) if x is step)
-    return _Box("host", f"{number}: NumPy", _cut(lines), reads, list(step.eqn.outputs))
+    return _Box("host", f"{i}: NumPy", _cut(lines), step.reads, step.makes)
 
 
 def _operand(x: Any, s: Schedule) -> str:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from functrans._compile import views
+from functrans._compile import library, linear, views
 from functrans._compile.kernels import (
     HostStep,
     Kernel,
@@ -41,12 +41,12 @@ OURS = frozenset(TABLE.values())
 class _Node:
     """An equation on its way to a kernel or a host step."""
 
-    kind: str  # map, reduce, part (of a joined array) or host
+    kind: str  # map, reduce, part (of a joined array), or apart: a step of its own
     row: str
     space: Shape
     operands: tuple[Any, ...]  # views in the space, or Python numbers
     target: Var
-    eqn: Eqn | None = None  # of a host step
+    step: Any = None  # where it is apart
     types: tuple[np.dtype, ...] = ()
     place: tuple[int, Shape] = (0, ())  # of a part or a reduction: offset, strides
     axes: Shape = ()  # of a reduction
@@ -54,12 +54,15 @@ class _Node:
 
 
 @dataclass(slots=True, eq=False)
-class _Builder:
+class Builder:
+    """What the equations so far have become."""
+
     program: Program
     nodes: list[_Node] = field(default_factory=list)
     views: dict[Var, View] = field(default_factory=dict)
     makers: dict[Var, list[_Node]] = field(default_factory=dict)
     shapes: dict[Var, Shape] = field(default_factory=dict)
+    factors: dict[tuple, tuple[View, View]] = field(default_factory=dict)  # of matrices
 
     # ---- operands
 
@@ -71,12 +74,10 @@ class _Builder:
         return self.views[a]
 
     def operand(self, a: Atom, shape: Shape) -> Any:
-        """The operand as a kernel with loops over ``shape`` reads it."""
+        """The operand in the shape of the loops that read it."""
         if not isinstance(a, Var | Const):
             return a
-        v = self.view(a)
-        number = uniform(v)
-        return views.squeezed(views.broadcast(v, shape)) if number is None else number
+        return views.broadcast(self.view(a), shape)
 
     def joins(self, v: Any, space: Shape) -> bool:
         """Whether a loop over ``space`` finds the operand in a register of its own iteration."""
@@ -97,8 +98,13 @@ class _Builder:
     def add(self, kind: str, row: str, shape: Shape, inputs: tuple, target: Var,
             **more: Any) -> None:
         """A node with loops over ``shape``."""
+        self.enter_node(kind, row, shape, [self.operand(a, shape) for a in inputs], target, **more)
+
+    def enter_node(self, kind: str, row: str, shape: Shape, given: Sequence, target: Var,
+                   **more: Any) -> None:
+        """A node whose operands, views or numbers, have its shape."""
         space = tuple([n for n in shape if n != 1])
-        operands = tuple([self.operand(a, shape) for a in inputs])
+        operands = tuple([_read(v) for v in given])
         node = _Node(kind, row, space, operands, target, **more)
         node.level = max([self.needs(v, space) for v in operands], default=0)
         self.nodes.append(node)
@@ -122,6 +128,8 @@ class _Builder:
         if name in REDUCTIONS and self.reduction(eqn):
             return
         if name in ("concatenate", "stack") and self.join(eqn):
+            return
+        if linear.enter(self, eqn):
             return
         types = computing_types(eqn) if len(eqn.outputs) == 1 else None
         if types is not None:
@@ -150,15 +158,21 @@ class _Builder:
         if not isinstance(x, Var | Const) or not is_native(x.aval.dtype) or not is_native(dtype):
             return False
         self.shapes[out] = out.aval.shape
-        axis, shape = eqn.params["axis"], x.aval.shape
-        axis = (axis,) if isinstance(axis, int) else axis
-        strides = iter(views.c_strides(out.aval.shape))
+        axis = eqn.params["axis"]
+        self.reduce(eqn.prim.name, self.view(x), out, (axis,) if isinstance(axis, int) else axis)
+        return True
+
+    def reduce(self, row: str, x: View, out: Var, axis: Shape) -> None:
+        """A reduction over some axes; ``out`` holds what is left of them in order."""
+        shape = x.shape
+        left = tuple([n for i, n in enumerate(shape) if i not in axis])
+        strides = iter(views.c_strides(left))
         all_strides = [0 if i in axis else next(strides) for i in range(len(shape))]
         kept = [i for i, n in enumerate(shape) if n != 1]
         axes = tuple([k for k, i in enumerate(kept) if i in axis])
         place = 0, tuple([all_strides[i] for i in kept])
-        self.add("reduce", eqn.prim.name, shape, (x,), out, types=(dtype,), place=place, axes=axes)
-        return True
+        self.enter_node("reduce", row, shape, (x,), out, types=(out.aval.dtype,), place=place,
+                        axes=axes)
 
     def join(self, eqn: Eqn) -> bool:
         out, axis = eqn.outputs[0], eqn.params["axis"]
@@ -184,12 +198,22 @@ class _Builder:
         operands = tuple(
             [self.view(a) if isinstance(a, Var | Const) else a for a in eqn.inputs]
         )
-        node = _Node("host", eqn.prim.name, (), operands, eqn.outputs[0], eqn)
-        node.level = max([self.needs(v, None) for v in operands], default=0)
-        self.nodes.append(node)
+        self.apart(HostStep(eqn, operands), eqn.prim.name)
         for v in eqn.outputs:
-            self.makers[v] = [node]
             self.shapes[v] = v.aval.shape
+
+    def call(self, step: library.Call) -> None:
+        """Enter a library call."""
+        self.apart(step, step.name)
+        for v in step.made:
+            self.shapes[v.root] = v.shape  # type: ignore[index]  # a step fills no constant
+
+    def apart(self, step: Any, row: str) -> None:
+        node = _Node("apart", row, (), step.operands, step.makes[0], step)
+        node.level = max([self.needs(v, None) for v in step.operands], default=0)
+        self.nodes.append(node)
+        for v in step.makes:
+            self.makers[v] = [node]
 
     def materialise(self, a: Var) -> None:
         """A buffer for a view that NumPy cannot express; later uses read it too."""
@@ -209,9 +233,17 @@ class _Builder:
         for node in reversed(self.nodes):
             if node.kind == "map" and users[node.target]:
                 node.level = max(node.level, min(
-                    user.level - (user.kind == "host" or not self.joins(v, user.space))
+                    user.level - (user.step is not None or not self.joins(v, user.space))
                     for user, v in users[node.target]
                 ))
+
+
+def _read(v: Any) -> Any:
+    """What a kernel reads for an operand: entries at the counters of its loops, or a number."""
+    if not isinstance(v, View):
+        return v
+    number = uniform(v)
+    return views.squeezed(v) if number is None else number
 
 
 def uniform(v: View) -> Any:
@@ -252,7 +284,7 @@ def live_equations(program: Program) -> list[Eqn]:
 
 def schedule(program: Program) -> Schedule:
     """The steps that compute a program, in an order in which they can run."""
-    build = _Builder(program)
+    build = Builder(program)
     for eqn in live_equations(program):
         build.enter(eqn)
     outputs = tuple([_output(build, a) for a in program.outputs])
@@ -260,7 +292,7 @@ def schedule(program: Program) -> Schedule:
     return _Assembler(build, outputs).schedule()
 
 
-def _output(build: _Builder, a: Atom) -> Any:
+def _output(build: Builder, a: Atom) -> Any:
     """Where an output is found: a buffer of the same size in order, or a constant or input."""
     if not isinstance(a, Var) or a in build.program.inputs:
         return a
@@ -274,10 +306,14 @@ def _output(build: _Builder, a: Atom) -> Any:
     return out
 
 
+def _rank(node: _Node) -> int:
+    return 0 if node.step is None else 2 if isinstance(node.step, HostStep) else 1
+
+
 class _Assembler:
     """Kernels from nodes that have their levels."""
 
-    def __init__(self, build: _Builder, outputs: tuple):
+    def __init__(self, build: Builder, outputs: tuple):
         self.build = build
         self.outputs = outputs
         self.names = self._name_as_printed()
@@ -298,7 +334,7 @@ class _Assembler:
         return name
 
     def joined(self, v: View, node: _Node) -> bool:
-        if node.kind == "host" or not self.build.joins(v, node.space):
+        if node.step is not None or not self.build.joins(v, node.space):
             return False
         return self.build.makers[v.root][0].level == node.level  # type: ignore[index]
 
@@ -306,25 +342,23 @@ class _Assembler:
         groups: dict[tuple, list[_Node]] = defaultdict(list)
         order: dict[tuple, int] = {}
         for i, node in enumerate(self.build.nodes):
-            own = i if node.kind == "host" else -1
+            own = i if node.step is not None else -1
             key = node.level, own, node.space
             groups[key].append(node)
             order.setdefault(key, i)
-        # at one level kernels come before host steps, so that fewer segments are cut
-        keys = sorted(groups, key=lambda k: (k[0], k[1] >= 0, order[k]))
+        # at one level host steps come last, so that fewer segments are cut
+        keys = sorted(groups, key=lambda k: (k[0], _rank(groups[k][0]), order[k]))
         steps: list[Step] = []
         for key in keys:
             nodes = groups[key]
             if key[1] >= 0:
-                eqn = nodes[0].eqn
-                assert eqn is not None, nodes[0]
-                steps.append(HostStep(eqn, nodes[0].operands))
+                steps.append(nodes[0].step)
             else:
                 steps.append(collapse(self.kernel(key[2], nodes)))
         shapes = {v: s for v, s in self.build.shapes.items()
                   if v in self.stored or self.build.makers[v][0].kind != "map"}
         for step in steps:
-            if isinstance(step, Kernel):
+            if not isinstance(step, HostStep):
                 check_bounds(step, shapes)
         return Schedule(self.build.program, tuple(steps), shapes, self.outputs, self.names)
 
@@ -372,4 +406,4 @@ class _Assembler:
         return self.names(root) if isinstance(root, Var) else "const"
 
 
-__all__ = ["live_equations", "schedule", "uniform"]
+__all__ = ["Builder", "live_equations", "schedule", "uniform"]

@@ -134,7 +134,8 @@ class Plan(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)
-def _plan(subscripts: str) -> Plan:
+def plan(subscripts: str) -> Plan:
+    """The plan of an einsum that sums something, or of an outer product."""
     in1, in2, out = _labels(subscripts)
     batch = [c for c in out if c in in1 and c in in2]
     rows = [c for c in in1 if c not in in2]
@@ -157,19 +158,19 @@ def _labels(subscripts):
 
 
 def _einsum(x1, x2, subscripts):
-    plan = _plan(subscripts)
-    if not plan.summed:
-        return _outer(x1, x2, plan)
-    v1, v2 = x1.transpose(plan.perm1), x2.transpose(plan.perm2)
-    b, r = plan.batch, plan.rows
-    batch, rows, columns = v1.shape[:b], v1.shape[b : b + r], v2.shape[b + plan.summed :]
+    p = plan(subscripts)
+    if not p.summed:
+        return _outer(x1, x2, p)
+    v1, v2 = x1.transpose(p.perm1), x2.transpose(p.perm2)
+    b, r = p.batch, p.rows
+    batch, rows, columns = v1.shape[:b], v1.shape[b : b + r], v2.shape[b + p.summed :]
     n, m, k = _size(rows), _size(columns), _size(v1.shape[b + r :])
     if b and n * m * k <= 64 and _runs_along(subscripts):
         # small products along a contiguous batch: C loops over it are several times faster
         return np.einsum(_readable(subscripts), x1, x2)
     v1, v2 = v1.reshape((*batch, n, k)), v2.reshape((*batch, k, m))
     y = np.matmul(v1, v2).reshape((*batch, *rows, *columns))
-    return y.transpose(plan.perm)
+    return y.transpose(p.perm)
 
 
 def _size(shape):
@@ -299,4 +300,4 @@ cross: Any = bilinear(
     ),
 )
 
-__all__ = ["Plan", "convolve", "cross", "einsum", "matmul"]
+__all__ = ["Plan", "convolve", "cross", "einsum", "matmul", "plan"]

@@ -1,0 +1,296 @@
+"""Linear algebra on its way to steps: small products become loops, the rest calls of a library."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from functrans._compile import library, routines, views
+from functrans._compile.lowerings import is_native
+from functrans._compile.program import Const, Eqn, Var
+from functrans._compile.views import Shape, View
+from functrans._core.aval import Aval
+from functrans._ops.contractions import plan
+
+if TYPE_CHECKING:
+    from functrans._compile.schedule import Builder
+
+# Multiply-adds up to which loops are faster than a call, of matrices and of a matrix with a vector.
+SMALL_PRODUCT = 4096
+SMALL_VECTOR = 4096
+# Columns from which on the innermost loop runs along a row of the product.
+WIDE = 4
+# Sizes that LAPACK may count in 32 bits.
+LARGEST = 2**31 - 1
+
+Enter = Callable[["Builder", Eqn], bool]
+
+
+def enter(build: Builder, eqn: Eqn) -> bool:
+    """Enter an equation as loops or calls, if it can be; else False, and nothing has happened."""
+    how = _ENTER.get(eqn.prim.name)
+    if how is None or not all(isinstance(a, Var | Const) for a in eqn.inputs):
+        return False
+    avals = [a.aval for a in (*eqn.inputs, *eqn.outputs)]  # type: ignore[union-attr]  # see above
+    if any(a.size == 0 or max(a.shape, default=0) > LARGEST for a in avals):
+        return False
+    if any(a.dtype != avals[0].dtype or not is_native(a.dtype) for a in avals):
+        return False
+    return how(build, eqn)
+
+
+def _callable(dtype: np.dtype) -> bool:
+    return dtype.char in "fd" and routines.found() is not None
+
+
+def _settled(build: Builder, v: View, fits: Callable[[View], Any]) -> View:
+    """The view itself where it fits a library, else a copy of what it shows."""
+    if v.whole and fits(v):
+        return v
+    aval = Aval(v.shape, v.root.aval.dtype)
+    shown, target = Var(aval), Var(aval)
+    build.views[shown] = v
+    build.copy(shown, target)
+    return views.identity(target, v.shape)
+
+
+# ---- products
+
+
+def _matmul(build: Builder, eqn: Eqn) -> bool:
+    a, b = map(build.view, eqn.inputs)  # type: ignore[arg-type]  # no numbers, see enter
+    out = eqn.outputs[0]
+    if len(a.shape) == 1:
+        a = _reshaped(build, a, (1, *a.shape))
+    if len(b.shape) == 1:
+        b = _reshaped(build, b, (*b.shape, 1))
+    if len(b.shape) == 2 < len(a.shape):
+        a = views.reshaped(a, (math.prod(a.shape[:-1]), a.shape[-1])) or a
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    y = _product(build, views.broadcast(a, (*batch, *a.shape[-2:])),
+                 views.broadcast(b, (*batch, *b.shape[-2:])), out)
+    if y is None:
+        return False
+    build.views[out] = _reshaped(build, y, out.aval.shape)
+    return True
+
+
+def _einsum(build: Builder, eqn: Eqn) -> bool:
+    a, b = map(build.view, eqn.inputs)  # type: ignore[arg-type]  # no numbers, see enter
+    out, p = eqn.outputs[0], plan(eqn.params["subscripts"])
+    a, b = views.transposed(a, p.perm1), views.transposed(b, p.perm2)
+    at = p.batch + p.rows
+    batch, rows, columns = a.shape[: p.batch], a.shape[p.batch : at], b.shape[p.batch + p.summed :]
+    n, k, m = math.prod(rows), math.prod(a.shape[at:]), math.prod(columns)
+    if not _wanted(out.aval.dtype, n, k, m):
+        return False
+    y = _product(build, _reshaped(build, a, (*batch, n, k)), _reshaped(build, b, (*batch, k, m)),
+                 out)
+    assert y is not None, eqn
+    build.views[out] = views.transposed(_reshaped(build, y, (*batch, *rows, *columns)), p.perm)
+    return True
+
+
+def _reshaped(build: Builder, v: View, shape: Shape) -> View:
+    found = views.reshaped(v, shape)
+    if found is None:
+        found = views.reshaped(_settled(build, v, lambda v: False), shape)
+    assert found is not None, (v, shape)
+    return found
+
+
+def _wanted(dtype: np.dtype, n: int, k: int, m: int) -> bool:
+    """Whether there are loops or calls for a product of such matrices."""
+    return _in_loops(dtype, n, k, m) or _callable(dtype)
+
+
+def _in_loops(dtype: np.dtype, n: int, k: int, m: int) -> bool:
+    if dtype.kind == "i" or n == m == 1:
+        return True
+    return n * k * m <= (SMALL_VECTOR if n == 1 or m == 1 else SMALL_PRODUCT)
+
+
+def _product(build: Builder, a: View, b: View, out: Var) -> View | None:
+    """``a @ b`` of stacks of the same batch, in the buffer ``out``."""
+    (n, k), m, batch, dtype = a.shape[-2:], b.shape[-1], a.shape[:-2], out.aval.dtype
+    if not _wanted(dtype, n, k, m):
+        return None
+    y = views.identity(out, (*batch, n, m))
+    if _in_loops(dtype, n, k, m):
+        _loops(build, a, b, y)
+        return y
+    fits = _is_vector if n == 1 else library.layout
+    a = _settled(build, a, fits)
+    b = _settled(build, b, _is_vector if m == 1 else library.layout)
+    build.call(library.Product((a, b), (y,), batch))
+    return y
+
+
+def _is_vector(v: View) -> bool:
+    """Whether a row or column is what BLAS takes for a vector."""
+    return max(v.strides[-2:]) > 0 or v.shape[-2:] == (1, 1)
+
+
+def _loops(build: Builder, a: View, b: View, y: View) -> None:
+    """A product and its sum as one nest."""
+    *batch, n, m = y.shape
+    k, out = a.shape[-1], y.root
+    along = m >= WIDE and b.strides[-1] == 1
+    if along:
+        space = *batch, n, k, m
+        a, b = _with_axis(a, len(space) - 1), _with_axis(b, len(space) - 3)
+    else:
+        space = *batch, n, m, k
+        a, b = _with_axis(a, len(space) - 2), _with_axis(_swapped(b), len(space) - 3)
+    operands = views.broadcast(a, space), views.broadcast(b, space)
+    dtype = out.aval.dtype
+    term = out if k == 1 else Var(Aval(space, dtype))
+    build.shapes[term] = space
+    build.enter_node("map", "multiply", space, operands, term, types=(dtype, dtype))
+    if k == 1:
+        return
+    summed = len(space) - 2 if along else len(space) - 1
+    build.shapes[out] = y.shape
+    build.reduce("sum", views.identity(term, space), out, (summed,))
+
+
+def _swapped(v: View) -> View:
+    return library.transposed(v)
+
+
+def _with_axis(v: View, at: int) -> View:
+    """With one more axis, of length 1."""
+    return views.indexed(v, (*[(None, None, None)] * at, None))
+
+
+# ---- systems
+
+
+def _factored(build: Builder, a: View) -> tuple[View, View, bool]:
+    """Factors and pivots of ``a`` or, where the flag says so, of its transpose: computed once."""
+    for flipped in (False, True):
+        found = build.factors.get(_place(_swapped(a) if flipped else a))
+        if found is not None:
+            return *found, flipped
+    *batch, n, _ = a.shape
+    dtype = a.root.aval.dtype
+    lu = views.identity(Var(Aval(a.shape, dtype)), a.shape)
+    pivots = views.identity(Var(Aval((*batch, n), np.dtype(np.int64))), (*batch, n))
+    build.call(library.Factor((_settled(build, a, bool),), (lu, pivots), tuple(batch)))
+    build.factors[_place(a)] = lu, pivots
+    return lu, pivots, False
+
+
+def _place(v: View) -> tuple:
+    return v.root, v.shape, v.offset, v.strides, v.windows
+
+
+def _stacked(v: View, batch: Shape, axes: int = 2) -> View:
+    return views.broadcast(v, (*batch, *v.shape[len(v.shape) - axes :]))
+
+
+def _solve(build: Builder, eqn: Eqn) -> bool:
+    out = eqn.outputs[0]
+    if not _callable(out.aval.dtype):
+        return False
+    a, *rest = map(build.view, eqn.inputs)  # type: ignore[arg-type]  # no numbers, see enter
+    rest = [_settled(build, _column(build, b), bool) for b in rest]
+    n, m = (rest[0] if rest else a).shape[-2:]
+    batch = np.broadcast_shapes(a.shape[:-2], *[b.shape[:-2] for b in rest])
+    lu, pivots, flipped = _factored(build, a)
+    x = views.identity(out, (*batch, m, n))
+    given = _stacked(lu, batch), _stacked(pivots, batch, 1), *[_stacked(b, batch) for b in rest]
+    build.call(library.Solve(given, (x,), batch, flipped))
+    build.views[out] = _reshaped(build, _swapped(x), out.aval.shape)
+    return True
+
+
+def _column(build: Builder, b: View) -> View:
+    return _reshaped(build, b, (*b.shape, 1)) if len(b.shape) == 1 else b
+
+
+def _triangular_solve(build: Builder, eqn: Eqn) -> bool:
+    out = eqn.outputs[0]
+    if not _callable(out.aval.dtype):
+        return False
+    a, b = map(build.view, eqn.inputs)  # type: ignore[arg-type]  # no numbers, see enter
+    a = _settled(build, a, library.layout)
+    b = _settled(build, _column(build, b), bool)
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    x = views.identity(out, (*batch, *b.shape[-2:]))
+    params = eqn.params
+    build.call(library.Triangular(
+        (_stacked(a, batch), _stacked(b, batch)), (x,), batch,
+        lower=params["lower"], flipped=params["transposed"], unit=params["unit"],
+    ))
+    build.views[out] = _reshaped(build, x, out.aval.shape)
+    return True
+
+
+def _log_det(build: Builder, a: View, sign: Var, log: Var) -> None:
+    found = routines.found()
+    assert found is not None, a
+    lu, pivots, _ = _factored(build, a)  # of the transpose it is the same
+    batch = a.shape[:-2]
+    made = views.identity(sign, batch), views.identity(log, batch)
+    build.call(library.LogDet((lu, pivots), made, batch, found.bits))
+
+
+def _slogdet(build: Builder, eqn: Eqn) -> bool:
+    if not _callable(eqn.outputs[0].aval.dtype):
+        return False
+    _log_det(build, build.view(eqn.inputs[0]), *eqn.outputs)  # type: ignore[arg-type]  # no number
+    return True
+
+
+def _det(build: Builder, eqn: Eqn) -> bool:
+    out = eqn.outputs[0]
+    aval = out.aval
+    if not _callable(aval.dtype):
+        return False
+    sign, log, size = Var(aval), Var(aval), Var(aval)
+    _log_det(build, build.view(eqn.inputs[0]), sign, log)  # type: ignore[arg-type]  # no number
+    for name, given, target in (("exp", (log,), size), ("multiply", (sign, size), out)):
+        build.shapes[target] = aval.shape
+        build.add("map", name, aval.shape, given, target, types=(aval.dtype,) * len(given))
+    return True
+
+
+# ---- decompositions
+
+
+def _cholesky(build: Builder, eqn: Eqn) -> bool:
+    out = eqn.outputs[0]
+    if not _callable(out.aval.dtype):
+        return False
+    a = _settled(build, build.view(eqn.inputs[0]), bool)  # type: ignore[arg-type]  # no number
+    y = views.identity(out, a.shape)
+    build.call(library.Cholesky((a,), (y,), a.shape[:-2]))
+    return True
+
+
+def _eigh(build: Builder, eqn: Eqn) -> bool:
+    w, v = eqn.outputs
+    if not _callable(v.aval.dtype):
+        return False
+    a = _settled(build, build.view(eqn.inputs[0]), bool)  # type: ignore[arg-type]  # no number
+    room, counts = library.eigh_room(a.shape[-1])
+    buffers = [Var(Aval((room,), v.aval.dtype)), Var(Aval((counts,), np.dtype(np.int64)))]
+    vectors = views.identity(v, a.shape)
+    made = views.identity(w, w.aval.shape), vectors
+    own = [views.identity(b, b.aval.shape) for b in buffers]
+    build.call(library.Eigh((a,), (*made, *own), a.shape[:-2], eqn.params["lower"]))
+    build.views[v] = _swapped(vectors)
+    return True
+
+
+_ENTER: dict[str, Enter] = {
+    "matmul": _matmul, "einsum": _einsum, "solve": _solve, "inv": _solve,
+    "triangular_solve": _triangular_solve, "det": _det, "slogdet": _slogdet,
+    "cholesky": _cholesky, "eigh": _eigh,
+}
+
+__all__ = ["enter"]

@@ -1,0 +1,85 @@
+"""Where BLAS and LAPACK are: addresses of routines that native code calls.
+
+NumPy's own library is taken where it can be reached, since NumPy runs the host steps between. A
+second one brings threads of its own, which wait for a processor while those of the first still
+spin. SciPy tells the addresses of its library to anyone who asks, so that is the other choice.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any, NamedTuple
+
+BLAS = ("gemm", "gemv", "trsm", "trsv")
+LAPACK = ("getrf", "getrs", "potrf", "syevd")
+# What native code calls a routine by, so that object code on disk knows names and no addresses.
+PREFIX = "functrans_"
+
+
+class Routines(NamedTuple):
+    """``addresses`` by the names that native code uses; ``bits`` of the integers they write.
+
+    The integers that they read are given as 64 bits: the lower half alone means the same.
+    """
+
+    addresses: dict[str, int]
+    bits: int
+    source: str
+
+
+@functools.cache
+def found() -> Routines | None:
+    """The routines that this process can call, None where it has none of either library."""
+    return of_numpy() or of_scipy()
+
+
+def of_numpy() -> Routines | None:
+    """Those that NumPy's own linear algebra is linked to."""
+    try:
+        from numpy.linalg import _umath_linalg as module  # lazy: private, and may not be there
+
+        library = ctypes.CDLL(module.__file__)
+    except (ImportError, OSError):
+        return None
+    bits = 64 if getattr(module, "_ilp64", False) else 32
+    for pattern, width in (("scipy_{}_64_", 64), ("{}_64_", 64), ("{}_", bits)):
+        names = {f"{PREFIX}{n}": getattr(library, pattern.format(n), None) for n in _names()}
+        if None not in names.values():
+            addresses = {n: _address(f) for n, f in names.items()}
+            return Routines(addresses, width, f"NumPy, {pattern.format('dgemm')}")
+    return None
+
+
+def _names() -> list[str]:
+    return [letter + name for letter in "ds" for name in (*BLAS, *LAPACK)]
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def of_scipy() -> Routines | None:
+    """Those that SciPy offers to Cython."""
+    try:
+        from scipy.linalg import cython_blas, cython_lapack  # lazy: slow to import
+    except ImportError:
+        return None
+    offered: dict[str, Any] = {**cython_blas.__pyx_capi__, **cython_lapack.__pyx_capi__}
+    if not all(n in offered and b"int *" in _signature(offered[n]) for n in _names()):
+        return None
+    addresses = {f"{PREFIX}{n}": _pointer(offered[n], _signature(offered[n])) for n in _names()}
+    return Routines(addresses, 32, "SciPy")
+
+
+def _signature(capsule: Any) -> bytes:
+    name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)
+    return name(("PyCapsule_GetName", ctypes.pythonapi))(capsule)
+
+
+def _pointer(capsule: Any, signature: bytes) -> int:
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    return pointer(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, signature)
+
+
+__all__ = ["PREFIX", "Routines", "found", "of_numpy", "of_scipy"]
