@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._compile.kernels import Call, Kernel, Load, Op, Reduce, Store
+from functrans._compile.kernels import Call, Kernel, Load, NativeStep, Op, Reduce, Store
 from functrans._compile.lowerings import (
     LOWERINGS,
     Code,
@@ -19,6 +20,7 @@ from functrans._compile.lowerings import (
     stored_type,
     type_of,
 )
+from functrans._compile.nesting import Emit, Emitted, Nested
 from functrans._compile.program import Const, Var
 
 # Where CPython keeps a list's items, and NumPy an array's data; checked when code is first loaded.
@@ -262,7 +264,7 @@ def _start_depth(r: Reduce, depth: int) -> int:
 INLINED = 8
 
 
-def emit_module(segments: Sequence[Sequence[Kernel | Call]], places: dict[Any, Place], stack: int,
+def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Place], stack: int,
                 precise: bool, library: VectorLibrary, wide: bool) -> str:
     """A module with a function ``run0``, ``run1``, ... for each segment.
 
@@ -271,40 +273,38 @@ def emit_module(segments: Sequence[Sequence[Kernel | Call]], places: dict[Any, P
     """
     texts: list[str] = []
     functions: dict[str, str] = {}
-    count = 0
+    count = itertools.count()
+
+    def emit(step: Any) -> Emitted:
+        code = Code(precise)
+        name = f"{'kernel' if isinstance(step, Kernel) else 'call'}{next(count)}"
+        buffers, text = _function(step, name, code, emit)
+        texts.append(text)
+        functions.update(code.functions)
+        return Emitted(name, buffers, step.refuses)
+
     for s, steps in enumerate(segments):
-        calls = []
-        for step in steps:
-            code = Code(precise)
-            name = f"kernel{count}" if isinstance(step, Kernel) else f"call{count}"
-            buffers, text = _function(step, name, code)
-            texts.append(text)
-            functions.update(code.functions)
-            calls.append((name, buffers, refuses(step)))
-            count += 1
-        texts.append(_run(f"run{s}", calls, places, stack))
+        texts.append(_run(f"run{s}", list(map(emit, steps)), places, stack))
+    apart = next(count) > INLINED
     header, attributes, texts = _declare(functions, texts, library if not precise else None)
     prefer = ' "prefer-vector-width"="512"' if wide else ""
     # one function of very many kernels takes LLVM time that grows faster than their number
-    apart = " noinline" if count > INLINED else ""
-    attributes.insert(0, f"attributes #0 = {{ nounwind{apart}{prefer} }}")
+    inlined = " noinline" if apart else ""
+    attributes.insert(0, f"attributes #0 = {{ nounwind{inlined}{prefer} }}")
     return "\n".join([*header, "", *texts, *attributes, _HINTS])
 
 
-def _function(step: Kernel | Call, name: str, code: Code) -> tuple[tuple, str]:
+def _function(step: Any, name: str, code: Code, emit: Emit) -> tuple[tuple, str]:
     """The buffers that a step's function takes, and its text."""
+    if isinstance(step, Nested):
+        return step.function(name, code, emit)
     if isinstance(step, Call):
         return step.function(name, code)
     nest = _Nest(step, name, code)
     return nest.buffers, nest.text()
 
 
-def refuses(step: Kernel | Call) -> bool:
-    """Whether a step's function returns a status."""
-    return isinstance(step, Call) and step.refuses
-
-
-def _run(name: str, calls: list, places: dict[Any, Place], stack: int) -> str:
+def _run(name: str, calls: Sequence[Emitted], places: dict[Any, Place], stack: int) -> str:
     """The function that finds the buffers and calls the steps of one segment."""
     may_refuse = any(refusing for *_, refusing in calls)
     result, done = ("i32", "ret i32 0") if may_refuse else ("void", "ret void")
@@ -386,4 +386,4 @@ def _mark_calls(text: str, name: str, number: int) -> str:
     ])
 
 
-__all__ = ["ARRAY_DATA", "LIST_ITEMS", "Place", "VectorLibrary", "emit_module", "refuses"]
+__all__ = ["ARRAY_DATA", "LIST_ITEMS", "Place", "VectorLibrary", "emit_module"]

@@ -6,13 +6,15 @@ Every step knows the buffers that it ``reads``, and those that it ``makes``.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from functrans._compile.library import Call
+from functrans._compile.nesting import Nested
 from functrans._compile.program import Const, Eqn, Program, Var
 from functrans._compile.views import Shape, View, Window
 
@@ -74,6 +76,7 @@ class Kernel:
     stores: tuple[Store, ...]
     reductions: tuple[Reduce, ...]
     types: dict[str, np.dtype]
+    refuses: ClassVar[bool] = False
 
     @property
     def reads(self) -> list[Any]:
@@ -92,6 +95,10 @@ class HostStep:
     operands: tuple[Any, ...]
 
     @property
+    def name(self) -> str:
+        return self.eqn.prim.name
+
+    @property
     def reads(self) -> list[Any]:
         return [v.root for v in self.operands if isinstance(v, View)]
 
@@ -100,7 +107,8 @@ class HostStep:
         return list(self.eqn.outputs)
 
 
-Step = Kernel | Call | HostStep
+NativeStep = Kernel | Call | Nested
+Step = NativeStep | HostStep
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,7 +174,7 @@ def _join(k: Kernel, axis: int) -> Kernel:
 # ---- safety
 
 
-def check_bounds(step: Kernel | Call, shapes: dict[Var, Shape]) -> None:
+def check_bounds(step: NativeStep, shapes: dict[Var, Shape]) -> None:
     """Raise where an iteration or a library reads or writes outside a buffer.
 
     Native code checks nothing: this is where a wrong index map would show.
@@ -181,9 +189,9 @@ def check_bounds(step: Kernel | Call, shapes: dict[Var, Shape]) -> None:
         assert most < math.prod(shape), (buffer, offset, strides, windows, shape)
 
 
-def _places(step: Kernel | Call) -> list[tuple[Any, int, Shape, tuple[Window, ...]]]:
+def _places(step: NativeStep) -> list[tuple[Any, int, Shape, tuple[Window, ...]]]:
     """Buffer, offset, strides and windows of all that a step reads or writes."""
-    if isinstance(step, Call):
+    if not isinstance(step, Kernel):
         return [(v.root, v.offset, v.strides, v.windows) for v in (*step.operands, *step.made)]
     if 0 in step.space:
         return []
@@ -201,11 +209,15 @@ def show(s: Schedule) -> str:
     lines: list[str] = []
     for i, step in enumerate(s.steps):
         if not isinstance(step, Kernel):
-            outs = ", ".join(map(s.names, step.makes))
+            outs = ", ".join([s.names(v) for v in step.makes if v in s.shapes])
             given = " ".join(_operand(v, s.names) for v in step.operands)
-            what = f"call {outs} = {step.name}" if isinstance(step, Call) else \
-                f"host {outs} = {step.eqn.prim}"
-            lines.append(f"{i}: {what} {given}")
+            what = "host" if isinstance(step, HostStep) else "call"
+            lines.append(f"{i}: {what} {outs} = {step.name} {given}")
+            if isinstance(step, Nested):
+                labels = step.eqn.prim.programs  # type: ignore[attr-defined]  # a Structured row
+                for label, part in zip(labels, step.parts, strict=True):
+                    lines.append(f"  {label}:")
+                    lines += textwrap.indent(show(part.schedule), "    ").split("\n")
             continue
         loops = ", ".join(f"i{d} < {n}" for d, n in enumerate(step.space))
         lines.append(f"{i}: kernel" + (f" for {loops}" if loops else ""))
@@ -253,5 +265,5 @@ def _operand(v: Any, names: Callable[[Var], str]) -> str:
     return names(v.root) if isinstance(v.root, Var) else f"<{v.root.aval!r}>"
 
 
-__all__ = ["Call", "HostStep", "Kernel", "Load", "Op", "Reduce", "Schedule", "Step", "Store",
+__all__ = ["Call", "HostStep", "Kernel", "Load", "NativeStep", "Op", "Reduce", "Schedule", "Step", "Store",
            "check_bounds", "collapse", "place"]

@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.emit import Place, emit_module, refuses
-from functrans._compile.kernels import Call, HostStep, Kernel, Schedule
+from functrans._compile.emit import Place, emit_module
+from functrans._compile.kernels import HostStep, NativeStep, Schedule
 from functrans._compile.library import REFUSALS
 from functrans._compile.machine import NativeUnavailable, local
+from functrans._compile.memory import STACK, allocate
 from functrans._compile.program import Const, Program, Var, aval_of_atom
 from functrans._compile.schedule import schedule
 from functrans._compile.views import Shape, View
 
-# Bytes of intermediates up to which they live on the stack, where LLVM can turn them to registers.
-STACK = 4096
-ALIGNMENT = 64
 # C-contiguous and aligned, in ndarray.flags.num
 IN_ORDER = 0x0001 | 0x0100
 
@@ -218,7 +216,7 @@ class _Layout:
 
     def __init__(self, s: Schedule):
         self.schedule = s
-        self.segments: list[list[Kernel | Call]] = []
+        self.segments: list[list[NativeStep]] = []
         self.runs: list[Any] = []
         self.places: dict[Any, Place] = {}
         self.consts: list[np.ndarray] = []
@@ -232,14 +230,15 @@ class _Layout:
         visible = self.visible()
         for v in visible:
             self.slot(v)
-        self.scratch = self.allocate([v for v in s.shapes if v not in visible])
+        hidden = [v for v in s.shapes if v not in visible]
+        offsets, self.scratch = allocate(s.steps, s.shapes, hidden)
         one = len(self.segments) == 1
         self.stack = self.scratch if one and self.scratch <= STACK else 0
         scratch_slot = -1
         if self.scratch and not self.stack:
             scratch_slot = self.size
             self.size += 1
-        for v, offset in self.offsets.items():
+        for v, offset in offsets.items():
             self.places[v] = Place(scratch_slot, offset)
         self.plan(visible, scratch_slot)
 
@@ -276,31 +275,6 @@ class _Layout:
                            if isinstance(b, Var) and b not in self.places)
         return out
 
-    def allocate(self, buffers: Sequence[Var]) -> int:
-        """Offsets in scratch memory, reused once a buffer is not read any more; its size."""
-        first: dict[Any, int] = {}
-        last: dict[Any, int] = {}
-        for i, step in enumerate(self.schedule.steps):
-            for b in {*step.reads, *step.makes}:
-                first.setdefault(b, i)
-                last[b] = i
-        self.offsets: dict[Any, int] = {}
-        taken: list[tuple[int, int, int]] = []  # start, stop, last step
-        size = 0
-        for v in sorted([b for b in buffers if b in first], key=first.__getitem__):
-            taken = sorted(t for t in taken if t[2] >= first[v])
-            need = max(_bytes(self.schedule.shapes[v], v.aval.dtype), 1)
-            need += -need % ALIGNMENT
-            at = 0
-            for start, stop, _ in taken:
-                if start - at >= need:
-                    break
-                at = max(at, stop)
-            taken.append((at, at + need, last[v]))
-            self.offsets[v] = at
-            size = max(size, at + need)
-        return size
-
     def plan(self, visible: dict[Var, None], scratch: int) -> None:
         """What each run makes first and drops afterwards."""
         last: dict[int, int] = {}
@@ -328,7 +302,7 @@ class _Layout:
                 buffers.append(_Buffer(scratch, (self.scratch,), np.dtype(np.uint8)))
             started.update(b.slot for b in buffers)
             self.runs.append(_Segment(f"run{count}", tuple(buffers), dropped,
-                                      any(map(refuses, part))))
+                                      any(step.refuses for step in part)))
             count += 1
 
     def operands(self, step: HostStep) -> tuple:
@@ -356,10 +330,6 @@ def _title(program: Program) -> str:
 def _given(v: Var, shape: Shape) -> Shape:
     """The shape in which an array is made: the variable's own."""
     return v.aval.shape if math.prod(v.aval.shape) == math.prod(shape) else shape
-
-
-def _bytes(shape: Shape, dtype: np.dtype) -> int:
-    return math.prod(shape) * dtype.itemsize
 
 
 def compile_program(program: Program, precise: bool = False) -> NativeProgram:

@@ -74,6 +74,10 @@ class Structured(Primitive):
         """What is printed behind its name."""
         raise NotImplementedError
 
+    def operand_types(self) -> list[Aval]:
+        """What its operands are."""
+        raise NotImplementedError
+
     def pruned(self, used: Sequence[bool]) -> Any:
         """The row without outputs that are not used, and which operands and outputs it has."""
         raise NotImplementedError

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile import library, linear, views
+from functrans._compile import library, linear, nesting, views
 from functrans._compile.kernels import (
     HostStep,
     Kernel,
@@ -29,8 +29,9 @@ from functrans._compile.kernels import (
     collapse,
 )
 from functrans._compile.lowerings import REDUCTIONS, computing_types, is_native
-from functrans._compile.program import Atom, Const, Eqn, Program, Var, namer
+from functrans._compile.program import Atom, Const, Eqn, Program, Structured, Var, namer
 from functrans._compile.views import Shape, View
+from functrans._core.aval import Aval
 from functrans._ops.declare import TABLE
 
 # The rows that lowerings are written for; one declared from outside may have the name of one.
@@ -118,6 +119,8 @@ class Builder:
 
     def enter(self, eqn: Eqn) -> None:
         """Turn an equation into a view, or one node or more."""
+        if isinstance(eqn.prim, Structured) and self.nested(eqn):
+            return
         if eqn.prim not in OURS:
             self.host(eqn)
             return
@@ -201,6 +204,30 @@ class Builder:
         self.apart(HostStep(eqn, operands), eqn.prim.name)
         for v in eqn.outputs:
             self.shapes[v] = v.aval.shape
+
+    def nested(self, eqn: Eqn) -> bool:
+        """Enter a loop or branch as a native step, if nothing in it needs NumPy."""
+        assert isinstance(eqn.prim, Structured), eqn
+        inner = [schedule(p) for p in eqn.prim.programs.values()]
+        if any(isinstance(step, HostStep) for s in inner for step in s.steps):
+            return False
+        types = eqn.prim.operand_types()
+        operands = [self.in_memory(a, t) for a, t in zip(eqn.inputs, types, strict=True)]
+        step = nesting.nested(eqn, operands, inner)
+        self.apart(step, eqn.prim.name)
+        self.shapes.update({v: v.aval.shape for v in step.makes})
+        return True
+
+    def in_memory(self, a: Atom, t: Aval) -> View:
+        """The operand as a buffer of its own, or all of one, in order."""
+        if not isinstance(a, Var | Const):
+            a = Const(np.asarray(a, t.dtype))
+        v = self.view(a)
+        if isinstance(a, Const):
+            return views.identity(Const(np.ascontiguousarray(a.value)), t.shape)
+        if not v.is_identity() or math.prod(v.root.aval.shape) != math.prod(v.shape):
+            self.materialise(a)
+        return self.view(a)
 
     def call(self, step: library.Call) -> None:
         """Enter a library call."""

@@ -59,6 +59,12 @@ class Loop(Structured):
         text = "" if self.length is None else f"{self.length} steps"
         return f"{'at most ' if self.counted or self.test else ''}{text}" if text else "any steps"
 
+    def operand_types(self) -> list[Aval]:
+        given = [v.aval for v in self.body.inputs]
+        arrays = self.consts + self.carries
+        stacked = [Aval((self.length or 0, *a.shape), a.dtype) for a in given[arrays:]]
+        return [Aval((), INT)] * self.counted + given[:arrays] + stacked
+
     def parts(self, xs: Sequence) -> tuple[Any, list, list, list]:
         """The count, constants, first state and arrays among the operands."""
         first = int(self.counted)
@@ -152,6 +158,9 @@ class Branch(Structured):
 
     def note(self) -> str:
         return ""
+
+    def operand_types(self) -> list[Aval]:
+        return [Aval((), INT), *[v.aval for v in self.branches[0].inputs]]
 
     def types(self, *xs: Aval) -> Any:
         found = tuple([aval_of_atom(a) for a in self.branches[0].outputs])
