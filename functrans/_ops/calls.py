@@ -52,7 +52,10 @@ class Call:
         raise NotImplementedError
 
     def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
-        """The outputs, each with a new axis 0, given that operands with ``batched`` have one."""
+        """The outputs, each with a new axis 0, given that operands with ``batched`` have one.
+
+        One that does not vary may be given as ``Same``.
+        """
         raise NotImplementedError
 
     def taylor(self, trace: Any, args: Sequence) -> tuple:

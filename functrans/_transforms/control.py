@@ -255,14 +255,12 @@ def _predicate(who: str, pred: Any, loop: bool = False) -> _Predicate:
         raise ArgumentError(f"{who}: the predicate must be a boolean, but is {describe(pred)}")
     _require_scalar(who, "predicate", pred)
     inner, batched = _innermost(pred)
-    if not batched and isinstance(inner, StagedTracer):
+    if isinstance(inner, StagedTracer) and (loop or not batched):
         return _Predicate(pred, True, False, True)
     if not batched:
         return _Predicate(pred, bool(inner), False)
     if isinstance(inner, Tracer) and not loop:  # staged: an entry may take either branch
         return _Predicate(pred, True, True)
-    if isinstance(inner, Tracer):
-        inner = bool(inner)  # raises, naming the line
     anywhere = bool(np.any(inner))
     return _Predicate(pred, anywhere, anywhere and not np.all(inner))
 
@@ -408,7 +406,7 @@ class _Carry:
                 return
         elif shape_of(x) == shape_of(y):
             have, got = dtype_of(x), dtype_of(y)
-            if have == got or (type(x) in PYTHON_SCALARS and np.result_type(x, got) == got):
+            if have == got or (flow.weak(x) and np.result_type(have.type(0).item(), got) == got):
                 return
         raise ShapeError(
             f"{self.who}: `{name_of(self.f)}` was given {describe(x)} and returned {describe(y)} "

@@ -9,7 +9,7 @@ import numpy as np
 
 from functrans._compile.passes import dead_code, optimise
 from functrans._compile.program import Program, Var, aval_of_atom, evaluate
-from functrans._compile.structured import Loop
+from functrans._compile.structured import INT, Loop
 from functrans._core.aval import inexact_dtype
 from functrans._ops import elementwise as ops
 from functrans._ops.calls import Call
@@ -19,6 +19,7 @@ from functrans._transforms.calls import recorded
 from functrans._transforms.costs import cheaper_again
 from functrans._transforms.staging import stage
 from functrans._transforms.vjp import VJPTrace, VJPTracer, add_cotangents
+from functrans._transforms.vmap import Same
 from functrans.errors import NotDifferentiable, user_line
 
 
@@ -87,29 +88,30 @@ class LoopCall(Call):
 
     def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
         row, size = self.row, trace.batch_size
-        _, *parts = row.parts(xs)
-        count, *masks = row.parts(batched)
-        if row.counted and count:
-            raise NotDifferentiable(
-                f"{user_line()}: vmap of the reverse of {row.name} with a number of steps that "
-                "differs within the batch is not supported under jit; use scan with np.where."
-            )
-        key = "vmap", tuple(batched), size
-        made, varies = self.derive(key, lambda: _mapped(row, masks, size))
-        consts, state, arrays = parts
+        _, consts, state, arrays = row.parts(xs)
+        _, *masks = row.parts(batched)
+        own = row.counted and batched[0]  # a number of steps for each entry of the batch
+        made = self.derive(
+            ("vmap", tuple(batched), size), lambda: Batched(row, masks, own, size)
+        )
         state = [
             x if b or not v else np.broadcast_to(x, (size, *x.shape))
-            for x, b, v in zip(map(_array, state), masks[1], varies, strict=False)
+            for x, b, v in zip(map(_array, state), masks[1], made.varies, strict=False)
         ]
         arrays = [np.moveaxis(x, 0, 1) if b else x for x, b in zip(arrays, masks[2], strict=True)]
-        operands = [*([xs[0]] if row.counted else []), *consts, *state, *arrays]
-        outs = list(LoopCall(made)(*operands))
-        for i in range(len(outs)):
-            if i >= len(varies) or not varies[i]:
-                outs[i] = np.broadcast_to(outs[i], (size, *np.shape(outs[i])))
-            elif i >= row.carries:
-                outs[i] = np.moveaxis(outs[i], 1, 0)
-        return outs
+        count = [xs[0].max(initial=0) if own else xs[0]] if row.counted else []
+        if own:
+            consts, arrays = [*consts, xs[0]], [*arrays, np.arange(row.length)]
+        steps = [np.zeros(size, INT)] if made.split else []
+        outs = list(LoopCall(made.row)(*count, *consts, *state, *steps, *arrays))
+        if made.split:  # each entry has its own number of steps, which is part of the state
+            outs[-1] = outs.pop(row.carries)
+        varies = [*made.varies, made.split]
+        ends = [
+            np.moveaxis(y, 1, 0) if v and row.carries <= i < len(made.varies) else y
+            for i, (y, v) in enumerate(zip(outs, varies, strict=False))
+        ]
+        return [y if v else Same(y) for y, v in zip(ends, varies, strict=False)]
 
     # ---- reverse
 
@@ -197,57 +199,83 @@ def _untangled(flat: list, moved: list[bool], n: int) -> tuple[list, list]:
     return [*first, *second], [next(tangents) if m else None for m in moved]
 
 
-def _mapped(row: Loop, masks: Sequence, size: int) -> tuple[Loop, list[bool]]:
-    """The loop of a whole batch, and which of its outputs vary within it."""
-    fixed, state, arrays = masks
-    body, n = row.body, row.carries
-    test, split = row.test, False
-    while True:
+class Batched:
+    """The loop of a whole batch, which of its outputs vary within it, and whether its end does."""
+
+    def __init__(self, row: Loop, masks: Sequence, own: bool, size: int):
+        fixed, state, arrays = masks
+        body, n = row.body, row.carries
+        test, self.split = row.test, False
+        rest = [False] * (len(body.outputs) - n)
+        while True:
+            if test is not None:
+                _, differs = derived.mapped(test, (*fixed, *state), size, row.name, [False])
+                self.split = differs[0]
+            all_vary = self.split or own
+            wanted = [*([True] * n if all_vary else state), *([True] * len(rest) if all_vary else rest)]
+            made, self.varies = derived.mapped(
+                body, (*fixed, *wanted[:n], *arrays), size, row.name, wanted
+            )
+            if self.varies[:n] == state:
+                break
+            state = self.varies[:n]
+        given = {"test": test}
         if test is not None:
-            _, differs = derived.mapped(test, (*fixed, *state), size, row.name, [False])
-            split = differs[0]  # entries of the batch end at different steps
-        wanted = [*([True] * n if split else state), *[False] * (len(body.outputs) - n)]
-        (made, _), varies = derived.mapped(
-            body, (*fixed, *wanted[:n], *arrays), size, row.name, wanted
-        )
-        if varies[:n] == state:
-            break
-        state = varies[:n]
-    if test is not None and split:
-        (ends, _), _ = derived.mapped(test, (*fixed, *state), size, row.name)
-        made, test = _while_any(row, made, ends, body, state)
-    elif test is not None:
-        (test, _), _ = derived.mapped(test, (*fixed, *state), size, row.name, [False])
-    return _loop(row, made, row.consts, n, test=test), varies
+            ends = derived.mapped(test, (*fixed, *state), size, row.name, [self.split])[0].program
+            given["test"] = ends
+        body, consts = made.program, row.consts
+        if self.split:
+            body, given["test"] = _while_any(row, body, ends)
+            n += 1
+        elif own:
+            body = _while_counted(row, body, size)
+            consts += 1
+        self.row = _loop(row, body, consts, n, **given)
 
 
-def _while_any(
-    row: Loop, body: Program, ends: Program, one: Program, state: Sequence[bool]
-) -> tuple[Program, Program]:
-    """Body and test of a batch whose entries end at different steps: ended ones stay as they are.
-    """
-    if row.length is not None:
-        raise NotDifferentiable(
-            f"{user_line()}: vmap of {row.name} with max_steps, where entries of the batch need "
-            "different numbers of steps, is not supported under jit; leave max_steps out."
-        )
-    m = row.consts + row.carries
+def _kept(going: Any, new: Any, old: Any) -> Any:
+    """``new`` for the entries of a batch that are going on."""
+    mask = going.reshape((going.shape[0],) + (1,) * (len(new.shape) - 1))
+    return ops.where(mask, new, old)
+
+
+def _while_any(row: Loop, body: Program, ends: Program) -> tuple[Program, Program]:
+    """Body and test of a batch whose entries end on their own; their steps are counted."""
+    first, m = row.consts, row.consts + row.carries
 
     def step(*values: Any) -> tuple:
-        going = evaluate(ends, values)[0]
-        new = evaluate(body, values)
-        old = values[row.consts : m]
-        return tuple(
-            ops.where(going.reshape((going.shape[0],) + (1,) * (np.ndim(x) - 1)), y, x)
-            for x, y in zip(old, new, strict=True)
-        )
+        state, steps, arrays = values[first:m], values[m], values[m + 1 :]
+        going = evaluate(ends, values[:m])[0]
+        new = evaluate(body, [*values[:m], *arrays])
+        kept = [_kept(going, y, x) for y, x in zip(new, state, strict=False)]
+        ys = [_kept(going, y, np.zeros((), y.dtype)) for y in new[row.carries :]]
+        return (*kept, steps + going.astype(INT), *ys)
 
     def some(*values: Any) -> Any:
-        return evaluate(ends, values)[0].any()
+        return evaluate(ends, values[:m])[0].any()
 
-    made, _, _ = stage(step, derived.examples_of(body), row.name)
-    test, _, _ = stage(some, derived.examples_of(ends), row.name)
-    return made, test
+    examples = derived.examples_of(body)
+    steps = np.zeros(examples[first].shape[0] if row.carries else 1, INT)
+    given = [*examples[:m], steps, *examples[m:]]
+    return stage(step, given, row.name)[0], stage(some, given[: m + 1], row.name)[0]
+
+
+def _while_counted(row: Loop, body: Program, size: int) -> Program:
+    """The body for a batch with a number of steps for each entry, which is the last constant; the
+    last array tells where a step is."""
+    first, m = row.consts, row.consts + row.carries
+
+    def step(*values: Any) -> tuple:
+        counts, state = values[first], values[first + 1 : m + 1]
+        arrays, place = values[m + 1 : -1], values[-1]
+        going = place < counts
+        new = evaluate(body, [*values[:first], *state, *arrays])
+        kept = [_kept(going, y, x) for y, x in zip(new, state, strict=False)]
+        return (*kept, *[_kept(going, y, np.zeros((), y.dtype)) for y in new[row.carries :]])
+
+    examples = derived.examples_of(body)
+    given = [*examples[:first], np.zeros(size, INT), *examples[first:], np.int64(0)]
+    return stage(step, given, row.name)[0]
 
 
 class _Pair:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,12 @@ class BatchTracer(Tracer):
         return is_finite(self.value)
 
 
+class Same(NamedTuple):
+    """What a call returns where an output is the same for the whole batch."""
+
+    value: Any
+
+
 class BatchTrace(Trace):
     __slots__ = ("batch_size",)
 
@@ -59,7 +65,8 @@ class BatchTrace(Trace):
         self.require_open(call)
         batched = [type(x) is BatchTracer and x.owner is self for x in args]
         xs = [x.value if b else x for x, b in zip(args, batched, strict=True)]
-        return tuple(BatchTracer(self, y) for y in call.batch(self, xs, batched))
+        ys = call.batch(self, xs, batched)
+        return tuple(y.value if type(y) is Same else BatchTracer(self, y) for y in ys)
 
     def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
         v1 = x1.value if type(x1) is BatchTracer and x1.owner is self else None
@@ -244,4 +251,4 @@ def _place_out(f, out_axes, outs, structure):
     return tree.unflatten(structure, placed)
 
 
-__all__ = ["BatchTrace", "BatchTracer", "vmap"]
+__all__ = ["BatchTrace", "BatchTracer", "Same", "vmap"]

@@ -1,0 +1,281 @@
+"""Loops and branches as equations of a program: every transform against the same without jit."""
+
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans._compile.structured import Branch, Loop
+from functrans.errors import ArgumentError, NotDifferentiable, ShapeError
+
+EXACT = {"rtol": 1e-12, "atol": 1e-12}
+X = np.array([0.3, -0.8, 0.6])
+W = np.array([[0.2, 0.5, -0.4], [0.1, -0.3, 0.7], [0.6, 0.2, 0.3]])
+
+
+def scanned(x):
+    carry, ys = ft.scan(lambda c, v: (np.tanh(c * v) + x[0], c * c), x[1], np.arange(1.0, 5.0))
+    return carry * np.sum(ys)
+
+
+def over_entries(x):
+    return np.sum(ft.scan(lambda c, v: (c * np.sin(v), c + v), 2.0, x * x)[1])
+
+
+def backwards(x):
+    return ft.scan(lambda c, v: (c * v + 1, None), 0.5, x, reverse=True)[0]
+
+
+def of_vectors(x):
+    def step(state, k):
+        u, v = state
+        return (np.tanh(W @ u + k * v), v * u), u[::-1]
+
+    (u, v), ys = ft.scan(step, (x, x * 2), np.array([0.5, 1.0, -1.0]))
+    return np.sum(u * v) + np.sum(ys**2)
+
+
+def counted(x):
+    return np.sum(ft.fori_loop(1, 5, lambda i, y: np.sin(y) * i + x, x))
+
+
+def weakly(x):
+    return np.sum(ft.fori_loop(0, 3, lambda i, y: y * 2 + i, 1.0) * x**2)
+
+
+def closed_over(x):
+    return ft.fori_loop(0, 4, lambda i, y: y * x[0] + x[1], 1.0)
+
+
+def nested(x):
+    def outer(c, v):
+        inner, _ = ft.scan(lambda d, w: (d * w + v, None), c, x)
+        return inner, inner * v
+
+    return np.sum(ft.scan(outer, 1.0, x)[1])
+
+
+def chosen(x):
+    return ft.cond(x[0] > 0, lambda: np.sum(x**3), lambda: np.prod(np.sin(x)))
+
+
+def switched(x):
+    return ft.switch(np.floor(x[0] * 4).astype(int), [np.sum, np.prod, np.max], np.exp(x))
+
+
+def chosen_inside(x):
+    def step(c, v):
+        return ft.cond(v > 0, lambda: (c * v, v), lambda: (c - v, c)), None
+
+    (a, b), _ = ft.scan(lambda c, v: (step(c[0], v)[0], None), (1.0, 0.0), x)
+    return a + b
+
+
+def bounded(x):
+    return ft.while_loop(lambda y: np.sum(y) < 9, lambda y: y * y + 1.1, x, max_steps=9)[1]
+
+
+def solved(x):
+    return ft.fori_loop(0, 3, lambda i, y: np.linalg.solve(W + np.eye(3) * i + 1, y), x) @ x
+
+
+FUNCTIONS = [scanned, over_entries, backwards, of_vectors, counted, weakly, closed_over, nested,
+             chosen, switched, chosen_inside, bounded, solved]
+
+
+def pushforward(f):
+    return lambda x: ft.jvp(f, (x,), (np.array([1.0, -2.0, 0.5]),))
+
+
+WAYS = {
+    "value": (lambda f: f, ft.jit),
+    "reverse": (ft.grad, lambda f: ft.jit(ft.grad(f))),
+    "reverse of jit": (ft.grad, lambda f: ft.grad(ft.jit(f))),
+    "forward": (pushforward, lambda f: ft.jit(pushforward(f))),
+    "forward of jit": (pushforward, lambda f: pushforward(ft.jit(f))),
+    "forward over reverse": (ft.hessian, lambda f: ft.jit(ft.hessian(f))),
+    "reverse over reverse": (
+        lambda f: ft.jacrev(ft.grad(f)), lambda f: ft.jit(ft.jacrev(ft.grad(f)))
+    ),
+    "reverse over forward": (
+        lambda f: ft.jacrev(ft.jacfwd(f)), lambda f: ft.jit(ft.jacrev(ft.jacfwd(f)))
+    ),
+    "linearized": (
+        lambda f: lambda x: ft.linearize(f, x)[1](X[::-1]),
+        lambda f: lambda x: ft.linearize(ft.jit(f), x)[1](X[::-1]),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
+def test_jit_agrees_with_plain_python(f, way):
+    plain, compiled = WAYS[way]
+    for x in (X, X * np.array([-1.0, 1.0, 2.0])):
+        want, got = ft.tree.leaves(plain(f)(x)), ft.tree.leaves(compiled(f)(x))
+        for a, b in zip(want, got, strict=True):
+            np.testing.assert_allclose(b, a, **EXACT)
+
+
+@pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
+def test_batches(f):
+    batch = np.stack([X, X[::-1], -X, X * 2])
+    want = [ft.value_and_grad(f)(x) for x in batch]
+    values, gradients = (np.stack(c) for c in zip(*want, strict=True))
+    for made in (ft.jit(ft.vmap(ft.value_and_grad(f))), ft.vmap(ft.jit(ft.value_and_grad(f))),
+                 ft.vmap(ft.value_and_grad(ft.jit(f)))):
+        got, slopes = made(batch)
+        np.testing.assert_allclose(got, values, **EXACT)
+        np.testing.assert_allclose(slopes, gradients, **EXACT)
+
+
+def escapes(x):
+    return ft.while_loop(lambda y: y < 50, lambda y: y * x + 1, x)
+
+
+def test_while_has_no_bound_forward_and_wants_one_in_reverse():
+    np.testing.assert_allclose(ft.jit(escapes)(2.0), escapes(2.0), rtol=1e-15)
+    push = lambda f: lambda x: ft.jvp(f, (x,), (1.0,))
+    np.testing.assert_allclose(ft.jit(push(escapes))(2.0), push(escapes)(2.0), rtol=1e-15)
+    with pytest.raises(NotDifferentiable, match=r"(?s)test_loops.py.*while_loop.*max_steps"):
+        ft.jit(ft.grad(escapes))(2.0)
+
+
+def test_entries_of_a_batch_end_at_their_own_step():
+    xs = np.array([1.5, 2.0, 30.0, 60.0])
+    want = ft.vmap(escapes)(xs)
+    np.testing.assert_allclose(ft.jit(ft.vmap(escapes))(xs), want, rtol=1e-15)
+    np.testing.assert_allclose(ft.vmap(ft.jit(escapes))(xs), want, rtol=1e-15)
+
+
+def test_max_steps_ends_the_loop_with_and_without_jit():
+    f = lambda x: ft.while_loop(lambda y: y < 50, lambda y: y * 2, x, max_steps=3)
+    assert f(1.0) == ft.jit(f)(1.0) == 8.0
+    assert ft.grad(f)(1.0) == ft.jit(ft.grad(f))(1.0) == 8.0
+    assert f(40.0) == ft.jit(f)(40.0) == 80.0
+
+
+def test_bounds_may_be_traced():
+    f = lambda n, x: ft.fori_loop(0, n, lambda i, y: y * x + i, 1.0)
+    for n in (0, 1, 7):
+        assert ft.jit(f)(n, 1.5) == f(n, 1.5)
+
+
+def test_steps_of_any_number_down_to_none():
+    f = lambda xs: ft.scan(lambda c, x: (c + x, c * x), 1.0, xs)
+    for n in (0, 1, 2):
+        xs = np.arange(1.0, n + 1)
+        carry, ys = ft.jit(f)(xs)
+        want, wanted = f(xs)
+        assert carry == want
+        np.testing.assert_array_equal(ys, wanted)
+        np.testing.assert_array_equal(ft.jit(ft.grad(lambda x: f(x)[0]))(xs), np.ones(n))
+
+
+def test_types_stay_as_without_jit():
+    x = np.arange(3, dtype=np.float32)
+    f = lambda x: ft.fori_loop(0, 3, lambda i, y: y * i + x[1], 0.0)
+    assert ft.jit(f)(x).dtype == f(x).dtype == np.float32
+    g = lambda x: ft.scan(lambda c, v: (c + 1, v * 0.5), 0, x)
+    (n, ys), (m, zs) = ft.jit(g)(x), g(x)
+    assert n == m == 3
+    assert ys.dtype == zs.dtype == np.float32
+    assert ft.jit(ft.grad(lambda x: np.sum(f(x))))(x).dtype == np.float32
+
+
+def test_large_states_change_places():
+    x = np.linspace(0, 1, 1000)
+    for n in (1, 2, 3, 4):
+        f = lambda x, n=n: ft.fori_loop(0, n, lambda i, s: (s[1] + i, s[0] * 2), (x, x * x))
+        for a, b in zip(f(x), ft.jit(f)(x), strict=True):
+            np.testing.assert_allclose(b, a, rtol=1e-15)
+
+
+def test_a_state_that_is_swapped_kept_or_constant():
+    f = lambda x: ft.fori_loop(0, 3, lambda i, s: (s[1], s[0], s[2], 7.0), (x, -x, x * 2, x))
+    for a, b in zip(f(2.0), ft.jit(f)(2.0), strict=True):
+        assert a == b
+
+
+# ---- structure
+
+
+def rows(program):
+    return [e.prim for e in program.eqns if isinstance(e.prim, Loop | Branch)]
+
+
+def test_a_loop_is_one_equation_and_one_step():
+    lowered = ft.jit(ft.grad(lambda x: ft.scan(lambda c, v: (c * v, None), 1.0, x)[0])).lower(X)
+    forward, backward = rows(lowered.optimised)
+    assert (forward.length, forward.reverse, backward.reverse) == (3, False, True)
+    assert not [s for s in lowered.schedule.steps if type(s).__name__ == "HostStep"]
+    assert "[3 steps]" in repr(lowered.program)
+    assert "body { lambda" in repr(lowered.program)
+
+
+def test_what_nobody_reads_is_not_carried():
+    def f(x):
+        (a, _), ys = ft.scan(lambda s, v: ((s[0] + v, s[1] * v), s[1]), (0.0, 1.0), x)
+        return a
+
+    (loop,) = rows(ft.jit(f).lower(X).optimised)
+    assert (loop.carries, loop.outputs) == (1, 1)
+
+
+def test_only_one_branch_runs():
+    f = lambda x: ft.cond(x > 0, np.log, lambda x: 1 / np.sqrt(-x), x)
+    (branch,) = rows(ft.jit(f).lower(1.0).optimised)
+    assert len(branch.branches) == 2
+    with np.errstate(all="raise"):
+        assert ft.jit(f)(-4.0) == 0.5
+
+
+def test_python_control_flow_in_a_body_is_unrolled():
+    f = lambda x: ft.fori_loop(0, 4, lambda i, y: y * x if i % 2 else y + 1, 1.0)
+    assert ft.jit(f)(3.0) == f(3.0)
+    assert not rows(ft.jit(f).lower(3.0).optimised)
+
+
+def test_rules_of_functions_in_a_body_are_kept():
+    @ft.custom_jvp
+    def halved(x):
+        return x * 1.0
+
+    halved.defjvp(lambda primals, tangents: (primals[0], tangents[0] / 2))
+    f = lambda x: ft.scan(lambda c, v: (c * halved(v), None), 1.0, x)[0]
+    want = ft.grad(f)(X)
+    np.testing.assert_allclose(want, np.prod(X) / X / 2)
+    np.testing.assert_allclose(ft.jit(ft.grad(f))(X), want)
+    np.testing.assert_allclose(ft.grad(ft.jit(f))(X), want)
+
+
+def test_host_steps_in_a_body():
+    f = lambda x: ft.fori_loop(0, 3, lambda i, y: np.sort(y * np.array([-1.0, 2.0, -0.5])), x)
+    np.testing.assert_allclose(ft.jit(f)(X), f(X), rtol=1e-15)
+    want = ft.jacrev(f)(X)
+    np.testing.assert_allclose(ft.jit(ft.jacrev(f))(X), want, rtol=1e-15)
+
+
+def test_a_singular_matrix_inside_a_loop_raises():
+    f = lambda x: ft.fori_loop(0, 3, lambda i, y: np.linalg.solve(x * 1.0, y), np.ones(2))
+    with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+        ft.jit(f)(np.zeros((2, 2)))
+
+
+# ---- bad input
+
+BAD = {
+    "structure": (lambda x: ft.cond(x > 0, lambda: x, lambda: (x, x)), ArgumentError, "structure"),
+    "shapes": (lambda x: ft.cond(x > 0, lambda: x, lambda: np.ones(2) * x), ShapeError,
+               r"float64\[2\]"),
+    "carry": (lambda x: ft.fori_loop(0, 2, lambda i, y: np.append(y, x), np.ones(2)), ShapeError,
+              "carry must keep"),
+    "predicate": (lambda x: ft.while_loop(lambda y: y < 1, lambda y: y, x * np.ones(2)),
+                  ShapeError, "while_loop: the predicate has"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_says_what_is_wrong(name):
+    f, error, text = BAD[name]
+    with pytest.raises(error, match=text):
+        ft.jit(f)(1.0)
