@@ -9,7 +9,7 @@ from functrans import cache, errors, numpy, tree
 from functrans._core import version as _version
 from functrans._core.array import Array
 from functrans._transforms.checkpoint import checkpoint
-from functrans._transforms.control import cond, fori_loop, scan, switch, while_loop
+from functrans._transforms.control import cond, fori_loop, switch, while_loop
 from functrans._transforms.custom import custom_jvp, custom_vjp
 from functrans._transforms.forward import derivative, jvp
 from functrans._transforms.grad import grad, value_and_grad
@@ -18,6 +18,7 @@ from functrans._transforms.jet import jet
 from functrans._transforms.jit import jit
 from functrans._transforms.products import elementwise_grad, hvp, vhp
 from functrans._transforms.reverse import linear_transpose, linearize, vjp
+from functrans._transforms.scan import scan
 from functrans._transforms.staging import make_program
 from functrans._transforms.stop_gradient import stop_gradient
 from functrans._transforms.vmap import vmap

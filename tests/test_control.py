@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._transforms.control import cond, fori_loop, scan, switch, while_loop
+from functrans._transforms.control import cond, fori_loop, switch, while_loop
 from functrans._transforms.jet import jet
+from functrans._transforms.scan import scan
 from functrans._transforms.staging import make_program
 from functrans.errors import ArgumentError, ShapeError
 

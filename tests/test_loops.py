@@ -1,10 +1,13 @@
 """Loops and branches as equations of a program: every transform against the same without jit."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 import functrans as ft
 from functrans._compile.structured import Branch, Loop
+from functrans._transforms.scan import levels
 from functrans.errors import ArgumentError, NotDifferentiable, ShapeError
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
@@ -134,7 +137,8 @@ def escapes(x):
 
 def test_while_has_no_bound_forward_and_wants_one_in_reverse():
     np.testing.assert_allclose(ft.jit(escapes)(2.0), escapes(2.0), rtol=1e-15)
-    push = lambda f: lambda x: ft.jvp(f, (x,), (1.0,))
+    def push(f):
+        return lambda x: ft.jvp(f, (x,), (1.0,))
     np.testing.assert_allclose(ft.jit(push(escapes))(2.0), push(escapes)(2.0), rtol=1e-15)
     with pytest.raises(NotDifferentiable, match=r"(?s)test_loops.py.*while_loop.*max_steps"):
         ft.jit(ft.grad(escapes))(2.0)
@@ -148,20 +152,23 @@ def test_entries_of_a_batch_end_at_their_own_step():
 
 
 def test_max_steps_ends_the_loop_with_and_without_jit():
-    f = lambda x: ft.while_loop(lambda y: y < 50, lambda y: y * 2, x, max_steps=3)
+    def f(x):
+        return ft.while_loop(lambda y: y < 50, lambda y: y * 2, x, max_steps=3)
     assert f(1.0) == ft.jit(f)(1.0) == 8.0
     assert ft.grad(f)(1.0) == ft.jit(ft.grad(f))(1.0) == 8.0
     assert f(40.0) == ft.jit(f)(40.0) == 80.0
 
 
 def test_bounds_may_be_traced():
-    f = lambda n, x: ft.fori_loop(0, n, lambda i, y: y * x + i, 1.0)
+    def f(n, x):
+        return ft.fori_loop(0, n, lambda i, y: y * x + i, 1.0)
     for n in (0, 1, 7):
         assert ft.jit(f)(n, 1.5) == f(n, 1.5)
 
 
 def test_steps_of_any_number_down_to_none():
-    f = lambda xs: ft.scan(lambda c, x: (c + x, c * x), 1.0, xs)
+    def f(xs):
+        return ft.scan(lambda c, x: (c + x, c * x), 1.0, xs)
     for n in (0, 1, 2):
         xs = np.arange(1.0, n + 1)
         carry, ys = ft.jit(f)(xs)
@@ -173,9 +180,11 @@ def test_steps_of_any_number_down_to_none():
 
 def test_types_stay_as_without_jit():
     x = np.arange(3, dtype=np.float32)
-    f = lambda x: ft.fori_loop(0, 3, lambda i, y: y * i + x[1], 0.0)
+    def f(x):
+        return ft.fori_loop(0, 3, lambda i, y: y * i + x[1], 0.0)
     assert ft.jit(f)(x).dtype == f(x).dtype == np.float32
-    g = lambda x: ft.scan(lambda c, v: (c + 1, v * 0.5), 0, x)
+    def g(x):
+        return ft.scan(lambda c, v: (c + 1, v * 0.5), 0, x)
     (n, ys), (m, zs) = ft.jit(g)(x), g(x)
     assert n == m == 3
     assert ys.dtype == zs.dtype == np.float32
@@ -185,13 +194,15 @@ def test_types_stay_as_without_jit():
 def test_large_states_change_places():
     x = np.linspace(0, 1, 1000)
     for n in (1, 2, 3, 4):
-        f = lambda x, n=n: ft.fori_loop(0, n, lambda i, s: (s[1] + i, s[0] * 2), (x, x * x))
+        def f(x, n=n):
+            return ft.fori_loop(0, n, lambda i, s: (s[1] + i, s[0] * 2), (x, x * x))
         for a, b in zip(f(x), ft.jit(f)(x), strict=True):
             np.testing.assert_allclose(b, a, rtol=1e-15)
 
 
 def test_a_state_that_is_swapped_kept_or_constant():
-    f = lambda x: ft.fori_loop(0, 3, lambda i, s: (s[1], s[0], s[2], 7.0), (x, -x, x * 2, x))
+    def f(x):
+        return ft.fori_loop(0, 3, lambda i, s: (s[1], s[0], s[2], 7.0), (x, -x, x * 2, x))
     for a, b in zip(f(2.0), ft.jit(f)(2.0), strict=True):
         assert a == b
 
@@ -214,7 +225,7 @@ def test_a_loop_is_one_equation_and_one_step():
 
 def test_what_nobody_reads_is_not_carried():
     def f(x):
-        (a, _), ys = ft.scan(lambda s, v: ((s[0] + v, s[1] * v), s[1]), (0.0, 1.0), x)
+        (a, _), _ys = ft.scan(lambda s, v: ((s[0] + v, s[1] * v), s[1]), (0.0, 1.0), x)
         return a
 
     (loop,) = rows(ft.jit(f).lower(X).optimised)
@@ -222,7 +233,8 @@ def test_what_nobody_reads_is_not_carried():
 
 
 def test_only_one_branch_runs():
-    f = lambda x: ft.cond(x > 0, np.log, lambda x: 1 / np.sqrt(-x), x)
+    def f(x):
+        return ft.cond(x > 0, np.log, lambda x: 1 / np.sqrt(-x), x)
     (branch,) = rows(ft.jit(f).lower(1.0).optimised)
     assert len(branch.branches) == 2
     with np.errstate(all="raise"):
@@ -230,7 +242,8 @@ def test_only_one_branch_runs():
 
 
 def test_python_control_flow_in_a_body_is_unrolled():
-    f = lambda x: ft.fori_loop(0, 4, lambda i, y: y * x if i % 2 else y + 1, 1.0)
+    def f(x):
+        return ft.fori_loop(0, 4, lambda i, y: y * x if i % 2 else y + 1, 1.0)
     assert ft.jit(f)(3.0) == f(3.0)
     assert not rows(ft.jit(f).lower(3.0).optimised)
 
@@ -241,7 +254,8 @@ def test_rules_of_functions_in_a_body_are_kept():
         return x * 1.0
 
     halved.defjvp(lambda primals, tangents: (primals[0], tangents[0] / 2))
-    f = lambda x: ft.scan(lambda c, v: (c * halved(v), None), 1.0, x)[0]
+    def f(x):
+        return ft.scan(lambda c, v: (c * halved(v), None), 1.0, x)[0]
     want = ft.grad(f)(X)
     np.testing.assert_allclose(want, np.prod(X) / X / 2)
     np.testing.assert_allclose(ft.jit(ft.grad(f))(X), want)
@@ -249,14 +263,16 @@ def test_rules_of_functions_in_a_body_are_kept():
 
 
 def test_host_steps_in_a_body():
-    f = lambda x: ft.fori_loop(0, 3, lambda i, y: np.sort(y * np.array([-1.0, 2.0, -0.5])), x)
+    def f(x):
+        return ft.fori_loop(0, 3, lambda i, y: np.sort(y * np.array([-1.0, 2.0, -0.5])), x)
     np.testing.assert_allclose(ft.jit(f)(X), f(X), rtol=1e-15)
     want = ft.jacrev(f)(X)
     np.testing.assert_allclose(ft.jit(ft.jacrev(f))(X), want, rtol=1e-15)
 
 
 def test_a_singular_matrix_inside_a_loop_raises():
-    f = lambda x: ft.fori_loop(0, 3, lambda i, y: np.linalg.solve(x * 1.0, y), np.ones(2))
+    def f(x):
+        return ft.fori_loop(0, 3, lambda i, y: np.linalg.solve(x * 1.0, y), np.ones(2))
     with pytest.raises(np.linalg.LinAlgError, match="Singular"):
         ft.jit(f)(np.zeros((2, 2)))
 
@@ -279,3 +295,77 @@ def test_bad_input_says_what_is_wrong(name):
     f, error, text = BAD[name]
     with pytest.raises(error, match=text):
         ft.jit(f)(1.0)
+
+
+# ---- checkpoints
+
+
+def growing(checkpoint):
+    def f(x):
+        def step(c, v):
+            return (np.tanh(c * v) + 0.1 * c, c * v)
+        carry, ys = ft.scan(step, x[:2], x, checkpoint=checkpoint)
+        back, _ = ft.scan(step, carry, x, reverse=True, checkpoint=checkpoint)
+        return np.sum(back) + np.sum(ys**2)
+
+    return f
+
+
+@pytest.mark.parametrize("checkpoint", ["sqrt", 4, 6, 20])
+@pytest.mark.parametrize("n", [1, 7, 16, 37])
+def test_checkpoints_change_no_derivative(n, checkpoint):
+    x = np.linspace(0.5, 1.5, n + 1)
+    f, plain = growing(checkpoint), growing(None)
+    want = ft.grad(plain)(x)
+    for made in (ft.grad(f), ft.jit(ft.grad(f)), ft.grad(ft.jit(f))):
+        np.testing.assert_allclose(made(x), want, **EXACT)
+    def push(f):
+        return lambda x: ft.jvp(f, (x,), (x,))[1]
+    np.testing.assert_allclose(ft.jit(push(f))(x), push(plain)(x), **EXACT)
+    np.testing.assert_allclose(ft.jit(ft.hessian(f))(x[:8]), ft.hessian(plain)(x[:8]), **EXACT)
+
+
+def stored(program):
+    """The entries of the largest array that a loop collects, at any depth."""
+    own = [e for e in program.eqns if isinstance(e.prim, Loop)]
+    sizes = [v.aval.size for e in own for v in e.outputs[e.prim.carries :]]
+    inner = [stored(p) for r in rows(program) for p in r.programs.values()]
+    return max([*sizes, *inner], default=0)
+
+
+def test_checkpoints_store_the_square_root():
+    def f(checkpoint):
+        def last(x):
+            return np.sum(ft.scan(step, x, np.ones(400), checkpoint=checkpoint)[0])
+
+        return ft.jit(ft.grad(last)).lower(np.ones(5)).optimised
+
+    def step(c, v):
+        return np.exp(np.sin(c) * v), None
+
+    assert stored(f(None)) == 5 * 400
+    assert stored(f("sqrt")) == 5 * 20
+
+
+def test_a_checkpoint_under_jit_is_computed_again_after_the_cotangent():
+    def f(x):
+        return np.sum(ft.checkpoint(lambda x: np.exp(np.sin(x) * x))(x) ** 2)
+    lowered = ft.jit(ft.grad(f)).lower(X)
+    forward, backward = rows(lowered.optimised)
+    assert forward.again
+    names = [e.prim.name for e in backward.body.eqns]
+    assert names.count("exp") == names.count("sin") == 1
+    want = ft.grad(f)(X)
+    for made in (ft.jit(ft.grad(f)), ft.grad(ft.jit(f))):
+        np.testing.assert_allclose(made(X), want, **EXACT)
+    np.testing.assert_allclose(ft.jit(ft.hessian(f))(X), ft.hessian(f)(X), **EXACT)
+
+
+def test_a_budget_of_carries_is_kept():
+    for n in (3, 10, 100, 12345):
+        for budget in (4, 7, 30, 300):
+            sizes = [n, *levels(n, budget), 1]
+            kept = [-(-a // b) for a, b in itertools.pairwise(sizes)]
+            assert sum(kept) <= max(budget, 2 * len(kept)) or 2 ** len(kept) >= n
+    with pytest.raises(ArgumentError, match="checkpoint must be"):
+        ft.scan(lambda c, x: (c, None), 0.0, X, checkpoint="all")

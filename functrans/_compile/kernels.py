@@ -214,8 +214,7 @@ def show(s: Schedule) -> str:
             what = "host" if isinstance(step, HostStep) else "call"
             lines.append(f"{i}: {what} {outs} = {step.name} {given}")
             if isinstance(step, Nested):
-                labels = step.eqn.prim.programs  # type: ignore[attr-defined]  # a Structured row
-                for label, part in zip(labels, step.parts, strict=True):
+                for label, part in zip(step.programs, step.parts, strict=True):
                     lines.append(f"  {label}:")
                     lines += textwrap.indent(show(part.schedule), "    ").split("\n")
             continue
@@ -265,5 +264,5 @@ def _operand(v: Any, names: Callable[[Var], str]) -> str:
     return names(v.root) if isinstance(v.root, Var) else f"<{v.root.aval!r}>"
 
 
-__all__ = ["Call", "HostStep", "Kernel", "Load", "NativeStep", "Op", "Reduce", "Schedule", "Step", "Store",
-           "check_bounds", "collapse", "place"]
+__all__ = ["Call", "HostStep", "Kernel", "Load", "NativeStep", "Nested", "Op", "Reduce", "Schedule",
+           "Step", "Store", "check_bounds", "collapse", "place"]

@@ -18,7 +18,7 @@ from functrans._compile import views
 from functrans._compile.library import Writer
 from functrans._compile.lowerings import Code, literal, stored_type
 from functrans._compile.memory import STACK, allocate
-from functrans._compile.program import Const, Eqn, Var
+from functrans._compile.program import Const, Eqn, Program, Structured, Var
 from functrans._compile.structured import Branch, Loop
 from functrans._compile.views import View
 from functrans._core.aval import Aval
@@ -79,6 +79,20 @@ class Nested:
     @property
     def name(self) -> str:
         return self.eqn.prim.name
+
+    @property
+    def programs(self) -> dict[str, Program]:
+        """The programs that it holds, in the order of its parts."""
+        return self.row.programs
+
+    @property
+    def note(self) -> str:
+        return self.row.note() or "branch"
+
+    @property
+    def row(self) -> Structured:
+        assert isinstance(self.eqn.prim, Structured)
+        return self.eqn.prim
 
     @property
     def reads(self) -> list[Var | Const]:

@@ -1,8 +1,9 @@
 """A schedule as a picture: what is run, from top to bottom, and the buffers between.
 
 A box for each loop nest, with its loops, operations and reductions; one in another colour for each
-library call, and for each host step. An arrow leads from the step that fills a buffer to each step that reads it, and carries
-the buffer's name and type. Inputs are above, outputs below.
+library call, loop and branch, and for each host step. An arrow leads from the step that fills a
+buffer to each step that reads it, and carries the buffer's name and type. Inputs are above, outputs
+below.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.kernels import Call, HostStep, Kernel, Schedule, place
+from functrans._compile.kernels import Call, HostStep, Kernel, Nested, Schedule, place
 from functrans._compile.program import Const, Var, aval_of_atom
 from functrans._compile.views import View
 
@@ -179,12 +180,16 @@ def _buffer(x: Var | Const, s: Schedule) -> str:
     return s.names(x) if isinstance(x, Var) else f"<{x.aval!r}>"
 
 
-def _apart(step: Call | HostStep, i: int, s: Schedule) -> _Box:
-    outs = ", ".join(map(s.names, step.makes))
+def _apart(step: Call | Nested | HostStep, i: int, s: Schedule) -> _Box:
+    outs = ", ".join([s.names(v) for v in step.makes if v in s.shapes])
     given = " ".join(_operand(x, s) for x in step.operands)
     if isinstance(step, Call):
         return _Box("call", f"{i}: call", _cut([f"{outs} = {step.name} {given}"]), step.reads,
                     step.makes)
+    if isinstance(step, Nested):
+        held = [f"{label}: {len(p.eqns)} equations" for label, p in step.programs.items()]
+        lines = [f"{outs} = {step.name} {given}", *held]
+        return _Box("call", f"{i}: {step.note}", _cut(lines), step.reads, step.makes)
     lines = [f"{outs} = {step.eqn.prim} {given}"]
     lines += [f"{name}={value!r}" for name, value in step.eqn.params.items()]
     return _Box("host", f"{i}: NumPy", _cut(lines), step.reads, step.makes)

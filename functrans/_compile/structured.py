@@ -37,19 +37,20 @@ class Loop(Structured):
     There are ``length`` steps, or, where there is a count or a test, at most as many; None: any
     number, and nothing is taken or collected. With ``reverse`` the first step is the one with the
     highest number. Outputs are the last state, the collected arrays, zero for steps that were not
-    run, and where there is a test the number of steps.
+    run, and where there is a test the number of steps. ``again``: reverse mode stores nothing of a
+    step but its state, and computes the rest again.
     """
 
-    __slots__ = ("body", "carries", "consts", "counted", "length", "reverse", "test")
+    __slots__ = ("again", "body", "carries", "consts", "counted", "length", "reverse", "test")
 
     def __init__(self, name: str, body: Program, consts: int, carries: int, length: int | None,
                  rules: Callable, *, test: Program | None = None, reverse: bool = False,
-                 counted: bool = False):
+                 counted: bool = False, again: bool = False):
         outputs = len(body.outputs) + (test is not None)
         super().__init__(name, self.run, rules, self.types, outputs)
         self.body, self.test = check(body), test
         self.consts, self.carries, self.length = consts, carries, length
-        self.reverse, self.counted = reverse, counted
+        self.reverse, self.counted, self.again = reverse, counted, again
 
     @property
     def programs(self) -> dict[str, Program]:
@@ -134,9 +135,10 @@ class Loop(Structured):
         if test is not None:
             kept = tuple(v for v, k in zip(test.inputs, needed, strict=False) if k)
             test = Program(kept, test.eqns, test.outputs)
-        made = Loop(self.name, live(Program(inputs, body.eqns, outputs)), sum(needed[: self.consts]),
-                    sum(keep[:n]), self.length, self.rules, test=test, reverse=self.reverse,
-                    counted=self.counted)
+        less = live(Program(inputs, body.eqns, outputs))
+        made = Loop(self.name, less, sum(needed[: self.consts]), sum(keep[:n]), self.length,
+                    self.rules, test=test, reverse=self.reverse, counted=self.counted,
+                    again=self.again)
         return made, [True] * self.counted + needed, keep + [True] * (test is not None)
 
 
@@ -163,8 +165,8 @@ class Branch(Structured):
         return [Aval((), INT), *[v.aval for v in self.branches[0].inputs]]
 
     def types(self, *xs: Aval) -> Any:
-        found = tuple([aval_of_atom(a) for a in self.branches[0].outputs])
-        return found if len(found) > 1 else found[0]
+        found = [aval_of_atom(a) for a in self.branches[0].outputs]
+        return tuple(found) if len(found) > 1 else found[0]
 
     def run(self, index: Any, *xs: Any) -> Any:
         i = min(max(int(index), 0), len(self.branches) - 1)

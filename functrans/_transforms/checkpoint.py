@@ -15,6 +15,7 @@ from functrans import tree
 from functrans._core.aval import inexact_dtype
 from functrans._core.bind import Tracer, newest_trace
 from functrans._ops.calls import Call, reopened
+from functrans._transforms import flow
 from functrans._transforms.calls import outside, under
 from functrans._transforms.custom import Run
 from functrans._transforms.grad import require_callable
@@ -47,7 +48,11 @@ def checkpoint(f: Callable) -> Callable:
         run = Run(name, lambda xs, options: f(*xs, **options), (args, kwargs))
         if newest_trace(run.operands) is None:
             return f(*args, **kwargs)
-        outs = Recomputed(name, run.fun)(*run.operands)
+        outs = None
+        if any(map(flow.staged, run.operands)):
+            outs = flow.once(name, run.fun, run.operands)
+        if outs is None:
+            outs = Recomputed(name, run.fun)(*run.operands)
         assert run.out is not None
         return tree.unflatten(run.out, outs)
 

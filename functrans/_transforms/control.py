@@ -21,10 +21,11 @@ from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, aval_of, dtype_of, shape_of
 from functrans._core.bind import PrimalTracer, Tracer
 from functrans._transforms import flow
-from functrans._transforms.arguments import describe, hand_out, is_number
+from functrans._transforms.arguments import describe, is_number
 from functrans._transforms.grad import require_callable
 from functrans._transforms.jet import JetTracer
 from functrans._transforms.staging import StagedTracer
+from functrans._transforms.stepping import Carry, handed_out, is_value, staged_scan
 from functrans._transforms.vmap import BatchTracer
 from functrans.errors import ArgumentError, ShapeError, name_of
 
@@ -56,10 +57,10 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> An
         branches = [lambda: false_fn(*operands), lambda: true_fn(*operands)]
         return _branched(pred.value, branches, (false_fn, true_fn), "cond")
     if not pred.varies:
-        return _handed_out(true_fn(*operands) if pred.any else false_fn(*operands))
+        return handed_out(true_fn(*operands) if pred.any else false_fn(*operands))
     names = name_of(true_fn), name_of(false_fn)
     outs = [true_fn(*operands), false_fn(*operands)]
-    return _handed_out(_selected("cond", pred.value, outs, names))
+    return handed_out(_selected("cond", pred.value, outs, names))
 
 
 def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
@@ -90,7 +91,7 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
         return _branched(index, calls, branches, "switch")
     if not batched:
         i = operator.index(inner)
-        return _handed_out(branches[min(max(i, 0), len(branches) - 1)](*operands))
+        return handed_out(branches[min(max(i, 0), len(branches) - 1)](*operands))
     if not isinstance(inner, Tracer):
         wanted = np.unique(np.clip(inner, 0, len(branches) - 1)).tolist()
     else:
@@ -100,7 +101,7 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
     for k in reversed(range(len(wanted) - 1)):
         pair = [branches[wanted[k]](*operands), out]
         out = _selected("switch", index <= wanted[k], pair, (names[k], names[k + 1]))
-    return _handed_out(out)
+    return handed_out(out)
 
 
 def while_loop(
@@ -129,7 +130,7 @@ def while_loop(
     require_callable("while_loop", cond_fn)
     require_callable("while_loop", body_fn)
     x = init
-    carry = _Carry("while_loop", body_fn)
+    carry = Carry("while_loop", body_fn)
     steps = 0
     while max_steps is None or steps < max_steps:
         left = None if max_steps is None else max_steps - steps
@@ -140,12 +141,12 @@ def while_loop(
         if going.staged:  # what cond_fn closes over is
             return _staged_while(cond_fn, carry, x, left)
         if not going.any:
-            return _handed_out(x)
+            return handed_out(x)
         new = carry.checked(x, body_fn(x))
         if going.varies:
             new = _selected("while_loop", going.value, [new, x], (name_of(body_fn), "its carry"))
         x = new
-    return _handed_out(x)
+    return handed_out(x)
 
 
 def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
@@ -173,7 +174,7 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
         return x
     steps = range(*[operator.index(n) for n, _ in bounds])
     x = init
-    carry = _Carry("fori_loop", body_fn)
+    carry = Carry("fori_loop", body_fn)
 
     def step(state: Any, _: Any) -> tuple:
         i, x = state
@@ -182,60 +183,12 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
     for k, i in enumerate(steps):
         new = carry.checked(x, body_fn(i, x)) if k or not flow.any_staged(x) else None
         if not k and flow.any_staged(x, new):
-            found = _staged_scan(step, (i, x), None, len(steps), False, "fori_loop")
+            found = staged_scan(step, (i, x), None, len(steps), False, "fori_loop")
             if found is not None:
-                return _handed_out(found[0][1])
+                return handed_out(found[0][1])
             new = carry.checked(x, body_fn(i, x)) if new is None else new
         x = new
-    return _handed_out(x)
-
-
-def scan(
-    f: Callable, init: Any, xs: Any, length: int | None = None, reverse: bool = False
-) -> tuple[Any, Any]:
-    r"""``carry, y = f(carry, x)`` for each entry ``x`` of ``xs`` along axis 0.
-
-    .. math:: (c_{k+1}, y_k) = f(c_k, x_k), \quad k = 0, \ldots, n - 1
-
-    Returns the last carry and the ``y``, stacked. ``init``, ``xs`` and what ``f`` returns may be
-    containers; the carry is as in ``while_loop``. ``length`` is needed where ``xs`` holds no
-    arrays, for example None. With ``reverse`` the entries are taken from the last to the first,
-    and each ``y`` still lies where its ``x`` does. With no entries at all, ``f`` is run once on
-    zeros, to know the shapes of ``y``. Under ``jit`` the loop is one equation, run natively.
-
-    Raises ShapeError where lengths or the shapes of steps disagree, ArgumentError where ``f`` does
-    not return a pair or the structure changes.
-
-    >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.control import scan
-    >>> scan(lambda total, x: (total + x, total + x), 0.0, np.array([1.0, 2.0, 3.0]))
-    (Array(6.), Array([1., 3., 6.]))
-    """
-    require_callable("scan", f)
-    leaves, structure = tree.flatten(xs)
-    n = _length(f, leaves, length)
-    carry = _Carry("scan", f)
-    def step(state: Any, x: Any) -> tuple:
-        new, y = _pair(f, f(state, x))
-        return carry.checked(state, new), y
-
-    def natively() -> Any:
-        return _staged_scan(step, init, xs, n, reverse, "scan")
-
-    if n and flow.any_staged(init, leaves) and (found := natively()) is not None:
-        return found
-    state, rows = init, []
-    for k in reversed(range(n)) if reverse else range(n):
-        state, y = step(state, tree.unflatten(structure, [v[k] for v in leaves]))
-        if not rows and flow.any_staged(state, y) and not flow.any_staged(init, leaves):
-            # what f closes over is staged: the step just made is not needed
-            found = natively()
-            if found is not None:
-                return found
-        rows.append(tree.flatten(y))
-    if not rows:
-        return _handed_out(state), _no_entries(f, init, leaves, structure)
-    return _handed_out(state), _columns(f, rows[::-1] if reverse else rows)
+    return handed_out(x)
 
 
 # ---- predicates
@@ -301,24 +254,7 @@ def _bound(n):
 def _branched(index, calls, functions, name):
     """What the function that ``index`` chooses returns, all of them staged."""
     outs, structure = flow.branch(index, calls, functions, name)
-    return _handed_out(tree.unflatten(structure, outs))
-
-
-def _staged_scan(step, init, xs, n, reverse, name):
-    """The outputs of a scan as one equation; None where it must be run step by step."""
-    (state, shape), (columns, nest) = tree.flatten(init), tree.flatten(xs)
-
-    def flat(now: Sequence, entries: Sequence) -> tuple:
-        new, y = step(tree.unflatten(shape, now), tree.unflatten(nest, entries))
-        kept.append(tree.structure(y))
-        return tree.leaves(new), tree.leaves(y)
-
-    kept: list = []
-    found = flow.scan(flat, state, columns, n, reverse, name)
-    if found is None:
-        return None
-    last, collected = found
-    return _handed_out((tree.unflatten(shape, last), tree.unflatten(kept[-1], collected)))
+    return handed_out(tree.unflatten(structure, outs))
 
 
 def _staged_while(test, carry, init, most):
@@ -334,15 +270,10 @@ def _staged_while(test, carry, init, most):
         return tree.leaves(carry.checked(old, carry.f(old))), []
 
     found = flow.while_loop(going, flat, state, most, carry.who)
-    return _handed_out(tree.unflatten(shape, found))
+    return handed_out(tree.unflatten(shape, found))
 
 
 # ---- what branches and steps return
-
-
-def _handed_out(x: Any) -> Any:
-    """``x`` with Arrays for NumPy's arrays; Python scalars stay weak."""
-    return tree.map(lambda v: hand_out(v) if isinstance(v, np.ndarray | np.generic) else v, x)
 
 
 def _selected(who: str, pred: Any, outs: Sequence, names: Sequence[str]) -> Any:
@@ -360,7 +291,7 @@ def _selected(who: str, pred: Any, outs: Sequence, names: Sequence[str]) -> Any:
 def _select(who, pred, x, y, names):
     if x is y:
         return x
-    if not (_is_value(x) and _is_value(y)):
+    if not (is_value(x) and is_value(y)):
         raise ArgumentError(
             f"{who}: `{names[0]}` returned {describe(x)} and `{names[1]}` {describe(y)}. "
             "Under vmap one of two can be chosen for each entry only where both are numbers."
@@ -374,108 +305,4 @@ def _select(who, pred, x, y, names):
     return np.where(pred, plain(x), plain(y))
 
 
-def _is_value(x):
-    return is_number(x) or isinstance(x, bool)
-
-
-class _Carry:
-    """What a step must return: the structure and types of what it was given."""
-
-    __slots__ = ("f", "who")
-
-    def __init__(self, who: str, f: Callable):
-        self.who, self.f = who, f
-
-    def checked(self, old: Any, new: Any) -> Any:
-        if type(old) is type(new) and isinstance(old, np.ndarray | np.generic | float | Tracer):
-            self._check_leaf(old, new)
-            return new
-        (xs, structure), (ys, other) = tree.flatten(old), tree.flatten(new)
-        if structure != other:
-            raise ArgumentError(
-                f"{self.who}: `{name_of(self.f)}` was given a carry of structure {structure!r} and "
-                f"returned {other!r}. The carry must not change its structure."
-            )
-        for x, y in zip(xs, ys, strict=True):
-            self._check_leaf(x, y)
-        return new
-
-    def _check_leaf(self, x, y):
-        if not (_is_value(x) and _is_value(y)):
-            if x is y or type(x) is type(y):
-                return
-        elif shape_of(x) == shape_of(y):
-            have, got = dtype_of(x), dtype_of(y)
-            if have == got or (flow.weak(x) and np.result_type(have.type(0).item(), got) == got):
-                return
-        raise ShapeError(
-            f"{self.who}: `{name_of(self.f)}` was given {describe(x)} and returned {describe(y)} "
-            "in its place. The carry must keep its shapes and dtypes; start from one that has them."
-        )
-
-
-# ---- scan
-
-
-def _length(f: Callable, leaves: Sequence, length: int | None) -> int:
-    sizes = set() if length is None else {operator.index(length)}
-    for x in leaves:
-        if not is_number(x) or not shape_of(x):
-            raise ShapeError(
-                f"scan: xs holds {describe(x)}, which has no axis 0 to run over. Bind what is the "
-                "same for every step in the function."
-            )
-        sizes.add(shape_of(x)[0])
-    if not sizes:
-        raise ArgumentError(f"scan: xs of `{name_of(f)}` holds no arrays; pass length")
-    if len(sizes) > 1:
-        found = ", ".join(map(str, [shape_of(x)[0] for x in leaves]))
-        asked = "" if length is None else f", and length is {length}"
-        raise ShapeError(f"scan: the arrays in xs have lengths {found}{asked}. They must agree.")
-    (n,) = sizes
-    if n < 0:
-        raise ShapeError(f"scan: length is {n}, but must not be negative")
-    return n
-
-
-def _pair(f, out):
-    if not isinstance(out, tuple) or len(out) != 2:
-        raise ArgumentError(
-            f"scan: `{name_of(f)}` must return (carry, y), but returned {describe(out)}. Return "
-            "None as y where there is nothing to collect."
-        )
-    return out
-
-
-def _columns(f, rows):
-    """The outputs of the steps, stacked."""
-    shape = rows[0][1]
-    for k, (_, found) in enumerate(rows):
-        if found != shape:
-            raise ArgumentError(
-                f"scan: the outputs of `{name_of(f)}` have the structure {found!r} at entry {k}, "
-                f"but had {shape!r} before"
-            )
-    leaves = zip(*[row for row, _ in rows], strict=True)
-    return tree.unflatten(shape, [_stacked(f, column) for column in leaves])
-
-
-def _stacked(f, column):
-    shapes = {shape_of(v) if _is_value(v) else None for v in column}
-    if None in shapes or len(shapes) > 1:
-        raise ShapeError(
-            f"scan: the outputs of `{name_of(f)}` cannot be stacked: they are "
-            f"{', '.join(dict.fromkeys(map(describe, column)))}. Each step must return numbers of "
-            "the same shapes."
-        )
-    return hand_out(np.stack([plain(v) for v in column]))
-
-
-def _no_entries(f, init, leaves, structure):
-    zeros = [np.zeros(shape_of(x)[1:], dtype_of(x)) for x in leaves]
-    with np.errstate(all="ignore"):
-        _, y = _pair(f, f(init, tree.unflatten(structure, zeros)))
-    return tree.map(lambda v: _stacked(f, [v])[:0], y)
-
-
-__all__ = ["cond", "fori_loop", "scan", "switch", "while_loop"]
+__all__ = ["cond", "fori_loop", "switch", "while_loop"]

@@ -45,7 +45,7 @@ def operations(program: Program) -> float:
     return total
 
 
-def cheaper_again(cut: Cut, body: Program, row: Loop) -> bool:
+def cheaper_again(cut: Cut, body: Program) -> bool:
     """Whether a step's backward should compute from the state what its forward would store."""
     stored = cut.forward.outputs[len(body.outputs) :]
     kept = sum(math.prod(a.aval.shape) for a in stored if isinstance(a, Var))

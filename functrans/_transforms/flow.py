@@ -149,6 +149,21 @@ def while_loop(
     return list(LoopCall(row)(*consts, *step.state)[:n])
 
 
+def once(name: str, f: Callable, operands: Sequence) -> tuple | None:
+    """The flat outputs of ``f``, of which reverse mode stores nothing and computes all again.
+
+    A loop of one step: in the backward it comes after the cotangents that it is given. None: ``f``
+    calls functions with rules, which a program cannot hold.
+    """
+    part = stage_part(f, list(map(example_of, operands)), name)
+    if part.ruled:
+        return None
+    consts, (body,) = with_consts([part])
+    given = [*consts, *operands]
+    row = Loop(name, optimise(body), len(given), 0, 1, LoopCall, again=True)
+    return tuple(y[0] for y in LoopCall(row)(*given))
+
+
 # ---- branches
 
 
@@ -170,9 +185,10 @@ def branch(
     first = parts[0]
     for f, part in zip(functions, parts, strict=True):
         _require_alike(name, functions[0], first, f, part)
+    columns = zip(*[part.program.outputs for part in parts], strict=True)
     kinds = [
-        None if all(map(is_weak, column)) else np.result_type(*[aval_of_atom(a).dtype for a in column])
-        for column in zip(*[part.program.outputs for part in parts], strict=True)
+        None if all(map(is_weak, c)) else np.result_type(*[aval_of_atom(a).dtype for a in c])
+        for c in columns
     ]
     parts = [stage_part(_in_kinds(f, kinds), [], name) for f in branches]
     consts, bodies = with_consts(parts)
@@ -212,4 +228,4 @@ def _require_alike(name: str, f: Callable, first: Part, g: Callable, other: Part
             )
 
 
-__all__ = ["any_staged", "branch", "scan", "staged", "while_loop"]
+__all__ = ["any_staged", "branch", "once", "scan", "staged", "while_loop"]

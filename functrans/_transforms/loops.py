@@ -101,7 +101,7 @@ class LoopCall(Call):
         arrays = [np.moveaxis(x, 0, 1) if b else x for x, b in zip(arrays, masks[2], strict=True)]
         count = [xs[0].max(initial=0) if own else xs[0]] if row.counted else []
         if own:
-            consts, arrays = [*consts, xs[0]], [*arrays, np.arange(row.length)]
+            consts, arrays = [*consts, xs[0]], [*arrays, np.arange(row.length or 0)]
         steps = [np.zeros(size, INT)] if made.split else []
         outs = list(LoopCall(made.row)(*count, *consts, *state, *steps, *arrays))
         if made.split:  # each entry has its own number of steps, which is part of the state
@@ -145,8 +145,8 @@ def _array(x: Any) -> Any:
 
 def _loop(row: Loop, body: Program, consts: int, carries: int, **other: Any) -> Loop:
     """A loop of the same kind with another body."""
-    given = {"test": row.test, "reverse": row.reverse, "counted": row.counted, **other}
-    return Loop(row.name, optimise(body), consts, carries, row.length, LoopCall, **given)
+    given = {"test": row.test, "reverse": row.reverse, "counted": row.counted, "again": row.again}
+    return Loop(row.name, optimise(body), consts, carries, row.length, LoopCall, **(given | other))
 
 
 def _split(xs: Sequence, *sizes: int) -> list[list]:
@@ -211,26 +211,23 @@ class Batched:
             if test is not None:
                 _, differs = derived.mapped(test, (*fixed, *state), size, row.name, [False])
                 self.split = differs[0]
-            all_vary = self.split or own
-            wanted = [*([True] * n if all_vary else state), *([True] * len(rest) if all_vary else rest)]
+            wanted = [True] * len(body.outputs) if self.split or own else [*state, *rest]
             made, self.varies = derived.mapped(
                 body, (*fixed, *wanted[:n], *arrays), size, row.name, wanted
             )
             if self.varies[:n] == state:
                 break
             state = self.varies[:n]
-        given = {"test": test}
-        if test is not None:
-            ends = derived.mapped(test, (*fixed, *state), size, row.name, [self.split])[0].program
-            given["test"] = ends
         body, consts = made.program, row.consts
-        if self.split:
-            body, given["test"] = _while_any(row, body, ends)
+        if test is not None:
+            test = derived.mapped(test, (*fixed, *state), size, row.name, [self.split])[0].program
+        if test is not None and self.split:
+            body, test = _while_any(row, body, test)
             n += 1
         elif own:
             body = _while_counted(row, body, size)
             consts += 1
-        self.row = _loop(row, body, consts, n, **given)
+        self.row = _loop(row, body, consts, n, test=test)
 
 
 def _kept(going: Any, new: Any, old: Any) -> Any:
@@ -298,7 +295,7 @@ class _Pair:
         self.reads, self.collected = split.reads, list(range(split.kept))
         forward, backward = split.forward, split.backward
         stored = forward.outputs[len(body.outputs) :]
-        if cheaper_again(split, body, row):
+        if row.again or cheaper_again(split, body):
             backward = dead_code(Program(joint.program.inputs, joint.program.eqns,
                                          joint.program.outputs[len(body.outputs) :]))
             used = _used(backward)
@@ -393,7 +390,7 @@ class Steps:
             zeros_like(t) if c is None else c
             for c, t, takes in zip(given, types, pair.takes, strict=False) if takes
         ]
-        count, consts, _, arrays = row.parts(self.primals)
+        count, consts, *_ = row.parts(self.primals)
         skip = int(row.counted)
         sums = [zeros_like(x) for x, m in zip(consts, pair.fixed, strict=True) if m]
         steps = self.steps or ([count] if row.counted else [])
