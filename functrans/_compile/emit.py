@@ -293,7 +293,7 @@ def emit_module(segments: Sequence[Sequence[Kernel | Call]], places: dict[Any, P
 
 def _function(step: Kernel | Call, name: str, code: Code) -> tuple[tuple, str]:
     """The buffers that a step's function takes, and its text."""
-    if isinstance(step, Call):
+    if not isinstance(step, Kernel):
         return step.function(name, code)
     nest = _Nest(step, name, code)
     return nest.buffers, nest.text()
@@ -301,7 +301,7 @@ def _function(step: Kernel | Call, name: str, code: Code) -> tuple[tuple, str]:
 
 def refuses(step: Kernel | Call) -> bool:
     """Whether a step's function returns a status."""
-    return isinstance(step, Call) and step.refuses
+    return not isinstance(step, Kernel) and step.refuses
 
 
 def _run(name: str, calls: list, places: dict[Any, Place], stack: int) -> str:

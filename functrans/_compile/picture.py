@@ -1,8 +1,8 @@
 """A schedule as a picture: what is run, from top to bottom, and the buffers between.
 
 A box for each loop nest, with its loops, operations and reductions; one in another colour for each
-library call, and for each host step. An arrow leads from the step that fills a buffer to each step that reads it, and carries
-the buffer's name and type. Inputs are above, outputs below.
+library call, and for each host step. An arrow leads from the step that fills a buffer to each step
+that reads it, and carries the buffer's name and type. Inputs are above, outputs below.
 """
 
 from __future__ import annotations
