@@ -205,8 +205,8 @@ def test_where_native_code_is_not_to_be_had_numpy_runs_the_program(monkeypatch):
 
 
 def test_ops_without_native_code_are_host_steps():
-    lowered = ft.jit(lambda x: np.exp(np.linalg.solve(A, x)) * 2).lower(X)
-    assert "solve" in str(lowered.schedule)
+    lowered = ft.jit(lambda x: np.exp(np.linalg.pinv(A) @ x) * np.linalg.norm(x)).lower(X)
+    assert "host d = norm2 a" in str(lowered.schedule)
     assert "exp" in lowered.llvm
 
 

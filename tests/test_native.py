@@ -325,7 +325,7 @@ def test_an_entrywise_function_and_its_sum_are_one_kernel():
 
 
 def test_what_has_no_lowering_is_a_host_step_between_kernels():
-    compiled, _ = native(lambda x: np.linalg.inv(x + 1) * 2, np.eye(2))
+    compiled, _ = native(lambda x: np.linalg.pinv(x + 1) * 2, np.eye(2))
     assert kinds(compiled) == [Kernel, HostStep, Kernel]
 
 

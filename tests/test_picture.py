@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._compile.kernels import HostStep
+from functrans._compile.kernels import Call, HostStep, Kernel
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -35,7 +35,8 @@ def boxes(text):
 
 CASES = {
     "one loop": lower(ft.grad(lambda x: np.sum(np.sin(x))), np.ones(5)),
-    "host steps": lower(ft.grad(network), (np.ones((3, 2)), np.ones(2)), np.ones((4, 3))),
+    "host steps": lower(lambda x, y: np.exp(np.linalg.pinv(x) @ y), np.ones((4, 3)), np.ones(4)),
+    "calls": lower(ft.grad(network), (np.ones((30, 20)), np.ones(20)), np.ones((40, 30))),
     "shifted reads": lower(
         ft.hessian(lambda x: np.sum((x[1:] - x[:-1] ** 2) ** 2)), np.ones(6)
     ),
@@ -55,9 +56,8 @@ def lowered(request):
 def test_there_is_a_box_for_each_step_input_and_output(lowered):
     s = lowered.schedule
     kinds = [b[0] for b in boxes(lowered.svg())]
-    hosts = sum(isinstance(step, HostStep) for step in s.steps)
-    assert kinds.count("host") == hosts
-    assert kinds.count("kernel") == len(s.steps) - hosts
+    for name, kind in (("host", HostStep), ("call", Call), ("kernel", Kernel)):
+        assert kinds.count(name) == sum(isinstance(step, kind) for step in s.steps)
     assert kinds.count("end") == len(s.program.inputs) + len(s.outputs)
 
 
@@ -74,14 +74,15 @@ def test_boxes_lie_apart_and_inside(lowered):
 
 def test_every_read_has_an_arrow():
     # the product reads two, the loop two, the other product the loop's result and x; two outputs
-    assert CASES["host steps"].svg().count("marker-end") == 2 + 2 + 2 + 2
+    assert CASES["calls"].svg().count("marker-end") == 2 + 2 + 2 + 2
 
 
 def test_boxes_say_what_is_computed():
-    found = boxes(CASES["host steps"].svg())
-    assert ["0: NumPy", "d = matmul c a"] in [b[5] for b in found]
-    assert any(b[5][0] == "1: loop 4 \u00d7 2" and "f = tanh e" in b[5] for b in found)
-    assert ["input", "a:float64[3,2]"] in [b[5] for b in found]
+    found = [b[5] for b in boxes(CASES["calls"].svg())]
+    assert ["0: call", "d = gemm c a"] in found
+    assert any(lines[0] == "1: loop 40 \u00d7 20" and "f = tanh e" in lines for lines in found)
+    assert ["input", "a:float64[30,20]"] in found
+    assert any(b[5][0] == "0: NumPy" for b in boxes(CASES["host steps"].svg()))
 
 
 def test_reads_of_one_buffer_at_several_places_are_told_apart():

@@ -182,7 +182,7 @@ def check_bounds(step: NativeStep, shapes: dict[Var, Shape]) -> None:
     for buffer, offset, strides, windows in _places(step):
         if any(lo >= hi for lo, hi in windows):
             continue
-        shape = shapes.get(buffer, buffer.aval.shape)  # type: ignore[arg-type]  # a Const is no key
+        shape = shapes.get(buffer, buffer.aval.shape)
         ends = [(s * lo, s * (hi - 1)) for s, (lo, hi) in zip(strides, windows, strict=True)]
         least, most = (offset + sum(map(f, ends)) for f in (min, max))
         assert least >= 0, (buffer, offset, strides, windows)

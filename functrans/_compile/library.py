@@ -1,7 +1,7 @@
 """Library calls: steps of native code that call BLAS and LAPACK.
 
-BLAS counts rows and columns as Fortran does: what it is told is a matrix is the transpose of ours in
-the same memory. So a row-major product is asked for as ``y.T = b.T @ a.T``, and nothing is copied.
+BLAS counts entries as Fortran does, down the columns: in the same memory it sees the transpose of
+what we see. So a product is asked for as ``y.T = b.T @ a.T``, and nothing is copied.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Call:
     def function(self, name: str, code: Code) -> tuple[tuple, str]:
         """The buffers that a function for this step is given, and its text."""
         buffers = tuple(dict.fromkeys([*self.reads, *self.makes]))
-        writer = Writer(code, self.made[0].root.aval.dtype, {b: f"%buffer{i}" for i, b in enumerate(buffers)})
+        pointers = {b: f"%buffer{i}" for i, b in enumerate(buffers)}
+        writer = Writer(code, self.made[0].root.aval.dtype, pointers)
         over(writer, self.batch, lambda indices: self.body(writer, indices))
         code.line("ret i32 0" if self.refuses else "ret void")
         given = ", ".join([f"ptr noalias {p}" for p in writer.pointers.values()])
@@ -121,7 +122,8 @@ class Writer:
             if s:
                 term = i if s == 1 else code.op(f"mul nsw i64 {i}, {s}")
                 at = code.op(f"add nsw i64 {at}, {term}") if at != "0" else term
-        return code.op(f"getelementptr inbounds {t or self.t}, ptr {self.pointers[v.root]}, i64 {at}")
+        base = f"{t or self.t}, ptr {self.pointers[v.root]}"
+        return code.op(f"getelementptr inbounds {base}, i64 {at}")
 
     def address(self, v: View, indices: Sequence[str]) -> str:
         return f"ptr {self.at(v, indices)}"
@@ -164,7 +166,7 @@ def over(w: Writer, shape: Shape, body: Callable[[list[str]], None]) -> None:
 
 
 def copy(w: Writer, source: View | None, target: View, batch: list[str], part: str = "") -> None:
-    """A matrix into memory of its own; of ``lower`` the rest is 0; without a source the identity."""
+    """Fill a matrix: with another; with its ``lower`` part and 0; else with the identity."""
     code = w.code
     one, zero = literal(1, w.dtype), literal(0, w.dtype)
 
@@ -173,7 +175,7 @@ def copy(w: Writer, source: View | None, target: View, batch: list[str], part: s
         at = [*batch, i, j]
         x = w.load(source, at) if source else one
         if not source or part:
-            keep = code.op(f"icmp {'uge' if source else 'eq'} i64 {i}, {j}")
+            keep = code.op(f"icmp {'uge' if part else 'eq'} i64 {i}, {j}")
             x = code.select(w.t, keep, x, zero)
         w.store(target, at, x)
 

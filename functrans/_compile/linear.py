@@ -18,13 +18,17 @@ from functrans._ops.contractions import plan
 if TYPE_CHECKING:
     from functrans._compile.schedule import Builder
 
-# Multiply-adds up to which loops are faster than a call, of matrices and of a matrix with a vector.
-SMALL_PRODUCT = 4096
-SMALL_VECTOR = 4096
+# Multiply-adds up to which loops are as fast as a call, of matrices and of a matrix with a vector:
+# measured with OpenBLAS, whose own loops for small matrices start in a tenth of a microsecond.
+SMALL_PRODUCT = 128
+SMALL_VECTOR = 1024
 # Columns from which on the innermost loop runs along a row of the product.
 WIDE = 4
+FLOAT64, INT64 = np.dtype(np.float64), np.dtype(np.int64)
 # Sizes that LAPACK may count in 32 bits.
 LARGEST = 2**31 - 1
+
+LAPACK = {"solve", "inv", "triangular_solve", "det", "slogdet", "cholesky", "eigh"}
 
 Enter = Callable[["Builder", Eqn], bool]
 
@@ -38,6 +42,8 @@ def enter(build: Builder, eqn: Eqn) -> bool:
     if any(a.size == 0 or max(a.shape, default=0) > LARGEST for a in avals):
         return False
     if any(a.dtype != avals[0].dtype or not is_native(a.dtype) for a in avals):
+        return False
+    if eqn.prim.name in LAPACK and not _callable(avals[0].dtype):
         return False
     return how(build, eqn)
 
@@ -108,7 +114,7 @@ def _wanted(dtype: np.dtype, n: int, k: int, m: int) -> bool:
 
 
 def _in_loops(dtype: np.dtype, n: int, k: int, m: int) -> bool:
-    if dtype.kind == "i" or n == m == 1:
+    if dtype.kind == "i" or k == 1 or n == m == 1:
         return True
     return n * k * m <= (SMALL_VECTOR if n == 1 or m == 1 else SMALL_PRODUCT)
 
@@ -120,7 +126,7 @@ def _product(build: Builder, a: View, b: View, out: Var) -> View | None:
         return None
     y = views.identity(out, (*batch, n, m))
     if _in_loops(dtype, n, k, m):
-        _loops(build, a, b, y)
+        _loops(build, a, b, y, out)
         return y
     fits = _is_vector if n == 1 else library.layout
     a = _settled(build, a, fits)
@@ -134,10 +140,10 @@ def _is_vector(v: View) -> bool:
     return max(v.strides[-2:]) > 0 or v.shape[-2:] == (1, 1)
 
 
-def _loops(build: Builder, a: View, b: View, y: View) -> None:
+def _loops(build: Builder, a: View, b: View, y: View, out: Var) -> None:
     """A product and its sum as one nest."""
     *batch, n, m = y.shape
-    k, out = a.shape[-1], y.root
+    k = a.shape[-1]
     along = m >= WIDE and b.strides[-1] == 1
     if along:
         space = *batch, n, k, m
@@ -169,6 +175,35 @@ def _with_axis(v: View, at: int) -> View:
 # ---- systems
 
 
+# Like NumPy, all of what follows is computed in float64: float32 is converted on the way.
+
+
+def _double(build: Builder, v: View, fits: Callable[[View], Any] = bool) -> View:
+    """The view itself where it fits a library, else a copy of what it shows; in float64."""
+    if v.root.aval.dtype == FLOAT64:
+        return _settled(build, v, fits)
+    target = Var(Aval(v.shape, FLOAT64))
+    build.shapes[target] = v.shape
+    build.enter_node("map", "astype", v.shape, (v,), target, types=(FLOAT64,))
+    return views.identity(target, v.shape)
+
+
+def _result(out: Var) -> Var:
+    """The buffer that a library fills for an output."""
+    return out if out.aval.dtype == FLOAT64 else Var(Aval(out.aval.shape, FLOAT64))
+
+
+def _finish(build: Builder, out: Var, y: View) -> None:
+    """What was found in its buffer is the output, in whatever dtype."""
+    shape, dtype = out.aval.shape, out.aval.dtype
+    y = _reshaped(build, y, shape)
+    if dtype == FLOAT64:
+        build.views[out] = y
+        return
+    build.shapes[out] = shape
+    build.enter_node("map", "astype", shape, (y,), out, types=(dtype,))
+
+
 def _factored(build: Builder, a: View) -> tuple[View, View, bool]:
     """Factors and pivots of ``a`` or, where the flag says so, of its transpose: computed once."""
     for flipped in (False, True):
@@ -176,10 +211,9 @@ def _factored(build: Builder, a: View) -> tuple[View, View, bool]:
         if found is not None:
             return *found, flipped
     *batch, n, _ = a.shape
-    dtype = a.root.aval.dtype
-    lu = views.identity(Var(Aval(a.shape, dtype)), a.shape)
-    pivots = views.identity(Var(Aval((*batch, n), np.dtype(np.int64))), (*batch, n))
-    build.call(library.Factor((_settled(build, a, bool),), (lu, pivots), tuple(batch)))
+    lu = views.identity(Var(Aval(a.shape, FLOAT64)), a.shape)
+    pivots = views.identity(Var(Aval((*batch, n), INT64)), (*batch, n))
+    build.call(library.Factor((_double(build, a),), (lu, pivots), tuple(batch)))
     build.factors[_place(a)] = lu, pivots
     return lu, pivots, False
 
@@ -194,17 +228,15 @@ def _stacked(v: View, batch: Shape, axes: int = 2) -> View:
 
 def _solve(build: Builder, eqn: Eqn) -> bool:
     out = eqn.outputs[0]
-    if not _callable(out.aval.dtype):
-        return False
     a, *rest = map(build.view, eqn.inputs)  # type: ignore[arg-type]  # no numbers, see enter
-    rest = [_settled(build, _column(build, b), bool) for b in rest]
+    rest = [_double(build, _column(build, b)) for b in rest]
     n, m = (rest[0] if rest else a).shape[-2:]
     batch = np.broadcast_shapes(a.shape[:-2], *[b.shape[:-2] for b in rest])
     lu, pivots, flipped = _factored(build, a)
-    x = views.identity(out, (*batch, m, n))
+    x = views.identity(_result(out), (*batch, m, n))
     given = _stacked(lu, batch), _stacked(pivots, batch, 1), *[_stacked(b, batch) for b in rest]
     build.call(library.Solve(given, (x,), batch, flipped))
-    build.views[out] = _reshaped(build, _swapped(x), out.aval.shape)
+    _finish(build, out, _swapped(x))
     return True
 
 
@@ -214,48 +246,45 @@ def _column(build: Builder, b: View) -> View:
 
 def _triangular_solve(build: Builder, eqn: Eqn) -> bool:
     out = eqn.outputs[0]
-    if not _callable(out.aval.dtype):
-        return False
     a, b = map(build.view, eqn.inputs)  # type: ignore[arg-type]  # no numbers, see enter
-    a = _settled(build, a, library.layout)
-    b = _settled(build, _column(build, b), bool)
+    a, b = _double(build, a, library.layout), _double(build, _column(build, b))
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    x = views.identity(out, (*batch, *b.shape[-2:]))
+    x = views.identity(_result(out), (*batch, *b.shape[-2:]))
     params = eqn.params
     build.call(library.Triangular(
         (_stacked(a, batch), _stacked(b, batch)), (x,), batch,
         lower=params["lower"], flipped=params["transposed"], unit=params["unit"],
     ))
-    build.views[out] = _reshaped(build, x, out.aval.shape)
+    _finish(build, out, x)
     return True
 
 
-def _log_det(build: Builder, a: View, sign: Var, log: Var) -> None:
+def _log_det(build: Builder, a: View) -> tuple[View, View]:
+    """Sign and logarithm of the determinant."""
     found = routines.found()
     assert found is not None, a
     lu, pivots, _ = _factored(build, a)  # of the transpose it is the same
     batch = a.shape[:-2]
-    made = views.identity(sign, batch), views.identity(log, batch)
-    build.call(library.LogDet((lu, pivots), made, batch, found.bits))
+    sign, log = (views.identity(Var(Aval(batch, FLOAT64)), batch) for _ in range(2))
+    build.call(library.LogDet((lu, pivots), (sign, log), batch, found.bits))
+    return sign, log
 
 
 def _slogdet(build: Builder, eqn: Eqn) -> bool:
-    if not _callable(eqn.outputs[0].aval.dtype):
-        return False
-    _log_det(build, build.view(eqn.inputs[0]), *eqn.outputs)  # type: ignore[arg-type]  # no number
+    found = _log_det(build, build.view(eqn.inputs[0]))  # type: ignore[arg-type]  # no number
+    for out, y in zip(eqn.outputs, found, strict=True):
+        _finish(build, out, y)
     return True
 
 
 def _det(build: Builder, eqn: Eqn) -> bool:
-    out = eqn.outputs[0]
-    aval = out.aval
-    if not _callable(aval.dtype):
-        return False
-    sign, log, size = Var(aval), Var(aval), Var(aval)
-    _log_det(build, build.view(eqn.inputs[0]), sign, log)  # type: ignore[arg-type]  # no number
-    for name, given, target in (("exp", (log,), size), ("multiply", (sign, size), out)):
-        build.shapes[target] = aval.shape
-        build.add("map", name, aval.shape, given, target, types=(aval.dtype,) * len(given))
+    sign, log = _log_det(build, build.view(eqn.inputs[0]))  # type: ignore[arg-type]  # no number
+    size, y = (views.identity(Var(log.root.aval), log.shape) for _ in range(2))
+    for name, given, made in (("exp", (log,), size), ("multiply", (sign, size), y)):
+        build.shapes[made.root] = made.shape  # type: ignore[index]  # a Var, made above
+        build.enter_node("map", name, made.shape, given, made.root,  # type: ignore[arg-type]
+                         types=(FLOAT64,) * len(given))
+    _finish(build, eqn.outputs[0], y)
     return True
 
 
@@ -263,34 +292,53 @@ def _det(build: Builder, eqn: Eqn) -> bool:
 
 
 def _cholesky(build: Builder, eqn: Eqn) -> bool:
-    out = eqn.outputs[0]
-    if not _callable(out.aval.dtype):
-        return False
-    a = _settled(build, build.view(eqn.inputs[0]), bool)  # type: ignore[arg-type]  # no number
-    y = views.identity(out, a.shape)
+    a = _double(build, build.view(eqn.inputs[0]))  # type: ignore[arg-type]  # no number
+    y = views.identity(_result(eqn.outputs[0]), a.shape)
     build.call(library.Cholesky((a,), (y,), a.shape[:-2]))
+    _finish(build, eqn.outputs[0], y)
     return True
 
 
 def _eigh(build: Builder, eqn: Eqn) -> bool:
     w, v = eqn.outputs
-    if not _callable(v.aval.dtype):
-        return False
-    a = _settled(build, build.view(eqn.inputs[0]), bool)  # type: ignore[arg-type]  # no number
+    a = _double(build, build.view(eqn.inputs[0]))  # type: ignore[arg-type]  # no number
     room, counts = library.eigh_room(a.shape[-1])
-    buffers = [Var(Aval((room,), v.aval.dtype)), Var(Aval((counts,), np.dtype(np.int64)))]
-    vectors = views.identity(v, a.shape)
-    made = views.identity(w, w.aval.shape), vectors
-    own = [views.identity(b, b.aval.shape) for b in buffers]
-    build.call(library.Eigh((a,), (*made, *own), a.shape[:-2], eqn.params["lower"]))
-    build.views[v] = _swapped(vectors)
+    buffers = _result(w), _result(v), Var(Aval((room,), FLOAT64)), Var(Aval((counts,), INT64))
+    made = tuple([views.identity(b, b.aval.shape) for b in buffers])
+    build.call(library.Eigh((a,), made, a.shape[:-2], eqn.params["lower"]))
+    _finish(build, w, made[0])
+    _finish(build, v, _swapped(made[1]))
+    return True
+
+
+# ---- diagonals
+
+
+def _embed_diagonal(build: Builder, eqn: Eqn) -> bool:
+    """The vector in every row or column, where a constant mask says so, and 0 elsewhere."""
+    (x,), (out,) = eqn.inputs, eqn.outputs
+    n, m = shape = eqn.params["shape"]
+    v, offset = build.view(x), eqn.params["offset"]  # type: ignore[arg-type]  # no number
+    if v.shape[-1] == n:
+        v = views.indexed(v, (Ellipsis, None))
+    elif v.shape[-1] == m:
+        v = views.indexed(v, (Ellipsis, None, (None, None, None)))
+    else:
+        return False
+    mask = np.eye(n, m, offset, dtype=bool)
+    mask.setflags(write=False)
+    given = views.identity(Const(mask), shape), v
+    build.shapes[out] = out.aval.shape
+    operands = [views.broadcast(x, out.aval.shape) for x in given]
+    types = np.dtype(bool), out.aval.dtype, out.aval.dtype
+    build.enter_node("map", "where", out.aval.shape, (*operands, 0), out, types=types)
     return True
 
 
 _ENTER: dict[str, Enter] = {
     "matmul": _matmul, "einsum": _einsum, "solve": _solve, "inv": _solve,
     "triangular_solve": _triangular_solve, "det": _det, "slogdet": _slogdet,
-    "cholesky": _cholesky, "eigh": _eigh,
+    "cholesky": _cholesky, "eigh": _eigh, "embed_diagonal": _embed_diagonal,
 }
 
 __all__ = ["enter"]

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 from typing import Any, NamedTuple
 
-BLAS = ("gemm", "gemv", "trsm", "trsv")
-LAPACK = ("getrf", "getrs", "potrf", "syevd")
+# Products are computed in single precision too, all else in double, as NumPy does.
+NAMES = (
+    "sgemm", "sgemv", "dgemm", "dgemv", "dtrsm", "dtrsv", "dgetrf", "dgetrs", "dpotrf", "dsyevd",
+)
 # What native code calls a routine by, so that object code on disk knows names and no addresses.
 PREFIX = "functrans_"
 
@@ -44,15 +47,11 @@ def of_numpy() -> Routines | None:
         return None
     bits = 64 if getattr(module, "_ilp64", False) else 32
     for pattern, width in (("scipy_{}_64_", 64), ("{}_64_", 64), ("{}_", bits)):
-        names = {f"{PREFIX}{n}": getattr(library, pattern.format(n), None) for n in _names()}
+        names = {f"{PREFIX}{n}": getattr(library, pattern.format(n), None) for n in NAMES}
         if None not in names.values():
             addresses = {n: _address(f) for n, f in names.items()}
             return Routines(addresses, width, f"NumPy, {pattern.format('dgemm')}")
     return None
-
-
-def _names() -> list[str]:
-    return [letter + name for letter in "ds" for name in (*BLAS, *LAPACK)]
 
 
 def _address(function: Any) -> int:
@@ -62,13 +61,13 @@ def _address(function: Any) -> int:
 def of_scipy() -> Routines | None:
     """Those that SciPy offers to Cython."""
     try:
-        from scipy.linalg import cython_blas, cython_lapack  # lazy: slow to import
+        modules = [importlib.import_module(f"scipy.linalg.cython_{n}") for n in ("blas", "lapack")]
     except ImportError:
         return None
-    offered: dict[str, Any] = {**cython_blas.__pyx_capi__, **cython_lapack.__pyx_capi__}
-    if not all(n in offered and b"int *" in _signature(offered[n]) for n in _names()):
+    offered = {name: capsule for m in modules for name, capsule in m.__pyx_capi__.items()}
+    if not all(n in offered and b"int *" in _signature(offered[n]) for n in NAMES):
         return None
-    addresses = {f"{PREFIX}{n}": _pointer(offered[n], _signature(offered[n])) for n in _names()}
+    addresses = {f"{PREFIX}{n}": _pointer(offered[n], _signature(offered[n])) for n in NAMES}
     return Routines(addresses, 32, "SciPy")
 
 

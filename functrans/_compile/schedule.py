@@ -294,6 +294,7 @@ _MOVES: dict[str, Callable[[View, dict], View | None]] = {
     "transpose": lambda v, params: views.transposed(v, params["axes"]),
     "broadcast_to": lambda v, params: views.broadcast(v, params["shape"]),
     "getitem": _getitem,
+    "diagonal": lambda v, params: views.diagonal(v, params["offset"]),
     "put_add": lambda v, params: views.embedded(v, params["pattern"], params["shape"]),
 }
 

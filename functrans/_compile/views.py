@@ -165,6 +165,16 @@ def indexed(v: View, pattern: tuple) -> View:
     return nothing(out) if missed else out
 
 
+def diagonal(v: View, offset: int) -> View | None:
+    """A diagonal of the matrices in the last two axes; None where a window cuts them."""
+    *axes, (n, down, rows), (m, along, columns) = _axes(v)
+    if rows != (0, n) or columns != (0, m):
+        return None
+    length = max(min(n + min(offset, 0), m - max(offset, 0)), 0)
+    start = max(offset, 0) * along + max(-offset, 0) * down if length else 0
+    return _made(v, [*axes, (length, down + along, (0, length))], v.offset + start)
+
+
 def nothing(v: View) -> View:
     """Zeros of its shape and dtype."""
     zero = Const(np.zeros((), v.root.aval.dtype))
@@ -212,6 +222,6 @@ def _with_sizes(slots: list, shape: Shape) -> list[tuple]:
 
 
 __all__ = [
-    "Shape", "View", "Window", "broadcast", "c_strides", "embedded", "full", "identity", "indexed",
-    "reshaped", "squeezed", "transposed",
+    "Shape", "View", "Window", "broadcast", "c_strides", "diagonal", "embedded", "full", "identity",
+    "indexed", "reshaped", "squeezed", "transposed",
 ]

@@ -371,12 +371,28 @@ def multiplied(d: Drawer) -> None:
                and w.shape[-2:][0] == v.shape[-1]]
     if fitting:
         d.add(f"{v.name} @ {d.pick(fitting).name}", False)
+    if v.x.ndim > 1:
+        texts = ["{0}.mT @ {0}", "{0} @ {0}.mT", "{0}[..., ::2] @ {0}[..., ::2].mT",
+                 "np.einsum('...ij,...kj->...ik', {0}, {0})",
+                 "np.einsum('...ij,...ij->j...', {0}, {0})"]
+        d.add(d.pick(texts).format(v.name), False)
     d.add(f"np.cumsum({v.name}, axis={d.number(0, v.x.ndim - 1)})", False)
+
+
+def solved(d: Drawer) -> None:
+    """Linear algebra of well-conditioned matrices."""
+    if d.exact or (v := d.value("f", axes=2)) is None or not v.x.size:
+        return
+    x = f"np.tanh({v.name})"
+    spd = f"({x} @ {x}.mT + 3 * np.eye({v.shape[-2]}, dtype='{v.dtype.char}'))"
+    texts = ["np.linalg.solve({1}, {0})", "np.linalg.solve({1}.mT, {0})", "np.linalg.inv({1})",
+             "np.linalg.cholesky({1})", "np.linalg.slogdet({1})[1]", "np.linalg.eigvalsh({1})"]
+    d.add(d.pick(texts).format(v.name, spd), False)
 
 
 STEPS = [unary, unary, binary, binary, mixed, integers, logical, compared, ordered, chosen,
          converted, moved, moved, moved, gathered, joined, reduced, reduced, multiplied,
-         complex_unary]
+         solved, complex_unary]
 
 
 @st.composite
