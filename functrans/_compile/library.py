@@ -19,11 +19,14 @@ from functrans._compile.program import Const, Var
 from functrans._compile.routines import PREFIX
 from functrans._compile.views import Shape, View
 
-# What a step says when it cannot go on: its status is the place in this list, from 1.
+# What is raised when a step cannot go on: its status is the place in this list, from 1.
 REFUSALS = (
-    "Singular matrix", "Matrix is not positive definite", "Eigenvalues did not converge",
+    np.linalg.LinAlgError("Singular matrix"),
+    np.linalg.LinAlgError("Matrix is not positive definite"),
+    np.linalg.LinAlgError("Eigenvalues did not converge"),
+    IndexError("an index is out of bounds for its axis"),
 )
-SINGULAR, INDEFINITE, UNCONVERGED = range(1, 4)
+SINGULAR, INDEFINITE, UNCONVERGED, OUTSIDE = range(1, 5)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,13 +55,17 @@ class Call:
         """The buffers that a function for this step is given, and its text."""
         buffers = tuple(dict.fromkeys([*self.reads, *self.makes]))
         pointers = {b: f"%buffer{i}" for i, b in enumerate(buffers)}
-        writer = Writer(code, self.made[0].root.aval.dtype, pointers)
+        writer = Writer(code, self.made[0].root.aval.dtype, pointers, self.entry())
         over(writer, self.batch, lambda indices: self.body(writer, indices))
         code.line("ret i32 0" if self.refuses else "ret void")
         given = ", ".join([f"ptr noalias {p}" for p in writer.pointers.values()])
         result = "i32" if self.refuses else "void"
         text = "\n".join([*writer.allocas, *code.lines])
         return buffers, f"define internal {result} @{name}({given}) #0 {{\nentry:\n{text}\n}}\n"
+
+    def entry(self) -> str:
+        """The type of what it loads and stores."""
+        return type_of(self.made[0].root.aval.dtype)
 
     def body(self, w: Writer, indices: list[str]) -> None:
         raise NotImplementedError
@@ -67,9 +74,8 @@ class Call:
 class Writer:
     """Lines of a function that calls routines on matrices of one dtype."""
 
-    def __init__(self, code: Code, dtype: np.dtype, pointers: dict[Any, str]):
-        self.code, self.dtype, self.pointers = code, dtype, pointers
-        self.t = type_of(dtype)
+    def __init__(self, code: Code, dtype: np.dtype, pointers: dict[Any, str], t: str):
+        self.code, self.dtype, self.pointers, self.t = code, dtype, pointers, t
         self.allocas: list[str] = []
 
     def constant(self, t: str, text: str) -> str:
@@ -409,5 +415,5 @@ class LogDet(Call):
         code.line(f"store {t} {code.op(f'fadd {t} {have}, {zero}')}, ptr {at_sign}")  # no -0
 
 
-__all__ = ["REFUSALS", "Call", "Cholesky", "Eigh", "Factor", "LogDet", "Product", "Solve",
-           "Triangular", "eigh_room", "layout", "transposed"]
+__all__ = ["OUTSIDE", "REFUSALS", "Call", "Cholesky", "Eigh", "Factor", "LogDet", "Product",
+           "Solve", "Triangular", "Writer", "eigh_room", "layout", "over", "transposed"]

@@ -138,9 +138,10 @@ def _caller(s: Schedule, layout: _Layout, functions: dict[str, Any]) -> Callable
     return env["call"]
 
 
-def _refused(status: int) -> np.linalg.LinAlgError:
-    """What NumPy raises where a library call cannot go on."""
-    return np.linalg.LinAlgError(REFUSALS[status - 1])
+def _refused(status: int) -> Exception:
+    """What NumPy raises where a step cannot go on."""
+    error = REFUSALS[status - 1]
+    return type(error)(*error.args)
 
 
 def _in_order(x: Any, dtype: np.dtype, shape: Shape, i: int) -> np.ndarray:

@@ -134,7 +134,7 @@ class _Writer(Writer):
     """Lines of a function that calls other steps' functions."""
 
     def __init__(self, code: Code, pointers: dict[Any, str], emit: Emit):
-        super().__init__(code, np.dtype(float), pointers)
+        super().__init__(code, np.dtype(float), pointers, "double")
         self.emit = emit
         self.scratch = ""
 

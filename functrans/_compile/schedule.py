@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile import library, linear, nesting, views
+from functrans._compile import gather, library, linear, nesting, views
 from functrans._compile.kernels import (
     HostStep,
     Kernel,
@@ -132,7 +132,7 @@ class Builder:
             return
         if name in ("concatenate", "stack") and self.join(eqn):
             return
-        if linear.enter(self, eqn):
+        if linear.enter(self, eqn) or gather.enter(self, eqn):
             return
         types = computing_types(eqn) if len(eqn.outputs) == 1 else None
         if types is not None:
@@ -195,11 +195,8 @@ class Builder:
         return True
 
     def host(self, eqn: Eqn) -> None:
-        for a in eqn.inputs:
-            if isinstance(a, Var) and not self.view(a).whole:
-                self.materialise(a)
         operands = tuple(
-            [self.view(a) if isinstance(a, Var | Const) else a for a in eqn.inputs]
+            [self.whole(a) if isinstance(a, Var | Const) else a for a in eqn.inputs]
         )
         self.apart(HostStep(eqn, operands), eqn.prim.name)
         for v in eqn.outputs:
@@ -222,10 +219,20 @@ class Builder:
         """The operand as a buffer of its own, or all of one, in order."""
         if not isinstance(a, Var | Const):
             a = Const(np.asarray(a, t.dtype))
+        return self.in_order(a)
+
+    def in_order(self, a: Var | Const) -> View:
+        """The operand as all of a buffer."""
         v = self.view(a)
         if isinstance(a, Const):
-            return views.identity(Const(np.ascontiguousarray(a.value)), t.shape)
+            return views.identity(Const(np.ascontiguousarray(a.value)), a.aval.shape)
         if not v.is_identity() or math.prod(v.root.aval.shape) != math.prod(v.shape):
+            self.materialise(a)
+        return self.view(a)
+
+    def whole(self, a: Var | Const) -> View:
+        """The operand as a view of memory, with nothing that is only thought of."""
+        if isinstance(a, Var) and not self.view(a).whole:
             self.materialise(a)
         return self.view(a)
 

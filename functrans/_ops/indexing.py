@@ -243,7 +243,7 @@ def _transpose_set(ct, x, v, *indices, wanted, pattern):
         ct_x = cast(bind(scatter_set, ct, zero, *indices, pattern=pattern), x.dtype)
     if wanted[1]:
         ct_v = cast(bind(getitem, ct, *indices, pattern=pattern), v.dtype)
-        if indices:
+        if any(map(shape_of, indices)):  # else nothing is written twice
             last = bind(last_write, *indices, pattern=pattern, shape=x.shape)
             ct_v = np.where(last, ct_v, 0)
     return ct_x, ct_v

@@ -129,7 +129,7 @@ def while_loop(
     """
     require_callable("while_loop", cond_fn)
     require_callable("while_loop", body_fn)
-    x = init
+    x = handed_out(init)
     carry = Carry("while_loop", body_fn)
     steps = 0
     while max_steps is None or steps < max_steps:
@@ -173,7 +173,7 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
         )
         return x
     steps = range(*[operator.index(n) for n, _ in bounds])
-    x = init
+    x = handed_out(init)
     carry = Carry("fori_loop", body_fn)
 
     def step(state: Any, _: Any) -> tuple:

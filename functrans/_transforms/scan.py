@@ -68,7 +68,7 @@ def scan(
 
     if n and flow.any_staged(init, leaves) and (found := natively()) is not None:
         return found
-    state, rows = init, []
+    state, rows = handed_out(init), []
     for k in reversed(range(n)) if reverse else range(n):
         state, y = step(state, tree.unflatten(structure, [v[k] for v in leaves]))
         if not rows and flow.any_staged(state, y) and not flow.any_staged(init, leaves):
