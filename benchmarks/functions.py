@@ -107,7 +107,7 @@ def _logsumexp(xp, x):
 
 def lorenz(lib, steps: int):
     """Squared distance from the origin after classical Runge-Kutta steps; by the library's scan."""
-    xp, h = lib.numpy, 0.01
+    xp, h = lib.numpy, 1e-3
 
     def slope(s):
         x, y, z = s

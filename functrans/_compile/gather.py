@@ -57,7 +57,7 @@ class Indexed(Call):
     def entry(self) -> str:
         return f"i{8 * self.made[0].root.aval.dtype.itemsize}"
 
-    def indices(self, w: Writer, at: list[str], array: View) -> list[str]:
+    def found(self, w: Writer, at: list[str], array: View) -> list[str]:
         """The entries of the index arrays, counted from the start; out of bounds is refused."""
         code, found = w.code, []
         own = at[self.axes.start : self.axes.start + self.axes.count]
@@ -80,9 +80,9 @@ class Gather(Indexed):
 
     name: ClassVar[str] = "gather"
 
-    def body(self, w: Writer, at: list[str]) -> None:
+    def body(self, w: Writer, indices: list[str]) -> None:
         x, y = self.operands[0], self.made[0]
-        w.store(y, at, w.load(x, self.axes.place(at, self.indices(w, at, x))))
+        w.store(y, indices, w.load(x, self.axes.place(indices, self.found(w, indices, x))))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,10 +114,10 @@ class Scatter(Indexed):
     def entry(self) -> str:
         return Call.entry(self) if self.adds else Indexed.entry(self)
 
-    def body(self, w: Writer, at: list[str]) -> None:
+    def body(self, w: Writer, indices: list[str]) -> None:
         v, y = self.operands[int(self.copies)], self.made[0]
-        place = self.axes.place(at, self.indices(w, at, y))
-        x = w.load(v, at)
+        place = self.axes.place(indices, self.found(w, indices, y))
+        x = w.load(v, indices)
         if self.adds:
             x = w.code.arith("add", w.t, w.load(y, place), x)
         w.store(y, place, x)
@@ -126,22 +126,22 @@ class Scatter(Indexed):
 def enter(build: Builder, eqn: Eqn) -> bool:
     """Enter an equation that reads or writes by index, if it can be; else nothing has happened."""
     name, out = eqn.prim.name, eqn.outputs[0]
-    if name not in ROWS or not all(isinstance(a, Var | Const) for a in eqn.inputs):
+    operands = [a for a in eqn.inputs if isinstance(a, Var | Const)]
+    if name not in ROWS or len(operands) < len(eqn.inputs):
         return False
     pattern = eqn.params["pattern"]
     own = 1 if name in ("getitem", "put_add") else 2
-    values, given = eqn.inputs[:own], eqn.inputs[own:]
-    avals = [a.aval for a in (*eqn.inputs, out)]  # type: ignore[union-attr]  # see above
-    signed = all(a.aval.dtype.kind == "i" for a in given)  # type: ignore[union-attr]  # see above
-    if any(a.size == 0 for a in avals) or not signed:
+    values, given = operands[:own], operands[own:]
+    avals = [a.aval for a in (*operands, out)]
+    if any(a.size == 0 for a in avals) or any(a.aval.dtype.kind != "i" for a in given):
         return False
     dtype = out.aval.dtype
     adds = name in ("put_add", "scatter_add")
-    if any(a.aval.dtype != dtype for a in values) or dtype.hasobject:  # type: ignore[union-attr]
+    if any(a.aval.dtype != dtype for a in values) or dtype.hasobject:
         return False
     if adds and (not is_native(dtype) or dtype.kind == "b"):
         return False
-    shape = values[0].aval.shape if name != "put_add" else out.aval.shape  # type: ignore[union-attr]
+    shape = values[0].aval.shape if name != "put_add" else out.aval.shape
     read = values[0] if name == "getitem" else None
     array = build.view(read) if read is not None else views.identity(out, shape)
     if not array.whole:
@@ -157,8 +157,8 @@ def enter(build: Builder, eqn: Eqn) -> bool:
         build.call(Gather((part, *indices), (made,), out.aval.shape, axes))
         return True
     v = build.whole(values[-1])
-    operands = (build.in_order(values[0]), v) if own == 2 else (v,)
-    step = Scatter((*operands, *indices), (part,), v.shape, axes, adds, own == 2)
+    first = (build.in_order(values[0]), v) if own == 2 else (v,)
+    step = Scatter((*first, *indices), (part,), v.shape, axes, adds, own == 2)
     build.call(step)
     build.shapes[out] = shape
     return True
