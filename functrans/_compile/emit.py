@@ -266,7 +266,8 @@ def emit_module(segments: Sequence[Sequence[Kernel]], places: dict[Any, Place], 
                 precise: bool, library: VectorLibrary, wide: bool) -> str:
     """A module with a function ``run0``, ``run1``, ... for each segment.
 
-    Each takes the address of a Python list that holds the arrays; ``stack`` bytes are its own.
+    Each takes the address of a Python list that holds the arrays, and returns 0; ``stack`` bytes
+    are its own.
     """
     texts: list[str] = []
     functions: dict[str, str] = {}
@@ -291,7 +292,7 @@ def emit_module(segments: Sequence[Sequence[Kernel]], places: dict[Any, Place], 
 
 def _run(name: str, calls: list, places: dict[Any, Place], stack: int) -> str:
     """The function that finds the buffers and calls the kernels of one segment."""
-    lines = [f"define void @{name}(ptr %list) #0 {{", "entry:"]
+    lines = [f"define i32 @{name}(ptr %list) #0 {{", "entry:"]
     if stack:
         lines.append(f"  %stack = alloca [{stack} x i8], align 64")
     lines.append(f"  %at = getelementptr i8, ptr %list, i64 {LIST_ITEMS}")
@@ -314,7 +315,7 @@ def _run(name: str, calls: list, places: dict[Any, Place], stack: int) -> str:
             lines.append(f"  {pointers[b]} = getelementptr i8, ptr {bases[slot]}, i64 {offset}")
     for kernel, buffers in calls:
         lines.append(f"  call void @{kernel}({', '.join(f'ptr {pointers[b]}' for b in buffers)})")
-    return "\n".join([*lines, "  ret void", "}\n"])
+    return "\n".join([*lines, "  ret i32 0", "}\n"])
 
 
 def _declare(functions: dict[str, str], texts: Iterable[str],

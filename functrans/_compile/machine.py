@@ -106,7 +106,7 @@ class Machine:
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.target())
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
-        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # lets other Python threads run
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)  # lets other Python threads run
         found = {n: engine.get_function_address(n) for n in names}
         assert all(found.values()), found
         return engine, {n: kind(address) for n, address in found.items()}

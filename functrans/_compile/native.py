@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.emit import Place, emit_module
+from functrans._compile.entry import IN_ORDER, Entry, entry_of
 from functrans._compile.kernels import HostStep, Kernel, Schedule
 from functrans._compile.machine import NativeUnavailable, local
 from functrans._compile.program import Const, Program, Var, aval_of_atom
@@ -19,8 +20,6 @@ from functrans._compile.views import Shape, View
 # Bytes of intermediates up to which they live on the stack, where LLVM can turn them to registers.
 STACK = 4096
 ALIGNMENT = 64
-# C-contiguous and aligned, in ndarray.flags.num
-IN_ORDER = 0x0001 | 0x0100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +54,9 @@ class NativeProgram:
     """A compiled Program: called with a list of values, returns a list of fresh ndarrays.
 
     ``schedule`` and ``llvm`` print what it does; the engine and the module live as long as it.
+    ``entry``, where there is one, is called with the values themselves and returns read-only
+    Arrays, a tuple of them where they are several; or NotImplemented for values that it leaves
+    to the call with a list.
     """
 
     def __init__(self, program: Program, precise: bool = False):
@@ -63,13 +65,20 @@ class NativeProgram:
         layout = _Layout(self.schedule)
         functions: dict[str, Any] = {}
         self.llvm = ""
+        self.entry: Callable | None = None
         self._code: Any = None  # must live as long as its functions are called
         if layout.segments:
             machine = local()
             self.llvm = emit_module(layout.segments, layout.places, layout.stack, precise,
                                     machine.library, machine.wide)
             names = [r.name for r in layout.runs if isinstance(r, _Segment)]
+            entry = layout.entry()
+            if entry is not None:
+                self.llvm += entry.text()
+                names.append("entry")
             self._code, functions = machine.compile(self.llvm, names, _title(program))
+            if entry is not None:
+                self.entry = entry.function(functions.pop("entry"), self._code)
         self._call = _caller(self.schedule, layout, functions)
 
     def __call__(self, values: Sequence[Any]) -> list[np.ndarray]:
@@ -227,13 +236,13 @@ class _Layout:
         self.scratch = self.allocate([v for v in s.shapes if v not in visible])
         one = len(self.segments) == 1
         self.stack = self.scratch if one and self.scratch <= STACK else 0
-        scratch_slot = -1
+        self.scratch_slot = -1
         if self.scratch and not self.stack:
-            scratch_slot = self.size
+            self.scratch_slot = self.size
             self.size += 1
         for v, offset in self.offsets.items():
-            self.places[v] = Place(scratch_slot, offset)
-        self.plan(visible, scratch_slot)
+            self.places[v] = Place(self.scratch_slot, offset)
+        self.plan(visible, self.scratch_slot)
 
     def slot(self, v: Any) -> None:
         self.places[v] = Place(self.size)
@@ -321,6 +330,13 @@ class _Layout:
             started.update(b.slot for b in buffers)
             self.runs.append(_Segment(f"run{count}", tuple(buffers), dropped))
             count += 1
+
+    def entry(self) -> Entry | None:
+        """The entry from Python, where all is one segment."""
+        if len(self.runs) != 1 or not isinstance(self.runs[0], _Segment):
+            return None
+        scratch = (self.scratch_slot, self.scratch) if self.scratch_slot >= 0 else None
+        return entry_of(self.schedule, self.places, self.consts, self.size, scratch)
 
     def operands(self, step: HostStep) -> tuple:
         out: list[Any] = []
