@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.emit import Place, emit_module
-from functrans._compile.entry import IN_ORDER, Entry, entry_of
+from functrans._compile.entry import entry_of
+from functrans._compile.entry_code import IN_ORDER
 from functrans._compile.kernels import HostStep, Kernel, Schedule
 from functrans._compile.machine import NativeUnavailable, local
 from functrans._compile.program import Const, Program, Var, aval_of_atom
@@ -54,35 +56,39 @@ class NativeProgram:
     """A compiled Program: called with a list of values, returns a list of fresh ndarrays.
 
     ``schedule`` and ``llvm`` print what it does; the engine and the module live as long as it.
-    ``entry``, where there is one, is called with the values themselves and returns read-only
-    Arrays, a tuple of them where they are several; or NotImplemented for values that it leaves
-    to the call with a list.
     """
 
     def __init__(self, program: Program, precise: bool = False):
         self.program = program
         self.schedule = schedule(program)
-        layout = _Layout(self.schedule)
-        functions: dict[str, Any] = {}
+        self._layout = layout = _Layout(self.schedule)
+        self._functions: dict[str, Any] = {}
         self.llvm = ""
-        self.entry: Callable | None = None
         self._code: Any = None  # must live as long as its functions are called
         if layout.segments:
             machine = local()
             self.llvm = emit_module(layout.segments, layout.places, layout.stack, precise,
                                     machine.library, machine.wide)
             names = [r.name for r in layout.runs if isinstance(r, _Segment)]
-            entry = layout.entry()
-            if entry is not None:
-                self.llvm += entry.text()
-                names.append("entry")
-            self._code, functions = machine.compile(self.llvm, names, _title(program))
-            if entry is not None:
-                self.entry = entry.function(functions.pop("entry"), self._code)
-        self._call = _caller(self.schedule, layout, functions)
+            self._code, self._functions = machine.compile(self.llvm, names, _title(program))
+        self._call = _caller(self.schedule, layout, self._functions)
 
     def __call__(self, values: Sequence[Any]) -> list[np.ndarray]:
         return self._call(values)
+
+    @functools.cached_property
+    def entry(self) -> Callable | None:
+        """The program as a C function of the values, where it is one segment and nothing else.
+
+        It returns read-only Arrays, in a tuple where they are several; or NotImplemented for
+        values that it leaves to the call with a list.
+        """
+        layout = self._layout
+        if len(layout.runs) != 1 or not isinstance(layout.runs[0], _Segment):
+            return None
+        (run,) = self._functions.values()
+        return entry_of(self.schedule, layout.places, layout.consts, layout.size,
+                        (layout.scratch_slot, layout.scratch), run, self._code)
 
 
 def _caller(s: Schedule, layout: _Layout, functions: dict[str, Any]) -> Callable:
@@ -330,13 +336,6 @@ class _Layout:
             started.update(b.slot for b in buffers)
             self.runs.append(_Segment(f"run{count}", tuple(buffers), dropped))
             count += 1
-
-    def entry(self) -> Entry | None:
-        """The entry from Python, where all is one segment."""
-        if len(self.runs) != 1 or not isinstance(self.runs[0], _Segment):
-            return None
-        scratch = (self.scratch_slot, self.scratch) if self.scratch_slot >= 0 else None
-        return entry_of(self.schedule, self.places, self.consts, self.size, scratch)
 
     def operands(self, step: HostStep) -> tuple:
         out: list[Any] = []

@@ -22,12 +22,20 @@ class Executable:
         self.program = optimise(program)
         self.precise = precise
         self._lock = threading.Lock()
+        self._native: NativeProgram | None = None
 
     @functools.cached_property
     def native(self) -> NativeProgram:
         """The native code and the steps between."""
-        with self._lock:
-            return compile_program(self.program, self.precise)
+        with self._lock:  # threads that ask at once wait for the one that compiles
+            if self._native is None:
+                self._native = compile_program(self.program, self.precise)
+            return self._native
+
+    @property
+    def entry(self) -> Callable | None:
+        """The native code as a C function of the values, where it can be called as one."""
+        return getattr(self.run, "entry", None)
 
     @functools.cached_property
     def run(self) -> Callable[[Sequence[Any]], list]:
