@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -240,6 +241,8 @@ class _Layout:
         for v in visible:
             self.slot(v)
         self.scratch = self.allocate([v for v in s.shapes if v not in visible])
+        if self.scratch > sys.maxsize:
+            raise MemoryError(f"a compiled program needs {self.scratch} bytes between its steps")
         one = len(self.segments) == 1
         self.stack = self.scratch if one and self.scratch <= STACK else 0
         self.scratch_slot = -1
