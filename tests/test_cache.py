@@ -19,9 +19,9 @@ from functrans._compile import store
 
 PROCESS = """
 import sys, numpy as np, functrans as ft
-from functrans._compile import machine
+from functrans._compile import machine, native, run
 if sys.argv[1] == "warm":
-    machine.Machine.translate = None  # compiling would fail
+    machine.Machine.translate = run.optimise = native.schedule = None  # compiling would fail
 y = ft.jit(ft.grad(lambda x: np.sum(np.sin(x) * x)))(np.linspace(0.0, 1.0, 7))
 print(np.asarray(y).tobytes().hex())
 """
@@ -127,6 +127,25 @@ def test_entries_say_what_they_are(where):
     assert "test_cache.py" in entry.program
     assert entry.functrans == ft.__version__
     assert entry.size == ft.cache.size() == entry.path.stat().st_size
+
+
+def test_what_is_kept_behaves_as_what_was_compiled():
+    c, x = np.arange(3.0), np.linspace(0.5, 1.0, 3)
+
+    def f(x, s, n):
+        y = np.exp(x) * s
+        return (x, y, y, c, {"n": n, "m": 2.5}, np.sum(y * np.sum(y)), y.reshape(3, 1))
+
+    given = [(x, 1.5, 2), (np.repeat(x, 2)[::2], 1.5, 2), (ft.array(x), np.inf, -(2**63))]
+    compiled, kept = ft.jit(f), ft.jit(f)
+    for args in given * 2:  # the first call of each goes the general way
+        for y, e in zip(*[ft.tree.leaves(g(*args)) for g in (compiled, kept)], strict=True):
+            np.testing.assert_array_equal(y, e)
+            assert (y.dtype, y.shape, type(y)) == (e.dtype, e.shape, ft.Array)
+            assert not any(np.shares_memory(y, z) for z in (c, *args))
+    assert len([e for e in ft.cache.entries() if "calls" not in e.program]) == 1
+    assert repr(kept.lower(*given[0]).schedule) == repr(compiled.lower(*given[0]).schedule)
+    assert kept.lower(*given[0]).llvm == compiled.lower(*given[0]).llvm
 
 
 # ---- what is damaged

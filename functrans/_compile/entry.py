@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,9 +33,10 @@ from functrans._compile.entry_code import (
     SLOTS,
     text,
 )
-from functrans._compile.kernels import Kernel, Schedule
 from functrans._compile.machine import local
-from functrans._compile.program import Const, Var, aval_of_atom
+
+if TYPE_CHECKING:
+    from functrans._compile.frame import Argument, Frame
 
 METH_FASTCALL = 0x0080
 # Places in NumPy's table of C functions; fixed by its ABI.
@@ -55,42 +55,28 @@ def _function() -> tuple[Any, int]:
 # ---- one program
 
 
-def entry_of(s: Schedule, places: dict[Any, Any], consts: Sequence[np.ndarray], slots: int,
-             scratch: tuple[int, int], run: Any, code: Any) -> Callable | None:
-    """The entry of a program, None where it cannot have one.
+def entry_of(frame: Frame, run: Any, code: Any) -> Callable | None:
+    """The entry of a function in its frame, None where it cannot have one.
 
-    ``run`` is its code, given ``slots`` arrays, of which ``consts`` are those behind the arguments;
-    ``scratch`` is the slot and the bytes of memory that it is lent. ``code`` is kept alive.
+    ``code`` is kept alive.
     """
-    inputs = s.program.inputs
-    many = max(len(inputs), len(s.outputs)) > MOST or slots + 2 * len(s.outputs) > SLOTS
-    kinds = [_kind(v) for v in inputs]
-    if many or not s.outputs or None in kinds or not supported():
+    kinds = [_kind(x) for x in frame.arguments]
+    if None in kinds or not supported():
         return None
     plan = _Plan()
-    held = {len(inputs) + i: x for i, x in enumerate(consts)}
-    free = itertools.count(slots)
-    results = []
-    for i, (a, b) in enumerate(zip(s.outputs, s.program.outputs, strict=True)):
-        shape, dtype = aval_of_atom(b)
-        size = math.prod(shape) * dtype.itemsize
-        copied = not isinstance(a, Var) or a in inputs or any(a is y for y in s.outputs[:i])
-        source = places[a].slot if isinstance(a, Var) else next(free)
-        if not isinstance(a, Var):
-            value = a.value if isinstance(a, Const) else a
-            held[source] = np.require(value, dtype, ["C", "A"])
-        elif not copied:  # it is filled by code that was written for these
-            assert (math.prod(s.shapes[a]), a.aval.dtype) == (math.prod(shape), dtype), (a, b)
-        results.append((next(free) if copied else source, plan.keep(dtype), len(shape),
-                        plan.array(shape), size if copied else 0, source))
-    arguments = [(kind, plan.keep(v.aval.dtype), len(v.aval.shape), plan.array(v.aval.shape))
-                 for kind, v in zip(kinds, inputs, strict=True)]
-    holds = [(slot, plan.keep(x)) for slot, x in held.items()]
+    arguments = [(kind, plan.keep(x.dtype), len(x.shape), plan.array(x.shape))
+                 for kind, x in zip(kinds, frame.arguments, strict=True)]
+    holds = [(slot, plan.keep(x)) for slot, x in frame.held.items()]
+    results = [
+        (y.slot, plan.keep(y.dtype), len(y.shape), plan.array(y.shape),
+         0 if y.source is None else math.prod(y.shape) * y.dtype.itemsize, y.source or 0)
+        for y in frame.results
+    ]
+    slot, size = frame.scratch
     return plan.function(
         _address(run), plan.array(_known()), len(arguments), plan.array(arguments), len(holds),
-        plan.array(holds), len(results), plan.array(results),
-        scratch[1] if scratch[0] >= 0 else 0, max(scratch[0], 0),
-        _work(s) >= LONG, code=code,
+        plan.array(holds), len(results), plan.array(results), size, slot, frame.work >= LONG,
+        code=code,
     )
 
 
@@ -119,19 +105,10 @@ class _Plan:
         return _new_function()(ctypes.addressof(method), given, None)
 
 
-def _kind(v: Var) -> int | None:
-    if v.weak:
-        return {"d": FLOAT, "l": INT, "q": INT}.get(v.aval.dtype.char)
-    return SCALAR if v.aval == ((), np.float64) else ARRAY
-
-
-def _work(s: Schedule) -> float:
-    """About how many operations a run takes; infinitely many where a step does not say."""
-    return sum(
-        math.prod(k.space) * (len(k.ops) + len(k.loads) + len(k.stores) + len(k.reductions))
-        if type(k) is Kernel else math.inf
-        for k in s.steps
-    )
+def _kind(x: Argument) -> int | None:
+    if x.weak:
+        return {"d": FLOAT, "l": INT, "q": INT}.get(x.dtype.char)
+    return SCALAR if x.shape == () and x.dtype == np.float64 else ARRAY
 
 
 # ---- this Python and NumPy
@@ -188,4 +165,4 @@ def supported() -> bool:
     return shape == x.shape and _numpy_functions()[ARRAY_TYPE] == id(np.ndarray)
 
 
-__all__ = ["entry_of", "supported"]
+__all__ = ["MOST", "SLOTS", "entry_of", "supported"]

@@ -69,16 +69,29 @@ class Machine:
         llvm = str(self.llvm.llvm_version_info), self.llvm.get_process_triple()
         return (*versions, *llvm, _libc(), self.cpu, self.features, str(OPTIONS))
 
-    def compile(self, text: str, names: Sequence[str], title: str) -> tuple[Any, dict[str, Any]]:
-        """The module's functions; the first result must live as long as they are called."""
+    def compile(self, text: str, names: Sequence[str], title: str, key: str | None = None,
+                frame: str = "") -> tuple[Any, dict[str, Any]]:
+        """The module's functions; the first result must live as long as they are called.
+
+        The code is kept on disk under ``key``, else under one made of the text; and with it what
+        is given as ``frame``.
+        """
         with self.lock:
-            key = store.key_of(text, *self.identity)
+            key = key or store.key_of(text, *self.identity)
             code = store.get(key)
             if code is None:
                 code = self.translate(text)
-                notes = ("program", title), ("functrans", VERSION), ("processor", self.cpu)
-                store.put(key, code, notes)
+                notes = [("program", title), ("functrans", VERSION), ("processor", self.cpu)]
+                store.put(key, code, notes + [("frame", frame)] * bool(frame))
             return self.load(code, names)
+
+    def kept(self, key: str, names: Sequence[str]) -> tuple[str, Any, dict[str, Any]] | None:
+        """Frame and functions of what is kept under a key."""
+        with self.lock:
+            found = store.find(key)
+            if found is None or "frame" not in found[0]:
+                return None
+            return found[0]["frame"], *self.load(found[1], names)
 
     def target(self) -> Any:
         """The processor as LLVM's code generator knows it; each engine takes one of its own."""

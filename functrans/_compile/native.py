@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -12,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.emit import Place, emit_module
-from functrans._compile.entry import entry_of
 from functrans._compile.entry_code import IN_ORDER
+from functrans._compile.frame import Frame, Framed, frame_of, in_order
 from functrans._compile.kernels import HostStep, Kernel, Schedule
 from functrans._compile.machine import NativeUnavailable, local
 from functrans._compile.program import Const, Program, Var, aval_of_atom
@@ -57,39 +56,38 @@ class NativeProgram:
     """A compiled Program: called with a list of values, returns a list of fresh ndarrays.
 
     ``schedule`` and ``llvm`` print what it does; the engine and the module live as long as it.
+    ``key`` is the name under which the code is kept on disk if a frame can be kept with it; else
+    its text is.
     """
 
-    def __init__(self, program: Program, precise: bool = False):
+    def __init__(self, program: Program, precise: bool = False, key: str | None = None):
         self.program = program
         self.schedule = schedule(program)
-        self._layout = layout = _Layout(self.schedule)
-        self._functions: dict[str, Any] = {}
+        layout = _Layout(self.schedule)
+        functions: dict[str, Any] = {}
         self.llvm = ""
+        self.framed: Framed | None = None
         self._code: Any = None  # must live as long as its functions are called
         if layout.segments:
-            machine = local()
+            machine, frame = local(), layout.frame()
+            line = frame.text() if frame is not None and key else ""
             self.llvm = emit_module(layout.segments, layout.places, layout.stack, precise,
                                     machine.library, machine.wide)
             names = [r.name for r in layout.runs if isinstance(r, _Segment)]
-            self._code, self._functions = machine.compile(self.llvm, names, _title(program))
-        self._call = _caller(self.schedule, layout, self._functions)
+            self._code, functions = machine.compile(
+                self.llvm, names, _title(program), key if line else None, line
+            )
+            if frame is not None:
+                self.framed = Framed(frame, functions[names[0]], self._code)
+        self._call = _caller(self.schedule, layout, functions)
 
     def __call__(self, values: Sequence[Any]) -> list[np.ndarray]:
         return self._call(values)
 
-    @functools.cached_property
+    @property
     def entry(self) -> Callable | None:
-        """The program as a C function of the values, where it is one segment and nothing else.
-
-        It returns read-only Arrays, in a tuple where they are several; or NotImplemented for
-        values that it leaves to the call with a list.
-        """
-        layout = self._layout
-        if len(layout.runs) != 1 or not isinstance(layout.runs[0], _Segment):
-            return None
-        (run,) = self._functions.values()
-        return entry_of(self.schedule, layout.places, layout.consts, layout.size,
-                        (layout.scratch_slot, layout.scratch), run, self._code)
+        """The program as a C function, where it is one native function and can be called as one."""
+        return None if self.framed is None else self.framed.entry
 
 
 def _caller(s: Schedule, layout: _Layout, functions: dict[str, Any]) -> Callable:
@@ -103,7 +101,7 @@ def _caller(s: Schedule, layout: _Layout, functions: dict[str, Any]) -> Callable
             run0(id(slots))
             return [slots[1]]
     """
-    env: dict[str, Any] = {"ndarray": np.ndarray, "empty": np.empty, "in_order": _in_order,
+    env: dict[str, Any] = {"ndarray": np.ndarray, "empty": np.empty, "in_order": in_order,
                            "run_host": _run_host, **functions}
     n = len(s.program.inputs)
 
@@ -151,18 +149,6 @@ def _caller(s: Schedule, layout: _Layout, functions: dict[str, Any]) -> Callable
     lines.append(f" return [{', '.join(found)}]")
     exec("\n".join(lines), env)
     return env["call"]
-
-
-def _in_order(x: Any, dtype: np.dtype, shape: Shape, i: int) -> np.ndarray:
-    """``x`` as the native code can read it: C-contiguous, aligned, in native byte order."""
-    y = np.asarray(x)
-    if y.shape != shape:
-        raise ValueError(f"value {i} has shape {y.shape}, but the program was made for {shape}")
-    if y.dtype != dtype and type(x) not in (bool, int, float, complex):
-        raise TypeError(f"value {i} is {y.dtype}, but the program was made for {dtype}")
-    if y.dtype == dtype and y.flags.num & IN_ORDER == IN_ORDER:
-        return y
-    return np.require(y, dtype, ["C", "A"])
 
 
 class _Found:
@@ -340,6 +326,13 @@ class _Layout:
             self.runs.append(_Segment(f"run{count}", tuple(buffers), dropped))
             count += 1
 
+    def frame(self) -> Frame | None:
+        """How the code is called where it is all one segment."""
+        if len(self.runs) != 1 or not isinstance(self.runs[0], _Segment):
+            return None
+        scratch = (self.scratch_slot, self.scratch) if self.scratch_slot >= 0 else (0, 0)
+        return frame_of(self.schedule, self.places, self.consts, self.size, scratch)
+
     def operands(self, step: HostStep) -> tuple:
         out: list[Any] = []
         for v in step.operands:
@@ -383,12 +376,23 @@ def _touched(part: Any) -> tuple[list, list]:
     return read, made
 
 
-def compile_program(program: Program, precise: bool = False) -> NativeProgram:
+def compile_program(
+    program: Program, precise: bool = False, key: str | None = None
+) -> NativeProgram:
     """The program as native code; ``precise`` uses no vector mathematics and no fused products.
 
     Called with a flat list of values of the inputs' dtypes and shapes, it returns the outputs.
     """
-    return NativeProgram(program, precise)
+    return NativeProgram(program, precise, key)
 
 
-__all__ = ["NativeProgram", "NativeUnavailable", "compile_program"]
+def kept_program(key: str) -> Framed | None:
+    """What an earlier process compiled for the program with this key, and kept."""
+    found = local().kept(key, ["run0"])
+    if found is None:
+        return None
+    text, code, functions = found
+    return Framed(Frame.read(text), functions["run0"], code)
+
+
+__all__ = ["NativeProgram", "NativeUnavailable", "compile_program", "kept_program"]
