@@ -27,6 +27,26 @@ print(np.asarray(y).tobytes().hex())
 """
 
 
+OF_THREADS = """
+import threading, numpy as np, functrans as ft
+functions = [ft.jit(lambda x, n=n: (np.exp(x) * x + n, np.sum(x))) for n in range(3)]
+together, found = threading.Barrier(6), []
+x = np.linspace(0.0, 1.0, 7)
+
+def work(k):
+    together.wait()
+    for i in range(3):
+        y, total = functions[(i + k) % 3](x)
+        found.append(((i + k) % 3, y.tobytes(), float(total)))
+
+threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert len(found) == 18
+print(sorted(set(found)))
+"""
+
+
 @pytest.fixture(autouse=True)
 def where(tmp_path, monkeypatch):
     """A cache of the test's own."""
@@ -98,6 +118,16 @@ def test_processes_at_once_agree_and_leave_one_file(where):
     assert len(outs) == 1
     assert [p.returncode for p in together] == [0] * 4
     assert len(list(where.iterdir())) == len(ft.cache.entries()) == 1
+
+
+def test_processes_of_many_threads_at_once_agree(where):
+    together = [subprocess.Popen([sys.executable, "-W", "error", "-c", OF_THREADS],
+                                 stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    outs = {p.communicate()[0] for p in together}
+    assert len(outs) == 1 and outs.pop().count("(") == 3
+    assert [p.returncode for p in together] == [0] * 3
+    # three functions, and the function that calls compiled ones
+    assert len(list(where.iterdir())) == len(ft.cache.entries()) == 4
 
 
 def test_threads_at_once_leave_whole_files(where):

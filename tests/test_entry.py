@@ -1,6 +1,7 @@
 """Calls of compiled functions by the C function that stands before the native code."""
 
 import gc
+import signal
 import sys
 import threading
 
@@ -12,6 +13,7 @@ from functrans import errors
 from functrans._compile import emit, entry, run
 from functrans._compile.entry_code import PLAN
 from functrans._compile.native import compile_program
+from functrans._ops.declare import Elementwise
 from functrans._transforms.jit import Jitted
 from functrans._transforms.staging import make_program
 from tests.test_native import FUNCTIONS, TRANSFORMS, frozen, misaligned
@@ -252,6 +254,24 @@ def test_a_function_works_after_it_ran_out_of_memory():
     with pytest.raises(MemoryError):
         f(huge(S))
     np.testing.assert_allclose(f(X), np.sin(X) * np.sum(np.sin(X)), rtol=1e-14)
+
+
+def test_an_interrupt_in_a_host_step_ends_the_call_and_nothing_else():
+    interrupts = []
+
+    def impl(x):
+        if interrupts:
+            signal.raise_signal(interrupts.pop())
+        return np.multiply(x, 5)
+
+    five = Elementwise("five", impl, (lambda g: g * 5,), 1, False)
+    f = ft.jit(lambda x: np.exp(five(np.exp(x))))
+    expected = f(X)
+    for _ in range(2):
+        interrupts.append(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            f(X)
+        np.testing.assert_array_equal(f(X), expected)
 
 
 # ---- jit

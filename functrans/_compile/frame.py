@@ -155,7 +155,8 @@ class Framed:
             slots[y.slot] = np.empty(y.shape, y.dtype)
         if f.scratch[1]:
             slots[f.scratch[0]] = np.empty(f.scratch[1], np.uint8)
-        self._run(id(slots))
+        status = self._run(id(slots))
+        assert status == 0, status
         for y in f.results:
             if y.source is not None:
                 slots[y.slot][...] = slots[y.source].reshape(y.shape)
