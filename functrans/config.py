@@ -16,13 +16,16 @@ from contextvars import ContextVar
 
 _jit: ContextVar[bool] = ContextVar("jit", default=True)
 
+# Whether compiled functions run compiled: asked at each of their calls, so without more around it.
+jit_is_on = _jit.get
+
 
 class Config:
     """``jit``: whether compiled functions run compiled, or as the plain functions that they are."""
 
     @property
     def jit(self) -> bool:
-        return _jit.get()
+        return jit_is_on()
 
     @contextmanager
     def __call__(self, *, jit: bool) -> Iterator[None]:

@@ -19,11 +19,31 @@ from functrans._compile import store
 
 PROCESS = """
 import sys, numpy as np, functrans as ft
-from functrans._compile import machine
+from functrans._compile import machine, native, run
 if sys.argv[1] == "warm":
-    machine.Machine.translate = None  # compiling would fail
+    machine.Machine.translate = run.optimise = native.schedule = None  # compiling would fail
 y = ft.jit(ft.grad(lambda x: np.sum(np.sin(x) * x)))(np.linspace(0.0, 1.0, 7))
 print(np.asarray(y).tobytes().hex())
+"""
+
+
+OF_THREADS = """
+import threading, numpy as np, functrans as ft
+functions = [ft.jit(lambda x, n=n: (np.exp(x) * x + n, np.sum(x))) for n in range(3)]
+together, found = threading.Barrier(6), []
+x = np.linspace(0.0, 1.0, 7)
+
+def work(k):
+    together.wait()
+    for i in range(3):
+        y, total = functions[(i + k) % 3](x)
+        found.append(((i + k) % 3, y.tobytes(), float(total)))
+
+threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert len(found) == 18
+print(sorted(set(found)))
 """
 
 
@@ -100,6 +120,16 @@ def test_processes_at_once_agree_and_leave_one_file(where):
     assert len(list(where.iterdir())) == len(ft.cache.entries()) == 1
 
 
+def test_processes_of_many_threads_at_once_agree(where):
+    together = [subprocess.Popen([sys.executable, "-W", "error", "-c", OF_THREADS],
+                                 stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    outs = {p.communicate()[0] for p in together}
+    assert len(outs) == 1 and outs.pop().count("(") == 3
+    assert [p.returncode for p in together] == [0] * 3
+    # three functions, and the function that calls compiled ones
+    assert len(list(where.iterdir())) == len(ft.cache.entries()) == 4
+
+
 def test_threads_at_once_leave_whole_files(where):
     key = store.key_of("threads")
     codes = [bytes([i]) * 100_000 for i in range(4)]
@@ -127,6 +157,25 @@ def test_entries_say_what_they_are(where):
     assert "test_cache.py" in entry.program
     assert entry.functrans == ft.__version__
     assert entry.size == ft.cache.size() == entry.path.stat().st_size
+
+
+def test_what_is_kept_behaves_as_what_was_compiled():
+    c, x = np.arange(3.0), np.linspace(0.5, 1.0, 3)
+
+    def f(x, s, n):
+        y = np.exp(x) * s
+        return (x, y, y, c, {"n": n, "m": 2.5}, np.sum(y * np.sum(y)), y.reshape(3, 1))
+
+    given = [(x, 1.5, 2), (np.repeat(x, 2)[::2], 1.5, 2), (ft.array(x), np.inf, -(2**63))]
+    compiled, kept = ft.jit(f), ft.jit(f)
+    for args in given * 2:  # the first call of each goes the general way
+        for y, e in zip(*[ft.tree.leaves(g(*args)) for g in (compiled, kept)], strict=True):
+            np.testing.assert_array_equal(y, e)
+            assert (y.dtype, y.shape, type(y)) == (e.dtype, e.shape, ft.Array)
+            assert not any(np.shares_memory(y, z) for z in (c, *args))
+    assert len([e for e in ft.cache.entries() if "calls" not in e.program]) == 1
+    assert repr(kept.lower(*given[0]).schedule) == repr(compiled.lower(*given[0]).schedule)
+    assert kept.lower(*given[0]).llvm == compiled.lower(*given[0]).llvm
 
 
 # ---- what is damaged

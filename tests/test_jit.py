@@ -193,10 +193,11 @@ def test_config_switches_it_off():
 
 
 def test_where_native_code_is_not_to_be_had_numpy_runs_the_program(monkeypatch):
-    def unavailable(program, precise):
+    def unavailable(*args):
         raise NativeUnavailable("no such machine")
 
     monkeypatch.setattr(run, "compile_program", unavailable)
+    monkeypatch.setattr(run, "kept_program", lambda key: None)
     f = ft.jit(lambda x: (x * 2, x))
     with pytest.warns(RuntimeWarning, match="through NumPy.*no such machine"):
         double, same = f(X)

@@ -269,7 +269,7 @@ def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Plac
     """A module with a function ``run0``, ``run1``, ... for each segment.
 
     Each takes the address of a Python list that holds the arrays; ``stack`` bytes are its own. It
-    returns 0, or the status with which a library call refused, after which nothing is run.
+    returns 0, or the status with which a step refused, after which nothing is run.
     """
     texts: list[str] = []
     functions: dict[str, str] = {}
@@ -306,9 +306,7 @@ def _function(step: Any, name: str, code: Code, emit: Emit) -> tuple[tuple, str]
 
 def _run(name: str, calls: Sequence[Emitted], places: dict[Any, Place], stack: int) -> str:
     """The function that finds the buffers and calls the steps of one segment."""
-    may_refuse = any(refusing for *_, refusing in calls)
-    result, done = ("i32", "ret i32 0") if may_refuse else ("void", "ret void")
-    lines = [f"define {result} @{name}(ptr %list) #0 {{", "entry:"]
+    lines = [f"define i32 @{name}(ptr %list) #0 {{", "entry:"]
     if stack:
         lines.append(f"  %stack = alloca [{stack} x i8], align 64")
     lines.append(f"  %at = getelementptr i8, ptr %list, i64 {LIST_ITEMS}")
@@ -342,7 +340,7 @@ def _run(name: str, calls: Sequence[Emitted], places: dict[Any, Place], stack: i
             ]
         else:
             lines.append(f"  call void {call}")
-    return "\n".join([*lines, f"  {done}", "}\n"])
+    return "\n".join([*lines, "  ret i32 0", "}\n"])
 
 
 def _declare(functions: dict[str, str], texts: Iterable[str],

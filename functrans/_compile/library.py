@@ -29,6 +29,12 @@ REFUSALS = (
 SINGULAR, INDEFINITE, UNCONVERGED, OUTSIDE = range(1, 5)
 
 
+def refused(status: int) -> Exception:
+    """What NumPy raises where a step cannot go on."""
+    error = REFUSALS[status - 1]
+    return type(error)(*error.args)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """A step that reads views of buffers and fills others, matrix by matrix of a ``batch``.
@@ -416,4 +422,5 @@ class LogDet(Call):
 
 
 __all__ = ["OUTSIDE", "REFUSALS", "Call", "Cholesky", "Eigh", "Factor", "LogDet", "Product",
-           "Solve", "Triangular", "Writer", "eigh_room", "layout", "over", "transposed"]
+           "Solve", "Triangular", "Writer", "eigh_room", "layout", "over", "refused",
+           "transposed"]

@@ -8,7 +8,7 @@ import os
 import sys
 import sysconfig
 import threading
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,6 @@ from functrans._core.version import VERSION
 OPTIONS = (("loop_vectorization", True), ("loop_unrolling", False))
 
 
-# Functions of an address, without and with a status; they let other Python threads run.
-_KINDS = ctypes.CFUNCTYPE(None, ctypes.c_void_p), ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 
 class NativeUnavailable(RuntimeError):
@@ -81,22 +79,29 @@ class Machine:
             self.llvm.add_symbol(name, address)
         return found
 
-    def compile(self, text: str, names: Mapping[str, bool],
-                title: str) -> tuple[Any, dict[str, Any]]:
+    def compile(self, text: str, names: Sequence[str], title: str, key: str | None = None,
+                frame: str = "") -> tuple[Any, dict[str, Any]]:
         """The module's functions; the first result must live as long as they are called.
 
-        ``names``: of the functions, and whether they return a status.
+        The code is kept on disk under ``key``, else under one made of the text; and with it what
+        is given as ``frame``.
         """
         with self.lock:
-            if f"@{routines.PREFIX}" in text:
-                assert self.routines is not None, text
-            key = store.key_of(text, *self.identity)
+            key = key or store.key_of(text, *self.identity)
             code = store.get(key)
             if code is None:
                 code = self.translate(text)
-                notes = ("program", title), ("functrans", VERSION), ("processor", self.cpu)
-                store.put(key, code, notes)
+                notes = [("program", title), ("functrans", VERSION), ("processor", self.cpu)]
+                store.put(key, code, notes + [("frame", frame)] * bool(frame))
             return self.load(code, names)
+
+    def kept(self, key: str, names: Sequence[str]) -> tuple[str, Any, dict[str, Any]] | None:
+        """Frame and functions of what is kept under a key."""
+        with self.lock:
+            found = store.find(key)
+            if found is None or "frame" not in found[0]:
+                return None
+            return found[0]["frame"], *self.load(found[1], names)
 
     def target(self) -> Any:
         """The processor as LLVM's code generator knows it; each engine takes one of its own."""
@@ -118,15 +123,18 @@ class Machine:
         builder.getModulePassManager().run(module, builder)
         return machine.emit_object(module)
 
-    def load(self, code: bytes, names: Mapping[str, bool]) -> tuple[Any, dict[str, Any]]:
+    def load(self, code: bytes, names: Sequence[str]) -> tuple[Any, dict[str, Any]]:
         """Object code as functions, in an engine that must live as long as they are called."""
         llvm = self.llvm
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.target())
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
+        if routines.PREFIX.encode() in code:
+            assert self.routines is not None, "code that calls BLAS or LAPACK, which are not there"
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)  # lets other Python threads run
         found = {n: engine.get_function_address(n) for n in names}
         assert all(found.values()), found
-        return engine, {n: _KINDS[names[n]](address) for n, address in found.items()}
+        return engine, {n: kind(address) for n, address in found.items()}
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,16 +11,15 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.emit import Place, emit_module
+from functrans._compile.entry_code import IN_ORDER
+from functrans._compile.frame import Frame, Framed, frame_of, in_order
 from functrans._compile.kernels import HostStep, NativeStep, Schedule
-from functrans._compile.library import REFUSALS
+from functrans._compile.library import refused
 from functrans._compile.machine import NativeUnavailable, local
 from functrans._compile.memory import STACK, allocate
 from functrans._compile.program import Const, Program, Var, aval_of_atom
 from functrans._compile.schedule import schedule
 from functrans._compile.views import Shape, View
-
-# C-contiguous and aligned, in ndarray.flags.num
-IN_ORDER = 0x0001 | 0x0100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +38,6 @@ class _Segment:
     name: str
     made: tuple[_Buffer, ...]
     dropped: tuple[int, ...]
-    refuses: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,25 +54,38 @@ class NativeProgram:
     """A compiled Program: called with a list of values, returns a list of fresh ndarrays.
 
     ``schedule`` and ``llvm`` print what it does; the engine and the module live as long as it.
+    ``key`` is the name under which the code is kept on disk if a frame can be kept with it; else
+    its text is.
     """
 
-    def __init__(self, program: Program, precise: bool = False):
+    def __init__(self, program: Program, precise: bool = False, key: str | None = None):
         self.program = program
         self.schedule = schedule(program)
         layout = _Layout(self.schedule)
         functions: dict[str, Any] = {}
         self.llvm = ""
+        self.framed: Framed | None = None
         self._code: Any = None  # must live as long as its functions are called
         if layout.segments:
-            machine = local()
+            machine, frame = local(), layout.frame()
+            line = frame.text() if frame is not None and key else ""
             self.llvm = emit_module(layout.segments, layout.places, layout.stack, precise,
                                     machine.library, machine.wide)
-            names = {r.name: r.refuses for r in layout.runs if isinstance(r, _Segment)}
-            self._code, functions = machine.compile(self.llvm, names, _title(program))
+            names = [r.name for r in layout.runs if isinstance(r, _Segment)]
+            self._code, functions = machine.compile(
+                self.llvm, names, _title(program), key if line else None, line
+            )
+            if frame is not None:
+                self.framed = Framed(frame, functions[names[0]], self._code)
         self._call = _caller(self.schedule, layout, functions)
 
     def __call__(self, values: Sequence[Any]) -> list[np.ndarray]:
         return self._call(values)
+
+    @property
+    def entry(self) -> Callable | None:
+        """The program as a C function, where it is one native function and can be called as one."""
+        return None if self.framed is None else self.framed.entry
 
 
 def _caller(s: Schedule, layout: _Layout, functions: dict[str, Any]) -> Callable:
@@ -87,8 +99,8 @@ def _caller(s: Schedule, layout: _Layout, functions: dict[str, Any]) -> Callable
             run0(id(slots))
             return [slots[1]]
     """
-    env: dict[str, Any] = {"ndarray": np.ndarray, "empty": np.empty, "in_order": _in_order,
-                           "run_host": _run_host, "refused": _refused, **functions}
+    env: dict[str, Any] = {"ndarray": np.ndarray, "empty": np.empty, "in_order": in_order,
+                           "run_host": _run_host, "refused": refused, **functions}
     n = len(s.program.inputs)
 
     def wrong_count(values: Sequence) -> TypeError:
@@ -119,8 +131,7 @@ def _caller(s: Schedule, layout: _Layout, functions: dict[str, Any]) -> Callable
                     slots[b.slot] = make
                 else:
                     body.append(f" slots[{b.slot}] = {make}")
-            body.append(f" {run.name}(id(slots))" if not run.refuses else
-                        f" if status := {run.name}(id(slots)): raise refused(status)")
+            body.append(f" if status := {run.name}(id(slots)): raise refused(status)")
         else:
             env[f"host{i}"] = run
             body.append(f" run_host(host{i}, slots)")
@@ -136,24 +147,6 @@ def _caller(s: Schedule, layout: _Layout, functions: dict[str, Any]) -> Callable
     lines.append(f" return [{', '.join(found)}]")
     exec("\n".join(lines), env)
     return env["call"]
-
-
-def _refused(status: int) -> Exception:
-    """What NumPy raises where a step cannot go on."""
-    error = REFUSALS[status - 1]
-    return type(error)(*error.args)
-
-
-def _in_order(x: Any, dtype: np.dtype, shape: Shape, i: int) -> np.ndarray:
-    """``x`` as the native code can read it: C-contiguous, aligned, in native byte order."""
-    y = np.asarray(x)
-    if y.shape != shape:
-        raise ValueError(f"value {i} has shape {y.shape}, but the program was made for {shape}")
-    if y.dtype != dtype and type(x) not in (bool, int, float, complex):
-        raise TypeError(f"value {i} is {y.dtype}, but the program was made for {dtype}")
-    if y.dtype == dtype and y.flags.num & IN_ORDER == IN_ORDER:
-        return y
-    return np.require(y, dtype, ["C", "A"])
 
 
 class _Found:
@@ -233,15 +226,17 @@ class _Layout:
             self.slot(v)
         hidden = [v for v in s.shapes if v not in visible]
         offsets, self.scratch = allocate(s.steps, s.shapes, hidden)
+        if self.scratch > sys.maxsize:
+            raise MemoryError(f"a compiled program needs {self.scratch} bytes between its steps")
         one = len(self.segments) == 1
         self.stack = self.scratch if one and self.scratch <= STACK else 0
-        scratch_slot = -1
+        self.scratch_slot = -1
         if self.scratch and not self.stack:
-            scratch_slot = self.size
+            self.scratch_slot = self.size
             self.size += 1
         for v, offset in offsets.items():
-            self.places[v] = Place(scratch_slot, offset)
-        self.plan(visible, scratch_slot)
+            self.places[v] = Place(self.scratch_slot, offset)
+        self.plan(visible, self.scratch_slot)
 
     def slot(self, v: Any) -> None:
         self.places[v] = Place(self.size)
@@ -302,9 +297,15 @@ class _Layout:
             if scratch >= 0 and scratch not in started:
                 buffers.append(_Buffer(scratch, (self.scratch,), np.dtype(np.uint8)))
             started.update(b.slot for b in buffers)
-            self.runs.append(_Segment(f"run{count}", tuple(buffers), dropped,
-                                      any(step.refuses for step in part)))
+            self.runs.append(_Segment(f"run{count}", tuple(buffers), dropped))
             count += 1
+
+    def frame(self) -> Frame | None:
+        """How the code is called where it is all one segment."""
+        if len(self.runs) != 1 or not isinstance(self.runs[0], _Segment):
+            return None
+        scratch = (self.scratch_slot, self.scratch) if self.scratch_slot >= 0 else (0, 0)
+        return frame_of(self.schedule, self.places, self.consts, self.size, scratch)
 
     def operands(self, step: HostStep) -> tuple:
         out: list[Any] = []
@@ -333,12 +334,23 @@ def _given(v: Var, shape: Shape) -> Shape:
     return v.aval.shape if math.prod(v.aval.shape) == math.prod(shape) else shape
 
 
-def compile_program(program: Program, precise: bool = False) -> NativeProgram:
+def compile_program(
+    program: Program, precise: bool = False, key: str | None = None
+) -> NativeProgram:
     """The program as native code; ``precise`` uses no vector mathematics and no fused products.
 
     Called with a flat list of values of the inputs' dtypes and shapes, it returns the outputs.
     """
-    return NativeProgram(program, precise)
+    return NativeProgram(program, precise, key)
 
 
-__all__ = ["NativeProgram", "NativeUnavailable", "compile_program"]
+def kept_program(key: str) -> Framed | None:
+    """What an earlier process compiled for the program with this key, and kept."""
+    found = local().kept(key, ["run0"])
+    if found is None:
+        return None
+    text, code, functions = found
+    return Framed(Frame.read(text), functions["run0"], code)
+
+
+__all__ = ["NativeProgram", "NativeUnavailable", "compile_program", "kept_program"]

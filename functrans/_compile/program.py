@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import string
 import textwrap
@@ -72,6 +73,10 @@ class Structured(Primitive):
 
     def note(self) -> str:
         """What is printed behind its name."""
+        raise NotImplementedError
+
+    def numbers(self) -> tuple:
+        """All that it is beside its programs."""
         raise NotImplementedError
 
     def operand_types(self) -> list[Aval]:
@@ -160,21 +165,45 @@ def _known(a: Atom, known: set[int]) -> bool:
     return type(a) is Const or type(a) in PYTHON_SCALARS
 
 
+# Results of rows' rules, since most equations of a program are like others before.
+_types: dict[tuple, tuple[Aval, ...]] = {}
+_MOST_TYPES = 4096
+
+
 def types_of(eqn: Eqn) -> tuple[Aval, ...]:
     """The types of the outputs by the rule of the row."""
     weak = isinstance(eqn.prim, Elementwise)  # other rows do not promote
+    given = [_abstract_atom(a, weak) for a in eqn.inputs]
+    key = eqn.prim, *given, *map(type, given), *[(k, type(v), v) for k, v in eqn.params.items()]
+    try:
+        known = _types.get(key)
+    except TypeError:  # a parameter that cannot be hashed
+        return _types_by_rule(eqn, given)
+    if known is None:
+        known = _types_by_rule(eqn, given)
+        if len(_types) >= _MOST_TYPES:
+            _types.clear()
+        _types[key] = known
+    return known
+
+
+def _types_by_rule(eqn: Eqn, given: Sequence[Any]) -> tuple[Aval, ...]:
     with np.errstate(all="ignore"):  # Python scalars are computed with
-        found = eqn.prim.abstract(*[_abstract_atom(a, weak) for a in eqn.inputs], **eqn.params)
+        found = eqn.prim.abstract(*given, **eqn.params)
     return found if eqn.prim.outputs > 1 else (found,)
 
 
 def _abstract_atom(a: Atom, weak: bool) -> Any:
     """What a row's rule is given: the type of an operand, or a Python scalar as it is."""
-    if not weak:
-        return aval_of_atom(a)
-    if isinstance(a, Var) and a.weak:
-        return a.aval.dtype.type(1).item()
-    return a.aval if isinstance(a, Var | Const) else a
+    if isinstance(a, Var):
+        return _one(a.aval.dtype) if weak and a.weak else a.aval
+    return a if weak and type(a) is not Const else aval_of_atom(a)
+
+
+@functools.lru_cache(maxsize=64)
+def _one(dtype: np.dtype) -> Any:
+    """A Python scalar of a dtype."""
+    return dtype.type(1).item()
 
 
 def evaluate(program: Program, args: Sequence[Any]) -> list:

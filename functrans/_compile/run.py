@@ -10,7 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.native import NativeProgram, NativeUnavailable, compile_program
+from functrans._compile.frame import Framed
+from functrans._compile.keys import program_key
+from functrans._compile.machine import NativeUnavailable, local
+from functrans._compile.native import NativeProgram, compile_program, kept_program
 from functrans._compile.passes import optimise
 from functrans._compile.program import Program, evaluate
 
@@ -19,25 +22,53 @@ class Executable:
     """A program that can be run on plain values many times; compiled when it is first run."""
 
     def __init__(self, program: Program, precise: bool):
-        self.program = optimise(program)
+        self.staged = program
         self.precise = precise
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._made: dict[str, Any] = {}
 
-    @functools.cached_property
+    def _once(self, what: str, make: Callable[[], Any]) -> Any:
+        """What ``make`` returns; threads that ask at once wait for the one that makes it."""
+        with self._lock:
+            if what not in self._made:
+                self._made[what] = make()
+            return self._made[what]
+
+    @property
+    def program(self) -> Program:
+        """The program after the passes."""
+        return self._once("program", lambda: optimise(self.staged))
+
+    @property
+    def _key(self) -> str | None:
+        """The name of its code on disk."""
+        more = str(self.precise), *local().identity
+        return self._once("key", lambda: program_key(self.staged, *more))
+
+    @property
     def native(self) -> NativeProgram:
         """The native code and the steps between."""
-        with self._lock:
-            return compile_program(self.program, self.precise)
+        return self._once(
+            "native", lambda: compile_program(self.program, self.precise, self._key)
+        )
 
     @functools.cached_property
     def run(self) -> Callable[[Sequence[Any]], list]:
         """The outputs for plain values, fresh arrays: native, else by NumPy and with a warning."""
         try:
-            return self.native
+            return self._once("run", lambda: self._kept() or self.native)
         except (NativeUnavailable, ImportError) as e:
             text = f"jit runs through NumPy, not natively: {e}"
             warnings.warn(text, RuntimeWarning, stacklevel=6)
             return functools.partial(_interpret, self.program)
+
+    def _kept(self) -> Framed | None:
+        return None if self._key is None else kept_program(self._key)
+
+    @property
+    def entry(self) -> Callable | None:
+        """The native code as a C function of the values, where it can be called as one."""
+        return getattr(self.run, "entry", None)
 
 
 def _interpret(program: Program, values: Sequence[Any]) -> list:

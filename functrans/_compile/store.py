@@ -114,6 +114,12 @@ def _hash() -> Any:
 
 def get(key: str) -> bytes | None:
     """The object code kept under a key, None where there is none; marked as just used."""
+    found = find(key)
+    return None if found is None else found[1]
+
+
+def find(key: str) -> tuple[dict[str, str], bytes] | None:
+    """The notes and the object code kept under a key."""
     if not enabled():
         return None
     try:
@@ -128,7 +134,7 @@ def get(key: str) -> bytes | None:
         return None
     with suppress(OSError):
         os.utime(path)
-    return found[2]
+    return found[1:]
 
 
 def put(key: str, code: bytes, notes: Sequence[tuple[str, str]]) -> None:
@@ -260,5 +266,5 @@ def _bound(where: Path, newest: str, size: int) -> None:
         _totals[where] = total
 
 
-__all__ = ["Entry", "clear", "directory", "enabled", "entries", "files", "get", "key_of", "limit",
-           "off", "put"]
+__all__ = ["Entry", "clear", "directory", "enabled", "entries", "files", "find", "get", "key_of",
+           "limit", "off", "put"]

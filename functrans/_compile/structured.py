@@ -56,6 +56,10 @@ class Loop(Structured):
     def programs(self) -> dict[str, Program]:
         return {"body": self.body} if self.test is None else {"while": self.test, "do": self.body}
 
+    def numbers(self) -> tuple:
+        return (self.consts, self.carries, self.length, self.reverse, self.counted, self.again,
+                self.test is not None)
+
     def note(self) -> str:
         text = "" if self.length is None else f"{self.length} steps"
         return f"{'at most ' if self.counted or self.test else ''}{text}" if text else "any steps"
@@ -157,6 +161,9 @@ class Branch(Structured):
     @property
     def programs(self) -> dict[str, Program]:
         return {str(i): p for i, p in enumerate(self.branches)}
+
+    def numbers(self) -> tuple:
+        return ()
 
     def note(self) -> str:
         return ""

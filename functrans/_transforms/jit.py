@@ -10,16 +10,14 @@ import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from functrans import tree
-from functrans._compile import picture
 from functrans._compile import run as backend
 from functrans._compile.program import Program, aval_of_atom, evaluate
-from functrans._core.array import plain
+from functrans._core.array import Array, plain
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.bind import Tracer
 from functrans._ops.calls import Call
@@ -34,9 +32,10 @@ from functrans._transforms.arguments import (
 from functrans._transforms.calls import recorded
 from functrans._transforms.derived import Mask
 from functrans._transforms.grad import require_callable
+from functrans._transforms.lowered import Lowered
 from functrans._transforms.staging import ForeignTracer, stage
 from functrans._transforms.vjp import VJPTrace, VJPTracer, add_cotangents
-from functrans.config import config
+from functrans.config import jit_is_on
 from functrans.errors import ArgumentError, name_of
 
 # Kinds of arguments that one function keeps programs for; the one staged first goes first.
@@ -71,27 +70,32 @@ def jit(
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     compiled = Jitted(f, nums, names, precise)
-    shortcuts = compiled.shortcuts
 
     @functools.wraps(f, updated=())
     def called(*args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
-            # arrays and floats by position: what to run is found by their kinds alone
-            run = shortcuts.get(_kinds(args))
-            if run is not None and config.jit:
-                return run(args)
-        return compiled(args, kwargs)
+        if kwargs or not jit_is_on():
+            return compiled(args, kwargs)
+        y = compiled.latest(*args)
+        return compiled.positional(args) if y is NotImplemented else y
 
     called.lower = compiled.lower  # type: ignore[attr-defined]  # part of what jit returns
     called.clear_cache = compiled.clear  # type: ignore[attr-defined]  # likewise
     return called
 
 
+# What programs do not depend on but by shape, dtype and type.
+_ARRAYS = frozenset({np.ndarray, Array, np.float64})
+_PLAIN = _ARRAYS | {float, int}
+
+
 def _kinds(args: tuple) -> tuple:
     """Shapes and dtypes of arrays, types of everything else."""
-    if len(args) == 1 and type(args[0]) is np.ndarray:
-        return args[0].shape, args[0].dtype
-    return tuple([(x.shape, x.dtype) if type(x) is np.ndarray else type(x) for x in args])
+    return tuple([(x.shape, x.dtype) if type(x) in _ARRAYS else type(x) for x in args])
+
+
+def _nothing(*args: Any) -> Any:
+    """An entry that takes no arguments."""
+    return NotImplemented
 
 
 class Jitted:
@@ -100,11 +104,26 @@ class Jitted:
     def __init__(self, f: Callable, nums: tuple, names: tuple, precise: bool):
         self.f, self.nums, self.names, self.precise = f, nums, names, precise
         self.entries: OrderedDict[Any, Entry] = OrderedDict()
-        self.shortcuts: dict[tuple, Callable[[tuple], Any]] = {}
+        # by the kinds of positional arguments; and what took the last ones
+        self.shortcuts: dict[tuple, Entry] = {}
+        self.latest: Callable = _nothing
         self.lock = threading.Lock()
 
+    def positional(self, args: tuple) -> Any:
+        """The call, for arguments that the latest entry has not taken."""
+        found = self.shortcuts.get(_kinds(args))
+        if found is None:
+            return self(args, {})
+        entry, run = found.shortcut
+        if entry is not self.latest:
+            self.latest = entry
+            y = entry(*args)
+            if y is not NotImplemented:
+                return y
+        return run(args)
+
     def __call__(self, args: tuple, kwargs: dict) -> Any:
-        if not config.jit:
+        if not jit_is_on():
             return self.f(*args, **kwargs)
         key, operands, rebuild = self._signature(args, kwargs)
         entry = self._entry(key, operands, rebuild)
@@ -112,14 +131,19 @@ class Jitted:
             return self.f(*args, **kwargs)
         if entry.ruled and any(isinstance(x, Tracer) for x in operands):
             return self.f(*args, **kwargs)  # the rules of what it calls are lost in its program
-        if not kwargs and not self.nums and all(type(x) in (np.ndarray, float) for x in args):
-            self.shortcuts[_kinds(args)] = entry.shortcut()
+        if not kwargs and not self.nums and _PLAIN.issuperset(map(type, args)):
+            self.shortcuts[_kinds(args)] = entry
         return entry.result(JitCall(entry)(*operands))
 
     def clear(self) -> None:
         """Forget every program."""
-        self.entries.clear()
+        with self.lock:
+            self.entries.clear()
+            self._forget_shortcuts()
+
+    def _forget_shortcuts(self) -> None:
         self.shortcuts.clear()
+        self.latest = _nothing
 
     def _signature(self, args: tuple, kwargs: dict) -> tuple[Any, list, Callable]:
         """What the program depends on, the numbers it is run on, and the call from numbers."""
@@ -167,10 +191,10 @@ class Jitted:
             return None
         entry = Entry(name, program, structure, ruled, self.precise)
         with self.lock:
-            self.entries[key] = entry
+            entry = self.entries.setdefault(key, entry)  # another thread may have been faster
             while len(self.entries) > KEPT:
                 self.entries.popitem(last=False)
-                self.shortcuts.clear()
+                self._forget_shortcuts()
         return entry
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -204,49 +228,6 @@ def _example(x: Any) -> Any:
     return np.ones(x.shape, x.dtype) if concrete is None else concrete
 
 
-class Lowered:
-    """``jit(f).lower(*args)``: what will be run. Prints as the optimised program."""
-
-    def __init__(self, entry: Entry, reason: str):
-        self.program = entry.program
-        self.reason = reason
-        self._entry = entry
-
-    @property
-    def optimised(self) -> Program:
-        """The program after the passes."""
-        return self._entry.executable.program
-
-    @property
-    def schedule(self) -> Any:
-        """The steps that are run: fused loops, and host steps where an op has no native code."""
-        return self._entry.executable.native.schedule
-
-    @property
-    def llvm(self) -> str:
-        """The LLVM IR of the fused loops."""
-        return self._entry.executable.native.llvm
-
-    def svg(self) -> str:
-        """A picture of the schedule; in a notebook it is shown by itself."""
-        return picture.svg(self.schedule)
-
-    _repr_svg_ = svg
-
-    def html(self, path: str | PathLike | None = None) -> str:
-        """A page of the picture and the texts; written to ``path`` where one is given."""
-        parts = [("Program", repr(self.program)), ("Optimised program", repr(self.optimised)),
-                 ("Schedule", repr(self.schedule)), ("LLVM", self.llvm)]
-        text = picture.page(self.schedule, self._entry.name, parts)
-        if path is not None:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
-        return text
-
-    def __repr__(self) -> str:
-        return repr(self.optimised)
-
-
 class Entry:
     """A staged program, its native code, and the programs derived from it."""
 
@@ -258,17 +239,35 @@ class Entry:
 
     @functools.cached_property
     def executable(self) -> backend.Executable:
-        return backend.Executable(self.program, self.precise)
+        make = functools.partial(backend.Executable, self.program, self.precise)
+        return self.derive("executable", make)
 
     def run(self, args: Sequence) -> list:
         return self.executable.run(args)
 
-    def shortcut(self) -> Callable[[tuple], Any]:
-        """From plain arguments to what the caller gets, with nothing looked up between."""
-        run, structure = self.executable.run, self.structure
+    @functools.cached_property
+    def shortcut(self) -> tuple[Callable, Callable[[tuple], Any]]:
+        """From plain arguments to what the caller gets, with nothing looked up between.
+
+        The first is called with the arguments and may return NotImplemented; the second takes all.
+        """
+        run, native, structure = self.executable.run, self.executable.entry, self.structure
         if structure is tree.LEAF:
-            return lambda args: hand_out_fresh(run(args)[0])
-        return lambda args: tree.unflatten(structure, map(hand_out_fresh, run(args)))
+            return native or _nothing, lambda args: hand_out_fresh(run(args)[0])
+
+        def general(args: tuple) -> Any:
+            return tree.unflatten(structure, map(hand_out_fresh, run(args)))
+
+        if native is None or structure.size < 2:
+            return _nothing, general
+        if structure.kind is tuple and set(structure.children) == {tree.LEAF}:
+            return native, general
+
+        def entry(*args: Any) -> Any:
+            ys = native(*args)
+            return ys if ys is NotImplemented else tree.unflatten(structure, ys)
+
+        return entry, general
 
     def result(self, outs: Sequence) -> Any:
         """The outputs as the caller gets them."""
