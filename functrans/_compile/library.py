@@ -347,6 +347,7 @@ class Eigh(Call):
     """Eigenvalues, and eigenvectors by columns, of the triangle named; and room to work."""
 
     lower: bool
+    vectors: bool  # whether anyone wants them
 
     name: ClassVar[str] = "syevd"
     refuses: ClassVar[bool] = True
@@ -355,7 +356,8 @@ class Eigh(Call):
         values, vectors, room, counts = self.made
         n, info = w.count(vectors.shape[-1]), w.info()
         copy(w, self.operands[0], transposed(vectors), indices)
-        w.call("syevd", "V", "L" if self.lower else "U", n, w.address(vectors, indices), n,
+        job, triangle = "V" if self.vectors else "N", "L" if self.lower else "U"
+        w.call("syevd", job, triangle, n, w.address(vectors, indices), n,
                w.address(values, indices), w.address(room, ()), w.count(math.prod(room.shape)),
                f"ptr {w.at(counts, (), 'i64')}", w.count(math.prod(counts.shape)), f"ptr {info}")
         w.refuse_unless_zero(info, UNCONVERGED)

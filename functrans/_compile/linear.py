@@ -305,7 +305,7 @@ def _eigh(build: Builder, eqn: Eqn) -> bool:
     room, counts = library.eigh_room(a.shape[-1])
     buffers = _result(w), _result(v), Var(Aval((room,), FLOAT64)), Var(Aval((counts,), INT64))
     made = tuple([views.identity(b, b.aval.shape) for b in buffers])
-    build.call(library.Eigh((a,), made, a.shape[:-2], eqn.params["lower"]))
+    build.call(library.Eigh((a,), made, a.shape[:-2], eqn.params["lower"], v in build.wanted))
     _finish(build, w, made[0])
     _finish(build, v, _swapped(made[1]))
     return True
