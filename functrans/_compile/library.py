@@ -23,6 +23,8 @@ from functrans._compile.views import Shape, View
 REFUSALS = (
     "Singular matrix", "Matrix is not positive definite", "Eigenvalues did not converge",
 )
+# Sizes that a library may count in 32 bits.
+LARGEST = 2**31 - 1
 SINGULAR, INDEFINITE, UNCONVERGED = range(1, 4)
 
 
@@ -194,6 +196,8 @@ def layout(v: View) -> tuple[str, int] | None:
     """
     n, k = v.shape[-2:]
     down, along = v.strides[-2:]
+    if max(down, along) > LARGEST:
+        return None
     if (k == 1 or along == 1) and (n == 1 or down >= k):
         return "N", max(down if n > 1 else k, k, 1)
     if (n == 1 or down == 1) and (k == 1 or along >= n):
