@@ -253,6 +253,14 @@ def test_eigenvectors_have_the_signs_of_numpy_s(shape, uplo, dtype):
     assert names(check(lambda a: tuple(la.eigh(a, uplo)), a, rtol=rtol)) == ["syevd"]
 
 
+@pytest.mark.parametrize("n", [1, 4, 60])
+def test_eigenvalues_alone_need_no_vectors(n):
+    program = check(lambda a: la.eigvalsh(a), definite(n), rtol=1e-12)
+    assert names(program) == ["syevd"] and f'"i8.{ord("N")}"' in program.llvm
+    program = compiled(lambda a: la.eigh(a)[1], definite(n))
+    assert f'"i8.{ord("N")}"' not in program.llvm
+
+
 def test_determinants_of_singular_matrices():
     stack = np.stack([np.ones((3, 3)), -np.eye(3), np.zeros((3, 3)), definite(3)])
     check(lambda a: (la.det(a), *la.slogdet(a)), stack)

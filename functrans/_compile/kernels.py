@@ -182,14 +182,14 @@ def check_bounds(step: NativeStep, shapes: dict[Var, Shape]) -> None:
     for buffer, offset, strides, windows in _places(step):
         if any(lo >= hi for lo, hi in windows):
             continue
-        shape = shapes.get(buffer, buffer.aval.shape)
+        shape = shapes.get(buffer, buffer.aval.shape)  # type: ignore[arg-type]  # a Const is no key
         ends = [(s * lo, s * (hi - 1)) for s, (lo, hi) in zip(strides, windows, strict=True)]
         least, most = (offset + sum(map(f, ends)) for f in (min, max))
         assert least >= 0, (buffer, offset, strides, windows)
         assert most < math.prod(shape), (buffer, offset, strides, windows, shape)
 
 
-def _places(step: NativeStep) -> list[tuple[Any, int, Shape, tuple[Window, ...]]]:
+def _places(step: NativeStep) -> list[tuple[Var | Const, int, Shape, tuple[Window, ...]]]:
     """Buffer, offset, strides and windows of all that a step reads or writes."""
     if not isinstance(step, Kernel):
         return [(v.root, v.offset, v.strides, v.windows) for v in (*step.operands, *step.made)]

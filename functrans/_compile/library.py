@@ -26,6 +26,8 @@ REFUSALS = (
     np.linalg.LinAlgError("Eigenvalues did not converge"),
     IndexError("an index is out of bounds for its axis"),
 )
+# Sizes that a library may count in 32 bits.
+LARGEST = 2**31 - 1
 SINGULAR, INDEFINITE, UNCONVERGED, OUTSIDE = range(1, 5)
 
 
@@ -206,6 +208,8 @@ def layout(v: View) -> tuple[str, int] | None:
     """
     n, k = v.shape[-2:]
     down, along = v.strides[-2:]
+    if max(down, along) > LARGEST:
+        return None
     if (k == 1 or along == 1) and (n == 1 or down >= k):
         return "N", max(down if n > 1 else k, k, 1)
     if (n == 1 or down == 1) and (k == 1 or along >= n):
@@ -359,6 +363,7 @@ class Eigh(Call):
     """Eigenvalues, and eigenvectors by columns, of the triangle named; and room to work."""
 
     lower: bool
+    vectors: bool  # whether anyone wants them
 
     name: ClassVar[str] = "syevd"
     refuses: ClassVar[bool] = True
@@ -367,7 +372,8 @@ class Eigh(Call):
         values, vectors, room, counts = self.made
         n, info = w.count(vectors.shape[-1]), w.info()
         copy(w, self.operands[0], transposed(vectors), indices)
-        w.call("syevd", "V", "L" if self.lower else "U", n, w.address(vectors, indices), n,
+        job, triangle = "V" if self.vectors else "N", "L" if self.lower else "U"
+        w.call("syevd", job, triangle, n, w.address(vectors, indices), n,
                w.address(values, indices), w.address(room, ()), w.count(math.prod(room.shape)),
                f"ptr {w.at(counts, (), 'i64')}", w.count(math.prod(counts.shape)), f"ptr {info}")
         w.refuse_unless_zero(info, UNCONVERGED)

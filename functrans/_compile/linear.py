@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from functrans._compile import library, routines, views
+from functrans._compile.library import transposed
 from functrans._compile.lowerings import is_native
 from functrans._compile.program import Const, Eqn, Var
 from functrans._compile.views import Shape, View
@@ -25,27 +26,26 @@ SMALL_VECTOR = 1024
 # Columns from which on the innermost loop runs along a row of the product.
 WIDE = 4
 FLOAT64, INT64 = np.dtype(np.float64), np.dtype(np.int64)
-# Sizes that LAPACK may count in 32 bits.
-LARGEST = 2**31 - 1
-
 LAPACK = {"solve", "inv", "triangular_solve", "det", "slogdet", "cholesky", "eigh"}
 
-Enter = Callable[["Builder", Eqn], bool]
+# Called with the builder, the equation, and a view of each operand.
+Enter = Callable[..., bool]
 
 
 def enter(build: Builder, eqn: Eqn) -> bool:
     """Enter an equation as loops or calls, if it can be; else False, and nothing has happened."""
     how = _ENTER.get(eqn.prim.name)
-    if how is None or not all(isinstance(a, Var | Const) for a in eqn.inputs):
+    given = [a for a in eqn.inputs if isinstance(a, Var | Const)]
+    if how is None or len(given) < len(eqn.inputs):
         return False
-    avals = [a.aval for a in (*eqn.inputs, *eqn.outputs)]  # type: ignore[union-attr]  # see above
-    if any(a.size == 0 or max(a.shape, default=0) > LARGEST for a in avals):
+    avals = [a.aval for a in (*given, *eqn.outputs)]
+    if any(a.size == 0 or max(a.shape, default=0) > library.LARGEST for a in avals):
         return False
     if any(a.dtype != avals[0].dtype or not is_native(a.dtype) for a in avals):
         return False
     if eqn.prim.name in LAPACK and not _callable(avals[0].dtype):
         return False
-    return how(build, eqn)
+    return how(build, eqn, *map(build.view, given))
 
 
 def _callable(dtype: np.dtype) -> bool:
@@ -66,8 +66,7 @@ def _settled(build: Builder, v: View, fits: Callable[[View], Any]) -> View:
 # ---- products
 
 
-def _matmul(build: Builder, eqn: Eqn) -> bool:
-    a, b = map(build.view, eqn.inputs)  # type: ignore[arg-type]  # no numbers, see enter
+def _matmul(build: Builder, eqn: Eqn, a: View, b: View) -> bool:
     out = eqn.outputs[0]
     if len(a.shape) == 1:
         a = _reshaped(build, a, (1, *a.shape))
@@ -84,8 +83,7 @@ def _matmul(build: Builder, eqn: Eqn) -> bool:
     return True
 
 
-def _einsum(build: Builder, eqn: Eqn) -> bool:
-    a, b = map(build.view, eqn.inputs)  # type: ignore[arg-type]  # no numbers, see enter
+def _einsum(build: Builder, eqn: Eqn, a: View, b: View) -> bool:
     out, p = eqn.outputs[0], plan(eqn.params["subscripts"])
     a, b = views.transposed(a, p.perm1), views.transposed(b, p.perm2)
     at = p.batch + p.rows
@@ -110,7 +108,7 @@ def _reshaped(build: Builder, v: View, shape: Shape) -> View:
 
 def _wanted(dtype: np.dtype, n: int, k: int, m: int) -> bool:
     """Whether there are loops or calls for a product of such matrices."""
-    return _in_loops(dtype, n, k, m) or _callable(dtype)
+    return _in_loops(dtype, n, k, m) or (_callable(dtype) and max(n, k, m) <= library.LARGEST)
 
 
 def _in_loops(dtype: np.dtype, n: int, k: int, m: int) -> bool:
@@ -137,7 +135,7 @@ def _product(build: Builder, a: View, b: View, out: Var) -> View | None:
 
 def _is_vector(v: View) -> bool:
     """Whether a row or column is what BLAS takes for a vector."""
-    return max(v.strides[-2:]) > 0 or v.shape[-2:] == (1, 1)
+    return 0 < max(v.strides[-2:]) <= library.LARGEST or v.shape[-2:] == (1, 1)
 
 
 def _loops(build: Builder, a: View, b: View, y: View, out: Var) -> None:
@@ -150,7 +148,7 @@ def _loops(build: Builder, a: View, b: View, y: View, out: Var) -> None:
         a, b = _with_axis(a, len(space) - 1), _with_axis(b, len(space) - 3)
     else:
         space = *batch, n, m, k
-        a, b = _with_axis(a, len(space) - 2), _with_axis(_swapped(b), len(space) - 3)
+        a, b = _with_axis(a, len(space) - 2), _with_axis(transposed(b), len(space) - 3)
     operands = views.broadcast(a, space), views.broadcast(b, space)
     dtype = out.aval.dtype
     term = out if k == 1 else Var(Aval(space, dtype))
@@ -163,19 +161,12 @@ def _loops(build: Builder, a: View, b: View, y: View, out: Var) -> None:
     build.reduce("sum", views.identity(term, space), out, (summed,))
 
 
-def _swapped(v: View) -> View:
-    return library.transposed(v)
-
-
 def _with_axis(v: View, at: int) -> View:
     """With one more axis, of length 1."""
     return views.indexed(v, (*[(None, None, None)] * at, None))
 
 
-# ---- systems
-
-
-# Like NumPy, all of what follows is computed in float64: float32 is converted on the way.
+# ---- systems, in float64 like NumPy's: float32 is converted on the way
 
 
 def _double(build: Builder, v: View, fits: Callable[[View], Any] = bool) -> View:
@@ -207,7 +198,7 @@ def _finish(build: Builder, out: Var, y: View) -> None:
 def _factored(build: Builder, a: View) -> tuple[View, View, bool]:
     """Factors and pivots of ``a`` or, where the flag says so, of its transpose: computed once."""
     for flipped in (False, True):
-        found = build.factors.get(_place(_swapped(a) if flipped else a))
+        found = build.factors.get(_place(transposed(a) if flipped else a))
         if found is not None:
             return *found, flipped
     *batch, n, _ = a.shape
@@ -226,17 +217,16 @@ def _stacked(v: View, batch: Shape, axes: int = 2) -> View:
     return views.broadcast(v, (*batch, *v.shape[len(v.shape) - axes :]))
 
 
-def _solve(build: Builder, eqn: Eqn) -> bool:
+def _solve(build: Builder, eqn: Eqn, a: View, *bs: View) -> bool:
     out = eqn.outputs[0]
-    a, *rest = map(build.view, eqn.inputs)  # type: ignore[arg-type]  # no numbers, see enter
-    rest = [_double(build, _column(build, b)) for b in rest]
+    rest = [_double(build, _column(build, b)) for b in bs]
     n, m = (rest[0] if rest else a).shape[-2:]
     batch = np.broadcast_shapes(a.shape[:-2], *[b.shape[:-2] for b in rest])
     lu, pivots, flipped = _factored(build, a)
     x = views.identity(_result(out), (*batch, m, n))
     given = _stacked(lu, batch), _stacked(pivots, batch, 1), *[_stacked(b, batch) for b in rest]
     build.call(library.Solve(given, (x,), batch, flipped))
-    _finish(build, out, _swapped(x))
+    _finish(build, out, transposed(x))
     return True
 
 
@@ -244,9 +234,8 @@ def _column(build: Builder, b: View) -> View:
     return _reshaped(build, b, (*b.shape, 1)) if len(b.shape) == 1 else b
 
 
-def _triangular_solve(build: Builder, eqn: Eqn) -> bool:
+def _triangular_solve(build: Builder, eqn: Eqn, a: View, b: View) -> bool:
     out = eqn.outputs[0]
-    a, b = map(build.view, eqn.inputs)  # type: ignore[arg-type]  # no numbers, see enter
     a, b = _double(build, a, library.layout), _double(build, _column(build, b))
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     x = views.identity(_result(out), (*batch, *b.shape[-2:]))
@@ -270,68 +259,64 @@ def _log_det(build: Builder, a: View) -> tuple[View, View]:
     return sign, log
 
 
-def _slogdet(build: Builder, eqn: Eqn) -> bool:
-    found = _log_det(build, build.view(eqn.inputs[0]))  # type: ignore[arg-type]  # no number
-    for out, y in zip(eqn.outputs, found, strict=True):
+def _slogdet(build: Builder, eqn: Eqn, a: View) -> bool:
+    for out, y in zip(eqn.outputs, _log_det(build, a), strict=True):
         _finish(build, out, y)
     return True
 
 
-def _det(build: Builder, eqn: Eqn) -> bool:
-    sign, log = _log_det(build, build.view(eqn.inputs[0]))  # type: ignore[arg-type]  # no number
-    size, y = (views.identity(Var(log.root.aval), log.shape) for _ in range(2))
-    for name, given, made in (("exp", (log,), size), ("multiply", (sign, size), y)):
-        build.shapes[made.root] = made.shape  # type: ignore[index]  # a Var, made above
-        build.enter_node("map", name, made.shape, given, made.root,  # type: ignore[arg-type]
-                         types=(FLOAT64,) * len(given))
-    _finish(build, eqn.outputs[0], y)
+def _det(build: Builder, eqn: Eqn, a: View) -> bool:
+    sign, log = _log_det(build, a)
+    shape, size, y = a.shape[:-2], Var(log.root.aval), Var(log.root.aval)
+    build.shapes.update({size: shape, y: shape})
+    build.enter_node("map", "exp", shape, (log,), size, types=(FLOAT64,))
+    build.enter_node("map", "multiply", shape, (sign, build.view(size)), y, types=(FLOAT64,) * 2)
+    _finish(build, eqn.outputs[0], build.view(y))
     return True
 
 
 # ---- decompositions
 
 
-def _cholesky(build: Builder, eqn: Eqn) -> bool:
-    a = _double(build, build.view(eqn.inputs[0]))  # type: ignore[arg-type]  # no number
+def _cholesky(build: Builder, eqn: Eqn, a: View) -> bool:
+    a = _double(build, a)
     y = views.identity(_result(eqn.outputs[0]), a.shape)
     build.call(library.Cholesky((a,), (y,), a.shape[:-2]))
     _finish(build, eqn.outputs[0], y)
     return True
 
 
-def _eigh(build: Builder, eqn: Eqn) -> bool:
+def _eigh(build: Builder, eqn: Eqn, a: View) -> bool:
     w, v = eqn.outputs
-    a = _double(build, build.view(eqn.inputs[0]))  # type: ignore[arg-type]  # no number
+    a = _double(build, a)
     room, counts = library.eigh_room(a.shape[-1])
     buffers = _result(w), _result(v), Var(Aval((room,), FLOAT64)), Var(Aval((counts,), INT64))
     made = tuple([views.identity(b, b.aval.shape) for b in buffers])
-    build.call(library.Eigh((a,), made, a.shape[:-2], eqn.params["lower"]))
+    build.call(library.Eigh((a,), made, a.shape[:-2], eqn.params["lower"], v in build.wanted))
     _finish(build, w, made[0])
-    _finish(build, v, _swapped(made[1]))
+    _finish(build, v, transposed(made[1]))
     return True
 
 
 # ---- diagonals
 
 
-def _embed_diagonal(build: Builder, eqn: Eqn) -> bool:
+def _embed_diagonal(build: Builder, eqn: Eqn, x: View) -> bool:
     """The vector in every row or column, where a constant mask says so, and 0 elsewhere."""
-    (x,), (out,) = eqn.inputs, eqn.outputs
-    n, m = shape = eqn.params["shape"]
-    v, offset = build.view(x), eqn.params["offset"]  # type: ignore[arg-type]  # no number
-    if v.shape[-1] == n:
-        v = views.indexed(v, (Ellipsis, None))
-    elif v.shape[-1] == m:
-        v = views.indexed(v, (Ellipsis, None, (None, None, None)))
+    out, offset = eqn.outputs[0], eqn.params["offset"]
+    (n, m), shape = eqn.params["shape"], out.aval.shape
+    if x.shape[-1] == n:
+        x = views.indexed(x, (Ellipsis, None))
+    elif x.shape[-1] == m:
+        x = views.indexed(x, (Ellipsis, None, (None, None, None)))
     else:
         return False
     mask = np.eye(n, m, offset, dtype=bool)
     mask.setflags(write=False)
-    given = views.identity(Const(mask), shape), v
-    build.shapes[out] = out.aval.shape
-    operands = [views.broadcast(x, out.aval.shape) for x in given]
+    given = views.broadcast(build.view(Const(mask)), shape), views.broadcast(x, shape), 0
+    build.shapes[out] = shape
     types = np.dtype(bool), out.aval.dtype, out.aval.dtype
-    build.enter_node("map", "where", out.aval.shape, (*operands, 0), out, types=types)
+    build.enter_node("map", "where", shape, given, out, types=types)
     return True
 
 

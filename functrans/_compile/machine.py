@@ -126,11 +126,12 @@ class Machine:
     def load(self, code: bytes, names: Sequence[str]) -> tuple[Any, dict[str, Any]]:
         """Object code as functions, in an engine that must live as long as they are called."""
         llvm = self.llvm
+        if routines.PREFIX.encode() in code:
+            if self.routines is None:
+                raise NativeUnavailable("SciPy, which brings BLAS and LAPACK, is not there")
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.target())
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
-        if routines.PREFIX.encode() in code:
-            assert self.routines is not None, "code that calls BLAS or LAPACK, which are not there"
         kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)  # lets other Python threads run
         found = {n: engine.get_function_address(n) for n in names}
         assert all(found.values()), found

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 NAMES = (
     "sgemm", "sgemv", "dgemm", "dgemv", "dtrsm", "dtrsv", "dgetrf", "dgetrs", "dpotrf", "dsyevd",
 )
+# How a NumPy with integers of so many bits may name a routine that it is linked to.
+PATTERNS = {64: ("scipy_{}_64_", "{}_64_"), 32: ("scipy_{}_", "{}_")}
 # What native code calls a routine by, so that object code on disk knows names and no addresses.
 PREFIX = "functrans_"
 
@@ -46,11 +48,11 @@ def of_numpy() -> Routines | None:
     except (ImportError, OSError):
         return None
     bits = 64 if getattr(module, "_ilp64", False) else 32
-    for pattern, width in (("scipy_{}_64_", 64), ("{}_64_", 64), ("{}_", bits)):
+    for pattern in PATTERNS[bits]:
         names = {f"{PREFIX}{n}": getattr(library, pattern.format(n), None) for n in NAMES}
         if None not in names.values():
             addresses = {n: _address(f) for n, f in names.items()}
-            return Routines(addresses, width, f"NumPy, {pattern.format('dgemm')}")
+            return Routines(addresses, bits, f"NumPy, {pattern.format('dgemm')}")
     return None
 
 

@@ -59,6 +59,7 @@ class Builder:
     """What the equations so far have become."""
 
     program: Program
+    wanted: set[Var]  # what some output or equation reads
     nodes: list[_Node] = field(default_factory=list)
     views: dict[Var, View] = field(default_factory=dict)
     makers: dict[Var, list[_Node]] = field(default_factory=dict)
@@ -319,8 +320,10 @@ def live_equations(program: Program) -> list[Eqn]:
 
 def schedule(program: Program) -> Schedule:
     """The steps that compute a program, in an order in which they can run."""
-    build = Builder(program)
-    for eqn in live_equations(program):
+    eqns = live_equations(program)
+    read = [*program.outputs, *[a for eqn in eqns for a in eqn.inputs]]
+    build = Builder(program, {a for a in read if isinstance(a, Var)})
+    for eqn in eqns:
         build.enter(eqn)
     outputs = tuple([_output(build, a) for a in program.outputs])
     build.sink()
