@@ -102,6 +102,18 @@ def test_a_parameter_of_unknown_type_has_none(params):
     assert program_key(Program((x,), (Eqn(TABLE["sum"], (x,), params, (y,)),), (y,))) is None
 
 
+def test_a_program_in_a_parameter_is_part_of_the_key():
+    x, y = Var(Aval((6,), np.dtype("d"))), Var(Aval((), np.dtype("d")))
+
+    def holding(f):
+        params = {"body": ft.make_program(f)(X), "axis": (0,)}
+        return program_key(Program((x,), (Eqn(TABLE["sum"], (x,), params, (y,)),), (y,)))
+
+    assert holding(np.sin) == holding(np.sin) != holding(np.cos)
+    assert holding(lambda x: x * np.arange(1e5)[0]) is not None
+    assert holding(lambda x: x[:1] * np.arange(1e5)) is None
+
+
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_what_is_kept_returns_what_was_compiled(name):
     f, *args = DIFFERENT[name]
