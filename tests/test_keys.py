@@ -64,6 +64,7 @@ DIFFERENT = {
     "constant in order": (lambda x: x @ np.arange(4.0).reshape(2, 2), np.ones(2)),
     "constant in another order": (lambda x: x @ np.arange(4.0).reshape(2, 2, order="F"),
                                   np.ones(2)),
+    "constant without entries": (lambda x: (x * 2.0, np.zeros((0, 3))), X),
     "constant result": (lambda x: 2.0, X),
     "constant array result": (lambda x: np.arange(6.0), X),
 }
