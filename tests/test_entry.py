@@ -155,7 +155,7 @@ def test_keywords_are_refused():
 
 
 def test_programs_with_steps_of_numpys_and_of_nothing_have_none():
-    assert compiled(lambda x: np.linalg.inv(x), np.eye(2)).entry is None
+    assert compiled(lambda x: np.linalg.svd(x)[1], np.eye(2)).entry is None
     assert compiled(lambda x: x, X).entry is None
     assert compiled(lambda x, z: x * z.real, X, 1j).entry is None
 

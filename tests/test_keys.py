@@ -64,6 +64,7 @@ DIFFERENT = {
     "constant in order": (lambda x: x @ np.arange(4.0).reshape(2, 2), np.ones(2)),
     "constant in another order": (lambda x: x @ np.arange(4.0).reshape(2, 2, order="F"),
                                   np.ones(2)),
+    "constant without entries": (lambda x: (x * 2.0, np.zeros((0, 3))), X),
     "constant result": (lambda x: 2.0, X),
     "constant array result": (lambda x: np.arange(6.0), X),
 }
@@ -100,6 +101,18 @@ def test_a_program_of_which_not_all_is_known_has_none():
 def test_a_parameter_of_unknown_type_has_none(params):
     x, y = Var(Aval((6,), np.dtype("d"))), Var(Aval((), np.dtype("d")))
     assert program_key(Program((x,), (Eqn(TABLE["sum"], (x,), params, (y,)),), (y,))) is None
+
+
+def test_a_program_in_a_parameter_is_part_of_the_key():
+    x, y = Var(Aval((6,), np.dtype("d"))), Var(Aval((), np.dtype("d")))
+
+    def holding(f):
+        params = {"body": ft.make_program(f)(X), "axis": (0,)}
+        return program_key(Program((x,), (Eqn(TABLE["sum"], (x,), params, (y,)),), (y,)))
+
+    assert holding(np.sin) == holding(np.sin) != holding(np.cos)
+    assert holding(lambda x: x * np.arange(1e5)[0]) is not None
+    assert holding(lambda x: x[:1] * np.arange(1e5)) is None
 
 
 @pytest.mark.parametrize("name", DIFFERENT)

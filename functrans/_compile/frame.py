@@ -6,7 +6,6 @@ process then needs neither passes nor schedule for a program that it has staged.
 
 from __future__ import annotations
 
-import base64
 import functools
 import itertools
 import json
@@ -66,7 +65,7 @@ class Frame:
         """A line to keep on disk, empty where too much would have to be written."""
         if sum(x.nbytes for x in self.held.values()) > KEPT_CONSTANTS:
             return ""
-        held = [(slot, x.shape, x.dtype.char, base64.b64encode(x.tobytes()).decode())
+        held = [(slot, x.shape, x.dtype.char, x.tobytes().hex())
                 for slot, x in self.held.items()]
         arguments = [(x.shape, x.dtype.char, x.weak) for x in self.arguments]
         results = [(y.slot, y.shape, y.dtype.char, y.source) for y in self.results]
@@ -77,7 +76,7 @@ class Frame:
         """The frame that ``text`` was written for."""
         arguments, slots, held, results, scratch, work = json.loads(text)
         constants = {
-            slot: np.frombuffer(base64.b64decode(data), char).reshape(shape)
+            slot: np.frombuffer(bytes.fromhex(data), char).reshape(shape)
             for slot, shape, char, data in held
         }
         given = [Argument(tuple(shape), np.dtype(char), weak) for shape, char, weak in arguments]

@@ -83,6 +83,8 @@ def _plain(x: Any) -> str:
     kind = type(x)
     if kind is tuple or kind is list:
         return f"{kind.__name__}({', '.join([_plain(v) for v in x])})"
+    if kind is Program:
+        return "{" + "\n".join(_lines(x)) + "}"
     if isinstance(x, np.dtype):
         return f"dtype {_dtype(x)}"
     if kind in _SIMPLE:
