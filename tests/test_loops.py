@@ -1,6 +1,9 @@
 """Loops and branches as equations of a program: every transform against the same without jit."""
 
 import itertools
+import signal
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -275,6 +278,51 @@ def test_a_singular_matrix_inside_a_loop_raises():
         return ft.fori_loop(0, 3, lambda i, y: np.linalg.solve(x * 1.0, y), np.ones(2))
     with pytest.raises(np.linalg.LinAlgError, match="Singular"):
         ft.jit(f)(np.zeros((2, 2)))
+
+
+# ---- signals
+
+
+class Raised(Exception):
+    pass
+
+
+@pytest.mark.parametrize("x", [np.ones(3), np.ones(6)[::2]], ids=["entry", "general"])
+def test_what_a_signal_handler_raises_ends_a_native_loop(x):
+    def endless(x):
+        return ft.while_loop(lambda y: y[0] < 2, lambda y: y * 0.5, x)
+
+    def handler(*_):
+        raise Raised
+
+    go = ft.jit(endless)
+    assert go(x + 1)[0] == 2
+    ready = threading.Event()
+
+    def alarm():
+        ready.wait()
+        signal.raise_signal(signal.SIGUSR1)
+
+    before, interval = signal.signal(signal.SIGUSR1, handler), sys.getswitchinterval()
+    thread = threading.Thread(target=alarm)
+    thread.start()
+    try:
+        sys.setswitchinterval(1e3)  # the other thread runs when native code lets it, not before
+        ready.set()
+        with pytest.raises(Raised):
+            go(x)
+    finally:
+        sys.setswitchinterval(interval)
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_only_long_loops_ask_for_signals():
+    def f(n):
+        return ft.jit(lambda x: ft.fori_loop(0, n, lambda i, y: y * 0.5 + x, 0.0)).lower(1.0).llvm
+
+    assert "PyErr_CheckSignals" not in f(1000)
+    assert "PyErr_CheckSignals" in f(10**7)
 
 
 # ---- bad input

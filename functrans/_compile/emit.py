@@ -349,7 +349,7 @@ def _declare(functions: dict[str, str], texts: Iterable[str],
     header, attributes, used = [], [], []
     text = "\n".join(texts)
     for name, how in sorted(functions.items()):
-        if how.startswith(("declare", "@")):
+        if how.startswith(("declare", "define", "@")):
             header.append(how)
             continue
         t, *ts = how.split()

@@ -258,6 +258,7 @@ done:
   %free = call ptr @pointer(ptr %known, i64 <known.PyMem_RawFree>)
   call void %free(ptr %memory)
   %right = icmp eq i32 %status, 0
+  %is.raised = icmp slt i32 %status, 0
   br i1 %right, label %next.made, label %drop
 
 next.made:
@@ -315,7 +316,8 @@ filled:
 drop: ; what was made, since an exception is set or the code says that something is wrong
   %count = phi i64 [ %j, %make ], [ %results, %no.memory ], [ %results, %done ],
                    [ %results, %several ]
-  %raised = phi i1 [ true, %make ], [ true, %no.memory ], [ false, %done ], [ true, %several ]
+  %raised = phi i1 [ true, %make ], [ true, %no.memory ], [ %is.raised, %done ],
+                   [ true, %several ]
   br label %next.dropped
 next.dropped:
   %n = phi i64 [ 0, %drop ], [ %n.next, %drop.one ]

@@ -18,7 +18,7 @@ import numpy as np
 
 from functrans._compile.entry import MOST, SLOTS, entry_of
 from functrans._compile.entry_code import IN_ORDER
-from functrans._compile.kernels import Kernel, Schedule
+from functrans._compile.kernels import Schedule
 from functrans._compile.library import refused
 from functrans._compile.program import Const, Var, aval_of_atom
 from functrans._compile.views import Shape
@@ -109,16 +109,7 @@ def frame_of(s: Schedule, places: dict[Any, Any], consts: Sequence[np.ndarray], 
             assert (math.prod(s.shapes[a]), a.aval.dtype) == (math.prod(shape), dtype), (a, b)
             results.append(Result(places[a].slot, shape, dtype, None))
     arguments = tuple([Argument(*v.aval, v.weak) for v in inputs])
-    return Frame(arguments, next(free), held, tuple(results), scratch, _work(s))
-
-
-def _work(s: Schedule) -> float:
-    """About how many operations a run takes; infinitely many where a step does not say."""
-    return sum(
-        math.prod(k.space) * (len(k.ops) + len(k.loads) + len(k.stores) + len(k.reductions))
-        if type(k) is Kernel else math.inf
-        for k in s.steps
-    )
+    return Frame(arguments, next(free), held, tuple(results), scratch, sum(step.work for step in s.steps))
 
 
 class Framed:

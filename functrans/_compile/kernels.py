@@ -86,6 +86,13 @@ class Kernel:
     def makes(self) -> list[Any]:
         return [x.buffer for x in (*self.stores, *self.reductions)]
 
+    @property
+    def work(self) -> float:
+        """About how many operations a run takes."""
+        return math.prod(self.space) * sum(
+            map(len, (self.ops, self.loads, self.stores, self.reductions))
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostStep:
@@ -93,6 +100,8 @@ class HostStep:
 
     eqn: Eqn
     operands: tuple[Any, ...]
+
+    work: ClassVar[float] = math.inf  # it does not say
 
     @property
     def name(self) -> str:

@@ -71,6 +71,11 @@ class Call:
         text = "\n".join([*writer.allocas, *code.lines])
         return buffers, f"define internal {result} @{name}({given}) #0 {{\nentry:\n{text}\n}}\n"
 
+    @property
+    def work(self) -> float:
+        """About how many operations a run takes."""
+        return sum(math.prod(v.shape) * max(v.shape, default=1) for v in self.made)
+
     def entry(self) -> str:
         """The type of what it loads and stores."""
         return type_of(self.made[0].root.aval.dtype)

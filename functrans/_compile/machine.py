@@ -24,6 +24,11 @@ OPTIONS = (("loop_vectorization", True), ("loop_unrolling", False))
 
 
 
+# What CPython is asked for in the middle of long loops.
+CALLED = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyEval_SaveThread",
+          "PyEval_RestoreThread")
+
+
 class NativeUnavailable(RuntimeError):
     """This Python, NumPy or machine is not one that native code can be made for."""
 
@@ -129,13 +134,23 @@ class Machine:
         if routines.PREFIX.encode() in code:
             if self.routines is None:
                 raise NativeUnavailable("SciPy, which brings BLAS and LAPACK, is not there")
+        asks = b"PyErr_CheckSignals" in code
+        if asks:
+            for name in CALLED:
+                self.llvm.add_symbol(name, _address(getattr(ctypes.pythonapi, name)))
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.target())
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)  # lets other Python threads run
+        if asks:  # does so itself, and may come back with an exception
+            kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
         found = {n: engine.get_function_address(n) for n in names}
         assert all(found.values()), found
         return engine, {n: kind(address) for n, address in found.items()}
+
+
+def _address(f: Any) -> int:
+    return ctypes.cast(f, ctypes.c_void_p).value or 0
 
 
 @functools.cache

@@ -23,8 +23,28 @@ from functrans._compile.structured import Branch, Loop
 from functrans._compile.views import View
 from functrans._core.aval import Aval
 
+# Operations, a few milliseconds, after which a loop asks whether it has been interrupted.
+ASKED = 1 << 23
 # Bytes of a part of the state up to which it is copied from step to step.
 COPIED = 1024
+# The function that lets other threads run, and Python look for signals: not 0 where an exception is
+# set; and the functions of CPython's that it calls.
+ASKING = {
+    "PyGILState_Ensure": "declare i32 @PyGILState_Ensure()",
+    "PyGILState_Release": "declare void @PyGILState_Release(i32)",
+    "PyErr_CheckSignals": "declare i32 @PyErr_CheckSignals()",
+    "PyEval_SaveThread": "declare ptr @PyEval_SaveThread()",
+    "PyEval_RestoreThread": "declare void @PyEval_RestoreThread(ptr)",
+    "interrupted": """\
+define internal i32 @interrupted() noinline {
+  %had = call i32 @PyGILState_Ensure()
+  %state = call ptr @PyEval_SaveThread()
+  call void @PyEval_RestoreThread(ptr %state)
+  %raised = call i32 @PyErr_CheckSignals()
+  call void @PyGILState_Release(i32 %had)
+  ret i32 %raised
+}""",
+}
 _COPY = "llvm.memcpy.p0.p0.i64"
 _SET = "llvm.memset.p0.i64"
 
@@ -64,6 +84,10 @@ class Part:
     @property
     def refuses(self) -> bool:
         return any(step.refuses for step in self.schedule.steps)
+
+    @property
+    def work(self) -> float:
+        return sum(step.work for step in self.schedule.steps)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +130,11 @@ class Nested:
     @property
     def refuses(self) -> bool:
         return any(part.refuses for part in self.parts)
+
+    @property
+    def work(self) -> float:
+        """About how many operations a run takes at most."""
+        return max(part.work for part in self.parts)
 
     def function(self, name: str, code: Code, emit: Emit) -> tuple[tuple, str]:
         """The buffers that a function for this step is given, and its text."""
@@ -212,6 +241,23 @@ class Repeat(Nested):
         assert isinstance(self.eqn.prim, Loop)
         return self.eqn.prim
 
+    @property
+    def work(self) -> float:
+        step = sum(part.work for part in self.parts) + 1
+        return step * (math.inf if self.loop.length is None else self.loop.length)
+
+    @property
+    def asks(self) -> int:
+        """After how many steps, a power of two, it asks whether it is to go on; 0: it never does."""
+        if self.work < ASKED:
+            return 0
+        step = sum(part.work for part in self.parts) + 1
+        return 1 << max(0, int(math.log2(ASKED / step))) if step < ASKED else 1
+
+    @property
+    def refuses(self) -> bool:
+        return self.asks > 0 or any(part.refuses for part in self.parts)
+
     def changed(self) -> list[int]:
         """The parts of the state that a step may change."""
         loop, outputs = self.loop, self.parts[-1].schedule.outputs
@@ -262,13 +308,30 @@ class Repeat(Nested):
         w.run(part, given, [*targets, *collected])
         for room in rooms.values():
             room.move()
-        code.line(f"store i64 {code.op(f'add nuw nsw i64 {k}, 1')}, ptr {counter}")
+        more = code.op(f"add nuw nsw i64 {k}, 1")
+        code.line(f"store i64 {more}, ptr {counter}")
+        if self.asks:
+            self.ask(w, more)
         code.line("br label %again")
         code.label("end")
         for room in rooms.values():
             room.settle()
         if loop.test is not None:
             code.line(f"store i64 {code.op(f'load i64, ptr {counter}')}, ptr {outs[-1]}")
+
+    def ask(self, w: _Writer, k: str) -> None:
+        """Every so often let Python look for signals; what a handler raises ends the call."""
+        code = w.code
+        code.functions.update(ASKING)
+        ask, stop, go = (code.fresh(stem)[1:] for stem in ("ask", "stop", "on"))
+        due = code.op(f"icmp eq i64 {code.op(f'and i64 {k}, {self.asks - 1}')}, 0")
+        code.line(f"br i1 {due}, label %{ask}, label %{go}")
+        code.label(ask)
+        raised = code.op(f"icmp ne i32 {code.op('call i32 @interrupted()')}, 0")
+        code.line(f"br i1 {raised}, label %{stop}, label %{go}")
+        code.label(stop)
+        code.line("ret i32 -1")
+        code.label(go)
 
     def leave_unless(self, w: _Writer, condition: str) -> None:
         go = w.code.fresh("step")[1:]
