@@ -223,6 +223,7 @@ def triu(m, k=0):
 def vander(x, N=None, increasing=False):
     """The matrix whose columns are powers of ``x``."""
     x = as_operand(x)
+    x = x.astype(np.result_type(x.dtype, int))  # as NumPy: of float32 it is float64
     n = x.shape[0] if N is None else N
     powers = [np.ones_like(x)]
     for _ in range(1, n):

@@ -297,6 +297,12 @@ ROWS: dict[str, list[Sample]] = {
         spectrum((1,), n=1, axis=0, norm="backward"),
         floats((3,), n=4, axis=0, norm="backward"),
     ],
+    # polynomials
+    "roots": [
+        operands(lambda rng: (np.poly([2, -1, 0.5] + rng.normal(size=3) / 9),), lead=0),
+        operands(lambda rng: (np.poly([2, 1j, -1j]).real * rng.uniform(1, 2),), lead=0),
+        operands(lambda rng: (rng.normal(size=2),), lead=0),
+    ],
     # linear algebra
     "solve": [
         regular(a, b)

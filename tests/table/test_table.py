@@ -20,7 +20,7 @@ TOLERANCE = {
     **dict.fromkeys(
         ["solve", "inv", "triangular_solve", "det", "cofactor", "cofactor_slope", "slogdet"], 1e-11
     ),  # LAPACK, in another order of operations
-    **dict.fromkeys(["cholesky", "eigh", "svd", "qr", "pinv", "eig"], 1e-11),
+    **dict.fromkeys(["cholesky", "eigh", "svd", "qr", "pinv", "eig", "roots"], 1e-11),
     "sinc_nth": 1e-12,  # a recurrence downward in z, upward in n
     "astype": 1e-6,  # one sample casts to float32
 }
