@@ -16,6 +16,7 @@ from functrans.numpy import joining as _joining
 from functrans.numpy import operators as _operators
 from functrans.numpy import polynomials as _polynomials
 from functrans.numpy import reductions as _reductions
+from functrans.numpy import signals as _signals
 from functrans.numpy import structure as _structure
 from functrans.numpy import updates as _updates
 from functrans.numpy.public import publish as _publish
@@ -32,3 +33,4 @@ __all__ += _publish(_indexing, globals(), _np)
 __all__ += _publish(_updates, globals(), _np)
 __all__ += _publish(_contractions, globals(), _np)
 __all__ += _publish(_polynomials, globals(), _np)
+__all__ += _publish(_signals, globals(), _np)

@@ -91,6 +91,7 @@ OPERANDS: dict[str, tuple] = {
         lambda rng, shape: 4 * normal(rng, shape),
         lambda rng, shape: rng.integers(0, 3, shape),
     ),
+    "bessel_i": (normal, integers),
     "clip": (
         lambda rng, shape: 3 * normal(rng, shape),
         lambda rng, shape: -positive(rng, shape),
