@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import plain
-from functrans._core.aval import PYTHON_SCALARS
+from functrans._core.aval import PYTHON_SCALARS, floating_of
 from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
 from functrans.errors import ConcretizationError, user_line
@@ -359,7 +359,7 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
     gaps = num - 1 if endpoint else num
     ends = np.broadcast_shapes(start.shape, stop.shape)
     where_ = np.arange(num).reshape((-1,) + (1,) * len(ends)) / max(gaps, 1)
-    where_ = where_.astype(np.result_type(start.dtype, stop.dtype, np.float16))
+    where_ = where_.astype(floating_of(np.result_type(start.dtype, stop.dtype)))
     y = start * (1 - where_) + stop * where_
     y = y if dtype is None else astype(y, dtype)
     y = moveaxis(y, 0, axis) if axis else y
