@@ -260,6 +260,13 @@ def test_i0_keeps_its_type(dtype):
     assert_allclose(dy.astype(float), want, rtol=8 * max(np.finfo(dtype).eps, 2e-16))
 
 
+def test_kaiser_window_moves_with_its_shape():
+    check_grads(lambda b: fnp.kaiser(7, b), (8.6,), order=2)
+    assert_allclose(ft.jvp(lambda b: fnp.kaiser(6, b), (8.6,), (1.0,))[0], np.kaiser(6, 8.6))
+    assert ft.jvp(lambda b: (fnp.kaiser(1, b), b), (8.6,), (1.0,))[0][0].tolist() == [1]
+    assert type(fnp.kaiser(5, 2.0)) is type(fnp.hamming(5)) is ft.Array
+
+
 def test_degrees_and_radians():
     x = np.array([0.3, -2.0])
     assert_allclose(ft.jvp(np.degrees, (x,), (x,))[1], np.degrees(x), rtol=1e-15)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import plain
-from functrans._core.aval import PYTHON_SCALARS, floating_of
+from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
 from functrans.errors import ConcretizationError, user_line
@@ -95,9 +95,9 @@ def round(a, decimals=0, out=None):
         return a
     scale = 10.0 ** (decimals if decimals > 0 else -decimals)
     if decimals == 0:
-        return ops.rint(a)
+        return astype(ops.rint(a), a.dtype)
     if decimals > 0:
-        return ops.rint(a * scale) / scale
+        return astype(ops.rint(a * scale) / scale, a.dtype)
     return astype(ops.rint(a / scale) * scale, a.dtype)
 
 
@@ -359,7 +359,7 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
     gaps = num - 1 if endpoint else num
     ends = np.broadcast_shapes(start.shape, stop.shape)
     where_ = np.arange(num).reshape((-1,) + (1,) * len(ends)) / max(gaps, 1)
-    where_ = where_.astype(floating_of(np.result_type(start.dtype, stop.dtype)))
+    where_ = where_.astype(np.result_type(start.dtype, stop.dtype, 1.0))
     y = start * (1 - where_) + stop * where_
     y = y if dtype is None else astype(y, dtype)
     y = moveaxis(y, 0, axis) if axis else y
@@ -377,6 +377,8 @@ def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     """``num`` values from ``start`` to ``stop`` with constant ratios."""
     start, stop = as_operand(start), as_operand(stop)
+    wide = np.result_type(start.dtype, stop.dtype, np.float64)  # as NumPy
+    start, stop = astype(start, wide), astype(stop, wide)
     y = start * ops.exp(linspace(np.zeros(()), ops.log(stop / start), num, endpoint, axis=axis))
     return y if dtype is None else astype(y, dtype)
 

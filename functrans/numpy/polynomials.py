@@ -148,7 +148,7 @@ def poly(seq_of_zeros):
     if not is_matrix and zeros.ndim != 1:
         raise ValueError("input must be 1d or non-empty square 2d array.")
     is_real = zeros.dtype.kind != "c"
-    zeros = eigvals(zeros) if is_matrix else zeros.astype(np.result_type(zeros.dtype, 1.0))
+    zeros = eigvals(zeros) if is_matrix else zeros.astype(np.mintypecode(zeros.dtype.char))
     p = np.ones(1, zeros.dtype)
     for zero in zeros:
         p = convolve(p, np.stack([np.ones((), zeros.dtype), -zero]))

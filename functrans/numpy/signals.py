@@ -42,7 +42,7 @@ def gradient(f, *varargs, axis=None, edge_order=1):
     if edge_order > 2:
         raise ValueError("'edge_order' greater than 2 not supported")
     steps = _steps(f, axes, varargs)
-    f = f if f.dtype.kind in "fcV" else f.astype(float)
+    f = f if f.dtype.kind in "fc" else f.astype(float)
     if any(f.shape[i] < edge_order + 1 for i in axes):
         raise ValueError(
             "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) "
@@ -74,7 +74,7 @@ def _step(v, n):
         raise ValueError("distances must be either scalars or 1d")
     if len(v) != n:
         raise ValueError("when 1d, distances must match the length of the corresponding dimension")
-    h = diff(v if v.dtype.kind in "fcV" else v.astype(float))
+    h = diff(v if v.dtype.kind in "fc" else v.astype(float))
     # where they are constants NumPy's shorter formula does; traced ones differ when moved
     return h[0] if not isinstance(h, Tracer) and (h == h[0]).all() else h
 
@@ -153,8 +153,8 @@ def interp(x, xp, fp, left=None, right=None, period=None):
         raise ValueError("array of sample points is empty")
     if xp.shape[0] != fp.shape[0]:
         raise ValueError("fp and xp are not of the same length.")
-    x, xp = x.astype(float), xp.astype(float)
-    fp = fp.astype(complex if fp.dtype.kind == "c" else float)
+    x, xp = _double(x, float), _double(xp, float)
+    fp = _double(fp, complex if fp.dtype.kind == "c" else float)
     if period is not None:
         x, xp, fp = _wrapped(x, xp, fp, period)
         left = right = None
@@ -168,6 +168,16 @@ def interp(x, xp, fp, left=None, right=None, period=None):
     y = y0 + ops.ratio(y1 - y0, x1 - x0) * (x - x0)
     y = ops.where(x < xp[0], fp[0] if left is None else left, y)
     return ops.where(x > xp[-1], fp[-1] if right is None else right, y)
+
+
+def _double(x, dtype):
+    """``x`` in double precision, which must hold it."""
+    if not np.can_cast(x.dtype, dtype):
+        raise TypeError(
+            f"Cannot cast array data from {x.dtype!r} to {np.dtype(dtype)!r} according to the rule "
+            "'safe'"
+        )
+    return x.astype(dtype)
 
 
 def _wrapped(x, xp, fp, period):
@@ -191,13 +201,13 @@ def unwrap(p, discont=None, axis=-1, *, period: Any = 2 * np.pi):
     p = as_operand(p)
     period = _plain_or_operand(period)
     axis = one_axis(axis, p.ndim)
+    dtype = np.result_type(p.dtype, _weak(period))
     if p.shape[axis] < 2:
-        return p.astype(np.result_type(p.dtype, _weak(period)))
+        return p.astype(dtype)
     step = diff(p, axis=axis)
     turns = _turns(stop(step), stop(period) if isinstance(period, Tracer) else period, discont)
-    moved = cumsum(turns, axis) * period
-    rest = p[along(axis, slice(1, None))] + moved
-    return np.concatenate([p[along(axis, slice(1))].astype(rest.dtype), rest], axis=axis)
+    moved = p[along(axis, slice(1, None))] + cumsum(turns, axis) * period
+    return np.concatenate([p[along(axis, slice(1))].astype(dtype), moved.astype(dtype)], axis=axis)
 
 
 def _weak(x):
@@ -233,4 +243,22 @@ def i0(x):
     return bind(bessel.bessel_i, x if x.dtype.kind == "f" else x.astype(float), 0)
 
 
-__all__ = ["ediff1d", "gradient", "i0", "interp", "unwrap"]
+# ---- windows
+
+
+def kaiser(M, beta):
+    """The Kaiser window of ``M`` points, whose shape ``beta`` may be traced."""
+    if not is_traced(beta):
+        return np.kaiser(M, beta)
+    if M == 1:
+        return np.ones(1)
+    half = (M - 1) / 2.0
+    return i0(beta * np.sqrt(1 - ((np.arange(0, M) - half) / half) ** 2.0)) / i0(beta)
+
+
+bartlett, blackman, hamming, hanning = np.bartlett, np.blackman, np.hamming, np.hanning
+
+__all__ = [
+    "bartlett", "blackman", "ediff1d", "gradient", "hamming", "hanning", "i0", "interp", "kaiser",
+    "unwrap",
+]
