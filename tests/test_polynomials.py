@@ -308,6 +308,15 @@ def test_the_constant_of_an_integral_has_a_derivative():
     assert ft.jacobian(lambda k: fnp.polyint([2.0, 1.0], 1, k))(5.0).tolist() == [0, 0, 1]
 
 
+def test_vander_of_no_columns_and_of_a_matrix():
+    x = np.ones(3)
+    assert ft.jacobian(lambda x: np.vander(x, 0))(x).shape == (3, 0, 3)
+    assert ft.jvp(lambda x: np.vander(x, 1), (x,), (x,))[1].tolist() == [[0]] * 3
+    for f in (np.vander, lambda x: ft.jvp(np.vander, (x,), (x,))):
+        with pytest.raises(ValueError, match="one-dimensional"):
+            f(np.ones((2, 2)))
+
+
 # ---- numpy.polynomial: plain Python, which a traced x passes through
 
 
