@@ -143,6 +143,12 @@ def test_round_trips_are_the_identity(n, norm):
         assert_allclose(ft.jacfwd(f)(x), np.eye(n), atol=1e-14)
 
 
+def test_the_transpose_is_the_transform_itself_and_the_pullback_its_conjugate():
+    z, ct = draw("c", shape=(5,)), draw("c", 1, (5,))
+    assert_allclose(ft.linear_transpose(np.fft.fft, z)(ct)[0], np.fft.fft(ct), rtol=1e-14)
+    assert_allclose(ft.vjp(np.fft.fft, z)[1](ct)[0], 5 * np.fft.ifft(ct), rtol=1e-14)
+
+
 TYPES = [np.float16, np.float32, np.float64, np.longdouble, np.complex64, np.complex128, np.int64]
 
 
