@@ -157,7 +157,7 @@ def numpy_name(row: Primitive) -> str:
     """The NumPy function that the op is, or is named for."""
     if isinstance(row.impl, np.ufunc) and getattr(np, row.impl.__name__, None) is row.impl:
         return _code(f"np.{row.impl.__name__}")
-    for prefix, module in (("np", np), ("np.linalg", np.linalg)):
+    for prefix, module in (("np", np), ("np.linalg", np.linalg), ("np.fft", np.fft)):
         if callable(getattr(module, row.name, None)):
             return _code(f"{prefix}.{row.name}")
     return ""

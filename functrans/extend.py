@@ -56,17 +56,12 @@ def implements(numpy_function: Callable) -> Callable[[F], F]:
     ArgumentError where it already has a meaning.
 
     >>> import functrans as ft, numpy as np
-    >>> @implements(np.poly)
-    ... def poly(roots):
-    ...     p = np.ones(1)
-    ...     for r in roots:
-    ...         p = np.convolve(p, np.stack([1.0, -r]))
-    ...     return p
-    >>> ft.jacobian(np.poly)(np.array([1.0, 2.0]))
-    Array([[ 0.,  0.],
-           [-1., -1.],
-           [ 2.,  1.]])
-    >>> withdraw(np.poly)
+    >>> @implements(np.emath.logn)
+    ... def logn(n, x):
+    ...     return np.log(x) / np.log(n)
+    >>> ft.grad(np.emath.logn, 1)(np.exp(1.0), 4.0)
+    Array(0.25)
+    >>> withdraw(np.emath.logn)
     """
 
     def enter(function: F) -> F:

@@ -22,7 +22,10 @@ CURVES = {
     "unit": ((0.3, 1.1, -0.4),),
     "above one": ((1.8, 1.3, 0.6),),
 }
-FIXED = {"where": {0: True}, "sinc_nth": {1: 2}, "ldexp": {1: 3}, "heaviside": {0: 0.7}}
+FIXED = {
+    "where": {0: True}, "sinc_nth": {1: 2}, "bessel_i": {1: 2}, "ldexp": {1: 3},
+    "heaviside": {0: 0.7},
+}
 SMOOTH = [
     name
     for name, row in TABLE.items()

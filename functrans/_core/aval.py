@@ -58,3 +58,17 @@ def is_inexact(x: Any) -> bool:
 def inexact_dtype(dtype: np.dtype) -> bool:
     # kind "V" is ml_dtypes' bfloat16 on NumPy versions that do not know it as a float
     return dtype.kind in "fc" or (dtype.kind == "V" and dtype.name == "bfloat16")
+
+
+def floating_of(dtype: np.dtype) -> np.dtype:
+    """``dtype`` if it is floating or complex, else the floating one that NumPy promotes it to."""
+    return dtype if inexact_dtype(dtype) else np.result_type(dtype, np.float16)
+
+
+def finfo(dtype: np.dtype) -> Any:
+    """``np.finfo``, of bfloat16 too."""
+    if dtype.kind != "V":
+        return np.finfo(dtype)
+    import ml_dtypes  # lazy: few programs have such arrays
+
+    return ml_dtypes.finfo(dtype)

@@ -107,8 +107,14 @@ def _matmul_batch(size, xs, batched):
                   _raise(x2, ndim) if batched[1] and n1 > 2 else x2)
 
 
+@functools.cache
+def _product_dtype(dtype1, dtype2):
+    """NumPy's: of bfloat16 it is float32."""
+    return np.matmul(np.zeros(1, dtype1), np.zeros(1, dtype2)).dtype
+
+
 def _matmul_abstract(x1, x2):
-    (s1, s2), dtype = (x1.shape, x2.shape), np.result_type(x1.dtype, x2.dtype)
+    (s1, s2), dtype = (x1.shape, x2.shape), _product_dtype(x1.dtype, x2.dtype)
     batch = np.broadcast_shapes(s1[:-2], s2[:-2])
     return Aval((*batch, *s1[-2:-1], *(s2[-1:] if len(s2) > 1 else ())), dtype)
 
@@ -165,7 +171,7 @@ def _einsum(x1, x2, subscripts):
     b, r = p.batch, p.rows
     batch, rows, columns = v1.shape[:b], v1.shape[b : b + r], v2.shape[b + p.summed :]
     n, m, k = _size(rows), _size(columns), _size(v1.shape[b + r :])
-    if b and n * m * k <= 64 and _runs_along(subscripts):
+    if b and n * m * k <= 64 and _runs_along(subscripts) and x1.dtype.kind != "V":
         # small products along a contiguous batch: C loops over it are several times faster
         return np.einsum(_readable(subscripts), x1, x2)
     v1, v2 = v1.reshape((*batch, n, k)), v2.reshape((*batch, k, m))
@@ -223,7 +229,8 @@ def _einsum_batch(size, xs, batched, subscripts):
 def _einsum_abstract(x1, x2, subscripts):
     in1, in2, out = _labels(subscripts)
     sizes = dict(zip(in1 + in2, x1.shape + x2.shape, strict=True))
-    return Aval(tuple(sizes[c] for c in out), np.result_type(x1.dtype, x2.dtype))
+    dtype = (_product_dtype if _plan(subscripts).summed else np.result_type)(x1.dtype, x2.dtype)
+    return Aval(tuple(sizes[c] for c in out), dtype)
 
 
 # ``subscripts`` is explicit and without ellipsis; no operand repeats a label, sizes agree, and a

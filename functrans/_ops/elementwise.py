@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS
+from functrans._core.aval import PYTHON_SCALARS, floating_of
 from functrans._ops.declare import (
     ABOVE_ONE,
     ANY,
@@ -157,13 +157,13 @@ rad2deg = elementwise("rad2deg", np.rad2deg, lambda g: g / DEGREE)
 
 
 def _sinc_nth(x, n):
-    orders = np.unique(n).astype(int)
+    x, orders = np.asarray(x), np.unique(n).astype(int)
     if orders.size == 1:
-        y = _sinc_of_order(x, int(orders[0]))
+        y = _sinc_of_order(x, int(orders[0])).astype(x.dtype)
         return y if np.ndim(n) == 0 else np.broadcast_to(y, np.broadcast_shapes(y.shape, n.shape))
-    y = np.zeros(np.broadcast_shapes(np.shape(x), n.shape), np.asarray(x).dtype)
+    y = np.zeros(np.broadcast_shapes(x.shape, n.shape), x.dtype)
     for k in orders:
-        y = np.where(n == k, _sinc_of_order(x, int(k)), y)
+        y = np.where(n == k, _sinc_of_order(x, int(k)).astype(x.dtype), y)
     return y
 
 
@@ -172,7 +172,6 @@ def _sinc_of_order(x, n):
 
     z s' + s = cos z, differentiated n - 1 times: s_n = (cos(z + (n-1) pi/2) - n s_(n-1)) / z.
     """
-    x = np.asarray(x)
     z = np.where(np.abs(x) < n + 1, 1, x)
     far = np.sin(z) / z
     for k in range(1, n + 1):
@@ -215,7 +214,7 @@ copysign = elementwise(
 
 def _precedence(a, b):
     y = np.where(a == b, 0.5, a > b)
-    return y.astype(np.result_type(a, b, np.float16))[()]
+    return y.astype(floating_of(np.result_type(a, b)))[()]
 
 
 # row: 1 where x1 > x2, 1/2 at a tie: how the slope of maximum is shared

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import Aval
+from functrans._core.aval import Aval, finfo
 from functrans._core.bind import bind, sum_to
 from functrans._ops.declare import POSITIVE, primitive
 from functrans._ops.elementwise import absolute, conjugate, ratio, where
@@ -145,7 +145,10 @@ def _trtrs(char: str) -> Any:
 
 def _triangular_solve(a, b, lower, transposed, unit):
     dtype = floating(a.dtype, b.dtype)
-    dtype = dtype if dtype.char in "fdFD" else np.dtype(float)
+    if dtype.char not in "fdFD":  # not a type of LAPACK's
+        wide = complex if dtype.kind == "c" else float
+        y = _triangular_solve(a.astype(wide), b.astype(wide), lower, transposed, unit)
+        return y.astype(dtype)
     a, b = np.asarray(a, dtype), np.asarray(b, dtype)
     if b.ndim > 1 and a.shape[-1] ** 2 * b.shape[-1] <= LARGE_SYSTEM:
         a, lower = (a.mT, not lower) if transposed else (a, lower)
@@ -412,7 +415,7 @@ def _norm2(x, axis):
 @functools.cache
 def _underflow(dtype):
     """Below this a sum of squares has lost digits."""
-    return float(np.finfo(dtype).tiny) / float(np.finfo(dtype).eps)
+    return float(finfo(dtype).tiny) / float(finfo(dtype).eps)
 
 
 def _norm2_quiet(x, axis):

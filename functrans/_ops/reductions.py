@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS, Aval, dtype_of
+from functrans._core.aval import PYTHON_SCALARS, Aval, dtype_of, finfo, floating_of
 from functrans._core.bind import PLAIN, cast, is_finite
 from functrans._ops.declare import POSITIVE, elementwise, linear, primitive, strong_multiply
 from functrans._ops.elementwise import ratio
@@ -86,9 +86,10 @@ def _equal_share(x, y, axis):
     best = x == y
     if (y != y).any():
         best |= (x != x) & (y != y)
-    dtype = np.result_type(x.dtype, np.float16)
-    count = np.add.reduce(best, axis, keepdims=True).astype(dtype)
-    return np.divide(best, count, dtype=dtype)
+    dtype = floating_of(x.dtype)
+    wide = np.result_type(dtype, np.float32)  # narrower types cannot count that far
+    count = np.add.reduce(best, axis, keepdims=True).astype(wide)
+    return np.divide(best, count, dtype=wide).astype(dtype, copy=False)
 
 
 def _batch_share(size, xs, batched, axis):
@@ -98,7 +99,7 @@ def _batch_share(size, xs, batched, axis):
 # row: how the slope of an extreme y of x is shared: equally among the entries that attain it
 equal_share = primitive(
     "equal_share", _equal_share, batch=_batch_share,
-    abstract=lambda x, y, axis: Aval(x.shape, np.result_type(x.dtype, np.float16)),
+    abstract=lambda x, y, axis: Aval(x.shape, floating_of(x.dtype)),
 )
 
 
@@ -282,7 +283,7 @@ def others(x: Any, y: Any, axis: int) -> Any:
     if isinstance(x, np.ndarray) and isinstance(y, np.ndarray | np.generic):
         y = np.expand_dims(y, axis)
         size = np.abs(y)
-        if np.all((size > np.finfo(y.dtype).tiny) & (size < np.inf)):
+        if np.all((size > float(finfo(y.dtype).tiny)) & (size < np.inf)):
             return y / x  # no factor is 0, and no digit was lost to underflow
     left = _before(cumprod(x, axis=axis, reverse=False), axis, False)
     return left * _before(cumprod(x, axis=axis, reverse=True), axis, True)
@@ -315,8 +316,8 @@ def _running_share(x, axis, largest):
     fresh[1:] = (y[1:] != y[:-1]) & ~nan[:-1]
     count = np.cumsum(best, axis=0)
     count -= np.maximum.accumulate(np.where(fresh, count - 1, 0), axis=0)
-    share = best.astype(np.result_type(x.dtype, np.float16))
-    share[best] /= count[best]
+    share = np.zeros(x.shape, floating_of(x.dtype))
+    share[best] = 1 / count[best]
     return np.moveaxis(share, 0, axis)
 
 
@@ -326,7 +327,7 @@ running_share = primitive(
     batch=lambda size, xs, batched, axis, largest: running_share(
         xs[0], axis=axis + 1, largest=largest
     ),
-    abstract=lambda x, axis, largest: Aval(x.shape, np.result_type(x.dtype, np.float16)),
+    abstract=lambda x, axis, largest: Aval(x.shape, floating_of(x.dtype)),
 )
 
 

@@ -10,18 +10,20 @@ import numpy as _np
 from functrans.numpy import arrange as _arrange
 from functrans.numpy import contractions as _contractions
 from functrans.numpy import elementary as _elementary
+from functrans.numpy import fft, linalg
 from functrans.numpy import indexing as _indexing
 from functrans.numpy import joining as _joining
-from functrans.numpy import linalg
 from functrans.numpy import operators as _operators
+from functrans.numpy import polynomials as _polynomials
 from functrans.numpy import reductions as _reductions
+from functrans.numpy import signals as _signals
 from functrans.numpy import structure as _structure
 from functrans.numpy import updates as _updates
 from functrans.numpy.public import publish as _publish
 
 assert _operators  # imported for what it installs
 
-__all__ = ["linalg"]
+__all__ = ["fft", "linalg"]
 __all__ += _publish(_elementary, globals(), _np)
 __all__ += _publish(_reductions, globals(), _np)
 __all__ += _publish(_structure, globals(), _np)
@@ -30,3 +32,5 @@ __all__ += _publish(_arrange, globals(), _np)
 __all__ += _publish(_indexing, globals(), _np)
 __all__ += _publish(_updates, globals(), _np)
 __all__ += _publish(_contractions, globals(), _np)
+__all__ += _publish(_polynomials, globals(), _np)
+__all__ += _publish(_signals, globals(), _np)

@@ -223,11 +223,15 @@ def triu(m, k=0):
 def vander(x, N=None, increasing=False):
     """The matrix whose columns are powers of ``x``."""
     x = as_operand(x)
-    n = x.shape[0] if N is None else N
+    if x.ndim != 1:
+        raise ValueError("x must be a one-dimensional array or sequence.")
+    x = x.astype(np.result_type(x.dtype, int))  # as NumPy: of float32 it is float64
+    n = len(x) if N is None else operator.index(N)
+    if not n:
+        return np.zeros((len(x), 0), x.dtype)
     powers = [np.ones_like(x)]
     for _ in range(1, n):
         powers.append(powers[-1] * x)
-    powers = powers[:n]
     return stack(powers if increasing else powers[::-1], -1)
 
 

@@ -11,7 +11,7 @@ from functrans._core.bind import Tracer, bind
 from functrans._ops import decompositions as rows
 from functrans._ops.calls import stop
 from functrans._ops.eigenvalues import eig as _eig_row
-from functrans._ops.linalg import adjoint
+from functrans._ops.linalg import adjoint, floating
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.linear_algebra import LinAlgError, matrices, matrix_norm
 from functrans.numpy.linear_algebra import inv as _inv
@@ -162,7 +162,7 @@ def lstsq(a, b, rcond=None):
         raise LinAlgError(f"{len(a.shape)}-dimensional array given. Array must be two-dimensional")
     if a.shape[0] != (b.shape[0] if b.shape else 0):
         raise LinAlgError("Incompatible dimensions")
-    dtype = np.result_type(a.dtype, b.dtype, np.float32 if a.dtype.kind in "fc" else float)
+    dtype = floating(a.dtype, b.dtype)
     a, b = a.astype(dtype), b.astype(dtype)
     m, n = a.shape
     if rcond is None:

@@ -12,6 +12,7 @@ from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
+from functrans.errors import ConcretizationError, user_line
 from functrans.numpy.protocols import UFUNCS as ROWS
 from functrans.numpy.structure import (
     as_operand,
@@ -21,7 +22,6 @@ from functrans.numpy.structure import (
     moveaxis,
     numpy_like,
     reshape,
-    take_axis,
 )
 
 
@@ -55,7 +55,10 @@ def frexp(x: Any) -> tuple:
     return ops.ldexp(x, -exponent), exponent
 
 
-UFUNCS = {np.power: power, np.divmod: divmod_, np.modf: modf, np.frexp: frexp}
+UFUNCS = {
+    np.power: power, np.divmod: divmod_, np.modf: modf, np.frexp: frexp,
+    np.degrees: ops.rad2deg, np.radians: ops.deg2rad,
+}
 
 
 def _ufunc(name: str) -> Callable:
@@ -92,9 +95,9 @@ def round(a, decimals=0, out=None):
         return a
     scale = 10.0 ** (decimals if decimals > 0 else -decimals)
     if decimals == 0:
-        return ops.rint(a)
+        return astype(ops.rint(a), a.dtype)
     if decimals > 0:
-        return ops.rint(a * scale) / scale
+        return astype(ops.rint(a * scale) / scale, a.dtype)
     return astype(ops.rint(a / scale) * scale, a.dtype)
 
 
@@ -151,41 +154,6 @@ def sinc(x):
     return ops.sinc_nth(np.pi * as_operand(x), 0)
 
 
-@numpy_like(np.unwrap)
-def unwrap(p, discont=None, axis=-1, *, period=2 * np.pi):
-    """Phases made continuous by adding multiples of ``period``."""
-    p = as_operand(p)
-    steps = np.unwrap(_value(p), discont, axis, period=period) - _value(p)
-    return p + steps
-
-
-def _value(x):
-    found = x.concrete() if isinstance(x, Tracer) else x
-    return np.asarray(x if found is None else found)
-
-
-@numpy_like(np.interp)
-def interp(x, xp, fp, left=None, right=None, period=None):
-    """Piecewise linear interpolation of the points ``(xp, fp)`` at ``x``."""
-    x, xp, fp = as_operand(x), as_operand(xp), as_operand(fp)
-    if period is not None:
-        x, xp = x % period, xp % period
-        order = np.argsort(xp)
-        xp, fp = take_axis(xp, order, 0), take_axis(fp, order, 0)
-        xp = np.concatenate((xp[-1:] - period, xp, xp[:1] + period))
-        fp = np.concatenate((fp[-1:], fp, fp[:1]))
-    if xp.shape[0] == 1:
-        i = j = np.zeros(x.shape, np.intp)
-    else:
-        i = np.clip(np.searchsorted(xp, x, "right") - 1, 0, xp.shape[0] - 2)
-        j = i + 1
-    y0, y1 = take_axis(fp, i, 0), take_axis(fp, j, 0)
-    x0, x1 = take_axis(xp, i, 0), take_axis(xp, j, 0)
-    y = y0 + ops.ratio(y1 - y0, x1 - x0) * (x - x0)
-    y = ops.where(x < xp[0], fp[0] if left is None or period is not None else left, y)
-    return ops.where(x > xp[-1], fp[-1] if right is None or period is not None else right, y)
-
-
 # ---- complex numbers
 
 
@@ -215,7 +183,15 @@ def angle(z, deg=False):
 def real_if_close(a, tol=100):
     """``a`` without imaginary parts, if they are all close to zero."""
     a = as_operand(a)
-    return real(a) if a.dtype.kind == "c" and np.isrealobj(np.real_if_close(_value(a), tol)) else a
+    if a.dtype.kind != "c":
+        return a
+    value = a.concrete() if isinstance(a, Tracer) else a
+    if value is None:
+        raise ConcretizationError(
+            f"{user_line()}: np.real_if_close: the dtype of the result would depend on the values "
+            f"of {a!r}, which are not known. Use np.real(x)."
+        )
+    return real(a) if np.isrealobj(np.real_if_close(value, tol)) else a
 
 
 @numpy_like(np.iscomplexobj)
@@ -383,7 +359,7 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
     gaps = num - 1 if endpoint else num
     ends = np.broadcast_shapes(start.shape, stop.shape)
     where_ = np.arange(num).reshape((-1,) + (1,) * len(ends)) / max(gaps, 1)
-    where_ = where_.astype(np.result_type(start.dtype, stop.dtype, np.float16))
+    where_ = where_.astype(np.result_type(start.dtype, stop.dtype, 1.0))
     y = start * (1 - where_) + stop * where_
     y = y if dtype is None else astype(y, dtype)
     y = moveaxis(y, 0, axis) if axis else y
@@ -401,6 +377,8 @@ def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     """``num`` values from ``start`` to ``stop`` with constant ratios."""
     start, stop = as_operand(start), as_operand(stop)
+    wide = np.result_type(start.dtype, stop.dtype, np.float64)  # as NumPy
+    start, stop = astype(start, wide), astype(stop, wide)
     y = start * ops.exp(linspace(np.zeros(()), ops.log(stop / start), num, endpoint, axis=axis))
     return y if dtype is None else astype(y, dtype)
 
@@ -434,10 +412,10 @@ METHODS = {
 _OURS = [
     "allclose", "angle", "around", "array", "array_equal", "asanyarray", "asarray",
     "ascontiguousarray", "asfortranarray", "can_cast", "clip", "common_type", "empty_like", "fix",
-    "full", "full_like", "geomspace", "imag", "interp", "iscomplex", "iscomplexobj", "isclose",
+    "full", "full_like", "geomspace", "imag", "iscomplex", "iscomplexobj", "isclose",
     "isneginf", "isposinf", "isreal", "isrealobj", "linspace", "logspace", "nan_to_num", "ndim",
     "ones_like", "real", "real_if_close", "result_type", "round", "shape", "sinc", "size",
-    "unwrap", "zeros_like",
+    "zeros_like",
 ]
 
 __all__: list[str] = sorted({*_UFUNC_NAMES, *_THEIRS, *_OURS})

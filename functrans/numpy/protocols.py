@@ -63,7 +63,8 @@ def _with_options(ufunc, row, inputs, kwargs):
     if kwargs.pop("where", True) is not True:
         raise refused(_called(ufunc), "got where=", "use np.where(mask, result, other)")
     dtype = kwargs.pop("dtype", None)
-    for harmless in ("casting", "order", "subok"):
+    casting = kwargs.pop("casting", "same_kind")
+    for harmless in ("order", "subok"):
         kwargs.pop(harmless, None)
     if kwargs.keys() - ({"axis"} if ufunc is np.vecdot else set()):
         raise refused(_called(ufunc), f"got {', '.join(kwargs)}=", "leave it out")
@@ -71,7 +72,10 @@ def _with_options(ufunc, row, inputs, kwargs):
         row = functools.partial(row, **kwargs)
     if dtype is None:
         return row(*inputs)
-    return row(*[x.astype(dtype) if hasattr(x, "astype") else np.asarray(x, dtype) for x in inputs])
+    return row(*[
+        x.astype(dtype, casting=casting) if hasattr(x, "astype") else np.asarray(x, dtype)
+        for x in inputs
+    ])
 
 
 def _listed(x):

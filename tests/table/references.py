@@ -70,6 +70,7 @@ REFERENCES = {
     "deg2rad": lambda x: x * mp.pi / 180,
     "rad2deg": lambda x: x * 180 / mp.pi,
     "sinc_nth": _sinc_nth,
+    "bessel_i": lambda x, n: mp.besseli(int(n), x),
     "absolute": abs,
     "fabs": abs,
     "copysign": lambda a, b: abs(a) * mp.sign(b),

@@ -91,6 +91,7 @@ OPERANDS: dict[str, tuple] = {
         lambda rng, shape: 4 * normal(rng, shape),
         lambda rng, shape: rng.integers(0, 3, shape),
     ),
+    "bessel_i": (normal, integers),
     "clip": (
         lambda rng, shape: 3 * normal(rng, shape),
         lambda rng, shape: -positive(rng, shape),
@@ -128,6 +129,11 @@ def elementwise_samples(row: Elementwise) -> list[Sample]:
 def floats(*shapes: tuple, draw: Callable = normal, **params: Any) -> Sample:
     """One float operand a shape."""
     return Sample(lambda rng: tuple(draw(rng, s) for s in shapes), params)
+
+
+def spectrum(*shapes: tuple, **params: Any) -> Sample:
+    """One complex operand a shape."""
+    return floats(*shapes, draw=complexes, **params)
 
 
 def operands(draw: Callable, **params: Any) -> Sample:
@@ -272,6 +278,32 @@ ROWS: dict[str, list[Sample]] = {
         floats((3,), (2, 3), mode="full"),
     ],
     "cross": [floats((3,), (3,)), floats((2, 3), (3,)), floats((2, 1, 3), (3, 3))],
+    # Fourier transforms
+    "fft": [
+        spectrum((3,), axis=0, norm="backward", inverse=False),
+        spectrum((2, 4), axis=0, norm="ortho", inverse=True),
+        spectrum((2, 3, 1), axis=1, norm="forward", inverse=False),
+        floats((2, 3), axis=1, norm="backward", inverse=True),
+    ],
+    "rfft": [
+        floats((4,), axis=0, norm="backward"),
+        floats((2, 5), axis=1, norm="ortho"),
+        floats((3, 2), axis=0, norm="forward"),
+        floats((1,), axis=0, norm="backward"),
+    ],
+    "irfft": [
+        spectrum((3,), n=4, axis=0, norm="backward"),
+        spectrum((2, 3), n=5, axis=1, norm="forward"),
+        spectrum((2, 2), n=2, axis=0, norm="ortho"),
+        spectrum((1,), n=1, axis=0, norm="backward"),
+        floats((3,), n=4, axis=0, norm="backward"),
+    ],
+    # polynomials
+    "roots": [
+        operands(lambda rng: (np.poly([2, -1, 0.5] + rng.normal(size=3) / 9),), lead=0),
+        operands(lambda rng: (np.poly([2, 1j, -1j]).real * rng.uniform(1, 2),), lead=0),
+        operands(lambda rng: (rng.normal(size=2),), lead=0),
+    ],
     # linear algebra
     "solve": [
         regular(a, b)

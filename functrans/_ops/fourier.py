@@ -1,0 +1,95 @@
+"""Rows of the discrete Fourier transform, along one axis whose length does not change.
+
+The matrix of the complex transform is symmetric: it is its own transpose, in both directions and
+with any norm. The real transforms leave out the half of the spectrum that the other half implies,
+so the entries that stand for two of it count twice on one of the two ways.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from functrans._core.aval import Aval
+from functrans._core.bind import bind, cast
+from functrans._ops.declare import linear
+from functrans._ops.elementwise import conjugate
+
+# The norm with which the other direction has the same factor.
+SWAPPED = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
+
+
+def _fft(x, axis, norm, inverse):
+    return (np.fft.ifft if inverse else np.fft.fft)(x, axis=axis, norm=norm)
+
+
+@functools.cache
+def _dtype_of_result(transform, dtype):
+    return transform(np.ones(2, dtype)).dtype
+
+
+fft = linear(
+    "fft", _fft,
+    lambda ct, x, axis, norm, inverse: cast(
+        bind(fft, ct, axis=axis, norm=norm, inverse=inverse), x.dtype
+    ),
+    batch=lambda size, xs, batched, axis, norm, inverse: bind(
+        fft, xs[0], axis=axis + 1, norm=norm, inverse=inverse
+    ),
+    abstract=lambda x, axis, norm, inverse: Aval(x.shape, _dtype_of_result(np.fft.fft, x.dtype)),
+)
+
+
+@functools.cache
+def _ends(n: int, inside: float, behind: int, dtype: np.dtype) -> Any:
+    """The half spectrum of ``n`` numbers: 1 at frequencies 0 and n/2, ``inside`` at those between.
+
+    With ``behind`` axes of length 1 after it.
+    """
+    y = np.full(n // 2 + 1, inside, np.real(np.empty(0, dtype)).dtype)
+    y[0] = 1
+    if n % 2 == 0:
+        y[-1] = 1
+    y.setflags(write=False)
+    return y.reshape((-1,) + (1,) * behind)
+
+
+def _resized(shape, axis, n):
+    return (*shape[:axis], n, *shape[axis + 1 :])
+
+
+def _rfft_transpose(ct, x, axis, norm):
+    n = x.shape[axis]
+    ct = conjugate(ct) * _ends(n, 0.5, len(x.shape) - axis - 1, ct.dtype)
+    return cast(bind(irfft, ct, n=n, axis=axis, norm=SWAPPED[norm]), x.dtype)
+
+
+# row: half the work and half the memory of fft
+rfft = linear(
+    "rfft", lambda x, axis, norm: np.fft.rfft(x, axis=axis, norm=norm), _rfft_transpose,
+    batch=lambda size, xs, batched, axis, norm: bind(rfft, xs[0], axis=axis + 1, norm=norm),
+    abstract=lambda x, axis, norm: Aval(
+        _resized(x.shape, axis, x.shape[axis] // 2 + 1), _dtype_of_result(np.fft.rfft, x.dtype)
+    ),
+)
+
+
+def _irfft_transpose(ct, x, n, axis, norm):
+    y = conjugate(bind(rfft, ct, axis=axis, norm=SWAPPED[norm]))
+    return cast(y * _ends(n, 2.0, len(x.shape) - axis - 1, y.dtype), x.dtype)
+
+
+# row: from n // 2 + 1 frequencies to n real numbers; half the work and half the memory of fft
+irfft = linear(
+    "irfft", lambda x, n, axis, norm: np.fft.irfft(x, n, axis, norm), _irfft_transpose,
+    batch=lambda size, xs, batched, n, axis, norm: bind(
+        irfft, xs[0], n=n, axis=axis + 1, norm=norm
+    ),
+    abstract=lambda x, n, axis, norm: Aval(
+        _resized(x.shape, axis, n), _dtype_of_result(np.fft.irfft, x.dtype)
+    ),
+)
+
+__all__ = ["SWAPPED", "fft", "irfft", "rfft"]

@@ -1,0 +1,96 @@
+"""The roots of a polynomial.
+
+A simple root r of p moves by -dp(r) / p'(r) when the coefficients move by dp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from functrans._core.aval import Aval
+from functrans._core.bind import Tracer, cast
+from functrans._ops.calls import stop
+from functrans._ops.declare import primitive
+from functrans._ops.decompositions import first_flag, number
+from functrans._ops.elementwise import absolute, absolute_complex, ratio, where
+from functrans.errors import NotDifferentiable
+
+# How near a root must be, against the rounding of both, to count as the same.
+MARGIN = 16
+
+
+def _roots(p, lead):
+    r = np.roots(p)
+    if len(r) != len(p) - 1 - lead:
+        raise ValueError(
+            f"roots: the polynomial has degree {len(r)} here, not {len(p) - 1 - lead}: where "
+            "values are staged or batched, no coefficient in front may be 0. Cut them off."
+        )
+    return r.astype(np.result_type(p.dtype, np.complex64))
+
+
+def powers(x: Any, n: int) -> Any:
+    """The powers of ``x`` from n - 1 down to 0, along a new last axis."""
+    found = [np.ones_like(x)]
+    for _ in range(n - 1):
+        found.append(found[-1] * x)
+    return np.stack(found[::-1], -1)
+
+
+def _slopes(p, r):
+    """Powers of the roots, p' at them, and where another root is the same up to rounding."""
+    n = len(p)
+    v = powers(r, n)
+    slope = v[:, 1:] @ (p[:-1] * np.arange(n - 1, 0, -1).astype(p.real.dtype))
+    return v, slope, _repeated(stop(p), stop(r), stop(v), stop(slope))
+
+
+def _repeated(p, r, v, slope):
+    size = absolute_complex(p) if p.dtype.kind == "c" else absolute(p)
+    rounding = absolute_complex(v) @ size * (MARGIN * float(np.finfo(r.dtype).eps))
+    apart = absolute_complex(r.reshape(-1, 1) - r)
+    nearest = where(np.eye(len(r), dtype=bool), np.inf, apart).min(axis=1)
+    return nearest * absolute_complex(slope) <= rounding
+
+
+def _roots_jvp(ts, y, xs, lead):
+    v, slope, repeated = _slopes(xs[0], y)
+    moved = v @ ts[0]
+    return where(repeated & (moved != 0), np.nan, -ratio(moved, slope))
+
+
+def _roots_vjp(ct, y, xs, wanted, lead):
+    v, slope, repeated = _slopes(xs[0], y)
+    unknown = repeated & (ct != 0)
+    at = first_flag(unknown)
+    if at is not None:
+        raise NotDifferentiable(
+            f"roots: root {at[0]}, {number(y, at):.6g}, is a repeated one up to rounding, which "
+            "has no derivative. What depends on all roots alike (their sum, their product) is a "
+            "function of the coefficients: write it so."
+        )
+    c = where(unknown, np.nan, ratio(ct, slope))
+    return [cast(-(c @ v), xs[0].dtype)]
+
+
+# ``lead``: how many coefficients in front are 0. Complex, also where all roots are real.
+roots = primitive(
+    "roots", _roots, jvp=_roots_jvp, vjp=_roots_vjp, kinks="repeated roots",
+    abstract=lambda p, lead: Aval(
+        (p.shape[0] - 1 - lead,), np.result_type(p.dtype, np.complex64)
+    ),
+)
+
+
+def leading_zeros(p: Any) -> int:
+    """How many coefficients in front are 0; none where that is not known."""
+    known = p.concrete() if isinstance(p, Tracer) else p
+    if known is None or isinstance(known, Tracer):
+        return 0
+    found = np.flatnonzero(known)
+    return int(found[0]) if found.size else len(known)
+
+
+__all__ = ["leading_zeros", "powers", "roots"]

@@ -1,0 +1,264 @@
+"""Sampled functions under NumPy's names: slopes, differences, interpolation, phases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from functrans._core.aval import ndim_of
+from functrans._core.bind import Tracer, bind
+from functrans._ops import bessel
+from functrans._ops import elementwise as ops
+from functrans._ops.calls import stop
+from functrans._ops.structure import along
+from functrans.numpy.running import cumsum, diff
+from functrans.numpy.structure import (
+    as_operand,
+    is_traced,
+    normalize_axes,
+    numpy_like,
+    one_axis,
+    take_axis,
+)
+
+# ---- slopes
+
+
+@numpy_like(np.gradient)
+def gradient(f, *varargs, axis=None, edge_order=1):
+    """Slopes of a sampled function along its axes, of second order between its ends.
+
+    ``varargs`` are the distances between samples, or their coordinates, one for each axis.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.jacobian(np.gradient)(np.zeros(3))
+    Array([[-1. ,  1. ,  0. ],
+           [-0.5,  0. ,  0.5],
+           [ 0. , -1. ,  1. ]])
+    """
+    f = as_operand(f)
+    axes = tuple(range(f.ndim)) if axis is None else normalize_axes(axis, f.ndim)
+    if edge_order > 2:
+        raise ValueError("'edge_order' greater than 2 not supported")
+    steps = _steps(f, axes, varargs)
+    f = f if f.dtype.kind in "fc" else f.astype(float)
+    if any(f.shape[i] < edge_order + 1 for i in axes):
+        raise ValueError(
+            "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) "
+            "elements are required."
+        )
+    found = [_slope(f, h, i, edge_order) for i, h in zip(axes, steps, strict=True)]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _steps(f: Any, axes: tuple, varargs: tuple) -> list:
+    """The distance between samples for each axis: a number, or one for each pair of neighbours."""
+    if not varargs:
+        return [1.0] * len(axes)
+    if len(varargs) == 1 and ndim_of(_plain_or_operand(varargs[0])) == 0:
+        return [_plain_or_operand(varargs[0])] * len(axes)
+    if len(varargs) != len(axes):
+        raise TypeError("invalid number of arguments")
+    return [_step(_plain_or_operand(v), f.shape[i]) for v, i in zip(varargs, axes, strict=True)]
+
+
+def _plain_or_operand(v):
+    return v if isinstance(v, int | float | complex) else as_operand(v)
+
+
+def _step(v, n):
+    if ndim_of(v) == 0:
+        return v
+    if v.ndim != 1:
+        raise ValueError("distances must be either scalars or 1d")
+    if len(v) != n:
+        raise ValueError("when 1d, distances must match the length of the corresponding dimension")
+    h = diff(v if v.dtype.kind in "fc" else v.astype(float))
+    # where they are constants NumPy's shorter formula does; traced ones differ when moved
+    return h[0] if not isinstance(h, Tracer) and (h == h[0]).all() else h
+
+
+def _slope(f, h, axis, edge_order):
+    n = f.shape[axis]
+    behind = (1,) * (f.ndim - axis - 1)
+
+    def part(start, stop):
+        return f[along(axis, slice(start, stop))]
+
+    def three(weights, start, stop):
+        """Weighted samples: those at start to stop and their next two neighbours."""
+        return sum(
+            (w if ndim_of(w) == 0 else w.reshape((-1, *behind))) * part(start + k, stop + k)
+            for k, w in enumerate(weights)
+        )
+
+    first, last = (h, h) if ndim_of(h) == 0 else (h[0], h[-1])
+    if ndim_of(h) == 0:
+        inner = (part(2, n) - part(0, n - 2)) / (2.0 * h)
+    else:
+        inner = three(_middle(h[:-1], h[1:]), 0, n - 2)
+    if edge_order == 1:
+        left = (part(1, 2) - part(0, 1)) / first
+        right = (part(n - 1, n) - part(n - 2, n - 1)) / last
+    else:
+        second, before = (h, h) if ndim_of(h) == 0 else (h[1], h[-2])
+        left = three(_edge(first, second), 0, 1)
+        right = three([-w for w in _edge(last, before)[::-1]], n - 3, n - 2)
+    return np.concatenate([left, inner, right], axis=axis).astype(f.dtype)
+
+
+def _middle(h1, h2):
+    """Weights of three samples for the slope at the middle one."""
+    return -h2 / (h1 * (h1 + h2)), (h2 - h1) / (h1 * h2), h1 / (h2 * (h1 + h2))
+
+
+def _edge(h1, h2):
+    """Weights of three samples for the slope at the first one."""
+    return -(2.0 * h1 + h2) / (h1 * (h1 + h2)), (h1 + h2) / (h1 * h2), -h1 / (h2 * (h1 + h2))
+
+
+@numpy_like(np.ediff1d)
+def ediff1d(ary, to_end=None, to_begin=None):
+    """Differences of neighbours in the flat array, between what is put before and behind them."""
+    ary = np.ravel(as_operand(ary))
+    parts = [_put(to_begin, "to_begin", ary.dtype), diff(ary), _put(to_end, "to_end", ary.dtype)]
+    return np.concatenate([v for v in parts if v is not None])
+
+
+def _put(v, name, dtype):
+    if v is None:
+        return None
+    v = as_operand(v)
+    if not np.can_cast(v.dtype, dtype, casting="same_kind"):
+        raise TypeError(
+            f"dtype of `{name}` must be compatible with input `ary` under the `same_kind` rule."
+        )
+    return np.ravel(v).astype(dtype)
+
+
+# ---- interpolation
+
+
+@numpy_like(np.interp)
+def interp(x, xp, fp, left=None, right=None, period=None):
+    """Piecewise linear interpolation of the points ``(xp, fp)`` at ``x``, in float64 as NumPy.
+
+    At a point, the slope is that of the segment to its right.
+    """
+    x, xp, fp = as_operand(x), as_operand(xp), as_operand(fp)
+    if xp.ndim != 1 or fp.ndim != 1:
+        raise ValueError("Data points must be 1-D sequences")
+    if not xp.shape[0]:
+        raise ValueError("array of sample points is empty")
+    if xp.shape[0] != fp.shape[0]:
+        raise ValueError("fp and xp are not of the same length.")
+    x, xp = _double(x, float), _double(xp, float)
+    fp = _double(fp, complex if fp.dtype.kind == "c" else float)
+    if period is not None:
+        x, xp, fp = _wrapped(x, xp, fp, period)
+        left = right = None
+    if xp.shape[0] == 1:
+        i = j = np.zeros(x.shape, np.intp)
+    else:
+        i = np.clip(np.searchsorted(xp, x, "right") - 1, 0, xp.shape[0] - 2)
+        j = i + 1
+    y0, y1 = take_axis(fp, i, 0), take_axis(fp, j, 0)
+    x0, x1 = take_axis(xp, i, 0), take_axis(xp, j, 0)
+    y = y0 + ops.ratio(y1 - y0, x1 - x0) * (x - x0)
+    y = ops.where(x < xp[0], fp[0] if left is None else left, y)
+    return ops.where(x > xp[-1], fp[-1] if right is None else right, y)
+
+
+def _double(x, dtype):
+    """``x`` in double precision, which must hold it."""
+    if not np.can_cast(x.dtype, dtype):
+        raise TypeError(
+            f"Cannot cast array data from {x.dtype!r} to {np.dtype(dtype)!r} according to the rule "
+            "'safe'"
+        )
+    return x.astype(dtype)
+
+
+def _wrapped(x, xp, fp, period):
+    """``x`` and the points modulo ``period``, the points in order and with one more at each end."""
+    if not is_traced(period) and period == 0:
+        raise ValueError("period must be a non-zero value")
+    period = abs(period)
+    x, xp = x % period, xp % period
+    order = np.argsort(xp)
+    xp, fp = take_axis(xp, order, 0), take_axis(fp, order, 0)
+    xp = np.concatenate((xp[-1:] - period, xp, xp[:1] + period))
+    return x, xp, np.concatenate((fp[-1:], fp, fp[:1]))
+
+
+# ---- phases
+
+
+@numpy_like(np.unwrap)
+def unwrap(p, discont=None, axis=-1, *, period: Any = 2 * np.pi):
+    """Phases made continuous by adding multiples of ``period``."""
+    p = as_operand(p)
+    period = _plain_or_operand(period)
+    axis = one_axis(axis, p.ndim)
+    dtype = np.result_type(p.dtype, _weak(period))
+    if p.shape[axis] < 2:
+        return p.astype(dtype)
+    step = diff(p, axis=axis)
+    turns = _turns(stop(step), stop(period) if isinstance(period, Tracer) else period, discont)
+    moved = p[along(axis, slice(1, None))] + cumsum(turns, axis) * period
+    return np.concatenate([p[along(axis, slice(1))].astype(dtype), moved.astype(dtype)], axis=axis)
+
+
+def _weak(x):
+    return x if isinstance(x, int | float) else x.dtype
+
+
+def _turns(step, period, discont):
+    """How many periods each step is to be moved by; a whole number, which has no derivative."""
+    discont = period / 2 if discont is None else discont
+    whole = np.result_type(step.dtype, _weak(period)).kind in "iu"
+    half = period // 2 if whole else period / 2
+    near = ops.remainder(step + half, period) - half
+    if not whole or period % 2 == 0:
+        near = ops.where((near == -half) & (step > 0), half, near)
+    turns = ops.floor_divide(near - step, period) if whole else ops.rint((near - step) / period)
+    return ops.where(ops.absolute(step) < discont, 0, turns)
+
+
+# ---- the modified Bessel function
+
+
+@numpy_like(np.i0)
+def i0(x):
+    """The modified Bessel function of the first kind and order 0.
+
+    >>> import functrans as ft, numpy as np
+    >>> float(ft.grad(np.i0)(1.0).round(12))
+    0.565159103992
+    """
+    x = as_operand(x)
+    if x.dtype.kind == "c":
+        raise TypeError("i0 not supported for complex values")
+    return bind(bessel.bessel_i, x if x.dtype.kind == "f" else x.astype(float), 0)
+
+
+# ---- windows
+
+
+def kaiser(M, beta):
+    """The Kaiser window of ``M`` points, whose shape ``beta`` may be traced."""
+    if not is_traced(beta):
+        return np.kaiser(M, beta)
+    if M == 1:
+        return np.ones(1)
+    half = (M - 1) / 2.0
+    return i0(beta * np.sqrt(1 - ((np.arange(0, M) - half) / half) ** 2.0)) / i0(beta)
+
+
+bartlett, blackman, hamming, hanning = np.bartlett, np.blackman, np.hamming, np.hanning
+
+__all__ = [
+    "bartlett", "blackman", "ediff1d", "gradient", "hamming", "hanning", "i0", "interp", "kaiser",
+    "unwrap",
+]
