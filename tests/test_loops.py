@@ -1,6 +1,5 @@
 """Loops and branches as equations of a program: every transform against the same without jit."""
 
-import itertools
 import signal
 import sys
 import threading

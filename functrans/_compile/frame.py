@@ -109,7 +109,8 @@ def frame_of(s: Schedule, places: dict[Any, Any], consts: Sequence[np.ndarray], 
             assert (math.prod(s.shapes[a]), a.aval.dtype) == (math.prod(shape), dtype), (a, b)
             results.append(Result(places[a].slot, shape, dtype, None))
     arguments = tuple([Argument(*v.aval, v.weak) for v in inputs])
-    return Frame(arguments, next(free), held, tuple(results), scratch, sum(step.work for step in s.steps))
+    work = sum(step.work for step in s.steps)
+    return Frame(arguments, next(free), held, tuple(results), scratch, work)
 
 
 class Framed:

@@ -131,9 +131,8 @@ class Machine:
     def load(self, code: bytes, names: Sequence[str]) -> tuple[Any, dict[str, Any]]:
         """Object code as functions, in an engine that must live as long as they are called."""
         llvm = self.llvm
-        if routines.PREFIX.encode() in code:
-            if self.routines is None:
-                raise NativeUnavailable("SciPy, which brings BLAS and LAPACK, is not there")
+        if routines.PREFIX.encode() in code and self.routines is None:
+            raise NativeUnavailable("SciPy, which brings BLAS and LAPACK, is not there")
         asks = b"PyErr_CheckSignals" in code
         if asks:
             for name in CALLED:

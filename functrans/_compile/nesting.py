@@ -248,7 +248,7 @@ class Repeat(Nested):
 
     @property
     def asks(self) -> int:
-        """After how many steps, a power of two, it asks whether it is to go on; 0: it never does."""
+        """After how many steps, a power of two, it asks whether to go on; 0: it never does."""
         if self.work < ASKED:
             return 0
         step = sum(part.work for part in self.parts) + 1
