@@ -1,5 +1,6 @@
 """Loops and branches as equations of a program: every transform against the same without jit."""
 
+import itertools
 import signal
 import sys
 import threading

@@ -74,7 +74,9 @@ class Machine:
 
         versions = VERSION, np.__version__, sys.version, llvmlite.__version__
         llvm = str(self.llvm.llvm_version_info), self.llvm.get_process_triple()
-        return (*versions, *llvm, _libc(), self.cpu, self.features, str(OPTIONS))
+        called = routines.found()
+        library = "" if called is None else f"{called.source}, {called.bits} bits"
+        return (*versions, *llvm, _libc(), self.cpu, self.features, str(OPTIONS), library)
 
     @functools.cached_property
     def routines(self) -> routines.Routines | None:

@@ -229,7 +229,7 @@ def _einsum_batch(size, xs, batched, subscripts):
 def _einsum_abstract(x1, x2, subscripts):
     in1, in2, out = _labels(subscripts)
     sizes = dict(zip(in1 + in2, x1.shape + x2.shape, strict=True))
-    dtype = (_product_dtype if _plan(subscripts).summed else np.result_type)(x1.dtype, x2.dtype)
+    dtype = (_product_dtype if plan(subscripts).summed else np.result_type)(x1.dtype, x2.dtype)
     return Aval(tuple(sizes[c] for c in out), dtype)
 
 
