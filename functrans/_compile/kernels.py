@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,13 +27,18 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """``name = row(*args)``; an arg is a register or a number; ``types`` are computed in."""
+    """``name = row(*args)``; an arg is a register or a number; ``types`` are computed in.
+
+    0 outside the windows, if there are any; where ``exact`` no product is fused with a sum.
+    """
 
     name: str
     row: str
     dtype: np.dtype
     types: tuple[np.dtype, ...]
     args: tuple[Any, ...]
+    windows: tuple[Window, ...] = ()
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +120,8 @@ def _joinable(k: Kernel, axis: int) -> bool:
     for x in (*k.loads, *k.stores, *k.reductions):
         if x.strides[axis] != x.strides[axis + 1] * n:
             return False
-    for load in k.loads:
-        if load.windows[axis + 1] != (0, n):
+    for x in (*k.loads, *k.ops):
+        if x.windows and x.windows[axis + 1] != (0, n):
             return False
     return all((axis in r.axes) == (axis + 1 in r.axes) for r in k.reductions)
 
@@ -133,6 +138,7 @@ def _join(k: Kernel, axis: int) -> Kernel:
 
     loads = [Load(x.name, x.buffer, x.dtype, x.offset, drop(x.strides), windows(x.windows))
              for x in k.loads]
+    ops = [replace(op, windows=windows(op.windows)) if op.windows else op for op in k.ops]
     stores = [Store(x.buffer, x.value, x.dtype, x.offset, drop(x.strides)) for x in k.stores]
     reductions = [
         Reduce(r.buffer, r.row, r.value, r.dtype,
@@ -140,7 +146,7 @@ def _join(k: Kernel, axis: int) -> Kernel:
         for r in k.reductions
     ]
     space = (*k.space[:axis], k.space[axis] * n, *k.space[axis + 2 :])
-    return Kernel(space, tuple(loads), k.ops, tuple(stores), tuple(reductions), k.types)
+    return Kernel(space, tuple(loads), tuple(ops), tuple(stores), tuple(reductions), k.types)
 
 
 # ---- safety
@@ -190,16 +196,15 @@ def _body(k: Kernel, names: Callable[[Var], str]) -> list[str]:
     lines = []
     for x in k.loads:
         buffer = names(x.buffer) if isinstance(x.buffer, Var) else f"<{x.buffer.aval!r}>"
-        inside = " and ".join(
-            f"{lo} <= i{d} < {hi}"
-            for d, ((lo, hi), n) in enumerate(zip(x.windows, k.space, strict=True))
-            if (lo, hi) != (0, n)
-        )
+        inside = _inside(x.windows, k.space)
         text = f"{x.name} = load {buffer}[{place(x.offset, x.strides)}]"
         lines.append(text + (f" if {inside} else 0" if inside else ""))
-    lines += [
-        f"{op.name}:{op.dtype} = {op.row} {' '.join(map(_argument, op.args))}" for op in k.ops
-    ]
+    for op in k.ops:
+        given = " ".join(map(_argument, op.args))
+        if op.windows:
+            lines.append(f"{op.name}:{op.dtype} = {given} if {_inside(op.windows, k.space)} else 0")
+        else:
+            lines.append(f"{op.name}:{op.dtype} = {op.row} {given}")
     for store in k.stores:
         at = place(store.offset, store.strides)
         lines.append(f"store {names(store.buffer)}[{at}] = {_argument(store.value)}")
@@ -208,6 +213,14 @@ def _body(k: Kernel, names: Callable[[Var], str]) -> list[str]:
         for r in k.reductions
     ]
     return lines
+
+
+def _inside(windows: tuple[Window, ...], space: Shape) -> str:
+    """The condition that an iteration is inside the windows."""
+    return " and ".join(
+        f"{lo} <= i{d} < {hi}"
+        for d, ((lo, hi), n) in enumerate(zip(windows, space, strict=True)) if (lo, hi) != (0, n)
+    )
 
 
 def place(offset: int, strides: Shape) -> str:

@@ -48,6 +48,7 @@ class Code:
         self.lines: list[str] = []
         self.functions: dict[str, str] = {}  # what is called -> its declaration
         self.precise = precise
+        self.exact = False  # while no product may be fused with a sum
         self._count = 0
 
     def fresh(self, stem: str = "t") -> str:
@@ -67,7 +68,7 @@ class Code:
 
     @property
     def flags(self) -> str:
-        return "" if self.precise else "contract "
+        return "" if self.precise or self.exact else "contract "
 
     def call(self, name: str, t: str, *xs: str, extra: str = "") -> str:
         """A call of an LLVM intrinsic on operands of one type."""

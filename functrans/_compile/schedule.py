@@ -30,7 +30,8 @@ from functrans._compile.kernels import (
 )
 from functrans._compile.lowerings import REDUCTIONS, computing_types, is_native
 from functrans._compile.program import Atom, Const, Eqn, Program, Var, namer
-from functrans._compile.views import Shape, View
+from functrans._compile.recompute import recompute, recompute_late
+from functrans._compile.views import Shape, View, Window
 from functrans._ops.declare import TABLE
 
 # The rows that lowerings are written for; one declared from outside may have the name of one.
@@ -50,6 +51,8 @@ class _Node:
     types: tuple[np.dtype, ...] = ()
     place: tuple[int, Shape] = (0, ())  # of a part or a reduction: offset, strides
     axes: Shape = ()  # of a reduction
+    windows: tuple[Window, ...] = ()  # outside which the value is 0
+    exact: bool = False  # not fused into multiply-adds
     level: int = 0
 
 
@@ -199,6 +202,12 @@ class _Builder:
 
     # ---- levels
 
+    def relevel(self) -> None:
+        """Levels anew, after nodes were replaced."""
+        for node in self.nodes:
+            space = None if node.kind == "host" else node.space
+            node.level = max([self.needs(v, space) for v in node.operands], default=0)
+
     def sink(self) -> None:
         """Move entrywise nodes down to their first use: what is not needed yet is not stored."""
         users = defaultdict(list)
@@ -256,7 +265,9 @@ def schedule(program: Program) -> Schedule:
     for eqn in live_equations(program):
         build.enter(eqn)
     outputs = tuple([_output(build, a) for a in program.outputs])
+    recompute(build, outputs)
     build.sink()
+    recompute_late(build, outputs)
     return _Assembler(build, outputs).schedule()
 
 
@@ -360,7 +371,8 @@ class _Assembler:
                 stores.append(Store(out, args[0], out.aval.dtype, *node.place))
             else:
                 name = self.names(out)
-                ops.append(Op(name, node.row, out.aval.dtype, node.types, args))
+                ops.append(Op(name, node.row, out.aval.dtype, node.types, args, node.windows,
+                              node.exact))
                 types[name] = out.aval.dtype
                 if out in self.stored:
                     strides = views.c_strides(space)
