@@ -15,26 +15,39 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 _jit: ContextVar[bool] = ContextVar("jit", default=True)
+_threads: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
 class Config:
-    """``jit``: whether compiled functions run compiled, or as the plain functions that they are."""
+    """``jit``: whether compiled functions run compiled, or as the plain functions that they are.
+
+    ``threads``: how many threads work on large arrays; None, as many as there are processors, or
+    ``OMP_NUM_THREADS`` if that is less.
+    """
 
     @property
     def jit(self) -> bool:
         return _jit.get()
 
+    @property
+    def threads(self) -> int | None:
+        return _threads.get()
+
     @contextmanager
-    def __call__(self, *, jit: bool) -> Iterator[None]:
-        """Settings for the time of a ``with`` block."""
-        token = _jit.set(jit)
+    def __call__(self, *, jit: bool | None = None, threads: int | None = None) -> Iterator[None]:
+        """Settings for the time of a ``with`` block; None leaves one as it is."""
+        if threads is not None and threads < 1:
+            raise ValueError(f"config: threads must be at least 1, not {threads}.")
+        tokens = [setting.set(value) for setting, value in ((_jit, jit), (_threads, threads))
+                  if value is not None]
         try:
             yield
         finally:
-            _jit.reset(token)
+            for token in tokens:
+                token.var.reset(token)
 
     def __repr__(self) -> str:
-        return f"config(jit={self.jit})"
+        return f"config(jit={self.jit}, threads={self.threads})"
 
 
 config = Config()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from functrans._compile.kernels import Kernel
+from functrans._compile.kernels import Kernel, Tiles, kernels_of
 from functrans._compile.lowerings import Code
 from functrans._compile.nest import Nest
+from functrans._compile.threads import is_shared
 
 # Where CPython keeps a list's items, and NumPy an array's data; checked when code is first loaded.
 LIST_ITEMS, ARRAY_DATA = 24, 16
@@ -55,7 +56,7 @@ class VectorLibrary(NamedTuple):
 INLINED = 8
 
 
-def emit_module(segments: Sequence[Sequence[Kernel]], places: dict[Any, Place], stack: int,
+def emit_module(segments: Sequence[Sequence[Kernel | Tiles]], places: dict[Any, Place], stack: int,
                 precise: bool, library: VectorLibrary, wide: bool) -> str:
     """A module with a function ``run0``, ``run1``, ... for each segment.
 
@@ -66,14 +67,24 @@ def emit_module(segments: Sequence[Sequence[Kernel]], places: dict[Any, Place], 
     count = 0
     for s, kernels in enumerate(segments):
         calls = []
-        for k in kernels:
-            code = Code(precise)
-            nest = Nest(k, f"kernel{count}", code)
-            texts.append(nest.text())
-            functions.update(code.functions)
-            calls.append((nest.name, nest.buffers))
-            count += 1
-        texts.append(_run(f"run{s}", calls, places, stack))
+        for step in kernels:
+            ranged = isinstance(step, Tiles)
+            nests = []
+            for k in kernels_of(step):
+                code = Code(precise)
+                nests.append(Nest(k, f"kernel{count}", code, ranged, step.local if ranged else ()))
+                texts.append(nests[-1].text())
+                functions.update(code.functions)
+                count += 1
+            if ranged:
+                name, buffers = f"tiles{count}", _outer(step, nests)
+                texts.append(_tiles(name, step, nests, buffers))
+                whole = "%lo, i64 %hi" if step.chunks > 1 else "0, i64 1"
+                calls.append((name, buffers, f", i64 {whole}"))
+            else:
+                calls.append((nests[0].name, nests[0].buffers, ""))
+        shared = any(is_shared(step) for step in kernels)
+        texts.append(_run(f"run{s}", calls, places, stack, shared))
     header, attributes, texts = _declare(functions, texts, library if not precise else None)
     prefer = ' "prefer-vector-width"="512"' if wide else ""
     # one function of very many kernels takes LLVM time that grows faster than their number
@@ -82,16 +93,77 @@ def emit_module(segments: Sequence[Sequence[Kernel]], places: dict[Any, Place], 
     return "\n".join([*header, "", *texts, *attributes, _HINTS])
 
 
-def _run(name: str, calls: list, places: dict[Any, Place], stack: int) -> str:
+def _outer(step: Tiles, nests: Sequence[Nest]) -> tuple[Any, ...]:
+    """The buffers that are there before and after."""
+    return tuple(dict.fromkeys([b for n in nests for b in n.buffers if b not in step.local]))
+
+
+_TILES = """\
+  br label %chunk
+chunk:
+  %c = phi i64 [ %lo, %entry ], [ %c.next, %chunk.done ]
+  %first = mul nuw nsw i64 %c, {step.chunk}
+  %far = add nuw nsw i64 %first, {step.chunk}
+  %last = icmp ult i64 %far, {step.rows}
+  %end = select i1 %last, i64 %far, i64 {step.rows}
+{parts}  br label %tile
+tile:
+  %start = phi i64 [ %first, %chunk ], [ %stop, %tile ]
+  %next = add nuw nsw i64 %start, {step.tile}
+  %whole = icmp ult i64 %next, %end
+  %stop = select i1 %whole, i64 %next, i64 %end
+{calls}  br i1 %whole, label %tile, label %chunk.done
+chunk.done:
+  %c.next = add nuw nsw i64 %c, 1
+  %more = icmp ult i64 %c.next, %hi
+  br i1 %more, label %chunk, label %done
+done:
+  ret void
+}}
+"""
+
+
+def _tiles(name: str, step: Tiles, nests: Sequence[Nest], buffers: Sequence[Any]) -> str:
+    """The function that runs kernels tile by tile, from chunk %lo to before chunk %hi."""
+    pointers = {b: f"%buffer{i}" for i, b in enumerate(buffers)}
+    given = "".join(f"ptr noalias {p}, " for p in pointers.values())
+    head = [f"define internal void @{name}({given}i64 %lo, i64 %hi) #0 {{", "entry:"]
+    parts, calls = [], []
+    for b, size in step.parts.items():
+        bytes_ = size * b.aval.dtype.itemsize
+        parts.append(f"{pointers[b]}.at = mul nuw nsw i64 %c, {bytes_}")
+        parts.append(f"{pointers[b]}.part = getelementptr i8, ptr {pointers[b]}, "
+                     f"i64 {pointers[b]}.at")
+        pointers[b] += ".part"
+    for i, (b, row) in enumerate(step.local.items()):
+        bytes_ = row * b.aval.dtype.itemsize
+        head.append(f"  %local{i} = alloca [{bytes_ * step.tile} x i8], align 64")
+        # as if the rows before were there too: kernels count from the first row of all
+        calls.append(f"%back{i} = mul nsw i64 %start, {-bytes_}")
+        calls.append(f"%rows{i} = getelementptr i8, ptr %local{i}, i64 %back{i}")
+        pointers[b] = f"%rows{i}"
+    for i, n in enumerate(nests):
+        scale = n.k.space[0] // step.rows
+        calls.append(f"%start{i} = mul nuw nsw i64 %start, {scale}")
+        calls.append(f"%stop{i} = mul nuw nsw i64 %stop, {scale}")
+        given = "".join(f"ptr {pointers[b]}, " for b in n.buffers)
+        calls.append(f"call void @{n.name}({given}i64 %start{i}, i64 %stop{i})")
+    text = _TILES.format(step=step, parts="".join(f"  {x}\n" for x in parts),
+                         calls="".join(f"  {x}\n" for x in calls))
+    return "\n".join(head) + "\n" + text
+
+
+def _run(name: str, calls: list, places: dict[Any, Place], stack: int, shared: bool) -> str:
     """The function that finds the buffers and calls the kernels of one segment."""
-    lines = [f"define void @{name}(ptr %list) #0 {{", "entry:"]
+    more = ", i64 %lo, i64 %hi" if shared else ""
+    lines = [f"define void @{name}(ptr %list{more}) #0 {{", "entry:"]
     if stack:
         lines.append(f"  %stack = alloca [{stack} x i8], align 64")
     lines.append(f"  %at = getelementptr i8, ptr %list, i64 {LIST_ITEMS}")
     lines.append("  %items = load ptr, ptr %at")
     bases: dict[int, str] = {-1: "%stack"}
     pointers: dict[Any, str] = {}
-    for b in dict.fromkeys(b for _, buffers in calls for b in buffers):
+    for b in dict.fromkeys(b for _, buffers, _ in calls for b in buffers):
         slot, offset = places[b]
         if slot not in bases:
             bases[slot] = f"%data{slot}"
@@ -105,8 +177,9 @@ def _run(name: str, calls: list, places: dict[Any, Place], stack: int) -> str:
         if offset:
             pointers[b] = f"%place{len(pointers)}"
             lines.append(f"  {pointers[b]} = getelementptr i8, ptr {bases[slot]}, i64 {offset}")
-    for kernel, buffers in calls:
-        lines.append(f"  call void @{kernel}({', '.join(f'ptr {pointers[b]}' for b in buffers)})")
+    for kernel, buffers, numbers in calls:
+        given = ", ".join(f"ptr {pointers[b]}" for b in buffers)
+        lines.append(f"  call void @{kernel}({given}{numbers})")
     return "\n".join([*lines, "  ret void", "}\n"])
 
 

@@ -85,7 +85,50 @@ class HostStep:
     operands: tuple[Any, ...]
 
 
-Step = Kernel | HostStep
+@dataclass(frozen=True, slots=True, eq=False)
+class Tiles:
+    """Kernels that take turns on ``tile`` of the ``rows`` of their first loops at a time.
+
+    ``local`` buffers exist for one tile only; the entries of a row are given. Rows are gathered in
+    chunks of ``chunk``, which threads can share; ``parts`` are buffers of which each chunk has its
+    own part, of so many entries.
+    """
+
+    kernels: tuple[Kernel, ...]
+    rows: int
+    tile: int
+    chunk: int
+    local: dict[Any, int]
+    parts: dict[Any, int]
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.rows // self.chunk)
+
+
+Step = Kernel | HostStep | Tiles
+
+
+def kernels_of(step: Kernel | Tiles) -> tuple[Kernel, ...]:
+    return (step,) if isinstance(step, Kernel) else step.kernels
+
+
+def reads(step: Step) -> list[Any]:
+    """The buffers that a step reads."""
+    if isinstance(step, HostStep):
+        return [v.root for v in step.operands if isinstance(v, View)]
+    if isinstance(step, Kernel):
+        return [x.buffer for x in step.loads]
+    return [b for k in step.kernels for b in reads(k) if b not in step.local]
+
+
+def filled(step: Step) -> list[Any]:
+    """The buffers that a step fills, or a part of which it fills."""
+    if isinstance(step, HostStep):
+        return list(step.eqn.outputs)
+    if isinstance(step, Kernel):
+        return [x.buffer for x in (*step.stores, *step.reductions)]
+    return [b for k in step.kernels for b in filled(k) if b not in step.local]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,10 +229,20 @@ def show(s: Schedule) -> str:
             given = " ".join(_operand(v, s.names) for v in step.operands)
             lines.append(f"{i}: host {outs} = {step.eqn.prim} {given}")
             continue
-        loops = ", ".join(f"i{d} < {n}" for d, n in enumerate(step.space))
-        lines.append(f"{i}: kernel" + (f" for {loops}" if loops else ""))
-        lines += ["  " + text for text in _body(step, s.names)]
+        if isinstance(step, Kernel):
+            lines += _kernel(f"{i}: ", step, s.names)
+            continue
+        several = f", {step.chunks} chunks of {step.chunk}" if step.chunks > 1 else ""
+        lines.append(f"{i}: {step.rows} rows, {step.tile} at a time{several}")
+        for k in step.kernels:
+            lines += ["  " + text for text in _kernel("", k, s.names)]
     return "\n".join(lines)
+
+
+def _kernel(number: str, k: Kernel, names: Callable[[Var], str]) -> list[str]:
+    loops = ", ".join(f"i{d} < {n}" for d, n in enumerate(k.space))
+    head = f"{number}kernel" + (f" for {loops}" if loops else "")
+    return [head, *["  " + text for text in _body(k, names)]]
 
 
 def _body(k: Kernel, names: Callable[[Var], str]) -> list[str]:
@@ -240,4 +293,4 @@ def _operand(v: Any, names: Callable[[Var], str]) -> str:
 
 
 __all__ = ["HostStep", "Kernel", "Load", "Op", "Reduce", "Schedule", "Step", "Store",
-           "check_bounds", "collapse", "place"]
+           "Tiles", "check_bounds", "collapse", "filled", "kernels_of", "place", "reads"]

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.emit import Place, emit_module
-from functrans._compile.kernels import HostStep, Kernel, Schedule
+from functrans._compile.kernels import HostStep, Kernel, Schedule, Tiles, filled, reads
 from functrans._compile.machine import NativeUnavailable, local
 from functrans._compile.program import Const, Program, Var, aval_of_atom
 from functrans._compile.schedule import schedule
+from functrans._compile.threads import is_shared, on_threads
 from functrans._compile.views import Shape, View
 
 # Bytes of intermediates up to which they live on the stack, where LLVM can turn them to registers.
@@ -39,6 +40,7 @@ class _Segment:
     name: str
     made: tuple[_Buffer, ...]
     dropped: tuple[int, ...]
+    chunks: int  # which threads share, 1: none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +72,8 @@ class NativeProgram:
                                     machine.library, machine.wide)
             names = [r.name for r in layout.runs if isinstance(r, _Segment)]
             self._code, functions = machine.compile(self.llvm, names, _title(program))
+            shared = [r.name for r in layout.runs if isinstance(r, _Segment) and r.chunks > 1]
+            functions.update({name: on_threads(functions[name]) for name in shared})
         self._call = _caller(self.schedule, layout, functions)
 
     def __call__(self, values: Sequence[Any]) -> list[np.ndarray]:
@@ -119,7 +123,8 @@ def _caller(s: Schedule, layout: _Layout, functions: dict[str, Any]) -> Callable
                     slots[b.slot] = make
                 else:
                     body.append(f" slots[{b.slot}] = {make}")
-            body.append(f" {run.name}(id(slots))")
+            more = f", {run.chunks}" if run.chunks > 1 else ""
+            body.append(f" {run.name}(id(slots){more})")
         else:
             env[f"host{i}"] = run
             body.append(f" run_host(host{i}, slots)")
@@ -210,7 +215,7 @@ class _Layout:
 
     def __init__(self, s: Schedule):
         self.schedule = s
-        self.segments: list[list[Kernel]] = []
+        self.segments: list[list[Kernel | Tiles]] = []
         self.runs: list[Any] = []
         self.places: dict[Any, Place] = {}
         self.consts: list[np.ndarray] = []
@@ -245,7 +250,9 @@ class _Layout:
         for step in self.schedule.steps:
             if isinstance(step, HostStep):
                 self.order.append(step)
-            elif self.order and isinstance(self.order[-1], list):
+            elif self.order and isinstance(self.order[-1], list) and not (
+                is_shared(step) or is_shared(self.order[-1][-1])
+            ):
                 self.order[-1].append(step)
             else:
                 self.order.append([step])
@@ -319,7 +326,8 @@ class _Layout:
             if scratch >= 0 and scratch not in started:
                 buffers.append(_Buffer(scratch, (self.scratch,), np.dtype(np.uint8)))
             started.update(b.slot for b in buffers)
-            self.runs.append(_Segment(f"run{count}", tuple(buffers), dropped))
+            chunks = part[0].chunks if is_shared(part[0]) else 1
+            self.runs.append(_Segment(f"run{count}", tuple(buffers), dropped, chunks))
             count += 1
 
     def operands(self, step: HostStep) -> tuple:
@@ -355,14 +363,8 @@ def _bytes(shape: Shape, dtype: np.dtype) -> int:
 
 def _touched(part: Any) -> tuple[list, list]:
     """The buffers that a step or segment reads, and those that it fills."""
-    if isinstance(part, HostStep):
-        return [v.root for v in part.operands if isinstance(v, View)], list(part.eqn.outputs)
-    read: list[Any] = []
-    made: list[Any] = []
-    for k in part if isinstance(part, list) else [part]:
-        read += [x.buffer for x in k.loads]
-        made += [x.buffer for x in (*k.stores, *k.reductions)]
-    return read, made
+    steps = part if isinstance(part, list) else [part]
+    return [b for x in steps for b in reads(x)], [b for x in steps for b in filled(x)]
 
 
 def compile_program(program: Program, precise: bool = False) -> NativeProgram:

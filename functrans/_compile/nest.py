@@ -8,7 +8,7 @@ their rounding errors, so that the error does not grow with the length.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,14 +41,17 @@ class Nest:
     """One kernel as a function; its parameters are its buffers, which do not overlap.
 
     ``ranged``: it runs the iterations of the first loop from %start to before %stop, and adds to
-    what reductions over that loop have collected.
+    what reductions over that loop have collected. Of ``local`` buffers only the rows of the range
+    exist, wherever the pointer points.
     """
 
-    def __init__(self, k: Kernel, name: str, code: Code, ranged: bool = False):
+    def __init__(self, k: Kernel, name: str, code: Code, ranged: bool = False,
+                 local: Collection[Any] = ()):
         self.k = k
         self.name = name
         self.code = code
         self.ranged = ranged
+        self.local = local
         self.buffers = tuple(dict.fromkeys(
             [x.buffer for x in (*k.loads, *k.stores, *k.reductions)]
         ))
@@ -227,7 +230,8 @@ class Nest:
         t = stored_type(r.dtype)
         start = reduction_start(r.row, r.dtype)
         start = {"true": "1", "false": "0"}.get(start, start)
-        at = code.op(f"getelementptr inbounds {t}, ptr {self.pointers[r.buffer]}, i64 {i}")
+        known = "" if r.buffer in self.local else "inbounds "
+        at = code.op(f"getelementptr {known}{t}, ptr {self.pointers[r.buffer]}, i64 {i}")
         code.line(f"store {t} {start}, ptr {at}")
         code.line(f"{i}.next = add nuw nsw i64 {i}, 1")
         code.line(f"{i}.more = icmp ult i64 {i}.next, {hi}")
@@ -245,7 +249,8 @@ class Nest:
                 at = self.code.op(f"add nsw i64 {at}, {term}") if at else term
         if offset or not at:
             at = self.code.op(f"add nsw i64 {at}, {offset}") if at else str(offset)
-        return self.code.op(f"getelementptr inbounds {t}, ptr {self.pointers[buffer]}, i64 {at}")
+        known = "" if buffer in self.local else "inbounds "
+        return self.code.op(f"getelementptr {known}{t}, ptr {self.pointers[buffer]}, i64 {at}")
 
     def read(self, buffer: Any, dtype: np.dtype, offset: int, strides: Sequence[int]) -> str:
         t = stored_type(dtype)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.kernels import HostStep, Kernel, Schedule, place
+from functrans._compile.kernels import HostStep, Kernel, Schedule, Step, filled, place, reads
 from functrans._compile.program import Const, Var, aval_of_atom
 from functrans._compile.views import View
 
@@ -135,8 +135,7 @@ def page(schedule: Schedule, title: str, parts: Sequence[tuple[str, str]]) -> st
 
 def _boxes(s: Schedule) -> list[_Box]:
     inputs = [_Box("end", "input", [_typed(v, s)], fills=[v]) for v in s.program.inputs]
-    steps = [_host(x, s) if isinstance(x, HostStep) else _kernel(x, i, s)
-             for i, x in enumerate(s.steps)]
+    steps = [_step(x, i, s) for i, x in enumerate(s.steps)]
     outputs = []
     for a, declared in zip(s.outputs, s.program.outputs, strict=True):
         text = f"{s.names(a)}:" if isinstance(a, Var) else ""
@@ -150,6 +149,17 @@ def _boxes(s: Schedule) -> list[_Box]:
 
 def _typed(v: Var, s: Schedule) -> str:
     return f"{s.names(v)}:{v.aval!r}"
+
+
+def _step(step: Step, i: int, s: Schedule) -> _Box:
+    if isinstance(step, HostStep):
+        return _host(step, s)
+    if isinstance(step, Kernel):
+        return _kernel(step, i, s)
+    boxes = [_kernel(k, i, s) for k in step.kernels]
+    lines = [line for box in boxes for line in (box.head.partition(": ")[2], *box.lines)]
+    head = f"{i}: {step.rows:,} rows, {step.tile:,} at a time"
+    return _Box("kernel", head, lines, reads(step), filled(step))
 
 
 def _kernel(k: Kernel, i: int, s: Schedule) -> _Box:

@@ -203,7 +203,10 @@ class _Copier:
         node = self.build.makers[v.root][0]  # type: ignore[index]  # known ones are variables
         node.exact = True
         operands = tuple([self._operand(u, v, node.space, space) for u in node.operands])
-        return self._add(replace(node, space=space, operands=operands), v.root.aval.dtype)
+        copy = self._add(replace(node, space=space, operands=operands), v.root.aval.dtype)
+        # a copy may be copied again
+        self.known[copy.root] = self.known[v.root]  # type: ignore[index]
+        return copy
 
     def _operand(self, u: Any, v: View, inner: Shape, space: Shape) -> Any:
         if not isinstance(u, View):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from functrans._compile import views
+from functrans._compile.expand import expanded
 from functrans._compile.kernels import (
     HostStep,
     Kernel,
@@ -26,11 +27,12 @@ from functrans._compile.kernels import (
     Step,
     Store,
     check_bounds,
-    collapse,
+    kernels_of,
 )
 from functrans._compile.lowerings import REDUCTIONS, computing_types, is_native
 from functrans._compile.program import Atom, Const, Eqn, Program, Var, namer
 from functrans._compile.recompute import recompute, recompute_late
+from functrans._compile.tiles import tiled
 from functrans._compile.views import Shape, View, Window
 from functrans._ops.declare import TABLE
 
@@ -110,13 +112,37 @@ class _Builder:
     def copy(self, source: Var | Const, target: Var) -> None:
         """``target`` as a buffer filled from a view."""
         shape = self.view(source).shape
+        if self.scatter(source, target):
+            return
         self.add("map", "copy", shape, (source,), target, types=(source.aval.dtype,))
         self.shapes[target] = shape
+
+    def scatter(self, source: Var | Const, target: Var) -> bool:
+        """Fill ``target`` from the loop that computes the source, if that is in another order."""
+        v = views.squeezed(self.view(source))
+        makers = self.makers.get(v.root, ()) if isinstance(v.root, Var) else ()
+        if len(makers) != 1 or makers[0].kind != "map" or not v.whole or v.offset:
+            return False
+        space = makers[0].space
+        steps = views.c_strides(space)
+        if sorted(v.strides) != sorted(steps) or len(set(steps)) < len(steps) or 0 in space:
+            return False
+        own = dict(zip(v.strides, views.c_strides(v.shape), strict=True))
+        place = 0, tuple([own[s] for s in steps])
+        shape = v.root.aval.shape
+        self.add("part", "copy", shape, (v.root,), target, types=(source.aval.dtype,), place=place)
+        self.shapes[target] = self.view(source).shape
+        return True
 
     def enter(self, eqn: Eqn) -> None:
         """Turn an equation into a view, or one node or more."""
         if eqn.prim not in OURS:
             self.host(eqn)
+            return
+        parts = expanded(eqn)
+        if parts is not None:
+            for part in parts:
+                self.enter(part)
             return
         name = eqn.prim.name
         if name in _MOVES and self.move(eqn):
@@ -331,12 +357,13 @@ class _Assembler:
                 assert eqn is not None, nodes[0]
                 steps.append(HostStep(eqn, nodes[0].operands))
             else:
-                steps.append(collapse(self.kernel(key[2], nodes)))
+                steps.append(self.kernel(key[2], nodes))
         shapes = {v: s for v, s in self.build.shapes.items()
                   if v in self.stored or self.build.makers[v][0].kind != "map"}
+        steps = tiled(steps, {v for v in self.outputs if isinstance(v, Var)}, shapes)
         for step in steps:
-            if isinstance(step, Kernel):
-                check_bounds(step, shapes)
+            for k in () if isinstance(step, HostStep) else kernels_of(step):
+                check_bounds(k, shapes)
         return Schedule(self.build.program, tuple(steps), shapes, self.outputs, self.names)
 
     def kernel(self, space: Shape, nodes: list[_Node]) -> Kernel:
