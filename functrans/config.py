@@ -38,13 +38,13 @@ class Config:
         """Settings for the time of a ``with`` block; None leaves one as it is."""
         if threads is not None and threads < 1:
             raise ValueError(f"config: threads must be at least 1, not {threads}.")
-        tokens = [setting.set(value) for setting, value in ((_jit, jit), (_threads, threads))
-                  if value is not None]
+        was = _jit.set(_jit.get() if jit is None else jit)
+        had = _threads.set(_threads.get() if threads is None else threads)
         try:
             yield
         finally:
-            for token in tokens:
-                token.var.reset(token)
+            _threads.reset(had)
+            _jit.reset(was)
 
     def __repr__(self) -> str:
         return f"config(jit={self.jit}, threads={self.threads})"

@@ -108,10 +108,10 @@ def test_a_guarded_array_kills_who_reads_behind_it():
 
 
 PLANTED = """
-from functrans._compile import emit
+from functrans._compile.nest import Nest
 
-address = emit._Nest.address
-emit._Nest.address = lambda self, b, t, offset, strides: address(self, b, t, offset + 1, strides)
+address = Nest.address
+Nest.address = lambda self, b, t, offset, strides: address(self, b, t, offset + 1, strides)
 check(lambda x: x * 2, [(8,)])
 """
 

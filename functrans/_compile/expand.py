@@ -5,6 +5,8 @@ Only the schedule is made of the small ones: derivatives and passes know the row
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from functrans._compile.program import Atom, Eqn, Var, aval_of_atom, types_of
@@ -75,7 +77,9 @@ def _logsumexp(write: _Writer, x: Var, axis: tuple[int, ...]) -> None:
     write(ops.add, total, write(reshape, top, shape=total.aval.shape))
 
 
-_RULES = {reductions.equal_share: _equal_share, reductions.softmax: _softmax,
-          reductions.logsumexp: _logsumexp}
+_RULES: dict[Primitive, Callable] = {
+    reductions.equal_share: _equal_share, reductions.softmax: _softmax,
+    reductions.logsumexp: _logsumexp,
+}
 
 __all__ = ["expanded"]

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from functrans._compile.schedule import _Builder, _Node
 
 # Rows of an instruction or a few; none calls a function or divides.
-CHEAP = frozenset("""
-    add subtract multiply strong_multiply square negative positive copy astype astype_discrete
-    conjugate real absolute sign maximum minimum clip where equal not_equal less less_equal greater
-    greater_equal logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor
-    invert isnan isinf isfinite signbit deg2rad rad2deg inside
-""".split())
+CHEAP = frozenset({
+    "add", "subtract", "multiply", "strong_multiply", "square", "negative", "positive", "copy",
+    "astype", "astype_discrete", "conjugate", "real", "absolute", "sign", "maximum", "minimum",
+    "clip", "where", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
+    "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and", "bitwise_or",
+    "bitwise_xor", "invert", "isnan", "isinf", "isfinite", "signbit", "deg2rad", "rad2deg",
+    "inside",
+})
 # Operations that may be repeated for one value, and arrays as large that they may read: storing
 # costs as much as reading three.
 OPERATIONS, ARRAYS = 24, 3
@@ -152,7 +154,7 @@ def recompute_late(build: _Builder, outputs: Iterable[Any]) -> None:
 
 def _kept(build: _Builder, outputs: Iterable[Any]) -> set[Any]:
     """Values that are in memory whatever else happens: outputs, and what NumPy is given."""
-    kept = {v for v in outputs if isinstance(v, Var)}
+    kept: set[Any] = {v for v in outputs if isinstance(v, Var)}
     for node in build.nodes:
         if node.kind not in ("map", "reduce", "part"):
             kept.update(v.root for v in node.operands if isinstance(v, View))

@@ -18,7 +18,9 @@ def is_shared(step: Step) -> bool:
 def on_threads(function: Any) -> Callable[[int, int], None]:
     """A native function of a list and a range of chunks, as one of the list and all chunks."""
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-    native = kind(ctypes.cast(function, ctypes.c_void_p).value)
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address, function
+    native = kind(address)
 
     def run(slots: int, chunks: int) -> None:
         threads = min(cores(), chunks)

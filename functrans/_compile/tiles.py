@@ -3,8 +3,8 @@
 Kernels whose first loops have the same length, and which hand rows to each other, need not each
 run over all the rows. They take turns on a tile of rows, so what one leaves for the next is still
 in the cache, and takes no more memory than a tile. Tiles are gathered in chunks, which threads can
-share. What a reduction over the rows collects, it collects for each chunk apart, and the chunks' parts
-are joined in order: results depend on shapes alone, not on threads.
+share. What a reduction over the rows collects, it collects for each chunk apart, and the parts of
+the chunks are joined in order: results depend on shapes alone, not on threads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from functrans._compile.kernels import (
     filled,
     reads,
 )
-from functrans._compile.program import Const, Var
+from functrans._compile.program import Var
 from functrans._compile.recompute import CHEAP
 from functrans._compile.views import Shape
 from functrans._core.aval import Aval
@@ -39,9 +39,9 @@ TILE = 1 << 15
 LARGE = 1 << 17
 # Estimated nanoseconds of work from which threads pay, which take about 40,000 to start, and of a
 # chunk; chunks at most.
-THREADED, CHUNK, CHUNKS = 400_000, 100_000, 64
+THREADED, CHUNK, CHUNKS = 1_000_000, 100_000, 64
 # Nanoseconds that an operation takes for one entry, and a load or a store.
-COSTS = {True: 0.1, False: 1.0}
+COSTS = {True: 0.1, False: 0.5}
 MEMORY = 0.2
 
 
@@ -59,13 +59,13 @@ def tiled(steps: Sequence[Step], kept: set[Any], shapes: dict[Var, Shape]) -> li
     ``kept`` are the outputs; ``shapes`` of the buffers, to which those of parts are added.
     """
     items = _grouped(steps, shapes)
-    out: list[Step] = []
+    owners: dict[Any, int] = {}
+    needed = set(kept)  # buffers that more than one item touches
     for i, item in enumerate(items):
-        if not isinstance(item, _Group):
-            out.append(item)
-            continue
-        needed = kept.union(*[_touched(other) for j, other in enumerate(items) if j != i])
-        out += _steps(item, needed, shapes)
+        needed.update(b for b in _touched(item) if owners.setdefault(b, i) != i)
+    out: list[Step] = []
+    for item in items:
+        out += _steps(item, needed, shapes) if isinstance(item, _Group) else [item]
     return out
 
 
@@ -138,8 +138,8 @@ def _by_rows(k: Kernel, b: Any, shapes: dict[Var, Shape]) -> bool:
 
 def _steps(group: _Group, needed: set[Any], shapes: dict[Var, Shape]) -> list[Step]:
     kernels, rows = group.kernels, group.rows
-    handed = {b: None for k in kernels for b in filled(k)
-              if any(b in reads(other) for other in kernels)}
+    read = {b for k in kernels for b in reads(k)}
+    handed = dict.fromkeys([b for k in kernels for b in filled(k) if b in read])
     local = {b: math.prod(shapes[b]) // rows for b in handed if b not in needed}
     row_bytes = sum(n * b.aval.dtype.itemsize for b, n in local.items())
     if row_bytes * rows < LARGE or row_bytes > TILE:

@@ -254,7 +254,6 @@ def composed(u: View, v: View, space: Shape) -> View | None:
     if found is None:
         return None
     first, ways = found
-    empty = nothing(View(u.root, v.shape, 0, v.strides, v.windows))
     offset = u.offset + sum(s * i for s, i in zip(u.strides, first, strict=True))
     strides, windows = [], []
     for (lo, hi), (k, t) in zip(v.windows, ways, strict=True):
@@ -270,7 +269,7 @@ def composed(u: View, v: View, space: Shape) -> View | None:
             return None
         if not along:
             if not window[0] <= first[k] < window[1]:
-                return empty
+                return _zeros(u, v)
             continue
         d = along[0]
         lo, hi = v.windows[d]
@@ -278,11 +277,16 @@ def composed(u: View, v: View, space: Shape) -> View | None:
         less, more = _preimage(*window, first[k] - t * lo, t)
         windows[d] = max(lo, less), min(hi, more)
         if windows[d][0] >= windows[d][1]:
-            return empty
+            return _zeros(u, v)
     return View(u.root, v.shape, offset, tuple(strides), tuple(windows))
 
 
+def _zeros(u: View, v: View) -> View:
+    """Zeros like the entries of u, in the shape of v."""
+    return nothing(View(u.root, v.shape, 0, v.strides, v.windows))
+
+
 __all__ = [
-    "Shape", "View", "Window", "broadcast", "c_strides", "composed", "embedded", "full", "identity", "indexed",
-    "origin", "reshaped", "squeezed", "transposed",
+    "Shape", "View", "Window", "broadcast", "c_strides", "composed", "embedded", "full", "identity",
+    "indexed", "origin", "reshaped", "squeezed", "transposed",
 ]
