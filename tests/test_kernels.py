@@ -70,6 +70,12 @@ def test_a_transposed_result_is_stored_by_the_loop_that_computes_it():
     np.testing.assert_allclose(compiled(f, x)([x])[0], f(x), rtol=1e-14)
 
 
+def test_a_part_of_a_result_is_not_taken_for_another_order_of_all():
+    x = draw(5, 2)
+    (y,) = compiled(lambda x: np.exp(x)[0:2, None], x)([x])
+    np.testing.assert_allclose(y, np.exp(x)[0:2, None], rtol=1e-14)
+
+
 def test_an_expensive_value_is_stored():
     def f(x):
         y = np.exp(x)

@@ -125,7 +125,8 @@ class _Builder:
             return False
         space = makers[0].space
         steps = views.c_strides(space)
-        if sorted(v.strides) != sorted(steps) or len(set(steps)) < len(steps) or 0 in space:
+        axes, all_axes = zip(v.strides, v.shape, strict=True), zip(steps, space, strict=True)
+        if sorted(axes) != sorted(all_axes) or len(set(steps)) < len(steps) or 0 in space:
             return False
         own = dict(zip(v.strides, views.c_strides(v.shape), strict=True))
         place = 0, tuple([own[s] for s in steps])
