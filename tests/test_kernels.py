@@ -227,6 +227,7 @@ FUNCTIONS = {
     "gradient": ft.grad(centred),
     "hessian": lambda x: ft.hessian(lambda y: centred(y.reshape(3, 2)))(x.reshape(-1)[:6]),
     "three axes": lambda x: np.sum(np.sin(x[:, None] - x[None]), axis=1) * x,
+    "indexed": lambda x: np.exp(x)[np.array([0, -1, 0])] * np.sin(x)[:, np.array([0, 0])].sum(),
     "matrix": lambda x: np.exp(x @ x.T).sum(0) @ np.tanh(x),
 }
 
@@ -334,3 +335,56 @@ def test_a_row_of_other_dtypes_stays_a_host_step():
         expected = bind(equal_share, x, x.max(1), axis=(1,))
     (y,) = compiled(lambda x: bind(equal_share, x, x.max(1), axis=(1,)), x)([x])
     np.testing.assert_array_equal(y, expected)
+
+
+# ---- indexing by arrays that the program holds
+
+
+EPS = {np.float64: 2.3e-16, np.float32: 1.2e-7, np.int32: 0}
+ROWS, PAIR = np.array([2, -1, 0, 2]), np.array([[0, 3], [-4, 1]])
+INDICES = {
+    "entries": (ROWS,), "rows of a matrix": (PAIR,), "columns": (slice(None), ROWS),
+    "both": (ROWS, ROWS[::-1]), "grid": (ROWS[:, None], np.array([1, 1, 0])),
+    "slices between": (ROWS, slice(1, None, 2), ROWS), "new axis": (None, ROWS, Ellipsis, 1),
+    "mask": (np.array([True, False, True, True]),), "even": (np.arange(3),),
+    "reversed": (slice(None, None, -1), np.array([3, 1])), "one": (np.array([1]),),
+    "none": (np.array([], int),), "a mask of columns": (slice(None), np.eye(4, 5, 1)[0] > 0),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int32])
+@pytest.mark.parametrize("name", INDICES)
+def test_constant_indices_read_and_add_without_numpy(name, dtype):
+    x = (10 * draw(4, 5, 6)).astype(dtype)
+    index = INDICES[name]
+
+    def read(x):
+        return x[index] * 2, (x + 1)[..., ::-1][index], x.T[1:].T[index]
+
+    def added(x):
+        return ft.vjp(lambda y: (y * 1.5)[index], x)[1](np.cos(x[index]))[0]
+
+    for f in (read, added) if dtype is not np.int32 else (read,):
+        program = compiled(lambda x, f=f: tuple(ft.tree.leaves(f(x))), x)
+        if name != "none":
+            assert not any(isinstance(s, HostStep) for s in program.schedule.steps)
+        for y, e in zip(program([x]), ft.tree.leaves(f(x)), strict=True):
+            assert y.dtype == e.dtype
+            np.testing.assert_allclose(y, e, rtol=4 * EPS[dtype], atol=8 * EPS[dtype])
+
+
+def test_what_is_indexed_is_in_memory_and_what_uses_it_waits():
+    def f(x):
+        y = x * 2.0
+        return y[ROWS] + np.sum(y[ROWS] * y[:4]) + ft.grad(lambda z: np.sum(z[ROWS] ** 3))(y)[:4]
+
+    x = draw(5)
+    np.testing.assert_allclose(compiled(f, x)([x])[0], f(x), rtol=1e-14)
+
+
+def test_an_index_that_is_given_is_left_to_numpy():
+    f = ft.jit(lambda x, i: x[i] * 2)
+    x = draw(5)
+    np.testing.assert_array_equal(f(x, ROWS), x[ROWS] * 2)
+    with pytest.raises(IndexError, match="index 9 is out of bounds for axis 0 with size 5"):
+        f(x, np.array([0, 9, 1, 2]))

@@ -15,7 +15,7 @@ from functrans._compile.views import Shape, View, Window
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A register filled from a buffer; 0 outside the windows."""
+    """A register filled from a buffer; 0 outside the windows. ``index`` is added to the place."""
 
     name: str
     buffer: Var | Const
@@ -23,6 +23,7 @@ class Load:
     offset: int
     strides: Shape
     windows: tuple[Window, ...]
+    index: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,10 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """``buffer`` collects ``value`` over the loops in ``axes``, where its strides are 0."""
+    """``buffer`` collects ``value`` over the loops in ``axes``, where its strides are 0.
+
+    With an ``index``, a register that is added to the place, over all that come to one place.
+    """
 
     buffer: Var
     row: str
@@ -60,6 +64,7 @@ class Reduce:
     dtype: np.dtype
     axes: Shape
     strides: Shape
+    index: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,13 +184,12 @@ def _join(k: Kernel, axis: int) -> Kernel:
         lo, hi = ws[axis]
         return (*ws[:axis], (lo * n, hi * n), *ws[axis + 2 :])
 
-    loads = [Load(x.name, x.buffer, x.dtype, x.offset, drop(x.strides), windows(x.windows))
-             for x in k.loads]
+    loads = [replace(x, strides=drop(x.strides), windows=windows(x.windows)) for x in k.loads]
     ops = [replace(op, windows=windows(op.windows)) if op.windows else op for op in k.ops]
     stores = [Store(x.buffer, x.value, x.dtype, x.offset, drop(x.strides)) for x in k.stores]
     reductions = [
-        Reduce(r.buffer, r.row, r.value, r.dtype,
-               tuple(dict.fromkeys([a - (a > axis) for a in r.axes])), drop(r.strides))
+        replace(r, axes=tuple(dict.fromkeys([a - (a > axis) for a in r.axes])),
+                strides=drop(r.strides))
         for r in k.reductions
     ]
     space = (*k.space[:axis], k.space[axis] * n, *k.space[axis + 2 :])
@@ -198,14 +202,15 @@ def _join(k: Kernel, axis: int) -> Kernel:
 def check_bounds(k: Kernel, shapes: dict[Var, Shape]) -> Kernel:
     """The kernel itself, when no iteration reads or writes outside a buffer.
 
-    Native code checks nothing: this is where a wrong index map would show.
+    Native code checks nothing: this is where a wrong index map would show. Places with an index
+    are NumPy's.
     """
     if 0 in k.space:
         return k
     whole = tuple([(0, n) for n in k.space])
-    places = [(x.buffer, x.offset, x.strides, x.windows) for x in k.loads]
+    places = [(x.buffer, x.offset, x.strides, x.windows) for x in k.loads if not x.index]
     places += [(x.buffer, x.offset, x.strides, whole) for x in k.stores]
-    places += [(x.buffer, 0, x.strides, whole) for x in k.reductions]
+    places += [(x.buffer, 0, x.strides, whole) for x in k.reductions if not x.index]
     for buffer, offset, strides, windows in places:
         if any(lo >= hi for lo, hi in windows):
             continue
@@ -250,7 +255,7 @@ def _body(k: Kernel, names: Callable[[Var], str]) -> list[str]:
     for x in k.loads:
         buffer = names(x.buffer) if isinstance(x.buffer, Var) else f"<{x.buffer.aval!r}>"
         inside = _inside(x.windows, k.space)
-        text = f"{x.name} = load {buffer}[{place(x.offset, x.strides)}]"
+        text = f"{x.name} = load {buffer}[{place(x.offset, x.strides, x.index)}]"
         lines.append(text + (f" if {inside} else 0" if inside else ""))
     for op in k.ops:
         given = " ".join(map(_argument, op.args))
@@ -262,7 +267,7 @@ def _body(k: Kernel, names: Callable[[Var], str]) -> list[str]:
         at = place(store.offset, store.strides)
         lines.append(f"store {names(store.buffer)}[{at}] = {_argument(store.value)}")
     lines += [
-        f"{r.row} {names(r.buffer)}[{place(0, r.strides)}] of {_argument(r.value)}"
+        f"{r.row} {names(r.buffer)}[{place(0, r.strides, r.index)}] of {_argument(r.value)}"
         for r in k.reductions
     ]
     return lines
@@ -276,9 +281,10 @@ def _inside(windows: tuple[Window, ...], space: Shape) -> str:
     )
 
 
-def place(offset: int, strides: Shape) -> str:
+def place(offset: int, strides: Shape, index: str | None = None) -> str:
     """The index of an entry, written with the counters of the loops."""
     terms = [f"{s}*i{d}" if s != 1 else f"i{d}" for d, s in enumerate(strides) if s]
+    terms = [index, *terms] if index else terms
     return " + ".join([str(offset)] * (offset != 0 or not terms) + terms).replace("+ -", "- ")
 
 

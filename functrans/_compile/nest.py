@@ -91,7 +91,7 @@ class Nest:
     def whole(self, r: Reduce) -> bool:
         """Whether a reduction is finished in one run of its own loops, and then stored."""
         over = set(range(self.starts[r], len(self.k.space)))
-        return set(r.axes) == over and not (self.ranged and 0 in r.axes)
+        return set(r.axes) == over and not r.index and not (self.ranged and 0 in r.axes)
 
     # ---- loops
 
@@ -212,8 +212,9 @@ class Nest:
             self.collect(r, x)
 
     def collect(self, r: Reduce, x: str) -> None:
-        have = self.read(r.buffer, r.dtype, 0, r.strides)
-        self.write(r.buffer, r.dtype, 0, r.strides, combine(self.code, r.row, r.dtype, have, x))
+        have = self.read(r.buffer, r.dtype, 0, r.strides, r.index)
+        total = combine(self.code, r.row, r.dtype, have, x)
+        self.write(r.buffer, r.dtype, 0, r.strides, total, r.index)
 
     def fill(self, r: Reduce) -> None:
         """The buffer of a reduction, or the range's part, with what a reduction of nothing is."""
@@ -241,8 +242,9 @@ class Nest:
 
     # ---- memory
 
-    def address(self, buffer: Var | Const, t: str, offset: int, strides: Sequence[int]) -> str:
-        at = ""
+    def address(self, buffer: Var | Const, t: str, offset: int, strides: Sequence[int],
+                index: str | None = None) -> str:
+        at = self.registers[index] if index else ""
         for d, s in enumerate(strides):
             if s:
                 i = self.counters[d]
@@ -253,17 +255,19 @@ class Nest:
         known = "" if buffer in self.local else "inbounds "
         return self.code.op(f"getelementptr {known}{t}, ptr {self.pointers[buffer]}, i64 {at}")
 
-    def read(self, buffer: Any, dtype: np.dtype, offset: int, strides: Sequence[int]) -> str:
+    def read(self, buffer: Any, dtype: np.dtype, offset: int, strides: Sequence[int],
+             index: str | None = None) -> str:
         t = stored_type(dtype)
-        x = self.code.op(f"load {t}, ptr {self.address(buffer, t, offset, strides)}")
+        x = self.code.op(f"load {t}, ptr {self.address(buffer, t, offset, strides, index)}")
         return self.code.op(f"icmp ne i8 {x}, 0") if dtype.kind == "b" else x
 
     def write(self, buffer: Any, dtype: np.dtype, offset: int, strides: Sequence[int],
-              x: str) -> None:
+              x: str, index: str | None = None) -> None:
         t = stored_type(dtype)
         if dtype.kind == "b":
             x = self.code.op(f"zext i1 {x} to i8")
-        self.code.line(f"store {t} {x}, ptr {self.address(buffer, t, offset, strides)}")
+        at = self.address(buffer, t, offset, strides, index)
+        self.code.line(f"store {t} {x}, ptr {at}")
 
     # ---- one iteration
 
@@ -281,7 +285,7 @@ class Nest:
         inside = self.inside(x.windows)
         zero = literal(0, x.dtype)
         if inside == "true":
-            return self.read(x.buffer, x.dtype, x.offset, x.strides)
+            return self.read(x.buffer, x.dtype, x.offset, x.strides, x.index)
         if inside == "false":
             return zero
         code = self.code
@@ -333,7 +337,7 @@ class Nest:
         else:
             x = self.value(r.value, r.dtype)
         if self.starts[r] == len(self.k.space):
-            if r.axes:
+            if r.axes or r.index:
                 self.collect(r, x)
             else:
                 self.write(r.buffer, r.dtype, 0, r.strides, x)

@@ -171,7 +171,8 @@ def _kernel(k: Kernel, i: int, s: Schedule) -> _Box:
     def given(x: Any) -> str:
         return called.get(x, x) if isinstance(x, str) else _number(x)
 
-    lines = [f"{x.name} = {_buffer(x.buffer, s)}[{place(x.offset, x.strides)}]" for x in several]
+    lines = [f"{x.name} = {_buffer(x.buffer, s)}[{place(x.offset, x.strides, x.index)}]"
+             for x in several]
     lines += [f"{op.name} = {op.row} {' '.join(map(given, op.args))}" for op in k.ops]
     if len(lines) > LISTED + 1:
         half = LISTED // 2

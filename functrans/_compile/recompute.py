@@ -153,11 +153,12 @@ def recompute_late(build: _Builder, outputs: Iterable[Any]) -> None:
 
 
 def _kept(build: _Builder, outputs: Iterable[Any]) -> set[Any]:
-    """Values that are in memory whatever else happens: outputs, and what NumPy is given."""
+    """Values that are in memory whatever else happens: outputs, what NumPy is given, what is indexed."""
     kept: set[Any] = {v for v in outputs if isinstance(v, Var)}
     for node in build.nodes:
-        if node.kind not in ("map", "reduce", "part"):
-            kept.update(v.root for v in node.operands if isinstance(v, View))
+        loops = node.kind in ("map", "reduce", "part")
+        kept.update(v.root for v in node.operands
+                    if isinstance(v, View) and not (loops and v.index is None))
     return kept
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from functrans._compile import views
 from functrans._compile.expand import expanded
+from functrans._compile.gather import gathered, scattered
 from functrans._compile.kernels import (
     HostStep,
     Kernel,
@@ -104,10 +105,12 @@ class _Builder:
         """A node with loops over ``shape``."""
         space = tuple([n for n in shape if n != 1])
         operands = tuple([self.operand(a, shape) for a in inputs])
-        node = _Node(kind, row, space, operands, target, **more)
-        node.level = max([self.needs(v, space) for v in operands], default=0)
+        self.add_node(_Node(kind, row, space, operands, target, **more))
+
+    def add_node(self, node: _Node) -> None:
+        node.level = max([self.needs(v, node.space) for v in node.operands], default=0)
         self.nodes.append(node)
-        self.makers.setdefault(target, []).append(node)
+        self.makers.setdefault(node.target, []).append(node)
 
     def copy(self, source: Var | Const, target: Var) -> None:
         """``target`` as a buffer filled from a view."""
@@ -148,6 +151,8 @@ class _Builder:
         name = eqn.prim.name
         if name in _MOVES and self.move(eqn):
             return
+        if name in ("getitem", "put_add") and len(eqn.inputs) > 1 and self.indexed(eqn):
+            return
         out = eqn.outputs[0]
         if name in REDUCTIONS and self.reduction(eqn):
             return
@@ -173,6 +178,27 @@ class _Builder:
             self.copy(x, out)
             return True
         return False
+
+    def indexed(self, eqn: Eqn) -> bool:
+        """Enter indexing by arrays that the program holds."""
+        x, out = eqn.inputs[0], eqn.outputs[0]
+        if not isinstance(x, Var | Const) or not is_native(x.aval.dtype):
+            return False
+        if eqn.prim.name == "getitem":
+            v = gathered(self.view(x), eqn)
+            if v is None:
+                return False
+            self.add_node(_Node("map", "gather", v.shape, (v,), out, types=(x.aval.dtype,)))
+        else:
+            found = scattered(x.aval.shape, eqn) if out.aval.dtype.kind in "fi" else None
+            if found is None:
+                return False
+            index, strides = found
+            value = self.operand(x, x.aval.shape)
+            self.add_node(_Node("reduce", "sum", index.shape, (value, index), out,
+                                types=(out.aval.dtype,), place=(0, strides)))
+        self.shapes[out] = out.aval.shape
+        return True
 
     def reduction(self, eqn: Eqn) -> bool:
         x, out = eqn.inputs[0], eqn.outputs[0]
@@ -379,11 +405,12 @@ class _Assembler:
                 return v
             if isinstance(v.root, Var) and self.joined(v, node):
                 return self.names(v.root)
-            key = id(v.root), v.offset, v.strides, v.windows
+            index = read(v.index, node) if v.index else None
+            key = id(v.root), v.offset, v.strides, v.windows, index
             if key not in loads:
                 name = f"{self._buffer_name(v.root)}_{len(loads)}"
                 dtype = v.root.aval.dtype
-                loads[key] = Load(name, v.root, dtype, v.offset, v.strides, v.windows)
+                loads[key] = Load(name, v.root, dtype, v.offset, v.strides, v.windows, index)
                 types[name] = dtype
             return loads[key].name
 
@@ -392,8 +419,9 @@ class _Assembler:
             out = node.target
             if node.kind == "reduce":
                 _, strides = node.place
+                index = args[1] if len(args) > 1 else None
                 reductions.append(
-                    Reduce(out, node.row, args[0], node.types[0], node.axes, strides)
+                    Reduce(out, node.row, args[0], node.types[0], node.axes, strides, index)
                 )
             elif node.kind == "part":
                 stores.append(Store(out, args[0], out.aval.dtype, *node.place))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -81,7 +81,7 @@ def _grouped(steps: Sequence[Step], shapes: dict[Var, Shape]) -> list[Any]:
     latest: dict[int, int] = {}  # number of rows -> the last group
     for step in steps:
         at = -1
-        if isinstance(step, Kernel) and step.space and 0 not in step.space:
+        if isinstance(step, Kernel) and _has_rows(step):
             rows = step.space[0]
             first = max([_first(b, step, made, items, shapes) for b in reads(step)], default=0)
             at = latest.get(rows, -1)
@@ -95,6 +95,11 @@ def _grouped(steps: Sequence[Step], shapes: dict[Var, Shape]) -> list[Any]:
         for b in filled(step):
             made.setdefault(b, []).append((at, step))
     return items
+
+
+def _has_rows(k: Kernel) -> bool:
+    """Whether iterations of the first loop can run in parts."""
+    return bool(k.space) and 0 not in k.space and not any(r.index for r in k.reductions)
 
 
 def _first(b: Any, k: Kernel, made: dict, items: list, shapes: dict[Var, Shape]) -> int:
@@ -114,7 +119,7 @@ def _by_rows(k: Kernel, b: Any, shapes: dict[Var, Shape]) -> bool:
     """Whether each iteration of the first loop touches only its own row of a buffer."""
     size, rows = math.prod(shapes[b]), k.space[0]
     row = size // rows
-    if row * rows != size:
+    if row * rows != size or any(x.index and x.buffer is b for x in (*k.loads, *k.reductions)):
         return False
     whole = views.full(k.space)
     places = [(x.offset, x.strides, x.windows) for x in k.loads if x.buffer is b]
@@ -183,9 +188,8 @@ def _cost(k: Kernel) -> float:
 
 def _into(k: Kernel, parts: dict[Any, Var]) -> Kernel:
     """The kernel with its reductions over rows going into the parts."""
-    reductions = [Reduce(parts.get(r.buffer, r.buffer), r.row, r.value, r.dtype, r.axes, r.strides)
-                  for r in k.reductions]
-    return Kernel(k.space, k.loads, k.ops, k.stores, tuple(reductions), k.types)
+    reductions = [replace(r, buffer=parts.get(r.buffer, r.buffer)) for r in k.reductions]
+    return replace(k, reductions=tuple(reductions))
 
 
 def _start(b: Var, r: Reduce, shapes: dict[Var, Shape]) -> Kernel:

@@ -18,7 +18,8 @@ Window = tuple[int, int]
 class View:
     """Entry ``i`` is ``root[offset + sum(strides * i)]`` where all ``lo <= i < hi``, else 0.
 
-    Offsets and strides count entries of the root's buffer, which is C-contiguous.
+    Offsets and strides count entries of the root's buffer, which is C-contiguous. Entries of
+    ``index``, a view of the same shape, are added to the places.
     """
 
     root: Var | Const
@@ -26,6 +27,7 @@ class View:
     offset: int
     strides: Shape
     windows: tuple[Window, ...]
+    index: View | None = None
 
     @property
     def whole(self) -> bool:
@@ -39,7 +41,9 @@ class View:
 
     def is_identity(self) -> bool:
         """Whether it is the buffer from its start, in order."""
-        return self.offset == 0 and self.whole and self.strides == c_strides(self.shape)
+        if self.offset or self.index is not None:
+            return False
+        return self.whole and self.strides == c_strides(self.shape)
 
 
 @lru_cache(maxsize=1024)
