@@ -87,6 +87,9 @@ PROGRAMS = {
     "rolled": ("lambda x: np.roll(x, 1) * np.roll(x, -2) + np.flip(x)", "[(n,)]"),
     "zero sizes": ("lambda x: (x[:0] + 1, x[:0].sum(), x[n:] * 2, np.concatenate([x[:0], x]) + 1)",
                    "[(n,)]"),
+    "indexed": ("lambda x: (np.exp(x[np.array([0, -1, 0])]), ft.grad(lambda x: np.sum("
+                "np.sin(x)[np.array([[n - 1, 0], [-n, 0]])] ** 2))(x))", "[(n,)]"),
+    "long sums": ("lambda x: (np.exp(x).sum(), np.sin(x).sum(0), (x - x.sum()).sum(1))", "[(n, 40)]"),
     "hessian": ("lambda x: ft.hessian(lambda x: np.sum(x[1:] * np.sin(x[:-1])))(x)",
                 "[(min(n, 16) + 1,)]"),
 }
@@ -108,10 +111,10 @@ def test_a_guarded_array_kills_who_reads_behind_it():
 
 
 PLANTED = """
-from functrans._compile import emit
+from functrans._compile.nest import Nest
 
-address = emit._Nest.address
-emit._Nest.address = lambda self, b, t, offset, strides: address(self, b, t, offset + 1, strides)
+address = Nest.address
+Nest.address = lambda self, b, t, offset, *rest: address(self, b, t, offset + 1, *rest)
 check(lambda x: x * 2, [(8,)])
 """
 

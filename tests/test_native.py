@@ -336,7 +336,7 @@ def test_neighbouring_axes_are_one_loop():
 
 def test_the_schedule_reads_like_loops():
     def f(x):
-        y = (x[1:] - x[:-1].sum()) * 2
+        y = np.exp(x[1:] - x[:-1].sum()) * 2
         return bind(put_add, y, pattern=((1, None, None),), shape=(4,)) + np.ones(4)
 
     compiled, _ = native(f, np.arange(4.0))
@@ -348,9 +348,10 @@ def test_the_schedule_reads_like_loops():
   a_0 = load a[1 + i0]
   d_1 = load d[0]
   e:float64 = subtract a_0 d_1
-  f:float64 = multiply e 2
-  store f[i0] = f
+  f:float64 = exp e
+  g:float64 = multiply f 2
+  store g[i0] = g
 2: kernel for i0 < 4
-  f_0 = load f[-1 + i0] if 1 <= i0 < 4 else 0
-  h:float64 = add f_0 1.0
-  store h[i0] = h"""
+  g_0 = load g[-1 + i0] if 1 <= i0 < 4 else 0
+  i:float64 = add g_0 1.0
+  store i[i0] = i"""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +21,7 @@ from functrans._compile.views import Shape, View, Window
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A register filled from a buffer; 0 outside the windows."""
+    """A register filled from a buffer; 0 outside the windows. ``index`` is added to the place."""
 
     name: str
     buffer: Var | Const
@@ -29,17 +29,23 @@ class Load:
     offset: int
     strides: Shape
     windows: tuple[Window, ...]
+    index: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """``name = row(*args)``; an arg is a register or a number; ``types`` are computed in."""
+    """``name = row(*args)``; an arg is a register or a number; ``types`` are computed in.
+
+    0 outside the windows, if there are any; where ``exact`` no product is fused with a sum.
+    """
 
     name: str
     row: str
     dtype: np.dtype
     types: tuple[np.dtype, ...]
     args: tuple[Any, ...]
+    windows: tuple[Window, ...] = ()
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,10 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """``buffer`` collects ``value`` over the loops in ``axes``, where its strides are 0."""
+    """``buffer`` collects ``value`` over the loops in ``axes``, where its strides are 0.
+
+    With an ``index``, a register that is added to the place, over all that come to one place.
+    """
 
     buffer: Var
     row: str
@@ -61,6 +70,7 @@ class Reduce:
     dtype: np.dtype
     axes: Shape
     strides: Shape
+    index: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,7 +126,41 @@ class HostStep:
         return list(self.eqn.outputs)
 
 
-NativeStep = Kernel | Call | Nested
+@dataclass(frozen=True, slots=True, eq=False)
+class Tiles:
+    """Kernels that take turns on ``tile`` of the ``rows`` of their first loops at a time.
+
+    ``local`` buffers exist for one tile only; the entries of a row are given. Rows are gathered in
+    chunks of ``chunk``, which threads can share; ``parts`` are buffers of which each chunk has its
+    own part, of so many entries.
+    """
+
+    kernels: tuple[Kernel, ...]
+    rows: int
+    tile: int
+    chunk: int
+    local: dict[Any, int]
+    parts: dict[Any, int]
+    refuses: ClassVar[bool] = False
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.rows // self.chunk)
+
+    @property
+    def reads(self) -> list[Any]:
+        return [b for k in self.kernels for b in k.reads if b not in self.local]
+
+    @property
+    def makes(self) -> list[Any]:
+        return [b for k in self.kernels for b in k.makes if b not in self.local]
+
+    @property
+    def work(self) -> float:
+        return sum(k.work for k in self.kernels)
+
+
+NativeStep = Kernel | Tiles | Call | Nested
 Step = NativeStep | HostStep
 
 
@@ -152,8 +196,8 @@ def _joinable(k: Kernel, axis: int) -> bool:
     for x in (*k.loads, *k.stores, *k.reductions):
         if x.strides[axis] != x.strides[axis + 1] * n:
             return False
-    for load in k.loads:
-        if load.windows[axis + 1] != (0, n):
+    for x in (*k.loads, *k.ops):
+        if x.windows and x.windows[axis + 1] != (0, n):
             return False
     return all((axis in r.axes) == (axis + 1 in r.axes) for r in k.reductions)
 
@@ -168,16 +212,16 @@ def _join(k: Kernel, axis: int) -> Kernel:
         lo, hi = ws[axis]
         return (*ws[:axis], (lo * n, hi * n), *ws[axis + 2 :])
 
-    loads = [Load(x.name, x.buffer, x.dtype, x.offset, drop(x.strides), windows(x.windows))
-             for x in k.loads]
+    loads = [replace(x, strides=drop(x.strides), windows=windows(x.windows)) for x in k.loads]
+    ops = [replace(op, windows=windows(op.windows)) if op.windows else op for op in k.ops]
     stores = [Store(x.buffer, x.value, x.dtype, x.offset, drop(x.strides)) for x in k.stores]
     reductions = [
-        Reduce(r.buffer, r.row, r.value, r.dtype,
-               tuple(dict.fromkeys([a - (a > axis) for a in r.axes])), drop(r.strides))
+        replace(r, axes=tuple(dict.fromkeys([a - (a > axis) for a in r.axes])),
+                strides=drop(r.strides))
         for r in k.reductions
     ]
     space = (*k.space[:axis], k.space[axis] * n, *k.space[axis + 2 :])
-    return Kernel(space, tuple(loads), k.ops, tuple(stores), tuple(reductions), k.types)
+    return Kernel(space, tuple(loads), tuple(ops), tuple(stores), tuple(reductions), k.types)
 
 
 # ---- safety
@@ -186,7 +230,8 @@ def _join(k: Kernel, axis: int) -> Kernel:
 def check_bounds(step: NativeStep, shapes: dict[Var, Shape]) -> None:
     """Raise where an iteration or a library reads or writes outside a buffer.
 
-    Native code checks nothing: this is where a wrong index map would show.
+    Native code checks nothing: this is where a wrong index map would show. Places with an index
+    are NumPy's.
     """
     for buffer, offset, strides, windows in _places(step):
         if any(lo >= hi for lo, hi in windows):
@@ -200,14 +245,16 @@ def check_bounds(step: NativeStep, shapes: dict[Var, Shape]) -> None:
 
 def _places(step: NativeStep) -> list[tuple[Var | Const, int, Shape, tuple[Window, ...]]]:
     """Buffer, offset, strides and windows of all that a step reads or writes."""
+    if isinstance(step, Tiles):
+        return [place for k in step.kernels for place in _places(k)]
     if not isinstance(step, Kernel):
         return [(v.root, v.offset, v.strides, v.windows) for v in (*step.operands, *step.made)]
     if 0 in step.space:
         return []
     whole = tuple([(0, n) for n in step.space])
-    places = [(x.buffer, x.offset, x.strides, x.windows) for x in step.loads]
+    places = [(x.buffer, x.offset, x.strides, x.windows) for x in step.loads if not x.index]
     places += [(x.buffer, x.offset, x.strides, whole) for x in step.stores]
-    return places + [(x.buffer, 0, x.strides, whole) for x in step.reductions]
+    return places + [(x.buffer, 0, x.strides, whole) for x in step.reductions if not x.index]
 
 
 # ---- printing
@@ -217,7 +264,7 @@ def show(s: Schedule) -> str:
     """The schedule as text: a line a loop nest, then a line a load, operation and store."""
     lines: list[str] = []
     for i, step in enumerate(s.steps):
-        if not isinstance(step, Kernel):
+        if not isinstance(step, Kernel | Tiles):
             outs = ", ".join([s.names(v) for v in step.makes if v in s.shapes])
             given = " ".join(_operand(v, s.names) for v in step.operands)
             what = "host" if isinstance(step, HostStep) else "call"
@@ -227,39 +274,57 @@ def show(s: Schedule) -> str:
                     lines.append(f"  {label}:")
                     lines += textwrap.indent(show(part.schedule), "    ").split("\n")
             continue
-        loops = ", ".join(f"i{d} < {n}" for d, n in enumerate(step.space))
-        lines.append(f"{i}: kernel" + (f" for {loops}" if loops else ""))
-        lines += ["  " + text for text in _body(step, s.names)]
+        if isinstance(step, Kernel):
+            lines += _kernel(f"{i}: ", step, s.names)
+            continue
+        several = f", {step.chunks} chunks of {step.chunk}" if step.chunks > 1 else ""
+        lines.append(f"{i}: {step.rows} rows, {step.tile} at a time{several}")
+        for k in step.kernels:
+            lines += ["  " + text for text in _kernel("", k, s.names)]
     return "\n".join(lines)
+
+
+def _kernel(number: str, k: Kernel, names: Callable[[Var], str]) -> list[str]:
+    loops = ", ".join(f"i{d} < {n}" for d, n in enumerate(k.space))
+    head = f"{number}kernel" + (f" for {loops}" if loops else "")
+    return [head, *["  " + text for text in _body(k, names)]]
 
 
 def _body(k: Kernel, names: Callable[[Var], str]) -> list[str]:
     lines = []
     for x in k.loads:
         buffer = names(x.buffer) if isinstance(x.buffer, Var) else f"<{x.buffer.aval!r}>"
-        inside = " and ".join(
-            f"{lo} <= i{d} < {hi}"
-            for d, ((lo, hi), n) in enumerate(zip(x.windows, k.space, strict=True))
-            if (lo, hi) != (0, n)
-        )
-        text = f"{x.name} = load {buffer}[{place(x.offset, x.strides)}]"
+        inside = _inside(x.windows, k.space)
+        text = f"{x.name} = load {buffer}[{place(x.offset, x.strides, x.index)}]"
         lines.append(text + (f" if {inside} else 0" if inside else ""))
-    lines += [
-        f"{op.name}:{op.dtype} = {op.row} {' '.join(map(_argument, op.args))}" for op in k.ops
-    ]
+    for op in k.ops:
+        given = " ".join(map(_argument, op.args))
+        if op.windows:
+            lines.append(f"{op.name}:{op.dtype} = {given} if {_inside(op.windows, k.space)} else 0")
+        else:
+            lines.append(f"{op.name}:{op.dtype} = {op.row} {given}")
     for store in k.stores:
         at = place(store.offset, store.strides)
         lines.append(f"store {names(store.buffer)}[{at}] = {_argument(store.value)}")
     lines += [
-        f"{r.row} {names(r.buffer)}[{place(0, r.strides)}] of {_argument(r.value)}"
+        f"{r.row} {names(r.buffer)}[{place(0, r.strides, r.index)}] of {_argument(r.value)}"
         for r in k.reductions
     ]
     return lines
 
 
-def place(offset: int, strides: Shape) -> str:
+def _inside(windows: tuple[Window, ...], space: Shape) -> str:
+    """The condition that an iteration is inside the windows."""
+    return " and ".join(
+        f"{lo} <= i{d} < {hi}"
+        for d, ((lo, hi), n) in enumerate(zip(windows, space, strict=True)) if (lo, hi) != (0, n)
+    )
+
+
+def place(offset: int, strides: Shape, index: str | None = None) -> str:
     """The index of an entry, written with the counters of the loops."""
     terms = [f"{s}*i{d}" if s != 1 else f"i{d}" for d, s in enumerate(strides) if s]
+    terms = [index, *terms] if index else terms
     return " + ".join([str(offset)] * (offset != 0 or not terms) + terms).replace("+ -", "- ")
 
 
@@ -274,4 +339,4 @@ def _operand(v: Any, names: Callable[[Var], str]) -> str:
 
 
 __all__ = ["Call", "HostStep", "Kernel", "Load", "NativeStep", "Nested", "Op", "Reduce", "Schedule",
-           "Step", "Store", "check_bounds", "collapse", "place"]
+           "Step", "Store", "Tiles", "check_bounds", "collapse", "place"]

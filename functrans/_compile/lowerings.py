@@ -48,6 +48,7 @@ class Code:
         self.lines: list[str] = []
         self.functions: dict[str, str] = {}  # what is called -> its declaration
         self.precise = precise
+        self.exact = False  # while no product may be fused with a sum
         self._count = 0
 
     def fresh(self, stem: str = "t") -> str:
@@ -67,7 +68,7 @@ class Code:
 
     @property
     def flags(self) -> str:
-        return "" if self.precise else "contract "
+        return "" if self.precise or self.exact else "contract "
 
     def call(self, name: str, t: str, *xs: str, extra: str = "") -> str:
         """A call of an LLVM intrinsic on operands of one type."""
@@ -162,7 +163,7 @@ lowers("subtract", "fi")(lambda code, t, x, y: code.arith("sub", t, x, y))
 lowers("divide")(lambda code, t, x, y: code.arith("div", t, x, y))
 lowers("reciprocal")(lambda code, t, x: code.arith("div", t, code.number(t, 1), x))
 lowers("square", "fi")(lambda code, t, x: code.arith("mul", t, x, x))
-lowers("positive conjugate real astype astype_discrete copy", "fib")(lambda code, t, x: x)
+lowers("positive conjugate real astype astype_discrete copy gather", "fib")(lambda code, t, x: x)
 
 
 @lowers("negative", "fi")
@@ -313,7 +314,7 @@ def _where(code, t, condition, x, y):
 def _float_divmod(code: Code, t: str, x: str, y: str) -> tuple[str, str]:
     """Floor quotient and remainder of the divisor's sign, as NumPy computes them."""
     zero, one = code.number(t, 0), code.number(t, 1)
-    rest = code.libm("fmod", t, x, y)
+    given = rest = code.libm("fmod", t, x, y)
     exact = code.op(f"fdiv {t} {code.op(f'fsub {t} {x}, {rest}')}, {y}")
     negative = code.compare("lt", t, y, zero), code.compare("lt", t, rest, zero)
     nonzero = code.compare("ne", t, rest, zero)
@@ -328,8 +329,7 @@ def _float_divmod(code: Code, t: str, x: str, y: str) -> tuple[str, str]:
     signed = code.call("copysign", t, zero, plain)
     down = code.select(t, code.compare("ne", t, quotient, zero), down, signed)
     by_zero = code.compare("eq", t, y, zero)
-    nan = code.number(t, math.nan)
-    return code.select(t, by_zero, plain, down), code.select(t, by_zero, nan, rest)
+    return code.select(t, by_zero, plain, down), code.select(t, by_zero, given, rest)
 
 
 def _int_divmod(code: Code, t: str, x: str, y: str) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from functrans._compile.machine import NativeUnavailable, local
 from functrans._compile.memory import STACK, allocate
 from functrans._compile.program import Const, Program, Var, aval_of_atom
 from functrans._compile.schedule import schedule
+from functrans._compile.threads import is_shared, on_threads
 from functrans._compile.views import Shape, View
 
 
@@ -38,6 +39,7 @@ class _Segment:
     name: str
     made: tuple[_Buffer, ...]
     dropped: tuple[int, ...]
+    chunks: int  # which threads share, 1: none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +79,8 @@ class NativeProgram:
             )
             if frame is not None:
                 self.framed = Framed(frame, functions[names[0]], self._code)
+            shared = [r.name for r in layout.runs if isinstance(r, _Segment) and r.chunks > 1]
+            functions.update({name: on_threads(functions[name]) for name in shared})
         self._call = _caller(self.schedule, layout, functions)
 
     def __call__(self, values: Sequence[Any]) -> list[np.ndarray]:
@@ -131,7 +135,8 @@ def _caller(s: Schedule, layout: _Layout, functions: dict[str, Any]) -> Callable
                     slots[b.slot] = make
                 else:
                     body.append(f" slots[{b.slot}] = {make}")
-            body.append(f" if status := {run.name}(id(slots)): raise refused(status)")
+            more = f", {run.chunks}" if run.chunks > 1 else ""
+            body.append(f" if status := {run.name}(id(slots){more}): raise refused(status)")
         else:
             env[f"host{i}"] = run
             body.append(f" run_host(host{i}, slots)")
@@ -248,7 +253,9 @@ class _Layout:
         for step in self.schedule.steps:
             if isinstance(step, HostStep):
                 self.order.append(step)
-            elif self.order and isinstance(self.order[-1], list):
+            elif self.order and isinstance(self.order[-1], list) and not (
+                is_shared(step) or is_shared(self.order[-1][-1])
+            ):
                 self.order[-1].append(step)
             else:
                 self.order.append([step])
@@ -297,12 +304,14 @@ class _Layout:
             if scratch >= 0 and scratch not in started:
                 buffers.append(_Buffer(scratch, (self.scratch,), np.dtype(np.uint8)))
             started.update(b.slot for b in buffers)
-            self.runs.append(_Segment(f"run{count}", tuple(buffers), dropped))
+            chunks = part[0].chunks if is_shared(part[0]) else 1
+            self.runs.append(_Segment(f"run{count}", tuple(buffers), dropped, chunks))
             count += 1
 
     def frame(self) -> Frame | None:
-        """How the code is called where it is all one segment."""
-        if len(self.runs) != 1 or not isinstance(self.runs[0], _Segment):
+        """How the code is called where it is all one segment that no threads share."""
+        run = self.runs[0] if len(self.runs) == 1 else None
+        if not isinstance(run, _Segment) or run.chunks > 1:
             return None
         scratch = (self.scratch_slot, self.scratch) if self.scratch_slot >= 0 else (0, 0)
         return frame_of(self.schedule, self.places, self.consts, self.size, scratch)

@@ -50,11 +50,15 @@ _SET = "llvm.memset.p0.i64"
 
 
 class Emitted(NamedTuple):
-    """A step's function: its name, the buffers that it takes, whether it returns a status."""
+    """A step's function: its name, the buffers that it takes, whether it returns a status.
+
+    ``numbers`` are behind the buffers in a call.
+    """
 
     name: str
     buffers: tuple
     refuses: bool
+    numbers: str = ""
 
 
 Emit = Callable[[Any], Emitted]
@@ -214,7 +218,8 @@ class _Writer(Writer):
                 self.code.line(f"store {t} {text}, ptr {target}")
 
     def call_step(self, step: Emitted, pointers: dict[Any, str]) -> None:
-        call = f"@{step.name}({', '.join(f'ptr {pointers[b]}' for b in step.buffers)})"
+        given = ", ".join(f"ptr {pointers[b]}" for b in step.buffers)
+        call = f"@{step.name}({given}{step.numbers})"
         if not step.refuses:
             self.code.line(f"call void {call}")
             return

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.kernels import Call, HostStep, Kernel, Nested, Schedule, place
+from functrans._compile.kernels import Call, HostStep, Kernel, Nested, Schedule, Step, Tiles, place
 from functrans._compile.program import Const, Var, aval_of_atom
 from functrans._compile.views import View
 
@@ -137,8 +137,7 @@ def page(schedule: Schedule, title: str, parts: Sequence[tuple[str, str]]) -> st
 
 def _boxes(s: Schedule) -> list[_Box]:
     inputs = [_Box("end", "input", [_typed(v, s)], fills=[v]) for v in s.program.inputs]
-    steps = [_kernel(x, i, s) if isinstance(x, Kernel) else _apart(x, i, s)
-             for i, x in enumerate(s.steps)]
+    steps = [_step(x, i, s) for i, x in enumerate(s.steps)]
     outputs = []
     for a, declared in zip(s.outputs, s.program.outputs, strict=True):
         text = f"{s.names(a)}:" if isinstance(a, Var) else ""
@@ -154,6 +153,17 @@ def _typed(v: Var, s: Schedule) -> str:
     return f"{s.names(v)}:{v.aval!r}"
 
 
+def _step(step: Step, i: int, s: Schedule) -> _Box:
+    if isinstance(step, Kernel):
+        return _kernel(step, i, s)
+    if not isinstance(step, Tiles):
+        return _apart(step, i, s)
+    boxes = [_kernel(k, i, s) for k in step.kernels]
+    lines = [line for box in boxes for line in (box.head.partition(": ")[2], *box.lines)]
+    head = f"{i}: {step.rows:,} rows, {step.tile:,} at a time"
+    return _Box("kernel", head, lines, step.reads, step.makes)
+
+
 def _kernel(k: Kernel, i: int, s: Schedule) -> _Box:
     loops = " \u00d7 ".join(f"{n:,}" for n in k.space)
     reads = k.reads
@@ -163,7 +173,8 @@ def _kernel(k: Kernel, i: int, s: Schedule) -> _Box:
     def given(x: Any) -> str:
         return called.get(x, x) if isinstance(x, str) else _number(x)
 
-    lines = [f"{x.name} = {_buffer(x.buffer, s)}[{place(x.offset, x.strides)}]" for x in several]
+    lines = [f"{x.name} = {_buffer(x.buffer, s)}[{place(x.offset, x.strides, x.index)}]"
+             for x in several]
     lines += [f"{op.name} = {op.row} {' '.join(map(given, op.args))}" for op in k.ops]
     if len(lines) > LISTED + 1:
         half = LISTED // 2

@@ -16,21 +16,17 @@ from typing import Any
 import numpy as np
 
 from functrans._compile import gather, library, linear, nesting, views
+from functrans._compile.assemble import Assembler
+from functrans._compile.expand import expanded
 from functrans._compile.kernels import (
     HostStep,
-    Kernel,
-    Load,
-    Op,
-    Reduce,
     Schedule,
-    Step,
-    Store,
-    check_bounds,
-    collapse,
 )
 from functrans._compile.lowerings import REDUCTIONS, computing_types, is_native
-from functrans._compile.program import Atom, Const, Eqn, Program, Structured, Var, namer
-from functrans._compile.views import Shape, View
+from functrans._compile.program import Atom, Const, Eqn, Program, Structured, Var
+from functrans._compile.recompute import recompute, recompute_late
+from functrans._compile.tables import gathered, scattered
+from functrans._compile.views import Shape, View, Window
 from functrans._core.aval import Aval
 from functrans._ops.declare import TABLE
 
@@ -39,7 +35,7 @@ OURS = frozenset(TABLE.values())
 
 
 @dataclass(slots=True, eq=False)
-class _Node:
+class Node:
     """An equation on its way to a kernel or a host step."""
 
     kind: str  # map, reduce, part (of a joined array), or apart: a step of its own
@@ -51,6 +47,8 @@ class _Node:
     types: tuple[np.dtype, ...] = ()
     place: tuple[int, Shape] = (0, ())  # of a part or a reduction: offset, strides
     axes: Shape = ()  # of a reduction
+    windows: tuple[Window, ...] = ()  # outside which the value is 0
+    exact: bool = False  # not fused into multiply-adds
     level: int = 0
 
 
@@ -60,9 +58,9 @@ class Builder:
 
     program: Program
     wanted: set[Var]  # what some output or equation reads
-    nodes: list[_Node] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
     views: dict[Var, View] = field(default_factory=dict)
-    makers: dict[Var, list[_Node]] = field(default_factory=dict)
+    makers: dict[Var, list[Node]] = field(default_factory=dict)
     shapes: dict[Var, Shape] = field(default_factory=dict)
     factors: dict[tuple, tuple[View, View]] = field(default_factory=dict)  # of matrices
 
@@ -107,16 +105,38 @@ class Builder:
         """A node whose operands, views or numbers, have its shape."""
         space = tuple([n for n in shape if n != 1])
         operands = tuple([_read(v) for v in given])
-        node = _Node(kind, row, space, operands, target, **more)
-        node.level = max([self.needs(v, space) for v in operands], default=0)
+        self.add_node(Node(kind, row, space, operands, target, **more))
+
+    def add_node(self, node: Node) -> None:
+        node.level = max([self.needs(v, node.space) for v in node.operands], default=0)
         self.nodes.append(node)
-        self.makers.setdefault(target, []).append(node)
+        self.makers.setdefault(node.target, []).append(node)
 
     def copy(self, source: Var | Const, target: Var) -> None:
         """``target`` as a buffer filled from a view."""
         shape = self.view(source).shape
+        if self.scatter(source, target):
+            return
         self.add("map", "copy", shape, (source,), target, types=(source.aval.dtype,))
         self.shapes[target] = shape
+
+    def scatter(self, source: Var | Const, target: Var) -> bool:
+        """Fill ``target`` from the loop that computes the source, if that is in another order."""
+        v = views.squeezed(self.view(source))
+        makers = self.makers.get(v.root, ()) if isinstance(v.root, Var) else ()
+        if len(makers) != 1 or makers[0].kind != "map" or not v.whole or v.offset:
+            return False
+        space = makers[0].space
+        steps = views.c_strides(space)
+        axes, all_axes = zip(v.strides, v.shape, strict=True), zip(steps, space, strict=True)
+        if sorted(axes) != sorted(all_axes) or len(set(steps)) < len(steps) or 0 in space:
+            return False
+        own = dict(zip(v.strides, views.c_strides(v.shape), strict=True))
+        place = 0, tuple([own[s] for s in steps])
+        shape = v.root.aval.shape
+        self.add("part", "copy", shape, (v.root,), target, types=(source.aval.dtype,), place=place)
+        self.shapes[target] = self.view(source).shape
+        return True
 
     def enter(self, eqn: Eqn) -> None:
         """Turn an equation into a view, or one node or more."""
@@ -125,8 +145,15 @@ class Builder:
         if eqn.prim not in OURS:
             self.host(eqn)
             return
+        parts = expanded(eqn)
+        if parts is not None:
+            for part in parts:
+                self.enter(part)
+            return
         name = eqn.prim.name
         if name in _MOVES and self.move(eqn):
+            return
+        if name in ("getitem", "put_add") and len(eqn.inputs) > 1 and self.indexed(eqn):
             return
         out = eqn.outputs[0]
         if name in REDUCTIONS and self.reduction(eqn):
@@ -155,6 +182,27 @@ class Builder:
             self.copy(x, out)
             return True
         return False
+
+    def indexed(self, eqn: Eqn) -> bool:
+        """Enter indexing by arrays that the program holds."""
+        x, out = eqn.inputs[0], eqn.outputs[0]
+        if not isinstance(x, Var | Const) or not is_native(x.aval.dtype):
+            return False
+        if eqn.prim.name == "getitem":
+            v = gathered(self.view(x), eqn)
+            if v is None:
+                return False
+            self.add_node(Node("map", "gather", v.shape, (v,), out, types=(x.aval.dtype,)))
+        else:
+            found = scattered(x.aval.shape, eqn) if out.aval.dtype.kind in "fi" else None
+            if found is None:
+                return False
+            index, strides = found
+            value = _read(self.operand(x, x.aval.shape))
+            self.add_node(Node("reduce", "sum", index.shape, (value, index), out,
+                                types=(out.aval.dtype,), place=(0, strides)))
+        self.shapes[out] = out.aval.shape
+        return True
 
     def reduction(self, eqn: Eqn) -> bool:
         x, out = eqn.inputs[0], eqn.outputs[0]
@@ -244,7 +292,7 @@ class Builder:
             self.shapes[v.root] = v.shape  # type: ignore[index]  # a step fills no constant
 
     def apart(self, step: Any, row: str) -> None:
-        node = _Node("apart", row, (), step.operands, step.makes[0], step)
+        node = Node("apart", row, (), step.operands, step.makes[0], step)
         node.level = max([self.needs(v, None) for v in step.operands], default=0)
         self.nodes.append(node)
         for v in step.makes:
@@ -257,6 +305,12 @@ class Builder:
         self.views[a] = views.identity(v, a.aval.shape)
 
     # ---- levels
+
+    def relevel(self) -> None:
+        """Levels anew, after nodes were replaced."""
+        for node in self.nodes:
+            space = None if node.kind == "apart" else node.space
+            node.level = max([self.needs(v, space) for v in node.operands], default=0)
 
     def sink(self) -> None:
         """Move entrywise nodes down to their first use: what is not needed yet is not stored."""
@@ -326,8 +380,10 @@ def schedule(program: Program) -> Schedule:
     for eqn in eqns:
         build.enter(eqn)
     outputs = tuple([_output(build, a) for a in program.outputs])
+    recompute(build, outputs)
     build.sink()
-    return _Assembler(build, outputs).schedule()
+    recompute_late(build, outputs)
+    return Assembler(build, outputs).schedule()
 
 
 def _output(build: Builder, a: Atom) -> Any:
@@ -342,106 +398,6 @@ def _output(build: Builder, a: Atom) -> Any:
     out = Var(a.aval)
     build.copy(a, out)
     return out
-
-
-def _rank(node: _Node) -> int:
-    return 0 if node.step is None else 2 if isinstance(node.step, HostStep) else 1
-
-
-class _Assembler:
-    """Kernels from nodes that have their levels."""
-
-    def __init__(self, build: Builder, outputs: tuple):
-        self.build = build
-        self.outputs = outputs
-        self.names = self._name_as_printed()
-        self.stored = {v for v in outputs if isinstance(v, Var)}
-        for node in build.nodes:
-            for v in node.operands:
-                if isinstance(v, View) and isinstance(v.root, Var) and not self.joined(v, node):
-                    self.stored.add(v.root)
-
-    def _name_as_printed(self) -> Callable[[Var], str]:
-        """The names that the printed Program gives its variables; later ones for our own."""
-        name = namer()
-        for v in self.build.program.inputs:
-            name(v)
-        for eqn in self.build.program.eqns:
-            for v in eqn.outputs:
-                name(v)
-        return name
-
-    def joined(self, v: View, node: _Node) -> bool:
-        if node.step is not None or not self.build.joins(v, node.space):
-            return False
-        return self.build.makers[v.root][0].level == node.level  # type: ignore[index]
-
-    def schedule(self) -> Schedule:
-        groups: dict[tuple, list[_Node]] = defaultdict(list)
-        order: dict[tuple, int] = {}
-        for i, node in enumerate(self.build.nodes):
-            own = i if node.step is not None else -1
-            key = node.level, own, node.space
-            groups[key].append(node)
-            order.setdefault(key, i)
-        # at one level host steps come last, so that fewer segments are cut
-        keys = sorted(groups, key=lambda k: (k[0], _rank(groups[k][0]), order[k]))
-        steps: list[Step] = []
-        for key in keys:
-            nodes = groups[key]
-            if key[1] >= 0:
-                steps.append(nodes[0].step)
-            else:
-                steps.append(collapse(self.kernel(key[2], nodes)))
-        shapes = {v: s for v, s in self.build.shapes.items()
-                  if v in self.stored or self.build.makers[v][0].kind != "map"}
-        for step in steps:
-            if not isinstance(step, HostStep):
-                check_bounds(step, shapes)
-        return Schedule(self.build.program, tuple(steps), shapes, self.outputs, self.names)
-
-    def kernel(self, space: Shape, nodes: list[_Node]) -> Kernel:
-        loads: dict[tuple, Load] = {}
-        ops: list[Op] = []
-        stores: list[Store] = []
-        reductions: list[Reduce] = []
-        types: dict[str, np.dtype] = {}
-
-        def read(v: Any, node: _Node) -> Any:
-            if not isinstance(v, View):
-                return v
-            if isinstance(v.root, Var) and self.joined(v, node):
-                return self.names(v.root)
-            key = id(v.root), v.offset, v.strides, v.windows
-            if key not in loads:
-                name = f"{self._buffer_name(v.root)}_{len(loads)}"
-                dtype = v.root.aval.dtype
-                loads[key] = Load(name, v.root, dtype, v.offset, v.strides, v.windows)
-                types[name] = dtype
-            return loads[key].name
-
-        for node in nodes:
-            args = tuple([read(v, node) for v in node.operands])
-            out = node.target
-            if node.kind == "reduce":
-                _, strides = node.place
-                reductions.append(
-                    Reduce(out, node.row, args[0], node.types[0], node.axes, strides)
-                )
-            elif node.kind == "part":
-                stores.append(Store(out, args[0], out.aval.dtype, *node.place))
-            else:
-                name = self.names(out)
-                ops.append(Op(name, node.row, out.aval.dtype, node.types, args))
-                types[name] = out.aval.dtype
-                if out in self.stored:
-                    strides = views.c_strides(space)
-                    stores.append(Store(out, name, out.aval.dtype, 0, strides))
-        return Kernel(space, tuple(loads.values()), tuple(ops), tuple(stores), tuple(reductions),
-                      types)
-
-    def _buffer_name(self, root: Var | Const) -> str:
-        return self.names(root) if isinstance(root, Var) else "const"
 
 
 __all__ = ["Builder", "live_equations", "schedule", "uniform"]

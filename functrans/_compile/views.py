@@ -18,7 +18,8 @@ Window = tuple[int, int]
 class View:
     """Entry ``i`` is ``root[offset + sum(strides * i)]`` where all ``lo <= i < hi``, else 0.
 
-    Offsets and strides count entries of the root's buffer, which is C-contiguous.
+    Offsets and strides count entries of the root's buffer, which is C-contiguous. Entries of
+    ``index``, a view of the same shape, are added to the places.
     """
 
     root: Var | Const
@@ -26,6 +27,7 @@ class View:
     offset: int
     strides: Shape
     windows: tuple[Window, ...]
+    index: View | None = None
 
     @property
     def whole(self) -> bool:
@@ -39,7 +41,9 @@ class View:
 
     def is_identity(self) -> bool:
         """Whether it is the buffer from its start, in order."""
-        return self.offset == 0 and self.whole and self.strides == c_strides(self.shape)
+        if self.offset or self.index is not None:
+            return False
+        return self.whole and self.strides == c_strides(self.shape)
 
 
 @lru_cache(maxsize=1024)
@@ -221,7 +225,82 @@ def _with_sizes(slots: list, shape: Shape) -> list[tuple]:
     return [(e, 0 if e is None else next(sizes)) for e in slots]
 
 
+def origin(v: View, space: Shape) -> tuple[list[int], list[tuple[int, int]]] | None:
+    """Where the entries of a view lie in a root of shape ``space``, None where no map says so.
+
+    The index of the first entry inside the windows; for each axis of the view the axis of the root
+    that it runs along (-1: none) and its step there.
+    """
+    steps = c_strides(space)
+    ways: list[tuple[int, int]] = []
+    at = v.offset
+    for s, (lo, hi) in zip(v.strides, v.windows, strict=True):
+        if lo >= hi:
+            return None
+        at += s * lo
+        if s == 0 or hi - lo == 1:
+            ways.append((-1, 0))
+            continue
+        way = next(((k, s // step) for k, step in enumerate(steps)
+                    if step and s % step == 0 and abs(s // step) < space[k]), None)
+        if way is None:
+            return None
+        ways.append(way)
+    first = [at // step % n if step else 0 for step, n in zip(steps, space, strict=True)]
+    for k, n in enumerate(space):
+        ends = [t * (hi - 1 - lo) for (lo, hi), (axis, t) in zip(v.windows, ways, strict=True)
+                if axis == k]
+        if first[k] + sum(min(e, 0) for e in ends) < 0 or first[k] + sum(
+            max(e, 0) for e in ends
+        ) >= n:
+            return None
+    return first, ways
+
+
+def composed(u: View, v: View, space: Shape) -> View | None:
+    """The view ``u`` of shape ``space`` where ``v`` reads it; what lies outside v's windows is 0.
+
+    None where the places are not affine, or u's windows no windows of it.
+    """
+    if v.is_identity() and v.shape == space:
+        return u
+    found = origin(v, space)
+    if found is None:
+        return None
+    first, ways = found
+    offset = u.offset + sum(s * i for s, i in zip(u.strides, first, strict=True))
+    strides, windows = [], []
+    for (lo, hi), (k, t) in zip(v.windows, ways, strict=True):
+        s = u.strides[k] * t if k >= 0 else 0
+        offset -= s * lo
+        strides.append(s)
+        windows.append((lo, hi))
+    for k, (window, n) in enumerate(zip(u.windows, space, strict=True)):
+        if window == (0, n):
+            continue
+        along = [d for d, (axis, _) in enumerate(ways) if axis == k]
+        if len(along) > 1:
+            return None
+        if not along:
+            if not window[0] <= first[k] < window[1]:
+                return _zeros(u, v)
+            continue
+        d = along[0]
+        lo, hi = v.windows[d]
+        t = ways[d][1]
+        less, more = _preimage(*window, first[k] - t * lo, t)
+        windows[d] = max(lo, less), min(hi, more)
+        if windows[d][0] >= windows[d][1]:
+            return _zeros(u, v)
+    return View(u.root, v.shape, offset, tuple(strides), tuple(windows))
+
+
+def _zeros(u: View, v: View) -> View:
+    """Zeros like the entries of u, in the shape of v."""
+    return nothing(View(u.root, v.shape, 0, v.strides, v.windows))
+
+
 __all__ = [
-    "Shape", "View", "Window", "broadcast", "c_strides", "diagonal", "embedded", "full", "identity",
-    "indexed", "reshaped", "squeezed", "transposed",
+    "Shape", "View", "Window", "broadcast", "c_strides", "composed", "diagonal", "embedded", "full",
+    "identity", "indexed", "origin", "reshaped", "squeezed", "transposed",
 ]

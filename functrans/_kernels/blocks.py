@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
+from functrans.config import config
 
 # Elements of a block: just under 128 KB of float64, from where on malloc maps fresh pages.
 BLOCK = 16000
@@ -23,31 +25,40 @@ THREADED, WIDE = 1 << 20, 32768
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """How many threads to use: as set, else as many as this process may use processors."""
+    if config.threads is not None:
+        return config.threads
     affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    have = len(affinity(0)) if affinity else os.cpu_count() or 1
+    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return min(have, max(1, int(wanted))) if wanted.isdigit() else have
 
 
 def run_blocks(work: Callable[[int, int], None], size: int, block: int | None = None) -> None:
     """Call ``work(start, stop)`` on consecutive blocks of ``range(size)``, on threads if large."""
     threads = cores() if size >= THREADED else 1
     block = block or (WIDE if threads > 1 else BLOCK)
-    starts = iter(range(0, size, block))
+    share(lambda start: work(start, min(start + block, size)), range(0, size, block), threads)
+
+
+def share(work: Callable[[int], None], pieces: Sequence[int], threads: int) -> None:
+    """Call ``work`` on each piece; as many threads take the next piece whenever they are free."""
+    rest = iter(pieces)
     lock = threading.Lock()
     failures: list[BaseException] = []
 
     def worker() -> None:
         while not failures:
             with lock:
-                start = next(starts, None)
-            if start is None:
+                piece = next(rest, None)
+            if piece is None:
                 return
             try:
-                work(start, min(start + block, size))
+                work(piece)
             except BaseException as e:  # handed to the caller below, whatever it is
                 failures.append(e)
 
-    helpers = [threading.Thread(target=worker) for _ in range(min(threads, -(-size // block)) - 1)]
+    helpers = [threading.Thread(target=worker) for _ in range(min(threads, len(pieces)) - 1)]
     for t in helpers:
         t.start()
     worker()

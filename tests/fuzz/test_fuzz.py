@@ -201,3 +201,10 @@ def test_numpy_is_given_reversed_views_without_entries(shape):
     # a host step reads a view with negative strides of an array that is empty
     y = ft.jit(lambda x: np.cumsum(np.flip(x, 1), axis=1))(np.zeros(shape))
     assert y.shape == shape
+
+
+def test_the_nan_of_a_remainder_has_numpys_sign():
+    x = np.zeros(3)
+    with np.errstate(all="ignore"):
+        expected = np.signbit(x % x)
+    np.testing.assert_array_equal(ft.jit(lambda x: np.signbit(x % x), precise=True)(x), expected)
