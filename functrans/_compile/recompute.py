@@ -153,7 +153,7 @@ def recompute_late(build: _Builder, outputs: Iterable[Any]) -> None:
 
 
 def _kept(build: _Builder, outputs: Iterable[Any]) -> set[Any]:
-    """Values that are in memory whatever else happens: outputs, what NumPy is given, what is indexed."""
+    """Values that are in memory anyway: outputs, what NumPy is given, what is indexed."""
     kept: set[Any] = {v for v in outputs if isinstance(v, Var)}
     for node in build.nodes:
         loops = node.kind in ("map", "reduce", "part")

@@ -419,7 +419,7 @@ class _Assembler:
             out = node.target
             if node.kind == "reduce":
                 _, strides = node.place
-                index = args[1] if len(args) > 1 else None
+                index = args[1] if len(node.operands) > 1 else None
                 reductions.append(
                     Reduce(out, node.row, args[0], node.types[0], node.axes, strides, index)
                 )
