@@ -258,7 +258,7 @@ class _Builder:
     def relevel(self) -> None:
         """Levels anew, after nodes were replaced."""
         for node in self.nodes:
-            space = None if node.kind == "host" else node.space
+            space = node.space if node.kind in ("map", "reduce", "part") else None
             node.level = max([self.needs(v, space) for v in node.operands], default=0)
 
     def sink(self) -> None:
