@@ -89,7 +89,8 @@ PROGRAMS = {
                    "[(n,)]"),
     "indexed": ("lambda x: (np.exp(x[np.array([0, -1, 0])]), ft.grad(lambda x: np.sum("
                 "np.sin(x)[np.array([[n - 1, 0], [-n, 0]])] ** 2))(x))", "[(n,)]"),
-    "long sums": ("lambda x: (np.exp(x).sum(), np.sin(x).sum(0), (x - x.sum()).sum(1))", "[(n, 40)]"),
+    "long sums": ("lambda x: (np.exp(x).sum(), np.sin(x).sum(0), (x - x.sum()).sum(1))",
+                  "[(n, 40)]"),
     "hessian": ("lambda x: ft.hessian(lambda x: np.sum(x[1:] * np.sin(x[:-1])))(x)",
                 "[(min(n, 16) + 1,)]"),
 }

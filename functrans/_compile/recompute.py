@@ -243,7 +243,7 @@ def _drop_unused(build: Builder, kept: set[Any]) -> None:
     needed = set(kept)
     left = []
     for node in reversed(build.nodes):
-        if node.kind == "apart" or node.target in needed:
+        if node.kind != "map" or node.target in needed:
             left.append(node)
             needed.update(v.root for v in node.operands if isinstance(v, View))
         else:

@@ -309,7 +309,7 @@ class Builder:
     def relevel(self) -> None:
         """Levels anew, after nodes were replaced."""
         for node in self.nodes:
-            space = None if node.kind == "apart" else node.space
+            space = node.space if node.kind in ("map", "reduce", "part") else None
             node.level = max([self.needs(v, space) for v in node.operands], default=0)
 
     def sink(self) -> None:
