@@ -14,7 +14,9 @@ from functrans.numpy import indexing as _indexing
 from functrans.numpy import joining as _joining
 from functrans.numpy import linalg
 from functrans.numpy import operators as _operators
+from functrans.numpy import quantiles as _quantiles
 from functrans.numpy import reductions as _reductions
+from functrans.numpy import statistics as _statistics
 from functrans.numpy import structure as _structure
 from functrans.numpy import updates as _updates
 from functrans.numpy.public import publish as _publish
@@ -29,4 +31,6 @@ __all__ += _publish(_joining, globals(), _np)
 __all__ += _publish(_arrange, globals(), _np)
 __all__ += _publish(_indexing, globals(), _np)
 __all__ += _publish(_updates, globals(), _np)
+__all__ += _publish(_quantiles, globals(), _np)
+__all__ += _publish(_statistics, globals(), _np)
 __all__ += _publish(_contractions, globals(), _np)

@@ -13,6 +13,7 @@ from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.bind import Tracer, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing as rows
+from functrans._ops import ranks
 from functrans._ops.indexing import ARRAY
 from functrans.errors import ConcretizationError, UnsupportedError, user_line
 from functrans.numpy.structure import as_operand, numpy_like, one_axis
@@ -257,7 +258,7 @@ def argsort(a, axis=-1, kind=None, order=None, *, stable=None):
     if axis is None:
         a, axis = np.ravel(a), 0
     steady = bool(stable) or kind in ("stable", "mergesort")
-    return bind(rows.argsort, a, axis=one_axis(axis, a.ndim), stable=steady)
+    return bind(ranks.argsort, a, axis=one_axis(axis, a.ndim), stable=steady)
 
 
 @numpy_like(np.sort)
@@ -281,7 +282,7 @@ def searchsorted(a, v, side="left", sorter=None):
     a = as_operand(a)
     if sorter is not None:
         a = take(a, sorter)
-    return bind(rows.searchsorted, a, as_operand(v), side=side)
+    return bind(ranks.searchsorted, a, as_operand(v), side=side)
 
 
 @numpy_like(np.unique)
