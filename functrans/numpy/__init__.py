@@ -14,6 +14,7 @@ from functrans.numpy import indexing as _indexing
 from functrans.numpy import joining as _joining
 from functrans.numpy import linalg
 from functrans.numpy import operators as _operators
+from functrans.numpy import order as _order
 from functrans.numpy import quantiles as _quantiles
 from functrans.numpy import reductions as _reductions
 from functrans.numpy import statistics as _statistics
@@ -31,6 +32,7 @@ __all__ += _publish(_joining, globals(), _np)
 __all__ += _publish(_arrange, globals(), _np)
 __all__ += _publish(_indexing, globals(), _np)
 __all__ += _publish(_updates, globals(), _np)
+__all__ += _publish(_order, globals(), _np)
 __all__ += _publish(_quantiles, globals(), _np)
 __all__ += _publish(_statistics, globals(), _np)
 __all__ += _publish(_contractions, globals(), _np)

@@ -13,7 +13,6 @@ from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.bind import Tracer, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing as rows
-from functrans._ops import ranks
 from functrans._ops.indexing import ARRAY
 from functrans.errors import ConcretizationError, UnsupportedError, user_line
 from functrans.numpy.structure import as_operand, numpy_like, one_axis
@@ -248,56 +247,7 @@ def extract(condition, arr):
     return take(arr, np.flatnonzero(known(condition, "np.extract")))
 
 
-# ---- order
-
-
-@numpy_like(np.argsort)
-def argsort(a, axis=-1, kind=None, order=None, *, stable=None):
-    """The indices that would sort ``a`` along ``axis``."""
-    a = as_operand(a)
-    if axis is None:
-        a, axis = np.ravel(a), 0
-    steady = bool(stable) or kind in ("stable", "mergesort")
-    return bind(ranks.argsort, a, axis=one_axis(axis, a.ndim), stable=steady)
-
-
-@numpy_like(np.sort)
-def sort(a, axis=-1, kind=None, order=None, *, stable=None):
-    """``a`` sorted along ``axis``; the derivative follows each entry to its place."""
-    a = as_operand(a)
-    if axis is None:
-        a, axis = np.ravel(a), 0
-    return take_along_axis(a, argsort(a, axis, kind, stable=stable), axis)
-
-
-@numpy_like(np.partition)
-def partition(a, kth, axis=-1, kind="introselect", order=None):
-    """``a`` sorted along ``axis``, which is one of the arrangements that NumPy's promise allows."""
-    return sort(a, axis)
-
-
-@numpy_like(np.searchsorted)
-def searchsorted(a, v, side="left", sorter=None):
-    """Where the values ``v`` would be inserted into the sorted ``a``."""
-    a = as_operand(a)
-    if sorter is not None:
-        a = take(a, sorter)
-    return bind(ranks.searchsorted, a, as_operand(v), side=side)
-
-
-@numpy_like(np.unique)
-def unique(ar, return_index=False, return_inverse=False, return_counts=False, axis=None, *,
-           equal_nan=True, sorted=True):
-    """The distinct entries of ``ar`` in order, each with the derivative of its first appearance."""
-    ar = as_operand(ar)
-    if axis is None:
-        ar = np.ravel(ar)
-    found = np.unique(
-        known(ar, "np.unique"), True, return_inverse, return_counts, axis, equal_nan=equal_nan
-    )
-    values = take(ar, found[1], 0 if axis is None else axis)
-    rest = found[1:] if return_index else found[2:]
-    return (values, *rest) if rest else values
+# ---- where entries are not zero
 
 
 def _of_known(name: str) -> Callable:
@@ -315,24 +265,15 @@ def _of_known(name: str) -> Callable:
 nonzero, argwhere, flatnonzero = map(_of_known, ("nonzero", "argwhere", "flatnonzero"))
 
 
-def _sorted_in_place(self, *args, **kwargs):
-    raise UnsupportedError(
-        f"{user_line()}: x.sort() would change a traced array in place; use np.sort(x)."
-    )
-
-
 METHODS = {
     "__getitem__": getitem,
     "take": take,
     "compress": lambda self, condition, axis=None: compress(condition, self, axis),
     "choose": choose,
-    "argsort": argsort,
-    "searchsorted": searchsorted,
     "nonzero": nonzero,
-    "sort": _sorted_in_place,
 }
 
 __all__ = [
-    "argsort", "argwhere", "choose", "compress", "extract", "flatnonzero", "nonzero", "partition",
-    "searchsorted", "select", "sort", "take", "take_along_axis", "unique", "where",
+    "argwhere", "choose", "compress", "extract", "flatnonzero", "nonzero", "select", "take",
+    "take_along_axis", "where",
 ]

@@ -15,8 +15,9 @@ import numpy as np
 from functrans._core.bind import Tracer, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import ranks as rows
-from functrans.numpy.indexing import argsort, take_along_axis
+from functrans.numpy.indexing import take_along_axis
 from functrans.numpy.options import NoValue, axes_of, keep, like
+from functrans.numpy.order import argsort
 from functrans.numpy.structure import as_operand, moveaxis, reshape
 
 

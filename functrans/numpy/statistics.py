@@ -17,8 +17,9 @@ from functrans._core.bind import Tracer, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing
 from functrans._ops.indexing import ARRAY
-from functrans.numpy.indexing import known, searchsorted
+from functrans.numpy.indexing import known
 from functrans.numpy.options import NoValue, like
+from functrans.numpy.order import searchsorted
 from functrans.numpy.reductions import all as all_of
 from functrans.numpy.reductions import argmax, argmin, average
 from functrans.numpy.structure import as_operand, is_traced, numpy_like, ravel
