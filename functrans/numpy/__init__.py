@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as _np
 
+from functrans.numpy import applying as _applying
 from functrans.numpy import arrange as _arrange
 from functrans.numpy import contractions as _contractions
 from functrans.numpy import elementary as _elementary
@@ -15,14 +16,17 @@ from functrans.numpy import joining as _joining
 from functrans.numpy import linalg
 from functrans.numpy import operators as _operators
 from functrans.numpy import order as _order
+from functrans.numpy import padding as _padding
+from functrans.numpy import placing as _placing
 from functrans.numpy import quantiles as _quantiles
 from functrans.numpy import reductions as _reductions
 from functrans.numpy import statistics as _statistics
 from functrans.numpy import structure as _structure
+from functrans.numpy import ufunc_methods as _ufunc_methods
 from functrans.numpy import updates as _updates
 from functrans.numpy.public import publish as _publish
 
-assert _operators  # imported for what it installs
+assert _operators and _ufunc_methods  # imported for what they install
 
 __all__ = ["linalg"]
 __all__ += _publish(_elementary, globals(), _np)
@@ -32,7 +36,10 @@ __all__ += _publish(_joining, globals(), _np)
 __all__ += _publish(_arrange, globals(), _np)
 __all__ += _publish(_indexing, globals(), _np)
 __all__ += _publish(_updates, globals(), _np)
+__all__ += _publish(_placing, globals(), _np)
+__all__ += _publish(_applying, globals(), _np)
 __all__ += _publish(_order, globals(), _np)
+__all__ += _publish(_padding, globals(), _np)
 __all__ += _publish(_quantiles, globals(), _np)
 __all__ += _publish(_statistics, globals(), _np)
 __all__ += _publish(_contractions, globals(), _np)

@@ -382,9 +382,11 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
     start, stop = as_operand(start), as_operand(stop)
     gaps = num - 1 if endpoint else num
     ends = np.broadcast_shapes(start.shape, stop.shape)
-    where_ = np.arange(num).reshape((-1,) + (1,) * len(ends)) / max(gaps, 1)
-    where_ = where_.astype(np.result_type(start.dtype, stop.dtype, np.float16))
-    y = start * (1 - where_) + stop * where_
+    counted = np.arange(num).reshape((-1,) + (1,) * len(ends))
+    counted = counted.astype(np.result_type(start.dtype, stop.dtype, np.float16))
+    y = counted * ((stop - start) / max(gaps, 1)) + start
+    if endpoint and num > 1:  # exactly, as NumPy has it: rounding must not move the last
+        y = np.concatenate([y[:-1], broadcast_to(stop, ends)[None]])
     y = y if dtype is None else astype(y, dtype)
     y = moveaxis(y, 0, axis) if axis else y
     return (y, (stop - start) / gaps if gaps else np.nan) if retstep else y
@@ -408,8 +410,7 @@ def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
 # NumPy's own: nothing in them depends on a traced value
 _THEIRS = [
     "zeros", "ones", "eye", "identity", "empty", "arange", "tri", "indices", "tril_indices",
-    "triu_indices", "diag_indices", "ix_", "unravel_index", "ravel_multi_index",
-    "broadcast_shapes", "isscalar", "promote_types", "issubdtype", "isdtype", "min_scalar_type",
+    "triu_indices", "diag_indices", "ix_", "broadcast_shapes", "isscalar", "promote_types", "issubdtype", "isdtype", "min_scalar_type",
     "iterable", "ndindex", "ndenumerate", "errstate", "finfo", "iinfo", "dtype", "ndarray", "pi",
     "e", "inf", "nan", "euler_gamma", "newaxis", "s_", "mgrid", "ogrid", "bool", "bool_", "int_",
     "uint", "int8", "int16", "int32", "int64", "intp", "intc", "uint8", "uint16", "uint32",

@@ -149,8 +149,8 @@ def known(x: Any, use: str) -> Any:
     if value is None:
         raise ConcretizationError(
             f"{user_line()}: {use}: the shape of the result would depend on the values of {x!r}, "
-            "which differ between the entries of a batch. Use np.where(mask, x, 0) instead, which "
-            "keeps the shape."
+            "which are not known: under vmap each entry of the batch has its own, under jit they "
+            "are given later. Use np.where(mask, x, 0) instead, which keeps the shape."
         )
     return np.asarray(value)
 

@@ -16,7 +16,7 @@ from functrans._core.bind import Tracer, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import ranks as rows
 from functrans.numpy.indexing import take_along_axis
-from functrans.numpy.options import NoValue, axes_of, keep, like
+from functrans.numpy.options import NoValue, axes_of, flat_axes, keep, like
 from functrans.numpy.order import argsort
 from functrans.numpy.structure import as_operand, moveaxis, reshape
 
@@ -60,13 +60,6 @@ WEIGHTS = {
     "averaged_inverted_cdf": lambda part: ops.where(part == 0, 0.5, 1.0),
     "midpoint": lambda part: ops.where(part == 0, 0.0, 0.5),
 }
-
-
-def _flat(a, axes):
-    """``a`` with ``axes`` as one last axis."""
-    rest = tuple([i for i in range(a.ndim) if i not in axes])
-    a = moveaxis(a, rest, tuple(range(len(rest))))
-    return reshape(a, (*a.shape[: len(rest)], math.prod(a.shape[len(rest) :])))
 
 
 def _in_sample(rank, n):
@@ -133,7 +126,7 @@ def _fit_weights(weights, a, axis, axes):
     if not isinstance(weights, Tracer) and np.any(weights < 0):
         raise ValueError("Weights must be non-negative.")
     if weights.shape == a.shape:
-        return _flat(weights, axes)
+        return flat_axes(weights, axes)
     if axis is None:
         raise TypeError("Axis must be specified when shapes of a and weights differ.")
     if weights.shape != tuple(a.shape[i] for i in axes):
@@ -145,7 +138,7 @@ def _fit_weights(weights, a, axis, axes):
 
 def _quantile(a, q, weak, axis, method, keepdims, weights, skip_nan):
     axes = axes_of(axis, a.ndim)
-    flat = _flat(a, axes)
+    flat = flat_axes(a, axes)
     n: Any = flat.shape[-1]
     if n == 0 and flat.size == 0 and math.prod(flat.shape[:-1]):
         raise IndexError("index -1 is out of bounds for axis 0 with size 0")
@@ -218,7 +211,7 @@ def nanpercentile(a, q, axis=None, out=None, overwrite_input=False, method="line
 
 def _middle(a, axis, keepdims, skip_nan):
     axes = axes_of(axis, a.ndim)
-    flat = _flat(a, axes)
+    flat = flat_axes(a, axes)
     n: Any = _numbers(flat, np.intp) if skip_nan else flat.shape[-1]
     low, high = ops.floor_divide(n - 1, 2), ops.floor_divide(n, 2)
     ranks = np.concatenate([np.atleast_1d(low), np.atleast_1d(high)], axis=-1)

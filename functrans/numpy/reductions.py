@@ -366,13 +366,13 @@ def _nan_extreme(extreme, worst, a, axis, out, keepdims, initial, where):
 # ---- methods of arrays and of ufuncs
 
 
-def _reduce(f, *, typed=False):
+def _reduce(f):
     """``f`` with the signature of a ufunc's reduce."""
 
     def reduce(array, axis=0, dtype=None, out=None, keepdims=False, initial=NoValue, where=True):
-        options = {"dtype": dtype} if typed else {}
-        if initial is not NoValue:
-            options["initial"] = initial
+        if dtype is not None:
+            array = array.astype(dtype)
+        options = {} if initial is NoValue else {"initial": initial}
         return f(array, axis, out=out, keepdims=keepdims, where=where, **options)
 
     return reduce
@@ -387,8 +387,8 @@ def _logsumexp(array, axis=0, out=None, keepdims=False, initial=NoValue, where=T
 
 
 UFUNC_METHODS = {
-    (np.add, "reduce"): _reduce(sum, typed=True),
-    (np.multiply, "reduce"): _reduce(prod, typed=True),
+    (np.add, "reduce"): _reduce(sum),
+    (np.multiply, "reduce"): _reduce(prod),
     (np.maximum, "reduce"): _reduce(max),
     (np.minimum, "reduce"): _reduce(min),
     (np.fmax, "reduce"): _reduce(nanmax),
