@@ -14,6 +14,7 @@ from functrans.numpy import elementary as _elementary
 from functrans.numpy import indexing as _indexing
 from functrans.numpy import joining as _joining
 from functrans.numpy import linalg
+from functrans.numpy import methods as _methods
 from functrans.numpy import operators as _operators
 from functrans.numpy import order as _order
 from functrans.numpy import padding as _padding
@@ -24,6 +25,7 @@ from functrans.numpy import statistics as _statistics
 from functrans.numpy import structure as _structure
 from functrans.numpy import ufunc_methods as _ufunc_methods
 from functrans.numpy import updates as _updates
+from functrans.numpy import vectorizing as _vectorizing
 from functrans.numpy.public import publish as _publish
 
 assert _operators and _ufunc_methods  # imported for what they install
@@ -35,9 +37,11 @@ __all__ += _publish(_structure, globals(), _np)
 __all__ += _publish(_joining, globals(), _np)
 __all__ += _publish(_arrange, globals(), _np)
 __all__ += _publish(_indexing, globals(), _np)
+__all__ += _publish(_methods, globals(), _np)
 __all__ += _publish(_updates, globals(), _np)
 __all__ += _publish(_placing, globals(), _np)
 __all__ += _publish(_applying, globals(), _np)
+__all__ += _publish(_vectorizing, globals(), _np)
 __all__ += _publish(_order, globals(), _np)
 __all__ += _publish(_padding, globals(), _np)
 __all__ += _publish(_quantiles, globals(), _np)

@@ -9,9 +9,7 @@ import numpy as np
 
 from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
-from functrans.numpy.indexing import known
-from functrans.numpy.options import axes_of
-from functrans.numpy.structure import as_operand, is_traced, moveaxis, numpy_like, one_axis, reshape
+from functrans.numpy.structure import as_operand, moveaxis, numpy_like, one_axis, reshape
 from functrans.numpy.updates import At
 
 # ---- functions of the caller's
@@ -19,7 +17,7 @@ from functrans.numpy.updates import At
 
 @numpy_like(np.apply_along_axis)
 def apply_along_axis(func1d, axis, arr, *args, **kwargs):
-    """``func1d`` of each slice of ``arr`` along ``axis``; what it returns takes the axis's place."""
+    """``func1d`` of each slice along ``axis``; its results take the axis's place."""
     arr = as_operand(arr)
     axis = one_axis(axis, arr.ndim)
     rest = arr.shape[:axis] + arr.shape[axis + 1 :]
@@ -76,7 +74,7 @@ def piecewise(x, condlist, funclist, *args, **kw):
     return y
 
 
-def _conditions(x, condlist):
+def _conditions(x: Any, condlist: Any) -> list:
     """The conditions one by one: a single one may stand by itself."""
     if isinstance(condlist, Tracer | np.ndarray):
         several = condlist.ndim > x.ndim or (condlist.ndim > 1 and x.ndim != 0) or x.ndim == 0

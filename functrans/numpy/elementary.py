@@ -55,7 +55,10 @@ def frexp(x: Any) -> tuple:
     return ops.ldexp(x, -exponent), exponent
 
 
-UFUNCS = {np.power: power, np.divmod: divmod_, np.modf: modf, np.frexp: frexp}
+UFUNCS = {
+    np.power: power, np.divmod: divmod_, np.modf: modf, np.frexp: frexp,
+    np.degrees: ops.rad2deg, np.radians: ops.deg2rad,
+}
 
 
 def _ufunc(name: str) -> Callable:
@@ -410,7 +413,8 @@ def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
 # NumPy's own: nothing in them depends on a traced value
 _THEIRS = [
     "zeros", "ones", "eye", "identity", "empty", "arange", "tri", "indices", "tril_indices",
-    "triu_indices", "diag_indices", "ix_", "broadcast_shapes", "isscalar", "promote_types", "issubdtype", "isdtype", "min_scalar_type",
+    "triu_indices", "diag_indices", "ix_", "broadcast_shapes", "isscalar",
+    "promote_types", "issubdtype", "isdtype", "min_scalar_type",
     "iterable", "ndindex", "ndenumerate", "errstate", "finfo", "iinfo", "dtype", "ndarray", "pi",
     "e", "inf", "nan", "euler_gamma", "newaxis", "s_", "mgrid", "ogrid", "bool", "bool_", "int_",
     "uint", "int8", "int16", "int32", "int64", "intp", "intc", "uint8", "uint16", "uint32",

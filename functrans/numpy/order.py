@@ -1,7 +1,7 @@
 """Sorting, searching and sets under NumPy's names.
 
-What is sorted, kept or joined carries its derivative along; permutations, masks and counts have none.
-Of equal entries a set keeps the first.
+What is sorted, kept or joined carries its derivative along; permutations, masks and counts have
+none. Of equal entries a set keeps the first.
 """
 
 from __future__ import annotations
@@ -112,8 +112,9 @@ def unique(ar, return_index=False, return_inverse=False, return_counts=False, ax
            equal_nan=True, sorted=True):
     """The distinct entries of ``ar`` in order, each with the derivative of its first appearance."""
     ar = as_operand(ar)
+    shape = ar.shape
     if axis is None:
-        shape, ar = ar.shape, ravel(ar)
+        ar = ravel(ar)
     found = np.unique(
         known(ar, "np.unique"), True, return_inverse, return_counts, axis, equal_nan=equal_nan
     )

@@ -33,7 +33,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "wrap": {},
     "reflect": {"reflect_type": "even"},
     "symmetric": {"reflect_type": "even"},
-    **dict.fromkeys(STATISTICS, {"stat_length": None}),
+    **{name: {"stat_length": None} for name in STATISTICS},
 }
 
 

@@ -1,7 +1,8 @@
 """NumPy's functions that write into their first argument, as functions that return a changed copy.
 
-NumPy's own names cannot work on values that do not change, and silently doing nothing would be worse:
-called as ``np.put`` on a traced value they raise. Called from here, ``inplace=False`` gives the copy.
+NumPy's own names cannot work on values that do not change, and doing nothing in silence would be
+worse: called as ``np.put`` on a traced value they raise. Called from here, ``inplace=False`` gives
+the copy.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.array import Array, plain, wrap
+from functrans._core.array import Array, wrap
 from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
 from functrans.errors import ImmutableError, user_line
@@ -106,7 +107,7 @@ def put_along_axis(arr, indices, values, axis=-1):
 
 
 @_writing("np.where(where, src, x)")
-def copyto(dst, src, casting="same_kind", where=True):
+def copyto(dst, src, casting: Any = "same_kind", where=True):
     """``dst`` with the entries of ``src`` where the mask holds."""
     src = as_operand(src)
     if not np.can_cast(src.dtype, dst.dtype, casting):

@@ -26,7 +26,8 @@ UFUNCS: dict[np.ufunc, Any] = {
 FUNCTIONS: dict[Any, Any] = {}
 # (ufunc, method) -> ours, for reduce and accumulate.
 METHODS: dict[tuple[np.ufunc, str], Any] = {}
-# method -> what makes it from any ufunc; filled by functrans.numpy.ufunc_methods.
+# method -> what makes it from any ufunc; filled by functrans.numpy.ufunc_methods. "__call__" makes
+# it from one of Python's own functions, and gives None for others.
 MAKERS: dict[str, Any] = {}
 
 
@@ -39,7 +40,7 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
             return bind_operands(row, *inputs)
     inputs = tuple([plain(x) if type(x) is Array else _listed(x) for x in inputs])
     if method == "__call__":
-        row = UFUNCS.get(ufunc)
+        row = UFUNCS.get(ufunc) or MAKERS["__call__"](ufunc)
         if row is None:
             raise unsupported(ufunc_name(ufunc))
         return row(*inputs) if not kwargs else _with_options(ufunc, row, inputs, kwargs)

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Tracer, bind
+from functrans._core.bind import bind
 from functrans._ops import elementwise as ops
 from functrans._ops import ranks as rows
 from functrans.numpy.indexing import take_along_axis
 from functrans.numpy.options import NoValue, axes_of, flat_axes, keep, like
 from functrans.numpy.order import argsort
-from functrans.numpy.structure import as_operand, moveaxis, reshape
+from functrans.numpy.structure import as_operand, is_traced, moveaxis, reshape
 
 
 def _step_down(place, exact):
@@ -74,7 +74,7 @@ def _pick(a, n, q, weak, method, skip_nan):
         return bind(rows.ranked, a, _in_sample(find(n, q), n), skip_nan=skip_nan)
     place = PLACES[method](n, q)
     low = np.floor(place)
-    if isinstance(q, Tracer):
+    if is_traced(q):
         # the greatest entry is the end of the last interval, so that q has the slope of that there
         low = ops.where(place == n - 1, low - 1, low)
     part = place - low
@@ -96,7 +96,7 @@ def _pick_weighted(a, n, q, weights, skip_nan):
     weights = take_along_axis(np.broadcast_to(weights, a.shape), argsort(a), -1)
     share = np.cumsum(weights, axis=-1, dtype=np.float64)
     share = share / share[..., -1:]
-    if not isinstance(share, Tracer) and np.isnan(share[..., -1]).any():
+    if not is_traced(share) and np.isnan(share[..., -1]).any():
         raise ValueError("Weights included NaN, inf or were all zero.")
     share = ops.where(share == 0, -1, share)  # what has no weight is not found
     share = share.astype(q.dtype) if q.dtype.kind == "f" else share
@@ -110,7 +110,7 @@ def _checked(name, a, q, method, weights, top):
         raise TypeError("a must be an array of real numbers")
     weak = type(q) in (int, float)
     q = as_operand(q)
-    known = q if not isinstance(q, Tracer) else q.concrete()
+    known = q if not is_traced(q) else q.concrete()
     if known is not None and not np.all((np.asarray(known) >= 0) & (np.asarray(known) <= top)):
         raise ValueError(f"{name} must be in the range [0, {top}]")
     if method not in DISCRETE and method not in PLACES:
@@ -123,7 +123,7 @@ def _checked(name, a, q, method, weights, top):
 def _fit_weights(weights, a, axis, axes):
     """``weights`` for the entries of ``a`` with ``axes`` as one last axis."""
     weights = as_operand(weights)
-    if not isinstance(weights, Tracer) and np.any(weights < 0):
+    if not is_traced(weights) and np.any(weights < 0):
         raise ValueError("Weights must be non-negative.")
     if weights.shape == a.shape:
         return flat_axes(weights, axes)
@@ -162,7 +162,7 @@ def _numbers(flat, dtype):
     if flat.dtype.kind not in "fc":
         return flat.shape[-1]
     n = np.count_nonzero(ops.logical_not(ops.isnan(flat)), axis=-1)
-    if not isinstance(n, Tracer) and np.any(n == 0):
+    if not is_traced(n) and np.any(n == 0):
         warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=5)
     return n[..., None].astype(dtype)
 

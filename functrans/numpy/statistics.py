@@ -42,7 +42,7 @@ def _weights(name, w, n):
         raise RuntimeError(f"cannot handle multidimensional {name}")
     if w.shape[0] != n:
         raise RuntimeError(f"incompatible numbers of samples and {name}")
-    if isinstance(w, Tracer):
+    if is_traced(w):
         return w
     if name == "fweights" and np.any(w != np.around(w)):
         raise TypeError("fweights must be integer")
@@ -88,7 +88,7 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
 def _freedom(total, ddof, w, aweights):
     """What the sum of squares is divided by; infinite variance, with a warning, where nothing."""
     free = total.real - (ddof if aweights is None else ddof * np.sum(w * aweights) / total.real)
-    if isinstance(free, Tracer):
+    if is_traced(free):
         return ops.where(free <= 0, 0.0, free)
     if free <= 0:
         warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=4)
@@ -101,7 +101,7 @@ def corrcoef(x, y=None, rowvar=True, *, dtype=None):
     c = cov(x, y, rowvar, dtype=dtype)
     if c.ndim == 0:
         return c / c
-    spread = np.sqrt(np.diag(c).real)
+    spread = np.sqrt(ops.real(np.diag(c)))
     c = c / spread[:, None] / spread[None, :]
     if c.dtype.kind == "c":
         return np.clip(c.real, -1, 1) + 1j * np.clip(c.imag, -1, 1)
@@ -141,7 +141,7 @@ def digitize(x, bins, right=False):
     x, bins = as_operand(x), as_operand(bins)
     if x.dtype.kind == "c":
         raise TypeError("x may not be complex")
-    steps = None if isinstance(bins, Tracer) and bins.concrete() is None else np.diff(
+    steps = None if is_traced(bins) and bins.concrete() is None else np.diff(
         known(bins, "np.digitize")
     )
     if steps is None or np.all(steps >= 0):
@@ -186,12 +186,12 @@ def _edges(a, bins, range, weights):
             )
         sample = known(a, f"np.histogram(bins={bins!r})")
         bins = np.histogram_bin_edges(sample, bins, range).size - 1
-    if np.ndim(bins) == 1:
-        edges = as_operand(bins)
-        if not isinstance(edges, Tracer) and np.any(edges[:-1] > edges[1:]):
+    bins = as_operand(bins)
+    if bins.ndim == 1:
+        if not is_traced(bins) and np.any(bins[:-1] > bins[1:]):
             raise ValueError("`bins` must increase monotonically, when an array")
-        return edges
-    if np.ndim(bins) > 1:
+        return bins
+    if bins.ndim > 1:
         raise ValueError("`bins` must be 1d, when an array")
     n = _count("`bins`", bins)
     first, last = _outer_edges(a, range)
@@ -261,11 +261,11 @@ def histogram_bin_edges(a, bins=10, range=None, weights=None):
     return _edges(ravel(a), bins, range, _flat_weights(a, weights))
 
 
-def _columns(sample):
-    if isinstance(sample, Tracer | np.ndarray) and sample.ndim == 2:
-        return [sample[:, i] for i in range(sample.shape[1])]
-    rows = np.atleast_2d(as_operand(sample))
-    return [rows[i] for i in range(rows.shape[0])]
+def _columns(sample: Any) -> list:
+    points = as_operand(sample)
+    if isinstance(sample, Tracer | np.ndarray) and points.ndim == 2:
+        points = points.T
+    return list(np.atleast_2d(points))
 
 
 @numpy_like(np.histogramdd)
@@ -294,12 +294,12 @@ def histogramdd(sample, bins=10, range=None, density=None, weights=None):
 
 
 @numpy_like(np.histogram2d)
-def histogram2d(x, y, bins=10, range=None, density=None, weights=None):
+def histogram2d(x, y, bins: Any = 10, range=None, density=None, weights=None):
     """Counts of points in the plane in a grid of bins, or sums of their ``weights``; the edges."""
     x, y = as_operand(x), as_operand(y)
     if x.shape != y.shape:
         raise ValueError("x and y must have the same length.")
-    if np.ndim(bins) == 1 and len(bins) not in (1, 2):
+    if hasattr(bins, "__len__") and len(bins) not in (1, 2):
         bins = [bins, bins]
     hist, edges = histogramdd([x, y], bins, range, density, weights)
     return hist, edges[0], edges[1]
@@ -313,7 +313,7 @@ def _nan_position(find, worst, a, axis, out, keepdims):
         return find(a, axis, out, keepdims=keepdims)
     nan = ops.isnan(a)
     none = all_of(nan, axis=axis)
-    if not isinstance(none, Tracer) and np.any(none):
+    if not is_traced(none) and np.any(none):
         raise ValueError("All-NaN slice encountered")
     return find(ops.where(nan, worst, a), axis, out, keepdims=keepdims)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Tracer, bind
+from functrans._core.bind import bind
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing
 from functrans._ops.structure import along
@@ -46,7 +46,7 @@ def _reduce(ufunc: np.ufunc) -> Callable:
 def _require_order(ufunc, a, axes, start, where):
     """NumPy's errors for several axes, no entries or a mask where they have no meaning."""
     sample = np.ones([min(n, 1) for n in a.shape], a.dtype)
-    options = {} if start is None else {"initial": 1}
+    options: dict[str, Any] = {} if start is None else {"initial": 1}
     if masked(where):
         options["where"] = np.zeros(sample.shape, bool)
     ufunc.reduce(sample, axis=axes, **options)
@@ -58,8 +58,7 @@ def _fold(ufunc, a, mask, start):
     if start is None:
         y, rest = a[..., 0], range(1, n)
     else:
-        start = start if isinstance(start, Tracer) else np.asarray(start)
-        y, rest = np.broadcast_to(start.astype(a.dtype), a.shape[:-1]), range(n)
+        y, rest = np.broadcast_to(as_operand(start).astype(a.dtype), a.shape[:-1]), range(n)
     for k in rest:
         moved = row(y, a[..., k])
         y = moved if mask is None else ops.where(mask[..., k], moved, y)
