@@ -9,6 +9,7 @@ import numpy as np
 
 from functrans._core.aval import Aval
 from functrans._core.bind import bind, cast
+from functrans._ops.calls import stop
 from functrans._ops.declare import linear, primitive
 from functrans._ops.structure import batched_to
 
@@ -78,13 +79,17 @@ def _batch_ranked(size, xs, batched, skip_nan):
     return ranked(x, ranks, skip_nan=skip_nan)
 
 
+def _ranked_vjp(ct, y, xs, wanted, skip_nan):
+    return [cast(tied_spread(ct, stop(xs[0]), stop(y)), xs[0].dtype), None]
+
+
 # row: entries of x whose ranks along the last axis are given, for all slices or for each; without
 # skip_nan they are NaN where the slice has one. At a tie, where a gather from the sorted entries
 # would favour one of them, they share the derivative equally
 ranked = primitive(
     "ranked", _ranked,
-    jvp=lambda ts, y, xs, skip_nan: tied_mean(ts[0], xs[0], y),
-    vjp=lambda ct, y, xs, wanted, skip_nan: [cast(tied_spread(ct, xs[0], y), xs[0].dtype), None],
+    jvp=lambda ts, y, xs, skip_nan: tied_mean(ts[0], stop(xs[0]), stop(y)),
+    vjp=_ranked_vjp,
     batch=_batch_ranked,
     abstract=lambda x, ranks, skip_nan: Aval((*x.shape[:-1], ranks.shape[-1]), x.dtype),
     kinks="a tie: shared equally",
@@ -121,7 +126,8 @@ def _batch_tied(row):
     return batch
 
 
-# row: the mean of t over the entries of x that equal each entry of y; the tangent of ``ranked``
+# row: the mean of t over the entries of x that equal each entry of y; the tangent of ``ranked``,
+# which fixes x and y: which entries are equal does not change with them
 tied_mean = linear(
     "tied_mean", _tied_mean, lambda ct, t, x, y: tied_spread(ct, x, y),
     batch=_batch_tied(lambda: tied_mean),
