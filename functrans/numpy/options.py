@@ -61,7 +61,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
         return (axis % ndim,)
     if ndim == 0 and axis in (0, -1):  # as NumPy's reductions have it
         return ()
-    return tuple(sorted(np.lib.array_utils.normalize_axis_tuple(axis, ndim, "axis")))
+    return tuple(sorted(np.lib.array_utils.normalize_axis_tuple(axis, ndim)))
 
 
 def axis_of(axis: Any, ndim: int) -> int:

@@ -78,7 +78,7 @@ def _pick(a, n, q, weak, method, skip_nan):
         # the greatest entry is the end of the last interval, so that q has the slope of that there
         low = ops.where(place == n - 1, low - 1, low)
     part = place - low
-    weight = WEIGHTS[method](part) if method in WEIGHTS else part
+    weight = WEIGHTS[method](part).astype(place.dtype) if method in WEIGHTS else part
     if weak:
         weight = weight.astype(a.dtype if a.dtype.kind == "f" else np.float64)
     ends = np.concatenate([_in_sample(low, n), _in_sample(low + 1, n)], axis=-1)

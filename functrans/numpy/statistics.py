@@ -144,11 +144,12 @@ def digitize(x, bins, right=False):
     steps = None if is_traced(bins) and bins.concrete() is None else np.diff(
         known(bins, "np.digitize")
     )
+    side = "left" if right else "right"
     if steps is None or np.all(steps >= 0):
-        return searchsorted(bins, x, "left" if right else "right")
+        return searchsorted(bins, x, side)
     if np.any(steps > 0):
         raise ValueError("bins must be monotonically increasing or decreasing")
-    return bins.shape[0] - searchsorted(bins[::-1], x, "right" if right else "left")
+    return bins.shape[0] - searchsorted(bins[::-1], x, side)
 
 
 # ---- histograms

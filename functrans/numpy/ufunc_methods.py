@@ -99,8 +99,7 @@ def _parts(ufunc, indices, n):
     for i in starts:
         if not 0 <= i < n:
             raise IndexError(f"index {i} out-of-bounds in {ufunc.__name__}.reduceat [0, {n})")
-    ends = [*starts[1:], n]
-    return [(i, max(j, i + 1)) for i, j in zip(starts, ends, strict=True)]
+    return [(i, max(j, i + 1)) for i, j in itertools.pairwise([*starts, n])]
 
 
 def _sums(a, parts, axis):
