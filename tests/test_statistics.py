@@ -186,7 +186,7 @@ def test_counts_are_numpys(name):
 def test_values_on_the_edges_are_counted_where_numpy_counts_them(n):
     for low, high in ((0.0, 1.0), (-0.3, 0.7), (1e-3, 1e3)):
         x = np.linspace(low, high, n + 1)
-        got, edges = counted(lambda x: ft.tree.leaves(np.histogram(x, n)), x)  # noqa: B023
+        got, edges = counted(lambda x: ft.tree.leaves(np.histogram(x, n)), x)
         np.testing.assert_array_equal(edges, np.histogram(x, n)[1])
         np.testing.assert_array_equal(got, np.histogram(x, n)[0])
 

@@ -16,16 +16,16 @@ A, V = (3, 4), (6,)
 STEPS = [0, 2, 1, 4, 4]
 SMOOTH = {
     **{
-        f"{name}.reduce": Case(lambda x, f=getattr(np, name): f.reduce(x, axis=1), (A,))
-        for name in ("subtract", "divide", "multiply", "add")
+        f"{f.__name__}.reduce": Case(lambda x, f=f: f.reduce(x, axis=1), (A,))
+        for f in (np.subtract, np.divide, np.multiply, np.add)
     },
     **{
-        f"{name}.accumulate": Case(lambda x, f=getattr(np, name): f.accumulate(x), (A,))
-        for name in ("subtract", "divide", "power", "multiply")
+        f"{f.__name__}.accumulate": Case(lambda x, f=f: f.accumulate(x), (A,))
+        for f in (np.subtract, np.divide, np.power, np.multiply)
     },
     **{
-        f"{name}.reduceat": Case(lambda x, f=getattr(np, name): f.reduceat(x, STEPS), (V,))
-        for name in ("add", "multiply", "subtract", "divide")
+        f"{f.__name__}.reduceat": Case(lambda x, f=f: f.reduceat(x, STEPS), (V,))
+        for f in (np.add, np.multiply, np.subtract, np.divide)
     },
     "add.reduceat of rows": Case(lambda x: np.add.reduceat(x, [0, 2], axis=1), (A,)),
     "add.reduceat of a cube": Case(lambda x: np.add.reduceat(x, [1, 0], axis=1), ((2, 3, 2),)),
@@ -38,16 +38,16 @@ SMOOTH = {
 }
 REAL = {
     **{
-        f"{name}.reduce": Case(lambda x, f=getattr(np, name): f.reduce(x, axis=1), (A,))
-        for name in ("maximum", "minimum", "fmax", "fmin")
+        f"{f.__name__}.reduce": Case(lambda x, f=f: f.reduce(x, axis=1), (A,))
+        for f in (np.maximum, np.minimum, np.fmax, np.fmin)
     },
     **{
-        f"{name}.accumulate": Case(lambda x, f=getattr(np, name): f.accumulate(x, axis=1), (A,))
-        for name in ("maximum", "fmin", "fmax")
+        f"{f.__name__}.accumulate": Case(lambda x, f=f: f.accumulate(x, axis=1), (A,))
+        for f in (np.maximum, np.fmin, np.fmax)
     },
     **{
-        f"{name}.reduceat": Case(lambda x, f=getattr(np, name): f.reduceat(x, STEPS), (V,))
-        for name in ("maximum", "fmin", "fmax")
+        f"{f.__name__}.reduceat": Case(lambda x, f=f: f.reduceat(x, STEPS), (V,))
+        for f in (np.maximum, np.fmin, np.fmax)
     },
     "maximum with options": Case(
         lambda x: np.maximum.reduce(x, 1, initial=0.3, where=np.arange(4) > 1, keepdims=True), (A,)

@@ -17,7 +17,7 @@ from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
 from functrans.errors import ImmutableError, user_line
 from functrans.numpy.indexing import known, take_along_axis
-from functrans.numpy.structure import as_operand, is_traced, one_axis, ravel, reshape
+from functrans.numpy.structure import as_operand, is_traced, one_axis, ravel, reshape, take_axis
 from functrans.numpy.updates import At
 
 
@@ -70,7 +70,7 @@ def place(arr, mask, vals):
             raise ValueError("Cannot insert from an empty array!")
         return arr
     turns = ops.maximum(np.cumsum(mask).reshape(arr.shape) - 1, 0) % vals.shape[0]
-    return ops.where(mask, vals[turns].astype(arr.dtype), arr)
+    return ops.where(mask, take_axis(vals, turns, 0).astype(arr.dtype), arr)
 
 
 @_writing("x.at[index].set(values) of the flat array")
