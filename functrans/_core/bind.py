@@ -163,7 +163,9 @@ class Tracer:
         """The element as a traced scalar: a Python number would lose its derivative."""
         if self.size != 1 and not args:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
-        return self.reshape(-1)[args[0] if args else 0]  # type: ignore[attr-defined]
+        index = args[0] if len(args) == 1 else args or 0
+        x = self if isinstance(index, tuple) else self.reshape(-1)  # type: ignore[attr-defined]
+        return x[index]  # type: ignore[index]  # both from functrans.numpy
 
     def tolist(self):
         """Nested lists of traced scalars."""

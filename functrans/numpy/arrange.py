@@ -118,6 +118,8 @@ def resize(a, new_shape):
     """``a`` in a new shape, filled with its entries again and again."""
     a = ravel(as_operand(a))
     shape = tuple(new_shape) if np.ndim(new_shape) else (new_shape,)
+    if not a.size:
+        return np.zeros(shape, a.dtype)
     return reshape(take_axis(a, np.resize(np.arange(a.size), int(np.prod(shape))), 0), shape)
 
 
@@ -179,7 +181,11 @@ def triu(m, k=0):
 def vander(x, N=None, increasing=False):
     """The matrix whose columns are powers of ``x``."""
     x = as_operand(x)
+    if x.ndim != 1:
+        raise ValueError("x must be a one-dimensional array or sequence.")
     n = x.shape[0] if N is None else N
+    if n == 0:
+        return np.zeros((x.shape[0], 0), x.dtype)
     powers = [np.ones_like(x)]
     for _ in range(1, n):
         powers.append(powers[-1] * x)

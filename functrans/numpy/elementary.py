@@ -273,6 +273,17 @@ def array_equal(a1, a2, equal_nan=False):
     return np.all(same | (ops.isnan(a1) & ops.isnan(a2)) if equal_nan else same)
 
 
+@numpy_like(np.array_equiv)
+def array_equiv(a1, a2):
+    """Whether shapes fit by broadcasting and entries are the same."""
+    a1, a2 = as_operand(a1), as_operand(a2)
+    try:
+        np.broadcast_shapes(a1.shape, a2.shape)
+    except ValueError:
+        return False
+    return np.all(a1 == a2)
+
+
 @numpy_like(np.isposinf)
 def isposinf(x, out=None):
     """Which entries are positive infinity."""
@@ -437,12 +448,12 @@ METHODS = {
 }
 
 _OURS = [
-    "allclose", "angle", "around", "array", "array_equal", "asanyarray", "asarray",
-    "ascontiguousarray", "asfortranarray", "can_cast", "clip", "common_type", "empty_like", "fix",
-    "full", "full_like", "geomspace", "imag", "interp", "iscomplex", "iscomplexobj", "isclose",
-    "isneginf", "isposinf", "isreal", "isrealobj", "linspace", "logspace", "nan_to_num", "ndim",
-    "ones_like", "real", "real_if_close", "result_type", "round", "shape", "sinc", "size",
-    "unwrap", "zeros_like",
+    "allclose", "angle", "around", "array", "array_equal", "array_equiv", "asanyarray",
+    "asarray", "ascontiguousarray", "asfortranarray", "can_cast", "clip", "common_type",
+    "empty_like", "fix", "full", "full_like", "geomspace", "imag", "interp", "isclose",
+    "iscomplex", "iscomplexobj", "isneginf", "isposinf", "isreal", "isrealobj", "linspace",
+    "logspace", "nan_to_num", "ndim", "ones_like", "real", "real_if_close", "result_type",
+    "round", "shape", "sinc", "size", "unwrap", "zeros_like",
 ]
 
 __all__: list[str] = sorted({*_UFUNC_NAMES, *_THEIRS, *_OURS})

@@ -161,11 +161,14 @@ def known(x: Any, use: str) -> Any:
 @numpy_like(np.take)
 def take(a, indices, axis=None, out=None, mode="raise"):
     """The entries of ``a`` at integer ``indices`` along ``axis``; of the flat array by default."""
+    listed = isinstance(indices, list | tuple)
     a, indices = as_operand(a), as_operand(indices)
     if axis is None:
         a, axis = np.ravel(a), 0
     axis = one_axis(axis, a.ndim)
     n = a.shape[axis]
+    if listed or indices.dtype.kind == "b":  # as NumPy has it
+        indices = indices.astype(np.intp)
     if indices.dtype.kind not in "iu":
         raise TypeError(
             f"Cannot cast array data from {indices.dtype!r} to dtype('int64') according to the "

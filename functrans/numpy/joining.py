@@ -97,12 +97,22 @@ def column_stack(tup):
 def block(arrays):
     """An array put together from nested lists of blocks, the innermost along the last axis."""
     depth = _depth(arrays)
+    _require_depth(arrays, depth, "arrays")
     ndim = max(depth, *[a.ndim for a in _flatten(arrays)])
     return _join_blocks(arrays, ndim, depth)
 
 
 def _depth(x):
     return 1 + max(map(_depth, x)) if isinstance(x, list) else 0
+
+
+def _require_depth(x, depth, name):
+    """ValueError where lists are nested less deep than elsewhere."""
+    if isinstance(x, list):
+        for i, v in enumerate(x):
+            _require_depth(v, depth - 1, f"{name}[{i}]")
+    elif depth:
+        raise ValueError(f"List depths are mismatched: {name} should lie {depth} deeper.")
 
 
 def _flatten(x):

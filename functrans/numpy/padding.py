@@ -48,6 +48,8 @@ def pad(array, pad_width, mode="constant", **kwargs):
     x = as_operand(array)
     widths = _widths(pad_width, x.ndim)
     option = _option(mode, kwargs)
+    if not x.ndim:
+        return x
     if mode == "constant":
         return _constant(x, widths, option)
     for axis, (before, after) in enumerate(widths):

@@ -127,6 +127,11 @@ def bincount(x, /, weights=None, minlength=0):
     weights = as_operand(weights)
     if weights.shape != x.shape:
         raise ValueError("The weights and list don't have the same length.")
+    if not np.can_cast(weights.dtype, np.float64):
+        raise TypeError(
+            f"Cannot cast array data from {weights.dtype!r} to dtype('float64') according to the "
+            "rule 'safe'"
+        )
     return _sums(weights.astype(np.float64), places, counts.size)
 
 
