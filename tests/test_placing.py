@@ -73,7 +73,7 @@ CALLS = {
 def test_in_place_is_refused_with_the_cure(name):
     f, cure = CALLS[name]
     own = name.split()[0]
-    with pytest.raises(ImmutableError, match=rf"np\.{own} writes into.*{cure}.*fnp|numpy\.{own}"):
+    with pytest.raises(ImmutableError, match=rf"np\.{own} writes in place.*{cure}.*numpy\.{own}\("):
         ft.grad(lambda x: f(x) or x.sum())(np.ones(4))
 
 

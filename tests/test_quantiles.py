@@ -95,6 +95,32 @@ def test_the_slope_in_q_is_the_gap_times_the_stretch(method):
     np.testing.assert_allclose(mixed, np.array([0, 0, -1, 1]) * stretch)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_q_may_be_traced(method):
+    x = np.random.default_rng(0).permutation(14).reshape(2, 7) * 1.0
+    q = np.arange(15) / 14
+
+    def f(q):
+        return np.quantile(x, q, axis=1, method=method)
+
+    for got in (ft.jvp(f, q, q)[0], ft.vmap(f)(q)):
+        np.testing.assert_allclose(got, f(q), rtol=1e-14, atol=1e-14)
+    between = q[:-1] + 1 / 28  # compiled code fuses n * q - 1: at a jump it may be on either side
+    np.testing.assert_allclose(ft.jit(f)(between), f(between), rtol=1e-14, atol=1e-14)
+    both = ft.vmap(lambda x, q: np.quantile(x, q, axis=1, method=method))(np.stack([x] * 15), q)
+    np.testing.assert_allclose(both, f(q), rtol=1e-14, atol=1e-14)
+
+
+def test_weights_only_decide_which_entry_it_is():
+    def f(w):
+        return np.quantile(np.array([3.0, 1.0, 2.0]), 0.5, method="inverted_cdf", weights=w)
+
+    assert ft.grad(f)(np.ones(3)).tolist() == [0.0, 0.0, 0.0]
+    w = np.array([[1.0, 1.0, 1.0], [9.0, 1.0, 1.0]])
+    assert ft.vmap(f)(w).tolist() == [2.0, 3.0]
+    assert float(ft.jit(f)(w[1])) == 3.0
+
+
 def test_at_the_ends_q_has_the_slope_of_the_last_gap():
     x = np.array([5.0, 1.0, 2.0])
     assert float(ft.grad(lambda q: np.quantile(x, q))(0.0)) == 2.0

@@ -97,24 +97,26 @@ ranked = primitive(
 
 
 def _ties(x, y):
-    """For each rank: which entries of x equal the one that was found."""
+    """For each rank: which entries of x equal the one that was found, and how many."""
     for k in range(y.shape[-1]):
         one = y[..., k : k + 1]
-        yield (x == one) | ((x != x) & (one != one))
+        tie = x == one
+        if (one != one).any():
+            tie |= (x != x) & (one != one)
+        yield tie, np.asarray(np.count_nonzero(tie, -1))
 
 
 def _tied_mean(t, x, y):
     means = [
-        np.where(tie, t, 0).sum(-1) / np.add.reduce(tie, -1).astype(t.real.dtype)
-        for tie in _ties(x, y)
+        np.where(tie, t, 0).sum(-1) / count.astype(t.real.dtype) for tie, count in _ties(x, y)
     ]
     return np.stack(means, -1)
 
 
 def _tied_spread(ct, x, y):
     out = np.zeros(x.shape, ct.dtype)
-    for k, tie in enumerate(_ties(x, y)):
-        share = ct[..., k] / np.add.reduce(tie, -1).astype(ct.real.dtype)
+    for k, (tie, count) in enumerate(_ties(x, y)):
+        share = ct[..., k] / count.astype(ct.real.dtype)
         out += np.where(tie, share[..., None], 0)
     return out
 

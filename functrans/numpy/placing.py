@@ -35,10 +35,11 @@ def _writing(cure: str) -> Callable[[Callable], Callable]:
             fixed = type(a) is Array and not a.flags.writeable
             if not fixed and not is_traced((a, *args, *kwargs.values())):
                 return numpy_function(a, *args, **kwargs)
-            what = "an array that cannot be written to" if fixed else "or from a traced array"
+            what = "an Array" if fixed else "traced values"
             raise ImmutableError(
-                f"{user_line()}: np.{name} writes into {what}; use y = {cure}, or "
-                f"functrans.numpy.{name}(..., inplace=False), which returns a changed copy."
+                f"{user_line()}: np.{name} writes in place, which {what} cannot have; use "
+                f"y = {cure}, or functrans.numpy.{name}(..., inplace=False), which returns a "
+                "changed copy."
             )
 
         named.__name__ = named.__qualname__ = name

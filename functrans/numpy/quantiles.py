@@ -74,7 +74,7 @@ def _pick(a, n, q, weak, method, skip_nan):
         return bind(rows.ranked, a, _in_sample(find(n, q), n), skip_nan=skip_nan)
     place = PLACES[method](n, q)
     low = np.floor(place)
-    if is_traced(q):
+    if is_traced(q) and method not in WEIGHTS:
         # the greatest entry is the end of the last interval, so that q has the slope of that there
         low = ops.where(place == n - 1, low - 1, low)
     part = place - low
