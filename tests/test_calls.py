@@ -469,3 +469,78 @@ def test_backward_is_the_transpose_of_forward(name, call):
         (g,) = ft.vjp(floats_of(f), x)[1](ct.astype(y.dtype))
     rel = 1e-6 if "float32" in call or "f4" in call else 1e-13
     assert np.vdot(ct, dy) == pytest.approx(np.vdot(g, t), rel=rel, abs=rel)
+
+
+# ---- types other than float64
+
+TYPED = """
+np.median(a, axis=1)
+np.quantile(a, 0.3, axis=0)
+np.percentile(a, [10, 90])
+np.nanmedian(a)
+np.nanquantile(a, 0.3, method="hazen")
+np.average(a, axis=1, weights=[1.0, 2.0, 3.0, 4.0], returned=True)
+np.cov(a)
+np.corrcoef(a)
+np.histogram(a, 3, density=True)
+np.histogram([0.0, 1.0, 2.0], 2, weights=a[:, 0])
+np.histogram_bin_edges(a, 3)
+np.bincount([0, 1, 1], a[:, 0])
+np.sort(a)
+np.partition(a, 1)[:, 1]
+np.sort_complex(a)
+np.unique(a)
+np.union1d(a, a[0])
+np.isin(a, a[0])
+np.trim_zeros(a[0])
+np.nanargmax(a)
+np.pad(a, 1, "mean")
+np.pad(a, 1, "linear_ramp")
+np.pad(a, 2, "reflect", reflect_type="odd")
+np.pad(a, 1, "maximum")
+np.tril(a)
+np.triu(a, 1)
+np.insert(a, 1, 9.0, axis=1)
+np.piecewise(a, [a > 0.4], [np.square, 2.0])
+np.apply_along_axis(np.sum, 1, a)
+np.take(a, [1, 2], axis=0)
+np.max(a, axis=1, initial=0.5)
+np.max(a, axis=1, initial=0.5, where=M)
+np.sum(a, axis=1, initial=0.5)
+np.prod(a, axis=1, initial=2.0)
+np.add.reduceat(a, [0, 2], 1)
+np.subtract.reduce(a, 1)
+np.hypot.accumulate(a, 1)
+np.multiply.outer(a, a[0])
+np.logaddexp.reduce(a, 1)
+np.maximum.reduce(a, initial=1.0)
+"""
+
+
+TYPES = ["float16", "float32", "longdouble", "complex64", "int64", "bool"]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("call", TYPED.split("\n")[1:-1])
+def test_types_are_numpys_and_gradients_have_that_of_the_argument(call, dtype):
+    f = eval(f"lambda a: {call}", {"np": np, "M": M})
+    x = (X * 10).astype(dtype) if dtype in ("int64", "bool") else X.astype(dtype)
+    want = outcome(f, x.copy())
+    if x.dtype.kind in "fc":
+        got = outcome(traced(f), x)
+    else:  # integers and booleans are not differentiated, but batched
+        got = outcome(lambda x: [y[0] for y in leaves(ft.vmap(f)(x[None]))], x)
+    if isinstance(want, Exception):
+        assert isinstance(got, type(want)), (got, want)
+        return
+    if isinstance(got, Exception):
+        assert "the shape of the result" in str(got), got
+        return
+    assert [(y.shape, y.dtype) for y in got] == [(y.shape, y.dtype) for y in want]
+    for a, b in zip(got, want, strict=True):
+        # a few roundings; NumPy's cov of longdoubles multiplies by a quotient in float64
+        rtol = max(10 * np.finfo(b.dtype).eps, 1e-16) if b.dtype.kind in "fc" else 0
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol)
+    if x.dtype.kind in "fc":
+        y, pull = ft.vjp(floats_of(f), x)
+        assert pull(np.ones_like(y))[0].dtype == x.dtype

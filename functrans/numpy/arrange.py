@@ -167,14 +167,14 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
 def tril(m, k=0):
     """``m`` with zeros above the ``k``-th diagonal."""
     m = as_operand(m)
-    return ops.where(np.tri(*m.shape[-2:], k=k, dtype=bool), m, 0)
+    return ops.where(np.tri(*m.shape[-2:], k=k, dtype=bool), m, m.dtype.type(0))
 
 
 @numpy_like(np.triu)
 def triu(m, k=0):
     """``m`` with zeros below the ``k``-th diagonal."""
     m = as_operand(m)
-    return ops.where(np.tri(*m.shape[-2:], k=k - 1, dtype=bool), 0, m)
+    return ops.where(np.tri(*m.shape[-2:], k=k - 1, dtype=bool), m.dtype.type(0), m)
 
 
 @numpy_like(np.vander)

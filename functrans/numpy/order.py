@@ -53,7 +53,9 @@ def sort(a, axis=-1, kind=None, order=None, *, stable=None):
 def sort_complex(a):
     """``a`` sorted along its last axis by real, then imaginary part, as complex numbers."""
     y = sort(a)
-    return y if y.dtype.kind == "c" else y.astype(np.result_type(y.dtype, np.complex64))
+    if y.dtype.kind == "c":
+        return y
+    return y.astype(np.sort_complex(np.zeros(1, y.dtype)).dtype)
 
 
 @numpy_like(np.argpartition)

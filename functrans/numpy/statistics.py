@@ -127,12 +127,16 @@ def bincount(x, /, weights=None, minlength=0):
     weights = as_operand(weights)
     if weights.shape != x.shape:
         raise ValueError("The weights and list don't have the same length.")
+    return _sums(_as_float64(weights), places, counts.size)
+
+
+def _as_float64(weights):
     if not np.can_cast(weights.dtype, np.float64):
         raise TypeError(
             f"Cannot cast array data from {weights.dtype!r} to dtype('float64') according to the "
             "rule 'safe'"
         )
-    return _sums(weights.astype(np.float64), places, counts.size)
+    return weights.astype(np.float64)
 
 
 def _sums(weights, places, n):
@@ -202,7 +206,7 @@ def _edges(a, bins, range, weights):
     n = _count("`bins`", bins)
     first, last = _outer_edges(a, range)
     dtype = np.result_type(first, last, a.dtype)
-    dtype = dtype if dtype.kind == "f" else np.result_type(dtype, float)
+    dtype = dtype if dtype.kind in "fc" else np.result_type(dtype, float)
     return np.linspace(first, last, n + 1).astype(dtype)
 
 
@@ -256,7 +260,7 @@ def histogram(a, bins=10, range=None, density=None, weights=None):
     edges = _edges(a, bins, range, weights)
     n = _histogram([_bins(a.astype(edges.dtype), edges)], weights, (edges.shape[0] - 1,))
     if density:
-        return n / np.diff(edges) / np.sum(n), edges
+        return n / np.diff(edges).astype(np.float64) / np.sum(n), edges
     return n, edges
 
 
@@ -287,7 +291,7 @@ def histogramdd(sample, bins=10, range=None, density=None, weights=None):
     ranges = range or (None,) * d
     edges = [_edges(x, b, r, None) for x, b, r in zip(columns, each, ranges, strict=True)]
     places = [_bins(x, e) for x, e in zip(columns, edges, strict=True)]
-    weights = None if weights is None else as_operand(weights)
+    weights = None if weights is None else _as_float64(as_operand(weights))
     hist = _histogram(places, weights, tuple([e.shape[0] - 1 for e in edges])).astype(np.float64)
     if density:
         total = np.sum(hist)
