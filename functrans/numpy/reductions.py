@@ -36,6 +36,7 @@ from functrans.numpy.running import (
     nancumsum,
     trapezoid,
 )
+from functrans.numpy.structure import as_operand
 
 # ---- sums and products
 
@@ -62,8 +63,7 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, w
 
 def _start(initial, y):
     """``initial`` in the type of what it is combined with, as NumPy has it."""
-    initial = initial if isinstance(initial, Tracer) else np.asarray(initial)
-    return initial.astype(y.dtype)
+    return as_operand(initial).astype(y.dtype)
 
 
 @like(np.prod)
@@ -200,7 +200,7 @@ def average(a, axis=None, weights=None, returned=False, *, keepdims=NoValue):
         total = np.full(shape, a.size / builtins.max(math.prod(shape), 1), y.dtype)[()]
         return (y, total) if returned else y
     axes = axes_of(axis, a.ndim)
-    weights = weights if isinstance(weights, Tracer) else np.asarray(weights)
+    weights = as_operand(weights)
     dtype = np.result_type(a.dtype, weights.dtype, *([np.float64] if a.dtype.kind in "biu" else []))
     a, weights = a.astype(dtype), _fit_weights(weights, a, axis, axes).astype(dtype)
     total = sum(weights, axis=axes, keepdims=keepdims)
