@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 
 import functrans as ft
 
@@ -97,8 +98,41 @@ def check_float32_stays(case):
     assert ft.jvp(case.joined, tuple(xs), tuple(xs))[1].dtype == np.float32
 
 
+def check_jvp_is_the_difference(case):
+    """Of a function that is linear around its arguments: exact but for rounding."""
+    xs, ts = case.draw(), case.draw(seed=1)
+    h = 2.0**-12
+    ends = [case.joined(*[x + s * h * t for x, t in zip(xs, ts, strict=True)]) for s in (1, -1)]
+    _, got = ft.jvp(case.joined, tuple(xs), tuple(ts))
+    np.testing.assert_allclose(got, (ends[0] - ends[1]) / (2 * h), rtol=1e-11, atol=1e-11)
+
+
+def check_jit_is_eager(case):
+    xs = case.draw()
+    np.testing.assert_allclose(ft.jit(case.joined)(*xs), case.joined(*xs), rtol=1e-13, atol=1e-13)
+    weigh = ft.grad(lambda *xs: np.sum(np.sin(case.joined(*xs))), tuple(range(len(xs))))
+    for got, want in zip(ft.jit(weigh)(*xs), weigh(*xs), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
 CHECKS = [
     check_value_is_numpys, check_jvp_is_the_complex_step, check_vjp_is_the_transposed_jvp,
     check_vmap_is_the_loop, check_second_order_and_batched, check_float32_stays,
 ]
 CHECK_NAMES = [check.__name__.removeprefix("check_") for check in CHECKS]
+# The same of functions that pick entries or take means of them, which NumPy may not do with complex
+# numbers; and without vmap and jit of those whose results have as many entries as values say.
+OF_KNOWN = [
+    check_value_is_numpys, check_jvp_is_the_difference, check_vjp_is_the_transposed_jvp,
+    check_float32_stays,
+]
+PICKING = [*OF_KNOWN, check_vmap_is_the_loop, check_second_order_and_batched, check_jit_is_eager]
+
+
+def each(cases, checks):
+    """A parametrisation over cases and the checks that each must pass."""
+    return pytest.mark.parametrize(
+        ("case", "check"),
+        [(case, check) for case in cases.values() for check in checks],
+        ids=[f"{n}-{c.__name__.removeprefix('check_')}" for n in cases for c in checks],
+    )

@@ -445,3 +445,13 @@ def test_third_derivatives_of_a_product_with_a_zero():
     for p in itertools.permutations(range(3)):
         expected[p] = 1
     np.testing.assert_allclose(third, expected, atol=1e-15)
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 1)])
+def test_what_comes_before_a_nan_keeps_its_derivative_in_running_products(shape):
+    x = np.array([2.0, 3.0, np.nan, 5.0]).reshape(shape)
+    pull = ft.vjp(lambda x: np.cumprod(x, axis=0), x)[1]
+    assert pull(np.array([0.0, 1.0, 0.0, 0.0]).reshape(shape))[0].ravel().tolist() == [3, 2, 0, 0]
+    t = np.array([1.0, 0.0, 0.0, 0.0]).reshape(shape)
+    dy = ft.jvp(lambda x: np.cumprod(x, axis=0), x, t)[1]
+    assert dy.ravel()[:2].tolist() == [1.0, 3.0]

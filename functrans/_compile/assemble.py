@@ -111,9 +111,9 @@ class Assembler:
             out = node.target
             if node.kind == "reduce":
                 _, strides = node.place
-                index = args[1] if len(args) > 1 else None
+                value, *index = args
                 reductions.append(
-                    Reduce(out, node.row, args[0], node.types[0], node.axes, strides, index)
+                    Reduce(out, node.row, value, node.types[0], node.axes, strides, *index)
                 )
             elif node.kind == "part":
                 stores.append(Store(out, args[0], out.aval.dtype, *node.place))

@@ -129,7 +129,8 @@ class Tracer:
         raise ConcretizationError(
             f"{user_line()}: {self!r} cannot become a plain ndarray: its derivative would be lost. "
             "np.array([a, b]) of traced values is np.stack([a, b]); assigning into an ndarray is "
-            "functrans' .at[i].set(v); np.asarray(x) is x; a constant copy is ft.stop_gradient(x)."
+            "functrans' .at[i].set(v); np.asarray(x) is x; np.vectorize(f) is functrans.numpy"
+            ".vectorize(f); a constant copy is ft.stop_gradient(x)."
         )
 
     def __float__(self):
@@ -162,7 +163,9 @@ class Tracer:
         """The element as a traced scalar: a Python number would lose its derivative."""
         if self.size != 1 and not args:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
-        return self.reshape(-1)[args[0] if args else 0]  # type: ignore[attr-defined]
+        index = args[0] if len(args) == 1 else args or 0
+        x = self if isinstance(index, tuple) else self.reshape(-1)  # type: ignore[attr-defined]
+        return x[index]  # type: ignore[index]  # both from functrans.numpy
 
     def tolist(self):
         """Nested lists of traced scalars."""

@@ -286,21 +286,7 @@ last_write = primitive(
     ),
 )
 
-# ---- order
-
-argsort = primitive(
-    "argsort", lambda x, axis, stable: np.argsort(x, axis, "stable" if stable else None),
-    batch=lambda size, xs, batched, axis, stable: bind(
-        argsort, xs[0], axis=axis + 1, stable=stable
-    ),
-    abstract=lambda x, axis, stable: Aval(x.shape, np.dtype(np.intp)),
-)
-searchsorted = primitive(
-    "searchsorted", lambda x, v, side: np.searchsorted(x, v, side),
-    abstract=lambda x, v, side: Aval(v.shape, np.dtype(np.intp)),
-)
-
 __all__ = [
-    "ARRAY", "WHOLE", "accumulate", "argsort", "getitem", "index_of", "last_write", "put_add",
-    "result_shape", "scatter_add", "scatter_set", "searchsorted",
+    "ARRAY", "WHOLE", "accumulate", "getitem", "index_of", "last_write", "put_add",
+    "result_shape", "scatter_add", "scatter_set",
 ]

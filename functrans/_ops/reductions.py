@@ -208,15 +208,16 @@ def _recurrence(a, b, axis, reverse):
         # Python's numbers are several times faster than NumPy's scalars
         values, s = [], 0.0
         for p, q in zip(a.tolist()[:: _back(reverse)], b.tolist()[:: _back(reverse)], strict=True):
-            s = p * s + q
+            s = p * s + q if s else q  # strong zero: nothing times NaN is nothing
             values.append(s)
         y[:: _back(reverse)] = values
         return y
     a, b, out = (np.moveaxis(v, axis, 0) for v in (a, b, y))
     order = range(len(out) - 1, -1, -1) if reverse else range(len(out))
+    times = np.multiply if is_finite(a) else strong_multiply
     s = None
     for k in order:
-        s = b[k] if s is None else a[k] * s + b[k]
+        s = b[k] if s is None else times(a[k], s) + b[k]
         out[k] = s
     return y
 
@@ -261,16 +262,22 @@ def _before(y, axis, reverse):
     return shift(y, axis=axis, by=_back(reverse)) + one
 
 
+def _strong_product(g, slope):
+    """``g * slope``, where zeros in ``g`` stay zero whatever the slope."""
+    moved = g * slope
+    return moved if is_finite(moved) else strong_multiply(g, slope)
+
+
 def _cumprod_vjp(ct, y, xs, wanted, axis, reverse):
     c = _recurrence_transpose(ct, xs[0], axis, reverse)
-    return [cast(c * _before(y, axis, reverse), xs[0].dtype)]
+    return [cast(_strong_product(c, _before(y, axis, reverse)), xs[0].dtype)]
 
 
 # row: y_k = x_k y_(k-1); dividing by x_k, as a composition would, fails at zero
 cumprod = primitive(
     "cumprod", lambda x, axis, reverse: _accumulate(np.multiply, x, axis, reverse),
     jvp=lambda ts, y, xs, axis, reverse: recurrence(
-        xs[0], ts[0] * _before(y, axis, reverse), axis=axis, reverse=reverse
+        xs[0], _strong_product(ts[0], _before(y, axis, reverse)), axis=axis, reverse=reverse
     ),
     vjp=_cumprod_vjp,
     batch=lambda size, xs, batched, axis, reverse: cumprod(xs[0], axis=axis + 1, reverse=reverse),

@@ -27,20 +27,20 @@ class ForeignTracer(Exception):
 
 
 class StagedTracer(Tracer):
-    __slots__ = ("example", "var")
+    __slots__ = ("example", "variable")
 
     def __init__(self, trace: StagingTrace, var: Var, example: Any):
         self.owner = trace
-        self.var = var
+        self.variable = var
         self.example = example
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.var.aval.shape
+        return self.variable.aval.shape
 
     @property
     def dtype(self) -> np.dtype:
-        return self.var.aval.dtype
+        return self.variable.aval.dtype
 
     def concrete(self) -> Any:
         return None
@@ -76,7 +76,7 @@ class StagingTrace(Trace):
     def atom(self, x: Any) -> Atom:
         """``x`` as an operand of an equation."""
         if isinstance(x, StagedTracer) and x.owner is self:
-            return x.var
+            return x.variable
         if isinstance(x, bool | int | float | complex) and type(x) in PYTHON_SCALARS:
             return x
         if isinstance(x, Tracer):
@@ -123,7 +123,7 @@ class StagingTrace(Trace):
             ys = (y.item(),) if isinstance(y, np.generic) else ys  # as bind_operands: stays weak
         outputs = [self.input(v) for v in ys]
         line = user_line() if self.lines else ""
-        self.eqns.append(Eqn(prim, inputs, params, tuple(t.var for t in outputs), line))
+        self.eqns.append(Eqn(prim, inputs, params, tuple(t.variable for t in outputs), line))
         return tuple(outputs) if prim.outputs > 1 else outputs[0]
 
 
@@ -177,7 +177,7 @@ def stage(f: Callable, args: Sequence[Any], name: str) -> tuple[Program, tree.St
         outs, structure = tree.flatten(f(*inputs))
         require_numbers(name, outs)
         outputs = tuple([trace.atom(plain(x)) for x in outs])
-        program = Program(tuple(t.var for t in inputs), tuple(trace.eqns), outputs)
+        program = Program(tuple(t.variable for t in inputs), tuple(trace.eqns), outputs)
         return check(program), structure, trace.ruled
     finally:
         trace.closed = True

@@ -7,21 +7,30 @@ from __future__ import annotations
 
 import numpy as _np
 
+from functrans.numpy import applying as _applying
 from functrans.numpy import arrange as _arrange
 from functrans.numpy import contractions as _contractions
 from functrans.numpy import elementary as _elementary
 from functrans.numpy import fft, linalg
 from functrans.numpy import indexing as _indexing
 from functrans.numpy import joining as _joining
+from functrans.numpy import methods as _methods
 from functrans.numpy import operators as _operators
+from functrans.numpy import order as _order
+from functrans.numpy import padding as _padding
+from functrans.numpy import placing as _placing
 from functrans.numpy import polynomials as _polynomials
+from functrans.numpy import quantiles as _quantiles
 from functrans.numpy import reductions as _reductions
 from functrans.numpy import signals as _signals
+from functrans.numpy import statistics as _statistics
 from functrans.numpy import structure as _structure
+from functrans.numpy import ufunc_methods as _ufunc_methods
 from functrans.numpy import updates as _updates
+from functrans.numpy import vectorizing as _vectorizing
 from functrans.numpy.public import publish as _publish
 
-assert _operators  # imported for what it installs
+assert _operators and _ufunc_methods  # imported for what they install
 
 __all__ = ["fft", "linalg"]
 __all__ += _publish(_elementary, globals(), _np)
@@ -30,7 +39,15 @@ __all__ += _publish(_structure, globals(), _np)
 __all__ += _publish(_joining, globals(), _np)
 __all__ += _publish(_arrange, globals(), _np)
 __all__ += _publish(_indexing, globals(), _np)
+__all__ += _publish(_methods, globals(), _np)
 __all__ += _publish(_updates, globals(), _np)
+__all__ += _publish(_placing, globals(), _np)
+__all__ += _publish(_applying, globals(), _np)
+__all__ += _publish(_vectorizing, globals(), _np)
+__all__ += _publish(_order, globals(), _np)
+__all__ += _publish(_padding, globals(), _np)
+__all__ += _publish(_quantiles, globals(), _np)
+__all__ += _publish(_statistics, globals(), _np)
 __all__ += _publish(_contractions, globals(), _np)
 __all__ += _publish(_polynomials, globals(), _np)
 __all__ += _publish(_signals, globals(), _np)

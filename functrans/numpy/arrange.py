@@ -9,15 +9,12 @@ import numpy as np
 
 from functrans._core.bind import bind
 from functrans._ops import elementwise as ops
-from functrans._ops import indexing
 from functrans._ops import structure as rows
-from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.joining import concatenate, stack
 from functrans.numpy.structure import (
     as_operand,
     broadcast_to,
     expand_dims,
-    is_traced,
     moveaxis,
     normalize_axes,
     numpy_like,
@@ -121,48 +118,9 @@ def resize(a, new_shape):
     """``a`` in a new shape, filled with its entries again and again."""
     a = ravel(as_operand(a))
     shape = tuple(new_shape) if np.ndim(new_shape) else (new_shape,)
+    if not a.size:
+        return np.zeros(shape, a.dtype)
     return reshape(take_axis(a, np.resize(np.arange(a.size), int(np.prod(shape))), 0), shape)
-
-
-# ---- padding
-
-_BY_INDEX = ("edge", "reflect", "symmetric", "wrap")
-
-
-@numpy_like(np.pad)
-def pad(array, pad_width, mode="constant", **kwargs):
-    """``array`` with ``pad_width`` entries more at both ends of each axis.
-
-    Modes: constant (with ``constant_values``), edge, reflect, symmetric, wrap.
-    """
-    x = as_operand(array)
-    if isinstance(pad_width, dict):
-        pad_width = [pad_width.get(i, pad_width.get(i - x.ndim, 0)) for i in range(x.ndim)]
-        pad_width = [(w, w) if np.ndim(w) == 0 else w for w in pad_width]
-    widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).tolist()
-    if any(w < 0 for pair in widths for w in pair):
-        raise ValueError("index can't contain negative values")
-    if mode in _BY_INDEX:
-        for i, pair in enumerate(widths):
-            if pair != [0, 0]:
-                x = take_axis(x, np.pad(np.arange(x.shape[i]), pair, mode, **kwargs), i)
-        return x
-    if mode != "constant":
-        raise UnsupportedError(
-            f"{user_line()}: np.pad(mode={mode!r}) has no derivative rule; use one of constant, "
-            f"{', '.join(_BY_INDEX)}, or np.concatenate."
-        )
-    value = kwargs.get("constant_values", 0)
-    if is_traced(value):
-        raise UnsupportedError(
-            f"{user_line()}: constant_values of np.pad cannot be traced; use np.concatenate, or "
-            "np.full(...).at[index].set(x)."
-        )
-    frame = np.pad(np.zeros(x.shape, x.dtype), widths, constant_values=value)
-    inside = tuple([(a, a + n, None) for (a, _), n in zip(widths, x.shape, strict=True)])
-    if not np.any(value):
-        return bind(indexing.put_add, x, pattern=inside, shape=frame.shape)
-    return bind(indexing.scatter_set, frame, x, pattern=inside)
 
 
 # ---- diagonals
@@ -209,14 +167,14 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
 def tril(m, k=0):
     """``m`` with zeros above the ``k``-th diagonal."""
     m = as_operand(m)
-    return ops.where(np.tri(*m.shape[-2:], k=k, dtype=bool), m, 0)
+    return ops.where(np.tri(*m.shape[-2:], k=k, dtype=bool), m, m.dtype.type(0))
 
 
 @numpy_like(np.triu)
 def triu(m, k=0):
     """``m`` with zeros below the ``k``-th diagonal."""
     m = as_operand(m)
-    return ops.where(np.tri(*m.shape[-2:], k=k - 1, dtype=bool), 0, m)
+    return ops.where(np.tri(*m.shape[-2:], k=k - 1, dtype=bool), m.dtype.type(0), m)
 
 
 @numpy_like(np.vander)
@@ -260,7 +218,7 @@ def _diagonal_method(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1)
 METHODS = {"repeat": repeat, "diagonal": _diagonal_method, "trace": trace}
 
 __all__ = [
-    "diag", "diagflat", "diagonal", "flip", "fliplr", "flipud", "meshgrid", "pad", "repeat",
+    "diag", "diagflat", "diagonal", "flip", "fliplr", "flipud", "meshgrid", "repeat",
     "resize", "roll", "rot90", "tile", "trace", "tril", "triu", "vander",
 ]
 

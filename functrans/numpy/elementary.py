@@ -246,6 +246,17 @@ def array_equal(a1, a2, equal_nan=False):
     return np.all(same | (ops.isnan(a1) & ops.isnan(a2)) if equal_nan else same)
 
 
+@numpy_like(np.array_equiv)
+def array_equiv(a1, a2):
+    """Whether shapes fit by broadcasting and entries are the same."""
+    a1, a2 = as_operand(a1), as_operand(a2)
+    try:
+        np.broadcast_shapes(a1.shape, a2.shape)
+    except ValueError:
+        return False
+    return np.all(a1 == a2)
+
+
 @numpy_like(np.isposinf)
 def isposinf(x, out=None):
     """Which entries are positive infinity."""
@@ -358,9 +369,11 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
     start, stop = as_operand(start), as_operand(stop)
     gaps = num - 1 if endpoint else num
     ends = np.broadcast_shapes(start.shape, stop.shape)
-    where_ = np.arange(num).reshape((-1,) + (1,) * len(ends)) / max(gaps, 1)
-    where_ = where_.astype(np.result_type(start.dtype, stop.dtype, 1.0))
-    y = start * (1 - where_) + stop * where_
+    counted = np.arange(num).reshape((-1,) + (1,) * len(ends))
+    counted = counted.astype(np.result_type(start.dtype, stop.dtype, 1.0))
+    y = counted * ((stop - start) / max(gaps, 1)) + start
+    if endpoint and num > 1:  # exactly, as NumPy has it: rounding must not move the last
+        y = np.concatenate([y[:-1], broadcast_to(stop, ends)[None]])
     y = y if dtype is None else astype(y, dtype)
     y = moveaxis(y, 0, axis) if axis else y
     return (y, (stop - start) / gaps if gaps else np.nan) if retstep else y
@@ -386,8 +399,8 @@ def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
 # NumPy's own: nothing in them depends on a traced value
 _THEIRS = [
     "zeros", "ones", "eye", "identity", "empty", "arange", "tri", "indices", "tril_indices",
-    "triu_indices", "diag_indices", "ix_", "unravel_index", "ravel_multi_index",
-    "broadcast_shapes", "isscalar", "promote_types", "issubdtype", "isdtype", "min_scalar_type",
+    "triu_indices", "diag_indices", "ix_", "broadcast_shapes", "isscalar",
+    "promote_types", "issubdtype", "isdtype", "min_scalar_type",
     "iterable", "ndindex", "ndenumerate", "errstate", "finfo", "iinfo", "dtype", "ndarray", "pi",
     "e", "inf", "nan", "euler_gamma", "newaxis", "s_", "mgrid", "ogrid", "bool", "bool_", "int_",
     "uint", "int8", "int16", "int32", "int64", "intp", "intc", "uint8", "uint16", "uint32",
@@ -410,12 +423,12 @@ METHODS = {
 }
 
 _OURS = [
-    "allclose", "angle", "around", "array", "array_equal", "asanyarray", "asarray",
-    "ascontiguousarray", "asfortranarray", "can_cast", "clip", "common_type", "empty_like", "fix",
-    "full", "full_like", "geomspace", "imag", "iscomplex", "iscomplexobj", "isclose",
-    "isneginf", "isposinf", "isreal", "isrealobj", "linspace", "logspace", "nan_to_num", "ndim",
-    "ones_like", "real", "real_if_close", "result_type", "round", "shape", "sinc", "size",
-    "zeros_like",
+    "allclose", "angle", "around", "array", "array_equal", "array_equiv", "asanyarray",
+    "asarray", "ascontiguousarray", "asfortranarray", "can_cast", "clip", "common_type",
+    "empty_like", "fix", "full", "full_like", "geomspace", "imag", "isclose", "iscomplex",
+    "iscomplexobj", "isneginf", "isposinf", "isreal", "isrealobj", "linspace", "logspace",
+    "nan_to_num", "ndim", "ones_like", "real", "real_if_close", "result_type", "round", "shape",
+    "sinc", "size", "zeros_like",
 ]
 
 __all__: list[str] = sorted({*_UFUNC_NAMES, *_THEIRS, *_OURS})

@@ -149,8 +149,8 @@ def known(x: Any, use: str) -> Any:
     if value is None:
         raise ConcretizationError(
             f"{user_line()}: {use}: the shape of the result would depend on the values of {x!r}, "
-            "which differ between the entries of a batch. Use np.where(mask, x, 0) instead, which "
-            "keeps the shape."
+            "which are not known: under vmap each entry of the batch has its own, under jit they "
+            "are given later. Use np.where(mask, x, 0) instead, which keeps the shape."
         )
     return np.asarray(value)
 
@@ -161,11 +161,14 @@ def known(x: Any, use: str) -> Any:
 @numpy_like(np.take)
 def take(a, indices, axis=None, out=None, mode="raise"):
     """The entries of ``a`` at integer ``indices`` along ``axis``; of the flat array by default."""
+    listed = isinstance(indices, list | tuple)
     a, indices = as_operand(a), as_operand(indices)
     if axis is None:
         a, axis = np.ravel(a), 0
     axis = one_axis(axis, a.ndim)
     n = a.shape[axis]
+    if listed or indices.dtype.kind == "b":  # as NumPy has it
+        indices = indices.astype(np.intp)
     if indices.dtype.kind not in "iu":
         raise TypeError(
             f"Cannot cast array data from {indices.dtype!r} to dtype('int64') according to the "
@@ -247,56 +250,7 @@ def extract(condition, arr):
     return take(arr, np.flatnonzero(known(condition, "np.extract")))
 
 
-# ---- order
-
-
-@numpy_like(np.argsort)
-def argsort(a, axis=-1, kind=None, order=None, *, stable=None):
-    """The indices that would sort ``a`` along ``axis``."""
-    a = as_operand(a)
-    if axis is None:
-        a, axis = np.ravel(a), 0
-    steady = bool(stable) or kind in ("stable", "mergesort")
-    return bind(rows.argsort, a, axis=one_axis(axis, a.ndim), stable=steady)
-
-
-@numpy_like(np.sort)
-def sort(a, axis=-1, kind=None, order=None, *, stable=None):
-    """``a`` sorted along ``axis``; the derivative follows each entry to its place."""
-    a = as_operand(a)
-    if axis is None:
-        a, axis = np.ravel(a), 0
-    return take_along_axis(a, argsort(a, axis, kind, stable=stable), axis)
-
-
-@numpy_like(np.partition)
-def partition(a, kth, axis=-1, kind="introselect", order=None):
-    """``a`` sorted along ``axis``, which is one of the arrangements that NumPy's promise allows."""
-    return sort(a, axis)
-
-
-@numpy_like(np.searchsorted)
-def searchsorted(a, v, side="left", sorter=None):
-    """Where the values ``v`` would be inserted into the sorted ``a``."""
-    a = as_operand(a)
-    if sorter is not None:
-        a = take(a, sorter)
-    return bind(rows.searchsorted, a, as_operand(v), side=side)
-
-
-@numpy_like(np.unique)
-def unique(ar, return_index=False, return_inverse=False, return_counts=False, axis=None, *,
-           equal_nan=True, sorted=True):
-    """The distinct entries of ``ar`` in order, each with the derivative of its first appearance."""
-    ar = as_operand(ar)
-    if axis is None:
-        ar = np.ravel(ar)
-    found = np.unique(
-        known(ar, "np.unique"), True, return_inverse, return_counts, axis, equal_nan=equal_nan
-    )
-    values = take(ar, found[1], 0 if axis is None else axis)
-    rest = found[1:] if return_index else found[2:]
-    return (values, *rest) if rest else values
+# ---- where entries are not zero
 
 
 def _of_known(name: str) -> Callable:
@@ -314,24 +268,15 @@ def _of_known(name: str) -> Callable:
 nonzero, argwhere, flatnonzero = map(_of_known, ("nonzero", "argwhere", "flatnonzero"))
 
 
-def _sorted_in_place(self, *args, **kwargs):
-    raise UnsupportedError(
-        f"{user_line()}: x.sort() would change a traced array in place; use np.sort(x)."
-    )
-
-
 METHODS = {
     "__getitem__": getitem,
     "take": take,
     "compress": lambda self, condition, axis=None: compress(condition, self, axis),
     "choose": choose,
-    "argsort": argsort,
-    "searchsorted": searchsorted,
     "nonzero": nonzero,
-    "sort": _sorted_in_place,
 }
 
 __all__ = [
-    "argsort", "argwhere", "choose", "compress", "extract", "flatnonzero", "nonzero", "partition",
-    "searchsorted", "select", "sort", "take", "take_along_axis", "unique", "where",
+    "argwhere", "choose", "compress", "extract", "flatnonzero", "nonzero", "select", "take",
+    "take_along_axis", "where",
 ]

@@ -7,12 +7,13 @@ import operator
 
 import numpy as np
 
+from functrans._core.array import plain
 from functrans._core.bind import Tracer, bind
 from functrans._ops import structure as rows
 from functrans.numpy.structure import (
     as_operand,
     broadcast_to,
-    expand_dims,
+    moveaxis,
     numpy_like,
     one_axis,
     raise_ndim,
@@ -96,12 +97,22 @@ def column_stack(tup):
 def block(arrays):
     """An array put together from nested lists of blocks, the innermost along the last axis."""
     depth = _depth(arrays)
+    _require_depth(arrays, depth, "arrays")
     ndim = max(depth, *[a.ndim for a in _flatten(arrays)])
     return _join_blocks(arrays, ndim, depth)
 
 
 def _depth(x):
     return 1 + max(map(_depth, x)) if isinstance(x, list) else 0
+
+
+def _require_depth(x, depth, name):
+    """ValueError where lists are nested less deep than elsewhere."""
+    if isinstance(x, list):
+        for i, v in enumerate(x):
+            _require_depth(v, depth - 1, f"{name}[{i}]")
+    elif depth:
+        raise ValueError(f"List depths are mismatched: {name} should lie {depth} deeper.")
 
 
 def _flatten(x):
@@ -126,21 +137,21 @@ def append(arr, values, axis=None):
 @numpy_like(np.insert)
 def insert(arr, obj, values, axis=None):
     """``arr`` with ``values`` before the indices ``obj`` along ``axis``."""
-    arr, values = as_operand(arr), as_operand(values)
+    arr, values = as_operand(arr), as_operand(values).astype(as_operand(arr).dtype)
     if axis is None:
         arr, axis = ravel(arr), 0
     axis = one_axis(axis, arr.ndim)
     n = arr.shape[axis]
+    at = np.arange(n)[obj] if isinstance(obj, slice) else np.asarray(plain(obj))
+    if at.dtype == bool:
+        at = np.flatnonzero(at)
+    if at.size == 1:  # all of values goes there
+        values = reshape(values, (1,) * (arr.ndim - values.ndim) + values.shape)
+        values = moveaxis(values, 0, axis) if at.ndim == 0 else values
+        at = np.full(values.shape[axis], at.reshape(()))
     # where each entry comes from: NumPy does the same insertion into the numbers 0, 1, ...
-    single = np.ndim(obj) == 0 and not isinstance(obj, slice)
-    at = np.arange(n)[obj] if isinstance(obj, slice) else np.asarray(obj)
-    count = values.shape[axis] if single and values.ndim == arr.ndim else max(at.size, 1)
-    count = values.size if single and arr.ndim == 1 and values.ndim <= 1 else count
-    source = np.insert(np.arange(n), np.full(count, at) if single else at, np.arange(count) + n)
-    if single and values.ndim == arr.ndim - 1 and arr.ndim > 1:
-        values = expand_dims(values, axis)
-    shape = (*arr.shape[:axis], count, *arr.shape[axis + 1 :])
-    values = broadcast_to(values, shape).astype(arr.dtype)
+    source = np.insert(np.arange(n), at.astype(np.intp), np.arange(at.size) + n)
+    values = broadcast_to(values, (*arr.shape[:axis], at.size, *arr.shape[axis + 1 :]))
     return take_axis(concatenate((arr, values), axis), source, axis)
 
 

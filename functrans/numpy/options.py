@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from functrans._ops import elementwise as ops
 from functrans._ops import reductions as rows
 from functrans.errors import UnsupportedError
 from functrans.numpy.protocols import USE_RESULT, refused
-from functrans.numpy.structure import as_operand, numpy_like
+from functrans.numpy.structure import as_operand, moveaxis, numpy_like
 
 # NumPy's mark of an argument that was not given.
 NoValue: Any = np._NoValue  # type: ignore[attr-defined]  # NumPy 2 exports it without a stub
@@ -60,12 +61,19 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
         return (axis % ndim,)
     if ndim == 0 and axis in (0, -1):  # as NumPy's reductions have it
         return ()
-    return tuple(sorted(np.lib.array_utils.normalize_axis_tuple(axis, ndim, "axis")))
+    return tuple(sorted(np.lib.array_utils.normalize_axis_tuple(axis, ndim)))
 
 
 def axis_of(axis: Any, ndim: int) -> int:
     """``axis`` as a non-negative int."""
     return np.lib.array_utils.normalize_axis_index(axis, ndim)
+
+
+def flat_axes(a: Any, axes: tuple[int, ...]) -> Any:
+    """``a`` with ``axes`` as one last axis."""
+    rest = tuple([i for i in range(a.ndim) if i not in axes])
+    a = moveaxis(a, rest, tuple(range(len(rest))))
+    return a.reshape((*a.shape[: len(rest)], math.prod(a.shape[len(rest) :])))
 
 
 def keep(y: Any, a: Any, axis: tuple[int, ...], keepdims: Any) -> Any:

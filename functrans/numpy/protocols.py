@@ -26,6 +26,9 @@ UFUNCS: dict[np.ufunc, Any] = {
 FUNCTIONS: dict[Any, Any] = {}
 # (ufunc, method) -> ours, for reduce and accumulate.
 METHODS: dict[tuple[np.ufunc, str], Any] = {}
+# method -> what makes it from any ufunc; filled by functrans.numpy.ufunc_methods. "__call__" makes
+# it from one of Python's own functions, and gives None for others.
+MAKERS: dict[str, Any] = {}
 
 
 def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -37,37 +40,34 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
             return bind_operands(row, *inputs)
     inputs = tuple([plain(x) if type(x) is Array else _listed(x) for x in inputs])
     if method == "__call__":
-        row = UFUNCS.get(ufunc)
+        row = UFUNCS.get(ufunc) or MAKERS["__call__"](ufunc)
         if row is None:
-            raise unsupported(_called(ufunc))
+            raise unsupported(ufunc_name(ufunc))
         return row(*inputs) if not kwargs else _with_options(ufunc, row, inputs, kwargs)
-    if method == "outer" and ufunc in UFUNCS and not kwargs:
-        a, b = inputs
-        return UFUNCS[ufunc](np.reshape(a, np.shape(a) + (1,) * np.ndim(b)), b)
     function = METHODS.get((ufunc, method))
     if function is None:
-        if method == "at":
-            raise refused(f"{_called(ufunc)}.at", "writes in place", "use x.at[index].add(values)")
-        raise unsupported(f"{_called(ufunc)}.{method}")
+        if ufunc not in UFUNCS or ufunc.nin != 2 or ufunc.nout != 1 or ufunc.signature:
+            raise unsupported(f"{ufunc_name(ufunc)}.{method}")
+        function = MAKERS[method](ufunc)
     if kwargs.pop("out", None) is not None:
-        raise refused(f"{_called(ufunc)}.{method}", "got out=", USE_RESULT)
+        raise refused(f"{ufunc_name(ufunc)}.{method}", "got out=", USE_RESULT)
     if method == "reduce":
         kwargs.setdefault("axis", 0)
-    return function(inputs[0], **{k: v for k, v in kwargs.items() if v is not np._NoValue})
+    return function(*inputs, **{k: v for k, v in kwargs.items() if v is not np._NoValue})
 
 
 def _with_options(ufunc, row, inputs, kwargs):
     """A ufunc call with dtype=, casting=, ...: dtype casts the operands, out= and where= raise."""
     if kwargs.pop("out", None) is not None:
-        raise refused(_called(ufunc), "got out=", USE_RESULT)
+        raise refused(ufunc_name(ufunc), "got out=", USE_RESULT)
     if kwargs.pop("where", True) is not True:
-        raise refused(_called(ufunc), "got where=", "use np.where(mask, result, other)")
+        raise refused(ufunc_name(ufunc), "got where=", "use np.where(mask, result, other)")
     dtype = kwargs.pop("dtype", None)
     casting = kwargs.pop("casting", "same_kind")
     for harmless in ("order", "subok"):
         kwargs.pop(harmless, None)
     if kwargs.keys() - ({"axis"} if ufunc is np.vecdot else set()):
-        raise refused(_called(ufunc), f"got {', '.join(kwargs)}=", "leave it out")
+        raise refused(ufunc_name(ufunc), f"got {', '.join(kwargs)}=", "leave it out")
     if kwargs:
         row = functools.partial(row, **kwargs)
     if dtype is None:
@@ -107,7 +107,7 @@ def refused(name: str, what: str, cure: str) -> UnsupportedError:
     return UnsupportedError(text)
 
 
-def _called(ufunc: np.ufunc) -> str:
+def ufunc_name(ufunc: np.ufunc) -> str:
     """What the user calls a ufunc, which need not be NumPy's."""
     name = ufunc.__name__
     return f"np.{name}" if getattr(np, name, None) is ufunc else f"the ufunc {name}"

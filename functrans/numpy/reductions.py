@@ -36,6 +36,7 @@ from functrans.numpy.running import (
     nancumsum,
     trapezoid,
 )
+from functrans.numpy.structure import as_operand
 
 # ---- sums and products
 
@@ -57,7 +58,12 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, w
     a = prepared("sum", a, out, dtype, where, 0)
     axis = axes_of(axis, a.ndim)
     y = keep(rows.sum(a, axis=axis), a, axis, keepdims)
-    return y + initial if given(initial) else y
+    return y + _start(initial, y) if given(initial) else y
+
+
+def _start(initial, y):
+    """``initial`` in the type of what it is combined with, as NumPy has it."""
+    return as_operand(initial).astype(y.dtype)
 
 
 @like(np.prod)
@@ -71,7 +77,7 @@ def prod(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, 
     a = prepared("prod", a, out, dtype, where, 1)
     axis = axes_of(axis, a.ndim)
     y = keep(_product(a, axis), a, axis, keepdims)
-    return y * initial if given(initial) else y
+    return y * _start(initial, y) if given(initial) else y
 
 
 def _product(a, axis):
@@ -194,13 +200,12 @@ def average(a, axis=None, weights=None, returned=False, *, keepdims=NoValue):
         total = np.full(shape, a.size / builtins.max(math.prod(shape), 1), y.dtype)[()]
         return (y, total) if returned else y
     axes = axes_of(axis, a.ndim)
-    weights = weights if isinstance(weights, Tracer) else np.asarray(weights)
-    weights = _fit_weights(weights, a, axis, axes)
+    weights = as_operand(weights)
+    dtype = np.result_type(a.dtype, weights.dtype, *([np.float64] if a.dtype.kind in "biu" else []))
+    a, weights = a.astype(dtype), _fit_weights(weights, a, axis, axes).astype(dtype)
     total = sum(weights, axis=axes, keepdims=keepdims)
     if not isinstance(total, Tracer) and np.any(total == 0):
         raise ZeroDivisionError("Weights sum to zero, can't be normalized")
-    if a.dtype.kind in "biu":
-        a = a.astype(np.float64)
     y = sum(a * weights, axis=axes, keepdims=keepdims) / total
     return (y, np.broadcast_to(total, y.shape)) if returned else y
 
@@ -226,6 +231,7 @@ def _extreme(row, better, a, axis, out, keepdims, initial, where):
             f"reduction operation '{better}' does not have an identity, so to use a where mask one "
             "has to specify 'initial'"
         )
+    initial = _start(initial, a) if given(initial) else initial
     a = prepared(row.name, a, out, None, where, initial)
     axis = axes_of(axis, a.ndim)
     if given(initial) and 0 in a.shape:
@@ -366,20 +372,20 @@ def _nan_extreme(extreme, worst, a, axis, out, keepdims, initial, where):
 # ---- methods of arrays and of ufuncs
 
 
-def _reduce(f, *, typed=False):
+def _reduce(f):
     """``f`` with the signature of a ufunc's reduce."""
 
     def reduce(array, axis=0, dtype=None, out=None, keepdims=False, initial=NoValue, where=True):
-        options = {"dtype": dtype} if typed else {}
-        if initial is not NoValue:
-            options["initial"] = initial
+        if dtype is not None:
+            array = array.astype(dtype)
+        options = {} if initial is NoValue else {"initial": initial}
         return f(array, axis, out=out, keepdims=keepdims, where=where, **options)
 
     return reduce
 
 
 def _logsumexp(array, axis=0, out=None, keepdims=False, initial=NoValue, where=True):
-    array = array.astype(np.float64) if array.dtype.kind in "biu" else array
+    array = array.astype(np.logaddexp.reduce(np.zeros(1, array.dtype)).dtype)  # NumPy's errors
     a = prepared("logaddexp.reduce", array, out, None, where, -math.inf)
     axis = axes_of(axis, a.ndim)
     y = keep(rows.logsumexp(a, axis=axis), a, axis, keepdims)
@@ -387,8 +393,8 @@ def _logsumexp(array, axis=0, out=None, keepdims=False, initial=NoValue, where=T
 
 
 UFUNC_METHODS = {
-    (np.add, "reduce"): _reduce(sum, typed=True),
-    (np.multiply, "reduce"): _reduce(prod, typed=True),
+    (np.add, "reduce"): _reduce(sum),
+    (np.multiply, "reduce"): _reduce(prod),
     (np.maximum, "reduce"): _reduce(max),
     (np.minimum, "reduce"): _reduce(min),
     (np.fmax, "reduce"): _reduce(nanmax),

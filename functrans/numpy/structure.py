@@ -308,7 +308,6 @@ METHODS = {
     "fill": _mutator("fill", "use np.full_like(x, value)"),
     "resize": _mutator("resize", "use np.resize or np.reshape"),
     "put": _mutator("put", "use x.at[index].set(value)"),
-    "partition": _mutator("partition", "use np.sort(x)"),
     "setfield": _mutator("setfield", "use x.at[index].set(value)"),
 }
 

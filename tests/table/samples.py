@@ -184,6 +184,12 @@ def regular(*shapes: tuple, **params: Any) -> Sample:
     return Sample(draw, params)
 
 
+def tied(rng: np.random.Generator) -> tuple:
+    """Slices with equal entries, and two entries of each."""
+    x = rng.permuted([[0.0, 2, 2, 5], [1, 1, 1, 3]], axis=1)
+    return x, np.array([[2.0, 5], [3, 1]])
+
+
 TRIANGLE = {"lower": True, "transposed": False, "unit": False}
 A = "array"
 W = (None, None, None)
@@ -366,6 +372,17 @@ ROWS: dict[str, list[Sample]] = {
         floats((2, 3), (3,), pattern=(0,)),
         indexed((4, 3), (3, 3), high=4, size=(3,), pattern=(A,)),
     ],
+    "argpartition": [floats((2, 4), kth=(1,), axis=1), floats((4, 2), kth=(0, 2), axis=0)],
+    "lexsort": [floats((2, 4), axis=1), floats((3, 2), (3, 2), axis=0)],
+    "ranked": [
+        operands(lambda rng: (rng.normal(size=(2, 4)), np.array([1, 3, 1])), skip_nan=False),
+        operands(
+            lambda rng: (rng.normal(size=(2, 4)), rng.integers(0, 4, (2, 2))), skip_nan=True
+        ),
+        operands(lambda rng: (rng.normal(size=3), np.array([0])), skip_nan=False),
+    ],
+    "tied_mean": [operands(lambda rng: (rng.normal(size=(2, 4)), *tied(rng)))],
+    "tied_spread": [operands(lambda rng: (rng.normal(size=(2, 2)), *tied(rng)))],
     "argsort": [floats((2, 4), axis=1, stable=False), floats((4, 2), axis=0, stable=True)],
     "searchsorted": [
         operands(lambda rng: (np.sort(rng.normal(size=4)), rng.normal(size=(2, 3))), side="left"),

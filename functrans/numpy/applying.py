@@ -1,0 +1,173 @@
+"""NumPy's functions that apply a function of the caller's, and those that compute indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans._core.bind import Tracer
+from functrans._ops import elementwise as ops
+from functrans.numpy.structure import as_operand, moveaxis, numpy_like, one_axis, reshape
+from functrans.numpy.updates import At
+
+# ---- functions of the caller's
+
+
+@numpy_like(np.apply_along_axis)
+def apply_along_axis(func1d, axis, arr, *args, **kwargs):
+    """``func1d`` of each slice along ``axis``; its results take the axis's place."""
+    arr = as_operand(arr)
+    axis = one_axis(axis, arr.ndim)
+    rest = arr.shape[:axis] + arr.shape[axis + 1 :]
+    if 0 in rest:
+        raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
+    a = moveaxis(arr, axis, -1)
+    y = np.stack([as_operand(func1d(a[i], *args, **kwargs)) for i in np.ndindex(rest)])
+    own = y.ndim - 1
+    y = reshape(y, rest + y.shape[1:])
+    source = tuple(range(len(rest), len(rest) + own))
+    return moveaxis(y, source, tuple(range(axis, axis + own)))
+
+
+@numpy_like(np.apply_over_axes)
+def apply_over_axes(func, a, axes):
+    """``func(a, axis)`` for one axis after the other; axes that it removes stay with length 1."""
+    y = as_operand(a)
+    n = y.ndim
+    for axis in np.atleast_1d(axes).tolist():
+        moved = func(y, axis)
+        if moved.ndim == y.ndim - 1:
+            moved = np.expand_dims(moved, axis)
+        if moved.ndim != n:
+            raise ValueError("function is not returning an array of the correct shape")
+        y = moved
+    return y
+
+
+@numpy_like(np.piecewise)
+def piecewise(x, condlist, funclist, *args, **kw):
+    """The value of each function, or each constant, where its condition holds.
+
+    Where conditions are known, a function gets the entries for which it is; else all of them.
+
+    >>> import functrans as ft, numpy as np
+    >>> f = lambda x: np.piecewise(x, [x < 0, x >= 0], [lambda x: -x, np.sqrt]).sum()
+    >>> ft.grad(f)(np.array([-1.0, 4.0]))
+    Array([-1.  ,  0.25])
+    """
+    x = as_operand(x)
+    conditions = [c.astype(bool) for c in _conditions(x, condlist)]
+    functions = list(funclist)
+    n = len(functions)
+    if len(conditions) == n - 1:
+        conditions.append(ops.logical_not(_any(conditions)))
+    elif len(conditions) != n:
+        raise ValueError(
+            f"with {len(conditions)} condition(s), either {len(conditions)} or "
+            f"{len(conditions) + 1} functions are expected"
+        )
+    y: Any = np.zeros(x.shape, x.dtype)
+    for condition, f in zip(conditions, functions, strict=True):
+        y = _piece(x, y, condition, f, args, kw)
+    return y
+
+
+def _conditions(x: Any, condlist: Any) -> list:
+    """The conditions one by one: a single one may stand by itself."""
+    if isinstance(condlist, Tracer | np.ndarray):
+        several = condlist.ndim > x.ndim or (condlist.ndim > 1 and x.ndim != 0) or x.ndim == 0
+        return list(condlist) if several and condlist.ndim else [condlist]
+    if not isinstance(condlist, list | tuple):
+        return [as_operand(condlist)]
+    first = condlist[0]
+    if not isinstance(first, list | np.ndarray | Tracer) and x.ndim:
+        return [as_operand(condlist)]
+    return [as_operand(c) for c in condlist]
+
+
+def _any(conditions):
+    found = conditions[0]
+    for c in conditions[1:]:
+        found = ops.logical_or(found, c)
+    return found
+
+
+def _piece(x, y, condition, f, args, kw):
+    mask = condition if not isinstance(condition, Tracer) else condition.concrete()
+    if not callable(f):
+        return ops.where(condition, as_operand(f).astype(x.dtype), y)
+    if mask is None:
+        return ops.where(condition, as_operand(f(x, *args, **kw)).astype(x.dtype), y)
+    mask = np.broadcast_to(mask, x.shape)
+    if not mask.any():
+        return y
+    places = np.flatnonzero(mask)
+    values = f(reshape(x, (-1,))[places], *args, **kw)
+    return reshape(At(reshape(y, (-1,)))[places].set(values), x.shape)
+
+
+# ---- indices
+
+
+@numpy_like(np.unravel_index)
+def unravel_index(indices, shape, order="C"):
+    """The index of each place of the flat array of a shape."""
+    flat, shape = as_operand(indices), tuple(np.atleast_1d(shape).tolist())
+    if order not in ("C", "F"):
+        raise ValueError("only 'C' or 'F' order is permitted")
+    out: list[Any] = []
+    for n in shape[::-1] if order == "C" else shape:
+        out.append(flat % n)
+        flat = flat // n
+    return tuple(out[::-1] if order == "C" else out)
+
+
+@numpy_like(np.ravel_multi_index)
+def ravel_multi_index(multi_index, dims, mode="raise", order="C"):
+    """The place in the flat array of each index of an array of a shape."""
+    indices = [as_operand(i) for i in multi_index]
+    modes = mode if isinstance(mode, tuple) else (mode,) * len(dims)
+    parts = list(zip(indices, dims, modes, strict=True))
+    flat: Any = 0
+    for i, n, how in parts if order == "C" else parts[::-1]:
+        flat = flat * n + _bounded(i, n, how)
+    return flat
+
+
+def _bounded(i, n, mode):
+    if mode == "wrap":
+        return i % n
+    if mode == "clip":
+        return ops.clip(i, 0, n - 1)
+    value = i.concrete() if isinstance(i, Tracer) else i
+    if value is not None and np.any((np.asarray(value) < 0) | (np.asarray(value) >= n)):
+        raise ValueError("invalid entry in coordinates array")
+    return i
+
+
+def _indices_from(name: str, of_shape: Callable) -> Callable:
+    numpy_function = getattr(np, name)
+
+    @numpy_like(numpy_function)
+    def named(arr, *args, **kwargs):
+        return of_shape(np.empty(arr.shape, bool), *args, **kwargs)
+
+    named.__name__ = name
+    named.__doc__ = f"np.{name} of the shape of a traced array."
+    return named
+
+
+diag_indices_from, tril_indices_from, triu_indices_from = [
+    _indices_from(name, getattr(np, name))
+    for name in ("diag_indices_from", "tril_indices_from", "triu_indices_from")
+]
+
+fromfunction = np.fromfunction
+mask_indices = np.mask_indices
+
+__all__ = [
+    "apply_along_axis", "apply_over_axes", "diag_indices_from", "fromfunction", "mask_indices",
+    "piecewise", "ravel_multi_index", "tril_indices_from", "triu_indices_from", "unravel_index",
+]

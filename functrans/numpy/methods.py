@@ -1,0 +1,55 @@
+"""The methods of ndarrays that no function of NumPy's stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans._core.bind import Tracer
+from functrans._ops import elementwise as ops
+from functrans.errors import ConcretizationError, UnsupportedError, user_line
+
+
+def contains(self: Tracer, value: Any) -> bool:
+    """Whether some entry equals ``value``."""
+    return bool(np.any(ops.equal(self, value)))
+
+
+def view(self: Any, dtype: Any = None, type: Any = None) -> Any:
+    """The same numbers; complex ones also as pairs of real ones."""
+    have, want = self.dtype, self.dtype if dtype is None else np.dtype(dtype)
+    if want == have:
+        return self
+    if have.kind == "c" and want == self.real.dtype:
+        parts = np.stack([self.real, self.imag], axis=-1)
+        return parts.reshape((*self.shape[:-1], -1)) if self.ndim else parts
+    raise UnsupportedError(
+        f"{user_line()}: x.view({want}) would read the memory of {self!r} as another type, which "
+        "has no derivative; use x.astype, x.real and x.imag."
+    )
+
+
+def _of_memory(name: str) -> Callable:
+    def method(self: Tracer, *args: Any, **kwargs: Any) -> Any:
+        raise ConcretizationError(
+            f"{user_line()}: x.{name}() needs the memory of an ndarray, which {self!r} does not "
+            f"have; use ft.stop_gradient(x).{name}() for that of its value."
+        )
+
+    return method
+
+
+METHODS = {
+    "__contains__": contains,
+    "__divmod__": lambda self, other: np.divmod(self, other),
+    "__rdivmod__": lambda self, other: np.divmod(other, self),
+    "view": view,
+    **{
+        name: _of_memory(name)
+        for name in ("byteswap", "dump", "dumps", "getfield", "setflags", "tobytes", "tofile")
+    },
+}
+
+__all__: list[str] = []

@@ -1,0 +1,153 @@
+"""``reduce``, ``accumulate``, ``reduceat`` and ``outer`` of every ufunc of two operands.
+
+Sums, products and extremes have rows of their own, found in ``reductions``. Every other ufunc is
+folded, entry by entry, in NumPy's order.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans._core.bind import bind
+from functrans._ops import elementwise as ops
+from functrans._ops import indexing
+from functrans._ops.structure import along
+from functrans.numpy.indexing import known
+from functrans.numpy.options import NoValue, axes_of, axis_of, flat_axes, keep, masked
+from functrans.numpy.protocols import MAKERS, METHODS, UFUNCS, refused, ufunc_name
+from functrans.numpy.structure import as_operand, moveaxis, take_axis
+
+
+def _in_type_of(method: Callable, a: Any, dtype: Any, *args: Any) -> Any:
+    """``a`` in the type that ``method`` of a ufunc computes in: NumPy says it of one entry."""
+    return a.astype(method(np.ones(1, a.dtype), *args, dtype=dtype).dtype)
+
+
+# ---- reduce
+
+
+def _reduce(ufunc: np.ufunc) -> Callable:
+    def reduce(array, axis=0, dtype=None, out=None, keepdims=False, initial=NoValue, where=True):
+        a = _in_type_of(ufunc.reduce, as_operand(array), dtype)
+        axes = axes_of(axis, a.ndim)
+        start = ufunc.identity if initial is NoValue or initial is None else initial
+        _require_order(ufunc, a, axes, start, where)
+        mask = flat_axes(np.broadcast_to(where, a.shape), axes) if masked(where) else None
+        return keep(_fold(ufunc, flat_axes(a, axes), mask, start), a, axes, keepdims)
+
+    return reduce
+
+
+def _require_order(ufunc, a, axes, start, where):
+    """NumPy's errors for several axes, no entries or a mask where they have no meaning."""
+    sample = np.ones([min(n, 1) for n in a.shape], a.dtype)
+    options: dict[str, Any] = {} if start is None else {"initial": 1}
+    if masked(where):
+        options["where"] = np.zeros(sample.shape, bool)
+    ufunc.reduce(sample, axis=axes, **options)
+
+
+def _fold(ufunc, a, mask, start):
+    """The entries along the last axis of ``a`` taken in from the left."""
+    row, n = UFUNCS[ufunc], a.shape[-1]
+    if start is None:
+        y, rest = a[..., 0], range(1, n)
+    else:
+        y, rest = np.broadcast_to(as_operand(start).astype(a.dtype), a.shape[:-1]), range(n)
+    for k in rest:
+        moved = row(y, a[..., k])
+        y = moved if mask is None else ops.where(mask[..., k], moved, y)
+    return y
+
+
+# ---- accumulate and reduceat
+
+
+def _accumulate(ufunc: np.ufunc) -> Callable:
+    def accumulate(array, axis=0, dtype=None, out=None):
+        a = _in_type_of(ufunc.accumulate, as_operand(array), dtype)
+        axis = axis_of(axis, a.ndim)
+        slices = [a[along(axis, k)] for k in range(a.shape[axis])]
+        return np.stack(list(itertools.accumulate(slices, UFUNCS[ufunc])), axis) if slices else a
+
+    return accumulate
+
+
+def _reduceat(ufunc: np.ufunc) -> Callable:
+    def reduceat(array, indices, axis=0, dtype=None, out=None):
+        a = _in_type_of(ufunc.reduceat, as_operand(array), dtype, [0])
+        axis = axis_of(axis, a.ndim)
+        parts = _parts(ufunc, indices, a.shape[axis])
+        if not parts:
+            return a[along(axis, slice(0))]
+        if ufunc is np.add:
+            return _sums(a, parts, axis)
+        fold = METHODS.get((ufunc, "reduce")) or functools.partial(_fold_axis, ufunc)
+        return np.stack([fold(a[along(axis, slice(i, j))], axis=axis) for i, j in parts], axis)
+
+    return reduceat
+
+
+def _parts(ufunc, indices, n):
+    """From where to where each entry of the result reduces."""
+    starts = known(as_operand(indices), f"{ufunc_name(ufunc)}.reduceat").tolist()
+    for i in starts:
+        if not 0 <= i < n:
+            raise IndexError(f"index {i} out-of-bounds in {ufunc.__name__}.reduceat [0, {n})")
+    return [(i, max(j, i + 1)) for i, j in itertools.pairwise([*starts, n])]
+
+
+def _sums(a, parts, axis):
+    """The sum of each part, all in one pass."""
+    sizes = [j - i for i, j in parts]
+    entries = np.concatenate([np.arange(i, j) for i, j in parts])
+    a = moveaxis(take_axis(a, entries, axis), axis, 0)
+    places = np.repeat(np.arange(len(parts)), sizes)
+    y = bind(indexing.put_add, a, places, pattern=(indexing.ARRAY,),
+             shape=(len(parts), *a.shape[1:]))
+    return moveaxis(y, 0, axis)
+
+
+def _fold_axis(ufunc, a, axis):
+    return _fold(ufunc, moveaxis(a, axis, -1), None, None)
+
+
+# ---- outer and at
+
+
+def _outer(ufunc: np.ufunc) -> Callable:
+    def outer(a, b, **options):
+        a, b = as_operand(a), as_operand(b)
+        return ufunc(a.reshape(a.shape + (1,) * b.ndim), b, **options)
+
+    return outer
+
+
+# ufunc -> the method of x.at that does the same
+_UPDATES = {
+    np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.divide: "divide",
+    np.power: "power", np.minimum: "min", np.maximum: "max",
+}
+
+
+def _at(ufunc: np.ufunc) -> Callable:
+    def at(a, indices, b=None):
+        if method := _UPDATES.get(ufunc):
+            cure = f"use y = x.at[index].{method}(values)"
+        else:
+            cure = f"use y = x.at[index].apply({ufunc_name(ufunc)})"
+        raise refused(f"{ufunc_name(ufunc)}.at", "writes in place", cure)
+
+    return at
+
+
+MAKERS.update(
+    reduce=_reduce, accumulate=_accumulate, reduceat=_reduceat, outer=_outer, at=_at,
+)
+
+__all__: list[str] = []

@@ -1,0 +1,174 @@
+"""reduce, accumulate, reduceat, outer and at of ufuncs: NumPy's values and options."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans.errors import UnsupportedError
+from tests.cases import CHECKS, PICKING, Case, check_jit_is_eager, each
+
+A, V = (3, 4), (6,)
+STEPS = [0, 2, 1, 4, 4]
+SMOOTH = {
+    **{
+        f"{f.__name__}.reduce": Case(lambda x, f=f: f.reduce(x, axis=1), (A,))
+        for f in (np.subtract, np.divide, np.multiply, np.add)
+    },
+    **{
+        f"{f.__name__}.accumulate": Case(lambda x, f=f: f.accumulate(x), (A,))
+        for f in (np.subtract, np.divide, np.power, np.multiply)
+    },
+    **{
+        f"{f.__name__}.reduceat": Case(lambda x, f=f: f.reduceat(x, STEPS), (V,))
+        for f in (np.add, np.multiply, np.subtract, np.divide)
+    },
+    "add.reduceat of rows": Case(lambda x: np.add.reduceat(x, [0, 2], axis=1), (A,)),
+    "add.reduceat of a cube": Case(lambda x: np.add.reduceat(x, [1, 0], axis=1), ((2, 3, 2),)),
+    "outer": Case(np.divide.outer, (A, (2, 2))),
+    "outer of a list": Case(lambda x: np.multiply.outer(x, [1.0, 2.0]), (A,)),
+    "outer of a number": Case(lambda x: np.subtract.outer(2.0, x) - np.add.outer(x, 1.0), (V,)),
+    "two axes": Case(lambda x: np.add.reduce(x, axis=(0, 2), keepdims=True), ((2, 3, 4),)),
+    "initial": Case(lambda x: np.subtract.reduce(x, axis=1, initial=2.0), (A,)),
+    "mask": Case(lambda x: np.divide.reduce(x, 1, initial=2.0, where=np.arange(4) != 1), (A,)),
+}
+REAL = {
+    **{
+        f"{f.__name__}.reduce": Case(lambda x, f=f: f.reduce(x, axis=1), (A,))
+        for f in (np.maximum, np.minimum, np.fmax, np.fmin)
+    },
+    **{
+        f"{f.__name__}.accumulate": Case(lambda x, f=f: f.accumulate(x, axis=1), (A,))
+        for f in (np.maximum, np.fmin, np.fmax)
+    },
+    **{
+        f"{f.__name__}.reduceat": Case(lambda x, f=f: f.reduceat(x, STEPS), (V,))
+        for f in (np.maximum, np.fmin, np.fmax)
+    },
+    "maximum with options": Case(
+        lambda x: np.maximum.reduce(x, 1, initial=0.3, where=np.arange(4) > 1, keepdims=True), (A,)
+    ),
+    "outer": Case(np.maximum.outer, (A, (2,))),
+}
+WIDENED = [c for c in CHECKS if "float32" not in c.__name__]
+
+
+@each({n: c for n, c in SMOOTH.items() if "outer of" not in n}, [*CHECKS, check_jit_is_eager])
+def test_smooth(case, check):
+    check(case)
+
+
+@each({n: c for n, c in SMOOTH.items() if "outer of" in n}, WIDENED)
+def test_outer_of_python_numbers_which_widens(case, check):
+    check(case)
+
+
+@each(REAL, PICKING)
+def test_picking(case, check):
+    check(case)
+
+
+# ---- functions whose derivative only real numbers have
+
+FOLDED = ["hypot", "logaddexp", "logaddexp2", "arctan2", "fmod", "remainder", "copysign",
+          "floor_divide", "float_power", "heaviside"]
+
+
+@pytest.mark.parametrize("name", FOLDED)
+@pytest.mark.parametrize("method", ["reduce", "accumulate", "reduceat"])
+def test_a_fold_is_the_same_ufunc_again_and_again(name, method):
+    f = getattr(np, name)
+    x = np.array([2.7, 1.3, 0.7, 1.9, 0.4])
+
+    def methodically(x):
+        return getattr(f, method)(x, [0, 3]) if method == "reduceat" else getattr(f, method)(x)
+
+    def by_hand(x):
+        entries = [x[i] for i in range(5)]
+        if method == "reduce":
+            return functools.reduce(f, entries)
+        if method == "accumulate":
+            return np.stack(list(itertools.accumulate(entries, f)))
+        return np.stack([functools.reduce(f, entries[:3]), functools.reduce(f, entries[3:])])
+
+    # not NumPy's own value: its power.reduce and arctan2.reduce of contiguous arrays are wrong
+    for derive in (lambda g: g, ft.jacfwd, ft.jacrev, ft.hessian):
+        got, want = derive(methodically), derive(by_hand)
+        got, want = (ft.jvp(g, x, x)[0] for g in (got, want))
+        np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: np.add.reduce(x, axis=None), lambda x: np.add.reduce(x, dtype=np.float32),
+    lambda x: np.maximum.reduce(x, dtype=np.float32), lambda x: np.hypot.reduce(x, axis=(0, 1)),
+    lambda x: np.hypot.reduce(x[:, :0], axis=1), lambda x: np.hypot.reduce(-x, initial=1.0),
+    lambda x: np.hypot.reduce(x, where=x > 0.3), lambda x: np.logical_xor.reduce(x > 0.3, axis=1),
+    lambda x: np.logical_xor.accumulate(x), lambda x: np.logical_or.reduceat(x > 0.3, [0, 2]),
+    lambda x: np.subtract.accumulate(x[:0]), lambda x: np.add.reduceat(x, []),
+    lambda x: np.subtract.reduceat(x, [1]), lambda x: np.multiply.outer(x, x, dtype=np.float32),
+    lambda x: np.bitwise_xor.reduce(x > 0.3), lambda x: np.hypot.accumulate(-x),
+    lambda x: np.logaddexp.reduce(x, axis=0, initial=1.0), lambda x: np.gcd.reduce(x.astype(int)),
+])
+@pytest.mark.parametrize("how", ["jvp", "vmap", "jit"])
+def test_options_give_numpys_values_and_types(call, how):
+    x = np.arange(12.0).reshape(3, 4) / 7 + 0.1
+    want = call(x)
+    if how == "jvp":
+        found = []
+        ft.jvp(lambda x: found.append(ft.stop_gradient(call(x))) or x, x, x)
+        got = found[0]
+    elif how == "vmap":
+        got = ft.vmap(call)(x[None])[0]
+    else:
+        got = ft.jit(call)(x)
+    assert (got.shape, got.dtype) == (want.shape, want.dtype)
+    np.testing.assert_allclose(got, want, rtol=1e-6 if want.dtype == np.float32 else 1e-13)
+
+
+@pytest.mark.parametrize("call, error", [
+    (lambda x: np.subtract.reduce(x, axis=None), ValueError),
+    (lambda x: np.subtract.reduce(x[:0]), ValueError),
+    (lambda x: np.subtract.reduce(x, where=x > 0), ValueError),
+    (lambda x: np.less.reduce(x), TypeError),
+    (lambda x: np.subtract.reduce(x, axis=5), np.exceptions.AxisError),
+    (lambda x: np.add.reduceat(x, [0, 9]), IndexError),
+    (lambda x: np.hypot.reduceat(x, [-1]), IndexError),
+])
+def test_what_has_no_meaning_raises_what_numpy_raises(call, error):
+    x = np.ones((3, 2))
+    with pytest.raises(error) as expected:
+        call(x)
+    with pytest.raises(error) as found:
+        ft.jvp(call, x, x)
+    assert str(found.value) == str(expected.value)
+
+
+def test_hypot_of_zeros_has_the_shortest_slope():
+    assert ft.grad(np.hypot.reduce)(np.zeros(3)).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_an_infinite_sum_of_parts_stays_in_its_part():
+    x = np.array([np.inf, 1.0, 2.0])
+    y, pull = ft.vjp(lambda x: np.add.reduceat(x, [0, 1]), x)
+    assert y.tolist() == [np.inf, 3.0]
+    assert pull(np.array([0.0, 1.0]))[0].tolist() == [0.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("ufunc, cure", [
+    (np.add, r"\.at\[index\]\.add"), (np.maximum, r"\.at\[index\]\.max"),
+    (np.hypot, r"\.at\[index\]\.apply\(np\.hypot\)"),
+])
+def test_at_names_the_update_that_does_the_same(ufunc, cure):
+    with pytest.raises(UnsupportedError, match=rf"{ufunc.__name__}\.at writes in place.*{cure}"):
+        ft.grad(lambda x: ufunc.at(x, [0, 0], 1.0))(np.ones(3))
+    with pytest.raises(UnsupportedError, match="writes in place"):
+        ft.grad(lambda x: ufunc.at(np.zeros(3), [0, 0], x[:2]))(np.ones(3))
+
+
+def test_positions_that_depend_on_the_batch_are_refused():
+    with pytest.raises(TypeError, match=r"np\.add\.reduceat: the shape"):
+        ft.vmap(lambda i: np.add.reduceat(np.ones(3), i))(np.array([[0, 1], [0, 2]]))
