@@ -15,13 +15,15 @@ from functrans.numpy import joining as _joining
 from functrans.numpy import linalg
 from functrans.numpy import operators as _operators
 from functrans.numpy import reductions as _reductions
+from functrans.numpy import standard as _standard
 from functrans.numpy import structure as _structure
 from functrans.numpy import updates as _updates
 from functrans.numpy.public import publish as _publish
+from functrans.numpy.standard import __array_api_version__, __array_namespace_info__
 
 assert _operators  # imported for what it installs
 
-__all__ = ["linalg"]
+__all__ = ["__array_api_version__", "__array_namespace_info__", "linalg"]
 __all__ += _publish(_elementary, globals(), _np)
 __all__ += _publish(_reductions, globals(), _np)
 __all__ += _publish(_structure, globals(), _np)
@@ -30,3 +32,4 @@ __all__ += _publish(_arrange, globals(), _np)
 __all__ += _publish(_indexing, globals(), _np)
 __all__ += _publish(_updates, globals(), _np)
 __all__ += _publish(_contractions, globals(), _np)
+__all__ += _publish(_standard, globals(), _np)

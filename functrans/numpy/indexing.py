@@ -332,6 +332,6 @@ METHODS = {
 }
 
 __all__ = [
-    "argsort", "argwhere", "choose", "compress", "extract", "flatnonzero", "nonzero", "partition",
-    "searchsorted", "select", "sort", "take", "take_along_axis", "unique", "where",
+    "argwhere", "choose", "compress", "extract", "flatnonzero", "nonzero", "partition",
+    "searchsorted", "select", "take", "take_along_axis", "unique", "where",
 ]
