@@ -348,9 +348,18 @@ class General(Primitive):
         return self._batch(size, xs, batched, **params)
 
     def _loop(self, size, xs, batched, **params):
+        if not size:
+            return self._of_no_slices(xs, batched, params)
         ys = [bind(self, *[x[i] if b else x for x, b in zip(xs, batched, strict=True)], **params)
               for i in range(size)]
         return tuple(map(np.stack, zip(*ys, strict=True))) if self.outputs > 1 else np.stack(ys)
+
+    def _of_no_slices(self, xs, batched, params):
+        avals = [aval_of(x) for x in xs]
+        slices = [Aval(a.shape[b:], a.dtype) for a, b in zip(avals, batched, strict=True)]
+        found = self.abstract(*slices, **params)
+        ys = [np.zeros((0, *a.shape), a.dtype) for a in (found if self.outputs > 1 else [found])]
+        return tuple(ys) if self.outputs > 1 else ys[0]
 
 
 def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
