@@ -180,12 +180,15 @@ def _align(x, ndim):
 
 
 def elementwise(name: str, impl: Callable, *actions: Callable | None, domain: str = REAL,
-                kinks: str = "", singular: bool = False, doc: str = "") -> Elementwise:
+                kinks: str = "", at_kink: Callable | None = None, singular: bool = False,
+                doc: str = "") -> Elementwise:
     """Declare an op on matching entries. An action of None: no derivative in that operand.
 
     ``singular``: the slope is infinite or undefined somewhere, so its actions obey strong zero.
+    ``kinks`` says where the derivative is a convention, and which; ``at_kink(*xs)``, of ndarrays,
+    where that is, as booleans.
     """
-    columns = {"domain": domain, "kinks": kinks, "doc": doc}
+    columns = {"domain": domain, "kinks": kinks, "at_kink": at_kink, "doc": doc}
     row = Elementwise(name, impl, actions, len(actions), singular, **columns)
     _enter(row)
     return row
@@ -366,18 +369,19 @@ def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
               vjp: Callable | None = None, batch: Callable | None = None,
               abstract: Callable | None = None, saves: str = "xy", outputs: int = 1,
               choose: Callable | None = None, domain: str = ANY, kinks: str = "",
-              doc: str = "") -> General:
+              at_kink: Callable | None = None, doc: str = "") -> General:
     """Declare an op column by column.
 
     ``jvp(ts, y, xs, **params)`` and ``vjp(ct, y, xs, wanted, **params)``; ``y``, ``ct`` and the
     tangent are tuples where ``outputs`` is more than 1. ``saves`` says what vjp reads by value:
     "x" the operands, "y" the output. ``choose(ts, y, **params)``: where the output is one of many
     that are equally right, the one that has a derivative along these tangents. Without
-    ``batch``, vmap loops and stacks. Neither jvp nor vjp: the op is constant.
+    ``batch``, vmap loops and stacks. ``at_kink(*xs, **params)`` as for ``elementwise``. Neither
+    jvp nor vjp: the op is constant.
     """
     row = General(name, impl, jvp=jvp, vjp=vjp, batch=batch, saves=saves, choose=choose,
                   abstract=abstract,
-                  outputs=outputs, domain=domain, kinks=kinks, doc=doc)
+                  outputs=outputs, domain=domain, kinks=kinks, at_kink=at_kink, doc=doc)
     _enter(row)
     return row
 

@@ -307,11 +307,17 @@ def _svd_abstract(x, kind):
     return Aval((*lead, m, rows), dtype), values, Aval((*lead, columns, n), dtype)
 
 
+def _at_zero(x, kind):
+    # what depends on the vectors raises by itself where it has no derivative
+    s = np.linalg.svd(x, compute_uv=False)
+    return np.asarray(_small(s, x.shape) & (kind == "values"))
+
+
 # ``kind``: thin, full, or values: thin, of which only the singular values will be used.
 svd = primitive(
     "svd", _svd, jvp=_svd_jvp, vjp=_svd_vjp, outputs=3, saves="y", choose=_svd_choose,
     batch=stacked(lambda: svd), abstract=_svd_abstract,
-    kinks="repeated singular values, and zero",
+    kinks="repeated singular values, and zero", at_kink=_at_zero,
     doc="""Townsend 2016, in the form that divides by differences and sums of singular values.
 
     Coinciding singular values (gap up to 8 n eps of the largest) have no singular vectors of their

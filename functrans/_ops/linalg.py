@@ -441,6 +441,7 @@ def _norm2_vjp(ct, y, xs, wanted, axis):
 # at 0 would be infinite; here it is the least of the subgradients, 0
 norm2 = primitive(
     "norm2", _norm2_quiet, jvp=_norm2_jvp, vjp=_norm2_vjp, kinks="the origin: 0",
+    at_kink=lambda x, axis: np.all(x == 0, axis),
     batch=lambda size, xs, batched, axis: norm2(xs[0], axis=tuple(i + 1 for i in axis)),
     abstract=lambda x, axis: Aval(
         tuple(n for i, n in enumerate(x.shape) if i not in axis), np.empty(0, x.dtype).real.dtype

@@ -21,6 +21,7 @@ from functrans._transforms.arguments import (
     select,
     zeros_like,
 )
+from functrans._transforms.kinks import vjp_trace
 from functrans._transforms.vjp import VJPTrace, VJPTracer, pull_back
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
 
@@ -103,7 +104,7 @@ class _Run:
         opened = [
             open_argument(who, f, i, x) for i, x in zip(self.numbers, chosen.values, strict=True)
         ]
-        trace = VJPTrace(self.label)
+        trace = vjp_trace(self.label)
         try:
             inputs = [[trace.input(v) for v in a.primals] for a in opened]
             out = chosen.call([a.rebuild(v) for a, v in zip(opened, inputs, strict=True)])
@@ -122,7 +123,7 @@ class _Run:
 
     def _of_array(self, x: np.ndarray) -> tuple:
         """The same where the one argument is an array of floats: the call that loops make."""
-        trace = VJPTrace(self.label)
+        trace = vjp_trace(self.label)
         try:
             v = trace.input(x)
             value, cts = self._pull(trace, self.f(v), [v])

@@ -23,6 +23,7 @@ from functrans._transforms.arguments import (
     zeros_like,
 )
 from functrans._transforms.grad import lower_all, require_callable, split_aux
+from functrans._transforms.kinks import vjp_trace
 from functrans._transforms.vjp import VJPTrace, pull_back, push_forward
 from functrans.errors import ArgumentError, name_of
 
@@ -82,7 +83,7 @@ def record(
         if needed
         else open_all(who, f, primals)
     )
-    trace = VJPTrace(f"{who}({name_of(f)})", outlives=True)
+    trace = vjp_trace(f"{who}({name_of(f)})", outlives=True)
     try:
         inputs = [[trace.input(trace.capture(v)) for v in a.primals] if a else [] for a in opened]
         args = [a.rebuild(v) if a else x for a, v, x in zip(opened, inputs, primals, strict=True)]
