@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import functrans as ft
+from functrans._transforms.coinciding import ReverseTrace
 from functrans._transforms.jvp import JVPTrace
-from functrans._transforms.vjp import VJPTrace
 from functrans.errors import ArgumentError, KinkWarning, NotDifferentiable
 from functrans.extend import TABLE, Elementwise
 
@@ -237,4 +237,4 @@ def test_by_default_the_traces_are_the_plain_ones():
     ft.grad(f)(1.0)
     ft.vjp(f, 1.0)
     ft.jvp(f, 1.0, 1.0)
-    assert seen == [VJPTrace, VJPTrace, JVPTrace]
+    assert seen == [ReverseTrace, ReverseTrace, JVPTrace]

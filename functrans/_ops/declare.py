@@ -320,12 +320,16 @@ def bilinear(name: str, impl: Callable, transpose1: Callable, transpose2: Callab
 class General(Primitive):
     """Columns by hand. ``vjp`` or ``jvp`` may be None: the transforms then transpose the other."""
 
-    __slots__ = ("_batch", "_differentiable", "_saves", "choose", "jvp_rule", "vjp_rule")
+    __slots__ = (
+        "_batch", "_differentiable", "_saves", "choose", "jvp_rule", "split", "vjp_rule",
+    )
 
     def __init__(self, name: str, impl: Callable, *, jvp: Callable | None, vjp: Callable | None,
-                 batch: Callable | None, saves: str, choose: Callable | None, **columns: Any):
+                 batch: Callable | None, saves: str, choose: Callable | None = None,
+                 split: Callable | None = None, **columns: Any):
         super().__init__(name, impl, **columns)
         self.choose = choose
+        self.split = split
         self.jvp_rule = jvp
         self.vjp_rule = vjp
         self._batch = batch or self._loop
@@ -369,18 +373,21 @@ def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
               vjp: Callable | None = None, batch: Callable | None = None,
               abstract: Callable | None = None, saves: str = "xy", outputs: int = 1,
               choose: Callable | None = None, domain: str = ANY, kinks: str = "",
-              at_kink: Callable | None = None, doc: str = "") -> General:
+              at_kink: Callable | None = None, split: Callable | None = None,
+              doc: str = "") -> General:
     """Declare an op column by column.
 
     ``jvp(ts, y, xs, **params)`` and ``vjp(ct, y, xs, wanted, **params)``; ``y``, ``ct`` and the
     tangent are tuples where ``outputs`` is more than 1. ``saves`` says what vjp reads by value:
     "x" the operands, "y" the output. ``choose(ts, y, **params)``: where the output is one of many
     that are equally right, the one that has a derivative along these tangents. Without
-    ``batch``, vmap loops and stacks. ``at_kink(*xs, **params)`` as for ``elementwise``. Neither
-    jvp nor vjp: the op is constant.
+    ``batch``, vmap loops and stacks. ``at_kink(*xs, **params)`` as for ``elementwise``.
+    ``split(y, **params)``: where parts of the output coincide, so that the backward rule divides
+    zero by zero, the output and directions in which it comes apart, else None; see ``coinciding``.
+    Neither jvp nor vjp: the op is constant.
     """
     row = General(name, impl, jvp=jvp, vjp=vjp, batch=batch, saves=saves, choose=choose,
-                  abstract=abstract,
+                  split=split, abstract=abstract,
                   outputs=outputs, domain=domain, kinks=kinks, at_kink=at_kink, doc=doc)
     _enter(row)
     return row

@@ -248,7 +248,7 @@ class Opaque:
         self.seen: dict[tuple, list[Aval]] = {}  # output types, which only a run can tell
         self.halves: dict[tuple, Half] = {}
         self.row = General(
-            name, self.run, jvp=self.jvp, vjp=self.vjp, batch=None, saves="x", choose=None,
+            name, self.run, jvp=self.jvp, vjp=self.vjp, batch=None, saves="x",
             abstract=self.abstract, outputs=outputs, doc="A function that cannot be looked into.",
         )
 

@@ -19,8 +19,8 @@ import numpy as np
 from functrans._core.bind import Trace, Tracer, bind
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import General
+from functrans._transforms.coinciding import ReverseTrace
 from functrans._transforms.jvp import JVPTrace
-from functrans._transforms.vjp import VJPTrace
 from functrans.config import RAISE, SUBGRADIENT, config
 from functrans.errors import KinkWarning, NotDifferentiable, user_line
 
@@ -53,7 +53,7 @@ class Watching(Trace):
             bind(_lookout(prim, self.fun), *values, **params)
 
 
-class WatchingVJPTrace(Watching, VJPTrace):
+class WatchingVJPTrace(Watching, ReverseTrace):
     """Reverse mode that watches for kinks."""
 
     __slots__ = ()
@@ -65,9 +65,9 @@ class WatchingJVPTrace(Watching, JVPTrace):
     __slots__ = ()
 
 
-def vjp_trace(fun: str, outlives: bool = False) -> VJPTrace:
+def vjp_trace(fun: str, outlives: bool = False) -> ReverseTrace:
     """A trace for reverse mode, watching if the settings say so."""
-    return (VJPTrace if config.kinks == SUBGRADIENT else WatchingVJPTrace)(fun, outlives)
+    return (ReverseTrace if config.kinks == SUBGRADIENT else WatchingVJPTrace)(fun, outlives)
 
 
 def jvp_trace(fun: str) -> JVPTrace:
@@ -86,8 +86,7 @@ def _lookout(prim: Primitive, fun: str) -> General:
             _report(prim, fun, found)
         return np.zeros(())
 
-    return General(f"kinks of {prim.name}", look, jvp=None, vjp=None, batch=None, saves="",
-                   choose=None)
+    return General(f"kinks of {prim.name}", look, jvp=None, vjp=None, batch=None, saves="")
 
 
 def _report(prim: Primitive, fun: str, found: np.ndarray) -> None:
