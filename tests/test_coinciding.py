@@ -1,4 +1,4 @@
-"""Functions of eigh at repeated eigenvalues, in reverse: exact where they are smooth."""
+"""Functions of eigh and svd at repeated values, in reverse: exact where they are smooth."""
 
 import numpy as np
 import pytest
@@ -265,3 +265,47 @@ def test_nothing_is_left_of_it():
     assert isinstance(kept[0], np.ndarray)
     _, push = ft.linearize(lambda a: np.linalg.eigh(a)[0], np.eye(4))
     assert type(push(np.eye(4))) is ft.Array
+
+
+# ---- singular values
+
+
+def spread(shape, values, dtype=float):
+    """A matrix with these singular values."""
+    k = min(shape)
+    p, q = (np.linalg.qr(RNG.normal(size=(n, n)).astype(dtype))[0] for n in shape)
+    return p[:, :k] @ np.diag(np.array(values, float)) @ q[:k]
+
+
+def of_singular(f, a, full=False):
+    u, s, vh = np.linalg.svd(a, full_matrices=full)
+    k = s.shape[-1]
+    return (u[..., :k] * f(s)) @ vh[:k]
+
+
+SHAPES = [((3, 3), [1, 1, 1]), ((3, 3), [3, 2, 2]), ((4, 3), [2, 2, 1]), ((3, 4), [2, 2, 2]),
+          ((3, 3), [2, 2, 0])]
+
+
+@pytest.mark.parametrize(
+    ("shape", "values", "dtype"),
+    [*[(*case, float) for case in SHAPES], *[(*case, complex) for case in SHAPES[:4]]],
+)
+def test_an_odd_function_of_singular_values(shape, values, dtype):
+    """u s^3 vh is a a^H a, whatever the singular values."""
+    a, c = spread(shape, values, dtype), RNG.normal(size=shape)
+    if dtype is complex:
+        a = a * np.exp(0.3j)
+    found = ft.grad(lambda a: np.sum(c * of_singular(lambda s: s**3, a).real))(a)
+    close(found, ft.grad(lambda a: np.sum(c * (a @ a.conj().T @ a).real))(a))
+
+
+def test_an_odd_function_with_all_singular_vectors():
+    a, c = spread((4, 3), [2, 2, 2]), RNG.normal(size=(4, 3))
+    found = ft.grad(lambda a: np.sum(c * of_singular(lambda s: s**3, a, full=True)))(a)
+    close(found, ft.grad(lambda a: np.sum(c * (a @ a.T @ a)))(a))
+
+
+def test_one_singular_vector_of_repeated_values_is_an_error():
+    with pytest.raises(NotDifferentiable, match="singular values 0 and 1 coincide"):
+        ft.grad(lambda a: np.linalg.svd(a)[0][0, 1])(np.eye(2))

@@ -5,6 +5,8 @@ They are not in the table: no function is made of them, only that rule.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from functrans._core.aval import Aval
@@ -43,4 +45,24 @@ settle = Linear(
     lambda size, xs, batched, of: settle(xs[0], of=of), 1, abstract=lambda x, of: x,
 )
 
-__all__ = ["settle", "slope_ratio"]
+
+
+def settled(x: Any, split: float | None) -> Any:
+    """``x`` without the tangents by which a rule was told values apart; see the rows' ``split``."""
+    return x if split is None else settle(x, of=split)
+
+
+def equal_and_apart(w: np.ndarray, near: np.ndarray) -> tuple | None:
+    """``w``, sorted, with entries that are ``near`` to each other made equal, and slopes that are
+    not; None where there are none. ``near`` has a row and a column for each entry."""
+    if not near.any():
+        return None
+    alone = ~np.diagonal(near, 1, -2, -1)
+    block = np.concatenate([np.zeros((*w.shape[:-1], 1), int), np.cumsum(alone, axis=-1)], axis=-1)
+    same = (block[..., :, None] == block[..., None, :]).astype(w.dtype)
+    equal = (same @ w[..., None])[..., 0] / same.sum(axis=-1)
+    slopes = np.broadcast_to(np.arange(w.shape[-1], dtype=w.dtype), w.shape)
+    return np.where(same.sum(axis=-1) > 1, equal, w), slopes
+
+
+__all__ = ["equal_and_apart", "settle", "settled", "slope_ratio"]

@@ -20,7 +20,7 @@ from functrans._core.aval import Aval
 from functrans._core.bind import bind, sum_to
 from functrans._ops.declare import POSITIVE, primitive
 from functrans._ops.elementwise import absolute, conjugate, ratio, where
-from functrans._ops.limits import settle, slope_ratio
+from functrans._ops.limits import equal_and_apart, settled, slope_ratio
 from functrans._ops.structure import batched_to
 from functrans.errors import NotDifferentiable
 
@@ -326,7 +326,7 @@ def magnitude(x):
 def _eigh_vjp(ct, y, xs, wanted, lower, split=None):
     (cw, cv), (w, v) = ct, y
     if cv is None:
-        return [_settled(conj((v * cw.reshape((*cw.shape[:-1], 1, -1))) @ adjoint(v)), split)]
+        return [settled(conj((v * cw.reshape((*cw.shape[:-1], 1, -1))) @ adjoint(v)), split)]
     inner = adjoint(v) @ conj(cv)
     gap, near = _close(w)
     if split is None:
@@ -341,11 +341,7 @@ def _eigh_vjp(ct, y, xs, wanted, lower, split=None):
     turned = where(unknown, np.nan, turned)
     if cw is not None:
         turned = turned + cw.reshape((*cw.shape, 1)) * np.eye(w.shape[-1], dtype=w.dtype)
-    return [_settled(conj(hermitian(v @ turned @ adjoint(v))), split)]
-
-
-def _settled(x, split):
-    return x if split is None else settle(x, of=split)
+    return [settled(conj(hermitian(v @ turned @ adjoint(v))), split)]
 
 
 def _eigh_split(y, lower):
@@ -354,14 +350,8 @@ def _eigh_split(y, lower):
     if type(w) is not np.ndarray or not w.size or not np.isfinite(w).all():
         return None
     _, near = _close(w)
-    if not near.any():
-        return None
-    alone = ~np.diagonal(near, 1, -2, -1)
-    block = np.concatenate([np.zeros((*w.shape[:-1], 1), int), np.cumsum(alone, axis=-1)], axis=-1)
-    same = (block[..., :, None] == block[..., None, :]).astype(w.dtype)
-    equal = (same @ w[..., None])[..., 0] / same.sum(axis=-1)
-    slopes = np.broadcast_to(np.arange(w.shape[-1], dtype=w.dtype), w.shape)
-    return (np.where(same.sum(axis=-1) > 1, equal, w), v), (slopes, None)
+    apart = equal_and_apart(w, near)
+    return apart and ((apart[0], v), (apart[1], None))
 
 
 def _undetermined(inner, cw):
