@@ -191,6 +191,36 @@ def test_with_other_variables_differentiated_outside():
     close(ft.jacrev(inner)(C), found)
 
 
+WAYS = {
+    "vmap": ft.vmap(np.exp),
+    "a derivative": ft.vmap(ft.derivative(np.exp)),
+    "a pullback": lambda w: ft.vjp(np.exp, w)[1](np.ones(4))[0],
+    "a pushforward": lambda w: ft.linearize(np.exp, w)[1](np.ones(4)),
+    "a series": lambda w: ft.jet(np.exp, (w,), ((np.ones(4),),))[1][0],
+    "a Jacobian": lambda w: np.diag(ft.jacrev(np.exp)(w)),
+    "a Hessian": lambda w: np.diag(ft.hessian(lambda w: np.sum(np.exp(w)))(w)),
+    "scan": lambda w: ft.scan(lambda c, x: (c, np.exp(x)), 0.0, w)[1],
+    "compiled scan": ft.jit(lambda w: ft.scan(lambda c, x: (c, np.exp(x)), 0.0, w)[1]),
+    "checkpoint": ft.checkpoint(np.exp),
+    "an external function": ft.external(np.exp, jvp=lambda p, t: np.exp(p[0]) * t[0]),
+    "sort": lambda w: np.exp(np.sort(w)),
+    "an update": lambda w: w.at[:].set(np.exp(w)),
+    "numbers": lambda w: np.stack([np.exp(x) for x in w]),
+    "sums": lambda w: np.exp(np.diff(np.cumsum(w), prepend=0.0)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_whatever_the_eigenvalues_go_through(way):
+    a = matrix([1, 1, 2, 2])
+    close(ft.grad(lambda a: np.sum(C * of_matrix(way, a)))(a), expected(a))
+
+
+def test_while_kinks_are_watched():
+    with ft.config(kinks="raise"):
+        close(ft.grad(loss)(np.eye(4)), np.e * (C + C.T) / 2)
+
+
 def test_inside_functions_with_rules_of_their_own():
     @ft.custom_jvp
     def exp(x):
