@@ -20,6 +20,7 @@ SUBGRADIENT, WARN, RAISE = "subgradient", "warn", "raise"
 
 _jit: ContextVar[bool] = ContextVar("jit", default=True)
 _kinks: ContextVar[str] = ContextVar("kinks", default=SUBGRADIENT)
+kinks_policy = _kinks.get  # what every derivative asks first
 
 
 class Config:

@@ -35,13 +35,14 @@ class HiddenTrace(JVPTrace):
 
 
 class ReverseTrace(VJPTrace):
-    """Reverse mode in which outputs of a row that coincide are taken apart."""
+    """Reverse mode in which outputs of a row that coincide are taken apart.
 
-    __slots__ = ("hidden",)
+    ``hidden`` are the levels of the hidden traces; ``splits`` is False while there may be none.
+    """
 
-    def __init__(self, fun: str, outlives: bool = False):
-        super().__init__(fun, outlives)
-        self.hidden: list[float] = []  # levels of the hidden traces
+    __slots__ = ()
+
+    hidden: tuple[float, ...]
 
     def _record_many(self, prim, parents, y, xs, params):
         split = prim.split if isinstance(prim, General) and self.splits else None
@@ -52,7 +53,7 @@ class ReverseTrace(VJPTrace):
         trace = HiddenTrace(self.fun)
         # inside of this trace, and so older; newer than what is outside of it
         trace.level = self.level - 1 / (len(self.hidden) + 2)
-        self.hidden.append(trace.level)
+        self.hidden = (*self.hidden, trace.level)
         duals = tuple(
             v if t is None else JVPTracer(trace, v, t) for v, t in zip(values, slopes, strict=True)
         )
