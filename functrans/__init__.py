@@ -11,6 +11,7 @@ from functrans._core.array import Array
 from functrans._transforms.checkpoint import checkpoint
 from functrans._transforms.control import cond, fori_loop, switch, while_loop
 from functrans._transforms.custom import custom_jvp, custom_vjp
+from functrans._transforms.external import external
 from functrans._transforms.forward import derivative, jvp
 from functrans._transforms.grad import grad, value_and_grad
 from functrans._transforms.jacobian import hessian, jacfwd, jacobian, jacrev
@@ -40,6 +41,7 @@ __all__ = [
     "derivative",
     "elementwise_grad",
     "errors",
+    "external",
     "fori_loop",
     "grad",
     "hessian",

@@ -14,11 +14,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from functrans.errors import ArgumentError
+
+SUBGRADIENT, WARN, RAISE = "subgradient", "warn", "raise"
+
 _jit: ContextVar[bool] = ContextVar("jit", default=True)
 _threads: ContextVar[int | None] = ContextVar("threads", default=None)
+_kinks: ContextVar[str] = ContextVar("kinks", default=SUBGRADIENT)
 
-# Whether compiled functions run compiled: asked at each of their calls, so without more around it.
+# Asked at each call of a compiled function, and by every derivative: without more around them.
 jit_is_on = _jit.get
+kinks_policy = _kinks.get
 
 
 class Config:
@@ -26,6 +32,10 @@ class Config:
 
     ``threads``: how many threads work on large arrays; None, as many as there are processors, or
     ``OMP_NUM_THREADS`` if that is less.
+
+    ``kinks``: what a derivative taken exactly at a kink is: the "subgradient" of the op, that after
+    a KinkWarning ("warn"), or NotDifferentiable ("raise"). Nothing is compiled while kinks are
+    watched.
     """
 
     @property
@@ -36,21 +46,33 @@ class Config:
     def threads(self) -> int | None:
         return _threads.get()
 
+    @property
+    def kinks(self) -> str:
+        return _kinks.get()
+
     @contextmanager
-    def __call__(self, *, jit: bool | None = None, threads: int | None = None) -> Iterator[None]:
-        """Settings for the time of a ``with`` block; None leaves one as it is."""
+    def __call__(
+        self, *, jit: bool | None = None, threads: int | None = None, kinks: str | None = None
+    ) -> Iterator[None]:
+        """Settings for the time of a ``with`` block; what is not named stays."""
         if threads is not None and threads < 1:
-            raise ValueError(f"config: threads must be at least 1, not {threads}.")
-        was = _jit.set(_jit.get() if jit is None else jit)
-        had = _threads.set(_threads.get() if threads is None else threads)
+            raise ArgumentError(f"config: threads must be at least 1, but is {threads}")
+        if kinks not in (None, SUBGRADIENT, WARN, RAISE):
+            raise ArgumentError(
+                f"config: kinks must be {SUBGRADIENT!r}, {WARN!r} or {RAISE!r}, but is {kinks!r}"
+            )
+        policy = self.kinks if kinks is None else kinks
+        compiled = (self.jit if jit is None else jit) and policy == SUBGRADIENT
+        given = (_jit, compiled), (_threads, threads or self.threads), (_kinks, policy)
+        tokens = [(variable, variable.set(value)) for variable, value in given]
         try:
             yield
         finally:
-            _threads.reset(had)
-            _jit.reset(was)
+            for variable, token in tokens:
+                variable.reset(token)
 
     def __repr__(self) -> str:
-        return f"config(jit={self.jit}, threads={self.threads})"
+        return f"config(jit={self.jit}, threads={self.threads}, kinks={self.kinks!r})"
 
 
 config = Config()

@@ -10,6 +10,8 @@
     +-- LeakedTracerError   (RuntimeError)         a traced value used after its transform ended
     +-- CaptureError        (RuntimeError)         a captured array changed before the backward pass
     +-- CheckError          (AssertionError)       check_grads found a wrong derivative
+
+and one warning, KinkWarning (UserWarning): a derivative was taken at a kink, where that is watched.
 """
 
 from __future__ import annotations
@@ -56,6 +58,10 @@ class CaptureError(FunctransError, RuntimeError):
 
 class CheckError(FunctransError, AssertionError):
     """check_grads found derivatives that disagree."""
+
+
+class KinkWarning(UserWarning):
+    """A derivative was taken exactly at a kink; see ``config(kinks=...)``."""
 
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import functrans as ft
-from functrans._ops.declare import TABLE
+from functrans._ops.declare import TABLE, General
 from functrans.numpy.protocols import FUNCTIONS, UFUNCS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -85,6 +85,25 @@ def test_the_start_page_names_everything_public():
 def test_the_table_of_ops_is_what_the_rows_say():
     written = (ROOT / "docs" / "ops.md").read_text()
     assert REFERENCE["table"]() == written, "run: python docs/reference.py"
+
+
+def test_the_table_of_ops_says_how_a_mode_without_a_rule_is_had():
+    def row(**rules):
+        return General("row", abs, **{"jvp": None, "vjp": None, "batch": None, "saves": ""} | rules)
+
+    assert REFERENCE["modes"](row()) == "vmap: a loop"
+    assert REFERENCE["modes"](row(jvp=abs, batch=abs)) == "reverse: jvp transposed"
+    assert REFERENCE["modes"](row(vjp=abs, batch=abs)) == "forward: vjp transposed"
+    assert REFERENCE["modes"](TABLE["sin"]) == REFERENCE["modes"](TABLE["svd"]) == ""
+    assert [REFERENCE["native"](TABLE[n]) for n in ("sin", "sum", "svd")] == [
+        "native", "native", "host"
+    ]
+
+
+def test_the_table_of_ops_counts_what_a_rule_costs():
+    page = (ROOT / "docs" / "ops.md").read_text()
+    row = next(line for line in page.splitlines() if line.startswith("| `tanh` "))
+    assert "| `g * (1 - y * y)` | y | 3 | native | real |" in row
 
 
 def test_the_table_of_ops_has_every_row():

@@ -195,9 +195,16 @@ def test_function_of_eigh_at_repeated_eigenvalues_is_daleckii_and_kreins(values)
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)  # LAPACK's rounding
 
 
-def test_function_of_eigh_at_the_identity_in_reverse_is_an_error_that_names_the_cure():
+@pytest.mark.parametrize("gradient", [reverse, forward])
+def test_function_of_eigh_at_the_identity_is_exact(gradient):
+    """More of them, and what is an error, in test_coinciding."""
+    w = np.array([[1.0, 2], [2, 5]])
+    closely(gradient(lambda a: np.sum(w * exponential_of_eigh(a)), np.eye(2)), np.e * w)
+
+
+def test_one_eigenvector_at_the_identity_is_an_error_that_names_the_values():
     with pytest.raises(ft.errors.NotDifferentiable, match=r"(?s)eigenvalues 0 and 1.*jacfwd"):
-        ft.grad(lambda a: exponential_of_eigh(a)[0, 1])(np.eye(2))
+        ft.grad(lambda a: np.linalg.eigh(a)[1][0, 1])(np.eye(2))
 
 
 def rebuilt(a):
@@ -214,9 +221,15 @@ def test_rebuilding_from_svd_at_repeated_singular_values_is_exact_forward(values
     np.testing.assert_allclose(found, t, rtol=1e-12, atol=1e-12)  # LAPACK's rounding
 
 
-def test_rebuilding_from_svd_at_the_identity_in_reverse_is_an_error_that_names_the_values():
+@pytest.mark.parametrize("gradient", [reverse, forward])
+def test_rebuilding_from_svd_at_the_identity_is_exact(gradient):
+    w = np.array([[1.0, 2], [3, 5]])
+    closely(gradient(lambda a: np.sum(w * rebuilt(a)), np.eye(2)), w)
+
+
+def test_one_singular_vector_at_the_identity_is_an_error_that_names_the_values():
     with pytest.raises(ft.errors.NotDifferentiable, match="singular values 0 and 1"):
-        ft.grad(lambda a: rebuilt(a)[0, 1])(np.eye(2))
+        ft.grad(lambda a: np.linalg.svd(a)[0][0, 1])(np.eye(2))
 
 
 @both

@@ -282,7 +282,7 @@ def test_as_many_threads_as_the_environment_allows(monkeypatch):
 
 
 def test_config_takes_a_positive_number_of_threads():
-    with pytest.raises(ValueError, match="threads must be at least 1, not 0"), ft.config(threads=0):
+    with pytest.raises(ValueError, match="threads must be at least 1, but is 0"), ft.config(threads=0):
         pass
     with ft.config(threads=3):
         with ft.config(jit=False):

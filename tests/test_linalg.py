@@ -294,11 +294,15 @@ def test_the_projector_on_a_repeated_eigenspace_is_exact():
     close(ft.grad(f)(a), p @ c @ r + r @ c @ p, rtol=1e-10)
 
 
-def test_what_needs_a_basis_of_a_repeated_eigenspace_is_refused():
+@pytest.mark.parametrize(
+    ("f", "slope"), [(lambda w: w, 1.0), (np.exp, np.exp(2.0)), (np.log, 0.5)]
+)
+def test_a_matrix_function_at_a_multiple_of_the_identity_has_one_slope(f, slope):
     c = hermitian(draw((3, 3))[0])
-    for f in (lambda w: w, np.exp, np.log):
-        with pytest.raises(TypeError, match="eigenvalues 0 and 1 coincide"):
-            ft.grad(lambda a, f=f: np.sum(c * spectral(f, a)))(np.eye(3))
+    close(ft.grad(lambda a: np.sum(c * spectral(f, a)))(2 * np.eye(3)), slope * c, rtol=1e-13)
+
+
+def test_what_needs_a_basis_of_a_repeated_eigenspace_is_refused():
     with pytest.raises(TypeError, match="eigenvalues 0 and 1 coincide"):
         ft.grad(lambda a: la.eigh(a)[1][0, 1])(np.eye(2))
 

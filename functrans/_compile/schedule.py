@@ -151,7 +151,7 @@ class Builder:
                 self.enter(part)
             return
         name = eqn.prim.name
-        if name in _MOVES and self.move(eqn):
+        if name in MOVES and self.move(eqn):
             return
         if name in ("getitem", "put_add") and len(eqn.inputs) > 1 and self.indexed(eqn):
             return
@@ -174,7 +174,7 @@ class Builder:
         x, out = eqn.inputs[0], eqn.outputs[0]
         if not isinstance(x, Var | Const) or len(eqn.inputs) > 1 or not is_native(x.aval.dtype):
             return False
-        moved = _MOVES[eqn.prim.name](self.view(x), eqn.params)
+        moved = MOVES[eqn.prim.name](self.view(x), eqn.params)
         if moved is not None:
             self.views[out] = moved
             return True
@@ -351,7 +351,7 @@ def _getitem(v: View, params: dict) -> View:
     return views.indexed(v, params["pattern"])
 
 
-_MOVES: dict[str, Callable[[View, dict], View | None]] = {
+MOVES: dict[str, Callable[[View, dict], View | None]] = {
     "reshape": lambda v, params: views.reshaped(v, params["shape"]),
     "transpose": lambda v, params: views.transposed(v, params["axes"]),
     "broadcast_to": lambda v, params: views.broadcast(v, params["shape"]),

@@ -36,7 +36,7 @@ class Trace:
     __slots__ = ("closed", "fun", "level")
 
     def __init__(self, fun: str):
-        self.level = next(_levels)
+        self.level: float = next(_levels)
         self.fun = fun
         self.closed = False
 

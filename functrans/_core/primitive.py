@@ -20,7 +20,8 @@ class Primitive:
     # of elementwise and bilinear rows, an action for each operand
     actions: tuple[Any, ...]
 
-    __slots__ = ("abstract", "doc", "domain", "impl", "kinks", "lowering", "name", "outputs")
+    __slots__ = ("abstract", "at_kink", "doc", "domain", "impl", "kinks", "lowering", "name",
+                 "outputs")
 
     def __init__(
         self,
@@ -30,6 +31,7 @@ class Primitive:
         abstract: Callable | None = None,
         domain: str = "",
         kinks: str = "",
+        at_kink: Callable | None = None,
         doc: str = "",
         outputs: int = 1,
     ):
@@ -38,6 +40,8 @@ class Primitive:
         self.abstract = abstract or self.default_abstract
         self.domain = domain
         self.kinks = kinks
+        # where ndarray operands are at a kink, as booleans: read only while kinks are watched
+        self.at_kink = at_kink
         self.doc = doc
         self.outputs = outputs
         self.lowering: Callable | None = None

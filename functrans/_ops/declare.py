@@ -180,12 +180,15 @@ def _align(x, ndim):
 
 
 def elementwise(name: str, impl: Callable, *actions: Callable | None, domain: str = REAL,
-                kinks: str = "", singular: bool = False, doc: str = "") -> Elementwise:
+                kinks: str = "", at_kink: Callable | None = None, singular: bool = False,
+                doc: str = "") -> Elementwise:
     """Declare an op on matching entries. An action of None: no derivative in that operand.
 
     ``singular``: the slope is infinite or undefined somewhere, so its actions obey strong zero.
+    ``kinks`` says where the derivative is a convention, and which; ``at_kink(*xs)``, of ndarrays,
+    where that is, as booleans.
     """
-    columns = {"domain": domain, "kinks": kinks, "doc": doc}
+    columns = {"domain": domain, "kinks": kinks, "at_kink": at_kink, "doc": doc}
     row = Elementwise(name, impl, actions, len(actions), singular, **columns)
     _enter(row)
     return row
@@ -317,12 +320,16 @@ def bilinear(name: str, impl: Callable, transpose1: Callable, transpose2: Callab
 class General(Primitive):
     """Columns by hand. ``vjp`` or ``jvp`` may be None: the transforms then transpose the other."""
 
-    __slots__ = ("_batch", "_differentiable", "_saves", "choose", "jvp_rule", "vjp_rule")
+    __slots__ = (
+        "_batch", "_differentiable", "_saves", "choose", "jvp_rule", "split", "vjp_rule",
+    )
 
     def __init__(self, name: str, impl: Callable, *, jvp: Callable | None, vjp: Callable | None,
-                 batch: Callable | None, saves: str, choose: Callable | None, **columns: Any):
+                 batch: Callable | None, saves: str, choose: Callable | None = None,
+                 split: Callable | None = None, **columns: Any):
         super().__init__(name, impl, **columns)
         self.choose = choose
+        self.split = split
         self.jvp_rule = jvp
         self.vjp_rule = vjp
         self._batch = batch or self._loop
@@ -348,15 +355,25 @@ class General(Primitive):
         return self._batch(size, xs, batched, **params)
 
     def _loop(self, size, xs, batched, **params):
+        if not size:
+            return self._of_no_slices(xs, batched, params)
         ys = [bind(self, *[x[i] if b else x for x, b in zip(xs, batched, strict=True)], **params)
               for i in range(size)]
         return tuple(map(np.stack, zip(*ys, strict=True))) if self.outputs > 1 else np.stack(ys)
+
+    def _of_no_slices(self, xs, batched, params):
+        avals = [aval_of(x) for x in xs]
+        slices = [Aval(a.shape[b:], a.dtype) for a, b in zip(avals, batched, strict=True)]
+        found = self.abstract(*slices, **params)
+        ys = [np.zeros((0, *a.shape), a.dtype) for a in (found if self.outputs > 1 else [found])]
+        return tuple(ys) if self.outputs > 1 else ys[0]
 
 
 def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
               vjp: Callable | None = None, batch: Callable | None = None,
               abstract: Callable | None = None, saves: str = "xy", outputs: int = 1,
               choose: Callable | None = None, domain: str = ANY, kinks: str = "",
+              at_kink: Callable | None = None, split: Callable | None = None,
               doc: str = "") -> General:
     """Declare an op column by column.
 
@@ -364,11 +381,14 @@ def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
     tangent are tuples where ``outputs`` is more than 1. ``saves`` says what vjp reads by value:
     "x" the operands, "y" the output. ``choose(ts, y, **params)``: where the output is one of many
     that are equally right, the one that has a derivative along these tangents. Without
-    ``batch``, vmap loops and stacks. Neither jvp nor vjp: the op is constant.
+    ``batch``, vmap loops and stacks. ``at_kink(*xs, **params)`` as for ``elementwise``.
+    ``split(y, **params)``: where parts of the output coincide, so that the backward rule divides
+    zero by zero, the output and directions in which it comes apart, else None; see ``coinciding``.
+    Neither jvp nor vjp: the op is constant.
     """
     row = General(name, impl, jvp=jvp, vjp=vjp, batch=batch, saves=saves, choose=choose,
-                  abstract=abstract,
-                  outputs=outputs, domain=domain, kinks=kinks, doc=doc)
+                  split=split, abstract=abstract,
+                  outputs=outputs, domain=domain, kinks=kinks, at_kink=at_kink, doc=doc)
     _enter(row)
     return row
 

@@ -16,6 +16,7 @@ from functrans._core.aval import Aval
 from functrans._core.bind import Tracer
 from functrans._ops.declare import primitive
 from functrans._ops.elementwise import absolute, ratio, where
+from functrans._ops.limits import equal_and_apart, settled, slope_ratio
 from functrans._ops.linalg import (
     adjoint,
     basis_of_blocks,
@@ -105,7 +106,7 @@ def _pairs(s, shape):
 # on the span of the singular vectors; both keep their digits where s_i is close to s_j.
 
 
-def _svd_jvp(ts, y, xs, kind):
+def _svd_jvp(ts, y, xs, kind, split=None):
     (u, s, vh), t = y, ts[0]
     shape = t.shape[-2:]
     if not s.shape[-1]:
@@ -168,13 +169,23 @@ def beside(a: Any, b: Any) -> Any:
     return concatenate(a, b, axis=len(a.shape) - 1)
 
 
-def _svd_vjp(ct, y, xs, wanted, kind):
+def _svd_split(y, kind):
+    """Singular values that coincide, and are not zero, made equal, and slopes that are not."""
+    u, s, vh = y
+    if kind == "values" or type(s) is not np.ndarray or not s.size or not np.isfinite(s).all():
+        return None
+    _, _, near, both = _pairs(s, (u.shape[-2], vh.shape[-1]))
+    apart = equal_and_apart(s, near & ~both)
+    return apart and ((u, apart[0], vh), (None, apart[1], None))
+
+
+def _svd_vjp(ct, y, xs, wanted, kind, split=None):
     (cu, cs, cvh), (u, s, vh), shape = ct, y, xs[0].shape[-2:]
     u1, v1, u2, v2 = _columns(u, s, vh)
     if cu is None and cvh is None:
         if kind == "values":
             cs = where(_small(s, shape), 0, cs)
-        return [conj((u1 * _by_row(cs)) @ adjoint(v1))]
+        return [settled(conj((u1 * _by_row(cs)) @ adjoint(v1)), split)]
     if not s.shape[-1]:
         return [None]
     gu, gv = None if cu is None else conj(cu), None if cvh is None else mT(cvh)
@@ -183,16 +194,22 @@ def _svd_vjp(ct, y, xs, wanted, kind):
     n, out_v = _split(v1, v2, gv, s, shape, most)
     gap, total, near, both = _pairs(s, shape)
     common, opposite = _skew(m + n), _skew(m - n)
-    unknown = near & ~both & _undetermined(m + n, common, cs, most)
+    inner = ratio(common, gap)
+    if split is None:
+        unknown = near & ~both & _undetermined(m + n, common, cs, most)
+    else:
+        unknown = near & ~both & visible(common, most)
+        limit = slope_ratio(common, _by_row(s) - _by_column(s))
+        inner = where(near & ~both, limit, inner)
     unknown = unknown | both & _open_at_zero(common, opposite, cs, s, shape, most)
     _refuse_phases(common, u, most)
     _refuse_pairs(unknown, s, both)
-    inner = where(unknown, np.nan, ratio(common, gap) + ratio(opposite, total))
+    inner = where(unknown, np.nan, inner + ratio(opposite, total))
     if cs is not None:
         inner = inner + _by_column(cs) * np.eye(s.shape[-1], dtype=s.dtype)
     left = u1 @ inner if out_u is None else u1 @ inner + out_u
     g = left @ adjoint(v1)
-    return [conj(g if out_v is None else g + u1 @ adjoint(out_v))]
+    return [settled(conj(g if out_v is None else g + u1 @ adjoint(out_v)), split)]
 
 
 def _split(u1, u2, g, s, shape, most):
@@ -307,20 +324,28 @@ def _svd_abstract(x, kind):
     return Aval((*lead, m, rows), dtype), values, Aval((*lead, columns, n), dtype)
 
 
+def _at_zero(x, kind):
+    # what depends on the vectors raises by itself where it has no derivative
+    s = np.linalg.svd(x, compute_uv=False)
+    return np.asarray(_small(s, x.shape) & (kind == "values"))
+
+
 # ``kind``: thin, full, or values: thin, of which only the singular values will be used.
 svd = primitive(
     "svd", _svd, jvp=_svd_jvp, vjp=_svd_vjp, outputs=3, saves="y", choose=_svd_choose,
-    batch=stacked(lambda: svd), abstract=_svd_abstract,
-    kinks="repeated singular values, and zero",
+    split=_svd_split, batch=stacked(lambda: svd), abstract=_svd_abstract,
+    kinks="repeated singular values, and zero", at_kink=_at_zero,
     doc="""Townsend 2016, in the form that divides by differences and sums of singular values.
 
     Coinciding singular values (gap up to 8 n eps of the largest) have no singular vectors of their
-    own. Exact there in reverse: symmetric functions of the singular values, projectors on whole
-    singular spaces, the polar factor u vh. What depends on the choice of basis, or on both vectors
-    and values of the block (u f(s) vh), raises NotDifferentiable, or gives NaN where the values are
-    not known (under vmap). Forward mode takes the bases in which the perturbation is diagonal and
-    is exact for all of them, to first order, where the singular value is not zero. Under a second
-    derivative, a perturbation that mixes the block gives NaN in its vectors.
+    own. Functions that are smooth in the matrix (u f(s) vh) have exact gradients there, as limits
+    (``split``), where the values are known and not differentiated outside. Without that exact are
+    symmetric functions of the singular values, projectors on whole singular spaces, the polar
+    factor u vh, and the rest raises NotDifferentiable, as does always what depends on the choice of
+    basis, or gives NaN where the values are not known (under vmap). Forward mode takes the bases in
+    which the perturbation is diagonal and is exact for all of them, to first order, where the
+    singular value is not zero. Under a second derivative, a perturbation that mixes the block gives
+    NaN in its vectors.
 
     A singular value of zero has a kink. With kind "values" its slope is 0, so that the gradient of
     their sum is the subgradient of least norm. Otherwise the slope is the one without the kink,

@@ -25,6 +25,26 @@ from functrans._ops.declare import (
 LN2, LN10 = float(np.log(2)), float(np.log(10))
 DEGREE = float(np.pi / 180)
 
+# ---- where rows have their kinks
+
+
+def _zero(x):
+    return x == 0
+
+
+def _both_zero(x1, x2):
+    return (x1 == 0) & (x2 == 0)
+
+
+def _tie(x1, x2):
+    return x1 == x2
+
+
+def _whole_ratio(x1, x2):
+    with np.errstate(all="ignore"):
+        return np.fmod(x1, x2) == 0
+
+
 # ---- arithmetic
 
 add = elementwise("add", np.add, lambda g: g, lambda g: g, domain=ANY)
@@ -44,11 +64,11 @@ reciprocal = elementwise(
 )
 remainder = elementwise(
     "remainder", np.remainder, lambda g: g, lambda g, x1, x2: -g * floor_divide(x1, x2),
-    domain=NONZERO, kinks="x1 / x2 an integer",
+    domain=NONZERO, kinks="x1 / x2 an integer", at_kink=_whole_ratio,
 )
 fmod = elementwise(
     "fmod", np.fmod, lambda g: g, lambda g, x1, x2: -g * trunc(x1 / x2),
-    domain=NONZERO, kinks="x1 / x2 an integer",
+    domain=NONZERO, kinks="x1 / x2 an integer", at_kink=_whole_ratio,
 )
 
 
@@ -69,7 +89,7 @@ sqrt = elementwise("sqrt", np.sqrt, lambda g, y: g / (2 * y), domain=POSITIVE, s
 cbrt = elementwise("cbrt", np.cbrt, lambda g, y: g / (3 * (y * y)), domain=NONZERO, singular=True)
 hypot = elementwise(
     "hypot", np.hypot, lambda g, y, x1: g * ratio(x1, y), lambda g, y, x2: g * ratio(x2, y),
-    kinks="the origin: 0",
+    kinks="the origin: 0", at_kink=_both_zero,
 )
 
 
@@ -150,7 +170,7 @@ arctan2 = elementwise(
     "arctan2", np.arctan2,
     lambda g, x1, x2: g * ratio(ratio(x2, hypot(x1, x2)), hypot(x1, x2)),
     lambda g, x1, x2: -g * ratio(ratio(x1, hypot(x1, x2)), hypot(x1, x2)),
-    kinks="the origin: 0",
+    kinks="the origin: 0", at_kink=_both_zero,
 )
 deg2rad = elementwise("deg2rad", np.deg2rad, lambda g: g * DEGREE)
 rad2deg = elementwise("rad2deg", np.rad2deg, lambda g: g / DEGREE)
@@ -198,17 +218,20 @@ sinc_nth = elementwise(
 
 sign = constant("sign", np.sign)
 absolute = elementwise(
-    "absolute", np.absolute, lambda g, x: g * sign(x), domain=NONZERO, kinks="0: 0"
+    "absolute", np.absolute, lambda g, x: g * sign(x), domain=NONZERO, kinks="0: 0",
+    at_kink=_zero,
 )
 # row: |z| of a complex number; its slope conj(z)/|z| is 0 at 0
 absolute_complex = elementwise(
     "absolute_complex", np.absolute, lambda g, y, x: g * ratio(conjugate(x), y), domain="complex",
-    kinks="0: 0",
+    kinks="0: 0", at_kink=_zero,
 )
-fabs = elementwise("fabs", np.fabs, lambda g, x: g * sign(x), domain=NONZERO, kinks="0: 0")
+fabs = elementwise(
+    "fabs", np.fabs, lambda g, x: g * sign(x), domain=NONZERO, kinks="0: 0", at_kink=_zero
+)
 copysign = elementwise(
     "copysign", np.copysign, lambda g, x1, x2: g * (sign(x1) * copysign(1, x2)), None,
-    domain=NONZERO, kinks="x1 = 0: 0",
+    domain=NONZERO, kinks="x1 = 0: 0", at_kink=lambda x1, x2: x1 == 0,
 )
 
 
@@ -222,35 +245,35 @@ precedence = constant("precedence", _precedence, arity=2)
 maximum = elementwise(
     "maximum", np.maximum,
     lambda g, x1, x2: g * precedence(x1, x2), lambda g, x1, x2: g * precedence(x2, x1),
-    kinks="a tie: 1/2 each",
+    kinks="a tie: 1/2 each", at_kink=_tie,
 )
 minimum = elementwise(
     "minimum", np.minimum,
     lambda g, x1, x2: g * precedence(x2, x1), lambda g, x1, x2: g * precedence(x1, x2),
-    kinks="a tie: 1/2 each",
+    kinks="a tie: 1/2 each", at_kink=_tie,
 )
 fmax = elementwise(
     "fmax", np.fmax,
     lambda g, x1, x2: g * where(isnan(x2), 1, precedence(x1, x2)),
     lambda g, x1, x2: g * where(isnan(x1), 1, precedence(x2, x1)),
-    kinks="a tie: 1/2 each",
+    kinks="a tie: 1/2 each", at_kink=_tie,
 )
 fmin = elementwise(
     "fmin", np.fmin,
     lambda g, x1, x2: g * where(isnan(x2), 1, precedence(x2, x1)),
     lambda g, x1, x2: g * where(isnan(x1), 1, precedence(x1, x2)),
-    kinks="a tie: 1/2 each",
+    kinks="a tie: 1/2 each", at_kink=_tie,
 )
 clip = elementwise(
     "clip", np.clip,
     lambda g, x1, x2, x3: where((x1 >= x2) & (x1 <= x3), g, 0),
     lambda g, x1, x2, x3: where((x1 < x2) & (x2 <= x3), g, 0),
     lambda g, x1, x2, x3: where((x1 > x3) | (x2 > x3), g, 0),
-    kinks="a bound: 1 in x1",
+    kinks="a bound: 1 in x1", at_kink=lambda x1, x2, x3: (x1 == x2) | (x1 == x3),
 )
 heaviside = elementwise(
     "heaviside", np.heaviside, None, lambda g, x1: where(x1 == 0, g, 0),
-    domain=NONZERO, kinks="x1 = 0",
+    domain=NONZERO, kinks="x1 = 0", at_kink=lambda x1, x2: x1 == 0,
 )
 where = elementwise(
     "where", np.where, None, lambda g, x1: where(x1, g, 0), lambda g, x1: where(x1, 0, g),

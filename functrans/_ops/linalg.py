@@ -20,6 +20,7 @@ from functrans._core.aval import Aval, finfo
 from functrans._core.bind import bind, sum_to
 from functrans._ops.declare import POSITIVE, primitive
 from functrans._ops.elementwise import absolute, conjugate, ratio, where
+from functrans._ops.limits import equal_and_apart, settled, slope_ratio
 from functrans._ops.structure import batched_to
 from functrans.errors import NotDifferentiable
 
@@ -269,13 +270,17 @@ cholesky = primitive(
 def _close(w):
     """Differences ``w_j - w_i``, 0 where they are but rounding; where that is, for i != j."""
     n = w.shape[-1]
-    gap = w.reshape((*w.shape[:-1], 1, n)) - w.reshape((*w.shape[:-1], n, 1))
+    gap = _differences(w)
     size = absolute(w).max(axis=-1).reshape((*w.shape[:-1], 1, 1))
     near = absolute(gap) <= size * (8 * n * float(np.finfo(w.dtype).eps))
     return where(near, 0, gap), near & ~np.eye(n, dtype=bool)
 
 
-def _eigh_jvp(ts, y, xs, lower):
+def _differences(w):
+    return w.reshape((*w.shape[:-1], 1, -1)) - w.reshape((*w.shape, 1))
+
+
+def _eigh_jvp(ts, y, xs, lower, split=None):
     w, v = y
     m = adjoint(v) @ hermitian(ts[0]) @ v
     gap, near = _close(w)
@@ -321,19 +326,35 @@ def magnitude(x):
     return absolute(x.real) + absolute(x.imag) if x.dtype.kind == "c" else absolute(x)
 
 
-def _eigh_vjp(ct, y, xs, wanted, lower):
+def _eigh_vjp(ct, y, xs, wanted, lower, split=None):
     (cw, cv), (w, v) = ct, y
     if cv is None:
-        return [conj((v * cw.reshape((*cw.shape[:-1], 1, -1))) @ adjoint(v))]
+        return [settled(conj((v * cw.reshape((*cw.shape[:-1], 1, -1))) @ adjoint(v)), split)]
     inner = adjoint(v) @ conj(cv)
     gap, near = _close(w)
-    turned = ratio(inner, gap)
-    unknown = near & _undetermined(inner, cw)
+    if split is None:
+        turned = ratio(inner, gap)
+        unknown = near & _undetermined(inner, cw)
+    else:
+        # the rule's result is Hermitian, and so only this part of it counts
+        skew = (inner - adjoint(inner)) / 2
+        unknown = near & _visible(skew, inner)
+        turned = where(near, slope_ratio(skew, _differences(w)), ratio(skew, gap))
     _refuse(unknown, w)
     turned = where(unknown, np.nan, turned)
     if cw is not None:
         turned = turned + cw.reshape((*cw.shape, 1)) * np.eye(w.shape[-1], dtype=w.dtype)
-    return [conj(hermitian(v @ turned @ adjoint(v)))]
+    return [settled(conj(hermitian(v @ turned @ adjoint(v))), split)]
+
+
+def _eigh_split(y, lower):
+    """Eigenvalues that coincide made equal, and slopes that are not."""
+    w, v = y
+    if type(w) is not np.ndarray or not w.size or not np.isfinite(w).all():
+        return None
+    _, near = _close(w)
+    apart = equal_and_apart(w, near)
+    return apart and ((apart[0], v), (apart[1], None))
 
 
 def _undetermined(inner, cw):
@@ -378,20 +399,21 @@ def _eigh_abstract(x, lower):
 eigh = primitive(
     "eigh", lambda x, lower: tuple(np.linalg.eigh(x, "L" if lower else "U")),
     jvp=_eigh_jvp, vjp=_eigh_vjp, outputs=2, saves="y", choose=_eigh_choose,
-    batch=stacked(lambda: eigh), abstract=_eigh_abstract,
+    split=_eigh_split, batch=stacked(lambda: eigh), abstract=_eigh_abstract,
     kinks="repeated eigenvalues",
     doc="""Giles 2008, section 3.1. With a phase of each eigenvector as LAPACK has it.
 
     Repeated eigenvalues (gap up to 8 n eps of the largest) have no eigenvectors of their own, and
-    inside their block the rules see one basis of many. The gradient there is a symmetric matrix;
-    cotangents of eigenvalues show its diagonal, those of eigenvectors nothing of it. In reverse
-    the rest is taken as 0, which is exact for symmetric functions of the eigenvalues, for
-    projectors on the whole block, for their sums with anything outside the block. Functions that
-    depend on the choice of basis, or on both vectors and values of the block (v f(w) v.T), raise
-    NotDifferentiable, or give NaN where the values are not known (under vmap). Forward mode takes
-    the basis in which the perturbation is diagonal and is exact for all of them (Daleckii and
-    Krein 1965), to first order; the slopes of the eigenvalues are those of the sorted ones. Under
-    a second derivative, a perturbation that mixes the block gives NaN in its eigenvectors.
+    inside their block the rules see one basis of many. Functions that are smooth in the matrix have
+    exact gradients all the same: in reverse as limits (``split``), where the values are known and
+    are not differentiated outside. Without that the part inside the block is taken as 0, which is
+    exact for symmetric functions of the eigenvalues, for projectors on the whole block, for their
+    sums with anything outside the block; what depends on both vectors and values of the block
+    (v f(w) v.T) raises NotDifferentiable, as does always what depends on the basis, or gives NaN
+    where the values are not known (under vmap). Forward mode takes the basis in which the
+    perturbation is diagonal and is exact for all of them (Daleckii and Krein 1965), to first order;
+    the slopes of the eigenvalues are those of the sorted ones. Under a second derivative, a
+    perturbation that mixes the block gives NaN in its eigenvectors.
     """,
 )
 
@@ -444,6 +466,7 @@ def _norm2_vjp(ct, y, xs, wanted, axis):
 # at 0 would be infinite; here it is the least of the subgradients, 0
 norm2 = primitive(
     "norm2", _norm2_quiet, jvp=_norm2_jvp, vjp=_norm2_vjp, kinks="the origin: 0",
+    at_kink=lambda x, axis: np.all(x == 0, axis),
     batch=lambda size, xs, batched, axis: norm2(xs[0], axis=tuple(i + 1 for i in axis)),
     abstract=lambda x, axis: Aval(
         tuple(n for i, n in enumerate(x.shape) if i not in axis), np.empty(0, x.dtype).real.dtype

@@ -121,8 +121,13 @@ def _extreme(name, ufunc):
         batch=lambda size, xs, batched, axis: row(xs[0], axis=_shift_axis(axis)),
         abstract=lambda x, axis: Aval(reduced_shape(x.shape, axis), x.dtype),
         kinks="a tie: shared equally",
+        at_kink=lambda x, axis: _shared(_equal_share(x, ufunc.reduce(x, axis), axis)),
     )
     return row
+
+
+def _shared(share):
+    return (share > 0) & (share < 1)
 
 
 max = _extreme("max", np.maximum)
@@ -351,6 +356,7 @@ def _running_extreme(name, ufunc, largest):
         name, lambda x, axis: ufunc.accumulate(x, axis), jvp=jvp, vjp=vjp, saves="x",
         batch=lambda size, xs, batched, axis: row(xs[0], axis=axis + 1),
         abstract=lambda x, axis: x, kinks="a tie: shared equally",
+        at_kink=lambda x, axis: _shared(_running_share(x, axis, largest)),
     )
     return row
 
@@ -411,7 +417,10 @@ logsumexp = primitive(
 )
 
 # row: sqrt whose slope at 0 is 0 in every order: the spread of a constant sample has no direction
-root = elementwise("root", np.sqrt, lambda g, y: ratio(g, 2 * y), domain=POSITIVE, kinks="0: 0")
+root = elementwise(
+    "root", np.sqrt, lambda g, y: ratio(g, 2 * y), domain=POSITIVE, kinks="0: 0",
+    at_kink=lambda x: x == 0,
+)
 
 __all__ = [
     "all", "any", "argmax", "argmin", "count_nonzero", "cummax", "cummin", "cumprod", "cumsum",

@@ -198,7 +198,8 @@ class Pulled:
     __slots__ = ("avals", "call", "level", "parents", "residuals", "rest", "size")
 
     def __init__(
-        self, call: ReverseRuled, parents: list, residuals: list, rest: Any, avals: list, level: int
+        self, call: ReverseRuled, parents: list, residuals: list, rest: Any, avals: list,
+        level: float,
     ):
         self.call = call
         self.parents = parents

@@ -94,12 +94,13 @@ class Recomputed(Call):
         return self.fun(*args)
 
     def record(self, trace, args):
-        start, captures = len(trace.tape), trace.captures
+        start, captures, splits = len(trace.tape), trace.captures, trace.splits
         trace.captures = None  # what is cut out is not watched
+        trace.splits = False  # the second run would come apart along other directions
         try:
             ys = self.fun(*args)
         finally:
-            trace.captures = captures
+            trace.captures, trace.splits = captures, splits
         if any(isinstance(y, Tracer) and y.owner.level > trace.level for y in ys):
             return ys  # closes over a newer transform's value: recorded as if it were not a call
         trace.tape[start:] = [CUT] * (len(trace.tape) - start)
@@ -181,8 +182,9 @@ class Stretch:
         trace = self.trace()
         assert trace is not None, self.call.name
         with _walking, reopened(trace):
-            length, start, captures = len(column), len(trace.tape), trace.captures
-            trace.captures = None
+            length, start = len(column), len(trace.tape)
+            captures, splits = trace.captures, trace.splits
+            trace.captures, trace.splits = None, False
             try:
                 with Noted(f"while {self.call.name} was run again for the backward pass"):
                     ys = self.call.fun(
@@ -192,7 +194,7 @@ class Stretch:
                 column.extend([None] * (len(trace.tape) - length))
                 yield trace, start, ys
             finally:
-                trace.captures = captures
+                trace.captures, trace.splits = captures, splits
                 del trace.tape[start:]
                 del column[length:]
                 column[start:] = [None] * (length - start)

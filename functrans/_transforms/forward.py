@@ -22,7 +22,8 @@ from functrans._transforms.arguments import (
     zeros_like,
 )
 from functrans._transforms.grad import require_callable, split_aux
-from functrans._transforms.jvp import JVPTrace, mine
+from functrans._transforms.jvp import mine
+from functrans._transforms.kinks import jvp_trace
 from functrans._transforms.reverse import active_tangents
 from functrans.errors import ArgumentError, name_of
 
@@ -46,7 +47,7 @@ def push(
     call: Callable | None = None,
 ) -> Pushed:
     """Run ``f`` on dual numbers; ``tangents`` are those of the active leaves, in order."""
-    trace = JVPTrace(f"{who}({name_of(f)})")
+    trace = jvp_trace(f"{who}({name_of(f)})")
     try:
         given = iter(tangents)
         duals = [

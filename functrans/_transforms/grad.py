@@ -21,7 +21,9 @@ from functrans._transforms.arguments import (
     select,
     zeros_like,
 )
-from functrans._transforms.vjp import VJPTrace, VJPTracer, pull_back
+from functrans._transforms.coinciding import ReverseTrace
+from functrans._transforms.kinks import vjp_trace
+from functrans._transforms.vjp import VJPTracer, pull_back
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
 
 
@@ -103,7 +105,7 @@ class _Run:
         opened = [
             open_argument(who, f, i, x) for i, x in zip(self.numbers, chosen.values, strict=True)
         ]
-        trace = VJPTrace(self.label)
+        trace = vjp_trace(self.label)
         try:
             inputs = [[trace.input(v) for v in a.primals] for a in opened]
             out = chosen.call([a.rebuild(v) for a, v in zip(opened, inputs, strict=True)])
@@ -122,7 +124,7 @@ class _Run:
 
     def _of_array(self, x: np.ndarray) -> tuple:
         """The same where the one argument is an array of floats: the call that loops make."""
-        trace = VJPTrace(self.label)
+        trace = vjp_trace(self.label)
         try:
             v = trace.input(x)
             value, cts = self._pull(trace, self.f(v), [v])
@@ -131,13 +133,14 @@ class _Run:
             trace.tape = []
         return value, None, _finish(cts[0], v, self.holomorphic)
 
-    def _pull(self, trace: VJPTrace, out: Any, inputs: list) -> tuple[Any, list]:
+    def _pull(self, trace: ReverseTrace, out: Any, inputs: list) -> tuple[Any, list]:
         """The value of the output and the cotangents of the inputs."""
-        value = trace.lower(out)
+        value = trace.settled(trace.lower(out)) if trace.hidden else trace.lower(out)
         if type(value) is not np.float64 or self.holomorphic:
             value = _scalar(self.who, self.f, out, value, self.holomorphic, inputs)
         seed = ONE if type(value) is np.float64 else np.ones(value.shape, value.dtype)
-        return value, pull_back(trace, [out], [seed], inputs, consume=True)
+        cts = pull_back(trace, [out], [seed], inputs, consume=True)
+        return value, [trace.settled(c) for c in cts] if trace.hidden else cts
 
 
 ONE = np.float64(1.0)
@@ -195,11 +198,11 @@ def split_aux(who: str, f: Callable, out: Any) -> tuple:
     return out
 
 
-def lower_all(trace: VJPTrace, x: Any) -> Any:
+def lower_all(trace: ReverseTrace, x: Any) -> Any:
     """``x`` with every value of this trace as its primal."""
     if type(x) is VJPTracer:
-        return trace.lower(x)
-    return tree.map(trace.lower, x)
+        return trace.settled(trace.lower(x))
+    return tree.map(lambda v: trace.settled(trace.lower(v)), x)
 
 
 def require_callable(who: str, f: Any) -> None:

@@ -37,8 +37,10 @@ from functrans._transforms.arguments import (
     zeros_like,
 )
 from functrans._transforms.grad import require_callable
+from functrans._transforms.kinks import Watching
 from functrans._transforms.series import PRODUCTS, Series, convolve, over, still, total
 from functrans._transforms.vjp import transpose_vjp
+from functrans.config import SUBGRADIENT, config
 from functrans.errors import ArgumentError, name_of
 
 
@@ -106,6 +108,10 @@ class JetTrace(Trace):
         return tuple(
             JetTracer(self, y.series.settle(self.order)) if self._is(y, lazy) else y for y in ys
         )
+
+    def lower(self, x: Any) -> Any:
+        """The value of ``x`` without this trace."""
+        return x.series.known[0] if self._is(x, self) else x
 
     @staticmethod
     def _is(x: Any, trace: JetTrace) -> bool:
@@ -335,6 +341,12 @@ def _logarithmic_slope(trace: JetTrace, base: Any, exponent: Any, moving: Sequen
 # ---- the transform
 
 
+class WatchingJetTrace(Watching, JetTrace):
+    """Taylor mode that watches for kinks."""
+
+    __slots__ = ()
+
+
 def jet(f: Callable, primals: Any, series: Any) -> tuple:
     r"""The derivatives of :math:`f(x(t))` at :math:`t = 0`, given those of :math:`x(t)`.
 
@@ -364,7 +376,8 @@ def jet(f: Callable, primals: Any, series: Any) -> tuple:
         primals, series = (primals,), (series,)
     order = _order(f, primals, series)
     opened = open_all("jet", f, primals)
-    trace = JetTrace(f"jet({name_of(f)})", order)
+    watch = config.kinks != SUBGRADIENT
+    trace = (WatchingJetTrace if watch else JetTrace)(f"jet({name_of(f)})", order)
     try:
         args = [
             x

@@ -22,15 +22,17 @@ from functrans._transforms.arguments import (
     wrong_structure,
     zeros_like,
 )
+from functrans._transforms.coinciding import ReverseTrace
 from functrans._transforms.grad import lower_all, require_callable, split_aux
-from functrans._transforms.vjp import VJPTrace, pull_back, push_forward
+from functrans._transforms.kinks import vjp_trace
+from functrans._transforms.vjp import pull_back, push_forward
 from functrans.errors import ArgumentError, name_of
 
 
 class Recording(NamedTuple):
     """One run of a function on a tape."""
 
-    trace: VJPTrace
+    trace: ReverseTrace
     opened: list[Leaves | None]
     inputs: list
     outs: list
@@ -39,7 +41,7 @@ class Recording(NamedTuple):
 
     @property
     def values(self) -> list:
-        return [self.trace.lower(x) for x in self.outs]
+        return [self.trace.settled(self.trace.lower(x)) for x in self.outs]
 
     @property
     def output(self) -> Any:
@@ -53,7 +55,7 @@ class Recording(NamedTuple):
         ]
         cts = pull_back(self.trace, self.outs, seeds, self.inputs, consume=False)
         return [
-            zeros_like(x) if c is None else cast(c, x.dtype)
+            zeros_like(x) if c is None else cast(self.trace.settled(c), x.dtype)
             for c, x in zip(cts, self.inputs, strict=True)
         ]
 
@@ -61,7 +63,10 @@ class Recording(NamedTuple):
         """Tangents of the outputs, zeros where there is no path."""
         self.trace.check_captures()
         ts = push_forward(self.trace, self.outs, self.inputs, tangents)
-        return [zeros_like(v) if t is None else t for t, v in zip(ts, self.values, strict=True)]
+        return [
+            zeros_like(v) if t is None else self.trace.settled(t)
+            for t, v in zip(ts, self.values, strict=True)
+        ]
 
 
 def record(
@@ -82,7 +87,7 @@ def record(
         if needed
         else open_all(who, f, primals)
     )
-    trace = VJPTrace(f"{who}({name_of(f)})", outlives=True)
+    trace = vjp_trace(f"{who}({name_of(f)})", outlives=True)
     try:
         inputs = [[trace.input(trace.capture(v)) for v in a.primals] if a else [] for a in opened]
         args = [a.rebuild(v) if a else x for a, v, x in zip(opened, inputs, primals, strict=True)]

@@ -111,12 +111,12 @@ FOLLOWS = None
 class VJPTrace(Trace):
     """``outlives``: the tape is kept when the transform returns, for a pullback or pushforward."""
 
-    __slots__ = ("__weakref__", "captures", "outlives", "tainted", "tape")
+    __slots__ = ("__weakref__", "captures", "hidden", "outlives", "splits", "tainted", "tape")
 
     def __init__(self, fun: str, outlives: bool = False):
         super().__init__(fun)
         self.tape: list = []
-        self.outlives = outlives
+        self.outlives, self.splits, self.hidden = outlives, True, ()  # see ``coinciding``
         # an infinite value has been met: slopes of zero are strong wherever they are
         self.tainted = False
         self.captures: Captures | None = None

@@ -23,16 +23,18 @@ from functrans.numpy import polynomials as _polynomials
 from functrans.numpy import quantiles as _quantiles
 from functrans.numpy import reductions as _reductions
 from functrans.numpy import signals as _signals
+from functrans.numpy import standard as _standard
 from functrans.numpy import statistics as _statistics
 from functrans.numpy import structure as _structure
 from functrans.numpy import ufunc_methods as _ufunc_methods
 from functrans.numpy import updates as _updates
 from functrans.numpy import vectorizing as _vectorizing
 from functrans.numpy.public import publish as _publish
+from functrans.numpy.standard import __array_api_version__, __array_namespace_info__
 
 assert _operators and _ufunc_methods  # imported for what they install
 
-__all__ = ["fft", "linalg"]
+__all__ = ["__array_api_version__", "__array_namespace_info__", "fft", "linalg"]
 __all__ += _publish(_elementary, globals(), _np)
 __all__ += _publish(_reductions, globals(), _np)
 __all__ += _publish(_structure, globals(), _np)
@@ -51,3 +53,4 @@ __all__ += _publish(_statistics, globals(), _np)
 __all__ += _publish(_contractions, globals(), _np)
 __all__ += _publish(_polynomials, globals(), _np)
 __all__ += _publish(_signals, globals(), _np)
+__all__ += _publish(_standard, globals(), _np)

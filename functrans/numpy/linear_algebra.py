@@ -169,8 +169,8 @@ def cholesky(a, /, *, upper=False):
 def eigh(a, UPLO="L"):
     """Eigenvalues and eigenvectors of a Hermitian matrix.
 
-    Differentiated as a function of Hermitian matrices. At repeated eigenvalues symmetric functions
-    of the eigenvalues and projectors on their eigenspace have exact gradients; what depends on
+    Differentiated as a function of Hermitian matrices. At repeated eigenvalues what is smooth in
+    the matrix has exact gradients (``v @ diag(f(w)) @ v.T``, traces, projectors); what depends on
     single eigenvectors there raises NotDifferentiable.
     """
     return EighResult(*bind(rows.eigh, _square(a), lower=_lower(UPLO)))

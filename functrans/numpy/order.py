@@ -34,19 +34,29 @@ def _along(a, axis):
 
 
 @numpy_like(np.argsort)
-def argsort(a, axis=-1, kind=None, order=None, *, stable=None):
-    """The indices that would sort ``a`` along ``axis``."""
+def argsort(a, axis=-1, kind=None, order=None, *, stable=None, descending=False):
+    """The indices that would sort ``a`` along ``axis``, the largest first with ``descending``."""
     _plain_order(order)
     a, axis = _along(a, axis)
     steady = bool(stable) or kind in ("stable", "mergesort")
-    return bind(rows.argsort, a, axis=axis, stable=steady)
+    if not descending:
+        return bind(rows.argsort, a, axis=axis, stable=steady)
+    # turned before and after, so that equal entries keep their order where that is asked for
+    found = bind(rows.argsort, np.flip(a, axis), axis=axis, stable=steady)
+    return a.shape[axis] - 1 - np.flip(found, axis)
 
 
 @numpy_like(np.sort)
-def sort(a, axis=-1, kind=None, order=None, *, stable=None):
-    """``a`` sorted along ``axis``; the derivative follows each entry to its place."""
+def sort(a, axis=-1, kind=None, order=None, *, stable=None, descending=False):
+    """``a`` sorted along ``axis``; the derivative follows each entry to its place.
+
+    >>> import functrans.numpy as np
+    >>> np.sort(np.asarray([1.0, 3.0, 2.0]), descending=True)
+    Array([3., 2., 1.])
+    """
     a, axis = _along(a, axis)
-    return take_along_axis(a, argsort(a, axis, kind, order, stable=stable), axis)
+    order = argsort(a, axis, kind, order, stable=stable, descending=descending)
+    return take_along_axis(a, order, axis)
 
 
 @numpy_like(np.sort_complex)

@@ -22,8 +22,10 @@ def public(f: Callable) -> Callable:
         out = f(*args, **kwargs)
         if isinstance(out, np.ndarray | np.generic):
             return wrap(out)
-        if type(out) is tuple or type(out) is list:
-            return type(out)(wrap(x) if isinstance(x, np.ndarray | np.generic) else x for x in out)
+        if isinstance(out, tuple | list):
+            parts = [wrap(x) if isinstance(x, np.ndarray | np.generic) else x for x in out]
+            # a namedtuple takes its entries one by one
+            return type(out)(*parts) if hasattr(out, "_fields") else type(out)(parts)
         return out
 
     return named

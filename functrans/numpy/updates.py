@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from functrans._ops import elementwise as ops
 from functrans._ops import indexing as rows
 from functrans._ops.indexing import ARRAY
 from functrans.numpy.indexing import known, split_key
+from functrans.numpy.standard import namespace
 from functrans.numpy.structure import as_operand
 
 
@@ -168,11 +168,7 @@ def at(x: Any) -> At:
     return At(x)
 
 
-def _namespace(api_version: str | None = None) -> Any:
-    return sys.modules["functrans.numpy"]
-
-
-install(_namespace, at)
+install(namespace, at)
 
 METHODS = {"at": property(at)}
 

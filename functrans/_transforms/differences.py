@@ -1,0 +1,178 @@
+"""Derivatives from values alone, and one half of a derivative from the other.
+
+Functions here take lists of ndarrays. ``push(xs, ts, options)`` and ``pull(xs, cts, options)`` have
+None for changes that are absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans._core.aval import is_inexact
+
+
+class Rule(NamedTuple):
+    """A derivative: tangents of the outputs from those of the operands, and cotangents back."""
+
+    push: Callable[[Sequence, Sequence, dict], list]
+    pull: Callable[[Sequence, Sequence, dict], list]
+
+
+def rule_of(
+    f: Callable,
+    *,
+    push: Callable | None = None,
+    pull: Callable | None = None,
+    jacobians: Callable | None = None,
+) -> Rule:
+    """The rule of ``f(xs, options)`` from one way to say what it is."""
+    if jacobians is not None:
+        return Rule(_contracted(jacobians), _contracted_back(jacobians))
+    if push is not None:
+        return Rule(push, _by_units(push))
+    assert pull is not None, "one of the three"
+    return Rule(_by_units_back(f, pull), pull)
+
+
+def differences(f: Callable) -> Rule:
+    """The rule of ``f(xs, options)`` by central differences, extrapolated once.
+
+    With steps h and h/2 the error is of order h^4 and rounding of order eps/h, so h^5 = eps.
+    """
+
+    def push(xs: Sequence, ts: Sequence, options: dict) -> list:
+        moving = [(x, t) for x, t in zip(xs, ts, strict=True) if t is not None and t.size]
+        h = _step(moving)
+        if h is None:
+            return [np.zeros_like(y) if is_inexact(y) else None for y in f(xs, options)]
+
+        def at(k: float) -> list:
+            return f(
+                [
+                    x if t is None else (x + x.dtype.type(k) * t).astype(x.dtype)
+                    for x, t in zip(xs, ts, strict=True)
+                ],
+                options,
+            )
+
+        runs = zip(at(h), at(-h), at(h / 2), at(-h / 2), strict=True)
+        return [np.asarray(_slope(*ys, h)) if is_inexact(ys[0]) else None for ys in runs]
+
+    return Rule(push, _by_units(push))
+
+
+def _slope(far, back, near, near_back, h):
+    unit = far.dtype.type
+    return (4 * ((near - near_back) / unit(h)) - (far - back) / unit(2 * h)) / 3
+
+
+def _step(moving: Sequence) -> float | None:
+    """How far to go along the tangents; a power of two, so that it adds no rounding."""
+    length = max((float(np.max(np.abs(t))) for _, t in moving), default=0.0)
+    if not length:
+        return None
+    if not np.isfinite(length):
+        return 1.0  # the result is NaN, whatever the step
+    eps = max(float(np.finfo(x.dtype).eps) for x, _ in moving)
+    # by what moves, entry by entry: one large entry elsewhere is no scale for it
+    size = max(1.0, *(float(np.max(np.where(t != 0, np.abs(x), 0))) for x, t in moving))
+    return 2.0 ** np.round(np.log2(eps**0.2 * size / length))
+
+
+def _by_units(push: Callable) -> Callable:
+    """Cotangents back by carrying every unit tangent forward."""
+
+    def pull(xs: Sequence, cts: Sequence, options: dict) -> list:
+        out: list[Any] = [None] * len(xs)
+        for i, x in enumerate(xs):
+            if not is_inexact(x):
+                continue
+            flat = np.zeros(x.size, x.dtype)
+            for k in range(x.size):
+                ts: list[Any] = [None] * len(xs)
+                ts[i] = unit(x, k)
+                flat[k] = _real_if(x, inner(cts, push(xs, ts, options)))
+            out[i] = flat.reshape(x.shape)
+        return out
+
+    return pull
+
+
+def _by_units_back(f: Callable, pull: Callable) -> Callable:
+    """Tangents forward by carrying every unit cotangent back."""
+
+    def push(xs: Sequence, ts: Sequence, options: dict) -> list:
+        ys = f(xs, options)
+        out: list[Any] = [None] * len(ys)
+        for i, y in enumerate(ys):
+            if not is_inexact(y):
+                continue
+            flat = np.zeros(y.size, y.dtype)
+            for k in range(y.size):
+                cts: list[Any] = [None] * len(ys)
+                cts[i] = unit(y, k)
+                flat[k] = inner(ts, pull(xs, cts, options))
+            out[i] = flat.reshape(y.shape)
+        return out
+
+    return push
+
+
+def unit(x: np.ndarray, k: int) -> np.ndarray:
+    """One at entry ``k``, counted in order, and zero elsewhere."""
+    e = np.zeros(x.size, x.dtype)
+    e[k] = 1
+    return e.reshape(x.shape)
+
+
+def inner(a: Iterable, b: Iterable) -> Any:
+    """The sum of products of entries, without conjugation."""
+    return sum(
+        np.sum(x * y) for x, y in zip(a, b, strict=True) if x is not None and y is not None
+    )
+
+
+def _real_if(x, value):
+    return value.real if x.dtype.kind != "c" else value
+
+
+def _contracted(jacobians: Callable) -> Callable:
+    def push(xs: Sequence, ts: Sequence, options: dict) -> list:
+        return [
+            _total(
+                np.tensordot(j, t, t.ndim)
+                for j, t in zip(row, ts, strict=True)
+                if j is not None and t is not None
+            )
+            for row in jacobians(xs, options)
+        ]
+
+    return push
+
+
+def _contracted_back(jacobians: Callable) -> Callable:
+    def pull(xs: Sequence, cts: Sequence, options: dict) -> list:
+        rows = jacobians(xs, options)
+        return [
+            _total(
+                np.tensordot(ct, row[i], ct.ndim)
+                for ct, row in zip(cts, rows, strict=True)
+                if ct is not None and row[i] is not None
+            )
+            for i in range(len(xs))
+        ]
+
+    return pull
+
+
+def _total(parts: Any) -> Any:
+    total = None
+    for part in parts:
+        total = part if total is None else total + part
+    return total
+
+
+__all__ = ["Rule", "differences", "inner", "rule_of"]

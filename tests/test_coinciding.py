@@ -1,0 +1,341 @@
+"""Functions of eigh and svd at repeated values, in reverse: exact where they are smooth."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+from numpy.testing import assert_allclose, assert_array_equal
+
+import functrans as ft
+from functrans.errors import NotDifferentiable
+from functrans.testing import check_grads
+
+RNG = np.random.default_rng(4)
+C = RNG.normal(size=(4, 4))
+VALUES = [[1, 1, 2, 2], [1, 2, 2, 3], [0, 0, 0, 5], [1, 1, 1, 1], [0, 0, 0, 0], [1, 2, 3, 4]]
+repeated = pytest.mark.parametrize("values", VALUES, ids=str)
+
+
+def matrix(values, dtype=float):
+    """A matrix with these eigenvalues; where they repeat, they do so up to rounding."""
+    n = len(values)
+    q = RNG.normal(size=(n, n)).astype(dtype)
+    if np.dtype(dtype).kind == "c":
+        q = q + 1j * RNG.normal(size=(n, n))
+    q, _ = np.linalg.qr(q)
+    a = (q * np.array(values, float)) @ q.conj().T
+    return (a + a.conj().T) / 2
+
+
+def of_matrix(f, a):
+    w, v = np.linalg.eigh((a + a.conj().T) / 2)
+    return (v * f(w)) @ v.conj().T
+
+
+def exponential(a):
+    return of_matrix(np.exp, a)
+
+
+def expected(a, c=C):
+    """The gradient of sum(c * expm(a)), by the block formula of Van Loan (in SciPy)."""
+    return scipy.linalg.expm_frechet(a, (c + c.T) / 2, compute_expm=False)
+
+
+def loss(a):
+    return np.sum(C * exponential(a))
+
+
+def close(found, wanted, rtol=1e-12):
+    scale = np.abs(wanted).max()
+    assert_allclose(found, wanted, rtol=0, atol=rtol * scale)  # LAPACK's rounding
+
+
+@repeated
+def test_the_gradient_of_a_matrix_function_is_daleckii_and_kreins(values):
+    a = matrix(values)
+    close(ft.grad(loss)(a), expected(a))
+
+
+@repeated
+def test_the_jacobian_backward_is_the_one_forward(values):
+    a = matrix(values)
+    close(ft.jacrev(exponential)(a), ft.jacfwd(exponential)(a))
+
+
+@repeated
+def test_a_pullback_can_be_called_again(values):
+    a = matrix(values)
+    y, pullback = ft.vjp(exponential, a)
+    assert type(y) is ft.Array
+    close(y, scipy.linalg.expm(a))
+    for c in (C, C.T @ C, C):
+        close(pullback(c)[0], expected(a, c))
+    close(ft.vmap(pullback)(np.stack([C, C @ C]))[0], [expected(a, c) for c in (C, C @ C)])
+
+
+def test_values_and_aux_are_plain():
+    def f(a):
+        w, v = np.linalg.eigh(a)
+        y = np.sum(C * ((v * np.exp(w)) @ v.T))
+        return y, {"w": w, "twice": 2 * w}
+
+    ((value, aux), g) = ft.value_and_grad(f, has_aux=True)(np.eye(4))
+    close(value, np.e * np.trace(C))
+    assert type(value) is type(aux["w"]) is type(g) is ft.Array
+    assert_array_equal(aux["w"], np.ones(4))
+    assert_array_equal(aux["twice"], 2 * np.ones(4))
+
+
+def test_complex_matrices():
+    a = matrix([1, 1, 2, 2], complex)
+
+    def f(a):
+        return np.sum(C * exponential(a).real)
+
+    g = ft.grad(f)(a)
+    for t in (matrix([1, 2, 3, 4], complex), matrix([1, -2, 3, 0], complex)):
+        moved = scipy.linalg.expm_frechet(a, t, compute_expm=False)
+        close(np.vdot(g, t).real, np.sum(C * moved.real))
+
+
+def test_float32_stays():
+    g = ft.grad(lambda a: loss(a))(np.eye(4, dtype=np.float32))
+    assert g.dtype == np.float32
+    close(g, np.e * (C + C.T) / 2, rtol=1e-6)  # float32 rounding
+
+
+def test_stacks_of_which_one_matrix_repeats():
+    a = np.stack([matrix(v) for v in ([1, 1, 2, 2], [1, 2, 3, 4], [3, 3, 3, 3])])
+
+    def f(a):
+        w, v = np.linalg.eigh(a)
+        return np.sum(C * ((v * np.exp(w)[:, None, :]) @ np.swapaxes(v, 1, 2)))
+
+    close(ft.grad(f)(a), [expected(x) for x in a])
+
+
+def test_functions_that_are_constant_in_the_eigenvalues():
+    def whole(a):  # the projector on all of the space: the identity
+        _, v = np.linalg.eigh(a)
+        return np.sum(C * (v @ v.T))
+
+    close(1 + ft.grad(whole)(np.eye(4)), np.ones((4, 4)))
+
+    def upper(a):  # the projector on an eigenspace, as the rule sees it without eigenvalues
+        _, v = np.linalg.eigh((a + a.T) / 2)
+        return np.sum(C * (v[:, 2:] @ v[:, 2:].T))
+
+    a = matrix([1, 1, 2, 2])
+    check_grads(upper, (a,), order=1, modes=("rev",))
+
+
+def test_of_eigenvalues_alone():
+    a = np.eye(4)
+    close(ft.grad(lambda a: np.sum(np.linalg.eigh(a)[0] ** 3))(a), 3 * a)
+    close(ft.grad(lambda a: np.log(np.linalg.eigvalsh(2 * a)).sum())(a), a)
+
+
+def test_several_matrices():
+    a, b = matrix([1, 1, 2, 2]), matrix([3, 3, 3, 1])
+    ga, gb = ft.grad(lambda a, b: np.sum(C * exponential(a) * exponential(b)), (0, 1))(a, b)
+    close(ga, expected(a, C * scipy.linalg.expm(b)))
+    close(gb, expected(b, C * scipy.linalg.expm(a)))
+
+
+def test_eigenvalues_that_meet_vectors_of_another_matrix():
+    def f(a, b):
+        wa, va = np.linalg.eigh(a)
+        wb, vb = np.linalg.eigh(b)
+        total = (va * np.exp(wa)) @ va.T @ ((vb * np.cos(wb)) @ vb.T)
+        return np.sum(C * total) * np.sum(wa * wa) * np.sum(wb)
+
+    a, b = 2 * np.eye(4), matrix([1, 1, 2, 2])
+
+    def smooth(a, b):  # the same by series of products alone
+        def series(x, terms):
+            power, y = np.eye(4), 0 * x
+            for t in terms:
+                y, power = y + t * power, power @ x
+            return y
+
+        factorial = np.cumprod([1.0, *range(1, 40)])
+        exp = series(a, 1 / factorial)
+        cos = series(b, np.where(np.arange(40) % 2, 0, (-1.0) ** (np.arange(40) // 2)) / factorial)
+        return np.sum(C * (exp @ cos)) * np.trace(a @ a) * np.trace(b)
+
+    for found, wanted in zip(
+        ft.grad(f, (0, 1))(a, b), ft.grad(smooth, (0, 1))(a, b), strict=True
+    ):
+        close(found, (wanted + wanted.T) / 2)
+
+
+def test_a_matrix_function_of_a_matrix_function_is_an_error():
+    """The slopes of the first reach the second, but its own limit would need their slopes."""
+    def f(a):
+        return np.sum(C * of_matrix(np.sin, exponential(a)))
+
+    with pytest.raises(NotDifferentiable, match="coincide"):
+        ft.grad(f)(matrix([1, 1, 2, 3]))
+    a, t = matrix([1, 2, 3, 4]), C + C.T
+    moved = [np.sum(C * of_matrix(np.sin, exponential(a + h * t))) for h in (1e-5, -1e-5)]
+    close(np.sum(ft.grad(f)(a) * t), (moved[0] - moved[1]) / 2e-5, rtol=1e-6)  # differences
+
+
+def test_with_other_variables_differentiated_outside():
+    a = matrix([1, 1, 2, 2])
+
+    def inner(c):
+        return ft.grad(lambda a: np.sum(c * exponential(a)))(a)
+
+    found = ft.jacfwd(inner)(C)
+    close(np.tensordot(found, C), expected(a))
+    close(ft.jacrev(inner)(C), found)
+
+
+WAYS = {
+    "vmap": ft.vmap(np.exp),
+    "a derivative": ft.vmap(ft.derivative(np.exp)),
+    "a pullback": lambda w: ft.vjp(np.exp, w)[1](np.ones(4))[0],
+    "a pushforward": lambda w: ft.linearize(np.exp, w)[1](np.ones(4)),
+    "a series": lambda w: ft.jet(np.exp, (w,), ((np.ones(4),),))[1][0],
+    "a Jacobian": lambda w: np.diag(ft.jacrev(np.exp)(w)),
+    "a Hessian": lambda w: np.diag(ft.hessian(lambda w: np.sum(np.exp(w)))(w)),
+    "scan": lambda w: ft.scan(lambda c, x: (c, np.exp(x)), 0.0, w)[1],
+    "compiled scan": ft.jit(lambda w: ft.scan(lambda c, x: (c, np.exp(x)), 0.0, w)[1]),
+    "checkpoint": ft.checkpoint(np.exp),
+    "an external function": ft.external(np.exp, jvp=lambda p, t: np.exp(p[0]) * t[0]),
+    "sort": lambda w: np.exp(np.sort(w)),
+    "an update": lambda w: w.at[:].set(np.exp(w)),
+    "numbers": lambda w: np.stack([np.exp(x) for x in w]),
+    "sums": lambda w: np.exp(np.diff(np.cumsum(w), prepend=0.0)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_whatever_the_eigenvalues_go_through(way):
+    a = matrix([1, 1, 2, 2])
+    close(ft.grad(lambda a: np.sum(C * of_matrix(way, a)))(a), expected(a))
+
+
+def test_while_kinks_are_watched():
+    with ft.config(kinks="raise"):
+        close(ft.grad(loss)(np.eye(4)), np.e * (C + C.T) / 2)
+
+
+def test_inside_functions_with_rules_of_their_own():
+    @ft.custom_jvp
+    def exp(x):
+        return np.exp(x)
+
+    @exp.defjvp
+    def rule(primals, tangents):
+        y = exp(primals[0])
+        return y, y * tangents[0]
+
+    @ft.custom_vjp
+    def exp2(x):
+        return np.exp(x)
+
+    exp2.defvjp(lambda x: (np.exp(x), np.exp(x)), lambda y, ct: (y * ct,))
+    a = matrix([1, 1, 2, 2])
+    for f in (exp, exp2, ft.jit(np.exp), lambda w: ft.cond(True, np.exp, np.sin, w)):
+        close(ft.grad(lambda a, f=f: np.sum(C * of_matrix(f, a)))(a), expected(a))
+
+
+def test_under_vmap_it_is_no_number():
+    a = np.stack([matrix([1, 1, 2, 2]), matrix([1, 2, 3, 4])])
+    found = ft.vmap(ft.grad(loss))(a)
+    assert np.isnan(found[0]).all()
+    close(found[1], expected(a[1]))
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda: ft.grad(ft.checkpoint(loss)),
+        lambda: ft.grad(
+            lambda a: np.sum(C * (lambda w, v: (v * np.exp(w)) @ v.T)(
+                *ft.checkpoint(lambda a: tuple(np.linalg.eigh(a)))(a)
+            ))
+        ),
+        lambda: ft.jacrev(ft.grad(loss)),
+    ],
+    ids=["checkpoint", "eigh in a checkpoint", "reverse over reverse"],
+)
+def test_where_it_cannot_be_known_it_is_an_error(transform):
+    with pytest.raises(NotDifferentiable, match="eigenvalues 0 and 1 coincide"):
+        transform()(np.eye(4))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: np.linalg.eigh(a)[1][0, 1],
+        lambda a: np.sum(C * np.linalg.eigh(a)[1]),
+        lambda a: (lambda w, v: np.sum(C * (v * np.arange(4.0)) @ v.T) + w.sum())(
+            *np.linalg.eigh(a)
+        ),
+    ],
+)
+def test_what_depends_on_the_basis_is_an_error(f):
+    with pytest.raises(NotDifferentiable, match="eigenvalues 0 and 1 coincide"):
+        ft.grad(f)(np.eye(4))
+
+
+def test_nothing_is_left_of_it():
+    """Results are arrays, and nothing hidden stays in what the user keeps."""
+    kept = []
+
+    def f(a):
+        w, v = np.linalg.eigh(a)
+        kept.append(ft.stop_gradient(w))
+        return np.sum(C * ((v * np.exp(w)) @ v.T))
+
+    g = ft.grad(f)(np.eye(4))
+    assert type(g) is ft.Array
+    assert isinstance(kept[0], np.ndarray)
+    _, push = ft.linearize(lambda a: np.linalg.eigh(a)[0], np.eye(4))
+    assert type(push(np.eye(4))) is ft.Array
+
+
+# ---- singular values
+
+
+def spread(shape, values, dtype=float):
+    """A matrix with these singular values."""
+    k = min(shape)
+    p, q = (np.linalg.qr(RNG.normal(size=(n, n)).astype(dtype))[0] for n in shape)
+    return p[:, :k] @ np.diag(np.array(values, float)) @ q[:k]
+
+
+def of_singular(f, a, full=False):
+    u, s, vh = np.linalg.svd(a, full_matrices=full)
+    k = s.shape[-1]
+    return (u[..., :k] * f(s)) @ vh[:k]
+
+
+SHAPES = [((3, 3), [1, 1, 1]), ((3, 3), [3, 2, 2]), ((4, 3), [2, 2, 1]), ((3, 4), [2, 2, 2]),
+          ((3, 3), [2, 2, 0])]
+
+
+@pytest.mark.parametrize(
+    ("shape", "values", "dtype"),
+    [*[(*case, float) for case in SHAPES], *[(*case, complex) for case in SHAPES[:4]]],
+)
+def test_an_odd_function_of_singular_values(shape, values, dtype):
+    """u s^3 vh is a a^H a, whatever the singular values."""
+    a, c = spread(shape, values, dtype), RNG.normal(size=shape)
+    if dtype is complex:
+        a = a * np.exp(0.3j)
+    found = ft.grad(lambda a: np.sum(c * of_singular(lambda s: s**3, a).real))(a)
+    close(found, ft.grad(lambda a: np.sum(c * (a @ a.conj().T @ a).real))(a))
+
+
+def test_an_odd_function_with_all_singular_vectors():
+    a, c = spread((4, 3), [2, 2, 2]), RNG.normal(size=(4, 3))
+    found = ft.grad(lambda a: np.sum(c * of_singular(lambda s: s**3, a, full=True)))(a)
+    close(found, ft.grad(lambda a: np.sum(c * (a @ a.T @ a)))(a))
+
+
+def test_one_singular_vector_of_repeated_values_is_an_error():
+    with pytest.raises(NotDifferentiable, match="singular values 0 and 1 coincide"):
+        ft.grad(lambda a: np.linalg.svd(a)[0][0, 1])(np.eye(2))
