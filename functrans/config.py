@@ -63,13 +63,13 @@ class Config:
             )
         policy = self.kinks if kinks is None else kinks
         compiled = (self.jit if jit is None else jit) and policy == SUBGRADIENT
-        given = (_jit, compiled), (_threads, threads or self.threads), (_kinks, policy)
-        tokens = [(variable, variable.set(value)) for variable, value in given]
+        was = _jit.set(compiled), _threads.set(threads or self.threads), _kinks.set(policy)
         try:
             yield
         finally:
-            for variable, token in tokens:
-                variable.reset(token)
+            _jit.reset(was[0])
+            _threads.reset(was[1])
+            _kinks.reset(was[2])
 
     def __repr__(self) -> str:
         return f"config(jit={self.jit}, threads={self.threads}, kinks={self.kinks!r})"

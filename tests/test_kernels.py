@@ -16,6 +16,7 @@ from functrans._kernels import blocks
 from functrans._ops.indexing import put_add
 from functrans._ops.reductions import equal_share, logsumexp, softmax
 from functrans._transforms.staging import make_program
+from functrans.errors import ArgumentError
 
 
 def compiled(f, *args):
@@ -282,7 +283,7 @@ def test_as_many_threads_as_the_environment_allows(monkeypatch):
 
 
 def test_config_takes_a_positive_number_of_threads():
-    with pytest.raises(ValueError, match="threads must be at least 1, but is 0"), ft.config(threads=0):
+    with pytest.raises(ArgumentError, match="must be at least 1, but is 0"), ft.config(threads=0):
         pass
     with ft.config(threads=3):
         with ft.config(jit=False):
@@ -382,9 +383,9 @@ def test_what_is_indexed_is_in_memory_and_what_uses_it_waits():
     np.testing.assert_allclose(compiled(f, x)([x])[0], f(x), rtol=1e-14)
 
 
-def test_an_index_that_is_given_is_left_to_numpy():
+def test_an_index_that_is_given_is_checked_at_each_call():
     f = ft.jit(lambda x, i: x[i] * 2)
     x = draw(5)
     np.testing.assert_array_equal(f(x, ROWS), x[ROWS] * 2)
-    with pytest.raises(IndexError, match="index 9 is out of bounds for axis 0 with size 5"):
+    with pytest.raises(IndexError, match="out of bounds"):
         f(x, np.array([0, 9, 1, 2]))

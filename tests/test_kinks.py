@@ -105,14 +105,16 @@ POINTS = {
     "cummax": (([1.0, 1.0],), ([2.0, 1.0],)),
     "cummin": (([1.0, 1.0],), ([1.0, 2.0],)),
     "norm2": (([0.0, 0.0],), ([0.0, 1.0],)),
+    "ranked": (([2.0, 1.0, 2.0], [1]), ([2.0, 1.0, 2.0], [0])),
     "svd": (([[1.0, 1.0], [1.0, 1.0]],), ([[1.0, 0.0], [0.0, 1.0]],)),
 }
 PARAMS = {
     "max": {"axis": (0,)}, "min": {"axis": (0,)}, "cummax": {"axis": 0}, "cummin": {"axis": 0},
     "norm2": {"axis": (0,)}, "svd": {"kind": "values"},
+    "ranked": {"skip_nan": False},
 }
 # These raise NotDifferentiable by themselves where there is no derivative.
-OWN_ERRORS = {"eig", "eigh", "pinv", "qr"}
+OWN_ERRORS = {"eig", "eigh", "pinv", "qr", "roots"}
 
 
 @pytest.mark.parametrize("name", POINTS)
@@ -209,7 +211,7 @@ def test_blocks_nest_and_leave_other_settings_alone():
             assert ft.config.jit
             ft.grad(size)(X)
         with ft.config(jit=False):
-            assert repr(ft.config) == "config(jit=False, kinks='raise')"
+            assert repr(ft.config) == "config(jit=False, threads=None, kinks='raise')"
         assert ft.config.kinks == "raise"
 
 

@@ -93,6 +93,9 @@ ranked = primitive(
     batch=_batch_ranked,
     abstract=lambda x, ranks, skip_nan: Aval((*x.shape[:-1], ranks.shape[-1]), x.dtype),
     kinks="a tie: shared equally",
+    at_kink=lambda x, ranks, skip_nan: np.stack(
+        [count > 1 for _, count in _ties(x, _ranked(x, ranks, skip_nan))], -1
+    ),
 )
 
 

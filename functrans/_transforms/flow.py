@@ -49,7 +49,7 @@ def weak(x: Any) -> bool:
     """Whether ``x`` is a Python scalar, traced or not."""
     while isinstance(x, Tracer):
         if isinstance(x, StagedTracer):
-            return x.var.weak
+            return x.variable.weak
         x = getattr(x, "primal", None)
     return type(x) in PYTHON_SCALARS
 

@@ -94,7 +94,7 @@ class StagingTrace(Trace):
             raise ForeignTracer
         if id(x) not in self.lifted:
             self.lifted[id(x)] = x, self.input(example_of(x))
-        return self.lifted[id(x)][1].var
+        return self.lifted[id(x)][1].variable
 
     def enter(self, prim: Structured, args: tuple) -> tuple:
         """The outputs of an equation that holds programs; none of its values is known."""
@@ -106,7 +106,7 @@ class StagingTrace(Trace):
             for a in (found if prim.outputs > 1 else (found,))
         ]
         line = user_line() if self.lines else ""
-        self.eqns.append(Eqn(prim, inputs, {}, tuple(t.var for t in outs), line))
+        self.eqns.append(Eqn(prim, inputs, {}, tuple(t.variable for t in outs), line))
         return tuple(outs)
 
     def call(self, call: Any, args: tuple) -> tuple:
@@ -207,8 +207,8 @@ def stage_part(f: Callable, args: Sequence[Any], name: str) -> Part:
         outs, structure = tree.flatten(f(*inputs))
         require_numbers(name, outs)
         outputs = tuple([trace.atom(plain(x)) for x in outs])
-        program = Program(tuple(t.var for t in inputs), tuple(trace.eqns), outputs)
-        pairs = [(x, t.var) for x, t in lifted.values()]
+        program = Program(tuple(t.variable for t in inputs), tuple(trace.eqns), outputs)
+        pairs = [(x, t.variable) for x, t in lifted.values()]
         return Part(program, structure, pairs, trace.ruled)
     finally:
         trace.closed = True

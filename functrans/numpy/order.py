@@ -33,7 +33,7 @@ def _along(a, axis):
     return (ravel(a), 0) if axis is None else (a, one_axis(axis, a.ndim))
 
 
-@numpy_like(np.argsort)
+@numpy_like(None)  # NumPy's knows no descending
 def argsort(a, axis=-1, kind=None, order=None, *, stable=None, descending=False):
     """The indices that would sort ``a`` along ``axis``, the largest first with ``descending``."""
     _plain_order(order)
@@ -46,7 +46,7 @@ def argsort(a, axis=-1, kind=None, order=None, *, stable=None, descending=False)
     return a.shape[axis] - 1 - np.flip(found, axis)
 
 
-@numpy_like(np.sort)
+@numpy_like(None)
 def sort(a, axis=-1, kind=None, order=None, *, stable=None, descending=False):
     """``a`` sorted along ``axis``; the derivative follows each entry to its place.
 
