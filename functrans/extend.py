@@ -12,7 +12,9 @@ values, so that code which calls the ufunc is differentiated as it stands.
 Array([0.25, 0.25])
 >>> extend.withdraw(op)
 
-A transform is a ``Trace`` and its ``Tracer``; see docs/adding_a_transform.md.
+A transform is a ``Trace`` and its ``Tracer``; see docs/adding_a_transform.md. One that keeps a graph
+of its own runs a row with ``row.impl``, keeps what ``row.saves`` asks for, and goes back with
+``pull``; ``split_key`` turns an index into the parameters of the indexing rows.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ from functrans._ops.declare import (
     Linear,
 )
 from functrans._transforms.arguments import hand_out
+from functrans._transforms.vjp import pull
 from functrans.errors import ArgumentError, name_of
+from functrans.numpy.indexing import split_key
 from functrans.numpy.protocols import FUNCTIONS, UFUNCS
 
 F = TypeVar("F", bound=Callable)
@@ -154,6 +158,8 @@ __all__ = [
     "is_inexact",
     "linear",
     "primitive",
+    "pull",
+    "split_key",
     "spread",
     "sum_to",
     "withdraw",
