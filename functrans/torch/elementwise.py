@@ -7,18 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch.table import (
-    METHODS,
-    NUMBERS,
-    binary,
-    floating,
-    in_place,
-    op,
-    promoted,
-    reflected,
-    row,
-    unary,
-)
+from functrans.torch.inplace import in_place
+from functrans.torch.rows import binary, reflected, unary
+from functrans.torch.table import METHODS, NUMBERS, floating, op, promoted, row
 from functrans.torch.tensor import Tensor
 
 # name -> row; integers become floats first
@@ -61,46 +52,19 @@ OPERATORS = {
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _TITLES = {"sub": "SubBackward0", "fix": "TruncBackward0", "square": "PowBackward0"}
 
-# functions as operators call them: NotImplemented for operands that they do not know
-_operator: dict[str, Callable] = {}
-
-
-def _named(name: str, f: Callable) -> Callable:
-    """``f``, an operator, as a function, which raises where the operator gives up."""
-    _operator[name] = f
-
-    def called(input: Any, other: Any, *, out: None = None) -> Tensor:
-        if out is not None:
-            raise NotImplementedError(f"{name}: out= is not supported; use the result")
-        y = f(input, other)
-        return f.of.general(input, other) if y is NotImplemented else y  # type: ignore[attr-defined]
-
-    called.__name__ = called.__qualname__ = name
-    called.__doc__ = f.__doc__
-    called.of = f.of  # type: ignore[attr-defined]
-    return called
-
-
 for _name, _row in FLOATING.items():
     METHODS[_name] = unary(_name, row(_row))
 for _name, _row in KEEPING.items():
     METHODS[_name] = unary(_name, row(_row), floats=False, title=_TITLES.get(_name))
 for _name, _row in BINARY.items():
-    METHODS[_name] = _named(_name, binary(_name, row(_row)))
-
-_add, _sub = binary("add", row("add")), binary("sub", row("subtract"))
-_div, _pow = binary("div", row("divide"), floats=True), binary("pow", row("power"))
-_true_divide = _named("div", _div)
+    METHODS[_name] = binary(_name, row(_row))
 
 
 def _scaled(f: Any) -> Callable:
     """A sum or difference whose second operand may be multiplied by ``alpha``."""
-    plain = _named(f.__name__, f)
 
-    def called(input: Any, other: Any, *, alpha: Any = 1, out: None = None) -> Tensor:
-        if alpha != 1:
-            other = METHODS["mul"](other, alpha)
-        return plain(input, other, out=out)
+    def called(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+        return f(input, other if alpha == 1 else METHODS["mul"](other, alpha))
 
     called.__name__ = called.__qualname__ = f.__name__
     called.__doc__ = f"input and alpha * other by {f.of.row.name}, entry by entry."
@@ -108,41 +72,45 @@ def _scaled(f: Any) -> Callable:
     return called
 
 
-METHODS["add"], METHODS["sub"] = _scaled(_add), _scaled(_sub)
-METHODS["subtract"] = METHODS["sub"]
+METHODS["add"] = _scaled(binary("add", row("add")))
+METHODS["sub"] = METHODS["subtract"] = _scaled(binary("sub", row("subtract")))
+_quotient = binary("div", row("divide"), floats=True)
 
 
-def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: None = None) -> Tensor:
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """input / other; rounded down ("floor") or towards zero ("trunc") with ``rounding_mode``."""
     if rounding_mode is None:
-        return _true_divide(input, other, out=out)
+        return _quotient(input, other)
     if rounding_mode == "floor":
         return METHODS["floor_divide"](input, other)
     if rounding_mode == "trunc":
-        return METHODS["trunc"](_true_divide(input, other))
+        return METHODS["trunc"](_quotient(input, other))
     raise RuntimeError(
         f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
         f"'{rounding_mode}'"
     )
 
 
-div.of = _div.of  # type: ignore[attr-defined]
+div.of = _quotient.of  # type: ignore[attr-defined]
 METHODS["div"] = METHODS["divide"] = METHODS["true_divide"] = div
 
-_square = unary("pow", row("square"), floats=False)
+
+def _power(f: Any) -> Callable:
+    """The power by ``f``, and squares by the cheaper row."""
+    square = METHODS["square"]
+
+    def called(input: Any, exponent: Any) -> Any:
+        if type(exponent) is int and exponent == 2 and isinstance(input, Tensor):
+            return square(input)
+        return f(input, exponent)
+
+    called.__name__ = called.__qualname__ = "pow"
+    called.__doc__ = "input to the power exponent."
+    called.of = f.of  # type: ignore[attr-defined]
+    return called
 
 
-def power(input: Any, exponent: Any) -> Any:
-    """``input`` to the power ``exponent``."""
-    if (type(exponent) is int or type(exponent) is float) and exponent == 2 and isinstance(
-        input, Tensor
-    ):
-        return _square(input)
-    return _pow(input, exponent)
-
-
-power.of = _pow.of  # type: ignore[attr-defined]
-METHODS["pow"] = _named("pow", power)
+METHODS["pow"] = _power(binary("pow", row("power")))
 
 
 # ---- composed
@@ -324,13 +292,16 @@ IN_PLACE = [
 for _name in IN_PLACE:
     METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
 
+# rows of operators that are not functions of the same name
+_OPERATOR_ROWS = {"add": "add", "sub": "subtract", "div": "divide", "pow": "power"}
 for _method, _name in OPERATORS.items():
-    _f: Any = _operator.get(_name) or METHODS[_name]
-    setattr(Tensor, f"__{_method}__", _f)
+    _row = _OPERATOR_ROWS.get(_name) or BINARY[_name]
+    _f = binary(_name, row(_row), floats=_name == "div", operator=True)
+    setattr(Tensor, f"__{_method}__", _power(_f) if _name == "pow" else _f)
     setattr(Tensor, f"__r{_method}__", reflected(_f))
     setattr(Tensor, f"__i{_method}__", METHODS[f"{_name}_"])
 for _name in COMPARISONS:
-    setattr(Tensor, f"__{_name}__", _operator[_name])
+    setattr(Tensor, f"__{_name}__", binary(_name, row(BINARY[_name]), operator=True))
 for _method, _name in {"neg": "neg", "abs": "abs", "invert": "bitwise_not"}.items():
     setattr(Tensor, f"__{_method}__", METHODS[_name])
 Tensor.__pos__ = lambda self: METHODS["positive"](self)  # type: ignore[attr-defined]

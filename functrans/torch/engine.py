@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import cast
-from functrans.torch.graph import AccumulateGrad, Edge, Node
+from functrans.torch.graph import AccumulateGrad, Edge, Node, quiet
 from functrans.torch.modes import state
 from functrans.torch.tensor import Tensor, edge_of, made, show, take
 
@@ -48,7 +48,7 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     before, state.grad = state.grad, create
     walks.depth += 1
     try:
-        with np.errstate(all="ignore"):
+        with quiet():
             _walk(cts, heap, needed, found, retain, create)
     finally:
         state.grad = before

@@ -200,6 +200,38 @@ class RowNode(Node):
             self.xs = self.y = None
 
 
+class Exceptional:
+    """Whether an infinity or a NaN has come of finite numbers since the program started.
+
+    From then on results of actions are looked at: strong zero makes a difference only there.
+    """
+
+    met = False
+
+    @classmethod
+    def note(cls, kind: str, flag: int) -> None:
+        cls.met = True
+
+
+def quiet() -> Any:
+    """A context in which NumPy does not warn about infinities and NaNs, but they are noted."""
+    return np.errstate(divide="call", over="call", invalid="call", under="ignore",
+                       call=Exceptional.note)
+
+
+class _Zero:
+    """The action of steps and other ops whose slope is zero."""
+
+    needs = ()
+
+    @staticmethod
+    def act(g: Any) -> Any:
+        return np.zeros(g.shape, g.dtype)
+
+
+ZERO = _Zero()
+
+
 class ElementwiseNode(Node):
     """An elementwise op. ``parts``: (operand, action, saved, aval of the operand if unlike y's)."""
 
@@ -224,7 +256,7 @@ class ElementwiseNode(Node):
                 if create:
                     saved = self.recorded(action, saved)
                 c = action.act(ct, *saved)
-                if not is_finite(c):
+                if Exceptional.met and not is_finite(c):
                     # a zero cotangent, or a zero slope, contributes exactly zero
                     c = action.strong(ct, *saved)
             else:
@@ -375,6 +407,9 @@ class Recorder(Trace):
             (i, action, action.pick(y, *primals) if action.needs else (), _unlike(x, y))
             for i, (x, e, action) in enumerate(zip(primals, edges, prim.actions, strict=True))
             if e is not None and action is not None
+        ] if prim.differentiable else [
+            (i, ZERO, (), _unlike(x, y))
+            for i, (x, e) in enumerate(zip(primals, edges, strict=True)) if e is not None
         ]
         if not parts or not is_inexact(y):
             return Value(y, None, 0, own) if is_inexact(y) else y

@@ -8,8 +8,9 @@ import numpy as np
 
 from functrans.extend import split_key
 from functrans.torch.graph import RowNode, Value, named
+from functrans.torch.inplace import in_place
 from functrans.torch.modes import state
-from functrans.torch.table import METHODS, NUMBERS, in_place, op, row
+from functrans.torch.table import METHODS, NUMBERS, op, row
 from functrans.torch.tensor import Tensor, edge_of, lowered
 from functrans.torch.views import changed, getitem, guard, rebase, view
 

@@ -187,7 +187,7 @@ def log_softmax(x, dim, *, dtype=None):
     return x - _kept(_logsumexp(x, axis=dims), x, dims)
 
 
-@op
+@op(title="LinalgVectorNormBackward0")
 def norm(x, p: Any = "fro", dim=None, keepdim=False, *, dtype=None):
     """The ``p``-norm of the entries along ``dim``; at 0 its derivative is 0."""
     x = x if dtype is None else x.astype(dtype)

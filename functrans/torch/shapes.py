@@ -25,7 +25,7 @@ def method(f: Callable) -> Callable:
 
 def sizes(shape: tuple) -> tuple:
     """The lengths given as ``f(2, 3)`` or ``f((2, 3))``."""
-    if len(shape) == 1 and isinstance(shape[0], tuple | list):
+    if len(shape) == 1 and isinstance(shape[0], Sequence):
         shape = tuple(shape[0])
     return tuple([int(n) for n in shape])
 
@@ -363,13 +363,13 @@ def stack(tensors, dim=0):
     return np.stack(promoted(*tensors), dim)
 
 
-@op(method=False)
+@op(method=False, title="CatBackward0")
 def hstack(tensors):
     """Tensors side by side, by columns."""
     return np.hstack(promoted(*tensors))
 
 
-@op(method=False)
+@op(method=False, title="CatBackward0")
 def vstack(tensors):
     """Tensors on top of each other, by rows."""
     return np.vstack(promoted(*tensors))

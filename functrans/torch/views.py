@@ -27,6 +27,8 @@ def view(t: Tensor, prim: Primitive, title: str, **params: Any) -> Tensor:
     y = prim.impl(array, **params)
     if y is array:
         y = array[...]
+    elif prim is diagonal:
+        y.flags.writeable = array.flags.writeable  # NumPy's own is read-only
     edge = edge_of(t) if state.grad else None
     if y.base is None or not np.may_share_memory(y, array):
         seen = made(y)
@@ -113,9 +115,8 @@ def rebase(t: Tensor, edge: Edge | None) -> None:
         edge = CopySlices([edge_of(base), edge], t._steps, base._array.shape), 0
         t = base
     t._storage.history += 1
-    if edge is not None:
-        t._node, t._index = edge
-        t._requires = False
+    t._node, t._index = edge or (None, 0)
+    t._requires = False
 
 
 def value_for_write(t: Tensor) -> Value:
