@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,17 +24,23 @@ def in_place(f: Callable, name: str) -> Callable:
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         recorded = state.grad and (self.requires_grad or any_requires(args))
-        guard(self, recorded, name)
-        if recorded:
-            return _recorded_write(self, f, args, kwargs, name)
         array = self._array
+        if recorded or not array.flags.writeable:
+            guard(self, recorded, name)
+            return _recorded_write(self, f, args, kwargs, name)
         if of is not None and len(args) == 1 and not kwargs and _fits(array, args[0]):
             other = args[0]
-            with quiet():
-                of.ufunc(array, other._array if isinstance(other, Tensor) else other, out=array)
+            other = other._array if isinstance(other, Tensor) else other
+            if of.singular:
+                with quiet():
+                    of.ufunc(array, other, out=array)
+            else:
+                of.ufunc(array, other, out=array)
         else:
             array[...] = fitting(f(made(array), *args, **kwargs)._array, self, name)
-        changed(self, name)
+        frame = sys._getframe(1)
+        self._storage.version += 1
+        self._storage.changed = name, (frame.f_code, frame.f_lasti)
         return self
 
     method.__name__ = method.__qualname__ = name

@@ -7,11 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from functrans.extend import aval_of
 from functrans.torch import dtypes
+from functrans.torch.graph import Edge, Node, named
+from functrans.torch.modes import state
 from functrans.torch.table import METHODS, floating, op, row
-from functrans.torch.tensor import Tensor
+from functrans.torch.tensor import Tensor, edge_of, made
 
 _logsumexp, _softmax = row("logsumexp"), row("softmax")
+# types whose sums need no wider one
+_WIDE = [np.dtype(t) for t in (np.float32, np.float64, np.complex64, np.complex128)]
 
 
 def axes(dim: Any) -> Any:
@@ -34,13 +39,48 @@ def _summable(x, dtype):
     return x.astype(np.int64) if x.dtype.kind in "biu" else x
 
 
-@op(title="SumBackward1")
+@op(title="SumBackward1", method=False)
 def sum_dim(x, dim=None, keepdim=False, *, dtype=None):
     """Sum along ``dim``."""
     return np.sum(_summable(x, dtype), axis=axes(dim), keepdims=keepdim)
 
 
-@op(title="SumBackward0")
+class TotalNode(Node):
+    """The sum of all entries times ``scale``, the last op of every loss."""
+
+    __slots__ = ("aval", "scale")
+
+    def __init__(self, edge: Edge, array: np.ndarray, scale: float):
+        Node.__init__(self, (edge,))
+        self.aval = aval_of(array)
+        self.scale = scale
+
+    def pull(self, ct: Any, create: bool) -> tuple:
+        if self.scale != 1:
+            ct = ct * self.scale
+        if not isinstance(ct, np.ndarray | np.generic):
+            return (np.broadcast_to(ct, self.aval.shape),)
+        spread = np.empty(*self.aval)
+        spread.fill(ct[()])
+        return (spread,)
+
+
+_SUM, _MEAN = named(TotalNode, "SumBackward0"), named(TotalNode, "MeanBackward0")
+
+
+def _total(input: Tensor, mean: bool) -> Tensor:
+    """The sum or the mean of all entries."""
+    array = input._array
+    total = np.add.reduce(array, None)
+    scale = 1 / array.size if mean else 1
+    out = made(total * total.dtype.type(scale) if mean else total)
+    edge = edge_of(input) if state.grad else None
+    if edge is not None:
+        out._node = (_MEAN if mean else _SUM)(edge, array, scale)
+    return out
+
+
+@op(title="SumBackward0", method=False)
 def sum_all(x, *, dtype=None):
     """Sum of all entries."""
     return np.sum(_summable(x, dtype))
@@ -51,7 +91,8 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     """Sum along ``dim``; of all entries by default."""
     dim = axis if dim is None else dim
     if dim is None and not keepdim:
-        return sum_all(input, dtype=dtype)
+        plain = dtype is None and input._array.dtype in _WIDE
+        return _total(input, False) if plain else sum_all(input, dtype=dtype)
     return sum_dim(input, dim, keepdim, dtype=dtype)
 
 
@@ -66,13 +107,13 @@ def _of_floats(x, dtype, who):
     return x
 
 
-@op(title="MeanBackward1")
+@op(title="MeanBackward1", method=False)
 def mean_dim(x, dim=None, keepdim=False, *, dtype=None):
     """Mean along ``dim``."""
     return np.mean(_of_floats(x, dtype, "mean"), axis=axes(dim), keepdims=keepdim)
 
 
-@op(title="MeanBackward0")
+@op(title="MeanBackward0", method=False)
 def mean_all(x, *, dtype=None):
     """Mean of all entries."""
     x = _of_floats(x, dtype, "mean")
@@ -84,7 +125,8 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     """Mean along ``dim``; of all entries by default."""
     dim = axis if dim is None else dim
     if dim is None and not keepdim:
-        return mean_all(input, dtype=dtype)
+        plain = dtype is None and input._array.dtype in _WIDE and input._array.size
+        return _total(input, True) if plain else mean_all(input, dtype=dtype)
     return mean_dim(input, dim, keepdim, dtype=dtype)
 
 
@@ -336,5 +378,3 @@ def numel(input: Tensor) -> int:
 
 for _f in (sum, mean, median):
     METHODS[_f.__name__] = _f
-for _name in ("sum_dim", "sum_all", "mean_dim", "mean_all"):
-    del METHODS[_name]

@@ -118,7 +118,7 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
         d = a.dtype
         if isinstance(other, Tensor):
             b: Any = other._array
-            if b.dtype is not d or (d is not _F32 and d is not _F64) or a.shape != b.shape:
+            if b.dtype is not d or (d is not _F32 and d is not _F64):
                 return general(input, other)
             e2 = edge_of(other) if state.grad else None
         elif (type(other) is float or type(other) is int) and (d is _F32 or d is _F64):
@@ -153,6 +153,9 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
                 (0, a1, a1.pick(y, a, b) if a1.needs else (), None),
                 (1, a2, a2.pick(y, a, b) if a2.needs else (), None),
             )
+        if y.shape != a.shape or (type(b) is np.ndarray and b.shape != y.shape):
+            parts = tuple([(i, act, saved, _unlike((input, other)[i], y))
+                           for i, act, saved, _ in parts])
         marks = of.marks(e1, e2, input, other, own)
         if marks:
             frame = sys._getframe(1)
@@ -169,10 +172,25 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
 
 def reflected(f: Any) -> Callable:
     """``other f self``."""
-    general = f.of.general
+    of = f.of
+    general, kind, a2 = of.general, of.kind, of.actions[1]
 
     def method(self: Tensor, other: Any) -> Any:
-        return NotImplemented if _declines(other) else general(other, self)
+        b = self._array
+        if type(other) is not float or (b.dtype is not _F32 and b.dtype is not _F64):
+            return NotImplemented if _declines(other) else general(other, self)
+        if of.singular:
+            with quiet():
+                y = np.asarray(of.ufunc(other, b))
+        else:
+            y = np.asarray(of.ufunc(other, b))
+        out = made(y)
+        edge = edge_of(self) if state.grad else None
+        if edge is not None:
+            marks = of.marks(None, edge, other, self, out._storage)
+            part = 1, a2, a2.pick(y, other, b) if a2.needs else (), None
+            out._node = kind((None, edge), (part,), marks, caller() if marks else None)
+        return out
 
     return method
 
