@@ -69,7 +69,9 @@ class Node:
             self.xs = [x if keep else aval_of(x) for x, keep in zip(xs, keep_xs, strict=True)]
 
     def pull(self, ct: Any) -> Sequence:
-        return pull(self.prim, ct, self.y, self.xs, self.params, self.wanted)
+        if getattr(self.prim, "vjp_rule", self) is None:
+            return transpose_jvp(self.prim, ct, self.y, self.xs, self.params, self.wanted)
+        return self.prim.vjp(ct, self.y, self.xs, self.params, self.wanted)
 
     def push(self, ts: list) -> Any:
         if all(t is None for t in ts):
@@ -92,19 +94,6 @@ class Node:
         t = self.push([None if p is None else ts[p] for p in self.parents])
         n = self.prim.outputs
         ts[k : k + n] = [t] if n == 1 else t or [None] * n
-
-
-def pull(
-    prim: Primitive, ct: Any, y: Any, xs: Sequence, params: dict, wanted: Sequence[bool]
-) -> Sequence:
-    """Cotangents of the operands of ``prim`` from that of its output, None where not wanted.
-
-    By its vjp, or by transposing its jvp. ``xs`` and ``y`` as ``prim.saves`` asks for them: an
-    operand that is not read by value may be given as ``Aval``.
-    """
-    if getattr(prim, "vjp_rule", prim) is None:
-        return transpose_jvp(prim, ct, y, xs, params, wanted)
-    return prim.vjp(ct, y, xs, params, wanted)
 
 
 def add_cotangents(cts: list, slots: Sequence, contributions: Sequence) -> None:

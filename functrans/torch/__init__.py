@@ -9,8 +9,8 @@ tensor([[4.5000, 4.5000],
         [4.5000, 4.5000]])
 
 From the bottom up: ``dtypes`` and ``modes``; ``graph``, the nodes and how NumPy code is recorded;
-``tensor``; ``engine``, the walk backward; ``views`` and changes in place; ``table``, how functions are
-made; then the functions themselves. See docs/torch.md.
+``tensor``; ``engine``, the walk backward; ``views`` and what changes them; ``table``, how functions
+are made, ``rows`` and ``inplace``; then the functions themselves. See docs/torch.md.
 """
 
 from __future__ import annotations
@@ -77,18 +77,8 @@ from functrans.torch.shapes import (
 )
 from functrans.torch.tensor import Tensor
 
-bool, int, float = dtypes.bool, dtypes.int, dtypes.float
+bool, int, float = dtypes.bool_, dtypes.int32, dtypes.float32
 concat = concatenate = cat
-row_stack = vstack
-
-# Every method is a function too, but for the names of types.
-_METHODS_ONLY = {"bool", "int", "float", "double", "half", "bfloat16", "long", "short", "cfloat",
-                 "cdouble", "where", "__matmul__", "__rmatmul__"}
-_functions = {n: f for n, f in table.METHODS.items() if n not in _METHODS_ONLY}
-globals().update(_functions)
-globals().update({n: getattr(factories, n) for n in factories.NAMES})
-for _name, _f in table.METHODS.items():
-    setattr(Tensor, _name, property(_f) if _name in ("real", "imag") else _f)
 
 
 def is_tensor(obj: object) -> object:
@@ -100,3 +90,26 @@ def result_type(*xs: object) -> dtype:
     """The type of an operation on tensors and numbers."""
     operands = [x._array if isinstance(x, Tensor) else x for x in xs]
     return dtypes.BY_ARRAY_DTYPE[dtypes.result_dtype(operands)]
+
+
+__all__ = [
+    "Size", "Tensor", "autograd", "bfloat16", "bool", "broadcast_shapes", "broadcast_tensors",
+    "cat", "cdouble", "cfloat", "complex", "complex64", "complex128", "concat", "concatenate",
+    "double", "dtype", "e", "einsum", "enable_grad", "float", "float16", "float32", "float64",
+    "get_default_dtype", "half", "hstack", "inf", "inference_mode", "int", "int8", "int16",
+    "int32", "int64", "is_grad_enabled", "is_inference_mode_enabled", "is_tensor", "linalg",
+    "logsigmoid", "long", "meshgrid", "nan", "no_grad", "numel", "pi", "promote_types",
+    "result_type", "set_default_dtype", "set_grad_enabled", "short", "softplus", "solve", "stack",
+    "std_mean", "tensordot", "uint8", "var_mean", "vstack", "where",
+]
+__all__ += factories.NAMES
+globals().update({_name: getattr(factories, _name) for _name in factories.NAMES})
+
+# What is a method is a function too, but for conversions and operators.
+for _name, _f in table.METHODS.items():
+    setattr(Tensor, _name, property(_f) if _name in ("real", "imag") else _f)
+    if _name not in __all__ and _name not in shapes.CONVERSIONS and not _name.startswith("__"):
+        globals()[_name] = _f
+        __all__.append(_name)
+
+assert algebra and elementwise and indexing and printing and reductions  # for what they enter

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from functrans.torch.tensor import Tensor, edge_of, made
 def _same_type(who, *xs):
     if any(x.dtype != xs[0].dtype for x in xs):
         found = ", ".join([dtypes.dtype_of(x).name for x in xs])
-        raise RuntimeError(f"{who}: expected operands of one dtype, but got {found}; use .to(dtype)")
+        raise RuntimeError(f"{who}: operands must have one dtype, but they are {found}")
 
 
 def _of_dims(who, *pairs):
@@ -43,7 +43,8 @@ class ProductNode(RowNode):
         if create or type(ct) is not np.ndarray or self.xs is None:
             return RowNode.pull(self, ct, create)
         check(self)
-        (e1, e2), (a, b) = self.edges, self.xs
+        (e1, e2), xs = self.edges, self.xs
+        a, b = cast("list[np.ndarray]", xs)
         return (ct @ b.T if e1 is not None else None, a.T @ ct if e2 is not None else None)
 
 
@@ -219,13 +220,13 @@ def solve(A, B):
 
 
 @op(method=False, title="LinalgEighBackward0")
-def eigh(A, UPLO="L"):
+def eigh(A, UPLO: Any = "L"):
     """Eigenvalues and eigenvectors of each symmetric matrix."""
     return tuple(np.linalg.eigh(A, UPLO))
 
 
 @op(method=False, title="LinalgEighBackward0")
-def eigvalsh(A, UPLO="L"):
+def eigvalsh(A, UPLO: Any = "L"):
     """Eigenvalues of each symmetric matrix."""
     return np.linalg.eigvalsh(A, UPLO)
 
@@ -243,7 +244,7 @@ def svdvals(A):
 
 
 @op(title="LinalgQrBackward0")
-def qr(A, mode="reduced"):
+def qr(A, mode: Any = "reduced"):
     """QR decomposition."""
     return tuple(np.linalg.qr(A, mode))
 
@@ -255,13 +256,13 @@ def pinv(A):
 
 
 @op(method=False, title="LinalgVectorNormBackward0")
-def vector_norm(x, ord=2, dim=None, keepdim=False):
+def vector_norm(x, ord: Any = 2, dim: Any = None, keepdim: Any = False):
     """The norm of the entries along ``dim``."""
     return np.linalg.vector_norm(x, axis=dim, keepdims=keepdim, ord=ord)
 
 
 @op(method=False, title="LinalgMatrixNormBackward0")
-def matrix_norm(A, ord: Any = "fro", keepdim=False):
+def matrix_norm(A, ord: Any = "fro", keepdim: Any = False):
     """The norm of each matrix."""
     return np.linalg.matrix_norm(A, keepdims=keepdim, ord=ord)
 

@@ -30,8 +30,8 @@ class dtype:
     def __repr__(self) -> str:
         return f"torch.{self.name}"
 
-    def __reduce__(self) -> str:
-        return self.name
+    def __reduce__(self) -> tuple:
+        return _named, (self.name,)
 
 
 # A type promotes to the highest category among the operands before it widens within it.
@@ -42,23 +42,27 @@ def _category(d: np.dtype) -> int:
     return {"b": BOOL, "i": INT, "u": INT, "f": FLOAT, "V": FLOAT, "c": COMPLEX}[d.kind]
 
 
-bool = dtype("bool", np.bool_)
+bool_ = dtype("bool", np.bool_)
 uint8 = dtype("uint8", np.uint8)
 int8 = dtype("int8", np.int8)
 int16 = short = dtype("int16", np.int16)
-int32 = int = dtype("int32", np.int32)
+int32 = dtype("int32", np.int32)
 int64 = long = dtype("int64", np.int64)
 float16 = half = dtype("float16", np.float16)
 bfloat16 = dtype("bfloat16", ml_dtypes.bfloat16)
-float32 = float = dtype("float32", np.float32)
+float32 = dtype("float32", np.float32)
 float64 = double = dtype("float64", np.float64)
 complex64 = cfloat = dtype("complex64", np.complex64)
 complex128 = cdouble = dtype("complex128", np.complex128)
 
 ALL = (
-    bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64,
+    bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64,
     complex128,
 )
+def _named(name: str) -> dtype:
+    return next(d for d in ALL if d.name == name)
+
+
 BY_ARRAY_DTYPE = {d.array_dtype: d for d in ALL}
 BFLOAT16 = bfloat16.array_dtype
 
@@ -94,10 +98,7 @@ def array_dtype(d: Any) -> np.dtype:
         return d.array_dtype
     if d is complex:
         return _complex_of(default_float())
-    by_type = {type(True): np.dtype(np.bool_), type(0): np.dtype(np.int64)}
-    if d in by_type:
-        return by_type[d]
-    return default_float() if d is type(0.0) else np.dtype(d)
+    return default_float() if d is float else np.dtype(d)
 
 
 def dtype_of(a: Any) -> dtype:
@@ -111,7 +112,7 @@ def dtype_of(a: Any) -> dtype:
     return found
 
 
-def is_differentiable(d: np.dtype) -> Any:
+def is_differentiable(d: np.dtype) -> bool:
     """Whether a tensor of this type can require gradients."""
     return d.kind in "fcV"
 
@@ -170,7 +171,7 @@ def _lifted(result: np.dtype, d: np.dtype) -> np.dtype:
     return d
 
 
-_NUMBERS = frozenset({type(True), type(0), type(0.0), complex})
+_NUMBERS = frozenset({bool, int, float, complex})
 
 
 def _of_number(x: Any) -> np.dtype:
@@ -186,7 +187,7 @@ class Size(tuple):
 
     __slots__ = ()
 
-    def numel(self) -> Any:
+    def numel(self) -> int:
         """The number of elements of a tensor of this size."""
         n = 1
         for k in self:

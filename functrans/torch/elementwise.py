@@ -224,7 +224,6 @@ def addcdiv(input, tensor1, tensor2, *, value=1):
 @op
 def masked_fill(x, mask, value):
     """x with ``value`` where ``mask`` holds."""
-    mask = np.asarray(mask.primal if hasattr(mask, "primal") else mask)
     if type(value) not in NUMBERS:
         value = value.astype(x.dtype)
     return np.where(mask, value, x)

@@ -199,7 +199,7 @@ def _between_hooks(node, ct, create, cts, heap, needed):
             out = [None if g is None else take(g, create) for g in new]
     for edge, c in zip(node.edges, out, strict=False):
         if edge is not None and c is not None:
-            _add(cts, heap, *edge, c)
+            _add(cts, heap, edge[0], edge[1], c)
 
 
 # ---- what users call

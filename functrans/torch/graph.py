@@ -6,11 +6,12 @@ only ``tensor.show`` and ``tensor.take`` convert.
 
 Interface for those who add nodes (custom functions, checkpoints): subclass ``Node`` and give
 
-    edges          one ``(node, output number)`` an operand, None where it does not require a gradient
-    outputs        how many outputs there are, 1 by default
-    pull(ct, create)  the cotangents of the operands, one an edge, None for none; with several outputs
-                   ``ct`` is a list, None where nothing arrived. ``create``: record the derivative
-    release()      drop what was saved; a later ``pull`` raises ``freed()``
+    edges             ``(node, output number)`` of each operand, None where it needs no gradient
+    outputs           how many outputs there are, 1 by default
+    pull(ct, create)  the cotangents of the operands, one an edge, None for none; with several
+                      outputs ``ct`` is a list, None where nothing arrived. ``create``: record the
+                      derivative
+    release()         drop what was saved; a later ``pull`` raises ``freed()``
 
 Nodes are ordered by ``seq``, which falls with time: an operand's node always has the greater one.
 """

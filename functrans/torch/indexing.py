@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import split_key
+from functrans.torch.dtypes import array_dtype
 from functrans.torch.graph import RowNode, Value, named
 from functrans.torch.inplace import in_place
 from functrans.torch.modes import state
-from functrans.torch.table import METHODS, NUMBERS, op, row
+from functrans.torch.table import METHODS, NUMBERS, op, promoted, row
 from functrans.torch.tensor import Tensor, edge_of, lowered
 from functrans.torch.views import changed, getitem, guard, rebase, view
 
@@ -130,7 +131,8 @@ Tensor.__iter__ = lambda self: iter([self[i] for i in range(len(self))])  # type
 
 
 def _plain(x):
-    return np.asarray(x.primal if type(x) is Value else x)
+    """The array of an index, copied: its owner may change it before the backward."""
+    return np.array(x.primal if type(x) is Value else x)
 
 
 @op
@@ -210,7 +212,14 @@ def where(condition, input=None, other=None):
     """From ``input`` where ``condition`` holds, else from ``other``."""
     if input is None:
         return tuple(np.nonzero(_plain(condition)))
-    return np.where(_plain(condition), input, other)
+    return np.where(condition, *_alike(input, other))
+
+
+def _alike(*xs):
+    """Operands in the type of the result; numbers stay weak."""
+    if all(type(x) in NUMBERS for x in xs):
+        return [np.asarray(x, array_dtype(type(x))) for x in xs]
+    return promoted(*xs)
 
 
 METHODS["where"] = lambda self, condition, other: where(condition, self, other)

@@ -17,10 +17,9 @@ def show_tensor(t: Tensor, *, tensor_contents: Any = None) -> str:
     """The text of a tensor: its entries, then what is not as usual about it."""
     suffix = []
     dtype = t.dtype
-    usual = (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool)
-    if dtype not in usual and not (dtype.is_complex and _is_default_complex(dtype)):
-        suffix.append(f"dtype={dtype}")
-    elif not t._array.size and dtype is not dtypes.get_default_dtype():
+    usual = (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool_)
+    plain = dtype in usual or dtype.array_dtype == dtypes.array_dtype(complex)
+    if not plain or (not t._array.size and dtype is not usual[0]):
         suffix.append(f"dtype={dtype}")
     if not t._array.size and t._array.ndim != 1:
         suffix.insert(0, f"size={tuple(t._array.shape)}")
@@ -35,10 +34,6 @@ def show_tensor(t: Tensor, *, tensor_contents: Any = None) -> str:
     if suffix and last > WIDTH:
         text = f"tensor({body},\n       {', '.join(suffix)})"
     return text
-
-
-def _is_default_complex(d: dtypes.dtype) -> bool:
-    return d.array_dtype == dtypes.array_dtype(complex)
 
 
 def _array(array: np.ndarray, indent: int) -> str:
@@ -60,7 +55,7 @@ def _summary(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _words(flat: np.ndarray) -> list[str]:
+def _words(flat: Any) -> list[str]:
     """The entries as texts of one width."""
     kind = flat.dtype.kind
     if kind == "b":

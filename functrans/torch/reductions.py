@@ -27,7 +27,7 @@ def axes(dim: Any) -> Any:
 
 
 class Extreme(NamedTuple):
-    """What ``max``, ``min``, ``median``, ``mode``, ``sort`` and ``topk`` along a dimension return."""
+    """What ``max``, ``min``, ``median``, ``sort`` and ``topk`` along a dimension return."""
 
     values: Any
     indices: Any
@@ -61,7 +61,7 @@ class TotalNode(Node):
         if not isinstance(ct, np.ndarray | np.generic):
             return (np.broadcast_to(ct, self.aval.shape),)
         spread = np.empty(*self.aval)
-        spread.fill(ct[()])
+        spread.fill(np.asarray(ct)[()])
         return (spread,)
 
 
@@ -110,14 +110,20 @@ def _of_floats(x, dtype, who):
 @op(title="MeanBackward1", method=False)
 def mean_dim(x, dim=None, keepdim=False, *, dtype=None):
     """Mean along ``dim``."""
-    return np.mean(_of_floats(x, dtype, "mean"), axis=axes(dim), keepdims=keepdim)
+    return _in_type(np.mean, _of_floats(x, dtype, "mean"), axis=axes(dim), keepdims=keepdim)
+
+
+def _in_type(function, x, **options):
+    """``function`` of ``x`` in the type of ``x``; half precision is computed in single."""
+    half = x.dtype.itemsize == 2
+    y = function(x.astype(np.float32) if half else x, **options)
+    return y.astype(x.dtype) if half else y
 
 
 @op(title="MeanBackward0", method=False)
 def mean_all(x, *, dtype=None):
     """Mean of all entries."""
-    x = _of_floats(x, dtype, "mean")
-    return np.sum(x) * x.dtype.type(1 / x.size) if x.size else np.mean(x)
+    return _in_type(np.mean, _of_floats(x, dtype, "mean"))
 
 
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
@@ -135,8 +141,8 @@ def _spread(function, x, dim, unbiased, keepdim, correction):
         dim, unbiased = None, dim
     if correction is None:
         correction = 1 if unbiased is None or unbiased else 0
-    return function(_of_floats(x, None, function.__name__), axis=axes(dim), ddof=correction,
-                    keepdims=keepdim)
+    return _in_type(function, _of_floats(x, None, function.__name__), axis=axes(dim),
+                    ddof=correction, keepdims=keepdim)
 
 
 @op

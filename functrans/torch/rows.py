@@ -32,7 +32,7 @@ class Row:
         self.name = name
         self.row = row
         self.ufunc = row.impl
-        self.actions = [a or ZERO for a in row.actions]
+        self.actions: list[Any] = [a or ZERO for a in row.actions]
         self.floats = floats
         self.singular = any(a is not None and a.singular for a in row.actions)
         self.kind = named(ElementwiseNode, title or title_for(name))
@@ -45,7 +45,7 @@ class Row:
         """On any operands: tensors, numbers, arrays."""
         a, b = promoted(_operand(x1), _operand(x2), floats=self.floats)
         with quiet():
-            y = np.asarray(self.ufunc(a, b))
+            y = np.asarray(apply(self.name, self.ufunc, a, b))
         out = made(y)
         if not state.grad or y.dtype.kind not in "fcV":
             return out
@@ -90,7 +90,7 @@ def _operand(x: Any) -> Any:
     if type(x) in NUMBERS:
         return x
     if isinstance(x, np.ndarray | np.generic):
-        return np.asarray(x)
+        return np.array(x)  # its owner may change it before the backward
     if _declines(x):
         raise TypeError(
             f"unsupported operand: {type(x).__name__}; use a Tensor, an ndarray or a number"
@@ -102,6 +102,18 @@ def _declines(x: Any) -> bool:
     """Whether an operand is none that we know, so that it may know what to do with us."""
     return not (isinstance(x, np.ndarray | np.generic | Tensor) or type(x) in NUMBERS
                 or hasattr(x, "__index__") or hasattr(x, "__float__"))
+
+
+def apply(name: str, ufunc: Callable, a: Any, b: Any) -> Any:
+    """``ufunc(a, b)``, or an error that names the sizes that do not fit."""
+    try:
+        return ufunc(a, b)
+    except ValueError as failure:
+        s1, s2 = list(np.shape(a)), list(np.shape(b))
+        raise RuntimeError(
+            f"{name}: the sizes {s1} and {s2} do not fit: counted from the last, dimensions must "
+            "be equal, or one of them 1"
+        ) from failure
 
 
 def binary(name: str, row: Any, *, floats: bool = False, title: str | None = None,
@@ -127,11 +139,14 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
             return NotImplemented
         else:
             return general(input, other)
-        if singular:
-            with quiet():
+        try:
+            if singular:
+                with quiet():
+                    y = ufunc(a, b)
+            else:
                 y = ufunc(a, b)
-        else:
-            y = ufunc(a, b)
+        except ValueError:
+            y = apply(name, ufunc, a, b)
         if type(y) is not np.ndarray:
             y = np.asarray(y)
         out = _new(Tensor)
@@ -198,7 +213,8 @@ def reflected(f: Any) -> Callable:
 def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None) -> Callable:
     """The function ``name`` of one tensor."""
     kind = named(ElementwiseNode, title or title_for(name))
-    ufunc, action = row.impl, row.actions[0] or ZERO
+    ufunc: Any = row.impl
+    action: Any = row.actions[0] or ZERO
     needs, pick = action.needs, getattr(action, "pick", None)
     noisy = not row.differentiable or action.singular
 

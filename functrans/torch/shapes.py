@@ -262,9 +262,12 @@ METHODS["broadcast_to"] = METHODS.pop("broadcast_to_")
 METHODS["diagonal"] = METHODS.pop("diagonal_")
 METHODS["swapaxes"] = METHODS["swapdims"] = transpose
 METHODS["moveaxis"] = movedim
-Tensor.T = property(lambda self: permute(self, range(self.ndim - 1, -1, -1)))
-Tensor.mT = property(lambda self: transpose(self, -2, -1))
-Tensor.H = property(lambda self: METHODS["conj"](transpose(self, -2, -1)))
+for _name, _f in {
+    "T": lambda self: permute(self, range(self.ndim - 1, -1, -1)),
+    "mT": lambda self: transpose(self, -2, -1),
+    "H": lambda self: METHODS["conj"](transpose(self, -2, -1)),
+}.items():
+    setattr(Tensor, _name, property(_f))
 
 # ---- new memory
 
@@ -343,7 +346,7 @@ def diag(x, diagonal=0):
 
 
 @op(method=False)
-def meshgrid(*tensors, indexing="ij"):
+def meshgrid(*tensors, indexing: Any = "ij"):
     """Coordinates as grids."""
     if len(tensors) == 1 and isinstance(tensors[0], tuple | list):
         tensors = tuple(tensors[0])
@@ -353,6 +356,8 @@ def meshgrid(*tensors, indexing="ij"):
 @op(method=False)
 def cat(tensors, dim=0):
     """Tensors one after another along ``dim``."""
+    if not tensors:
+        raise RuntimeError("cat: expected a non-empty list of Tensors")
     kept = [x for x in tensors if x.shape != (0,)] or list(tensors[:1])
     return np.concatenate(promoted(*kept), dim)
 
@@ -360,6 +365,8 @@ def cat(tensors, dim=0):
 @op(method=False)
 def stack(tensors, dim=0):
     """Tensors of one shape along a new dimension ``dim``."""
+    if not tensors:
+        raise RuntimeError("stack: expected a non-empty list of Tensors")
     return np.stack(promoted(*tensors), dim)
 
 
@@ -399,7 +406,7 @@ def _to_copy(x, dtype):
 @method
 def to(input: Tensor, *args: Any, dtype: Any = None, device: Any = None,
        non_blocking: bool = False, copy: bool = False, memory_format: Any = None) -> Tensor:
-    """``input`` in another type: ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(x)``."""
+    """``input`` in another type: ``to(dtype)``, ``to(device, dtype)``, or as another tensor."""
     for x in args:
         if isinstance(x, Tensor):
             dtype = x.dtype
@@ -420,12 +427,23 @@ def require_cpu(who: str, device: Any) -> None:
         )
 
 
-for _name in ("float", "double", "half", "bfloat16", "int", "long", "short", "bool", "cfloat",
-              "cdouble"):
-    METHODS[_name] = lambda input, _dtype=getattr(dtypes, _name): to_dtype(input, _dtype)
-    METHODS[_name].__name__ = _name
-METHODS["byte"] = lambda input: to_dtype(input, dtypes.uint8)
-METHODS["char"] = lambda input: to_dtype(input, dtypes.int8)
+def _conversion(name: str, dtype: dtypes.dtype) -> None:
+    def converted(input: Tensor) -> Tensor:
+        return to_dtype(input, dtype)
+
+    converted.__name__ = converted.__qualname__ = name
+    converted.__doc__ = f"The tensor as {dtype.name}."
+    METHODS[name] = converted
+
+
+CONVERSIONS = {
+    "float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16,
+    "bfloat16": dtypes.bfloat16, "int": dtypes.int32, "long": dtypes.int64,
+    "short": dtypes.int16, "bool": dtypes.bool_, "byte": dtypes.uint8, "char": dtypes.int8,
+    "cfloat": dtypes.complex64, "cdouble": dtypes.complex128,
+}
+for _name, _dtype in CONVERSIONS.items():
+    _conversion(_name, _dtype)
 
 
 @method

@@ -5,14 +5,14 @@ A function is written as NumPy code on arrays:
     @op
     def mean(x, dim=None, keepdim=False, *, dtype=None): return np.mean(x, axis=dim, ...)
 
-Called with tensors of which one requires gradients, the body runs on ``graph.Value``s, which record;
-otherwise on the arrays. Results come out as tensors. The last node is shown as ``MeanBackward0``.
+Called with tensors of which one requires gradients, the body runs on ``graph.Value``s, which
+record; otherwise on the arrays. Results come out as tensors, the last node as ``MeanBackward0``.
 
     op(body)   a function of tensors; ``f.body`` is the NumPy code, to be used in other bodies
     METHODS    name -> function, for those that are also methods of tensors
 
-``rows`` has a shorter way for functions of one elementwise row, ``inplace`` the variants that write to
-their first argument.
+``rows`` has a shorter way for functions of one elementwise row, ``inplace`` the variants that write
+to their first argument.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans.errors import FunctransError
 from functrans.extend import TABLE
 from functrans.torch import dtypes
 from functrans.torch.graph import Node, Value, quiet, rename
@@ -57,8 +58,13 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
         else:
             given = [_plain(x) for x in args]
             options = {k: _plain(x) for k, x in kwargs.items()}
-        with quiet():
-            out = body(*given, **options)
+        try:
+            with quiet():
+                out = body(*given, **options)
+        except ValueError as failure:
+            if isinstance(failure, IndexError | FunctransError):
+                raise
+            raise RuntimeError(f"{body.__name__}: {failure}") from failure
         return wrap(out, given, shown)
 
     called.body = body  # type: ignore[attr-defined]  # for other bodies
@@ -83,6 +89,8 @@ def _lifted(x: Any) -> Any:
         return lift(x)
     if type(x) in (list, tuple):
         return type(x)([_lifted(v) for v in x])
+    if type(x) is np.ndarray:
+        return x.copy()  # its owner may change it before the backward
     return x.array_dtype if isinstance(x, dtypes.dtype) else x
 
 

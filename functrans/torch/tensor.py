@@ -11,8 +11,7 @@ Fields (all but ``_array`` and ``_storage`` are class attributes until they are 
                  which ``_node`` is right; see ``views``
     _grad, _accumulator, _hooks, _post_hooks  what only leaves have
 
-Operations are put on the class by ``functions``, ``views``, ``inplace`` and ``engine``, which import
-this module. ``Tensor`` never calls them itself.
+Operations are put on the class by the modules above, which import this one.
 """
 
 from __future__ import annotations
@@ -121,7 +120,9 @@ class Tensor:
     def itemsize(self) -> int:
         return self._array.itemsize
 
-    element_size = dtypes_itemsize = lambda self: self._array.itemsize
+    def element_size(self) -> int:
+        """The number of bytes of an element."""
+        return self._array.itemsize
 
     @property
     def nbytes(self) -> int:
@@ -453,7 +454,7 @@ def _look_up(t: Tensor) -> None:
     if t._steps is None:  # made without recording: it has no part in the history
         return
     edge = edge_of(base)
-    value: Any = Value(base._array, *(edge or (None,)))
+    value: Any = Value(base._array, *edge) if edge else Value(base._array, None)
     for prim, params in t._steps:
         args = (value,)
         y = prim.impl(value.primal, **params)

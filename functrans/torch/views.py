@@ -80,12 +80,11 @@ def guard(t: Tensor, recorded: bool, name: str) -> None:
     """Raise if ``t`` cannot be changed in place by the operation ``name``."""
     if recorded:
         root = t if t._base is None else t._base
-        if root._requires and root._node is None:
+        if any(x._requires and x._node is None for x in (t, root)):
             what = "a leaf Variable" if root is t else "a view of a leaf Variable"
             raise RuntimeError(
                 f"{what} that requires grad is being used in an in-place operation. "
-                f"Write to it inside `with torch.no_grad():`, or use {name.rstrip('_')} without "
-                "the trailing underscore on the tensor."
+                f"Call {name} inside `with torch.no_grad():`, or write to a clone()."
             )
         if t._steps is None:
             raise RuntimeError(
