@@ -84,6 +84,11 @@ def _unlike(x: Tensor, y: Any) -> Any:
     return None if a.shape == y.shape and a.dtype == y.dtype else aval_of(a)
 
 
+def _broadcast(parts: tuple, xs: tuple, y: Any) -> tuple:
+    """``parts`` where an operand is not of the shape of ``y``."""
+    return tuple([(i, action, saved, _unlike(xs[i], y)) for i, action, saved, _ in parts])
+
+
 def _operand(x: Any) -> Any:
     if isinstance(x, Tensor):
         return x._array
@@ -116,11 +121,22 @@ def apply(name: str, ufunc: Callable, a: Any, b: Any) -> Any:
         ) from failure
 
 
+def _quietly(ufunc: Callable) -> Callable:
+    """``ufunc`` where infinities and NaNs are to be expected."""
+
+    def compute(*xs: Any) -> Any:
+        with quiet():
+            return ufunc(*xs)
+
+    return compute
+
+
 def binary(name: str, row: Any, *, floats: bool = False, title: str | None = None,
            operator: bool = False) -> Callable:
     """The function ``name`` of two tensors or numbers; an operator leaves others to themselves."""
     of = Row(name, row, floats, title)
-    ufunc, general, singular, kind = of.ufunc, of.general, of.singular, of.kind
+    ufunc, general, kind = of.ufunc, of.general, of.kind
+    compute = _quietly(ufunc) if of.singular else ufunc
     a1, a2 = of.actions
 
     def f(input: Any, other: Any) -> Any:
@@ -140,13 +156,9 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
         else:
             return general(input, other)
         try:
-            if singular:
-                with quiet():
-                    y = ufunc(a, b)
-            else:
-                y = ufunc(a, b)
+            y = compute(a, b)
         except ValueError:
-            y = apply(name, ufunc, a, b)
+            y = apply(name, ufunc, a, b)  # which says more
         if type(y) is not np.ndarray:
             y = np.asarray(y)
         out = _new(Tensor)
@@ -169,8 +181,7 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
                 (1, a2, a2.pick(y, a, b) if a2.needs else (), None),
             )
         if y.shape != a.shape or (type(b) is np.ndarray and b.shape != y.shape):
-            parts = tuple([(i, act, saved, _unlike((input, other)[i], y))
-                           for i, act, saved, _ in parts])
+            parts = _broadcast(parts, (input, other), y)
         marks = of.marks(e1, e2, input, other, own)
         if marks:
             frame = sys._getframe(1)
@@ -189,16 +200,13 @@ def reflected(f: Any) -> Callable:
     """``other f self``."""
     of = f.of
     general, kind, a2 = of.general, of.kind, of.actions[1]
+    compute = _quietly(of.ufunc) if of.singular else of.ufunc
 
     def method(self: Tensor, other: Any) -> Any:
         b = self._array
         if type(other) is not float or (b.dtype is not _F32 and b.dtype is not _F64):
             return NotImplemented if _declines(other) else general(other, self)
-        if of.singular:
-            with quiet():
-                y = np.asarray(of.ufunc(other, b))
-        else:
-            y = np.asarray(of.ufunc(other, b))
+        y = np.asarray(compute(other, b))
         out = made(y)
         edge = edge_of(self) if state.grad else None
         if edge is not None:
@@ -216,18 +224,14 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None)
     ufunc: Any = row.impl
     action: Any = row.actions[0] or ZERO
     needs, pick = action.needs, getattr(action, "pick", None)
-    noisy = not row.differentiable or action.singular
+    compute = _quietly(ufunc) if not row.differentiable or action.singular else ufunc
 
     def f(input: Tensor) -> Tensor:
         a = input._array
         d = a.dtype
         if d is not _F32 and d is not _F64 and floats:
             a = floating(a)
-        if noisy:
-            with quiet():
-                y = ufunc(a)
-        else:
-            y = ufunc(a)
+        y = compute(a)
         if type(y) is not np.ndarray:
             y = np.asarray(y)
         out = made(y)

@@ -36,6 +36,7 @@ from functrans.torch.graph import (
     Value,
     record,
 )
+from functrans.torch.layouts import empty_like
 from functrans.torch.modes import state
 
 # Guards the addition of one gradient to a leaf against another thread's.
@@ -398,21 +399,6 @@ def _unpickled(array: np.ndarray, requires: bool) -> Tensor:
     t = made(array)
     t._requires = requires
     return t
-
-
-def empty_like(array: np.ndarray) -> np.ndarray:
-    """Memory laid out as ``array`` if that is dense and does not overlap, else in row order."""
-    flags = array.flags
-    if flags.c_contiguous:
-        return np.empty(array.shape, array.dtype)
-    expected = array.itemsize
-    order = sorted(range(array.ndim), key=lambda i: (array.strides[i], array.shape[i]))
-    for i in order:
-        if array.shape[i] != 1:
-            if array.strides[i] != expected:
-                return np.empty(array.shape, array.dtype)
-            expected *= array.shape[i]
-    return np.empty_like(array, order="K")
 
 
 _new = object.__new__
