@@ -51,3 +51,9 @@ def test_compiled(dtype):
     g = ft.jit(ft.grad(f))(x)
     assert g.dtype == dtype
     assert_allclose(g.astype(complex), ft.grad(f)(x).astype(complex), rtol=TYPES[dtype])
+
+
+@pytest.mark.parametrize("dtype", [t for t in TYPES if np.dtype(t).kind != "c"])
+def test_a_cast_to_a_narrower_type_passes_the_derivative_on(dtype):
+    g = ft.grad(lambda x: np.sum((3 * x).astype(dtype)))(np.array(X))
+    assert_allclose(g, [3.0] * 3)

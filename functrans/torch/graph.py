@@ -128,7 +128,7 @@ class RemovableHandle:
     _next_id = itertools.count()
 
     def __init__(self, hooks: dict):
-        self.hooks = weakref.ref(hooks) if not isinstance(hooks, dict) else (lambda: hooks)
+        self.hooks = hooks
         self.id = next(RemovableHandle._next_id)
 
     @classmethod
@@ -138,9 +138,7 @@ class RemovableHandle:
         return handle
 
     def remove(self) -> None:
-        hooks = self.hooks()
-        if hooks is not None:
-            hooks.pop(self.id, None)
+        self.hooks.pop(self.id, None)
 
     def __enter__(self) -> RemovableHandle:
         return self

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch import dtypes
-from functrans.torch.graph import Value, quiet
+from functrans.torch.graph import ElementwiseNode, RowNode, Value, caller, quiet
 from functrans.torch.modes import state
 from functrans.torch.table import any_requires
 from functrans.torch.tensor import Tensor, lift, made
@@ -66,6 +66,8 @@ def _recorded_write(t: Tensor, f: Callable, args: tuple, kwargs: dict, name: str
         before._requires = False
     args = tuple([before if x is t else x for x in args])
     y = f(before, *args, **kwargs)
+    if isinstance(y._node, ElementwiseNode | RowNode) and y._node.where is not None:
+        y._node.where = caller()
     write(t, lift(y), name)
     return t
 

@@ -1,8 +1,8 @@
 """How the memory of a new ``grad`` is laid out.
 
 Without a ``grad`` yet: as the tensor, if that is dense and does not overlap, else in row order.
-Where there is one, ``backward`` adds to it in place, which keeps its layout; with ``create_graph`` it is
-replaced by the sum.
+Where there is one, ``backward`` adds to it in place, which keeps its layout; with ``create_graph``
+it is replaced by the sum.
 """
 
 from __future__ import annotations

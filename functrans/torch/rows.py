@@ -183,16 +183,18 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
         if y.shape != a.shape or (type(b) is np.ndarray and b.shape != y.shape):
             parts = _broadcast(parts, (input, other), y)
         marks = of.marks(e1, e2, input, other, own)
-        if marks:
-            frame = sys._getframe(1)
-            out._node = kind((e1, e2), parts, marks, (frame.f_code, frame.f_lasti))
-        else:
-            out._node = kind((e1, e2), parts, (), None)
+        frame = sys._getframe(1) if marks else None
+        where = frame and (frame.f_code, frame.f_lasti)
+        out._node = kind((e1, e2), parts, marks, where)
         return out
 
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = f"{row.name} of two tensors or numbers, entry by entry."
     f.of = of  # type: ignore[attr-defined]  # what the reflected and in-place variants share
+    return _labelled(f, name, f"{row.name} of two tensors or numbers, entry by entry.")
+
+
+def _labelled(f: Callable, name: str, doc: str) -> Callable:
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
     return f
 
 
@@ -249,6 +251,4 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None)
         )
         return out
 
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = f"{row.name} of each entry."
-    return f
+    return _labelled(f, name, f"{row.name} of each entry.")

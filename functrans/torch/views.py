@@ -113,9 +113,12 @@ def rebase(t: Tensor, edge: Edge | None) -> None:
         assert t._steps is not None, "guarded"
         edge = CopySlices([edge_of(base), edge], t._steps, base._array.shape), 0
         t = base
+    kept = t.retains_grad
     t._storage.history += 1
     t._node, t._index = edge or (None, 0)
     t._requires = False
+    if kept:
+        t.retain_grad()
 
 
 def value_for_write(t: Tensor) -> Value:
