@@ -85,6 +85,14 @@ def test_a_second_backward_raises_unless_the_graph_was_retained():
         y.backward()
 
 
+def test_a_seed_is_recorded_only_with_create_graph():
+    x, seed = leaf(2.0), leaf(3.0)
+    (x * x).backward(seed)
+    assert not x.grad.requires_grad
+    (g,) = torch.autograd.grad(x * x, x, seed, create_graph=True)
+    assert torch.autograd.grad(g, seed)[0].tolist() == [4.0]
+
+
 def test_retain_graph_is_create_graph_by_default():
     x = leaf(2.0)
     y = x * x * x
@@ -244,6 +252,16 @@ def test_a_backward_may_run_inside_a_backward():
     y.register_hook(hook)
     (y * y).backward()
     assert (x.grad.tolist(), z.grad.tolist()) == ([360.0], [10.0])
+
+
+def test_checkpoints_know_whether_a_walk_reaches_all_leaves():
+    x, seen = leaf(2.0), []
+    y = x * 3
+    y.register_hook(lambda g: seen.append(torch.autograd._is_checkpoint_valid()))
+    y.backward(retain_graph=True)
+    torch.autograd.grad(y, x)
+    assert seen == [True, False]
+    assert torch.autograd._is_checkpoint_valid()
 
 
 def test_a_graph_may_be_100000_nodes_deep():

@@ -168,7 +168,7 @@ def test_a_removed_hook_is_not_called():
 def test_a_hook_must_return_a_tensor_of_the_same_size():
     x = leaf(1.0, 2.0)
     handle = x.register_hook(lambda g: 3.0)
-    with pytest.raises(TypeError, match="hooks must return a Tensor or None.*float"):
+    with pytest.raises(TypeError, match=r"hooks must return a Tensor or None.*float"):
         (x * 2).sum().backward()
     handle.remove()
     x.register_hook(lambda g: g[:1])
