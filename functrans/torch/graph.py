@@ -60,6 +60,28 @@ class Storage:
     changed: tuple | None = None
 
 
+class Joint:
+    """Several storages as one: for values of which it is not known on whose memory they are."""
+
+    def __init__(self, storages: Sequence[Storage]):
+        self.storages = storages
+
+    @property
+    def version(self) -> int:
+        return sum([s.version for s in self.storages])
+
+    @property
+    def changed(self) -> tuple | None:
+        return next((s.changed for s in self.storages if s.changed), None)
+
+
+def joint(marks: Sequence) -> Any:
+    """The storage of what a node with these marks has saved."""
+    if len(marks) == 1:
+        return marks[0][0]
+    return Joint([s for s, _ in marks]) if marks else None
+
+
 class Extras:
     """What few nodes have: hooks of tensors by output, tensors that retain their grad, metadata."""
 
@@ -186,12 +208,13 @@ class RowNode(Node):
             ct = tuple(ct)
         xs, y = self.xs, self.y
         if create:
-            xs = [Value(x, *e) if e and isinstance(x, np.ndarray | np.generic) else x
+            of = joint(self.marks)
+            xs = [Value(x, *(e or (None, 0)), of) if isinstance(x, np.ndarray | np.generic) else x
                   for x, e in zip(xs, self.edges, strict=True)]
             if self.outputs > 1:
-                y = y and tuple([Value(v, self, k) for k, v in enumerate(y)])
+                y = y and tuple([Value(v, self, k, of) for k, v in enumerate(y)])
             else:
-                y = None if y is None else Value(y, self)
+                y = None if y is None else Value(y, self, 0, of)
         return pull(self.prim, ct, y, xs, self.params, [e is not None for e in self.edges])
 
     def release(self) -> None:
@@ -268,8 +291,9 @@ class ElementwiseNode(Node):
         names = ("x",) if len(self.edges) == 1 else [f"x{i + 1}" for i in range(len(self.edges))]
         edges: dict[str, Any] = dict(zip(names, self.edges, strict=True))
         edges["y"] = (self, 0)
-        return [Value(v, *edges[n]) if edges[n] and isinstance(v, np.ndarray | np.generic) else v
-                for n, v in zip(action.needs, saved, strict=True)]
+        of = joint(self.marks)
+        return [Value(v, *(edges[n] or (None, 0)), of) if isinstance(v, np.ndarray | np.generic)
+                else v for n, v in zip(action.needs, saved, strict=True)]
 
     def release(self) -> None:
         for part in self.parts or ():

@@ -249,6 +249,24 @@ def test_an_index_or_an_ndarray_may_be_changed_after_it_was_used():
     assert x.grad.tolist() == [7.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: (x * x * x).sum(),
+        lambda x: x.sin().sum(),
+        lambda x: (x @ x) * (x @ x),
+        lambda x: x.prod() * x[0],
+    ],
+)
+def test_a_change_between_first_and_second_derivative_is_noticed(f):
+    x = leaf(1.0, 2.0)
+    (g,) = torch.autograd.grad(f(x), x, create_graph=True)
+    with torch.no_grad():
+        x.mul_(5)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(g.sum(), x)
+
+
 def test_what_no_rule_reads_may_be_changed():
     x = leaf(1.0, 2.0)
     y = x * 3
