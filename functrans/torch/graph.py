@@ -209,8 +209,7 @@ class RowNode(Node):
         xs, y = self.xs, self.y
         if create:
             of = joint(self.marks)
-            xs = [Value(x, *(e or (None, 0)), of) if isinstance(x, np.ndarray | np.generic) else x
-                  for x, e in zip(xs, self.edges, strict=True)]
+            xs = [saved_value(x, e, of) for x, e in zip(xs, self.edges, strict=True)]
             if self.outputs > 1:
                 y = y and tuple([Value(v, self, k, of) for k, v in enumerate(y)])
             else:
@@ -292,8 +291,7 @@ class ElementwiseNode(Node):
         edges: dict[str, Any] = dict(zip(names, self.edges, strict=True))
         edges["y"] = (self, 0)
         of = joint(self.marks)
-        return [Value(v, *(edges[n] or (None, 0)), of) if isinstance(v, np.ndarray | np.generic)
-                else v for n, v in zip(action.needs, saved, strict=True)]
+        return [saved_value(v, edges[n], of) for n, v in zip(action.needs, saved, strict=True)]
 
     def release(self) -> None:
         for part in self.parts or ():
@@ -394,6 +392,14 @@ class Value(PrimalTracer):
     @property
     def edge(self) -> Edge | None:
         return None if self.node is None else (self.node, self.index)
+
+
+def saved_value(x: Any, edge: Edge | None, storage: Any) -> Any:
+    """An array that a node has saved, with its place in the graph; anything else unchanged."""
+    if not isinstance(x, np.ndarray | np.generic):
+        return x
+    node, index = edge or (None, 0)
+    return Value(x, node, index, storage)
 
 
 class Recorder(Trace):
