@@ -12,13 +12,15 @@ values, so that code which calls the ufunc is differentiated as it stands.
 Array([0.25, 0.25])
 >>> extend.withdraw(op)
 
-A transform is a ``Trace`` and its ``Tracer``; see docs/adding_a_transform.md.
+A transform is a ``Trace`` and its ``Tracer``; see docs/adding_a_transform.md. One that keeps a
+graph of its own runs a row with ``row.impl``, keeps what ``row.saves`` asks for, and goes back with
+``pull``; ``split_key`` turns an index into the parameters of the indexing rows.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -43,7 +45,9 @@ from functrans._ops.declare import (
     Linear,
 )
 from functrans._transforms.arguments import hand_out
+from functrans._transforms.vjp import transpose_jvp
 from functrans.errors import ArgumentError, name_of
+from functrans.numpy.indexing import split_key
 from functrans.numpy.protocols import FUNCTIONS, UFUNCS
 
 F = TypeVar("F", bound=Callable)
@@ -118,6 +122,23 @@ def withdraw(declared: Primitive | Callable) -> None:
         del UFUNCS[declared.impl]
 
 
+def pull(
+    row: Primitive, ct: Any, y: Any, xs: Sequence, params: dict, wanted: Sequence[bool]
+) -> Sequence:
+    """Cotangents of the operands of ``row`` from that of its output, None where not wanted.
+
+    By its vjp, or by transposing its jvp. ``y`` and ``xs`` are what ``row.saves(wanted, params)``
+    asks for: an operand that is not read by value may be given as ``Aval``.
+
+    >>> import numpy as np
+    >>> pull(TABLE["sin"], np.ones(2), None, [np.zeros(2)], {}, [True])
+    [array([1., 1.])]
+    """
+    if isinstance(row, General) and row.vjp_rule is None:
+        return transpose_jvp(row, ct, y, xs, params, wanted)
+    return row.vjp(ct, y, xs, params, wanted)
+
+
 __all__ = [
     "ABOVE_ONE",
     "ANY",
@@ -149,6 +170,8 @@ __all__ = [
     "is_inexact",
     "linear",
     "primitive",
+    "pull",
+    "split_key",
     "spread",
     "sum_to",
     "withdraw",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import plain
+from functrans._core.aval import inexact_dtype
 from functrans._core.bind import Tracer, bind
 from functrans._ops import indexing
 from functrans._ops import structure as rows
@@ -245,7 +246,7 @@ def astype(x: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok:
             f"Cannot cast array data from {x.dtype!r} to {dtype!r} according to the rule "
             f"{casting!r}"
         )
-    return bind(rows.astype if dtype.kind in "fc" else rows.astype_discrete, x, dtype=dtype)
+    return bind(rows.astype if inexact_dtype(dtype) else rows.astype_discrete, x, dtype=dtype)
 
 
 @numpy_like(np.copy)

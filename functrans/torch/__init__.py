@@ -1,0 +1,115 @@
+"""``torch``'s names on NumPy: tensors that record their history, and ``backward``.
+
+>>> import functrans.torch as torch
+>>> x = torch.ones(2, 2, requires_grad=True)
+>>> z = (x + 2) * (x + 2) * 3
+>>> z.mean().backward()
+>>> x.grad
+tensor([[4.5000, 4.5000],
+        [4.5000, 4.5000]])
+
+From the bottom up: ``dtypes`` and ``modes``; ``graph``, the nodes and how NumPy code is recorded;
+``tensor``; ``engine``, the walk backward; ``views`` and what changes them; ``table``, how functions
+are made, ``rows`` and ``inplace``; then the functions themselves. See docs/torch.md.
+"""
+
+from __future__ import annotations
+
+from math import e, inf, nan, pi
+
+from functrans.torch import (
+    algebra,
+    autograd,
+    dtypes,
+    elementwise,
+    factories,
+    indexing,
+    printing,
+    reductions,
+    shapes,
+    table,
+)
+from functrans.torch.algebra import einsum, linalg, solve, tensordot
+from functrans.torch.dtypes import (
+    Size,
+    bfloat16,
+    cdouble,
+    cfloat,
+    complex64,
+    complex128,
+    double,
+    dtype,
+    float16,
+    float32,
+    float64,
+    get_default_dtype,
+    half,
+    int8,
+    int16,
+    int32,
+    int64,
+    long,
+    promote_types,
+    set_default_dtype,
+    short,
+    uint8,
+)
+from functrans.torch.elementwise import complex_ as complex
+from functrans.torch.elementwise import logsigmoid, softplus
+from functrans.torch.indexing import where
+from functrans.torch.modes import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from functrans.torch.reductions import numel, std_mean, var_mean
+from functrans.torch.shapes import (
+    broadcast_shapes,
+    broadcast_tensors,
+    cat,
+    hstack,
+    meshgrid,
+    stack,
+    vstack,
+)
+from functrans.torch.tensor import Tensor
+
+bool, int, float = dtypes.bool_, dtypes.int32, dtypes.float32
+concat = concatenate = cat
+
+
+def is_tensor(obj: object) -> object:
+    """Whether ``obj`` is a tensor."""
+    return isinstance(obj, Tensor)
+
+
+def result_type(*xs: object) -> dtype:
+    """The type of an operation on tensors and numbers."""
+    operands = [x._array if isinstance(x, Tensor) else x for x in xs]
+    return dtypes.BY_ARRAY_DTYPE[dtypes.result_dtype(operands)]
+
+
+__all__ = [
+    "Size", "Tensor", "autograd", "bfloat16", "bool", "broadcast_shapes", "broadcast_tensors",
+    "cat", "cdouble", "cfloat", "complex", "complex64", "complex128", "concat", "concatenate",
+    "double", "dtype", "e", "einsum", "enable_grad", "float", "float16", "float32", "float64",
+    "get_default_dtype", "half", "hstack", "inf", "inference_mode", "int", "int8", "int16",
+    "int32", "int64", "is_grad_enabled", "is_inference_mode_enabled", "is_tensor", "linalg",
+    "logsigmoid", "long", "meshgrid", "nan", "no_grad", "numel", "pi", "promote_types",
+    "result_type", "set_default_dtype", "set_grad_enabled", "short", "softplus", "solve", "stack",
+    "std_mean", "tensordot", "uint8", "var_mean", "vstack", "where",
+]
+__all__ += factories.NAMES
+globals().update({_name: getattr(factories, _name) for _name in factories.NAMES})
+
+# What is a method is a function too, but for conversions and operators.
+for _name, _f in table.METHODS.items():
+    setattr(Tensor, _name, property(_f) if _name in ("real", "imag") else _f)
+    if _name not in __all__ and _name not in shapes.CONVERSIONS and not _name.startswith("__"):
+        globals()[_name] = _f
+        __all__.append(_name)
+
+assert algebra and elementwise and indexing and printing and reductions  # for what they enter

@@ -1,0 +1,278 @@
+"""Products of vectors and matrices, and ``linalg``."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from functrans.extend import aval_of
+from functrans.torch import dtypes
+from functrans.torch.graph import Node, RowNode, caller, check, named
+from functrans.torch.modes import state
+from functrans.torch.reductions import norm
+from functrans.torch.table import METHODS, op, row
+from functrans.torch.tensor import Tensor, edge_of, made
+
+
+def _same_type(who, *xs):
+    if any(x.dtype != xs[0].dtype for x in xs):
+        found = ", ".join([dtypes.dtype_of(x).name for x in xs])
+        raise RuntimeError(f"{who}: operands must have one dtype, but they are {found}")
+
+
+def _of_dims(who, *pairs):
+    for x, ndim in pairs:
+        if x.ndim != ndim:
+            raise RuntimeError(f"{who}: expected a {ndim}-D tensor, but got {x.ndim}-D")
+
+
+class ProductNode(RowNode):
+    """A product of two matrices, the hot path of training: two calls back instead of twelve."""
+
+    __slots__ = ()
+
+    def __init__(self, edges: tuple, a: np.ndarray, b: np.ndarray, marks: list):
+        Node.__init__(self, edges)
+        self.prim, self.params, self.outputs, self.y = _matmul, {}, 1, None
+        self.xs = [a if edges[1] else aval_of(a), b if edges[0] else aval_of(b)]
+        self.marks, self.where = marks, caller()
+
+    def pull(self, ct: Any, create: bool) -> Any:
+        if create or type(ct) is not np.ndarray or self.xs is None:
+            return RowNode.pull(self, ct, create)
+        check(self)
+        (e1, e2), xs = self.edges, self.xs
+        a, b = cast("list[np.ndarray]", xs)
+        return (ct @ b.T if e1 is not None else None, a.T @ ct if e2 is not None else None)
+
+
+_matmul = row("matmul")
+_MM = named(ProductNode, "MmBackward0")
+
+
+def matmul(input: Tensor, other: Tensor) -> Tensor:
+    """The matrix product, of batches of matrices too."""
+    if not isinstance(input, Tensor) or not isinstance(other, Tensor):
+        return _product(input, other)
+    a, b = input._array, other._array
+    if a.ndim != 2 or b.ndim != 2 or a.dtype is not b.dtype or a.shape[1] != b.shape[0]:
+        return _product(input, other)
+    out = made(np.matmul(a, b))
+    if not state.grad or a.dtype.kind not in "fcV":
+        return out
+    e1, e2 = edge_of(input), edge_of(other)
+    if e1 is not None or e2 is not None:
+        marks = [(t._storage, t._storage.version)
+                 for t, e in ((input, e2), (other, e1)) if e is not None]
+        out._node = _MM((e1, e2), a, b, marks)
+    return out
+
+
+@op(title="MmBackward0", method=False)
+def _product(input, other):
+    _same_type("matmul", input, other)
+    try:
+        return np.matmul(input, other)
+    except ValueError as failure:
+        raise RuntimeError(
+            f"matmul: shapes {list(input.shape)} and {list(other.shape)} cannot be multiplied"
+        ) from failure
+
+
+@op
+def mm(input, mat2):
+    """The product of two matrices."""
+    _of_dims("mm", (input, 2), (mat2, 2))
+    return _product.body(input, mat2)
+
+
+@op
+def mv(input, vec):
+    """The product of a matrix and a vector."""
+    _of_dims("mv", (input, 2), (vec, 1))
+    return _product.body(input, vec)
+
+
+@op
+def bmm(input, mat2):
+    """The products of matrices in two batches."""
+    _of_dims("bmm", (input, 3), (mat2, 3))
+    return _product.body(input, mat2)
+
+
+@op
+def dot(input, tensor):
+    """The product of two vectors, without conjugation."""
+    _of_dims("dot", (input, 1), (tensor, 1))
+    return _product.body(input, tensor)
+
+
+@op
+def vdot(input, other):
+    """The product of the conjugate of a vector and another."""
+    return _product.body(np.conjugate(input), other)
+
+
+@op(names="ger")
+def outer(input, vec2):
+    """All products of entries of two vectors."""
+    return input.reshape(-1, 1) * vec2.reshape(1, -1)
+
+
+@op
+def inner(input, other):
+    """The sum of products over the last dimension."""
+    return np.inner(input, other)
+
+
+@op
+def addmm(input, mat1, mat2, *, beta=1, alpha=1):
+    """beta * input + alpha * mat1 @ mat2."""
+    return _scaled(input, beta) + _scaled(mm.body(mat1, mat2), alpha)
+
+
+@op
+def addmv(input, mat, vec, *, beta=1, alpha=1):
+    """beta * input + alpha * mat @ vec."""
+    return _scaled(input, beta) + _scaled(mv.body(mat, vec), alpha)
+
+
+def _scaled(x, by):
+    return x if by == 1 else x * by
+
+
+@op(method=False, title="UnsafeViewBackward0")
+def einsum(equation, *operands):
+    """Products summed as the subscripts say."""
+    if len(operands) == 1 and isinstance(operands[0], tuple | list):
+        operands = tuple(operands[0])
+    return np.einsum(equation, *operands)
+
+
+@op(method=False)
+def tensordot(a, b, dims: Any = 2):
+    """Products summed over dimensions of both."""
+    return np.tensordot(a, b, dims)
+
+
+@op
+def kron(input, other):
+    """The Kronecker product."""
+    return np.kron(input, other)
+
+
+@op
+def cross(input, other, dim=-1):
+    """The cross product of 3-vectors along ``dim``."""
+    return np.cross(input, other, axis=dim)
+
+
+@op
+def trace(x):
+    """The sum of the diagonal of a matrix."""
+    return np.trace(x)
+
+
+@op(names="inverse", title="LinalgInvExBackward0")
+def inv(A):
+    """The inverse of each matrix."""
+    return np.linalg.inv(A)
+
+
+@op(title="LinalgDetBackward0")
+def det(A):
+    """The determinant of each matrix; its gradient is exact at singular ones."""
+    return np.linalg.det(A)
+
+
+@op
+def logdet(A):
+    """The logarithm of the determinant of each matrix; NaN where that is negative."""
+    sign, value = np.linalg.slogdet(A)
+    return np.where(sign > 0, value, np.where(sign < 0, np.nan, -np.inf))
+
+
+@op(title="LinalgSlogdetBackward0")
+def slogdet(A):
+    """The sign of the determinant of each matrix, and the logarithm of its size."""
+    return tuple(np.linalg.slogdet(A))
+
+
+@op(title="LinalgMatrixPowerBackward0")
+def matrix_power(A, n):
+    """Each matrix to an integer power."""
+    return np.linalg.matrix_power(A, n)
+
+
+@op(title="LinalgCholeskyExBackward0")
+def cholesky(A, upper=False):
+    """The Cholesky factor of each matrix."""
+    L = np.linalg.cholesky(A)
+    return np.conjugate(np.swapaxes(L, -1, -2)) if upper else L
+
+
+@op(method=False, title="LinalgSolveExBackward0")
+def solve(A, B):
+    """The solution X of A X = B."""
+    return np.linalg.solve(A, B)
+
+
+@op(method=False, title="LinalgEighBackward0")
+def eigh(A, UPLO: Any = "L"):
+    """Eigenvalues and eigenvectors of each symmetric matrix."""
+    return tuple(np.linalg.eigh(A, UPLO))
+
+
+@op(method=False, title="LinalgEighBackward0")
+def eigvalsh(A, UPLO: Any = "L"):
+    """Eigenvalues of each symmetric matrix."""
+    return np.linalg.eigvalsh(A, UPLO)
+
+
+@op(method=False, title="LinalgSvdBackward0")
+def svd(A, full_matrices=True):
+    """Singular value decomposition: U, S, Vh."""
+    return tuple(np.linalg.svd(A, full_matrices))
+
+
+@op(method=False, title="LinalgSvdBackward0")
+def svdvals(A):
+    """Singular values of each matrix."""
+    return np.linalg.svdvals(A)
+
+
+@op(title="LinalgQrBackward0")
+def qr(A, mode: Any = "reduced"):
+    """QR decomposition."""
+    return tuple(np.linalg.qr(A, mode))
+
+
+@op(title="LinalgPinvBackward0", names="pinverse")
+def pinv(A):
+    """The pseudo-inverse of each matrix."""
+    return np.linalg.pinv(A)
+
+
+@op(method=False, title="LinalgVectorNormBackward0")
+def vector_norm(x, ord: Any = 2, dim: Any = None, keepdim: Any = False):
+    """The norm of the entries along ``dim``."""
+    return np.linalg.vector_norm(x, axis=dim, keepdims=keepdim, ord=ord)
+
+
+@op(method=False, title="LinalgMatrixNormBackward0")
+def matrix_norm(A, ord: Any = "fro", keepdim: Any = False):
+    """The norm of each matrix."""
+    return np.linalg.matrix_norm(A, keepdims=keepdim, ord=ord)
+
+
+linalg = SimpleNamespace(
+    inv=inv, det=det, slogdet=slogdet, matrix_power=matrix_power, cholesky=cholesky, solve=solve,
+    eigh=eigh, eigvalsh=eigvalsh, svd=svd, svdvals=svdvals, qr=qr, pinv=pinv,
+    vector_norm=vector_norm, matrix_norm=matrix_norm, cross=cross, norm=norm,
+)
+
+del METHODS["inv"]
+METHODS["matmul"] = METHODS["__matmul__"] = matmul
+METHODS["__rmatmul__"] = lambda self, other: matmul(other, self)

@@ -1,0 +1,56 @@
+"""``torch.autograd``: what starts, stops and steers differentiation.
+
+>>> from functrans import torch
+>>> x = torch.tensor([3.0], requires_grad=True)
+>>> torch.autograd.grad(x ** 2, x)
+(tensor([6.]),)
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from functrans.torch import modes as grad_mode
+from functrans.torch.engine import backward, grad, is_checkpoint_valid
+from functrans.torch.factories import as_tensor, tensor
+from functrans.torch.modes import (
+    enable_grad,
+    inference_mode,
+    no_grad,
+    set_grad_enabled,
+)
+from functrans.torch.tensor import Tensor
+
+
+class _VariableMeta(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor)
+
+
+class Variable(metaclass=_VariableMeta):
+    """The old name of tensors: ``Variable(t)`` is a tensor on the same memory.
+
+    >>> from functrans import torch
+    >>> Variable(torch.ones(2), requires_grad=True)
+    tensor([1., 1.], requires_grad=True)
+    """
+
+    def __new__(cls, data: Any = None, requires_grad: bool = False, volatile: bool = False) -> Any:
+        t = as_tensor([] if data is None else data).detach()
+        return t.requires_grad_() if requires_grad else t
+
+
+def variable(*args: Any, **kwargs: Any) -> Tensor:
+    """The old name of ``torch.tensor``."""
+    warnings.warn("torch.autograd.variable(...) is deprecated, use torch.tensor(...) instead",
+                  DeprecationWarning, stacklevel=2)
+    return tensor(*args, **kwargs)
+
+
+_is_checkpoint_valid = is_checkpoint_valid
+
+__all__ = [
+    "Variable", "backward", "enable_grad", "grad", "grad_mode", "inference_mode", "no_grad",
+    "set_grad_enabled", "variable",
+]

@@ -1,0 +1,205 @@
+"""Element types under the shim's names, their promotion, and ``Size``."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from functrans.errors import ArgumentError
+
+
+class dtype:
+    """An element type: ``float32`` and the like. Each is one object, compared by identity."""
+
+    __slots__ = ("array_dtype", "is_complex", "is_floating_point", "name", "rank")
+
+    def __init__(self, name: str, array_dtype: Any):
+        self.name = name
+        self.array_dtype = np.dtype(array_dtype)
+        self.rank = _category(self.array_dtype)
+        self.is_floating_point = self.rank == FLOAT
+        self.is_complex = self.rank == COMPLEX
+
+    @property
+    def itemsize(self) -> int:
+        return self.array_dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> tuple:
+        return _named, (self.name,)
+
+
+# A type promotes to the highest category among the operands before it widens within it.
+BOOL, INT, FLOAT, COMPLEX = range(4)
+
+
+def _category(d: np.dtype) -> int:
+    return {"b": BOOL, "i": INT, "u": INT, "f": FLOAT, "V": FLOAT, "c": COMPLEX}[d.kind]
+
+
+bool_ = dtype("bool", np.bool_)
+uint8 = dtype("uint8", np.uint8)
+int8 = dtype("int8", np.int8)
+int16 = short = dtype("int16", np.int16)
+int32 = dtype("int32", np.int32)
+int64 = long = dtype("int64", np.int64)
+float16 = half = dtype("float16", np.float16)
+bfloat16 = dtype("bfloat16", ml_dtypes.bfloat16)
+float32 = dtype("float32", np.float32)
+float64 = double = dtype("float64", np.float64)
+complex64 = cfloat = dtype("complex64", np.complex64)
+complex128 = cdouble = dtype("complex128", np.complex128)
+
+ALL = (
+    bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64,
+    complex128,
+)
+def _named(name: str) -> dtype:
+    return next(d for d in ALL if d.name == name)
+
+
+BY_ARRAY_DTYPE = {d.array_dtype: d for d in ALL}
+BFLOAT16 = bfloat16.array_dtype
+
+
+class _Default(threading.local):
+    """The type of ``tensor([1.0])``, for each thread."""
+
+    dtype = float32
+
+
+_default = _Default()
+
+
+def set_default_dtype(d: dtype) -> None:
+    """Make ``d`` the type that Python floats become."""
+    if not isinstance(d, dtype) or not d.is_floating_point:
+        raise ArgumentError(f"set_default_dtype: only floating-point types are supported, not {d}")
+    _default.dtype = d
+
+
+def get_default_dtype() -> dtype:
+    """The type that Python floats become."""
+    return _default.dtype
+
+
+def default_float() -> np.dtype:
+    return _default.dtype.array_dtype
+
+
+def array_dtype(d: Any) -> np.dtype:
+    """NumPy's dtype for ours, NumPy's own, or a Python type."""
+    if isinstance(d, dtype):
+        return d.array_dtype
+    if d is complex:
+        return _complex_of(default_float())
+    return default_float() if d is float else np.dtype(d)
+
+
+def dtype_of(a: Any) -> dtype:
+    """Ours for an array; TypeError where there is none."""
+    found = BY_ARRAY_DTYPE.get(a.dtype)
+    if found is None:
+        raise ArgumentError(
+            f"tensors cannot hold {a.dtype}; supported are {', '.join(d.name for d in ALL)}. "
+            "Convert the array first, with .astype."
+        )
+    return found
+
+
+def is_differentiable(d: np.dtype) -> bool:
+    """Whether a tensor of this type can require gradients."""
+    return d.kind in "fcV"
+
+
+def _complex_of(d: np.dtype) -> np.dtype:
+    return np.dtype(np.complex128 if d.itemsize == 8 else np.complex64)
+
+
+def promote_types(d1: dtype, d2: dtype) -> dtype:
+    """The type that holds both: the higher category wins, and widens only within itself."""
+    return BY_ARRAY_DTYPE[promote(d1.array_dtype, d2.array_dtype)]
+
+
+def promote(d1: np.dtype, d2: np.dtype) -> np.dtype:
+    c1, c2 = _category(d1), _category(d2)
+    if c1 == c2:
+        if d1 != d2 and BFLOAT16 in (d1, d2):
+            return np.promote_types(*[np.dtype(np.float32) if d == BFLOAT16 else d
+                                      for d in (d1, d2)])
+        return np.promote_types(d1, d2)
+    high, low = (d1, d2) if c1 > c2 else (d2, d1)
+    if high.kind == "c" and low.kind in "fV":
+        return np.promote_types(high, _complex_of(low))
+    return high
+
+
+def result_dtype(operands: Any) -> np.dtype:
+    """The type of an op on arrays and Python numbers.
+
+    Arrays with axes come first, then those without, then numbers; one that comes later counts only
+    where its category is higher.
+    """
+    found: list[Any] = [None, None, None]
+    for x in operands:
+        if type(x) in _NUMBERS:
+            place, d = 2, _of_number(x)
+        else:
+            place, d = (0 if x.shape else 1), x.dtype
+        found[place] = d if found[place] is None else promote(found[place], d)
+    result = None
+    for d in found:
+        if d is None:
+            continue
+        if result is None:
+            result = d
+        elif _category(d) > _category(result):
+            result = _lifted(result, d)
+    assert result is not None, operands
+    return result
+
+
+def _lifted(result: np.dtype, d: np.dtype) -> np.dtype:
+    """``result`` in the higher category of ``d``."""
+    if _category(result) == FLOAT:  # and d is complex
+        return _complex_of(result)
+    return d
+
+
+_NUMBERS = frozenset({bool, int, float, complex})
+
+
+def _of_number(x: Any) -> np.dtype:
+    return array_dtype(type(x))
+
+
+class Size(tuple):
+    """The lengths of a tensor's axes.
+
+    >>> Size((2, 3)).numel()
+    6
+    """
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """The number of elements of a tensor of this size."""
+        n = 1
+        for k in self:
+            n *= k
+        return n
+
+    def __repr__(self) -> str:
+        return f"torch.Size({list(self)})"
+
+    def __getitem__(self, key: Any) -> Any:
+        found = tuple.__getitem__(self, key)
+        return Size(found) if isinstance(key, slice) else found
+
+    def __add__(self, other: Any) -> Any:
+        return Size(tuple.__add__(self, tuple(other)))

@@ -1,0 +1,170 @@
+"""Whether operations are recorded: ``no_grad``, ``enable_grad``, ``set_grad_enabled``.
+
+The mode belongs to a thread. ``state.grad`` is read by every operation; only the classes here and
+the engine set it, and each restores what it found.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+class _State(threading.local):
+    """What this thread records. New threads record."""
+
+    grad = True
+    inference = False
+
+
+state = _State()
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations on tensors that require gradients are recorded in this thread."""
+    return state.grad
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether this thread is inside ``inference_mode``."""
+    return state.inference
+
+
+class _Mode:
+    """A context and a decorator that sets ``state.grad``. Contexts may be entered repeatedly."""
+
+    mode = True
+
+    def __init__(self) -> None:
+        self._found: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._found.append(state.grad)
+        state.grad = self.mode
+
+    def __exit__(self, *failure: Any) -> None:
+        state.grad = self._found.pop()
+
+    def _fresh(self) -> _Mode:
+        """Another context like this one: a decorated function may run in several threads."""
+        return type(self)()
+
+    def __call__(self, f: Callable) -> Callable:
+        if inspect.isgeneratorfunction(f):
+            return self._generator(f)
+
+        @functools.wraps(f)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with self._fresh():
+                return f(*args, **kwargs)
+
+        return inside
+
+    def _generator(self, f: Callable) -> Callable:
+        """``f`` with the mode inside its body only, not where its caller runs between yields."""
+
+        @functools.wraps(f)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            generator = f(*args, **kwargs)
+            step, sent = generator.send, None
+            while True:
+                try:
+                    with self._fresh():
+                        value = step(sent)
+                except StopIteration as end:
+                    return end.value
+                try:
+                    step, sent = generator.send, (yield value)
+                except GeneratorExit:
+                    with self._fresh():
+                        generator.close()
+                    raise
+                except BaseException as failure:  # whatever is thrown in belongs to the body
+                    step, sent = generator.throw, failure
+
+        return inside
+
+
+class _Bare(_Mode):
+    """A mode that decorates with or without parentheses."""
+
+    def __new__(cls, f: Callable | None = None) -> Any:
+        made = super().__new__(cls)
+        if f is None:
+            return made
+        made.__init__()
+        return made(f)
+
+
+class no_grad(_Bare):
+    """Inside, nothing is recorded: results do not require gradients.
+
+    A context, or with or without parentheses a decorator of functions and generators.
+
+    >>> from functrans import torch
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> with torch.no_grad():
+    ...     (x * 2).requires_grad
+    False
+    """
+
+    mode = False
+
+
+class enable_grad(_Bare):
+    """Inside, operations are recorded even within ``no_grad``."""
+
+
+class set_grad_enabled(_Mode):
+    """Turn recording on or off: at once when called, and back again when used as a context."""
+
+    def __init__(self, mode: bool):
+        self.mode = bool(mode)
+        self._found = [state.grad]
+        state.grad = self.mode
+
+    def __enter__(self) -> None:
+        # the call has already set the mode; what it found is what __exit__ restores
+        state.grad = self.mode
+
+    def __exit__(self, *failure: Any) -> None:
+        state.grad = self._found[0]
+
+    def __call__(self, f: Callable) -> Callable:
+        state.grad = self._found[0]  # used as a decorator, the call was not meant for now
+        return super().__call__(f)
+
+    def _fresh(self) -> _Mode:
+        return set_grad_enabled(self.mode)
+
+
+class inference_mode(_Mode):
+    """As ``no_grad``, and ``is_inference_mode_enabled`` says so; ``mode=False`` undoes it."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        made = super().__new__(cls)
+        if not callable(mode):
+            return made
+        made.__init__()
+        return made(mode)
+
+    def __init__(self, mode: bool = True):
+        super().__init__()
+        self.inference = bool(mode)
+        self.mode = not self.inference
+        self._outer: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._outer.append(state.inference)
+        state.inference = self.inference
+        super().__enter__()
+
+    def __exit__(self, *failure: Any) -> None:
+        super().__exit__(*failure)
+        state.inference = self._outer.pop()
+
+    def _fresh(self) -> _Mode:
+        return inference_mode(self.inference)
