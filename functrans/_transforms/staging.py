@@ -172,13 +172,18 @@ def _stand_in(prim: Primitive, examples: Sequence, params: dict) -> Any:
 def stage(f: Callable, args: Sequence[Any], name: str) -> tuple[Program, tree.Structure, bool]:
     """The program of ``f`` on flat ``args``, how the outputs nest, whether rules were inlined."""
     trace = StagingTrace(name)
+    program, structure = _written(trace, f, args)
+    return check(program), structure, trace.ruled
+
+
+def _written(trace: StagingTrace, f: Callable, args: Sequence[Any]) -> tuple[Program, Any]:
+    """The program that a trace writes, and how its outputs nest."""
     try:
         inputs = [trace.input(x) for x in args]
         outs, structure = tree.flatten(f(*inputs))
-        require_numbers(name, outs)
+        require_numbers(trace.fun, outs)
         outputs = tuple([trace.atom(plain(x)) for x in outs])
-        program = Program(tuple(t.variable for t in inputs), tuple(trace.eqns), outputs)
-        return check(program), structure, trace.ruled
+        return Program(tuple(t.variable for t in inputs), tuple(trace.eqns), outputs), structure
     finally:
         trace.closed = True
 
@@ -202,16 +207,8 @@ def stage_part(f: Callable, args: Sequence[Any], name: str) -> Part:
     """
     lifted: dict[int, tuple[Any, StagedTracer]] = {}
     trace = StagingTrace(name, lifted=lifted)
-    try:
-        inputs = [trace.input(x) for x in args]
-        outs, structure = tree.flatten(f(*inputs))
-        require_numbers(name, outs)
-        outputs = tuple([trace.atom(plain(x)) for x in outs])
-        program = Program(tuple(t.variable for t in inputs), tuple(trace.eqns), outputs)
-        pairs = [(x, t.variable) for x, t in lifted.values()]
-        return Part(program, structure, pairs, trace.ruled)
-    finally:
-        trace.closed = True
+    program, structure = _written(trace, f, args)
+    return Part(program, structure, [(x, t.variable) for x, t in lifted.values()], trace.ruled)
 
 
 def with_consts(parts: Sequence[Part]) -> tuple[list, list[Program]]:
