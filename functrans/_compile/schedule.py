@@ -133,8 +133,9 @@ class Builder:
             return False
         own = dict(zip(v.strides, views.c_strides(v.shape), strict=True))
         place = 0, tuple([own[s] for s in steps])
-        shape = v.root.aval.shape
-        self.add("part", "copy", shape, (v.root,), target, types=(source.aval.dtype,), place=place)
+        made = views.identity(v.root, space)
+        self.enter_node("part", "copy", space, (made,), target, types=(source.aval.dtype,),
+                        place=place)
         self.shapes[target] = self.view(source).shape
         return True
 
