@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 from functrans._compile.program import Program, Structured, Var
+from functrans._compile.recompute import CHEAP
+from functrans._compile.schedule import MOVES
 from functrans._compile.structured import Loop
 from functrans._ops.declare import Bilinear, Elementwise
 from functrans._transforms.derived import Cut
@@ -13,12 +15,6 @@ from functrans._transforms.derived import Cut
 STORE = 4.0
 # Arithmetic operations that take as long as one mathematical function.
 FUNCTION = 16.0
-_ARITHMETIC = frozenset({
-    "add", "subtract", "multiply", "negative", "square", "maximum", "minimum", "absolute", "where",
-    "strong_multiply", "copy", "astype", "real", "conjugate", "equal", "not_equal", "less",
-    "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_not", "sign",
-})
-_MOVES = frozenset({"reshape", "transpose", "broadcast_to"})
 
 
 def operations(program: Program) -> float:
@@ -30,9 +26,9 @@ def operations(program: Program) -> float:
             total += (eqn.prim.length or math.inf) * operations(eqn.prim.body)
         elif isinstance(eqn.prim, Structured):
             total += max(map(operations, eqn.prim.programs.values()))
-        elif eqn.prim.name in _MOVES:
+        elif eqn.prim.name in MOVES:
             continue
-        elif eqn.prim.name in _ARITHMETIC:
+        elif eqn.prim.name in CHEAP:
             total += size
         elif isinstance(eqn.prim, Elementwise):
             total += FUNCTION * size
