@@ -241,3 +241,23 @@ def test_make_program_prints_a_line_an_equation():
 def test_an_output_that_is_not_a_number():
     with pytest.raises(errors.ArgumentError, match="not a number"):
         ft.jit(lambda x: "text")(X)
+
+
+def test_a_constant_of_one_number_is_held_once():
+    def f(x):
+        return np.sum(np.exp(-x) * np.sin(x)) + np.sum(x * np.full(x.shape, 3.0))
+
+    x = np.linspace(0, 1, 100_000)
+    program = ft.make_program(ft.grad(f))(x)
+    assert sum(c.value.size for c in program.consts) < 10
+    np.testing.assert_allclose(ft.jit(ft.grad(f))(x), ft.grad(f)(x), rtol=1e-13)
+
+
+@pytest.mark.parametrize("first", [0.0, -0.0, np.nan, 2.0])
+def test_a_constant_that_is_not_one_number_is_held_whole(first):
+    c = np.zeros(5000)
+    c[0] = first
+    x = np.linspace(-1, 1, 5000)
+    got = ft.jit(lambda x: np.copysign(x, c) + c)(x)
+    np.testing.assert_array_equal(got, np.copysign(x, c) + c)
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(np.copysign(x, c) + c))

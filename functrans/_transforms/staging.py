@@ -14,12 +14,16 @@ import numpy as np
 from functrans import tree
 from functrans._compile.program import Atom, Const, Eqn, Program, Structured, Var, check
 from functrans._core.array import plain
-from functrans._core.aval import PYTHON_SCALARS, aval_of
+from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
 from functrans._core.bind import PrimalTracer, Trace, Tracer, bind
 from functrans._core.primitive import Primitive
+from functrans._ops.structure import broadcast_to
 from functrans._transforms.arguments import is_number, require_numbers
 from functrans._transforms.grad import require_callable
 from functrans.errors import ConcretizationError, name_of, user_line
+
+# Entries from which on a constant is looked at: whether it is one number throughout.
+REPEATED = 1024
 
 
 class ForeignTracer(Exception):
@@ -66,7 +70,7 @@ class StagingTrace(Trace):
         self.lifted = lifted
         self.ruled = False  # a function with a derivative rule was inlined: the rule is not kept
         self.eqns: list[Eqn] = []
-        self.consts: dict[int, tuple[Any, Const]] = {}
+        self.consts: dict[int, tuple[Any, Atom]] = {}
         self.lines = lines
 
     def input(self, example: Any) -> StagedTracer:
@@ -82,11 +86,23 @@ class StagingTrace(Trace):
         if isinstance(x, Tracer):
             return self.lift(x)
         if id(x) not in self.consts:
-            # the copy is the program's own: the array's owner may change it later
-            value = np.array(plain(x))
-            value.setflags(write=False)
-            self.consts[id(x)] = x, Const(value)  # x is kept: its id is the key
+            # x is kept: its id is the key
+            self.consts[id(x)] = x, self.held(plain(x))
         return self.consts[id(x)][1]
+
+    def held(self, x: Any) -> Atom:
+        """An array as a constant, the program's own, for its owner may change it later.
+
+        Of one that repeats its entries these are held, and an equation repeats them.
+        """
+        shape, part = np.shape(x), _distinct(x) if isinstance(x, np.ndarray) else x
+        value = np.array(part)
+        value.setflags(write=False)
+        if part is x:
+            return Const(value)
+        spread = Var(Aval(shape, value.dtype))
+        self.eqns.append(Eqn(broadcast_to, (Const(value),), {"shape": shape}, (spread,)))
+        return spread
 
     def lift(self, x: Tracer) -> Var:
         """The input that stands for a value of an older trace."""
@@ -125,6 +141,18 @@ class StagingTrace(Trace):
         line = user_line() if self.lines else ""
         self.eqns.append(Eqn(prim, inputs, params, tuple(t.variable for t in outputs), line))
         return tuple(outputs) if prim.outputs > 1 else outputs[0]
+
+
+def _distinct(x: np.ndarray) -> np.ndarray:
+    """What broadcasting repeats to ``x``: of length 1 along axes that repeat; itself if none does.
+    """
+    if x.size < REPEATED:
+        return x
+    if 0 in x.strides:
+        return x[tuple([slice(None, None if s else 1) for s in x.strides])]
+    first = x.reshape(-1)[:1] if x.flags.c_contiguous else x.ravel()[:1]
+    same = (x == first).all() and (first != 0 or np.signbit(x).all() == np.signbit(x).any())
+    return first.reshape((1,) * x.ndim) if same and x.dtype.kind in "fiub" else x
 
 
 def innermost(x: Any) -> Any:
