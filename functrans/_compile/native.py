@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -17,10 +18,11 @@ from functrans._compile.kernels import HostStep, NativeStep, Schedule
 from functrans._compile.library import refused
 from functrans._compile.machine import NativeUnavailable, local
 from functrans._compile.memory import STACK, allocate
-from functrans._compile.program import Const, Program, Var, aval_of_atom
+from functrans._compile.program import Const, Program, Structured, Var, aval_of_atom
 from functrans._compile.schedule import schedule
 from functrans._compile.threads import is_shared, on_threads
 from functrans._compile.views import Shape, View
+from functrans._core.primitive import Primitive
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,9 +46,10 @@ class _Segment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _HostRun:
-    """A host step: operands found in slots, outputs put into slots."""
+    """A host step: what runs it, operands found in slots, outputs put into slots."""
 
     step: HostStep
+    impl: Callable
     operands: tuple[Any, ...]
     outputs: tuple[tuple[int, np.dtype], ...]
     dropped: tuple[int, ...]
@@ -63,7 +66,7 @@ class NativeProgram:
     def __init__(self, program: Program, precise: bool = False, key: str | None = None):
         self.program = program
         self.schedule = schedule(program)
-        layout = _Layout(self.schedule)
+        layout = _Layout(self.schedule, precise)
         functions: dict[str, Any] = {}
         self.llvm = ""
         self.framed: Framed | None = None
@@ -174,9 +177,23 @@ class _Found:
         return np.array(x, order="C") if self.copied or self.slot is None else x
 
 
+def _implementation(prim: Primitive, precise: bool) -> Callable:
+    """What runs an op on arrays: of a loop or branch, compiled programs within Python's loop."""
+    if not isinstance(prim, Structured):
+        return prim.impl
+    compiled: dict[Program, NativeProgram] = {}
+
+    def run(program: Program, values: Sequence[Any]) -> list:
+        if program not in compiled:
+            compiled[program] = compile_program(program, precise)
+        return compiled[program]([np.asarray(x) for x in values])
+
+    return functools.partial(prim.impl, run=run)
+
+
 def _run_host(run: _HostRun, slots: list) -> None:
     given = [x(slots) if isinstance(x, _Operand) else x for x in run.operands]
-    y = run.step.eqn.prim.impl(*given, **run.step.eqn.params)
+    y = run.impl(*given, **run.step.eqn.params)
     ys = y if run.step.eqn.prim.outputs > 1 else (y,)
     for x, (slot, dtype) in zip(ys, run.outputs, strict=True):
         slots[slot] = np.require(x, dtype, ["C", "A"])
@@ -213,8 +230,8 @@ class _Operand:
 class _Layout:
     """Segments, and a place for each buffer: a slot of its own, or a part of shared scratch."""
 
-    def __init__(self, s: Schedule):
-        self.schedule = s
+    def __init__(self, s: Schedule, precise: bool):
+        self.schedule, self.precise = s, precise
         self.segments: list[list[NativeStep]] = []
         self.runs: list[Any] = []
         self.places: dict[Any, Place] = {}
@@ -295,7 +312,8 @@ class _Layout:
                              and b in passed and i + 1 < len(self.order)])
             if isinstance(part, HostStep):
                 outs = tuple([(self.places[v].slot, v.aval.dtype) for v in part.eqn.outputs])
-                self.runs.append(_HostRun(part, self.operands(part), outs, dropped))
+                impl = _implementation(part.eqn.prim, self.precise)
+                self.runs.append(_HostRun(part, impl, self.operands(part), outs, dropped))
                 continue
             made = [b for step in part for b in step.makes]
             buffers = [_Buffer(self.places[v].slot, _given(v, shapes[v]), v.aval.dtype)

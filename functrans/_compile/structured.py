@@ -24,6 +24,7 @@ from functrans._compile.program import (
 from functrans._core.aval import Aval
 
 INT = np.dtype(np.int64)
+Runner = Callable[[Program, Sequence[Any]], list]
 
 
 class Loop(Structured):
@@ -87,27 +88,23 @@ class Loop(Structured):
             found.append(Aval((), INT))
         return tuple(found) if len(found) > 1 else found[0]
 
-    def run(self, *xs: Any) -> Any:
-        """The outputs for plain values, step by step."""
+    def run(self, *xs: Any, run: Runner = evaluate) -> Any:
+        """The outputs for plain values, step by step; ``run`` runs the programs."""
         count, consts, state, arrays = self.parts(xs)
         types = [aval_of_atom(a) for a in self.body.outputs[self.carries :]]
         columns = [np.zeros((self.length or 0, *a.shape), a.dtype) for a in types]
         k, last = 0, None if count is None else int(count)
         while last is None or k < last:
-            if self.test is not None and not self.holds(consts, state):
+            if self.test is not None and not run(self.test, [*consts, *state])[0]:
                 break
             at = k if not self.reverse or last is None else last - 1 - k
-            outs = evaluate(self.body, [*consts, *state, *[x[at] for x in arrays]])
+            outs = run(self.body, [*consts, *state, *[x[at] for x in arrays]])
             state = outs[: self.carries]
             for column, y in zip(columns, outs[self.carries :], strict=True):
                 column[at] = y
             k += 1
         outs = [*state, *columns, *([np.int64(k)] if self.test is not None else [])]
         return tuple(outs) if len(outs) > 1 else outs[0]
-
-    def holds(self, consts: Sequence, state: Sequence) -> bool:
-        assert self.test is not None
-        return bool(evaluate(self.test, [*consts, *state])[0])
 
     def pruned(self, used: Sequence[bool]) -> tuple[Loop, list[bool], list[bool]] | None:
         """The loop that computes only the outputs ``used``; which operands and outputs it has.
@@ -175,9 +172,10 @@ class Branch(Structured):
         found = [aval_of_atom(a) for a in self.branches[0].outputs]
         return tuple(found) if len(found) > 1 else found[0]
 
-    def run(self, index: Any, *xs: Any) -> Any:
+    def run(self, index: Any, *xs: Any, run: Runner = evaluate) -> Any:
+        """The outputs for plain values; ``run`` runs the program that is chosen."""
         i = min(max(int(index), 0), len(self.branches) - 1)
-        outs = evaluate(self.branches[i], xs)
+        outs = run(self.branches[i], xs)
         return tuple(outs) if len(outs) > 1 else outs[0]
 
     def pruned(self, used: Sequence[bool]) -> tuple[Branch, list[bool], list[bool]] | None:
