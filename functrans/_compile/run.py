@@ -15,7 +15,7 @@ from functrans._compile.keys import program_key
 from functrans._compile.machine import NativeUnavailable, local
 from functrans._compile.native import NativeProgram, compile_program, kept_program
 from functrans._compile.passes import optimise
-from functrans._compile.program import Program, evaluate
+from functrans._compile.program import Eqn, Program, Structured, Var, check, evaluate
 
 
 class Executable:
@@ -71,8 +71,20 @@ class Executable:
         return getattr(self.run, "entry", None)
 
 
+def alone(prim: Structured) -> Callable[[Sequence[Any]], Sequence]:
+    """The outputs of one op for plain values: native, else by NumPy."""
+    found = prim.abstract()
+    inputs = tuple(map(Var, prim.operand_types()))
+    outputs = tuple(map(Var, found if prim.outputs > 1 else [found]))
+    program = check(Program(inputs, (Eqn(prim, inputs, {}, outputs),), outputs))
+    try:
+        return compile_program(program)
+    except (NativeUnavailable, ImportError):
+        return lambda xs: prim.impl(*xs) if prim.outputs > 1 else [prim.impl(*xs)]
+
+
 def _interpret(program: Program, values: Sequence[Any]) -> list:
     return [np.array(y) for y in evaluate(program, values)]
 
 
-__all__ = ["Executable", "optimise"]
+__all__ = ["Executable", "alone", "optimise"]
