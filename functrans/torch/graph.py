@@ -101,6 +101,8 @@ class Node:
     __slots__ = ("__weakref__", "edges", "extras", "seq")
 
     outputs = 1
+    # whether ``pull`` takes cotangents that ``vmap`` traces
+    batches = True
     # each saved array that belongs to a tensor: its storage and the version it had
     marks: Sequence[tuple[Storage, int]] = ()
 
