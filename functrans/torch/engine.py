@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans import vmap
 from functrans.extend import cast
 from functrans.torch.graph import AccumulateGrad, Edge, Node, quiet
 from functrans.torch.modes import state
@@ -54,6 +55,55 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
         state.grad = before
         walks.depth -= 1
     return [] if wanted is None else [found[_key(e)] for e in wanted]
+
+
+def pulled(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge], retain: bool,
+           create: bool) -> list:
+    """The cotangents at ``wanted``, and at no other leaf: what ``grad`` computes."""
+    walks.partial += 1
+    try:
+        return run(roots, wanted, retain, create)
+    finally:
+        walks.partial -= 1
+
+
+def pulled_rows(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge], retain: bool,
+                create: bool, at_once: bool = True) -> list:
+    """``pulled`` for each entry of cotangents that have one more axis in front.
+
+    ``at_once``: in one walk, if all nodes allow it.
+    """
+    edges = [edge for edge, _ in roots]
+    n = roots[0][1].shape[0]
+    if at_once and all(node.batches and node.extras is None for node in _reached(edges)):
+        def walk(*cts):
+            return tuple(pulled(list(zip(edges, cts, strict=True)), wanted, retain, create))
+
+        return list(vmap(walk)(*[ct for _, ct in roots]))
+    rows = [
+        pulled([(edge, ct[i]) for edge, ct in roots], wanted, retain or i < n - 1, create)
+        for i in range(n)
+    ]
+    return [_stacked(cts) for cts in zip(*rows, strict=True)]
+
+
+def _stacked(cts: Sequence) -> Any:
+    like = next((ct for ct in cts if ct is not None), None)
+    if like is None:
+        return None
+    return np.stack([np.zeros(like.shape, like.dtype) if ct is None else ct for ct in cts])
+
+
+def _reached(edges: Sequence[Edge]) -> set[Node]:
+    """The nodes that a walk from ``edges`` may pass."""
+    seen = {node for node, _ in edges}
+    stack = list(seen)
+    while stack:
+        for edge in stack.pop().edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                stack.append(edge[0])
+    return seen
 
 
 def _walk(cts, heap, needed, found, retain, create):
@@ -129,15 +179,8 @@ def _capture(node: Node, ct: Any, found: dict) -> None:
 def _leading_to(heap: list, wanted: Sequence[Edge]) -> set:
     """The nodes from which one of the ``wanted`` places is reached through an operand."""
     sought = {_key(e) for e in wanted}
-    seen = {node for _, node in heap}
-    stack = list(seen)
-    while stack:
-        for edge in stack.pop().edges:
-            if edge is not None and edge[0] not in seen:
-                seen.add(edge[0])
-                stack.append(edge[0])
     needed = set()
-    for node in sorted(seen, key=lambda n: n.seq, reverse=True):  # operands first
+    for node in sorted(_reached([(node, 0) for _, node in heap]), key=lambda n: n.seq, reverse=True):  # operands first
         for edge in node.edges:
             if edge is not None and (edge[0] in needed or _key(edge) in sought):
                 needed.add(node)
@@ -248,7 +291,8 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
          is_grads_batched: bool = False, materialize_grads: bool = False) -> tuple:
     """The gradients of ``outputs`` in ``inputs``, a tuple; no ``grad`` is touched.
 
-    ``grad_outputs`` weigh the outputs. An input that no output depends on is an error, None with
+    ``grad_outputs`` weigh the outputs; with ``is_grads_batched`` they have one more axis in front,
+    and so have the results. An input that no output depends on is an error, None with
     ``allow_unused``, zeros with ``materialize_grads``. The rest is as in ``backward``.
 
     >>> from functrans import torch
@@ -262,37 +306,30 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
             "accumulate gradient for other parts of the graph, please use "
             "torch.autograd.backward.", FutureWarning, stacklevel=2,
         )
-    if is_grads_batched:
-        raise NotImplementedError(
-            "grad: is_grads_batched=True is not supported; call grad once for each entry, or use "
-            "autograd.functional.jacobian"
-        )
     if materialize_grads and allow_unused is False:
         raise ValueError("grad: materialize_grads=True needs allow_unused to be True or left out")
     targets = as_tuple(inputs)
     edges = _places(targets, "grad")
     retain = create_graph if retain_graph is None else retain_graph
-    roots = _roots(as_tuple(outputs), grad_outputs, create_graph)
-    walks.partial += 1
-    try:
-        cts = run(roots, edges, retain, create_graph)
-    finally:
-        walks.partial -= 1
+    roots = _roots(as_tuple(outputs), grad_outputs, create_graph, is_grads_batched)
+    run_from = pulled_rows if is_grads_batched else pulled
+    cts = run_from(roots, edges, retain, create_graph)
     out = []
     for i, (t, ct) in enumerate(zip(targets, cts, strict=True)):
         if ct is None and materialize_grads:
-            out.append(made(np.zeros(t._array.shape, t._array.dtype)))
+            shape = roots[0][1].shape[:1] if is_grads_batched else ()
+            out.append(made(np.zeros((*shape, *t._array.shape), t._array.dtype)))
         elif ct is None and not allow_unused:
             raise RuntimeError(
                 f"The differentiated Tensor at index {i} appears to not have been used in the "
                 "graph. Set allow_unused=True if this is the desired behavior."
             )
         else:
-            out.append(None if ct is None else _owned(show(ct)))
+            out.append(None if ct is None else owned(show(ct)))
     return tuple(out)
 
 
-def _owned(t: Tensor) -> Tensor:
+def owned(t: Tensor) -> Tensor:
     """``t`` on memory that nothing else reads."""
     t._array = np.array(t._array)
     return t
@@ -314,7 +351,8 @@ def _places(targets: Sequence[Tensor], who: str) -> list[Edge]:
     return edges
 
 
-def _roots(outputs: Sequence, grads: Any, create: bool) -> list[tuple[Edge, Any]]:
+def _roots(outputs: Sequence, grads: Any, create: bool,
+           batched: bool = False) -> list[tuple[Edge, Any]]:
     """The outputs' places with the cotangents that the walk starts from."""
     given = [None] * len(outputs) if grads is None else list(as_tuple(grads))
     if len(given) != len(outputs):
@@ -329,14 +367,21 @@ def _roots(outputs: Sequence, grads: Any, create: bool) -> list[tuple[Edge, Any]
             raise TypeError(
                 f"gradients can be either Tensors or None, but got {type(g).__name__}"
             )
+        if g is None and batched:
+            raise RuntimeError("is_grads_batched=True needs grad_outputs, one for each output")
         if g is None:
             if edge is None and len(outputs) > 1:
                 continue  # as long as another one requires a gradient
             if edge is not None and array.size != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            if edge is not None and array.dtype.kind == "c":
+                raise RuntimeError(
+                    "grad can be implicitly created only for real scalar outputs but got "
+                    f"{t.dtype}. Pass a gradient, or take .real, .imag or .abs() first."
+                )
             ct: Any = np.ones(array.shape, array.dtype)
         else:
-            ct = cast(_seed(g, t, i, create), array.dtype)
+            ct = cast(_seed(g, t, i, create, batched), array.dtype)
         if edge is None:
             raise RuntimeError(
                 f"element {i} of tensors does not require grad and does not have a grad_fn"
@@ -347,11 +392,12 @@ def _roots(outputs: Sequence, grads: Any, create: bool) -> list[tuple[Edge, Any]
     return roots
 
 
-def _seed(g: Tensor, t: Tensor, i: int, create: bool) -> Any:
-    if g._array.shape != t._array.shape:
+def _seed(g: Tensor, t: Tensor, i: int, create: bool, batched: bool) -> Any:
+    shape = g._array.shape
+    if (shape[1:] if batched else shape) != t._array.shape or (batched and not any(shape[:1])):
         raise RuntimeError(
             f"Mismatch in shape: grad_output[{i}] has a shape of {g.shape} and output[{i}] has a "
-            f"shape of {t.shape}."
+            f"shape of {t.shape}" + (", without the batched dimension." if batched else ".")
         )
     if g.is_complex() and not t.is_complex():
         raise RuntimeError(

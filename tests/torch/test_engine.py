@@ -316,6 +316,34 @@ def test_no_reference_cycles_are_left_behind():
         gc.enable()
 
 
+def test_gradients_may_be_batched():
+    x = leaf(1.0, 2.0)
+    y = x * x
+    rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [2.0, 3.0]], dtype=torch.float64)
+    (g,) = torch.autograd.grad(y, x, rows, is_grads_batched=True, retain_graph=True)
+    assert g.tolist() == [[2.0, 0.0], [0.0, 4.0], [4.0, 12.0]]
+    y.register_hook(lambda g: 10 * g)  # a hook sees one after the other
+    (g,) = torch.autograd.grad(y, x, rows, is_grads_batched=True)
+    assert g.tolist() == [[20.0, 0.0], [0.0, 40.0], [40.0, 120.0]]
+
+
+def test_batched_gradients_can_be_differentiated():
+    x = leaf(1.0, 2.0)
+    rows = torch.tensor([[1.0, 0.0], [5.0, 1.0]], dtype=torch.float64)
+    (g,) = torch.autograd.grad(x**3, x, rows, is_grads_batched=True, create_graph=True)
+    (h,) = torch.autograd.grad(g.sum(), x)
+    assert h.tolist() == [36.0, 12.0]
+
+
+def test_batched_gradients_must_be_given_and_fit():
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError, match="needs grad_outputs"):
+        torch.autograd.grad(x.sum(), x, is_grads_batched=True)
+    for wrong in (torch.ones(2), torch.ones(0, 2), torch.ones(3, 3)):
+        with pytest.raises(RuntimeError, match="without the batched dimension"):
+            torch.autograd.grad(x * x, x, wrong, is_grads_batched=True)
+
+
 def test_create_graph_ties_the_leaf_and_its_grad_until_that_is_reset():
     x = leaf(2.0)
     (x * x).backward(create_graph=True)
@@ -424,10 +452,12 @@ def test_a_real_tensor_in_a_complex_computation_has_a_real_gradient():
     assert x.grad.tolist() == pytest.approx([5.0, 5.0])
 
 
-def test_a_complex_output_needs_a_seed_of_one_element_or_given():
-    z = torch.tensor([1 + 1j, 2.0], requires_grad=True)
-    with pytest.raises(RuntimeError, match="scalar outputs"):
+def test_a_complex_output_needs_a_seed():
+    z = torch.tensor(1 + 2j, requires_grad=True)
+    with pytest.raises(RuntimeError, match="real scalar outputs but got torch.complex64"):
         (z * z).backward()
+    (z * z).backward(torch.tensor(1 + 0j))
+    assert z.grad.item() == 2 - 4j
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
