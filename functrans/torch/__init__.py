@@ -28,6 +28,7 @@ from functrans.torch import (
     reductions,
     shapes,
     table,
+    utils,
 )
 from functrans.torch.algebra import einsum, linalg, solve, tensordot
 from functrans.torch.dtypes import (
@@ -100,7 +101,7 @@ __all__ = [
     "int32", "int64", "is_grad_enabled", "is_inference_mode_enabled", "is_tensor", "linalg",
     "logsigmoid", "long", "meshgrid", "nan", "no_grad", "numel", "pi", "promote_types",
     "result_type", "set_default_dtype", "set_grad_enabled", "short", "softplus", "solve", "stack",
-    "std_mean", "tensordot", "uint8", "var_mean", "vstack", "where",
+    "std_mean", "tensordot", "uint8", "utils", "var_mean", "vstack", "where",
 ]
 __all__ += factories.NAMES
 globals().update({_name: getattr(factories, _name) for _name in factories.NAMES})

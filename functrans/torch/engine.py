@@ -45,7 +45,7 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     for (node, k), ct in roots:
         _add(cts, heap, node, k, ct)
     needed = None if wanted is None else _leading_to(heap, wanted)
-    found: dict[tuple, Any] = {} if wanted is None else {_key(e): None for e in wanted}
+    found: dict[tuple, Any] = {} if wanted is None else {edge_key(e): None for e in wanted}
     before, state.grad = state.grad, create
     walks.depth += 1
     try:
@@ -54,7 +54,7 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     finally:
         state.grad = before
         walks.depth -= 1
-    return [] if wanted is None else [found[_key(e)] for e in wanted]
+    return [] if wanted is None else [found[edge_key(e)] for e in wanted]
 
 
 def pulled(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge], retain: bool,
@@ -154,35 +154,35 @@ def _add(cts: dict, heap: list, node: Node, k: int, c: Any) -> None:
         old[k] = c if old[k] is None else old[k] + c
 
 
-def _key(edge: Edge) -> tuple:
+def edge_key(edge: Edge) -> tuple:
     """What a place is found by: a leaf may have had several nodes, but it is one."""
     node, k = edge
     return (id(node.variable), 0) if type(node) is AccumulateGrad else (id(node), k)
 
 
 def _sought(node: Node, k: int, found: dict) -> bool:
-    return _key((node, k)) in found
+    return edge_key((node, k)) in found
 
 
 def _capture(node: Node, ct: Any, found: dict) -> None:
     if node.outputs == 1:
-        key = _key((node, 0))
+        key = edge_key((node, 0))
         if key in found:
             found[key] = ct if found[key] is None else found[key] + ct
         return
     for k, c in enumerate(ct):
-        key = _key((node, k))
+        key = edge_key((node, k))
         if key in found and c is not None:
             found[key] = c
 
 
 def _leading_to(heap: list, wanted: Sequence[Edge]) -> set:
     """The nodes from which one of the ``wanted`` places is reached through an operand."""
-    sought = {_key(e) for e in wanted}
+    sought = {edge_key(e) for e in wanted}
     needed = set()
     for node in sorted(_reached([(node, 0) for _, node in heap]), key=lambda n: n.seq, reverse=True):  # operands first
         for edge in node.edges:
-            if edge is not None and (edge[0] in needed or _key(edge) in sought):
+            if edge is not None and (edge[0] in needed or edge_key(edge) in sought):
                 needed.add(node)
                 break
     return needed
