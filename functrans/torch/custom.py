@@ -133,7 +133,8 @@ class CustomNode(Node):
         leaf = getattr(s.edge[0], "variable", None) if s.edge else None
         if leaf is not None and leaf._array is s.array:
             return leaf
-        return made(s.array, s.storage, *(s.edge or ()))
+        node, k = s.edge or (None, 0)
+        return made(s.array, s.storage, node, k)
 
 
 def _numbered(xs: Sequence) -> list:

@@ -180,7 +180,8 @@ def _leading_to(heap: list, wanted: Sequence[Edge]) -> set:
     """The nodes from which one of the ``wanted`` places is reached through an operand."""
     sought = {edge_key(e) for e in wanted}
     needed = set()
-    for node in sorted(_reached([(node, 0) for _, node in heap]), key=lambda n: n.seq, reverse=True):  # operands first
+    reached = _reached([(node, 0) for _, node in heap])
+    for node in sorted(reached, key=lambda n: n.seq, reverse=True):  # operands first
         for edge in node.edges:
             if edge is not None and (edge[0] in needed or edge_key(edge) in sought):
                 needed.add(node)

@@ -119,13 +119,13 @@ class _Random:
     source = np.random.default_rng()
 
 
-def random_state() -> dict:
+def random_state() -> Any:
     """Where the random numbers stand."""
     return _Random.source.bit_generator.state
 
 
 @contextlib.contextmanager
-def random_from(state: dict | None) -> Iterator[None]:
+def random_from(state: Any) -> Iterator[None]:
     """Inside, the random numbers that came after ``state``; None changes nothing."""
     before = random_state()
     _Random.source.bit_generator.state = state or before

@@ -454,7 +454,7 @@ def test_a_real_tensor_in_a_complex_computation_has_a_real_gradient():
 
 def test_a_complex_output_needs_a_seed():
     z = torch.tensor(1 + 2j, requires_grad=True)
-    with pytest.raises(RuntimeError, match="real scalar outputs but got torch.complex64"):
+    with pytest.raises(RuntimeError, match=r"real scalar outputs but got torch\.complex64"):
         (z * z).backward()
     (z * z).backward(torch.tensor(1 + 0j))
     assert z.grad.item() == 2 - 4j

@@ -214,11 +214,10 @@ def _typename(obj: Any) -> str:
 
 
 def _unknown(obj: Any, condition_msg: str | None) -> ValueError:
-    accepted = f". Accepted types: {condition_msg}, or lists/tuples of them" if condition_msg else ""
-    return ValueError(
-        f"Auto nesting doesn't know how to process an input object of type {_typename(obj)}"
-        + accepted
-    )
+    message = f"Auto nesting doesn't know how to process an input object of type {_typename(obj)}"
+    if condition_msg:
+        message += f". Accepted types: {condition_msg}, or lists/tuples of them"
+    return ValueError(message)
 
 
 def _rebuilt(proto: Any, items: Any) -> Any:
