@@ -110,6 +110,10 @@ def _walk(cts, heap, needed, found, retain, create):
     while heap:
         _, node = heappop(heap)
         ct = cts.pop(node)
+        if type(node) is AccumulateGrad and needed is None and node.extras is None:
+            leaf = node.variable
+            leaf.accumulate(_hooked(leaf._hooks, ct, create) if leaf._hooks else ct, create)
+            continue
         if node.extras is not None or type(node) is AccumulateGrad:
             ct = _watched(node, ct, create)
         if needed is not None:

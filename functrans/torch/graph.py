@@ -44,7 +44,7 @@ from functrans.extend import (
 if TYPE_CHECKING:
     from functrans.torch.tensor import Tensor
 
-_sequence = itertools.count(0, -1)
+sequence = itertools.count(0, -1)
 Edge = tuple["Node", int]
 
 
@@ -107,7 +107,7 @@ class Node:
     marks: Sequence[tuple[Storage, int]] = ()
 
     def __init__(self, edges: Sequence):
-        self.seq = next(_sequence)
+        self.seq = next(sequence)
         self.edges = edges
         self.extras: Extras | None = None
 
@@ -261,7 +261,7 @@ class ElementwiseNode(Node):
     __slots__ = ("marks", "parts", "where")
 
     def __init__(self, edges: Sequence, parts: Sequence, marks: Sequence, where: Any):
-        self.seq = next(_sequence)
+        self.seq = next(sequence)
         self.edges = edges
         self.extras = None
         self.parts = parts
@@ -284,7 +284,7 @@ class ElementwiseNode(Node):
                     c = action.strong(ct, *saved)
             else:
                 c = action.act(ct)
-            out[i] = c if unlike is None else sum_to(c, *unlike)
+            out[i] = c if unlike is None else summed(c, *unlike)
         return out
 
     def recorded(self, action: Any, saved: Sequence) -> list:
@@ -300,6 +300,13 @@ class ElementwiseNode(Node):
             if part[2]:
                 self.parts = None
                 return
+
+
+def summed(c: Any, shape: tuple, dtype: np.dtype) -> Any:
+    """``sum_to``, by one call where ``c`` has one more axis, as from a row that was added."""
+    if type(c) is np.ndarray and c.shape[1:] == shape and c.dtype is dtype and dtype.itemsize > 2:
+        return np.add.reduce(c)
+    return sum_to(c, shape, dtype)
 
 
 @functools.cache
