@@ -47,11 +47,11 @@ class ProductNode(Node):
         check(self)
         (e1, e2), (a, b) = self.edges, self.xs
         if type(ct) is np.ndarray and not create:
-            return (None if b is None else ct.dot(b.T), None if a is None else a.T.dot(ct))
+            return None if b is None else ct.dot(b.T), None if a is None else a.T.dot(ct)
         if create:
             of = joint(self.marks)
             a, b = saved_value(a, e1, of), saved_value(b, e2, of)
-        return (None if b is None else np.matmul(ct, b.T), None if a is None else np.matmul(a.T, ct))
+        return None if b is None else np.matmul(ct, b.T), None if a is None else np.matmul(a.T, ct)
 
     def release(self) -> None:
         self.xs = None

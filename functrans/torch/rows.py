@@ -163,23 +163,17 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
         if not state.grad:
             return out
         e1 = edge_of(input)
-        if e1 is None:
-            if e2 is None or y.dtype is not d:
-                return out
-            u2 = None if b.shape == y.shape else (b.shape, d)
-            parts: tuple = ((1, a2, a2.pick(y, a, b) if a2.needs else (), u2),)
-        elif y.dtype is not d:  # comparisons
+        if (e1 is None and e2 is None) or y.dtype is not d:  # constants, comparisons
             return out
-        elif e2 is None:
-            u1 = None if a.shape == y.shape else (a.shape, d)
-            parts = ((0, a1, a1.pick(y, a, b) if a1.needs else (), u1),)
-        else:
-            u1 = None if a.shape == y.shape else (a.shape, d)
-            u2 = None if b.shape == y.shape else (b.shape, d)
-            parts = (
-                (0, a1, a1.pick(y, a, b) if a1.needs else (), u1),
-                (1, a2, a2.pick(y, a, b) if a2.needs else (), u2),
-            )
+        s = y.shape
+        p1 = p2 = None
+        if e1 is not None:
+            unlike = None if a.shape == s else (a.shape, d)
+            p1 = 0, a1, a1.pick(y, a, b) if a1.needs else (), unlike
+        if e2 is not None:
+            unlike = None if b.shape == s else (b.shape, d)
+            p2 = 1, a2, a2.pick(y, a, b) if a2.needs else (), unlike
+        parts = (p2,) if p1 is None else (p1,) if p2 is None else (p1, p2)
         if not reading:
             out._node = kind((e1, e2), parts, (), None)
             return out

@@ -445,6 +445,13 @@ def test_a_hook_sees_the_gradient_in_the_same_convention():
     assert seen == [[6 + 8j]]
 
 
+def test_holomorphic_derivatives_are_asked_for_by_name():
+    assert torch.func.grad(lambda z: z * z, holomorphic=True)(1 + 2j) == 2 + 4j
+    z = torch.tensor(1 + 2j, dtype=torch.complex128, requires_grad=True)
+    (z * z).backward(torch.tensor(1 + 0j, dtype=torch.complex128))
+    assert z.grad.item() == 2 - 4j  # the conjugate: the direction of ascent of the real part
+
+
 def test_a_real_tensor_in_a_complex_computation_has_a_real_gradient():
     x = leaf(1.0, 2.0)
     (x * (3 + 4j)).abs().sum().backward()
