@@ -25,6 +25,7 @@ from functrans.torch import (
     factories,
     func,
     indexing,
+    nn,
     printing,
     reductions,
     shapes,
@@ -100,7 +101,7 @@ __all__ = [
     "double", "dtype", "e", "einsum", "enable_grad", "float", "float16", "float32", "float64",
     "func", "get_default_dtype", "half", "hstack", "inf", "inference_mode", "int", "int8", "int16",
     "int32", "int64", "is_grad_enabled", "is_inference_mode_enabled", "is_tensor", "linalg",
-    "logsigmoid", "long", "meshgrid", "nan", "no_grad", "numel", "pi", "promote_types",
+    "logsigmoid", "long", "meshgrid", "nan", "nn", "no_grad", "numel", "pi", "promote_types",
     "result_type", "set_default_dtype", "set_grad_enabled", "short", "softplus", "solve", "stack",
     "std_mean", "tensordot", "uint8", "utils", "var_mean", "vstack", "where",
 ]
