@@ -170,8 +170,8 @@ def call(ctx: Any, forward: Callable, backward: Callable, kind: type, inputs: tu
 
 
 def _placed(ctx: Any, node: Any, inputs: tuple, found: tuple, name: str) -> tuple:
-    """The results of ``forward`` with their history; none is on the memory of an input, unless it
-    is that input, changed in place."""
+    """The results of ``forward`` with their history. With one, none is on the memory of an input,
+    unless it is that input, changed in place."""
     dirty = {id(x) for x in ctx.dirty_tensors}
     if not dirty <= {id(x) for x in inputs}:
         raise RuntimeError(f"{name}: mark_dirty was given a tensor that is not an input")
@@ -194,6 +194,8 @@ def _placed(ctx: Any, node: Any, inputs: tuple, found: tuple, name: str) -> tupl
         if id(out) in dirty and id(out) not in taken:
             _overwritten(out, edge, node is not None, name)
             placed = out
+        elif node is None:  # a constant: nothing can go wrong
+            placed = out.view_as(out) if any(out is x for x in tensors) else out
         else:
             placed = _apart(out, tensors, id(out) in taken)
             if edge is not None:

@@ -477,6 +477,15 @@ def test_an_input_that_is_returned_is_another_tensor(forward):
     assert x.tolist() == [1.0, 2.0]
 
 
+def test_a_constant_that_is_returned_is_a_view_with_a_history():
+    c, x = torch.zeros(2, dtype=torch.float64), leaf(1.0, 2.0)
+    alias = made_of(lambda ctx, x: x, lambda ctx, g: -g).apply(c)
+    assert alias is not c
+    c.add_(x)
+    (alias * 3).sum().backward()
+    assert alias.tolist() == [1.0, 2.0] and x.grad.tolist() == [3.0, 3.0]
+
+
 def test_a_saved_input_that_is_returned_keeps_its_own_history():
     def forward(ctx, x):
         ctx.save_for_backward(x)
