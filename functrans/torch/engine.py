@@ -107,6 +107,7 @@ def _reached(edges: Sequence[Edge]) -> set[Node]:
 
 
 def _walk(cts, heap, needed, found, retain, create):
+    sums = set()  # nodes whose cotangent is an array made here, which nobody else reads yet
     while heap:
         _, node = heappop(heap)
         ct = cts.pop(node)
@@ -134,8 +135,12 @@ def _walk(cts, heap, needed, found, retain, create):
                     if old is None:
                         cts[parent] = c
                         heappush(heap, (parent.seq, parent))
+                    elif parent in sums and type(c) is np.ndarray and c.dtype is old.dtype:
+                        np.add(old, c, old)
                     else:
-                        cts[parent] = old + c
+                        cts[parent] = old = old + c
+                        if type(old) is np.ndarray:
+                            sums.add(parent)
                 else:
                     _add(cts, heap, parent, k, c)
         if not retain:
@@ -384,7 +389,7 @@ def _roots(outputs: Sequence, grads: Any, create: bool,
                     "grad can be implicitly created only for real scalar outputs but got "
                     f"{t.dtype}. Pass a gradient, or take .real, .imag or .abs() first."
                 )
-            ct: Any = np.ones(array.shape, array.dtype)
+            ct: Any = np.ones(array.shape, array.dtype) if array.ndim else np.array(1, array.dtype)
         else:
             ct = cast(_seed(g, t, i, create, batched), array.dtype)
         if edge is None:

@@ -177,7 +177,9 @@ class AccumulateGrad(Node):
     __slots__ = ("variable",)
 
     def __init__(self, variable: Tensor):
-        super().__init__(())
+        self.seq = next(sequence)
+        self.edges = ()
+        self.extras = None
         self.variable = variable
 
     def pull(self, ct: Any, create: bool) -> Sequence:
