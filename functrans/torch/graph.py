@@ -178,7 +178,7 @@ class AccumulateGrad(Node):
 
     def __init__(self, variable: Tensor):
         self.seq = next(sequence)
-        self.edges = ()
+        self.edges: Sequence = ()
         self.extras = None
         self.variable = variable
 

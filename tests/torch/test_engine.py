@@ -229,6 +229,16 @@ def test_a_value_used_twice_receives_both_contributions_and_its_node_is_passed_o
     assert x.grad.tolist() == [39.0]
 
 
+def test_a_sum_of_many_contributions_changes_none_of_them():
+    x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    u, v = x * 1, w * 1
+    seen = []
+    v.register_hook(seen.append)
+    (u + v + u + u + u * v).sum().backward()
+    assert x.grad.tolist() == [6.0, 7.0] and w.grad.tolist() == [2.0, 3.0]
+    assert seen[0].tolist() == [2.0, 3.0]
+
+
 def test_edges_lead_from_outputs_to_inputs():
     x = leaf(2.0)
     y = x * 3 + 1

@@ -338,7 +338,7 @@ def test_a_view_made_under_no_grad_has_no_history_to_look_up():
     c.add_(x)
     assert v.tolist() == [2.0]
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="made inside no_grad.*Make the view outside"):
+        with pytest.raises(RuntimeError, match=r"made inside no_grad.*Make the view outside"):
             v * 2
     c.detach_()
     assert not v.requires_grad
