@@ -20,7 +20,7 @@ def main() -> int:
     if args.threads:
         _limit_threads(args.threads)
     # imported after the thread limits are set, which libraries read when they load
-    from benchmarks import imports, jit, memory, overhead, report, speed
+    from benchmarks import imports, jit, memory, overhead, report, shim, speed
     from benchmarks.peers import available
 
     peers, missing = available()
@@ -29,7 +29,7 @@ def main() -> int:
         peers = [p for p in peers if p.name in wanted]
     runs: dict[str, Callable[[], report.Table]] = {
         name: lambda build=build: speed.run(build(peers), args.scale)
-        for name, build in speed.CASES.items()
+        for name, build in (speed.CASES | shim.CASES).items()
     }
     runs |= {
         name: lambda build=build: jit.run(build(), args.scale) for name, build in jit.CASES.items()
@@ -40,6 +40,7 @@ def main() -> int:
     runs["import"] = lambda: imports.table(args.scale)
     runs["memory-peak"] = lambda: memory.peak_table(peers)
     runs["memory-loop"] = lambda: memory.growth_table(peers)
+    runs["shim-memory"] = lambda: shim.memory_table(peers)
     if args.list:
         print("\n".join(runs))
         return 0

@@ -23,11 +23,14 @@ from functrans.torch import (
     dtypes,
     elementwise,
     factories,
+    func,
     indexing,
+    nn,
     printing,
     reductions,
     shapes,
     table,
+    utils,
 )
 from functrans.torch.algebra import einsum, linalg, solve, tensordot
 from functrans.torch.dtypes import (
@@ -96,11 +99,11 @@ __all__ = [
     "Size", "Tensor", "autograd", "bfloat16", "bool", "broadcast_shapes", "broadcast_tensors",
     "cat", "cdouble", "cfloat", "complex", "complex64", "complex128", "concat", "concatenate",
     "double", "dtype", "e", "einsum", "enable_grad", "float", "float16", "float32", "float64",
-    "get_default_dtype", "half", "hstack", "inf", "inference_mode", "int", "int8", "int16",
+    "func", "get_default_dtype", "half", "hstack", "inf", "inference_mode", "int", "int8", "int16",
     "int32", "int64", "is_grad_enabled", "is_inference_mode_enabled", "is_tensor", "linalg",
-    "logsigmoid", "long", "meshgrid", "nan", "no_grad", "numel", "pi", "promote_types",
+    "logsigmoid", "long", "meshgrid", "nan", "nn", "no_grad", "numel", "pi", "promote_types",
     "result_type", "set_default_dtype", "set_grad_enabled", "short", "softplus", "solve", "stack",
-    "std_mean", "tensordot", "uint8", "var_mean", "vstack", "where",
+    "std_mean", "tensordot", "uint8", "utils", "var_mean", "vstack", "where",
 ]
 __all__ += factories.NAMES
 globals().update({_name: getattr(factories, _name) for _name in factories.NAMES})

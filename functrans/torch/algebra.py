@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from functrans.extend import aval_of
 from functrans.torch import dtypes
-from functrans.torch.graph import Node, RowNode, caller, check, named
+from functrans.torch.graph import Node, check, freed, joint, named, saved_value, sequence
 from functrans.torch.modes import state
 from functrans.torch.reductions import norm
-from functrans.torch.table import METHODS, op, row
+from functrans.torch.table import METHODS, op
 from functrans.torch.tensor import Tensor, edge_of, made
 
 
@@ -28,27 +28,35 @@ def _of_dims(who, *pairs):
             raise RuntimeError(f"{who}: expected a {ndim}-D tensor, but got {x.ndim}-D")
 
 
-class ProductNode(RowNode):
-    """A product of two matrices, the hot path of training: two calls back instead of twelve."""
+class ProductNode(Node):
+    """A product of two matrices, the hot path of training. ``xs``: None for what is not saved."""
 
-    __slots__ = ()
+    __slots__ = ("marks", "where", "xs")
 
-    def __init__(self, edges: tuple, a: np.ndarray, b: np.ndarray, marks: list):
-        Node.__init__(self, edges)
-        self.prim, self.params, self.outputs, self.y = _matmul, {}, 1, None
-        self.xs = [a if edges[1] else aval_of(a), b if edges[0] else aval_of(b)]
-        self.marks, self.where = marks, caller()
+    def __init__(self, edges: tuple, xs: tuple, marks: list, where: tuple):
+        self.seq = next(sequence)
+        self.edges = edges
+        self.extras = None
+        self.xs: tuple | None = xs
+        self.marks = marks
+        self.where = where
 
-    def pull(self, ct: Any, create: bool) -> Any:
-        if create or type(ct) is not np.ndarray or self.xs is None:
-            return RowNode.pull(self, ct, create)
+    def pull(self, ct: Any, create: bool) -> tuple:
+        if self.xs is None:
+            raise freed(self)
         check(self)
-        (e1, e2), xs = self.edges, self.xs
-        a, b = cast("list[np.ndarray]", xs)
-        return (ct @ b.T if e1 is not None else None, a.T @ ct if e2 is not None else None)
+        (e1, e2), (a, b) = self.edges, self.xs
+        if type(ct) is np.ndarray and not create:
+            return None if b is None else ct.dot(b.T), None if a is None else a.T.dot(ct)
+        if create:
+            of = joint(self.marks)
+            a, b = saved_value(a, e1, of), saved_value(b, e2, of)
+        return None if b is None else np.matmul(ct, b.T), None if a is None else np.matmul(a.T, ct)
+
+    def release(self) -> None:
+        self.xs = None
 
 
-_matmul = row("matmul")
 _MM = named(ProductNode, "MmBackward0")
 
 
@@ -59,14 +67,22 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     a, b = input._array, other._array
     if a.ndim != 2 or b.ndim != 2 or a.dtype is not b.dtype or a.shape[1] != b.shape[0]:
         return _product(input, other)
-    out = made(np.matmul(a, b))
+    out = made(a.dot(b) if a.dtype.kind in "fc" else np.matmul(a, b))
     if not state.grad or a.dtype.kind not in "fcV":
         return out
     e1, e2 = edge_of(input), edge_of(other)
     if e1 is not None or e2 is not None:
-        marks = [(t._storage, t._storage.version)
-                 for t, e in ((input, e2), (other, e1)) if e is not None]
-        out._node = _MM((e1, e2), a, b, marks)
+        marks = []
+        if e1 is None:
+            b = None
+        else:
+            marks.append((other._storage, other._storage.version))
+        if e2 is None:
+            a = None
+        else:
+            marks.append((input._storage, input._storage.version))
+        frame = sys._getframe(1)
+        out._node = _MM((e1, e2), (a, b), marks, (frame.f_code, frame.f_lasti))
     return out
 
 

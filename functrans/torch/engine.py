@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans import vmap
 from functrans.extend import cast
 from functrans.torch.graph import AccumulateGrad, Edge, Node, quiet
 from functrans.torch.modes import state
@@ -44,7 +45,7 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     for (node, k), ct in roots:
         _add(cts, heap, node, k, ct)
     needed = None if wanted is None else _leading_to(heap, wanted)
-    found: dict[tuple, Any] = {} if wanted is None else {_key(e): None for e in wanted}
+    found: dict[tuple, Any] = {} if wanted is None else {edge_key(e): None for e in wanted}
     before, state.grad = state.grad, create
     walks.depth += 1
     try:
@@ -53,13 +54,67 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     finally:
         state.grad = before
         walks.depth -= 1
-    return [] if wanted is None else [found[_key(e)] for e in wanted]
+    return [] if wanted is None else [found[edge_key(e)] for e in wanted]
+
+
+def pulled(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge], retain: bool,
+           create: bool) -> list:
+    """The cotangents at ``wanted``, and at no other leaf: what ``grad`` computes."""
+    walks.partial += 1
+    try:
+        return run(roots, wanted, retain, create)
+    finally:
+        walks.partial -= 1
+
+
+def pulled_rows(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge], retain: bool,
+                create: bool, at_once: bool = True) -> list:
+    """``pulled`` for each entry of cotangents that have one more axis in front.
+
+    ``at_once``: in one walk, if all nodes allow it.
+    """
+    edges = [edge for edge, _ in roots]
+    n = roots[0][1].shape[0]
+    if at_once and all(node.batches and node.extras is None for node in _reached(edges)):
+        def walk(*cts):
+            return tuple(pulled(list(zip(edges, cts, strict=True)), wanted, retain, create))
+
+        return list(vmap(walk)(*[ct for _, ct in roots]))
+    rows = [
+        pulled([(edge, ct[i]) for edge, ct in roots], wanted, retain or i < n - 1, create)
+        for i in range(n)
+    ]
+    return [_stacked(cts) for cts in zip(*rows, strict=True)]
+
+
+def _stacked(cts: Sequence) -> Any:
+    like = next((ct for ct in cts if ct is not None), None)
+    if like is None:
+        return None
+    return np.stack([np.zeros(like.shape, like.dtype) if ct is None else ct for ct in cts])
+
+
+def _reached(edges: Sequence[Edge]) -> set[Node]:
+    """The nodes that a walk from ``edges`` may pass."""
+    seen = {node for node, _ in edges}
+    stack = list(seen)
+    while stack:
+        for edge in stack.pop().edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                stack.append(edge[0])
+    return seen
 
 
 def _walk(cts, heap, needed, found, retain, create):
+    sums = set()  # nodes whose cotangent is an array made here, which nobody else reads yet
     while heap:
         _, node = heappop(heap)
         ct = cts.pop(node)
+        if type(node) is AccumulateGrad and needed is None and node.extras is None:
+            leaf = node.variable
+            leaf.accumulate(_hooked(leaf._hooks, ct, create) if leaf._hooks else ct, create)
+            continue
         if node.extras is not None or type(node) is AccumulateGrad:
             ct = _watched(node, ct, create)
         if needed is not None:
@@ -80,8 +135,12 @@ def _walk(cts, heap, needed, found, retain, create):
                     if old is None:
                         cts[parent] = c
                         heappush(heap, (parent.seq, parent))
+                    elif parent in sums and type(c) is np.ndarray and c.dtype is old.dtype:
+                        np.add(old, c, old)
                     else:
-                        cts[parent] = old + c
+                        cts[parent] = old = old + c
+                        if type(old) is np.ndarray:
+                            sums.add(parent)
                 else:
                     _add(cts, heap, parent, k, c)
         if not retain:
@@ -104,42 +163,36 @@ def _add(cts: dict, heap: list, node: Node, k: int, c: Any) -> None:
         old[k] = c if old[k] is None else old[k] + c
 
 
-def _key(edge: Edge) -> tuple:
+def edge_key(edge: Edge) -> tuple:
     """What a place is found by: a leaf may have had several nodes, but it is one."""
     node, k = edge
     return (id(node.variable), 0) if type(node) is AccumulateGrad else (id(node), k)
 
 
 def _sought(node: Node, k: int, found: dict) -> bool:
-    return _key((node, k)) in found
+    return edge_key((node, k)) in found
 
 
 def _capture(node: Node, ct: Any, found: dict) -> None:
     if node.outputs == 1:
-        key = _key((node, 0))
+        key = edge_key((node, 0))
         if key in found:
             found[key] = ct if found[key] is None else found[key] + ct
         return
     for k, c in enumerate(ct):
-        key = _key((node, k))
+        key = edge_key((node, k))
         if key in found and c is not None:
             found[key] = c
 
 
 def _leading_to(heap: list, wanted: Sequence[Edge]) -> set:
     """The nodes from which one of the ``wanted`` places is reached through an operand."""
-    sought = {_key(e) for e in wanted}
-    seen = {node for _, node in heap}
-    stack = list(seen)
-    while stack:
-        for edge in stack.pop().edges:
-            if edge is not None and edge[0] not in seen:
-                seen.add(edge[0])
-                stack.append(edge[0])
+    sought = {edge_key(e) for e in wanted}
     needed = set()
-    for node in sorted(seen, key=lambda n: n.seq, reverse=True):  # operands first
+    reached = _reached([(node, 0) for _, node in heap])
+    for node in sorted(reached, key=lambda n: n.seq, reverse=True):  # operands first
         for edge in node.edges:
-            if edge is not None and (edge[0] in needed or _key(edge) in sought):
+            if edge is not None and (edge[0] in needed or edge_key(edge) in sought):
                 needed.add(node)
                 break
     return needed
@@ -248,7 +301,8 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
          is_grads_batched: bool = False, materialize_grads: bool = False) -> tuple:
     """The gradients of ``outputs`` in ``inputs``, a tuple; no ``grad`` is touched.
 
-    ``grad_outputs`` weigh the outputs. An input that no output depends on is an error, None with
+    ``grad_outputs`` weigh the outputs; with ``is_grads_batched`` they have one more axis in front,
+    and so have the results. An input that no output depends on is an error, None with
     ``allow_unused``, zeros with ``materialize_grads``. The rest is as in ``backward``.
 
     >>> from functrans import torch
@@ -262,37 +316,30 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
             "accumulate gradient for other parts of the graph, please use "
             "torch.autograd.backward.", FutureWarning, stacklevel=2,
         )
-    if is_grads_batched:
-        raise NotImplementedError(
-            "grad: is_grads_batched=True is not supported; call grad once for each entry, or use "
-            "autograd.functional.jacobian"
-        )
     if materialize_grads and allow_unused is False:
         raise ValueError("grad: materialize_grads=True needs allow_unused to be True or left out")
     targets = as_tuple(inputs)
     edges = _places(targets, "grad")
     retain = create_graph if retain_graph is None else retain_graph
-    roots = _roots(as_tuple(outputs), grad_outputs, create_graph)
-    walks.partial += 1
-    try:
-        cts = run(roots, edges, retain, create_graph)
-    finally:
-        walks.partial -= 1
+    roots = _roots(as_tuple(outputs), grad_outputs, create_graph, is_grads_batched)
+    run_from = pulled_rows if is_grads_batched else pulled
+    cts = run_from(roots, edges, retain, create_graph)
     out = []
     for i, (t, ct) in enumerate(zip(targets, cts, strict=True)):
         if ct is None and materialize_grads:
-            out.append(made(np.zeros(t._array.shape, t._array.dtype)))
+            shape = roots[0][1].shape[:1] if is_grads_batched else ()
+            out.append(made(np.zeros((*shape, *t._array.shape), t._array.dtype)))
         elif ct is None and not allow_unused:
             raise RuntimeError(
                 f"The differentiated Tensor at index {i} appears to not have been used in the "
                 "graph. Set allow_unused=True if this is the desired behavior."
             )
         else:
-            out.append(None if ct is None else _owned(show(ct)))
+            out.append(None if ct is None else owned(show(ct)))
     return tuple(out)
 
 
-def _owned(t: Tensor) -> Tensor:
+def owned(t: Tensor) -> Tensor:
     """``t`` on memory that nothing else reads."""
     t._array = np.array(t._array)
     return t
@@ -314,7 +361,8 @@ def _places(targets: Sequence[Tensor], who: str) -> list[Edge]:
     return edges
 
 
-def _roots(outputs: Sequence, grads: Any, create: bool) -> list[tuple[Edge, Any]]:
+def _roots(outputs: Sequence, grads: Any, create: bool,
+           batched: bool = False) -> list[tuple[Edge, Any]]:
     """The outputs' places with the cotangents that the walk starts from."""
     given = [None] * len(outputs) if grads is None else list(as_tuple(grads))
     if len(given) != len(outputs):
@@ -329,14 +377,21 @@ def _roots(outputs: Sequence, grads: Any, create: bool) -> list[tuple[Edge, Any]
             raise TypeError(
                 f"gradients can be either Tensors or None, but got {type(g).__name__}"
             )
+        if g is None and batched:
+            raise RuntimeError("is_grads_batched=True needs grad_outputs, one for each output")
         if g is None:
             if edge is None and len(outputs) > 1:
                 continue  # as long as another one requires a gradient
             if edge is not None and array.size != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
-            ct: Any = np.ones(array.shape, array.dtype)
+            if edge is not None and array.dtype.kind == "c":
+                raise RuntimeError(
+                    "grad can be implicitly created only for real scalar outputs but got "
+                    f"{t.dtype}. Pass a gradient, or take .real, .imag or .abs() first."
+                )
+            ct: Any = np.ones(array.shape, array.dtype) if array.ndim else np.array(1, array.dtype)
         else:
-            ct = cast(_seed(g, t, i, create), array.dtype)
+            ct = cast(_seed(g, t, i, create, batched), array.dtype)
         if edge is None:
             raise RuntimeError(
                 f"element {i} of tensors does not require grad and does not have a grad_fn"
@@ -347,11 +402,12 @@ def _roots(outputs: Sequence, grads: Any, create: bool) -> list[tuple[Edge, Any]
     return roots
 
 
-def _seed(g: Tensor, t: Tensor, i: int, create: bool) -> Any:
-    if g._array.shape != t._array.shape:
+def _seed(g: Tensor, t: Tensor, i: int, create: bool, batched: bool) -> Any:
+    shape = g._array.shape
+    if (shape[1:] if batched else shape) != t._array.shape or (batched and not any(shape[:1])):
         raise RuntimeError(
             f"Mismatch in shape: grad_output[{i}] has a shape of {g.shape} and output[{i}] has a "
-            f"shape of {t.shape}."
+            f"shape of {t.shape}" + (", without the batched dimension." if batched else ".")
         )
     if g.is_complex() and not t.is_complex():
         raise RuntimeError(

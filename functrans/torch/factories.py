@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,23 @@ class _Random:
     """Where random numbers come from; ``manual_seed`` starts it again."""
 
     source = np.random.default_rng()
+
+
+def random_state() -> Any:
+    """Where the random numbers stand."""
+    return _Random.source.bit_generator.state
+
+
+@contextlib.contextmanager
+def random_from(state: Any) -> Iterator[None]:
+    """Inside, the random numbers that came after ``state``; None changes nothing."""
+    before = random_state()
+    _Random.source.bit_generator.state = state or before
+    try:
+        yield
+    finally:
+        if state:
+            _Random.source.bit_generator.state = before
 
 
 def _uniform(shape: tuple, d: np.dtype) -> np.ndarray:

@@ -44,7 +44,7 @@ from functrans.extend import (
 if TYPE_CHECKING:
     from functrans.torch.tensor import Tensor
 
-_sequence = itertools.count(0, -1)
+sequence = itertools.count(0, -1)
 Edge = tuple["Node", int]
 
 
@@ -101,11 +101,13 @@ class Node:
     __slots__ = ("__weakref__", "edges", "extras", "seq")
 
     outputs = 1
+    # whether ``pull`` takes cotangents that ``vmap`` traces
+    batches = True
     # each saved array that belongs to a tensor: its storage and the version it had
     marks: Sequence[tuple[Storage, int]] = ()
 
     def __init__(self, edges: Sequence):
-        self.seq = next(_sequence)
+        self.seq = next(sequence)
         self.edges = edges
         self.extras: Extras | None = None
 
@@ -175,7 +177,9 @@ class AccumulateGrad(Node):
     __slots__ = ("variable",)
 
     def __init__(self, variable: Tensor):
-        super().__init__(())
+        self.seq = next(sequence)
+        self.edges: Sequence = ()
+        self.extras = None
         self.variable = variable
 
     def pull(self, ct: Any, create: bool) -> Sequence:
@@ -259,7 +263,7 @@ class ElementwiseNode(Node):
     __slots__ = ("marks", "parts", "where")
 
     def __init__(self, edges: Sequence, parts: Sequence, marks: Sequence, where: Any):
-        self.seq = next(_sequence)
+        self.seq = next(sequence)
         self.edges = edges
         self.extras = None
         self.parts = parts
@@ -282,7 +286,7 @@ class ElementwiseNode(Node):
                     c = action.strong(ct, *saved)
             else:
                 c = action.act(ct)
-            out[i] = c if unlike is None else sum_to(c, *unlike)
+            out[i] = c if unlike is None else summed(c, *unlike)
         return out
 
     def recorded(self, action: Any, saved: Sequence) -> list:
@@ -298,6 +302,13 @@ class ElementwiseNode(Node):
             if part[2]:
                 self.parts = None
                 return
+
+
+def summed(c: Any, shape: tuple, dtype: np.dtype) -> Any:
+    """``sum_to``, by one call where ``c`` has one more axis, as from a row that was added."""
+    if type(c) is np.ndarray and c.shape[1:] == shape and c.dtype is dtype and dtype.itemsize > 2:
+        return np.add.reduce(c)
+    return sum_to(c, shape, dtype)
 
 
 @functools.cache

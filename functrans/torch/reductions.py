@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans.extend import aval_of
 from functrans.torch import dtypes
 from functrans.torch.graph import Edge, Node, named
 from functrans.torch.modes import state
@@ -15,8 +14,8 @@ from functrans.torch.table import METHODS, floating, op, row
 from functrans.torch.tensor import Tensor, edge_of, made
 
 _logsumexp, _softmax = row("logsumexp"), row("softmax")
-# types whose sums need no wider one
-_WIDE = [np.dtype(t) for t in (np.float32, np.float64, np.complex64, np.complex128)]
+# characters of the types whose sums need no wider one: single and double, real and complex
+_WIDE = "fdFD"
 
 
 def axes(dim: Any) -> Any:
@@ -52,14 +51,14 @@ class TotalNode(Node):
 
     def __init__(self, edge: Edge, array: np.ndarray, scale: float):
         Node.__init__(self, (edge,))
-        self.aval = aval_of(array)
+        self.aval = array.shape, array.dtype
         self.scale = scale
 
     def pull(self, ct: Any, create: bool) -> tuple:
         if self.scale != 1:
             ct = ct * self.scale
         if not isinstance(ct, np.ndarray | np.generic):
-            return (np.broadcast_to(ct, self.aval.shape),)
+            return (np.broadcast_to(ct, self.aval[0]),)
         spread = np.empty(*self.aval)
         spread.fill(np.asarray(ct)[()])
         return (spread,)
@@ -91,7 +90,7 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     """Sum along ``dim``; of all entries by default."""
     dim = axis if dim is None else dim
     if dim is None and not keepdim:
-        plain = dtype is None and input._array.dtype in _WIDE
+        plain = dtype is None and input._array.dtype.char in _WIDE
         return _total(input, False) if plain else sum_all(input, dtype=dtype)
     return sum_dim(input, dim, keepdim, dtype=dtype)
 
@@ -131,7 +130,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     """Mean along ``dim``; of all entries by default."""
     dim = axis if dim is None else dim
     if dim is None and not keepdim:
-        plain = dtype is None and input._array.dtype in _WIDE and input._array.size
+        plain = dtype is None and input._array.dtype.char in _WIDE and input._array.size
         return _total(input, True) if plain else mean_all(input, dtype=dtype)
     return mean_dim(input, dim, keepdim, dtype=dtype)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.extend import Elementwise, aval_of
+from functrans.extend import Elementwise
 from functrans.torch import dtypes
 from functrans.torch.graph import ZERO, Edge, ElementwiseNode, Storage, caller, named, quiet
 from functrans.torch.modes import state
@@ -81,12 +81,7 @@ class Row:
 def _unlike(x: Tensor, y: Any) -> Any:
     """The shape and dtype of ``x`` where those of ``y`` differ."""
     a = x._array
-    return None if a.shape == y.shape and a.dtype == y.dtype else aval_of(a)
-
-
-def _broadcast(parts: tuple, xs: tuple, y: Any) -> tuple:
-    """``parts`` where an operand is not of the shape of ``y``."""
-    return tuple([(i, action, saved, _unlike(xs[i], y)) for i, action, saved, _ in parts])
+    return None if a.shape == y.shape and a.dtype == y.dtype else (a.shape, a.dtype)
 
 
 def _operand(x: Any) -> Any:
@@ -138,6 +133,7 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
     ufunc, general, kind = of.ufunc, of.general, of.kind
     compute = _quietly(ufunc) if of.singular else ufunc
     a1, a2 = of.actions
+    reading = any(of.reads)
 
     def f(input: Any, other: Any) -> Any:
         if not isinstance(input, Tensor):
@@ -167,25 +163,23 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
         if not state.grad:
             return out
         e1 = edge_of(input)
-        if e1 is None:
-            if e2 is None or y.dtype is not d:
-                return out
-            parts: tuple = ((1, a2, a2.pick(y, a, b) if a2.needs else (), None),)
-        elif y.dtype is not d:  # comparisons
+        if (e1 is None and e2 is None) or y.dtype is not d:  # constants, comparisons
             return out
-        elif e2 is None:
-            parts = ((0, a1, a1.pick(y, a, b) if a1.needs else (), None),)
-        else:
-            parts = (
-                (0, a1, a1.pick(y, a, b) if a1.needs else (), None),
-                (1, a2, a2.pick(y, a, b) if a2.needs else (), None),
-            )
-        if y.shape != a.shape or (type(b) is np.ndarray and b.shape != y.shape):
-            parts = _broadcast(parts, (input, other), y)
+        s = y.shape
+        p1 = p2 = None
+        if e1 is not None:
+            unlike = None if a.shape == s else (a.shape, d)
+            p1 = 0, a1, a1.pick(y, a, b) if a1.needs else (), unlike
+        if e2 is not None:
+            unlike = None if b.shape == s else (b.shape, d)
+            p2 = 1, a2, a2.pick(y, a, b) if a2.needs else (), unlike
+        parts = (p2,) if p1 is None else (p1,) if p2 is None else (p1, p2)
+        if not reading:
+            out._node = kind((e1, e2), parts, (), None)
+            return out
         marks = of.marks(e1, e2, input, other, own)
-        frame = sys._getframe(1) if marks else None
-        where = frame and (frame.f_code, frame.f_lasti)
-        out._node = kind((e1, e2), parts, marks, where)
+        frame = sys._getframe(1)
+        out._node = kind((e1, e2), parts, marks, (frame.f_code, frame.f_lasti))
         return out
 
     f.of = of  # type: ignore[attr-defined]  # what the reflected and in-place variants share

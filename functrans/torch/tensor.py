@@ -437,9 +437,15 @@ def _look_up(t: Tensor) -> None:
     """Find the place of a view whose memory was written through another tensor."""
     base: Any = t._base
     t._seen = t._storage.history
-    if t._steps is None:  # made without recording: it has no part in the history
-        return
     edge = edge_of(base)
+    if t._steps is None:
+        if edge is not None:
+            t._seen = -1  # the next look will fail too
+            raise RuntimeError(
+                "a view was made inside no_grad, and its memory has been changed outside of it, so "
+                "that its history is not known. Make the view outside, or change it inside."
+            )
+        return
     value: Any = Value(base._array, *edge) if edge else Value(base._array, None)
     for prim, params in t._steps:
         args = (value,)

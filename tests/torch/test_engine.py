@@ -229,6 +229,16 @@ def test_a_value_used_twice_receives_both_contributions_and_its_node_is_passed_o
     assert x.grad.tolist() == [39.0]
 
 
+def test_a_sum_of_many_contributions_changes_none_of_them():
+    x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    u, v = x * 1, w * 1
+    seen = []
+    v.register_hook(seen.append)
+    (u + v + u + u + u * v).sum().backward()
+    assert x.grad.tolist() == [6.0, 7.0] and w.grad.tolist() == [2.0, 3.0]
+    assert seen[0].tolist() == [2.0, 3.0]
+
+
 def test_edges_lead_from_outputs_to_inputs():
     x = leaf(2.0)
     y = x * 3 + 1
@@ -314,6 +324,34 @@ def test_no_reference_cycles_are_left_behind():
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+def test_gradients_may_be_batched():
+    x = leaf(1.0, 2.0)
+    y = x * x
+    rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [2.0, 3.0]], dtype=torch.float64)
+    (g,) = torch.autograd.grad(y, x, rows, is_grads_batched=True, retain_graph=True)
+    assert g.tolist() == [[2.0, 0.0], [0.0, 4.0], [4.0, 12.0]]
+    y.register_hook(lambda g: 10 * g)  # a hook sees one after the other
+    (g,) = torch.autograd.grad(y, x, rows, is_grads_batched=True)
+    assert g.tolist() == [[20.0, 0.0], [0.0, 40.0], [40.0, 120.0]]
+
+
+def test_batched_gradients_can_be_differentiated():
+    x = leaf(1.0, 2.0)
+    rows = torch.tensor([[1.0, 0.0], [5.0, 1.0]], dtype=torch.float64)
+    (g,) = torch.autograd.grad(x**3, x, rows, is_grads_batched=True, create_graph=True)
+    (h,) = torch.autograd.grad(g.sum(), x)
+    assert h.tolist() == [36.0, 12.0]
+
+
+def test_batched_gradients_must_be_given_and_fit():
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError, match="needs grad_outputs"):
+        torch.autograd.grad(x.sum(), x, is_grads_batched=True)
+    for wrong in (torch.ones(2), torch.ones(0, 2), torch.ones(3, 3)):
+        with pytest.raises(RuntimeError, match="without the batched dimension"):
+            torch.autograd.grad(x * x, x, wrong, is_grads_batched=True)
 
 
 def test_create_graph_ties_the_leaf_and_its_grad_until_that_is_reset():
@@ -417,6 +455,13 @@ def test_a_hook_sees_the_gradient_in_the_same_convention():
     assert seen == [[6 + 8j]]
 
 
+def test_holomorphic_derivatives_are_asked_for_by_name():
+    assert torch.func.grad(lambda z: z * z, holomorphic=True)(1 + 2j) == 2 + 4j
+    z = torch.tensor(1 + 2j, dtype=torch.complex128, requires_grad=True)
+    (z * z).backward(torch.tensor(1 + 0j, dtype=torch.complex128))
+    assert z.grad.item() == 2 - 4j  # the conjugate: the direction of ascent of the real part
+
+
 def test_a_real_tensor_in_a_complex_computation_has_a_real_gradient():
     x = leaf(1.0, 2.0)
     (x * (3 + 4j)).abs().sum().backward()
@@ -424,10 +469,12 @@ def test_a_real_tensor_in_a_complex_computation_has_a_real_gradient():
     assert x.grad.tolist() == pytest.approx([5.0, 5.0])
 
 
-def test_a_complex_output_needs_a_seed_of_one_element_or_given():
-    z = torch.tensor([1 + 1j, 2.0], requires_grad=True)
-    with pytest.raises(RuntimeError, match="scalar outputs"):
+def test_a_complex_output_needs_a_seed():
+    z = torch.tensor(1 + 2j, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"real scalar outputs but got torch\.complex64"):
         (z * z).backward()
+    (z * z).backward(torch.tensor(1 + 0j))
+    assert z.grad.item() == 2 - 4j
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

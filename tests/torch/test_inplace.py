@@ -329,3 +329,16 @@ def test_a_result_that_does_not_fit_its_place_is_refused():
 def test_views_cannot_be_detached_in_place():
     with pytest.raises(RuntimeError, match="Can't detach views in-place"):
         leaf(1.0, 2.0)[:1].detach_()
+
+
+def test_a_view_made_under_no_grad_has_no_history_to_look_up():
+    x, c = leaf(2.0, 3.0), torch.zeros(2, dtype=torch.float64)
+    with torch.no_grad():
+        v = c[:1]
+    c.add_(x)
+    assert v.tolist() == [2.0]
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"made inside no_grad.*Make the view outside"):
+            v * 2
+    c.detach_()
+    assert not v.requires_grad

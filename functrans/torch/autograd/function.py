@@ -1,0 +1,367 @@
+"""``torch.autograd.function``: functions with a derivative of one's own.
+
+>>> from functrans import torch
+>>> class Exp(torch.autograd.Function):
+...     @staticmethod
+...     def forward(ctx, x):
+...         y = x.exp()
+...         ctx.save_for_backward(y)
+...         return y
+...
+...     @staticmethod
+...     def backward(ctx, grad):
+...         (y,) = ctx.saved_tensors
+...         return grad * y
+>>> x = torch.zeros(2, requires_grad=True)
+>>> y = Exp.apply(x)
+>>> y
+tensor([1., 1.], grad_fn=<ExpBackward>)
+>>> torch.autograd.grad(y.sum(), x)
+(tensor([1., 1.]),)
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+from functrans.torch.custom import CustomNode, DelayedError, call
+from functrans.torch.graph import RemovableHandle
+from functrans.torch.modes import no_grad, state
+from functrans.torch.tensor import Tensor, edge_of, made
+
+
+class _ContextMethodMixin:
+    """What ``forward`` says about its operands and results, and ``backward`` asks for."""
+
+    to_save: tuple = ()
+    dirty_tensors: tuple = ()
+    non_differentiable: tuple = ()
+    materialize_grads = True
+    needs_input_grad: tuple = ()
+    _node: Any = None
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keep tensors for ``backward``, which reads them as ``saved_tensors``."""
+        self.to_save = tensors
+
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """Accepted; there is no forward mode that would read them."""
+
+    @property
+    def saved_tensors(self) -> Any:
+        """What was saved; an error if it has been changed in place since, or freed."""
+        node = self._node and self._node()
+        return () if node is None else node.saved_tensors
+
+    def mark_dirty(self, *args: Tensor) -> None:
+        """Say which inputs ``forward`` changes in place; it must return them."""
+        self.dirty_tensors = args
+
+    def mark_shared_storage(self, *pairs: Any) -> None:
+        """Deprecated: shared memory is noticed without it."""
+        warnings.warn(
+            "mark_shared_storage is deprecated. Tensors with shared storages are automatically "
+            "tracked. Note that calls to `set_()` are not tracked", stacklevel=2,
+        )
+
+    def mark_non_differentiable(self, *args: Tensor) -> None:
+        """Say which outputs have no derivative; ``backward`` receives zeros for them."""
+        self.non_differentiable = args
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether ``backward`` receives zeros, or else None, for outputs that nothing used."""
+        self.materialize_grads = value
+
+
+class _HookMixin:
+    @staticmethod
+    def _register_hook(backward_hooks: Any, hook: Callable) -> tuple[Any, RemovableHandle]:
+        """Enter ``hook`` into an ordered dict, made if there is none, and a handle to it."""
+        backward_hooks = OrderedDict() if backward_hooks is None else backward_hooks
+        return backward_hooks, RemovableHandle.enter(backward_hooks, hook)
+
+
+class BackwardCFunction(_ContextMethodMixin, _HookMixin):
+    """The context of one call: what both methods get first."""
+
+    _forward_cls: Any = None
+
+    def apply(self, *args: Any) -> Any:
+        return self._forward_cls.backward(self, *args)
+
+
+class FunctionMeta(type):
+    """Makes, for each class ``Name``, ``NameBackward``: the contexts, and the nodes."""
+
+    def __init__(cls, name: str, bases: tuple, attrs: dict):
+        own = {"_forward_cls": cls, "__module__": cls.__module__}
+        cls._backward_cls = type(f"{name}Backward", (BackwardCFunction,), own)
+        cls._node_cls = type(f"{name}Backward", (CustomNode,), {**own, "__slots__": ()})
+        super().__init__(name, bases, attrs)
+
+
+class Function(_ContextMethodMixin, _HookMixin, metaclass=FunctionMeta):
+    """Base of custom functions: static ``forward(ctx, ...)`` and ``backward(ctx, *grads)``.
+
+    Called by ``Name.apply(...)``, with tensors and anything else. ``backward`` gets one gradient
+    for each result of ``forward``, None for what is no tensor, and returns one for each argument.
+    """
+
+    is_traceable = False
+    _backward_cls: ClassVar[type]
+    _node_cls: ClassVar[type]
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        warnings.warn(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all "
+            "static, so you should invoke them on the class itself. Instantiating an autograd "
+            "function will raise an error in a future version.", DeprecationWarning, stacklevel=2,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use "
+            "new-style autograd function with static forward method, and call "
+            f"{type(self).__name__}.apply(...)."
+        )
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        """The operation, run without recording."""
+        raise NotImplementedError(
+            "You must implement the forward function for custom autograd.Function."
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+        """Where given, ``forward`` takes no context, and this fills it in afterwards."""
+        raise NotImplementedError("setup_context is not implemented")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """The gradients of the arguments from those of the results."""
+        raise NotImplementedError(
+            "You must implement the backward function for custom autograd.Function."
+        )
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Call the function, and record the call."""
+        ctx = cls._backward_cls()
+        if cls.setup_context is Function.setup_context:
+            forward: Callable = functools.partial(cls.forward, ctx)
+        else:
+            forward = functools.partial(cls._set_up, ctx)
+        return call(ctx, forward, ctx.apply, cls._node_cls, args)
+
+    @classmethod
+    def _set_up(cls, ctx: Any, *args: Any) -> Any:
+        output = cls.forward(*args)
+        cls.setup_context(ctx, args, output)
+        return output
+
+
+_TWICE = "trying to differentiate twice a function that was marked with @once_differentiable"
+
+
+def once_differentiable(fn: Callable) -> Callable:
+    """Decorator of a ``backward`` that is not itself recorded: differentiating it is an error."""
+
+    @functools.wraps(fn)
+    def wrapper(ctx: Any, *args: Any) -> Any:
+        with no_grad():
+            outputs = fn(ctx, *args)
+        if not state.grad:
+            return outputs
+        node = ctx._node and ctx._node()
+        edges = [edge_of(x) for x in args if isinstance(x, Tensor)]
+        edges += node.edges if node is not None else []
+        many = isinstance(outputs, tuple | list)
+        sealed = [
+            made(t._array, t._storage, DelayedError(edges, _TWICE)) if isinstance(t, Tensor) else t
+            for t in (outputs if many else (outputs,))
+        ]
+        return tuple(sealed) if many else sealed[0]
+
+    return wrapper
+
+
+def traceable(fn_cls: Any) -> Any:
+    """Mark a function as fit for tracing; nothing here depends on it."""
+    fn_cls.is_traceable = True
+    return fn_cls
+
+
+class InplaceFunction(Function):
+    """A function that can work in place: ``inplace`` says whether it shall."""
+
+    def __init__(self, inplace: bool = False):
+        super().__init__()
+        self.inplace = inplace
+
+
+# ---- nested inputs and outputs
+
+
+def _typename(obj: Any) -> str:
+    kind = type(obj)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+def _unknown(obj: Any, condition_msg: str | None) -> ValueError:
+    message = f"Auto nesting doesn't know how to process an input object of type {_typename(obj)}"
+    if condition_msg:
+        message += f". Accepted types: {condition_msg}, or lists/tuples of them"
+    return ValueError(message)
+
+
+def _rebuilt(proto: Any, items: Any) -> Any:
+    """``items`` in a list, tuple or named tuple like ``proto``."""
+    return type(proto)(*items) if hasattr(proto, "_fields") else type(proto)(items)
+
+
+def _nested_map(condition: Callable, fn: Callable, condition_msg: str | None = None) -> Callable:
+    """A function that applies ``fn`` to what meets ``condition`` inside lists, tuples, dicts."""
+
+    def mapped(obj: Any) -> Any:
+        if condition(obj):
+            return fn(obj)
+        if obj is None:
+            return None
+        if isinstance(obj, list | tuple):
+            return _rebuilt(obj, [mapped(x) for x in obj])
+        if isinstance(obj, dict):
+            return {k: mapped(x) for k, x in obj.items()}
+        raise _unknown(obj, condition_msg)
+
+    return mapped
+
+
+def _jit_unwrap_structured(obj: Any) -> Any:
+    return obj._jit_unwrap() if hasattr(obj, "_jit_unwrap") else obj
+
+
+def _iter_filter(condition: Callable, allow_unknown: bool = False,
+                 condition_msg: str | None = None, conversion: Callable | None = None) -> Callable:
+    """A function that yields what meets ``condition`` inside lists, tuples and dicts."""
+
+    def found(obj: Any) -> Iterator:
+        obj = obj if conversion is None else conversion(obj)
+        if condition(obj):
+            yield obj
+        elif isinstance(obj, list | tuple):
+            for x in obj:
+                yield from found(x)
+        elif isinstance(obj, dict):
+            for x in obj.values():
+                yield from found(x)
+        elif allow_unknown and obj is not None:
+            yield obj
+        elif obj is not None:
+            raise _unknown(obj, condition_msg)
+
+    return found
+
+
+def _unflatten(input: Any, proto: Any) -> Any:
+    """The items of ``input``, in order, in the nesting of ``proto``."""
+    return _filled(iter(input), proto)
+
+
+def _filled(items: Iterator, proto: Any) -> Any:
+    if hasattr(proto, "_jit_wrap"):
+        return proto._jit_wrap(list(items))
+    if proto is None:
+        return None
+    if isinstance(proto, list | tuple):
+        return _rebuilt(proto, [_filled(items, p) for p in proto])
+    if isinstance(proto, dict):
+        return {k: _filled(items, p) for k, p in proto.items()}
+    return next(items)
+
+
+def _is_tensor(x: Any) -> bool:
+    return isinstance(x, Tensor)
+
+
+_iter_tensors = _iter_filter(_is_tensor, condition_msg="Tensors",
+                             conversion=_jit_unwrap_structured)
+_iter_tensors_permissive = _iter_filter(_is_tensor, allow_unknown=True,
+                                        condition_msg="Tensors (permissive)")
+_iter_None_tensors = _iter_filter(lambda o: o is None or isinstance(o, Tensor),
+                                  condition_msg="Tensors or None")
+# the nesting alone: True stands for a tensor, so that nothing is kept alive
+_nesting = _nested_map(_is_tensor, lambda o: True, condition_msg="Tensors")
+_entries = _iter_filter(lambda o: o is None or o is True)
+
+
+class NestedIOFunction(Function):
+    """A function of an older kind, whose inputs and outputs may be nested, called as an instance.
+
+    A subclass has ``forward_extended(self, *inputs)`` and ``backward_extended(self, *grads)``,
+    and is itself the context.
+    """
+
+    def _do_forward(self, *input: Any) -> Any:
+        self._nested_input = input
+        flat = tuple(_iter_tensors(input))
+        kind: Any = type(self)
+        out = call(self, self.forward, self.backward, kind._node_cls, flat)
+        return _unflatten(out, self._nested_output)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._do_forward(*args)
+
+    # instance methods where Function has static ones
+    def forward(self, *args: Any) -> Any:  # type: ignore[override]
+        inputs = self._nested_input
+        result = self.forward_extended(*inputs)
+        self._nested_input, self._nested_output = _nesting(inputs), _nesting(result)
+        return tuple(_iter_tensors(result))
+
+    def backward(self, *gradients: Any) -> Any:  # type: ignore[override]
+        nested = _unflatten(gradients, self._nested_output)
+        if not isinstance(nested, tuple | list):
+            nested = (nested,)
+        flat = list(_iter_None_tensors(self.backward_extended(*nested)))
+        given = list(_entries(self._nested_input))
+        if len(flat) == len(given):  # a gradient for each input, also for those that are None
+            flat = list(itertools.compress(flat, [x is not None for x in given]))
+        return tuple(flat)
+
+    def save_for_backward(self, *args: Any) -> None:
+        """Keep tensors, possibly nested, for ``backward_extended``."""
+        self.to_save = tuple(_iter_tensors(args))
+        self._to_save_nested = _nesting(args)
+
+    @property
+    def saved_tensors(self) -> Any:
+        """What was saved, nested as it was given."""
+        return _unflatten(super().saved_tensors, self._to_save_nested)
+
+    def mark_dirty(self, *args: Any, **kwargs: Any) -> None:
+        """Say which inputs are changed in place."""
+        self.dirty_tensors = tuple(_iter_tensors((args, kwargs)))
+
+    def mark_non_differentiable(self, *args: Any, **kwargs: Any) -> None:
+        """Say which outputs have no derivative."""
+        self.non_differentiable = tuple(_iter_tensors((args, kwargs)))
+
+    def forward_extended(self, *input: Any) -> Any:
+        """The operation, to be defined by the subclass."""
+        raise NotImplementedError("forward_extended")
+
+    def backward_extended(self, *grad_output: Any) -> Any:
+        """Its derivative, to be defined by the subclass."""
+        raise NotImplementedError("backward_extended")
+
+
+__all__ = [
+    "BackwardCFunction", "Function", "FunctionMeta", "InplaceFunction", "NestedIOFunction",
+    "once_differentiable", "traceable",
+]

@@ -1,0 +1,34 @@
+"""``torch.nn``: ``Parameter``, and ``functional``. There are no modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from functrans.torch.factories import as_tensor
+from functrans.torch.nn import functional
+from functrans.torch.tensor import Tensor, made
+
+
+class Parameter(Tensor):
+    """A leaf that requires gradients, known by its class.
+
+    >>> from functrans import torch
+    >>> torch.nn.Parameter(torch.zeros(2))
+    Parameter containing:
+    tensor([0., 0.], requires_grad=True)
+    """
+
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
+        data = as_tensor([] if data is None else data)
+        t = made(data._array, data._storage)
+        t.__class__ = cls
+        return t.requires_grad_(requires_grad)
+
+    def __repr__(self) -> str:
+        return f"Parameter containing:\n{super().__repr__()}"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return Parameter, (self.detach(), self.requires_grad)
+
+
+__all__ = ["Parameter", "functional"]

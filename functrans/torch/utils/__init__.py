@@ -1,0 +1,5 @@
+"""``torch.utils``: ``checkpoint``."""
+
+from functrans.torch.utils import checkpoint
+
+__all__ = ["checkpoint"]

@@ -1,0 +1,124 @@
+"""``torch.nn``: parameters, activations and losses, against SciPy."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from scipy import special
+
+import functrans.torch as torch
+from functrans.torch.nn import Parameter
+from functrans.torch.nn import functional as F
+
+X = np.array([[0.5, -1.0, 2.0], [3.0, 0.1, -0.7]])
+
+
+def t(a, **options):
+    return torch.tensor(a, dtype=torch.float64, **options)
+
+
+def value_and_grad(f, x):
+    x = t(x, requires_grad=True)
+    y = f(x)
+    (g,) = torch.autograd.grad(y, x)
+    return y.item(), g.numpy()
+
+
+def test_parameters_are_leaves_that_require_gradients():
+    p = Parameter(torch.zeros(2))
+    assert isinstance(p, torch.Tensor) and p.is_leaf and p.requires_grad
+    assert type(p * 1) is torch.Tensor
+    assert repr(p) == "Parameter containing:\ntensor([0., 0.], requires_grad=True)"
+    (p * 3).sum().backward()
+    assert p.grad.tolist() == [3.0, 3.0]
+    assert not Parameter(torch.zeros(2), requires_grad=False).requires_grad
+    for q in (copy.deepcopy(p), pickle.loads(pickle.dumps(p))):
+        assert type(q) is Parameter and q.requires_grad and q.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("target", [[0, 2], [2, -100]])
+@pytest.mark.parametrize("weight", [None, [1.0, 2.0, 0.5]])
+def test_cross_entropy_of_classes(target, weight):
+    w = np.ones(3) if weight is None else np.array(weight)
+    kept = np.array([c >= 0 for c in target])
+    per = np.where(kept, w[np.maximum(target, 0)], 0)
+    logs = special.log_softmax(X, axis=1)
+    expected = -(per * logs[[0, 1], np.maximum(target, 0)]).sum() / per.sum()
+    slope = special.softmax(X, axis=1) * per[:, None] / per.sum()
+    slope[[0, 1], np.maximum(target, 0)] -= per / per.sum()
+
+    def loss(x):
+        return F.cross_entropy(x, torch.tensor(target), None if weight is None else t(weight))
+
+    y, g = value_and_grad(loss, X)
+    np.testing.assert_allclose(y, expected, rtol=1e-13)
+    np.testing.assert_allclose(g, slope, rtol=1e-13, atol=1e-16)
+    with_logs = F.nll_loss(F.log_softmax(t(X), 1), torch.tensor(target),
+                           None if weight is None else t(weight))
+    np.testing.assert_allclose(with_logs.item(), expected, rtol=1e-13)
+
+
+def test_cross_entropy_of_probabilities_and_reductions():
+    p = np.array([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]])
+    each = -(p * special.log_softmax(X, axis=1)).sum(1)
+    for reduction, expected in (("none", each), ("sum", each.sum()), ("mean", each.mean())):
+        found = F.cross_entropy(t(X), t(p), reduction=reduction)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-14)
+
+
+def test_cross_entropy_of_one_example_and_of_pictures():
+    one = F.cross_entropy(t(X[0]), torch.tensor(1)).item()
+    np.testing.assert_allclose(one, -special.log_softmax(X[0])[1], rtol=1e-14)
+    picture = np.stack([X, X + 1], axis=-1)  # classes along dimension 1
+    target = np.array([[0, 1], [2, 0]])
+    logs = special.log_softmax(picture, axis=1)
+    expected = -np.mean([logs[n, target[n, i], i] for n in range(2) for i in range(2)])
+    found = F.cross_entropy(t(picture), torch.tensor(target)).item()
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+def test_losses_and_their_slopes():
+    target = np.zeros((2, 3))
+    y, g = value_and_grad(lambda x: F.mse_loss(x, t(target)), X)
+    np.testing.assert_allclose((y, g[1, 0]), (np.mean(X**2), 1.0), rtol=1e-14)
+    y, g = value_and_grad(lambda x: F.l1_loss(x, t(target), reduction="sum"), X)
+    np.testing.assert_allclose(y, np.abs(X).sum(), rtol=1e-14)
+    assert g.tolist() == np.sign(X).tolist()
+    y, g = value_and_grad(lambda x: F.smooth_l1_loss(x, t(target), reduction="sum"), X)
+    assert g.tolist() == np.clip(X, -1, 1).tolist()
+    y, g = value_and_grad(
+        lambda x: F.binary_cross_entropy_with_logits(x, t(target) + 0.25, reduction="sum"),
+        [[800.0, 0.0, 1.0], [-800.0, 2.0, -3.0]])
+    np.testing.assert_allclose(
+        g, special.expit([[800.0, 0.0, 1.0], [-800.0, 2.0, -3.0]]) - 0.25, rtol=1e-13)
+
+
+def test_a_linear_layer():
+    w, b = np.arange(6.0).reshape(2, 3), np.array([1.0, -1.0])
+    np.testing.assert_array_equal(F.linear(t(X), t(w), t(b)).numpy(), X @ w.T + b)
+    np.testing.assert_array_equal(F.linear(t(X[0]), t(w)).numpy(), w @ X[0])
+
+
+def test_dropout_scales_what_it_keeps():
+    torch.manual_seed(0)
+    x = torch.ones(1000, requires_grad=True)
+    y = F.dropout(x, 0.25)
+    assert 700 < (y > 0).sum().item() < 800
+    np.testing.assert_array_equal(np.unique(y.detach().numpy()), np.float32([0, 1 / 0.75]))
+    y.sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), y.detach().numpy())
+    assert F.dropout(x, training=False) is x and not F.dropout(x, 1.0).any()
+
+
+@pytest.mark.parametrize(("call", "error", "text"), [
+    (lambda: F.mse_loss(t(X), t(X), reduction="max"), RuntimeError, "'max' is not a valid value"),
+    (lambda: F.dropout(t(X), 2), ValueError, "between 0 and 1"),
+    (lambda: F.nll_loss(t(X), torch.tensor([0])), RuntimeError, r"integers in the shape \[2\]"),
+    (lambda: F.nll_loss(t(X), torch.tensor([0, 3])), IndexError, "there are 3 classes"),
+    (lambda: F.cross_entropy(t(X), t(X), label_smoothing=0.1), NotImplementedError, "smoothing"),
+    (lambda: F.cross_entropy(t(X), t(X), weight=t(X[0])), NotImplementedError, "weight is not"),
+])
+def test_what_is_not_supported_says_so(call, error, text):
+    with pytest.raises(error, match=text):
+        call()
