@@ -12,6 +12,7 @@ import warnings
 from typing import Any
 
 from functrans.torch import modes as grad_mode
+from functrans.torch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from functrans.torch.engine import backward, grad, is_checkpoint_valid
 from functrans.torch.factories import as_tensor, tensor
 from functrans.torch.modes import (
@@ -51,6 +52,6 @@ def variable(*args: Any, **kwargs: Any) -> Tensor:
 _is_checkpoint_valid = is_checkpoint_valid
 
 __all__ = [
-    "Variable", "backward", "enable_grad", "grad", "grad_mode", "inference_mode", "no_grad",
-    "set_grad_enabled", "variable",
+    "GradcheckError", "Variable", "backward", "enable_grad", "grad", "grad_mode", "gradcheck",
+    "gradgradcheck", "inference_mode", "no_grad", "set_grad_enabled", "variable",
 ]
