@@ -185,7 +185,10 @@ def given(cts):
 
 def test_an_undefined_gradient_must_be_as_good_as_zeros():
     def doubled(x):
-        return planted(lambda cts: [given(cts) * (2 - any([ct is None for ct in cts]))], x, outputs=2)
+        def pull(cts):
+            return [given(cts) * (2 - any([ct is None for ct in cts]))]
+
+        return planted(pull, x, outputs=2)
 
     assert gradcheck(lambda x: planted(lambda cts: [given(cts)], x, outputs=2), X)
     assert "undefined output grads to be treated as zeros" in fails(doubled, X)
