@@ -206,7 +206,7 @@ class _Numeric(NamedTuple):
     """How each output moves along ``t`` of operand ``i``, by number, and how sure that is."""
 
     i: int
-    t: np.ndarray
+    t: np.ndarray | None
     values: list
     errors: list
 
