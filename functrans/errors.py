@@ -58,7 +58,7 @@ class CheckError(FunctransError, AssertionError):
     """check_grads found derivatives that disagree."""
 
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def user_line() -> str:
@@ -66,7 +66,7 @@ def user_line() -> str:
     frame = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
-        if not path.startswith((_PACKAGE, "<__array_function__")) and "/numpy/" not in path:
+        if not path.startswith((PACKAGE, "<__array_function__")) and "/numpy/" not in path:
             return f"{path}:{frame.f_lineno}"
         frame = frame.f_back
     return "<unknown line>"

@@ -29,7 +29,7 @@ def is_large(ct: Any) -> bool:
 
 
 def find(tape: list, cts: list, last: int, start: int = 0) -> Stretch | None:
-    """The longest stretch, not before ``start``, that ends at ``last``, whose cotangent is large."""
+    """The longest stretch from ``start`` on that ends at ``last``, whose cotangent is large."""
     shape = cts[last].shape
     entries, seeds, outputs = [], {}, {}
     live = set()
