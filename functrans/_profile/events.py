@@ -218,8 +218,9 @@ class EventList(list):
 _SEPARATORS = str.maketrans(" ;\t\n", "____")
 
 
-def nested(records: list[Record], origin: int, options: dict) -> EventList:
+def nested(written: list[tuple], origin: int, options: dict) -> EventList:
     """Events in the order of their starts, each knowing what it lies inside."""
+    records = [Record(*r) for r in written]
     # of two with the same times the one written down later is the outer one
     order = sorted(range(len(records)),
                    key=lambda i: (records[i].start, -records[i].end, -i))

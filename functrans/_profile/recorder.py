@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 from collections.abc import Sequence
@@ -9,8 +10,7 @@ from math import prod
 from time import perf_counter_ns
 from typing import Any
 
-from functrans._profile.events import Record
-from functrans._transforms.watched import Observer, Op, shapes_of
+from functrans._transforms.watched import Observer, Op, done_inside, shapes_of
 from functrans.errors import PACKAGE
 
 
@@ -19,9 +19,10 @@ class Recorder(Observer):
 
     def __init__(self, shapes: bool, flops: bool, memory: bool, stack: bool):
         self.shapes, self.flops, self.memory, self.stack = shapes, flops, memory, stack
-        self.records: list[Record] = []
+        self.records: list[tuple] = []  # fields of ``Record``s
         self.origin = perf_counter_ns()
         self._plain = not (shapes or flops or memory or stack)
+        self.quick = self.records if self._plain else None
 
     def begin(self, op: Op) -> tuple:
         return op, len(self.records), perf_counter_ns()
@@ -29,8 +30,7 @@ class Recorder(Observer):
     def end(self, token: tuple, out: Any) -> None:
         end = perf_counter_ns()
         op, before, start = token
-        # one transform hands an op to the next one: what counts is where it was done
-        if len(self.records) == before:
+        if not op.label or not done_inside(self.records, before, op.name):
             self.write(op.name, start, end, "forward", op.sequence, op.args, out, op.params)
 
     def back(self, op: Op, ct: Any) -> tuple:
@@ -39,7 +39,7 @@ class Recorder(Observer):
     def passed(self, token: tuple, parts: Sequence) -> None:
         end = perf_counter_ns()
         op, start = token
-        self.write(f"{op.name} backward", start, end, "backward", op.sequence, (),
+        self.write(op.backward or f"{op.name} backward", start, end, "backward", op.sequence, (),
                    [c for _, c in parts], {})
 
     def enter(self, name: str) -> tuple:
@@ -54,10 +54,10 @@ class Recorder(Observer):
         """Write a call down."""
         thread = threading.get_ident()
         if self._plain:
-            self.records.append(Record(name, start, end, thread, kind, sequence))
+            self.records.append((name, start, end, thread, kind, sequence))
             return
         shapes = shapes_of(args) if args and (self.shapes or self.flops) else None
-        self.records.append(Record(
+        self.records.append((
             name, start, end, thread, kind, sequence, shapes if self.shapes else None,
             memory_of(out) if self.memory else 0,
             flops_of(name, shapes, params) if self.flops and shapes else 0,
@@ -80,12 +80,13 @@ def stack() -> list[str]:
     frame, lines = sys._getframe(1), []
     while frame is not None:
         code = frame.f_code
-        if not code.co_filename.startswith((PACKAGE, "<__array_function__")):
+        if not code.co_filename.startswith(_NOT_THE_USERS):
             lines.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
         frame = frame.f_back
     return lines
 
 
+_NOT_THE_USERS = (PACKAGE, "<__array_function__", contextlib.__file__)
 PRODUCTS = ("matmul", "mm", "bmm", "mv", "dot", "inner")
 
 

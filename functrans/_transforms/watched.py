@@ -7,6 +7,7 @@ trace that is not watched runs the code it always runs. Observers are told of
     back(op, ct), passed(token, parts)  its entry on a tape, as the backward passes it: the
                                         cotangent that arrives and those that leave, a pair
                                         (slot, cotangent) each
+    failed(token, failure)              instead of ``passed``
     enter(name), leave(token)           a transform, or a walk backward
 
 ``begin``, ``back`` and ``enter`` return a token, which the other one of the pair gets back.
@@ -19,6 +20,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import get_ident
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -39,10 +42,14 @@ class Op:
     sequence: int | None = None
     slots: tuple = ()  # on the tape, of its operands
     prim: Any = None
+    backward: str = ""  # what its entry is called, if not after it
 
 
 class Observer:
     """What is told nothing more than it asks for."""
+
+    # where it only wants times: the list to which (name, start, end, thread, kind, number) is added
+    quick: Any = None
 
     def begin(self, op: Op) -> Any:
         return op
@@ -56,6 +63,9 @@ class Observer:
     def passed(self, token: Any, parts: Sequence) -> None:
         pass
 
+    def failed(self, token: Any, failure: BaseException) -> None:
+        pass
+
     def enter(self, name: str) -> Any:
         return None
 
@@ -63,8 +73,9 @@ class Observer:
         pass
 
 
-# Numbers of entries, in the order in which they were recorded, by all watches.
-sequence = itertools.count(1)
+# Numbers of entries, in the order in which they were recorded, by all watches; from here on, since
+# other recorders of events count from 0.
+sequence = itertools.count(1 << 32)
 
 
 class Watch:
@@ -72,6 +83,7 @@ class Watch:
 
     def __init__(self, observers: tuple):
         self.observers = observers
+        self.quick: Any = observers[0].quick if len(observers) == 1 else None
 
     def trace(self, cls: type) -> Any:
         """A new trace of the watched subclass of ``cls``, not yet initialised."""
@@ -135,16 +147,38 @@ class Watched:
         _closed.__set__(self, now)
 
     def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
-        return self._run(super().binary, prim, (x1, x2), {}, (prim, x1, x2))  # type: ignore[misc]  # of the trace
+        if self.watch.quick is not None:
+            return self._timed(super().binary, prim, prim, x1, x2)  # type: ignore[misc]  # Trace's
+        return self._run(super().binary, prim, (x1, x2), {}, (prim, x1, x2))  # type: ignore[misc]  # Trace's
 
     def unary(self, prim: Primitive, x: Any) -> Any:
-        return self._run(super().unary, prim, (x,), {}, (prim, x))  # type: ignore[misc]  # of the trace
+        if self.watch.quick is not None:
+            return self._timed(super().unary, prim, prim, x)  # type: ignore[misc]  # Trace's
+        return self._run(super().unary, prim, (x,), {}, (prim, x))  # type: ignore[misc]  # Trace's
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
-        return self._run(super().process, prim, args, params, (prim, args, params))  # type: ignore[misc]  # of the trace
+        if self.watch.quick is not None:
+            return self._timed(super().process, prim, prim, args, params)  # type: ignore[misc]  # Trace's
+        return self._run(super().process, prim, args, params, (prim, args, params))  # type: ignore[misc]  # Trace's
 
     def call(self, call: Any, args: tuple) -> tuple:
-        return self._run(super().call, call, args, {}, (call, args))  # type: ignore[misc]  # of the trace
+        if self.watch.quick is not None:
+            return self._timed(super().call, call, call, args)  # type: ignore[misc]  # Trace's
+        return self._run(super().call, call, args, {}, (call, args))  # type: ignore[misc]  # Trace's
+
+    def _timed(self, run, prim, *given):
+        """``_run`` where only times are written down."""
+        quick, first = self.watch.quick, self._start()
+        before, number = len(quick), None
+        start = perf_counter_ns()
+        try:
+            out = run(*given)
+            number = self._numbered(prim, first)
+            return out
+        finally:
+            end = perf_counter_ns()
+            if not done_inside(quick, before, prim.name):
+                quick.append((prim.name, start, end, get_ident(), "forward", number))
 
     def _run(self, run, prim, args, params, given):
         op = Op(prim.name, args, params, self.fun, prim=prim)
@@ -162,8 +196,16 @@ class Watched:
     def _start(self) -> int:
         return 0
 
+    def _numbered(self, prim: Primitive, start: int) -> int | None:
+        """The number of the entry that an op has made."""
+
     def _entered(self, op: Op, start: int) -> None:
         """Note which entries of a tape, from ``start`` on, an op has made."""
+
+
+def done_inside(records: list, before: int, name: str) -> bool:
+    """Whether an older trace was handed the op and has written it down: it counts once."""
+    return len(records) > before and any(r[0] == name for r in records[before:])
 
 
 _closed = Trace.__dict__["closed"]
@@ -174,7 +216,7 @@ class WatchedTape(Watched):
 
     __slots__ = ()
 
-    ops: dict[int, Op]
+    ops: dict[int, Any]  # entry -> Op, or what is written down of it where only times are
     tape: list
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -193,12 +235,37 @@ class WatchedTape(Watched):
                           for x in op.args])
         self.ops.update(dict.fromkeys(new, op))
 
+    def _numbered(self, prim: Primitive, start: int) -> int | None:
+        if len(self.tape) == start or start in self.ops:
+            return None
+        number = next(sequence)
+        self.ops[start] = f"{prim.name} backward", number
+        return number
+
     def walk(self, cts: list, consume: bool) -> None:
-        with self.watch.scope(f"backward of {self.fun}"):
+        quick = self.watch.quick
+        with self.watch.scope(f"backward of {self.fun}"), np.errstate(all="ignore"):
+            if quick is not None:
+                self._walk_timed(cts, consume, quick)
+                return
             for k in range(len(self.tape) - 1, -1, -1):
                 node = self.tape[k]
                 if node is not None and k < len(cts):
                     self._pass(cts, k, node, consume)
+
+    def _walk_timed(self, cts: list, consume: bool, quick: list) -> None:
+        tape, ops, thread = self.tape, self.ops, get_ident()
+        for k in range(len(tape) - 1, -1, -1):
+            node = tape[k]
+            if node is None or (type(node) is tuple and cts[k] is None):
+                if consume:
+                    tape[k] = None
+                continue
+            start = perf_counter_ns()
+            walk(self, cts, consume, k, k + 1)  # type: ignore[arg-type]  # the class made of this
+            end = perf_counter_ns()
+            name, number = ops.get(k) or (f"{type(node).__name__} backward", None)
+            quick.append((name, start, end, thread, "backward", number))
 
     def _pass(self, cts: list, k: int, node: Any, consume: bool) -> None:
         """One entry: what it adds to its operands' cotangents is kept apart from what is there."""
@@ -217,7 +284,12 @@ class WatchedTape(Watched):
         before = {p: cts[p] for p in slots}
         for p in before:
             cts[p] = None
-        walk(self, cts, consume, k, k + 1)  # type: ignore[arg-type]  # the class made of this is one
+        try:
+            walk(self, cts, consume, k, k + 1)  # type: ignore[arg-type]  # the class made of this
+        except BaseException as failure:
+            for o, token in zip(observers, tokens, strict=True):
+                o.failed(token, failure)
+            raise
         parts = [(p, cts[p]) for p in before]
         for p, old in before.items():
             if old is not None:

@@ -12,6 +12,7 @@ import warnings
 from typing import Any
 
 from functrans.torch import modes as grad_mode
+from functrans.torch.autograd import profiler
 from functrans.torch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from functrans.torch.engine import backward, grad, is_checkpoint_valid
 from functrans.torch.factories import as_tensor, tensor
@@ -53,5 +54,5 @@ _is_checkpoint_valid = is_checkpoint_valid
 
 __all__ = [
     "GradcheckError", "Variable", "backward", "enable_grad", "grad", "grad_mode", "gradcheck",
-    "gradgradcheck", "inference_mode", "no_grad", "set_grad_enabled", "variable",
+    "gradgradcheck", "inference_mode", "no_grad", "profiler", "set_grad_enabled", "variable",
 ]
