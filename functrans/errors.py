@@ -9,6 +9,7 @@
     +-- UnsupportedError    (NotImplementedError)  a NumPy call without a rule
     +-- LeakedTracerError   (RuntimeError)         a traced value used after its transform ended
     +-- CaptureError        (RuntimeError)         a captured array changed before the backward pass
+    +-- AnomalyError        (FloatingPointError)   a derivative became NaN in debug.detect_anomaly
     +-- CheckError          (AssertionError)       check_grads found a wrong derivative
 """
 
@@ -52,6 +53,10 @@ class LeakedTracerError(FunctransError, RuntimeError):
 
 class CaptureError(FunctransError, RuntimeError):
     """An array that the backward pass needs was changed after it was used."""
+
+
+class AnomalyError(FunctransError, FloatingPointError):
+    """A derivative became NaN while ``debug.detect_anomaly`` was on."""
 
 
 class CheckError(FunctransError, AssertionError):

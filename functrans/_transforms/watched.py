@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Trace, watching
+from functrans._core.bind import Trace, Tracer, watching
 from functrans._core.primitive import Primitive
 from functrans._transforms.vjp import VJPTrace, VJPTracer, walk
 
@@ -304,7 +304,7 @@ def shapes_of(args: Sequence) -> list:
 
 
 def value_of(x: Any) -> Any:
-    """The plain value inside a traced one, None where there is none."""
-    concrete = getattr(x, "concrete", None)
-    x = x if concrete is None else concrete()
+    """The plain value inside a traced one, of a batch all of it; None where there is none."""
+    while isinstance(x, Tracer):
+        x = getattr(x, "primal", getattr(x, "value", None))
     return x if isinstance(x, np.ndarray | np.generic | float | int | complex) else None

@@ -13,6 +13,12 @@ from typing import Any
 
 from functrans.torch import modes as grad_mode
 from functrans.torch.autograd import profiler
+from functrans.torch.autograd.anomaly_mode import (
+    detect_anomaly,
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
+    set_detect_anomaly,
+)
 from functrans.torch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from functrans.torch.engine import backward, grad, is_checkpoint_valid
 from functrans.torch.factories import as_tensor, tensor
@@ -53,6 +59,8 @@ def variable(*args: Any, **kwargs: Any) -> Tensor:
 _is_checkpoint_valid = is_checkpoint_valid
 
 __all__ = [
-    "GradcheckError", "Variable", "backward", "enable_grad", "grad", "grad_mode", "gradcheck",
-    "gradgradcheck", "inference_mode", "no_grad", "profiler", "set_grad_enabled", "variable",
+    "GradcheckError", "Variable", "backward", "detect_anomaly", "enable_grad", "grad",
+    "grad_mode", "gradcheck", "gradgradcheck", "inference_mode", "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled", "no_grad", "profiler", "set_detect_anomaly", "set_grad_enabled",
+    "variable",
 ]
