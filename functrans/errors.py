@@ -9,6 +9,7 @@
     +-- UnsupportedError    (NotImplementedError)  a NumPy call without a rule
     +-- LeakedTracerError   (RuntimeError)         a traced value used after its transform ended
     +-- CaptureError        (RuntimeError)         a captured array changed before the backward pass
+    +-- AnomalyError        (FloatingPointError)   a derivative became NaN in debug.detect_anomaly
     +-- CheckError          (AssertionError)       check_grads found a wrong derivative
 
 and one warning, KinkWarning (UserWarning): a derivative was taken at a kink, where that is watched.
@@ -56,6 +57,10 @@ class CaptureError(FunctransError, RuntimeError):
     """An array that the backward pass needs was changed after it was used."""
 
 
+class AnomalyError(FunctransError, FloatingPointError):
+    """A derivative became NaN while ``debug.detect_anomaly`` was on."""
+
+
 class CheckError(FunctransError, AssertionError):
     """check_grads found derivatives that disagree."""
 
@@ -64,7 +69,7 @@ class KinkWarning(UserWarning):
     """A derivative was taken exactly at a kink; see ``config(kinks=...)``."""
 
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def user_line() -> str:
@@ -72,7 +77,7 @@ def user_line() -> str:
     frame = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
-        if not path.startswith((_PACKAGE, "<__array_function__")) and "/numpy/" not in path:
+        if not path.startswith((PACKAGE, "<__array_function__")) and "/numpy/" not in path:
             return f"{path}:{frame.f_lineno}"
         frame = frame.f_back
     return "<unknown line>"

@@ -46,6 +46,7 @@ from functrans._ops.declare import (
 )
 from functrans._transforms.arguments import hand_out
 from functrans._transforms.vjp import transpose_jvp
+from functrans._transforms.watched import Observer, Op, observed
 from functrans.errors import ArgumentError, name_of
 from functrans.numpy.indexing import split_key
 from functrans.numpy.protocols import FUNCTIONS, UFUNCS
@@ -154,6 +155,8 @@ __all__ = [
     "Elementwise",
     "General",
     "Linear",
+    "Observer",
+    "Op",
     "PrimalTracer",
     "Primitive",
     "Trace",
@@ -169,6 +172,7 @@ __all__ = [
     "is_finite",
     "is_inexact",
     "linear",
+    "observed",
     "primitive",
     "pull",
     "split_key",

@@ -9,7 +9,7 @@ import functrans as ft
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import TABLE, bilinear, elementwise, linear, primitive
 from functrans.errors import CheckError
-from functrans.testing import check_grads, numerical_jacobian
+from functrans.testing import check_grads, numerical_jacobian, taylor_slope
 from tests.table import test_table
 from tests.table.samples import ROWS, floats
 
@@ -186,6 +186,87 @@ def test_message_names_function_mode_order_and_both_values():
 def test_function_with_a_jump_in_its_derivative_is_reported_at_the_jump():
     # not abs at 0 or a tie of maximum, whose values are the central difference's
     caught(lambda x: np.clip(x, 0, 1), np.array([0.0, 0.5]), order=1)
+
+
+# ---- steps, remainders, entries
+
+
+def real(f):
+    """``f`` where complex numbers are refused, so that differences must do."""
+    return lambda x: f(np.cbrt(x) ** 3)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3, 2e4])
+def test_the_step_is_chosen_by_the_function(scale, fast):
+    row = elementwise("planted", np.sin, lambda g, x: g * ops.cos(x) * 1.001)
+    check_grads(real(lambda x: np.sin(scale * x)), X, order=1, fast=fast)
+    caught(real(lambda x: row(scale * x)), X, order=1, fast=fast)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_functions_that_compute_in_single_precision_are_checked(fast):
+    def single(f):
+        return lambda x: f(x.astype(np.float32)).astype(np.float64)
+
+    row = elementwise("planted", np.sin, lambda g, x: g * ops.cos(x) * 1.03)
+    x = X.astype(np.float32)
+    check_grads(single(np.sin), x, order=1, fast=fast)
+    caught(single(lambda x: row(x)), x, order=1, fast=fast)
+
+
+@pytest.mark.parametrize("mode", ["fwd", "rev"])
+def test_every_entry_is_compared_where_asked(mode):
+    # small beside the others: a random direction does not show it
+    weights = np.ones((2, 3))
+    weights[1, 2] = 1.01
+    row = elementwise("planted", lambda x: x * 1.0, lambda g: g * weights)
+    scales = np.where(weights > 1, 1e-6, 1.0)
+
+    def f(x):
+        return row(x) * scales
+
+    check_grads(f, X, modes=(mode,), order=1)
+    check_grads(lambda x: x * scales, X, modes=(mode,), order=2, fast=False)
+    message = caught(f, X, modes=(mode,), fast=False, atol=1e-9)
+    assert "[1, 2] is 1.01e-06" in message and "is 1e-06" in message
+
+
+def test_entries_of_complex_functions_are_compared_too():
+    row = elementwise("planted", np.square, lambda g, x: g * (2 * ops.conjugate(x)))
+    z = ROW + 0.5j
+    for f in (np.square, lambda z: z * np.conj(z), np.abs, np.real, lambda z: z.imag**2):
+        check_grads(f, z, order=2, fast=False)
+    caught(lambda x: row(x), z, fast=False)
+
+
+@pytest.mark.parametrize("mode", ["fwd", "rev"])
+def test_the_remainder_decides_where_the_differences_are_coarse(mode):
+    row = elementwise("planted", np.sin, lambda g, x: g * ops.cos(x) * (1 + 1e-5))
+    options = {"order": 1, "modes": (mode,), "eps": 0.5}
+    check_grads(real(np.sin), X, **options)
+    caught(real(lambda x: row(x)), X, **options)
+
+
+@pytest.mark.parametrize("mode", ["fwd", "rev"])
+def test_the_message_says_how_the_remainder_falls(mode):
+    row = elementwise("planted", np.sin, lambda g, x: g * ops.cos(x) * 1.2)
+    message = caught(real(lambda x: row(x)), X, modes=(mode,))
+    assert "falls like h^1.0, not h^2" in message
+
+
+@pytest.mark.parametrize("f", [np.exp, np.cbrt, lambda x: x**2, lambda x: {"a": np.sin(x), "b": x}])
+def test_the_remainder_of_a_right_derivative_falls_with_the_square(f):
+    assert taylor_slope(f, X + 2) > 1.9
+    assert taylor_slope(f, X + 2, np.ones_like(X)) > 1.9
+    assert taylor_slope(f, (X + 2).astype(np.float32)) > 1.7  # few steps are above the rounding
+
+
+def test_the_remainder_of_a_wrong_derivative_or_at_a_kink_falls_with_the_step():
+    row = elementwise("planted", np.sin, lambda g, x: g * ops.cos(x) * 1.001)
+    assert taylor_slope(lambda x: row(x), X) < 1.1
+    assert taylor_slope(np.abs, np.zeros(3)) == pytest.approx(1.0)
+    assert taylor_slope(lambda x: 3 * x, X) == np.inf
 
 
 # ---- the table's own tests bite too

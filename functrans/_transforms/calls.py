@@ -16,13 +16,13 @@ from functrans._core.bind import Tracer
 from functrans._ops.calls import Call, reopened
 from functrans._ops.declare import Action
 from functrans._transforms.arguments import zeros_like
+from functrans._transforms.pushing import push_forward
 from functrans._transforms.vjp import (
     Node,
     VJPTrace,
     VJPTracer,
     add_cotangents,
     pull_back,
-    push_forward,
     transpose,
 )
 from functrans._transforms.vmap import BatchTracer

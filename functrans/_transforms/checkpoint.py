@@ -20,7 +20,8 @@ from functrans._transforms.calls import outside, under
 from functrans._transforms.custom import Run
 from functrans._transforms.grad import require_callable
 from functrans._transforms.jvp import JVPTracer
-from functrans._transforms.vjp import VJPTrace, VJPTracer, advance, walk
+from functrans._transforms.pushing import advance
+from functrans._transforms.vjp import VJPTrace, VJPTracer, walk
 from functrans.errors import CaptureError, LeakedTracerError, name_of
 
 

@@ -25,7 +25,8 @@ from functrans._transforms.arguments import (
 from functrans._transforms.coinciding import ReverseTrace
 from functrans._transforms.grad import lower_all, require_callable, split_aux
 from functrans._transforms.kinks import vjp_trace
-from functrans._transforms.vjp import pull_back, push_forward
+from functrans._transforms.pushing import push_forward
+from functrans._transforms.vjp import pull_back
 from functrans.errors import ArgumentError, name_of
 
 

@@ -28,13 +28,13 @@ def is_large(ct: Any) -> bool:
     return type(ct) is np.ndarray and ct.size >= LARGE and ct.dtype.kind in "fc"
 
 
-def find(tape: list, cts: list, last: int) -> Stretch | None:
-    """The longest stretch that ends at slot ``last``, whose cotangent is large."""
+def find(tape: list, cts: list, last: int, start: int = 0) -> Stretch | None:
+    """The longest stretch from ``start`` on that ends at ``last``, whose cotangent is large."""
     shape = cts[last].shape
     entries, seeds, outputs = [], {}, {}
     live = set()
     k = last
-    while k >= 0 and type(tape[k]) is tuple:
+    while k >= start and type(tape[k]) is tuple:
         ct = cts[k]
         if ct is not None:
             if not is_large(ct) or ct.shape != shape:

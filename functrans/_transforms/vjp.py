@@ -23,7 +23,6 @@ from functrans._core.bind import (
     bind_operands,
     cast,
     is_finite,
-    spread,
     sum_to,
 )
 from functrans._core.primitive import Primitive
@@ -112,6 +111,7 @@ class VJPTrace(Trace):
     """``outlives``: the tape is kept when the transform returns, for a pullback or pushforward."""
 
     __slots__ = ("__weakref__", "captures", "hidden", "outlives", "splits", "tainted", "tape")
+    walk: Callable[..., None]  # the function below
 
     def __init__(self, fun: str, outlives: bool = False):
         super().__init__(fun)
@@ -293,8 +293,7 @@ class VJPTrace(Trace):
 
     def enter(self, node: Any, count: int) -> int:
         """Put a node with ``count`` outputs on the tape: the slot of the first."""
-        self.tape.append(node)
-        self.tape.extend([FOLLOWS] * (count - 1))
+        self.tape += [node, *[FOLLOWS] * (count - 1)]
         return len(self.tape) - count
 
     def capture(self, x: Any) -> Any:
@@ -331,17 +330,17 @@ def _unlike_both(x1, x2, y):
     return _unlike(x1, y), _unlike(x2, y)
 
 
-def walk(trace: VJPTrace, cts: list, consume: bool, start: int = 0) -> None:
+def walk(trace: VJPTrace, cts: list, consume: bool, start: int = 0, stop: Any = None) -> None:
     """Carry cotangents from the end of the tape to its inputs, in ``cts``, in place.
 
-    Entries before ``start`` are not walked. ``consume`` drops each entry as it passes, and with it
+    Only the entries ``start <= k < stop``. ``consume`` drops each entry as it passes, and with it
     what only the backward kept alive.
     """
     tape = trace.tape
     tainted = trace.tainted  # or an infinite slope has been met: zero slopes are strong as well
     owned: dict[int, np.ndarray] = {}  # buffers of this walk, which may be added into in place
     with np.errstate(all="ignore"):
-        for k in range(len(tape) - 1, start - 1, -1):
+        for k in range((len(tape) if stop is None else stop) - 1, start - 1, -1):
             node = tape[k]
             if node is None:
                 continue
@@ -354,7 +353,8 @@ def walk(trace: VJPTrace, cts: list, consume: bool, start: int = 0) -> None:
             ct = cts[k]
             if ct is None:
                 continue
-            if type(ct) is np.ndarray and ct.size >= LARGE and _walk_stretch(trace, cts, k, node):
+            large = type(ct) is np.ndarray and ct.size >= LARGE
+            if large and _walk_stretch(trace, cts, k, node, start):
                 continue
             cts[k] = None
             for parent, action, saved, unlike in node:
@@ -373,6 +373,9 @@ def walk(trace: VJPTrace, cts: list, consume: bool, start: int = 0) -> None:
     trace.tainted = tainted
 
 
+VJPTrace.walk = walk
+
+
 def _accumulate(cts, owned, parent, action, ct, saved):
     """Add a scatter into the parent's cotangent, in place where no one else can see the buffer."""
     x, fixed, params = saved
@@ -389,11 +392,11 @@ def _accumulate(cts, owned, parent, action, ct, saved):
     action.accumulate(before, ct if ct.dtype is x.dtype else cast(ct, x.dtype), fixed, params)
 
 
-def _walk_stretch(trace: VJPTrace, cts: list, k: int, node: tuple) -> bool:
-    """Walk the entries up to ``k`` block by block if they are large and alike; whether it did."""
+def _walk_stretch(trace: VJPTrace, cts: list, k: int, node: tuple, start: int) -> bool:
+    """Walk ``start`` to ``k`` block by block if the entries are large and alike; whether it did."""
     tape, shape = trace.tape, cts[k].shape
     tape[k] = node
-    stretch = segments.find(tape, cts, k)
+    stretch = segments.find(tape, cts, k, start)
     if stretch is None:
         return False
     segments.walk(stretch, cts, shape, trace.tainted)
@@ -410,51 +413,8 @@ def pull_back(
         if type(out) is VJPTracer and out.owner is trace and seed is not None:
             before = cts[out.slot]
             cts[out.slot] = seed if before is None else before + seed
-    walk(trace, cts, consume)
+    trace.walk(cts, consume)
     return [cts[x.slot] for x in inputs]
-
-
-def push_forward(
-    trace: VJPTrace, outs: Sequence, inputs: Sequence[VJPTracer], tangents: Sequence
-) -> list:
-    """Tangents of ``outs``, for the given ones of ``inputs``, walking the tape forward."""
-    tape = trace.tape
-    ts: list[Any] = [None] * len(tape)
-    for x, t in zip(inputs, tangents, strict=True):
-        ts[x.slot] = t
-    advance(tape, ts)
-    return [ts[x.slot] if type(x) is VJPTracer and x.owner is trace else None for x in outs]
-
-
-def advance(tape: list, ts: list, start: int = 0) -> None:
-    """Carry tangents from the inputs to the end of the tape, in ``ts``, in place."""
-    tainted = False
-    with np.errstate(all="ignore"):
-        for k in range(start, len(tape)):
-            node = tape[k]
-            if node is None:
-                continue
-            if type(node) is tuple:
-                ts[k], tainted = _push_elementwise(node, ts, tainted)
-            else:
-                node.push_into(ts, k)
-
-
-def _push_elementwise(node, ts, tainted):
-    total = None
-    for parent, action, saved, unlike in node:
-        t = ts[parent]
-        if t is None:
-            continue
-        # a linear op's strong action is its transpose, as the walk wants it
-        strong = tainted and type(action) is not LinearAction
-        c = action.strong(t, *saved) if strong else action.push(t, *saved)
-        if unlike is not None:
-            c = spread(c, *unlike[1])
-        if action.singular and not tainted:
-            tainted = not is_finite(c)
-        total = c if total is None else total + c
-    return total, tainted
 
 
 def transpose_jvp(

@@ -78,6 +78,7 @@ from functrans.torch.shapes import (
     stack,
     vstack,
 )
+from functrans.torch.sparse import sparse_coo, sparse_coo_tensor, strided
 from functrans.torch.tensor import Tensor
 
 bool, int, float = dtypes.bool_, dtypes.int32, dtypes.float32
@@ -102,8 +103,9 @@ __all__ = [
     "func", "get_default_dtype", "half", "hstack", "inf", "inference_mode", "int", "int8", "int16",
     "int32", "int64", "is_grad_enabled", "is_inference_mode_enabled", "is_tensor", "linalg",
     "logsigmoid", "long", "meshgrid", "nan", "nn", "no_grad", "numel", "pi", "promote_types",
-    "result_type", "set_default_dtype", "set_grad_enabled", "short", "softplus", "solve", "stack",
-    "std_mean", "tensordot", "uint8", "utils", "var_mean", "vstack", "where",
+    "result_type", "set_default_dtype", "set_grad_enabled", "short", "softplus", "solve",
+    "sparse_coo", "sparse_coo_tensor", "stack", "std_mean", "strided", "tensordot", "uint8",
+    "utils", "var_mean", "vstack", "where",
 ]
 __all__ += factories.NAMES
 globals().update({_name: getattr(factories, _name) for _name in factories.NAMES})

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from heapq import heappop, heappush
 from typing import Any
 
@@ -42,8 +43,9 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     """
     cts: dict[Node, Any] = {}
     heap: list[tuple[int, Node]] = []
-    for (node, k), ct in roots:
-        _add(cts, heap, node, k, ct)
+    with state.watch.scope("torch::autograd::GraphRoot") if state.watch else nullcontext():
+        for (node, k), ct in roots:
+            _add(cts, heap, node, k, ct)
     needed = None if wanted is None else _leading_to(heap, wanted)
     found: dict[tuple, Any] = {} if wanted is None else {edge_key(e): None for e in wanted}
     before, state.grad = state.grad, create
@@ -108,6 +110,7 @@ def _reached(edges: Sequence[Edge]) -> set[Node]:
 
 def _walk(cts, heap, needed, found, retain, create):
     sums = set()  # nodes whose cotangent is an array made here, which nobody else reads yet
+    watch = state.watch
     while heap:
         _, node = heappop(heap)
         ct = cts.pop(node)
@@ -124,7 +127,8 @@ def _walk(cts, heap, needed, found, retain, create):
         if node.extras is not None and node.extras.post_hooks:
             _between_hooks(node, ct, create, cts, heap, needed)
         else:
-            for edge, c in zip(node.edges, node.pull(ct, create), strict=False):
+            pulled = node.pull(ct, create) if watch is None else watch.pull(node, ct, create)
+            for edge, c in zip(node.edges, pulled, strict=False):
                 if c is None or edge is None:
                     continue
                 parent, k = edge
@@ -243,7 +247,8 @@ def _hooked(hooks: dict, ct: Any, create: bool) -> Any:
 def _between_hooks(node, ct, create, cts, heap, needed):
     """Pass a node that has hooks: they see, and may replace, the cotangents of its operands."""
     arrived = [ct] if node.outputs == 1 else ct
-    out = list(node.pull(ct, create))
+    watch = state.watch
+    out = list(node.pull(ct, create) if watch is None else watch.pull(node, ct, create))
     for hook in list(node.extras.post_hooks.values()):
         new = hook(tuple([None if c is None else show(c) for c in out]),
                    tuple([None if c is None else show(c) for c in arrived]))

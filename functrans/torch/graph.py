@@ -40,6 +40,7 @@ from functrans.extend import (
     pull,
     sum_to,
 )
+from functrans.torch.modes import state
 
 if TYPE_CHECKING:
     from functrans.torch.tensor import Tensor
@@ -432,11 +433,15 @@ class Recorder(Trace):
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         if isinstance(prim, Elementwise):
             return self.elementwise(prim, args)
+        if state.watch is not None and state.watch.enters_row():
+            return state.watch.run(prim.name, self.process, args, given=(prim, args, params))
         primals = [x.primal if type(x) is Value else x for x in args]
         y = bind(prim, *primals, **params)
         return record(prim, args, primals, y, params)
 
     def elementwise(self, prim: Any, args: tuple) -> Any:
+        if state.watch is not None and state.watch.enters_row():
+            return state.watch.run(prim.name, self.elementwise, args, given=(prim, args))
         primals = [x.primal if type(x) is Value else x for x in args]
         y = prim.impl(*primals)
         own = Storage()

@@ -75,6 +75,9 @@ def _picked(x, key):
 
 def put(self: Tensor, key: Any, value: Any) -> None:
     """``self[key] = value``."""
+    if state.watch is not None and state.watch.enters():
+        state.watch.run("setitem", put, (self, key, value))
+        return
     key = _key(key)
     recorded = state.grad and (
         self.requires_grad or (isinstance(value, Tensor) and value.requires_grad)
@@ -252,6 +255,8 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 
 def zero_(self: Tensor) -> Tensor:
     """Write zero everywhere."""
+    if state.watch is not None and state.watch.enters():
+        return state.watch.run("zero_", zero_, (self,))
     if not (state.grad and self.requires_grad):
         guard(self, False, "zero_")
         self._array.fill(0)

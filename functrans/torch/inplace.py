@@ -23,6 +23,8 @@ def in_place(f: Callable, name: str) -> Callable:
     of = getattr(f, "of", None)
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if state.watch is not None and state.watch.enters():
+            return state.watch.run(name, method, (self, *args), kwargs)
         recorded = state.grad and (self.requires_grad or any_requires(args))
         array = self._array
         if recorded or not array.flags.writeable:

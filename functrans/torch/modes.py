@@ -1,7 +1,8 @@
 """Whether operations are recorded: ``no_grad``, ``enable_grad``, ``set_grad_enabled``.
 
 The mode belongs to a thread. ``state.grad`` is read by every operation; only the classes here and
-the engine set it, and each restores what it found.
+the engine set it, and each restores what it found. So is ``state.watch``, which ``watching`` sets:
+who is told of each operation, None as a rule.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ class _State(threading.local):
 
     grad = True
     inference = False
+    watch: Any = None
 
 
 state = _State()

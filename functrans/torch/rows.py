@@ -136,6 +136,8 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
     reading = any(of.reads)
 
     def f(input: Any, other: Any) -> Any:
+        if state.watch is not None and state.watch.enters():
+            return state.watch.run(name, f, (input, other))
         if not isinstance(input, Tensor):
             return general(input, other)
         a = input._array
@@ -158,8 +160,7 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
         if type(y) is not np.ndarray:
             y = np.asarray(y)
         out = _new(Tensor)
-        out._array = y
-        out._storage = own = Storage()
+        out._array, out._storage = y, (own := Storage())
         if not state.grad:
             return out
         e1 = edge_of(input)
@@ -195,10 +196,12 @@ def _labelled(f: Callable, name: str, doc: str) -> Callable:
 def reflected(f: Any) -> Callable:
     """``other f self``."""
     of = f.of
-    general, kind, a2 = of.general, of.kind, of.actions[1]
+    general, kind, a2, name = of.general, of.kind, of.actions[1], of.name
     compute = _quietly(of.ufunc) if of.singular else of.ufunc
 
     def method(self: Tensor, other: Any) -> Any:
+        if state.watch is not None and state.watch.enters():
+            return state.watch.run(name, method, (self, other))
         b = self._array
         if type(other) is not float or (b.dtype is not _F32 and b.dtype is not _F64):
             return NotImplemented if _declines(other) else general(other, self)
@@ -223,6 +226,8 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None)
     compute = _quietly(ufunc) if not row.differentiable or action.singular else ufunc
 
     def f(input: Tensor) -> Tensor:
+        if state.watch is not None and state.watch.enters():
+            return state.watch.run(name, f, (input,))
         a = input._array
         d = a.dtype
         if d is not _F32 and d is not _F64 and floats:

@@ -48,6 +48,8 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
 
     @functools.wraps(body)
     def called(*args: Any, **kwargs: Any) -> Any:
+        if state.watch is not None and state.watch.enters():
+            return state.watch.run(body.__name__.strip("_"), called, args, kwargs)
         if kwargs.pop("out", None) is not None:
             raise NotImplementedError(
                 f"{body.__name__}: out= is not supported; use the result, or y.copy_(result)"

@@ -12,8 +12,15 @@ import warnings
 from typing import Any
 
 from functrans.torch import modes as grad_mode
-from functrans.torch.autograd import function, functional
+from functrans.torch.autograd import function, functional, profiler
+from functrans.torch.autograd.anomaly_mode import (
+    detect_anomaly,
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
+    set_detect_anomaly,
+)
 from functrans.torch.autograd.function import Function
+from functrans.torch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from functrans.torch.engine import backward, grad, is_checkpoint_valid
 from functrans.torch.factories import as_tensor, tensor
 from functrans.torch.modes import (
@@ -53,6 +60,8 @@ def variable(*args: Any, **kwargs: Any) -> Tensor:
 _is_checkpoint_valid = is_checkpoint_valid
 
 __all__ = [
-    "Function", "Variable", "backward", "enable_grad", "function", "functional", "grad",
-    "grad_mode", "inference_mode", "no_grad", "set_grad_enabled", "variable",
+    "Function", "GradcheckError", "Variable", "backward", "detect_anomaly", "enable_grad",
+    "function", "functional", "grad", "grad_mode", "gradcheck", "gradgradcheck", "inference_mode",
+    "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "no_grad", "profiler",
+    "set_detect_anomaly", "set_grad_enabled", "variable",
 ]

@@ -1,0 +1,1 @@
+"""Anomaly mode and the gradient doctor. ``functrans.debug`` is their door."""

@@ -1,0 +1,136 @@
+"""NaN in derivatives, traced back to the op, the line and the operand that it came from."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans._core.bind import Tracer
+from functrans._transforms.jvp import JVPTracer
+from functrans._transforms.watched import Observer, Op, value_of
+from functrans.errors import PACKAGE, AnomalyError
+
+_NOT_THE_USERS = (PACKAGE, "<__array_function__", contextlib.__file__)
+
+
+def user_stack() -> traceback.StackSummary:
+    """The user's frames, the outermost first."""
+    frame, frames = sys._getframe(1), []
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+            frames.append((frame, frame.f_lineno))
+        frame = frame.f_back
+    return traceback.StackSummary.extract(iter(frames[::-1]), lookup_lines=False)
+
+
+def line_of(stack: Sequence[traceback.FrameSummary]) -> str:
+    """``file:line`` of the innermost frame."""
+    return f"{stack[-1].filename}:{stack[-1].lineno}" if stack else "an unknown line"
+
+
+def is_nan(x: Any) -> bool:
+    """Whether there is a NaN among the numbers of ``x``."""
+    v = value_of(x)
+    if v is None:
+        return False
+    v = np.asarray(v)
+    return v.dtype.kind in "fcV" and bool(np.isnan(v).any())
+
+
+def at_nan(c: Any) -> tuple:
+    """The index of the first NaN."""
+    return tuple(int(i) for i in np.argwhere(np.isnan(np.asarray(value_of(c))))[0])
+
+
+def entry(index: tuple) -> str:
+    return f"[{', '.join(map(str, index))}]"
+
+
+def number_at(x: Any, index: tuple) -> str | None:
+    """The number of ``x`` that meets entry ``index`` of another array; None if not clear."""
+    v = value_of(x)
+    if v is None or isinstance(x, tuple):
+        return None
+    v = np.asarray(v)
+    if v.ndim > len(index):
+        return None
+    index = index[len(index) - v.ndim :]
+    if any(i >= n > 1 for i, n in zip(index, v.shape, strict=True)):
+        return None
+    return f"{v[tuple([0 if n == 1 else i for i, n in zip(index, v.shape, strict=True)])]:.6g}"
+
+
+class Anomaly(Observer):
+    """Raises where a derivative first becomes NaN."""
+
+    word = "operand"
+
+    def __init__(self, check_nan: bool = True):
+        self.check_nan = check_nan
+        self.stacks: dict[int, traceback.StackSummary] = {}
+        self.first = ""  # where a value first became NaN
+
+    def end(self, token: Op, out: Any) -> None:
+        if token.sequence is not None:
+            self.stacks[token.sequence] = user_stack()
+        if self.check_nan:
+            self._note_value(token, out)
+            self._check_tangent(token, out)
+
+    def _note_value(self, op: Op, out: Any) -> None:
+        outs = out if isinstance(out, tuple | list) else (out,)
+        if not self.first and any(map(is_nan, outs)) and not any(map(is_nan, op.args)):
+            self.first = f"`{op.name}` at {line_of(user_stack())}"
+
+    def _check_tangent(self, op: Op, out: Any) -> None:
+        """Forward mode: the tangent of the result, where those of the operands are none."""
+        outs = out if isinstance(out, tuple | list) else (out,)
+        for y in outs:
+            if type(y) is JVPTracer and is_nan(y.tangent) and not any(
+                type(x) is JVPTracer and x.owner is y.owner and is_nan(x.tangent) for x in op.args
+            ):
+                index = at_nan(y.tangent)
+                self._raise(op, "tangent of its result", index, user_stack(), None)
+
+    def passed(self, token: Op, parts: Sequence) -> None:
+        if not self.check_nan:
+            return
+        for slot, c in parts:
+            if is_nan(c):
+                k = token.slots.index(slot) if slot in token.slots else 0
+                stack = self.stacks.get(token.sequence or -1, [])
+                self._raise(token, f"cotangent of operand {k}", at_nan(c), stack, self._arrived)
+
+    def back(self, op: Op, ct: Any) -> Op:
+        self._arrived = ct
+        return op
+
+    def _raise(self, op: Op, what: str, index: tuple, stack: Sequence, ct: Any) -> None:
+        lines = "".join(traceback.format_list(list(stack)))
+        raise AnomalyError(
+            f"{op.label}: the derivative of `{op.name}` is NaN, in the {what}{self.at(index)}; "
+            f"{self.cause(op.args, ct, index)}. It ran at {line_of(stack)}:\n{lines}".rstrip()
+        )
+
+    @staticmethod
+    def at(index: tuple) -> str:
+        return f", entry {entry(index)}" if index else ""
+
+    def cause(self, args: Sequence, ct: Any, index: tuple) -> str:
+        """What met there, and where values were NaN before."""
+        found = []
+        for k, x in enumerate(args):
+            number = number_at(x, index) if isinstance(x, Tracer | np.ndarray | float) else None
+            if number is not None:
+                found.append(f"{self.word} {k} is {number}")
+        arrived = None if ct is None else number_at(ct, index)
+        if arrived is not None:
+            found.append(f"the cotangent that arrived {arrived}")
+        if self.first:
+            found.append(f"a value first became NaN in {self.first}")
+        return ", ".join(found) or "its values are not known"

@@ -1,0 +1,159 @@
+"""Where the time goes: the ops of functions while they are transformed, and their backward.
+
+>>> import functrans as ft, numpy as np
+>>> from functrans.profile import profile
+>>> with profile() as prof:
+...     g = ft.grad(lambda x: np.sum(np.sin(x) ** 2))(np.ones(3))
+>>> for e in prof.function_events:
+...     print("  " * (e.cpu_parent is not None), e.name)
+ grad(<lambda>)
+   sin
+   square
+   sum
+   backward of grad(<lambda>)
+   sum backward
+   square backward
+   sin backward
+
+Recorded are the transforms that start in the ``with`` block, in its thread or task; ops on plain
+arrays outside of a transform are NumPy's own, and a compiled function is one step of its caller.
+Outside of such a block nothing is different from a program that never imports this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from functrans._core.bind import watching
+from functrans._profile.events import EventList, FunctionEvent, FunctionEventAvg, nested
+from functrans._profile.recorder import Recorder
+from functrans._transforms.watched import observed
+from functrans.errors import ArgumentError
+
+
+class profile:
+    """A context that records what runs in it, and afterwards holds a summary.
+
+    ``enabled=False`` records nothing. ``record_shapes``, ``with_flops`` (of products of matrices
+    and of convolutions), ``profile_memory`` (bytes of new results) and ``with_stack`` (the user's
+    lines) each write down more, and take time themselves. ``use_cuda`` warns: there is no such
+    device; ``use_kineto`` makes no difference.
+
+    >>> import functrans as ft, numpy as np
+    >>> with profile(record_shapes=True) as prof:
+    ...     g = ft.grad(np.sum)(np.ones(3))
+    >>> prof.key_averages(group_by_input_shape=True)[1]
+    <FunctionEventAvg key=sum count=1 ... input_shapes=[[3]]>
+    """
+
+    def __init__(self, enabled: bool = True, use_cuda: bool = False, record_shapes: bool = False,
+                 with_flops: bool = False, profile_memory: bool = False, with_stack: bool = False,
+                 use_kineto: bool = False, use_cpu: bool = True):
+        if use_cuda:
+            warnings.warn("profile: there is no CUDA device; only CPU times are recorded",
+                          UserWarning, stacklevel=2)
+        if not use_cpu:
+            raise ArgumentError("profile: use_cpu=False leaves nothing to record; there is no "
+                                "other device")
+        self.enabled = enabled
+        self.options = {"shapes": record_shapes, "flops": with_flops, "memory": profile_memory,
+                        "stack": with_stack}
+        self.function_events: EventList | None = None
+        self._running: contextlib.ExitStack | None = None
+        self._recorder: Recorder | None = None
+
+    def __enter__(self) -> profile:
+        if not self.enabled:
+            return self
+        if self._recorder is not None:
+            raise RuntimeError(
+                "a profile records once and cannot be entered again; make another profile()"
+            )
+        self._recorder = Recorder(**self.options)
+        self._running = contextlib.ExitStack()
+        self._start(self._recorder, self._running)
+        return self
+
+    def _start(self, recorder: Recorder, running: contextlib.ExitStack) -> None:
+        """Begin to record, until ``running`` is closed."""
+        running.enter_context(observed(recorder))
+
+    def __exit__(self, *failure: Any) -> None:
+        if not self.enabled:
+            return
+        assert self._running is not None and self._recorder is not None
+        self._running.close()
+        self.function_events = nested(self._recorder.records, self._recorder.origin, self.options)
+
+    def _finished(self) -> EventList:
+        if self.function_events is None:
+            raise RuntimeError(
+                "this profile has no events: it has not finished running, or it was not enabled"
+            )
+        return self.function_events
+
+    def __repr__(self) -> str:
+        if self.function_events is None:
+            return f"<unfinished profile, enabled={self.enabled}>"
+        return repr(self.function_events)
+
+    def __str__(self) -> str:
+        return repr(self) if self.function_events is None else str(self.function_events)
+
+    def table(self, sort_by: str | None = None, row_limit: int = 100,
+              max_src_column_width: int = 75, header: str | None = None,
+              top_level_events_only: bool = False) -> str:
+        """See ``EventList.table``."""
+        return self._finished().table(sort_by, row_limit, max_src_column_width, header,
+                                      top_level_events_only)
+
+    def key_averages(self, group_by_input_shape: bool = False,
+                     group_by_stack_n: int = 0) -> EventList:
+        """See ``EventList.key_averages``."""
+        if group_by_input_shape and not self.options["shapes"]:
+            raise ArgumentError("key_averages: shapes were not recorded; pass record_shapes=True")
+        if group_by_stack_n and not self.options["stack"]:
+            raise ArgumentError("key_averages: stacks were not recorded; pass with_stack=True")
+        return self._finished().key_averages(group_by_input_shape, group_by_stack_n)
+
+    def total_average(self) -> FunctionEventAvg:
+        """All events as one."""
+        return self._finished().total_average()
+
+    def export_chrome_trace(self, path: Any) -> None:
+        """See ``EventList.export_chrome_trace``."""
+        self._finished().export_chrome_trace(path)
+
+    def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
+        """See ``EventList.export_stacks``."""
+        self._finished().export_stacks(path, metric)
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """The time of all events without that of the events inside them, in microseconds."""
+        return self._finished().self_cpu_time_total
+
+
+@contextlib.contextmanager
+def record_function(name: str) -> Iterator[None]:
+    """Show the block as an event ``name`` of the profiles that are running here.
+
+    >>> with profile() as prof, record_function("setup"):
+    ...     pass
+    >>> [e.name for e in prof.function_events]
+    ['setup']
+    """
+    watch = watching.get()
+    if watch is None:
+        yield
+        return
+    with watch.scope(name):
+        yield
+
+
+__all__ = [
+    "EventList", "FunctionEvent", "FunctionEventAvg", "profile", "record_function",
+]

@@ -1,0 +1,140 @@
+"""Derivatives of functions of tensors by number and by the engine, for ``gradcheck`` to compare.
+
+A derivative is taken along the real axis of an entry and, where the input is complex, along its
+imaginary axis. With them the Wirtinger derivatives are ``(d/da -+ i d/db) / 2``; what the engine
+returns for an output gradient ``v`` is ``Re(conj(v) d/da) + i Re(conj(v) d/db)``, so that comparing
+it for ``v = 1`` and ``v = 1j`` compares both of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+import functrans as ft
+from functrans.torch.engine import grad, run
+from functrans.torch.sparse import SparseTensor
+from functrans.torch.tensor import Tensor, edge_of, made
+
+REAL, IMAGINARY = 1.0, 1.0j
+
+
+def axes_of(t: Tensor) -> tuple:
+    """The directions in which an entry of ``t`` moves."""
+    return (REAL, IMAGINARY) if t.is_complex() else (REAL,)
+
+
+def leaf_of(x: Any) -> Tensor:
+    """The tensor whose entries are moved: of a sparse one its values."""
+    return x._values() if isinstance(x, SparseTensor) else x
+
+
+@contextmanager
+def movable(t: Tensor) -> Iterator[np.ndarray]:
+    """The entries of ``t``, to be changed for a while; its own memory is not touched."""
+    kept = t._array
+    t._array = np.array(kept, order="C")
+    try:
+        yield t._array.reshape(-1)
+    finally:
+        t._array = kept
+
+
+def outputs_of(out: Any) -> tuple:
+    """What a function returned, as a tuple."""
+    return tuple(out) if isinstance(out, tuple | list) else (out,)
+
+
+def numerical_jacobian(f: Callable[[], Sequence[Tensor]], t: Tensor, eps: float) -> list:
+    """For each output of ``f``, an array a direction: how it moves with each entry of ``t``."""
+    avals = [(y.numel(), y._array.dtype) for y in f()]
+    with movable(t) as flat:
+        found = []
+        for way in axes_of(t):
+            columns = [np.zeros((flat.size, n), d) for n, d in avals]
+            for k in range(flat.size):
+                for column, slope in zip(columns, _central(f, flat, k, way, eps), strict=True):
+                    column[k] = slope
+            found.append(columns)
+    return [list(ways) for ways in zip(*found, strict=True)]
+
+
+def _central(f, flat, k, way, eps):
+    x = flat[k]
+    flat[k] = x + way * eps
+    high = [y._array.reshape(-1).copy() for y in f()]
+    flat[k] = x - way * eps
+    low = [y._array.reshape(-1).copy() for y in f()]
+    flat[k] = x
+    return [(h - m) / (2 * eps) for h, m in zip(high, low, strict=True)]
+
+
+def numerical_slope(f: Callable[[], Sequence[Tensor]], t: Tensor, u: np.ndarray,
+                    eps: float) -> list:
+    """How each output of ``f`` moves when all of ``t`` moves along ``u``."""
+    with movable(t) as flat:
+        start, step = flat.copy(), eps * u.reshape(-1)
+        flat[:] = start + step
+        high = [y._array.copy() for y in f()]
+        flat[:] = start - step
+        low = [y._array.copy() for y in f()]
+    return [(h - m) / (2 * eps) for h, m in zip(high, low, strict=True)]
+
+
+def pulled(y: Tensor, leaves: Sequence[Tensor], v: np.ndarray) -> tuple:
+    """The gradients of ``y``, weighed by ``v``, in the leaves; None where there is no path."""
+    return grad((y,), leaves, (made(np.array(v, y._array.dtype)),), retain_graph=True,
+                allow_unused=True)
+
+
+def analytical_jacobian(y: Tensor, leaves: Sequence[Tensor], seed: complex) -> tuple[list, list]:
+    """The gradients of each entry of ``y`` in each leaf, as rows, and those of one entry."""
+    rows = [np.zeros((y.numel(), t.numel()), t._array.dtype) for t in leaves]
+    v = np.zeros(y._array.shape, y._array.dtype)
+    found: Sequence = [None] * len(leaves)
+    for k in range(y.numel()):
+        v.reshape(-1)[k] = seed
+        found = pulled(y, leaves, v)
+        v.reshape(-1)[k] = 0
+        for row, g, t in zip(rows, found, leaves, strict=True):
+            if g is not None and g.shape == t.shape:
+                row[k] = g._array.reshape(-1)
+    return rows, list(found)
+
+
+def seeds_of(y: Tensor) -> tuple:
+    """The output gradients for which a check is made."""
+    return (REAL, IMAGINARY) if y.is_complex() else (REAL,)
+
+
+def expected_rows(ways: Sequence[np.ndarray], seed: complex) -> np.ndarray:
+    """What ``analytical_jacobian`` should find, from the numerical derivatives."""
+    parts = [np.real(np.conj(seed) * way).T for way in ways]
+    return parts[0] if len(parts) == 1 else parts[0] + 1j * parts[1]
+
+
+def batched(y: Tensor, leaves: Sequence[Tensor], seeds: np.ndarray) -> tuple[list, list]:
+    """Cotangents of the leaves for several seeds: one after the other, and all at once."""
+    start, places = edge_of(y), [edge_of(t) for t in leaves]
+    assert start is not None and None not in places, (y, leaves)
+
+    def one(v: Any) -> list:
+        return run([(start, v)], places, True, False)  # type: ignore[arg-type]  # asserted above
+
+    each = [one(v) for v in seeds]
+    used = [i for i, c in enumerate(each[0]) if c is not None]
+    together = ft.vmap(lambda v: tuple([c for i, c in enumerate(one(v)) if i in used]))(seeds)
+    return [np.stack([c[i] for c in each]) for i in used], [np.asarray(c) for c in together]
+
+
+def pushed(y: Tensor, t: Tensor, u: np.ndarray) -> np.ndarray:
+    """How ``y`` moves along ``u`` of ``t``: the derivative of the backward in its own seed."""
+    v = made(np.zeros(y._array.shape, y._array.dtype)).requires_grad_()
+    (g,) = grad((y,), (t,), (v,), retain_graph=True, create_graph=True, allow_unused=True)
+    if g is None or not g.requires_grad:
+        return np.zeros(y._array.shape, y._array.dtype)
+    (moved,) = grad((g,), (v,), (made(np.array(u, t._array.dtype)),), allow_unused=True)
+    return np.zeros(y._array.shape, y._array.dtype) if moved is None else moved._array

@@ -1,0 +1,88 @@
+"""``functrans.debug.detect_anomaly``: NaN in derivatives of functions."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans._core.bind import watching
+from functrans.debug import detect_anomaly
+from functrans.errors import AnomalyError
+
+
+def quotient(x):
+    y = np.sin(x)
+    return np.sum(y / x)  # the line that is named
+
+
+LINE = inspect.getsourcelines(quotient)[1] + 2
+X = np.array([1.0, 0.0, 2.0])
+
+
+def found(transform, *args, f=quotient):
+    with pytest.raises(AnomalyError) as e, np.errstate(all="ignore"), detect_anomaly():
+        transform(f)(*args)
+    return str(e.value)
+
+
+@pytest.mark.parametrize("transform", [
+    ft.grad, ft.value_and_grad, ft.hessian, lambda f: lambda x: ft.vjp(f, x)[1](1.0),
+    ft.jacrev, lambda f: ft.grad(lambda x: ft.grad(f)(x).sum()),
+], ids=["grad", "value and grad", "hessian", "vjp", "jacrev", "grad of grad"])
+def test_a_nan_of_the_backward_names_op_line_operand_and_entry(transform):
+    message = found(transform, X)
+    assert "derivative of `divide` is NaN, in the cotangent of operand 1, entry [1]" in message
+    assert f"It ran at {__file__}:{LINE}" in message
+    assert "operand 1 is 0" in message and "the cotangent that arrived 1" in message
+    assert f"a value first became NaN in `divide` at {__file__}:{LINE}" in message
+    assert "return np.sum(y / x)" in message  # the forward traceback
+
+
+@pytest.mark.parametrize("transform", [lambda f: lambda x: ft.jvp(f, x, np.ones(3)), ft.jacfwd],
+                         ids=["jvp", "jacfwd"])
+def test_a_nan_of_the_forward_mode_is_found(transform):
+    message = found(transform, X)
+    assert "`divide` is NaN, in the tangent of its result" in message
+    assert f"It ran at {__file__}:{LINE}" in message
+
+
+def test_a_nan_that_values_brought_along_is_traced_to_where_they_became_it():
+    def f(x):
+        y = np.log(x)
+        return np.sum(y * np.sqrt(y))
+
+    message = found(ft.grad, np.array([-1.0, 2.0]), f=f)
+    assert "a value first became NaN in `log`" in message
+
+
+def test_what_is_finite_passes_with_the_same_result():
+    x = np.array([1.0, 3.0])
+    with detect_anomaly():
+        g, h = ft.grad(quotient)(x), ft.hessian(quotient)(x)
+        large = ft.grad(lambda x: np.sum(np.sin(x) * x))(np.ones(300_000))
+    np.testing.assert_array_equal(g, ft.grad(quotient)(x))
+    np.testing.assert_allclose(h, ft.hessian(quotient)(x), rtol=1e-13)
+    np.testing.assert_array_equal(large, np.full(300_000, np.sin(1.0) + np.cos(1.0)))
+
+
+def test_infinities_and_strong_zeros_are_no_anomaly():
+    with detect_anomaly():
+        assert ft.grad(np.sqrt)(0.0) == np.inf
+        assert ft.grad(lambda x: np.where(x > 0, np.sqrt(x), 0.0))(0.0) == 0
+
+
+def test_outside_and_without_check_nan_nothing_raises():
+    with np.errstate(all="ignore"):
+        with detect_anomaly(check_nan=False):
+            assert np.isnan(ft.grad(quotient)(X)[1])
+        assert np.isnan(ft.grad(quotient)(X)[1])
+    assert watching.get() is None
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+def test_other_types_are_looked_at_too(dtype):
+    def f(x):
+        return np.sum(np.real(np.sin(x) / x))
+
+    assert "`divide` is NaN" in found(ft.grad, X.astype(dtype), f=f)
