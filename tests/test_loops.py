@@ -417,3 +417,61 @@ def test_a_budget_of_carries_is_kept():
             assert sum(kept) <= max(budget, 2 * len(kept)) or 2 ** len(kept) >= n
     with pytest.raises(ArgumentError, match="checkpoint must be"):
         ft.scan(lambda c, x: (c, None), 0.0, X, checkpoint="all")
+
+
+# ---- found by drawing (tests/fuzz)
+
+
+def test_a_python_scalar_in_the_state_promotes_in_a_batch_as_it_does_alone():
+    def f(x):
+        return ft.while_loop(lambda s: s[1] < np.sum(x > 0), lambda s: (s[0] * 0.9 + s[1], s[1] + 1),
+                             (x, 0), max_steps=5)[0]
+
+    batch = np.array([[1, 2, 3], [1, -2, -3], [-1, -2, -3]], np.float32)
+    want = np.stack([f(x) for x in batch])
+    for made in (ft.vmap(ft.jit(f)), ft.jit(ft.vmap(f))):
+        got = made(batch)
+        assert got.dtype == np.float32
+        np.testing.assert_allclose(got, want, rtol=1e-6)  # float32
+    slopes = ft.vmap(ft.jit(ft.grad(lambda x: np.sum(f(x)))))(batch)
+    want = np.float32(0.9) ** np.array([[3], [1], [0]]) * np.ones((3, 3))
+    np.testing.assert_allclose(slopes, want, rtol=1e-6)  # float32
+
+
+def test_a_row_whose_state_changes_its_type_is_refused():
+    body = ft.make_program(lambda x: x * 2.0)(np.float32(1))
+    wider = ft.make_program(lambda x: x * np.float64(2))(np.float32(1))
+    Loop("loop", body, 0, 1, 3, lambda row: None)
+    with pytest.raises(AssertionError, match=r"loop: float32\[\] becomes float64\[\]"):
+        Loop("loop", wider, 0, 1, 3, lambda row: None)
+    with pytest.raises(AssertionError, match="branch"):
+        Branch("branch", [body, wider], lambda row: None)
+
+
+def test_what_an_example_does_not_reach_may_be_out_of_bounds_for_it():
+    def f(x):
+        n = np.sum(x > 5)
+        read = ft.cond(n < 3, lambda: x[n], lambda: x[0] * 2)
+        return read + ft.fori_loop(0, 3, lambda i, y: y * x[i + n], 1.0)
+
+    for made in (ft.jit(ft.grad(f)), ft.grad(ft.jit(f)), ft.jit(ft.hessian(f))):
+        made(X)
+    np.testing.assert_allclose(ft.jit(ft.grad(f))(X), ft.grad(f)(X), **EXACT)
+    with pytest.raises(IndexError, match="out of bounds"):
+        ft.jit(f)(X + 9)
+
+
+def test_a_state_without_entries():
+    def f(x):
+        return ft.scan(lambda c, _: (ft.checkpoint(lambda c: c * 2)(c), None), x, None, length=2)[0]
+
+    for shape in ((0,), (3, 0, 2)):
+        x = np.zeros(shape)
+        assert ft.jit(f)(x).shape == shape
+        assert ft.jit(ft.grad(lambda x: np.sum(f(x))))(x).shape == shape
+
+
+def test_without_steps_the_state_is_an_array_for_the_body():
+    carry, ys = ft.scan(lambda c, _: (c.at[0].set(1.0), c.at[0].get()), X, None, length=0)
+    np.testing.assert_array_equal(carry, X)
+    assert ys.shape == (0,)

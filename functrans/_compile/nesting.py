@@ -169,7 +169,7 @@ class _Writer(Writer):
     def __init__(self, code: Code, pointers: dict[Any, str], emit: Emit):
         super().__init__(code, np.dtype(float), pointers, "double")
         self.emit = emit
-        self.scratch = ""
+        self.scratch = "null"  # where no bytes are needed
 
     def variable(self, t: str, more: str = "") -> str:
         name = super().variable(t)

@@ -52,6 +52,9 @@ class Loop(Structured):
         self.body, self.test = check(body), test
         self.consts, self.carries, self.length = consts, carries, length
         self.reverse, self.counted, self.again = reverse, counted, again
+        state, new = body.inputs[consts : consts + carries], body.outputs[:carries]
+        for v, a in zip(state, new, strict=True):
+            assert v.aval == aval_of_atom(a), f"{name}: {v.aval!r} becomes {aval_of_atom(a)!r}"
 
     @property
     def programs(self) -> dict[str, Program]:
@@ -154,6 +157,11 @@ class Branch(Structured):
     def __init__(self, name: str, branches: Sequence[Program], rules: Callable):
         super().__init__(name, self.run, rules, self.types, len(branches[0].outputs))
         self.branches = tuple(map(check, branches))
+        for p in branches:
+            have = [v.aval for v in p.inputs], [aval_of_atom(a) for a in p.outputs]
+            first = self.branches[0]
+            want = [v.aval for v in first.inputs], [aval_of_atom(a) for a in first.outputs]
+            assert have == want, f"{name}: {have} and {want}"
 
     @property
     def programs(self) -> dict[str, Program]:

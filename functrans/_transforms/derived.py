@@ -19,9 +19,12 @@ from functrans._compile.program import (
     aval_of_atom,
     check,
     evaluate,
+    is_weak,
 )
-from functrans._core.aval import inexact_dtype
+from functrans._core.aval import Aval, inexact_dtype
 from functrans._core.bind import Tracer
+from functrans._ops.declare import Elementwise
+from functrans._ops.structure import astype
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.jvp import JVPTrace
 from functrans._transforms.staging import stage
@@ -84,6 +87,7 @@ def mapped(
     An output that varies within the batch but is not wanted raises no error: it is listed.
     """
     varies: list[bool] = []
+    program = _with_strong(program, mask)
 
     def batched(*values: Any) -> tuple:
         trace = BatchTrace(f"vmap({name})", size)
@@ -101,6 +105,35 @@ def mapped(
     ]
     made, _, ruled = stage(batched, examples, f"vmap({name})")
     return Derived(made, ruled), varies
+
+
+def _with_strong(program: Program, mask: Mask) -> Program:
+    """The program for arrays in place of the Python scalars in ``mask``: what these meet promotes
+    as if they were scalars."""
+    strong = {v for v, m in zip(program.inputs, mask, strict=True) if m and v.weak}
+    if not strong:
+        return program
+    eqns: list[Eqn] = []
+
+    def met(a: Atom, dtypes: Sequence) -> Atom:
+        if not (isinstance(a, Var) and a in strong):
+            return a
+        dtype = np.result_type(*dtypes, a.aval.dtype.type(1).item())
+        if dtype == a.aval.dtype:
+            return a
+        cast = Var(Aval(a.aval.shape, dtype))
+        eqns.append(Eqn(astype, (a,), {"dtype": dtype}, (cast,)))
+        return cast
+
+    for eqn in program.eqns:
+        inputs = eqn.inputs
+        dtypes = [aval_of_atom(a).dtype for a in inputs if not is_weak(a)]
+        if dtypes and isinstance(eqn.prim, Elementwise):
+            inputs = tuple([met(a, dtypes) for a in inputs])
+        elif not strong.isdisjoint(inputs):
+            strong.update(v for v in eqn.outputs if v.weak)
+        eqns.append(Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.line))
+    return Program(program.inputs, tuple(eqns), program.outputs)
 
 
 class Cut(NamedTuple):

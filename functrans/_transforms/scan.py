@@ -78,7 +78,7 @@ def scan(
                 return found
         rows.append(tree.flatten(y))
     if not rows:
-        return handed_out(state), _no_entries(f, init, leaves, structure)
+        return state, _no_entries(f, state, leaves, structure)
     return handed_out(state), _columns(f, rows[::-1] if reverse else rows)
 
 

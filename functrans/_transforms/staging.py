@@ -183,7 +183,8 @@ def _example(prim: Primitive, examples: Sequence, params: dict) -> Any:
     with np.errstate(all="ignore"):
         try:
             return bind(prim, *examples, **params)
-        except np.linalg.LinAlgError:  # the example is singular; what it is run on need not be
+        except (np.linalg.LinAlgError, IndexError):
+            # the example is singular or out of bounds; what it is run on need not be
             return _stand_in(prim, examples, params)
 
 

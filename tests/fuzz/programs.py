@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+import functrans as ft
+from tests.fuzz.flow import FLOW
+
 F32, F64, C128, I64, BOOL = map(np.dtype, ("f4", "f8", "c16", "i8", "?"))
 LARGEST = 400  # entries of a value
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 2.5, -0.5, 1e-310, -1e30, 3e38, np.inf, -np.inf, np.nan]
@@ -57,7 +60,7 @@ class Drawn:
         return f"def f({names}):\n{body}\n    return {''.join(v + ', ' for v in self.outputs)}\n"
 
     def function(self) -> Callable[..., tuple]:
-        env: dict[str, Any] = {"np": np}
+        env: dict[str, Any] = {"np": np, "ft": ft}
         exec(self.source, env)
         return env["f"]
 
@@ -83,6 +86,7 @@ class Drawer:
         self.exact = exact
         self.dtypes = [F64, F64, F32, I64, BOOL] + [C128] * (not exact)
         self.values: list[Value] = []
+        self.held: dict[str, Any] = {}  # names that stand for several values
         self.program = Drawn([])
 
     # ---- what is drawn
@@ -151,9 +155,7 @@ class Drawer:
 
     def add(self, text: str, exact: bool) -> None:
         """A line, unless its value is too large or not an array of numbers."""
-        env: dict[str, Any] = {v.name: v.x for v in self.values} | {"np": np}
-        with np.errstate(all="ignore"):
-            x = np.asarray(eval(text, env))
+        x = np.asarray(self.evaluated(text))
         size = np.abs(x[np.isfinite(x)]).max(initial=0) if x.dtype.kind in "fc" else 0
         finite = x.dtype.kind not in "fc" or np.isfinite(x).all()
         if x.size > LARGEST or x.ndim > 5 or not (self.exact or (finite and size < 1e3)):
@@ -162,6 +164,18 @@ class Drawer:
         name = f"v{len(self.program.lines)}"
         self.values.append(Value(name, x, exact))
         self.program.lines.append(f"{name} = {text}")
+
+    def evaluated(self, text: str) -> Any:
+        values: dict[str, Any] = {v.name: v.x for v in self.values}
+        with np.errstate(all="ignore"):
+            return eval(text, values | self.held | {"np": np, "ft": ft})
+
+    def hold(self, text: str) -> str:
+        """A name for a container."""
+        name = f"p{len(self.program.lines)}"
+        self.held[name] = self.evaluated(text)
+        self.program.lines.append(f"{name} = {text}")
+        return name
 
     def value(self, kinds: str = "fcib", exact: bool = False, axes: int = 0) -> Value | None:
         """A value drawn before, recent ones first."""
@@ -392,7 +406,7 @@ def solved(d: Drawer) -> None:
 
 STEPS = [unary, unary, binary, binary, mixed, integers, logical, compared, ordered, chosen,
          converted, moved, moved, moved, gathered, joined, reduced, reduced, multiplied,
-         solved, complex_unary]
+         solved, complex_unary, *FLOW]
 
 
 @st.composite
