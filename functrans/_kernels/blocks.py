@@ -113,7 +113,7 @@ def share(work: Callable[[int], None], pieces: Sequence[int], threads: int) -> N
         raise failures[0]
 
 
-def elementwise(impl: Callable, *xs: Any) -> Any:
+def elementwise(impl: Callable, *xs: Any, out: np.ndarray | None = None) -> Any:
     """``impl``, a ufunc, on operands of which some are large: a share for each thread."""
     shapes = {x.shape for x in xs if _has_axes(x)}
     shape = max(shapes, key=math.prod)
@@ -122,9 +122,9 @@ def elementwise(impl: Callable, *xs: Any) -> Any:
     if type(impl) is not np.ufunc or not all(
         not _has_axes(x) or (x.shape in (shape, column) and x.flags.c_contiguous) for x in xs
     ):
-        return impl(*xs)
+        return impl(*xs, out=out)
     rows = [x.reshape(-1, width if x.shape == shape else 1) if _has_axes(x) else x for x in xs]
-    out = np.empty(shape, _result_dtype(impl, xs))
+    out = np.empty(shape, _result_dtype(impl, xs)) if out is None else out
     flat, errors = out.reshape(-1, width), np.geterr()
     if width == 1:  # all of one shape
         rows, flat = [x.reshape(-1) if _has_axes(x) else x for x in xs], out.reshape(-1)
