@@ -7,6 +7,7 @@ the interpreter lock. Threads live for one call: nothing survives a fork or an e
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -36,9 +37,53 @@ def cores() -> int:
 
 def run_blocks(work: Callable[[int, int], None], size: int, block: int | None = None) -> None:
     """Call ``work(start, stop)`` on consecutive blocks of ``range(size)``, on threads if large."""
-    threads = cores() if size >= THREADED else 1
-    block = block or (WIDE if threads > 1 else BLOCK)
-    share(lambda start: work(start, min(start + block, size)), range(0, size, block), threads)
+    _run_rows(work, size, 1, block or (WIDE if size >= THREADED and cores() > 1 else BLOCK))
+
+
+def _run_rows(
+    work: Callable[[int, int], None], rows: int, width: int, elements: int = BLOCK
+) -> None:
+    """The same on blocks of rows of ``width``, about so many elements each."""
+    threads = cores() if rows * width >= THREADED else 1
+    block = max(1, elements // width)
+    share(lambda start: work(start, min(start + block, rows)), range(0, rows, block), threads)
+
+
+def are_rows(x: Any, axis: tuple[int, ...]) -> bool:
+    """Whether ``x`` is large and what is done along ``axis`` can be done on blocks of rows."""
+    return (
+        type(x) is np.ndarray and x.size >= LARGE and axis == (x.ndim - 1,)
+        and x.shape[-1] <= LARGE and x.flags.c_contiguous
+    )
+
+
+def reduce_rows(f: Callable, x: np.ndarray, dtype: Any) -> np.ndarray:
+    """``f(x, (1,))``, one number of ``dtype`` for each row, of rows as ``are_rows`` has them."""
+    y, x = np.empty(x.shape[:-1], dtype), x.reshape(-1, x.shape[-1])
+    flat = y.reshape(-1)
+
+    def block(start: int, stop: int) -> None:
+        flat[start:stop] = f(x[start:stop], (1,))
+
+    _run_rows(block, *x.shape)
+    return y
+
+
+def spread(f: Callable, axis: tuple[int, ...], x: np.ndarray, dtype: Any, *ys: Any) -> np.ndarray:
+    """``f(axis, x, *ys)``, of the shape of ``x`` and of ``dtype``; ``ys`` are reduced over ``axis``
+    and reach ``f`` in a shape that goes with that of ``x``."""
+    if are_rows(x, axis):
+        out, width = np.empty(x.shape, dtype), x.shape[-1]
+        rows, flat = x.reshape(-1, width), out.reshape(-1, width)
+        ys = tuple([y.reshape(-1, 1) for y in ys])
+
+        def block(start: int, stop: int) -> None:
+            flat[start:stop] = f((1,), rows[start:stop], *[y[start:stop] for y in ys])
+
+        _run_rows(block, *rows.shape)
+        return out
+    kept = tuple([1 if i in axis else n for i, n in enumerate(x.shape)])
+    return f(axis, x, *[y.reshape(kept) for y in ys])
 
 
 def share(work: Callable[[int], None], pieces: Sequence[int], threads: int) -> None:
@@ -68,27 +113,34 @@ def share(work: Callable[[int], None], pieces: Sequence[int], threads: int) -> N
         raise failures[0]
 
 
-def elementwise(impl: Callable, *xs: Any) -> Any:
+def elementwise(impl: Callable, *xs: Any, out: np.ndarray | None = None) -> Any:
     """``impl``, a ufunc, on operands of which some are large: a share for each thread."""
-    arrays = [x for x in xs if type(x) is np.ndarray and x.ndim]
-    shape = arrays[0].shape
+    shapes = {x.shape for x in xs if _has_axes(x)}
+    shape = max(shapes, key=math.prod)
+    width = 1 if len(shapes) == 1 else shape[-1]
+    column = (*shape[:-1], 1)  # one number a row
     if type(impl) is not np.ufunc or not all(
-        x.shape == shape and x.flags.c_contiguous for x in arrays
+        not _has_axes(x) or (x.shape in (shape, column) and x.flags.c_contiguous) for x in xs
     ):
-        return impl(*xs)
-    flat = [x.reshape(-1) if type(x) is np.ndarray and x.ndim else x for x in xs]
-    out = np.empty(arrays[0].size, _result_dtype(impl, xs))
-    errors = np.geterr()
+        return impl(*xs, out=out)
+    rows = [x.reshape(-1, width if x.shape == shape else 1) if _has_axes(x) else x for x in xs]
+    out = np.empty(shape, _result_dtype(impl, xs)) if out is None else out
+    flat, errors = out.reshape(-1, width), np.geterr()
+    if width == 1:  # all of one shape
+        rows, flat = [x.reshape(-1) if _has_axes(x) else x for x in xs], out.reshape(-1)
 
     def block(start: int, stop: int) -> None:
-        cut = [x[start:stop] if type(x) is np.ndarray and x.ndim else x for x in flat]
         with np.errstate(**errors):
-            impl(*cut, out=out[start:stop])
+            impl(*[x[start:stop] if _has_axes(x) else x for x in rows], out=flat[start:stop])
 
-    run_blocks(block, out.size, max(BLOCK, -(-out.size // cores())))
-    return out.reshape(shape)
+    _run_rows(block, len(flat), width, max(BLOCK, -(-out.size // cores())))
+    return out
+
+
+def _has_axes(x):
+    return type(x) is np.ndarray and x.ndim
 
 
 def _result_dtype(impl, xs):
     """NumPy's own choice, asked on empty slices."""
-    return impl(*[x.reshape(-1)[:0] if type(x) is np.ndarray and x.ndim else x for x in xs]).dtype
+    return impl(*[x.reshape(-1)[:0] if _has_axes(x) else x for x in xs]).dtype

@@ -74,8 +74,8 @@ fmod = elementwise(
 
 def _ratio(a, b):
     with np.errstate(all="ignore"):
-        y = np.divide(a, b)
-        return np.where(b == 0, y.dtype.type(0), y)
+        y, zero = np.divide(a, b), np.equal(b, 0)
+        return np.where(zero, y.dtype.type(0), y) if zero.any() else y
 
 
 # row: a quotient that is 0 wherever the divisor is 0: the least-norm slope of |x|, hypot, norm

@@ -165,10 +165,44 @@ def _add_at(y, indices, pattern, v):
             view += v  # not y[key] += v, which assigns the view to itself afterwards
         else:
             y[key] = view + v
+    elif _whole_rows(pattern) and _are_rows(y, indices[0], v):
+        _add_rows(y, indices[0], v)
     else:
         # np.bincount on flat places wins at most a factor of 2 (small y, long v) and more often
         # loses one to computing the places
         np.add.at(y, index_of(pattern, indices), v)
+
+
+def _whole_rows(pattern):
+    return pattern[0] is ARRAY and all([e == WHOLE for e in pattern[1:]])
+
+
+# From so many numbers on adding rows as a sparse matrix product is worth its fixed cost.
+MANY = 4096
+
+
+def _are_rows(y, index, v):
+    """Whether ``v`` is a row of ``y`` for each entry of ``index``, many numbers in all."""
+    return (
+        type(v) is np.ndarray and v.size >= MANY and y.ndim > 1
+        and v.size >= 4 * max(index.size, y.size // 16)
+        and y.dtype == v.dtype and y.dtype.char in "fdFD" and y.dtype.isnative
+        and y.flags.c_contiguous and v.shape == index.shape + y.shape[1:]
+        and index.max() < len(y) and index.min() >= -len(y)
+    )
+
+
+def _add_rows(y, index, v):
+    """The rows of ``v`` added to those of ``y`` at ``index``: a product with a sparse matrix."""
+    from scipy import sparse  # lazy: slow to import
+
+    n, index = len(y), index.reshape(-1)
+    if index.min() < 0:
+        index = np.where(index < 0, index + n, index)
+    # a column for each row of v, with a one at the row of y that it is added to
+    ones, ends = np.ones(index.size, v.real.dtype), np.arange(index.size + 1)
+    product = sparse.csc_array((ones, index, ends), (n, index.size)) @ v.reshape(index.size, -1)
+    y += product.reshape(y.shape)
 
 
 getitem = linear(

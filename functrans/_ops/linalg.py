@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import Aval, finfo
-from functrans._core.bind import bind, sum_to
+from functrans._core.bind import STRONG, bind, sum_to
+from functrans._kernels import blocks
+from functrans._kernels.blocks import LARGE
 from functrans._ops.declare import POSITIVE, primitive
 from functrans._ops.elementwise import absolute, conjugate, ratio, where
 from functrans._ops.limits import equal_and_apart, settled, slope_ratio
@@ -420,10 +422,22 @@ eigh = primitive(
 # ---- the Euclidean norm
 
 
-def _norm2(x, axis):
+def _sum_of_squares(x, axis):
+    if x.dtype.char in "fd" and blocks.are_rows(x, axis):
+        return blocks.reduce_rows(lambda x, axis: np.vecdot(x, x), x, x.dtype)
+    if x.dtype.char in "fd" and len(axis) == x.ndim and x.size >= LARGE and x.flags.c_contiguous:
+        flat, width = x.reshape(-1), 4096
+        whole = flat.size // width * width
+        rows = flat[:whole].reshape(-1, width)
+        parts = blocks.reduce_rows(lambda x, axis: np.vecdot(x, x), rows, x.dtype)
+        return np.add.reduce(parts) + np.vecdot(flat[whole:], flat[whole:])
     real = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
-    s = np.add.reduce(real, axis)
-    dtype = real.dtype
+    return np.add.reduce(real, axis)
+
+
+def _norm2(x, axis):
+    s = _sum_of_squares(x, axis)
+    dtype = s.dtype
     low = _underflow(dtype)
     if low < s < np.inf if s.ndim == 0 else np.all((s > low) & (s < np.inf)):
         return np.sqrt(s)
@@ -459,6 +473,11 @@ def _norm2_jvp(ts, y, xs, axis):
 def _norm2_vjp(ct, y, xs, wanted, axis):
     x = xs[0]
     kept = tuple(1 if i in axis else n for i, n in enumerate(x.shape))
+    if type(x) is np.ndarray and x.dtype.char in "fd" and type(ct) in STRONG and x.size >= LARGE:
+        factor = ct / y
+        if np.all(np.abs(factor) > _underflow(x.dtype)) and np.isfinite(factor).all():
+            factor = factor.reshape(kept) if factor.ndim else factor
+            return [blocks.elementwise(np.multiply, x, factor)]
     return [ct.reshape(kept) * _direction(x, y, axis)]
 
 

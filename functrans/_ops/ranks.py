@@ -5,10 +5,13 @@ The entry of rank k along the last axis is the k-th smallest, counted from 0.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from functrans._core.aval import Aval
 from functrans._core.bind import bind, cast
+from functrans._kernels import blocks
 from functrans._ops.calls import stop
 from functrans._ops.declare import linear, primitive
 from functrans._ops.structure import batched_to
@@ -54,17 +57,35 @@ searchsorted = primitive(
 # ---- entries by rank
 
 
+# Parting at one rank after another is faster than sorting for so many ranks of so many entries.
+FEW, LONG = 3, 1000
+
+
 def _ranked(x, ranks, skip_nan):
     if ranks.ndim > 1:
         ordered = np.sort(x, -1)
         y = np.take_along_axis(ordered, ranks, -1)
     else:
-        ordered = np.partition(x, np.append(np.unique(ranks), -1), -1)
+        ordered = _parted(x, np.unique(ranks))
         y = ordered[..., ranks]
-    if skip_nan or x.dtype.kind not in "fc":
+    if skip_nan or x.dtype.kind not in "fc" or not ranks.size:
         return y
-    last = ordered[..., -1:]  # NaN sorts behind everything
+    beyond = ordered[..., int(ranks.max()) :]  # NaN sorts behind everything
+    last = np.maximum.reduce(beyond, axis=-1, keepdims=True)
     return np.where(np.isnan(last), last, y)
+
+
+def _parted(x, ranks):
+    """A copy of ``x`` with the entries of the rising ``ranks`` in their places."""
+    ordered, end = np.array(x), x.shape[-1]
+    if len(ranks) > FEW or end < LONG:
+        ordered.sort(-1)
+        return ordered
+    # one rank after another: NumPy's fast algorithm takes only one
+    for k in ranks[::-1].tolist():
+        ordered[..., :end].partition(k, -1)
+        end = k
+    return ordered
 
 
 def _batch_ranked(size, xs, batched, skip_nan):
@@ -94,34 +115,44 @@ ranked = primitive(
     abstract=lambda x, ranks, skip_nan: Aval((*x.shape[:-1], ranks.shape[-1]), x.dtype),
     kinks="a tie: shared equally",
     at_kink=lambda x, ranks, skip_nan: np.stack(
-        [count > 1 for _, count in _ties(x, _ranked(x, ranks, skip_nan))], -1
+        [_tied(x, one)[1][..., 0] > 1 for one in _each(_ranked(x, ranks, skip_nan))], -1
     ),
 )
 
 
-def _ties(x, y):
-    """For each rank: which entries of x equal the one that was found, and how many."""
-    for k in range(y.shape[-1]):
-        one = y[..., k : k + 1]
-        tie = x == one
-        if (one != one).any():
-            tie |= (x != x) & (one != one)
-        yield tie, np.asarray(np.count_nonzero(tie, -1))
+def _tied(x, y):
+    """Which entries of x equal their y, and how many do along the last axis."""
+    tie = x == y
+    if (y != y).any():
+        tie |= (x != x) & (y != y)
+    return tie, np.count_nonzero(tie, -1, keepdims=True)
+
+
+def _each(y):
+    """The entries of each rank, against those of x."""
+    return [y[..., k : k + 1] for k in range(y.shape[-1])]
 
 
 def _tied_mean(t, x, y):
-    means = [
-        np.where(tie, t, 0).sum(-1) / count.astype(t.real.dtype) for tie, count in _ties(x, y)
-    ]
+    means = []
+    for one in _each(y):
+        tie, count = _tied(x, one)
+        means.append(np.where(tie, t, 0).sum(-1) / count[..., 0].astype(t.real.dtype))
     return np.stack(means, -1)
 
 
 def _tied_spread(ct, x, y):
-    out = np.zeros(x.shape, ct.dtype)
-    for k, (tie, count) in enumerate(_ties(x, y)):
-        share = ct[..., k] / count.astype(ct.real.dtype)
-        out += np.where(tie, share[..., None], 0)
-    return out
+    axis = (x.ndim - 1,)
+    parts = [
+        blocks.spread(_share, axis, x, ct.dtype, one, c)
+        for one, c in zip(_each(y), _each(ct), strict=True)
+    ]
+    return functools.reduce(np.add, parts) if parts else np.zeros(x.shape, ct.dtype)
+
+
+def _share(axis, x, y, ct):
+    tie, count = _tied(x, y)
+    return np.where(tie, ct / count.astype(ct.real.dtype), ct.dtype.type(0))
 
 
 def _batch_tied(row):

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, Aval, dtype_of, finfo, floating_of
-from functrans._core.bind import PLAIN, cast, is_finite
+from functrans._core.bind import PLAIN, STRONG, cast, is_finite
+from functrans._kernels import blocks
 from functrans._ops.declare import POSITIVE, elementwise, linear, primitive, strong_multiply
 from functrans._ops.elementwise import ratio
 
@@ -371,19 +372,40 @@ def _powers(x, axis):
     """exp(x - max x), in which the greatest is exactly 1, and max x."""
     top = np.maximum.reduce(x, axis, keepdims=True, initial=-np.inf)
     with np.errstate(invalid="ignore"):  # inf minus inf
-        return np.where(x == top, x.dtype.type(1), np.exp(x - top)), top
+        e = np.asarray(x - top)
+    np.exp(e, out=e)
+    if not np.isfinite(top).all():
+        e[x == top] = 1
+    return e, top
 
 
 def _logsumexp(x, axis):
-    e, top = _powers(np.asarray(x), axis)
+    if blocks.are_rows(x, axis):
+        return blocks.reduce_rows(_logsumexp_whole, x, x.dtype)
+    return _logsumexp_whole(np.asarray(x), axis)
+
+
+def _logsumexp_whole(x, axis):
+    e, top = _powers(x, axis)
     with np.errstate(divide="ignore"):
         y = np.log(np.add.reduce(e, axis))
     return y + top.reshape(y.shape)
 
 
 def _softmax(x, axis):
-    e, _ = _powers(np.asarray(x), axis)
-    return e / np.add.reduce(e, axis, keepdims=True)
+    x = np.asarray(x)
+    return blocks.spread(_softmax_whole, axis, x, x.dtype)
+
+
+def _softmax_whole(axis, x, ct=None):
+    """The shares, times ``ct``."""
+    e, _ = _powers(x, axis)
+    total = np.add.reduce(e, axis, keepdims=True)
+    if ct is None:
+        e /= total
+    else:
+        e *= ct / total
+    return e
 
 
 def _softmax_move(g, y, axis):
@@ -403,6 +425,8 @@ softmax = primitive(
 
 
 def _logsumexp_vjp(ct, y, xs, wanted, axis):
+    if type(ct) in STRONG and type(xs[0]) is np.ndarray and ct.dtype == xs[0].dtype:
+        return [blocks.spread(_softmax_whole, axis, xs[0], xs[0].dtype, ct)]
     share = softmax(xs[0], axis=axis)
     return [ct.reshape(kept_shape(share.shape, axis)) * share]
 

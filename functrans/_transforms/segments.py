@@ -13,6 +13,7 @@ import numpy as np
 from functrans._core.bind import is_finite
 from functrans._kernels.blocks import LARGE, run_blocks
 from functrans._ops.declare import Action
+from functrans._transforms.cotangents import add_cotangents
 
 
 class Stretch(NamedTuple):
@@ -88,7 +89,8 @@ def _flat_edge(edge, shape):
 def walk(stretch: Stretch, cts: list, shape: tuple[int, ...], tainted: bool) -> None:
     """Carry the cotangents of a stretch to the slots before it."""
     size = int(np.prod(shape, dtype=np.int64))
-    done = {slot: np.empty(size, dtype) for slot, dtype in stretch.outputs.items()}
+    outs = [np.empty(shape, dtype) for dtype in stretch.outputs.values()]
+    done = {slot: y.reshape(-1) for slot, y in zip(stretch.outputs, outs, strict=True)}
 
     def block(start: int, stop: int) -> None:
         local: dict[int, Any] = {
@@ -102,9 +104,7 @@ def walk(stretch: Stretch, cts: list, shape: tuple[int, ...], tainted: bool) -> 
     run_blocks(block, size)
     for k in stretch.seeds:
         cts[k] = None
-    for slot, out in done.items():
-        before, c = cts[slot], out.reshape(shape)
-        cts[slot] = c if before is None else before + c
+    add_cotangents(cts, list(stretch.outputs), outs)
 
 
 def _walk_block(entries, local, start, stop, tainted):

@@ -21,7 +21,6 @@ from functrans._core.bind import (
     Tracer,
     bind,
     bind_operands,
-    cast,
     is_finite,
     sum_to,
 )
@@ -31,6 +30,13 @@ from functrans._kernels.blocks import LARGE, THREADED
 from functrans._ops.declare import Bilinear, Elementwise, Linear, LinearAction
 from functrans._transforms import segments
 from functrans._transforms.captures import Captures
+from functrans._transforms.cotangents import (
+    accumulate,
+    add_cotangents,
+    add_into,
+    scatter,
+    scatter_late,
+)
 
 
 class VJPTracer(PrimalTracer):
@@ -93,13 +99,6 @@ class Node:
         t = self.push([None if p is None else ts[p] for p in self.parents])
         n = self.prim.outputs
         ts[k : k + n] = [t] if n == 1 else t or [None] * n
-
-
-def add_cotangents(cts: list, slots: Sequence, contributions: Sequence) -> None:
-    for slot, c in zip(slots, contributions, strict=True):
-        if slot is not None and c is not None:
-            before = cts[slot]
-            cts[slot] = c if before is None else before + c
 
 
 # The tape entry of the second and later outputs of one node (the first one's entry handles all),
@@ -338,9 +337,11 @@ def walk(trace: VJPTrace, cts: list, consume: bool, start: int = 0, stop: Any = 
     """
     tape = trace.tape
     tainted = trace.tainted  # or an infinite slope has been met: zero slopes are strong as well
-    owned: dict[int, np.ndarray] = {}  # buffers of this walk, which may be added into in place
+    late: dict[int, tuple] = {}  # a scatter into each of these slots, after what else goes there
     with np.errstate(all="ignore"):
         for k in range((len(tape) if stop is None else stop) - 1, start - 1, -1):
+            if late and k in late:
+                scatter(cts, k, *late.pop(k))
             node = tape[k]
             if node is None:
                 continue
@@ -353,43 +354,33 @@ def walk(trace: VJPTrace, cts: list, consume: bool, start: int = 0, stop: Any = 
             ct = cts[k]
             if ct is None:
                 continue
-            large = type(ct) is np.ndarray and ct.size >= LARGE
-            if large and _walk_stretch(trace, cts, k, node, start):
-                continue
+            if type(ct) is np.ndarray and ct.size >= LARGE:
+                scatter_late(cts, late)
+                if _walk_stretch(trace, cts, k, node, start):
+                    continue
             cts[k] = None
             for parent, action, saved, unlike in node:
                 if action.simple and not tainted:
                     c = action.pull(ct, *saved) if saved else action.pull(ct)
                 elif action.accumulate is not None and type(ct) in STRONG:
-                    _accumulate(cts, owned, parent, action, ct, saved)
+                    accumulate(cts, late, parent, action, ct, saved)
                     continue
                 else:
                     c = action.strong(ct, *saved) if tainted else action.pull(ct, *saved)
                     tainted = tainted or (action.singular and not is_finite(c))
                 if unlike is not None:
                     c = sum_to(c, *unlike[0])
-                before = cts[parent]
-                cts[parent] = c if before is None else before + c
+                if cts[parent] is None:
+                    cts[parent] = c
+                elif type(c) is np.ndarray and c.size >= LARGE:
+                    add_into(cts, parent, c)
+                else:
+                    cts[parent] = cts[parent] + c
+        scatter_late(cts, late)
     trace.tainted = tainted
 
 
 VJPTrace.walk = walk
-
-
-def _accumulate(cts, owned, parent, action, ct, saved):
-    """Add a scatter into the parent's cotangent, in place where no one else can see the buffer."""
-    x, fixed, params = saved
-    before = cts[parent]
-    plain = before is None or type(before) in STRONG
-    if not plain or (fixed and any(isinstance(v, Tracer) for v in fixed)):
-        c = action.pull(ct, *saved)
-        cts[parent] = c if before is None else before + c
-        return
-    if before is None:
-        cts[parent] = owned[parent] = before = np.zeros(x.shape, x.dtype)
-    elif owned.get(parent) is not before:
-        cts[parent] = owned[parent] = before = np.array(before, x.dtype)
-    action.accumulate(before, ct if ct.dtype is x.dtype else cast(ct, x.dtype), fixed, params)
 
 
 def _walk_stretch(trace: VJPTrace, cts: list, k: int, node: tuple, start: int) -> bool:

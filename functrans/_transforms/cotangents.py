@@ -1,0 +1,78 @@
+"""Cotangents on their way: sums of them, made in place where nobody can see that.
+
+``cts`` is the list that a walk of the tape fills, a cotangent or None for each slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from functrans._core.bind import STRONG, Tracer, cast
+from functrans._kernels import blocks
+from functrans._kernels.blocks import LARGE
+
+
+def add_cotangents(cts: list, slots: Sequence, contributions: Sequence) -> None:
+    for slot, c in zip(slots, contributions, strict=True):
+        if slot is not None and c is not None:
+            if cts[slot] is None:
+                cts[slot] = c
+            else:
+                add_into(cts, slot, c)
+
+
+def add_into(cts: list, slot: int, c: Any) -> None:
+    """Add ``c`` to the cotangent at ``slot``, in place where it is large and nobody can see it."""
+    if type(c) is np.ndarray and c.size >= LARGE and _is_alone(cts, slot):
+        before = cts[slot]
+        if before.shape == c.shape and before.dtype == c.dtype:
+            blocks.elementwise(np.add, before, c, out=before)
+            return
+    cts[slot] = cts[slot] + c
+
+
+def _is_alone(cts: list, slot: int) -> bool:
+    """Whether ``cts`` holds an array at ``slot``, with memory of its own, that nothing else does."""
+    # two references: that of the list and that of the call
+    if getrefcount(cts[slot]) > 2 or type(cts[slot]) is not np.ndarray:
+        return False
+    flags = cts[slot].flags
+    return flags.owndata and flags.writeable
+
+
+def accumulate(cts: list, late: dict, parent: int, action: Any, ct: Any, saved: tuple) -> None:
+    """Add a scatter to the parent's cotangent, later where a larger one may still come there."""
+    x = saved[0]
+    if cts[parent] is None and parent not in late and x.size >= LARGE > ct.size:
+        late[parent] = action, ct, saved
+        return
+    if parent in late:
+        scatter(cts, parent, *late.pop(parent))
+    scatter(cts, parent, action, ct, saved)
+
+
+def scatter(cts: list, parent: int, action: Any, ct: Any, saved: tuple) -> None:
+    """Add a scatter to the parent's cotangent, in place where no one else can see that."""
+    x, fixed, params = saved
+    if (cts[parent] is not None and type(cts[parent]) not in STRONG) or (
+        fixed and any(isinstance(v, Tracer) for v in fixed)
+    ):
+        c = action.pull(ct, *saved)
+        cts[parent] = c if cts[parent] is None else cts[parent] + c
+        return
+    if cts[parent] is None:
+        cts[parent] = np.zeros(x.shape, x.dtype)
+    elif not _is_alone(cts, parent) or cts[parent].dtype != x.dtype:
+        cts[parent] = np.array(cts[parent], x.dtype)
+    action.accumulate(cts[parent], ct if ct.dtype is x.dtype else cast(ct, x.dtype), fixed, params)
+
+
+def scatter_late(cts: list, late: dict) -> None:
+    """Do what ``accumulate`` has put off."""
+    while late:
+        slot, rest = late.popitem()
+        scatter(cts, slot, *rest)
