@@ -131,6 +131,23 @@ def test_einsum(subscripts, size):
     names(check(lambda a, b: np.einsum(subscripts, a, b) * 2, a, b))
 
 
+OUTER = ["ki,jk->ijk", "ki,jk->jik", "ik,jk->ijk", "ki,kj->jki", "ki,kj->kji", "ki,jk->kij",
+         "kij,kl->lijk", "k,i->ik"]
+
+
+@pytest.mark.parametrize("subscripts", OUTER)
+@pytest.mark.parametrize("sizes", [(3, 3, 3, 3), (2, 4, 3, 5)], ids=["alike", "unlike"])
+def test_products_without_a_sum_are_written_in_the_order_asked_for(subscripts, sizes):
+    lengths = dict(zip("ijkl", sizes, strict=True))
+    given, _ = subscripts.split("->")
+    xs = [
+        np.cos(np.arange(1.0, 1 + np.prod(shape))).reshape(shape)
+        for shape in ([lengths[c] for c in part] for part in given.split(","))
+    ]
+    found = ft.jit(lambda x, y: np.einsum(subscripts, x, y))(*xs)
+    assert_array_equal(found, np.einsum(subscripts, *xs))
+
+
 @pytest.mark.parametrize("n", [2, 30])
 def test_integer_products_wrap_as_numpy_does(n):
     a = np.random.default_rng(0).integers(-(2**62), 2**62, (n, n))

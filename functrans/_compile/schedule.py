@@ -133,9 +133,9 @@ class Builder:
             return False
         own = dict(zip(v.strides, views.c_strides(v.shape), strict=True))
         place = 0, tuple([own[s] for s in steps])
-        made = views.identity(v.root, space)
-        self.enter_node("part", "copy", space, (made,), target, types=(source.aval.dtype,),
-                        place=place)
+        # the buffer as its maker fills it, which need not be the order of the value's own axes
+        self.enter_node("part", "copy", space, (views.identity(v.root, space),), target,
+                        types=(source.aval.dtype,), place=place)
         self.shapes[target] = self.view(source).shape
         return True
 

@@ -36,7 +36,7 @@ def add_into(cts: list, slot: int, c: Any) -> None:
 
 
 def _is_alone(cts: list, slot: int) -> bool:
-    """Whether ``cts`` holds an array at ``slot``, with memory of its own, that nothing else does."""
+    """Whether ``cts`` alone holds the array at ``slot``, and that has memory of its own."""
     # two references: that of the list and that of the call
     if getrefcount(cts[slot]) > 2 or type(cts[slot]) is not np.ndarray:
         return False
