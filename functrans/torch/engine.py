@@ -124,7 +124,7 @@ def _walk(cts, heap, needed, found, retain, create):
             _capture(node, ct, found)
             if node not in needed:
                 continue
-        if not plain and node.extras.post_hooks:
+        if not plain and node.extras is not None and node.extras.post_hooks:
             _between_hooks(node, ct, create, cts, heap, needed)
         else:
             for edge, c in zip(node.edges, node.pull(ct, create), strict=False):
