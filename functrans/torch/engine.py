@@ -114,17 +114,20 @@ def _walk(cts, heap, needed, found, retain, create):
     while heap:
         _, node = heappop(heap)
         ct = cts.pop(node)
-        if type(node) is AccumulateGrad and needed is None and node.extras is None:
-            leaf = node.variable
-            leaf.accumulate(_hooked(leaf._hooks, ct, create) if leaf._hooks else ct, create)
-            continue
-        if node.extras is not None or type(node) is AccumulateGrad:
+        plain = node.extras is None
+        if type(node) is AccumulateGrad:
+            if plain and needed is None:
+                leaf = node.variable
+                leaf.accumulate(_hooked(leaf._hooks, ct, create) if leaf._hooks else ct, create)
+                continue
+            ct = _watched(node, ct, create)
+        elif not plain:
             ct = _watched(node, ct, create)
         if needed is not None:
             _capture(node, ct, found)
             if node not in needed:
                 continue
-        if node.extras is not None and node.extras.post_hooks:
+        if not plain and node.extras is not None and node.extras.post_hooks:
             _between_hooks(node, ct, create, cts, heap, needed)
         else:
             pulled = node.pull(ct, create) if watch is None else watch.pull(node, ct, create)

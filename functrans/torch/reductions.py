@@ -55,13 +55,13 @@ class TotalNode(Node):
         self.scale = scale
 
     def pull(self, ct: Any, create: bool) -> tuple:
+        if isinstance(ct, np.ndarray | np.generic):
+            spread = np.empty(*self.aval)
+            spread.fill(ct.item() * self.scale)
+            return (spread,)
         if self.scale != 1:
             ct = ct * self.scale
-        if not isinstance(ct, np.ndarray | np.generic):
-            return (np.broadcast_to(ct, self.aval[0]),)
-        spread = np.empty(*self.aval)
-        spread.fill(np.asarray(ct)[()])
-        return (spread,)
+        return (np.broadcast_to(ct, self.aval[0]),)
 
 
 _SUM, _MEAN = named(TotalNode, "SumBackward0"), named(TotalNode, "MeanBackward0")

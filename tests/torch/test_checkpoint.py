@@ -1,5 +1,7 @@
 """``torch.utils.checkpoint``, and A21."""
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -82,6 +84,21 @@ def test_what_is_computed_in_between_is_not_kept():
     assert f.runs == 3
     with pytest.raises(RuntimeError, match="second time: what CheckpointNode had saved"):
         y.backward()
+
+
+def test_memory_of_what_is_computed_in_between_is_free_after_the_call():
+    seen = []
+
+    def f(x):
+        h = x.sin()
+        seen.append(weakref.ref(h.detach().numpy()))
+        return h * h
+
+    y = checkpoint(f, leaf(0.5))
+    assert y.requires_grad and seen[0]() is None
+    f(leaf(0.5))
+    kept = f(leaf(0.5))
+    assert kept.requires_grad and seen[-1]() is not None
 
 
 def test_results_and_arguments_may_be_nested_and_of_any_kind():

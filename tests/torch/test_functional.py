@@ -350,3 +350,32 @@ def test_jacobians_of_complex_outputs_are_taken_in_parts(dtype, vectorize):
     else:  # f' = 2 z (1 + 2i): conj(f') and its gradient of the imaginary part, i conj(f')
         close(real, slope * (1 - 2j))
         close(imag, slope * (1 - 2j) * 1j)
+
+
+def overwritten(x):
+    y = x * 1
+    y[0] = x[1] * x[2]
+    y.view(-1)[2:5].mul_(x.view(-1)[:3])
+    return y
+
+
+@pytest.mark.parametrize("f", [
+    overwritten, torch.sum, torch.mean, torch.prod, torch.linalg.inv, torch.sigmoid, torch.relu,
+    lambda x: x @ x, lambda x: x.sum(0), lambda x: x[[0, 2]], lambda x: x[x > 0.5],
+    lambda x: torch.cat([x, x * x], 1), lambda x: x.max(1)[0], lambda x: x.sort(0)[0],
+    lambda x: x.clamp(0.2, 0.6), lambda x: x.gather(1, torch.tensor([[0, 1], [2, 2], [1, 0]])),
+    lambda x: torch.log_softmax(x, 1), lambda x: x.cumprod(1), lambda x: x.float().double() ** 2,
+    lambda x: torch.complex(x, x * x).abs(), lambda x: torch.where(x > 0.5, x.sqrt(), x),
+    lambda x: x[0].expand(4, 3) * x[1], lambda x: torch.linalg.solve(x, x.t()),
+])
+def test_rows_at_once_are_the_rows_one_by_one_also_differentiated(f):
+    x = t(np.random.default_rng(0).normal(size=(3, 3)) * 0.3 + 0.5, requires_grad=True)
+    for g in (f, lambda x: jacobian(f, x, create_graph=True)):
+        expected = jacobian(g, x).numpy()
+        found = jacobian(g, x, vectorize=True)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-13, atol=1e-13)
+    H = [
+        jacobian(lambda x, v=v: jacobian(f, x, create_graph=True, vectorize=v), x).numpy()
+        for v in (False, True)
+    ]
+    np.testing.assert_allclose(*H, rtol=1e-13, atol=1e-13)
