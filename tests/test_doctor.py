@@ -130,7 +130,8 @@ def test_the_planted_fault_is_found_on_its_line(f):
 def test_without_the_fault_nothing_is_found(f):
     cured = {  # the same programs at points without the fault, or without the op
         root_of_negative: B + 1, overflow: B / 1000, saturated: B * 0 - 0.999,
-        dead_rectifier: -B, extreme: B + np.array([0.5, 1.0, 2.0]), clipped: B / 10, clipped_away: B / 10 - 10, jump: B + 0.25,
+        dead_rectifier: -B, extreme: B + np.array([0.5, 1.0, 2.0]), clipped: B / 10,
+        clipped_away: B / 10 - 10, jump: B + 0.25,
     }
     without = {norm_at_zero, narrowed, mixed, repeated}
     if f in without:

@@ -301,7 +301,7 @@ def _input(doctor: Doctor, label: str, x: VJPTracer, ct: Any) -> Input:
             at = ", ".join(doctor.ends_of(x.slot))
             text = "disconnected: no derivative leads from the output to it"
             text += f"; it ends in {at}" if at else "; what was made of it is not in the output"
-        doctor.found("disconnected", ("", 0), "", f"{label}: {text}")
+        doctor.found("disconnected", ("", 0), "", f"{label}: {text.removeprefix('disconnected: ')}")
         return Input(label, aval_of(x.primal), None, text)
     g = np.conjugate(_number(ct))
     bad = ~np.isfinite(g)
@@ -311,7 +311,8 @@ def _input(doctor: Doctor, label: str, x: VJPTracer, ct: Any) -> Input:
         causes = [f for f in doctor.visit.findings if f.kind == "saturated"]
         at = ", ".join(dict.fromkeys([f"`{f.op}` on line {f.place[1]}" for f in causes]))
         text = "exactly zero" + (f": slopes vanish in {at}" if at else "")
-        doctor.found("zero gradient", ("", 0), "", f"{label}: {text}")
+        doctor.found("zero gradient", ("", 0), "",
+                     f"{label}: {text.removeprefix('exactly zero: ')}")
     else:
         zero = int((g == 0).sum())
         text = f"of size {float(np.abs(g).max(initial=0.0)):.3g}"
