@@ -20,7 +20,7 @@ def main() -> int:
     if args.threads:
         _limit_threads(args.threads)
     # imported after the thread limits are set, which libraries read when they load
-    from benchmarks import imports, jit, memory, overhead, report, shim, speed
+    from benchmarks import imports, jit, memory, overhead, report, shim, speed, watching
     from benchmarks.peers import available
 
     peers, missing = available()
@@ -37,6 +37,7 @@ def main() -> int:
     runs["jit-compile"] = lambda: jit.compile_table(args.scale)
     runs["jit-price"] = lambda: jit.price_table(args.scale)
     runs["overhead"] = lambda: overhead.table(peers, args.scale)
+    runs["watching"] = lambda: watching.table(args.scale)
     runs["import"] = lambda: imports.table(args.scale)
     runs["memory-peak"] = lambda: memory.peak_table(peers)
     runs["memory-loop"] = lambda: memory.growth_table(peers)

@@ -1,11 +1,16 @@
-"""What is wrong with a derivative, and where it came from."""
+"""What is wrong with a derivative, and where it came from: anomaly mode, and a gradient doctor."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from functrans._debug.anomaly import Anomaly, is_nan, line_of, user_stack
+from functrans._debug.doctor import Finding, visit
+from functrans._debug.report import Report
+from functrans._transforms.grad import require_callable
 from functrans._transforms.watched import observed
 
 
@@ -26,4 +31,31 @@ def detect_anomaly(check_nan: bool = True) -> Iterator[None]:
         yield
 
 
-__all__ = ["Anomaly", "detect_anomaly", "is_nan", "line_of", "user_stack"]
+def explain(f: Callable) -> Callable[..., Report]:
+    """The doctor of ``f``: called like ``f``, it runs ``f`` and its backward once and reports.
+
+    For each source line: values and adjoints that became NaN or infinite there, zero times infinity
+    that strong zero suppressed, kinks that were met exactly, slopes that are exactly zero,
+    precision lost to a change of type, bytes held for the backward, and time. For each input: its
+    gradient, and if it has none or it is zero, why. Of several outputs, or an array, the sum is
+    derived.
+
+    Returns a ``Report``: ``print`` it, write it with ``.html(path)``, or read its ``findings``.
+
+    >>> import numpy as np
+    >>> report = explain(lambda x: np.sum(np.abs(x)))(np.array([1.0, 0.0]))
+    >>> [(f.kind, f.op) for f in report.findings]
+    [('kink', 'absolute'), ('saturated', 'absolute')]
+    """
+    require_callable("explain", f)
+
+    @functools.wraps(f, updated=())
+    def explained(*args: Any, **kwargs: Any) -> Report:
+        return Report(visit(f, args, kwargs))
+
+    return explained
+
+
+__all__ = [
+    "Anomaly", "Finding", "Report", "detect_anomaly", "explain", "is_nan", "line_of", "user_stack",
+]

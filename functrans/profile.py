@@ -23,6 +23,7 @@ Outside of such a block nothing is different from a program that never imports t
 from __future__ import annotations
 
 import contextlib
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -61,7 +62,9 @@ class profile:
         self.enabled = enabled
         self.options = {"shapes": record_shapes, "flops": with_flops, "memory": profile_memory,
                         "stack": with_stack}
-        self.function_events: EventList | None = None
+        self._events: EventList | None = None
+        self._finished_running = False
+        self._thread = 0
         self._running: contextlib.ExitStack | None = None
         self._recorder: Recorder | None = None
 
@@ -73,6 +76,7 @@ class profile:
                 "a profile records once and cannot be entered again; make another profile()"
             )
         self._recorder = Recorder(**self.options)
+        self._thread = threading.get_ident()
         self._running = contextlib.ExitStack()
         self._start(self._recorder, self._running)
         return self
@@ -85,15 +89,28 @@ class profile:
         if not self.enabled:
             return
         assert self._running is not None and self._recorder is not None
+        if threading.get_ident() != self._thread:
+            raise RuntimeError("a profile must end in the thread in which it was entered: it "
+                               "records that one, and cannot stop recording it from another")
         self._running.close()
-        self.function_events = nested(self._recorder.records, self._recorder.origin, self.options)
+        self._finished_running = True
+
+    @property
+    def function_events(self) -> EventList | None:
+        """The events in the order of their starts, None until the block has ended."""
+        recorder = self._recorder
+        if self._events is None and self._finished_running and recorder is not None:
+            # put together when they are first asked for, not while the user's clock runs
+            self._events = nested(recorder.records, recorder.origin, self.options)
+        return self._events
 
     def _finished(self) -> EventList:
-        if self.function_events is None:
+        events = self.function_events
+        if events is None:
             raise RuntimeError(
                 "this profile has no events: it has not finished running, or it was not enabled"
             )
-        return self.function_events
+        return events
 
     def __repr__(self) -> str:
         if self.function_events is None:

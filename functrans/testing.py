@@ -281,7 +281,7 @@ def _check_entries(task, xs, ys):
                     expected = expected + 1j * np.array(parts[1]).reshape(x.shape)
                 doubt = np.array([n.errors[j].max(initial=0.0) for n in columns[0]])
                 numeric = _Numeric(i, None, [expected], [doubt.reshape(x.shape)])
-                at = f"the gradient of output {j}"
+                at = f"(gradient of output {j})"
                 _compare(task, "rev", at, np.asarray(found), numeric, 0, y, xs)
 
 

@@ -183,6 +183,23 @@ def test_other_threads_are_not_recorded_but_tasks_are():
     assert names(prof, "forward") == ["sin"]
 
 
+def test_a_profile_ends_in_its_own_thread():
+    failures = []
+
+    def leave():
+        try:
+            prof.__exit__(None, None, None)
+        except RuntimeError as e:
+            failures.append(str(e))
+
+    with profile() as prof:
+        t = threading.Thread(target=leave)
+        t.start()
+        t.join()
+        ft.grad(np.sin)(1.0)
+    assert "must end in the thread" in failures[0] and names(prof, "forward") == ["sin"]
+
+
 def test_a_pullback_made_in_a_profile_may_be_called_after_it():
     with profile():
         _, pullback = ft.vjp(np.sin, X)

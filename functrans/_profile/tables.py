@@ -64,7 +64,7 @@ def table_of(events: Sequence[Any], total: float, row_limit: int, source_width: 
     if len(events) > row_limit:
         lines.append(f"({len(events) - row_limit} more)")
     lines.append(f"Self CPU time total: {shown_time(total)}")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def _cells(e: Any, total: float, source_width: int, options: dict) -> list[str]:

@@ -43,6 +43,8 @@ class Op:
     slots: tuple = ()  # on the tape, of its operands
     prim: Any = None
     backward: str = ""  # what its entry is called, if not after it
+    entries: tuple = ()  # on the tape
+    entry: Any = None  # the one that is passed
 
 
 class Observer:
@@ -233,6 +235,7 @@ class WatchedTape(Watched):
         op.sequence = next(sequence)
         op.slots = tuple([x.slot if type(x) is VJPTracer and x.owner is self else None
                           for x in op.args])
+        op.entries = tuple([self.tape[k] for k in new])
         self.ops.update(dict.fromkeys(new, op))
 
     def _numbered(self, prim: Primitive, start: int) -> int | None:
@@ -278,7 +281,7 @@ class WatchedTape(Watched):
             slots = [edge[0] for edge in node]
         else:
             slots = [p for p in getattr(node, "parents", ()) if p is not None]
-        observers = self.watch.observers
+        observers, op.entry = self.watch.observers, node
         n = getattr(op.prim, "outputs", 1) if type(node) is not tuple else 1
         tokens = [o.back(op, cts[k] if n == 1 else tuple(cts[k : k + n])) for o in observers]
         before = {p: cts[p] for p in slots}

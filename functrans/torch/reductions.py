@@ -70,7 +70,7 @@ _SUM, _MEAN = named(TotalNode, "SumBackward0"), named(TotalNode, "MeanBackward0"
 def _total(input: Tensor, mean: bool) -> Tensor:
     """The sum or the mean of all entries."""
     if state.watch is not None and state.watch.enters():
-        return state.watch.run("mean" if mean else "sum", _total, (input, mean))
+        return state.watch.run("mean" if mean else "sum", _total, (input,), None, (input, mean))
     array = input._array
     total = np.add.reduce(array, None)
     scale = 1 / array.size if mean else 1

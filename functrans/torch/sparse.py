@@ -38,6 +38,8 @@ def _spread(values, places, shape):
 
 
 strided, sparse_coo = layout("strided"), layout("sparse_coo")
+Tensor.is_sparse = False  # type: ignore[attr-defined]  # Tensor is below
+Tensor.layout = strided  # type: ignore[attr-defined]  # likewise
 
 
 class SparseTensor:

@@ -24,7 +24,7 @@ broadcast_to, diagonal = TABLE["broadcast_to"], TABLE["diagonal"]
 def view(t: Tensor, prim: Primitive, title: str, **params: Any) -> Tensor:
     """``prim``, linear, applied to ``t``: a view where NumPy makes one, else a new tensor."""
     if state.watch is not None and state.watch.enters():
-        return state.watch.run(prim.name, view, (t, prim, title), params)
+        return state.watch.run(prim.name, view, (t,), params, (t, prim, title))
     array = t._array
     y = prim.impl(array, **params)
     if y is array:

@@ -261,6 +261,7 @@ def test_sparse_inputs_are_refused_unless_asked_for():
 def test_sparse_tensors_hold_values_at_places():
     s = sparse()
     assert s.is_sparse and s.layout is torch.sparse_coo and repr(s.layout) == "torch.sparse_coo"
+    assert not s.to_dense().is_sparse and s.to_dense().layout is torch.strided
     assert s.shape == (2, 3) and s.size(1) == 3 and s.dim() == s.ndim == 2
     assert s.sparse_dim() == 2 and s.dense_dim() == 0 and s._nnz() == 3
     assert s.to_dense().tolist() == [[0, 0, 3], [9, 0, 0]]

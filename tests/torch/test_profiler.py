@@ -94,6 +94,9 @@ def test_shapes_flops_memory_and_lines_are_recorded_where_asked():
     assert product.input_shapes == [[3, 4], [4, 5]] and product.flops == added.flops == 120
     assert product.cpu_memory_usage == 60
     assert "test_profiler.py" in product.stack[0]
+    with profiler.profile(record_shapes=True) as prof2:
+        x.sum(), x.t(), x[0], x.mean()
+    assert [e.input_shapes for e in prof2.function_events] == [[[3, 4]]] * 4
     assert "MFLOPs" in prof.table() and "Source Location" in prof.table()
 
 

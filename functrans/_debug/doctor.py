@@ -1,0 +1,320 @@
+"""What the gradient doctor looks at while a function and its backward run once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+
+from functrans import tree
+from functrans._core.aval import aval_of, dtype_of, is_inexact
+from functrans._core.bind import Tracer
+from functrans._debug.anomaly import entry, user_stack
+from functrans._debug.kinks import KINKS
+from functrans._ops.declare import Action
+from functrans._transforms.arguments import open_all, require_numbers
+from functrans._transforms.vjp import VJPTrace, VJPTracer, pull_back
+from functrans._transforms.watched import Observer, Op, observed, value_of
+from functrans.errors import name_of
+
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that the doctor has noticed: what kind, in which op, and where."""
+
+    kind: str
+    place: Place
+    op: str
+    text: str
+
+
+@dataclass
+class Line:
+    """What one source line has cost: nanoseconds and bytes held for the backward."""
+
+    forward: int = 0
+    backward: int = 0
+    held: int = 0
+
+
+@dataclass
+class Input:
+    """An input: where it was given, what it is, its gradient and what that looks like."""
+
+    label: str
+    aval: Any
+    gradient: Any
+    text: str
+
+
+@dataclass
+class Visit:
+    """Everything that was noticed in one run."""
+
+    name: str
+    value: Any = None
+    findings: list[Finding] = field(default_factory=list)
+    lines: dict[Place, Line] = field(default_factory=dict)
+    inputs: list[Input] = field(default_factory=list)
+
+
+class Doctor(Observer):
+    """Looks at every op of one trace, and at every cotangent of its backward."""
+
+    def __init__(self, visit: Visit, label: str):
+        self.visit, self.label = visit, label
+        self.places: dict[int, Place] = {}
+        self.used: set[int] = set()
+        self.stops: list[tuple[str, Place, list[int]]] = []  # where derivatives end, and whose
+        self.parents: dict[int, list[int]] = {}
+        self._held: set[int] = set()
+        self._ended = 0
+
+    # ---- the forward
+
+    def begin(self, op: Op) -> tuple:
+        return op, self._ended, perf_counter_ns()
+
+    def end(self, token: tuple, out: Any) -> None:
+        op, before, start = token
+        took = perf_counter_ns() - start
+        if op.label != self.label or self._ended != before or out is None:
+            return  # of a transform inside, or already looked at
+        self._ended += 1
+        stack = user_stack()
+        place = (stack[-1].filename, stack[-1].lineno or 0) if stack else ("", 0)
+        line = self.visit.lines.setdefault(place, Line())
+        line.forward += took
+        line.held += self._bytes(op.entries)
+        if op.sequence is not None:
+            self.places[op.sequence] = place
+        mine = [x.slot for x in op.args if self._is_mine(x)]
+        self.used.update(mine)
+        outs = out if isinstance(out, tuple | list) else (out,)
+        for y in outs:
+            if self._is_mine(y):
+                self.parents.setdefault(y.slot, []).extend([s for s in mine if s != y.slot])
+        with np.errstate(all="ignore"):
+            self._look_at_values(op, outs, place)
+            self._look_at_types(op, outs, place)
+            self._look_for_kinks(op, out, place)
+        if mine and not any(isinstance(y, Tracer) for y in outs):
+            self.stops.append((op.name, place, mine))
+
+    def _is_mine(self, x: Any) -> bool:
+        return type(x) is VJPTracer and x.owner.fun == self.label
+
+    def ends_of(self, slot: int) -> list[str]:
+        """Where what was computed of the value in ``slot`` loses its derivative."""
+        return list(dict.fromkeys([
+            f"`{op}` on line {place[1]}" for op, place, slots in self.stops
+            if self._descends(slots, slot)
+        ]))
+
+    def _descends(self, slots: list[int], ancestor: int) -> bool:
+        todo, seen = list(slots), set()
+        while todo:
+            s = todo.pop()
+            if s == ancestor:
+                return True
+            if s not in seen:
+                seen.add(s)
+                todo += self.parents.get(s, [])
+        return False
+
+    def found(self, kind: str, place: Place, op: str, text: str) -> None:
+        finding = Finding(kind, place, op, text)
+        if finding not in self.visit.findings:
+            self.visit.findings.append(finding)
+
+    def _look_at_values(self, op: Op, outs: Sequence, place: Place) -> None:
+        for what, test in (("NaN", np.isnan), ("infinite", np.isinf)):
+            if any(_any(test, x) for x in op.args):
+                continue
+            for y in outs:
+                if _any(test, y):
+                    mask = test(_number(y))
+                    self.found(f"{what} value", place, op.name,
+                               f"{_count(mask)} of `{op.name}` {_became(mask, what)}")
+
+    def _look_at_types(self, op: Op, outs: Sequence, place: Place) -> None:
+        have = [dtype_of(x) for x in op.args if isinstance(x, Tracer) and is_inexact(x)]
+        if not have:
+            return
+        widest = max(have, key=_digits)
+        for y in outs:
+            if hasattr(y, "dtype") and is_inexact(y) and _digits(y.dtype) < _digits(widest):
+                self.found("precision", place, op.name,
+                           f"`{op.name}` rounds {widest} to {y.dtype}: {_digits(y.dtype)} digits "
+                           "are left of values and of derivatives")
+
+    def _look_for_kinks(self, op: Op, out: Any, place: Place) -> None:
+        if op.name not in KINKS:
+            return
+        mask_of, what = KINKS[op.name]
+        xs = [value_of(x) for x in op.args]
+        y = tuple([value_of(v) for v in out]) if isinstance(out, tuple) else value_of(out)
+        if any(x is None for x in xs):
+            return
+        mask = np.asarray(mask_of(y, *xs, **op.params))
+        if mask.any():
+            self.found("kink", place, op.name, f"`{op.name}` meets {what} in {_count(mask)}")
+
+    def _bytes(self, entries: Sequence) -> int:
+        """The bytes of the arrays that are held from here on and were not before."""
+        total = 0
+        for a in [a for e in entries for a in _arrays(e)]:
+            a = a if a.base is None or not isinstance(a.base, np.ndarray) else a.base
+            if id(a) not in self._held:
+                self._held.add(id(a))
+                total += a.nbytes
+        return total
+
+    # ---- the backward
+
+    def back(self, op: Op, ct: Any) -> tuple:
+        return op, ct, perf_counter_ns()
+
+    def passed(self, token: tuple, parts: Sequence) -> None:
+        op, ct, start = token
+        took = perf_counter_ns() - start
+        if op.label != self.label:
+            return
+        place = self.places.get(op.sequence or -1, ("", 0))
+        self.visit.lines.setdefault(place, Line()).backward += took
+        with np.errstate(all="ignore"):
+            for what, test in (("NaN", np.isnan), ("infinite", np.isinf)):
+                for slot, c in parts:
+                    if _any(test, c) and not _any(test, ct):
+                        k = op.slots.index(slot) if slot in op.slots else 0
+                        mask = test(_number(c))
+                        self.found(f"{what} adjoint", place, op.name,
+                                   f"the adjoint of operand {k} of `{op.name}`: {_count(mask)} "
+                                   f"{_became(mask, what)}")
+            if type(op.entry) is tuple:
+                for _, action, saved, _ in op.entry:
+                    if type(action) is Action and saved:
+                        self._look_at_slope(op, action, saved, ct, place)
+
+    def _look_at_slope(self, op: Op, action: Any, saved: Sequence, ct: Any, place: Place) -> None:
+        numbers = [value_of(v) for v in saved]
+        ct = value_of(ct)
+        if ct is None or any(v is None for v in numbers):
+            return
+        slope = np.asarray(action.act(np.ones((), dtype_of(ct)), *numbers))
+        ct, slope = np.broadcast_arrays(ct, slope)
+        wild = (ct == 0) & ~np.isfinite(slope) | (slope == 0) & ~np.isfinite(ct)
+        if wild.any():
+            self.found("strong zero", place, op.name,
+                       f"0 times infinity in {_count(wild)} of the derivative of `{op.name}` was "
+                       "taken as 0")
+        # choosing is what where is for, and masks are multiplied with
+        flat = (slope == 0) & (ct != 0) & np.isfinite(ct)
+        if flat.any() and op.name != "where" and (flat.all() or op.name != "multiply"):
+            self.found("saturated", place, op.name,
+                       f"the slope of `{op.name}` is exactly 0 in {_count(flat)}")
+
+
+def _number(x: Any) -> np.ndarray:
+    return np.asarray(value_of(x))
+
+
+def _any(test: Callable, x: Any) -> bool:
+    x = value_of(x)
+    if x is None:
+        return False
+    x = np.asarray(x)
+    return x.dtype.kind in "fc" and bool(test(x).any())
+
+
+def _digits(dtype: np.dtype) -> int:
+    return int(np.finfo(dtype).precision) if dtype.kind in "fc" else 2
+
+
+def _count(mask: Any) -> str:
+    mask = np.asarray(mask)
+    if mask.ndim == 0:
+        return "its one entry"
+    first = entry(tuple(int(i) for i in np.argwhere(mask)[0]))
+    return f"{int(mask.sum())} of {mask.size} entries (first {first})"
+
+
+def _became(mask: Any, what: str) -> str:
+    return f"{'is' if np.sum(mask) == 1 else 'are'} {what}, what came in is not"
+
+
+def _arrays(x: Any) -> list:
+    """The arrays in a tape entry."""
+    if isinstance(x, np.ndarray):
+        return [x]
+    if isinstance(x, VJPTracer):
+        return _arrays(x.primal)
+    if isinstance(x, tuple | list):
+        return [a for v in x for a in _arrays(v)]
+    if isinstance(x, dict):
+        return [a for v in x.values() for a in _arrays(v)]
+    held = [getattr(x, name, None) for name in ("y", "xs") if hasattr(x, name)]
+    return [a for v in held for a in _arrays(v)]
+
+
+def visit(f: Callable, args: tuple, kwargs: dict) -> Visit:
+    """Run ``f`` and its backward once, for the sum of its outputs, and look at everything."""
+    opened = open_all("explain", f, args)
+    name = name_of(f)
+    seen = Visit(name)
+    label = f"explain({name})"
+    doctor = Doctor(seen, label)
+    with observed(doctor), np.errstate(all="ignore"):
+        trace = VJPTrace(label)
+        try:
+            inputs = [[trace.input(v) for v in a.primals] if a else [] for a in opened]
+            given = [a.rebuild(v) if a else x
+                     for a, v, x in zip(opened, inputs, args, strict=True)]
+            out = f(*given, **kwargs)
+            outs, structure = tree.flatten(out)
+            require_numbers(f"explain: `{name}`", outs)
+            values = [trace.lower(y) for y in outs]
+            seen.value = tree.unflatten(structure, values)
+            seeds = [np.ones(aval_of(v).shape, aval_of(v).dtype) for v in values]
+            flat = [x for xs in inputs for x in xs]
+            cts = iter(pull_back(trace, outs, seeds, flat, consume=False))
+        finally:
+            trace.closed = True
+    for i, xs in enumerate(inputs):
+        for j, x in enumerate(xs):
+            label = f"argument {i}" + (f", leaf {j}" if len(xs) > 1 else "")
+            seen.inputs.append(_input(doctor, label, x, next(cts)))
+    return seen
+
+
+def _input(doctor: Doctor, label: str, x: VJPTracer, ct: Any) -> Input:
+    """An input and why its gradient is what it is."""
+    if ct is None:
+        if x.slot not in doctor.used:
+            text = "not used"
+        else:
+            at = ", ".join(doctor.ends_of(x.slot))
+            text = "disconnected: no derivative leads from the output to it"
+            text += f"; it ends in {at}" if at else "; what was made of it is not in the output"
+        doctor.found("disconnected", ("", 0), "", f"{label}: {text.removeprefix('disconnected: ')}")
+        return Input(label, aval_of(x.primal), None, text)
+    g = np.conjugate(_number(ct))
+    bad = ~np.isfinite(g)
+    if bad.any():
+        text = f"not finite in {_count(bad)}"
+    elif not g.any() and g.size:
+        causes = [f for f in doctor.visit.findings if f.kind == "saturated"]
+        at = ", ".join(dict.fromkeys([f"`{f.op}` on line {f.place[1]}" for f in causes]))
+        text = "exactly zero" + (f": slopes vanish in {at}" if at else "")
+        doctor.found("zero gradient", ("", 0), "",
+                     f"{label}: {text.removeprefix('exactly zero: ')}")
+    else:
+        zero = int((g == 0).sum())
+        text = f"of size {float(np.abs(g).max(initial=0.0)):.3g}"
+        text += f", zero in {zero} of {g.size} entries" if zero else ""
+    return Input(label, aval_of(x.primal), g, text)
