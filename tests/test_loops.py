@@ -424,8 +424,9 @@ def test_a_budget_of_carries_is_kept():
 
 def test_a_python_scalar_in_the_state_promotes_in_a_batch_as_it_does_alone():
     def f(x):
-        return ft.while_loop(lambda s: s[1] < np.sum(x > 0), lambda s: (s[0] * 0.9 + s[1], s[1] + 1),
-                             (x, 0), max_steps=5)[0]
+        def step(s):
+            return s[0] * 0.9 + s[1], s[1] + 1
+        return ft.while_loop(lambda s: s[1] < np.sum(x > 0), step, (x, 0), max_steps=5)[0]
 
     batch = np.array([[1, 2, 3], [1, -2, -3], [-1, -2, -3]], np.float32)
     want = np.stack([f(x) for x in batch])

@@ -87,15 +87,24 @@ class Gather(Indexed):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scatter(Indexed):
-    """``y[index] = v`` or ``y[index] += v``, where y is a copy of the first operand, else zero."""
+    """``y[index] = v`` or ``y[index] += v``.
+
+    Before, y is filled with zeros or, where it ``copies``, the first operand; or it is there.
+    """
 
     adds: bool
     copies: bool
+    fills: bool = True
 
     name: ClassVar[str] = "scatter"
 
     def function(self, name: str, code: Code) -> tuple[tuple, str]:
         """Before the loops the array is filled."""
+        if self.fills:
+            self.fill(code)
+        return Call.function(self, name, code)
+
+    def fill(self, code: Code) -> None:
         y = self.made[0]
         buffers = list(dict.fromkeys([*self.reads, *self.makes]))
         size = math.prod(y.root.aval.shape) * y.root.aval.dtype.itemsize
@@ -109,7 +118,6 @@ class Scatter(Indexed):
             how = "llvm.memset.p0.i64"
             code.functions[how] = f"declare void @{how}(ptr, i8, i64, i1)"
             code.line(f"call void @{how}(ptr {target}, i8 0, i64 {size}, i1 false)")
-        return Call.function(self, name, code)
 
     def entry(self) -> str:
         return Call.entry(self) if self.adds else Indexed.entry(self)

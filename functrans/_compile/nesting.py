@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._compile import views
+from functrans._compile.inplace import placed
 from functrans._compile.library import Writer
 from functrans._compile.lowerings import Code, literal, stored_type
 from functrans._compile.memory import STACK, allocate
@@ -65,16 +66,22 @@ Emit = Callable[[Any], Emitted]
 
 
 class Part:
-    """A schedule inside of a step: which of its buffers are filled in place, and its scratch."""
+    """A schedule inside of a step: which of its buffers are filled in place, and its scratch.
 
-    def __init__(self, schedule: Any):
+    ``state`` are the inputs that the first of its outputs will take the place of.
+    """
+
+    def __init__(self, schedule: Any, state: Sequence[Var] = ()):
         self.schedule = schedule
         self.claimed: dict[Var, int] = {}  # buffers that an output is made in
         for i, a in enumerate(schedule.outputs):
             if isinstance(a, Var) and a in schedule.shapes:
                 self.claimed.setdefault(a, i)
-        own = [v for v in schedule.shapes if v not in self.claimed]
-        self.offsets, self.bytes = allocate(schedule.steps, schedule.shapes, own)
+        self.steps, self.same, self.updated = placed(
+            schedule.steps, schedule.outputs, self.claimed, state
+        )
+        own = [v for v in schedule.shapes if v not in self.claimed and v not in self.same]
+        self.offsets, self.bytes = allocate(self.steps, schedule.shapes, own)
 
     @property
     def inputs(self) -> tuple[Var, ...]:
@@ -82,16 +89,16 @@ class Part:
 
     @property
     def consts(self) -> list[Const]:
-        read = [b for step in self.schedule.steps for b in step.reads]
+        read = [b for step in self.steps for b in step.reads]
         return [b for b in (*read, *self.schedule.outputs) if isinstance(b, Const)]
 
     @property
     def refuses(self) -> bool:
-        return any(step.refuses for step in self.schedule.steps)
+        return any(step.refuses for step in self.steps)
 
     @property
     def work(self) -> float:
-        return sum(step.work for step in self.schedule.steps)
+        return sum(step.work for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,7 +210,9 @@ class _Writer(Writer):
             pointers[v] = targets[i] or self.scratch
         for v, offset in part.offsets.items():
             pointers[v] = self.shifted(self.scratch, offset)
-        for step in part.schedule.steps:
+        for v, other in part.same.items():
+            pointers[v] = pointers[other]
+        for step in part.steps:
             self.call_step(self.emit(step), pointers)
         for i, (a, target) in enumerate(zip(part.schedule.outputs, targets, strict=True)):
             if target is None or part.claimed.get(a) == i:
@@ -264,10 +273,11 @@ class Repeat(Nested):
         return self.asks > 0 or any(part.refuses for part in self.parts)
 
     def changed(self) -> list[int]:
-        """The parts of the state that a step may change."""
-        loop, outputs = self.loop, self.parts[-1].schedule.outputs
-        state = self.parts[-1].inputs[loop.consts :]
-        return [j for j in range(loop.carries) if outputs[j] is not state[j]]
+        """The parts of the state that a step makes anew, in a place of their own."""
+        loop, part = self.loop, self.parts[-1]
+        state, outputs = part.inputs[loop.consts :], part.schedule.outputs
+        return [j for j in range(loop.carries)
+                if outputs[j] is not state[j] and j not in part.updated]
 
     def bytes(self) -> int:
         return super_bytes(self.parts) + sum(_padded(self.made[j]) for j in self.changed())
@@ -308,7 +318,8 @@ class Repeat(Nested):
         types = [_aval(a) for a in part.schedule.program.outputs]
         collected = [w.entry(y, nbytes(a), place)
                      for y, a in zip(ys, types[loop.carries :], strict=True)]
-        targets = [rooms[j].next() if j in rooms else None for j in range(loop.carries)]
+        targets = [rooms[j].next() if j in rooms else p if j in part.updated else None
+                   for j, p in enumerate(now)]
         given = dict(zip(part.inputs, [*consts, *now, *entries], strict=True))
         w.run(part, given, [*targets, *collected])
         for room in rooms.values():
@@ -430,7 +441,11 @@ def nested(eqn: Eqn, operands: Sequence[View], schedules: Sequence[Any]) -> Nest
     """The step of an equation that holds programs, from the schedules of these."""
     made = tuple([views.identity(v, v.aval.shape) for v in eqn.outputs])
     kind = Choice if isinstance(eqn.prim, Branch) else Repeat
-    parts = tuple(map(Part, schedules))
+    *others, body = schedules
+    state: tuple = ()
+    if isinstance(eqn.prim, Loop):
+        state = body.program.inputs[eqn.prim.consts : eqn.prim.consts + eqn.prim.carries]
+    parts = (*map(Part, others), Part(body, state))
     size = kind(eqn, tuple(operands), made, parts, None).bytes()
     scratch = Var(Aval((size,), np.dtype(np.uint8))) if size > STACK else None
     return kind(eqn, tuple(operands), made, parts, scratch)

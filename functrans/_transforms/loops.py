@@ -19,6 +19,7 @@ from functrans._transforms.arguments import zeros_like
 from functrans._transforms.calls import recorded
 from functrans._transforms.costs import cheaper_again
 from functrans._transforms.staging import stage
+from functrans._transforms.sums import entrywise
 from functrans._transforms.vjp import VJPTrace, VJPTracer, add_cotangents
 from functrans._transforms.vmap import Same
 from functrans.errors import NotDifferentiable, user_line
@@ -338,7 +339,7 @@ class _Pair:
         order = [*consts, *ct_state, *sums, *state, *values, *arrays, *ct_ys]
         examples = derived.examples_of(Program(tuple(order), (), ()))
         made, _, _ = stage(step, examples, f"backward of {row.name}")
-        return _loop(row, made, len(consts), len(ct_state) + len(sums), test=None,
+        return _loop(row, entrywise(made), len(consts), len(ct_state) + len(sums), test=None,
                      reverse=not row.reverse, counted=row.test is not None or row.counted)
 
 
