@@ -1,4 +1,4 @@
-"""Functions of eigh and svd at repeated values, in reverse: exact where they are smooth."""
+"""Functions of eigh and svd at repeated values: exact where they are smooth, in every transform."""
 
 import numpy as np
 import pytest
@@ -241,11 +241,135 @@ def test_inside_functions_with_rules_of_their_own():
         close(ft.grad(lambda a, f=f: np.sum(C * of_matrix(f, a)))(a), expected(a))
 
 
-def test_under_vmap_it_is_no_number():
+def test_under_vmap_some_may_repeat():
     a = np.stack([matrix([1, 1, 2, 2]), matrix([1, 2, 3, 4])])
-    found = ft.vmap(ft.grad(loss))(a)
-    assert np.isnan(found[0]).all()
-    close(found[1], expected(a[1]))
+    for found in (ft.vmap(ft.grad(loss))(a), ft.vmap(ft.jacfwd(loss))(a)):
+        close(found[0], expected(a[0]))
+        close(found[1], expected(a[1]))
+
+
+@repeated
+def test_compiled(values):
+    a, t = matrix(values), C + C.T
+    close(ft.jit(ft.grad(loss))(a), expected(a))
+    close(ft.jit(ft.vmap(ft.grad(loss)))(a[None])[0], expected(a))
+    moved = scipy.linalg.expm_frechet(a, t, compute_expm=False)
+    close(ft.jit(lambda a: ft.jvp(exponential, (a,), (t,))[1])(a), moved)
+    close(ft.jvp(ft.jit(exponential), (a,), (t,))[1], moved)
+
+
+# ---- the second derivative: that, an error or no number, but nothing wrong
+
+MATRICES = {"the identity": np.eye(3), "two that repeat": matrix([1, 1, 2])}
+TWICE = {
+    "hessian": ft.hessian,
+    "forward over forward": lambda f: ft.jacfwd(ft.jacfwd(f)),
+    "reverse over reverse": lambda f: ft.jacrev(ft.jacrev(f)),
+    "reverse over forward": lambda f: ft.jacrev(ft.jacfwd(f)),
+}
+PLACES = {
+    "plain": lambda twice, f: twice(f),
+    "compiled": lambda twice, f: ft.jit(twice(f)),
+    "batched": lambda twice, f: lambda a: ft.vmap(twice(f))(a[None])[0],
+    "of what is compiled": lambda twice, f: twice(ft.jit(f)),
+    "of what is batched": lambda twice, f: twice(lambda a: ft.vmap(f)(a[None])[0]),
+}
+BETWEEN = {
+    f"{outer.__name__} of {place} {inner.__name__}": (outer, between, inner)
+    for outer in (ft.jacfwd, ft.jacrev)
+    for inner in (ft.jacfwd, ft.jacrev)
+    for place, between in {"compiled": ft.jit, "batched": PLACES["batched"]}.items()
+}
+of_any_matrix = pytest.mark.parametrize("a", MATRICES.values(), ids=MATRICES)
+twice_differentiated = pytest.mark.parametrize("twice", TWICE.values(), ids=TWICE)
+wherever = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+
+
+def smooth(a):
+    """The loss of three rows by a series of products."""
+    y = power = np.eye(3)
+    for k in range(1, 30):
+        power = power @ (a + a.T) / (2 * k)
+        y = y + power
+    return np.sum(C[:3, :3] * y)
+
+
+def loss_of_three(a):
+    return np.sum(C[:3, :3] * exponential(a))
+
+
+def right_or_unknown(differentiate, a):
+    try:
+        found = np.asarray(differentiate(a))
+    except NotDifferentiable:
+        return
+    known = ~np.isnan(found)
+    assert_allclose(found[known], ft.hessian(smooth)(a)[known], atol=1e-11)  # LAPACK's rounding
+
+
+@of_any_matrix
+@wherever
+@twice_differentiated
+def test_twice_it_is_never_wrong(twice, place, a):
+    right_or_unknown(place(twice, loss_of_three), a)
+
+
+@of_any_matrix
+@pytest.mark.parametrize(("outer", "between", "inner"), BETWEEN.values(), ids=BETWEEN)
+def test_twice_with_another_transform_between_it_is_never_wrong(outer, between, inner, a):
+    if between is ft.jit:
+        right_or_unknown(outer(ft.jit(inner(loss_of_three))), a)
+    else:
+        right_or_unknown(outer(between(inner, loss_of_three)), a)
+
+
+@of_any_matrix
+@pytest.mark.parametrize("place", [PLACES[k] for k in ("plain", "compiled", "batched")])
+@twice_differentiated
+def test_symmetric_functions_of_eigenvalues_have_second_derivatives(twice, place, a):
+    """The sum of their squares is the squared Frobenius norm."""
+    found = place(twice, lambda a: np.sum(np.linalg.eigvalsh((a + a.T) / 2) ** 2))(a)
+    close(found, ft.hessian(lambda a: np.sum((a + a.T) ** 2) / 4)(a))
+
+
+# ---- one value of several that coincide: the subgradient of least norm, as for a maximum
+
+KINKS = {
+    "the least eigenvalue": (lambda a: np.linalg.eigvalsh(a)[0], np.eye(3) / 3),
+    "the largest of eigh": (lambda a: np.linalg.eigh(a)[0][-1], np.eye(3) / 3),
+    "the spectral norm": (lambda a: np.linalg.norm(a, 2), np.eye(3) / 3),
+    "the last singular value": (lambda a: np.linalg.svdvals(a)[2], np.eye(3) / 3),
+    "the condition, at its least": (np.linalg.cond, np.zeros((3, 3))),
+}
+
+
+@pytest.mark.parametrize(("f", "expected"), KINKS.values(), ids=KINKS)
+def test_one_value_of_several_shares_the_slope(f, expected):
+    q = np.linalg.qr(RNG.normal(size=(3, 3)))[0]
+    for a in (np.eye(3), (q * np.ones(3)) @ q.T):  # whatever basis LAPACK finds
+        close(1 + ft.grad(f)(a), 1 + expected)
+        close(1 + ft.vmap(ft.grad(f))(a[None])[0], 1 + expected)
+        close(1 + ft.jit(ft.grad(f))(a), 1 + expected)
+
+
+def test_one_value_of_a_pair_moves_by_the_projector_on_its_space():
+    q = np.linalg.qr(RNG.normal(size=(3, 3)))[0]
+    a = (q * np.array([1.0, 2.0, 2.0])) @ q.T
+    close(ft.grad(lambda a: np.linalg.eigvalsh((a + a.T) / 2)[1])(a), q[:, 1:] @ q[:, 1:].T / 2)
+    weights = np.array([5.0, 1.0, 3.0])
+    found = ft.grad(lambda a: np.sum(weights * np.linalg.eigvalsh((a + a.T) / 2)))(a)
+    close(found, (q * np.array([5.0, 2.0, 2.0])) @ q.T)
+
+
+def test_forward_one_value_of_several_has_the_slope_to_one_side():
+    t = np.array([[0.0, 1.0], [1.0, 0.0]])
+    for n, slope in ((0, -1.0), (1, 1.0)):
+        def f(a, n=n):
+            return np.linalg.eigvalsh(a)[n]
+
+        step = (f(np.eye(2) + 1e-6 * t) - f(np.eye(2))) / 1e-6
+        assert_allclose(ft.jvp(f, (np.eye(2),), (t,))[1], slope)
+        assert_allclose(step, slope, rtol=1e-9)  # differences
 
 
 @pytest.mark.parametrize(

@@ -318,9 +318,8 @@ def test_what_needs_a_basis_of_a_repeated_singular_space_is_refused():
         ft.grad(OF_A_BASIS["a vector"])(np.eye(2))
 
 
-@pytest.mark.parametrize("name", OF_A_BASIS)
-def test_what_needs_a_basis_of_a_repeated_singular_space_is_no_number_in_a_batch(name):
-    assert np.isnan(ft.vmap(ft.grad(OF_A_BASIS[name]))(np.eye(2)[None])).any()
+def test_what_needs_a_basis_of_a_repeated_singular_space_is_no_number_in_a_batch():
+    assert np.isnan(ft.vmap(ft.grad(OF_A_BASIS["a vector"]))(np.eye(2)[None])).any()
 
 
 @pytest.mark.parametrize(
@@ -331,7 +330,10 @@ def test_the_product_at_a_repeated_singular_value(name, c):
     """Slope f'(1) along what is symmetric, f(1) / 1 along what turns."""
     c = np.array(c, float)
     expected = np.cos(1) * (c + c.T) / 2 + np.sin(1) * (c - c.T) / 2
-    close(ft.grad(OF_A_BASIS[name])(np.eye(2)), expected)
+    gradient = ft.grad(OF_A_BASIS[name])
+    close(gradient(np.eye(2)), expected)
+    close(ft.vmap(gradient)(np.eye(2)[None])[0], expected)
+    close(ft.jit(gradient)(np.eye(2)), expected)
 
 
 @pytest.mark.parametrize(
@@ -399,13 +401,14 @@ def test_defective_matrices_are_refused(gradient):
 
 
 def test_eigh_does_not_take_a_matrix_function_that_it_does_not_see_for_a_projector():
-    """Under jit, where values are not known, there is no limit: no number, not a wrong one."""
+    """Where a compiled function is differentiated there is no limit: no number, not a wrong one."""
 
     def f(a):
         w, v = la.eigh(a)
         return ((v * np.exp(w)) @ v.T)[0, 1]
 
-    assert np.isnan(ft.jit(ft.grad(f))(np.eye(2))).all()
+    assert np.isnan(ft.grad(ft.jit(f))(np.eye(2))).all()
+    close(ft.jit(ft.grad(f))(np.eye(2)), np.e / 2 * np.array([[0, 1], [1, 0]]))
     close(ft.grad(f)(np.eye(2)), np.e / 2 * np.array([[0, 1], [1, 0]]))
 
 

@@ -1,4 +1,5 @@
-"""Points where a slope is undefined or infinite: the value each mode gives, one test a point."""
+"""Points where a slope is undefined or infinite: the value each mode gives, one test a point,
+plain, compiled and in a batch."""
 
 import numpy as np
 import pytest
@@ -26,7 +27,43 @@ def pushed(f, x):
     return np.reshape([push(u) for u in units], x.shape)
 
 
-both = pytest.mark.parametrize("gradient", [reverse, forward, pushed])
+def compiled(f, x):
+    return np.asarray(ft.jit(ft.grad(f))(np.asarray(x, float)))
+
+
+def compiled_forward(f, x):
+    x = np.asarray(x, float)
+    units = np.eye(x.size).reshape(x.size, *x.shape)
+    push = ft.jit(lambda x, u: ft.jvp(f, (x,), (u,))[1])
+    return np.reshape([push(x, u) for u in units], x.shape)
+
+
+def of_compiled(f, x):
+    return reverse(ft.jit(f), x)
+
+
+def batched(f, x):
+    """The point among others of its neighbourhood."""
+    x = np.asarray(x, float)
+    return np.asarray(ft.vmap(ft.grad(f))(np.stack([x + 0.5, x, x + 0.25])))[1]
+
+
+def batched_forward(f, x):
+    x = np.asarray(x, float)
+    units = np.eye(x.size).reshape(x.size, *x.shape)
+    many = np.broadcast_to(x, units.shape)
+    return np.reshape(ft.vmap(lambda x, u: ft.jvp(f, (x,), (u,))[1])(many, units), x.shape)
+
+
+def compiled_batch(f, x):
+    return np.asarray(ft.jit(ft.vmap(ft.grad(f)))(np.asarray(x, float)[None]))[0]
+
+
+EAGER = [reverse, forward, pushed]
+INSIDE = [compiled, compiled_forward, batched, batched_forward, compiled_batch]
+both = pytest.mark.parametrize("gradient", [*EAGER, *INSIDE, of_compiled])
+# what is as large as there are different values has no shape under vmap and jit
+eager = pytest.mark.parametrize("gradient", EAGER)
 
 
 def exactly(found, expected):
@@ -195,7 +232,7 @@ def test_function_of_eigh_at_repeated_eigenvalues_is_daleckii_and_kreins(values)
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)  # LAPACK's rounding
 
 
-@pytest.mark.parametrize("gradient", [reverse, forward])
+@pytest.mark.parametrize("gradient", [reverse, forward, *INSIDE])
 def test_function_of_eigh_at_the_identity_is_exact(gradient):
     """More of them, and what is an error, in test_coinciding."""
     w = np.array([[1.0, 2], [2, 5]])
@@ -221,7 +258,7 @@ def test_rebuilding_from_svd_at_repeated_singular_values_is_exact_forward(values
     np.testing.assert_allclose(found, t, rtol=1e-12, atol=1e-12)  # LAPACK's rounding
 
 
-@pytest.mark.parametrize("gradient", [reverse, forward])
+@pytest.mark.parametrize("gradient", [reverse, forward, *INSIDE])
 def test_rebuilding_from_svd_at_the_identity_is_exact(gradient):
     w = np.array([[1.0, 2], [3, 5]])
     closely(gradient(lambda a: np.sum(w * rebuilt(a)), np.eye(2)), w)
@@ -237,14 +274,14 @@ def test_det_of_a_singular_matrix_has_the_adjugate(gradient):
     closely(gradient(np.linalg.det, [[1, 1], [1, 1]]), [[1, -1], [-1, 1]])
 
 
-@both
+@eager
 def test_unique_scatters(gradient):
     w = np.array([10.0, 20])
     found = gradient(lambda x: np.sum(np.unique(x) * w), [3.0, 1.0])
     exactly(found, [20, 10])
 
 
-@both
+@eager
 def test_unique_of_repeated_entries_is_not_silently_zero(gradient):
     w = np.array([10.0, 20])
     found = gradient(lambda x: np.sum(np.unique(x) * w), [3.0, 1.0, 3.0])
@@ -266,17 +303,7 @@ def test_power_with_exponent_zero_at_zero_base(gradient):
     exactly(gradient(lambda x: x ** np.array(0.0), 0), 0)
 
 
-masked_product = pytest.mark.parametrize(
-    "gradient",
-    [
-        reverse,
-        forward,
-        pushed,
-    ],
-)
-
-
-@masked_product
+@both
 def test_x_log_x_summed_where_x_is_zero_and_masked(gradient):
     def f(x):
         with np.errstate(all="ignore"):

@@ -163,7 +163,8 @@ lowers("subtract", "fi")(lambda code, t, x, y: code.arith("sub", t, x, y))
 lowers("divide")(lambda code, t, x, y: code.arith("div", t, x, y))
 lowers("reciprocal")(lambda code, t, x: code.arith("div", t, code.number(t, 1), x))
 lowers("square", "fi")(lambda code, t, x: code.arith("mul", t, x, x))
-lowers("positive conjugate real astype astype_discrete copy gather", "fib")(lambda code, t, x: x)
+SAME = "positive stop conjugate real astype astype_discrete copy gather"
+lowers(SAME, "fib")(lambda code, t, x: x)
 
 
 @lowers("negative", "fi")

@@ -94,6 +94,14 @@ class Tracer:
         """Whether every number in it, derivatives included, is known to be finite."""
         raise NotImplementedError
 
+    def followed(self) -> bool:
+        """Whether a derivative is taken of it, at any depth."""
+        return True
+
+    def whole(self) -> Any:
+        """The plain values inside, of all entries of a batch; None where they are not known."""
+        return None
+
     @property
     def shape(self) -> tuple[int, ...]:
         raise NotImplementedError

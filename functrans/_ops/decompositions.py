@@ -14,9 +14,9 @@ import numpy as np
 
 from functrans._core.aval import Aval
 from functrans._core.bind import Tracer
+from functrans._ops import limits
 from functrans._ops.declare import primitive
 from functrans._ops.elementwise import absolute, ratio, where
-from functrans._ops.limits import equal_and_apart, settled, slope_ratio
 from functrans._ops.linalg import (
     adjoint,
     basis_of_blocks,
@@ -122,6 +122,8 @@ def _svd_jvp(ts, y, xs, kind, split=None):
     most = top(p)
     common = where(near & visible(h, most), np.nan, ratio(h, gap))
     opposite = where(both & visible(w, most), np.nan, ratio(w, total))
+    if limits.may_meet(near):
+        common, opposite = common + limits.unmoved(h, near), opposite + limits.unmoved(w, both)
     du = _moved(u1, u2, common + opposite, moved - u1 @ p, s, shape, top(moved))
     dv = _moved(v1, v2, common - opposite, back - v1 @ adjoint(p), s, shape, top(back))
     return du, ds, adjoint(dv)
@@ -130,11 +132,11 @@ def _svd_jvp(ts, y, xs, kind, split=None):
 def _svd_choose(ts, y, kind):
     """The bases of each repeated nonzero singular value in which the perturbation is diagonal."""
     (u, s, vh), t = y, ts[0]
-    if kind == "values" or type(s) is not np.ndarray or not s.size:
+    if kind == "values" or limits.followed(s) or not s.size:
         return y  # under another derivative the second order would be lost: NaN says so instead
     _, _, near, both = _pairs(s, t.shape[-2:])
     near = near & ~both
-    if not near.any():
+    if not limits.may_meet(near):
         return y
     u1, v1, u2, v2 = _columns(u, s, vh)
     turn = basis_of_blocks(-hermitian(adjoint(u1) @ t @ v1), near)  # s descends: so do its slopes
@@ -172,10 +174,10 @@ def beside(a: Any, b: Any) -> Any:
 def _svd_split(y, kind):
     """Singular values that coincide, and are not zero, made equal, and slopes that are not."""
     u, s, vh = y
-    if kind == "values" or type(s) is not np.ndarray or not s.size or not np.isfinite(s).all():
+    if kind == "values" or limits.followed(s) or not s.size:
         return None
     _, _, near, both = _pairs(s, (u.shape[-2], vh.shape[-1]))
-    apart = equal_and_apart(s, near & ~both)
+    apart = limits.equal_and_apart(s, near & ~both)
     return apart and ((u, apart[0], vh), (None, apart[1], None))
 
 
@@ -185,7 +187,9 @@ def _svd_vjp(ct, y, xs, wanted, kind, split=None):
     if cu is None and cvh is None:
         if kind == "values":
             cs = where(_small(s, shape), 0, cs)
-        return [settled(conj((u1 * _by_row(cs)) @ adjoint(v1)), split)]
+        _, _, near, both = _pairs(s, shape)
+        cs = limits.shared(cs, near & ~both)
+        return [limits.settled(conj((u1 * _by_row(cs)) @ adjoint(v1)), split)]
     if not s.shape[-1]:
         return [None]
     gu, gv = None if cu is None else conj(cu), None if cvh is None else mT(cvh)
@@ -199,17 +203,18 @@ def _svd_vjp(ct, y, xs, wanted, kind, split=None):
         unknown = near & ~both & _undetermined(m + n, common, cs, most)
     else:
         unknown = near & ~both & visible(common, most)
-        limit = slope_ratio(common, _by_row(s) - _by_column(s))
+        limit = limits.slope_ratio(common, _by_row(s) - _by_column(s))
         inner = where(near & ~both, limit, inner)
     unknown = unknown | both & _open_at_zero(common, opposite, cs, s, shape, most)
     _refuse_phases(common, u, most)
     _refuse_pairs(unknown, s, both)
     inner = where(unknown, np.nan, inner + ratio(opposite, total))
+    inner = limits.first_order(inner, unknown if split is None else near & ~both, u, s, vh)
     if cs is not None:
         inner = inner + _by_column(cs) * np.eye(s.shape[-1], dtype=s.dtype)
     left = u1 @ inner if out_u is None else u1 @ inner + out_u
     g = left @ adjoint(v1)
-    return [settled(conj(g if out_v is None else g + u1 @ adjoint(out_v)), split)]
+    return [limits.settled(conj(g if out_v is None else g + u1 @ adjoint(out_v)), split)]
 
 
 def _split(u1, u2, g, s, shape, most):
@@ -339,7 +344,7 @@ svd = primitive(
 
     Coinciding singular values (gap up to 8 n eps of the largest) have no singular vectors of their
     own. Functions that are smooth in the matrix (u f(s) vh) have exact gradients there, as limits
-    (``split``), where the values are known and not differentiated outside. Without that exact are
+    (``split``), where the values are not differentiated outside. Without that exact are
     symmetric functions of the singular values, projectors on whole singular spaces, the polar
     factor u vh, and the rest raises NotDifferentiable, as does always what depends on the choice of
     basis, or gives NaN where the values are not known (under vmap). Forward mode takes the bases in

@@ -1,6 +1,6 @@
-"""Ops for values that coincide, where a rule divides zero by zero; see ``coinciding``.
+"""Values that coincide, where a rule divides zero by zero or a function has a kink.
 
-They are not in the table: no function is made of them, only that rule.
+``slope_ratio`` and ``settle`` are not in the table: they serve only ``coinciding``.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import Aval
-from functrans._ops.declare import General, Linear
-from functrans._ops.elementwise import ratio
+from functrans._core.bind import Tracer
+from functrans._ops.calls import stop
+from functrans._ops.declare import General, Linear, primitive, strong_multiply
+from functrans._ops.elementwise import absolute, ratio, where
+from functrans._ops.structure import batched_to
 
 
 def _batched_pair(size, xs, batched):
@@ -46,23 +49,116 @@ settle = Linear(
 )
 
 
-
 def settled(x: Any, split: float | None) -> Any:
     """``x`` without the tangents by which a rule was told values apart; see the rows' ``split``."""
-    return x if split is None else settle(x, of=split)
+    inside = split is not None and isinstance(x, Tracer) and x.owner.level >= split
+    return settle(x, of=split) if inside else x
 
 
-def equal_and_apart(w: np.ndarray, near: np.ndarray) -> tuple | None:
+def followed(x: Any) -> bool:
+    """Whether a derivative is taken of ``x`` outside of the rule that asks."""
+    return isinstance(x, Tracer) and x.followed()
+
+
+def may_meet(near: Any) -> bool:
+    """Whether any of the flags is set, or may be, as they are not known."""
+    flags = near.whole() if isinstance(near, Tracer) else near
+    return flags is None or bool(np.any(flags))
+
+
+def blocks(near: Any) -> Any:
+    """The number of each sorted entry's block, given which are ``near`` to which: a row and a
+    column for each entry."""
+    n = near.shape[-1]
+    alone = np.diagonal(near, 1, -2, -1) == 0
+    return where(alone[..., None, :], np.tri(n, n - 1, -1, int), 0).sum(axis=-1)
+
+
+def _together(near):
+    """Which entries are in one block, for each pair, and how many with each."""
+    block = blocks(near)
+    same = block[..., :, None] == block[..., None, :]
+    return same, same.sum(axis=-1)
+
+
+def equal_and_apart(w: Any, near: Any) -> tuple | None:
     """``w``, sorted, with entries that are ``near`` to each other made equal, and slopes that are
     not; None where there are none. ``near`` has a row and a column for each entry."""
-    if not near.any():
+    if not may_meet(near):
         return None
-    alone = ~np.diagonal(near, 1, -2, -1)
-    block = np.concatenate([np.zeros((*w.shape[:-1], 1), int), np.cumsum(alone, axis=-1)], axis=-1)
-    same = (block[..., :, None] == block[..., None, :]).astype(w.dtype)
-    equal = (same @ w[..., None])[..., 0] / same.sum(axis=-1)
+    same, count = _together(near)
+    equal = where(same, w[..., None, :], 0).sum(axis=-1) / count.astype(w.dtype)
     slopes = np.broadcast_to(np.arange(w.shape[-1], dtype=w.dtype), w.shape)
-    return np.where(same.sum(axis=-1) > 1, equal, w), slopes
+    # each moves as it did: what is differentiated outside of a program must still see that it does
+    return where(count > 1, stop(equal) + (w - stop(w)), w), slopes
 
 
-__all__ = ["equal_and_apart", "settle", "settled", "slope_ratio"]
+def unmoved(x: Any, flags: Any) -> Any:
+    """0, whose derivative is NaN where a flag is set and ``x`` moves."""
+    gone = where(flags, np.nan, np.zeros((), x.real.dtype))
+    return strong_multiply(x - stop(x), gone)
+
+
+def first_order(x: Any, flags: Any, *sources: Any) -> Any:
+    """``x``, entries of matrices, whose derivatives in ``sources`` are NaN for each matrix with a
+    flag: what the rule found there holds only where they stay."""
+    if not may_meet(flags):
+        return x
+    flagged = flags.any(axis=(-2, -1))
+    for source in sources:
+        within = tuple(range(len(flagged.shape), len(source.shape)))
+        lost = unmoved(source, flagged.reshape((*flagged.shape, *[1] * len(within))))
+        x = x + lost.sum(axis=within).reshape((*flagged.shape, 1, 1))
+    return x
+
+
+def shared(ct: Any, near: Any) -> Any:
+    """The cotangent of sorted values, where those of a block that coincides differ their mean.
+
+    A function that tells such values apart has a kink there. Its subgradient of least norm is the
+    one that gives all of them equal shares, whatever basis they came with. Where the cotangents are
+    equal the function may be smooth, and they stay as they are.
+    """
+    if not may_meet(near):
+        return ct
+    same, count = _together(near)
+    seen = stop(ct)
+    entries = seen[..., None, :]
+    spread = where(same, entries, -np.inf).max(axis=-1) - where(same, entries, np.inf).min(axis=-1)
+    size = absolute(seen).max(axis=-1, keepdims=True)
+    kinked = spread > size * float(np.sqrt(np.finfo(ct.dtype).eps))
+    mean = where(same, ct[..., None, :], 0).sum(axis=-1) / count.astype(ct.dtype)
+    return where(kinked, mean, ct)
+
+
+def _vectors_if(x, near):
+    if near.any():
+        return np.linalg.eigh(x)[1]
+    return np.broadcast_to(np.eye(x.shape[-1], dtype=x.dtype), x.shape)
+
+
+def _vectors_vjp(ct, y, xs, wanted):
+    return [_unknown(xs, ct)] + [None] * (len(xs) - 1)
+
+
+def _unknown(xs, like):
+    met = xs[1].any(axis=(-2, -1), keepdims=True)
+    return np.broadcast_to(where(met, np.nan, 0), xs[0].shape).astype(xs[0].dtype)
+
+
+# row: a compiled program pays for a second eigenproblem only where values do coincide; what
+# differentiates it would need derivatives of the choice, which has none: NaN
+vectors_if = primitive(
+    "vectors_if", _vectors_if, jvp=lambda ts, y, xs: _unknown(xs, y), vjp=_vectors_vjp, saves="x",
+    batch=lambda size, xs, batched: vectors_if(
+        *[batched_to(x, b, size) for x, b in zip(xs, batched, strict=True)]
+    ),
+    abstract=lambda x, near: x, kinks="any",
+    doc="Eigenvectors of ``x`` if any of the flags ``near`` is set, else the identity.",
+)
+
+
+__all__ = [
+    "blocks", "equal_and_apart", "first_order", "followed", "may_meet", "settle", "settled",
+    "shared", "slope_ratio", "unmoved", "vectors_if",
+]

@@ -22,7 +22,18 @@ from functrans._kernels import blocks
 from functrans._kernels.blocks import LARGE
 from functrans._ops.declare import POSITIVE, primitive
 from functrans._ops.elementwise import absolute, conjugate, ratio, where
-from functrans._ops.limits import equal_and_apart, settled, slope_ratio
+from functrans._ops.limits import (
+    blocks,
+    equal_and_apart,
+    first_order,
+    followed,
+    may_meet,
+    settled,
+    shared,
+    slope_ratio,
+    unmoved,
+    vectors_if,
+)
 from functrans._ops.structure import batched_to
 from functrans.errors import NotDifferentiable
 
@@ -287,6 +298,8 @@ def _eigh_jvp(ts, y, xs, lower, split=None):
     m = adjoint(v) @ hermitian(ts[0]) @ v
     gap, near = _close(w)
     turned = where(near & _visible(m, m), np.nan, ratio(m, gap))
+    if may_meet(near):
+        turned = turned + unmoved(m, near)
     return diagonal_of(m).real, v @ turned
 
 
@@ -296,10 +309,10 @@ def _eigh_choose(ts, y, lower):
     The eigenvectors that the perturbed matrix has, to first order; any of them is LAPACK's to give.
     """
     w, v = y
-    if type(w) is not np.ndarray or not w.size:
+    if followed(w) or not w.size:
         return y  # under another derivative the second order would be lost: NaN says so instead
     _, near = _close(w)
-    if not near.any():
+    if not may_meet(near):
         return y
     return w, v @ basis_of_blocks(adjoint(v) @ hermitian(ts[0]) @ v, near)
 
@@ -311,12 +324,10 @@ def basis_of_blocks(m, near):
     eye = np.eye(n, dtype=m.real.dtype)
     inside = where(near | (eye > 0), m, 0)
     # blocks are kept in their order by shifts that no eigenvalue of theirs reaches
-    alone = ~np.diagonal(near, 1, -2, -1)
-    first = np.zeros((*near.shape[:-2], 1), int)
-    block = np.concatenate([first, np.cumsum(alone, axis=-1)], axis=-1)
     reach = 3 * magnitude(inside).sum(axis=(-2, -1)) + 1
-    shifts = block * reach.reshape((*reach.shape, 1))
-    return eigh(inside + shifts.reshape((*shifts.shape, 1)) * eye, lower=True)[1]
+    shifts = blocks(near) * reach.reshape((*reach.shape, 1))
+    parted = inside + shifts.reshape((*shifts.shape, 1)) * eye
+    return eigh(parted, lower=True)[1] if followed(m) else vectors_if(parted, near)
 
 
 def diagonal_of(x) -> Any:
@@ -331,6 +342,7 @@ def magnitude(x):
 def _eigh_vjp(ct, y, xs, wanted, lower, split=None):
     (cw, cv), (w, v) = ct, y
     if cv is None:
+        cw = shared(cw, _close(w)[1])
         return [settled(conj((v * cw.reshape((*cw.shape[:-1], 1, -1))) @ adjoint(v)), split)]
     inner = adjoint(v) @ conj(cv)
     gap, near = _close(w)
@@ -344,6 +356,7 @@ def _eigh_vjp(ct, y, xs, wanted, lower, split=None):
         turned = where(near, slope_ratio(skew, _differences(w)), ratio(skew, gap))
     _refuse(unknown, w)
     turned = where(unknown, np.nan, turned)
+    turned = first_order(turned, unknown if split is None else near, w, v)
     if cw is not None:
         turned = turned + cw.reshape((*cw.shape, 1)) * np.eye(w.shape[-1], dtype=w.dtype)
     return [settled(conj(hermitian(v @ turned @ adjoint(v))), split)]
@@ -352,10 +365,9 @@ def _eigh_vjp(ct, y, xs, wanted, lower, split=None):
 def _eigh_split(y, lower):
     """Eigenvalues that coincide made equal, and slopes that are not."""
     w, v = y
-    if type(w) is not np.ndarray or not w.size or not np.isfinite(w).all():
+    if followed(w) or not w.size:
         return None
-    _, near = _close(w)
-    apart = equal_and_apart(w, near)
+    apart = equal_and_apart(w, _close(w)[1])
     return apart and ((apart[0], v), (apart[1], None))
 
 
@@ -407,12 +419,13 @@ eigh = primitive(
 
     Repeated eigenvalues (gap up to 8 n eps of the largest) have no eigenvectors of their own, and
     inside their block the rules see one basis of many. Functions that are smooth in the matrix have
-    exact gradients all the same: in reverse as limits (``split``), where the values are known and
-    are not differentiated outside. Without that the part inside the block is taken as 0, which is
+    exact gradients all the same: in reverse as limits (``split``), where the values are not
+    differentiated outside. Without that the part inside the block is taken as 0, which is
     exact for symmetric functions of the eigenvalues, for projectors on the whole block, for their
     sums with anything outside the block; what depends on both vectors and values of the block
     (v f(w) v.T) raises NotDifferentiable, as does always what depends on the basis, or gives NaN
-    where the values are not known (under vmap). Forward mode takes the basis in which the
+    where the values are not known (under vmap). Eigenvalues alone, if not all of a block alike,
+    share the slope (``shared``). Forward mode takes the basis in which the
     perturbation is diagonal and is exact for all of them (Daleckii and Krein 1965), to first order;
     the slopes of the eigenvalues are those of the sorted ones. Under a second derivative, a
     perturbation that mixes the block gives NaN in its eigenvectors.

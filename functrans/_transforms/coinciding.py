@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from functrans._core.bind import Tracer
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import General
-from functrans._ops.limits import settle
+from functrans._ops.limits import settle, settled
 from functrans._transforms.jvp import JVPTrace, JVPTracer, mine
 from functrans._transforms.vjp import VJPTrace
 
@@ -61,8 +60,8 @@ class ReverseTrace(VJPTrace):
 
     def settled(self, x: Any) -> Any:
         """``x``, a value or cotangent of this trace, without hidden tangents."""
-        for level in self.hidden if isinstance(x, Tracer) else ():
-            x = settle(x, of=level)
+        for level in self.hidden:
+            x = settled(x, level)
         return x
 
 

@@ -52,6 +52,9 @@ class StagedTracer(Tracer):
     def is_finite(self) -> bool:
         return False  # not known: depends on what the program will be given
 
+    def followed(self) -> bool:
+        return False
+
     def _number(self, use: str) -> Any:
         raise ConcretizationError(
             f"{user_line()}: {use} of {self!r} would fix what depends on the values that the "

@@ -38,6 +38,12 @@ class BatchTracer(Tracer):
     def is_finite(self) -> bool:
         return is_finite(self.value)
 
+    def followed(self) -> bool:
+        return isinstance(self.value, Tracer) and self.value.followed()
+
+    def whole(self) -> Any:
+        return self.value.whole() if isinstance(self.value, Tracer) else self.value
+
 
 class Same(NamedTuple):
     """What a call returns where an output is the same for the whole batch."""

@@ -336,6 +336,11 @@ ROWS: dict[str, list[Sample]] = {
         symmetric((3, 3), lower=False),
         symmetric((2, 2, 2), lower=True),
     ],
+    # where a flag is set there is no derivative: test_coinciding
+    "vectors_if": [
+        Sample(lambda rng: (rng.normal(size=(2, 2)), np.zeros((2, 2), bool)), {}),
+        Sample(lambda rng: (rng.normal(size=(2, 3, 3)), np.zeros((2, 3, 3), bool)), {}),
+    ],
     "svd": [
         floats((3, 3), kind="thin"),
         floats((3, 2), kind="full"),
