@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from functrans._compile.lowerings import LOWERINGS, REDUCTIONS
+from functrans._compile.lowerings_complex import COMPLEX
 from functrans._compile.schedule import MOVES
 from functrans.extend import TABLE, Bilinear, Elementwise, General, Linear, Primitive
 
@@ -184,7 +185,7 @@ def modes(row: Primitive) -> str:
 
 def native(row: Primitive) -> str:
     """Whether compiled code has the op in its own loops."""
-    known = row.name in LOWERINGS or row.name in REDUCTIONS or row.name in MOVES
+    known = any(row.name in names for names in (LOWERINGS, COMPLEX, REDUCTIONS, MOVES))
     return "native" if known or row.name in ("concatenate", "stack") else "host"
 
 
