@@ -18,6 +18,7 @@ import numpy as np
 
 from functrans._compile.lowerings import LOWERINGS, REDUCTIONS
 from functrans._compile.lowerings_complex import COMPLEX
+from functrans._compile.running import STEPS
 from functrans._compile.schedule import MOVES
 from functrans.extend import TABLE, Bilinear, Elementwise, General, Linear, Primitive
 
@@ -185,8 +186,9 @@ def modes(row: Primitive) -> str:
 
 def native(row: Primitive) -> str:
     """Whether compiled code has the op in its own loops."""
-    known = any(row.name in names for names in (LOWERINGS, COMPLEX, REDUCTIONS, MOVES))
-    return "native" if known or row.name in ("concatenate", "stack") else "host"
+    known = any(row.name in names for names in (LOWERINGS, COMPLEX, REDUCTIONS, MOVES, STEPS))
+    more = ("concatenate", "stack", "running_share")
+    return "native" if known or row.name in more else "host"
 
 
 def _rule_cost(row: Primitive, mode: str, d: Declaration) -> str:

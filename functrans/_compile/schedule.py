@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile import gather, library, linear, nesting, views
+from functrans._compile import gather, library, linear, nesting, running, views
 from functrans._compile.assemble import Assembler
 from functrans._compile.expand import expanded
 from functrans._compile.kernels import (
@@ -161,7 +161,7 @@ class Builder:
             return
         if name in ("concatenate", "stack") and self.join(eqn):
             return
-        if linear.enter(self, eqn) or gather.enter(self, eqn):
+        if any(part.enter(self, eqn) for part in (linear, gather, running)):
             return
         types = computing_types(eqn) if len(eqn.outputs) == 1 else None
         if types is not None:
@@ -363,6 +363,7 @@ MOVES: dict[str, Callable[[View, dict], View | None]] = {
     "getitem": _getitem,
     "diagonal": lambda v, params: views.diagonal(v, params["offset"]),
     "put_add": lambda v, params: views.embedded(v, params["pattern"], params["shape"]),
+    "shift": lambda v, params: views.shifted(v, params["axis"], params["by"]),
 }
 
 
