@@ -17,6 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from functrans._compile.lowerings import LOWERINGS, REDUCTIONS
+from functrans._compile.lowerings_complex import COMPLEX
+from functrans._compile.running import STEPS
 from functrans._compile.schedule import MOVES
 from functrans.extend import TABLE, Bilinear, Elementwise, General, Linear, Primitive
 
@@ -184,8 +186,9 @@ def modes(row: Primitive) -> str:
 
 def native(row: Primitive) -> str:
     """Whether compiled code has the op in its own loops."""
-    known = row.name in LOWERINGS or row.name in REDUCTIONS or row.name in MOVES
-    return "native" if known or row.name in ("concatenate", "stack") else "host"
+    known = any(row.name in names for names in (LOWERINGS, COMPLEX, REDUCTIONS, MOVES, STEPS))
+    more = ("concatenate", "stack", "running_share")
+    return "native" if known or row.name in more else "host"
 
 
 def _rule_cost(row: Primitive, mode: str, d: Declaration) -> str:

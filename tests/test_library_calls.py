@@ -173,7 +173,7 @@ def test_products_of_nothing(shapes):
     check(lambda a, b: a @ b, *[numbers(*s) for s in shapes])
 
 
-@pytest.mark.parametrize("dtypes", [("f4", "f8"), ("f8", "i8"), ("c16", "c16"), ("?", "?")])
+@pytest.mark.parametrize("dtypes", [("f4", "f8"), ("f8", "i8"), ("c16", "c8"), ("?", "?")])
 def test_dtypes_that_no_routine_takes_are_numpy_s(dtypes):
     a, b = (numbers(20, 20).astype(d) for d in dtypes)
     program = compiled(lambda a, b: a @ b, a, b)

@@ -22,7 +22,8 @@ ROWS = cases(lambda row: row.name in {
     *LOWERINGS, *REDUCTIONS, "reshape", "transpose", "broadcast_to", "getitem", "put_add",
     "concatenate", "stack", "matmul", "softmax", "cumsum", "eigh", "scatter_add",
 })
-EPS = {np.dtype(np.float64): 2e-15, np.dtype(np.float32): 1e-6}
+EPS = {np.dtype(np.float64): 2e-15, np.dtype(np.float32): 1e-6,
+       np.dtype(np.complex64): 1e-6, np.dtype(np.complex128): 2e-15}
 
 
 def native(f, *args, precise=False):

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from functrans._compile.kernels import Call, Kernel, NativeStep, Tiles
-from functrans._compile.lowerings import Code
 from functrans._compile.nest import Nest
 from functrans._compile.nesting import Emit, Emitted, Nested
+from functrans._compile.numbers import Code
 from functrans._compile.threads import is_shared
 
 # Where CPython keeps a list's items, and NumPy an array's data; checked when code is first loaded.

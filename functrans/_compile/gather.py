@@ -15,7 +15,8 @@ import numpy as np
 
 from functrans._compile import views
 from functrans._compile.library import OUTSIDE, Call, Writer
-from functrans._compile.lowerings import Code, is_native, type_of
+from functrans._compile.lowerings import lowering_of
+from functrans._compile.numbers import Code, is_native, type_of
 from functrans._compile.program import Const, Eqn, Var
 from functrans._compile.views import Shape, View
 from functrans._ops.indexing import ARRAY, WHOLE, first_array_axis
@@ -127,7 +128,9 @@ class Scatter(Indexed):
         place = self.axes.place(indices, self.found(w, indices, y))
         x = w.load(v, indices)
         if self.adds:
-            x = w.code.arith("add", w.t, w.load(y, place), x)
+            add = lowering_of("add", w.dtype)
+            assert add is not None, w.dtype
+            x = add(w.code, w.t, w.load(y, place), x)
         w.store(y, place, x)
 
 

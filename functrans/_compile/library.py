@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from functrans._compile import views
-from functrans._compile.lowerings import Code, literal, type_of
+from functrans._compile.numbers import Code, literal, type_of
 from functrans._compile.program import Const, Var
 from functrans._compile.routines import PREFIX
 from functrans._compile.views import Shape, View
@@ -84,12 +84,17 @@ class Call:
         raise NotImplementedError
 
 
+# With what a routine's name begins.
+LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
+
+
 class Writer:
     """Lines of a function that calls routines on matrices of one dtype."""
 
     def __init__(self, code: Code, dtype: np.dtype, pointers: dict[Any, str], t: str):
         self.code, self.dtype, self.pointers, self.t = code, dtype, pointers, t
         self.allocas: list[str] = []
+        self.aligned = dtype.alignment  # LLVM expects 16 of an integer of 16 bytes
 
     def constant(self, t: str, text: str) -> str:
         """The address of a number that does not change."""
@@ -113,7 +118,7 @@ class Writer:
 
         Fortran wants the length of each letter behind the arguments, C does without; none minds.
         """
-        full = f"{PREFIX}{'s' if self.t == 'float' else 'd'}{routine}"
+        full = f"{PREFIX}{LETTERS[self.dtype.char]}{routine}"
         given = [self.constant("i8", str(ord(x))) if len(x) == 1 else x for x in args]
         lengths = ["i64 1" for x in args if len(x) == 1]
         kinds = ["ptr"] * len(args) + ["i64"] * len(lengths)
@@ -148,10 +153,10 @@ class Writer:
         return f"ptr {self.at(v, indices)}"
 
     def load(self, v: View, indices: Sequence[str]) -> str:
-        return self.code.op(f"load {self.t}, ptr {self.at(v, indices)}")
+        return self.code.op(f"load {self.t}, ptr {self.at(v, indices)}, align {self.aligned}")
 
     def store(self, v: View, indices: Sequence[str], x: str) -> None:
-        self.code.line(f"store {self.t} {x}, ptr {self.at(v, indices)}")
+        self.code.line(f"store {self.t} {x}, ptr {self.at(v, indices)}, align {self.aligned}")
 
     def info(self) -> str:
         """A place for a routine's verdict."""

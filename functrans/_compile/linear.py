@@ -10,7 +10,7 @@ import numpy as np
 
 from functrans._compile import library, routines, views
 from functrans._compile.library import transposed
-from functrans._compile.lowerings import is_native
+from functrans._compile.numbers import is_native
 from functrans._compile.program import Const, Eqn, Var
 from functrans._compile.views import Shape, View
 from functrans._core.aval import Aval
@@ -43,13 +43,13 @@ def enter(build: Builder, eqn: Eqn) -> bool:
         return False
     if any(a.dtype != avals[0].dtype or not is_native(a.dtype) for a in avals):
         return False
-    if eqn.prim.name in LAPACK and not _callable(avals[0].dtype):
+    if eqn.prim.name in LAPACK and not (avals[0].dtype.char in "fd" and _callable(avals[0].dtype)):
         return False
     return how(build, eqn, *map(build.view, given))
 
 
 def _callable(dtype: np.dtype) -> bool:
-    return dtype.char in "fd" and routines.found() is not None
+    return dtype.char in library.LETTERS and routines.found() is not None
 
 
 def _settled(build: Builder, v: View, fits: Callable[[View], Any]) -> View:

@@ -1,136 +1,28 @@
 """Scalar lowerings: for a row, the LLVM IR that computes one entry of its output.
 
-``LOWERINGS[name]`` emits the entry from operands that already have the row's computing type.
-Floating-point types are "float" and "double", integers "i8" to "i64", booleans "i1".
+``LOWERINGS[name]`` emits the entry from operands that already have the row's computing type;
+of complex numbers ``COMPLEX[name]`` does.
 """
 
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from functrans._compile.lowerings_complex import COMPLEX
+from functrans._compile.numbers import (
+    Code,
+    is_float,
+    is_native,
+    is_pair,
+    literal,
+    part_of,
+    type_of,
+)
 from functrans._compile.program import Atom, Const, Eqn, Var
-
-TYPES = {"?": "i1", "b": "i8", "h": "i16", "i": "i32", "l": "i64", "q": "i64",
-         "f": "float", "d": "double"}
-
-
-def type_of(dtype: np.dtype) -> str:
-    """The LLVM type of one entry while it is computed with."""
-    return TYPES[dtype.char]
-
-
-def stored_type(dtype: np.dtype) -> str:
-    """The LLVM type of one entry in memory: a boolean is a byte."""
-    return "i8" if dtype.char == "?" else TYPES[dtype.char]
-
-
-def is_native(dtype: np.dtype) -> bool:
-    return dtype.char in TYPES and dtype.isnative
-
-
-def literal(value: Any, dtype: np.dtype) -> str:
-    """A number as LLVM writes it: floating-point ones by their bits."""
-    x = dtype.type(value)
-    if dtype.kind == "f":
-        return f"0x{struct.unpack('<Q', struct.pack('<d', float(x)))[0]:016x}"
-    return str(bool(x)).lower() if dtype.kind == "b" else str(int(x))
-
-
-class Code:
-    """Lines of a function body; ``op`` adds one and returns the name of its result."""
-
-    def __init__(self, precise: bool = False):
-        self.lines: list[str] = []
-        self.functions: dict[str, str] = {}  # what is called -> its declaration
-        self.precise = precise
-        self.exact = False  # while no product may be fused with a sum
-        self._count = 0
-
-    def fresh(self, stem: str = "t") -> str:
-        self._count += 1
-        return f"%{stem}{self._count}"
-
-    def op(self, text: str) -> str:
-        name = self.fresh()
-        self.lines.append(f"  {name} = {text}")
-        return name
-
-    def line(self, text: str) -> None:
-        self.lines.append(f"  {text}")
-
-    def label(self, name: str) -> None:
-        self.lines.append(f"{name}:")
-
-    @property
-    def flags(self) -> str:
-        return "" if self.precise or self.exact else "contract "
-
-    def call(self, name: str, t: str, *xs: str, extra: str = "") -> str:
-        """A call of an LLVM intrinsic on operands of one type."""
-        kind = {"float": "f32", "double": "f64"}.get(t, t)
-        full = f"llvm.{name}.{kind}"
-        given = ", ".join(f"{t} {x}" for x in xs)
-        self.functions[full] = f"declare {t} @{full}({', '.join([t] * len(xs))}{extra and ', i1'})"
-        return self.op(f"call {t} @{full}({given}{extra})")
-
-    def libm(self, name: str, t: str, *xs: str) -> str:
-        """A call of a function of the C mathematics library."""
-        full = name + ("f" if t == "float" else "")
-        self.functions[full] = f"{t} {' '.join([t] * len(xs))}"
-        return self.op(f"call {t} @{full}({', '.join(f'{t} {x}' for x in xs)})")
-
-    def number(self, t: str, value: float) -> str:
-        dtype = np.dtype({"float": "f", "double": "d", "i1": "?"}.get(t, "q"))
-        return literal(value, dtype)
-
-    def select(self, t: str, condition: str, x: str, y: str) -> str:
-        return self.op(f"select i1 {condition}, {t} {x}, {t} {y}")
-
-    def compare(self, how: str, t: str, x: str, y: str) -> str:
-        """``how`` is eq, ne, lt, le, gt or ge; false against NaN but for ne."""
-        if is_float(t):
-            return self.op(f"fcmp {'une' if how == 'ne' else 'o' + how} {t} {x}, {y}")
-        sign = "" if how in ("eq", "ne") else "u" if t == "i1" else "s"
-        return self.op(f"icmp {sign}{how} {t} {x}, {y}")
-
-    def is_nan(self, t: str, x: str) -> str:
-        return self.op(f"fcmp uno {t} {x}, {x}")
-
-    def arith(self, name: str, t: str, x: str, y: str) -> str:
-        """add, sub, mul, div; contraction to fused multiply-add is allowed."""
-        how = f"f{name} {self.flags}" if is_float(t) else f"{name} "
-        return self.op(f"{how}{t} {x}, {y}")
-
-
-def is_float(t: str) -> bool:
-    return t in ("float", "double")
-
-
-def convert(code: Code, x: str, source: np.dtype, target: np.dtype) -> str:
-    """``x`` cast as NumPy's ``astype`` does; out of an integer's range it saturates."""
-    a, b = type_of(source), type_of(target)
-    if a == b:
-        return x
-    if b == "i1":
-        return code.compare("ne", a, x, code.number(a, 0) if is_float(a) else "0")
-    if is_float(a) and is_float(b):
-        return code.op(f"{'fpext' if a == 'float' else 'fptrunc'} {a} {x} to {b}")
-    if is_float(a):
-        kind = "f32" if a == "float" else "f64"
-        full = f"llvm.fptosi.sat.{b}.{kind}"
-        code.functions[full] = f"declare {b} @{full}({a})"
-        return code.op(f"call {b} @{full}({a} {x})")
-    if is_float(b):
-        return code.op(f"{'uitofp' if a == 'i1' else 'sitofp'} {a} {x} to {b}")
-    if a == "i1":
-        return code.op(f"zext i1 {x} to {b}")
-    return code.op(f"{'sext' if int(a[1:]) < int(b[1:]) else 'trunc'} {a} {x} to {b}")
-
 
 # ---- the table
 
@@ -165,6 +57,8 @@ lowers("reciprocal")(lambda code, t, x: code.arith("div", t, code.number(t, 1), 
 lowers("square", "fi")(lambda code, t, x: code.arith("mul", t, x, x))
 SAME = "positive stop conjugate real astype astype_discrete copy gather"
 lowers(SAME, "fib")(lambda code, t, x: x)
+for _row in ("positive", "stop", "astype", "astype_discrete", "copy", "gather"):
+    COMPLEX[_row] = LOWERINGS[_row]
 
 
 @lowers("negative", "fi")
@@ -309,6 +203,8 @@ def _where(code, t, condition, x, y):
     return code.select(t, condition, x, y)
 
 
+COMPLEX["where"] = _where
+
 # ---- quotients as Python rounds them
 
 
@@ -423,29 +319,41 @@ def _precedence(code, t, x, y):
 def computing_types(eqn: Eqn) -> tuple[np.dtype, ...] | None:
     """The dtypes in which an elementwise equation takes its operands; None: it has no lowering."""
     name = eqn.prim.name
-    if name not in LOWERINGS:
-        return None
     out = eqn.outputs[0].aval.dtype
     types = _operand_types(eqn, out)
-    computing = types[-1] if types else out
-    fits = {"i": "i", "b": "b", "f": "f"}.get(computing.kind, "?") in KINDS[name]
+    computing = types[-1]
     sources = [dtype_of_atom(a) for a in eqn.inputs]
-    if not fits or not all(map(is_native, [out, *(types or ()), *sources])):
+    if not all(map(is_native, [out, *types, *sources])):
+        return None
+    if lowering_of(name, computing) is None:
+        return None
+    pairs = zip(sources, types, strict=True)
+    narrowed = any(s.kind == "c" and t.kind not in "cb" for s, t in pairs)
+    if narrowed and name not in ("astype", "astype_discrete"):
         return None
     if name == "precedence" and not is_float(type_of(computing)) and out.char != "d":
         return None
     return types
 
 
-def _operand_types(eqn: Eqn, out: np.dtype) -> tuple[np.dtype, ...] | None:
+def lowering_of(name: str, dtype: np.dtype) -> Lowering | None:
+    """The lowering of a row that computes in a dtype, None where it has none."""
+    if dtype.kind == "c":
+        return COMPLEX.get(name)
+    return LOWERINGS.get(name) if dtype.kind in KINDS.get(name, "") else None
+
+
+def _operand_types(eqn: Eqn, out: np.dtype) -> tuple[np.dtype, ...]:
     name, n = eqn.prim.name, len(eqn.inputs)
     if name == "where":
         return np.dtype(bool), out, out
     if name == "precedence":
         return (np.result_type(*map(_weakly, eqn.inputs)),) * n
+    if name in ("real", "imag", "absolute_complex"):
+        return (dtype_of_atom(eqn.inputs[0]),)
     if name.startswith("is") or name == "signbit":
         given = dtype_of_atom(eqn.inputs[0])
-        return (given if given.kind == "f" else np.dtype(float),)
+        return (given if given.kind in "fc" else np.dtype(float),)
     if name.startswith("logical_"):
         return (np.dtype(bool),) * n
     if out.kind == "b" and name in ("equal", "not_equal", "less", "less_equal", "greater",
@@ -484,6 +392,12 @@ def combine(code: Code, name: str, dtype: np.dtype, x: str, y: str) -> str:
     """One more entry in a reduction; of sums and products the order is free."""
     t = type_of(dtype)
     how = REDUCTIONS[name]
+    if is_pair(t):
+        if how == "mul":
+            return COMPLEX["multiply"](code, t, x, y)
+        parts = zip(code.parts(t, x), code.parts(t, y), strict=True)
+        part = part_of(t)
+        return code.pair(t, [code.op(f"fadd reassoc {part} {a}, {b}") for a, b in parts])
     if how in ("maximum", "minimum"):
         return LOWERINGS[how](code, t, x, y)
     if is_float(t):
@@ -493,7 +407,12 @@ def combine(code: Code, name: str, dtype: np.dtype, x: str, y: str) -> str:
     return code.op(f"{how} {t} {x}, {y}")
 
 
+def reduces(name: str, dtype: np.dtype) -> bool:
+    """Whether entries of a dtype are reduced in a loop; complex numbers have no order here."""
+    return name in REDUCTIONS and not (dtype.kind == "c" and name in ("max", "min"))
+
+
 __all__ = [
-    "LIBM", "LOWERINGS", "REDUCTIONS", "Code", "combine", "computing_types", "convert",
-    "is_native", "literal", "reduction_start", "stored_type", "type_of",
+    "LIBM", "LOWERINGS", "REDUCTIONS", "combine", "computing_types", "lowering_of", "reduces",
+    "reduction_start",
 ]

@@ -15,16 +15,8 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.kernels import Kernel, Load, Op, Reduce, Store
-from functrans._compile.lowerings import (
-    LOWERINGS,
-    Code,
-    combine,
-    convert,
-    literal,
-    reduction_start,
-    stored_type,
-    type_of,
-)
+from functrans._compile.lowerings import combine, lowering_of, reduction_start
+from functrans._compile.numbers import Code, convert, literal, part_of, stored_type, type_of
 from functrans._compile.program import Const, Var
 from functrans._compile.views import Window
 
@@ -183,16 +175,12 @@ class Nest:
 
     def add_block(self, r: Reduce) -> None:
         code, t, total = self.code, type_of(r.dtype), self.sums[r]
-        x = code.op(f"load {t}, ptr {total}")
-        y = code.op(f"load {t}, ptr {total}.block")
-        lost = code.op(f"load {t}, ptr {total}.lost")
-        z = code.op(f"fadd {t} {x}, {y}")
-        # the rounding error of x + y, exactly (Knuth)
-        part = code.op(f"fsub {t} {z}, {x}")
-        ours = code.op(f"fsub {t} {x}, {code.op(f'fsub {t} {z}, {part}')}")
-        error = code.op(f"fadd {t} {ours}, {code.op(f'fsub {t} {y}, {part}')}")
+        held = [code.op(f"load {t}, ptr {total}{name}") for name in ("", ".block", ".lost")]
+        found = [_two_sum(code, part_of(t), *xs)
+                 for xs in zip(*[code.parts(t, x) for x in held], strict=True)]
+        z, lost = (code.pair(t, parts) for parts in zip(*found, strict=True))
         code.line(f"store {t} {z}, ptr {total}")
-        code.line(f"store {t} {code.op(f'fadd {t} {lost}, {error}')}, ptr {total}.lost")
+        code.line(f"store {t} {lost}, ptr {total}.lost")
 
     def start(self, r: Reduce, where: str) -> None:
         self.code.line(f"store {type_of(r.dtype)} {reduction_start(r.row, r.dtype)}, ptr {where}")
@@ -203,9 +191,8 @@ class Nest:
         x = code.op(f"load {t}, ptr {self.sums[r]}")
         if r in self.long:
             lost = code.op(f"load {t}, ptr {self.sums[r]}.lost")
-            full = code.op(f"fadd {t} {x}, {lost}")
-            # of an infinite sum the error is NaN
-            x = code.select(t, code.is_nan(t, lost), x, full)
+            pairs = zip(code.parts(t, x), code.parts(t, lost), strict=True)
+            x = code.pair(t, [_corrected(code, part_of(t), *parts) for parts in pairs])
         if self.whole(r):
             self.write(r.buffer, r.dtype, 0, r.strides, x)
         else:
@@ -322,7 +309,9 @@ class Nest:
             known = {"true": xs[0], "false": zero}
             return known.get(inside) or self.code.select(t, inside, xs[0], zero)
         self.code.exact = op.exact
-        y = LOWERINGS[op.row](self.code, t, *xs)
+        lower = lowering_of(op.row, op.types[-1])
+        assert lower is not None, op
+        y = lower(self.code, t, *xs)
         self.code.exact = False
         return y
 
@@ -344,6 +333,20 @@ class Nest:
             return
         have = code.op(f"load {t}, ptr {self.sums[r]}")
         code.line(f"store {t} {combine(code, r.row, r.dtype, have, x)}, ptr {self.sums[r]}")
+
+
+def _two_sum(code: Code, t: str, x: str, y: str, lost: str) -> tuple[str, str]:
+    """x + y, and ``lost`` with its rounding error, which is found exactly (Knuth)."""
+    z = code.op(f"fadd {t} {x}, {y}")
+    part = code.op(f"fsub {t} {z}, {x}")
+    ours = code.op(f"fsub {t} {x}, {code.op(f'fsub {t} {z}, {part}')}")
+    error = code.op(f"fadd {t} {ours}, {code.op(f'fsub {t} {y}, {part}')}")
+    return z, code.op(f"fadd {t} {lost}, {error}")
+
+
+def _corrected(code: Code, t: str, x: str, lost: str) -> str:
+    """A sum with what was lost; of an infinite sum that is NaN."""
+    return code.select(t, code.is_nan(t, lost), x, code.op(f"fadd {t} {x}, {lost}"))
 
 
 def _start_depth(r: Reduce, depth: int) -> int:
@@ -383,7 +386,7 @@ def _strip(k: Kernel, starts: dict[Reduce, int]) -> tuple[int, int]:
 
 
 def _is_sum(r: Reduce) -> bool:
-    return r.row == "sum" and r.dtype.kind == "f"
+    return r.row == "sum" and r.dtype.kind in "fc"
 
 
 __all__ = ["Nest"]

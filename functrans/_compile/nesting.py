@@ -17,8 +17,8 @@ import numpy as np
 from functrans._compile import views
 from functrans._compile.inplace import placed
 from functrans._compile.library import Writer
-from functrans._compile.lowerings import Code, literal, stored_type
 from functrans._compile.memory import STACK, allocate
+from functrans._compile.numbers import Code, literal, stored_type
 from functrans._compile.program import Const, Eqn, Program, Structured, Var
 from functrans._compile.structured import Branch, Loop
 from functrans._compile.views import View

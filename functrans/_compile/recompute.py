@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 # Rows of an instruction or a few; none calls a function or divides.
 CHEAP = frozenset({
     "add", "subtract", "multiply", "strong_multiply", "square", "negative", "positive", "copy",
-    "astype", "astype_discrete", "conjugate", "real", "absolute", "sign", "maximum", "minimum",
-    "clip", "where", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
-    "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and", "bitwise_or",
-    "bitwise_xor", "invert", "isnan", "isinf", "isfinite", "signbit", "deg2rad", "rad2deg",
-    "inside",
+    "astype", "astype_discrete", "conjugate", "real", "imag", "absolute", "sign", "maximum",
+    "minimum", "clip", "where", "equal", "not_equal", "less", "less_equal", "greater",
+    "greater_equal", "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and",
+    "bitwise_or", "bitwise_xor", "invert", "isnan", "isinf", "isfinite", "signbit", "deg2rad",
+    "rad2deg", "inside",
 })
 # Operations that may be repeated for one value, and arrays as large that they may read: storing
 # costs as much as reading three.

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 # Products are computed in single precision too, all else in double, as NumPy does.
 NAMES = (
-    "sgemm", "sgemv", "dgemm", "dgemv", "dtrsm", "dtrsv", "dgetrf", "dgetrs", "dpotrf", "dsyevd",
+    "sgemm", "sgemv", "dgemm", "dgemv", "cgemm", "cgemv", "zgemm", "zgemv",
+    "dtrsm", "dtrsv", "dgetrf", "dgetrs", "dpotrf", "dsyevd",
 )
 # How a NumPy with integers of so many bits may name a routine that it is linked to.
 PATTERNS = {64: ("scipy_{}_64_", "{}_64_"), 32: ("scipy_{}_", "{}_")}

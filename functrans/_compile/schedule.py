@@ -15,14 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile import gather, library, linear, nesting, views
+from functrans._compile import gather, library, linear, nesting, running, views
 from functrans._compile.assemble import Assembler
 from functrans._compile.expand import expanded
 from functrans._compile.kernels import (
     HostStep,
     Schedule,
 )
-from functrans._compile.lowerings import REDUCTIONS, computing_types, is_native
+from functrans._compile.lowerings import computing_types, reduces
+from functrans._compile.numbers import is_native
 from functrans._compile.program import Atom, Const, Eqn, Program, Structured, Var
 from functrans._compile.recompute import recompute, recompute_late
 from functrans._compile.tables import gathered, scattered
@@ -157,11 +158,11 @@ class Builder:
         if name in ("getitem", "put_add") and len(eqn.inputs) > 1 and self.indexed(eqn):
             return
         out = eqn.outputs[0]
-        if name in REDUCTIONS and self.reduction(eqn):
+        if self.reduction(eqn):
             return
         if name in ("concatenate", "stack") and self.join(eqn):
             return
-        if linear.enter(self, eqn) or gather.enter(self, eqn):
+        if any(part.enter(self, eqn) for part in (linear, gather, running)):
             return
         types = computing_types(eqn) if len(eqn.outputs) == 1 else None
         if types is not None:
@@ -195,7 +196,7 @@ class Builder:
                 return False
             self.add_node(Node("map", "gather", v.shape, (v,), out, types=(x.aval.dtype,)))
         else:
-            found = scattered(x.aval.shape, eqn) if out.aval.dtype.kind in "fi" else None
+            found = scattered(x.aval.shape, eqn) if out.aval.dtype.kind in "fic" else None
             if found is None:
                 return False
             index, strides = found
@@ -207,8 +208,9 @@ class Builder:
 
     def reduction(self, eqn: Eqn) -> bool:
         x, out = eqn.inputs[0], eqn.outputs[0]
-        dtype = out.aval.dtype
-        if not isinstance(x, Var | Const) or not is_native(x.aval.dtype) or not is_native(dtype):
+        if not isinstance(x, Var | Const) or not reduces(eqn.prim.name, x.aval.dtype):
+            return False
+        if not is_native(x.aval.dtype) or not is_native(out.aval.dtype):
             return False
         self.shapes[out] = out.aval.shape
         axis = eqn.params["axis"]
@@ -343,8 +345,11 @@ def uniform(v: View) -> Any:
     x = v.root.value
     if not x.size or (x.size > 1 and not (x == x.flat[0]).all()):
         return None
-    if x.dtype.kind == "f" and x.flat[0] == 0 and np.signbit(x).any() != np.signbit(x).all():
-        return None
+    if x.dtype.kind in "fc":
+        # equal zeros may differ in their signs
+        parts = np.ascontiguousarray(x).reshape(x.size, 1).view(x.dtype.char.lower())
+        if (np.signbit(parts) != np.signbit(parts[0])).any():
+            return None
     return x.flat[0]
 
 
@@ -359,6 +364,7 @@ MOVES: dict[str, Callable[[View, dict], View | None]] = {
     "getitem": _getitem,
     "diagonal": lambda v, params: views.diagonal(v, params["offset"]),
     "put_add": lambda v, params: views.embedded(v, params["pattern"], params["shape"]),
+    "shift": lambda v, params: views.shifted(v, params["axis"], params["by"]),
 }
 
 

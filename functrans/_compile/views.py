@@ -220,6 +220,14 @@ def embedded(v: View, pattern: tuple, shape: Shape) -> View | None:
     return _made(v, axes, offset)
 
 
+def shifted(v: View, axis: int, by: int) -> View | None:
+    """Entry ``k - by`` at place k along an axis, 0 where there is none; ``by`` is 1 or -1."""
+    lead = ((None, None, None),) * axis
+    late, early = (*lead, (1, None, None)), (*lead, (None, -1, None))
+    source, target = (early, late) if by > 0 else (late, early)
+    return embedded(indexed(v, source), target, v.shape)
+
+
 def _with_sizes(slots: list, shape: Shape) -> list[tuple]:
     sizes = iter(shape)
     return [(e, 0 if e is None else next(sizes)) for e in slots]
@@ -302,5 +310,5 @@ def _zeros(u: View, v: View) -> View:
 
 __all__ = [
     "Shape", "View", "Window", "broadcast", "c_strides", "composed", "diagonal", "embedded", "full",
-    "identity", "indexed", "origin", "reshaped", "squeezed", "transposed",
+    "identity", "indexed", "origin", "reshaped", "shifted", "squeezed", "transposed",
 ]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import functrans as ft
 from tests.fuzz.flow import FLOW
 
-F32, F64, C128, I64, BOOL = map(np.dtype, ("f4", "f8", "c16", "i8", "?"))
+F32, F64, C64, C128, I64, BOOL = map(np.dtype, ("f4", "f8", "c8", "c16", "i8", "?"))
 LARGEST = 400  # entries of a value
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 2.5, -0.5, 1e-310, -1e30, 3e38, np.inf, -np.inf, np.nan]
 EXTREME = [0, 1, -1, 2, -3, 7, 2**62, -(2**63)]
@@ -84,7 +84,7 @@ class Drawer:
         seed = draw(st.one_of(st.none(), st.integers(0, 2**32), st.integers(0, 2**32)))
         self.chance = None if seed is None else random.Random(seed)
         self.exact = exact
-        self.dtypes = [F64, F64, F32, I64, BOOL] + [C128] * (not exact)
+        self.dtypes = [F64, F64, F32, I64, BOOL, C128, C64]
         self.values: list[Value] = []
         self.held: dict[str, Any] = {}  # names that stand for several values
         self.program = Drawn([])
@@ -130,7 +130,7 @@ class Drawer:
             if self.exact:
                 x = np.where(rng.random(n) < 0.4, rng.choice(SPECIAL, n), x * 10)
             if dtype.kind == "c":
-                x = x + 1j * x[::-1]
+                x = np.stack([x, x[::-1]], axis=-1).view(complex)[:, 0]
         with np.errstate(all="ignore"):
             return x.astype(dtype).reshape(shape)
 
@@ -229,10 +229,35 @@ def unary(d: Drawer) -> None:
         d.add(d.pick(ONE_ANSWER if d.exact else SMOOTH).format(v.name), d.exact)
 
 
+# correctly rounded, and what NumPy computes part by part or by the C library
+COMPLEX_ANSWER = ["-{}", "np.conj({})", "np.real({})", "np.imag({})", "np.isnan({})", "+{}",
+                  "np.isfinite({})", "np.isinf({})", "np.sqrt({})", "np.log({})", "np.exp({})",
+                  "np.sin({})", "np.tanh({})"]
+COMPLEX_SMOOTH = ["np.sin({})", "{} * 0.5", "np.conj({})", "np.real({})", "np.imag({})",
+                  "{0} * {0}", "np.exp({} * 0.2)", "np.abs({} + 5)", "np.sqrt({} + 5)",
+                  "np.log({} * 0.1 + 2)", "np.square({})", "1 / ({0} * np.conj({0}) + 2)",
+                  "np.sum({})", "np.mean({})"]
+COMPLEX_MATRIX = ["np.sum({}, axis=-1, keepdims=True)", "np.prod({}, axis=0)", "{}.mT @ {}",
+                  "np.einsum('...ij,...kj->i...k', {0}, {0})"]
+
+
 def complex_unary(d: Drawer) -> None:
-    if not d.exact and (v := d.value("c")) is not None:
-        d.add(d.pick(["np.sin({})", "{} * 0.5", "np.conj({})", "np.real({})", "np.imag({})",
-                      "{0} * {0}", "np.exp({} * 0.2)"]).format(v.name), False)
+    if (v := d.value("c")) is not None:
+        smooth = COMPLEX_SMOOTH + COMPLEX_MATRIX * (v.x.ndim > 1)
+        d.add(d.pick(COMPLEX_ANSWER if d.exact else smooth).format(v.name, v.name), d.exact)
+
+
+def complex_binary(d: Drawer) -> None:
+    """Complex numbers with numbers of any kind: what is rounded once in each part."""
+    if (v := d.value("c")) is not None:
+        w = d.partner(v, "cfib")
+        same = v.exact and w.exact
+        if d.exact:
+            texts = ["{} + {}", "{} - {}", "{} / {}", "{} == {}", "{} != {}",
+                     "np.where({1} == {1}, {0}, {1})", "np.stack([{0}, {0} - {1}])"]
+        else:
+            texts = ["{} + {}", "{} - {}", "{} * {}", "{} / ({} * 0.1 + 3)"]
+        d.add(d.pick(texts).format(v.name, w.name), d.exact and same)
 
 
 def binary(d: Drawer) -> None:
@@ -406,7 +431,7 @@ def solved(d: Drawer) -> None:
 
 STEPS = [unary, unary, binary, binary, mixed, integers, logical, compared, ordered, chosen,
          converted, moved, moved, moved, gathered, joined, reduced, reduced, multiplied,
-         solved, complex_unary, *FLOW]
+         solved, complex_unary, complex_unary, complex_binary, *FLOW]
 
 
 @st.composite

@@ -31,8 +31,10 @@ def twice(f, args):
 
 
 def bits(y):
-    """The bytes of the entries, all NaNs alike."""
+    """The bytes of the entries, all NaNs alike; of complex ones the parts."""
     y = np.asarray(y)
+    if y.dtype.kind == "c":
+        y = np.stack([y.real, y.imag])
     return np.where(np.isnan(y), np.array(np.nan, y.dtype), y) if y.dtype.kind == "f" else y
 
 
@@ -151,7 +153,7 @@ ROUNDED = {
 
 def assert_close(ours, theirs, program: Drawn):
     ours, theirs = ft.tree.leaves(ours), ft.tree.leaves(theirs)
-    single = any(x.dtype == np.float32 for x in program.args) or "f4" in program.source
+    single = any(x.dtype.char in "fF" for x in program.args) or "f4" in program.source
     # sums in another order, vector functions within 4 ulp, a few dozen of them in a row
     rtol, atol = (2e-3, 2e-4) if single else (1e-9, 1e-10)
     for y, e in zip(ours, theirs, strict=True):

@@ -1,0 +1,181 @@
+"""Numbers in LLVM: types and literals, lines of code that compute, conversions.
+
+Floating-point types are "float" and "double", integers "i8" to "i64", booleans "i1". A complex
+number is a pair, "{ float, float }" or "{ double, double }".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+TYPES = {"?": "i1", "b": "i8", "h": "i16", "i": "i32", "l": "i64", "q": "i64",
+         "f": "float", "d": "double", "F": "{ float, float }", "D": "{ double, double }"}
+
+
+def type_of(dtype: np.dtype) -> str:
+    """The LLVM type of one entry while it is computed with."""
+    return TYPES[dtype.char]
+
+
+def stored_type(dtype: np.dtype) -> str:
+    """The LLVM type of one entry in memory: a boolean is a byte."""
+    return "i8" if dtype.char == "?" else TYPES[dtype.char]
+
+
+def is_native(dtype: np.dtype) -> bool:
+    return dtype.char in TYPES and dtype.isnative
+
+
+def literal(value: Any, dtype: np.dtype) -> str:
+    """A number as LLVM writes it: floating-point ones by their bits."""
+    if isinstance(value, complex | np.complexfloating) and dtype.kind not in "cb":
+        value = value.real
+    x = dtype.type(value)
+    if dtype.kind == "c":
+        t = part_of(type_of(dtype))
+        real, imag = (literal(part, np.dtype(float)) for part in (x.real, x.imag))
+        return f"{{ {t} {real}, {t} {imag} }}"
+    if dtype.kind == "f":
+        return f"0x{struct.unpack('<Q', struct.pack('<d', float(x)))[0]:016x}"
+    return str(bool(x)).lower() if dtype.kind == "b" else str(int(x))
+
+
+def is_float(t: str) -> bool:
+    return t in ("float", "double")
+
+
+def is_pair(t: str) -> bool:
+    """Whether this is the type of a complex number."""
+    return t.startswith("{")
+
+
+def part_of(t: str) -> str:
+    """The type of the parts of a pair; of a number that is none its own."""
+    return t[2 : t.index(",")] if is_pair(t) else t
+
+
+class Code:
+    """Lines of a function body; ``op`` adds one and returns the name of its result."""
+
+    def __init__(self, precise: bool = False):
+        self.lines: list[str] = []
+        self.functions: dict[str, str] = {}  # what is called -> its declaration
+        self.precise = precise
+        self.exact = False  # while no product may be fused with a sum
+        self._count = 0
+
+    def fresh(self, stem: str = "t") -> str:
+        self._count += 1
+        return f"%{stem}{self._count}"
+
+    def op(self, text: str) -> str:
+        name = self.fresh()
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def line(self, text: str) -> None:
+        self.lines.append(f"  {text}")
+
+    def label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+
+    @property
+    def flags(self) -> str:
+        return "" if self.precise or self.exact else "contract "
+
+    def call(self, name: str, t: str, *xs: str, extra: str = "") -> str:
+        """A call of an LLVM intrinsic on operands of one type."""
+        kind = {"float": "f32", "double": "f64"}.get(t, t)
+        full = f"llvm.{name}.{kind}"
+        given = ", ".join(f"{t} {x}" for x in xs)
+        self.functions[full] = f"declare {t} @{full}({', '.join([t] * len(xs))}{extra and ', i1'})"
+        return self.op(f"call {t} @{full}({given}{extra})")
+
+    def libm(self, name: str, t: str, *xs: str) -> str:
+        """A call of a function of the C mathematics library."""
+        full = name + ("f" if t == "float" else "")
+        self.functions[full] = f"{t} {' '.join([t] * len(xs))}"
+        return self.op(f"call {t} @{full}({', '.join(f'{t} {x}' for x in xs)})")
+
+    def number(self, t: str, value: float) -> str:
+        dtype = np.dtype({"float": "f", "double": "d", "i1": "?"}.get(t, "q"))
+        return literal(value, dtype)
+
+    def parts(self, t: str, x: str) -> tuple[str, ...]:
+        """The parts of a complex number, or the number itself."""
+        if not is_pair(t):
+            return (x,)
+        return self.op(f"extractvalue {t} {x}, 0"), self.op(f"extractvalue {t} {x}, 1")
+
+    def pair(self, t: str, parts: Sequence[str]) -> str:
+        """A number of type ``t`` from its parts."""
+        if not is_pair(t):
+            return parts[0]
+        half = self.op(f"insertvalue {t} poison, {part_of(t)} {parts[0]}, 0")
+        return self.op(f"insertvalue {t} {half}, {part_of(t)} {parts[1]}, 1")
+
+    def select(self, t: str, condition: str, x: str, y: str) -> str:
+        return self.op(f"select i1 {condition}, {t} {x}, {t} {y}")
+
+    def compare(self, how: str, t: str, x: str, y: str) -> str:
+        """``how`` is eq, ne, lt, le, gt or ge; false against NaN but for ne."""
+        if is_float(t):
+            return self.op(f"fcmp {'une' if how == 'ne' else 'o' + how} {t} {x}, {y}")
+        sign = "" if how in ("eq", "ne") else "u" if t == "i1" else "s"
+        return self.op(f"icmp {sign}{how} {t} {x}, {y}")
+
+    def is_nan(self, t: str, x: str) -> str:
+        return self.op(f"fcmp uno {t} {x}, {x}")
+
+    def arith(self, name: str, t: str, x: str, y: str) -> str:
+        """add, sub, mul, div; contraction to fused multiply-add is allowed."""
+        how = f"f{name} {self.flags}" if is_float(t) else f"{name} "
+        return self.op(f"{how}{t} {x}, {y}")
+
+
+def convert(code: Code, x: str, source: np.dtype, target: np.dtype) -> str:
+    """``x`` cast as NumPy's ``astype`` does; out of an integer's range it saturates."""
+    a, b = type_of(source), type_of(target)
+    if a == b:
+        return x
+    if is_pair(a) or is_pair(b):
+        return _convert_complex(code, x, source, target)
+    if b == "i1":
+        return code.compare("ne", a, x, code.number(a, 0) if is_float(a) else "0")
+    if is_float(a) and is_float(b):
+        return code.op(f"{'fpext' if a == 'float' else 'fptrunc'} {a} {x} to {b}")
+    if is_float(a):
+        kind = "f32" if a == "float" else "f64"
+        full = f"llvm.fptosi.sat.{b}.{kind}"
+        code.functions[full] = f"declare {b} @{full}({a})"
+        return code.op(f"call {b} @{full}({a} {x})")
+    if is_float(b):
+        return code.op(f"{'uitofp' if a == 'i1' else 'sitofp'} {a} {x} to {b}")
+    if a == "i1":
+        return code.op(f"zext i1 {x} to {b}")
+    return code.op(f"{'sext' if int(a[1:]) < int(b[1:]) else 'trunc'} {a} {x} to {b}")
+
+
+def _convert_complex(code: Code, x: str, source: np.dtype, target: np.dtype) -> str:
+    """From complex or to it: a real number has the imaginary part 0, and none takes one along."""
+    a, b = type_of(source), type_of(target)
+    parts = code.parts(a, x)
+    given = _part_dtype(source)
+    if b == "i1":
+        real, imag = (convert(code, part, given, target) for part in parts)
+        return code.op(f"or i1 {real}, {imag}")
+    to = _part_dtype(target)
+    found = [convert(code, part, given, to) for part in parts]
+    return code.pair(b, [*found, literal(0, to)])
+
+
+def _part_dtype(dtype: np.dtype) -> np.dtype:
+    return np.dtype(dtype.char.lower()) if dtype.kind == "c" else dtype
+
+
+__all__ = ["TYPES", "Code", "convert", "is_float", "is_native", "is_pair", "literal", "part_of",
+           "stored_type", "type_of"]
