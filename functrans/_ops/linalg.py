@@ -16,10 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import Aval, finfo
-from functrans._core.bind import STRONG, bind, sum_to
-from functrans._kernels import blocks
-from functrans._kernels.blocks import LARGE
+from functrans._core.aval import Aval
+from functrans._core.bind import bind, sum_to
 from functrans._ops.declare import POSITIVE, primitive
 from functrans._ops.elementwise import absolute, conjugate, ratio, where
 from functrans._ops.limits import (
@@ -432,81 +430,9 @@ eigh = primitive(
     """,
 )
 
-# ---- the Euclidean norm
-
-
-def _sum_of_squares(x, axis):
-    if x.dtype.char in "fd" and blocks.are_rows(x, axis):
-        return blocks.reduce_rows(lambda x, axis: np.vecdot(x, x), x, x.dtype)
-    if x.dtype.char in "fd" and len(axis) == x.ndim and x.size >= LARGE and x.flags.c_contiguous:
-        flat, width = x.reshape(-1), 4096
-        whole = flat.size // width * width
-        rows = flat[:whole].reshape(-1, width)
-        parts = blocks.reduce_rows(lambda x, axis: np.vecdot(x, x), rows, x.dtype)
-        return np.add.reduce(parts) + np.vecdot(flat[whole:], flat[whole:])
-    real = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
-    return np.add.reduce(real, axis)
-
-
-def _norm2(x, axis):
-    s = _sum_of_squares(x, axis)
-    dtype = s.dtype
-    low = _underflow(dtype)
-    if low < s < np.inf if s.ndim == 0 else np.all((s > low) & (s < np.inf)):
-        return np.sqrt(s)
-    size = np.abs(x)
-    top = np.max(size, axis, keepdims=True, initial=0)
-    top = np.where((top > 0) & (top < np.inf), top, dtype.type(1))
-    scaled = size / top
-    return (np.sqrt(np.add.reduce(scaled * scaled, axis)) * top.reshape(s.shape)).astype(dtype)[()]
-
-
-@functools.cache
-def _underflow(dtype):
-    """Below this a sum of squares has lost digits."""
-    return float(finfo(dtype).tiny) / float(finfo(dtype).eps)
-
-
-def _norm2_quiet(x, axis):
-    with np.errstate(over="ignore", under="ignore"):
-        return _norm2(x, axis)
-
-
-def _direction(x, y, axis):
-    """The unit vector along ``x``, conjugated; 0 where ``x`` is 0."""
-    kept = tuple(1 if i in axis else n for i, n in enumerate(x.shape))
-    return ratio(conj(x), y.reshape(kept))
-
-
-def _norm2_jvp(ts, y, xs, axis):
-    moved = (ts[0] * _direction(xs[0], y, axis)).sum(axis=axis)
-    return moved.real if moved.dtype.kind == "c" else moved
-
-
-def _norm2_vjp(ct, y, xs, wanted, axis):
-    x = xs[0]
-    kept = tuple(1 if i in axis else n for i, n in enumerate(x.shape))
-    if type(x) is np.ndarray and x.dtype.char in "fd" and type(ct) in STRONG and x.size >= LARGE:
-        factor = ct / y
-        if np.all(np.abs(factor) > _underflow(x.dtype)) and np.isfinite(factor).all():
-            factor = factor.reshape(kept) if factor.ndim else factor
-            return [blocks.elementwise(np.multiply, x, factor)]
-    return [ct.reshape(kept) * _direction(x, y, axis)]
-
-
-# row: sqrt(sum |x|^2) over axes, which overflows and underflows as a composition and whose slope
-# at 0 would be infinite; here it is the least of the subgradients, 0
-norm2 = primitive(
-    "norm2", _norm2_quiet, jvp=_norm2_jvp, vjp=_norm2_vjp, kinks="the origin: 0",
-    at_kink=lambda x, axis: np.all(x == 0, axis),
-    batch=lambda size, xs, batched, axis: norm2(xs[0], axis=tuple(i + 1 for i in axis)),
-    abstract=lambda x, axis: Aval(
-        tuple(n for i, n in enumerate(x.shape) if i not in axis), np.empty(0, x.dtype).real.dtype
-    ),
-)
 
 __all__ = [
     "adjoint", "basis_of_blocks", "cholesky", "column", "conj", "diagonal_of", "eigh",
-    "floating", "hermitian", "inv", "mT", "magnitude", "norm2", "same", "solve", "stacked",
+    "floating", "hermitian", "inv", "mT", "magnitude", "same", "solve", "stacked",
     "triangular_solve",
 ]

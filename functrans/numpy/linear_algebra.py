@@ -11,6 +11,7 @@ from functrans._ops import determinants
 from functrans._ops import elementwise as ops
 from functrans._ops import linalg as rows
 from functrans._ops.decompositions import svd as _svd
+from functrans._ops.norms import norm2
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy import arrange as _arrange
 from functrans.numpy import contractions as _contractions
@@ -208,7 +209,7 @@ def norm(x, ord=None, axis=None, keepdims=False):
     every = tuple(range(x.ndim))
     axes = every if axis is None else normalize_axes(axis, x.ndim)
     if ord is None or (len(axes) == 1 and ord == 2) or (len(axes) == 2 and ord in ("fro", "f")):
-        y = bind(rows.norm2, x, axis=tuple(sorted(axes)))
+        y = bind(norm2, x, axis=tuple(sorted(axes)))
     elif len(axes) == 1:
         y = _vector_norm(x, ord, axes[0])
     elif len(axes) == 2:

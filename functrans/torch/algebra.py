@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from functrans.torch import dtypes
-from functrans.torch.graph import Node, check, freed, joint, named, saved_value, sequence
+from functrans.torch.graph import Node, check, freed, joint, saved_value, sequence
 from functrans.torch.modes import state
 from functrans.torch.reductions import norm
 from functrans.torch.table import METHODS, op
 from functrans.torch.tensor import Tensor, edge_of, made
+from functrans.torch.titles import named
 
 
 def _same_type(who, *xs):

@@ -18,7 +18,6 @@ Nodes are ordered by ``seq``, which falls with time: an operand's node always ha
 
 from __future__ import annotations
 
-import functools
 import itertools
 import sys
 import weakref
@@ -41,6 +40,7 @@ from functrans.extend import (
     sum_to,
 )
 from functrans.torch.modes import state
+from functrans.torch.titles import named, title_of
 
 if TYPE_CHECKING:
     from functrans.torch.tensor import Tensor
@@ -310,31 +310,6 @@ def summed(c: Any, shape: tuple, dtype: np.dtype) -> Any:
     if type(c) is np.ndarray and c.shape[1:] == shape and c.dtype is dtype and dtype.itemsize > 2:
         return np.add.reduce(c)
     return sum_to(c, shape, dtype)
-
-
-@functools.cache
-def named(kind: type, title: str) -> type:
-    """The class of nodes that are shown as ``title``."""
-    return type(title, (kind,), {"__slots__": (), "__module__": __name__})
-
-
-def rename(node: Node, title: str) -> None:
-    """Show ``node``, made by a row, as ``title``."""
-    node.__class__ = named(type(node).__bases__[0], title)
-
-
-# Rows whose nodes are known under a shorter name than theirs.
-_TITLES = {
-    "subtract": "Sub", "multiply": "Mul", "divide": "Div", "negative": "Neg", "power": "Pow",
-    "square": "Pow", "absolute": "Abs", "matmul": "Mm", "concatenate": "Cat", "getitem": "Slice",
-    "put_add": "SliceBackward", "scatter_set": "IndexPut", "broadcast_to": "Expand",
-    "reshape": "View", "transpose": "Permute", "astype": "ToCopy", "arctan2": "Atan2",
-}
-
-
-@functools.cache
-def title_of(row: str) -> str:
-    return _TITLES.get(row, "".join([w.capitalize() for w in row.split("_")])) + "Backward0"
 
 
 def caller() -> tuple:

@@ -8,11 +8,12 @@ import numpy as np
 
 from functrans.extend import split_key
 from functrans.torch.dtypes import array_dtype
-from functrans.torch.graph import RowNode, Value, named
+from functrans.torch.graph import RowNode, Value
 from functrans.torch.inplace import in_place
 from functrans.torch.modes import state
 from functrans.torch.table import METHODS, NUMBERS, op, promoted, row
 from functrans.torch.tensor import Tensor, edge_of, lowered
+from functrans.torch.titles import named
 from functrans.torch.views import changed, getitem, guard, rebase, view
 
 _scatter_set = row("scatter_set")

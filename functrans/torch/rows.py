@@ -14,10 +14,11 @@ import numpy as np
 
 from functrans.extend import Elementwise
 from functrans.torch import dtypes
-from functrans.torch.graph import ZERO, Edge, ElementwiseNode, Storage, caller, named, quiet
+from functrans.torch.graph import ZERO, Edge, ElementwiseNode, Storage, caller, quiet
 from functrans.torch.modes import state
 from functrans.torch.table import NUMBERS, floating, promoted, title_for
 from functrans.torch.tensor import Tensor, edge_of, made
+from functrans.torch.titles import named
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _new = object.__new__

@@ -26,9 +26,10 @@ import numpy as np
 from functrans.errors import FunctransError
 from functrans.extend import TABLE
 from functrans.torch import dtypes
-from functrans.torch.graph import Node, Value, quiet, rename
+from functrans.torch.graph import Node, Value, quiet
 from functrans.torch.modes import state
 from functrans.torch.tensor import Tensor, lift, made
+from functrans.torch.titles import rename
 
 METHODS: dict[str, Callable] = {}
 NUMBERS = frozenset({bool, int, float, complex})
