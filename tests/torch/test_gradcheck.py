@@ -269,7 +269,7 @@ def test_sparse_tensors_hold_values_at_places():
     assert c.is_coalesced() and not s.is_coalesced() and c._nnz() == 2
     assert c.indices().tolist() == [[0, 1], [2, 0]] and c.values().tolist() == [3, 9]
     assert c.coalesce() is c
-    with pytest.raises(RuntimeError, match="values: places .* call coalesce"):
+    with pytest.raises(RuntimeError, match=r"values: places .* call coalesce"):
         s.values()
     (s.to_dense() * torch.tensor([[1.0, 2, 3], [4, 5, 6]], dtype=torch.float64)).sum().backward()
     assert s.grad.to_dense().tolist() == [[0, 0, 3], [8, 0, 0]]
