@@ -121,7 +121,7 @@ class SparseTensor:
     def _require_coalesced(self, what: str) -> None:
         if not self._coalesced:
             raise RuntimeError(
-                f"Cannot get {what} on an uncoalesced tensor, please call .coalesce() first"
+                f"{what}: places of this sparse tensor may repeat; call coalesce() first"
             )
 
     def is_coalesced(self) -> bool:

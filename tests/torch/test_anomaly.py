@@ -34,7 +34,7 @@ def told(f, x, error=RuntimeError, **options):
         with pytest.raises(error) as e, autograd.detect_anomaly(**options):
             f(x).sum().backward()
     texts = [str(w.message) for w in found]
-    assert texts[0].startswith("Anomaly Detection has been enabled")
+    assert texts[0].startswith("detect_anomaly: ")
     return str(e.value), "\n".join(texts[1:])
 
 
@@ -43,7 +43,7 @@ def point(*values):
 
 
 def test_the_mode_says_that_it_is_slow():
-    with pytest.warns(UserWarning, match="increase the runtime"), autograd.detect_anomaly():
+    with pytest.warns(UserWarning, match="takes time"), autograd.detect_anomaly():
         pass
 
 

@@ -156,7 +156,7 @@ def test_tolerances_and_step_are_those_given():
 
 def test_a_function_that_changes_without_requiring_gradients_is_found():
     message = fails(lambda x: (x.detach() ** 2, x.sum()), X)
-    assert "expected to be zero" in message and "output 0" in message
+    assert "output 0 does not require gradients, but it changes with input 0" in message
     assert gradcheck(lambda x: (torch.ones(2, dtype=torch.float64), x.sum()), X)
     assert gradcheck(lambda x: (x > 0, x.sum()), X)
 
@@ -191,7 +191,7 @@ def test_an_undefined_gradient_must_be_as_good_as_zeros():
         return planted(pull, x, outputs=2)
 
     assert gradcheck(lambda x: planted(lambda cts: [given(cts)], x, outputs=2), X)
-    assert "undefined output grads to be treated as zeros" in fails(doubled, X)
+    assert "undefined gradient is not treated as zeros" in fails(doubled, X)
     assert gradcheck(doubled, X, check_undefined_grad=False)
 
 
@@ -205,7 +205,7 @@ def test_what_a_backward_raises_is_raised():
 
 def test_zeros_must_give_zeros():
     message = fails(lambda x: planted(lambda ct: [ct + 1e-6], x), X)
-    assert "not multiplied by grad_output" in message
+    assert "does not multiply by the gradient of output 0" in message
 
 
 def test_batched_gradients_are_checked_where_asked():
@@ -213,7 +213,7 @@ def test_batched_gradients_are_checked_where_asked():
         return planted(lambda ct: [ct * (2.0 if float(ct.sum()) < -1e300 else 1.0)], x)
 
     assert gradcheck(reads, X)
-    assert "batched gradient" in fails(reads, X, check_batched_grad=True)
+    assert "batched gradients of output 0 fail" in fails(reads, X, check_batched_grad=True)
 
 
 def test_gradients_have_the_type_of_their_input_where_asked():
@@ -221,12 +221,12 @@ def test_gradients_have_the_type_of_their_input_where_asked():
         return planted(lambda ct: [ct.astype(np.float32)], x)
 
     assert gradcheck(narrow, X)
-    assert "dtype mismatch" in fails(narrow, X, check_grad_dtypes=True)
+    assert "another dtype than the input: torch.float32" in fails(narrow, X, check_grad_dtypes=True)
 
 
 def test_a_gradient_of_another_size_is_found():
     message = fails(lambda x: planted(lambda ct: [ct[:1]], x), X)
-    assert "incorrect size" in message
+    assert "another size than the input" in message
 
 
 # ---- sparse inputs
@@ -252,9 +252,9 @@ def test_a_wrong_gradient_of_a_sparse_input_is_found():
 
 
 def test_sparse_inputs_are_refused_unless_asked_for():
-    with pytest.raises(ValueError, match="all tensor inputs are dense"):
+    with pytest.raises(ValueError, match="input 0 is sparse; pass check_sparse_nnz=True"):
         gradcheck(lambda s: s.to_dense(), sparse())
-    with pytest.raises(ValueError, match="Sparse output"):
+    with pytest.raises(ValueError, match="is sparse; return its to_dense"):
         gradcheck(lambda s: s, sparse(), check_sparse_nnz=True)
 
 
@@ -269,7 +269,7 @@ def test_sparse_tensors_hold_values_at_places():
     assert c.is_coalesced() and not s.is_coalesced() and c._nnz() == 2
     assert c.indices().tolist() == [[0, 1], [2, 0]] and c.values().tolist() == [3, 9]
     assert c.coalesce() is c
-    with pytest.raises(RuntimeError, match="uncoalesced"):
+    with pytest.raises(RuntimeError, match=r"values: places .* call coalesce"):
         s.values()
     (s.to_dense() * torch.tensor([[1.0, 2, 3], [4, 5, 6]], dtype=torch.float64)).sum().backward()
     assert s.grad.to_dense().tolist() == [[0, 0, 3], [8, 0, 0]]
@@ -301,12 +301,12 @@ def test_sparse_tensors_may_be_empty_or_hold_rows():
 
 
 def test_some_input_must_require_gradients():
-    with pytest.raises(ValueError, match="at least one input tensor to require gradient"):
+    with pytest.raises(ValueError, match="none of the inputs requires a gradient"):
         gradcheck(torch.sin, (torch.ones(2, dtype=torch.float64), torch.arange(3)))
 
 
 def test_inputs_of_less_precision_are_warned_of():
-    with pytest.warns(UserWarning, match="Input #0 .* not a double precision"):
+    with pytest.warns(UserWarning, match="input 0 is torch.float32, not float64"):
         assert gradcheck(lambda x: x * 2, torch.ones(2, requires_grad=True), eps=0.25)
 
 

@@ -84,8 +84,7 @@ class _Check:
         for k, y in enumerate(found):
             if isinstance(y, SparseTensor):
                 raise ValueError(
-                    f"Sparse output is not supported by gradcheck, but output {k} is sparse; "
-                    "return its to_dense()"
+                    f"gradcheck: output {k} of `{name_of(self.f)}` is sparse; return its to_dense()"
                 )
             if not isinstance(y, Tensor):
                 raise ValueError(
@@ -101,17 +100,17 @@ def _checked_inputs(inputs: tuple, sparse: bool) -> list[int]:
     for i, x in enumerate(inputs):
         if isinstance(x, SparseTensor) and not sparse:
             raise ValueError(
-                f"gradcheck expects all tensor inputs are dense when check_sparse_nnz is set to "
-                f"False, but input {i} is sparse"
+                f"gradcheck: input {i} is sparse; pass check_sparse_nnz=True to check it at its "
+                "stored values"
             )
         if not isinstance(x, Tensor | SparseTensor) or not x.requires_grad:
             continue
         leaf = leaf_of(x)
         if leaf._array.dtype.name not in ("float64", "complex128"):
             warnings.warn(
-                f"Input #{i} requires gradient and is not a double precision floating point or "
-                "complex. This check will likely fail if all the inputs are not of double "
-                "precision floating point or complex.", UserWarning, stacklevel=5)
+                f"gradcheck: input {i} is {leaf.dtype}, not float64 or complex128. Differences of "
+                "so few digits are coarse, and the check will probably fail.",
+                UserWarning, stacklevel=5)
         if _overlaps(leaf._array):
             raise RuntimeError(
                 f"The {i}th input has overlapping memory: several of its indices, such as those "
@@ -123,8 +122,8 @@ def _checked_inputs(inputs: tuple, sparse: bool) -> list[int]:
             places.append(i)
     if not places:
         raise ValueError(
-            "gradcheck expects at least one input tensor to require gradient, but none of the "
-            "them have requires_grad=True."
+            "gradcheck: none of the inputs requires a gradient; pass at least one tensor with "
+            "requires_grad=True"
         )
     return places
 
@@ -225,8 +224,8 @@ def _compare_entries(check: _Check, at: int) -> None:
         if k not in check.outputs:
             if any((np.abs(way) > options.atol).any() for way in ways):
                 raise GradcheckError(
-                    f"Numerical gradient for function expected to be zero: output {k} does not "
-                    f"require gradients, but it changes with input {place}"
+                    f"output {k} does not require gradients, but it changes with input {place}: "
+                    "its numerical gradient is not zero"
                 )
             continue
         for seed in seeds_of(y):
@@ -318,12 +317,12 @@ def _check_form(check: _Check, found: Sequence[Tensor | None]) -> None:
             continue
         if g.shape != t.shape:
             raise GradcheckError(
-                f"Analytical gradient has incorrect size: that of input {place} is "
-                f"{list(g.shape)}, the input {list(t.shape)}"
+                f"the gradient of input {place} has another size than the input: {list(g.shape)}, "
+                f"not {list(t.shape)}"
             )
         if check.options.dtypes and g.dtype is not t.dtype:
             raise GradcheckError(
-                f"Gradient has dtype mismatch: that of input {place} is {g.dtype}, the input "
+                f"the gradient of input {place} has another dtype than the input: {g.dtype}, not "
                 f"{t.dtype}"
             )
 
@@ -339,9 +338,9 @@ def _check_repeats(check: _Check, k: int) -> None:
             and not _same(a._array, b._array, check.options.nondet_tol)
         ):
             raise GradcheckError(
-                "Backward is not reentrant, i.e., running backward with same input and "
-                f"grad_output multiple times gives different values, for input {place} and output "
-                f"{k}. The tolerance for nondeterminism was {check.options.nondet_tol}."
+                f"the backward is not reentrant: two walks from output {k} with the same gradient "
+                f"give input {place} values that differ by more than nondet_tol="
+                f"{check.options.nondet_tol}"
             )
 
 
@@ -357,8 +356,8 @@ def _check_seeds(check: _Check, k: int) -> None:
     for place, g in zip(check.places, zeros, strict=True):
         if g is not None and (g._array != 0).any():
             raise GradcheckError(
-                f"backward not multiplied by grad_output: for zeros as gradient of output {k} "
-                f"that of input {place} is not zero"
+                f"the backward does not multiply by the gradient of output {k}: where that is "
+                f"zeros, the gradient of input {place} is not"
             )
     if not check.options.undefined or len(check.outputs) == 1:
         return
@@ -371,16 +370,16 @@ def _check_seeds(check: _Check, k: int) -> None:
         among = grad(outputs, check.leaves, full, retain_graph=True, allow_unused=True)
     except FAILURES as failure:
         raise GradcheckError(
-            f"Expected backward function to handle undefined output grads, but with a gradient of "
-            f"output {k} alone it failed: {failure}"
+            f"the backward fails where only output {k} has a gradient and the others are "
+            f"undefined: {failure}"
         ) from failure
     for place, a, b in zip(check.places, alone, among, strict=True):
         left = np.zeros(1) if a is None else a._array
         right = np.zeros(1) if b is None else b._array
         if not np.allclose(left, right, rtol=1e-12, atol=1e-12, equal_nan=True):
             raise GradcheckError(
-                "Expected undefined output grads to be treated as zeros, but the gradient of "
-                f"input {place} is another one when only output {k} has a gradient"
+                f"an undefined gradient is not treated as zeros: input {place} has another "
+                f"gradient where only output {k} has one"
             )
 
 
@@ -393,15 +392,13 @@ def _check_batched(check: _Check, k: int) -> None:
         each, together = batched(y, check.leaves, seeds)
     except FAILURES as failure:
         raise GradcheckError(
-            f"gradcheck or gradgradcheck failed while testing batched gradient computation of "
-            f"output {k}: {failure}. A backward that reads the numbers of its gradient cannot be "
-            "batched; pass check_batched_grad=False."
+            f"batched gradients of output {k} fail: {failure}. A backward that reads the numbers "
+            "of its gradient cannot be batched; pass check_batched_grad=False."
         ) from failure
     for a, b in zip(each, together, strict=True):
         if not np.allclose(a, b, rtol=check.options.rtol, atol=check.options.atol, equal_nan=True):
             raise GradcheckError(
-                f"gradcheck or gradgradcheck failed while testing batched gradient computation: "
-                f"for output {k} a batch gives other gradients than one after the other"
+                f"batched gradients of output {k} are wrong: one after the other gives others"
             )
 
 
