@@ -5,6 +5,7 @@
     +-- ShapeError          (ValueError)           shapes or sizes that do not fit
     +-- NotDifferentiable   (TypeError)            an output or input that has no derivative
     +-- ConcretizationError (TypeError)            a traced value where Python needs a number
+    +-- MemoryAttributeError (AttributeError)      an attribute that tells of an ndarray's memory
     +-- ImmutableError      (TypeError)            assignment into an array
     +-- UnsupportedError    (NotImplementedError)  a NumPy call without a rule
     +-- LeakedTracerError   (RuntimeError)         a traced value used after its transform ended
@@ -39,6 +40,10 @@ class NotDifferentiable(FunctransError, TypeError):
 
 class ConcretizationError(FunctransError, TypeError):
     """A traced value reached code that needs a plain number."""
+
+
+class MemoryAttributeError(FunctransError, AttributeError):
+    """A traced value was asked for an attribute of an ndarray's memory: ``hasattr`` says no."""
 
 
 class ImmutableError(FunctransError, TypeError):

@@ -10,7 +10,12 @@ import pytest
 import functrans as ft
 import functrans.numpy as fnp
 from functrans._core.bind import Tracer
-from functrans.errors import ArgumentError, ConcretizationError, UnsupportedError
+from functrans.errors import (
+    ArgumentError,
+    ConcretizationError,
+    MemoryAttributeError,
+    UnsupportedError,
+)
 from tests.cases import CHECKS, OF_KNOWN, Case, check_jit_is_eager, each
 
 A, V = (3, 4), (6,)
@@ -214,6 +219,14 @@ def test_in_asks_for_an_equal_entry():
 def test_methods_of_memory_name_stop_gradient(name):
     with pytest.raises(ConcretizationError, match=rf"x\.{name}\(\).*stop_gradient\(x\)\.{name}"):
         ft.grad(lambda x: getattr(x, name)())(np.ones(3))
+
+
+@pytest.mark.parametrize("name", ["base", "ctypes", "data", "flags", "strides"])
+def test_attributes_of_memory_name_stop_gradient(name):
+    for transform in (ft.grad, ft.vmap, ft.jit):
+        with pytest.raises(MemoryAttributeError, match=rf"x\.{name} tells.*gradient\(x\)\.{name}"):
+            transform(lambda x: getattr(x, name))(np.ones(3))
+    assert ft.grad(lambda x: np.sum(x) * (1 if hasattr(x, name) else 2))(np.ones(1)).tolist() == [2]
 
 
 def test_view():

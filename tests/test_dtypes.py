@@ -89,6 +89,8 @@ CALLS = {
     "linspace": lambda x: np.linspace(x, 2 * x, 3),
     "logspace": lambda x: np.logspace(x[0], x[1], 3),
     "geomspace": lambda x: np.geomspace(x[0], x[1], 3), "append": lambda x: np.append(x, 1.0),
+    "inner": lambda x: np.inner(x, x), "vdot": lambda x: np.vdot(x, x),
+    "tensordot": lambda x: np.tensordot(x, x, 1), "vector times vector": lambda x: x[0].dot(x[1]),
     "logaddexp.reduce": np.logaddexp.reduce, "multiply.accumulate": np.multiply.accumulate,
     "numbers": lambda x: x * 2.5 + 1, "a float32": lambda x: x * np.float32(2),
     "a float64 array": lambda x: x * np.array(2.0), "float_power": lambda x: np.float_power(x, 2),
@@ -97,9 +99,7 @@ CALLS = {
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 # Where we take what NumPy refuses, or keep float32 where NumPy rounds it to bfloat16.
 WIDER = {
-    ("average", BFLOAT16), ("geomspace", BFLOAT16), ("dot", BFLOAT16),
-    ("polyfit", np.dtype(np.float16)), ("logaddexp.reduce", np.dtype(np.complex64)),
-    ("logaddexp.reduce", np.dtype(np.complex128)),
+    ("average", BFLOAT16), ("geomspace", BFLOAT16), ("polyfit", np.dtype(np.float16)),
 }
 TYPED = [(c, np.dtype(t)) for c in CALLS for t in TYPES if (c, np.dtype(t)) not in WIDER]
 

@@ -3,7 +3,7 @@
 import mpmath as mp
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
 import functrans.numpy as fnp
@@ -281,3 +281,23 @@ def test_real_if_close_needs_values():
     for transform in (ft.jit, ft.vmap):
         with pytest.raises(ConcretizationError, match=r"real_if_close: the dtype.*Use np\.real"):
             transform(np.real_if_close)(z)
+
+
+@pytest.mark.parametrize(
+    "fp",
+    [
+        [0.0, np.inf, 1.0, 2.0], [np.inf, np.inf, -np.inf, 2.0], [1.0, 2.0, 3.0, -np.inf],
+        [np.inf, 1.0, 2.0, np.inf], [0.0, np.nan, 1.0, 2.0],
+    ],
+    ids=str,
+)
+def test_interpolation_beside_infinite_points_is_numpys(fp):
+    x, xp = np.array([0.0, 0.25, 1, 1.5, 2, 2.5, 3, 4, -1]), np.arange(4.0)
+    want = np.interp(x, xp, fp)
+    y, dy = ft.jvp(lambda x: np.interp(x, xp, fp), (x,), (np.ones(9),))
+    assert_array_equal(y, want)
+    assert_array_equal(ft.jit(lambda x: np.interp(x, xp, fp))(x), want)
+    assert_array_equal(ft.jit(np.interp)(x, xp, np.array(fp)), want)
+    away = np.isfinite(want) & ~np.isin(x, xp)
+    step = np.interp(x[away] + 2.0**-10, xp, fp) - want[away]
+    assert_array_equal(dy[away], step * 2.0**10)

@@ -5,6 +5,8 @@ Plain ``numpy`` functions called on traced values arrive at the same functions; 
 
 from __future__ import annotations
 
+import importlib as _importlib
+
 import numpy as _np
 
 from functrans.numpy import applying as _applying
@@ -54,3 +56,9 @@ __all__ += _publish(_contractions, globals(), _np)
 __all__ += _publish(_polynomials, globals(), _np)
 __all__ += _publish(_signals, globals(), _np)
 __all__ += _publish(_standard, globals(), _np)
+
+
+def __getattr__(name: str):
+    if name == "polynomial":  # lazy: numpy.polynomial is slow to import
+        return _importlib.import_module("functrans.numpy.polynomial")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

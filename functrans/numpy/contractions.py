@@ -84,7 +84,13 @@ def dot(a, b, out=None):
             f"shapes {_show(a.shape)} and {_show(b.shape)} not aligned: {a.shape[-1]} (dim "
             f"{n1 - 1}) != {b.shape[axis]} (dim {axis})"
         )
-    return rows.matmul(a, b) if n2 <= 2 else _contract(a, b, (n1 - 1,), (axis,))
+    y = rows.matmul(a, b) if n2 <= 2 else _contract(a, b, (n1 - 1,), (axis,))
+    return _rounded(y, a, b)
+
+
+def _rounded(y, a, b):
+    """``y`` as NumPy's dot has it: matmul of bfloat16 alone keeps float32."""
+    return y.astype(a.dtype) if a.dtype.kind == "V" and a.dtype == b.dtype else y
 
 
 def _show(shape):
@@ -95,7 +101,7 @@ def _show(shape):
 def vdot(a, b, /):
     """Inner product of all entries, ``a`` conjugated."""
     a, b = _pair(a, b)
-    return rows.matmul(_conj(a).reshape(-1), b.reshape(-1))
+    return _rounded(rows.matmul(_conj(a).reshape(-1), b.reshape(-1)), a, b)
 
 
 @numpy_like(np.vecdot)
@@ -129,7 +135,7 @@ def inner(a, b, /):
             f"shapes {_show(a.shape)} and {_show(b.shape)} not aligned: {a.shape[-1]} (dim "
             f"{a.ndim - 1}) != {b.shape[-1]} (dim {b.ndim - 1})"
         )
-    return _contract(a, b, (len(a.shape) - 1,), (len(b.shape) - 1,))
+    return _rounded(_contract(a, b, (len(a.shape) - 1,), (len(b.shape) - 1,)), a, b)
 
 
 @numpy_like(np.outer)
@@ -156,7 +162,7 @@ def tensordot(a, b, axes: Any = 2):
         for i, j in zip(axes1, axes2, strict=False)
     ):
         raise ValueError("shape-mismatch for sum")
-    return _contract(a, b, axes1, axes2)
+    return _rounded(_contract(a, b, axes1, axes2), a, b)
 
 
 def _contract(a, b, axes1, axes2):

@@ -9,7 +9,7 @@ import numpy as np
 
 from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
-from functrans.errors import ConcretizationError, UnsupportedError, user_line
+from functrans.errors import ConcretizationError, MemoryAttributeError, UnsupportedError, user_line
 
 
 def contains(self: Tracer, value: Any) -> bool:
@@ -41,6 +41,16 @@ def _of_memory(name: str) -> Callable:
     return method
 
 
+def _attribute_of_memory(name: str) -> property:
+    def get(self: Tracer) -> Any:
+        raise MemoryAttributeError(
+            f"{user_line()}: x.{name} tells of the memory of an ndarray, which {self!r} does not "
+            f"have; use ft.stop_gradient(x).{name} for that of its value."
+        )
+
+    return property(get)
+
+
 METHODS = {
     "__contains__": contains,
     "__divmod__": lambda self, other: np.divmod(self, other),
@@ -50,6 +60,7 @@ METHODS = {
         name: _of_memory(name)
         for name in ("byteswap", "dump", "dumps", "getfield", "setflags", "tobytes", "tofile")
     },
+    **{name: _attribute_of_memory(name) for name in ("base", "ctypes", "data", "flags", "strides")},
 }
 
 __all__: list[str] = []

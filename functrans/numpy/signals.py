@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import ndim_of
-from functrans._core.bind import Tracer, bind
+from functrans._core.bind import Tracer, bind, is_finite
 from functrans._ops import bessel
 from functrans._ops import elementwise as ops
 from functrans._ops.calls import stop
@@ -165,9 +165,24 @@ def interp(x, xp, fp, left=None, right=None, period=None):
         j = i + 1
     y0, y1 = take_axis(fp, i, 0), take_axis(fp, j, 0)
     x0, x1 = take_axis(xp, i, 0), take_axis(xp, j, 0)
-    y = y0 + ops.ratio(y1 - y0, x1 - x0) * (x - x0)
+    if is_finite(fp):
+        y = y0 + ops.ratio(y1 - y0, x1 - x0) * (x - x0)
+    else:
+        y = _beside_infinity(x, x0, x1, y0, y1)
     y = ops.where(x < xp[0], fp[0] if left is None else left, y)
     return ops.where(x > xp[-1], fp[-1] if right is None else right, y)
+
+
+def _beside_infinity(x, x0, x1, y0, y1):
+    """Between points of which one may be infinite: as NumPy, from that of the two that gives a
+    number, and on a point its value."""
+    with np.errstate(invalid="ignore"):
+        slope = ops.ratio(y1 - y0, x1 - x0)
+        y = y0 + slope * (x - x0)
+        y = ops.where(ops.isnan(y), y1 + slope * (x - x1), y)
+    lost = ops.isnan(y)
+    y = ops.where(lost & (y0 == y1), y0, y)
+    return ops.where(lost & (x == x1), y1, ops.where(lost & (x == x0), y0, y))
 
 
 def _double(x, dtype):

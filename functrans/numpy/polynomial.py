@@ -1,0 +1,205 @@
+"""``numpy.polynomial``'s modules of functions, with coefficients that may be traced.
+
+NumPy makes ndarrays of coefficients before anything else, so its own functions cannot be reached.
+Here are those that evaluate, fit, combine, differentiate and integrate series, lowest degree first;
+the other names are NumPy's, for plain arrays. Leading coefficients that happen to be 0 stay.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.polynomial import chebyshev as _chebyshev
+from numpy.polynomial import hermite as _hermite
+from numpy.polynomial import hermite_e as _hermite_e
+from numpy.polynomial import laguerre as _laguerre
+from numpy.polynomial import legendre as _legendre
+from numpy.polynomial import polynomial as _polynomial
+
+from functrans.numpy.decompositions import lstsq
+from functrans.numpy.protocols import refused
+from functrans.numpy.public import public
+from functrans.numpy.structure import as_operand, is_traced, moveaxis
+
+
+class Basis(NamedTuple):
+    """``p[k + 1] = alpha(k, x) * p[k] - beta(k) * p[k - 1]``, where ``p[0]`` is 1 and ``p[1]`` is
+    ``first(x)``; NumPy's ``module`` of it, and what the names of its functions begin with."""
+
+    prefix: str
+    module: Any
+    first: Callable
+    alpha: Callable
+    beta: Callable
+
+
+BASES = [
+    Basis("poly", _polynomial, lambda x: x, lambda k, x: x, lambda k: 0),
+    Basis("cheb", _chebyshev, lambda x: x, lambda k, x: 2 * x, lambda k: 1),
+    Basis("leg", _legendre, lambda x: x, lambda k, x: (2 * k + 1) / (k + 1) * x,
+          lambda k: k / (k + 1)),
+    Basis("herm", _hermite, lambda x: 2 * x, lambda k, x: 2 * x, lambda k: 2 * k),
+    Basis("herme", _hermite_e, lambda x: x, lambda k, x: x, lambda k: k),
+    Basis("lag", _laguerre, lambda x: 1 - x, lambda k, x: (2 * k + 1 - x) / (k + 1),
+          lambda k: k / (k + 1)),
+]
+
+
+def _floating(c: Any) -> Any:
+    """Coefficients, of a floating type as NumPy has them."""
+    c = as_operand(c)
+    c = c.reshape(1) if c.ndim == 0 else c
+    return c if c.dtype.kind in "fc" else c.astype(float)
+
+
+def _value(basis: Basis, x: Any, c: Any, tensor: bool = True) -> Any:
+    """The series ``c`` at ``x``, by Clenshaw's recurrence."""
+    x, c = as_operand(x), _floating(c)
+    if tensor:
+        c = c.reshape(c.shape + (1,) * x.ndim)
+    if len(c) == 1:
+        return c[0] + 0 * x
+    after: Any = 0  # b[k + 2]
+    b = c[-1] + 0 * x
+    for k in range(len(c) - 2, 0, -1):
+        b, after = c[k] + basis.alpha(k, x) * b - basis.beta(k + 1) * after, b
+    return c[0] + basis.first(x) * b - basis.beta(1) * after
+
+
+def _vander(basis: Basis, x: Any, deg: int) -> Any:
+    """The values of the basis up to degree ``deg``, along a new last axis."""
+    x = as_operand(x) + 0.0
+    found = [np.ones_like(x), basis.first(x)]
+    for k in range(1, deg):
+        found.append(basis.alpha(k, x) * found[k] - basis.beta(k) * found[k - 1])
+    return np.stack(found[: deg + 1], axis=-1)
+
+
+def _apply(matrix: np.ndarray, c: Any, axis: int) -> Any:
+    """``matrix``, of what a linear function makes of each coefficient, on all of them."""
+    c = moveaxis(c, axis, 0)
+    return moveaxis(np.tensordot(matrix.astype(c.dtype), c, axes=1), 0, axis)
+
+
+def _derivative(basis: Basis, c: Any, m: int = 1, scl: Any = 1, axis: int = 0) -> Any:
+    """The series of the ``m``-th derivative."""
+    c = _floating(c)
+    matrix = getattr(basis.module, f"{basis.prefix}der")(np.eye(c.shape[axis]), m)
+    return _apply(matrix, c, axis) * scl**m
+
+
+def _integral(basis: Basis, c: Any, m: int = 1, k: Any = (), lbnd: float = 0, scl: float = 1,
+              axis: int = 0) -> Any:
+    """The series of the ``m``-th integral from ``lbnd``, with the constants ``k``."""
+    c, integrate = _floating(c), getattr(basis.module, f"{basis.prefix}int")
+    n = c.shape[axis]
+    y = _apply(integrate(np.eye(n), m, [], lbnd, scl), c, axis)
+    k = np.atleast_1d(as_operand(k))
+    if not k.size:
+        return y
+    without = integrate(np.ones(n), m, [], lbnd, scl)
+    units = [integrate(np.ones(n), m, list(e), lbnd, scl) - without for e in np.eye(m)[: len(k)]]
+    constants = np.stack(units, axis=-1) @ k
+    behind = y.ndim - axis % y.ndim - 1
+    return y + constants.reshape(constants.shape + (1,) * behind)
+
+
+def _aligned(c1: Any, c2: Any) -> tuple:
+    c1, c2 = _floating(c1), _floating(c2)
+    n = max(len(c1), len(c2))
+    return tuple(np.concatenate([c, np.zeros(n - len(c), c.dtype)]) for c in (c1, c2))
+
+
+def _sum(basis: Basis, c1: Any, c2: Any) -> Any:
+    """The sum of two series."""
+    c1, c2 = _aligned(c1, c2)
+    return c1 + c2
+
+
+def _difference(basis: Basis, c1: Any, c2: Any) -> Any:
+    """The difference of two series."""
+    c1, c2 = _aligned(c1, c2)
+    return c1 - c2
+
+
+@functools.cache
+def _products(basis: Basis, n1: int, n2: int) -> np.ndarray:
+    """The product of each two of the basis: its coefficients along axis 0."""
+    multiply = getattr(basis.module, f"{basis.prefix}mul")
+    found = np.zeros((n1 + n2 - 1, n1, n2))
+    for i, e1 in enumerate(np.eye(n1)):
+        for j, e2 in enumerate(np.eye(n2)):
+            y = multiply(e1, e2)
+            found[: len(y), i, j] = y
+    return found
+
+
+def _product(basis: Basis, c1: Any, c2: Any) -> Any:
+    """The product of two series."""
+    c1, c2 = _floating(c1), _floating(c2)
+    if basis.prefix == "poly":
+        return np.convolve(c1, c2)
+    y = np.einsum("kij,i,j->k", _products(basis, len(c1), len(c2)), c1, c2)
+    return y.astype(np.result_type(c1.dtype, c2.dtype))
+
+
+def _by_x(basis: Basis, c: Any) -> Any:
+    """The series times its variable."""
+    c = _floating(c)
+    return _apply(np.stack([
+        np.pad(y, (0, len(c) + 1 - len(y)))
+        for y in map(getattr(basis.module, f"{basis.prefix}mulx"), np.eye(len(c)))
+    ], axis=-1), c, 0)
+
+
+def _fit(basis: Basis, x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False,
+         w: Any = None) -> Any:
+    """The series of degree ``deg`` that fits points in least squares."""
+    name = f"np.polynomial.{basis.module.__name__.rsplit('.', 1)[1]}.{basis.prefix}fit"
+    if full or not isinstance(deg, int | np.integer):
+        raise refused(name, "got full= or a list of degrees", "give the degree as an int")
+    x, y = as_operand(x) + 0.0, as_operand(y) + 0.0
+    lhs, rhs = _vander(basis, x, int(deg)), y
+    if w is not None:
+        w = as_operand(w) + 0.0
+        lhs, rhs = lhs * w[:, None], rhs * (w if y.ndim == 1 else w[:, None])
+    rcond = len(x) * float(np.finfo(x.dtype).eps) if rcond is None else rcond
+    scale = np.sqrt((lhs * lhs).sum(axis=0))
+    c = lstsq(lhs / scale, rhs, rcond)[0]
+    return c / (scale if y.ndim == 1 else scale[:, None])
+
+
+FUNCTIONS = {
+    "val": _value, "vander": _vander, "der": _derivative, "int": _integral, "add": _sum,
+    "sub": _difference, "mul": _product, "mulx": _by_x, "fit": _fit,
+}
+
+
+def _named(basis: Basis, name: str, ours: Callable) -> Callable:
+    theirs = getattr(basis.module, basis.prefix + name)
+
+    @functools.wraps(theirs, updated=())
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if any(map(is_traced, (*args, *kwargs.values()))):
+            return ours(basis, *args, **kwargs)
+        return theirs(*args, **kwargs)
+
+    function.__doc__ = f"{ours.__doc__} numpy's {theirs.__name__}, for traced coefficients too."
+    return public(function)
+
+
+def _namespace(basis: Basis) -> SimpleNamespace:
+    """NumPy's module of a basis with our functions in place of its own."""
+    names = {name: getattr(basis.module, name) for name in basis.module.__all__}
+    for name, ours in FUNCTIONS.items():
+        names[basis.prefix + name] = _named(basis, name, ours)
+    return SimpleNamespace(**names)
+
+
+polynomial, chebyshev, legendre, hermite, hermite_e, laguerre = map(_namespace, BASES)
+
+__all__ = ["chebyshev", "hermite", "hermite_e", "laguerre", "legendre", "polynomial"]
