@@ -7,7 +7,7 @@ import math
 from functrans._compile.program import Program, Structured, Var
 from functrans._compile.structured import Loop
 from functrans._ops.declare import Bilinear, Elementwise
-from functrans._transforms.derived import Cut
+from functrans._transforms.derived import MOVES, Cut
 
 # Arithmetic operations that take as long as storing a number and loading it again.
 STORE = 4.0
@@ -18,7 +18,6 @@ _ARITHMETIC = frozenset({
     "strong_multiply", "copy", "astype", "real", "conjugate", "equal", "not_equal", "less",
     "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_not", "sign",
 })
-_MOVES = frozenset({"reshape", "transpose", "broadcast_to"})
 
 
 def operations(program: Program) -> float:
@@ -30,7 +29,7 @@ def operations(program: Program) -> float:
             total += (eqn.prim.length or math.inf) * operations(eqn.prim.body)
         elif isinstance(eqn.prim, Structured):
             total += max(map(operations, eqn.prim.programs.values()))
-        elif eqn.prim.name in _MOVES:
+        elif eqn.prim in MOVES:
             continue
         elif eqn.prim.name in _ARITHMETIC:
             total += size
