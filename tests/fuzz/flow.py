@@ -83,7 +83,7 @@ class Bodies:
         if i is not None and c.shape and c.shape[0] and not self.d.number(0, 1):
             return self.entry(c, scope, i)
         if i is not None and c.dtype.kind == "f" and not self.d.number(0, 2):
-            return f"({self.of(c, scope, depth)}) * (0.5 + {i})"
+            return f"({self.of(c, scope, depth)}) * (0.5 + 0.05 * {i})"
         return self.of(c, scope, depth)
 
     def entry(self, c: Name, scope: Sequence[Name], i: str) -> str:
