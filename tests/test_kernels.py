@@ -389,3 +389,9 @@ def test_an_index_that_is_given_is_checked_at_each_call():
     np.testing.assert_array_equal(f(x, ROWS), x[ROWS] * 2)
     with pytest.raises(IndexError, match="out of bounds"):
         f(x, np.array([0, 9, 1, 2]))
+
+
+def test_a_few_entries_are_written_out():
+    text = ft.jit(lambda x: np.sin(x) * 2 + x[::-1]).lower(np.ones(3)).llvm
+    assert "loop0:" not in text
+    assert "loop0:" in ft.jit(lambda x: np.sin(x) * 2).lower(np.ones(5)).llvm

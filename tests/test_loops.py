@@ -235,6 +235,15 @@ def test_what_nobody_reads_is_not_carried():
     assert (loop.carries, loop.outputs) == (1, 1)
 
 
+def test_what_only_moves_is_not_stored():
+    def f(w):
+        return np.sum(ft.scan(lambda c, v: (np.exp(w @ c.T) + v, None), w, X)[0])
+
+    forward, _ = rows(ft.jit(ft.grad(f)).lower(W).optimised)
+    assert forward.outputs == 3  # the state; of each step the state before it, and the exponential
+    np.testing.assert_allclose(ft.jit(ft.grad(f))(W), ft.grad(f)(W), **EXACT)
+
+
 def test_only_one_branch_runs():
     def f(x):
         return ft.cond(x > 0, np.log, lambda x: 1 / np.sqrt(-x), x)
@@ -476,3 +485,12 @@ def test_without_steps_the_state_is_an_array_for_the_body():
     carry, ys = ft.scan(lambda c, _: (c.at[0].set(1.0), c.at[0].get()), X, None, length=0)
     np.testing.assert_array_equal(carry, X)
     assert ys.shape == (0,)
+
+
+def test_a_plain_array_is_indexed_by_take_and_the_error_says_so():
+    table = np.array([2.0, 3.0, 5.0])
+    def f(x):
+        return ft.fori_loop(0, 3, lambda i, y: y * ft.numpy.take(table, i, axis=0), x)
+    assert ft.jit(f)(1.5) == f(1.5) == 45.0
+    with pytest.raises(ft.errors.ConcretizationError, match=r"numpy\.take\(y, x, axis=0\)"):
+        ft.vmap(lambda i: table[i])(np.array([0, 2]))

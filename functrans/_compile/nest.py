@@ -26,6 +26,8 @@ VECTORISED = 3000
 UNROLLED = 4
 # Copies of its body that the pieces of a kernel may make, and operations in all of them.
 COPIES, COPIED = 9, 600
+# Iterations of all loops together that are written one by one.
+TINY = 4
 # Entries that are added up without keeping what rounding loses: 32 or 16 in each lane of a vector.
 BLOCK = 512
 
@@ -359,6 +361,9 @@ def _start_depth(r: Reduce, depth: int) -> int:
 def _pieces(k: Kernel, ranged: bool) -> list[list[Window]]:
     """Each loop as pieces that lie inside or outside each window, where that is not too many."""
     pieces = [[(0, n)] for n in k.space]
+    size = math.prod(k.space)
+    if size <= TINY and not ranged and size * (len(k.ops) + len(k.loads)) <= COPIED:
+        return [[(i, i + 1) for i in range(n)] for n in k.space]
     copies = 1
     for d in reversed(range(int(ranged), len(k.space))):
         n = k.space[d]

@@ -148,7 +148,8 @@ class Tracer:
             f"{user_line()}: {self!r} cannot become a plain ndarray: its derivative would be lost. "
             "np.array([a, b]) of traced values is np.stack([a, b]); assigning into an ndarray is "
             "functrans' .at[i].set(v); np.asarray(x) is x; np.vectorize(f) is functrans.numpy"
-            ".vectorize(f); a constant copy is ft.stop_gradient(x)."
+            ".vectorize(f); y[x] of a plain array y is functrans.numpy.take(y, x, axis=0); a "
+            "constant copy is ft.stop_gradient(x)."
         )
 
     def __float__(self):

@@ -6,10 +6,9 @@ import math
 
 from functrans._compile.program import Program, Structured, Var
 from functrans._compile.recompute import CHEAP
-from functrans._compile.schedule import MOVES
 from functrans._compile.structured import Loop
 from functrans._ops.declare import Bilinear, Elementwise
-from functrans._transforms.derived import Cut
+from functrans._transforms.derived import MOVES, Cut
 
 # Arithmetic operations that take as long as storing a number and loading it again.
 STORE = 4.0
@@ -26,7 +25,7 @@ def operations(program: Program) -> float:
             total += (eqn.prim.length or math.inf) * operations(eqn.prim.body)
         elif isinstance(eqn.prim, Structured):
             total += max(map(operations, eqn.prim.programs.values()))
-        elif eqn.prim.name in MOVES:
+        elif eqn.prim in MOVES:
             continue
         elif eqn.prim.name in CHEAP:
             total += size

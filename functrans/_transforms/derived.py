@@ -24,7 +24,7 @@ from functrans._compile.program import (
 from functrans._core.aval import Aval, inexact_dtype
 from functrans._core.bind import Tracer
 from functrans._ops.declare import Elementwise
-from functrans._ops.structure import astype
+from functrans._ops.structure import astype, broadcast_to, reshape, transpose
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.jvp import JVPTrace
 from functrans._transforms.staging import stage
@@ -32,6 +32,8 @@ from functrans._transforms.vjp import VJPTrace, pull_back
 from functrans._transforms.vmap import BatchTrace, BatchTracer
 
 Mask = tuple[bool, ...]
+# Rows that make no numbers: their results are not worth keeping beside their operand.
+MOVES = frozenset({reshape, transpose, broadcast_to})
 
 
 def examples_of(program: Program) -> list:
@@ -199,6 +201,13 @@ def cut(joint: Derived, n: int, outs: int, takes: Sequence[bool]) -> Cut:
             forward.append(eqn)
     needed = {a for eqn in backward for a in eqn.inputs if isinstance(a, Var) and a not in late}
     needed |= {a for a in program.outputs[outs:] if isinstance(a, Var) and a not in late}
+    moves: list[Eqn] = []
+    for eqn in reversed(forward):  # what only moves is not kept: what it moves is
+        if eqn.prim in MOVES and eqn.outputs[0] in needed:
+            needed.remove(eqn.outputs[0])
+            needed.update(a for a in eqn.inputs if isinstance(a, Var))
+            moves.append(eqn)
+    backward = [*reversed(moves), *backward]
     reads = [i for i, v in enumerate(primals) if v in needed]
     kept = tuple(v for eqn in forward for v in eqn.outputs if v in needed)
     first = check(Program(primals, tuple(forward), program.outputs[:outs] + kept))

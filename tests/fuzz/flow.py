@@ -83,7 +83,7 @@ class Bodies:
         if i is not None and c.shape and c.shape[0] and not self.d.number(0, 1):
             return self.entry(c, scope, i)
         if i is not None and c.dtype.kind == "f" and not self.d.number(0, 2):
-            return f"({self.of(c, scope, depth)}) * (0.5 + {i})"
+            return f"({self.of(c, scope, depth)}) * (0.5 + 0.05 * {i})"
         return self.of(c, scope, depth)
 
     def entry(self, c: Name, scope: Sequence[Name], i: str) -> str:
@@ -120,8 +120,8 @@ class Bodies:
         return (f"ft.while_loop(lambda {x}: {test}, lambda {x}: ({body}, {k} + 1), "
                 f"({c.name}, {start}){most})[0]")
 
-    def scan(self, c: Name, scope: Sequence[Name], depth: int) -> str:
-        """A scan, whose carry is of one or two parts."""
+    def scan(self, c: Name, scope: Sequence[Name], depth: int) -> tuple[str, str]:
+        """A scan, whose carry is of one or two parts, and where the part like ``c`` is."""
         x, e = self.fresh("c"), self.fresh("e")
         own = c._replace(name=x, exact=False)
         arrays = [w for w in scope if w.dtype == c.dtype and w.shape and "." not in w.name
@@ -140,7 +140,8 @@ class Bodies:
             collected = x  # a sum has several right answers
         if self.d.flag():
             body = self.step(own, inner, depth - 1, None)
-            return f"ft.scan(lambda {x}, {e}: ({body}, {collected}), {c.name}, {xs}{more})"
+            text = f"ft.scan(lambda {x}, {e}: ({body}, {collected}), {c.name}, {xs}{more})"
+            return text, "[0]"
         two = own._replace(name=f"{x}[0]")
         count = Name(f"{x}[1]['k']", (), np.dtype("i8"), True)
         inner = [two if w is own else w for w in inner]
@@ -148,11 +149,10 @@ class Bodies:
         collected = self.d.pick([two.name, count.name, "None"])
         start = self.d.pick(["0", "1"])
         return (f"ft.scan(lambda {x}, {e}: (({body}, {{'k': {count.name} + 1}}), {collected}), "
-                f"({c.name}, {{'k': {start}}}), {xs}{more})")
+                f"({c.name}, {{'k': {start}}}), {xs}{more})"), "[0][0]"
 
     def scanned(self, c: Name, scope: Sequence[Name], depth: int) -> str:
-        text = self.scan(c, scope, depth)
-        return f"{text}[0]" + "[0]" * ("'k'" in text.split(f"({c.name}, ")[-1])
+        return "".join(self.scan(c, scope, depth))
 
     # ---- branches
 
@@ -199,16 +199,15 @@ def collected(d: Any) -> None:
     if (found := _carried(d)) is None:
         return
     bodies, c = found
-    name = d.hold(bodies.scan(c, bodies.scope, DEPTH))
-    parts = [(p, x) for p, x in _parts(name, d.held[name])]
-    for text, _ in parts:
+    name = d.hold(bodies.scan(c, bodies.scope, DEPTH)[0])
+    for text in _parts(name, d.held[name]):
         d.add(text, d.exact)
 
 
-def _parts(name: str, x: Any) -> list[tuple[str, Any]]:
+def _parts(name: str, x: Any) -> list[str]:
     if isinstance(x, tuple):
         return [p for i, y in enumerate(x) for p in _parts(f"{name}[{i}]", y)]
-    return [] if x is None or isinstance(x, dict | int) else [(name, x)]
+    return [] if x is None or isinstance(x, dict | int) else [name]
 
 
 def branched(d: Any) -> None:
@@ -223,10 +222,12 @@ def picked(d: Any) -> None:
         return
     n, scope = v.shape[0], Bodies(d).scope
     at = f"({Bodies(d).whole(scope)}) % {n}" + d.pick(["", f" - {n}"])
-    texts = [f"{v.name}[{at}]", f"{v.name}[{at}, ...]", f"{v.name}[{at}, None]"]
+    texts = [f"ft.numpy.take({v.name}, {at}, axis=0)"]  # v may be a plain array
+    if v.name.startswith("x"):
+        texts += [f"{v.name}[{at}]", f"{v.name}[{at}, ...]", f"{v.name}[{at}, None]"]
     if v.dtype.kind == "f":
         texts += [f"ft.array({v.name}).at[{at}].set({v.name}[0])",
-                  f"ft.array({v.name}).at[{at}].add({v.name}[{at}])"]
+                  f"ft.array({v.name}).at[{at}].add({v.name}[-1])"]
     d.add(d.pick(texts), v.exact)
 
 
