@@ -20,7 +20,7 @@ def main() -> int:
     if args.threads:
         _limit_threads(args.threads)
     # imported after the thread limits are set, which libraries read when they load
-    from benchmarks import imports, jit, memory, overhead, report, shim, speed, watching
+    from benchmarks import arrays, imports, jit, memory, overhead, report, shim, speed, watching
     from benchmarks.peers import available
 
     peers, missing = available()
@@ -33,6 +33,9 @@ def main() -> int:
     }
     runs |= {
         name: lambda build=build: jit.run(build(), args.scale) for name, build in jit.CASES.items()
+    }
+    runs |= {
+        case.name: lambda case=case: arrays.table(case, peers, args.scale) for case in arrays.CASES
     }
     runs["jit-compile"] = lambda: jit.compile_table(args.scale)
     runs["jit-price"] = lambda: jit.price_table(args.scale)

@@ -7,6 +7,7 @@ So constants are the library's own arrays, made before anything is timed.
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -75,7 +76,7 @@ def _logsumexp(xp) -> Callable:
     if _is(xp, "numpy"):
         return lambda x: xp.logaddexp.reduce(x, axis=1)
     module = "jax.scipy.special" if _is(xp, "jax") else "autograd.scipy.special"
-    logsumexp = __import__(module, fromlist=["logsumexp"]).logsumexp
+    logsumexp = importlib.import_module(module).logsumexp
     return lambda x: logsumexp(x, axis=1)
 
 

@@ -70,8 +70,10 @@ def reduce_rows(f: Callable, x: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 def spread(f: Callable, axis: tuple[int, ...], x: np.ndarray, dtype: Any, *ys: Any) -> np.ndarray:
-    """``f(axis, x, *ys)``, of the shape of ``x`` and of ``dtype``; ``ys`` are reduced over ``axis``
-    and reach ``f`` in a shape that goes with that of ``x``."""
+    """``f(axis, x, *ys)``, which has the shape of ``x``, on blocks of rows where that can be.
+
+    ``ys`` are reduced over ``axis`` and reach ``f`` with length 1 there; ``dtype`` is the result's.
+    """
     if are_rows(x, axis):
         out, width = np.empty(x.shape, dtype), x.shape[-1]
         rows, flat = x.reshape(-1, width), out.reshape(-1, width)

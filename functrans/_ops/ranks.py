@@ -14,6 +14,7 @@ from functrans._core.bind import bind, cast
 from functrans._kernels import blocks
 from functrans._ops.calls import stop
 from functrans._ops.declare import linear, primitive
+from functrans._ops.reductions import share_out, tied
 from functrans._ops.structure import batched_to
 
 # ---- permutations
@@ -114,18 +115,12 @@ ranked = primitive(
     batch=_batch_ranked,
     abstract=lambda x, ranks, skip_nan: Aval((*x.shape[:-1], ranks.shape[-1]), x.dtype),
     kinks="a tie: shared equally",
-    at_kink=lambda x, ranks, skip_nan: np.stack(
-        [_tied(x, one)[1][..., 0] > 1 for one in _each(_ranked(x, ranks, skip_nan))], -1
-    ),
+    at_kink=lambda x, ranks, skip_nan: _at_tie(x, _ranked(x, ranks, skip_nan)),
 )
 
 
-def _tied(x, y):
-    """Which entries of x equal their y, and how many do along the last axis."""
-    tie = x == y
-    if (y != y).any():
-        tie |= (x != x) & (y != y)
-    return tie, np.count_nonzero(tie, -1, keepdims=True)
+def _at_tie(x, y):
+    return np.stack([tied((x.ndim - 1,), x, one)[1][..., 0] > 1 for one in _each(y)], -1)
 
 
 def _each(y):
@@ -136,7 +131,7 @@ def _each(y):
 def _tied_mean(t, x, y):
     means = []
     for one in _each(y):
-        tie, count = _tied(x, one)
+        tie, count = tied((x.ndim - 1,), x, one)
         means.append(np.where(tie, t, 0).sum(-1) / count[..., 0].astype(t.real.dtype))
     return np.stack(means, -1)
 
@@ -144,15 +139,10 @@ def _tied_mean(t, x, y):
 def _tied_spread(ct, x, y):
     axis = (x.ndim - 1,)
     parts = [
-        blocks.spread(_share, axis, x, ct.dtype, one, c)
+        blocks.spread(share_out, axis, x, ct.dtype, one, c)
         for one, c in zip(_each(y), _each(ct), strict=True)
     ]
     return functools.reduce(np.add, parts) if parts else np.zeros(x.shape, ct.dtype)
-
-
-def _share(axis, x, y, ct):
-    tie, count = _tied(x, y)
-    return np.where(tie, ct / count.astype(ct.real.dtype), ct.dtype.type(0))
 
 
 def _batch_tied(row):

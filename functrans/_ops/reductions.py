@@ -84,13 +84,10 @@ sum = linear(
 def _equal_share(x, y, axis):
     x, y = np.asarray(x), np.asarray(y)
     y = y.reshape(kept_shape(x.shape, axis))
-    best = x == y
-    if (y != y).any():
-        best |= (x != x) & (y != y)
+    tie, count = tied(axis, x, y)
     dtype = floating_of(x.dtype)
     wide = np.result_type(dtype, np.float32)  # narrower types cannot count that far
-    count = np.add.reduce(best, axis, keepdims=True).astype(wide)
-    return np.divide(best, count, dtype=wide).astype(dtype, copy=False)
+    return np.divide(tie, count.astype(wide), dtype=wide).astype(dtype, copy=False)
 
 
 def _batch_share(size, xs, batched, axis):
@@ -104,6 +101,21 @@ equal_share = primitive(
 )
 
 
+def tied(axis: tuple[int, ...], x: Any, y: Any) -> tuple[Any, Any]:
+    """Which entries of x equal their y, NaN a NaN, and how many do along ``axis``."""
+    tie = x == y
+    if (y != y).any():
+        tie |= (x != x) & (y != y)
+    return tie, np.asarray(np.count_nonzero(tie, axis, keepdims=True))
+
+
+def share_out(axis: tuple[int, ...], x: np.ndarray, y: Any, ct: Any) -> Any:
+    """``ct``, one number for each y, in equal shares to the entries of x that equal it."""
+    tie, count = tied(axis, x, y)
+    wide = np.result_type(ct.real.dtype, np.float32)  # narrower types cannot count that far
+    return np.where(tie, (ct / count.astype(wide)).astype(ct.dtype), ct.dtype.type(0))
+
+
 def weigh(g: Any, share: Any) -> Any:
     """``g * share``, where a share of zero stays zero against an infinite ``g``."""
     return g * share if is_finite(g) else strong_multiply(g, share)
@@ -114,6 +126,8 @@ def _extreme(name, ufunc):
         return cast(weigh(ts[0], equal_share(xs[0], y, axis=axis)).sum(axis=axis), y.dtype)
 
     def vjp(ct, y, xs, wanted, axis):
+        if type(xs[0]) is np.ndarray and type(y) in STRONG and type(ct) in STRONG:
+            return [blocks.spread(share_out, axis, xs[0], xs[0].dtype, y, ct)]
         share = equal_share(xs[0], y, axis=axis)
         return [cast(weigh(ct.reshape(kept_shape(share.shape, axis)), share), dtype_of(xs[0]))]
 
@@ -449,5 +463,6 @@ root = elementwise(
 __all__ = [
     "all", "any", "argmax", "argmin", "count_nonzero", "cummax", "cummin", "cumprod", "cumsum",
     "equal_share", "expand", "kept_shape", "logsumexp", "max", "min", "others", "prod",
-    "recurrence", "reduced_shape", "root", "running_share", "shift", "softmax", "sum", "weigh",
+    "recurrence", "reduced_shape", "root", "running_share", "share_out", "shift", "softmax",
+    "sum", "tied", "weigh",
 ]

@@ -17,6 +17,7 @@ from functrans._kernels.blocks import LARGE
 
 
 def add_cotangents(cts: list, slots: Sequence, contributions: Sequence) -> None:
+    """Add each contribution to the cotangent at its slot; either may be None."""
     for slot, c in zip(slots, contributions, strict=True):
         if slot is not None and c is not None:
             if cts[slot] is None:
@@ -36,7 +37,7 @@ def add_into(cts: list, slot: int, c: Any) -> None:
 
 
 def _is_alone(cts: list, slot: int) -> bool:
-    """Whether ``cts`` alone holds the array at ``slot``, and that has memory of its own."""
+    """Whether the array at ``slot`` has memory of its own, and only ``cts`` refers to it."""
     # two references: that of the list and that of the call
     if getrefcount(cts[slot]) > 2 or type(cts[slot]) is not np.ndarray:
         return False

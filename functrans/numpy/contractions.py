@@ -33,19 +33,20 @@ def _pair(a: Any, b: Any) -> tuple[Any, Any]:
 
 def _matmul(x1, x2):
     x1, x2 = _pair(x1, x2)
-    if not x1.shape or not x2.shape:
-        i = 0 if not x1.shape else 1
+    s1, s2 = x1.shape, x2.shape
+    if not s1 or not s2:
+        i = 0 if not s1 else 1
         raise ValueError(
             f"matmul: Input operand {i} does not have enough dimensions (has 0, gufunc core with "
             "signature (n?,k),(k,m?)->(n?,m?) requires 1)"
         )
-    have, want = x1.shape[-1], x2.shape[-2 if len(x2.shape) > 1 else 0]
+    have, want = s1[-1], s2[-2 if len(s2) > 1 else 0]
     if have != want:
         raise ValueError(
             "matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
             f"(n?,k),(k,m?)->(n?,m?) (size {want} is different from {have})"
         )
-    return rows.matmul(x1, x2)
+    return bind(rows.matmul, x1, x2)
 
 
 @numpy_like(np.matmul)

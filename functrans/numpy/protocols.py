@@ -38,7 +38,7 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
             return self.owner.unary(row, self)
         if len(inputs) == 2 and not any(isinstance(x, list | tuple) for x in inputs):
             return bind_operands(row, *inputs)
-    inputs = tuple([plain(x) if type(x) is Array else _listed(x) for x in inputs])
+    inputs = tuple([_operand(x) for x in inputs])
     if method == "__call__":
         row = UFUNCS.get(ufunc) or MAKERS["__call__"](ufunc)
         if row is None:
@@ -78,8 +78,12 @@ def _with_options(ufunc, row, inputs, kwargs):
     ])
 
 
-def _listed(x):
-    """A list operand as an array: of traced values it is a stack."""
+def _operand(x):
+    """An operand without the class of arrays; a list as an array, of traced values a stack."""
+    if type(x) is np.ndarray:
+        return x
+    if type(x) is Array:
+        return plain(x)
     return _to_array(x) if isinstance(x, list | tuple) else x
 
 
