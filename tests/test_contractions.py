@@ -246,3 +246,12 @@ def test_numbers_of_the_wrong_shape_raise_as_in_numpy():
 def test_public_names_return_arrays():
     assert type(fnp.matmul(np.eye(2), np.ones(2))) is ft.Array
     assert type(fnp.einsum("ii->i", np.eye(2))) is ft.Array
+
+
+@pytest.mark.parametrize("shapes", [((3, 3, 0), (0,)), ((2, 0, 3), (3, 2)), ((2, 3, 0), (2, 0, 2))])
+def test_batches_of_products_of_nothing_keep_their_shapes(shapes):
+    a, b = (np.zeros(shape) for shape in shapes)
+    for in_axes in ((None, 0), (0, None), (0, 0)):
+        given = [x if i is None else np.stack([x, x]) for x, i in zip((a, b), in_axes, strict=True)]
+        y = ft.vmap(lambda a, b: a @ b, in_axes)(*given)
+        np.testing.assert_array_equal(y, np.stack([a @ b, a @ b]))

@@ -153,6 +153,15 @@ def test_scalars_stay_weak():
     check(lambda x, s: (x * s, x / s, s * 2), np.arange(3, dtype=np.int32), 3)
 
 
+@pytest.mark.parametrize("number", [1, 127, -128, 128, 1000, -1000, 2**40, 2**70])
+def test_any_python_integer_is_compared_with_small_ones(number):
+    x = np.array([0, 1, -1, 127, -128], np.int8)
+    for f in (np.less, np.less_equal, np.greater, np.equal, np.not_equal):
+        np.testing.assert_array_equal(ft.jit(lambda x, f=f: f(x, number))(x), f(x, number))
+        if number < 2**63:
+            np.testing.assert_array_equal(ft.jit(f)(x, number), f(x, number))
+
+
 def test_reductions_over_any_axes():
     x = np.random.default_rng(0).normal(size=(3, 1, 4, 5))
     for axis in [(0,), (1,), (2,), (3,), (0, 2), (1, 3), (0, 3), (2, 3), (0, 1, 2, 3)]:

@@ -327,6 +327,8 @@ def computing_types(eqn: Eqn) -> tuple[np.dtype, ...] | None:
         return None
     if lowering_of(name, computing) is None:
         return None
+    if any(type(a) is int and not _fits(a, t) for a, t in zip(eqn.inputs, types, strict=True)):
+        return None
     pairs = zip(sources, types, strict=True)
     narrowed = any(s.kind == "c" and t.kind not in "cb" for s, t in pairs)
     if narrowed and name not in ("astype", "astype_discrete"):
@@ -358,8 +360,25 @@ def _operand_types(eqn: Eqn, out: np.dtype) -> tuple[np.dtype, ...]:
         return (np.dtype(bool),) * n
     if out.kind == "b" and name in ("equal", "not_equal", "less", "less_equal", "greater",
                                     "greater_equal"):
-        return (np.result_type(*map(_weakly, eqn.inputs)),) * n
+        return (_compared(eqn.inputs),) * n
     return (out,) * n
+
+
+def _compared(inputs: tuple[Atom, ...]) -> np.dtype:
+    """The dtype in which NumPy's answer is found: a Python integer need not fit the other's."""
+    dtype = np.result_type(*map(_weakly, inputs))
+    if dtype.kind == "i" and not all(_fits(a, dtype) for a in inputs):
+        return np.result_type(*map(dtype_of_atom, inputs))
+    return dtype
+
+
+def _fits(a: Atom, dtype: np.dtype) -> bool:
+    """Whether a weak integer is known to be one of an integer dtype."""
+    if isinstance(a, Var):
+        return not a.weak or np.can_cast(a.aval.dtype, dtype)
+    if type(a) is not int or dtype.kind != "i":
+        return True
+    return np.iinfo(dtype).min <= a <= np.iinfo(dtype).max
 
 
 def dtype_of_atom(a: Atom) -> np.dtype:

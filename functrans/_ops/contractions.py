@@ -7,6 +7,7 @@ numbers too.
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,13 +30,13 @@ def _matmul(x1, x2):
 
 def _rows(x):
     """``x`` as a matrix: all axes but the last are one."""
-    return x if len(x.shape) == 2 else x.reshape(-1, x.shape[-1])
+    return x if len(x.shape) == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def _columns(x):
     """``x`` of shape (..., k, m) as a matrix of shape (k, everything else)."""
     order = (len(x.shape) - 2, *range(len(x.shape) - 2), len(x.shape) - 1)
-    return x.transpose(order).reshape(x.shape[-2], -1)
+    return x.transpose(order).reshape(x.shape[-2], math.prod((*x.shape[:-2], x.shape[-1])))
 
 
 def _row(x):

@@ -236,7 +236,7 @@ COMPLEX_ANSWER = ["-{}", "np.conj({})", "np.real({})", "np.imag({})", "np.isnan(
 COMPLEX_SMOOTH = ["np.sin({})", "{} * 0.5", "np.conj({})", "np.real({})", "np.imag({})",
                   "{0} * {0}", "np.exp({} * 0.2)", "np.abs({} + 5)", "np.sqrt({} + 5)",
                   "np.log({} * 0.1 + 2)", "np.square({})", "1 / ({0} * np.conj({0}) + 2)",
-                  "np.sum({})", "np.mean({})"]
+                  "np.sum({})", "np.sum({}) / 7"]
 COMPLEX_MATRIX = ["np.sum({}, axis=-1, keepdims=True)", "np.prod({}, axis=0)", "{}.mT @ {}",
                   "np.einsum('...ij,...kj->i...k', {0}, {0})"]
 
@@ -254,7 +254,7 @@ def complex_binary(d: Drawer) -> None:
         same = v.exact and w.exact
         if d.exact:
             texts = ["{} + {}", "{} - {}", "{} / {}", "{} == {}", "{} != {}",
-                     "np.where({1} == {1}, {0}, {1})", "np.stack([{0}, {0} - {1}])"]
+                     "np.where({1} == {1}, {0}, {1})", "np.stack([{0}, np.conj({0})])"]
         else:
             texts = ["{} + {}", "{} - {}", "{} * {}", "{} / ({} * 0.1 + 3)"]
         d.add(d.pick(texts).format(v.name, w.name), d.exact and same)
@@ -415,7 +415,16 @@ def multiplied(d: Drawer) -> None:
                  "np.einsum('...ij,...kj->...ik', {0}, {0})",
                  "np.einsum('...ij,...ij->j...', {0}, {0})"]
         d.add(d.pick(texts).format(v.name), False)
-    d.add(f"np.cumsum({v.name}, axis={d.number(0, v.x.ndim - 1)})", False)
+
+
+def running(d: Drawer) -> None:
+    """Sums, products and extremes of all entries so far, in one order everywhere."""
+    if (v := d.value("fib" if d.exact else "fci", axes=1)) is not None:
+        extremes = ["np.maximum.accumulate({}, {})", "np.minimum.accumulate({}, {})"]
+        texts = ["np.cumsum({}, {})", "np.cumprod({}, {})"]
+        texts += extremes * (v.dtype.kind in "fi" and v.exact)
+        axis = d.number(0, v.x.ndim - 1)
+        d.add(d.pick(texts).format(v.name, axis), v.exact and (d.exact or v.dtype.kind == "i"))
 
 
 def solved(d: Drawer) -> None:
@@ -431,7 +440,7 @@ def solved(d: Drawer) -> None:
 
 STEPS = [unary, unary, binary, binary, mixed, integers, logical, compared, ordered, chosen,
          converted, moved, moved, moved, gathered, joined, reduced, reduced, multiplied,
-         solved, complex_unary, complex_unary, complex_binary, *FLOW]
+         running, solved, complex_unary, complex_unary, complex_binary, *FLOW]
 
 
 @st.composite
