@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from functrans._compile import expand, gather, linear
 from functrans._compile.lowerings import LOWERINGS, REDUCTIONS
 from functrans._compile.lowerings_complex import COMPLEX
 from functrans._compile.running import STEPS
@@ -186,9 +187,10 @@ def modes(row: Primitive) -> str:
 
 def native(row: Primitive) -> str:
     """Whether compiled code has the op in its own loops."""
-    known = any(row.name in names for names in (LOWERINGS, COMPLEX, REDUCTIONS, MOVES, STEPS))
+    tables = LOWERINGS, COMPLEX, REDUCTIONS, MOVES, STEPS, linear.ENTER, gather.ROWS
     more = ("concatenate", "stack", "running_share")
-    return "native" if known or row.name in more else "host"
+    known = row in expand.RULES or row.name in more or any(row.name in names for names in tables)
+    return "native" if known else "host"
 
 
 def _rule_cost(row: Primitive, mode: str, d: Declaration) -> str:

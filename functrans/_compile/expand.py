@@ -19,7 +19,7 @@ from functrans._ops.structure import astype_discrete, reshape
 
 def expanded(eqn: Eqn) -> list[Eqn] | None:
     """The equations that compute an equation's output, None where it stays one."""
-    rule = _RULES.get(eqn.prim)
+    rule = RULES.get(eqn.prim)
     if rule is None or not all(isinstance(a, Var) for a in eqn.inputs):
         return None
     if any(aval_of_atom(a).dtype.char not in "fd" for a in (*eqn.inputs, *eqn.outputs)):
@@ -77,9 +77,9 @@ def _logsumexp(write: _Writer, x: Var, axis: tuple[int, ...]) -> None:
     write(ops.add, total, write(reshape, top, shape=total.aval.shape))
 
 
-_RULES: dict[Primitive, Callable] = {
+RULES: dict[Primitive, Callable] = {
     reductions.equal_share: _equal_share, reductions.softmax: _softmax,
     reductions.logsumexp: _logsumexp,
 }
 
-__all__ = ["expanded"]
+__all__ = ["RULES", "expanded"]

@@ -34,7 +34,7 @@ Enter = Callable[..., bool]
 
 def enter(build: Builder, eqn: Eqn) -> bool:
     """Enter an equation as loops or calls, if it can be; else False, and nothing has happened."""
-    how = _ENTER.get(eqn.prim.name)
+    how = ENTER.get(eqn.prim.name)
     given = [a for a in eqn.inputs if isinstance(a, Var | Const)]
     if how is None or len(given) < len(eqn.inputs):
         return False
@@ -320,10 +320,10 @@ def _embed_diagonal(build: Builder, eqn: Eqn, x: View) -> bool:
     return True
 
 
-_ENTER: dict[str, Enter] = {
+ENTER: dict[str, Enter] = {
     "matmul": _matmul, "einsum": _einsum, "solve": _solve, "inv": _solve,
     "triangular_solve": _triangular_solve, "det": _det, "slogdet": _slogdet,
     "cholesky": _cholesky, "eigh": _eigh, "embed_diagonal": _embed_diagonal,
 }
 
-__all__ = ["enter"]
+__all__ = ["ENTER", "enter"]
