@@ -34,7 +34,7 @@ class layout:
 @op(title="ToDenseBackward0", method=False)
 def _spread(values, places, shape):
     """Zeros with ``values`` added at ``places``."""
-    return ft.array(np.zeros(shape, values.dtype)).at[places].add(values)
+    return ft.array(np.zeros(shape, values.dtype)).at[places].add(values)  # pyright: ignore  # published from a table
 
 
 strided, sparse_coo = layout("strided"), layout("sparse_coo")
