@@ -494,3 +494,28 @@ def test_a_plain_array_is_indexed_by_take_and_the_error_says_so():
     assert ft.jit(f)(1.5) == f(1.5) == 45.0
     with pytest.raises(ft.errors.ConcretizationError, match=r"numpy\.take\(y, x, axis=0\)"):
         ft.vmap(lambda i: table[i])(np.array([0, 2]))
+
+
+def test_a_python_scalar_in_the_state_is_one_afterwards():
+    x = np.ones(3, np.float32)
+    def counts(x):
+        return ft.fori_loop(0, 3, lambda i, s: (s[0], s[1] + 1), (x, 0))[1] * x
+    def chooses(x):
+        return ft.cond(x[0] > 0, lambda: 2.0, lambda: 3.0) * x
+    def in_parts(x):
+        def step(s, v):
+            return (s[0] * (1 + s[1]), s[1] + 1), None
+        return ft.scan(step, (x, 0), np.arange(3.0))[0][0] * counts(x)
+
+    for f in (counts, chooses, in_parts):
+        def total(x, f=f):
+            return np.sum(f(x))
+        np.testing.assert_array_equal(ft.jit(f)(x), f(x))
+        assert ft.jit(f)(x).dtype == f(x).dtype == np.float32
+        for way in (ft.jit(ft.grad(total)), ft.grad(ft.jit(total))):
+            np.testing.assert_array_equal(way(x), ft.grad(total)(x))
+            assert way(x).dtype == np.float32
+    for f in (counts, in_parts):
+        got, want = ft.jit(ft.vmap(f))(x[None]), ft.vmap(f)(x[None])
+        assert got.dtype == want.dtype == np.float32
+        np.testing.assert_array_equal(got, want)

@@ -83,6 +83,10 @@ class Structured(Primitive):
         """What its operands are."""
         raise NotImplementedError
 
+    def weak_outputs(self) -> list[bool]:
+        """Which outputs are Python scalars."""
+        raise NotImplementedError
+
     def pruned(self, used: Sequence[bool]) -> Any:
         """The row without outputs that are not used, and which operands and outputs it has."""
         raise NotImplementedError

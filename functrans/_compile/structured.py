@@ -20,6 +20,7 @@ from functrans._compile.program import (
     aval_of_atom,
     check,
     evaluate,
+    is_weak,
 )
 from functrans._core.aval import Aval
 
@@ -90,6 +91,10 @@ class Loop(Structured):
         if self.test is not None:
             found.append(Aval((), INT))
         return tuple(found) if len(found) > 1 else found[0]
+
+    def weak_outputs(self) -> list[bool]:
+        state = [is_weak(a) for a in self.body.outputs[: self.carries]]
+        return state + [False] * (self.outputs - self.carries)
 
     def run(self, *xs: Any, run: Runner = evaluate) -> Any:
         """The outputs for plain values, step by step; ``run`` runs the programs."""
@@ -179,6 +184,10 @@ class Branch(Structured):
     def types(self, *xs: Aval) -> Any:
         found = [aval_of_atom(a) for a in self.branches[0].outputs]
         return tuple(found) if len(found) > 1 else found[0]
+
+    def weak_outputs(self) -> list[bool]:
+        columns = zip(*[p.outputs for p in self.branches], strict=True)
+        return [all(map(is_weak, c)) for c in columns]
 
     def run(self, index: Any, *xs: Any, run: Runner = evaluate) -> Any:
         """The outputs for plain values; ``run`` runs the program that is chosen."""

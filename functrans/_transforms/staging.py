@@ -120,9 +120,10 @@ class StagingTrace(Trace):
         self.require_open(prim)
         inputs = tuple([self.atom(x) for x in args])
         found = prim.abstract(*[aval_of(x) for x in args])
+        avals = found if prim.outputs > 1 else (found,)
         outs = [
-            self.input(np.broadcast_to(a.dtype.type(1), a.shape))
-            for a in (found if prim.outputs > 1 else (found,))
+            self.input(a.dtype.type(1).item() if w else np.broadcast_to(a.dtype.type(1), a.shape))
+            for a, w in zip(avals, prim.weak_outputs(), strict=True)
         ]
         line = user_line() if self.lines else ""
         self.eqns.append(Eqn(prim, inputs, {}, tuple(t.variable for t in outs), line))
