@@ -153,7 +153,7 @@ vectors_if = primitive(
     batch=lambda size, xs, batched: vectors_if(
         *[batched_to(x, b, size) for x, b in zip(xs, batched, strict=True)]
     ),
-    abstract=lambda x, near: x, kinks="any",
+    abstract=lambda x, near: x,
     doc="Eigenvectors of ``x`` if any of the flags ``near`` is set, else the identity.",
 )
 
