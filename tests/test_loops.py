@@ -519,3 +519,22 @@ def test_a_python_scalar_in_the_state_is_one_afterwards():
         got, want = ft.jit(ft.vmap(f))(x[None]), ft.vmap(f)(x[None])
         assert got.dtype == want.dtype == np.float32
         np.testing.assert_array_equal(got, want)
+
+
+def test_python_scalars_pass_a_checkpoint_as_they_are():
+    def f(x):
+        k, y = ft.checkpoint(lambda k, y: (k + 1, y * 2))(0, x)
+        return np.sum(y * k)
+
+    x = np.ones(3, np.float32)
+    assert ft.jit(f)(x).dtype == ft.jit(ft.grad(f))(x).dtype == np.float32
+    np.testing.assert_array_equal(ft.jit(ft.grad(f))(x), ft.grad(f)(x))
+
+
+def test_a_scan_with_checkpoints_may_count():
+    def f(x):
+        step = lambda s, v: ((s[0] + 1, s[1] * v + s[0]), None)  # noqa: E731
+        return ft.scan(step, (0, x[0]), x, checkpoint=3)[0][1]
+
+    x = np.linspace(0.5, 1.5, 11)
+    np.testing.assert_allclose(ft.jit(ft.grad(f))(x), ft.grad(f)(x), **EXACT)

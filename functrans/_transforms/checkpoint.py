@@ -51,7 +51,7 @@ def checkpoint(f: Callable) -> Callable:
             return f(*args, **kwargs)
         outs = None
         if any(map(flow.staged, run.operands)):
-            outs = flow.once(name, run.fun, run.operands)
+            outs = flow.once(name, run.flat, run.operands)
         if outs is None:
             outs = Recomputed(name, run.fun)(*run.operands)
         assert run.out is not None

@@ -92,7 +92,15 @@ class Run:
         """The function itself, flat."""
         return tuple(self.outputs("the function", self.f(*self.args(operands))))
 
+    def flat(self, *operands: Any) -> list:
+        """The function itself, flat, Python scalars as they are."""
+        return self.numbers("the function", self.f(*self.args(operands)))
+
     def outputs(self, who: str, out: Any) -> list:
+        """The leaves of an output as arrays."""
+        return [np.asarray(x) if type(x) in PYTHON_SCALARS else x for x in self.numbers(who, out)]
+
+    def numbers(self, who: str, out: Any) -> list:
         """The leaves of an output; all ways to compute it must agree on how they nest."""
         leaves, structure = tree.flatten(out)
         for x in leaves:
@@ -104,7 +112,7 @@ class Run:
                 f"{self.out!r} was returned before"
             )
         self.out = structure
-        return [np.asarray(x) if type(x) in PYTHON_SCALARS else plain(x) for x in leaves]
+        return [plain(x) for x in leaves]
 
 
 def is_operand(x: Any) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._compile.passes import optimise
-from functrans._compile.program import aval_of_atom, is_weak
+from functrans._compile.program import Program, Var, aval_of_atom, is_weak
 from functrans._compile.structured import INT, Branch, Loop
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, dtype_of
@@ -160,8 +160,15 @@ def once(name: str, f: Callable, operands: Sequence) -> tuple | None:
         return None
     consts, (body,) = with_consts([part])
     given = [*consts, *operands]
-    row = Loop(name, optimise(body), len(given), 0, 1, LoopCall, again=True)
-    return tuple(y[0] for y in LoopCall(row)(*given))
+    # Python scalars stay what they are as parts of the state, which is not stacked
+    scalars = [i for i, a in enumerate(body.outputs) if is_weak(a)]
+    order = sorted(range(len(body.outputs)), key=lambda i: i not in scalars)
+    state = [Var(aval_of_atom(body.outputs[i]), weak=True) for i in scalars]
+    program = Program((*body.inputs, *state), body.eqns, tuple([body.outputs[i] for i in order]))
+    row = Loop(name, optimise(program), len(given), len(state), 1, LoopCall, again=True)
+    outs = LoopCall(row)(*given, *[v.aval.dtype.type(0).item() for v in state])
+    found = [*outs[: len(state)], *[y[0] for y in outs[len(state) :]]]
+    return tuple(y for _, y in sorted(zip(order, found, strict=True), key=lambda pair: pair[0]))
 
 
 # ---- branches
