@@ -116,7 +116,7 @@ def _walk(cts, heap, needed, found, retain, create):
         ct = cts.pop(node)
         plain = node.extras is None
         if type(node) is AccumulateGrad:
-            if plain and needed is None:
+            if plain and needed is None and watch is None:
                 leaf = node.variable
                 leaf.accumulate(_hooked(leaf._hooks, ct, create) if leaf._hooks else ct, create)
                 continue

@@ -152,3 +152,23 @@ def test_the_mode_and_a_profile_work_together():
         x.exp().backward()
     assert "ExpBackward0" in [e.name for e in prof.function_events]
     assert state.watch is None
+
+
+class Boom(autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise RuntimeError("boom")
+
+
+def test_a_custom_function_has_a_traceback_and_is_one_step_of_a_profile():
+    error, warning = told(lambda x: Boom.apply(x), point(1.0))
+    assert error == "boom"
+    assert "Error detected in BoomBackward" in warning
+    assert "Boom.apply(x)" in warning
+    with autograd.profiler.profile() as profile:
+        Boom.apply(point(1.0))
+    assert "Boom" in {event.key for event in profile.key_averages()}

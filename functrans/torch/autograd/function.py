@@ -152,6 +152,8 @@ class Function(_ContextMethodMixin, _HookMixin, metaclass=FunctionMeta):
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Call the function, and record the call."""
+        if state.watch is not None and state.watch.enters():
+            return state.watch.run(cls.__name__, cls.apply, args)
         ctx = cls._backward_cls()
         if cls.setup_context is Function.setup_context:
             forward: Callable = functools.partial(cls.forward, ctx)
