@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ class Aval(NamedTuple):
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)
 
     def __repr__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"

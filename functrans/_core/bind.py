@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from contextvars import ContextVar
-from math import isfinite
+from math import isfinite, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -116,7 +116,7 @@ class Tracer:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)
 
     @property
     def itemsize(self) -> int:
