@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from functrans._compile.passes import optimise
 from functrans._compile.program import Program, Var, aval_of_atom, evaluate
 from functrans._compile.structured import Branch
 from functrans._ops import elementwise as ops
-from functrans._ops.calls import Call
 from functrans._transforms import derived
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.calls import recorded
@@ -17,23 +16,17 @@ from functrans._transforms.staging import stage
 from functrans._transforms.vjp import VJPTrace, VJPTracer, add_cotangents
 
 
-class BranchCall(Call):
+class BranchCall(derived.RowCall):
     """A branch as one op: the number of the program that runs, and what they all take."""
 
-    __slots__ = ("row",)
-
-    has_rule = False  # its programs say everything
+    __slots__ = ()
 
     def __init__(self, row: Branch):
-        super().__init__(row.name, self.selected)
-        self.row = row
+        super().__init__(row, self.selected)
 
     def plain(self, *operands: Any) -> tuple:
         found = self.row.impl(*operands)
         return found if self.row.outputs > 1 else (found,)
-
-    def staged(self, trace: Any, args: tuple) -> tuple:
-        return trace.enter(self.row, args)
 
     def selected(self, index: Any, *xs: Any) -> tuple:
         """All programs run, and of each output the right one is chosen, entry by entry."""
@@ -76,12 +69,6 @@ class BranchCall(Call):
         flat = BranchCall(pair.forward)(*primals)
         n = len(self.row.branches[0].outputs)
         return recorded(trace, Taken(self, pair, primals, parents, flat[n:]), flat[:n])
-
-    def derive(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What ``make`` returns, made once for the row."""
-        if key not in self.row.derived:
-            self.row.derived[key] = make()
-        return self.row.derived[key]
 
 
 def _chosen(index: Any, column: Sequence) -> Any:

@@ -5,7 +5,7 @@ Compiled functions and structured equations keep these; each is made once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from functrans._compile.program import (
 )
 from functrans._core.aval import Aval, inexact_dtype
 from functrans._core.bind import Tracer
+from functrans._ops.calls import Call
 from functrans._ops.declare import Elementwise
 from functrans._ops.structure import astype, broadcast_to, reshape, transpose
 from functrans._transforms.arguments import zeros_like
@@ -42,6 +43,27 @@ def examples_of(program: Program) -> list:
         v.aval.dtype.type(1).item() if v.weak else np.ones(v.aval.shape, v.aval.dtype)
         for v in program.inputs
     ]
+
+
+class RowCall(Call):
+    """A row that holds programs, as one op. What is made from these is kept with the row."""
+
+    __slots__ = ("row",)
+
+    has_rule = False  # its programs say everything
+
+    def __init__(self, row: Any, fun: Callable[..., tuple]):
+        super().__init__(row.name, fun)
+        self.row = row
+
+    def staged(self, trace: Any, args: tuple) -> tuple:
+        return trace.enter(self.row, args)
+
+    def derive(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What ``make`` returns, made once for the row."""
+        if key not in self.row.derived:
+            self.row.derived[key] = make()
+        return self.row.derived[key]
 
 
 class Derived(NamedTuple):
@@ -216,4 +238,7 @@ def cut(joint: Derived, n: int, outs: int, takes: Sequence[bool]) -> Cut:
     return Cut(first, second, reads, list(takes), len(kept), joint.ruled)
 
 
-__all__ = ["Cut", "Derived", "cut", "examples_of", "inexact_outputs", "mapped", "pulled", "pushed"]
+__all__ = [
+    "Cut", "Derived", "RowCall", "cut", "examples_of", "inexact_outputs", "mapped", "pulled",
+    "pushed",
+]

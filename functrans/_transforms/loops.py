@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from functrans._compile.run import alone
 from functrans._compile.structured import INT, Loop
 from functrans._core.aval import inexact_dtype
 from functrans._ops import elementwise as ops
-from functrans._ops.calls import Call
 from functrans._transforms import derived
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.calls import recorded
@@ -25,23 +24,17 @@ from functrans._transforms.vmap import Same
 from functrans.errors import NotDifferentiable, user_line
 
 
-class LoopCall(Call):
+class LoopCall(derived.RowCall):
     """A loop as one op. Operands and outputs are those of its row."""
 
-    __slots__ = ("row",)
-
-    has_rule = False  # its body says everything
+    __slots__ = ()
 
     def __init__(self, row: Loop):
-        super().__init__(row.name, self.unrolled)
-        self.row = row
+        super().__init__(row, self.unrolled)
 
     def plain(self, *operands: Any) -> tuple:
         # while a program is written: what depends on no argument is computed at once
         return tuple(self.derive("plain", lambda: alone(self.row))(operands))
-
-    def staged(self, trace: Any, args: tuple) -> tuple:
-        return trace.enter(self.row, args)
 
     def unrolled(self, *operands: Any) -> tuple:
         """The outputs step by step, for transforms that know nothing shorter."""
@@ -133,12 +126,6 @@ class LoopCall(Call):
         kept, steps = rest[: pair.kept], rest[pair.kept :]
         node = Steps(self, pair, primals, parents, kept, steps)
         return recorded(trace, node, [*outs, *steps])
-
-    def derive(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What ``make`` returns, made once for the row."""
-        if key not in self.row.derived:
-            self.row.derived[key] = make()
-        return self.row.derived[key]
 
 
 def _array(x: Any) -> Any:
