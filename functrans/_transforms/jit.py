@@ -10,12 +10,11 @@ import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from functrans import tree
-from functrans._compile import run as backend
 from functrans._compile.program import Program, aval_of_atom, evaluate
 from functrans._core.array import Array, plain
 from functrans._core.aval import PYTHON_SCALARS
@@ -37,6 +36,9 @@ from functrans._transforms.staging import ForeignTracer, stage
 from functrans._transforms.vjp import VJPTrace, VJPTracer, add_cotangents
 from functrans.config import jit_is_on
 from functrans.errors import ArgumentError, name_of
+
+if TYPE_CHECKING:
+    from functrans._compile.run import Executable
 
 # Kinds of arguments that one function keeps programs for; the one staged first goes first.
 KEPT = 128
@@ -238,8 +240,10 @@ class Entry:
         self.lock = threading.RLock()
 
     @functools.cached_property
-    def executable(self) -> backend.Executable:
-        make = functools.partial(backend.Executable, self.program, self.precise)
+    def executable(self) -> Executable:
+        from functrans._compile.run import Executable  # lazy: 20 ms, the whole compiler
+
+        make = functools.partial(Executable, self.program, self.precise)
         return self.derive("executable", make)
 
     def run(self, args: Sequence) -> list:

@@ -9,7 +9,6 @@ import numpy as np
 
 from functrans._compile.passes import dead_code, optimise
 from functrans._compile.program import Program, Var, aval_of_atom, evaluate
-from functrans._compile.run import alone
 from functrans._compile.structured import INT, Loop
 from functrans._core.aval import inexact_dtype
 from functrans._ops import elementwise as ops
@@ -34,6 +33,8 @@ class LoopCall(derived.RowCall):
 
     def plain(self, *operands: Any) -> tuple:
         # while a program is written: what depends on no argument is computed at once
+        from functrans._compile.run import alone  # lazy: the whole compiler
+
         return tuple(self.derive("plain", lambda: alone(self.row))(operands))
 
     def unrolled(self, *operands: Any) -> tuple:

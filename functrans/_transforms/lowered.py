@@ -5,7 +5,6 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from functrans._compile import picture
 from functrans._compile.program import Program
 
 if TYPE_CHECKING:
@@ -37,12 +36,16 @@ class Lowered:
 
     def svg(self) -> str:
         """A picture of the schedule; in a notebook it is shown by itself."""
+        from functrans._compile import picture  # lazy: only for those who look
+
         return picture.svg(self.schedule)
 
     _repr_svg_ = svg
 
     def html(self, path: str | PathLike | None = None) -> str:
         """A page of the picture and the texts; written to ``path`` where one is given."""
+        from functrans._compile import picture  # lazy: only for those who look
+
         parts = [("Program", repr(self.program)), ("Optimised program", repr(self.optimised)),
                  ("Schedule", repr(self.schedule)), ("LLVM", self.llvm)]
         text = picture.page(self.schedule, self._entry.name, parts)
