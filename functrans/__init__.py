@@ -8,6 +8,7 @@ Array([0.        , 0.90929743])
 from functrans import cache, errors, numpy, tree
 from functrans._core import version as _version
 from functrans._core.array import Array
+from functrans._transforms import large as _large
 from functrans._transforms.checkpoint import checkpoint
 from functrans._transforms.control import cond, fori_loop, switch, while_loop
 from functrans._transforms.custom import custom_jvp, custom_vjp
@@ -28,6 +29,8 @@ from functrans.config import config
 array = numpy.array  # type: ignore[attr-defined]  # published from a table
 
 __version__ = _version.VERSION
+
+_large.take_over()
 
 __all__ = [
     "Array",

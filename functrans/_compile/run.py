@@ -55,12 +55,20 @@ class Executable:
     @functools.cached_property
     def run(self) -> Callable[[Sequence[Any]], list]:
         """The outputs for plain values, fresh arrays: native, else by NumPy and with a warning."""
+        code = self.code
+        if isinstance(code, Exception):
+            text = f"jit runs through NumPy, not natively: {code}"
+            warnings.warn(text, RuntimeWarning, stacklevel=6)
+            return functools.partial(_interpret, self.program)
+        return code
+
+    @functools.cached_property
+    def code(self) -> Callable[[Sequence[Any]], list] | Exception:
+        """The same natively; or why there is no such code."""
         try:
             return self._once("run", lambda: self._kept() or self.native)
         except (NativeUnavailable, ImportError) as e:
-            text = f"jit runs through NumPy, not natively: {e}"
-            warnings.warn(text, RuntimeWarning, stacklevel=6)
-            return functools.partial(_interpret, self.program)
+            return e
 
     def _kept(self) -> Framed | None:
         return None if self._key is None else kept_program(self._key)

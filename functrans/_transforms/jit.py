@@ -199,6 +199,12 @@ class Jitted:
                 self._forget_shortcuts()
         return entry
 
+    def code(self, *args: Any) -> Callable[[Sequence], list] | None:
+        """What takes the numbers among such arguments to fresh outputs, if it can be native."""
+        entry = self._entry(*self._signature(args, {}))
+        code = None if entry is None else entry.executable.code
+        return None if isinstance(code, Exception) else code
+
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """What is run for such arguments: the program as staged and as optimised, and its steps."""
         key, operands, rebuild = self._signature(args, kwargs)

@@ -1,0 +1,194 @@
+"""Rows on large plain arrays are native code: the same numbers as by NumPy, one op to who watches.
+"""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import functrans as ft
+from functrans._compile.machine import NativeUnavailable
+from functrans._compile.run import Executable
+from functrans._ops.reductions import cumsum
+from functrans._transforms import jit, large
+from functrans.profile import profile
+
+SHAPE = 1 << 11, 1 << 9
+RTOL = {"f": 2e-5, "d": 1e-12, "F": 2e-5, "D": 1e-12}  # sums in another order; native exp
+
+
+@pytest.fixture
+def native(monkeypatch):
+    """The results of native code in the test, None where there was none."""
+    found = []
+    run = large._native
+
+    def seen(*args):
+        found.append(run(*args))
+        return found[-1]
+
+    monkeypatch.setattr(large, "_native", seen)
+    return found
+
+
+def draw(dtype=np.float64):
+    x = np.random.default_rng(0).normal(size=SHAPE)
+    return (x * 1j + x[::-1] if np.dtype(dtype).kind == "c" else x).astype(dtype)
+
+
+ROWS = {
+    "cummax": lambda x: np.maximum.accumulate(x, axis=1),
+    "cummin": lambda x: np.minimum.accumulate(x, axis=1),
+    "cumprod": lambda x: np.cumprod(1 + x / 64, axis=1),
+    "cumsum": lambda x: np.cumsum(x, axis=1),
+    "cumsum of everything": lambda x: np.cumsum(x),
+    "logsumexp": lambda x: np.logaddexp.reduce(x, axis=1),
+    "logsumexp of columns": lambda x: np.logaddexp.reduce(x, axis=0),
+    "logsumexp of everything": lambda x: np.logaddexp.reduce(x, axis=None),
+    "max": lambda x: np.max(x, axis=1),
+    "max of everything": lambda x: np.max(x),
+    "min": lambda x: np.min(x, axis=0),
+    "softmax": lambda x: ft.grad(lambda x: np.logaddexp.reduce(x, axis=1).sum())(x),
+}
+
+
+def value_and_pullback(f, x, ct):
+    with np.errstate(all="ignore"):
+        y, pullback = ft.vjp(f, x)
+        return y, pullback(ct)[0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ROWS)
+def test_numbers_are_those_of_numpy(name, dtype, native):
+    x = draw(dtype)
+    with ft.config(jit=False):
+        ct = np.array(ROWS[name](x))
+        expected = value_and_pullback(ROWS[name], x, ct)
+        assert not native
+    found = value_and_pullback(ROWS[name], x, ct)
+    assert len(native) >= 2
+    assert all(ys is not None for ys in native)
+    for y, e in zip(found, expected, strict=True):
+        assert type(y) is ft.Array
+        assert y.dtype == e.dtype == dtype
+        # float32 by NumPy is the less exact of the two where it adds up one by one
+        rtol = RTOL[x.dtype.char] * (1000 if "cum" in name and dtype == np.float32 else 1)
+        assert_allclose(y, e, rtol=rtol, atol=rtol * np.abs(e).max())
+
+
+SPECIAL = {
+    "infinities": ([np.inf, -np.inf], [0, 1]),
+    "one infinity": ([np.inf], [3]),
+    "minus infinity": ([-np.inf], [7]),
+    "nan": ([np.nan], [2]),
+    "ties": ([9.0, 9.0, 9.0], [4, 5, 6]),
+    "huge": ([1e300, 1e300], [8, 9]),
+    "nan and infinity": ([np.nan, np.inf], [8, 9]),
+}
+
+
+@pytest.mark.parametrize("values", SPECIAL)
+@pytest.mark.parametrize("name", ["logsumexp", "max", "min", "cumsum", "cummax", "cummin"])
+def test_special_values_are_those_of_numpy(name, values, native):
+    x = draw()
+    numbers, places = SPECIAL[values]
+    x[5, places] = numbers
+    x[11] = -np.inf
+    x[12] = 0.0
+    x[13, ::2] = -0.0
+    with np.errstate(all="ignore"), ft.config(jit=False):
+        ct = np.ones_like(ROWS[name](x))
+        expected = value_and_pullback(ROWS[name], x, ct)
+    found = value_and_pullback(ROWS[name], x, ct)
+    assert native
+    for y, e in zip(found, expected, strict=True):
+        assert_allclose(y, e, rtol=1e-12, atol=1e-12)
+
+
+def test_sums_of_complex_numbers(native):
+    x = draw(np.complex128)
+    y, g = value_and_pullback(lambda x: np.cumsum(x, axis=0), x, x)
+    assert len(native) == 2
+    assert_allclose(y, np.cumsum(x, axis=0), rtol=1e-12, atol=1e-10)
+    assert_allclose(g, np.cumsum(x[::-1], axis=0)[::-1], rtol=1e-12, atol=1e-10)
+
+
+@pytest.mark.parametrize("change", [
+    lambda x: x[:, :-1], lambda x: x.astype(np.longdouble), lambda x: x.astype(np.float16),
+    lambda x: (8 * x).astype(np.int64), lambda x: x.astype(x.dtype.newbyteorder()),
+], ids=["smaller", "longdouble", "float16", "integers", "foreign byte order"])
+def test_what_numpy_keeps(change, native):
+    x = change(draw())
+    y = cumsum(x, axis=1, reverse=False)
+    assert not native
+    assert_array_equal(y, np.cumsum(x, axis=1))
+
+
+@pytest.mark.parametrize("layout", [
+    lambda x: x.T, lambda x: x[::-1, ::-1], lambda x: np.broadcast_to(x[0], x.shape),
+    lambda x: np.lib.stride_tricks.as_strided(x, (1 << 10, 1 << 10), (8, 16)),
+], ids=["transposed", "reversed", "broadcast", "overlapping"])
+def test_any_layout(layout, native):
+    x = layout(draw())
+    x.flags.writeable = False
+    y, g = value_and_pullback(lambda x: np.max(x, axis=1), x, np.ones(len(x)))
+    assert len(native) == 2
+    assert_array_equal(y, np.max(x, axis=1))
+    tie = x == np.max(x, axis=1, keepdims=True)
+    assert_allclose(g, tie / tie.sum(1, keepdims=True), rtol=1e-14)
+
+
+def test_second_derivatives(native):
+    x, t = draw(), draw()[::-1]
+    _, (second,) = ft.hvp(lambda x: np.logaddexp.reduce(x, axis=1).sum(), (x,), (t,))
+    p = ft.grad(lambda x: np.logaddexp.reduce(x, axis=1).sum())(x)
+    assert native
+    expected = p * t - p * (p * t).sum(1, keepdims=True)
+    assert_allclose(second, expected, rtol=1e-10, atol=1e-15)  # differences of near numbers
+
+
+def test_each_kind_is_staged_once(native, monkeypatch):
+    x, staged = draw(), []
+    stage = jit.stage
+
+    def seen(*args):
+        staged.append(args)
+        return stage(*args)
+
+    monkeypatch.setattr(jit, "stage", seen)
+    for shape in ((1 << 5, 1 << 15), (1 << 5, 1 << 15), (1 << 6, 1 << 14)):
+        cumsum(x.reshape(shape), axis=1, reverse=False)
+    assert len(native) == 3
+    assert len(staged) == 2
+
+
+def test_without_native_code_numpy_does_it_and_nobody_is_warned(monkeypatch, native):
+    monkeypatch.setattr(Executable, "code", NativeUnavailable("no LLVM here"))
+    x = draw().reshape(1 << 9, 1 << 11)  # not a kind that was made before
+    assert_array_equal(cumsum(x, axis=0, reverse=False), np.cumsum(x, axis=0))
+    assert native == [None]
+
+
+def test_kinks_are_watched_on_large_arrays_too(native):
+    x = draw()
+    x[0] = 9
+    with ft.config(kinks="raise"), pytest.raises(ft.errors.NotDifferentiable, match="max"):
+        ft.grad(lambda x: np.max(x, axis=1).sum())(x)
+    assert not native
+
+
+def test_a_profile_shows_one_op(native):
+    x = draw()
+    with profile() as prof:
+        ft.grad(lambda x: np.logaddexp.reduce(x, axis=1).sum())(x)
+    assert native
+    names = [event.name for event in prof.function_events]
+    assert [n for n in names if "logsumexp" in n] == ["logsumexp", "logsumexp backward"]
+    assert not {"exp", "max", "softmax", "log"} & set(names)
+
+
+def test_an_error_inside_leaves_no_trace(native):
+    x = draw()
+    with pytest.raises(ValueError, match="axis"):
+        ft.grad(lambda x: np.cumsum(x, axis=7).sum())(x)
+    assert ft.config.jit
