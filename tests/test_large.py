@@ -97,3 +97,16 @@ def test_every_element_is_visited_once(monkeypatch):
 
     blocks.run_blocks(work, 1037, 100)
     assert_array_equal(seen, 1)
+
+
+def test_threads_work_in_the_callers_context(small_blocks):
+    seen = set()
+
+    def work(start, stop):
+        seen.add((np.geterr()["over"], ft.config.threads))
+        barrier.wait(10)  # so that each of three threads takes one piece
+
+    barrier = threading.Barrier(3)
+    with np.errstate(over="raise"), ft.config(threads=7):
+        blocks.share(lambda i: work(i, i + 1), range(3), 3)
+    assert seen == {("raise", 7)}

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 from functrans._compile.machine import NativeUnavailable
 from functrans._compile.run import Executable
+from functrans._ops.linalg import triangular_solve
 from functrans._ops.reductions import cumsum
 from functrans._transforms import jit, large
 from functrans.profile import profile
@@ -47,6 +48,9 @@ ROWS = {
     "max": lambda x: np.max(x, axis=1),
     "max of everything": lambda x: np.max(x),
     "min": lambda x: np.min(x, axis=0),
+    "norm": lambda x: np.linalg.norm(x, axis=1),
+    "norm of everything": lambda x: np.linalg.norm(x),
+    "norm of columns": lambda x: np.linalg.norm(x, axis=0),
     "softmax": lambda x: ft.grad(lambda x: np.logaddexp.reduce(x, axis=1).sum())(x),
 }
 
@@ -83,12 +87,13 @@ SPECIAL = {
     "nan": ([np.nan], [2]),
     "ties": ([9.0, 9.0, 9.0], [4, 5, 6]),
     "huge": ([1e300, 1e300], [8, 9]),
+    "tiny": ([1e-200, 1e-310], [1, 2]),
     "nan and infinity": ([np.nan, np.inf], [8, 9]),
 }
 
 
 @pytest.mark.parametrize("values", SPECIAL)
-@pytest.mark.parametrize("name", ["logsumexp", "max", "min", "cumsum", "cummax", "cummin"])
+@pytest.mark.parametrize("name", ["logsumexp", "max", "min", "cumsum", "cummax", "cummin", "norm"])
 def test_special_values_are_those_of_numpy(name, values, native):
     x = draw()
     numbers, places = SPECIAL[values]
@@ -96,6 +101,8 @@ def test_special_values_are_those_of_numpy(name, values, native):
     x[11] = -np.inf
     x[12] = 0.0
     x[13, ::2] = -0.0
+    x[14] = 1e-180
+    x[15] = 1e180
     with np.errstate(all="ignore"), ft.config(jit=False):
         ct = np.ones_like(ROWS[name](x))
         expected = value_and_pullback(ROWS[name], x, ct)
@@ -136,6 +143,41 @@ def test_any_layout(layout, native):
     assert_array_equal(y, np.max(x, axis=1))
     tie = x == np.max(x, axis=1, keepdims=True)
     assert_allclose(g, tie / tie.sum(1, keepdims=True), rtol=1e-14)
+
+
+def definite(n=400, dtype=np.float64):
+    x = np.random.default_rng(0).normal(size=(n, n))
+    x = x * 1j + x.T[::-1] if np.dtype(dtype).kind == "c" else x
+    return (x @ x.conj().T + n * np.eye(n)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+@pytest.mark.parametrize("f", [
+    np.linalg.cholesky, lambda a: triangular_solve(
+        a, a[:, :7], lower=True, transposed=False, unit=False
+    ),
+], ids=["cholesky", "triangular_solve"])
+def test_systems(f, dtype, native):
+    a = definite(dtype=dtype)
+    with ft.config(jit=False):
+        y = f(a)
+        expected = value_and_pullback(f, a, y)
+        assert not native
+    found = value_and_pullback(f, a, y)
+    assert native
+    assert all(ys is not None for ys in native)
+    for y, e in zip(found, expected, strict=True):
+        rtol = 2e-3 if dtype == np.float32 else 1e-10  # the condition of the matrix, about 20 n
+        assert_allclose(y, e, rtol=rtol, atol=rtol * np.abs(e).max())
+
+
+def test_singular_systems_raise_as_ever(native):
+    a = np.tril(definite())
+    a[7, 7] = 0
+    for jit_is_on in (True, False):
+        with ft.config(jit=jit_is_on), pytest.raises(np.linalg.LinAlgError, match="Singular"):
+            triangular_solve(a, a, lower=True, transposed=False, unit=False)
+    assert len(native) == 0
 
 
 def test_second_derivatives(native):

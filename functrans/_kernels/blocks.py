@@ -11,6 +11,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,11 @@ def share(work: Callable[[int], None], pieces: Sequence[int], threads: int) -> N
             except BaseException as e:  # handed to the caller below, whatever it is
                 failures.append(e)
 
-    helpers = [threading.Thread(target=worker) for _ in range(min(threads, len(pieces)) - 1)]
+    # each in the caller's context, to which np.errstate belongs
+    helpers = [
+        threading.Thread(target=copy_context().run, args=(worker,))
+        for _ in range(min(threads, len(pieces)) - 1)
+    ]
     for t in helpers:
         t.start()
     worker()
@@ -127,13 +132,12 @@ def elementwise(impl: Callable, *xs: Any, out: np.ndarray | None = None) -> Any:
         return impl(*xs, out=out)
     rows = [x.reshape(-1, width if x.shape == shape else 1) if _has_axes(x) else x for x in xs]
     out = np.empty(shape, _result_dtype(impl, xs)) if out is None else out
-    flat, errors = out.reshape(-1, width), np.geterr()
+    flat = out.reshape(-1, width)
     if width == 1:  # all of one shape
         rows, flat = [x.reshape(-1) if _has_axes(x) else x for x in xs], out.reshape(-1)
 
     def block(start: int, stop: int) -> None:
-        with np.errstate(**errors):
-            impl(*[x[start:stop] if _has_axes(x) else x for x in rows], out=flat[start:stop])
+        impl(*[x[start:stop] if _has_axes(x) else x for x in rows], out=flat[start:stop])
 
     _run_rows(block, len(flat), width, max(BLOCK, -(-out.size // cores())))
     return out

@@ -115,6 +115,10 @@ def align(indices: tuple, batched: tuple, count: int) -> list:
 
 
 def _getitem(x, *indices, pattern):
+    if len(indices) == 1 and type(x) is np.ndarray and _whole_rows(pattern):
+        index = indices[0]
+        if type(index) is np.ndarray and index.dtype == np.intp and x.flags.c_contiguous:
+            return x.take(index, 0)  # the same, in up to half the time
     return (np.asarray(x) if type(x) in PYTHON_SCALARS else x)[index_of(pattern, indices)]
 
 

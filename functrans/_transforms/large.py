@@ -17,13 +17,19 @@ import numpy as np
 from functrans._core.aval import Aval
 from functrans._core.bind import STRONG, watching
 from functrans._kernels.blocks import THREADED
-from functrans._ops import reductions
+from functrans._ops import linalg, norms, reductions
 from functrans._ops.declare import General, Linear
 from functrans._transforms.jit import Jitted
 from functrans.config import config, jit_is_on
 
+# Entries of a matrix from which on a system with it is worth a call of LAPACK's own.
+SYSTEM = 1 << 17
+
 # Row -> entries from which on native code pays; to compile it takes 10 to 60 ms.
 NATIVE: dict[General | Linear, int] = {
+    linalg.cholesky: SYSTEM,
+    linalg.triangular_solve: SYSTEM,
+    norms.norm2: THREADED,
     reductions.cummax: THREADED,
     reductions.cummin: THREADED,
     reductions.cumprod: THREADED,

@@ -96,8 +96,7 @@ def walk(stretch: Stretch, cts: list, shape: tuple[int, ...], tainted: bool) -> 
         local: dict[int, Any] = {
             k: s[start:stop] if type(s) is np.ndarray else s for k, s in stretch.seeds.items()
         }
-        with np.errstate(all="ignore"):
-            _walk_block(stretch.entries, local, start, stop, tainted)
+        _walk_block(stretch.entries, local, start, stop, tainted)
         for slot, out in done.items():
             out[start:stop] = local[slot]
 

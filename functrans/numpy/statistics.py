@@ -121,13 +121,19 @@ def bincount(x, /, weights=None, minlength=0):
     """
     x = as_operand(x)
     places = known(x, "np.bincount")
-    counts = np.bincount(places, minlength=minlength)  # NumPy's errors
     if weights is None:
-        return counts
+        return np.bincount(places, minlength=minlength)
+    size = np.bincount(_ends(places), minlength=minlength).size  # and NumPy's errors
     weights = as_operand(weights)
     if weights.shape != x.shape:
         raise ValueError("The weights and list don't have the same length.")
-    return _sums(_as_float64(weights), places, counts.size)
+    return _sums(_as_float64(weights), places, size)
+
+
+def _ends(places):
+    """What of ``places`` decides how many there are and whether NumPy takes them."""
+    plain = isinstance(places, np.ndarray) and places.size and places.dtype.kind in "iu"
+    return places[[places.argmin(), places.argmax()]] if plain and places.ndim == 1 else places
 
 
 def _as_float64(weights):
