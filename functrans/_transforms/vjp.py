@@ -357,7 +357,9 @@ def walk(trace: VJPTrace, cts: list, consume: bool, start: int = 0, stop: Any = 
                 continue
             if type(ct) is np.ndarray and ct.size >= LARGE:
                 scatter_late(cts, late)
-                if _walk_stretch(trace, cts, k, node, start):
+                stretched = _walk_stretch(trace, cts, k, node, start, tainted)
+                if stretched is not None:
+                    tainted = stretched
                     continue
             cts[k] = None
             for parent, action, saved, unlike in node:
@@ -384,15 +386,18 @@ def walk(trace: VJPTrace, cts: list, consume: bool, start: int = 0, stop: Any = 
 VJPTrace.walk = walk
 
 
-def _walk_stretch(trace: VJPTrace, cts: list, k: int, node: tuple, start: int) -> bool:
-    """Walk ``start`` to ``k`` block by block if the entries are large and alike; whether it did."""
+def _walk_stretch(
+    trace: VJPTrace, cts: list, k: int, node: tuple, start: int, tainted: bool
+) -> bool | None:
+    """Walk ``start`` to ``k`` block by block if the entries are large and alike.
+
+    Whether an infinite slope has been met by then; None where it did not walk.
+    """
     tape, shape = trace.tape, cts[k].shape
-    tape[k] = node
+    left, tape[k] = tape[k], node
     stretch = segments.find(tape, cts, k, start)
-    if stretch is None:
-        return False
-    segments.walk(stretch, cts, shape, trace.tainted)
-    return True
+    tape[k] = left
+    return None if stretch is None else segments.walk(stretch, cts, shape, tainted)
 
 
 def pull_back(
