@@ -127,3 +127,16 @@ def test_threads_work_in_the_callers_context(small_blocks):
     with np.errstate(over="raise"), ft.config(threads=7):
         blocks.share(lambda i: work(i, i + 1), range(3), 3)
     assert seen == {("raise", 7)}
+
+
+@pytest.mark.parametrize("f,strides", [
+    (lambda x: np.sum(-(2 * x)), (0, 0)),
+    (lambda x: W10 @ np.sum(-x, axis=1), (8, 0)),
+    (lambda x: W100 @ np.sum(3 - x, axis=0), (0, 8)),
+], ids=["number", "columns", "rows"])
+def test_what_repeats_is_not_written_out(f, strides, small_blocks):
+    x = np.ones((10, 100))
+    g = ft.grad(f)(x)
+    assert g.strides == strides
+    assert_allclose(g, np.stack([ft.jvp(f, (x,), (e,))[1] for e in np.eye(N).reshape(N, 10, 100)])
+                    .reshape(10, 100), rtol=1e-13)

@@ -27,7 +27,7 @@ class Stretch(NamedTuple):
     width: int
     entries: list[tuple]  # from last to first: (slot, ((parent, action, saved), ...))
     seeds: dict[int, Any]
-    outputs: dict[int, np.dtype]
+    outputs: dict[int, tuple[int, ...]]  # the shape of what comes to a slot before them, in rows
 
 
 def is_large(ct: Any) -> bool:
@@ -43,7 +43,7 @@ def find(tape: list, cts: list, last: int, start: int = 0) -> Stretch | None:
 
 def _find(tape, cts, last, start, shape, width):
     entries, seeds = [], {}
-    live = set()
+    shapes: dict[int, tuple[int, ...]] = {}  # of the cotangents that come to a slot
     k = last
     while k >= start and type(tape[k]) is tuple:
         ct = cts[k]
@@ -53,7 +53,7 @@ def _find(tape, cts, last, start, shape, width):
             ct = _as_rows(ct, shape, width)
             if ct is None:
                 break
-        elif k not in live:
+        elif k not in shapes:
             k -= 1
             continue
         edges = _edges_of_rows(tape[k], shape, width)
@@ -61,12 +61,15 @@ def _find(tape, cts, last, start, shape, width):
             break
         if ct is not None:
             seeds[k] = ct
+            shapes[k] = np.broadcast_shapes(shapes.get(k, ()), np.shape(ct))
+        for parent, _, saved in edges:
+            parts = [shapes.get(parent, ()), shapes[k], *map(np.shape, saved)]
+            shapes[parent] = np.broadcast_shapes(*parts)
         entries.append((k, edges))
-        live.update(e[0] for e in edges)
         k -= 1
     if not entries:
         return None
-    outputs = {slot: cts[last].dtype for slot in sorted(live) if slot <= k}
+    outputs = {slot: shapes[slot] for slot in sorted(shapes) if slot <= k}
     return Stretch(math.prod(shape) // width, width, entries, seeds, outputs)
 
 
@@ -108,28 +111,36 @@ def _operand_as_rows(x, shape, width):
 
 def walk(stretch: Stretch, cts: list, shape: tuple[int, ...], tainted: bool) -> bool:
     """Carry the cotangents of a stretch to the slots before it; whether it is tainted now."""
-    outs = [np.empty(shape, dtype) for dtype in stretch.outputs.values()]
-    made = (stretch.rows,) if stretch.width == 1 else (stretch.rows, stretch.width)
-    done = {slot: y.reshape(made) for slot, y in zip(stretch.outputs, outs, strict=True)}
-
+    dtype = cts[stretch.entries[0][0]].dtype
+    outs = {slot: np.empty(made, dtype) for slot, made in stretch.outputs.items()}
     met: list[int] = []  # blocks with an infinite slope
 
     def block(start: int, stop: int) -> None:
         def cut(x: Any) -> Any:
-            several = type(x) is np.ndarray and len(x) == stretch.rows
+            several = type(x) is np.ndarray and x.ndim and len(x) == stretch.rows
             return x[start:stop] if several else x
 
         local = {k: cut(s) for k, s in stretch.seeds.items()}
         if _walk_block(stretch.entries, local, cut, tainted):
             met.append(start)
-        for slot, out in done.items():
-            out[start:stop] = local[slot]
+        for slot, out in outs.items():
+            cut(out)[...] = local[slot]
 
-    run_blocks(block, stretch.rows, stretch.width)
+    several = any([len(y) == stretch.rows for y in outs.values() if y.ndim])
+    run_blocks(block, stretch.rows if several else 1, stretch.width)
     for k in stretch.seeds:
         cts[k] = None
-    add_cotangents(cts, list(stretch.outputs), outs)
+    add_cotangents(cts, list(outs), [_from_rows(y, shape) for y in outs.values()])
     return tainted or bool(met)
+
+
+def _from_rows(y, shape):
+    """An array in rows as one of ``shape``, what repeats broadcast."""
+    if y.size == math.prod(shape):
+        return y.reshape(shape)
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y.reshape(*shape[:-1], 1)
+    return np.broadcast_to(y, shape)
 
 
 def _walk_block(entries, local, cut, tainted):
