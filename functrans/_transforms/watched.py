@@ -28,7 +28,7 @@ import numpy as np
 
 from functrans._core.bind import Trace, Tracer, watching
 from functrans._core.primitive import Primitive
-from functrans._transforms.vjp import VJPTrace, VJPTracer, walk
+from functrans._transforms.vjp import VJPTrace, walk
 
 
 @dataclass(slots=True)
@@ -233,8 +233,7 @@ class WatchedTape(Watched):
         if not new:
             return  # none was made, or by an op inside this one
         op.sequence = next(sequence)
-        op.slots = tuple([x.slot if type(x) is VJPTracer and x.owner is self else None
-                          for x in op.args])
+        op.slots = tuple(self.operands(op.args)[1])  # type: ignore[attr-defined]  # VJPTrace's
         op.entries = tuple([self.tape[k] for k in new])
         self.ops.update(dict.fromkeys(new, op))
 
