@@ -26,6 +26,7 @@ from functrans._compile.lowerings import computing_types, reduces
 from functrans._compile.numbers import is_native
 from functrans._compile.program import Atom, Const, Eqn, Program, Structured, Var
 from functrans._compile.recompute import recompute, recompute_late
+from functrans._compile.structured import live_equations
 from functrans._compile.tables import gathered, scattered
 from functrans._compile.views import Shape, View, Window
 from functrans._core.aval import Aval
@@ -368,17 +369,6 @@ MOVES: dict[str, Callable[[View, dict], View | None]] = {
 }
 
 
-def live_equations(program: Program) -> list[Eqn]:
-    """The equations that some output depends on."""
-    needed = {a for a in program.outputs if isinstance(a, Var)}
-    kept = []
-    for eqn in reversed(program.eqns):
-        if not needed.isdisjoint(eqn.outputs):
-            kept.append(eqn)
-            needed.update(a for a in eqn.inputs if isinstance(a, Var))
-    return kept[::-1]
-
-
 def schedule(program: Program) -> Schedule:
     """The steps that compute a program, in an order in which they can run."""
     eqns = live_equations(program)
@@ -407,4 +397,4 @@ def _output(build: Builder, a: Atom) -> Any:
     return out
 
 
-__all__ = ["Builder", "live_equations", "schedule", "uniform"]
+__all__ = ["Builder", "schedule", "uniform"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.passes import dead_code, optimise
-from functrans._compile.program import Program, Var, aval_of_atom, evaluate
+from functrans._compile.program import Program, Var, atoms, aval_of_atom, evaluate
 from functrans._compile.structured import INT, Loop
 from functrans._core.aval import inexact_dtype
 from functrans._ops import elementwise as ops
@@ -287,7 +287,7 @@ class _Pair:
         if row.again or cheaper_again(split, body):
             backward = dead_code(Program(joint.program.inputs, joint.program.eqns,
                                          joint.program.outputs[len(body.outputs) :]))
-            used = _used(backward)
+            used = {a for a in atoms(backward) if isinstance(a, Var)}
             self.reads = [i for i in range(len(body.inputs)) if backward.inputs[i] in used]
             seeds = backward.inputs[len(body.inputs) :]
             inputs = tuple(backward.inputs[i] for i in self.reads) + seeds
@@ -346,13 +346,6 @@ def _moving(body: Program, row: Loop, fixed: list, state: list, arrays: list) ->
         if more == state:
             return state
         state = more
-
-
-def _used(program: Program) -> set:
-    used: set = {a for a in program.outputs if isinstance(a, Var)}
-    for eqn in program.eqns:
-        used.update(a for a in eqn.inputs if isinstance(a, Var))
-    return used
 
 
 class Steps(derived.ProgramNode):
