@@ -9,20 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from functrans._compile import views
+from functrans._compile.builder import Builder
 from functrans._compile.library import OUTSIDE, Call, Writer
 from functrans._compile.lowerings import lowering_of
 from functrans._compile.numbers import is_native, type_of
 from functrans._compile.program import Const, Eqn, Var
 from functrans._compile.views import Shape, View
 from functrans._ops.indexing import ARRAY, WHOLE, first_array_axis
-
-if TYPE_CHECKING:
-    from functrans._compile.schedule import Builder
 
 ROWS = ("getitem", "put_add", "scatter_set", "scatter_add")
 

@@ -12,14 +12,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from functrans._compile.builder import Builder, Node
 from functrans._compile.program import Var
 from functrans._compile.views import Shape, View, composed, identity, origin
 from functrans._core.aval import Aval
-
-if TYPE_CHECKING:
-    from functrans._compile.schedule import Builder, Node
 
 # Rows of an instruction or a few; none calls a function or divides.
 CHEAP = frozenset({
