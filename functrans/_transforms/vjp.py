@@ -279,13 +279,17 @@ class VJPTrace(Trace):
 
     def _record_many(self, prim, parents, y, xs, params):
         xs = [x if p is not None else self.capture(x) for x, p in zip(xs, parents, strict=True)]
-        slot = len(self.tape)
-        self.tape.append(Node(prim, parents, y, xs, params, self.outlives))
-        self.tape.extend([FOLLOWS] * (prim.outputs - 1))
+        slot = self.enter(Node(prim, parents, y, xs, params, self.outlives), prim.outputs)
         return tuple(
             VJPTracer(self, out, slot + i) if inexact_dtype(dtype_of(out)) else out
             for i, out in enumerate(y)
         )
+
+    def operands(self, args: Sequence) -> tuple[list, list]:
+        """The values of ``args`` without this trace, and their slots, None of what is not mine."""
+        owned = [type(x) is VJPTracer and x.owner is self for x in args]
+        primals = [x.primal if m else x for x, m in zip(args, owned, strict=True)]
+        return primals, [x.slot if m else None for x, m in zip(args, owned, strict=True)]
 
     def call(self, call: Any, args: tuple) -> tuple:
         self.require_open(call)
