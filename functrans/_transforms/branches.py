@@ -106,6 +106,7 @@ class _Pair:
     def __init__(self, row: Branch, mask: Sequence[bool]):
         n, outs = len(mask), len(row.branches[0].outputs)
         self.takes = derived.inexact_outputs(row.branches[0])
+        self.types = [aval_of_atom(a) for a in row.branches[0].outputs]
         cuts = [
             derived.cut(derived.pulled(p, tuple(mask), row.name), n, outs, self.takes)
             for p in row.branches
@@ -149,10 +150,9 @@ class Taken(derived.ProgramNode):
     __slots__ = ()
 
     def pull(self, cts: Sequence) -> Sequence:
-        avals = map(aval_of_atom, self.call.row.branches[0].outputs)
         read = [self.primals[1 + i] for i in self.pair.reads]
         backward = BranchCall(self.pair.backward)
-        return self.spread(backward(self.primals[0], *read, *self.kept, *self.seeds(cts, avals)))
+        return self.spread(backward(self.primals[0], *read, *self.kept, *self.seeds(cts)))
 
 
 __all__ = ["BranchCall"]

@@ -5,7 +5,7 @@ Compiled functions and structured equations keep these; each is made once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -240,25 +240,25 @@ def cut(joint: Derived, n: int, outs: int, takes: Sequence[bool]) -> Cut:
 
 
 class ProgramNode(CallNode):
-    """A tape entry of a call of programs: ``pair`` is the forward, which has ``kept`` what the
-    backward takes, and the backward."""
+    """A tape entry of a call of programs: of ``pair``, the forward has ``kept`` what the backward
+    takes beside cotangents of the outputs that it ``takes``, of all of which it knows ``types``."""
 
     __slots__ = ("call", "kept", "pair", "primals")
 
     def __init__(
         self, call: Any, pair: Any, primals: list, parents: list, kept: Sequence, size: int
     ):
-        super().__init__(parents, size)
+        self.parents, self.size = parents, size
         self.call, self.pair, self.primals, self.kept = call, pair, primals, kept
 
     def push(self, ts: Sequence) -> Sequence:
         return self.call.jvp(None, self.primals, ts)[1]
 
-    def seeds(self, cts: Sequence, avals: Iterable[Aval]) -> list:
-        """What the backward takes for the cotangents of outputs of these types."""
+    def seeds(self, cts: Sequence) -> list:
+        """What the backward takes for the cotangents."""
         return [
             zeros_like(a) if c is None else c
-            for c, a, takes in zip(cts, avals, self.pair.takes, strict=False) if takes
+            for c, a, takes in zip(cts, self.pair.types, self.pair.takes, strict=False) if takes
         ]
 
     def spread(self, found: Sequence) -> list:

@@ -316,6 +316,7 @@ class VJPPair:
         self.forward = entry.of("forward of vjp", cut.forward, cut.ruled)
         self.backward = entry.of("backward of vjp", cut.backward, cut.ruled)
         self.reads, self.takes = cut.reads, takes
+        self.types = [aval_of_atom(a) for a in program.outputs]
 
 
 class JitCall(Call):
@@ -363,7 +364,6 @@ class Residuals(derived.ProgramNode):
     __slots__ = ()
 
     def pull(self, cts: Sequence) -> Sequence:
-        avals = map(aval_of_atom, self.call.entry.program.outputs)
         read = [self.primals[i] for i in self.pair.reads]
         backward = JitCall(self.pair.backward)
-        return self.spread(backward(*read, *self.kept, *self.seeds(cts, avals)))
+        return self.spread(backward(*read, *self.kept, *self.seeds(cts)))

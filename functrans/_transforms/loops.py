@@ -280,6 +280,8 @@ class _Pair:
         moving = (*fixed, *state, *arrays)
         joint = derived.pulled(body, moving, row.name, takes)
         split = derived.cut(joint, len(body.inputs), len(body.outputs), takes)
+        types = row.abstract()
+        self.types = types if row.outputs > 1 else (types,)
         self.takes, self.fixed, self.state, self.arrays = takes, fixed, state, arrays
         self.reads, self.collected = split.reads, list(range(split.kept))
         forward, backward = split.forward, split.backward
@@ -361,8 +363,7 @@ class Steps(derived.ProgramNode):
 
     def pull(self, cts: Sequence) -> Sequence:
         row, pair = self.call.row, self.pair
-        types = row.abstract()
-        seeds = self.seeds(cts, types if row.outputs > 1 else (types,))
+        seeds = self.seeds(cts)
         count, consts, *_ = row.parts(self.primals)
         skip = int(row.counted)
         sums = [zeros_like(x) for x, m in zip(consts, pair.fixed, strict=True) if m]

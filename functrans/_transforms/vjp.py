@@ -287,9 +287,9 @@ class VJPTrace(Trace):
 
     def operands(self, args: Sequence) -> tuple[list, list]:
         """The values of ``args`` without this trace, and their slots, None of what is not mine."""
-        owned = [type(x) is VJPTracer and x.owner is self for x in args]
-        primals = [x.primal if m else x for x, m in zip(args, owned, strict=True)]
-        return primals, [x.slot if m else None for x, m in zip(args, owned, strict=True)]
+        primals = [x.primal if type(x) is VJPTracer and x.owner is self else x for x in args]
+        slots = [x.slot if type(x) is VJPTracer and x.owner is self else None for x in args]
+        return primals, slots
 
     def call(self, call: Any, args: tuple) -> tuple:
         self.require_open(call)

@@ -77,7 +77,7 @@ def flat_axes(a: Any, axes: tuple[int, ...]) -> Any:
 
 
 def weights_of(weights: Any, a: Any, axis: Any) -> Any:
-    """``weights`` to multiply entries of ``a`` with: of its shape, or of that along ``axis``."""
+    """``weights`` to multiply entries of ``a`` with: of its shape, or its shape along ``axis``."""
     if weights.shape == a.shape:
         return weights
     if axis is None:
