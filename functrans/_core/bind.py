@@ -270,6 +270,8 @@ def is_finite(x: Any) -> bool:
 
 def sum_to(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """``x`` summed over broadcast axes to ``shape`` and cast: broadcasting, transposed."""
+    if type(x) is np.ndarray and x.shape == shape and x.dtype is dtype:
+        return x
     have = shape_of(x)
     if have != shape:
         lead = len(have) - len(shape)

@@ -108,9 +108,11 @@ class BilinearAction:
     singular = False
 
     def __init__(self, prim: Bilinear, i: int):
+        transpose = prim.transposes[i]
+
         def pull(ct: Any, x: Aval, other: Any, params: dict) -> Any:
-            pair = (other, x) if i else (x, other)
-            return sum_to(prim.transposes[i](ct, *pair, **params), x.shape, x.dtype)
+            moved = transpose(ct, other, x, **params) if i else transpose(ct, x, other, **params)
+            return sum_to(moved, x.shape, x.dtype)
 
         def push(t: Any, x: Aval, other: Any, params: dict) -> Any:
             return bind(prim, other, t, **params) if i else bind(prim, t, other, **params)
@@ -122,11 +124,12 @@ class BilinearAction:
 class Elementwise(Primitive):
     """Output ``i`` depends on entry ``i`` of the broadcast operands."""
 
-    __slots__ = ("actions", "operands")
+    __slots__ = ("actions", "operands", "singular")
 
     def __init__(self, name: str, impl: Callable, actions: Sequence[Callable | None],
                  arity: int, singular: bool, **columns: Any):
-        super().__init__(name, impl, **columns)
+        super().__init__(name, impl, differentiable=any(actions), **columns)
+        self.singular = singular
         self.operands = ("x",) if arity == 1 else tuple(f"x{i + 1}" for i in range(arity))
         self.actions = tuple(a and Action(a, self.operands, singular) for a in actions)
 
@@ -135,10 +138,6 @@ class Elementwise(Primitive):
             if type(x) not in PLAIN:
                 return bind(self, *xs)
         return self.impl(*xs)
-
-    @property
-    def differentiable(self) -> bool:
-        return any(self.actions)
 
     def default_abstract(self, *xs: Aval, **params: Any) -> Aval:
         # dtype resolution is NumPy's own, asked on empty arrays
@@ -216,13 +215,9 @@ class Linear(Primitive):
         self.operands = operands
         self.action = LinearAction(self) if operands == 1 else None
 
-    @property
-    def differentiable(self) -> bool:
-        return True
-
     def saves(self, wanted: Sequence[bool], params: dict) -> tuple[bool, tuple[bool, ...]]:
         n = len(wanted) if self.operands is None else self.operands
-        return False, tuple(i >= n for i in range(len(wanted)))
+        return False, (False,) * n + (True,) * (len(wanted) - n)
 
     def jvp(self, ts: Sequence, y: Any, xs: Sequence, params: dict) -> Any:
         n = len(xs) if self.operands is None else self.operands
@@ -275,10 +270,6 @@ class Bilinear(Primitive):
         self._batch = batch
         self.actions = BilinearAction(self, 0), BilinearAction(self, 1)
 
-    @property
-    def differentiable(self) -> bool:
-        return True
-
     def saves(self, wanted: Sequence[bool], params: dict) -> tuple[bool, tuple[bool, ...]]:
         return False, (wanted[1], wanted[0])
 
@@ -320,25 +311,19 @@ def bilinear(name: str, impl: Callable, transpose1: Callable, transpose2: Callab
 class General(Primitive):
     """Columns by hand. ``vjp`` or ``jvp`` may be None: the transforms then transpose the other."""
 
-    __slots__ = (
-        "_batch", "_differentiable", "_saves", "choose", "jvp_rule", "split", "vjp_rule",
-    )
+    __slots__ = ("_batch", "_saves", "choose", "jvp_rule", "split", "vjp_rule")
 
     def __init__(self, name: str, impl: Callable, *, jvp: Callable | None, vjp: Callable | None,
                  batch: Callable | None, saves: str, choose: Callable | None = None,
                  split: Callable | None = None, **columns: Any):
-        super().__init__(name, impl, **columns)
+        differentiable = jvp is not None or vjp is not None
+        super().__init__(name, impl, differentiable=differentiable, **columns)
         self.choose = choose
         self.split = split
         self.jvp_rule = jvp
         self.vjp_rule = vjp
         self._batch = batch or self._loop
         self._saves = saves
-        self._differentiable = jvp is not None or vjp is not None
-
-    @property
-    def differentiable(self) -> bool:
-        return self._differentiable
 
     def saves(self, wanted: Sequence[bool], params: dict) -> tuple[bool, tuple[bool, ...]]:
         return "y" in self._saves, ("x" in self._saves,) * len(wanted)

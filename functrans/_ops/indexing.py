@@ -115,11 +115,15 @@ def align(indices: tuple, batched: tuple, count: int) -> list:
 
 
 def _getitem(x, *indices, pattern):
+    if type(x) in PYTHON_SCALARS:
+        x = np.asarray(x)
+    if not indices:
+        return x[_basic(pattern)]
     if len(indices) == 1 and type(x) is np.ndarray and _whole_rows(pattern):
         index = indices[0]
         if type(index) is np.ndarray and index.dtype == np.intp and x.flags.c_contiguous:
             return x.take(index, 0)  # the same, in up to half the time
-    return (np.asarray(x) if type(x) in PYTHON_SCALARS else x)[index_of(pattern, indices)]
+    return x[index_of(pattern, indices)]
 
 
 def _batch_getitem(size, xs, batched, pattern):

@@ -212,12 +212,13 @@ class VJPTrace(Trace):
         return VJPTracer(self, y, len(tape) - 1)
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
-        self.require_open(prim)
+        if self.closed:
+            self.require_open(prim)
         if isinstance(prim, Linear) and prim.action is not None:
             return self._linear(prim, prim.action, args, params)
-        primals = [x.primal if type(x) is VJPTracer and x.owner is self else x for x in args]
         if isinstance(prim, Bilinear):
-            return self._bilinear(prim, args, primals, params)
+            return self._bilinear(prim, args, params)
+        primals = [x.primal if type(x) is VJPTracer and x.owner is self else x for x in args]
         y = bind(prim, *primals, **params)
         if not prim.differentiable:
             return y
@@ -226,15 +227,15 @@ class VJPTrace(Trace):
             return self._record_many(prim, parents, y, primals, params)
         if not inexact_dtype(dtype_of(y)):
             return y
-        entry = self._entry(prim, parents, y, primals, params)
-        if not entry:
-            return y
-        self.tape.append(entry)
+        xs = [v if v is not x else self.capture(v) for v, x in zip(primals, args, strict=True)]
+        if isinstance(prim, Elementwise):
+            return self._elementwise(prim, parents, y, xs)
+        self.tape.append(Node(prim, parents, y, xs, params, self.outlives))
         return VJPTracer(self, y, len(self.tape) - 1)
 
     def _linear(self, prim: Linear, action: LinearAction, args: tuple, params: dict) -> Any:
         # a short way for what is linear in its first operand: sums, indexing, reshapes
-        x, fixed = args[0], args[1:]
+        x, *fixed = args
         if type(x) is not VJPTracer or x.owner is not self:
             return bind(prim, x, *[self.lower(v) for v in fixed], **params)
         v = x.primal
@@ -242,40 +243,46 @@ class VJPTrace(Trace):
         y = prim.impl(v, **params) if plain else bind(prim, v, *fixed, **params)
         if not inexact_dtype(y.dtype):
             return y
-        if fixed:
-            fixed = tuple([self.capture(i) for i in fixed])
+        kept = tuple([self.capture(i) for i in fixed]) if fixed else ()
         tape = self.tape
-        tape.append(((x.slot, action, (aval_of(v), fixed, params), None),))
+        tape.append(((x.slot, action, (aval_of(v), kept, params), None),))
         return VJPTracer(self, y, len(tape) - 1)
 
-    def _bilinear(self, prim: Bilinear, args: tuple, primals: list, params: dict) -> Any:
-        v1, v2 = primals
+    def _bilinear(self, prim: Bilinear, args: tuple, params: dict) -> Any:
+        x1, x2 = args
+        mine1 = type(x1) is VJPTracer and x1.owner is self
+        mine2 = type(x2) is VJPTracer and x2.owner is self
+        v1 = x1.primal if mine1 else x1
+        v2 = x2.primal if mine2 else x2
         plain = type(v1) is type(v2) is np.ndarray
         y = prim.impl(v1, v2, **params) if plain else bind(prim, v1, v2, **params)
         if not inexact_dtype(y.dtype):
             return y
-        (x1, x2), (a1, a2) = args, prim.actions
-        edges = []
-        if v1 is not x1:
-            other = v2 if v2 is not x2 else self.capture(v2)
-            edges.append((x1.slot, a1, (aval_of(v1), other, params), None))
-        if v2 is not x2:
-            other = v1 if v1 is not x1 else self.capture(v1)
-            edges.append((x2.slot, a2, (aval_of(v2), other, params), None))
-        self.tape.append(tuple(edges))
+        a1, a2 = prim.actions
+        if mine1 and mine2:
+            node: tuple = (
+                (x1.slot, a1, (aval_of(v1), v2, params), None),
+                (x2.slot, a2, (aval_of(v2), v1, params), None),
+            )
+        elif mine1:
+            node = ((x1.slot, a1, (aval_of(v1), self.capture(v2), params), None),)
+        else:
+            node = ((x2.slot, a2, (aval_of(v2), self.capture(v1), params), None),)
+        self.tape.append(node)
         return VJPTracer(self, y, len(self.tape) - 1)
 
-    def _entry(self, prim, parents, y, xs, params):
-        xs = [x if p is not None else self.capture(x) for x, p in zip(xs, parents, strict=True)]
-        if isinstance(prim, Elementwise):
-            if any(a and a.singular for a in prim.actions) and not is_finite(y):
-                self.tainted = True
-            return tuple(
-                (slot, action, action.pick(y, *xs), _unlike(x, y))
-                for slot, action, x in zip(parents, prim.actions, xs, strict=True)
-                if slot is not None and action is not None
-            )
-        return Node(prim, parents, y, xs, params, self.outlives)
+    def _elementwise(self, prim: Elementwise, parents: list, y: Any, xs: list) -> Any:
+        if prim.singular and not is_finite(y):
+            self.tainted = True
+        node = tuple([
+            (slot, action, action.pick(y, *xs), _unlike(x, y))
+            for slot, action, x in zip(parents, prim.actions, xs, strict=True)
+            if slot is not None and action is not None
+        ])
+        if not node:
+            return y
+        self.tape.append(node)
+        return VJPTracer(self, y, len(self.tape) - 1)
 
     def _record_many(self, prim, parents, y, xs, params):
         xs = [x if p is not None else self.capture(x) for x, p in zip(xs, parents, strict=True)]
@@ -309,9 +316,9 @@ class VJPTrace(Trace):
 
 def _unlike(x, y):
     """The avals of ``x`` and ``y`` where they differ, so that the walk sums, spreads and casts."""
-    while type(x) is VJPTracer:
+    while isinstance(x, PrimalTracer):
         x = x.primal  # shape and dtype are those of what is inside
-    while type(y) is VJPTracer:
+    while isinstance(y, PrimalTracer):
         y = y.primal
     if type(x) in PYTHON_SCALARS:
         same = shape_of(y) == () and dtype_of(y) == dtype_of(x)
@@ -323,7 +330,7 @@ def _unlike(x, y):
 def _unlike_both(x1, x2, y):
     """``_unlike`` of two operands, at once where they have one shape and dtype."""
     v1, v2 = x1, x2
-    while type(v1) is type(v2) is VJPTracer:
+    while isinstance(v1, PrimalTracer) and isinstance(v2, PrimalTracer):
         v1, v2 = v1.primal, v2.primal
     if type(v1) is type(v2) is np.ndarray and v1.shape == v2.shape and v1.dtype is v2.dtype:
         return None, None
@@ -362,7 +369,10 @@ def walk(trace: VJPTrace, cts: list, consume: bool, start: int = 0, stop: Any = 
             cts[k] = None
             for parent, action, saved, unlike in node:
                 if action.simple and not tainted:
-                    c = action.pull(ct, *saved) if saved else action.pull(ct)
+                    if len(saved) == 1:  # as a rule; unpacking costs as much as the call
+                        c = action.pull(ct, saved[0])
+                    else:
+                        c = action.pull(ct, *saved) if saved else action.pull(ct)
                 elif action.accumulate is not None and type(ct) in STRONG:
                     accumulate(cts, late, parent, action, ct, saved)
                     continue
