@@ -19,6 +19,8 @@ class Primitive:
 
     # of elementwise and bilinear rows, an action for each operand
     actions: tuple[Any, ...]
+    # of elementwise rows, what makes their entry on a tape (``_ops/declare.py``)
+    entry: Callable[..., tuple]
 
     __slots__ = ("abstract", "at_kink", "differentiable", "doc", "domain", "impl", "kinks",
                  "lowering", "name", "outputs")

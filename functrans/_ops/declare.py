@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -53,8 +54,7 @@ class Action:
         self.needs = tuple(inspect.signature(act).parameters)[1:]
         unknown = set(self.needs) - {"y", *operands}
         assert not unknown, f"an action's parameters are g, y, {', '.join(operands)}; got {unknown}"
-        saved = "".join(f"{n}, " for n in self.needs)
-        self.pick: Callable[..., tuple] = eval(f"lambda y, {', '.join(operands)}: ({saved})")
+        self.pick = _picker(self.needs, operands)
         self.singular = singular
         self.simple = not singular
         # y moves as the operand does, so that it needs no entry on a tape
@@ -71,6 +71,12 @@ class Action:
         """The action with strong zero: zero change, or zero slope, contributes exactly zero."""
         # one of g's own type: Python's 1.0 / 0 raises, and a float64 one would promote float32
         return strong_multiply(g, self.act(dtype_of(g).type(1), *saved)) if saved else self.act(g)
+
+
+@functools.cache
+def _picker(needs: tuple[str, ...], operands: tuple[str, ...]) -> Callable[..., tuple]:
+    """``pick(y, *operands)``: those of the output and the operands that are named in ``needs``."""
+    return eval(f"lambda y, {', '.join(operands)}: ({''.join([f'{n}, ' for n in needs])})")
 
 
 class LinearAction:
@@ -124,7 +130,7 @@ class BilinearAction:
 class Elementwise(Primitive):
     """Output ``i`` depends on entry ``i`` of the broadcast operands."""
 
-    __slots__ = ("actions", "operands", "singular")
+    __slots__ = ("actions", "entry", "operands", "singular")
 
     def __init__(self, name: str, impl: Callable, actions: Sequence[Callable | None],
                  arity: int, singular: bool, **columns: Any):
@@ -132,6 +138,8 @@ class Elementwise(Primitive):
         self.singular = singular
         self.operands = ("x",) if arity == 1 else tuple(f"x{i + 1}" for i in range(arity))
         self.actions = tuple(a and Action(a, self.operands, singular) for a in actions)
+        needs = tuple([a and a.needs for a in self.actions])
+        self.entry = _recorder(needs, self.operands)(*self.actions)
 
     def __call__(self, *xs: Any) -> Any:
         for x in xs:
@@ -169,6 +177,25 @@ class Elementwise(Primitive):
     def batch(self, size: int, xs: Sequence, batched: Sequence[bool], params: dict) -> Any:
         ndim = max(ndim_of(x) - b for x, b in zip(xs, batched, strict=True))
         return bind(self, *[_align(x, ndim) if b else x for x, b in zip(xs, batched, strict=True)])
+
+
+@functools.cache
+def _recorder(needs: tuple[tuple | None, ...], operands: tuple[str, ...]) -> Callable[..., Any]:
+    """From a row's actions, what makes its entry on a tape that has all operands of the call.
+
+    ``entry(y, *operands, *slots, *unlike)``: an edge for each operand that has an action, of its
+    slot, the action, what that reads, and the avals where operand and output are not alike.
+    """
+    numbers = range(len(operands))
+    actions, slots, unlike = [
+        ", ".join([f"{name}{i}" for i in numbers]) for name in ("action", "slot", "unlike")
+    ]
+    edges = "".join([
+        f"(slot{i}, action{i}, ({''.join([f'{n}, ' for n in names])}), unlike{i}), "
+        for i, names in enumerate(needs) if names is not None
+    ])
+    given = f"y, {', '.join(operands)}, {slots}, {unlike}"
+    return eval(f"lambda {actions}: lambda {given}: ({edges})")
 
 
 def _align(x, ndim):

@@ -143,7 +143,8 @@ class VJPTrace(Trace):
         a1, a2 = prim.actions
         if self.closed or a1 is None or a2 is None:
             return bind(prim, x1, x2)
-        if k1 is np.ndarray and k2 is float and v1.size < THREADED:
+        alike = k1 is k2 is np.ndarray and v1.shape == v2.shape and v1.dtype is v2.dtype
+        if k1 is np.ndarray and (k2 is float or alike) and v1.size < THREADED:
             y = prim.impl(v1, v2)
         elif k1 in PLAIN and k2 in PLAIN:
             if (k1 is np.ndarray and v1.size >= THREADED) or (
@@ -169,14 +170,8 @@ class VJPTrace(Trace):
         if a1.singular and not self.tainted:
             self.tainted = not is_finite(y)
         if mine1 and mine2:
-            u1 = u2 = None
-            alike = k1 is k2 is np.ndarray and v1.shape == v2.shape and v1.dtype is v2.dtype
-            if not alike:
-                u1, u2 = _unlike_both(v1, v2, y)
-            node: tuple = (
-                (x1.slot, a1, a1.pick(y, v1, v2) if a1.needs else (), u1),
-                (x2.slot, a2, a2.pick(y, v1, v2) if a2.needs else (), u2),
-            )
+            u1, u2 = (None, None) if alike else _unlike_both(v1, v2, y)
+            node: tuple = prim.entry(y, v1, v2, x1.slot, x2.slot, u1, u2)
         elif mine1:
             if k2 is np.ndarray and a1.needs:
                 v2 = self.capture(v2)
@@ -207,8 +202,9 @@ class VJPTrace(Trace):
             return bind(prim, x)
         if action.singular and not self.tainted:
             self.tainted = not is_finite(y)
+        alike = type(v) is type(y) is np.ndarray and v.dtype is y.dtype
         tape = self.tape
-        tape.append(((x.slot, action, action.pick(y, v), _unlike(v, y)),))
+        tape.append(prim.entry(y, v, x.slot, None if alike else _unlike(v, y)))
         return VJPTracer(self, y, len(tape) - 1)
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
@@ -341,53 +337,52 @@ def walk(trace: VJPTrace, cts: list, consume: bool, start: int = 0, stop: Any = 
     """Carry cotangents from the end of the tape to its inputs, in ``cts``, in place.
 
     Only the entries ``start <= k < stop``. ``consume`` drops each entry as it passes, and with it
-    what only the backward kept alive.
+    what only the backward kept alive. The caller has NumPy's warnings turned off.
     """
     tape = trace.tape
     tainted = trace.tainted  # or an infinite slope has been met: zero slopes are strong as well
     late: dict[int, tuple] = {}  # a scatter into each of these slots, after what else goes there
-    with np.errstate(all="ignore"):
-        for k in range((len(tape) if stop is None else stop) - 1, start - 1, -1):
-            if late and k in late:
-                scatter(cts, k, *late.pop(k))
-            node = tape[k]
-            if node is None:
+    for k in range((len(tape) if stop is None else stop) - 1, start - 1, -1):
+        if late and k in late:
+            scatter(cts, k, *late.pop(k))
+        node = tape[k]
+        if node is None:
+            continue
+        if consume:
+            tape[k] = None
+        if type(node) is not tuple:
+            node.pull_into(cts, k)
+            tainted = tainted or trace.tainted  # a checkpoint's own walk may have met one
+            continue
+        ct = cts[k]
+        if ct is None:
+            continue
+        if type(ct) is np.ndarray and ct.size >= LARGE:
+            scatter_late(cts, late)
+            if _walk_stretch(trace, cts, k, node, start):
                 continue
-            if consume:
-                tape[k] = None
-            if type(node) is not tuple:
-                node.pull_into(cts, k)
-                tainted = tainted or trace.tainted  # a checkpoint's own walk may have met one
-                continue
-            ct = cts[k]
-            if ct is None:
-                continue
-            if type(ct) is np.ndarray and ct.size >= LARGE:
-                scatter_late(cts, late)
-                if _walk_stretch(trace, cts, k, node, start):
-                    continue
-            cts[k] = None
-            for parent, action, saved, unlike in node:
-                if action.simple and not tainted:
-                    if len(saved) == 1:  # as a rule; unpacking costs as much as the call
-                        c = action.pull(ct, saved[0])
-                    else:
-                        c = action.pull(ct, *saved) if saved else action.pull(ct)
-                elif action.accumulate is not None and type(ct) in STRONG:
-                    accumulate(cts, late, parent, action, ct, saved)
-                    continue
+        cts[k] = None
+        for parent, action, saved, unlike in node:
+            if action.simple and not tainted:
+                if len(saved) == 1:  # as a rule; unpacking costs as much as the call
+                    c = action.pull(ct, saved[0])
                 else:
-                    c = action.strong(ct, *saved) if tainted else action.pull(ct, *saved)
-                    tainted = tainted or (action.singular and not is_finite(c))
-                if unlike is not None:
-                    c = sum_to(c, *unlike[0])
-                if cts[parent] is None:
-                    cts[parent] = c
-                elif type(c) is np.ndarray and c.size >= LARGE:
-                    add_into(cts, parent, c)
-                else:
-                    cts[parent] = cts[parent] + c
-        scatter_late(cts, late)
+                    c = action.pull(ct, *saved) if saved else action.pull(ct)
+            elif action.accumulate is not None and type(ct) in STRONG:
+                accumulate(cts, late, parent, action, ct, saved)
+                continue
+            else:
+                c = action.strong(ct, *saved) if tainted else action.pull(ct, *saved)
+                tainted = tainted or (action.singular and not is_finite(c))
+            if unlike is not None:
+                c = sum_to(c, *unlike[0])
+            if cts[parent] is None:
+                cts[parent] = c
+            elif type(c) is np.ndarray and c.size >= LARGE:
+                add_into(cts, parent, c)
+            else:
+                cts[parent] = cts[parent] + c
+    scatter_late(cts, late)
     trace.tainted = tainted
 
 
@@ -415,7 +410,8 @@ def pull_back(
         if type(out) is VJPTracer and out.owner is trace and seed is not None:
             before = cts[out.slot]
             cts[out.slot] = seed if before is None else before + seed
-    trace.walk(cts, consume)
+    with np.errstate(all="ignore"):
+        trace.walk(cts, consume)
     return [cts[x.slot] for x in inputs]
 
 
