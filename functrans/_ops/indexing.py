@@ -128,6 +128,8 @@ def _getitem(x, *indices, pattern):
 
 def _batch_getitem(size, xs, batched, pattern):
     x, *indices = xs
+    if not indices:
+        return bind(getitem, x, pattern=(WHOLE, *pattern))
     if batched[0]:
         plan = _Plan(size, tuple(indices), tuple(batched[1:]), pattern, x.ndim - 1)
         return plan.from_numpy(bind(getitem, x, *plan.indices, pattern=plan.pattern))
@@ -237,6 +239,8 @@ def _put_add(v, *indices, pattern, shape):
 
 def _batch_put_add(size, xs, batched, pattern, shape):
     v, *indices = xs
+    if not indices:
+        return bind(put_add, v, pattern=(WHOLE, *pattern), shape=(size, *shape))
     plan = _Plan(size, tuple(indices), tuple(batched[1:]), pattern, len(shape))
     v = plan.to_numpy(batched_to(v, batched[0], size))
     return bind(put_add, v, *plan.indices, pattern=plan.pattern, shape=(size, *shape))

@@ -143,8 +143,11 @@ class VJPTrace(Trace):
         a1, a2 = prim.actions
         if self.closed or a1 is None or a2 is None:
             return bind(prim, x1, x2)
-        alike = k1 is k2 is np.ndarray and v1.shape == v2.shape and v1.dtype is v2.dtype
-        if k1 is np.ndarray and (k2 is float or alike) and v1.size < THREADED:
+        alike = k1 is k2 and (
+            k1 is np.float64
+            or (k1 is np.ndarray and v1.shape == v2.shape and v1.dtype is v2.dtype)
+        )
+        if (alike or (k1 is np.ndarray and k2 is float)) and v1.size < THREADED:
             y = prim.impl(v1, v2)
         elif k1 in PLAIN and k2 in PLAIN:
             if (k1 is np.ndarray and v1.size >= THREADED) or (
@@ -231,17 +234,19 @@ class VJPTrace(Trace):
 
     def _linear(self, prim: Linear, action: LinearAction, args: tuple, params: dict) -> Any:
         # a short way for what is linear in its first operand: sums, indexing, reshapes
-        x, *fixed = args
+        x = args[0]
         if type(x) is not VJPTracer or x.owner is not self:
-            return bind(prim, x, *[self.lower(v) for v in fixed], **params)
-        v = x.primal
-        plain = type(v) in PLAIN and not fixed
-        y = prim.impl(v, **params) if plain else bind(prim, v, *fixed, **params)
+            return bind(prim, *[self.lower(v) for v in args], **params)
+        v, fixed = x.primal, ()
+        if len(args) > 1:
+            y = bind(prim, v, *args[1:], **params)
+            fixed = tuple([self.capture(i) for i in args[1:]])
+        else:
+            y = prim.impl(v, **params) if type(v) in PLAIN else bind(prim, v, **params)
         if not inexact_dtype(y.dtype):
             return y
-        kept = tuple([self.capture(i) for i in fixed]) if fixed else ()
         tape = self.tape
-        tape.append(((x.slot, action, (aval_of(v), kept, params), None),))
+        tape.append(((x.slot, action, (aval_of(v), fixed, params), None),))
         return VJPTracer(self, y, len(tape) - 1)
 
     def _bilinear(self, prim: Bilinear, args: tuple, params: dict) -> Any:

@@ -137,7 +137,8 @@ def unsupported(name: str) -> UnsupportedError:
 
 def absolute(x: Any) -> Any:
     """|x|, by the row that fits its type."""
-    return (ops.absolute_complex if dtype_of(x).kind == "c" else ops.absolute)(x)
+    row = ops.absolute_complex if dtype_of(x).kind == "c" else ops.absolute
+    return x.owner.unary(row, x) if isinstance(x, Tracer) else row(x)
 
 
 UFUNCS[np.absolute] = absolute
