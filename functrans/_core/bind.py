@@ -219,11 +219,18 @@ class PrimalTracer(Tracer):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return shape_of(self.primal)
+        x = self.primal
+        return x.shape if type(x) is np.ndarray else shape_of(x)
 
     @property
     def dtype(self) -> np.dtype:
-        return dtype_of(self.primal)
+        x = self.primal
+        return x.dtype if type(x) is np.ndarray else dtype_of(x)
+
+    @property
+    def ndim(self) -> int:
+        x = self.primal
+        return x.ndim if type(x) is np.ndarray else len(shape_of(x))
 
     def concrete(self) -> Any:
         return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
@@ -287,6 +294,8 @@ def is_finite(x: Any) -> bool:
 
 def sum_to(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """``x`` summed over broadcast axes to ``shape`` and cast: broadcasting, transposed."""
+    if type(x) is np.ndarray and x.shape == shape and x.dtype is dtype:
+        return x
     have = shape_of(x)
     if have != shape:
         lead = len(have) - len(shape)

@@ -19,9 +19,11 @@ class Primitive:
 
     # of elementwise and bilinear rows, an action for each operand
     actions: tuple[Any, ...]
+    # of elementwise rows, what makes their entry on a tape (``_ops/declare.py``)
+    entry: Callable[..., tuple]
 
-    __slots__ = ("abstract", "at_kink", "doc", "domain", "impl", "kinks", "lowering", "name",
-                 "outputs")
+    __slots__ = ("abstract", "at_kink", "differentiable", "doc", "domain", "impl", "kinks",
+                 "lowering", "name", "outputs")
 
     def __init__(
         self,
@@ -34,6 +36,7 @@ class Primitive:
         at_kink: Callable | None = None,
         doc: str = "",
         outputs: int = 1,
+        differentiable: bool = True,
     ):
         self.name = name
         self.impl = impl
@@ -44,6 +47,7 @@ class Primitive:
         self.at_kink = at_kink
         self.doc = doc
         self.outputs = outputs
+        self.differentiable = differentiable
         self.lowering: Callable | None = None
 
     def __repr__(self) -> str:
@@ -55,10 +59,6 @@ class Primitive:
     def default_abstract(self, *xs: Aval, **params: Any) -> Any:
         """Shapes and dtypes of the outputs from those of the operands."""
         raise NotImplementedError(self.name)
-
-    @property
-    def differentiable(self) -> bool:
-        raise NotImplementedError
 
     def saves(self, wanted: Sequence[bool], params: dict) -> tuple[bool, tuple[bool, ...]]:
         """Whether the backward rule needs the output, and which operands, by value."""

@@ -20,12 +20,19 @@ from functrans._ops.declare import bilinear
 
 
 def _matmul(x1, x2):
-    if len(x1.shape) > 2 and len(x2.shape) == 2 and x1.flags.c_contiguous:
+    if x1.ndim > 2 and x2.ndim == 2 and x1.flags.c_contiguous:
         # one product instead of one for each batch entry
         rows = x1.reshape(-1, x1.shape[-1]) if x1.size else x1
         if rows is not x1:
             return (rows @ x2).reshape((*x1.shape[:-1], x2.shape[1]))
     return np.matmul(x1, x2)
+
+
+def _product(x1, x2):
+    """``matmul`` in a rule. Rules give no warnings, so ``dot`` will do, at half the overhead."""
+    if type(x1) is type(x2) is np.ndarray and x1.ndim <= 2 and x2.ndim <= 2:
+        return x1.dot(x2)
+    return bind(matmul, x1, x2)
 
 
 def _rows(x):
@@ -52,10 +59,10 @@ def _matmul_transpose1(ct, x1, x2):
     if n2 == 1:
         return ct * x2 if n1 == 1 else ct.reshape((*ct.shape, 1)) * x2
     if n1 == 1:
-        return matmul(x2, ct) if n2 == 2 else matmul(x2, ct.reshape((*ct.shape, 1)))[..., 0]
+        return _product(x2, ct) if n2 == 2 else matmul(x2, ct.reshape((*ct.shape, 1)))[..., 0]
     if n1 == 2 < n2 and 0 not in ct.shape:  # the sum over the batch is part of one product
-        return matmul(_columns(ct), _columns(x2).T)
-    return matmul(ct, _swap(x2))
+        return _product(_columns(ct), _columns(x2).T)
+    return _product(ct, _swap(x2))
 
 
 def _matmul_transpose2(ct, x1, x2):
@@ -63,10 +70,12 @@ def _matmul_transpose2(ct, x1, x2):
     if n1 == 1:
         return x1 * ct if n2 == 1 else x1.reshape(-1, 1) * _row(ct)
     if n2 == 1:
-        return matmul(ct.reshape(-1), _rows(x1)) if x1.size else _zeros(ct, x1, x2)
+        if n1 == 2:
+            return _product(ct, x1)
+        return _product(ct.reshape(-1), _rows(x1)) if x1.size else _zeros(ct, x1, x2)
     if n2 == 2 < n1:
-        return matmul(_rows(x1).T, _rows(ct)) if x1.size and ct.size else _zeros(ct, x1, x2)
-    return matmul(_swap(x1), ct)
+        return _product(_rows(x1).T, _rows(ct)) if x1.size and ct.size else _zeros(ct, x1, x2)
+    return _product(_swap(x1), ct)
 
 
 def _zeros(ct, x1, x2):

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -53,8 +54,7 @@ class Action:
         self.needs = tuple(inspect.signature(act).parameters)[1:]
         unknown = set(self.needs) - {"y", *operands}
         assert not unknown, f"an action's parameters are g, y, {', '.join(operands)}; got {unknown}"
-        saved = "".join(f"{n}, " for n in self.needs)
-        self.pick: Callable[..., tuple] = eval(f"lambda y, {', '.join(operands)}: ({saved})")
+        self.pick = _picker(self.needs, operands)
         self.singular = singular
         self.simple = not singular
         # y moves as the operand does, so that it needs no entry on a tape
@@ -71,6 +71,12 @@ class Action:
         """The action with strong zero: zero change, or zero slope, contributes exactly zero."""
         # one of g's own type: Python's 1.0 / 0 raises, and a float64 one would promote float32
         return strong_multiply(g, self.act(dtype_of(g).type(1), *saved)) if saved else self.act(g)
+
+
+@functools.cache
+def _picker(needs: tuple[str, ...], operands: tuple[str, ...]) -> Callable[..., tuple]:
+    """``pick(y, *operands)``: those of the output and the operands that are named in ``needs``."""
+    return eval(f"lambda y, {', '.join(operands)}: ({''.join([f'{n}, ' for n in needs])})")
 
 
 class LinearAction:
@@ -108,9 +114,11 @@ class BilinearAction:
     singular = False
 
     def __init__(self, prim: Bilinear, i: int):
+        transpose = prim.transposes[i]
+
         def pull(ct: Any, x: Aval, other: Any, params: dict) -> Any:
-            pair = (other, x) if i else (x, other)
-            return sum_to(prim.transposes[i](ct, *pair, **params), x.shape, x.dtype)
+            moved = transpose(ct, other, x, **params) if i else transpose(ct, x, other, **params)
+            return sum_to(moved, x.shape, x.dtype)
 
         def push(t: Any, x: Aval, other: Any, params: dict) -> Any:
             return bind(prim, other, t, **params) if i else bind(prim, t, other, **params)
@@ -122,23 +130,22 @@ class BilinearAction:
 class Elementwise(Primitive):
     """Output ``i`` depends on entry ``i`` of the broadcast operands."""
 
-    __slots__ = ("actions", "operands")
+    __slots__ = ("actions", "entry", "operands", "singular")
 
     def __init__(self, name: str, impl: Callable, actions: Sequence[Callable | None],
                  arity: int, singular: bool, **columns: Any):
-        super().__init__(name, impl, **columns)
+        super().__init__(name, impl, differentiable=any(actions), **columns)
+        self.singular = singular
         self.operands = ("x",) if arity == 1 else tuple(f"x{i + 1}" for i in range(arity))
         self.actions = tuple(a and Action(a, self.operands, singular) for a in actions)
+        needs = tuple([a and a.needs for a in self.actions])
+        self.entry = _recorder(needs, self.operands)(*self.actions)
 
     def __call__(self, *xs: Any) -> Any:
         for x in xs:
             if type(x) not in PLAIN:
                 return bind(self, *xs)
         return self.impl(*xs)
-
-    @property
-    def differentiable(self) -> bool:
-        return any(self.actions)
 
     def default_abstract(self, *xs: Aval, **params: Any) -> Aval:
         # dtype resolution is NumPy's own, asked on empty arrays
@@ -170,6 +177,25 @@ class Elementwise(Primitive):
     def batch(self, size: int, xs: Sequence, batched: Sequence[bool], params: dict) -> Any:
         ndim = max(ndim_of(x) - b for x, b in zip(xs, batched, strict=True))
         return bind(self, *[_align(x, ndim) if b else x for x, b in zip(xs, batched, strict=True)])
+
+
+@functools.cache
+def _recorder(needs: tuple[tuple | None, ...], operands: tuple[str, ...]) -> Callable[..., Any]:
+    """From a row's actions, what makes its entry on a tape that has all operands of the call.
+
+    ``entry(y, *operands, *slots, *unlike)``: an edge for each operand that has an action, of its
+    slot, the action, what that reads, and the avals where operand and output are not alike.
+    """
+    numbers = range(len(operands))
+    actions, slots, unlike = [
+        ", ".join([f"{name}{i}" for i in numbers]) for name in ("action", "slot", "unlike")
+    ]
+    edges = "".join([
+        f"(slot{i}, action{i}, ({''.join([f'{n}, ' for n in names])}), unlike{i}), "
+        for i, names in enumerate(needs) if names is not None
+    ])
+    given = f"y, {', '.join(operands)}, {slots}, {unlike}"
+    return eval(f"lambda {actions}: lambda {given}: ({edges})")
 
 
 def _align(x, ndim):
@@ -216,13 +242,9 @@ class Linear(Primitive):
         self.operands = operands
         self.action = LinearAction(self) if operands == 1 else None
 
-    @property
-    def differentiable(self) -> bool:
-        return True
-
     def saves(self, wanted: Sequence[bool], params: dict) -> tuple[bool, tuple[bool, ...]]:
         n = len(wanted) if self.operands is None else self.operands
-        return False, tuple(i >= n for i in range(len(wanted)))
+        return False, (False,) * n + (True,) * (len(wanted) - n)
 
     def jvp(self, ts: Sequence, y: Any, xs: Sequence, params: dict) -> Any:
         n = len(xs) if self.operands is None else self.operands
@@ -275,10 +297,6 @@ class Bilinear(Primitive):
         self._batch = batch
         self.actions = BilinearAction(self, 0), BilinearAction(self, 1)
 
-    @property
-    def differentiable(self) -> bool:
-        return True
-
     def saves(self, wanted: Sequence[bool], params: dict) -> tuple[bool, tuple[bool, ...]]:
         return False, (wanted[1], wanted[0])
 
@@ -320,25 +338,19 @@ def bilinear(name: str, impl: Callable, transpose1: Callable, transpose2: Callab
 class General(Primitive):
     """Columns by hand. ``vjp`` or ``jvp`` may be None: the transforms then transpose the other."""
 
-    __slots__ = (
-        "_batch", "_differentiable", "_saves", "choose", "jvp_rule", "split", "vjp_rule",
-    )
+    __slots__ = ("_batch", "_saves", "choose", "jvp_rule", "split", "vjp_rule")
 
     def __init__(self, name: str, impl: Callable, *, jvp: Callable | None, vjp: Callable | None,
                  batch: Callable | None, saves: str, choose: Callable | None = None,
                  split: Callable | None = None, **columns: Any):
-        super().__init__(name, impl, **columns)
+        differentiable = jvp is not None or vjp is not None
+        super().__init__(name, impl, differentiable=differentiable, **columns)
         self.choose = choose
         self.split = split
         self.jvp_rule = jvp
         self.vjp_rule = vjp
         self._batch = batch or self._loop
         self._saves = saves
-        self._differentiable = jvp is not None or vjp is not None
-
-    @property
-    def differentiable(self) -> bool:
-        return self._differentiable
 
     def saves(self, wanted: Sequence[bool], params: dict) -> tuple[bool, tuple[bool, ...]]:
         return "y" in self._saves, ("x" in self._saves,) * len(wanted)

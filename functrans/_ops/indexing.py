@@ -115,15 +115,21 @@ def align(indices: tuple, batched: tuple, count: int) -> list:
 
 
 def _getitem(x, *indices, pattern):
+    if type(x) in PYTHON_SCALARS:
+        x = np.asarray(x)
+    if not indices:
+        return x[_basic(pattern)]
     if len(indices) == 1 and type(x) is np.ndarray and _whole_rows(pattern):
         index = indices[0]
         if type(index) is np.ndarray and index.dtype == np.intp and x.flags.c_contiguous:
             return x.take(index, 0)  # the same, in up to half the time
-    return (np.asarray(x) if type(x) in PYTHON_SCALARS else x)[index_of(pattern, indices)]
+    return x[index_of(pattern, indices)]
 
 
 def _batch_getitem(size, xs, batched, pattern):
     x, *indices = xs
+    if not indices:
+        return bind(getitem, x, pattern=(WHOLE, *pattern))
     if batched[0]:
         plan = _Plan(size, tuple(indices), tuple(batched[1:]), pattern, x.ndim - 1)
         return plan.from_numpy(bind(getitem, x, *plan.indices, pattern=plan.pattern))
@@ -233,6 +239,8 @@ def _put_add(v, *indices, pattern, shape):
 
 def _batch_put_add(size, xs, batched, pattern, shape):
     v, *indices = xs
+    if not indices:
+        return bind(put_add, v, pattern=(WHOLE, *pattern), shape=(size, *shape))
     plan = _Plan(size, tuple(indices), tuple(batched[1:]), pattern, len(shape))
     v = plan.to_numpy(batched_to(v, batched[0], size))
     return bind(put_add, v, *plan.indices, pattern=plan.pattern, shape=(size, *shape))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
+from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, shape_of
 from functrans._core.bind import bind, cast, sum_to
 from functrans._ops.declare import linear, primitive
 
@@ -93,9 +93,9 @@ astype_discrete = primitive(
 # ---- joining
 
 
-def along(axis: int, entry: Any) -> tuple:
+def along(axis: int, entry: Any) -> Any:
     """The index that is ``entry`` on ``axis`` and everything before it."""
-    return (slice(None),) * axis + (entry,)
+    return (slice(None),) * axis + (entry,) if axis else entry
 
 
 def _split_concatenation(ct, *xs, wanted, axis):
@@ -124,6 +124,11 @@ concatenate = linear(
 )
 
 
+def _stack(*xs, axis):
+    # of numbers np.array makes the same, in a quarter of the time
+    return np.stack(xs, axis) if shape_of(xs[0]) else np.array(xs)
+
+
 def _split_stack(ct, *xs, wanted, axis):
     return [
         cast(ct[along(axis, i)], x.dtype) if w else None
@@ -143,7 +148,7 @@ def _batch_stack(size, xs, batched, axis):
 
 # row: as a concatenation it would reshape every operand first
 stack = linear(
-    "stack", lambda *xs, axis: np.stack(xs, axis), _split_stack,
+    "stack", _stack, _split_stack,
     batch=_batch_stack, abstract=_stacked, operands=None,
 )
 

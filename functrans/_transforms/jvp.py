@@ -13,12 +13,11 @@ from functrans._core.bind import (
     Tracer,
     bind,
     bind_operands,
-    cast,
     is_finite,
     spread,
 )
 from functrans._core.primitive import Primitive
-from functrans._ops.declare import Elementwise, General
+from functrans._ops.declare import Elementwise, General, Linear
 from functrans._transforms.vjp import transpose_vjp
 
 
@@ -42,7 +41,10 @@ class JVPTrace(Trace):
         self.tainted = False  # an infinite slope has been met: zero slopes are strong from here on
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
-        self.require_open(prim)
+        if self.closed:
+            self.require_open(prim)
+        if isinstance(prim, Linear) and prim.operands == 1 and mine(self, args[0]):
+            return self._linear(prim, args, params)
         owned = [mine(self, x) for x in args]
         primals = [x.primal if m else x for x, m in zip(args, owned, strict=True)]
         y = bind(prim, *primals, **params)
@@ -60,24 +62,36 @@ class JVPTrace(Trace):
             v if dv is None else JVPTracer(self, v, dv) for v, dv in zip(y, t, strict=True)
         )
 
+    def _linear(self, prim: Linear, args: tuple, params: dict) -> Any:
+        # linear in its first operand: it does to the tangent what it does to the value
+        x, fixed = args[0], [self.lower(v) for v in args[1:]]
+        y = bind(prim, x.primal, *fixed, **params)
+        if not inexact_dtype(dtype_of(y)):
+            return y
+        return JVPTracer(self, y, bind(prim, x.tangent, *fixed, **params))
+
     def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
         a1, a2 = prim.actions
         if self.closed or self.tainted or a1 is None or a2 is None or a1.singular:
             return bind(prim, x1, x2)
-        v1, t1 = (x1.primal, x1.tangent) if mine(self, x1) else (x1, None)
-        v2, t2 = (x2.primal, x2.tangent) if mine(self, x2) else (x2, None)
-        other = x2 if t2 is None else x1 if t1 is None else 0.0
-        if isinstance(other, Tracer) and other.owner.level > self.level:
-            return other.owner.binary(prim, x1, x2)
+        v1, t1 = x1, None
+        if type(x1) is JVPTracer and x1.owner is self:
+            v1, t1 = x1.primal, x1.tangent
+        v2, t2 = x2, None
+        if type(x2) is JVPTracer and x2.owner is self:
+            v2, t2 = x2.primal, x2.tangent
+        if t1 is None or t2 is None:
+            other = x1 if t1 is None else x2
+            if isinstance(other, Tracer) and other.owner.level > self.level:
+                return other.owner.binary(prim, x1, x2)
         y = bind_operands(prim, v1, v2)
-        t = None if t1 is None else a1.act(t1, *a1.pick(y, v1, v2))
+        t: Any = None
+        if t1 is not None:
+            t = a1.act(t1, *a1.pick(y, v1, v2)) if a1.needs else a1.act(t1)
         if t2 is not None:
-            part = a2.act(t2, *a2.pick(y, v1, v2))
-            t = part if t is None else t + part
-        shape, dtype = shape_of(y), dtype_of(y)
-        if shape_of(t) != shape or dtype_of(t) is not dtype:
-            t = spread(t, shape, dtype)
-        return JVPTracer(self, y, t)
+            part = a2.act(t2, *a2.pick(y, v1, v2)) if a2.needs else a2.act(t2)
+            t = part if t1 is None else t + part
+        return JVPTracer(self, y, _fit(t, y))
 
     def unary(self, prim: Primitive, x: JVPTracer) -> Any:
         action = prim.actions[0]
@@ -86,11 +100,11 @@ class JVPTrace(Trace):
         v = x.primal
         y = v.owner.unary(prim, v) if isinstance(v, Tracer) else prim(v)
         t = action.act(x.tangent, *action.pick(y, v))
-        return JVPTracer(self, y, t if dtype_of(t) is dtype_of(y) else cast(t, dtype_of(y)))
+        return JVPTracer(self, y, _fit(t, y))
 
     def push(self, prim: Primitive, ts: list, y: Any, xs: list, params: dict) -> Any:
         if isinstance(prim, Elementwise):
-            if not any(a is not None and a.singular for a in prim.actions):
+            if not prim.singular:
                 return prim.jvp(ts, y, xs, params, strong=self.tainted)
             with np.errstate(all="ignore"):
                 t = prim.jvp(ts, y, xs, params, strong=self.tainted)
@@ -121,6 +135,13 @@ class JVPTrace(Trace):
 
     def input(self, primal: Any, tangent: Any) -> JVPTracer:
         return JVPTracer(self, primal, tangent)
+
+
+def _fit(t: Any, y: Any) -> Any:
+    """``t`` as the tangent of ``y``, in its shape and dtype."""
+    if type(t) is type(y) is np.ndarray and t.dtype is y.dtype and t.shape == y.shape:
+        return t
+    return spread(t, shape_of(y), dtype_of(y))
 
 
 def mine(trace: JVPTrace, x: Any) -> bool:

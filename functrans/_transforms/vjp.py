@@ -143,7 +143,11 @@ class VJPTrace(Trace):
         a1, a2 = prim.actions
         if self.closed or a1 is None or a2 is None:
             return bind(prim, x1, x2)
-        if k1 is np.ndarray and k2 is float and v1.size < THREADED:
+        alike = k1 is k2 and (
+            k1 is np.float64
+            or (k1 is np.ndarray and v1.shape == v2.shape and v1.dtype is v2.dtype)
+        )
+        if (alike or (k1 is np.ndarray and k2 is float)) and v1.size < THREADED:
             y = prim.impl(v1, v2)
         elif k1 in PLAIN and k2 in PLAIN:
             if (k1 is np.ndarray and v1.size >= THREADED) or (
@@ -169,14 +173,8 @@ class VJPTrace(Trace):
         if a1.singular and not self.tainted:
             self.tainted = not is_finite(y)
         if mine1 and mine2:
-            u1 = u2 = None
-            alike = k1 is k2 is np.ndarray and v1.shape == v2.shape and v1.dtype is v2.dtype
-            if not alike:
-                u1, u2 = _unlike_both(v1, v2, y)
-            node: tuple = (
-                (x1.slot, a1, a1.pick(y, v1, v2) if a1.needs else (), u1),
-                (x2.slot, a2, a2.pick(y, v1, v2) if a2.needs else (), u2),
-            )
+            u1, u2 = (None, None) if alike else _unlike_both(v1, v2, y)
+            node: tuple = prim.entry(y, v1, v2, x1.slot, x2.slot, u1, u2)
         elif mine1:
             if k2 is np.ndarray and a1.needs:
                 v2 = self.capture(v2)
@@ -207,17 +205,19 @@ class VJPTrace(Trace):
             return bind(prim, x)
         if action.singular and not self.tainted:
             self.tainted = not is_finite(y)
+        alike = type(v) is type(y) is np.ndarray and v.dtype is y.dtype
         tape = self.tape
-        tape.append(((x.slot, action, action.pick(y, v), _unlike(v, y)),))
+        tape.append(prim.entry(y, v, x.slot, None if alike else _unlike(v, y)))
         return VJPTracer(self, y, len(tape) - 1)
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
-        self.require_open(prim)
+        if self.closed:
+            self.require_open(prim)
         if isinstance(prim, Linear) and prim.action is not None:
             return self._linear(prim, prim.action, args, params)
-        primals = [x.primal if type(x) is VJPTracer and x.owner is self else x for x in args]
         if isinstance(prim, Bilinear):
-            return self._bilinear(prim, args, primals, params)
+            return self._bilinear(prim, args, params)
+        primals = [x.primal if type(x) is VJPTracer and x.owner is self else x for x in args]
         y = bind(prim, *primals, **params)
         if not prim.differentiable:
             return y
@@ -226,56 +226,64 @@ class VJPTrace(Trace):
             return self._record_many(prim, parents, y, primals, params)
         if not inexact_dtype(dtype_of(y)):
             return y
-        entry = self._entry(prim, parents, y, primals, params)
-        if not entry:
-            return y
-        self.tape.append(entry)
+        xs = [v if v is not x else self.capture(v) for v, x in zip(primals, args, strict=True)]
+        if isinstance(prim, Elementwise):
+            return self._elementwise(prim, parents, y, xs)
+        self.tape.append(Node(prim, parents, y, xs, params, self.outlives))
         return VJPTracer(self, y, len(self.tape) - 1)
 
     def _linear(self, prim: Linear, action: LinearAction, args: tuple, params: dict) -> Any:
         # a short way for what is linear in its first operand: sums, indexing, reshapes
-        x, fixed = args[0], args[1:]
+        x = args[0]
         if type(x) is not VJPTracer or x.owner is not self:
-            return bind(prim, x, *[self.lower(v) for v in fixed], **params)
-        v = x.primal
-        plain = type(v) in PLAIN and not fixed
-        y = prim.impl(v, **params) if plain else bind(prim, v, *fixed, **params)
+            return bind(prim, *[self.lower(v) for v in args], **params)
+        v, fixed = x.primal, ()
+        if len(args) > 1:
+            y = bind(prim, v, *args[1:], **params)
+            fixed = tuple([self.capture(i) for i in args[1:]])
+        else:
+            y = prim.impl(v, **params) if type(v) in PLAIN else bind(prim, v, **params)
         if not inexact_dtype(y.dtype):
             return y
-        if fixed:
-            fixed = tuple([self.capture(i) for i in fixed])
         tape = self.tape
         tape.append(((x.slot, action, (aval_of(v), fixed, params), None),))
         return VJPTracer(self, y, len(tape) - 1)
 
-    def _bilinear(self, prim: Bilinear, args: tuple, primals: list, params: dict) -> Any:
-        v1, v2 = primals
+    def _bilinear(self, prim: Bilinear, args: tuple, params: dict) -> Any:
+        x1, x2 = args
+        mine1 = type(x1) is VJPTracer and x1.owner is self
+        mine2 = type(x2) is VJPTracer and x2.owner is self
+        v1 = x1.primal if mine1 else x1
+        v2 = x2.primal if mine2 else x2
         plain = type(v1) is type(v2) is np.ndarray
         y = prim.impl(v1, v2, **params) if plain else bind(prim, v1, v2, **params)
         if not inexact_dtype(y.dtype):
             return y
-        (x1, x2), (a1, a2) = args, prim.actions
-        edges = []
-        if v1 is not x1:
-            other = v2 if v2 is not x2 else self.capture(v2)
-            edges.append((x1.slot, a1, (aval_of(v1), other, params), None))
-        if v2 is not x2:
-            other = v1 if v1 is not x1 else self.capture(v1)
-            edges.append((x2.slot, a2, (aval_of(v2), other, params), None))
-        self.tape.append(tuple(edges))
+        a1, a2 = prim.actions
+        if mine1 and mine2:
+            node: tuple = (
+                (x1.slot, a1, (aval_of(v1), v2, params), None),
+                (x2.slot, a2, (aval_of(v2), v1, params), None),
+            )
+        elif mine1:
+            node = ((x1.slot, a1, (aval_of(v1), self.capture(v2), params), None),)
+        else:
+            node = ((x2.slot, a2, (aval_of(v2), self.capture(v1), params), None),)
+        self.tape.append(node)
         return VJPTracer(self, y, len(self.tape) - 1)
 
-    def _entry(self, prim, parents, y, xs, params):
-        xs = [x if p is not None else self.capture(x) for x, p in zip(xs, parents, strict=True)]
-        if isinstance(prim, Elementwise):
-            if any(a and a.singular for a in prim.actions) and not is_finite(y):
-                self.tainted = True
-            return tuple(
-                (slot, action, action.pick(y, *xs), _unlike(x, y))
-                for slot, action, x in zip(parents, prim.actions, xs, strict=True)
-                if slot is not None and action is not None
-            )
-        return Node(prim, parents, y, xs, params, self.outlives)
+    def _elementwise(self, prim: Elementwise, parents: list, y: Any, xs: list) -> Any:
+        if prim.singular and not is_finite(y):
+            self.tainted = True
+        node = tuple([
+            (slot, action, action.pick(y, *xs), _unlike(x, y))
+            for slot, action, x in zip(parents, prim.actions, xs, strict=True)
+            if slot is not None and action is not None
+        ])
+        if not node:
+            return y
+        self.tape.append(node)
+        return VJPTracer(self, y, len(self.tape) - 1)
 
     def _record_many(self, prim, parents, y, xs, params):
         xs = [x if p is not None else self.capture(x) for x, p in zip(xs, parents, strict=True)]
@@ -313,9 +321,9 @@ class VJPTrace(Trace):
 
 def _unlike(x, y):
     """The avals of ``x`` and ``y`` where they differ, so that the walk sums, spreads and casts."""
-    while type(x) is VJPTracer:
+    while isinstance(x, PrimalTracer):
         x = x.primal  # shape and dtype are those of what is inside
-    while type(y) is VJPTracer:
+    while isinstance(y, PrimalTracer):
         y = y.primal
     if type(x) in PYTHON_SCALARS:
         same = shape_of(y) == () and dtype_of(y) == dtype_of(x)
@@ -327,7 +335,7 @@ def _unlike(x, y):
 def _unlike_both(x1, x2, y):
     """``_unlike`` of two operands, at once where they have one shape and dtype."""
     v1, v2 = x1, x2
-    while type(v1) is type(v2) is VJPTracer:
+    while isinstance(v1, PrimalTracer) and isinstance(v2, PrimalTracer):
         v1, v2 = v1.primal, v2.primal
     if type(v1) is type(v2) is np.ndarray and v1.shape == v2.shape and v1.dtype is v2.dtype:
         return None, None
@@ -338,52 +346,54 @@ def walk(trace: VJPTrace, cts: list, consume: bool, start: int = 0, stop: Any = 
     """Carry cotangents from the end of the tape to its inputs, in ``cts``, in place.
 
     Only the entries ``start <= k < stop``. ``consume`` drops each entry as it passes, and with it
-    what only the backward kept alive.
+    what only the backward kept alive. The caller has NumPy's warnings turned off.
     """
     tape = trace.tape
     tainted = trace.tainted  # or an infinite slope has been met: zero slopes are strong as well
     late: dict[int, tuple] = {}  # a scatter into each of these slots, after what else goes there
-    with np.errstate(all="ignore"):
-        for k in range((len(tape) if stop is None else stop) - 1, start - 1, -1):
-            if late and k in late:
-                scatter(cts, k, *late.pop(k))
-            node = tape[k]
-            if node is None:
+    for k in range((len(tape) if stop is None else stop) - 1, start - 1, -1):
+        if late and k in late:
+            scatter(cts, k, *late.pop(k))
+        node = tape[k]
+        if node is None:
+            continue
+        if consume:
+            tape[k] = None
+        if type(node) is not tuple:
+            node.pull_into(cts, k)
+            tainted = tainted or trace.tainted  # a checkpoint's own walk may have met one
+            continue
+        ct = cts[k]
+        if ct is None:
+            continue
+        if type(ct) is np.ndarray and ct.size >= LARGE:
+            scatter_late(cts, late)
+            stretched = _walk_stretch(trace, cts, k, node, start, tainted)
+            if stretched is not None:
+                tainted = stretched
                 continue
-            if consume:
-                tape[k] = None
-            if type(node) is not tuple:
-                node.pull_into(cts, k)
-                tainted = tainted or trace.tainted  # a checkpoint's own walk may have met one
-                continue
-            ct = cts[k]
-            if ct is None:
-                continue
-            if type(ct) is np.ndarray and ct.size >= LARGE:
-                scatter_late(cts, late)
-                stretched = _walk_stretch(trace, cts, k, node, start, tainted)
-                if stretched is not None:
-                    tainted = stretched
-                    continue
-            cts[k] = None
-            for parent, action, saved, unlike in node:
-                if action.simple and not tainted:
+        cts[k] = None
+        for parent, action, saved, unlike in node:
+            if action.simple and not tainted:
+                if len(saved) == 1:  # as a rule; unpacking costs as much as the call
+                    c = action.pull(ct, saved[0])
+                else:
                     c = action.pull(ct, *saved) if saved else action.pull(ct)
-                elif action.accumulate is not None and type(ct) in STRONG:
-                    accumulate(cts, late, parent, action, ct, saved)
-                    continue
-                else:
-                    c = action.strong(ct, *saved) if tainted else action.pull(ct, *saved)
-                    tainted = tainted or (action.singular and not is_finite(c))
-                if unlike is not None:
-                    c = sum_to(c, *unlike[0])
-                if cts[parent] is None:
-                    cts[parent] = c
-                elif type(c) is np.ndarray and c.size >= LARGE:
-                    add_into(cts, parent, c)
-                else:
-                    cts[parent] = cts[parent] + c
-        scatter_late(cts, late)
+            elif action.accumulate is not None and type(ct) in STRONG:
+                accumulate(cts, late, parent, action, ct, saved)
+                continue
+            else:
+                c = action.strong(ct, *saved) if tainted else action.pull(ct, *saved)
+                tainted = tainted or (action.singular and not is_finite(c))
+            if unlike is not None:
+                c = sum_to(c, *unlike[0])
+            if cts[parent] is None:
+                cts[parent] = c
+            elif type(c) is np.ndarray and c.size >= LARGE:
+                add_into(cts, parent, c)
+            else:
+                cts[parent] = cts[parent] + c
+    scatter_late(cts, late)
     trace.tainted = tainted
 
 
@@ -414,7 +424,8 @@ def pull_back(
         if type(out) is VJPTracer and out.owner is trace and seed is not None:
             before = cts[out.slot]
             cts[out.slot] = seed if before is None else before + seed
-    trace.walk(cts, consume)
+    with np.errstate(all="ignore"):
+        trace.walk(cts, consume)
     return [cts[x.slot] for x in inputs]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import plain
-from functrans._core.aval import dtype_of, ndim_of, shape_of
+from functrans._core.aval import ndim_of, shape_of
 from functrans._core.bind import PLAIN, Trace, Tracer, bind, bind_operands, is_finite
 from functrans._core.primitive import Primitive
 from functrans._transforms.arguments import describe, hand_out, is_number, require_numbers
@@ -34,7 +34,11 @@ class BatchTracer(Tracer):
 
     @property
     def dtype(self) -> np.dtype:
-        return dtype_of(self.value)
+        return self.value.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.value.ndim - 1
 
     def concrete(self) -> Any:
         return None
@@ -63,7 +67,8 @@ class BatchTrace(Trace):
         self.batch_size = batch_size
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
-        self.require_open(prim)
+        if self.closed:
+            self.require_open(prim)
         batched = [type(x) is BatchTracer and x.owner is self for x in args]
         xs = [x.value if b else x for x, b in zip(args, batched, strict=True)]
         y = prim.batch(self.batch_size, xs, batched, params)
@@ -90,7 +95,7 @@ class BatchTrace(Trace):
             if type(other) not in PLAIN or ndim_of(other) >= ndim_of(v):
                 return bind(prim, x1, x2)
             v1, v2 = (other, v) if v1 is None else (v, other)
-        elif ndim_of(v1) != ndim_of(v2):
+        elif v1.ndim != v2.ndim:
             return bind(prim, x1, x2)
         return BatchTracer(self, bind_operands(prim, v1, v2))
 
@@ -142,9 +147,7 @@ def vmap(
         leaves = [plain(x) for x in leaves]
         flat_axes = axes + [0 if is_number(x) and ndim_of(x) else None for x in leaves[len(axes) :]]
         size = _size(f, leaves, flat_axes, axis_size, structure)
-        moved = [
-            x if a is None else np.moveaxis(x, a, 0) for x, a in zip(leaves, flat_axes, strict=True)
-        ]
+        moved = [np.moveaxis(x, a, 0) if a else x for x, a in zip(leaves, flat_axes, strict=True)]
         if chunk_size is None or chunk_size >= size:
             return _place_out(f, out_axes, *_run(f, structure, moved, flat_axes, size))
         parts = [

@@ -176,16 +176,16 @@ class Watched:
     def _timed(self, run, prim, *given):
         """``_run`` where only times are written down."""
         quick, first = self.watch.quick, self._start()
-        before, number = len(quick), None
+        before, number, name = len(quick), None, prim.name
         start = perf_counter_ns()
         try:
             out = run(*given)
-            number = self._numbered(prim, first)
+            number = self._numbered(name, first)
             return out
         finally:
             end = perf_counter_ns()
-            if not done_inside(quick, before, prim.name):
-                quick.append((prim.name, start, end, get_ident(), "forward", number))
+            if len(quick) == before or not done_inside(quick, before, name):
+                quick.append((name, start, end, get_ident(), "forward", number))
 
     def _run(self, run, prim, args, params, given):
         op = Op(prim.name, args, params, self.fun, prim=prim)
@@ -203,7 +203,7 @@ class Watched:
     def _start(self) -> int:
         return 0
 
-    def _numbered(self, prim: Primitive, start: int) -> int | None:
+    def _numbered(self, name: str, start: int) -> int | None:
         """The number of the entry that an op has made."""
 
     def _entered(self, op: Op, start: int) -> None:
@@ -212,7 +212,7 @@ class Watched:
 
 def done_inside(records: list, before: int, name: str) -> bool:
     """Whether an older trace was handed the op and has written it down: it counts once."""
-    return len(records) > before and any(r[0] == name for r in records[before:])
+    return any([r[0] == name for r in records[before:]])
 
 
 _closed = Trace.__dict__["closed"]
@@ -242,16 +242,16 @@ class WatchedTape(Watched):
         op.entries = tuple([self.tape[k] for k in new])
         self.ops.update(dict.fromkeys(new, op))
 
-    def _numbered(self, prim: Primitive, start: int) -> int | None:
+    def _numbered(self, name: str, start: int) -> int | None:
         if len(self.tape) == start or start in self.ops:
             return None
         number = next(sequence)
-        self.ops[start] = f"{prim.name} backward", number
+        self.ops[start] = name, number
         return number
 
     def walk(self, cts: list, consume: bool) -> None:
         quick = self.watch.quick
-        with self.watch.scope(f"backward of {self.fun}"), np.errstate(all="ignore"):
+        with self.watch.scope(f"backward of {self.fun}"):
             if quick is not None:
                 self._walk_timed(cts, consume, quick)
                 return
@@ -271,8 +271,8 @@ class WatchedTape(Watched):
             start = perf_counter_ns()
             walk(self, cts, consume, k, k + 1)  # type: ignore[arg-type]  # the class made of this
             end = perf_counter_ns()
-            name, number = ops.get(k) or (f"{type(node).__name__} backward", None)
-            quick.append((name, start, end, thread, "backward", number))
+            name, number = ops.get(k) or (type(node).__name__, None)
+            quick.append((f"{name} backward", start, end, thread, "backward", number))
 
     def _pass(self, cts: list, k: int, node: Any, consume: bool) -> None:
         """One entry: what it adds to its operands' cotangents is kept apart from what is there."""

@@ -24,8 +24,8 @@ def _conj(x):
 
 def _pair(a: Any, b: Any) -> tuple[Any, Any]:
     """Both as operands of at least the class of arrays."""
-    a = a if isinstance(a, Tracer) or type(a) is np.ndarray else as_operand(a)
-    return a, b if isinstance(b, Tracer) or type(b) is np.ndarray else as_operand(b)
+    a = a if type(a) is np.ndarray or isinstance(a, Tracer) else as_operand(a)
+    return a, b if type(b) is np.ndarray or isinstance(b, Tracer) else as_operand(b)
 
 
 # ---- matmul and its kind
@@ -34,19 +34,23 @@ def _pair(a: Any, b: Any) -> tuple[Any, Any]:
 def _matmul(x1, x2):
     x1, x2 = _pair(x1, x2)
     s1, s2 = x1.shape, x2.shape
+    if not s1 or not s2 or s1[-1] != s2[-2:][0]:
+        raise _no_product(s1, s2)
+    return bind(rows.matmul, x1, x2)
+
+
+def _no_product(s1, s2):
+    """NumPy's error for operands of shapes ``s1`` and ``s2``, which do not fit."""
     if not s1 or not s2:
         i = 0 if not s1 else 1
-        raise ValueError(
+        return ValueError(
             f"matmul: Input operand {i} does not have enough dimensions (has 0, gufunc core with "
             "signature (n?,k),(k,m?)->(n?,m?) requires 1)"
         )
-    have, want = s1[-1], s2[-2 if len(s2) > 1 else 0]
-    if have != want:
-        raise ValueError(
-            "matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
-            f"(n?,k),(k,m?)->(n?,m?) (size {want} is different from {have})"
-        )
-    return bind(rows.matmul, x1, x2)
+    return ValueError(
+        "matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
+        f"(n?,k),(k,m?)->(n?,m?) (size {s2[-2:][0]} is different from {s1[-1]})"
+    )
 
 
 @numpy_like(np.matmul)

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import plain
-from functrans._core.aval import PYTHON_SCALARS
-from functrans._core.bind import Tracer, bind
+from functrans._core.bind import PLAIN, Tracer, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing as rows
 from functrans._ops.indexing import ARRAY
@@ -205,8 +204,7 @@ def where(condition, x=None, y=None, /):
         return np.nonzero(known(condition, "np.where(condition)"))
     if x is None or y is None:
         raise ValueError("either both or neither of x and y should be given")
-    operands = [v if type(v) in PYTHON_SCALARS else as_operand(v) for v in (condition, x, y)]
-    return ops.where(*operands)
+    return bind(ops.where, *[v if type(v) in PLAIN else as_operand(v) for v in (condition, x, y)])
 
 
 @numpy_like(np.select)

@@ -31,13 +31,18 @@ METHODS: dict[tuple[np.ufunc, str], Any] = {}
 MAKERS: dict[str, Any] = {}
 
 
+_LISTS = (list, tuple)
+
+
 def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """``__array_ufunc__`` of traced values."""
     if method == "__call__" and not kwargs and type(row := UFUNCS.get(ufunc)) is Elementwise:
         if len(inputs) == 1:
             return self.owner.unary(row, self)
-        if len(inputs) == 2 and not any(isinstance(x, list | tuple) for x in inputs):
-            return bind_operands(row, *inputs)
+        if len(inputs) == 2:
+            x1, x2 = inputs
+            if not isinstance(x1, _LISTS) and not isinstance(x2, _LISTS):
+                return bind_operands(row, x1, x2)
     inputs = tuple([_operand(x) for x in inputs])
     if method == "__call__":
         row = UFUNCS.get(ufunc) or MAKERS["__call__"](ufunc)
@@ -99,6 +104,8 @@ def array_function(self: Tracer, func: Any, types: Any, args: tuple, kwargs: dic
     ours = FUNCTIONS.get(func)
     if ours is None:
         raise unsupported(f"{func.__module__.replace('numpy', 'np')}.{func.__name__}")
+    if kwargs and kwargs.get("out") is not None:
+        raise refused(f"np.{func.__name__}", "got out=", USE_RESULT)
     return ours(*args, **kwargs)
 
 
@@ -130,7 +137,8 @@ def unsupported(name: str) -> UnsupportedError:
 
 def absolute(x: Any) -> Any:
     """|x|, by the row that fits its type."""
-    return (ops.absolute_complex if dtype_of(x).kind == "c" else ops.absolute)(x)
+    row = ops.absolute_complex if dtype_of(x).kind == "c" else ops.absolute
+    return x.owner.unary(row, x) if isinstance(x, Tracer) else row(x)
 
 
 UFUNCS[np.absolute] = absolute

@@ -42,7 +42,8 @@ def publish(module: ModuleType, into: dict[str, Any], theirs: Any) -> list[str]:
         into[name] = ours if plain else public(ours)
         func = getattr(theirs, name, None)
         if callable(func) and func is not ours and not isinstance(func, np.ufunc):
-            protocols.FUNCTIONS[func] = ours
+            # NumPy hands over calls with a traced argument alone: no need to look for one again
+            protocols.FUNCTIONS[func] = getattr(ours, "traced", ours)
     for name, ours in getattr(module, "METHODS", {}).items():
         # past the decorator that leaves calls without traced arguments to NumPy: self is traced
         setattr(Tracer, name, getattr(ours, "__wrapped__", ours))

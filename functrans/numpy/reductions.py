@@ -118,10 +118,11 @@ def _floating(a, dtype):
     """``a`` in the type that its mean is computed in, and the type of the result if another."""
     if dtype is not None:
         return a.astype(dtype), None
-    if a.dtype.kind in "biu":
+    have = a.dtype
+    if have.kind in "biu":
         return a.astype(np.float64), None
-    if a.dtype == np.float16:
-        return a.astype(np.float32), a.dtype
+    if have.char == "e":  # float16
+        return a.astype(np.float32), have
     return a, None
 
 

@@ -42,6 +42,7 @@ def numpy_like(numpy_function: Callable | None) -> Callable[[Callable], Callable
                 raise refused(f"np.{f.__name__}", "got out=", USE_RESULT)
             return f(*args, **kwargs)
 
+        named.traced = f  # type: ignore[attr-defined]  # for calls that NumPy hands over: see publish
         return named
 
     return decorate
