@@ -394,6 +394,27 @@ def test_symmetric_functions_of_repeated_eigenvalues_are_exact():
         ft.grad(lambda a: la.eig(a)[1][0, 1])(np.eye(2))
 
 
+def test_forward_eigenvalues_that_coincide_and_part_have_no_slope():
+    a = np.diag([1.0, 1, 2])
+    mixing, parting = np.outer([1.0, 0, 0], [0, 1, 0]), np.diag([1.0, 0, 0])
+    for t in (mixing, mixing.T, parting):
+        known = np.isfinite([
+            ft.jvp(la.eigvals, (a,), (t,))[1],
+            ft.jit(lambda a, t=t: ft.jvp(la.eigvals, (a,), (t,))[1])(a),
+            ft.vmap(lambda a, t=t: ft.jvp(la.eigvals, (a,), (t,))[1])(a[None])[0],
+        ])
+        np.testing.assert_array_equal(known, [[False, False, True]] * 3)
+    assert np.isnan(ft.jacfwd(lambda a: la.eigvals(a)[0])(np.eye(2))).all()
+    close(ft.jvp(la.eigvals, (a,), (a @ a,))[1], [1, 1, 4])  # those that move alike have one
+
+
+@pytest.mark.parametrize("outer", [ft.jacfwd, ft.jacrev])
+@pytest.mark.parametrize("inner", [ft.jacfwd, ft.jacrev])
+def test_second_derivatives_of_repeated_eigenvalues_are_not_silently_zero(outer, inner):
+    """Of the sum of their squares, the trace of a @ a, whose second derivatives are 0 and 2."""
+    assert np.isnan(outer(inner(lambda a: (la.eigvals(a) ** 2).sum().real))(np.eye(2))).all()
+
+
 @both
 def test_defective_matrices_are_refused(gradient):
     with pytest.raises(NotDifferentiable, match="defective"):
