@@ -138,8 +138,9 @@ eig = primitive(
 
     At repeated eigenvalues the gradients of symmetric functions of them are exact as long as there
     are as many eigenvectors; all else raises NotDifferentiable, or gives NaN where the values are
-    not known (under vmap), and so do second derivatives there. In forward mode eigenvalues that coincide have slopes where all of
-    them move alike, NaN else: which of them moves how is LAPACK's choice.
+    not known (under vmap), as do second derivatives there. In forward mode eigenvalues that
+    coincide have slopes where all of them move alike, NaN else: which of them moves how is
+    LAPACK's choice.
     """,
 )
 
