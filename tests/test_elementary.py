@@ -7,7 +7,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as fnp
-from functrans.errors import UnsupportedError
+from functrans.errors import ConcretizationError, UnsupportedError
 from tests.cases import CHECK_NAMES, CHECKS, Case
 
 V, A = (5,), (2, 3)
@@ -126,6 +126,54 @@ def test_interpolation_has_the_slope_of_its_segment():
     assert gx == -2.0
     assert gf.tolist() == [0.0, 0.5, 0.5]
     assert ft.grad(f)(9.0, np.array([0.0, 5.0, 1.0])) == 0
+
+
+# ---- np.emath
+
+EMATH = {  # with the derivative, at x + 0j
+    "sqrt": (np.emath.sqrt, lambda z: 0.5 / np.sqrt(z)),
+    "log": (np.emath.log, lambda z: 1 / z),
+    "log2": (np.emath.log2, lambda z: 1 / (z * np.log(2))),
+    "log10": (np.emath.log10, lambda z: 1 / (z * np.log(10))),
+    "logn": (lambda x: np.emath.logn(3.0, x), lambda z: 1 / (z * np.log(3))),
+    "power": (lambda x: np.emath.power(x, 1.5), lambda z: 1.5 * np.sqrt(z)),
+    "power of an int": (lambda x: np.emath.power(x, -2), lambda z: -2 / z**3),
+    "arccos": (np.emath.arccos, lambda z: -1 / (np.sqrt(1 - z) * np.sqrt(1 + z))),
+    "arcsin": (np.emath.arcsin, lambda z: 1 / (np.sqrt(1 - z) * np.sqrt(1 + z))),
+    "arctanh": (np.emath.arctanh, lambda z: 1 / (1 - z * z)),
+}
+
+
+@pytest.mark.parametrize(("f", "slope"), EMATH.values(), ids=EMATH)
+@pytest.mark.parametrize("x", [0.25, -0.25, 3.0, -3.0, np.array([0.5, -2.0])], ids=str)
+def test_emath_has_the_type_of_numpys(f, slope, x):
+    for dtype in (np.float64, np.float32):
+        x = np.asarray(x, dtype)
+        y, dy = ft.jvp(f, (x,), (np.ones_like(x),))
+        assert y.dtype == dy.dtype == f(x).dtype
+        rtol = 8 * np.finfo(dtype).eps  # a power of a complex number is exp of log
+        np.testing.assert_allclose(y, f(x), rtol=rtol, atol=rtol)
+        np.testing.assert_allclose(dy, slope(x.astype(complex)), rtol=rtol, atol=rtol)
+        ct = np.ones_like(f(x))
+        back = slope(x.astype(complex)).real
+        np.testing.assert_allclose(ft.vjp(f, x)[1](ct)[0], back, rtol=rtol, atol=rtol)
+
+
+def test_emath_of_a_complex_number_and_of_a_traced_base():
+    z, base = -2 + 1j, -3.0
+    ft.testing.check_grads(lambda z: np.emath.sqrt(z), (z,))
+    np.testing.assert_allclose(ft.jit(np.emath.sqrt)(z), np.sqrt(z), rtol=1e-15)
+    found = ft.jvp(lambda n: np.emath.logn(n, 2.0), (base,), (1.0,))[1]
+    log = np.log(base + 0j)
+    np.testing.assert_allclose(found, -np.log(2) / (base * log * log), rtol=1e-14)
+
+
+@pytest.mark.parametrize("transform", [ft.jit, ft.vmap])
+def test_emath_where_values_are_not_known_names_the_alternative(transform):
+    with pytest.raises(ConcretizationError, match=r"Write np.sqrt\(x \+ 0j\)"):
+        transform(np.emath.sqrt)(np.ones(2))
+    with pytest.raises(ConcretizationError, match=r"Write np.log\(x \+ 0j\)"):
+        transform(lambda x: np.emath.logn(2.0, x))(np.ones(2))
 
 
 # ---- the namespace

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import integrate, special
 
 import functrans as ft
-from functrans.errors import ArgumentError, CheckError, ShapeError, UnsupportedError
+from functrans.errors import ArgumentError, CheckError, ShapeError
 
 X, Y = np.array([0.3, 0.7, -0.4]), np.array([1.3, 0.2, 0.5])
 
@@ -233,6 +233,97 @@ def test_complex_outputs_of_real_arguments():
     assert_allclose(found, np.cos(0.3), rtol=1e-11)  # differences
 
 
+# ---- complex arguments: of a function that is not holomorphic, and of those that are
+
+Z = np.array([0.3 + 0.4j, -0.7 + 0.2j])
+W = np.array([0.5, -1.2])
+ALONG = np.array([1.0, -0.5]), np.array([0.2 - 1j, 0.7 + 0.3j])
+BACK = np.array([0.4 + 0.9j, -1.1 + 0.6j])
+
+
+def waves(w, z):
+    tilted = np.sum(np.abs(z) ** 2 * w) + 1j * w[0] * np.conj(z[1])
+    return np.stack([np.sum(w * np.exp(z) * z), tilted])
+
+
+def waves_jvp(primals, tangents):
+    (w, z), (dw, dz) = primals, tangents
+    moved = 2 * np.sum((np.conj(z) * dz).real * w) + np.sum(np.abs(z) ** 2 * dw)
+    tilted = 1j * (dw[0] * np.conj(z[1]) + w[0] * np.conj(dz[1]))
+    return np.array([np.sum(np.exp(z) * (dw * z + w * (z + 1) * dz)), moved + tilted])
+
+
+def waves_vjp(primals, ct):
+    (w, z), (a, b) = primals, ct
+    cw = (a * np.exp(z) * z).real + b.real * np.abs(z) ** 2
+    cz = a * w * np.exp(z) * (z + 1) + 2 * b.real * np.conj(z) * w
+    cw[0] += (1j * b * np.conj(z[1])).real
+    cz[1] += np.conj(1j * b * w[0])
+    return cw, cz
+
+
+@pytest.mark.parametrize(
+    ("rules", "rtol"),
+    [({}, 1e-10), ({"jvp": waves_jvp}, 1e-13), ({"vjp": waves_vjp}, 1e-13),
+     ({"jvp": waves_jvp, "vjp": waves_vjp}, 1e-13)],
+    ids=lambda v: "+".join(v) or "differences" if isinstance(v, dict) else "",
+)
+def test_complex_arguments(rules, rtol):
+    f = ft.external(lambda w, z: np.array(waves(w, z)), example=(W, Z), **rules)
+
+    def loss(f):
+        return lambda w, z: np.sum(np.abs(f(w, z)) ** 2)
+
+    def slope(f):
+        return ft.grad(loss(f), (0, 1))
+
+    def close(take, rtol=rtol):
+        for found, wanted in zip(take(f), take(waves), strict=True):
+            assert_allclose(found, wanted, rtol=rtol)
+
+    close(lambda f: ft.jvp(f, (W, Z), ALONG))
+    close(lambda f: ft.vjp(f, W, Z)[1](BACK))
+    close(lambda f: slope(f)(W, Z))
+    close(lambda f: ft.jit(slope(f))(W, Z))
+    close(lambda f: ft.vmap(slope(f))(np.stack([W, 2 * W]), np.stack([Z, -Z])))
+    second = 1e-7 if not rules else 1e-10  # differences, of differences where there is no rule
+    close(lambda f: ft.jvp(slope(f), (W, Z), ALONG)[1], second)
+    close(lambda f: ft.vjp(slope(f), W, Z)[1](ALONG), second)
+
+
+def test_a_complex_jacobian():
+    f = ft.external(
+        lambda z: np.exp(z) * z, jac=lambda z: np.diag(np.exp(z) * (z + 1)), example=(Z,)
+    )
+    expected = np.exp(Z) * (Z + 1)
+    for found in (ft.jacfwd(f)(Z), ft.jacrev(f)(Z)):
+        assert_allclose(found, np.diag(expected), rtol=1e-15)
+    found = ft.grad(lambda z: np.sum(f(z)), holomorphic=True)(Z)
+    assert_allclose(found, expected, rtol=1e-15)
+    size = ft.external(lambda z: np.sum(np.abs(z) ** 2), jac=lambda z: 2 * np.conj(z))
+    assert_allclose(ft.grad(size)(Z), 2 * Z, rtol=1e-15)
+    assert_allclose(ft.jvp(size, (Z,), (1j * Z,))[1], 0, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [{"jac": lambda z: 2 * z}, {"vjp": lambda p, ct: 2 * ct * p[0]},
+     {"jvp": lambda p, t: np.sum(2 * np.conj(p[0]) * t[0])}],
+    ids=["jac", "vjp", "jvp"],
+)
+def test_a_wrong_complex_rule_is_found(rule):
+    """With the conjugate on the wrong side, or an imaginary part too many."""
+    with pytest.raises(CheckError, match=f"{next(iter(rule))} is wrong"):
+        ft.external(lambda z: np.sum(np.abs(z) ** 2), example=(Z,), **rule)
+
+
+def test_a_function_without_complex_derivative_has_no_jacobian():
+    with pytest.raises(CheckError, match="jac is wrong"):
+        ft.external(np.conj, jac=lambda z: np.eye(2, dtype=complex), example=(Z,))
+    f = ft.external(np.conj)
+    assert_allclose(ft.vjp(f, Z)[1](BACK)[0], np.conj(BACK), rtol=1e-10)  # differences
+
+
 def test_empty_arguments_and_outputs():
     f = ft.external(lambda x: x * 2.0)
     assert ft.grad(lambda x: np.sum(f(x)))(np.zeros(0)).shape == (0,)
@@ -353,8 +444,6 @@ def test_errors_of_arguments():
         ft.external(box)("x", Y)
     with pytest.raises(ArgumentError, match="option 'k' is traced"):
         ft.grad(lambda x: ft.external(lambda x, k: x)(1.0, k=x))(2.0)
-    with pytest.raises(UnsupportedError, match=r"complex argument.*real and imaginary"):
-        ft.jvp(ft.external(lambda z: z * z), 1 + 1j, 1 + 0j)
 
 
 @pytest.mark.parametrize(

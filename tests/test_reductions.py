@@ -471,3 +471,37 @@ def test_weights_go_to_the_axes_in_the_order_in_which_these_are_named(axis):
         return np.quantile(a, 0.3, axis=axis, weights=w, method="inverted_cdf")
 
     np.testing.assert_array_equal(ft.vjp(quantile, a)[0], quantile(a))
+
+
+@pytest.mark.parametrize("f", [np.var, np.std, np.mean, np.nanvar, np.nanstd, np.nanmean])
+@pytest.mark.parametrize(("shape", "axis"), [((7,), None), ((3, 50), 1), ((4, 5, 6), (0, 2))])
+def test_float16_rounds_as_numpys(f, shape, axis):
+    x = np.random.default_rng(3).normal(1, 3, (50, *shape)).astype(np.float16)
+    for one in x:
+        found = ft.jvp(lambda x: f(x, axis=axis), (one,), (one,))[0]
+        assert found.dtype == np.float16
+        np.testing.assert_array_equal(found, f(one, axis=axis))
+    compiled = ft.jit(lambda x: f(x, axis=axis))
+    np.testing.assert_array_equal([compiled(one) for one in x], [f(one, axis=axis) for one in x])
+
+
+def test_the_count_of_masked_float16_is_not_rounded():
+    x = np.ones(4001, np.float16)
+    weighed = ft.jvp(lambda x: np.mean(x, where=x > 0), (x,), (x,))[0]
+    np.testing.assert_array_equal(weighed, np.mean(x, where=x > 0))
+
+
+@pytest.mark.parametrize("f", [np.sum, np.prod, np.mean, np.var, np.std, np.cumsum, np.nansum])
+def test_a_real_dtype_of_complex_entries_warns_as_numpys(f):
+    z = np.array([1 + 2j, 3.0])
+    with pytest.warns(np.exceptions.ComplexWarning):
+        expected = f(z, dtype=float)
+    with pytest.warns(np.exceptions.ComplexWarning, match="discards the imaginary part"):
+        found = ft.jvp(lambda z: f(z, dtype=float), (z,), (z,))[0]
+    assert found.dtype == float
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_real_part_taken_by_name_does_not_warn():
+    z = np.array([1 + 2j, 3.0])
+    np.testing.assert_array_equal(ft.grad(lambda z: np.sum(z.real, dtype=np.float32))(z), [1, 1])

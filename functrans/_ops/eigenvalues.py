@@ -11,6 +11,7 @@ import numpy as np
 
 from functrans._core.aval import Aval
 from functrans._core.bind import Tracer, cast
+from functrans._ops import limits
 from functrans._ops.declare import primitive
 from functrans._ops.decompositions import first_flag, number, of_matrix, top, visible
 from functrans._ops.elementwise import absolute_complex, ratio, where
@@ -54,13 +55,21 @@ def _gauge(v):
 
 def _eig_jvp(ts, y, xs):
     w, v = y
-    b = _inverse(v, w) @ (ts[0] @ v)
+    n = w.shape[-1]
     gap, near = _gaps(w)
-    dv = v @ where(near & visible(b, top(b)), np.nan, ratio(b, gap))
+    b = limits.first_order(_inverse(v, w) @ (ts[0] @ v), near, w, v)
+    slopes = np.diagonal(b, 0, -2, -1)
+    mixed, apart = visible(b, top(b)), _apart(slopes, top(b))
+    dv = v @ where(near & mixed, np.nan, ratio(b, gap))
+    # which of the coinciding ones moves how is open as soon as they do not all move alike
+    pairs = near & (mixed | apart)
+    open_ = pairs.any(axis=-1) | pairs.any(axis=-2)
+    open_ = open_ | (near & open_.reshape((*open_.shape[:-1], 1, n))).any(axis=-1)
+    dw = where(open_, np.nan, slopes)
     at, entry = _gauge(v)
     along = (conj(v) * dv).real.sum(axis=-2, keepdims=True)
     turned = (dv.imag * at).sum(axis=-2, keepdims=True) / entry
-    return np.diagonal(b, 0, -2, -1), dv - v * (along + 1j * turned)
+    return dw, dv - v * (along + 1j * turned)
 
 
 def _eig_vjp(ct, y, xs, wanted):
@@ -77,7 +86,7 @@ def _eig_vjp(ct, y, xs, wanted):
     inner = np.zeros((n, n), w.dtype) if seen is None else ratio(seen, gap)
     if cw is not None:
         inner = inner + cw.reshape((*cw.shape, 1)) * np.eye(n, dtype=w.real.dtype)
-    inner = where(unknown, np.nan, inner)
+    inner = limits.first_order(where(unknown, np.nan, inner), near, w, v)
     g = mT(_inverse(v, w)) @ inner @ mT(v)
     return [cast(g, xs[0].dtype)]
 
@@ -88,7 +97,13 @@ def _undetermined(cw, seen, cv):
     if cw is None:
         return flags
     row = cw.reshape((*cw.shape[:-1], 1, cw.shape[-1]))
-    return flags | visible(row - mT(row), top(row))
+    return flags | _apart(cw, top(row))
+
+
+def _apart(x, most):
+    """Where two of the numbers ``x``, one an eigenvalue, differ by more than rounding."""
+    row = x.reshape((*x.shape[:-1], 1, x.shape[-1]))
+    return visible(row - mT(row), most)
 
 
 def _refuse(unknown, w):
@@ -122,8 +137,10 @@ eig = primitive(
     doc="""Giles 2008, section 3.1. Complex, also where all eigenvalues are real.
 
     At repeated eigenvalues the gradients of symmetric functions of them are exact as long as there
-    are as many eigenvectors; all else raises NotDifferentiable, or gives NaN in forward mode and
-    where the values are not known (under vmap).
+    are as many eigenvectors; all else raises NotDifferentiable, or gives NaN where the values are
+    not known (under vmap), as do second derivatives there. In forward mode eigenvalues that
+    coincide have slopes where all of them move alike, NaN else: which of them moves how is
+    LAPACK's choice.
     """,
 )
 

@@ -17,11 +17,12 @@ from functrans._core.bind import Tracer, newest_trace
 from functrans._ops.calls import Call, reopened
 from functrans._transforms import flow
 from functrans._transforms.calls import outside, under
+from functrans._transforms.coinciding import ReverseTrace
 from functrans._transforms.custom import Run
 from functrans._transforms.grad import require_callable
 from functrans._transforms.jvp import JVPTracer
 from functrans._transforms.pushing import advance
-from functrans._transforms.vjp import VJPTrace, VJPTracer, walk
+from functrans._transforms.vjp import VJPTracer, walk
 from functrans.errors import CaptureError, LeakedTracerError, name_of
 
 
@@ -97,7 +98,7 @@ class Recomputed(Call):
     def record(self, trace, args):
         start, captures, splits = len(trace.tape), trace.captures, trace.splits
         trace.captures = None  # what is cut out is not watched
-        trace.splits = False  # the second run would come apart along other directions
+        trace.splits = False  # what leaves it goes on without: see ``Stretch.recorded``
         try:
             ys = self.fun(*args)
         finally:
@@ -120,6 +121,8 @@ class Cut:
     """
 
     __slots__ = ()
+
+    parents = ()
 
     def pull_into(self, cts: list, k: int) -> None:
         if cts[k] is not None:
@@ -148,7 +151,7 @@ class Stretch:
 
     __slots__ = ("args", "call", "sample", "size", "trace")
 
-    def __init__(self, call: Recomputed, trace: VJPTrace, args: Sequence, ys: Sequence):
+    def __init__(self, call: Recomputed, trace: ReverseTrace, args: Sequence, ys: Sequence):
         self.call = call
         # weak, and slots for tracers: a tape that holds its own trace is freed late
         self.trace = weakref.ref(trace)
@@ -156,12 +159,16 @@ class Stretch:
         self.size = len(ys)
         self.sample = [sample(y) for y in ys]
 
+    @property
+    def parents(self) -> list:
+        return [slot for _, slot in self.args]
+
     def pull_into(self, cts: list, k: int) -> None:
         given = cts[k : k + self.size]
         if all(c is None for c in given):
             return
         cts[k : k + self.size] = [None] * self.size
-        with self.recorded(cts) as (trace, start, ys):
+        with self.recorded(cts, backward=True) as (trace, start, ys):
             for y, ct in zip(ys, given, strict=True):
                 if ct is not None:
                     before = cts[y.slot]
@@ -175,20 +182,27 @@ class Stretch:
         ts[k : k + self.size] = found
 
     @contextmanager
-    def recorded(self, column: list) -> Iterator[tuple[VJPTrace, int, Sequence]]:
-        """The stretch at the end of the tape, and of ``column``, for as long as it is needed."""
+    def recorded(
+        self, column: list, backward: bool = False
+    ) -> Iterator[tuple[ReverseTrace, int, Sequence]]:
+        """The stretch at the end of the tape, and of ``column``, for as long as it is needed.
+
+        ``backward``: values that coincide come apart in it, for the way back through it alone.
+        """
         trace = self.trace()
         assert trace is not None, self.call.name
         with _walking, reopened(trace):
             length, start = len(column), len(trace.tape)
             captures, splits = trace.captures, trace.splits
-            trace.captures, trace.splits = None, False
+            trace.captures, trace.splits = None, backward
             try:
                 with Noted(f"while {self.call.name} was run again for the backward pass"):
                     ys = self.call.fun(
                         *[x if slot is None else VJPTracer(trace, x, slot) for x, slot in self.args]
                     )
                 self._require_same(ys)
+                if trace.hidden:
+                    trace.hand_out(ys)
                 column.extend([None] * (len(trace.tape) - length))
                 yield trace, start, ys
             finally:

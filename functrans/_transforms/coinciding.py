@@ -8,18 +8,20 @@ function and back into the cotangents, and the rule takes the ratio of the tange
 At ``settle``, on the way out of the rule and of the transform, the tangents are dropped.
 
 What does not depend on the eigenvectors' basis is smooth; what does shows as a difference that is
-not zero, which the rule refuses.
+not zero, which the rule refuses. A basis that is handed out goes where no slope comes back from:
+``hand_out`` leaves it to the row's own rule.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from functrans._core.primitive import Primitive
-from functrans._ops.declare import General
+from functrans._ops.declare import BilinearAction, General
 from functrans._ops.limits import settle, settled
 from functrans._transforms.jvp import JVPTrace, JVPTracer, mine
-from functrans._transforms.vjp import VJPTrace
+from functrans._transforms.vjp import FOLLOWS, Node, VJPTrace, VJPTracer
 
 
 class HiddenTrace(JVPTrace):
@@ -63,6 +65,52 @@ class ReverseTrace(VJPTrace):
         for level in self.hidden:
             x = settled(x, level)
         return x
+
+    def hand_out(self, outs: Sequence) -> None:
+        """Values that leave the function, whose cotangents will come without hidden tangents.
+
+        Of those that are smooth in themselves the derivative is there all the same. What depends
+        on a basis is not, and what becomes of it outside its row cannot tell: it is left to the
+        row's own rule.
+        """
+        if not self.hidden:
+            return
+        of_basis = self._of_basis()
+        if any(type(x) is VJPTracer and x.owner is self and x.slot in of_basis for x in outs):
+            for node in self._splits():
+                node.y = tuple(map(self.settled, node.y or ()))
+                node.params = {**node.params, "split": None}
+
+    def _of_basis(self) -> set[int]:
+        """The slots of what may depend on a basis: all that comes from one, but for products of
+        two such values, which sum over its vectors."""
+        found: set[int] = set()
+        split = list(self._splits())
+        for k, entry in enumerate(self.tape):
+            if entry is FOLLOWS:
+                continue
+            if any(entry is node for node in split):
+                found.update(k + i for i, y in enumerate(entry.y or ()) if not self._is_dual(y))
+                continue
+            edges = type(entry) is tuple
+            met = [p in found for p in ([e[0] for e in entry] if edges else entry.parents)]
+            summed = edges and met == [True, True] and type(entry[0][1]) is BilinearAction
+            if any(met) and not summed:
+                ends = (i for i in range(k + 1, len(self.tape)) if self.tape[i] is not FOLLOWS)
+                found.update(range(k, next(ends, len(self.tape))))
+        return found
+
+    def _splits(self) -> Iterator[Node]:
+        """The entries whose outputs were taken apart."""
+        return (n for n in self.tape if isinstance(n, Node) and n.params.get("split") is not None)
+
+    def _is_dual(self, x: Any) -> bool:
+        return self.settled(x) is not x
+
+    @property
+    def split(self) -> bool:
+        """Whether the backward of this tape takes a ratio of slopes anywhere."""
+        return bool(self.hidden) and any(self._splits())
 
 
 __all__ = ["ReverseTrace"]

@@ -28,9 +28,10 @@ from functrans._ops.declare import Elementwise
 from functrans._ops.structure import astype, broadcast_to, reshape, transpose
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.calls import CallNode
+from functrans._transforms.coinciding import ReverseTrace
 from functrans._transforms.jvp import JVPTrace
 from functrans._transforms.staging import stage
-from functrans._transforms.vjp import VJPTrace, pull_back
+from functrans._transforms.vjp import pull_back
 from functrans._transforms.vmap import BatchTrace, BatchTracer
 
 Mask = tuple[bool, ...]
@@ -188,16 +189,17 @@ def pulled(
 
     def both(*values: Any) -> tuple:
         n = len(mask)
-        trace = VJPTrace(f"vjp({name})")
+        trace = ReverseTrace(f"vjp({name})")
         xs = [trace.input(x) if m else x for x, m in zip(values, mask, strict=False)]
         outs = evaluate(program, xs)
         trace.closed = True
+        trace.hand_out(outs)
         given = iter(values[n:])
         seeds = [next(given) if t else None for t in takes]
         inputs = [x for x, m in zip(xs, mask, strict=True) if m]
-        cts = pull_back(trace, outs, seeds, inputs, consume=True)
+        cts = map(trace.settled, pull_back(trace, outs, seeds, inputs, consume=True))
         found = [zeros_like(x) if c is None else c for c, x in zip(cts, inputs, strict=True)]
-        return (*map(trace.lower, outs), *found)
+        return (*[trace.settled(trace.lower(y)) for y in outs], *found)
 
     seeds = [np.ones(a.shape, a.dtype) for a, t in zip(avals, takes, strict=True) if t]
     joint, _, ruled = stage(both, [*examples_of(program), *seeds], f"vjp({name})")

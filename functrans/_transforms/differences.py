@@ -1,7 +1,8 @@
 """Derivatives from values alone, and one half of a derivative from the other.
 
 Functions here take lists of ndarrays. ``push(xs, ts, options)`` and ``pull(xs, cts, options)`` have
-None for changes that are absent.
+None for changes that are absent. Both are linear over the real numbers: a complex operand moves in
+two directions an entry, and what they keep equal is the real part of ``inner``.
 """
 
 from __future__ import annotations
@@ -91,12 +92,13 @@ def _by_units(carry: Callable, types: Callable) -> Callable:
         for i, x in enumerate(like):
             if not is_inexact(x):
                 continue
-            flat = np.zeros(x.size, x.dtype)
-            for k in range(x.size):
+
+            def along(t: np.ndarray, i: int = i) -> Any:
                 units: list[Any] = [None] * len(like)
-                units[i] = unit(x, k)
-                flat[k] = _real_if(x, inner(changes, carry(xs, units, options)))
-            out[i] = flat.reshape(x.shape)
+                units[i] = t
+                return inner(changes, carry(xs, units, options))
+
+            out[i] = _entries(x, along)
         return out
 
     return other
@@ -104,6 +106,17 @@ def _by_units(carry: Callable, types: Callable) -> Callable:
 
 def _operands(xs: Sequence, options: dict) -> Sequence:
     return xs
+
+
+def _entries(x: np.ndarray, along: Callable) -> np.ndarray:
+    """The array like ``x`` of which ``along`` gives, as real parts, the products with units."""
+    flat = np.zeros(x.size, x.dtype)
+    for k in range(x.size):
+        e = unit(x, k)
+        flat[k] = np.real(along(e))
+        if x.dtype.kind == "c":
+            flat[k] -= 1j * np.real(along(x.dtype.type(1j) * e))  # Re(c * i) is -Im(c)
+    return flat.reshape(x.shape)
 
 
 def unit(x: np.ndarray, k: int) -> np.ndarray:
@@ -118,10 +131,6 @@ def inner(a: Iterable, b: Iterable) -> Any:
     return sum(
         np.sum(x * y) for x, y in zip(a, b, strict=True) if x is not None and y is not None
     )
-
-
-def _real_if(x, value):
-    return value.real if x.dtype.kind != "c" else value
 
 
 def _contracted(jacobians: Callable) -> Callable:

@@ -124,7 +124,8 @@ def _by_tape(
     run = record("jacobian", f, chosen.values, has_aux, chosen.call, needed=True)
     ins = [aval_of(x) for x in run.inputs]
     outs = [aval_of(v) for v in run.values]
-    forward = mode == "auto" and _prefers_forward(ins, outs)
+    # a tape on which values were told apart knows their slopes on the way back alone
+    forward = mode == "auto" and not run.trace.split and _prefers_forward(ins, outs)
     blocks = (
         _pushed(run, ins, chunk_size, progress)
         if forward

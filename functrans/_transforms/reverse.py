@@ -27,7 +27,7 @@ from functrans._transforms.grad import lower_all, require_callable, split_aux
 from functrans._transforms.kinks import vjp_trace
 from functrans._transforms.pushing import push_forward
 from functrans._transforms.vjp import pull_back
-from functrans.errors import ArgumentError, name_of
+from functrans.errors import ArgumentError, NotDifferentiable, name_of
 
 
 class Recording(NamedTuple):
@@ -64,10 +64,22 @@ class Recording(NamedTuple):
         """Tangents of the outputs, zeros where there is no path."""
         self.trace.check_captures()
         ts = push_forward(self.trace, self.outs, self.inputs, tangents)
-        return [
+        found = [
             zeros_like(v) if t is None else self.trace.settled(t)
             for t, v in zip(ts, self.values, strict=True)
         ]
+        if self.trace.split and any(map(_has_nan, found)):
+            raise NotDifferentiable(
+                f"{self.trace.fun}: eigenvalues or singular values coincide, and the basis that "
+                "fits this tangent differs from the one of the run that was linearized. Use jvp or "
+                "jacfwd, which take that basis, or vjp or jacrev."
+            )
+        return found
+
+
+def _has_nan(t: Any) -> bool:
+    """Whether it is known to hold a NaN."""
+    return isinstance(t, np.ndarray | np.generic) and bool(np.isnan(t).any())
 
 
 def record(
@@ -96,6 +108,7 @@ def record(
         out, aux = split_aux(who, f, out) if has_aux else (out, None)
         outs, structure = tree.flatten(out)
         require_numbers(f"{who}: `{name_of(f)}`", outs)
+        trace.hand_out(outs)
         aux = hand_out_tree(lower_all(trace, aux)) if has_aux else None
         return Recording(trace, opened, [v for vs in inputs for v in vs], outs, structure, aux)
     finally:

@@ -13,7 +13,7 @@ from functrans.numpy import applying as _applying
 from functrans.numpy import arrange as _arrange
 from functrans.numpy import contractions as _contractions
 from functrans.numpy import elementary as _elementary
-from functrans.numpy import fft, linalg
+from functrans.numpy import emath, fft, linalg
 from functrans.numpy import indexing as _indexing
 from functrans.numpy import joining as _joining
 from functrans.numpy import methods as _methods
@@ -36,7 +36,7 @@ from functrans.numpy.standard import __array_api_version__, __array_namespace_in
 
 assert _operators and _ufunc_methods  # imported for what they install
 
-__all__ = ["__array_api_version__", "__array_namespace_info__", "fft", "linalg"]
+__all__ = ["__array_api_version__", "__array_namespace_info__", "emath", "fft", "linalg"]
 __all__ += _publish(_elementary, globals(), _np)
 __all__ += _publish(_reductions, globals(), _np)
 __all__ += _publish(_structure, globals(), _np)

@@ -110,7 +110,7 @@ def _weight(a, axis, where):
     """How many entries count along ``axis``: a Python int, or with a mask an array of floats."""
     if not masked(where):
         return _count(a.shape, axis)
-    dtype = a.real.dtype if a.dtype.kind == "c" else a.dtype
+    dtype = a.real.dtype if a.dtype.kind == "c" else np.result_type(a.dtype, np.float32)
     return rows.sum(np.broadcast_to(where, a.shape), axis=axis).astype(dtype)
 
 
@@ -147,9 +147,14 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue)
 def _divide(y, n, warning):
     """``y / n``, and NumPy's warning where there is nothing to divide by."""
     if not isinstance(n, int | float) or n > 0:
-        return y / n
+        return _over(y, n)
     warnings.warn(warning, RuntimeWarning, stacklevel=4)
     return y / np.zeros((), y.dtype)  # Python's own 0 would raise
+
+
+def _over(y, n):
+    """``y / n``; of 16 bits in float32, which holds ``n``, rounded once, as NumPy has it."""
+    return (y.astype(np.float32) / n).astype(y.dtype) if y.dtype.itemsize == 2 else y / n
 
 
 @like(np.var)
@@ -158,25 +163,26 @@ def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=N
     """Mean squared distance from the mean along ``axis``, divided by n - ``ddof``."""
     if out is not None:
         raise no_out("var")
-    a, narrow = _floating(a, dtype)
+    if dtype is None and a.dtype.kind in "biu":
+        dtype = np.float64
     axis = axes_of(axis, a.ndim)
     n = _weight(a, axis, where)
     a = prepared("var", a, None, None, where, 0)  # a masked NaN must not meet what follows
-    centre = mean if given(mean) else _centre(a, axis, n)
+    # dtype is that of the sums alone, as in NumPy
+    centre = mean if given(mean) else _centre(a if dtype is None else a.astype(dtype), axis, n)
     away = a - centre
     squares = ops.real(away * ops.conjugate(away)) if away.dtype.kind == "c" else away**2
-    y = rows.sum(prepared("var", squares, None, None, where, 0), axis=axis)
+    y = rows.sum(prepared("var", squares, None, dtype, where, 0), axis=axis)
     free = n - (ddof if correction is NoValue else correction)
     if not isinstance(free, int | float):
         free = ops.maximum(free, 0)
-    y = keep(_divide(y, free, "Degrees of freedom <= 0 for slice"), a, axis, keepdims)
-    return y if narrow is None else y.astype(narrow)
+    return keep(_divide(y, free, "Degrees of freedom <= 0 for slice"), a, axis, keepdims)
 
 
 def _centre(a, axis, n):
     """The mean along ``axis``, in a shape that ``a`` can be compared with."""
     n = builtins.max(n, 1) if type(n) is int else ops.maximum(n, 1)  # of nothing it is not used
-    y = rows.sum(a, axis=axis) / n
+    y = _over(rows.sum(a, axis=axis), n)
     return y if len(axis) == a.ndim else keep(y, a, axis, True)
 
 
@@ -316,6 +322,8 @@ def nanprod(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValu
 @like(np.nanmean)
 def nanmean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue):
     """Mean along ``axis`` of the entries that are not NaN."""
+    if dtype is None and a.dtype == np.float16:
+        dtype = a.dtype  # NumPy's does not add in float32, as its mean does
     return mean(a, axis, dtype, out, keepdims, where=_numbers(a, where))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -247,6 +248,9 @@ def astype(x: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok:
             f"Cannot cast array data from {x.dtype!r} to {dtype!r} according to the rule "
             f"{casting!r}"
         )
+    if x.dtype.kind == "c" and dtype.kind not in "cb":
+        text = "Casting complex values to real discards the imaginary part"
+        warnings.warn(text, np.exceptions.ComplexWarning, stacklevel=2)
     return bind(rows.astype if inexact_dtype(dtype) else rows.astype_discrete, x, dtype=dtype)
 
 

@@ -1,0 +1,112 @@
+"""``numpy.emath``: functions whose result is complex where a real one would be NaN.
+
+Whether it is depends on the values of the whole array, as in NumPy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from functrans._core.aval import dtype_of
+from functrans._core.bind import Tracer
+from functrans.errors import ConcretizationError, user_line
+from functrans.numpy.structure import as_operand, numpy_like
+
+# The types that become complex64; all others, float16 among them, complex128: as in NumPy.
+NARROW = "fbhBH"
+
+
+def _any(outside: Any, x: Any, name: str) -> bool:
+    """Whether any entry of the real ``x`` is outside; an error where its values are not known."""
+    values = x.concrete() if isinstance(x, Tracer) else x
+    if values is None:
+        raise ConcretizationError(
+            f"{user_line()}: np.emath.{name}: whether the result is complex would depend on the "
+            f"values of {x!r}, which are not known: under vmap each entry of the batch has its "
+            f"own, under jit they are given later. Write np.{name.replace('logn', 'log')}"
+            "(x + 0j), which is complex, or the same of x, which is NaN there."
+        )
+    return bool(np.any(outside(values)))
+
+
+def _complex_if(outside: Any, x: Any, name: str) -> Any:
+    x = as_operand(x)
+    dtype = dtype_of(x)
+    if dtype.kind == "c" or not _any(outside, x, name):
+        return x
+    return x.astype(np.complex64 if dtype.char in NARROW else np.complex128)
+
+
+def _negative(x: Any) -> Any:
+    return x < 0
+
+
+def _beyond_one(x: Any) -> Any:
+    return np.abs(x) > 1
+
+
+@numpy_like(np.emath.sqrt)
+def sqrt(x):
+    """Square root; of an array with a negative entry it is complex.
+
+    >>> import functrans as ft, numpy as np
+    >>> complex(ft.jvp(np.emath.sqrt, (-4.0,), (1.0,))[1])
+    -0.25j
+    """
+    return np.sqrt(_complex_if(_negative, x, "sqrt"))
+
+
+@numpy_like(np.emath.log)
+def log(x):
+    """Logarithm; of an array with a negative entry it is complex."""
+    return np.log(_complex_if(_negative, x, "log"))
+
+
+@numpy_like(np.emath.log2)
+def log2(x):
+    """Logarithm to base 2; of an array with a negative entry it is complex."""
+    return np.log2(_complex_if(_negative, x, "log2"))
+
+
+@numpy_like(np.emath.log10)
+def log10(x):
+    """Logarithm to base 10; of an array with a negative entry it is complex."""
+    return np.log10(_complex_if(_negative, x, "log10"))
+
+
+@numpy_like(np.emath.logn)
+def logn(n, x):
+    """Logarithm of ``x`` to base ``n``; where one of them has a negative entry it is complex."""
+    return np.log(_complex_if(_negative, x, "logn")) / np.log(_complex_if(_negative, n, "logn"))
+
+
+@numpy_like(np.emath.power)
+def power(x, p):
+    """``x`` to the power ``p``; of an array with a negative entry it is complex."""
+    x, p = _complex_if(_negative, x, "power"), as_operand(p)
+    if dtype_of(p).kind in "iu" and _any(_negative, p, "power"):
+        p = p * 1.0
+    return np.power(x, p)
+
+
+@numpy_like(np.emath.arccos)
+def arccos(x):
+    """Inverse cosine; of an array with an entry outside of [-1, 1] it is complex."""
+    return np.arccos(_complex_if(_beyond_one, x, "arccos"))
+
+
+@numpy_like(np.emath.arcsin)
+def arcsin(x):
+    """Inverse sine; of an array with an entry outside of [-1, 1] it is complex."""
+    return np.arcsin(_complex_if(_beyond_one, x, "arcsin"))
+
+
+@numpy_like(np.emath.arctanh)
+def arctanh(x):
+    """Inverse hyperbolic tangent; of an array with an entry outside of [-1, 1] it is complex."""
+    return np.arctanh(_complex_if(_beyond_one, x, "arctanh"))
+
+
+__all__ = ["arccos", "arcsin", "arctanh", "log", "log2", "log10", "logn", "power", "sqrt"]
