@@ -164,8 +164,8 @@ def in_order(x: Any, dtype: np.dtype, shape: Shape, i: int) -> np.ndarray:
         y = np.asarray(x, dtype if weak else None)
     except OverflowError:
         raise ArgumentError(
-            f"jit: value {i} is the int {x}, which {dtype} cannot hold. Pass it as a float, or make "
-            "it part of the program with static_argnums."
+            f"jit: value {i} is the int {x}, which {dtype} cannot hold. Pass it as a float, or "
+            "make it part of the program with static_argnums."
         ) from None
     if y.shape != shape:
         raise ValueError(f"value {i} has shape {y.shape}, but the program was made for {shape}")

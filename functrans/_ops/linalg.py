@@ -341,7 +341,8 @@ def _eigh_vjp(ct, y, xs, wanted, lower, split=None):
     (cw, cv), (w, v) = ct, y
     if cv is None:
         cw = shared(cw, _close(w)[1])
-        return [settled(conj((v * cw.reshape((*cw.shape[:-1], 1, cw.shape[-1]))) @ adjoint(v)), split)]
+        columns = v * cw.reshape((*cw.shape[:-1], 1, cw.shape[-1]))
+        return [settled(conj(columns @ adjoint(v)), split)]
     inner = adjoint(v) @ conj(cv)
     gap, near = _close(w)
     if split is None:
