@@ -550,3 +550,23 @@ def test_what_stop_gradient_returns_cannot_be_changed():
 
 def test_stop_gradient_gives_python_a_number():
     assert float(ft.grad(lambda x: x * float(stop_gradient(x)))(3.0)) == 3.0
+
+
+BODIES = {
+    "a branch": lambda x: ft.cond(np.sum(x) > 0, lambda x: np.sum(x * x), np.sum, x),
+    "a loop": lambda x: np.sum(ft.fori_loop(0, 3, lambda i, c: c * x, x)),
+    "a scan": lambda x: np.sum(np.sin(ft.scan(lambda c, v: (c * v, c + v), 1.0, x)[1])),
+    "a checkpoint": lambda x: ft.checkpoint(lambda z: np.sum(z * x))(x),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_under_jit_a_rule_may_push_through(name):
+    f = BODIES[name]
+    ruled = custom_jvp(f)
+    ruled.defjvp(lambda primals, tangents: ft.jvp(f, primals, tangents))
+    expected = ft.grad(f)(x)
+    for g in (ft.grad(ruled), ft.jit(ft.grad(ruled)), ft.grad(ft.jit(ruled))):
+        np.testing.assert_allclose(g(x), expected, rtol=1e-14)
+    slope = ft.jit(lambda x: ft.jvp(ft.grad(ruled), (x,), (y,))[1])(x)
+    np.testing.assert_allclose(slope, ft.jvp(ft.grad(f), (x,), (y,))[1], rtol=1e-13)

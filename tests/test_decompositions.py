@@ -465,3 +465,35 @@ def test_bad_matrices_raise_as_in_numpy():
     for f in (la.pinv, la.matrix_rank):
         with pytest.raises(ValueError, match="both"):
             ft.jvp(lambda a, f=f: f(a, 1e-3, rtol=1e-3), (np.eye(2),), (np.eye(2),))
+
+
+EMPTY = {
+    "eigh": lambda x: la.eigh(x)[1],
+    "eigvalsh": la.eigvalsh,
+    "eigvals": la.eigvals,
+    "eigenvectors": lambda x: la.eig(x)[1],
+    "svd": lambda x: la.svd(x, full_matrices=False)[0],
+    "svdvals": la.svdvals,
+    "qr": lambda x: la.qr(x)[0],
+    "nuclear norm": lambda x: la.norm(x, "nuc", axis=(-2, -1)),
+}
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0), (0, 1, 1), (0, 2, 2)], ids=str)
+@pytest.mark.parametrize("name", EMPTY)
+def test_of_nothing_the_derivative_is_nothing(name, shape):
+    f, x = EMPTY[name], np.zeros(shape)
+    y, dy = ft.jvp(f, (x,), (x,))
+    assert y.shape == dy.shape == f(x).shape
+
+    def pull(x):
+        return ft.vjp(f, x)[1](y)[0]
+
+    assert pull(x).shape == ft.jit(pull)(x).shape == ft.jvp(pull, (x,), (x,))[1].shape == shape
+
+
+def test_condition_numbers_of_no_matrices_are_none():
+    assert ft.vmap(la.cond)(np.zeros((0, 2, 2))).shape == (0,)
+    assert ft.jvp(la.cond, (np.zeros((0, 2, 3)),), (np.zeros((0, 2, 3)),))[1].shape == (0,)
+    with pytest.raises(la.LinAlgError, match="empty"):
+        ft.grad(la.cond)(np.zeros((2, 0)))

@@ -221,3 +221,25 @@ def test_rounding_keeps_float32():
     x = np.array([0.123, 45.678], np.float32)
     y, _ = ft.jvp(lambda x: x + np.round(x, 2), (x,), (x,))
     assert y.dtype == np.float32
+
+
+def test_sign_of_a_complex_number_turns_with_it():
+    z, t = np.array([3 + 4j, -1 + 0j, 0.5 - 2j]), np.array([1 + 1j, 2j, -1 + 0j])
+    y = z / abs(z)
+    slope = 1j * y * (np.conj(y) * t).imag / abs(z)
+    for f in (np.sign, ft.jit(np.sign), ft.vmap(np.sign)):
+        np.testing.assert_allclose(ft.jvp(f, (z,), (t,))[1], slope, rtol=1e-15)
+        (g,) = ft.vjp(f, z)[1](t)  # the map is its own transpose: it projects, and scales
+        np.testing.assert_allclose(g, slope, rtol=1e-15)
+    assert ft.derivative(np.sign)(2.0) == 0
+
+
+def test_sign_of_complex_numbers_is_numpys_at_zeros_infinities_and_nan():
+    ends = [0.0, 1.0, np.inf, -np.inf, np.nan]
+    z = np.array([complex(a, b) for a in ends for b in ends])
+    y, dy = ft.jvp(np.sign, (z,), (np.ones_like(z),))
+    np.testing.assert_array_equal(y, np.sign(z))
+    assert dy[0] == 0
+    assert (dy[np.isinf(z) & ~np.isnan(y)] == 0).all()
+    single = z.astype(np.complex64)
+    assert ft.jvp(np.sign, (single,), (single,))[0].dtype == np.complex64

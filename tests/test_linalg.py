@@ -355,3 +355,10 @@ def test_bad_matrices_raise_as_in_numpy():
         ft.grad(lambda a: la.norm(a, 5))(np.eye(2))
     with pytest.raises(la.LinAlgError, match="two-dimensional"):
         ft.grad(lambda a: la.multi_dot([a, a[0], a]).sum())(np.eye(2))
+
+
+def test_the_greatest_norm_of_nothing_is_zero():
+    x = np.zeros((0, 1))
+    y, dy = ft.jvp(lambda x: la.norm(x, np.inf, axis=(0, 1)), (x,), (x,))
+    assert y == dy == 0
+    assert ft.grad(lambda x: la.norm(x, np.inf))(np.zeros(0)).shape == (0,)

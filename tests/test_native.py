@@ -365,3 +365,46 @@ def test_the_schedule_reads_like_loops():
   g_0 = load g[-1 + i0] if 1 <= i0 < 4 else 0
   i:float64 = add g_0 1.0
   store i[i0] = i"""
+
+
+@pytest.mark.parametrize("shape", [(0, 2**40), (2**40, 0, 3), (2**59, 0)], ids=str)
+def test_a_kernel_of_no_entries_is_not_written_out_however_long_its_loops(shape):
+    (y,) = native(lambda x: np.sin(x) * 2, np.zeros(shape))[1]
+    assert y.shape == shape
+
+
+@pytest.mark.parametrize("dtype", [">f8", "<f8", ">f4", ">c16", ">i4"])
+def test_arrays_in_the_other_byte_order_are_taken_as_they_are_meant(dtype):
+    x, y = np.array([1.0, 2.0, 3.0]).astype(dtype), np.ones(3)
+
+    def f(x):
+        return x * 2 + x[::-1], y.astype(dtype) * x
+
+    compiled = ft.jit(f)
+    for _ in range(2):  # staged, and then on the short way
+        for found, e in zip(compiled(x), f(x), strict=True):
+            assert found.dtype == e.dtype
+            np.testing.assert_array_equal(found, e)
+    if x.dtype.kind == "f":
+        g = ft.grad(ft.jit(lambda x: np.sum(x * x)))(x)
+        np.testing.assert_array_equal(g, 2 * x)
+        np.testing.assert_array_equal(ft.jit(ft.grad(lambda x: np.sum(x * x)))(x), 2 * x)
+
+
+def test_a_loop_in_native_code_starts_from_an_array_in_the_other_byte_order():
+    x = np.arange(6.0).reshape(2, 3)
+
+    def f(x):
+        return ft.scan(lambda c, row: (c + row, c * row), x[0], x)
+
+    for found, e in zip(ft.jit(f)(x.astype(">f8")), f(x), strict=True):
+        np.testing.assert_array_equal(found, e)
+
+
+@pytest.mark.parametrize("n", [2**63, -(2**63) - 1, 10**30])
+def test_an_int_that_int64_cannot_hold_is_refused(n):
+    f = ft.jit(lambda n, x: n * x)
+    assert f(-(2**63), 2.0) == -(2.0**64)
+    for call in (f, ft.grad(f, 1), ft.jit(lambda n, x: f(n, x) + 1)):
+        with pytest.raises(ft.errors.ArgumentError, match=f"the int {n}, which int64 cannot hold"):
+            call(n, 2.0)

@@ -22,6 +22,8 @@ from functrans._compile.kernels import Schedule
 from functrans._compile.library import refused
 from functrans._compile.program import Const, Var, aval_of_atom
 from functrans._compile.views import Shape
+from functrans._core.aval import PYTHON_SCALARS
+from functrans.errors import ArgumentError
 
 # Bytes of constants up to which a frame is kept on disk.
 KEPT_CONSTANTS = 1 << 16
@@ -157,10 +159,17 @@ class Framed:
 
 def in_order(x: Any, dtype: np.dtype, shape: Shape, i: int) -> np.ndarray:
     """``x`` as the native code can read it: C-contiguous, aligned, in native byte order."""
-    y = np.asarray(x)
+    weak = type(x) in PYTHON_SCALARS
+    try:
+        y = np.asarray(x, dtype if weak else None)
+    except OverflowError:
+        raise ArgumentError(
+            f"jit: value {i} is the int {x}, which {dtype} cannot hold. Pass it as a float, or "
+            "make it part of the program with static_argnums."
+        ) from None
     if y.shape != shape:
         raise ValueError(f"value {i} has shape {y.shape}, but the program was made for {shape}")
-    if y.dtype != dtype and type(x) not in (bool, int, float, complex):
+    if y.dtype.newbyteorder("=") != dtype:
         raise TypeError(f"value {i} is {y.dtype}, but the program was made for {dtype}")
     if y.dtype == dtype and y.flags.num & IN_ORDER == IN_ORDER:
         return y

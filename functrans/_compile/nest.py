@@ -362,7 +362,7 @@ def _pieces(k: Kernel, ranged: bool) -> list[list[Window]]:
     """Each loop as pieces that lie inside or outside each window, where that is not too many."""
     pieces = [[(0, n)] for n in k.space]
     size = math.prod(k.space)
-    if size <= TINY and not ranged and size * (len(k.ops) + len(k.loads)) <= COPIED:
+    if 0 < size <= TINY and not ranged and size * (len(k.ops) + len(k.loads)) <= COPIED:
         return [[(i, i + 1) for i in range(n)] for n in k.space]
     copies = 1
     for d in reversed(range(int(ranged), len(k.space))):

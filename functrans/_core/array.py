@@ -82,6 +82,13 @@ def plain(x: Any) -> Any:
     return x.view(np.ndarray) if type(x) is Array else x
 
 
+def in_native_order(x: Any) -> Any:
+    """``x``, its bytes in the order of this machine: the only one that programs know."""
+    if isinstance(x, np.ndarray | np.generic) and not x.dtype.isnative:
+        return x.astype(x.dtype.newbyteorder("="))
+    return x
+
+
 def _namespace(api_version):
     raise NotImplementedError  # replaced by functrans.numpy, the floor where the namespace lives
 

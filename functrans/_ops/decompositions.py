@@ -49,7 +49,7 @@ def _by_column(x):
 
 def top(*xs: Any) -> Any:
     """The size of the largest entry of the matrices ``xs``, None for one that is absent."""
-    sizes = [magnitude(x).max(axis=(-2, -1)) for x in xs if x is not None]
+    sizes = [magnitude(x).max(axis=(-2, -1), initial=0.0) for x in xs if x is not None]
     most = sizes[0]
     for size in sizes[1:]:
         most = where(size > most, size, most)

@@ -23,7 +23,7 @@ def _gaps(w):
     """Differences ``w_j - w_i``, 0 where they are but rounding; where that is, for i != j."""
     n = w.shape[-1]
     gap = w.reshape((*w.shape[:-1], 1, n)) - w.reshape((*w.shape, 1))
-    size = absolute_complex(w).max(axis=-1).reshape((*w.shape[:-1], 1, 1))
+    size = absolute_complex(w).max(axis=-1, initial=0.0).reshape((*w.shape[:-1], 1, 1))
     near = absolute_complex(gap) <= size * (8 * n * float(np.finfo(w.dtype).eps))
     return where(near, 0, gap), near & ~np.eye(n, dtype=bool)
 
@@ -46,8 +46,10 @@ def _inverse(v, w):
 
 def _gauge(v):
     """The position of the largest entry of each column, as ones among zeros, and that entry."""
-    largest = np.argmax(absolute_complex(v), axis=-2)
     n = v.shape[-1]
+    if not n:
+        return v.real, v.real.sum(axis=-2, keepdims=True)
+    largest = np.argmax(absolute_complex(v), axis=-2)
     at = largest.reshape((*v.shape[:-2], 1, n)) == np.arange(n).reshape(n, 1)
     at = at.astype(v.real.dtype)
     return at, (v.real * at).sum(axis=-2, keepdims=True)

@@ -63,7 +63,7 @@ def followed(x: Any) -> bool:
 def may_meet(near: Any) -> bool:
     """Whether any of the flags is set, or may be, as they are not known."""
     flags = near.whole() if isinstance(near, Tracer) else near
-    return flags is None or bool(np.any(flags))
+    return near.size > 0 and (flags is None or bool(np.any(flags)))
 
 
 def blocks(near: Any) -> Any:

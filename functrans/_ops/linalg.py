@@ -282,13 +282,13 @@ def _close(w):
     """Differences ``w_j - w_i``, 0 where they are but rounding; where that is, for i != j."""
     n = w.shape[-1]
     gap = _differences(w)
-    size = absolute(w).max(axis=-1).reshape((*w.shape[:-1], 1, 1))
+    size = absolute(w).max(axis=-1, initial=0.0).reshape((*w.shape[:-1], 1, 1))
     near = absolute(gap) <= size * (8 * n * float(np.finfo(w.dtype).eps))
     return where(near, 0, gap), near & ~np.eye(n, dtype=bool)
 
 
 def _differences(w):
-    return w.reshape((*w.shape[:-1], 1, -1)) - w.reshape((*w.shape, 1))
+    return w.reshape((*w.shape[:-1], 1, w.shape[-1])) - w.reshape((*w.shape, 1))
 
 
 def _eigh_jvp(ts, y, xs, lower, split=None):
@@ -341,7 +341,8 @@ def _eigh_vjp(ct, y, xs, wanted, lower, split=None):
     (cw, cv), (w, v) = ct, y
     if cv is None:
         cw = shared(cw, _close(w)[1])
-        return [settled(conj((v * cw.reshape((*cw.shape[:-1], 1, -1))) @ adjoint(v)), split)]
+        columns = v * cw.reshape((*cw.shape[:-1], 1, cw.shape[-1]))
+        return [settled(conj(columns @ adjoint(v)), split)]
     inner = adjoint(v) @ conj(cv)
     gap, near = _close(w)
     if split is None:
@@ -382,7 +383,7 @@ def _undetermined(inner, cw):
 
 def _visible(m, whole):
     """Where an entry of ``m`` is more than rounding against the largest of ``whole``."""
-    top = magnitude(whole).max(axis=(-2, -1)).reshape((*whole.shape[:-2], 1, 1))
+    top = magnitude(whole).max(axis=(-2, -1), initial=0.0).reshape((*whole.shape[:-2], 1, 1))
     return magnitude(m) > top * float(np.sqrt(np.finfo(m.dtype).eps))
 
 

@@ -76,6 +76,8 @@ class ForwardRuled(Ruled):
         with np.errstate(all="ignore"):
             ys, ts = self.rule(primals, filled(primals, tangents))
         linear.closed = True
+        # a loop under jit is one op, of values and tangents alike
+        ys = [linear.lower(y) for y in ys]
         outside(self.name, trace, (*ys, *map(linear.lower, ts)))
         for t in ts:
             _require_linear(self.name, linear, t)

@@ -13,7 +13,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._compile.program import Atom, Const, Eqn, Program, Structured, Var, check
-from functrans._core.array import plain
+from functrans._core.array import in_native_order, plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
 from functrans._core.bind import PrimalTracer, Trace, Tracer, bind
 from functrans._core.primitive import Primitive
@@ -77,6 +77,7 @@ class StagingTrace(Trace):
         self.lines = lines
 
     def input(self, example: Any) -> StagedTracer:
+        example = in_native_order(example)
         weak = type(example) in PYTHON_SCALARS
         return StagedTracer(self, Var(aval_of(example), weak), example)
 
@@ -99,7 +100,7 @@ class StagingTrace(Trace):
         Of one that repeats its entries these are held, and an equation repeats them.
         """
         shape, part = np.shape(x), _distinct(x) if isinstance(x, np.ndarray) else x
-        value = np.array(part)
+        value = np.array(in_native_order(part))
         value.setflags(write=False)
         if part is x:
             return Const(value)
@@ -170,7 +171,7 @@ def example_of(x: Any) -> Any:
     """A plain value of the kind of ``x``: the one it had in the example run, where there is one."""
     inner = innermost(x)
     if not isinstance(inner, Tracer):
-        return inner
+        return in_native_order(inner)
     if isinstance(inner, StagedTracer):
         return inner.example
     return np.broadcast_to(inner.dtype.type(1), inner.shape)

@@ -112,7 +112,7 @@ def cond(x, p=None):
     """The condition number of matrices in a norm: of the largest to the smallest singular value,
     or of ``x`` times that of its inverse."""
     x = _matrices(x)
-    if not x.size:
+    if 0 in x.shape[-2:]:
         raise LinAlgError("cond is not defined on empty arrays")
     if p is None or p in (2, -2):
         s = bind(rows.svd, x, kind="values")[1]

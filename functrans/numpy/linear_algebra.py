@@ -228,7 +228,7 @@ def _vector_norm(x, ord, axis):
         return ops.not_equal(x, 0).astype(x.real.dtype).sum(axis)
     size = absolute(x)
     if ord == np.inf:
-        return size.max(axis)
+        return _greatest(size, axis)
     if ord == -np.inf:
         return size.min(axis)
     if ord == 1:
@@ -247,7 +247,12 @@ def _matrix_norm(x, ord, row, column):
     summed, over = (row, column) if abs(ord) == 1 else (column, row)
     sums = absolute(x).sum(summed)
     over -= over > summed
-    return sums.max(over) if ord > 0 else sums.min(over)
+    return _greatest(sums, over) if ord > 0 else sums.min(over)
+
+
+def _greatest(sizes, axis):
+    """The greatest of sizes, of none 0."""
+    return sizes.max(axis) if sizes.size else sizes.sum(axis)
 
 
 @numpy_like(np.linalg.vector_norm)

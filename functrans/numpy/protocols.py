@@ -141,6 +141,16 @@ def absolute(x: Any) -> Any:
     return x.owner.unary(row, x) if isinstance(x, Tracer) else row(x)
 
 
+def sign(x: Any) -> Any:
+    """The sign of a number: of a complex one z / |z|, which turns with z, and 0 at 0."""
+    if dtype_of(x).kind != "c":
+        return ops.sign(x)
+    x = ops.where(ops.isinf(x), ops.sign(x), x)  # of which the quotient is not known
+    size = ops.absolute_complex(x)
+    return ops.ratio(x.real, size) + 1j * ops.ratio(x.imag, size)
+
+
 UFUNCS[np.absolute] = absolute
+UFUNCS[np.sign] = sign
 Tracer.__array_ufunc__ = array_ufunc  # type: ignore[attr-defined]
 Tracer.__array_function__ = array_function  # type: ignore[attr-defined]

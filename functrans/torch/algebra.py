@@ -11,7 +11,7 @@ import numpy as np
 from functrans.torch import dtypes
 from functrans.torch.graph import Node, check, freed, joint, saved_value, sequence
 from functrans.torch.modes import state
-from functrans.torch.reductions import norm
+from functrans.torch.reductions import axes, norm
 from functrans.torch.table import METHODS, op
 from functrans.torch.tensor import Tensor, edge_of, made
 from functrans.torch.titles import named
@@ -275,7 +275,7 @@ def pinv(A):
 @op(method=False, title="LinalgVectorNormBackward0")
 def vector_norm(x, ord: Any = 2, dim: Any = None, keepdim: Any = False):
     """The norm of the entries along ``dim``."""
-    return np.linalg.vector_norm(x, axis=dim, keepdims=keepdim, ord=ord)
+    return np.linalg.vector_norm(x, axis=axes(dim, x), keepdims=keepdim, ord=ord)
 
 
 @op(method=False, title="LinalgMatrixNormBackward0")

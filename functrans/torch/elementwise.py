@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,7 @@ FLOATING = {
 }
 # name -> row; the type stays
 KEEPING = {
-    "neg": "negative", "negative": "negative", "positive": "positive", "square": "square",
+    "neg": "negative", "negative": "negative", "square": "square",
     "sign": "sign", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "fix": "trunc",
     "isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite", "signbit": "signbit",
     "logical_not": "logical_not", "bitwise_not": "invert",
@@ -278,7 +279,24 @@ def equal(input: Tensor, other: Tensor) -> bool:
     return np.array_equal(input._array, other._array)
 
 
-METHODS["allclose"], METHODS["equal"] = allclose, equal
+def positive(input: Tensor) -> Tensor:
+    """The tensor itself."""
+    return input
+
+
+def _of_complex(f: Callable) -> Callable:
+    """``f``, which leaves real numbers as they are: of those the tensor itself, not a copy."""
+
+    @functools.wraps(f)
+    def chosen(input: Tensor) -> Tensor:
+        return f(input) if input._array.dtype.kind == "c" else input
+
+    return chosen
+
+
+for _name in ("real", "conj", "conj_physical", "resolve_conj"):
+    METHODS[_name] = _of_complex(METHODS[_name])
+METHODS["allclose"], METHODS["equal"], METHODS["positive"] = allclose, equal, positive
 METHODS["absolute"] = abs
 
 # ---- in place, and operators
@@ -303,4 +321,4 @@ for _name in COMPARISONS:
     setattr(Tensor, f"__{_name}__", binary(_name, row(BINARY[_name]), operator=True))
 for _method, _name in {"neg": "neg", "abs": "abs", "invert": "bitwise_not"}.items():
     setattr(Tensor, f"__{_method}__", METHODS[_name])
-Tensor.__pos__ = lambda self: METHODS["positive"](self)  # type: ignore[attr-defined]
+Tensor.__pos__ = positive  # type: ignore[attr-defined]

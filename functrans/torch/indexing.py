@@ -142,7 +142,8 @@ def _plain(x):
 @op
 def index_select(x, dim, index):
     """The entries at ``index`` along ``dim``."""
-    return np.take(x, _plain(index), dim)
+    index = _plain(index)
+    return np.take(x, index, dim) if x.ndim else x.reshape(1)[index].reshape(())
 
 
 @op(names="take_along_dim")

@@ -19,8 +19,11 @@ _logsumexp, _softmax = row("logsumexp"), row("softmax")
 _WIDE = "fdFD"
 
 
-def axes(dim: Any) -> Any:
-    """``dim`` as NumPy takes it: None or () for all, an int, a tuple."""
+def axes(dim: Any, x: Any) -> Any:
+    """``dim`` of ``x`` as NumPy takes it: None for all, an int, a tuple."""
+    if not x.ndim and dim is not None:
+        _normal(dim, 0)
+        return None
     if dim is None or isinstance(dim, int):
         return dim
     return tuple(dim) or None
@@ -42,7 +45,7 @@ def _summable(x, dtype):
 @op(title="SumBackward1", method=False)
 def sum_dim(x, dim=None, keepdim=False, *, dtype=None):
     """Sum along ``dim``."""
-    return np.sum(_summable(x, dtype), axis=axes(dim), keepdims=keepdim)
+    return np.sum(_summable(x, dtype), axis=axes(dim, x), keepdims=keepdim)
 
 
 class TotalNode(Node):
@@ -112,7 +115,7 @@ def _of_floats(x, dtype, who):
 @op(title="MeanBackward1", method=False)
 def mean_dim(x, dim=None, keepdim=False, *, dtype=None):
     """Mean along ``dim``."""
-    return _in_type(np.mean, _of_floats(x, dtype, "mean"), axis=axes(dim), keepdims=keepdim)
+    return _in_type(np.mean, _of_floats(x, dtype, "mean"), axis=axes(dim, x), keepdims=keepdim)
 
 
 def _in_type(function, x, **options):
@@ -143,7 +146,7 @@ def _spread(function, x, dim, unbiased, keepdim, correction):
         dim, unbiased = None, dim
     if correction is None:
         correction = 1 if unbiased is None or unbiased else 0
-    return _in_type(function, _of_floats(x, None, function.__name__), axis=axes(dim),
+    return _in_type(function, _of_floats(x, None, function.__name__), axis=axes(dim, x),
                     ddof=correction, keepdims=keepdim)
 
 
@@ -163,49 +166,55 @@ def std(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
 def var_mean(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Variance and mean along ``dim``."""
     return (var.body(x, dim, unbiased, keepdim, correction=correction),
-            np.mean(x, axis=axes(dim), keepdims=keepdim))
+            np.mean(x, axis=axes(dim, x), keepdims=keepdim))
 
 
 @op(method=False, title="StdBackward0")
 def std_mean(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Standard deviation and mean along ``dim``."""
     return (std.body(x, dim, unbiased, keepdim, correction=correction),
-            np.mean(x, axis=axes(dim), keepdims=keepdim))
+            np.mean(x, axis=axes(dim, x), keepdims=keepdim))
 
 
 @op
 def prod(x, dim=None, keepdim=False, *, dtype=None):
     """Product along ``dim``; its derivatives are exact with zeros among the entries."""
-    return np.prod(_summable(x, dtype), axis=axes(dim), keepdims=keepdim)
+    return np.prod(_summable(x, dtype), axis=axes(dim, x), keepdims=keepdim)
 
 
 @op
 def nansum(x, dim=None, keepdim=False):
     """Sum of the entries that are not NaN."""
-    return np.nansum(x, axis=axes(dim), keepdims=keepdim)
+    return np.nansum(x, axis=axes(dim, x), keepdims=keepdim)
 
 
 @op
 def nanmean(x, dim=None, keepdim=False):
     """Mean of the entries that are not NaN."""
-    return np.nanmean(x, axis=axes(dim), keepdims=keepdim)
+    return np.nanmean(x, axis=axes(dim, x), keepdims=keepdim)
 
 
 @op
 def cumsum(x, dim, *, dtype=None):
     """Running sums along ``dim``."""
-    return np.cumsum(_summable(x, dtype), axis=dim)
+    return _running(np.cumsum, _summable(x, dtype), dim)
 
 
 @op
 def cumprod(x, dim, *, dtype=None):
     """Running products along ``dim``."""
-    return np.cumprod(_summable(x, dtype), axis=dim)
+    return _running(np.cumprod, _summable(x, dtype), dim)
+
+
+def _running(function, x, dim):
+    y = function(x, axis=axes(dim, x))
+    return y if x.ndim else y.reshape(())
 
 
 def _normal(dim: Any, ndim: int) -> tuple:
     dims = (dim,) if isinstance(dim, int) else dim
     if ndim == 0:
+        _normal(dims, 1)  # dimensions 0 and -1 may be named
         return ()
     return np.lib.array_utils.normalize_axis_tuple(tuple(dims), ndim)
 
@@ -242,9 +251,9 @@ def norm(x, p: Any = "fro", dim=None, keepdim=False, *, dtype=None):
     """The ``p``-norm of the entries along ``dim``; at 0 its derivative is 0."""
     x = x if dtype is None else x.astype(dtype)
     if p == "nuc":
-        return np.linalg.norm(x, "nuc", axis=axes(dim), keepdims=keepdim)
+        return np.linalg.norm(x, "nuc", axis=axes(dim, x), keepdims=keepdim)
     p = 2 if p == "fro" or p is None else p
-    return np.linalg.vector_norm(x, axis=axes(dim), keepdims=keepdim, ord=p)
+    return np.linalg.vector_norm(x, axis=axes(dim, x), keepdims=keepdim, ord=p)
 
 
 # ---- extremes
@@ -253,13 +262,13 @@ def norm(x, p: Any = "fro", dim=None, keepdim=False, *, dtype=None):
 @op
 def amax(x, dim=None, keepdim=False):
     """Greatest entry along ``dim``; a tie shares its derivative."""
-    return np.max(x, axis=axes(dim), keepdims=keepdim)
+    return np.max(x, axis=axes(dim, x), keepdims=keepdim)
 
 
 @op
 def amin(x, dim=None, keepdim=False):
     """Least entry along ``dim``; a tie shares its derivative."""
-    return np.min(x, axis=axes(dim), keepdims=keepdim)
+    return np.min(x, axis=axes(dim, x), keepdims=keepdim)
 
 
 def _picked(x, indices, dim, keepdim):
@@ -310,6 +319,8 @@ METHODS["min"] = _extreme("min", amin, min_dim, "minimum")
 @op(method=False, title="MedianBackward0")
 def median_dim(x, dim, keepdim=False):
     """The lower median along ``dim`` and where it is."""
+    if not x.ndim:
+        return sort.body(x, dim)
     order = np.argsort(_plain(x), dim, stable=True)
     middle = np.take(order, (x.shape[dim] - 1) // 2, dim)
     return _picked(x, middle, dim, keepdim)
@@ -337,25 +348,26 @@ def argmin(x, dim=None, keepdim=False):
 @op
 def all(x, dim=None, keepdim=False):
     """Whether no entry along ``dim`` is zero."""
-    return np.all(_plain(x), axis=axes(dim), keepdims=keepdim)
+    return np.all(_plain(x), axis=axes(dim, x), keepdims=keepdim)
 
 
 @op
 def any(x, dim=None, keepdim=False):
     """Whether some entry along ``dim`` is not zero."""
-    return np.any(_plain(x), axis=axes(dim), keepdims=keepdim)
+    return np.any(_plain(x), axis=axes(dim, x), keepdims=keepdim)
 
 
 @op
 def count_nonzero(x, dim=None):
     """How many entries along ``dim`` are not zero."""
-    return np.asarray(np.count_nonzero(_plain(x), axis=axes(dim)), np.int64)
+    return np.asarray(np.count_nonzero(_plain(x), axis=axes(dim, x)), np.int64)
 
 
 @op(title="SortBackward0")
 def sort(x, dim=-1, descending=False, stable=False):
     """x sorted along ``dim``, and the indices that sort it."""
-    if x.ndim == 0:
+    if not x.ndim:
+        _normal(dim, 0)
         return Extreme(x + 0, np.zeros((), np.int64))
     values = _plain(x)
     if descending:  # stable backward: equal entries keep their order
@@ -374,6 +386,8 @@ def argsort(x, dim=-1, descending=False, stable=False):
 @op(title="TopkBackward0")
 def topk(x, k, dim=-1, largest=True, sorted=True):
     """The ``k`` greatest entries along ``dim`` and where they are."""
+    if not x.ndim:
+        return sort.body(x, dim)
     order = sort.body(_plain(x), dim, largest).indices
     order = np.take(order, np.arange(k), dim)
     return Extreme(np.take_along_axis(x, order, dim), order)

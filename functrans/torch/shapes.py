@@ -116,10 +116,10 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 
 @method
-def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+def squeeze(input: Tensor, dim: Any = None, *more: int) -> Tensor:
     """Without the dimensions of length 1, or without ``dim`` if it has length 1."""
     shape = input._array.shape
-    dims = range(len(shape)) if dim is None else (dim,) if isinstance(dim, int) else dim
+    dims = range(len(shape)) if dim is None else (dim, *more) if isinstance(dim, int) else dim
     gone = {_dim(d, len(shape)) for d in dims}
     full = tuple([n for i, n in enumerate(shape) if n != 1 or i not in gone])
     title = "SqueezeBackward0" if dim is None else "SqueezeBackward1"
@@ -186,7 +186,9 @@ def expand(input: Tensor, *shape: Any) -> Tensor:
     full = tuple([have[i - lead] if n == -1 and i >= lead else n for i, n in enumerate(wanted)])
     if lead < 0 or any(n not in (1, m) for n, m in zip(have, full[lead:], strict=True)):
         raise RuntimeError(f"expand: {list(have)} cannot be expanded to {list(wanted)}")
-    return view(input, broadcast_to, "ExpandBackward0", shape=full)
+    # what broadcasting returns cannot be written to, even where no entry is repeated
+    row = reshape_row if math.prod(full) == input._array.size else broadcast_to
+    return view(input, row, "ExpandBackward0", shape=full)
 
 
 @method
@@ -196,9 +198,9 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @method
-def broadcast_to_(input: Tensor, shape: Any) -> Tensor:
+def broadcast_to_(input: Tensor, *shape: Any) -> Tensor:
     """Repeated to ``shape`` without copying."""
-    return expand(input, tuple(shape))
+    return expand(input, *shape)
 
 
 @method
@@ -294,7 +296,7 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
 @op
 def flip(x, dims):
     """The order along ``dims`` reversed."""
-    return np.flip(x, dims)
+    return np.flip(x, dims if x.ndim else None)
 
 
 @op
@@ -310,9 +312,9 @@ def rot90(x, k=1, dims=(0, 1)):
 
 
 @op(title="RepeatBackward0")
-def tile(x, dims):
+def tile(x, *dims):
     """Copies of x side by side, so many along each dimension."""
-    return np.tile(x, tuple(dims))
+    return np.tile(x, sizes(dims))
 
 
 @method

@@ -320,3 +320,52 @@ def test_edge_points_have_the_useful_subgradient(f, at, slope):
 def test_what_cannot_be_done_is_refused(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+ALONG = {
+    "sum": lambda x, d: x.sum(d),
+    "sum of a tuple": lambda x, d: x.sum((d,)),
+    "mean": lambda x, d: x.mean(d),
+    "mean kept": lambda x, d: x.mean(d, keepdim=True),
+    "prod": lambda x, d: x.prod(d),
+    "amax": lambda x, d: x.amax(d),
+    "norm": lambda x, d: x.norm(dim=d),
+    "vector_norm": lambda x, d: torch.linalg.vector_norm(x, dim=d),
+    "median": lambda x, d: x.median(d).values,
+    "cumsum": lambda x, d: x.cumsum(d),
+    "cumprod": lambda x, d: x.cumprod(d),
+    "topk": lambda x, d: x.topk(1, d).values,
+    "sort": lambda x, d: x.sort(d).values,
+    "logsumexp": lambda x, d: x.logsumexp(d),
+    "flip": lambda x, d: x.flip(d),
+    "index_select": lambda x, d: x.index_select(d, torch.tensor([0])),
+}
+
+
+@pytest.mark.parametrize("dim", [0, -1])
+@pytest.mark.parametrize("name", ALONG)
+def test_a_number_has_one_dimension_for_those_who_ask(name, dim):
+    x = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+    y = ALONG[name](x, dim)
+    assert y.shape == () and y.item() == pytest.approx(0.7, rel=1e-15)
+    y.backward()
+    assert x.grad.item() == 1.0
+
+
+@pytest.mark.parametrize("dim", [0, -1])
+def test_a_number_has_no_spread(dim):
+    x = torch.tensor(0.7, dtype=torch.float64)
+    assert x.std(dim, correction=0).item() == x.var(dim, correction=0).item() == 0.0
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "cumsum", "median", "topk", "sort", "logsumexp"])
+def test_a_number_has_no_second_dimension(name):
+    with pytest.raises(IndexError, match="out of bounds"):
+        ALONG[name](torch.tensor(0.7), 1)
+
+
+def test_tile_takes_its_counts_one_by_one():
+    x = torch.tensor(S)
+    for y in (x.tile(2, 1), x.tile((2, 1)), torch.tile(x, (2, 1))):
+        np.testing.assert_array_equal(y.numpy(), np.tile(S, (2, 1)))
+    np.testing.assert_array_equal(x.tile(2).numpy(), np.tile(S, 2))

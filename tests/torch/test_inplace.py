@@ -342,3 +342,54 @@ def test_a_view_made_under_no_grad_has_no_history_to_look_up():
             v * 2
     c.detach_()
     assert not v.requires_grad
+
+
+ITSELF = {
+    "positive": lambda y: y.positive(),
+    "+y": lambda y: +y,
+    "torch.positive": torch.positive,
+    "real": lambda y: y.real,
+    "torch.real": torch.real,
+    "conj": lambda y: y.conj(),
+    "conj_physical": lambda y: y.conj_physical(),
+    "resolve_conj": lambda y: y.resolve_conj(),
+}
+
+
+@pytest.mark.parametrize("name", ITSELF)
+def test_what_leaves_a_real_tensor_as_it_is_returns_it_and_no_copy(name):
+    def f(x):
+        y = x * 2
+        ITSELF[name](y).mul_(3)
+        return y * y
+
+    np.testing.assert_allclose(gradient(f), 72 * W, rtol=1e-15)
+    z = torch.tensor([1 + 2j])
+    assert ITSELF[name](z) is not z or "positive" in name or name == "+y"
+
+
+SAME_ENTRIES = {
+    "H": lambda y: y.H,
+    "expand": lambda y: y.expand(3, 4),
+    "expand with -1": lambda y: y.expand(-1, -1),
+    "expand_as": lambda y: y.expand_as(y),
+    "expand in front": lambda y: y.expand(1, 3, 4),
+    "broadcast_to": lambda y: y.broadcast_to(3, 4),
+    "broadcast_to a tuple": lambda y: y.broadcast_to((3, 4)),
+    "squeeze of several": lambda y: y[None, :, None].squeeze(0, 2),
+}
+
+
+@pytest.mark.parametrize("name", SAME_ENTRIES)
+def test_views_that_repeat_nothing_can_be_written_to(name):
+    def f(x):
+        y = x * 2
+        SAME_ENTRIES[name](y).mul_(3)
+        return y * y
+
+    np.testing.assert_allclose(gradient(f), 72 * W, rtol=1e-15)
+
+
+def test_a_view_that_repeats_entries_cannot_be_written_to():
+    with pytest.raises(RuntimeError, match="more than one element"):
+        torch.ones(3, 1).expand(3, 4).mul_(2)
