@@ -7,6 +7,7 @@ rules evaluated on lower values dispatch lower by themselves.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from contextvars import ContextVar
 from math import isfinite, prod
 from typing import TYPE_CHECKING, Any
@@ -81,10 +82,11 @@ class Trace:
 class Tracer:
     """A value that a transform follows. Its methods and operators come from ``functrans.numpy``."""
 
-    __slots__ = ("owner",)
+    __slots__ = ("owner", "root_of")
     __hash__ = None  # type: ignore[assignment]  # as an ndarray: == is elementwise
 
     owner: Trace
+    root_of: tuple[Callable, tuple] | None  # see ``functrans.numpy.lengths``
 
     def concrete(self) -> Any:
         """The plain value inside, or None where there is none (or one for each batch entry)."""
