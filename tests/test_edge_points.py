@@ -100,8 +100,75 @@ def test_squared_norm_at_zero_is_zero(gradient):
     exactly(gradient(lambda x: np.linalg.norm(x) ** 2, [0, 0]), [0, 0])
 
 
-def test_second_derivative_of_squared_norm_at_zero_is_no_nan():
-    assert np.isfinite(ft.hessian(lambda x: np.linalg.norm(x) ** 2)(np.zeros(2))).all()
+# ---- even powers of what has a kink at 0: polynomials, whose derivatives hold there to any order
+
+Q = np.array([[1.0, 2.0], [0.5, -1.0]])
+SMOOTH = {  # with the polynomial that it is
+    "norm": (lambda x: np.linalg.norm(x) ** 2, lambda x: x @ x),
+    "norm, the fourth": (lambda x: np.linalg.norm(x) ** 4, lambda x: (x @ x) ** 2),
+    "norm times itself": (lambda x: (lambda n: n * n)(np.linalg.norm(x)), lambda x: x @ x),
+    "norm squared by name": (lambda x: np.square(np.linalg.norm(Q @ x)), lambda x: x @ Q.T @ Q @ x),
+    "norm by power": (lambda x: np.power(np.linalg.norm(x), 2.0), lambda x: x @ x),
+    "norm, scaled": (lambda x: np.exp(-((np.linalg.norm(x) / 3) ** 2)),
+                     lambda x: np.exp(-(x @ x) / 9)),
+    "norms of rows": (
+        lambda x: np.sum(np.linalg.norm(np.stack([x, x + 1.5]), axis=1, keepdims=True) ** 2),
+        lambda x: x @ x + (x + 1.5) @ (x + 1.5),
+    ),
+    "norms of rows, one of them": (
+        lambda x: np.linalg.norm(np.stack([x, x + 1.5]), axis=1)[0] ** 2, lambda x: x @ x
+    ),
+    "norm of a matrix": (lambda x: np.linalg.norm(np.outer(Q[0], x), "fro") ** 2,
+                         lambda x: 5 * (x @ x)),
+    "root": (lambda x: np.sqrt(np.sum(x * x)) ** 2, lambda x: x @ x),
+    "root by power": (lambda x: (np.sum(x * x) ** 0.5) ** 2, lambda x: x @ x),
+    "roots": (lambda x: np.sum(np.sqrt(x) ** 2), lambda x: x.sum()),
+    "hypot": (lambda x: np.hypot(x[0], 2 * x[1]) ** 2, lambda x: x[0] ** 2 + 4 * x[1] ** 2),
+    "abs": (lambda x: np.sum(np.abs(x) ** 2), lambda x: x @ x),
+    "abs, the fourth": (lambda x: np.sum(abs(x) ** 4), lambda x: np.sum(x**4)),
+    "abs and a factor": (lambda x: np.sum(2 * x + 3 * (np.abs(x) * 2) ** 2),
+                         lambda x: np.sum(2 * x + 12 * x * x)),
+    "fabs": (lambda x: np.sum(np.fabs(x) ** 2), lambda x: x @ x),
+    "complex abs": (lambda x: np.abs(x[0] + 1j * x[1]) ** 2, lambda x: x @ x),
+    "complex norm": (lambda x: np.linalg.norm(x * (1 + 2j)) ** 2, lambda x: 5 * (x @ x)),
+    "std": (lambda x: np.std(x) ** 2, lambda x: np.var(x)),
+}
+ORDERS = {
+    "forward over reverse": lambda f: ft.jacfwd(ft.jacrev(f)),
+    "reverse over reverse": lambda f: ft.jacrev(ft.jacrev(f)),
+    "forward over forward": lambda f: ft.jacfwd(ft.jacfwd(f)),
+    "reverse over forward": lambda f: ft.jacrev(ft.jacfwd(f)),
+    "compiled": lambda f: ft.jit(ft.hessian(f)),
+    "of compiled": lambda f: ft.hessian(ft.jit(f)),
+    "of a checkpoint": lambda f: ft.hessian(ft.checkpoint(f)),
+    "batched": lambda f: lambda x: ft.vmap(ft.hessian(f))(np.stack([x, x + 1]))[0],
+    "series": lambda f: lambda x: ft.jet(f, (x,), ([np.array([1.0, -2]), np.zeros(2)],))[1],
+    "the fourth": lambda f: ft.jacfwd(ft.jacrev(ft.hessian(f))),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+@pytest.mark.parametrize(("f", "polynomial"), SMOOTH.values(), ids=SMOOTH)
+def test_even_powers_of_a_length_that_is_zero_are_smooth(f, polynomial, order):
+    for x in (np.zeros(2), np.array([0.0, 0.75])):
+        closely(np.stack(order(f)(x)), np.stack(order(polynomial)(x)))
+
+
+def test_the_square_of_a_root_is_no_number_where_the_root_is_none():
+    with np.errstate(invalid="ignore"):
+        value, slope = ft.jvp(lambda x: np.sqrt(x) ** 2, (np.array([-1.0, 0.0]),), (np.ones(2),))
+    exactly(value, [np.nan, 0])
+    exactly(slope, [np.nan, 1])
+
+
+def test_powers_of_lengths_keep_their_type():
+    x = np.float32([3, 4])
+    assert ft.jvp(lambda x: np.linalg.norm(x) ** 2, (x,), (x,))[1].dtype == np.float32
+    integers = np.array([1, -2])
+    for root in (np.abs, np.fabs, np.sqrt, lambda x: np.hypot(x, x)):
+        with np.errstate(invalid="ignore"):
+            squared = ft.jit(lambda x, f=root: f(x) ** 2)(integers)
+            assert squared.dtype == (root(integers) ** 2).dtype
 
 
 @both

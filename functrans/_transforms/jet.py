@@ -49,6 +49,7 @@ class JetTracer(Tracer):
 
     def __init__(self, trace: JetTrace, series: Series):
         self.owner = trace
+        self.root_of = None
         self.series = series
 
     @property

@@ -26,6 +26,7 @@ class JVPTracer(PrimalTracer):
 
     def __init__(self, trace: JVPTrace, primal: Any, tangent: Any):
         self.owner = trace
+        self.root_of = None
         self.primal = primal
         self.tangent = tangent
 

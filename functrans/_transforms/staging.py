@@ -35,6 +35,7 @@ class StagedTracer(Tracer):
 
     def __init__(self, trace: StagingTrace, var: Var, example: Any):
         self.owner = trace
+        self.root_of = None
         self.variable = var
         self.example = example
 

@@ -44,6 +44,7 @@ class VJPTracer(PrimalTracer):
 
     def __init__(self, trace: VJPTrace, primal: Any, slot: int):
         self.owner = trace
+        self.root_of = None
         self.primal = primal
         self.slot = slot
 

@@ -22,6 +22,7 @@ class BatchTracer(Tracer):
 
     def __init__(self, trace: BatchTrace, value: Any):
         self.owner = trace
+        self.root_of = None
         self.value = value
 
     @property

@@ -14,6 +14,7 @@ from functrans._ops import elementwise as ops
 from functrans._ops import indexing as rows
 from functrans._ops.indexing import ARRAY
 from functrans.errors import ConcretizationError, UnsupportedError, user_line
+from functrans.numpy.lengths import even_power, length
 from functrans.numpy.structure import as_operand, numpy_like, one_axis
 
 _INTS = frozenset({int, type(None)})
@@ -51,11 +52,16 @@ def getitem(x: Any, key: Any) -> Any:
     elif (entry := _entry(key)) is not _entry:
         pattern = (entry,)
     if pattern is not None and isinstance(x, Tracer):
-        return x.owner.process(rows.getitem, (x,), {"pattern": pattern})
+        y = x.owner.process(rows.getitem, (x,), {"pattern": pattern})
+        return y if x.root_of is None else length(y, _part_of_square, x, pattern)
     if pattern is not None:
         return bind(rows.getitem, x, pattern=pattern)
     pattern, indices = split_key(key, x.shape)
     return bind(rows.getitem, x, *indices, pattern=pattern)
+
+
+def _part_of_square(x, pattern):
+    return bind(rows.getitem, even_power(x, 2), pattern=pattern)
 
 
 def split_key(key: Any, shape: tuple[int, ...]) -> tuple[tuple, tuple]:

@@ -16,6 +16,7 @@ from functrans.errors import UnsupportedError, user_line
 from functrans.numpy import arrange as _arrange
 from functrans.numpy import contractions as _contractions
 from functrans.numpy import structure as _structure
+from functrans.numpy.lengths import length, squared_size
 from functrans.numpy.protocols import absolute
 from functrans.numpy.structure import as_operand, is_traced, normalize_axes, numpy_like
 
@@ -124,9 +125,9 @@ def _cuts(sizes: list[int]) -> dict:
     n = len(sizes) - 1
     cost = {(i, i): 0 for i in range(n)}
     cut = {}
-    for length in range(1, n):
-        for i in range(n - length):
-            j = i + length
+    for span in range(1, n):
+        for i in range(n - span):
+            j = i + span
             cost[i, j], cut[i, j] = min(
                 (cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
                 for k in range(i, j)
@@ -208,7 +209,8 @@ def norm(x, ord=None, axis=None, keepdims=False):
     x = x if x.dtype.kind in "fc" else x.astype(float)
     every = tuple(range(x.ndim))
     axes = every if axis is None else normalize_axes(axis, x.ndim)
-    if ord is None or (len(axes) == 1 and ord == 2) or (len(axes) == 2 and ord in ("fro", "f")):
+    euclidean = ord == 2 if len(axes) == 1 else len(axes) == 2 and ord in ("fro", "f")
+    if ord is None or euclidean:
         y = bind(norm2, x, axis=tuple(sorted(axes)))
     elif len(axes) == 1:
         y = _vector_norm(x, ord, axes[0])
@@ -216,9 +218,13 @@ def norm(x, ord=None, axis=None, keepdims=False):
         y = _matrix_norm(x, ord, *axes)
     else:
         raise ValueError("Improper number of dimensions to norm.")
-    if not keepdims:
-        return y
-    return y.reshape(tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
+    if keepdims:
+        y = y.reshape(tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
+    return length(y, _sum_of_squares, x, axes, keepdims) if ord is None or euclidean else y
+
+
+def _sum_of_squares(x, axes, keepdims):
+    return squared_size(x).sum(axis=axes, keepdims=keepdims)
 
 
 def _vector_norm(x, ord, axis):

@@ -8,7 +8,8 @@ from typing import Any
 from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise
-from functrans.numpy.protocols import absolute
+from functrans.numpy.lengths import even_power, scaled
+from functrans.numpy.protocols import absolute, sqrt
 
 BINARY = {
     "add": ops.add,
@@ -54,17 +55,33 @@ for _name, _prim in UNARY.items():
     setattr(Tracer, f"__{_name}__", lambda self, prim=_prim: self.owner.unary(prim, self))
 
 
+def _mul(self: Tracer, other: Any) -> Any:
+    if self.root_of is None:
+        return self.owner.binary(ops.multiply, self, other)
+    return even_power(self, 2) if other is self else scaled(ops.multiply, self, other)
+
+
+def _truediv(self: Tracer, other: Any) -> Any:
+    if self.root_of is None:
+        return self.owner.binary(ops.divide, self, other)
+    return scaled(ops.divide, self, other)
+
+
+Tracer.__mul__ = _mul  # type: ignore[attr-defined]
+Tracer.__truediv__ = _truediv  # type: ignore[attr-defined]
 Tracer.__abs__ = absolute  # type: ignore[attr-defined]
 
 
 def _pow(self: Tracer, other: Any) -> Any:
     if type(other) in (int, float):
+        if self.root_of is not None and other > 0 and other % 2 == 0:
+            return even_power(self, other)
         if other == 2:
             return self.owner.unary(ops.square, self)
         if other == 1:
             return self.owner.unary(ops.positive, self)
         if other == 0.5:
-            return self.owner.unary(ops.sqrt, self)
+            return sqrt(self)
     return self.owner.binary(ops.power, self, other)
 
 

@@ -17,6 +17,7 @@ from functrans._core.bind import Tracer, bind_operands
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import TABLE, Elementwise
 from functrans.errors import UnsupportedError, user_line
+from functrans.numpy.lengths import even_power, length, of_root, squared_size
 
 # The row of each ufunc, or a function that chooses one.
 UFUNCS: dict[np.ufunc, Any] = {
@@ -138,7 +139,7 @@ def unsupported(name: str) -> UnsupportedError:
 def absolute(x: Any) -> Any:
     """|x|, by the row that fits its type."""
     row = ops.absolute_complex if dtype_of(x).kind == "c" else ops.absolute
-    return x.owner.unary(row, x) if isinstance(x, Tracer) else row(x)
+    return length(x.owner.unary(row, x) if isinstance(x, Tracer) else row(x), squared_size, x)
 
 
 def sign(x: Any) -> Any:
@@ -150,7 +151,33 @@ def sign(x: Any) -> Any:
     return ops.ratio(x.real, size) + 1j * ops.ratio(x.imag, size)
 
 
-UFUNCS[np.absolute] = absolute
-UFUNCS[np.sign] = sign
+def fabs(x: Any) -> Any:
+    """|x| of real numbers."""
+    return length(ops.fabs(x), squared_size, x)
+
+
+def hypot(x1: Any, x2: Any) -> Any:
+    """The length of the vector of two numbers."""
+    return length(ops.hypot(x1, x2), _hypot_squared, x1, x2)
+
+
+def _hypot_squared(x1, x2):
+    return np.square(x1) + np.square(x2)
+
+
+def sqrt(x: Any) -> Any:
+    """The square root."""
+    return length(ops.sqrt(x), of_root, x)
+
+
+def square(x: Any) -> Any:
+    """The square."""
+    return even_power(x, 2) if isinstance(x, Tracer) and x.root_of else ops.square(x)
+
+
+UFUNCS |= {
+    np.absolute: absolute, np.fabs: fabs, np.hypot: hypot, np.sign: sign, np.sqrt: sqrt,
+    np.square: square,
+}
 Tracer.__array_ufunc__ = array_ufunc  # type: ignore[attr-defined]
 Tracer.__array_function__ = array_function  # type: ignore[attr-defined]

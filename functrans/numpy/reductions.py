@@ -12,6 +12,7 @@ from functrans._core.aval import shape_of
 from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops import reductions as rows
+from functrans.numpy.lengths import length
 from functrans.numpy.options import (
     ALL_AXES,
     NoValue,
@@ -195,8 +196,12 @@ def std(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=N
     >>> ft.grad(np.std)(np.array([2.0, 2.0]))
     Array([0., 0.])
     """
-    return rows.root(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean,
-                         correction=correction))
+    return _root(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean,
+                     correction=correction))
+
+
+def _root(variance):
+    return length(rows.root(variance), ops.positive, variance)
 
 
 @like(np.average)
@@ -339,8 +344,8 @@ def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, wher
 def nanstd(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=NoValue,
            mean=NoValue, correction=NoValue):
     """Standard deviation along ``axis`` of the entries that are not NaN."""
-    return rows.root(nanvar(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean,
-                            correction=correction))
+    return _root(nanvar(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean,
+                        correction=correction))
 
 
 @like(np.nanmax)
