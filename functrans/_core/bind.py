@@ -132,6 +132,8 @@ class Tracer:
         return self.shape[0]
 
     def __iter__(self):
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
         return (self[i] for i in range(len(self)))  # type: ignore[index]  # from functrans.numpy
 
     def __repr__(self) -> str:
