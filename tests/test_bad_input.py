@@ -360,3 +360,43 @@ def test_a_complex_number_put_into_a_real_array(update):
         getattr(place, update)(1j)
     with raises(errors.ArgumentError, "imaginary part"):
         ft.grad(lambda x: np.sum(getattr(x.at[:2], update)(1j * x[:2])))(X)
+
+
+OTHER_ARRAYS = {
+    "numpy.ma.MaskedArray": lambda: np.ma.masked_array(X, X > 2),
+    "numpy.matrix": lambda: np.matrix(X),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_ARRAYS)
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+def test_arrays_with_arithmetic_of_their_own(name):
+    other = OTHER_ARRAYS[name]()
+    for call in (
+        lambda: ft.grad(total)(other),
+        lambda: ft.jvp(total, (other,), (X,)),
+        lambda: ft.jit(total)(other),
+        lambda: ft.vmap(square)(other),
+        lambda: ft.grad(lambda x: np.sum(x * other))(X),
+        lambda: ft.jvp(lambda x: x * other, (X,), (X,)),
+        lambda: ft.vmap(lambda x: x + other)(X),
+        lambda: ft.jit(lambda x: np.multiply(other, x))(X),
+        lambda: ft.grad(lambda x: np.sum(np.where(x > 0, x, other)))(X),
+    ):
+        with raises(errors.ArgumentError, name, "arithmetic of its own", "np.asarray(x)"):
+            call()
+
+
+def test_arrays_of_a_class_without_arithmetic_of_its_own(tmp_path):
+    mapped = np.memmap(tmp_path / "x", float, "w+", shape=3)
+    mapped[...] = X
+    for other in (mapped, np.rec.array(X)):
+        for f in (ft.grad(lambda x: np.sum(x * x)), ft.jit(lambda x: 2 * x)):
+            np.testing.assert_array_equal(f(other), 2 * X)
+        np.testing.assert_array_equal(ft.grad(lambda x, y=other: np.sum(x * y))(X), X)
+
+
+@pytest.mark.parametrize("dtype", [object, str, "S8", "M8[s]"])
+def test_a_traced_array_of_a_type_without_derivatives(dtype):
+    with raises(errors.ArgumentError, "float64[3] traced by grad", "cannot become", "lost"):
+        ft.grad(lambda x: np.sum(x.astype(dtype)))(X)
