@@ -55,8 +55,10 @@ class Config:
         self, *, jit: bool | None = None, threads: int | None = None, kinks: str | None = None
     ) -> Iterator[None]:
         """Settings for the time of a ``with`` block; what is not named stays."""
-        if threads is not None and threads < 1:
-            raise ArgumentError(f"config: threads must be at least 1, but is {threads}")
+        if threads is not None and not (isinstance(threads, int) and threads >= 1):
+            raise ArgumentError(f"config: threads must be an int of at least 1, but is {threads!r}")
+        if jit not in (None, True, False):
+            raise ArgumentError(f"config: jit must be True or False, but is {jit!r}")
         if kinks not in (None, SUBGRADIENT, WARN, RAISE):
             raise ArgumentError(
                 f"config: kinks must be {SUBGRADIENT!r}, {WARN!r} or {RAISE!r}, but is {kinks!r}"

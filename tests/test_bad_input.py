@@ -294,3 +294,109 @@ class TestCaptures:
         (g,) = pull(ct)
         ct[:] = 7.0
         np.testing.assert_array_equal(g, np.ones(3))
+
+
+def test_vmap_axes_that_are_not_there():
+    with raises(errors.ShapeError, "out_axes", "axis 5", "`square`", "1 axes"):
+        ft.vmap(square, out_axes=5)(X)
+    with raises(errors.ShapeError, "axis_size is 4", "argument 0 of `square` has size 3 on axis 0"):
+        ft.vmap(square, axis_size=4)(X)
+    with raises(errors.ArgumentError, "in_axes {'b': 0} does not fit"):
+        ft.vmap(lambda d: d["a"], in_axes=({"b": 0},))({"a": X})
+    np.testing.assert_array_equal(ft.vmap(lambda d: d["a"], in_axes=({"a": 0},))({"a": X}), X)
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, "auto"])
+def test_vmap_chunks_of_no_size(size):
+    with raises(errors.ArgumentError, "vmap: chunk_size must be", repr(size)):
+        ft.vmap(square, chunk_size=size)
+
+
+def test_static_arguments_of_a_wrong_kind():
+    with raises(errors.ArgumentError, "jit: static_argnums", "int", "'a'"):
+        ft.jit(square, static_argnums="a")
+    with raises(errors.ArgumentError, "jit: static_argnames", "str", "3"):
+        ft.jit(square, static_argnames=3)
+    with raises(errors.ArgumentError, "jit: static_argnums", "(0.5,)"):
+        ft.jit(square, static_argnums=(0.5,))
+
+
+def test_while_loop_for_less_than_no_steps():
+    with raises(errors.ArgumentError, "while_loop: max_steps", "not -1"):
+        ft.while_loop(lambda x: True, square, X, max_steps=-1)
+
+
+def test_derivative_of_what_is_no_number():
+    with raises(errors.ArgumentError, "derivative", "`square`", "str 'a'"):
+        ft.derivative(square)("a")
+
+
+def test_hvp_speaks_of_itself():
+    with raises(errors.ShapeError, "hvp: tangent 0 of `total`", "(3,)", "(2,)"):
+        ft.hvp(total, X, np.ones(2))
+
+
+def test_nothing_to_differentiate_at_all():
+    with raises(errors.ArgumentError, "vjp: `total` was given no arguments"):
+        ft.vjp(total)
+
+
+def test_settings_of_a_wrong_kind():
+    with raises(errors.ArgumentError, "config: threads", "'a'"), ft.config(threads="a"):
+        pass
+    with raises(errors.ArgumentError, "config: jit", "'off'"), ft.config(jit="off"):
+        pass
+
+
+def test_a_traced_number_is_not_iterable():
+    with raises(TypeError, "iteration over a 0-d array"):
+        ft.grad(sum)(1.0)
+
+
+@pytest.mark.parametrize("update", ["set", "add", "mul", "max"])
+def test_a_complex_number_put_into_a_real_array(update):
+    place = ft.array(X).at[0]
+    with raises(errors.ArgumentError, "float64 was given complex128", "imaginary part"):
+        getattr(place, update)(1j)
+    with raises(errors.ArgumentError, "imaginary part"):
+        ft.grad(lambda x: np.sum(getattr(x.at[:2], update)(1j * x[:2])))(X)
+
+
+OTHER_ARRAYS = {
+    "numpy.ma.MaskedArray": lambda: np.ma.masked_array(X, X > 2),
+    "numpy.matrix": lambda: np.matrix(X),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_ARRAYS)
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+def test_arrays_with_arithmetic_of_their_own(name):
+    other = OTHER_ARRAYS[name]()
+    for call in (
+        lambda: ft.grad(total)(other),
+        lambda: ft.jvp(total, (other,), (X,)),
+        lambda: ft.jit(total)(other),
+        lambda: ft.vmap(square)(other),
+        lambda: ft.grad(lambda x: np.sum(x * other))(X),
+        lambda: ft.jvp(lambda x: x * other, (X,), (X,)),
+        lambda: ft.vmap(lambda x: x + other)(X),
+        lambda: ft.jit(lambda x: np.multiply(other, x))(X),
+        lambda: ft.grad(lambda x: np.sum(np.where(x > 0, x, other)))(X),
+    ):
+        with raises(errors.ArgumentError, name, "arithmetic of its own", "np.asarray(x)"):
+            call()
+
+
+def test_arrays_of_a_class_without_arithmetic_of_its_own(tmp_path):
+    mapped = np.memmap(tmp_path / "x", float, "w+", shape=3)
+    mapped[...] = X
+    for other in (mapped, np.rec.array(X)):
+        for f in (ft.grad(lambda x: np.sum(x * x)), ft.jit(lambda x: 2 * x)):
+            np.testing.assert_array_equal(f(other), 2 * X)
+        np.testing.assert_array_equal(ft.grad(lambda x, y=other: np.sum(x * y))(X), X)
+
+
+@pytest.mark.parametrize("dtype", [object, str, "S8", "M8[s]"])
+def test_a_traced_array_of_a_type_without_derivatives(dtype):
+    with raises(errors.ArgumentError, "float64[3] traced by grad", "cannot become", "lost"):
+        ft.grad(lambda x: np.sum(x.astype(dtype)))(X)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.errors import ImmutableError
+from functrans.errors import ArgumentError, ImmutableError, user_line
 
 
 class Array(np.ndarray):
@@ -78,8 +78,23 @@ def wrap(x: Any) -> Array:
 
 
 def plain(x: Any) -> Any:
-    """An Array as the ndarray it is; anything else unchanged."""
-    return x.view(np.ndarray) if type(x) is Array else x
+    """An Array as the ndarray it is; anything else unchanged, if it means what an ndarray does."""
+    if type(x) is Array:
+        return x.view(np.ndarray)
+    if type(x) is not np.ndarray and isinstance(x, np.ndarray):
+        require_common(type(x))
+    return x
+
+
+def require_common(kind: type) -> None:
+    """Raise for a class of arrays with arithmetic of its own (masks, matrices, units)."""
+    mine = kind.__mul__, kind.__array_ufunc__
+    if mine != (np.ndarray.__mul__, np.ndarray.__array_ufunc__):
+        raise ArgumentError(
+            f"{user_line()}: {kind.__module__}.{kind.__name__} has arithmetic of its own, which "
+            "would be lost without a word. Use np.asarray(x), with np.where or where= in place of "
+            "a mask and @ in place of a matrix's *."
+        )
 
 
 def in_native_order(x: Any) -> Any:

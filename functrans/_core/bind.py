@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from functrans._core.array import Array, plain
+from functrans._core.array import Array, plain, require_common
 from functrans._core.aval import PYTHON_SCALARS, dtype_of, shape_of
 from functrans.errors import ConcretizationError, ImmutableError, LeakedTracerError, user_line
 
@@ -139,6 +139,8 @@ class Tracer:
         return self.shape[0]
 
     def __iter__(self):
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
         return (self[i] for i in range(len(self)))  # type: ignore[index]  # from functrans.numpy
 
     def __repr__(self) -> str:
@@ -256,8 +258,10 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
         if isinstance(x, Tracer):
             if top is None or x.owner.level > top.level:
                 top = x.owner
-        elif type(x) is Array:
-            return bind(prim, *map(plain, args), **params)
+        elif type(x) not in PLAIN and isinstance(x, np.ndarray):
+            if type(x) is Array:
+                return bind(prim, *map(plain, args), **params)
+            require_common(type(x))
     if top is None:
         return prim.impl(*args, **params)
     return top.process(prim, args, params)

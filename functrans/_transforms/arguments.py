@@ -128,6 +128,8 @@ def open_all(who: str, f: Callable, args: Sequence) -> list[Leaves | None]:
             opened.append(open_argument(who, f, i, x))
         except NotDifferentiable:
             opened.append(None)
+    if not args:
+        raise ArgumentError(f"{who}: `{name_of(f)}` was given no arguments to differentiate")
     if not any(opened):
         raise NotDifferentiable(
             f"{who}: none of the arguments of `{name_of(f)}` is floating-point: "

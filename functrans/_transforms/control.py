@@ -128,6 +128,8 @@ def while_loop(
     """
     require_callable("while_loop", cond_fn)
     require_callable("while_loop", body_fn)
+    if max_steps is not None and not (isinstance(max_steps, int | np.integer) and max_steps >= 0):
+        raise ArgumentError(f"while_loop: max_steps must be None or from 0 on, not {max_steps!r}")
     x = handed_out(init)
     carry = Carry("while_loop", body_fn)
     steps = 0

@@ -16,6 +16,7 @@ from functrans._transforms.arguments import (
     describe,
     hand_out,
     hand_out_tree,
+    is_number,
     open_all,
     open_argument,
     require_numbers,
@@ -120,7 +121,7 @@ def derivative(f: Callable) -> Callable:
 
     @functools.wraps(f, updated=())
     def slope(x: Any, *args: Any, **kwargs: Any) -> Any:
-        if shape_of(x) != ():
+        if not is_number(x) or shape_of(x) != ():
             raise ArgumentError(
                 f"derivative is for functions of one number, but `{name_of(f)}` was given "
                 f"{describe(x)}. Use elementwise_grad, grad or jacobian."

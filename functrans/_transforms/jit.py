@@ -68,8 +68,8 @@ def jit(
             jit, static_argnums=static_argnums, static_argnames=static_argnames, precise=precise
         )
     require_callable("jit", f)
-    nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    nums = _entries("static_argnums", static_argnums, int)
+    names = _entries("static_argnames", static_argnames, str)
     compiled = Jitted(f, nums, names, precise)
 
     @functools.wraps(f, updated=())
@@ -82,6 +82,14 @@ def jit(
     called.lower = compiled.lower  # type: ignore[attr-defined]  # part of what jit returns
     called.clear_cache = compiled.clear  # type: ignore[attr-defined]  # likewise
     return called
+
+
+def _entries(what: str, given: Any, kind: type) -> tuple:
+    """One ``int`` or ``str``, or several, as a tuple."""
+    entries = (given,) if isinstance(given, int | str) else given
+    if not isinstance(entries, Sequence) or not all(isinstance(x, kind) for x in entries):
+        raise ArgumentError(f"jit: {what} must be one {kind.__name__} or several, but is {given!r}")
+    return tuple(entries)
 
 
 # What programs do not depend on but by shape, dtype and type.

@@ -26,6 +26,8 @@ def hvp(f: Callable, primals: Any, tangents: Any) -> tuple:
     """
     require_callable("hvp", f)
     args, ts = as_arguments("hvp", f, primals, tangents)
+    for i, (t, x) in enumerate(zip(ts, args, strict=True)):
+        check_like("hvp", f, f"tangent {i}", t, x)
     both = value_and_grad(f, tuple(range(len(args))))
     (value, _), (_, product) = jvp(both, args, ts)
     return value, product if isinstance(primals, tuple | list) else product[0]

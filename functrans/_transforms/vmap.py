@@ -140,6 +140,8 @@ def vmap(
     """
     if not callable(f):
         raise ArgumentError(f"vmap needs a function, but got {describe(f)}")
+    if chunk_size is not None and not (isinstance(chunk_size, int) and chunk_size > 0):
+        raise ArgumentError(f"vmap: chunk_size must be None or a positive int, not {chunk_size!r}")
 
     @functools.wraps(f, updated=())
     def mapped(*args: Any, **kwargs: Any) -> Any:
@@ -209,7 +211,8 @@ def _axes_of(f, what, axis, x) -> list:
             for v in tree.leaves(x)
         ]
     given, wanted = _children(axis), _children(x)
-    if given is None or wanted is None or len(given) != len(wanted):
+    named = isinstance(axis, dict) and isinstance(x, dict)
+    if given is None or wanted is None or len(given) != len(wanted) or (named and {*axis} != {*x}):
         raise ArgumentError(f"vmap: {what} {axis!r} does not fit {describe(x)} of `{name_of(f)}`")
     return [a for g, w in zip(given, wanted, strict=True) for a in _axes_of(f, what, g, w)]
 
@@ -239,11 +242,16 @@ def _size(f, leaves, axes, axis_size, structure) -> int:
                 f"axis {a}"
             )
         sizes[i] = shape_of(x)[a]
-    if axis_size is not None:
-        sizes[-1] = axis_size
     if not sizes:
-        raise ArgumentError(f"vmap: nothing to map over in `{name_of(f)}`; pass axis_size")
+        if axis_size is None:
+            raise ArgumentError(f"vmap: nothing to map over in `{name_of(f)}`; pass axis_size")
+        return axis_size
     first = next(iter(sizes))
+    if axis_size not in (None, sizes[first]):
+        raise ShapeError(
+            f"vmap: axis_size is {axis_size}, but argument {first} of `{name_of(f)}` has size "
+            f"{sizes[first]} on axis {axes[first]}. Leave axis_size out where something is mapped."
+        )
     for i, n in sizes.items():
         if n != sizes[first]:
             raise ShapeError(
@@ -259,6 +267,12 @@ def _place_out(f, out_axes, outs, structure):
     axes = _axes_of(f, "out_axes", out_axes, result)
     if any(a is None for a in axes):
         raise ArgumentError(f"vmap: out_axes of `{name_of(f)}` must be ints, but is {out_axes!r}")
+    for x, a in zip(outs, axes, strict=True):
+        if not -ndim_of(x) <= a < ndim_of(x):
+            raise ShapeError(
+                f"vmap: out_axes puts the batch at axis {a} of what `{name_of(f)}` returned, which "
+                f"with the batch has {ndim_of(x)} axes"
+            )
     placed = [
         hand_out(x if a == 0 else np.moveaxis(x, 0, a)) for x, a in zip(outs, axes, strict=True)
     ]

@@ -16,7 +16,7 @@ from functrans._core.aval import inexact_dtype
 from functrans._core.bind import Tracer, bind
 from functrans._ops import indexing
 from functrans._ops import structure as rows
-from functrans.errors import ImmutableError, user_line
+from functrans.errors import ArgumentError, ImmutableError, user_line
 from functrans.numpy.protocols import USE_RESULT, refused
 
 normalize_axes = np.lib.array_utils.normalize_axis_tuple
@@ -243,6 +243,11 @@ def astype(x: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok:
     dtype = np.dtype(dtype)
     if x.dtype == dtype:
         return x
+    if dtype.kind not in "biu" and not inexact_dtype(dtype):
+        raise ArgumentError(
+            f"{user_line()}: {x!r} cannot become {dtype}: its derivative would be lost. A constant "
+            "is ft.stop_gradient(x)."
+        )
     if not np.can_cast(x.dtype, dtype, casting):
         raise TypeError(
             f"Cannot cast array data from {x.dtype!r} to {dtype!r} according to the rule "

@@ -12,6 +12,7 @@ from functrans._core.bind import Tracer, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing as rows
 from functrans._ops.indexing import ARRAY
+from functrans.errors import ArgumentError, user_line
 from functrans.numpy.indexing import known, split_key
 from functrans.numpy.standard import namespace
 from functrans.numpy.structure import as_operand
@@ -56,7 +57,7 @@ class Slot:
     def set(self, value: Any) -> Any:
         """x with ``value`` written there; the last one where the index repeats."""
         if self.masked is not None:
-            return ops.where(self.masked, as_operand(value).astype(self.x.dtype), self.x)
+            return ops.where(self.masked, self._operand(value).astype(self.x.dtype), self.x)
         return self._out(self._write(self.x, value))
 
     def add(self, value: Any) -> Any:
@@ -110,9 +111,18 @@ class Slot:
     def _write(self, x, value):
         return bind(rows.scatter_set, x, self._fit(value), *self.indices, pattern=self.pattern)
 
+    def _operand(self, value):
+        value = as_operand(value)
+        if value.dtype.kind == "c" and self.x.dtype.kind != "c":
+            raise ArgumentError(
+                f"{user_line()}: x.at[...] of {self.x.dtype} was given {value.dtype}, whose "
+                "imaginary part has no place there. Use x.astype(complex), or the real part."
+            )
+        return value
+
     def _fit(self, value):
         """``value`` in the dtype of x and the shape of the place."""
-        value = as_operand(value)
+        value = self._operand(value)
         if value.dtype != self.x.dtype:
             value = value.astype(self.x.dtype)
         shape = rows.result_shape(self.x.shape, self.indices, self.pattern)
@@ -124,10 +134,10 @@ class Slot:
 
     def _apply(self, row, value):
         if self.masked is not None:
-            new = row(self.x, as_operand(value))
+            new = row(self.x, self._operand(value))
             return ops.where(self.masked, new, self.x).astype(self.x.dtype)
         if not self.indices:
-            return self._out(self._write(self.x, row(self._read(self.x), as_operand(value))))
+            return self._out(self._write(self.x, row(self._read(self.x), self._operand(value))))
         x, value = self.x, np.ravel(self._fit(value))
         every = np.arange(self.x.size).reshape(self.x.shape)
         places = np.ravel(bind(rows.getitem, every, *self.indices, pattern=self.pattern))
