@@ -46,7 +46,7 @@ from functrans._ops.declare import (
 )
 from functrans._transforms.arguments import hand_out
 from functrans._transforms.vjp import transpose_jvp
-from functrans._transforms.watched import Observer, Op, observed
+from functrans._transforms.watched import Observer, Observers, Op, observed
 from functrans.errors import ArgumentError, name_of
 from functrans.numpy.indexing import split_key
 from functrans.numpy.protocols import FUNCTIONS, UFUNCS
@@ -156,6 +156,7 @@ __all__ = [
     "General",
     "Linear",
     "Observer",
+    "Observers",
     "Op",
     "PrimalTracer",
     "Primitive",

@@ -91,6 +91,16 @@ def test_what_was_compiled_once_is_loaded_afterwards(compiled):
     assert len(compiled) == 1
 
 
+def test_a_program_of_several_long_sums_that_threads_share_is_the_same_text_each_time():
+    def sums(x):
+        return [np.sum(f(x)) for f in (np.sin, np.cos, np.exp, np.tanh, np.sqrt, np.log)]
+
+    x = np.ones(200_000)
+    texts = {ft.jit(sums).lower(x).llvm for _ in range(4)}
+    assert len(texts) == 1
+    assert ".block" in texts.pop()
+
+
 def test_other_shapes_are_other_entries(compiled):
     run(3)
     run(4)

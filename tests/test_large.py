@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
 from functrans._kernels import blocks
+from functrans._ops import reductions
 from functrans._transforms import segments, vjp
 
 N = 1000
@@ -20,9 +21,17 @@ def small_blocks(monkeypatch):
         monkeypatch.setattr(module, "LARGE", 100)
     for module in (blocks, vjp):
         monkeypatch.setattr(module, "THREADED", 200)
+    monkeypatch.setattr(reductions, "SMALL", 8)
     monkeypatch.setattr(blocks, "BLOCK", 64)
     monkeypatch.setattr(blocks, "WIDE", 64)
     monkeypatch.setattr(blocks, "cores", lambda: 3)
+
+
+W10, W100 = np.linspace(-1, 2, 10), np.linspace(1, 2, 100)
+
+
+def rows(x):
+    return x.reshape(10, -1)
 
 
 LOSSES = {
@@ -32,6 +41,12 @@ LOSSES = {
     "two shapes": lambda x: (np.tanh(x[:500]) * np.sqrt(1 + x[500:] ** 2)).sum() + (x * x).sum(),
     "strided": lambda x: np.sum(x.reshape(20, 50).T * np.cos(x.reshape(50, 20))),
     "captured": lambda x: np.sum(x * np.linspace(0, 1, N) * np.linspace(0, 1, 2 * N)[::2]),
+    "rows": lambda x: (W10 * np.sum((lambda y: np.exp(-y) * np.sin(3 * y))(rows(x)), 1)).sum(),
+    "columns": lambda x: (W100 * np.sum(np.tanh(rows(x)) ** 2, axis=0)).sum(),
+    "one of each": lambda x: W10 @ (np.exp(rows(x) * W10[:, None]) * W100 + 1).sum(1),
+    "one row": lambda x: np.sum(np.sin(x.reshape(1, -1)) ** 2, axis=1)[0] * 2,
+    "stacked rows": lambda x: (np.ones((5, 2)) * np.sum(x.reshape(5, 2, -1) ** 3, 2)).sum(),
+    "infinite slopes": lambda x: (W10 * np.sum(np.sqrt(rows(np.maximum(x, 0))), axis=1)).sum(),
     "shared": lambda x: (lambda y: np.sum(y * y * x + y / (2 + np.abs(x))))(np.sin(x)),
 }
 
@@ -53,10 +68,12 @@ def test_the_blocks_are_used(small_blocks, monkeypatch):
     sizes = []
     run = blocks.run_blocks
     monkeypatch.setattr(
-        segments, "run_blocks", lambda work, size: sizes.append(size) or run(work, size)
+        segments, "run_blocks", lambda work, *size: sizes.append(size) or run(work, *size)
     )
-    ft.grad(LOSSES["chain"])(np.ones(N))
-    assert sizes == [N]  # the whole chain is one stretch
+    for name in ("chain", "rows", "columns", "one of each"):
+        ft.grad(LOSSES[name])(np.ones(N))
+    large = [size for size in sizes if np.prod(size) == N]
+    assert large == [(N, 1), (10, 100), (10, 100), (10, 100)]  # each is one stretch
 
 
 def test_complex_and_second_derivatives(small_blocks):
@@ -95,7 +112,7 @@ def test_every_element_is_visited_once(monkeypatch):
     def work(start, stop):
         seen[start:stop] += 1
 
-    blocks.run_blocks(work, 1037, 100)
+    blocks.run_blocks(work, 1037, block=100)
     assert_array_equal(seen, 1)
 
 
@@ -110,3 +127,16 @@ def test_threads_work_in_the_callers_context(small_blocks):
     with np.errstate(over="raise"), ft.config(threads=7):
         blocks.share(lambda i: work(i, i + 1), range(3), 3)
     assert seen == {("raise", 7)}
+
+
+@pytest.mark.parametrize("f,strides", [
+    (lambda x: np.sum(-(2 * x)), (0, 0)),
+    (lambda x: W10 @ np.sum(-x, axis=1), (8, 0)),
+    (lambda x: W100 @ np.sum(3 - x, axis=0), (0, 8)),
+], ids=["number", "columns", "rows"])
+def test_what_repeats_is_not_written_out(f, strides, small_blocks):
+    x = np.ones((10, 100))
+    g = ft.grad(f)(x)
+    assert g.strides == strides
+    assert_allclose(g, np.stack([ft.jvp(f, (x,), (e,))[1] for e in np.eye(N).reshape(N, 10, 100)])
+                    .reshape(10, 100), rtol=1e-13)

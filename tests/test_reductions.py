@@ -455,3 +455,19 @@ def test_what_comes_before_a_nan_keeps_its_derivative_in_running_products(shape)
     t = np.array([1.0, 0.0, 0.0, 0.0]).reshape(shape)
     dy = ft.jvp(lambda x: np.cumprod(x, axis=0), x, t)[1]
     assert dy.ravel()[:2].tolist() == [1.0, 3.0]
+
+
+@pytest.mark.parametrize("axis", [(0, 1), (1, 0), (2, 0), (-1, 1)], ids=str)
+def test_weights_go_to_the_axes_in_the_order_in_which_these_are_named(axis):
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(3, 3, 3))  # so that weights in another order would fit as well
+    w = rng.random((3, 3))
+    spread = np.einsum(w, [i % 3 for i in axis], np.ones((3, 3, 3)), [0, 1, 2], [0, 1, 2])
+    y, pull = ft.vjp(lambda a: np.average(a, axis=axis, weights=w), a)
+    np.testing.assert_allclose(y, np.average(a, axis=axis, weights=w), rtol=1e-14)
+    np.testing.assert_allclose(pull(np.ones(3))[0], spread / w.sum(), rtol=1e-14)
+
+    def quantile(a):
+        return np.quantile(a, 0.3, axis=axis, weights=w, method="inverted_cdf")
+
+    np.testing.assert_array_equal(ft.vjp(quantile, a)[0], quantile(a))

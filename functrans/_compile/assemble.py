@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from functrans._compile import views
+from functrans._compile.builder import Builder, Node
 from functrans._compile.kernels import (
     HostStep,
     Kernel,
@@ -23,9 +24,6 @@ from functrans._compile.kernels import (
 from functrans._compile.program import Const, Var, namer
 from functrans._compile.tiles import tiled
 from functrans._compile.views import Shape, View
-
-if TYPE_CHECKING:
-    from functrans._compile.schedule import Builder, Node
 
 
 def _rank(node: Node) -> int:

@@ -9,20 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from functrans._compile import views
+from functrans._compile.builder import Builder
 from functrans._compile.library import OUTSIDE, Call, Writer
 from functrans._compile.lowerings import lowering_of
-from functrans._compile.numbers import Code, is_native, type_of
+from functrans._compile.numbers import is_native, type_of
 from functrans._compile.program import Const, Eqn, Var
 from functrans._compile.views import Shape, View
 from functrans._ops.indexing import ARRAY, WHOLE, first_array_axis
-
-if TYPE_CHECKING:
-    from functrans._compile.schedule import Builder
 
 ROWS = ("getitem", "put_add", "scatter_set", "scatter_add")
 
@@ -99,26 +97,15 @@ class Scatter(Indexed):
 
     name: ClassVar[str] = "scatter"
 
-    def function(self, name: str, code: Code) -> tuple[tuple, str]:
-        """Before the loops the array is filled."""
-        if self.fills:
-            self.fill(code)
-        return Call.function(self, name, code)
-
-    def fill(self, code: Code) -> None:
-        y = self.made[0]
-        buffers = list(dict.fromkeys([*self.reads, *self.makes]))
-        size = math.prod(y.root.aval.shape) * y.root.aval.dtype.itemsize
-        target = f"%buffer{buffers.index(y.root)}"
+    def prepare(self, w: Writer) -> None:
+        if not self.fills:
+            return
+        root = self.made[0].root
+        size = math.prod(root.aval.shape) * root.aval.dtype.itemsize
         if self.copies:
-            how = "llvm.memcpy.p0.p0.i64"
-            code.functions[how] = f"declare void @{how}(ptr, ptr, i64, i1)"
-            source = f"%buffer{buffers.index(self.operands[0].root)}"
-            code.line(f"call void @{how}(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+            w.code.copy(w.pointers[root], w.pointers[self.operands[0].root], size)
         else:
-            how = "llvm.memset.p0.i64"
-            code.functions[how] = f"declare void @{how}(ptr, i8, i64, i1)"
-            code.line(f"call void @{how}(ptr {target}, i8 0, i64 {size}, i1 false)")
+            w.code.clear(w.pointers[root], size)
 
     def entry(self) -> str:
         return Call.entry(self) if self.adds else Indexed.entry(self)

@@ -61,15 +61,11 @@ class Call:
 
     def function(self, name: str, code: Code) -> tuple[tuple, str]:
         """The buffers that a function for this step is given, and its text."""
-        buffers = tuple(dict.fromkeys([*self.reads, *self.makes]))
-        pointers = {b: f"%buffer{i}" for i, b in enumerate(buffers)}
+        pointers = pointers_of(self)
         writer = Writer(code, self.made[0].root.aval.dtype, pointers, self.entry())
+        self.prepare(writer)
         over(writer, self.batch, lambda indices: self.body(writer, indices))
-        code.line("ret i32 0" if self.refuses else "ret void")
-        given = ", ".join([f"ptr noalias {p}" for p in writer.pointers.values()])
-        result = "i32" if self.refuses else "void"
-        text = "\n".join([*writer.allocas, *code.lines])
-        return buffers, f"define internal {result} @{name}({given}) #0 {{\nentry:\n{text}\n}}\n"
+        return tuple(pointers), writer.text(name, self.refuses)
 
     @property
     def work(self) -> float:
@@ -80,8 +76,17 @@ class Call:
         """The type of what it loads and stores."""
         return type_of(self.made[0].root.aval.dtype)
 
+    def prepare(self, w: Writer) -> None:
+        """What is done once, before the matrices."""
+
     def body(self, w: Writer, indices: list[str]) -> None:
         raise NotImplementedError
+
+
+def pointers_of(step: Any) -> dict[Any, str]:
+    """The buffers that the function of a step is given, and what each is called in it."""
+    buffers = dict.fromkeys([*step.reads, *step.makes])
+    return {b: f"%buffer{i}" for i, b in enumerate(buffers)}
 
 
 # With what a routine's name begins.
@@ -95,6 +100,14 @@ class Writer:
         self.code, self.dtype, self.pointers, self.t = code, dtype, pointers, t
         self.allocas: list[str] = []
         self.aligned = dtype.alignment  # LLVM expects 16 of an integer of 16 bytes
+
+    def text(self, name: str, refuses: bool) -> str:
+        """The function that has been written, its result a status if it ``refuses``."""
+        self.code.line("ret i32 0" if refuses else "ret void")
+        given = ", ".join([f"ptr noalias {p}" for p in self.pointers.values()])
+        result = "i32" if refuses else "void"
+        lines = "\n".join([*self.allocas, *self.code.lines])
+        return f"define internal {result} @{name}({given}) #0 {{\nentry:\n{lines}\n}}\n"
 
     def constant(self, t: str, text: str) -> str:
         """The address of a number that does not change."""

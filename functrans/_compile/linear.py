@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from functrans._compile import library, routines, views
+from functrans._compile.builder import Builder
 from functrans._compile.library import transposed
 from functrans._compile.numbers import is_native
 from functrans._compile.program import Const, Eqn, Var
 from functrans._compile.views import Shape, View
 from functrans._core.aval import Aval
 from functrans._ops.contractions import plan
-
-if TYPE_CHECKING:
-    from functrans._compile.schedule import Builder
 
 # Multiply-adds up to which loops are as fast as a call, of matrices and of a matrix with a vector:
 # measured with OpenBLAS, whose own loops for small matrices start in a tenth of a microsecond.

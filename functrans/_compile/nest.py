@@ -61,8 +61,9 @@ class Nest:
         self.at: list[Window] = [(0, n) for n in k.space]  # where the iteration is known to be
         self.written: dict[str, int] = {}  # loops with a name so far
         self.strip, self.rows = _strip(k, self.starts)
-        self.long = {r for r in k.reductions
-                     if self.rows and _is_sum(r) and self.starts[r] <= self.strip}
+        # in order: the text of the code is the key under which the disk cache keeps it
+        self.long = [r for r in k.reductions
+                     if self.rows and _is_sum(r) and self.starts[r] <= self.strip]
 
     def text(self) -> str:
         code = self.code
@@ -171,9 +172,8 @@ class Nest:
         end = code.op(f"select i1 {last}, i64 {end}, i64 {hi}")
         self.count(depth, f"i{depth}", first, end, "1", self._hint(depth, 0))
         self.sums = totals
-        for r in self.k.reductions:
-            if r in self.long:
-                self.add_block(r)
+        for r in self.long:
+            self.add_block(r)
 
     def add_block(self, r: Reduce) -> None:
         code, t, total = self.code, type_of(r.dtype), self.sums[r]

@@ -16,7 +16,7 @@ import numpy as np
 
 from functrans._compile import views
 from functrans._compile.inplace import placed
-from functrans._compile.library import Writer
+from functrans._compile.library import Writer, pointers_of
 from functrans._compile.memory import STACK, allocate
 from functrans._compile.numbers import Code, literal, stored_type
 from functrans._compile.program import Const, Eqn, Program, Structured, Var
@@ -46,8 +46,6 @@ define internal i32 @interrupted() noinline {
   ret i32 %raised
 }""",
 }
-_COPY = "llvm.memcpy.p0.p0.i64"
-_SET = "llvm.memset.p0.i64"
 
 
 class Emitted(NamedTuple):
@@ -149,18 +147,14 @@ class Nested:
 
     def function(self, name: str, code: Code, emit: Emit) -> tuple[tuple, str]:
         """The buffers that a function for this step is given, and its text."""
-        buffers = tuple(dict.fromkeys([*self.reads, *self.makes]))
-        writer = _Writer(code, {b: f"%buffer{i}" for i, b in enumerate(buffers)}, emit)
+        pointers = pointers_of(self)
+        writer = _Writer(code, pointers, emit)
         if self.scratch is not None:
-            writer.scratch = writer.pointers[self.scratch]
+            writer.scratch = pointers[self.scratch]
         elif size := self.bytes():
             writer.scratch = writer.variable(f"[{size} x i8]", ", align 64")
         self.body(writer)
-        code.line("ret i32 0" if self.refuses else "ret void")
-        given = ", ".join([f"ptr noalias %buffer{i}" for i in range(len(buffers))])
-        text = "\n".join([*writer.allocas, *code.lines])
-        result = "i32" if self.refuses else "void"
-        return buffers, f"define internal {result} @{name}({given}) #0 {{\nentry:\n{text}\n}}\n"
+        return tuple(pointers), writer.text(name, self.refuses)
 
     def bytes(self) -> int:
         """The scratch memory that it needs."""
@@ -193,16 +187,6 @@ class _Writer(Writer):
         """The address of entry ``k`` of an array of entries of ``size`` bytes."""
         return self.shifted(pointer, self.code.op(f"mul nsw i64 {k}, {size}")) if size else pointer
 
-    def copy(self, target: str, source: str, size: int) -> None:
-        if size:
-            self.code.functions[_COPY] = f"declare void @{_COPY}(ptr, ptr, i64, i1)"
-            self.code.line(f"call void @{_COPY}(ptr {target}, ptr {source}, i64 {size}, i1 false)")
-
-    def clear(self, target: str, size: int) -> None:
-        if size:
-            self.code.functions[_SET] = f"declare void @{_SET}(ptr, i8, i64, i1)"
-            self.code.line(f"call void @{_SET}(ptr {target}, i8 0, i64 {size}, i1 false)")
-
     def run(self, part: Part, given: dict[Any, str], targets: Sequence[str | None]) -> None:
         """Run the steps of a part, its outputs going to ``targets``; None: it is not wanted."""
         pointers = {**self.pointers, **given}
@@ -219,7 +203,7 @@ class _Writer(Writer):
                 continue
             out = part.schedule.program.outputs[i]
             if isinstance(a, Var | Const):
-                self.copy(target, pointers[a], nbytes(a.aval))
+                self.code.copy(target, pointers[a], nbytes(a.aval))
             else:
                 dtype = np.dtype(type(out))
                 t = stored_type(dtype)
@@ -288,10 +272,10 @@ class Repeat(Nested):
         outs = [w.pointers[v.root] for v in self.made]
         state, ys = outs[: loop.carries], outs[loop.carries : len(part.schedule.outputs)]
         for target, source, v in zip(state, first, self.made, strict=False):
-            w.copy(target, source, _size(v))
+            code.copy(target, source, _size(v))
         if loop.test is not None or loop.counted:
             for y, v in zip(ys, self.made[loop.carries :], strict=False):
-                w.clear(y, _size(v))
+                code.clear(y, _size(v))
         steps = code.op(f"load i64, ptr {count}") if loop.counted else str(loop.length)
         rooms, at = {}, super_bytes(self.parts)
         for j in self.changed():
@@ -378,7 +362,7 @@ class _Room:
     def move(self) -> None:
         """What has been made becomes what is."""
         if not self.cells:
-            self.w.copy(self.state, self.beside, self.size)
+            self.w.code.copy(self.state, self.beside, self.size)
             return
         for cell, pointer in zip(self.cells, reversed(self.held), strict=True):
             self.w.code.line(f"store ptr {pointer}, ptr {cell}")
@@ -393,7 +377,7 @@ class _Room:
         away = code.op(f"icmp ne ptr {last}, {self.state}")
         code.line(f"br i1 {away}, label %{move}, label %{done}")
         code.label(move)
-        self.w.copy(self.state, last, self.size)
+        self.w.code.copy(self.state, last, self.size)
         code.line(f"br label %{done}")
         code.label(done)
 

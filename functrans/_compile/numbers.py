@@ -131,6 +131,20 @@ class Code:
     def is_nan(self, t: str, x: str) -> str:
         return self.op(f"fcmp uno {t} {x}, {x}")
 
+    def copy(self, target: str, source: str, size: int) -> None:
+        """Copy bytes from one address to another."""
+        if size:
+            how = "llvm.memcpy.p0.p0.i64"
+            self.functions[how] = f"declare void @{how}(ptr, ptr, i64, i1)"
+            self.line(f"call void @{how}(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+
+    def clear(self, target: str, size: int) -> None:
+        """Fill bytes with zeros."""
+        if size:
+            how = "llvm.memset.p0.i64"
+            self.functions[how] = f"declare void @{how}(ptr, i8, i64, i1)"
+            self.line(f"call void @{how}(ptr {target}, i8 0, i64 {size}, i1 false)")
+
     def arith(self, name: str, t: str, x: str, y: str) -> str:
         """add, sub, mul, div; contraction to fused multiply-add is allowed."""
         how = f"f{name} {self.flags}" if is_float(t) else f"{name} "

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from functrans._compile.builder import Builder, Node
 from functrans._compile.program import Var
 from functrans._compile.views import Shape, View, composed, identity, origin
 from functrans._core.aval import Aval
-
-if TYPE_CHECKING:
-    from functrans._compile.schedule import Builder, Node
 
 # Rows of an instruction or a few; none calls a function or divides.
 CHEAP = frozenset({
@@ -53,15 +51,21 @@ class _Cost(NamedTuple):
 class _Costs:
     """Which values are in memory anyway, and what the others cost; filled in program order."""
 
-    def __init__(self, build: Builder, kept: set[Any]):
+    def __init__(self, build: Builder, outputs: Iterable[Any]):
         self.build = build
-        self.kept = kept
+        self.kept = _kept(build, outputs)
         self.known: dict[Var, _Cost | None] = {}  # values that need not be stored
         self.users: dict[Any, list[tuple[Node, View]]] = defaultdict(list)
         for node in build.nodes:
             for v in node.operands:
                 if isinstance(v, View):
                     self.users[v.root].append((node, v))
+
+    def candidates(self) -> Iterator[Node]:
+        """The nodes whose values need not be stored if others can compute them."""
+        for node in self.build.nodes:
+            if node.kind == "map" and node.target not in self.kept:
+                yield node
 
     def of(self, node: Node) -> _Cost | None:
         """What the node's value costs, made of what is in memory; None where that is too much."""
@@ -89,12 +93,9 @@ class _Costs:
 
 def recompute(build: Builder, outputs: Iterable[Any]) -> None:
     """Let kernels with other loops compute cheap values themselves."""
-    kept = _kept(build, outputs)
-    costs = _Costs(build, kept)
+    costs = _Costs(build, outputs)
     chosen: set[Var] = set()
-    for node in build.nodes:
-        if node.kind != "map" or node.target in kept:
-            continue
+    for node in costs.candidates():
         cost, out = costs.of(node), node.target
         foreign = [(n, v) for n, v in costs.users[out] if not build.joins(v, n.space)]
         if not foreign:
@@ -114,24 +115,20 @@ def recompute(build: Builder, outputs: Iterable[Any]) -> None:
             for v in node.operands
         ])
         build.nodes.append(node)
-    _drop_unused(build, kept)
+    _drop_unused(build, costs.kept)
     build.relevel()
 
 
 def recompute_late(build: Builder, outputs: Iterable[Any]) -> None:
     """Let later kernels with the same loops compute cheap values themselves."""
-    kept = _kept(build, outputs)
-    costs = _Costs(build, kept)
+    costs = _Costs(build, outputs)
     chosen: set[Var] = set()
-    for node in build.nodes:
-        if node.kind != "map" or node.target in kept:
-            continue
+    for node in costs.candidates():
         users = costs.users[node.target]
         if not all(build.joins(v, n.space) for n, v in users):
             continue
         cost = costs.of(node)
-        late = any(n.level > node.level for n, _ in users)
-        if not late:
+        if all(n.level <= node.level for n, _ in users):
             costs.known[node.target] = cost
         elif cost is not None:
             costs.known[node.target] = cost
@@ -149,7 +146,7 @@ def recompute_late(build: Builder, outputs: Iterable[Any]) -> None:
             build.nodes += copier.nodes
             copier.nodes.clear()
         build.nodes.append(node)
-    _drop_unused(build, kept)
+    _drop_unused(build, costs.kept)
 
 
 def _kept(build: Builder, outputs: Iterable[Any]) -> set[Any]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from functrans._compile import views
+from functrans._compile.builder import Builder
 from functrans._compile.library import Call, Writer, over
 from functrans._compile.lowerings import lowering_of
 from functrans._compile.numbers import (
@@ -26,9 +27,6 @@ from functrans._compile.numbers import (
 )
 from functrans._compile.program import Const, Eqn, Var
 from functrans._compile.views import View
-
-if TYPE_CHECKING:
-    from functrans._compile.schedule import Builder
 
 
 @dataclass(frozen=True, slots=True, eq=False)

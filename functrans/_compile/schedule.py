@@ -1,33 +1,29 @@
 """From a Program to steps: fused loop nests, and host steps for what has no lowering.
 
-Every equation that computes gets a level: entrywise ones with the same loops as the producers of
-their operands run at those producers' level, all others one level later. What shares level and
-loops is one kernel. Equations that only move entries cost nothing: they are views.
+``enter`` makes nodes of the equations one by one (``builder.py``); then cheap values are computed
+again where they are read (``recompute.py``), and nodes become steps (``assemble.py``).
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from functrans._compile import gather, library, linear, nesting, running, views
+from functrans._compile import gather, linear, nesting, running, views
 from functrans._compile.assemble import Assembler
+from functrans._compile.builder import Builder, Node, read
 from functrans._compile.expand import expanded
-from functrans._compile.kernels import (
-    HostStep,
-    Schedule,
-)
+from functrans._compile.kernels import HostStep, Schedule
 from functrans._compile.lowerings import computing_types, reduces
 from functrans._compile.numbers import is_native
-from functrans._compile.program import Atom, Const, Eqn, Program, Structured, Var
+from functrans._compile.program import Atom, Const, Eqn, Program, Structured, Var, atoms
 from functrans._compile.recompute import recompute, recompute_late
+from functrans._compile.structured import live_equations
 from functrans._compile.tables import gathered, scattered
-from functrans._compile.views import Shape, View, Window
+from functrans._compile.views import View
 from functrans._core.aval import Aval
 from functrans._ops.declare import TABLE
 
@@ -35,322 +31,129 @@ from functrans._ops.declare import TABLE
 OURS = frozenset(TABLE.values())
 
 
-@dataclass(slots=True, eq=False)
-class Node:
-    """An equation on its way to a kernel or a host step."""
+def enter(build: Builder, eqn: Eqn) -> None:
+    """Turn an equation into a view, or one node or more."""
+    if isinstance(eqn.prim, Structured) and _nested(build, eqn):
+        return
+    if eqn.prim not in OURS:
+        _host(build, eqn)
+        return
+    parts = expanded(eqn)
+    if parts is not None:
+        for part in parts:
+            enter(build, part)
+        return
+    name = eqn.prim.name
+    if name in MOVES and _move(build, eqn):
+        return
+    if name in ("getitem", "put_add") and len(eqn.inputs) > 1 and _indexed(build, eqn):
+        return
+    out = eqn.outputs[0]
+    if _reduction(build, eqn):
+        return
+    if name in ("concatenate", "stack") and _join(build, eqn):
+        return
+    if any(part.enter(build, eqn) for part in (linear, gather, running)):
+        return
+    types = computing_types(eqn) if len(eqn.outputs) == 1 else None
+    if types is not None:
+        build.shapes[out] = out.aval.shape
+        build.add("map", name, out.aval.shape, eqn.inputs, out, types=types)
+        return
+    _host(build, eqn)
 
-    kind: str  # map, reduce, part (of a joined array), or apart: a step of its own
-    row: str
-    space: Shape
-    operands: tuple[Any, ...]  # views in the space, or Python numbers
-    target: Var
-    step: Any = None  # where it is apart
-    types: tuple[np.dtype, ...] = ()
-    place: tuple[int, Shape] = (0, ())  # of a part or a reduction: offset, strides
-    axes: Shape = ()  # of a reduction
-    windows: tuple[Window, ...] = ()  # outside which the value is 0
-    exact: bool = False  # not fused into multiply-adds
-    level: int = 0
 
-
-@dataclass(slots=True, eq=False)
-class Builder:
-    """What the equations so far have become."""
-
-    program: Program
-    wanted: set[Var]  # what some output or equation reads
-    nodes: list[Node] = field(default_factory=list)
-    views: dict[Var, View] = field(default_factory=dict)
-    makers: dict[Var, list[Node]] = field(default_factory=dict)
-    shapes: dict[Var, Shape] = field(default_factory=dict)
-    factors: dict[tuple, tuple[View, View]] = field(default_factory=dict)  # of matrices
-
-    # ---- operands
-
-    def view(self, a: Var | Const) -> View:
-        if isinstance(a, Const):
-            return views.identity(a, a.aval.shape)
-        if a not in self.views:
-            self.views[a] = views.identity(a, a.aval.shape)
-        return self.views[a]
-
-    def operand(self, a: Atom, shape: Shape) -> Any:
-        """The operand in the shape of the loops that read it."""
-        if not isinstance(a, Var | Const):
-            return a
-        return views.broadcast(self.view(a), shape)
-
-    def joins(self, v: Any, space: Shape) -> bool:
-        """Whether a loop over ``space`` finds the operand in a register of its own iteration."""
-        if not isinstance(v, View) or not v.is_identity():
-            return False
-        makers = self.makers.get(v.root, ()) if isinstance(v.root, Var) else ()
-        return len(makers) == 1 and makers[0].kind == "map" and makers[0].space == space
-
-    def needs(self, v: Any, space: Shape | None) -> int:
-        """The first level at which a node with these loops can have the operand."""
-        if not isinstance(v, View) or v.root not in self.makers:
-            return 0
-        joined = space is not None and self.joins(v, space)
-        return max(m.level for m in self.makers[v.root]) + (not joined)
-
-    # ---- nodes
-
-    def add(self, kind: str, row: str, shape: Shape, inputs: tuple, target: Var,
-            **more: Any) -> None:
-        """A node with loops over ``shape``."""
-        self.enter_node(kind, row, shape, [self.operand(a, shape) for a in inputs], target, **more)
-
-    def enter_node(self, kind: str, row: str, shape: Shape, given: Sequence, target: Var,
-                   **more: Any) -> None:
-        """A node whose operands, views or numbers, have its shape."""
-        space = tuple([n for n in shape if n != 1])
-        operands = tuple([_read(v) for v in given])
-        self.add_node(Node(kind, row, space, operands, target, **more))
-
-    def add_node(self, node: Node) -> None:
-        node.level = max([self.needs(v, node.space) for v in node.operands], default=0)
-        self.nodes.append(node)
-        self.makers.setdefault(node.target, []).append(node)
-
-    def copy(self, source: Var | Const, target: Var) -> None:
-        """``target`` as a buffer filled from a view."""
-        shape = self.view(source).shape
-        if self.scatter(source, target):
-            return
-        self.add("map", "copy", shape, (source,), target, types=(source.aval.dtype,))
-        self.shapes[target] = shape
-
-    def scatter(self, source: Var | Const, target: Var) -> bool:
-        """Fill ``target`` from the loop that computes the source, if that is in another order."""
-        v = views.squeezed(self.view(source))
-        makers = self.makers.get(v.root, ()) if isinstance(v.root, Var) else ()
-        if len(makers) != 1 or makers[0].kind != "map" or not v.whole or v.offset:
-            return False
-        space = makers[0].space
-        steps = views.c_strides(space)
-        axes, all_axes = zip(v.strides, v.shape, strict=True), zip(steps, space, strict=True)
-        if sorted(axes) != sorted(all_axes) or len(set(steps)) < len(steps) or 0 in space:
-            return False
-        own = dict(zip(v.strides, views.c_strides(v.shape), strict=True))
-        place = 0, tuple([own[s] for s in steps])
-        # the buffer as its maker fills it, which need not be the order of the value's own axes
-        self.enter_node("part", "copy", space, (views.identity(v.root, space),), target,
-                        types=(source.aval.dtype,), place=place)
-        self.shapes[target] = self.view(source).shape
-        return True
-
-    def enter(self, eqn: Eqn) -> None:
-        """Turn an equation into a view, or one node or more."""
-        if isinstance(eqn.prim, Structured) and self.nested(eqn):
-            return
-        if eqn.prim not in OURS:
-            self.host(eqn)
-            return
-        parts = expanded(eqn)
-        if parts is not None:
-            for part in parts:
-                self.enter(part)
-            return
-        name = eqn.prim.name
-        if name in MOVES and self.move(eqn):
-            return
-        if name in ("getitem", "put_add") and len(eqn.inputs) > 1 and self.indexed(eqn):
-            return
-        out = eqn.outputs[0]
-        if self.reduction(eqn):
-            return
-        if name in ("concatenate", "stack") and self.join(eqn):
-            return
-        if any(part.enter(self, eqn) for part in (linear, gather, running)):
-            return
-        types = computing_types(eqn) if len(eqn.outputs) == 1 else None
-        if types is not None:
-            self.shapes[out] = out.aval.shape
-            self.add("map", name, out.aval.shape, eqn.inputs, out, types=types)
-            return
-        self.host(eqn)
-
-    def move(self, eqn: Eqn) -> bool:
-        """Enter a movement of entries as a view, if it can be one."""
-        x, out = eqn.inputs[0], eqn.outputs[0]
-        if not isinstance(x, Var | Const) or len(eqn.inputs) > 1 or not is_native(x.aval.dtype):
-            return False
-        moved = MOVES[eqn.prim.name](self.view(x), eqn.params)
-        if moved is not None:
-            self.views[out] = moved
-            return True
-        if eqn.prim.name == "reshape":
-            self.copy(x, out)
-            return True
+def _move(build: Builder, eqn: Eqn) -> bool:
+    """Enter a movement of entries as a view, if it can be one."""
+    x, out = eqn.inputs[0], eqn.outputs[0]
+    if not isinstance(x, Var | Const) or len(eqn.inputs) > 1 or not is_native(x.aval.dtype):
         return False
-
-    def indexed(self, eqn: Eqn) -> bool:
-        """Enter indexing by arrays that the program holds."""
-        x, out = eqn.inputs[0], eqn.outputs[0]
-        if not isinstance(x, Var | Const) or not is_native(x.aval.dtype):
-            return False
-        if eqn.prim.name == "getitem":
-            v = gathered(self.view(x), eqn)
-            if v is None:
-                return False
-            self.add_node(Node("map", "gather", v.shape, (v,), out, types=(x.aval.dtype,)))
-        else:
-            found = scattered(x.aval.shape, eqn) if out.aval.dtype.kind in "fic" else None
-            if found is None:
-                return False
-            index, strides = found
-            value = _read(self.operand(x, x.aval.shape))
-            self.add_node(Node("reduce", "sum", index.shape, (value, index), out,
-                                types=(out.aval.dtype,), place=(0, strides)))
-        self.shapes[out] = out.aval.shape
+    moved = MOVES[eqn.prim.name](build.view(x), eqn.params)
+    if moved is not None:
+        build.views[out] = moved
         return True
-
-    def reduction(self, eqn: Eqn) -> bool:
-        x, out = eqn.inputs[0], eqn.outputs[0]
-        if not isinstance(x, Var | Const) or not reduces(eqn.prim.name, x.aval.dtype):
-            return False
-        if not is_native(x.aval.dtype) or not is_native(out.aval.dtype):
-            return False
-        self.shapes[out] = out.aval.shape
-        axis = eqn.params["axis"]
-        self.reduce(eqn.prim.name, self.view(x), out, (axis,) if isinstance(axis, int) else axis)
+    if eqn.prim.name == "reshape":
+        build.copy(x, out)
         return True
+    return False
 
-    def reduce(self, row: str, x: View, out: Var, axis: Shape) -> None:
-        """A reduction over some axes; ``out`` holds what is left of them in order."""
-        shape = x.shape
-        left = tuple([n for i, n in enumerate(shape) if i not in axis])
-        strides = iter(views.c_strides(left))
-        all_strides = [0 if i in axis else next(strides) for i in range(len(shape))]
-        kept = [i for i, n in enumerate(shape) if n != 1]
-        axes = tuple([k for k, i in enumerate(kept) if i in axis])
-        place = 0, tuple([all_strides[i] for i in kept])
-        self.enter_node("reduce", row, shape, (x,), out, types=(out.aval.dtype,), place=place,
-                        axes=axes)
 
-    def join(self, eqn: Eqn) -> bool:
-        out, axis = eqn.outputs[0], eqn.params["axis"]
-        if not all(isinstance(a, Var | Const) and is_native(a.aval.dtype) for a in eqn.inputs):
+def _indexed(build: Builder, eqn: Eqn) -> bool:
+    """Enter indexing by arrays that the program holds."""
+    x, out = eqn.inputs[0], eqn.outputs[0]
+    if not isinstance(x, Var | Const) or not is_native(x.aval.dtype):
+        return False
+    if eqn.prim.name == "getitem":
+        v = gathered(build.view(x), eqn)
+        if v is None:
             return False
-        strides = views.c_strides(out.aval.shape)
-        self.shapes[out] = out.aval.shape
-        at, stacked = 0, eqn.prim.name == "stack"
-        for a in eqn.inputs:
-            shape = a.aval.shape  # type: ignore[union-attr]  # checked above
-            own = strides[:axis] + strides[axis + 1 :] if stacked else strides
-            place = at * strides[axis], tuple(
-                [s for s, n in zip(own, shape, strict=True) if n != 1]
-            )
-            self.add("part", "copy", shape, (a,), out, types=(out.aval.dtype,), place=place)
-            at += 1 if stacked else shape[axis]
-        return True
-
-    def host(self, eqn: Eqn) -> None:
-        operands = tuple(
-            [self.whole(a) if isinstance(a, Var | Const) else a for a in eqn.inputs]
-        )
-        self.apart(HostStep(eqn, operands), eqn.prim.name)
-        for v in eqn.outputs:
-            self.shapes[v] = v.aval.shape
-
-    def nested(self, eqn: Eqn) -> bool:
-        """Enter a loop or branch as a native step, if nothing in it needs NumPy."""
-        assert isinstance(eqn.prim, Structured), eqn
-        inner = [schedule(p) for p in eqn.prim.programs.values()]
-        if any(isinstance(step, HostStep) for s in inner for step in s.steps):
+        build.add_node(Node("map", "gather", v.shape, (v,), out, types=(x.aval.dtype,)))
+    else:
+        found = scattered(x.aval.shape, eqn) if out.aval.dtype.kind in "fic" else None
+        if found is None:
             return False
-        types = eqn.prim.operand_types()
-        operands = [self.in_memory(a, t) for a, t in zip(eqn.inputs, types, strict=True)]
-        step = nesting.nested(eqn, operands, inner)
-        self.apart(step, eqn.prim.name)
-        self.shapes.update({v: v.aval.shape for v in step.makes})
-        return True
-
-    def in_memory(self, a: Atom, t: Aval) -> View:
-        """The operand as a buffer of its own, or all of one, in order."""
-        if not isinstance(a, Var | Const):
-            a = Const(np.asarray(a, t.dtype))
-        return self.in_order(a)
-
-    def in_order(self, a: Var | Const) -> View:
-        """The operand as all of a buffer."""
-        v = self.view(a)
-        if isinstance(a, Const):
-            return views.identity(Const(np.ascontiguousarray(a.value)), a.aval.shape)
-        if not v.is_identity() or math.prod(v.root.aval.shape) != math.prod(v.shape):
-            self.materialise(a)
-        return self.view(a)
-
-    def whole(self, a: Var | Const) -> View:
-        """The operand as a view of memory, with nothing that is only thought of."""
-        if isinstance(a, Var) and not self.view(a).whole:
-            self.materialise(a)
-        return self.view(a)
-
-    def call(self, step: library.Call) -> None:
-        """Enter a library call."""
-        self.apart(step, step.name)
-        for v in step.made:
-            self.shapes[v.root] = v.shape  # type: ignore[index]  # a step fills no constant
-
-    def apart(self, step: Any, row: str) -> None:
-        node = Node("apart", row, (), step.operands, step.makes[0], step)
-        node.level = max([self.needs(v, None) for v in step.operands], default=0)
-        self.nodes.append(node)
-        for v in step.makes:
-            self.makers[v] = [node]
-
-    def materialise(self, a: Var) -> None:
-        """A buffer for a view that NumPy cannot express; later uses read it too."""
-        v = Var(a.aval)
-        self.copy(a, v)
-        self.views[a] = views.identity(v, a.aval.shape)
-
-    # ---- levels
-
-    def relevel(self) -> None:
-        """Levels anew, after nodes were replaced."""
-        for node in self.nodes:
-            space = node.space if node.kind in ("map", "reduce", "part") else None
-            node.level = max([self.needs(v, space) for v in node.operands], default=0)
-
-    def sink(self) -> None:
-        """Move entrywise nodes down to their first use: what is not needed yet is not stored."""
-        users = defaultdict(list)
-        for node in self.nodes:
-            for v in node.operands:
-                if isinstance(v, View) and v.root in self.makers:
-                    users[v.root].append((node, v))
-        for node in reversed(self.nodes):
-            if node.kind == "map" and users[node.target]:
-                node.level = max(node.level, min(
-                    user.level - (user.step is not None or not self.joins(v, user.space))
-                    for user, v in users[node.target]
-                ))
+        index, strides = found
+        value = read(build.operand(x, x.aval.shape))
+        build.add_node(Node("reduce", "sum", index.shape, (value, index), out,
+                            types=(out.aval.dtype,), place=(0, strides)))
+    build.shapes[out] = out.aval.shape
+    return True
 
 
-def _read(v: Any) -> Any:
-    """What a kernel reads for an operand: entries at the counters of its loops, or a number."""
-    if not isinstance(v, View):
-        return v
-    number = uniform(v)
-    return views.squeezed(v) if number is None else number
+def _reduction(build: Builder, eqn: Eqn) -> bool:
+    x, out = eqn.inputs[0], eqn.outputs[0]
+    if not isinstance(x, Var | Const) or not reduces(eqn.prim.name, x.aval.dtype):
+        return False
+    if not is_native(x.aval.dtype) or not is_native(out.aval.dtype):
+        return False
+    build.shapes[out] = out.aval.shape
+    axis = eqn.params["axis"]
+    build.reduce(eqn.prim.name, build.view(x), out, (axis,) if isinstance(axis, int) else axis)
+    return True
 
 
-def uniform(v: View) -> Any:
-    """The one number that a constant consists of, None where there are several."""
-    if not isinstance(v.root, Const) or not v.whole or not is_native(v.root.aval.dtype):
-        return None
-    x = v.root.value
-    if not x.size or (x.size > 1 and not (x == x.flat[0]).all()):
-        return None
-    if x.dtype.kind in "fc":
-        # equal zeros may differ in their signs
-        parts = np.ascontiguousarray(x).reshape(x.size, 1).view(x.dtype.char.lower())
-        if (np.signbit(parts) != np.signbit(parts[0])).any():
-            return None
-    return x.flat[0]
+def _join(build: Builder, eqn: Eqn) -> bool:
+    out, axis = eqn.outputs[0], eqn.params["axis"]
+    if not all(isinstance(a, Var | Const) and is_native(a.aval.dtype) for a in eqn.inputs):
+        return False
+    strides = views.c_strides(out.aval.shape)
+    build.shapes[out] = out.aval.shape
+    at, stacked = 0, eqn.prim.name == "stack"
+    for a in eqn.inputs:
+        shape = a.aval.shape  # type: ignore[union-attr]  # checked above
+        own = strides[:axis] + strides[axis + 1 :] if stacked else strides
+        place = at * strides[axis], tuple([s for s, n in zip(own, shape, strict=True) if n != 1])
+        build.add("part", "copy", shape, (a,), out, types=(out.aval.dtype,), place=place)
+        at += 1 if stacked else shape[axis]
+    return True
+
+
+def _host(build: Builder, eqn: Eqn) -> None:
+    operands = tuple([build.whole(a) if isinstance(a, Var | Const) else a for a in eqn.inputs])
+    build.apart(HostStep(eqn, operands), eqn.prim.name)
+    for v in eqn.outputs:
+        build.shapes[v] = v.aval.shape
+
+
+def _nested(build: Builder, eqn: Eqn) -> bool:
+    """Enter a loop or branch as a native step, if nothing in it needs NumPy."""
+    assert isinstance(eqn.prim, Structured), eqn
+    inner = [schedule(p) for p in eqn.prim.programs.values()]
+    if any(isinstance(step, HostStep) for s in inner for step in s.steps):
+        return False
+    types = eqn.prim.operand_types()
+    operands = [_in_memory(build, a, t) for a, t in zip(eqn.inputs, types, strict=True)]
+    step = nesting.nested(eqn, operands, inner)
+    build.apart(step, eqn.prim.name)
+    build.shapes.update({v: v.aval.shape for v in step.makes})
+    return True
+
+
+def _in_memory(build: Builder, a: Atom, t: Aval) -> View:
+    """The operand as a buffer of its own, or all of one, in order."""
+    if not isinstance(a, Var | Const):
+        a = Const(np.asarray(a, t.dtype))
+    return build.in_order(a)
 
 
 def _getitem(v: View, params: dict) -> View:
@@ -368,24 +171,12 @@ MOVES: dict[str, Callable[[View, dict], View | None]] = {
 }
 
 
-def live_equations(program: Program) -> list[Eqn]:
-    """The equations that some output depends on."""
-    needed = {a for a in program.outputs if isinstance(a, Var)}
-    kept = []
-    for eqn in reversed(program.eqns):
-        if not needed.isdisjoint(eqn.outputs):
-            kept.append(eqn)
-            needed.update(a for a in eqn.inputs if isinstance(a, Var))
-    return kept[::-1]
-
-
 def schedule(program: Program) -> Schedule:
     """The steps that compute a program, in an order in which they can run."""
-    eqns = live_equations(program)
-    read = [*program.outputs, *[a for eqn in eqns for a in eqn.inputs]]
-    build = Builder(program, {a for a in read if isinstance(a, Var)})
-    for eqn in eqns:
-        build.enter(eqn)
+    live = Program(program.inputs, live_equations(program), program.outputs)
+    build = Builder(program, {a for a in atoms(live) if isinstance(a, Var)})
+    for eqn in live.eqns:
+        enter(build, eqn)
     outputs = tuple([_output(build, a) for a in program.outputs])
     recompute(build, outputs)
     build.sink()
@@ -407,4 +198,4 @@ def _output(build: Builder, a: Atom) -> Any:
     return out
 
 
-__all__ = ["Builder", "live_equations", "schedule", "uniform"]
+__all__ = ["schedule"]

@@ -225,6 +225,11 @@ def _reached(program: Program, used: Sequence[bool]) -> set[Atom]:
 
 def live(program: Program) -> Program:
     """Without equations that no output needs; loops and branches without what nobody reads."""
+    return check(Program(program.inputs, live_equations(program), program.outputs))
+
+
+def live_equations(program: Program) -> tuple[Eqn, ...]:
+    """The equations of ``live``."""
     needed = {a for a in program.outputs if isinstance(a, Var)}
     kept: list[Eqn] = []
     for eqn in reversed(program.eqns):
@@ -238,7 +243,7 @@ def live(program: Program) -> Program:
             eqn = Eqn(prim, inputs, eqn.params, outs, eqn.line)
         kept.append(eqn)
         needed.update(a for a in eqn.inputs if isinstance(a, Var))
-    return check(Program(program.inputs, tuple(reversed(kept)), program.outputs))
+    return tuple(reversed(kept))
 
 
-__all__ = ["Branch", "Loop", "Structured", "live"]
+__all__ = ["Branch", "Loop", "Structured", "live", "live_equations"]

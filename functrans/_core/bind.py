@@ -7,6 +7,7 @@ rules evaluated on lower values dispatch lower by themselves.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from contextvars import ContextVar
 from math import isfinite, prod
 from typing import TYPE_CHECKING, Any
@@ -85,6 +86,11 @@ class Tracer:
     __hash__ = None  # type: ignore[assignment]  # as an ndarray: == is elementwise
 
     owner: Trace
+
+    @property
+    def inner(self) -> Any:
+        """What it is around: a value of an older transform, or a plain one; None: of no value."""
+        return None
 
     def concrete(self) -> Any:
         """The plain value inside, or None where there is none (or one for each batch entry)."""
@@ -208,6 +214,10 @@ class PrimalTracer(Tracer):
     primal: Any
 
     @property
+    def inner(self) -> Any:
+        return self.primal
+
+    @property
     def shape(self) -> tuple[int, ...]:
         x = self.primal
         return x.shape if type(x) is np.ndarray else shape_of(x)
@@ -224,6 +234,13 @@ class PrimalTracer(Tracer):
 
     def concrete(self) -> Any:
         return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
+
+
+def layers(x: Any) -> Iterator[Any]:
+    """``x``, then what is inside of it, layer by layer."""
+    yield x
+    while isinstance(x, Tracer) and (x := x.inner) is not None:
+        yield x
 
 
 def bind(prim: Primitive, *args: Any, **params: Any) -> Any:

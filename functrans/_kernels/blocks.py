@@ -36,18 +36,14 @@ def cores() -> int:
     return min(have, max(1, int(wanted))) if wanted.isdigit() else have
 
 
-def run_blocks(work: Callable[[int, int], None], size: int, block: int | None = None) -> None:
-    """Call ``work(start, stop)`` on consecutive blocks of ``range(size)``, on threads if large."""
-    _run_rows(work, size, 1, block or (WIDE if size >= THREADED and cores() > 1 else BLOCK))
-
-
-def _run_rows(
-    work: Callable[[int, int], None], rows: int, width: int, elements: int = BLOCK
+def run_blocks(
+    work: Callable[[int, int], None], rows: int, width: int = 1, block: int | None = None
 ) -> None:
-    """The same on blocks of rows of ``width``, about so many elements each."""
+    """Call ``work(start, stop)`` on blocks of ``rows``, of ``width`` entries each: all of them
+    once, on threads where they are large; ``block`` entries at a time or so many as suit."""
     threads = cores() if rows * width >= THREADED else 1
-    block = max(1, elements // width)
-    share(lambda start: work(start, min(start + block, rows)), range(0, rows, block), threads)
+    step = max(1, (block or (WIDE if threads > 1 else BLOCK)) // width)
+    share(lambda start: work(start, min(start + step, rows)), range(0, rows, step), threads)
 
 
 def are_rows(x: Any, axis: tuple[int, ...]) -> bool:
@@ -66,7 +62,7 @@ def reduce_rows(f: Callable, x: np.ndarray, dtype: Any) -> np.ndarray:
     def block(start: int, stop: int) -> None:
         flat[start:stop] = f(x[start:stop], (1,))
 
-    _run_rows(block, *x.shape)
+    run_blocks(block, *x.shape)
     return y
 
 
@@ -83,7 +79,7 @@ def spread(f: Callable, axis: tuple[int, ...], x: np.ndarray, dtype: Any, *ys: A
         def block(start: int, stop: int) -> None:
             flat[start:stop] = f((1,), rows[start:stop], *[y[start:stop] for y in ys])
 
-        _run_rows(block, *rows.shape)
+        run_blocks(block, *rows.shape)
         return out
     kept = tuple([1 if i in axis else n for i, n in enumerate(x.shape)])
     return f(axis, x, *[y.reshape(kept) for y in ys])
@@ -139,7 +135,7 @@ def elementwise(impl: Callable, *xs: Any, out: np.ndarray | None = None) -> Any:
     def block(start: int, stop: int) -> None:
         impl(*[x[start:stop] if _has_axes(x) else x for x in rows], out=flat[start:stop])
 
-    _run_rows(block, len(flat), width, max(BLOCK, -(-out.size // cores())))
+    run_blocks(block, len(flat), width, max(BLOCK, -(-out.size // cores())))
     return out
 
 

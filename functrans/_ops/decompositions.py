@@ -404,10 +404,10 @@ pinv = primitive(
 # ---- QR
 
 
-def _lower_half(x, scale=1.0):
-    """The lower triangle of ``x`` without the upper; its diagonal times ``scale``."""
+def _lower_half(x):
+    """The lower triangle of ``x``, its diagonal halved."""
     n, dtype = x.shape[-1], x.real.dtype
-    return x * (np.tri(n, k=-1, dtype=dtype) + np.eye(n, dtype=dtype) * dtype.type(scale))
+    return x * (np.tri(n, k=-1, dtype=dtype) + np.eye(n, dtype=dtype) * dtype.type(0.5))
 
 
 def _qr_parts(y):
@@ -439,7 +439,7 @@ def _qr_jvp(ts, y, xs, complete):
     q, r, q2 = _qr_parts(y)
     c = mT(triangular_solve(r, mT(ts[0]), lower=False, transposed=True, unit=False))
     x = adjoint(q) @ c
-    turned = _lower_half(x, 0.5)
+    turned = _lower_half(x)
     turned = turned - adjoint(turned)
     dq, dr = c - q @ (x - turned), (x - turned) @ r
     if q2 is None:
@@ -463,7 +463,7 @@ def _qr_vjp(ct, y, xs, wanted, complete):
             g2 = gq[..., n:]
             _refuse_complement(_skew(adjoint(q2) @ g2), top(gq))
             gc = gc - q2 @ (adjoint(g2) @ q)
-    gc = gc + q @ (seen - _lower_half(seen - adjoint(seen), 0.5))
+    gc = gc + q @ (seen - _lower_half(seen - adjoint(seen)))
     return [mT(triangular_solve(r, mT(conj(gc)), lower=False, transposed=False, unit=False))]
 
 

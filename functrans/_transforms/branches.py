@@ -13,7 +13,7 @@ from functrans._transforms import derived
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.calls import recorded
 from functrans._transforms.staging import stage
-from functrans._transforms.vjp import VJPTrace, VJPTracer, add_cotangents
+from functrans._transforms.vjp import VJPTrace
 
 
 class BranchCall(derived.RowCall):
@@ -62,13 +62,12 @@ class BranchCall(derived.RowCall):
         return BranchCall(made)(*xs)
 
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
-        primals = [trace.lower(x) for x in args]
-        parents = [x.slot if type(x) is VJPTracer and x.owner is trace else None for x in args]
+        primals, parents = trace.operands(args)
         mask = tuple(p is not None for p in parents[1:])
         pair = self.derive(("vjp", mask), lambda: _Pair(self.row, mask))
         flat = BranchCall(pair.forward)(*primals)
         n = len(self.row.branches[0].outputs)
-        return recorded(trace, Taken(self, pair, primals, parents, flat[n:]), flat[:n])
+        return recorded(trace, Taken(self, pair, primals, parents, flat[n:], n), flat[:n])
 
 
 def _chosen(index: Any, column: Sequence) -> Any:
@@ -107,6 +106,7 @@ class _Pair:
     def __init__(self, row: Branch, mask: Sequence[bool]):
         n, outs = len(mask), len(row.branches[0].outputs)
         self.takes = derived.inexact_outputs(row.branches[0])
+        self.types = [aval_of_atom(a) for a in row.branches[0].outputs]
         cuts = [
             derived.cut(derived.pulled(p, tuple(mask), row.name), n, outs, self.takes)
             for p in row.branches
@@ -144,37 +144,15 @@ def _padded(c: derived.Cut, outs: int, blank: list, k: int, name: str) -> Progra
     return stage(run, derived.examples_of(c.forward), name)[0]
 
 
-class Taken:
-    """A tape entry: a branch, and what the program that ran has left for its backward."""
+class Taken(derived.ProgramNode):
+    """A branch, and what the program that ran has left for its backward."""
 
-    __slots__ = ("call", "kept", "pair", "parents", "primals", "size")
+    __slots__ = ()
 
-    def __init__(
-        self, call: BranchCall, pair: _Pair, primals: list, parents: list, kept: Sequence
-    ):
-        self.call, self.pair, self.primals, self.parents = call, pair, primals, parents
-        self.kept = kept
-        self.size = call.row.outputs
-
-    def pull_into(self, cts: list, k: int) -> None:
-        given = cts[k : k + self.size]
-        if all(c is None for c in given):
-            return
-        cts[k : k + self.size] = [None] * self.size
-        pair, outs = self.pair, self.call.row.branches[0].outputs
-        seeds = [
-            zeros_like(aval_of_atom(a)) if c is None else c
-            for c, a, takes in zip(given, outs, pair.takes, strict=True) if takes
-        ]
-        read = [self.primals[1 + i] for i in pair.reads]
-        found = BranchCall(pair.backward)(self.primals[0], *read, *self.kept, *seeds)
-        slots = [p for p in self.parents if p is not None]
-        add_cotangents(cts, slots, found)
-
-    def push_into(self, ts: list, k: int) -> None:
-        given = [None if p is None else ts[p] for p in self.parents]
-        if any(t is not None for t in given):
-            ts[k : k + self.size] = self.call.jvp(None, self.primals, given)[1]
+    def pull(self, cts: Sequence) -> Sequence:
+        read = [self.primals[1 + i] for i in self.pair.reads]
+        backward = BranchCall(self.pair.backward)
+        return self.spread(backward(self.primals[0], *read, *self.kept, *self.seeds(cts)))
 
 
 __all__ = ["BranchCall"]

@@ -65,8 +65,7 @@ class ForwardRuled(Ruled):
         return ys, ts
 
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
-        primals = [trace.lower(x) for x in args]
-        parents = [x.slot if type(x) is VJPTracer and x.owner is trace else None for x in args]
+        primals, parents = trace.operands(args)
         linear = VJPTrace(f"the rule of {self.name}", trace.outlives)
         tangents = [
             None if p is None else linear.input(zeros_like(x))
@@ -101,30 +100,52 @@ class ForwardRuled(Ruled):
         return ForwardRuled(self.name, fun, rule, (self.key, trace.level), self.run)(*xs)
 
 
-class Linearized:
-    """A tape entry: the tangent map of a rule, itself a tape."""
+class CallNode:
+    """A tape entry of a call: all its outputs, ``size`` of them, are carried at once."""
 
-    __slots__ = ("inputs", "linear", "outputs", "parents", "size")
+    __slots__ = ("parents", "size")
 
-    def __init__(self, parents: list, size: int, linear: VJPTrace, inputs: list, outputs: Sequence):
+    def __init__(self, parents: list, size: int):
         self.parents = parents
         self.size = size
-        self.linear = linear
-        self.inputs = inputs
-        self.outputs = outputs
+
+    def pull(self, cts: Sequence) -> Sequence:
+        """The cotangents of the parents from those of the outputs, None where there is none."""
+        raise NotImplementedError
+
+    def push(self, ts: Sequence) -> Sequence:
+        """The tangents of the outputs from those of the parents, None where there is none."""
+        raise NotImplementedError
 
     def pull_into(self, cts: list, k: int) -> None:
         given = cts[k : k + self.size]
         if all(c is None for c in given):
             return
         cts[k : k + self.size] = [None] * self.size
-        found = pull_back(self.linear, self.outputs, given, self.inputs, consume=False)
-        add_cotangents(cts, self.parents, found)
+        add_cotangents(cts, self.parents, self.pull(given))
 
     def push_into(self, ts: list, k: int) -> None:
-        given = [ts[p] for p in self.parents]
+        given = [None if p is None else ts[p] for p in self.parents]
         if any(t is not None for t in given):
-            ts[k : k + self.size] = push_forward(self.linear, self.outputs, self.inputs, given)
+            ts[k : k + self.size] = self.push(given)
+
+
+class Linearized(CallNode):
+    """The tangent map of a rule, itself a tape."""
+
+    __slots__ = ("inputs", "linear", "outputs")
+
+    def __init__(self, parents: list, size: int, linear: VJPTrace, inputs: list, outputs: Sequence):
+        super().__init__(parents, size)
+        self.linear = linear
+        self.inputs = inputs
+        self.outputs = outputs
+
+    def pull(self, cts: Sequence) -> Sequence:
+        return pull_back(self.linear, self.outputs, cts, self.inputs, consume=False)
+
+    def push(self, ts: Sequence) -> Sequence:
+        return push_forward(self.linear, self.outputs, self.inputs, ts)
 
     def lowered(self, trace: VJPTrace) -> Linearized:
         self.linear.tape = [_lowered(entry, trace) for entry in self.linear.tape]
@@ -158,10 +179,10 @@ class ReverseRuled(Ruled):
         return ys, ts
 
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
-        ys, residuals, rest = self.fwd([trace.lower(x) for x in args])
+        primals, parents = trace.operands(args)
+        ys, residuals, rest = self.fwd(primals)
         outside(self.name, trace, ys)
         residuals = [trace.capture(trace.lower(r)) for r in residuals]
-        parents = [x.slot if type(x) is VJPTracer and x.owner is trace else None for x in args]
         avals = [aval_of(trace.lower(y)) for y in ys]
         return recorded(trace, Pulled(self, parents, residuals, rest, avals, trace.level), ys)
 
@@ -192,47 +213,36 @@ class ReverseRuled(Ruled):
         return ReverseRuled(self.name, fun, fwd, bwd, (self.key, trace.level), self.run)(*xs)
 
 
-class Pulled:
-    """A tape entry: the residuals that a backward rule reads."""
+class Pulled(CallNode):
+    """The residuals that a backward rule reads."""
 
-    __slots__ = ("avals", "call", "level", "parents", "residuals", "rest", "size")
+    __slots__ = ("avals", "call", "level", "residuals", "rest")
 
     def __init__(
         self, call: ReverseRuled, parents: list, residuals: list, rest: Any, avals: list,
         level: float,
     ):
+        super().__init__(parents, len(avals))
         self.call = call
-        self.parents = parents
         self.residuals = residuals
         self.rest = rest
         self.avals = avals
-        self.size = len(avals)
         self.level = level  # the trace's; a tape that holds its own trace is freed late
 
-    def pull_into(self, cts: list, k: int) -> None:
-        given = cts[k : k + self.size]
-        if all(c is None for c in given):
-            return
-        cts[k : k + self.size] = [None] * self.size
+    def pull(self, cts: Sequence) -> Sequence:
         try:
-            found = self.call.bwd(self.residuals, self.rest, given)
+            found = self.call.bwd(self.residuals, self.rest, cts)
         except LeakedTracerError as error:
             error.add_note(f"bwd of {self.call.name} closes over it; make it a residual.")
             raise
-        add_cotangents(cts, self.parents, [self._fixed(c) for c in found])
+        return [self._fixed(c) for c in found]
 
-    def push_into(self, ts: list, k: int) -> None:
-        given = [i for i, p in enumerate(self.parents) if p is not None and ts[p] is not None]
-        if given:
-            moved = push_rule(
-                self.call,
-                self.residuals,
-                self.rest,
-                self.avals,
-                given,
-                [ts[self.parents[i]] for i in given],
-            )
-            ts[k : k + self.size] = [self._fixed(t) for t in moved]
+    def push(self, ts: Sequence) -> Sequence:
+        given = [i for i, t in enumerate(ts) if t is not None]
+        moved = push_rule(
+            self.call, self.residuals, self.rest, self.avals, given, [ts[i] for i in given]
+        )
+        return [self._fixed(t) for t in moved]
 
     def _fixed(self, x: Any) -> Any:
         # what the rule closes over is fixed here: its derivative is the forward function's
@@ -364,4 +374,4 @@ def batched_all(name: str, trace: Any, ys: Sequence) -> list:
     return [None if y is None else trace.batched(y) for y in ys]
 
 
-__all__ = ["ForwardRuled", "ReverseRuled", "Ruled", "outside", "under"]
+__all__ = ["CallNode", "ForwardRuled", "ReverseRuled", "Ruled", "outside", "recorded", "under"]

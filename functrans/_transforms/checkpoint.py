@@ -152,10 +152,7 @@ class Stretch:
         self.call = call
         # weak, and slots for tracers: a tape that holds its own trace is freed late
         self.trace = weakref.ref(trace)
-        self.args = [
-            (trace.lower(x), x.slot if type(x) is VJPTracer and x.owner is trace else None)
-            for x in args
-        ]
+        self.args = list(zip(*trace.operands(args), strict=True))
         self.size = len(ys)
         self.sample = [sample(y) for y in ys]
 

@@ -19,11 +19,10 @@ import numpy as np
 from functrans import tree
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, aval_of, dtype_of, shape_of
-from functrans._core.bind import PrimalTracer, Tracer
+from functrans._core.bind import Tracer, layers
 from functrans._transforms import flow
 from functrans._transforms.arguments import describe, is_number
 from functrans._transforms.grad import require_callable
-from functrans._transforms.jet import JetTracer
 from functrans._transforms.staging import StagedTracer
 from functrans._transforms.stepping import Carry, handed_out, is_value, staged_scan
 from functrans._transforms.vmap import BatchTracer
@@ -228,17 +227,8 @@ def _require_scalar(who, what, x):
 
 def _innermost(x: Any) -> tuple[Any, bool]:
     """The value that no derivative or batch is around, and whether there was a batch."""
-    batched = False
-    while isinstance(x, Tracer):
-        if isinstance(x, PrimalTracer):
-            x = x.primal
-        elif isinstance(x, JetTracer):
-            x = x.series.known[0]
-        elif isinstance(x, BatchTracer):
-            x, batched = x.value, True
-        else:
-            break
-    return x, batched
+    *around, value = layers(x)
+    return value, any(isinstance(v, BatchTracer) for v in around)
 
 
 def _bound(n):

@@ -27,6 +27,7 @@ from functrans._ops.calls import Call
 from functrans._ops.declare import Elementwise
 from functrans._ops.structure import astype, broadcast_to, reshape, transpose
 from functrans._transforms.arguments import zeros_like
+from functrans._transforms.calls import CallNode
 from functrans._transforms.jvp import JVPTrace
 from functrans._transforms.staging import stage
 from functrans._transforms.vjp import VJPTrace, pull_back
@@ -238,7 +239,35 @@ def cut(joint: Derived, n: int, outs: int, takes: Sequence[bool]) -> Cut:
     return Cut(first, second, reads, list(takes), len(kept), joint.ruled)
 
 
+class ProgramNode(CallNode):
+    """A tape entry of a call of programs: of ``pair``, the forward has ``kept`` what the backward
+    takes beside cotangents of the outputs that it ``takes``, of all of which it knows ``types``."""
+
+    __slots__ = ("call", "kept", "pair", "primals")
+
+    def __init__(
+        self, call: Any, pair: Any, primals: list, parents: list, kept: Sequence, size: int
+    ):
+        self.parents, self.size = parents, size
+        self.call, self.pair, self.primals, self.kept = call, pair, primals, kept
+
+    def push(self, ts: Sequence) -> Sequence:
+        return self.call.jvp(None, self.primals, ts)[1]
+
+    def seeds(self, cts: Sequence) -> list:
+        """What the backward takes for the cotangents."""
+        return [
+            zeros_like(a) if c is None else c
+            for c, a, takes in zip(cts, self.pair.types, self.pair.takes, strict=False) if takes
+        ]
+
+    def spread(self, found: Sequence) -> list:
+        """One cotangent for each of those parents that have a slot, as one for each of all."""
+        rest = iter(found)
+        return [None if p is None else next(rest) for p in self.parents]
+
+
 __all__ = [
-    "Cut", "Derived", "RowCall", "cut", "examples_of", "inexact_outputs", "mapped", "pulled",
-    "pushed",
+    "Cut", "Derived", "ProgramNode", "RowCall", "cut", "examples_of", "inexact_outputs", "mapped",
+    "pulled", "pushed",
 ]

@@ -32,9 +32,9 @@ def rule_of(
     if jacobians is not None:
         return Rule(_contracted(jacobians), _contracted_back(jacobians))
     if push is not None:
-        return Rule(push, _by_units(push))
+        return Rule(push, _by_units(push, _operands))
     assert pull is not None, "one of the three"
-    return Rule(_by_units_back(f, pull), pull)
+    return Rule(_by_units(pull, f), pull)
 
 
 def differences(f: Callable) -> Rule:
@@ -61,7 +61,7 @@ def differences(f: Callable) -> Rule:
         runs = zip(at(h), at(-h), at(h / 2), at(-h / 2), strict=True)
         return [np.asarray(_slope(*ys, h)) if is_inexact(ys[0]) else None for ys in runs]
 
-    return Rule(push, _by_units(push))
+    return Rule(push, _by_units(push, _operands))
 
 
 def _slope(far, back, near, near_back, h):
@@ -82,43 +82,28 @@ def _step(moving: Sequence) -> float | None:
     return 2.0 ** np.round(np.log2(eps**0.2 * size / length))
 
 
-def _by_units(push: Callable) -> Callable:
-    """Cotangents back by carrying every unit tangent forward."""
+def _by_units(carry: Callable, types: Callable) -> Callable:
+    """The other half of a derivative: ``carry`` takes a unit for each entry of ``types(xs)``."""
 
-    def pull(xs: Sequence, cts: Sequence, options: dict) -> list:
-        out: list[Any] = [None] * len(xs)
-        for i, x in enumerate(xs):
+    def other(xs: Sequence, changes: Sequence, options: dict) -> list:
+        like = types(xs, options)
+        out: list[Any] = [None] * len(like)
+        for i, x in enumerate(like):
             if not is_inexact(x):
                 continue
             flat = np.zeros(x.size, x.dtype)
             for k in range(x.size):
-                ts: list[Any] = [None] * len(xs)
-                ts[i] = unit(x, k)
-                flat[k] = _real_if(x, inner(cts, push(xs, ts, options)))
+                units: list[Any] = [None] * len(like)
+                units[i] = unit(x, k)
+                flat[k] = _real_if(x, inner(changes, carry(xs, units, options)))
             out[i] = flat.reshape(x.shape)
         return out
 
-    return pull
+    return other
 
 
-def _by_units_back(f: Callable, pull: Callable) -> Callable:
-    """Tangents forward by carrying every unit cotangent back."""
-
-    def push(xs: Sequence, ts: Sequence, options: dict) -> list:
-        ys = f(xs, options)
-        out: list[Any] = [None] * len(ys)
-        for i, y in enumerate(ys):
-            if not is_inexact(y):
-                continue
-            flat = np.zeros(y.size, y.dtype)
-            for k in range(y.size):
-                cts: list[Any] = [None] * len(ys)
-                cts[i] = unit(y, k)
-                flat[k] = inner(ts, pull(xs, cts, options))
-            out[i] = flat.reshape(y.shape)
-        return out
-
-    return push
+def _operands(xs: Sequence, options: dict) -> Sequence:
+    return xs
 
 
 def unit(x: np.ndarray, k: int) -> np.ndarray:

@@ -16,29 +16,25 @@ from functrans._compile.program import Program, Var, aval_of_atom, is_weak
 from functrans._compile.structured import INT, Branch, Loop
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, dtype_of
-from functrans._core.bind import Tracer
+from functrans._core.bind import Tracer, layers
 from functrans._ops.structure import astype
 from functrans._transforms.arguments import is_number
 from functrans._transforms.branches import BranchCall
-from functrans._transforms.jet import JetTracer
 from functrans._transforms.loops import LoopCall
-from functrans._transforms.staging import Part, StagedTracer, example_of, stage_part, with_consts
-from functrans._transforms.vmap import BatchTracer
+from functrans._transforms.staging import (
+    Part,
+    StagedTracer,
+    example_of,
+    innermost,
+    stage_part,
+    with_consts,
+)
 from functrans.errors import ArgumentError, ConcretizationError, ShapeError, name_of, user_line
 
 
 def staged(x: Any) -> bool:
     """Whether ``x`` depends on what a program that is being written will be given."""
-    while isinstance(x, Tracer):
-        if isinstance(x, StagedTracer):
-            return True
-        if isinstance(x, BatchTracer):
-            x = x.value
-        elif isinstance(x, JetTracer):
-            x = x.series.known[0]
-        else:
-            x = getattr(x, "primal", None)
-    return False
+    return any(isinstance(v, StagedTracer) for v in layers(x))
 
 
 def any_staged(*trees: Any) -> bool:
@@ -47,11 +43,8 @@ def any_staged(*trees: Any) -> bool:
 
 def weak(x: Any) -> bool:
     """Whether ``x`` is a Python scalar, traced or not."""
-    while isinstance(x, Tracer):
-        if isinstance(x, StagedTracer):
-            return x.variable.weak
-        x = getattr(x, "primal", None)
-    return type(x) in PYTHON_SCALARS
+    x = innermost(x)
+    return x.variable.weak if isinstance(x, StagedTracer) else type(x) in PYTHON_SCALARS
 
 
 def strong(x: Any, dtype: np.dtype) -> Any:

@@ -52,6 +52,10 @@ class JetTracer(Tracer):
         self.series = series
 
     @property
+    def inner(self) -> Any:
+        return self.series.known[0]
+
+    @property
     def shape(self) -> tuple[int, ...]:
         return shape_of(self.series.known[0])
 

@@ -26,14 +26,13 @@ from functrans._transforms.arguments import (
     hand_out,
     hand_out_fresh,
     is_number,
-    zeros_like,
 )
 from functrans._transforms.calls import recorded
 from functrans._transforms.derived import Mask
 from functrans._transforms.grad import require_callable
 from functrans._transforms.lowered import Lowered
 from functrans._transforms.staging import ForeignTracer, stage
-from functrans._transforms.vjp import VJPTrace, VJPTracer, add_cotangents
+from functrans._transforms.vjp import VJPTrace
 from functrans.config import jit_is_on
 from functrans.errors import ArgumentError, name_of
 
@@ -317,6 +316,7 @@ class VJPPair:
         self.forward = entry.of("forward of vjp", cut.forward, cut.ruled)
         self.backward = entry.of("backward of vjp", cut.backward, cut.ruled)
         self.reads, self.takes = cut.reads, takes
+        self.types = [aval_of_atom(a) for a in program.outputs]
 
 
 class JitCall(Call):
@@ -341,8 +341,7 @@ class JitCall(Call):
         return ys, [next(ts) if m else None for m in moves]
 
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
-        primals = [trace.lower(x) for x in args]
-        parents = [x.slot if type(x) is VJPTracer and x.owner is trace else None for x in args]
+        primals, parents = trace.operands(args)
         mask = tuple(p is not None for p in parents)
         pair = self.entry.derive(("vjp", mask), lambda: VJPPair(self.entry, mask))
         flat = JitCall(pair.forward)(*primals)
@@ -359,36 +358,12 @@ class JitCall(Call):
         return self.fun(*args)
 
 
-class Residuals:
-    """A tape entry: a compiled backward program and what the forward one kept for it."""
+class Residuals(derived.ProgramNode):
+    """What a compiled forward program has kept for the backward one."""
 
-    __slots__ = ("call", "kept", "pair", "parents", "primals", "size")
+    __slots__ = ()
 
-    def __init__(
-        self, call: JitCall, pair: VJPPair, primals: list, parents: list, kept: Sequence, size: int
-    ):
-        self.call, self.pair, self.primals, self.parents = call, pair, primals, parents
-        self.kept, self.size = kept, size
-
-    def pull_into(self, cts: list, k: int) -> None:
-        given = cts[k : k + self.size]
-        if all(c is None for c in given):
-            return
-        cts[k : k + self.size] = [None] * self.size
-        outs = self.call.entry.program.outputs
-        seeds = [
-            zeros_like(aval_of_atom(o)) if c is None else c
-            for c, o, moves in zip(given, outs, self.pair.takes, strict=True)
-            if moves
-        ]
+    def pull(self, cts: Sequence) -> Sequence:
         read = [self.primals[i] for i in self.pair.reads]
-        found = JitCall(self.pair.backward)(*read, *self.kept, *seeds)
-        slots = [p for p in self.parents if p is not None]
-        add_cotangents(cts, slots, found)
-
-    def push_into(self, ts: list, k: int) -> None:
-        given = [None if p is None else ts[p] for p in self.parents]
-        if any(t is not None for t in given):
-            ts[k : k + self.size] = self.call.jvp(None, self.primals, given)[1]
-
-
+        backward = JitCall(self.pair.backward)
+        return self.spread(backward(*read, *self.kept, *self.seeds(cts)))

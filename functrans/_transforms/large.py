@@ -42,14 +42,13 @@ NATIVE: dict[General | Linear, int] = {
 
 # What a rule is given instead of a value that it does not read; and where it is given one.
 _ABSENT, _HERE = Aval | None, object()
+_SIZED = np.ndarray | Aval
 
 
-def _is_large(xs: Sequence, pays: int) -> bool:
-    """Whether ``xs`` are plain numbers of a kind that compiles, at least one of them large."""
-    return (
-        any([type(x) is np.ndarray and x.size >= pays for x in xs])
-        and all([type(x) in STRONG and x.dtype.char in "fdFD" and x.dtype.isnative for x in xs])
-        and jit_is_on()
+def _compiles(xs: Sequence) -> bool:
+    """Whether ``xs`` are plain numbers of kinds that compile, and nobody has switched it off."""
+    return jit_is_on() and all(
+        [type(x) in STRONG and x.dtype.char in "fdFD" and x.dtype.isnative for x in xs]
     )
 
 
@@ -65,20 +64,23 @@ def _native(program: Jitted, static: tuple, xs: Sequence) -> list | None:
 
 
 def _forward(row: General | Linear, pays: int) -> Callable:
-    """The row's function: natively where its operands are large."""
+    """The row's function: natively where its first operand is large."""
     by_numpy = row.impl
     program = Jitted(lambda params, *xs: [row(*xs, **dict(params))], (0,), (), False)
 
     @functools.wraps(by_numpy)
-    def impl(*xs: Any, **params: Any) -> Any:
-        ys = _native(program, tuple(params.items()), xs) if _is_large(xs, pays) else None
-        return by_numpy(*xs, **params) if ys is None else ys[0]
+    def impl(x: Any, *xs: Any, **params: Any) -> Any:
+        if type(x) is np.ndarray and x.size >= pays and _compiles((x, *xs)):
+            ys = _native(program, tuple(params.items()), (x, *xs))
+            if ys is not None:
+                return ys[0]
+        return by_numpy(x, *xs, **params)
 
     return impl
 
 
 def _backward(row: General, pays: int) -> Callable:
-    """The row's vjp rule: natively where what it is given is large."""
+    """The row's vjp rule: natively where its first operand is large."""
     by_ops = row.vjp_rule
     assert by_ops is not None, row
 
@@ -93,16 +95,17 @@ def _backward(row: General, pays: int) -> Callable:
 
     @functools.wraps(by_ops)
     def rule(ct: Any, y: Any, xs: Sequence, wanted: Sequence[bool], **params: Any) -> Sequence:
+        if type(ct) not in STRONG or not isinstance(xs[0], _SIZED) or xs[0].size < pays:
+            return by_ops(ct, y, xs, wanted, **params)
         every = ct, y, *xs
         given = [x for x in every if not isinstance(x, _ABSENT)]
-        if _is_large(given, pays):
-            absent = tuple([x if isinstance(x, _ABSENT) else _HERE for x in every])
-            static = absent, tuple(wanted), tuple(params.items())
-            found = _native(program, static, given)
-            if found is not None:
-                values = iter(found)
-                return [next(values) if w else None for w in wanted]
-        return by_ops(ct, y, xs, wanted, **params)
+        absent = tuple([x if isinstance(x, _ABSENT) else _HERE for x in every])
+        static = absent, tuple(wanted), tuple(params.items())
+        found = _native(program, static, given) if _compiles(given) else None
+        if found is None:
+            return by_ops(ct, y, xs, wanted, **params)
+        values = iter(found)
+        return [next(values) if w else None for w in wanted]
 
     return rule
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.passes import dead_code, optimise
-from functrans._compile.program import Program, Var, aval_of_atom, evaluate
+from functrans._compile.program import Program, Var, atoms, aval_of_atom, evaluate
 from functrans._compile.structured import INT, Loop
 from functrans._core.aval import inexact_dtype
 from functrans._ops import elementwise as ops
@@ -18,7 +18,7 @@ from functrans._transforms.calls import recorded
 from functrans._transforms.costs import cheaper_again
 from functrans._transforms.staging import stage
 from functrans._transforms.sums import entrywise
-from functrans._transforms.vjp import VJPTrace, VJPTracer, add_cotangents
+from functrans._transforms.vjp import VJPTrace
 from functrans._transforms.vmap import Same
 from functrans.errors import NotDifferentiable, user_line
 
@@ -118,8 +118,7 @@ class LoopCall(derived.RowCall):
                 f"{user_line()}: reverse mode through {row.name} under jit needs to know how many "
                 "steps there are at most: pass max_steps, use fori_loop or scan, or forward mode."
             )
-        primals = [trace.lower(x) for x in args]
-        parents = [x.slot if type(x) is VJPTracer and x.owner is trace else None for x in args]
+        primals, parents = trace.operands(args)
         mask = tuple(p is not None for p in parents)
         pair = self.derive(("vjp", mask), lambda: _Pair(row, mask))
         flat = list(LoopCall(pair.forward)(*primals))
@@ -281,6 +280,8 @@ class _Pair:
         moving = (*fixed, *state, *arrays)
         joint = derived.pulled(body, moving, row.name, takes)
         split = derived.cut(joint, len(body.inputs), len(body.outputs), takes)
+        types = row.abstract()
+        self.types = types if row.outputs > 1 else (types,)
         self.takes, self.fixed, self.state, self.arrays = takes, fixed, state, arrays
         self.reads, self.collected = split.reads, list(range(split.kept))
         forward, backward = split.forward, split.backward
@@ -288,7 +289,7 @@ class _Pair:
         if row.again or cheaper_again(split, body):
             backward = dead_code(Program(joint.program.inputs, joint.program.eqns,
                                          joint.program.outputs[len(body.outputs) :]))
-            used = _used(backward)
+            used = {a for a in atoms(backward) if isinstance(a, Var)}
             self.reads = [i for i in range(len(body.inputs)) if backward.inputs[i] in used]
             seeds = backward.inputs[len(body.inputs) :]
             inputs = tuple(backward.inputs[i] for i in self.reads) + seeds
@@ -349,37 +350,20 @@ def _moving(body: Program, row: Loop, fixed: list, state: list, arrays: list) ->
         state = more
 
 
-def _used(program: Program) -> set:
-    used: set = {a for a in program.outputs if isinstance(a, Var)}
-    for eqn in program.eqns:
-        used.update(a for a in eqn.inputs if isinstance(a, Var))
-    return used
+class Steps(derived.ProgramNode):
+    """A loop, and what its steps have left for the backward."""
 
-
-class Steps:
-    """A tape entry: a loop, and what its steps have left for the backward."""
-
-    __slots__ = ("call", "kept", "pair", "parents", "primals", "size", "steps")
+    __slots__ = ("steps",)
 
     def __init__(
         self, call: LoopCall, pair: _Pair, primals: list, parents: list, kept: list, steps: list
     ):
-        self.call, self.pair, self.primals, self.parents = call, pair, primals, parents
-        self.kept, self.steps = kept, steps
-        self.size = call.row.outputs
+        super().__init__(call, pair, primals, parents, kept, call.row.outputs)
+        self.steps = steps
 
-    def pull_into(self, cts: list, k: int) -> None:
-        given = cts[k : k + self.size]
-        if all(c is None for c in given):
-            return
-        cts[k : k + self.size] = [None] * self.size
+    def pull(self, cts: Sequence) -> Sequence:
         row, pair = self.call.row, self.pair
-        types = row.abstract()
-        types = types if row.outputs > 1 else (types,)
-        seeds = [
-            zeros_like(t) if c is None else c
-            for c, t, takes in zip(given, types, pair.takes, strict=False) if takes
-        ]
+        seeds = self.seeds(cts)
         count, consts, *_ = row.parts(self.primals)
         skip = int(row.counted)
         sums = [zeros_like(x) for x, m in zip(consts, pair.fixed, strict=True) if m]
@@ -400,12 +384,7 @@ class Steps:
         for mask, values in masks:
             given = iter(values)
             all_cts += [next(given) if m else None for m in mask]
-        add_cotangents(cts, self.parents, all_cts)
-
-    def push_into(self, ts: list, k: int) -> None:
-        given = [None if p is None else ts[p] for p in self.parents]
-        if any(t is not None for t in given):
-            ts[k : k + self.size] = self.call.jvp(None, self.primals, given)[1]
+        return all_cts
 
 
 __all__ = ["LoopCall"]

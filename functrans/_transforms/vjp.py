@@ -287,13 +287,17 @@ class VJPTrace(Trace):
 
     def _record_many(self, prim, parents, y, xs, params):
         xs = [x if p is not None else self.capture(x) for x, p in zip(xs, parents, strict=True)]
-        slot = len(self.tape)
-        self.tape.append(Node(prim, parents, y, xs, params, self.outlives))
-        self.tape.extend([FOLLOWS] * (prim.outputs - 1))
+        slot = self.enter(Node(prim, parents, y, xs, params, self.outlives), prim.outputs)
         return tuple(
             VJPTracer(self, out, slot + i) if inexact_dtype(dtype_of(out)) else out
             for i, out in enumerate(y)
         )
+
+    def operands(self, args: Sequence) -> tuple[list, list]:
+        """The values of ``args`` without this trace, and their slots, None of what is not mine."""
+        primals = [x.primal if type(x) is VJPTracer and x.owner is self else x for x in args]
+        slots = [x.slot if type(x) is VJPTracer and x.owner is self else None for x in args]
+        return primals, slots
 
     def call(self, call: Any, args: tuple) -> tuple:
         self.require_open(call)
@@ -364,7 +368,9 @@ def walk(trace: VJPTrace, cts: list, consume: bool, start: int = 0, stop: Any = 
             continue
         if type(ct) is np.ndarray and ct.size >= LARGE:
             scatter_late(cts, late)
-            if _walk_stretch(trace, cts, k, node, start):
+            stretched = _walk_stretch(trace, cts, k, node, start, tainted)
+            if stretched is not None:
+                tainted = stretched
                 continue
         cts[k] = None
         for parent, action, saved, unlike in node:
@@ -394,15 +400,18 @@ def walk(trace: VJPTrace, cts: list, consume: bool, start: int = 0, stop: Any = 
 VJPTrace.walk = walk
 
 
-def _walk_stretch(trace: VJPTrace, cts: list, k: int, node: tuple, start: int) -> bool:
-    """Walk ``start`` to ``k`` block by block if the entries are large and alike; whether it did."""
+def _walk_stretch(
+    trace: VJPTrace, cts: list, k: int, node: tuple, start: int, tainted: bool
+) -> bool | None:
+    """Walk ``start`` to ``k`` block by block if the entries are large and alike.
+
+    Whether an infinite slope has been met by then; None where it did not walk.
+    """
     tape, shape = trace.tape, cts[k].shape
-    tape[k] = node
+    left, tape[k] = tape[k], node
     stretch = segments.find(tape, cts, k, start)
-    if stretch is None:
-        return False
-    segments.walk(stretch, cts, shape, trace.tainted)
-    return True
+    tape[k] = left
+    return None if stretch is None else segments.walk(stretch, cts, shape, tainted)
 
 
 def pull_back(

@@ -25,6 +25,10 @@ class BatchTracer(Tracer):
         self.value = value
 
     @property
+    def inner(self) -> Any:
+        return self.value
+
+    @property
     def shape(self) -> tuple[int, ...]:
         return self.value.shape[1:]
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from functrans._core.bind import Trace, Tracer, watching
 from functrans._core.primitive import Primitive
-from functrans._transforms.vjp import VJPTrace, VJPTracer, walk
+from functrans._transforms.vjp import VJPTrace, walk
 
 
 @dataclass(slots=True)
@@ -80,27 +80,32 @@ class Observer:
 sequence = itertools.count(1 << 32)
 
 
-class Watch:
-    """Observers of the traces that start in a context."""
+class Observers:
+    """Those who are told together; ``quick`` is the list of one who only wants times, else None."""
 
     def __init__(self, observers: tuple):
-        self.observers = observers
+        self.observers: tuple[Observer, ...] = observers
         self.quick: Any = observers[0].quick if len(observers) == 1 else None
-
-    def trace(self, cls: type) -> Any:
-        """A new trace of the watched subclass of ``cls``, not yet initialised."""
-        made = object.__new__(watched(cls))
-        made.watch = self
-        return made
 
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
+        """Tell of a transform, or a walk backward, which this block is."""
         tokens = [o.enter(name) for o in self.observers]
         try:
             yield
         finally:
             for o, token in zip(self.observers, tokens, strict=True):
                 o.leave(token)
+
+
+class Watch(Observers):
+    """Observers of the traces that start in a context."""
+
+    def trace(self, cls: type) -> Any:
+        """A new trace of the watched subclass of ``cls``, not yet initialised."""
+        made = object.__new__(watched(cls))
+        made.watch = self
+        return made
 
 
 @contextmanager
@@ -233,8 +238,7 @@ class WatchedTape(Watched):
         if not new:
             return  # none was made, or by an op inside this one
         op.sequence = next(sequence)
-        op.slots = tuple([x.slot if type(x) is VJPTracer and x.owner is self else None
-                          for x in op.args])
+        op.slots = tuple(self.operands(op.args)[1])  # type: ignore[attr-defined]  # VJPTrace's
         op.entries = tuple([self.tape[k] for k in new])
         self.ops.update(dict.fromkeys(new, op))
 

@@ -76,6 +76,21 @@ def flat_axes(a: Any, axes: tuple[int, ...]) -> Any:
     return a.reshape((*a.shape[: len(rest)], math.prod(a.shape[len(rest) :])))
 
 
+def weights_of(weights: Any, a: Any, axis: Any) -> Any:
+    """``weights`` to multiply entries of ``a`` with: of its shape, or its shape along ``axis``."""
+    if weights.shape == a.shape:
+        return weights
+    if axis is None:
+        raise TypeError("Axis must be specified when shapes of a and weights differ.")
+    axes = np.lib.array_utils.normalize_axis_tuple(axis, a.ndim)
+    if weights.shape != tuple([a.shape[i] for i in axes]):
+        raise ValueError(
+            "Shape of weights must be consistent with shape of a along specified axis."
+        )
+    weights = weights.transpose(tuple(sorted(range(len(axes)), key=axes.__getitem__)))
+    return weights.reshape(tuple([n if i in axes else 1 for i, n in enumerate(a.shape)]))
+
+
 def keep(y: Any, a: Any, axis: tuple[int, ...], keepdims: Any) -> Any:
     """``y`` with the axes that were reduced at length 1, if so asked."""
     return y.reshape(rows.kept_shape(a.shape, axis)) if keepdims and keepdims is not NoValue else y

@@ -22,7 +22,6 @@ from functrans.numpy.structure import (
     take_axis,
 )
 
-BY_INDEX = ("edge", "reflect", "symmetric", "wrap")
 STATISTICS = {"maximum": max, "mean": mean, "median": median, "minimum": min}
 # mode -> the options it takes, with what they are where not given
 OPTIONS: dict[str, dict[str, Any]] = {

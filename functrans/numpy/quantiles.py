@@ -16,7 +16,7 @@ from functrans._core.bind import bind
 from functrans._ops import elementwise as ops
 from functrans._ops import ranks as rows
 from functrans.numpy.indexing import take_along_axis
-from functrans.numpy.options import NoValue, axes_of, flat_axes, keep, like
+from functrans.numpy.options import NoValue, axes_of, flat_axes, keep, like, weights_of
 from functrans.numpy.order import argsort
 from functrans.numpy.structure import as_operand, is_traced, moveaxis, reshape
 
@@ -120,20 +120,12 @@ def _checked(name, a, q, method, weights, top):
     return q, weak
 
 
-def _fit_weights(weights, a, axis, axes):
+def _flat_weights(weights, a, axis, axes):
     """``weights`` for the entries of ``a`` with ``axes`` as one last axis."""
     weights = as_operand(weights)
     if not is_traced(weights) and np.any(weights < 0):
         raise ValueError("Weights must be non-negative.")
-    if weights.shape == a.shape:
-        return flat_axes(weights, axes)
-    if axis is None:
-        raise TypeError("Axis must be specified when shapes of a and weights differ.")
-    if weights.shape != tuple(a.shape[i] for i in axes):
-        raise ValueError(
-            "Shape of weights must be consistent with shape of a along specified axis."
-        )
-    return reshape(weights, (-1,))
+    return flat_axes(weights_of(weights, a, axis), axes)
 
 
 def _quantile(a, q, weak, axis, method, keepdims, weights, skip_nan):
@@ -148,7 +140,7 @@ def _quantile(a, q, weak, axis, method, keepdims, weights, skip_nan):
     if weights is None:
         y = _pick(flat, n, points, weak, method, skip_nan)
     else:
-        y = _pick_weighted(flat, n, points, _fit_weights(weights, a, axis, axes), skip_nan)
+        y = _pick_weighted(flat, n, points, _flat_weights(weights, a, axis, axes), skip_nan)
     if q.ndim == 0:
         return keep(y[..., 0], a, axes, keepdims)
     y = moveaxis(y, -1, 0)

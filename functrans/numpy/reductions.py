@@ -23,6 +23,7 @@ from functrans.numpy.options import (
     masked,
     no_out,
     prepared,
+    weights_of,
     without_nan,
 )
 from functrans.numpy.running import (
@@ -203,24 +204,12 @@ def average(a, axis=None, weights=None, returned=False, *, keepdims=NoValue):
     axes = axes_of(axis, a.ndim)
     weights = as_operand(weights)
     dtype = np.result_type(a.dtype, weights.dtype, *([np.float64] if a.dtype.kind in "biu" else []))
-    a, weights = a.astype(dtype), _fit_weights(weights, a, axis, axes).astype(dtype)
+    a, weights = a.astype(dtype), weights_of(weights, a, axis).astype(dtype)
     total = sum(weights, axis=axes, keepdims=keepdims)
     if not isinstance(total, Tracer) and np.any(total == 0):
         raise ZeroDivisionError("Weights sum to zero, can't be normalized")
     y = sum(a * weights, axis=axes, keepdims=keepdims) / total
     return (y, np.broadcast_to(total, y.shape)) if returned else y
-
-
-def _fit_weights(weights, a, axis, axes):
-    if weights.shape == a.shape:
-        return weights
-    if axis is None:
-        raise TypeError("Axis must be specified when shapes of a and weights differ.")
-    if weights.shape != tuple(a.shape[i] for i in axes):
-        raise ValueError(
-            "Shape of weights must be consistent with shape of a along specified axis."
-        )
-    return weights.reshape(tuple([n if i in axes else 1 for i, n in enumerate(a.shape)]))
 
 
 # ---- extremes

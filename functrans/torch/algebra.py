@@ -23,12 +23,6 @@ def _same_type(who, *xs):
         raise RuntimeError(f"{who}: operands must have one dtype, but they are {found}")
 
 
-def _of_dims(who, *pairs):
-    for x, ndim in pairs:
-        if x.ndim != ndim:
-            raise RuntimeError(f"{who}: expected a {ndim}-D tensor, but got {x.ndim}-D")
-
-
 class ProductNode(Node):
     """A product of two matrices, the hot path of training. ``xs``: None for what is not saved."""
 
@@ -100,32 +94,36 @@ def _product(input, other):
         ) from failure
 
 
+def _product_of(who, *pairs):
+    """The product of two operands, each with the number of axes that ``who`` wants of it."""
+    for x, ndim in pairs:
+        if x.ndim != ndim:
+            raise RuntimeError(f"{who}: expected a {ndim}-D tensor, but got {x.ndim}-D")
+    return _product.body(*[x for x, _ in pairs])
+
+
 @op
 def mm(input, mat2):
     """The product of two matrices."""
-    _of_dims("mm", (input, 2), (mat2, 2))
-    return _product.body(input, mat2)
+    return _product_of("mm", (input, 2), (mat2, 2))
 
 
 @op
 def mv(input, vec):
     """The product of a matrix and a vector."""
-    _of_dims("mv", (input, 2), (vec, 1))
-    return _product.body(input, vec)
+    return _product_of("mv", (input, 2), (vec, 1))
 
 
 @op
 def bmm(input, mat2):
     """The products of matrices in two batches."""
-    _of_dims("bmm", (input, 3), (mat2, 3))
-    return _product.body(input, mat2)
+    return _product_of("bmm", (input, 3), (mat2, 3))
 
 
 @op
 def dot(input, tensor):
     """The product of two vectors, without conjugation."""
-    _of_dims("dot", (input, 1), (tensor, 1))
-    return _product.body(input, tensor)
+    return _product_of("dot", (input, 1), (tensor, 1))
 
 
 @op

@@ -13,18 +13,17 @@ from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import Any
 
-from functrans.extend import Observer, Op
+from functrans.extend import Observer, Observers, Op
 from functrans.torch.graph import AccumulateGrad, Node, Value, caller
 from functrans.torch.modes import state
 from functrans.torch.tensor import Tensor
 
 
-class Watch:
+class Watch(Observers):
     """The observers of one thread."""
 
     def __init__(self, observers: tuple):
-        self.observers: tuple[Observer, ...] = observers
-        self.quick: Any = observers[0].quick if len(observers) == 1 else None
+        super().__init__(observers)
         self._thread = threading.get_ident()
         self._passing = False  # the operation that is called now has already been told of
         self._creating = 0  # walks that record the derivative
@@ -114,15 +113,6 @@ class Watch:
             raise
         finally:
             self._creating -= create
-
-    @contextmanager
-    def scope(self, name: str) -> Iterator[None]:
-        tokens = [o.enter(name) for o in self.observers]
-        try:
-            yield
-        finally:
-            for o, token in zip(self.observers, tokens, strict=True):
-                o.leave(token)
 
 
 def _node_of(out: Any) -> Node | None:

@@ -13,6 +13,7 @@ import numpy as np
 from functrans.torch import factories
 from functrans.torch.elementwise import logsigmoid, softplus
 from functrans.torch.reductions import log_softmax as _log_softmax
+from functrans.torch.reductions import logsumexp
 from functrans.torch.table import METHODS, op
 from functrans.torch.tensor import Tensor
 
@@ -86,7 +87,8 @@ def nll_loss(input, target, weight=None, ignore_index=-100, reduction="mean"):
     return _picked(input, target, weight, ignore_index, reduction, "nll_loss")
 
 
-def _picked(x, target, weight, ignored, reduction, who):
+def _picked(x, target, weight, ignored, reduction, who, total=None):
+    """The loss of ``x``, less a total for each example, at the targets."""
     axis = 0 if x.ndim == 1 else 1
     shape = x.shape[:axis] + x.shape[axis + 1 :]
     if target.dtype.kind not in "iu" or target.shape != shape:
@@ -99,6 +101,7 @@ def _picked(x, target, weight, ignored, reduction, who):
     if ((index < 0) | (index >= x.shape[axis])).any():
         raise IndexError(f"{who}: a target is out of bounds: there are {x.shape[axis]} classes")
     values = np.take_along_axis(x, np.expand_dims(index, axis), axis).reshape(shape)
+    values = values if total is None else values - total
     w = kept.astype(x.dtype) if weight is None else np.where(kept, weight[index], 0)
     loss = np.where(kept, -values * w, 0)
     return np.sum(loss) / np.sum(w) if reduction == "mean" else _reduced(loss, reduction, who)
@@ -111,12 +114,15 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
     if label_smoothing:
         raise NotImplementedError("cross_entropy: label_smoothing is not supported; pass "
                                   "probabilities as target")
-    logs = _log_softmax.body(input, 0 if input.ndim == 1 else 1)
+    axis = 0 if input.ndim == 1 else 1
     if target.dtype.kind not in "fV":
-        return _picked(logs, target, weight, ignore_index, reduction, "cross_entropy")
+        # of the logarithms only the targets' are needed
+        total = logsumexp.body(input, axis)
+        return _picked(input, target, weight, ignore_index, reduction, "cross_entropy", total)
+    logs = _log_softmax.body(input, axis)
     if weight is not None:
         raise NotImplementedError("cross_entropy: weight is not supported with probabilities")
-    loss = -np.sum(logs * target, axis=0 if input.ndim == 1 else 1)
+    loss = -np.sum(logs * target, axis=axis)
     return _reduced(loss, reduction, "cross_entropy")
 
 
