@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._core.array import wrap
+from functrans._core.array import Array, wrap
 from functrans._core.aval import aval_of
-from functrans._core.bind import Tracer
+from functrans._core.bind import PLAIN, Tracer
 from functrans.errors import ArgumentError
 
 
@@ -48,6 +48,8 @@ class _Star:
 
 
 LEAF = Structure(None, None, ())
+# What nearly all leaves are: the rest are found by asking for every kind of container.
+_NUMBERS = PLAIN | {Array}
 _registry: dict[type, tuple[Callable, Callable]] = {}
 
 
@@ -71,6 +73,8 @@ def opened(x: Any) -> tuple[Iterable, Any] | None:
     kind = type(x)
     if kind in _registry:
         return _registry[kind][0](x)
+    if kind in _NUMBERS or isinstance(x, Tracer):
+        return None
     if x is None:
         return (), None
     if kind is tuple or kind is list:
@@ -140,6 +144,8 @@ def _flatten(x, found):
 def unflatten(structure: Structure, leaves: Iterable) -> Any:
     """The tree of this structure with these leaves."""
     given = list(leaves)
+    if structure.kind is None and len(given) == 1:
+        return given[0]
     if len(given) != structure.size:
         raise ArgumentError(
             f"tree.unflatten: {structure!r} has {structure.size} leaves, but got {len(given)}"

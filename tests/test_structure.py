@@ -165,6 +165,26 @@ def test_bad_input_raises_what_numpy_raises(f):
 def test_out_is_refused_by_name():
     with pytest.raises(UnsupportedError, match="stack got out="):
         ft.grad(lambda x: np.stack([x, x], out=np.empty((2, 3))).sum())(np.ones(3))
+    with pytest.raises(UnsupportedError, match=r"np\.cumsum got out="):
+        ft.grad(lambda x: np.cumsum(x, out=np.empty(3)).sum())(np.ones(3))
+
+
+@pytest.mark.parametrize("others", [
+    (2.0,), (np.float32(2),), (np.float64(2),), (np.int64(2),), (1j,), (np.array(2, np.float32),),
+])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_stack_of_numbers_is_that_of_numpy(dtype, others):
+    x = np.array([3, 5], dtype)
+    found = []
+    stack = lambda x: np.stack([x[0], *others, x[1]])  # noqa: E731  # used twice
+
+    def f(x):
+        found.append(ft.stop_gradient(stack(x)))
+        return np.sum(stack(x).real * np.arange(1, 4))
+
+    np.testing.assert_array_equal(ft.grad(f)(x), np.array([1, 3], dtype))
+    assert found[0].dtype == stack(x).dtype
+    np.testing.assert_array_equal(found[0], stack(x))
 
 
 def test_fill_names_the_cure():

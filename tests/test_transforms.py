@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
+from functrans.profile import profile
 
 X = np.array([0.3, -1.2, 2.0])
 Pair = namedtuple("Pair", "a b")
@@ -19,6 +20,26 @@ class Model:
     weight: np.ndarray
     bias: float
     name: str
+
+
+@pytest.mark.parametrize("gradient", [
+    lambda f, x: ft.grad(f)(x),
+    lambda f, x: ft.vjp(f, x)[1](1.0)[0],
+    lambda f, x: ft.grad(ft.checkpoint(f))(x),
+    lambda f, x: ft.linear_transpose(ft.linearize(f, x)[1], x)(1.0)[0],
+    lambda f, x: _profiled(lambda: ft.grad(f)(x)),
+    lambda f, x: ft.jvp(ft.grad(f), (x,), (np.zeros(2),))[0],
+])
+def test_a_backward_does_not_report_what_numpy_would(gradient):
+    x = np.array([0.0, 4.0])
+    with np.errstate(all="raise"):
+        g = gradient(lambda x: np.sum(np.sqrt(x)) + np.matmul(x, x), x)
+    assert_array_equal(g, [np.inf, 8.25])
+
+
+def _profiled(f):
+    with profile():
+        return f()
 
 
 def cubic(x):

@@ -105,7 +105,8 @@ class Leaves(NamedTuple):
 
 def open_argument(who: str, f: Callable, position: object, x: Any) -> Leaves:
     """Take one argument apart; a bare Python int becomes a float."""
-    if type(x) is np.ndarray and x.dtype.kind in "fc":
+    kind = type(x)
+    if kind is float or kind is np.float64 or (kind is np.ndarray and x.dtype.kind in "fc"):
         return Leaves([x], tree.LEAF, [0])
     if type(x) is int:
         x = float(x)

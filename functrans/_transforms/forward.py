@@ -61,7 +61,8 @@ def push(
         require_numbers(f"{who}: `{name_of(f)}`", outs)
         values = [_value(trace, x) for x in outs]
         moved = [_tangent(trace, x) for x in outs]
-        return Pushed(values, moved, structure, tree.map(lambda x: _value(trace, x), aux))
+        aux = tree.map(lambda x: _value(trace, x), aux) if has_aux else None
+        return Pushed(values, moved, structure, aux)
     finally:
         trace.closed = True
 

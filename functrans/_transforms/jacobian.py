@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -172,7 +173,7 @@ def _pulled(
         if chunks
         else [np.zeros((0, *a.shape), a.dtype) for a in ins]
     )
-    ends = np.cumsum([a.size for a in outs]).tolist()
+    ends = list(itertools.accumulate([a.size for a in outs]))
     return [
         [_shaped(_row(J[e - o.size : e], o, a), o, a) for J, a in zip(joined, ins, strict=True)]
         for o, e in zip(outs, ends, strict=True)
@@ -191,11 +192,11 @@ def _row(ct, out: Aval, into: Aval):
 
 def _columns_to_blocks(chunks: list[list], ins: list[Aval]) -> list[list]:
     """Pushed batches, batch axis 0, as blocks with the input axes last."""
-    ends = np.cumsum([a.size for a in ins]).tolist()
+    ends = list(itertools.accumulate([a.size for a in ins]))
     blocks = []
     for column in zip(*chunks, strict=True):
         J = _join(column)
-        J = np.moveaxis(J, 0, -1)
+        J = J.transpose((*range(1, J.ndim), 0))
         blocks.append(
             [
                 J[..., e - a.size : e].reshape(J.shape[:-1] + a.shape)

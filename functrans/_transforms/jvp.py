@@ -140,7 +140,11 @@ class JVPTrace(Trace):
 
 def _fit(t: Any, y: Any) -> Any:
     """``t`` as the tangent of ``y``, in its shape and dtype."""
-    if type(t) is type(y) is np.ndarray and t.dtype is y.dtype and t.shape == y.shape:
+    kind = type(t)
+    if kind is type(y) and (
+        kind is np.float64
+        or (kind is np.ndarray and t.dtype is y.dtype and t.shape == y.shape)
+    ):
         return t
     return spread(t, shape_of(y), dtype_of(y))
 

@@ -44,7 +44,9 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
             x1, x2 = inputs
             if not isinstance(x1, _LISTS) and not isinstance(x2, _LISTS):
                 return bind_operands(row, x1, x2)
-    inputs = tuple([_operand(x) for x in inputs])
+    inputs = tuple([
+        x if type(x) is np.ndarray or isinstance(x, Tracer) else _operand(x) for x in inputs
+    ])
     if method == "__call__":
         row = UFUNCS.get(ufunc) or MAKERS["__call__"](ufunc)
         if row is None:
@@ -86,8 +88,6 @@ def _with_options(ufunc, row, inputs, kwargs):
 
 def _operand(x):
     """An operand without the class of arrays; a list as an array, of traced values a stack."""
-    if type(x) is np.ndarray:
-        return x
     if type(x) is Array:
         return plain(x)
     return _to_array(x) if isinstance(x, list | tuple) else x
