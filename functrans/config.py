@@ -56,7 +56,7 @@ class Config:
     ) -> Iterator[None]:
         """Settings for the time of a ``with`` block; what is not named stays."""
         if threads is not None and not (isinstance(threads, int) and threads >= 1):
-            raise ArgumentError(f"config: threads must be an int of at least 1, but is {threads!r}")
+            raise ArgumentError(f"config: threads must be at least 1, but is {threads!r}")
         if jit not in (None, True, False):
             raise ArgumentError(f"config: jit must be True or False, but is {jit!r}")
         if kinks not in (None, SUBGRADIENT, WARN, RAISE):

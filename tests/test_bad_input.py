@@ -2,9 +2,12 @@
 
 import math
 import re
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import functrans as ft
 from functrans import errors
@@ -400,3 +403,27 @@ def test_arrays_of_a_class_without_arithmetic_of_its_own(tmp_path):
 def test_a_traced_array_of_a_type_without_derivatives(dtype):
     with raises(errors.ArgumentError, "float64[3] traced by grad", "cannot become", "lost"):
         ft.grad(lambda x: np.sum(x.astype(dtype)))(X)
+
+
+@pytest.mark.parametrize("other", [Fraction(1, 2), Decimal(2), scipy.sparse.csr_array(np.eye(3))],
+                         ids=["Fraction", "Decimal", "csr_array"])
+def test_an_operand_that_is_no_array_and_no_number(other):
+    for call in (
+        lambda: ft.jvp(lambda x: x * other, (X,), (X,)),
+        lambda: ft.vjp(lambda x: x * other, X),
+        lambda: ft.jit(lambda x: x * other)(X),
+        lambda: ft.vmap(lambda x: x * other)(np.eye(3)),
+    ):
+        with raises(errors.ArgumentError, "`multiply` got", type(other).__name__, "float(x)"):
+            call()
+
+
+def test_a_list_beside_a_batch_is_an_array():
+    close = np.testing.assert_array_equal
+    close(ft.vmap(lambda x: x * [1.0, 2.0, 3.0])(np.eye(3)), np.eye(3) * [1.0, 2.0, 3.0])
+
+
+def test_nothing_equals_none():
+    # entry by entry, as NumPy's
+    assert not ft.vjp(lambda x: x == None, X)[0].any()  # noqa: E711  # what is tested
+    assert ft.vjp(lambda x: x != None, X)[0].all()  # noqa: E711  # likewise

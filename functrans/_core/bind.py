@@ -16,7 +16,13 @@ import numpy as np
 
 from functrans._core.array import Array, plain, require_common
 from functrans._core.aval import PYTHON_SCALARS, dtype_of, shape_of
-from functrans.errors import ConcretizationError, ImmutableError, LeakedTracerError, user_line
+from functrans.errors import (
+    ArgumentError,
+    ConcretizationError,
+    ImmutableError,
+    LeakedTracerError,
+    user_line,
+)
 
 if TYPE_CHECKING:
     from functrans._core.primitive import Primitive
@@ -258,13 +264,24 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
         if isinstance(x, Tracer):
             if top is None or x.owner.level > top.level:
                 top = x.owner
-        elif type(x) not in PLAIN and isinstance(x, np.ndarray):
-            if type(x) is Array:
-                return bind(prim, *map(plain, args), **params)
-            require_common(type(x))
+        elif type(x) not in PLAIN and not isinstance(x, np.generic):
+            if type(x) is Array or isinstance(x, list | tuple):
+                return bind(prim, *map(_as_plain, args), **params)
+            if isinstance(x, np.ndarray):
+                require_common(type(x))
+            elif prim.differentiable:  # x == None may be asked
+                raise ArgumentError(
+                    f"{user_line()}: `{prim.name}` got {type(x).__module__}.{type(x).__name__} "
+                    "beside a traced value. Operands are arrays and Python's numbers: convert it, "
+                    "for example with float(x), or x.toarray() of a sparse matrix."
+                )
     if top is None:
         return prim.impl(*args, **params)
     return top.process(prim, args, params)
+
+
+def _as_plain(x: Any) -> Any:
+    return np.asarray(x) if isinstance(x, list | tuple) else plain(x)
 
 
 def bind_operands(prim: Primitive, x1: Any, x2: Any) -> Any:
