@@ -132,17 +132,17 @@ def unsupported(name: str) -> UnsupportedError:
 def absolute(x: Any) -> Any:
     """|x|, by the row that fits its type."""
     y = (ops.absolute_complex if dtype_of(x).kind == "c" else ops.absolute)(x)
-    return length(y, squared_size, x)
+    return length(y, squared_size, (x,))
 
 
 def fabs(x: Any) -> Any:
     """|x| of real numbers."""
-    return length(ops.fabs(x), squared_size, x)
+    return length(ops.fabs(x), squared_size, (x,))
 
 
 def hypot(x1: Any, x2: Any) -> Any:
     """The length of the vector of two numbers."""
-    return length(ops.hypot(x1, x2), _hypot_squared, x1, x2)
+    return length(ops.hypot(x1, x2), _hypot_squared, (x1, x2))
 
 
 def _hypot_squared(x1, x2):
@@ -151,7 +151,7 @@ def _hypot_squared(x1, x2):
 
 def sqrt(x: Any) -> Any:
     """The square root."""
-    return length(ops.sqrt(x), of_root, x)
+    return length(ops.sqrt(x), of_root, (x,), degree=2)
 
 
 def square(x: Any) -> Any:

@@ -199,7 +199,7 @@ def std(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=N
 
 
 def _root(variance):
-    return length(rows.root(variance), ops.positive, variance)
+    return length(rows.root(variance), ops.positive, (variance,), degree=2)
 
 
 @like(np.average)
