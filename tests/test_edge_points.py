@@ -107,6 +107,8 @@ SMOOTH = {  # with the polynomial that it is
     "norm": (lambda x: np.linalg.norm(x) ** 2, lambda x: x @ x),
     "norm, the fourth": (lambda x: np.linalg.norm(x) ** 4, lambda x: (x @ x) ** 2),
     "norm times itself": (lambda x: (lambda n: n * n)(np.linalg.norm(x)), lambda x: x @ x),
+    "norm by multiply": (lambda x: (lambda n: np.multiply(n, n))(np.linalg.norm(x)),
+                         lambda x: x @ x),
     "norm squared by name": (lambda x: np.square(np.linalg.norm(Q @ x)), lambda x: x @ Q.T @ Q @ x),
     "norm by power": (lambda x: np.power(np.linalg.norm(x), 2.0), lambda x: x @ x),
     "norm, scaled": (lambda x: np.exp(-((np.linalg.norm(x) / 3) ** 2)),

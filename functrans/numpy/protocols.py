@@ -38,6 +38,8 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
         if len(inputs) == 1:
             return self.owner.unary(row, self)
         if len(inputs) == 2 and not any(isinstance(x, list | tuple) for x in inputs):
+            if self.root_of is not None and ufunc is np.multiply and inputs[0] is inputs[1]:
+                return even_power(self, 2)
             return bind_operands(row, *inputs)
     inputs = tuple([_operand(x) for x in inputs])
     if method == "__call__":
