@@ -107,6 +107,8 @@ SMOOTH = {  # with the polynomial that it is
     "norm": (lambda x: np.linalg.norm(x) ** 2, lambda x: x @ x),
     "norm, the fourth": (lambda x: np.linalg.norm(x) ** 4, lambda x: (x @ x) ** 2),
     "norm times itself": (lambda x: (lambda n: n * n)(np.linalg.norm(x)), lambda x: x @ x),
+    "norm by multiply": (lambda x: (lambda n: np.multiply(n, n))(np.linalg.norm(x)),
+                         lambda x: x @ x),
     "norm squared by name": (lambda x: np.square(np.linalg.norm(Q @ x)), lambda x: x @ Q.T @ Q @ x),
     "norm by power": (lambda x: np.power(np.linalg.norm(x), 2.0), lambda x: x @ x),
     "norm, scaled": (lambda x: np.exp(-((np.linalg.norm(x) / 3) ** 2)),
@@ -167,8 +169,20 @@ def test_powers_of_lengths_keep_their_type():
     integers = np.array([1, -2])
     for root in (np.abs, np.fabs, np.sqrt, lambda x: np.hypot(x, x)):
         with np.errstate(invalid="ignore"):
-            squared = ft.jit(lambda x, f=root: f(x) ** 2)(integers)
-            assert squared.dtype == (root(integers) ** 2).dtype
+            expected = (root(integers) ** 2).dtype
+            assert ft.jit(lambda x, f=root: f(x) ** 2)(integers).dtype == expected
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_lengths_in_a_unit_are_squared_in_that_unit(scale):
+    x = np.array([3.0, 4.0]) * scale
+    for f in (
+        lambda x: (np.linalg.norm(x) / scale) ** 2,
+        lambda x: (np.linalg.norm(x[None], axis=1)[0] / scale) ** 2,
+        lambda x: (np.hypot(*x) / scale) ** 2,
+        lambda x: np.sum((np.abs(x) / scale) ** 2),
+    ):
+        closely(ft.jvp(f, (x,), (x,))[0], 25)
 
 
 @both

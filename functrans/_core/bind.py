@@ -7,7 +7,7 @@ rules evaluated on lower values dispatch lower by themselves.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextvars import ContextVar
 from math import isfinite, prod
 from typing import TYPE_CHECKING, Any
@@ -88,11 +88,12 @@ class Trace:
 class Tracer:
     """A value that a transform follows. Its methods and operators come from ``functrans.numpy``."""
 
-    __slots__ = ("owner", "root_of")
+    __slots__ = ("owner",)
     __hash__ = None  # type: ignore[assignment]  # as an ndarray: == is elementwise
 
     owner: Trace
-    root_of: tuple[Callable, tuple] | None  # see ``functrans.numpy.lengths``
+    # what a length is the root of (``functrans.numpy.lengths``), in tracers with a slot for it
+    root_of: Any = None
 
     @property
     def inner(self) -> Any:

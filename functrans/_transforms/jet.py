@@ -45,7 +45,7 @@ from functrans.errors import ArgumentError, name_of
 
 
 class JetTracer(Tracer):
-    __slots__ = ("series",)
+    __slots__ = ("root_of", "series")
 
     def __init__(self, trace: JetTrace, series: Series):
         self.owner = trace

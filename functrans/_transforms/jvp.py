@@ -22,7 +22,7 @@ from functrans._transforms.vjp import transpose_vjp
 
 
 class JVPTracer(PrimalTracer):
-    __slots__ = ("tangent",)
+    __slots__ = ("root_of", "tangent")
 
     def __init__(self, trace: JVPTrace, primal: Any, tangent: Any):
         self.owner = trace

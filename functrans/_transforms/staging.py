@@ -31,7 +31,7 @@ class ForeignTracer(Exception):
 
 
 class StagedTracer(Tracer):
-    __slots__ = ("example", "variable")
+    __slots__ = ("example", "root_of", "variable")
 
     def __init__(self, trace: StagingTrace, var: Var, example: Any):
         self.owner = trace

@@ -40,7 +40,7 @@ from functrans._transforms.cotangents import (
 
 
 class VJPTracer(PrimalTracer):
-    __slots__ = ("slot",)
+    __slots__ = ("root_of", "slot")
 
     def __init__(self, trace: VJPTrace, primal: Any, slot: int):
         self.owner = trace

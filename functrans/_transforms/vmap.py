@@ -18,7 +18,7 @@ from functrans.errors import ArgumentError, ShapeError, name_of
 
 
 class BatchTracer(Tracer):
-    __slots__ = ("value",)
+    __slots__ = ("root_of", "value")
 
     def __init__(self, trace: BatchTrace, value: Any):
         self.owner = trace

@@ -53,7 +53,7 @@ def getitem(x: Any, key: Any) -> Any:
         pattern = (entry,)
     if pattern is not None and isinstance(x, Tracer):
         y = x.owner.process(rows.getitem, (x,), {"pattern": pattern})
-        return y if x.root_of is None else length(y, _part_of_square, x, pattern)
+        return y if x.root_of is None else length(y, _part_of_square, (x,), (pattern,))
     if pattern is not None:
         return bind(rows.getitem, x, pattern=pattern)
     pattern, indices = split_key(key, x.shape)

@@ -8,39 +8,53 @@ its even powers are powers of that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from functrans._core.aval import dtype_of
 from functrans._core.bind import Tracer, cast
 from functrans._ops import elementwise as ops
-from functrans._ops.declare import Elementwise
 
 
-def length(y: Any, square: Callable, *args: Any) -> Any:
-    """``y``, which is the square root of ``square(*args)``."""
-    if isinstance(y, Tracer):
-        y.root_of = square, args
+class Root(NamedTuple):
+    """The square root of ``square(*operands, *options)``; scaled, it is that of the operands scaled
+    ``degree`` times each: squares of large and of small numbers are not formed before."""
+
+    square: Callable
+    operands: tuple
+    options: tuple
+    degree: int
+    scales: tuple[tuple[Callable, float], ...] = ()
+
+
+def length(
+    y: Any, square: Callable, operands: tuple, options: tuple = (), degree: int = 1
+) -> Any:
+    """``y``, which is a ``Root``."""
+    return _remembering(y, Root(square, operands, options, degree))
+
+
+def _remembering(y: Any, root: Root) -> Any:
+    if isinstance(y, Tracer) and type(y).root_of is not None:  # it has the slot
+        y.root_of = root
     return y
+
+
+def scaled(op: Callable, y: Tracer, factor: float, found: Any) -> Any:
+    """``found``, which is ``op(y, factor)`` of a length, a length again."""
+    assert y.root_of is not None, y
+    return _remembering(found, y.root_of._replace(scales=(*y.root_of.scales, (op, factor))))
 
 
 def even_power(y: Tracer, exponent: float) -> Any:
     """A length to the power 2, 4, ..."""
     assert y.root_of is not None, y
-    square, args = y.root_of
-    s = cast(square(*args), dtype_of(y))
+    square, operands, options, degree, scales = y.root_of
+    for op, factor in scales * degree:
+        operands = tuple([op(x, factor) for x in operands])
+    s = cast(square(*operands, *options), dtype_of(y))
     return s if exponent == 2 else s ** (exponent // 2)
-
-
-def scaled(prim: Elementwise, y: Tracer, factor: Any) -> Any:
-    """A length times or by a factor, which of a Python number is a length again."""
-    found = y.owner.binary(prim, y, factor)
-    return length(found, _scaled, prim, y, factor) if type(factor) in (int, float) else found
-
-
-def _scaled(prim, y, factor):
-    return prim(even_power(y, 2), factor * factor)
 
 
 def squared_size(x: Any) -> Any:

@@ -220,7 +220,9 @@ def norm(x, ord=None, axis=None, keepdims=False):
         raise ValueError("Improper number of dimensions to norm.")
     if keepdims:
         y = y.reshape(tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
-    return length(y, _sum_of_squares, x, axes, keepdims) if ord is None or euclidean else y
+    if ord is None or euclidean:
+        return length(y, _sum_of_squares, (x,), (axes, keepdims))
+    return y
 
 
 def _sum_of_squares(x, axes, keepdims):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -58,13 +59,18 @@ for _name, _prim in UNARY.items():
 def _mul(self: Tracer, other: Any) -> Any:
     if self.root_of is None:
         return self.owner.binary(ops.multiply, self, other)
-    return even_power(self, 2) if other is self else scaled(ops.multiply, self, other)
+    return even_power(self, 2) if other is self else _scaled(operator.mul, self, other)
 
 
 def _truediv(self: Tracer, other: Any) -> Any:
     if self.root_of is None:
         return self.owner.binary(ops.divide, self, other)
-    return scaled(ops.divide, self, other)
+    return _scaled(operator.truediv, self, other)
+
+
+def _scaled(op, length, factor):
+    found = length.owner.binary(BINARY[op.__name__], length, factor)
+    return scaled(op, length, factor, found) if type(factor) in (int, float) else found
 
 
 Tracer.__mul__ = _mul  # type: ignore[attr-defined]

@@ -42,6 +42,8 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
             return self.owner.unary(row, self)
         if len(inputs) == 2:
             x1, x2 = inputs
+            if x1 is x2 and self.root_of is not None and ufunc is np.multiply:
+                return even_power(self, 2)
             if not isinstance(x1, _LISTS) and not isinstance(x2, _LISTS):
                 return bind_operands(row, x1, x2)
     inputs = tuple([
@@ -139,7 +141,7 @@ def unsupported(name: str) -> UnsupportedError:
 def absolute(x: Any) -> Any:
     """|x|, by the row that fits its type."""
     row = ops.absolute_complex if dtype_of(x).kind == "c" else ops.absolute
-    return length(x.owner.unary(row, x) if isinstance(x, Tracer) else row(x), squared_size, x)
+    return length(x.owner.unary(row, x) if isinstance(x, Tracer) else row(x), squared_size, (x,))
 
 
 def sign(x: Any) -> Any:
@@ -153,12 +155,12 @@ def sign(x: Any) -> Any:
 
 def fabs(x: Any) -> Any:
     """|x| of real numbers."""
-    return length(ops.fabs(x), squared_size, x)
+    return length(ops.fabs(x), squared_size, (x,))
 
 
 def hypot(x1: Any, x2: Any) -> Any:
     """The length of the vector of two numbers."""
-    return length(ops.hypot(x1, x2), _hypot_squared, x1, x2)
+    return length(ops.hypot(x1, x2), _hypot_squared, (x1, x2))
 
 
 def _hypot_squared(x1, x2):
@@ -167,7 +169,7 @@ def _hypot_squared(x1, x2):
 
 def sqrt(x: Any) -> Any:
     """The square root."""
-    return length(ops.sqrt(x), of_root, x)
+    return length(ops.sqrt(x), of_root, (x,), degree=2)
 
 
 def square(x: Any) -> Any:

@@ -8,8 +8,8 @@ import warnings
 
 import numpy as np
 
-from functrans._core.aval import shape_of
-from functrans._core.bind import Tracer
+from functrans._core.aval import inexact_dtype, shape_of
+from functrans._core.bind import Tracer, cast
 from functrans._ops import elementwise as ops
 from functrans._ops import reductions as rows
 from functrans.numpy.lengths import length
@@ -154,8 +154,9 @@ def _divide(y, n, warning):
 
 
 def _over(y, n):
-    """``y / n``; of 16 bits in float32, which holds ``n``, rounded once, as NumPy has it."""
-    return (y.astype(np.float32) / n).astype(y.dtype) if y.dtype.itemsize == 2 else y / n
+    """``y / n`` in the type of ``y``; of 16 bits in float32, which holds ``n``, rounded once."""
+    found = (y.astype(np.float32) if y.dtype.itemsize == 2 else y) / n
+    return cast(found, y.dtype) if inexact_dtype(y.dtype) else found
 
 
 @like(np.var)
@@ -201,7 +202,7 @@ def std(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=N
 
 
 def _root(variance):
-    return length(rows.root(variance), ops.positive, variance)
+    return length(rows.root(variance), ops.positive, (variance,), degree=2)
 
 
 @like(np.average)
