@@ -8,7 +8,7 @@ its even powers are powers of that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,34 +17,25 @@ from functrans._core.bind import Tracer, cast
 from functrans._ops import elementwise as ops
 
 
-class Root(NamedTuple):
-    """The square root of ``square(*operands, *options)``; scaled, it is that of the operands scaled
-    ``degree`` times each: squares of large and of small numbers are not formed before."""
-
-    square: Callable
-    operands: tuple
-    options: tuple
-    degree: int
-    scales: tuple[tuple[Callable, float], ...] = ()
-
-
 def length(
-    y: Any, square: Callable, operands: tuple, options: tuple = (), degree: int = 1
+    y: Any, square: Callable, operands: tuple, options: tuple = (), degree: int = 1,
+    scales: tuple[tuple[Callable, float], ...] = (),
 ) -> Any:
-    """``y``, which is a ``Root``."""
-    return _remembering(y, Root(square, operands, options, degree))
+    """``y``, which is the square root of ``square(*operands, *options)``.
 
-
-def _remembering(y: Any, root: Root) -> Any:
+    Scaled, it is that of the operands scaled ``degree`` times each: squares of large and of small
+    numbers are not formed before.
+    """
     if isinstance(y, Tracer) and type(y).root_of is not None:  # it has the slot
-        y.root_of = root
+        y.root_of = square, operands, options, degree, scales
     return y
 
 
 def scaled(op: Callable, y: Tracer, factor: float, found: Any) -> Any:
     """``found``, which is ``op(y, factor)`` of a length, a length again."""
     assert y.root_of is not None, y
-    return _remembering(found, y.root_of._replace(scales=(*y.root_of.scales, (op, factor))))
+    square, operands, options, degree, scales = y.root_of
+    return length(found, square, operands, options, degree, (*scales, (op, factor)))
 
 
 def even_power(y: Tracer, exponent: float) -> Any:

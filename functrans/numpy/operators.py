@@ -10,7 +10,7 @@ from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise
 from functrans.numpy.lengths import even_power, scaled
-from functrans.numpy.protocols import absolute, sqrt
+from functrans.numpy.protocols import absolute, root
 
 BINARY = {
     "add": ops.add,
@@ -87,7 +87,7 @@ def _pow(self: Tracer, other: Any) -> Any:
         if other == 1:
             return self.owner.unary(ops.positive, self)
         if other == 0.5:
-            return sqrt(self)
+            return root(ops.sqrt, self)
     return self.owner.binary(ops.power, self, other)
 
 

@@ -39,7 +39,9 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
     """``__array_ufunc__`` of traced values."""
     if method == "__call__" and not kwargs and type(row := UFUNCS.get(ufunc)) is Elementwise:
         if len(inputs) == 1:
-            return self.owner.unary(row, self)
+            if self.root_of is not None and row is ops.square:
+                return even_power(self, 2)
+            return root(row, self) if row in ROOTS else self.owner.unary(row, self)
         if len(inputs) == 2:
             x1, x2 = inputs
             if x1 is x2 and self.root_of is not None and ufunc is np.multiply:
@@ -140,8 +142,7 @@ def unsupported(name: str) -> UnsupportedError:
 
 def absolute(x: Any) -> Any:
     """|x|, by the row that fits its type."""
-    row = ops.absolute_complex if dtype_of(x).kind == "c" else ops.absolute
-    return length(x.owner.unary(row, x) if isinstance(x, Tracer) else row(x), squared_size, (x,))
+    return root(ops.absolute_complex if dtype_of(x).kind == "c" else ops.absolute, x)
 
 
 def sign(x: Any) -> Any:
@@ -153,11 +154,6 @@ def sign(x: Any) -> Any:
     return ops.ratio(x.real, size) + 1j * ops.ratio(x.imag, size)
 
 
-def fabs(x: Any) -> Any:
-    """|x| of real numbers."""
-    return length(ops.fabs(x), squared_size, (x,))
-
-
 def hypot(x1: Any, x2: Any) -> Any:
     """The length of the vector of two numbers."""
     return length(ops.hypot(x1, x2), _hypot_squared, (x1, x2))
@@ -167,19 +163,21 @@ def _hypot_squared(x1, x2):
     return np.square(x1) + np.square(x2)
 
 
-def sqrt(x: Any) -> Any:
-    """The square root."""
-    return length(ops.sqrt(x), of_root, (x,), degree=2)
-
-
-def square(x: Any) -> Any:
-    """The square."""
-    return even_power(x, 2) if isinstance(x, Tracer) and x.root_of else ops.square(x)
-
-
-UFUNCS |= {
-    np.absolute: absolute, np.fabs: fabs, np.hypot: hypot, np.sign: sign, np.sqrt: sqrt,
-    np.square: square,
+# Rows of one operand whose squares are smooth: the square, and its degree in the operand.
+ROOTS = {
+    ops.absolute: (squared_size, 1), ops.absolute_complex: (squared_size, 1),
+    ops.fabs: (squared_size, 1), ops.sqrt: (of_root, 2),
 }
+
+
+def root(row: Elementwise, x: Any) -> Any:
+    """One of ROOTS, which remembers what it is the root of."""
+    if not isinstance(x, Tracer):
+        return row(x)
+    square, degree = ROOTS[row]
+    return length(x.owner.unary(row, x), square, (x,), (), degree)
+
+
+UFUNCS |= {np.absolute: absolute, np.hypot: hypot, np.sign: sign}
 Tracer.__array_ufunc__ = array_ufunc  # type: ignore[attr-defined]
 Tracer.__array_function__ = array_function  # type: ignore[attr-defined]
