@@ -213,6 +213,18 @@ def test_kernels_that_hand_over_large_arrays_take_turns_on_rows():
                                rtol=1e-11, atol=1e-13)
 
 
+@pytest.mark.parametrize("f", [
+    lambda x: np.var(x, axis=1), lambda x: np.logaddexp.reduce(x, axis=1),
+], ids=["var", "logsumexp"])
+def test_kernels_that_read_the_same_rows_take_turns_on_them(f):
+    x = draw(3000, 20)
+    (step,) = steps(f, x)
+    assert isinstance(step, Tiles)
+    assert step.tile < step.rows
+    for y, e in zip(compiled(f, x)([x]), ft.tree.leaves(f(x)), strict=True):
+        np.testing.assert_allclose(y, e, rtol=1e-12)
+
+
 def test_kernels_of_small_arrays_do_not():
     assert all(isinstance(s, Kernel) for s in steps(ft.grad(centred), draw(30, 20)))
 
@@ -221,6 +233,7 @@ FUNCTIONS = {
     "rows": lambda x: np.exp(x) / np.exp(x).sum(1, keepdims=True),
     "columns": lambda x: np.exp(x) / np.exp(x).sum(0),
     "both": lambda x: (np.sin(x).sum(), x.max(0), x.min(1), np.prod(np.cos(x)), x.sum()),
+    "variances": lambda x: (x.var(1), x.std(0), x[:, ::-1].var(1), x.var()),
     "tests": lambda x: (np.any(x > 2, 0), np.all(x > -1), np.count_nonzero(x > 0, axis=1),
                         np.count_nonzero(x > 0)),
     "slices": lambda x: np.exp(x)[:, 1:] * np.exp(x)[:, :-1] + np.exp(x)[::-1, 1:],

@@ -1,8 +1,9 @@
 """Kernels that run together on a few rows at a time, and on several threads.
 
-Kernels whose first loops have the same length, and which hand rows to each other, need not each
-run over all the rows. They take turns on a tile of rows, so what one leaves for the next is still
-in the cache, and takes no more memory than a tile. Tiles are gathered in chunks, which threads can
+Kernels whose first loops have the same length, and which hand rows to each other or read the same
+ones, need not each run over all the rows. They take turns on a tile of rows, so what one leaves or
+has read is still in the cache for the next, and what is handed over takes no more memory than a
+tile. Tiles are gathered in chunks, which threads can
 share. What a reduction over the rows collects, it collects for each chunk apart, and the parts of
 the chunks are joined in order: results depend on shapes alone, not on threads.
 """
@@ -31,9 +32,9 @@ from functrans._compile.recompute import CHEAP
 from functrans._compile.views import Shape
 from functrans._core.aval import Aval
 
-# Bytes of a tile of what the kernels hand to each other: well within the second-level cache.
+# Bytes of a tile of what the kernels share: well within the second-level cache.
 TILE = 1 << 15
-# Bytes from which what is handed over does not stay in the cache by itself.
+# Bytes from which what is shared does not stay in the cache by itself.
 LARGE = 1 << 17
 # Estimated nanoseconds of work from which threads pay, which take about 40,000 to start, and of a
 # chunk; chunks at most.
@@ -115,7 +116,7 @@ def _first(b: Any, k: Kernel, made: dict, items: list, shapes: dict[Var, Shape])
 
 def _by_rows(k: Kernel, b: Any, shapes: dict[Var, Shape]) -> bool:
     """Whether each iteration of the first loop touches only its own row of a buffer."""
-    size, rows = math.prod(shapes[b]), k.space[0]
+    size, rows = _size(b, shapes), k.space[0]
     row = size // rows
     if row * rows != size or any(x.index and x.buffer is b for x in (*k.loads, *k.reductions)):
         return False
@@ -136,6 +137,10 @@ def _by_rows(k: Kernel, b: Any, shapes: dict[Var, Shape]) -> bool:
     return True
 
 
+def _size(b: Any, shapes: dict[Var, Shape]) -> int:
+    return math.prod(shapes[b] if b in shapes else b.aval.shape)
+
+
 # ---- what becomes of a group
 
 
@@ -144,19 +149,19 @@ def _steps(group: _Group, needed: set[Any], shapes: dict[Var, Shape]) -> list[St
     read = {b for k in kernels for b in k.reads}
     handed = dict.fromkeys([b for k in kernels for b in k.makes if b in read])
     local = {b: math.prod(shapes[b]) // rows for b in handed if b not in needed}
-    row_bytes = sum(n * b.aval.dtype.itemsize for b, n in local.items())
-    if row_bytes * rows < LARGE or row_bytes > TILE:
-        local = {}
-    if len(kernels) > 1 and not local:
+    row_bytes = _row_bytes(local, rows)
+    if not row_bytes:
+        local, row_bytes = {}, _row_bytes(_read_again(kernels, rows, shapes), rows)
+    if len(kernels) > 1 and not row_bytes:
         # nothing is gained by taking turns
         return [s for k in kernels for s in _steps(_Group(rows, [k]), needed, shapes)]
     collected = {r.buffer: r for k in kernels for r in k.reductions if 0 in r.axes}
     chunks = _chunks(kernels, rows, sum(math.prod(shapes[b]) for b in collected))
-    if not local and chunks == 1:
+    if not row_bytes and chunks == 1:
         return [collapse(k) for k in kernels]
     chunk = -(-rows // chunks)
     chunks = -(-rows // chunk)
-    tile = min(chunk, max(1, TILE // row_bytes)) if local else chunk
+    tile = min(chunk, max(1, TILE // row_bytes)) if row_bytes else chunk
     parts: dict[Any, Var] = {}
     if chunks > 1:
         for b in collected:
@@ -167,6 +172,24 @@ def _steps(group: _Group, needed: set[Any], shapes: dict[Var, Shape]) -> list[St
                  {p: math.prod(shapes[b]) for b, p in parts.items()})
     before = [_start(parts.get(b, b), r, shapes) for b, r in collected.items()]
     return [*before, step, *[_joined(p, collected[b]) for b, p in parts.items()]]
+
+
+def _row_bytes(buffers: dict[Any, int], rows: int) -> int:
+    """Bytes of a row of these buffers, 0 where the rows need not or cannot stay in the cache."""
+    size = sum(n * b.aval.dtype.itemsize for b, n in buffers.items())
+    return size if size <= TILE and size * rows >= LARGE else 0
+
+
+def _read_again(kernels: list[Kernel], rows: int, shapes: dict[Var, Shape]) -> dict[Any, int]:
+    """Buffers that several kernels touch row by row, and the lengths of their rows."""
+    users: dict[Any, list[Kernel]] = {}
+    for k in kernels:
+        for b in dict.fromkeys([*k.reads, *k.makes]):
+            users.setdefault(b, []).append(k)
+    return {
+        b: _size(b, shapes) // rows for b, ks in users.items()
+        if len(ks) > 1 and all([_by_rows(k, b, shapes) for k in ks])
+    }
 
 
 def _chunks(kernels: Sequence[Kernel], rows: int, collected: int) -> int:
