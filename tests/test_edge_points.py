@@ -156,6 +156,17 @@ def test_even_powers_of_a_length_that_is_zero_are_smooth(f, polynomial, order):
         closely(np.stack(order(f)(x)), np.stack(order(polynomial)(x)))
 
 
+@pytest.mark.parametrize("f", [
+    lambda x: np.sqrt(x) ** 2, lambda x: np.sqrt(x) ** 4, lambda x: np.linalg.norm(x) ** 2,
+    lambda x: np.hypot(x[:5], x[5:]) ** 2, lambda x: np.abs(x + 1j * x[::-1]) ** 2,
+    lambda x: np.std(x) ** 2, lambda x: np.square(np.sqrt(x) / 3),
+])
+def test_values_of_even_powers_of_lengths_are_numpys_to_the_last_bit(f):
+    x = np.random.default_rng(0).uniform(0.1, 2, 10)
+    np.testing.assert_array_equal(ft.vjp(f, x)[0], f(x))
+    np.testing.assert_array_equal(ft.jvp(f, (x,), (x,))[0], f(x))
+
+
 def test_the_square_of_a_root_is_no_number_where_the_root_is_none():
     with np.errstate(invalid="ignore"):
         value, slope = ft.jvp(lambda x: np.sqrt(x) ** 2, (np.array([-1.0, 0.0]),), (np.ones(2),))

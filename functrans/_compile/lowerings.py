@@ -57,7 +57,8 @@ lowers("reciprocal")(lambda code, t, x: code.arith("div", t, code.number(t, 1), 
 lowers("square", "fi")(lambda code, t, x: code.arith("mul", t, x, x))
 SAME = "positive stop conjugate real astype astype_discrete copy gather"
 lowers(SAME, "fib")(lambda code, t, x: x)
-for _row in ("positive", "stop", "astype", "astype_discrete", "copy", "gather"):
+lowers("moving_as", "fi")(lambda code, t, x, y: x)
+for _row in ("moving_as", "positive", "stop", "astype", "astype_discrete", "copy", "gather"):
     COMPLEX[_row] = LOWERINGS[_row]
 
 

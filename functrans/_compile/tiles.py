@@ -138,7 +138,8 @@ def _by_rows(k: Kernel, b: Any, shapes: dict[Var, Shape]) -> bool:
 
 
 def _size(b: Any, shapes: dict[Var, Shape]) -> int:
-    return math.prod(shapes[b] if b in shapes else b.aval.shape)
+    shape = shapes.get(b)
+    return math.prod(b.aval.shape if shape is None else shape)
 
 
 # ---- what becomes of a group

@@ -58,6 +58,15 @@ divide = elementwise(
 )
 negative = elementwise("negative", np.negative, lambda g: -g, domain=ANY)
 positive = elementwise("positive", np.positive, lambda g: g, domain=ANY)
+
+
+def _first(x1, x2):
+    shape = np.broadcast_shapes(np.shape(x1), np.shape(x2))
+    return np.broadcast_to(x1, shape).astype(np.result_type(x1, x2))[()]
+
+
+# row: the value of x1, moving as x2, which is the same number found on a way that has a slope
+moving_as = elementwise("moving_as", _first, None, lambda g: g)
 square = elementwise("square", np.square, lambda g, x: g * (x + x), domain=ANY)
 reciprocal = elementwise(
     "reciprocal", np.reciprocal, lambda g, y: -g * (y * y), domain=NONZERO, singular=True

@@ -2,7 +2,7 @@
 
 A product rule cannot tell: at 0 the slope of a norm is a convention, and the Hessian of its square
 would come out as 0. So a traced length remembers what it is the square root of (``root_of``), and
-its even powers are powers of that.
+its even powers move as powers of that.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from functrans._core.aval import dtype_of
 from functrans._core.bind import Tracer, cast
 from functrans._ops import elementwise as ops
+from functrans._ops.calls import stop
 
 
 def length(
@@ -45,7 +46,10 @@ def even_power(y: Tracer, exponent: float) -> Any:
     for op, factor in scales * degree:
         operands = tuple([op(x, factor) for x in operands])
     s = cast(square(*operands, *options), dtype_of(y))
-    return s if exponent == 2 else s ** (exponent // 2)
+    still = stop(y)  # the value is NumPy's to the last bit
+    if exponent == 2:
+        return ops.moving_as(ops.square(still), s)
+    return ops.moving_as(still**exponent, s ** (exponent // 2))
 
 
 def squared_size(x: Any) -> Any:

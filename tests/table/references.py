@@ -28,6 +28,7 @@ def _trunc(x):
 
 REFERENCES = {
     "strong_multiply": lambda a, b: a * b,
+    "moving_as": lambda a, b: b,  # at equal operands
     "add": lambda a, b: a + b,
     "subtract": lambda a, b: a - b,
     "multiply": lambda a, b: a * b,

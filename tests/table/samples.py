@@ -98,6 +98,7 @@ OPERANDS: dict[str, tuple] = {
         positive,
     ),
     "left_shift": (integers, integers),
+    "moving_as": (lambda rng, shape: np.full(shape, 0.7),) * 2,
     "right_shift": (integers, integers),
     "strong_multiply": (nonzero, nonzero),
     "power": (positive, normal),

@@ -92,7 +92,7 @@ def _takes_complex(name, number):
 ANALYTIC = [
     c
     for c in REAL_CASES
-    if c[0] not in {"conjugate", "real", "imag"}
+    if c[0] not in {"conjugate", "real", "imag", "moving_as"}
     and not TABLE[c[0]].kinks
     and _takes_complex(*c)
 ]
