@@ -24,7 +24,7 @@ CURVES = {
 }
 FIXED = {
     "where": {0: True}, "sinc_nth": {1: 2}, "bessel_i": {1: 2}, "ldexp": {1: 3},
-    "heaviside": {0: 0.7},
+    "heaviside": {0: 0.7}, "moving_as": {0: CURVES["real"][1][0]},
 }
 SMOOTH = [
     name

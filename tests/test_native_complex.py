@@ -68,7 +68,7 @@ def close(y, e, ulp=8):
 
 UNARY = [*FUNCTIONS, "exp", "log2", "log10", "negative", "positive", "conjugate", "real", "imag",
          "isnan", "isinf", "isfinite"]
-BINARY = ["add", "subtract", "divide", "ratio", "equal", "not_equal"]
+BINARY = ["add", "subtract", "divide", "ratio", "equal", "not_equal", "moving_as"]
 # NumPy's loops of these use the processor's joint instructions where it has them, ours never do
 PRODUCTS = {"multiply": 2, "strong_multiply": 2, "square": 1, "absolute_complex": 1,
             "reciprocal": 1}
