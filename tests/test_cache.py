@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._compile import store
+from functrans._compile import machine, store
+from functrans._compile.machine import stamp
 
 PROCESS = """
 import sys, numpy as np, functrans as ft
@@ -441,3 +442,16 @@ def test_warnings_as_errors_do_not_lose_the_lock(where):
             run()
     path.unlink()
     run()
+
+
+def test_code_of_a_changed_compiler_is_not_read(tmp_path):
+    (tmp_path / "a.py").write_text("1")
+    (tmp_path / "notes.txt").write_text("1")
+    first = stamp(tmp_path)
+    (tmp_path / "notes.txt").write_text("22")
+    assert stamp(tmp_path) == first
+    (tmp_path / "a.py").write_text("22")
+    second = stamp(tmp_path)
+    (tmp_path / "b.py").write_text("1")
+    assert len({first, second, stamp(tmp_path), stamp(tmp_path / "absent")}) == 4
+    assert stamp(Path(machine.__file__).parent) in machine.local().identity

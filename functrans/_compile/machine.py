@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,18 @@ OPTIONS = (("loop_vectorization", True), ("loop_unrolling", False))
 # What CPython is asked for in the middle of long loops.
 CALLED = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyEval_SaveThread",
           "PyEval_RestoreThread")
+
+
+def stamp(folder: Path) -> str:
+    """Names, sizes and times of a folder's sources: what a changed compiler has kept is not read.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            files = sorted([(e.name, e.stat()) for e in entries if e.name.endswith(".py")],
+                           key=lambda file: file[0])
+    except OSError:  # in an archive, which has a version of its own
+        return ""
+    return str([(name, found.st_size, found.st_mtime_ns) for name, found in files])
 
 
 class NativeUnavailable(RuntimeError):
@@ -72,7 +85,9 @@ class Machine:
         """What object code depends on besides the text that it is made from."""
         import llvmlite  # lazy: slow to import
 
-        versions = VERSION, np.__version__, sys.version, llvmlite.__version__
+        package = Path(__file__).parents[1]
+        ours = [stamp(package / name) for name in ("_core", "_kernels", "_ops", "_compile")]
+        versions = VERSION, *ours, np.__version__, sys.version, llvmlite.__version__
         llvm = str(self.llvm.llvm_version_info), self.llvm.get_process_triple()
         called = routines.found()
         library = "" if called is None else f"{called.source}, {called.bits} bits"
