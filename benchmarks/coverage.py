@@ -409,8 +409,8 @@ derivative that agrees with differences of NumPy's own function, which know no r
 stands for results that have no derivative. `np` is the library's own namespace for JAX and HIPS
 autograd; for functrans it is NumPy itself and, where a call does not reach a traced value that way
 (`np.array([x, y])`), `functrans.numpy`. Calls are made as NumPy's documentation has them, lists
-included, which some libraries refuse. PyTorch has no namespace of NumPy's names and options, so it is
-not asked. Written by `python -m benchmarks.coverage`.
+included, which some libraries refuse. PyTorch has no namespace of NumPy's names and options, so it
+is not asked. Written by `python -m benchmarks.coverage`.
 """
 
 
