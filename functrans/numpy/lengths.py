@@ -46,6 +46,9 @@ def even_power(y: Tracer, exponent: float) -> Any:
     for op, factor in scales * degree:
         operands = tuple([op(x, factor) for x in operands])
     s = cast(square(*operands, *options), dtype_of(y))
+    real = square is squared_size and dtype_of(operands[0]).kind != "c"
+    if real and exponent == 2 and not scales:
+        return s  # |x|^2 is x^2 to the last bit
     still = stop(y)  # the value is NumPy's to the last bit
     if exponent == 2:
         return ops.moving_as(ops.square(still), s)
