@@ -296,14 +296,14 @@ def test_as_many_threads_as_the_environment_allows(monkeypatch):
 
 
 def test_config_takes_a_positive_number_of_threads():
-    with pytest.raises(ArgumentError, match="must be at least 1, but is 0"), ft.config(threads=0):
+    with pytest.raises(ArgumentError, match="at least 1, but is 0"), ft.config(threads=0):
         pass
     with ft.config(threads=3):
         with ft.config(jit=False):
             assert (ft.config.jit, ft.config.threads) == (False, 3)
         assert ft.config.jit
     assert ft.config.threads is None
-    assert repr(ft.config) == "config(jit=True, threads=None, kinks='subgradient')"
+    assert repr(ft.config) == "config(jit=True, threads=None, kinks='subgradient', verify=True)"
 
 
 def test_an_interrupt_in_a_thread_reaches_the_caller():

@@ -33,7 +33,7 @@ from functrans._transforms.grad import require_callable
 from functrans._transforms.lowered import Lowered
 from functrans._transforms.staging import ForeignTracer, stage
 from functrans._transforms.vjp import VJPTrace
-from functrans.config import jit_is_on
+from functrans.config import settings
 from functrans.errors import ArgumentError, name_of
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def jit(
 
     @functools.wraps(f, updated=())
     def called(*args: Any, **kwargs: Any) -> Any:
-        if kwargs or not jit_is_on():
+        if kwargs or not settings().compiles:
             return compiled(args, kwargs)
         y = compiled.latest(*args)
         return compiled.positional(args) if y is NotImplemented else y
@@ -132,7 +132,7 @@ class Jitted:
         return run(args)
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
-        if not jit_is_on():
+        if not settings().compiles:
             return self.f(*args, **kwargs)
         key, operands, rebuild = self._signature(args, kwargs)
         entry = self._entry(key, operands, rebuild)
