@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
+from types import FrameType
 
 
 class FunctransError(Exception):
@@ -77,15 +79,28 @@ class KinkWarning(UserWarning):
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
-def user_line() -> str:
-    """``file:line`` of the innermost frame that is neither ours nor NumPy's."""
+def _user_frame() -> FrameType | None:
+    """The innermost frame that is neither ours nor NumPy's."""
     frame = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
         if not path.startswith((PACKAGE, "<__array_function__")) and "/numpy/" not in path:
-            return f"{path}:{frame.f_lineno}"
+            break
         frame = frame.f_back
-    return "<unknown line>"
+    return frame
+
+
+def user_line() -> str:
+    """``file:line`` of the user's code that is running."""
+    frame = _user_frame()
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "<unknown line>"
+
+
+def warn(text: str) -> None:
+    """A RuntimeWarning at the user's line."""
+    frame = _user_frame()
+    file, line = (frame.f_code.co_filename, frame.f_lineno) if frame else ("functrans", 0)
+    warnings.warn_explicit(text, RuntimeWarning, file, line)
 
 
 def name_of(f: object) -> str:

@@ -7,7 +7,6 @@ programs are made by running that transform on its program while staging, once, 
 from __future__ import annotations
 
 import functools
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from functrans._compile.program import Program, aval_of_atom, evaluate
 from functrans._core.array import Array, plain
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.bind import Tracer
+from functrans._core.locks import Interrupted, Lock, compiler, lazy
 from functrans._ops.calls import Call
 from functrans._transforms import derived
 from functrans._transforms.arguments import (
@@ -116,14 +116,17 @@ class Jitted:
         # by the kinds of positional arguments; and what took the last ones
         self.shortcuts: dict[tuple, Entry] = {}
         self.latest: Callable = _nothing
-        self.lock = threading.Lock()
+        self.lock = Lock()
 
     def positional(self, args: tuple) -> Any:
         """The call, for arguments that the latest entry has not taken."""
         found = self.shortcuts.get(_kinds(args))
         if found is None:
             return self(args, {})
-        entry, run = found.shortcut
+        try:
+            entry, run = found.shortcut
+        except Interrupted:
+            return self(args, {})
         if entry is not self.latest:
             self.latest = entry
             y = entry(*args)
@@ -209,7 +212,10 @@ class Jitted:
     def code(self, *args: Any) -> Callable[[Sequence], list] | None:
         """What takes the numbers among such arguments to fresh outputs, if it can be native."""
         entry = self._entry(*self._signature(args, {}))
-        code = None if entry is None else entry.executable.code
+        try:
+            code = None if entry is None else entry.executable.code
+        except Interrupted:
+            return None
         return None if isinstance(code, Exception) else code
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -250,19 +256,22 @@ class Entry:
         self.name, self.program, self.structure = name, program, structure
         self.ruled, self.precise = ruled, precise
         self.derived: dict[Any, Any] = {}
-        self.lock = threading.RLock()
 
-    @functools.cached_property
+    @lazy
     def executable(self) -> Executable:
-        from functrans._compile.run import Executable  # lazy: 20 ms, the whole compiler
+        with compiler():
+            from functrans._compile.run import Executable  # lazy: 20 ms, the whole compiler
 
-        make = functools.partial(Executable, self.program, self.precise)
-        return self.derive("executable", make)
+        return Executable(self.program, self.precise)
 
     def run(self, args: Sequence) -> list:
-        return self.executable.run(args)
+        try:
+            run = self.executable.run
+        except Interrupted:
+            return [np.array(y) for y in evaluate(self.program, args)]
+        return run(args)
 
-    @functools.cached_property
+    @lazy
     def shortcut(self) -> tuple[Callable, Callable[[tuple], Any]]:
         """From plain arguments to what the caller gets, with nothing looked up between.
 
@@ -293,11 +302,10 @@ class Entry:
         return tree.unflatten(self.structure, [hand_out(y) for y in outs])
 
     def derive(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What ``make`` returns, made once."""
-        with self.lock:
-            if key not in self.derived:
-                self.derived[key] = make()
+        """What ``make`` returns, kept; of threads that ask at once, the first to have it."""
+        if key in self.derived:
             return self.derived[key]
+        return self.derived.setdefault(key, make())
 
     def of(self, what: str, program: Program, ruled: bool) -> Entry:
         """The entry of a program made from this one's."""
