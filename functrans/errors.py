@@ -99,8 +99,13 @@ def user_line() -> str:
 def warn(text: str) -> None:
     """A RuntimeWarning at the user's line."""
     frame = _user_frame()
-    file, line = (frame.f_code.co_filename, frame.f_lineno) if frame else ("functrans", 0)
-    warnings.warn_explicit(text, RuntimeWarning, file, line)
+    if frame is None:
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+    else:
+        told = frame.f_globals.setdefault("__warningregistry__", {})
+        warnings.warn_explicit(
+            text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, registry=told
+        )
 
 
 def name_of(f: object) -> str:
