@@ -289,7 +289,7 @@ def test_every_other_length_is_noticed_and_mended(kept_file):
 
 
 def test_any_other_bytes_are_noticed_and_mended(kept_file):
-    rng, (key, _, data) = np.random.default_rng(0), kept_file
+    rng, data = np.random.default_rng(0), kept_file[2]
     head = len(store.MAGIC) + 1
     for n in rng.integers(0, 2 * len(data), 100):
         behind = rng.bytes(n)
