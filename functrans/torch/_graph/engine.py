@@ -19,9 +19,9 @@ import numpy as np
 
 from functrans import vmap
 from functrans.extend import cast
-from functrans.torch.graph import AccumulateGrad, Edge, Node, quiet
-from functrans.torch.modes import state
-from functrans.torch.tensor import Tensor, edge_of, made, show, take
+from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, quiet
+from functrans.torch._graph.modes import state
+from functrans.torch._tensors.tensor import Tensor, edge_of, made, show, take
 
 
 class _Walks(threading.local):

@@ -14,9 +14,9 @@ from time import perf_counter_ns
 from typing import Any
 
 from functrans.extend import Observer, Observers, Op
-from functrans.torch.graph import AccumulateGrad, Node, Value, caller
-from functrans.torch.modes import state
-from functrans.torch.tensor import Tensor
+from functrans.torch._graph.graph import AccumulateGrad, Node, Value, caller
+from functrans.torch._graph.modes import state
+from functrans.torch._tensors.tensor import Tensor
 
 
 class Watch(Observers):

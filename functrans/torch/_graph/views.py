@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import TABLE, Primitive, bind
-from functrans.torch.graph import Edge, Node, RowNode, Value, caller
-from functrans.torch.modes import state
-from functrans.torch.tensor import Tensor, edge_of, made
-from functrans.torch.titles import named
+from functrans.torch._graph.graph import Edge, Node, RowNode, Value, caller
+from functrans.torch._graph.modes import state
+from functrans.torch._graph.titles import named
+from functrans.torch._tensors.tensor import Tensor, edge_of, made
 
 getitem, reshape, transpose = TABLE["getitem"], TABLE["reshape"], TABLE["transpose"]
 broadcast_to, diagonal = TABLE["broadcast_to"], TABLE["diagonal"]

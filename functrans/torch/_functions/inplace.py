@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch import dtypes
-from functrans.torch.graph import ElementwiseNode, RowNode, Value, caller, quiet
-from functrans.torch.modes import state
-from functrans.torch.table import any_requires
-from functrans.torch.tensor import Tensor, lift, made
-from functrans.torch.views import changed, guard, rebase, value_for_write
+from functrans.torch._functions.table import any_requires
+from functrans.torch._graph.graph import ElementwiseNode, RowNode, Value, caller, quiet
+from functrans.torch._graph.modes import state
+from functrans.torch._graph.views import changed, guard, rebase, value_for_write
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.tensor import Tensor, lift, made
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 

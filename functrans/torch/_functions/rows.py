@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import Elementwise
-from functrans.torch import dtypes
-from functrans.torch.graph import ZERO, Edge, ElementwiseNode, Storage, caller, quiet
-from functrans.torch.modes import state
-from functrans.torch.table import NUMBERS, floating, promoted, title_for
-from functrans.torch.tensor import Tensor, edge_of, made
-from functrans.torch.titles import named
+from functrans.torch._functions.table import NUMBERS, floating, promoted, title_for
+from functrans.torch._graph.graph import ZERO, Edge, ElementwiseNode, Storage, caller, quiet
+from functrans.torch._graph.modes import state
+from functrans.torch._graph.titles import named
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.tensor import Tensor, edge_of, made
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _new = object.__new__

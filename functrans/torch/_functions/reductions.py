@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans.torch import dtypes
-from functrans.torch.graph import Edge, Node
-from functrans.torch.modes import state
-from functrans.torch.table import METHODS, floating, op, row
-from functrans.torch.tensor import Tensor, edge_of, made
-from functrans.torch.titles import named
+from functrans.torch._functions.table import METHODS, floating, op, row
+from functrans.torch._graph.graph import Edge, Node
+from functrans.torch._graph.modes import state
+from functrans.torch._graph.titles import named
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.tensor import Tensor, edge_of, made
 
 _logsumexp, _softmax = row("logsumexp"), row("softmax")
 # characters of the types whose sums need no wider one: single and double, real and complex

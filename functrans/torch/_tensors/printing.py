@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch import dtypes
-from functrans.torch.tensor import Tensor, edge_of
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.tensor import Tensor, edge_of
 
 WIDTH, EDGE_ITEMS, THRESHOLD, DIGITS = 80, 3, 1000, 4
 

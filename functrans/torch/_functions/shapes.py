@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch import dtypes
-from functrans.torch.dtypes import Size
-from functrans.torch.table import METHODS, op, promoted
-from functrans.torch.tensor import Tensor
-from functrans.torch.views import broadcast_to, diagonal, view
-from functrans.torch.views import reshape as reshape_row
-from functrans.torch.views import transpose as transpose_row
+from functrans.torch._functions.table import METHODS, op, promoted
+from functrans.torch._graph.views import broadcast_to, diagonal, view
+from functrans.torch._graph.views import reshape as reshape_row
+from functrans.torch._graph.views import transpose as transpose_row
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.dtypes import Size
+from functrans.torch._tensors.tensor import Tensor
 
 
 def method(f: Callable) -> Callable:

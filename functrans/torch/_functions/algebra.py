@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch import dtypes
-from functrans.torch.graph import Node, check, freed, joint, saved_value, sequence
-from functrans.torch.modes import state
-from functrans.torch.reductions import axes, norm
-from functrans.torch.table import METHODS, op
-from functrans.torch.tensor import Tensor, edge_of, made
-from functrans.torch.titles import named
+from functrans.torch._functions.reductions import axes, norm
+from functrans.torch._functions.table import METHODS, op
+from functrans.torch._graph.graph import Node, check, freed, joint, saved_value, sequence
+from functrans.torch._graph.modes import state
+from functrans.torch._graph.titles import named
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.tensor import Tensor, edge_of, made
 
 
 def _same_type(who, *xs):

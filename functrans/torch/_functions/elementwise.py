@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch.inplace import in_place
-from functrans.torch.rows import binary, reflected, unary
-from functrans.torch.table import METHODS, NUMBERS, floating, op, promoted, row
-from functrans.torch.tensor import Tensor
+from functrans.torch._functions.inplace import in_place
+from functrans.torch._functions.rows import binary, reflected, unary
+from functrans.torch._functions.table import METHODS, NUMBERS, floating, op, promoted, row
+from functrans.torch._tensors.tensor import Tensor
 
 # name -> row; integers become floats first
 FLOATING = {

@@ -25,9 +25,7 @@ import numpy as np
 
 from functrans.errors import name_of
 from functrans.extend import aval_of
-from functrans.torch import dtypes
-from functrans.torch.dtypes import Size
-from functrans.torch.graph import (
+from functrans.torch._graph.graph import (
     AccumulateGrad,
     Edge,
     Node,
@@ -36,8 +34,10 @@ from functrans.torch.graph import (
     Value,
     record,
 )
-from functrans.torch.layouts import empty_like
-from functrans.torch.modes import state
+from functrans.torch._graph.modes import state
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.dtypes import Size
+from functrans.torch._tensors.layouts import empty_like
 
 # Guards the addition of one gradient to a leaf against another thread's.
 _adding = threading.RLock()

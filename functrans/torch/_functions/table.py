@@ -25,11 +25,11 @@ import numpy as np
 
 from functrans.errors import FunctransError
 from functrans.extend import TABLE
-from functrans.torch import dtypes
-from functrans.torch.graph import Node, Value, quiet
-from functrans.torch.modes import state
-from functrans.torch.tensor import Tensor, lift, made
-from functrans.torch.titles import rename
+from functrans.torch._graph.graph import Node, Value, quiet
+from functrans.torch._graph.modes import state
+from functrans.torch._graph.titles import rename
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.tensor import Tensor, lift, made
 
 METHODS: dict[str, Callable] = {}
 NUMBERS = frozenset({bool, int, float, complex})

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import split_key
-from functrans.torch.dtypes import array_dtype
-from functrans.torch.graph import RowNode, Value
-from functrans.torch.inplace import in_place
-from functrans.torch.modes import state
-from functrans.torch.table import METHODS, NUMBERS, op, promoted, row
-from functrans.torch.tensor import Tensor, edge_of, lowered
-from functrans.torch.titles import named
-from functrans.torch.views import changed, getitem, guard, rebase, view
+from functrans.torch._functions.inplace import in_place
+from functrans.torch._functions.table import METHODS, NUMBERS, op, promoted, row
+from functrans.torch._graph.graph import RowNode, Value
+from functrans.torch._graph.modes import state
+from functrans.torch._graph.titles import named
+from functrans.torch._graph.views import changed, getitem, guard, rebase, view
+from functrans.torch._tensors.dtypes import array_dtype
+from functrans.torch._tensors.tensor import Tensor, edge_of, lowered
 
 _scatter_set = row("scatter_set")
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})

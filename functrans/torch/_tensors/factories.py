@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch import dtypes
-from functrans.torch.shapes import require_cpu, sizes
-from functrans.torch.table import METHODS
-from functrans.torch.tensor import Tensor, as_array, made
+from functrans.torch._functions.shapes import require_cpu, sizes
+from functrans.torch._functions.table import METHODS
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.tensor import Tensor, as_array, made
 
 
 def finished(who: str, array: Any, dtype: Any, requires_grad: bool, device: Any = None) -> Tensor:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 import functrans as ft
-from functrans.torch import dtypes
-from functrans.torch.dtypes import Size
-from functrans.torch.factories import as_tensor, tensor
-from functrans.torch.table import op
-from functrans.torch.tensor import Tensor, made
+from functrans.torch._functions.table import op
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.dtypes import Size
+from functrans.torch._tensors.factories import as_tensor, tensor
+from functrans.torch._tensors.tensor import Tensor, made
 
 
 class layout:

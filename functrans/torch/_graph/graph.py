@@ -39,11 +39,11 @@ from functrans.extend import (
     pull,
     sum_to,
 )
-from functrans.torch.modes import state
-from functrans.torch.titles import named, title_of
+from functrans.torch._graph.modes import state
+from functrans.torch._graph.titles import named, title_of
 
 if TYPE_CHECKING:
-    from functrans.torch.tensor import Tensor
+    from functrans.torch._tensors.tensor import Tensor
 
 sequence = itertools.count(0, -1)
 Edge = tuple["Node", int]

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans.extend import Aval, Tracer, aval_of, cast, sum_to
-from functrans.torch import dtypes
-from functrans.torch.graph import Edge, Node, Storage, Value, caller, check, freed
-from functrans.torch.modes import state
-from functrans.torch.tensor import Tensor, edge_of, made, show, take
-from functrans.torch.views import changed, guard, rebase
+from functrans.torch._graph.graph import Edge, Node, Storage, Value, caller, check, freed
+from functrans.torch._graph.modes import state
+from functrans.torch._graph.views import changed, guard, rebase
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.tensor import Tensor, edge_of, made, show, take
 
 
 class Saved(NamedTuple):
