@@ -23,7 +23,7 @@ NOTABLE = ("avx512f", "avx2", "avx", "fma", "sse4.2", "sve", "neon")
 
 def processor() -> str:
     """The CPU as LLVM names it, and its notable features."""
-    from functrans._compile import machine  # lazy: slow to import
+    from functrans._compile.run import machine  # lazy: slow to import
 
     try:
         llvm = machine.llvm_binding()

@@ -27,6 +27,7 @@ import numpy as np
 
 from functrans._core.aval import Aval, aval_of, is_inexact
 from functrans._core.bind import PrimalTracer, Trace, Tracer, bind, cast, is_finite, spread, sum_to
+from functrans._core.locks import Lock
 from functrans._core.primitive import Primitive
 from functrans._ops import declare
 from functrans._ops.declare import (
@@ -45,8 +46,8 @@ from functrans._ops.declare import (
     Linear,
 )
 from functrans._transforms.arguments import hand_out
-from functrans._transforms.vjp import transpose_jvp
-from functrans._transforms.watched import Observer, Observers, Op, observed
+from functrans._transforms.reverse.vjp import transpose_jvp
+from functrans._transforms.watching.watched import Observer, Observers, Op, observed
 from functrans.errors import ArgumentError, name_of
 from functrans.numpy.indexing import split_key
 from functrans.numpy.protocols import FUNCTIONS, UFUNCS
@@ -156,6 +157,7 @@ __all__ = [
     "Elementwise",
     "General",
     "Linear",
+    "Lock",
     "Observer",
     "Observers",
     "Op",

@@ -39,7 +39,7 @@ def child(work):
 
 def compiles():
     'A function that no one has called before runs natively.'
-    from functrans._compile.machine import Machine
+    from functrans._compile.run.machine import Machine
     translated = []
     translate = Machine.translate
     Machine.translate = lambda self, text: translated.append(text) or translate(self, text)
@@ -66,15 +66,15 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has
 
 @needs_fork
 @pytest.mark.parametrize("where", [
-    "functrans._compile.machine.Machine.translate",
-    "functrans._compile.machine.Machine.load",
-    "functrans._compile.run.optimise",
-    "functrans._compile.store.put",
+    "functrans._compile.run.machine.Machine.translate",
+    "functrans._compile.run.machine.Machine.load",
+    "functrans._compile.run.executable.optimise",
+    "functrans._compile.run.store.put",
 ])
 def test_a_child_forked_while_a_thread_compiles_compiles_itself(where, tmp_path):
     run(f"""
         import pkgutil
-        import functrans._compile.run
+        import functrans._compile.run.executable
         inside, go = threading.Event(), threading.Event()
         *owner, name = {where!r}.split(".")
         owner = pkgutil.resolve_name(".".join(owner))
@@ -100,7 +100,7 @@ def test_a_child_forked_while_a_thread_imports_the_compiler_compiles_itself(tmp_
     run("""
         inside, go = threading.Event(), threading.Event()
         def importing(event, args):
-            if event == "import" and args[0] == "functrans._compile.native" and not go.is_set():
+            if event == "import" and args[0] == "functrans._compile.run.native" and not go.is_set():
                 inside.set()
                 go.wait()
         sys.addaudithook(importing)
@@ -116,7 +116,7 @@ def test_a_child_forked_while_a_thread_imports_the_compiler_compiles_itself(tmp_
 @needs_fork
 def test_a_child_may_be_forked_by_the_thread_that_compiles(tmp_path):
     run("""
-        from functrans._compile.machine import Machine
+        from functrans._compile.run.machine import Machine
         translate = Machine.translate
         codes = []
         def forking(self, text):
@@ -133,7 +133,7 @@ def test_a_child_may_be_forked_by_the_thread_that_compiles(tmp_path):
 @needs_fork
 def test_a_fork_that_has_waited_long_has_a_child_that_interprets(tmp_path):
     run("""
-        from functrans._compile.machine import Machine
+        from functrans._compile.run.machine import Machine
         from functrans._core import locks
         locks.PATIENCE = 0
         inside, go = threading.Event(), threading.Event()
@@ -201,7 +201,7 @@ def test_threads_of_native_code_start_in_a_child_too(tmp_path):
 @needs_fork
 def test_a_checkpoint_walks_back_in_a_child_forked_while_a_thread_walks(tmp_path):
     run("""
-        from functrans._transforms import checkpoint
+        from functrans._transforms.reverse import checkpoint
         inside, go = threading.Event(), threading.Event()
         def hold():
             with checkpoint._walking:
@@ -224,7 +224,7 @@ def test_a_checkpoint_walks_back_in_a_child_forked_while_a_thread_walks(tmp_path
 @pytest.mark.parametrize("where", ["compile", "translate", "load", "kept"])
 def test_a_signal_handler_may_call_what_is_being_compiled_and_others(where, tmp_path):
     run(f"""
-        from functrans._compile.machine import Machine
+        from functrans._compile.run.machine import Machine
         f, others = square(), [ft.jit(lambda x, n=n: x + n) for n in range(3)]
         seen = []
         signal.signal(signal.SIGINT, lambda *_: seen.append([f(X).tolist()] + [
@@ -267,7 +267,7 @@ def test_a_signal_handler_may_compile_while_the_compiler_is_imported(tmp_path):
 
 def test_threads_that_ask_at_once_wait_for_the_one_that_compiles(tmp_path):
     run("""
-        from functrans._compile.machine import Machine
+        from functrans._compile.run.machine import Machine
         titles, translate = [], Machine.translate
         Machine.translate = lambda self, text: titles.append(text) or translate(self, text)
         f, start, ys = square(), threading.Barrier(4), []
