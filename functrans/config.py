@@ -20,6 +20,7 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from contextvars import ContextVar
 from typing import Any, Self, TypedDict, Unpack
+from weakref import WeakValueDictionary
 
 from functrans.errors import ArgumentError
 
@@ -36,37 +37,38 @@ class Named(TypedDict, total=False):
 
 
 class Settings:
-    """The settings of a context: those of its blocks, else those of the class, the process's.
+    """The settings within some blocks: their own, the inner before the outer, else the process's.
 
-    Attributes, as ``compiles`` is read at each call of a compiled function.
+    ``compiles``: ``jit`` is on, and kinks are not watched. It is read at each call of a compiled
+    function, so all is looked up when something is set.
     """
 
-    jit: bool = True
-    threads: int | None = None
-    kinks: str = SUBGRADIENT
-    verify: bool = True
-    compiles: bool = True  # jit is on, and kinks are not watched
+    __slots__ = ("__weakref__", "blocks", "compiles", "jit", "kinks", "threads", "verify")
+
+    jit: bool
+    threads: int | None
+    kinks: str
+    verify: bool
 
     def __init__(self, blocks: tuple[Block, ...] = ()):
         self.blocks = blocks  # those that are entered here, the innermost last
-        for block in blocks:
-            self.__dict__.update(block.named)
+        _live[id(self)] = self
+        self.look_up()
+
+    def look_up(self) -> None:
+        process: Any = None
+        while process is not _process:  # another thread has set something meanwhile
+            process = _process
+            values: dict[str, Any] = {**process}
+            for block in self.blocks:
+                values |= block.named
+            for name, value in values.items():
+                setattr(self, name, value)
+            self.compiles = self.jit and self.kinks == SUBGRADIENT
 
 
-class SwitchedSettings(Settings):
-    """Those of a context that has its own ``jit`` or ``kinks``; the other may be the process's."""
-
-    @property
-    def compiles(self) -> bool:  # type: ignore[override]  # read here, set on the class above
-        return self.jit and self.kinks == SUBGRADIENT
-
-
-def _within(blocks: tuple[Block, ...]) -> Settings:
-    """The settings within such blocks."""
-    switched = any("jit" in block.named or "kinks" in block.named for block in blocks)
-    return (SwitchedSettings if switched else Settings)(blocks)
-
-
+_process: Named = {"jit": True, "threads": None, "kinks": SUBGRADIENT, "verify": True}
+_live: WeakValueDictionary[int, Settings] = WeakValueDictionary()
 _current: ContextVar[Settings] = ContextVar("settings", default=Settings())  # noqa: B039  # set once
 settings = _current.get
 
@@ -83,7 +85,7 @@ class Block(ContextDecorator):
 
     def __enter__(self) -> Self:
         self.entered = True
-        _current.set(_within((*settings().blocks, self)))
+        _current.set(Settings((*settings().blocks, self)))
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -94,7 +96,7 @@ class Block(ContextDecorator):
             )
         at = len(blocks) - 1 - blocks[::-1].index(self)
         kept = blocks[:at] + blocks[at + 1 :]  # generators may leave theirs before inner ones
-        _current.set(_within(kept))
+        _current.set(Settings(kept))
 
     def __del__(self) -> None:
         """Warn if the line that made the block has dropped it, so that it did nothing."""
@@ -154,9 +156,11 @@ class Config:
         2
         >>> ft.config.set(threads=None)
         """
-        for name, value in _checked("config.set", named).items():
-            setattr(Settings, name, value)
-        Settings.compiles = Settings.jit and Settings.kinks == SUBGRADIENT
+        global _process
+        _process = {**_process, **_checked("config.set", named)}
+        for live in _live.valuerefs():
+            if (here := live()) is not None:
+                here.look_up()
 
     def __setattr__(self, name: str, value: object) -> None:
         raise ArgumentError(
