@@ -104,6 +104,8 @@ class Node:
     outputs = 1
     # whether ``pull`` takes cotangents that ``vmap`` traces
     batches = True
+    # whether ``pull`` is called too where no output has a cotangent
+    takes_undefined = False
     # each saved array that belongs to a tensor: its storage and the version it had
     marks: Sequence[tuple[Storage, int]] = ()
 

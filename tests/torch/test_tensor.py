@@ -176,6 +176,32 @@ def test_a_hook_must_return_a_tensor_of_the_same_size():
         (x * 2).sum().backward()
 
 
+HOOKED = {
+    "leaf": lambda x, dtype: x.register_hook(lambda g: g.to(dtype)),
+    "result": lambda y, dtype: y.register_hook(lambda g: g.to(dtype)),
+    "before": lambda y, dtype: y.grad_fn.register_prehook(lambda gs: (gs[0].to(dtype),)),
+    "after": lambda y, dtype: y.grad_fn.register_hook(lambda ins, outs: (ins[0].to(dtype), None)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64], ids=str)
+@pytest.mark.parametrize("name", HOOKED)
+def test_a_hook_must_return_a_gradient_of_the_same_type(name, dtype):
+    x = leaf(1.0, 2.0)
+    y = x * torch.tensor(2.0)
+    HOOKED[name](x if name == "leaf" else y, dtype)
+    with pytest.raises(RuntimeError, match=f"type of a gradient from torch.float32 to {dtype}"):
+        y.sum().backward()
+    assert x.grad is None
+
+
+def test_a_hook_of_a_node_returns_as_many_gradients_as_it_sees():
+    y = leaf(1.0) * leaf(2.0)
+    y.grad_fn.register_hook(lambda ins, outs: ins[:1])
+    with pytest.raises(RuntimeError, match="has returned 1 gradients, but was given 2"):
+        y.backward()
+
+
 def test_a_hook_needs_a_gradient():
     with pytest.raises(RuntimeError, match="cannot register a hook"):
         torch.ones(1).register_hook(print)
