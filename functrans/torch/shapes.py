@@ -299,6 +299,13 @@ def flip(x, dims):
     return np.flip(x, dims if x.ndim else None)
 
 
+def _flipped(input: Tensor, *dims: Any, **named: Any) -> Tensor:
+    return flip(input, *dims, **named) if len(dims) < 2 else flip(input, dims)
+
+
+METHODS["flip"] = _flipped
+
+
 @op
 def roll(x, shifts, dims=None):
     """Entries shifted along ``dims``, those that leave entering at the other end."""
@@ -326,7 +333,7 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
 @op
 def repeat_interleave(x, repeats, dim=None):
     """Each entry repeated."""
-    return np.repeat(x, repeats, dim)
+    return np.repeat(x, getattr(repeats, "primal", repeats), dim)
 
 
 @op
@@ -360,8 +367,8 @@ def cat(tensors, dim=0):
     """Tensors one after another along ``dim``."""
     if not tensors:
         raise RuntimeError("cat: expected a non-empty list of Tensors")
-    kept = [x for x in tensors if x.shape != (0,)] or list(tensors[:1])
-    return np.concatenate(promoted(*kept), dim)
+    alike = promoted(*tensors)
+    return np.concatenate([x for x in alike if x.shape != (0,)] or alike[:1], dim)
 
 
 @op(method=False)

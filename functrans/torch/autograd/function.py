@@ -87,6 +87,8 @@ class _HookMixin:
 
 
 class _BackwardMeta(type):
+    _forward_cls: Any
+
     def __instancecheck__(cls, x: Any) -> bool:
         """Nodes count too: context and node of a call are two objects here."""
         return super().__instancecheck__(x) or (
