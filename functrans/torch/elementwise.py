@@ -348,20 +348,6 @@ def masked_fill(x, mask, value):
     return np.where(mask, value.astype(x.dtype), x)
 
 
-@op
-def real(x):
-    """The real part."""
-    return np.real(x)
-
-
-@op
-def imag(x):
-    """The imaginary part."""
-    if x.dtype.kind != "c":
-        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
-    return np.imag(x)
-
-
 @op(names="conj_physical")
 def conj(x):
     """The complex conjugate."""
@@ -419,7 +405,7 @@ def _of_complex(f: Callable) -> Callable:
     return chosen
 
 
-for _name in ("real", "conj", "conj_physical"):
+for _name in ("conj", "conj_physical"):
     METHODS[_name] = _of_complex(METHODS[_name])
 for _f in (allclose, equal, positive, resolve_conj):
     METHODS[_f.__name__] = _f

@@ -13,6 +13,8 @@ from functrans.torch.dtypes import Size
 from functrans.torch.table import METHODS, op, promoted
 from functrans.torch.tensor import Tensor
 from functrans.torch.views import broadcast_to, diagonal, view
+from functrans.torch.views import imag as imag_row
+from functrans.torch.views import real as real_row
 from functrans.torch.views import reshape as reshape_row
 from functrans.torch.views import transpose as transpose_row
 
@@ -211,6 +213,20 @@ def diagonal_(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> T
     if pair != (n - 2, n - 1):
         input = permute(input, [*[i for i in range(n) if i not in pair], *pair])
     return view(input, diagonal, "DiagonalBackward0", offset=offset)
+
+
+@method
+def real(input: Tensor) -> Tensor:
+    """The real part, a view; of a real tensor the tensor itself."""
+    return view(input, real_row, "RealBackward0") if input.is_complex() else input
+
+
+@method
+def imag(input: Tensor) -> Tensor:
+    """The imaginary part, a view."""
+    if not input.is_complex():
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return view(input, imag_row, "ImagBackward0")
 
 
 @method

@@ -358,6 +358,11 @@ def test_copies_and_pickles_are_leaves_of_their_own():
         (lambda: leaf(1.0) * 2, "tensor([2.], grad_fn=<MulBackward0>)"),
         (lambda: leaf(1.0).T[0], "tensor(1., grad_fn=<SelectBackward0>)"),
         (lambda: torch.ones(2).size(), "torch.Size([2])"),
+        (lambda: torch.tensor([float("nan"), float("inf"), 1.0]), "tensor([nan, inf, 1.])"),
+        (lambda: torch.tensor([float("nan"), 1.0, 100.0]), "tensor([ nan,   1., 100.])"),
+        (lambda: torch.tensor([-float("inf"), 0.0]), "tensor([-inf, 0.])"),
+        (lambda: torch.tensor([1.5 + 2.25j, -1j]), "tensor([1.5000+2.2500j, -0.0000-1.0000j])"),
+        (lambda: torch.tensor([1 + 1j, -2 - 100j]), "tensor([ 1.+1.j, -2.-100.j])"),
     ],
 )
 def test_tensors_print_their_entries_and_what_is_unusual(make, text):
