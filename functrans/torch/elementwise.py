@@ -365,6 +365,9 @@ def angle(x):
 @op(method=False, title="ComplexBackward0")
 def complex_(real, imag):
     """real + i imag."""
+    if real.dtype.kind != "f" or real.dtype != imag.dtype:
+        raise RuntimeError("complex: both parts must be floats of one type, but they are "
+                           f"{real.dtype.name} and {imag.dtype.name}")
     return real + 1j * imag
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans.errors import FunctransError
 from functrans.extend import split_key
 from functrans.torch.custom import DelayedError
 from functrans.torch.dtypes import result_dtype
@@ -80,7 +81,15 @@ def put(self: Tensor, key: Any, value: Any) -> None:
     if state.watch is not None and state.watch.enters():
         state.watch.run("setitem", put, (self, key, value))
         return
-    key = _key(key)
+    try:
+        _put(self, _key(key), value)
+    except ValueError as failure:
+        if isinstance(failure, IndexError | FunctransError):
+            raise
+        raise RuntimeError(f"__setitem__: {failure}") from failure
+
+
+def _put(self: Tensor, key: Any, value: Any) -> None:
     recorded = state.grad and (
         self.requires_grad or (isinstance(value, Tensor) and value.requires_grad)
     )
