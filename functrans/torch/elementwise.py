@@ -122,9 +122,10 @@ def _truncated(x1: Any, x2: Any) -> Any:
 
 
 def _power_of_integers(x1: Any, x2: Any) -> Any:
-    if type(x2) in NUMBERS and x2 < 0:
-        raise RuntimeError("Integers to negative integer powers are not allowed.")
-    x1, x2 = [x.astype(np.int64) if x.dtype.kind == "b" else x for x in map(np.asarray, (x1, x2))]
+    dtype = (x2 if type(x1) in NUMBERS else x1).dtype
+    x1, x2 = np.asarray(x1, dtype), np.asarray(x2, dtype)
+    if dtype.kind == "b":
+        return x1 | ~x2
     inverse = x2 < 0
     if not inverse.any():
         return np.power(x1, x2)
@@ -214,8 +215,11 @@ def _power(f: Any) -> Callable:
     square = METHODS["square"]
 
     def called(input: Any, exponent: Any) -> Any:
-        if type(exponent) is int and exponent == 2 and isinstance(input, Tensor):
-            return square(input)
+        if type(exponent) is int and isinstance(input, Tensor):
+            if exponent == 2:
+                return square(input)
+            if exponent < 0 and input._array.dtype.kind in "biu":
+                raise RuntimeError("Integers to negative integer powers are not allowed.")
         return f(input, exponent)
 
     called.__name__ = called.__qualname__ = "pow"

@@ -353,8 +353,8 @@ def median_all(x):
     middle = values[unknown][0] if unknown.any() else np.sort(values)[(values.size - 1) // 2]
     if isinstance(x, np.ndarray):
         return np.asarray(middle)
-    tie = (unknown if unknown.any() else values == middle).reshape(x.shape)
-    return _moving_as(middle, np.mean(x[tie]))
+    tie = unknown if unknown.any() else values == middle
+    return _moving_as(middle, np.mean(x.reshape(-1)[tie]))
 
 
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:

@@ -45,6 +45,9 @@ VALUES = {
     "negative powers": (
         lambda: T([1, -1, -1, 2, 0]) ** T([-1, -3, -2, -2, -1]), "int64", [1, -1, 1, 0, 0]
     ),
+    "powers of bytes": (lambda: T([3, 7], dtype=BYTE) ** 3, "uint8", [27, 87]),
+    "powers by bytes": (lambda: 3 ** T([3, 7], dtype=BYTE), "uint8", [27, 139]),
+    "booleans ** True": (lambda: T([True, False]) ** True, "bool", [True, False]),
     "powers of a number": (lambda: 2 ** T([3, -1]), "int64", [8, 0]),
     "a number wraps": (lambda: T([3, 200], dtype=BYTE) + -1, "uint8", [2, 199]),
     "resolve_conj": (lambda: T([1 + 2j]).resolve_conj(), "complex64", [1 + 2j]),
@@ -140,6 +143,7 @@ W = [[2 + 1j, 1.0], [0.0, 1j]]
 GRADIENTS = {
     "median of ties": (lambda x: x.median(), [[1, 2, 2, 3]], 1, [[0, 0.5, 0.5, 0]]),
     "median of equals": (lambda x: x.median(), [[[2, 2], [2, 2]]], 1, [[[0.25] * 2] * 2]),
+    "median of a number": (lambda x: x.median(), [3], 1, [1]),
     "median of NaN": (lambda x: x.median(), [[1, nan, nan]], 1, [[0, 0.5, 0.5]]),
     "0**x": (lambda x: 0.0**x, [[0, 2, -1]], 1, [[0, 0, -inf]]),
     "x**y": (lambda x, y: x**y, [[0, 0, 2], [0, 3, 0]], 1, [[0, 0, 0], [0, 0, np.log(2)]]),
@@ -232,6 +236,9 @@ def test_the_loss_of_huber_is_curved_where_it_vanishes():
 Z = T([1j])
 REFUSED = {
     "ints to a negative power": (lambda: torch.arange(3) ** -1, RuntimeError, "negative integer"),
+    "bytes to a negative power": (
+        lambda: T([3], dtype=BYTE) ** -1, RuntimeError, "negative integer powers"
+    ),
     "ints // 0": (lambda: T([1]) // 0, RuntimeError, "ZeroDivisionError"),
     "ints % 0": (lambda: T([1]) % T([0]), RuntimeError, "ZeroDivisionError"),
     "fmod": (lambda: T([1]).fmod(0), RuntimeError, "ZeroDivisionError"),
