@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch.engine import grad, pulled_rows, run
-from functrans.torch.graph import Edge, Node
-from functrans.torch.sparse import SparseTensor
-from functrans.torch.tensor import Tensor, edge_of, made
+from functrans.torch._graph.engine import grad, pulled_rows, run
+from functrans.torch._graph.graph import Edge, Node
+from functrans.torch._tensors.sparse import SparseTensor
+from functrans.torch._tensors.tensor import Tensor, edge_of, made
 
 REAL, IMAGINARY = 1.0, 1.0j
 
