@@ -224,6 +224,15 @@ def test_hooks_of_nodes_see_and_replace_the_gradients_of_operands():
     assert y.grad is None
 
 
+def test_behind_a_node_with_hooks_only_what_grad_asks_for_is_reached():
+    x, y, seen = leaf(2.0), leaf(3.0), []
+    z = x * y
+    z.grad_fn.register_hook(lambda ins, outs: None)
+    y.register_hook(lambda g: seen.append(g))
+    assert torch.autograd.grad(z, x)[0].tolist() == [3.0]
+    assert seen == []
+
+
 def test_hooks_run_under_create_graph_are_differentiated():
     x = leaf(3.0)
     y = x * x

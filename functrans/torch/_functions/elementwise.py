@@ -58,11 +58,11 @@ FLOATING_PAIRS = {
 }
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _TITLES = {"sub": "SubBackward0", "fix": "TruncBackward0", "square": "PowBackward0"}
-# what becomes of booleans, where NumPy's function has none or keeps to int8
+# of booleans, for which NumPy's function has no loop, or one that gives int8
 _BOOLEANS = {"square": lambda x: x.astype(np.int64), "sign": np.copy}
 
 
-# ---- rows of the shim's own: actions that read what torch's do, which may not be changed in place
+# ---- rows with actions that save what torch's save: all else may be changed before the backward
 
 
 def _reading(name: str, *actions: Callable | None) -> Elementwise:

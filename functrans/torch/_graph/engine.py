@@ -130,7 +130,7 @@ def _walk(cts, heap, needed, found, retain, create):
             if node not in needed:
                 continue
         if not plain and node.extras is not None and node.extras.post_hooks:
-            _between_hooks(node, ct, create, cts, heap)
+            _between_hooks(node, ct, create, cts, heap, needed, found)
         else:
             if ct is None or type(ct) is list:
                 pulled = _pulled(node, ct, create)
@@ -247,7 +247,7 @@ def _hooked(hooks: dict, ct: Any, create: bool) -> Any:
 
 def _replaced(hook: Any, cts: Sequence, new: Any, create: bool) -> list:
     """The cotangents that the gradients ``new`` stand for, which ``hook`` puts in place of
-    ``cts``; the gradients of operands that have none may be left out."""
+    ``cts``."""
     new = (new,) if isinstance(new, Tensor) else tuple(new)
     if len(new) != len(cts):
         raise RuntimeError(
@@ -276,7 +276,7 @@ def _replaced(hook: Any, cts: Sequence, new: Any, create: bool) -> list:
     return out
 
 
-def _between_hooks(node, ct, create, cts, heap):
+def _between_hooks(node, ct, create, cts, heap, needed, found):
     """Pass a node that has hooks: they see, and may replace, the cotangents of its operands."""
     arrived = [ct] if node.outputs == 1 else ct
     out = list(_pulled(node, ct, create))
@@ -286,8 +286,10 @@ def _between_hooks(node, ct, create, cts, heap):
         if new is not None:
             out = _replaced(hook, out, new, create)
     for edge, c in zip(node.edges, out, strict=False):
-        if edge is not None:
-            _add(cts, heap, edge[0], edge[1], c)
+        if edge is None or (needed is not None and edge[0] not in needed
+                            and not _sought(*edge, found)):
+            continue
+        _add(cts, heap, edge[0], edge[1], c)
 
 
 # ---- what users call
