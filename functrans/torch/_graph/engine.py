@@ -287,7 +287,7 @@ def _between_hooks(node, ct, create, cts, heap, needed, found):
             out = _replaced(hook, out, new, create)
     for edge, c in zip(node.edges, out, strict=False):
         if edge is None or (needed is not None and edge[0] not in needed
-                            and not _sought(*edge, found)):
+                            and not _sought(edge[0], edge[1], found)):
             continue
         _add(cts, heap, edge[0], edge[1], c)
 
