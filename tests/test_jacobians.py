@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._transforms import directions, memory
+from functrans._transforms.matrices import directions, memory
 from functrans.errors import ArgumentError, NotDifferentiable, OutOfMemoryError
 
 MATRICES = [ft.jacobian, ft.jacfwd, ft.jacrev]

@@ -1,0 +1,317 @@
+"""Derivative matrices: many tangents or cotangents at once, as one batch."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans import tree
+from functrans._core.aval import Aval, aval_of, finfo
+from functrans._core.bind import Tracer
+from functrans._transforms.arguments import (
+    Argnums,
+    Leaves,
+    Selected,
+    hand_out,
+    hand_out_tree,
+    open_argument,
+    select,
+)
+from functrans._transforms.forward.api import push
+from functrans._transforms.matrices.directions import Batches, Directions
+from functrans._transforms.reverse.api import record
+from functrans._transforms.reverse.grad import require_callable, require_holomorphic
+from functrans.errors import ArgumentError, NotDifferentiable, name_of
+
+
+def jacobian(
+    f: Callable,
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    mode: str = "auto",
+    chunk_size: int | str | None = "auto",
+    progress: bool = False,
+) -> Callable:
+    r"""The matrix of first derivatives, :math:`J_{ij} = \partial f_i / \partial x_j`.
+
+    The shape is ``out.shape + in.shape``; of containers, a container of containers ``J[out][in]``.
+    ``mode``: "forward" takes one pass for all inputs, "reverse" one for all outputs, "auto" records
+    the function once and takes the fewer. ``chunk_size`` bounds how many run at once ("auto": by
+    the memory of what the function computes, None: all); ``progress`` shows a bar.
+
+    Complex: of complex functions of real numbers, the complex derivatives; of real functions of
+    complex numbers the rows are gradients as in ``grad``; of complex functions of complex numbers,
+    the holomorphic derivative, and NotDifferentiable where there is none. ``holomorphic=True``
+    promises that there is one, which saves half the work.
+
+    Raises OutOfMemoryError where the matrix would not fit into memory.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.jacobian(lambda x: x**2)(np.array([1.0, 2.0]))
+    Array([[2., 0.],
+           [0., 4.]])
+    """
+    require_callable("jacobian", f)
+    if mode not in ("auto", "forward", "reverse"):
+        raise ArgumentError(
+            f'jacobian: mode must be "auto", "forward" or "reverse", but is {mode!r}'
+        )
+    return _matrix("jacobian", f, argnums, has_aux, holomorphic, mode, chunk_size, progress)
+
+
+def _matrix(
+    who: str,
+    f: Callable,
+    argnums: Argnums,
+    has_aux: bool,
+    holomorphic: bool,
+    mode: str,
+    chunk_size: Any,
+    progress: bool,
+) -> Callable:
+    job = _Job(who, f, argnums, has_aux, holomorphic, mode, _chunk(who, chunk_size), progress)
+
+    @functools.wraps(f, updated=())
+    def matrix(*args: Any, **kwargs: Any) -> Any:
+        return job(args, kwargs)
+
+    return matrix
+
+
+def _chunk(who: str, chunk_size: Any) -> int | str | None:
+    if chunk_size is None or (isinstance(chunk_size, str) and chunk_size == "auto"):
+        return chunk_size
+    try:
+        size = 0 if isinstance(chunk_size, bool) else operator.index(chunk_size)
+    except TypeError:
+        size = 0
+    if size < 1:
+        raise ArgumentError(
+            f'{who}: chunk_size must be "auto", None or a positive int, but is {chunk_size!r}'
+        )
+    return size
+
+
+class Parts(NamedTuple):
+    """Jacobian blocks, a row an output leaf, a column an active input leaf."""
+
+    blocks: list[list]
+    opened: list[Leaves]
+    structure: tree.Structure
+    aux: Any
+
+
+class _Job(NamedTuple):
+    """A function, and how its matrix is to be made."""
+
+    who: str
+    f: Callable
+    argnums: Argnums
+    has_aux: bool
+    holomorphic: bool
+    mode: str
+    chunk_size: int | str | None
+    progress: bool
+
+    def __call__(self, args: tuple, kwargs: dict) -> Any:
+        chosen = select(self.who, self.f, self.argnums, args, kwargs)
+        parts = (self._by_pushing if self.mode == "forward" else self._by_tape)(chosen)
+        rows = [
+            [
+                leaves.only(blocks)
+                for leaves, blocks in zip(parts.opened, _by_argument(parts, row), strict=True)
+            ]
+            for row in parts.blocks
+        ]
+        J = tree.unflatten(parts.structure, [r[0] if chosen.single else tuple(r) for r in rows])
+        return (J, hand_out_tree(parts.aux)) if self.has_aux else J
+
+    def _by_pushing(self, chosen: Selected) -> Parts:
+        """Forward: the function runs on dual numbers whose tangents are batches of directions."""
+        names = [self.argnums] if chosen.single else list(self.argnums)  # type: ignore[arg-type]
+        opened = [
+            open_argument(self.who, self.f, n, x)
+            for n, x in zip(names, chosen.values, strict=True)
+        ]
+        values = [v for a in opened for v in a.primals]
+        ins = [aval_of(v) for v in values]
+        run = None
+
+        def image(ts: Sequence) -> list:
+            nonlocal run
+            run = push(self.who, self.f, opened, chosen.values, ts, self.has_aux, chosen.call)
+            if self.holomorphic:
+                self._require_holomorphic(ins, [aval_of(v) for v in run.values])
+            return run.tangents
+
+        ways = Directions(ins, 1j, self.holomorphic)
+        columns = self._batches().run(ways, 0, values, image)
+        assert run is not None
+        blocks = self._pushed(ways, columns, [aval_of(v) for v in run.values])
+        return Parts(blocks, opened, run.structure, run.aux)
+
+    def _by_tape(self, chosen: Selected) -> Parts:
+        """Record once, then push or pull batches of directions through the tape."""
+        run = record(self.who, self.f, chosen.values, self.has_aux, chosen.call, needed=True)
+        ins = [aval_of(x) for x in run.inputs]
+        outs = [aval_of(v) for v in run.values]
+        if self.holomorphic:
+            self._require_holomorphic(ins, outs)
+        along = Directions(ins, 1j, self.holomorphic)
+        back = Directions(outs, -1j, self.holomorphic)
+        # a tape on which values were told apart knows their slopes on the way back alone
+        if self.mode == "auto" and not run.trace.split and along.total <= back.total:
+            width = sum(a.size for a in outs)
+            columns = self._batches().run(along, width, run.inputs, run.push)
+            blocks = self._pushed(along, columns, outs)
+        else:
+            width = sum(a.size for a in ins)
+            columns = self._batches().run(back, width, run.inputs, run.pull)
+            blocks = self._pulled(back, columns, ins)
+        return Parts(blocks, [a for a in run.opened if a is not None], run.structure, run.aux)
+
+    def _batches(self) -> Batches:
+        return Batches(self.who, self.f, self.chunk_size, self.progress, INSTEAD[self.who])
+
+    def _pushed(self, along: Directions, columns: list, outs: list[Aval]) -> list[list]:
+        """Images of tangents as blocks, with the input axes last."""
+        blocks = []
+        for images, out in zip(columns, outs, strict=True):
+            row = []
+            for found, into in zip(along.split(images), along.avals, strict=True):
+                J = found[0]
+                if len(found) > 1:
+                    J = self._analytic(*found, 1j) if _is_complex(out) else J + 1j * found[1]
+                J = J.transpose((*range(1, J.ndim), 0))
+                row.append(_shaped(J, out, into))
+            blocks.append(row)
+        return blocks
+
+    def _pulled(self, back: Directions, columns: list, ins: list[Aval]) -> list[list]:
+        """Images of cotangents as blocks. A real function of complex numbers has gradients."""
+        blocks: list[list] = [[] for _ in back.avals]
+        for images, into in zip(columns, ins, strict=True):
+            for row, found, out in zip(blocks, back.split(images), back.avals, strict=True):
+                J = found[0]
+                if len(found) > 1:
+                    J = self._analytic(*found, -1j) if _is_complex(into) else J + 1j * found[1]
+                elif _is_complex(into) and not _is_complex(out):
+                    J = np.conjugate(J)
+                row.append(_shaped(J, out, into))
+        return blocks
+
+    def _analytic(self, J: Any, turned: Any, factor: complex) -> Any:
+        """``J`` where ``turned`` is ``factor`` times it, as for a holomorphic function; else an
+        error, or NaN where values are not known."""
+        gap, size = np.abs(turned - factor * J), np.abs(J)
+        rows = size.max(axis=tuple(range(1, size.ndim)), keepdims=True, initial=0.0)
+        columns = size.max(axis=0, keepdims=True, initial=0.0)
+        bound = np.minimum(rows, columns) * float(np.sqrt(finfo(size.dtype).eps))
+        differs = gap > bound
+        known = differs.concrete() if isinstance(differs, Tracer) else differs
+        if known is None:
+            return np.where(differs, np.nan, J)
+        if np.any(known):
+            raise NotDifferentiable(
+                f"{self.who}: {'the gradient of ' if self.who == 'hessian' else ''}"
+                f"`{name_of(self.f)}` maps complex numbers to complex ones and is not holomorphic: "
+                "its derivatives along 1 and along i do not belong together, so no complex matrix "
+                "holds them. Differentiate real and imaginary part as functions of real and "
+                "imaginary part; holomorphic=True only leaves out this test."
+            )
+        return J
+
+    def _require_holomorphic(self, ins: list[Aval], outs: list[Aval]) -> None:
+        require_holomorphic(self.who, self.f, ins, outs)
+
+
+def _by_argument(parts: Parts, row: list) -> list[list]:
+    """A row's blocks by argument."""
+    blocks = iter(row)
+    return [[hand_out(next(blocks)) for _ in a.active] for a in parts.opened]
+
+
+def _is_complex(a: Aval) -> bool:
+    return a.dtype.kind == "c"
+
+
+def _shaped(J: Any, out: Aval, into: Aval) -> Any:
+    shape = out.shape + into.shape
+    return J if aval_of(J).shape == shape else J.reshape(shape)
+
+
+_PRODUCTS = "jvp, linearize and vjp give products with it that need no matrix"
+INSTEAD = dict.fromkeys(
+    ("jacobian", "jacfwd", "jacrev"), f"{_PRODUCTS}; argnums takes some of the arguments."
+)
+INSTEAD["hessian"] = "hvp and vhp give products with it that need no matrix."
+
+
+def jacfwd(
+    f: Callable,
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    chunk_size: int | str | None = "auto",
+    progress: bool = False,
+) -> Callable:
+    """``jacobian`` with ``mode="forward"``: best for few inputs; keeps no tape.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.jacfwd(lambda t: np.stack([np.cos(t), np.sin(t)]))(0.0)
+    Array([-0.,  1.])
+    """
+    require_callable("jacfwd", f)
+    return _matrix("jacfwd", f, argnums, has_aux, holomorphic, "forward", chunk_size, progress)
+
+
+def jacrev(
+    f: Callable,
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    chunk_size: int | str | None = "auto",
+    progress: bool = False,
+) -> Callable:
+    """``jacobian`` with ``mode="reverse"``: best for few outputs.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.jacrev(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
+    Array([2., 4.])
+    """
+    require_callable("jacrev", f)
+    return _matrix("jacrev", f, argnums, has_aux, holomorphic, "reverse", chunk_size, progress)
+
+
+def hessian(
+    f: Callable,
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    chunk_size: int | str | None = "auto",
+    progress: bool = False,
+) -> Callable:
+    r"""The matrix of second derivatives, :math:`H_{ij} = \partial^2 f/\partial x_i\partial x_j`.
+
+    Forward over reverse: the gradient's own run, on dual numbers carrying a batch of basis vectors.
+    Of a function with several outputs, their Hessians stacked, ``out.shape + in.shape + in.shape``.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.hessian(lambda x: x[0] ** 2 * x[1])(np.array([1.0, 2.0]))
+    Array([[4., 2.],
+           [2., 0.]])
+    """
+    require_callable("hessian", f)
+    first = _matrix("hessian", f, argnums, has_aux, holomorphic, "reverse", chunk_size, False)
+    return _matrix(
+        "hessian", first, argnums, has_aux, holomorphic, "forward", chunk_size, progress
+    )
