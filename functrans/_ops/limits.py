@@ -133,7 +133,9 @@ def shared(ct: Any, near: Any) -> Any:
 
 def _vectors_if(x, near):
     if near.any():
-        return np.linalg.eigh(x)[1]
+        finite = np.isfinite(x).all(axis=(-2, -1))[..., None, None]
+        # LAPACK need not come to an end, or raises where the values are NaN already
+        return np.where(finite, np.linalg.eigh(np.where(finite, x, 0))[1], np.nan)
     return np.broadcast_to(np.eye(x.shape[-1], dtype=x.dtype), x.shape)
 
 

@@ -134,7 +134,8 @@ class _Job(NamedTuple):
 
     def _by_pushing(self, chosen: Selected) -> Parts:
         """Forward: the function runs on dual numbers whose tangents are batches of directions."""
-        names = [self.argnums] if chosen.single else list(self.argnums)  # type: ignore[arg-type]
+        argnums = self.argnums
+        names = [argnums] if isinstance(argnums, int | str) else argnums
         opened = [
             open_argument(self.who, self.f, n, x)
             for n, x in zip(names, chosen.values, strict=True)
@@ -177,7 +178,8 @@ class _Job(NamedTuple):
         return Parts(blocks, [a for a in run.opened if a is not None], run.structure, run.aux)
 
     def _batches(self) -> Batches:
-        return Batches(self.who, self.f, self.chunk_size, self.progress, INSTEAD[self.who])
+        instead = INSTEAD.get(self.who, INSTEAD["jacobian"])
+        return Batches(self.who, self.f, self.chunk_size, self.progress, instead)
 
     def _pushed(self, along: Directions, columns: list, outs: list[Aval]) -> list[list]:
         """Images of tangents as blocks, with the input axes last."""
@@ -187,7 +189,7 @@ class _Job(NamedTuple):
             for found, into in zip(along.split(images), along.avals, strict=True):
                 J = found[0]
                 if len(found) > 1:
-                    J = self._analytic(*found, 1j) if _is_complex(out) else J + 1j * found[1]
+                    J = self._analytic(J, found[1], 1j) if _is_complex(out) else J + 1j * found[1]
                 J = J.transpose((*range(1, J.ndim), 0))
                 row.append(_shaped(J, out, into))
             blocks.append(row)
@@ -200,7 +202,7 @@ class _Job(NamedTuple):
             for row, found, out in zip(blocks, back.split(images), back.avals, strict=True):
                 J = found[0]
                 if len(found) > 1:
-                    J = self._analytic(*found, -1j) if _is_complex(into) else J + 1j * found[1]
+                    J = self._analytic(J, found[1], -1j) if _is_complex(into) else J + 1j * found[1]
                 elif _is_complex(into) and not _is_complex(out):
                     J = np.conjugate(J)
                 row.append(_shaped(J, out, into))
@@ -246,11 +248,11 @@ def _shaped(J: Any, out: Aval, into: Aval) -> Any:
     return J if aval_of(J).shape == shape else J.reshape(shape)
 
 
-_PRODUCTS = "jvp, linearize and vjp give products with it that need no matrix"
-INSTEAD = dict.fromkeys(
-    ("jacobian", "jacfwd", "jacrev"), f"{_PRODUCTS}; argnums takes some of the arguments."
-)
-INSTEAD["hessian"] = "hvp and vhp give products with it that need no matrix."
+INSTEAD = {
+    "hessian": "hvp and vhp give products with it that need no matrix.",
+    "jacobian": "jvp, linearize and vjp give products with it that need no matrix; argnums takes "
+    "some of the arguments.",
+}
 
 
 def jacfwd(
