@@ -8,14 +8,13 @@ differentiation of pseudo-inverses and nonlinear least squares problems" (1973).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from functrans._core.aval import Aval
-from functrans._core.bind import Tracer, is_finite
-from functrans._ops import limits
+from functrans._core.bind import Tracer
+from functrans._ops import lapack, limits
 from functrans._ops.declare import primitive
 from functrans._ops.elementwise import absolute, ratio, where
 from functrans._ops.linalg import (
@@ -318,34 +317,7 @@ def _refuse_phases(common, u, most):
 
 
 def _svd(x, kind):
-    if is_finite(x) or np.isfinite(x).all():
-        return tuple(np.linalg.svd(x, full_matrices=kind == "full"))
-    if kind != "values":
-        _no_convergence()
-    return without_infinite(lambda x: tuple(np.linalg.svd(x, full_matrices=False)), x)
-
-
-# LAPACK's svd of a matrix with inf never returns, where NumPy raises or has NaN for one with NaN.
-
-
-def _no_convergence() -> NoReturn:
-    raise np.linalg.LinAlgError("SVD did not converge")
-
-
-def without_infinite(f: Callable[..., tuple], x: np.ndarray) -> tuple:
-    """``f`` of a stack of matrices, NaN for those with an inf; one with NaN raises as in NumPy."""
-    if np.isnan(x).any():
-        _no_convergence()
-    bad = np.isinf(x).any(axis=(-2, -1))
-    ys = f(np.where(bad[..., None, None], 0, x))
-    return tuple([np.where(bad.reshape(bad.shape + (1,) * (y.ndim - bad.ndim)), np.nan, y)
-                  for y in ys])
-
-
-def _pinv(x, rcond):
-    if not is_finite(x) and not np.isfinite(x).all():
-        _no_convergence()
-    return np.linalg.pinv(x, rcond)
+    return lapack.svd_for_values(x) if kind == "values" else lapack.svd(x, kind == "full")
 
 
 def _svd_abstract(x, kind):
@@ -424,7 +396,7 @@ def _pinv_abstract(x, rcond):
 # row: exact at matrices that lack rank, for changes that keep the rank; through svd it would fail
 # wherever singular values coincide
 pinv = primitive(
-    "pinv", _pinv, jvp=_pinv_jvp, vjp=_pinv_vjp,
+    "pinv", lapack.pinv, jvp=_pinv_jvp, vjp=_pinv_vjp,
     batch=stacked(lambda: pinv), abstract=_pinv_abstract, kinks="where the rank changes",
     doc="Golub and Pereyra 1973, equation 4.12.",
 )

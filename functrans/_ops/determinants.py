@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from functrans._core.aval import Aval
-from functrans._core.bind import is_finite
 from functrans._ops.declare import primitive
+from functrans._ops.lapack import svd_or_nan
 from functrans._ops.linalg import column, floating, inv, mT, same, stacked
 
 
@@ -44,22 +44,13 @@ def _well_conditioned_inverse(a):
     return y if size < 1e4 else None
 
 
-def _factors(a):
-    """The singular value decomposition, NaN of matrices that are not finite: so are cofactors."""
-    if is_finite(a):
-        return np.linalg.svd(a)
-    finite = np.isfinite(a).all(axis=(-2, -1))[..., None, None]
-    u, s, vh = np.linalg.svd(np.where(finite, a, 0))
-    return u, np.where(finite[..., 0], s, np.nan), vh
-
-
 def _cofactor(a):
     if a.shape[-1] < 2:
         return np.ones(a.shape, floating(a.dtype))
     y = _well_conditioned_inverse(a)
     if y is not None:
         return np.linalg.det(a)[..., None, None] * y.mT
-    u, s, vh = _factors(a)
+    u, s, vh = svd_or_nan(a)  # and so are cofactors
     sign = np.linalg.det(u) * np.linalg.det(vh)
     return (sign[..., None, None] * u.conj() * _exclusive_products(s)[..., None, :]) @ vh.conj()
 
@@ -68,7 +59,7 @@ def _cofactor_slope(a, e):
     a, e = np.broadcast_arrays(a, e)
     if a.shape[-1] < 2:
         return np.zeros(a.shape, floating(a.dtype, e.dtype))
-    u, s, vh = _factors(a)
+    u, s, vh = svd_or_nan(a)
     uh, v = u.conj().mT, vh.conj().mT
     sign = np.linalg.det(u) * np.linalg.det(vh)
     f = uh @ e @ v

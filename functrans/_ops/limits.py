@@ -14,6 +14,7 @@ from functrans._core.bind import Tracer
 from functrans._ops.calls import stop
 from functrans._ops.declare import General, Linear, primitive, strong_multiply
 from functrans._ops.elementwise import absolute, ratio, where
+from functrans._ops.lapack import eigh_or_nan
 from functrans._ops.structure import batched_to
 
 
@@ -133,9 +134,7 @@ def shared(ct: Any, near: Any) -> Any:
 
 def _vectors_if(x, near):
     if near.any():
-        finite = np.isfinite(x).all(axis=(-2, -1))[..., None, None]
-        # LAPACK need not come to an end, or raises where the values are NaN already
-        return np.where(finite, np.linalg.eigh(np.where(finite, x, 0))[1], np.nan)
+        return eigh_or_nan(x)[1]
     return np.broadcast_to(np.eye(x.shape[-1], dtype=x.dtype), x.shape)
 
 
