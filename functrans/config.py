@@ -10,6 +10,7 @@ True
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -55,8 +56,10 @@ class Config:
         self, *, jit: bool | None = None, threads: int | None = None, kinks: str | None = None
     ) -> Iterator[None]:
         """Settings for the time of a ``with`` block; what is not named stays."""
-        if threads is not None and not (isinstance(threads, int) and threads >= 1):
-            raise ArgumentError(f"config: threads must be at least 1, but is {threads!r}")
+        if threads is not None:
+            if not hasattr(threads, "__index__") or operator.index(threads) < 1:
+                raise ArgumentError(f"config: threads must be at least 1, but is {threads!r}")
+            threads = operator.index(threads)
         if jit not in (None, True, False):
             raise ArgumentError(f"config: jit must be True or False, but is {jit!r}")
         if kinks not in (None, SUBGRADIENT, WARN, RAISE):

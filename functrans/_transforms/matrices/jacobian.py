@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from functrans import tree
-from functrans._core.aval import Aval, aval_of, finfo
+from functrans._core.aval import Aval, aval_of, finfo, integer
 from functrans._core.bind import Tracer
 from functrans._transforms.arguments import (
     Argnums,
@@ -19,6 +18,7 @@ from functrans._transforms.arguments import (
     hand_out,
     hand_out_tree,
     open_argument,
+    plain_argnums,
     select,
 )
 from functrans._transforms.forward.api import push
@@ -75,6 +75,7 @@ def _matrix(
     chunk_size: Any,
     progress: bool,
 ) -> Callable:
+    argnums = plain_argnums(who, argnums)
     job = _Job(who, f, argnums, has_aux, holomorphic, mode, _chunk(who, chunk_size), progress)
 
     @functools.wraps(f, updated=())
@@ -87,11 +88,8 @@ def _matrix(
 def _chunk(who: str, chunk_size: Any) -> int | str | None:
     if chunk_size is None or (isinstance(chunk_size, str) and chunk_size == "auto"):
         return chunk_size
-    try:
-        size = 0 if isinstance(chunk_size, bool) else operator.index(chunk_size)
-    except TypeError:
-        size = 0
-    if size < 1:
+    size = integer(chunk_size)
+    if size is None or size < 1:
         raise ArgumentError(
             f'{who}: chunk_size must be "auto", None or a positive int, but is {chunk_size!r}'
         )
@@ -142,7 +140,7 @@ class _Job(NamedTuple):
         ]
         values = [v for a in opened for v in a.primals]
         ins = [aval_of(v) for v in values]
-        run = None
+        run: Any = None
 
         def image(ts: Sequence) -> list:
             nonlocal run

@@ -18,6 +18,7 @@ from functrans._transforms.arguments import (
     hand_out_tree,
     is_number,
     open_argument,
+    plain_argnums,
     select,
     zeros_like,
 )
@@ -89,7 +90,7 @@ class _Run:
     __slots__ = ("argnums", "f", "has_aux", "holomorphic", "label", "numbers", "who")
 
     def __init__(self, who: str, f: Callable, argnums: Argnums, has_aux: bool, holomorphic: bool):
-        self.who, self.f, self.argnums = who, f, argnums
+        self.who, self.f, self.argnums = who, f, (argnums := plain_argnums(who, argnums))
         self.has_aux, self.holomorphic = has_aux, holomorphic
         self.label = f"{who}({name_of(f)})"
         self.numbers = [argnums] if isinstance(argnums, int | str) else list(argnums)
