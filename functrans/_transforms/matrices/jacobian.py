@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec
 
 import numpy as np
 
@@ -27,9 +27,11 @@ from functrans._transforms.reverse.api import record
 from functrans._transforms.reverse.grad import require_callable, require_holomorphic
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
 
+P = ParamSpec("P")
+
 
 def jacobian(
-    f: Callable,
+    f: Callable[P, Any],
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
@@ -37,7 +39,7 @@ def jacobian(
     mode: str = "auto",
     chunk_size: int | str | None = "auto",
     progress: bool = False,
-) -> Callable:
+) -> Callable[P, Any]:
     r"""The matrix of first derivatives, :math:`J_{ij} = \partial f_i / \partial x_j`.
 
     The shape is ``out.shape + in.shape``; of containers, a container of containers ``J[out][in]``.
@@ -67,19 +69,19 @@ def jacobian(
 
 def _matrix(
     who: str,
-    f: Callable,
+    f: Callable[P, Any],
     argnums: Argnums,
     has_aux: bool,
     holomorphic: bool,
     mode: str,
     chunk_size: Any,
     progress: bool,
-) -> Callable:
+) -> Callable[P, Any]:
     argnums = plain_argnums(who, argnums)
     job = _Job(who, f, argnums, has_aux, holomorphic, mode, _chunk(who, chunk_size), progress)
 
     @functools.wraps(f, updated=())
-    def matrix(*args: Any, **kwargs: Any) -> Any:
+    def matrix(*args: P.args, **kwargs: P.kwargs) -> Any:
         return job(args, kwargs)
 
     return matrix
@@ -254,14 +256,14 @@ INSTEAD = {
 
 
 def jacfwd(
-    f: Callable,
+    f: Callable[P, Any],
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
     holomorphic: bool = False,
     chunk_size: int | str | None = "auto",
     progress: bool = False,
-) -> Callable:
+) -> Callable[P, Any]:
     """``jacobian`` with ``mode="forward"``: best for few inputs; keeps no tape.
 
     >>> import functrans as ft, numpy as np
@@ -273,14 +275,14 @@ def jacfwd(
 
 
 def jacrev(
-    f: Callable,
+    f: Callable[P, Any],
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
     holomorphic: bool = False,
     chunk_size: int | str | None = "auto",
     progress: bool = False,
-) -> Callable:
+) -> Callable[P, Any]:
     """``jacobian`` with ``mode="reverse"``: best for few outputs.
 
     >>> import functrans as ft, numpy as np
@@ -292,14 +294,14 @@ def jacrev(
 
 
 def hessian(
-    f: Callable,
+    f: Callable[P, Any],
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
     holomorphic: bool = False,
     chunk_size: int | str | None = "auto",
     progress: bool = False,
-) -> Callable:
+) -> Callable[P, Any]:
     r"""The matrix of second derivatives, :math:`H_{ij} = \partial^2 f/\partial x_i\partial x_j`.
 
     Forward over reverse: the gradient's own run, on dual numbers carrying a batch of basis vectors.
