@@ -121,6 +121,22 @@ def test_the_hessian_of_a_real_function_of_complex_numbers_needs_a_holomorphic_g
         ft.hessian(lambda z: np.sum((z * z).real))(Z)
 
 
+def test_a_point_that_a_rule_refuses_is_refused_in_a_batch_too():
+    def f(a):
+        w, v = np.linalg.eigh((a + a.T) / 2)
+        return np.sum((v * np.exp(w)) @ v.T)
+
+    for transform in (ft.hessian(f), lambda a: ft.hvp(f, a, a)):
+        with pytest.raises(NotDifferentiable, match="eigh: eigenvalues 0 and 1 coincide"):
+            transform(np.eye(2))
+
+
+def test_nan_that_nobody_refuses_stays_in_its_place():
+    with np.errstate(all="ignore"):
+        J = ft.jacfwd(lambda x: np.log(x))(np.array([1.0, np.nan, 2.0]))
+    assert_array_equal(np.isnan(J), [[False] * 3, [False, True, False], [False] * 3])
+
+
 # ---- memory
 
 HUGE = np.ones(2_000_000)  # whose matrices take 32 TB

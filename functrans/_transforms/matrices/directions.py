@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import Aval, aval_of, shape_of
-from functrans._core.bind import Tracer, layers
+from functrans._core.aval import Aval, aval_of, inexact_dtype, shape_of
+from functrans._core.bind import Tracer, is_finite, layers
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import Bilinear, Elementwise
 from functrans._transforms.matrices.memory import available, require_room
@@ -95,6 +95,9 @@ class Batches:
                 if not columns:
                     self._ask(sum(total * _nbytes(y) // max(1, size) for y in images))
                     columns = [_Column(total) for _ in images]
+                if size > 1 and (lost := _first_nan(images)) is not None:
+                    # a rule that refuses a point has NaN in a batch: alone the direction says why
+                    self._images(ways.rows(start + lost, start + lost + 1), 1, auto, image)
                 for column, y in zip(columns, images, strict=True):
                     column.add(y, start)
                 start += size
@@ -222,6 +225,17 @@ class SizedTrace(BatchTrace):
         if self.spent > UNASKED and self.spent > (available() or UNASKED) // 4:
             self.batches.most = self.batch_size // 2
             raise TooLarge
+
+
+def _first_nan(images: list) -> int | None:
+    """The first entry of the batch with a NaN in its image, None where there is none or not known.
+    """
+    for y in images:
+        if type(y) is np.ndarray and inexact_dtype(y.dtype) and not is_finite(y):
+            rows = np.isnan(y).any(axis=tuple(range(1, y.ndim)))
+            if rows.any():
+                return int(rows.argmax())
+    return None
 
 
 def _nbytes(x: Any) -> int:
