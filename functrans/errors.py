@@ -9,6 +9,7 @@
     +-- ImmutableError      (TypeError)            assignment into an array
     +-- UnsupportedError    (NotImplementedError)  a NumPy call without a rule
     +-- LeakedTracerError   (RuntimeError)         a traced value used after its transform ended
+    +-- OutOfMemoryError    (MemoryError)          a result larger than the memory there is
     +-- CaptureError        (RuntimeError)         a captured array changed before the backward pass
     +-- AnomalyError        (FloatingPointError)   a derivative became NaN in debug.detect_anomaly
     +-- CheckError          (AssertionError)       check_grads found a wrong derivative
@@ -58,6 +59,10 @@ class UnsupportedError(FunctransError, NotImplementedError):
 
 class LeakedTracerError(FunctransError, RuntimeError):
     """A traced value was used after the transform that made it had ended."""
+
+
+class OutOfMemoryError(FunctransError, MemoryError):
+    """A result would take more memory than is available."""
 
 
 class CaptureError(FunctransError, RuntimeError):

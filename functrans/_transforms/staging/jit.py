@@ -16,7 +16,7 @@ import numpy as np
 from functrans import tree
 from functrans._compile.ir.program import Program, aval_of_atom, evaluate
 from functrans._core.array import Array, plain
-from functrans._core.aval import PYTHON_SCALARS
+from functrans._core.aval import PYTHON_SCALARS, integer
 from functrans._core.bind import Tracer
 from functrans._core.locks import Interrupted, Lock, compiler, lazy
 from functrans._inspect.lowered import Lowered
@@ -86,8 +86,13 @@ def jit(
 
 def _entries(what: str, given: Any, kind: type) -> tuple:
     """One ``int`` or ``str``, or several, as a tuple."""
-    entries = (given,) if isinstance(given, int | str) else given
-    if not isinstance(entries, Sequence) or not all(isinstance(x, kind) for x in entries):
+    one = isinstance(given, str) or integer(given) is not None
+    entries = (given,) if one else given
+    if kind is int and isinstance(entries, Sequence):
+        entries = [x if (n := integer(x)) is None else n for x in entries]
+    if not isinstance(entries, Sequence) or not all(
+        isinstance(x, kind) and not isinstance(x, bool) for x in entries
+    ):
         raise ArgumentError(f"jit: {what} must be one {kind.__name__} or several, but is {given!r}")
     return tuple(entries)
 
