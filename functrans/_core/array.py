@@ -86,6 +86,15 @@ def plain(x: Any) -> Any:
     return x
 
 
+def changeable(x: Any) -> bool:
+    """Whether the memory of ``x`` may be written to: what is read-only is so all the way down."""
+    while isinstance(x, np.ndarray):
+        if x.flags.writeable:
+            return True
+        x = x.base
+    return x is not None and type(x) is not bytes
+
+
 def require_common(kind: type) -> None:
     """Raise for a class of arrays with arithmetic of its own (masks, matrices, units)."""
     mine = kind.__mul__, kind.__array_ufunc__

@@ -107,7 +107,7 @@ class _Run:
         ]
         trace = vjp_trace(self.label)
         try:
-            inputs = [[trace.input(v) for v in a.primals] for a in opened]
+            inputs = [[trace.argument(v) for v in a.primals] for a in opened]
             out = chosen.call([a.rebuild(v) for a, v in zip(opened, inputs, strict=True)])
             out, aux = split_aux(who, f, out) if self.has_aux else (out, None)
             flat = [v for vs in inputs for v in vs]
@@ -126,7 +126,7 @@ class _Run:
         """The same where the one argument is an array of floats: the call that loops make."""
         trace = vjp_trace(self.label)
         try:
-            v = trace.input(x)
+            v = trace.argument(x)
             value, cts = self._pull(trace, self.f(v), [v])
         finally:
             trace.closed = True

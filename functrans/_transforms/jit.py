@@ -349,7 +349,7 @@ class JitCall(Call):
         return ys, [next(ts) if m else None for m in moves]
 
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
-        primals, parents = trace.operands(args)
+        primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents)
         pair = self.entry.derive(("vjp", mask), lambda: VJPPair(self.entry, mask))
         flat = JitCall(pair.forward)(*primals)

@@ -62,7 +62,7 @@ class Recording(NamedTuple):
 
     def push(self, tangents: Sequence) -> list:
         """Tangents of the outputs, zeros where there is no path."""
-        self.trace.check_captures()
+        self.trace.captures.check()
         ts = push_forward(self.trace, self.outs, self.inputs, tangents)
         found = [
             zeros_like(v) if t is None else self.trace.settled(t)
@@ -102,7 +102,7 @@ def record(
     )
     trace = vjp_trace(f"{who}({name_of(f)})", outlives=True)
     try:
-        inputs = [[trace.input(trace.capture(v)) for v in a.primals] if a else [] for a in opened]
+        inputs = [[trace.argument(v) for v in a.primals] if a else [] for a in opened]
         args = [a.rebuild(v) if a else x for a, v, x in zip(opened, inputs, primals, strict=True)]
         out = (call or (lambda xs: f(*xs)))(args)
         out, aux = split_aux(who, f, out) if has_aux else (out, None)

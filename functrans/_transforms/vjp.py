@@ -52,10 +52,6 @@ class VJPTracer(PrimalTracer):
         return is_finite(self.primal)
 
 
-# Up to here copying a captured array costs less than recording the op that uses it.
-SMALL = 256
-
-
 class Node:
     """A tape entry for ops that are not elementwise: what the rule asked to be kept."""
 
@@ -119,16 +115,17 @@ class VJPTrace(Trace):
         self.outlives, self.splits, self.hidden = outlives, True, ()  # see ``coinciding``
         # an infinite value has been met: slopes of zero are strong wherever they are
         self.tainted = False
-        self.captures: Captures | None = None
+        self.captures = Captures(fun)
 
     def input(self, primal: Any) -> VJPTracer:
         self.tape.append(None)
         return VJPTracer(self, primal, len(self.tape) - 1)
 
-    def check_captures(self) -> None:
-        """Raise if an array that the tape only refers to has changed."""
-        if self.captures is not None:
-            self.captures.check()
+    def argument(self, x: Any) -> VJPTracer:
+        """An input whose memory is the caller's."""
+        if isinstance(x, Tracer):
+            self.captures.watch(x)
+        return self.input(self.capture(x))
 
     def lower(self, x: Any) -> Any:
         """The value of ``x`` without this trace."""
@@ -310,14 +307,8 @@ class VJPTrace(Trace):
         return len(self.tape) - count
 
     def capture(self, x: Any) -> Any:
-        """A constant that the walk will read: copied or watched, since its owner may change it."""
-        if type(x) is np.ndarray and x.flags.writeable:
-            if x.size <= SMALL:
-                return x.copy()
-            if self.captures is None:
-                self.captures = Captures(self.fun, thorough=self.outlives)
-            return self.captures.watch(x)
-        return x
+        """A constant that the walk will read, safe from its owner."""
+        return self.captures.keep(x) if isinstance(x, np.ndarray) else x
 
 
 def _unlike(x, y):
@@ -419,7 +410,7 @@ def pull_back(
     trace: VJPTrace, outs: Sequence, seeds: Sequence, inputs: Sequence[VJPTracer], consume: bool
 ) -> list:
     """Cotangents of ``inputs`` for the given ones of ``outs``; None where there is no path."""
-    trace.check_captures()
+    trace.captures.check()
     cts: list[Any] = [None] * len(trace.tape)
     for out, seed in zip(outs, seeds, strict=True):
         if type(out) is VJPTracer and out.owner is trace and seed is not None:
