@@ -6,16 +6,15 @@ are summed up instead, entry for entry, and a change raises.
 
 from __future__ import annotations
 
-import functools
 import weakref
 from typing import Any
 
 import numpy as np
 
+from functrans._compile.run.checksum import checksum
 from functrans._core.array import changeable
 from functrans._core.aval import aval_of
 from functrans._core.bind import layers
-from functrans._kernels.blocks import run_blocks
 from functrans.errors import CaptureError, user_line
 
 # Entries up to which to look for a copy of the same array costs more than another one.
@@ -102,32 +101,4 @@ def same_bits(x: np.ndarray, y: np.ndarray) -> bool:
     return bool((x.view(word) == y.view(word)).all())
 
 
-# Words of a row of ``checksum``.
-_ROW = 4096
-
-
-def checksum(x: np.ndarray) -> int:
-    """A number for the content of ``x``: another one, but for chance in 2**64, after any change.
-
-    Each row of 64-bit words is multiplied by odd numbers that look like chance, and summed up.
-    """
-    x = x.T if x.flags.f_contiguous else np.ascontiguousarray(x)
-    octets = x.reshape(-1).view(np.uint8)
-    count = octets.size // (8 * _ROW)
-    sums = np.empty(count, np.uint64)
-    if count:
-        rows = octets[: count * 8 * _ROW].view(np.uint64).reshape(count, _ROW)
-
-        def block(start: int, stop: int) -> None:
-            np.einsum("ij,j->i", rows[start:stop], _factors(), out=sums[start:stop])
-
-        run_blocks(block, count, _ROW, block=64 * _ROW)
-    return hash((sums.tobytes(), octets[count * 8 * _ROW :].tobytes()))
-
-
-@functools.cache
-def _factors() -> np.ndarray:
-    k = np.arange(1, _ROW + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    k = (k ^ (k >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    k = (k ^ (k >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (k ^ (k >> np.uint64(31))) | np.uint64(1)
+__all__ = ["Captures"]
