@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from functrans._compile.run.machine import NativeUnavailable, local
 from functrans._kernels.blocks import run_blocks
 from functrans.config import jit_is_on
 
@@ -76,7 +75,9 @@ def _by_numpy(rows: np.ndarray, sums: np.ndarray, start: int, stop: int) -> None
 
 @functools.cache
 def _native() -> Callable | None:
-    """The same by compiled code, which reads memory once, in less than half the time."""
+    """The same by compiled code, in less than half the time."""
+    from functrans._compile.run.machine import NativeUnavailable, local  # lazy: few need it
+
     try:
         engine, functions = local().compile(
             TEXT.replace("<row>", str(ROW)), ["row_sums"], "checksums of captured arrays"

@@ -15,7 +15,7 @@ from functrans._transforms.arguments import (
     Argnums,
     Leaves,
     Selected,
-    hand_out,
+    hand_out_all,
     hand_out_tree,
     open_argument,
     select,
@@ -91,8 +91,8 @@ class Parts(NamedTuple):
 
 def _split(parts: Parts, row: list) -> list[list]:
     """A row's blocks by argument."""
-    given = iter(row)
-    return [[hand_out(next(given)) for _ in a.active] for a in parts.opened]
+    given = iter(hand_out_all(row))
+    return [[next(given) for _ in a.active] for a in parts.opened]
 
 
 def _by_pushing(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.run.checksum import checksum
-from functrans._core.array import changeable
+from functrans._core.array import changeable, frozen_copy, unrepeated
 from functrans._core.aval import aval_of
 from functrans._core.bind import layers
 from functrans.errors import CaptureError, user_line
@@ -41,20 +41,20 @@ class Captures:
 
     def keep(self, x: np.ndarray) -> np.ndarray:
         """``x`` as the tape may refer to it: a copy, or itself, watched from here on."""
-        if x.size > SMALL and (core := _core(x)).size < x.size:
+        if x.size > SMALL and (core := unrepeated(x)).size < x.size:
             return np.broadcast_to(self.keep(core), x.shape)
         if self.digests is not None:
             self.digests.append(hash((x.shape, checksum(x))))
         if not changeable(x):
             return x
         if x.size <= SMALL:
-            return _frozen(x.copy("K"))
+            return frozen_copy(x)
         if x.nbytes > COPIED:
             self.watch(x)
             return x
         owner, copy = self.copies.get(id(x), (None, x))
         if owner is None or owner() is not x or not same_bits(x, copy):
-            copy = _frozen(x.copy("K"))
+            copy = frozen_copy(x)
             self.copies[id(x)] = weakref.ref(x), copy
         return copy
 
@@ -79,16 +79,6 @@ class Captures:
             f"{self.fun}: the {aval_of(x)!r} array used at {line} was changed before its "
             "derivative was taken. Use a copy there (x.copy()), or change a copy."
         )
-
-
-def _frozen(x: np.ndarray) -> np.ndarray:
-    x.setflags(write=False)
-    return x
-
-
-def _core(x: np.ndarray) -> np.ndarray:
-    """``x`` without the repetitions of a broadcast."""
-    return x[tuple([slice(0, None if n else 1) for n in x.strides])]
 
 
 def same_bits(x: np.ndarray, y: np.ndarray) -> bool:

@@ -15,6 +15,7 @@ from functrans._transforms.arguments import (
     Argnums,
     describe,
     hand_out,
+    hand_out_all,
     hand_out_tree,
     is_number,
     open_argument,
@@ -115,7 +116,7 @@ class _Run:
         finally:
             trace.closed = True
             trace.tape = []
-        found = [_finish(ct, v, self.holomorphic) for ct, v in zip(cts, flat, strict=True)]
+        found = _finish(cts, flat, self.holomorphic)
         aux = lower_all(trace, aux) if self.has_aux else None
         if chosen.single:
             return value, aux, opened[0].only(found)
@@ -131,7 +132,7 @@ class _Run:
         finally:
             trace.closed = True
             trace.tape = []
-        return value, None, _finish(cts[0], v, self.holomorphic)
+        return value, None, _finish(cts, [v], self.holomorphic)[0]
 
     def _pull(self, trace: ReverseTrace, out: Any, inputs: list) -> tuple[Any, list]:
         """The value of the output and the cotangents of the inputs."""
@@ -146,13 +147,18 @@ class _Run:
 ONE = np.float64(1.0)
 
 
-def _finish(ct, x, holomorphic):
+def _finish(cts: list, inputs: Sequence, holomorphic: bool) -> list:
+    """Gradients as the caller sees them, from cotangents."""
+    for i, x in enumerate(inputs):
+        cts[i] = _gradient(cts[i], x, holomorphic)
+    return hand_out_all(cts)
+
+
+def _gradient(ct, x, holomorphic):
     if ct is None:
-        return hand_out(zeros_like(x))
+        return zeros_like(x)
     ct = cast(ct, dtype_of(x))  # a rule with a float64 constant may have promoted it
-    if not holomorphic and dtype_of(ct).kind == "c":
-        ct = np.conjugate(ct)
-    return hand_out(ct)
+    return np.conjugate(ct) if not holomorphic and dtype_of(ct).kind == "c" else ct
 
 
 def _scalar(
