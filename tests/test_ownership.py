@@ -138,6 +138,7 @@ FRESH = {
     "jvp": lambda: ft.jvp(np.exp, (LARGE,), (LARGE,)),
     "vjp": lambda: ft.vjp(np.sin, LARGE)[1](LARGE),
     "value of vjp": lambda: ft.vjp(lambda x: x * x + x, LARGE),
+    "value that the tape has": lambda: (ft.vjp(np.exp, LARGE), ft.vjp(np.linalg.inv, np.eye(64))),
     "linearize": lambda: ft.linearize(np.sin, LARGE)[1](LARGE),
     "jacobian": lambda: (
         ft.jacobian(np.sin)(LARGE[:64]), ft.jacfwd(np.sin)(LARGE[:64]),

@@ -213,15 +213,17 @@ def _check_leaf(who, f, what, t, x):
         )
 
 
-def hand_out_all(xs: list, weak: bool = False) -> list:
+def hand_out_all(
+    xs: list, weak: bool = False, held: Callable[[Any], int] | None = None
+) -> list:
     """Results as the caller sees them: numbers as Arrays that no one can change, all else as it is.
 
     What others may refer to is copied: to be spared that, the caller must drop an array, and
-    whatever it is a view of, wherever it is but in ``xs``, which is changed. ``weak``: Python's own
-    numbers are left.
+    whatever it is a view of, wherever it is but in ``xs``, which is changed, or say how many
+    references to it it has ``held`` and only reads. ``weak``: Python's own numbers are left.
     """
     for i in range(len(xs)):
-        alone = _is_alone(xs, i)
+        alone = _is_alone(xs, i) or (held is not None and _is_alone(xs, i, held(xs[i])))
         if not (weak and type(xs[i]) in PYTHON_SCALARS):
             xs[i] = _handed_out(xs[i], alone)
     return xs
@@ -247,10 +249,10 @@ def hand_out_fresh(x: np.ndarray) -> Array:
     return x.view(Array)
 
 
-def _is_alone(xs: list, i: int) -> bool:
+def _is_alone(xs: list, i: int, held: int = 0) -> bool:
     """Whether the memory of an entry of a list can be reached from there alone."""
     # two references: that of the list, or of the view, and that of the call
-    if type(xs[i]) not in _ARRAYS or getrefcount(xs[i]) > 2:
+    if type(xs[i]) not in _ARRAYS or getrefcount(xs[i]) > 2 + held:
         return False
     if xs[i].base is None:
         return True

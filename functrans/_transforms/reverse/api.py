@@ -25,7 +25,7 @@ from functrans._transforms.arguments import (
 from functrans._transforms.reverse.degenerate import ReverseTrace
 from functrans._transforms.reverse.grad import lower_all, require_callable, split_aux
 from functrans._transforms.reverse.replay import push_forward
-from functrans._transforms.reverse.vjp import VJPTracer, pull_back
+from functrans._transforms.reverse.vjp import Node, VJPTracer, pull_back
 from functrans._transforms.watching.kinks import vjp_trace
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
 
@@ -43,7 +43,8 @@ class Recording(NamedTuple):
 
     @property
     def output(self) -> Any:
-        return tree.unflatten(self.structure, hand_out_all(self.values))
+        ys = hand_out_all(self.values, held=lambda y: _references(self.trace.tape, y))
+        return tree.unflatten(self.structure, ys)
 
     def pull(self, seeds: Sequence) -> list:
         """Cotangents of the inputs, without conjugation, zeros where there is no path."""
@@ -72,6 +73,13 @@ class Recording(NamedTuple):
                 "jacfwd, which take that basis, or vjp or jacrev."
             )
         return found
+
+
+def _references(tape: list, y: Any) -> int:
+    """How many references to ``y`` a tape holds, which only reads it."""
+    saved = [v for node in tape if type(node) is tuple for edge in node for v in edge[2]]
+    saved += [node.y for node in tape if type(node) is Node]
+    return sum([v is y for v in saved])
 
 
 def _has_nan(t: Any) -> bool:
