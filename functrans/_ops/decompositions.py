@@ -98,7 +98,7 @@ def _pairs(s, shape):
     both = _by_row(small) & _by_column(small)
     near = near | both
     total = where(both, 0, _by_row(s) + _by_column(s))
-    return where(near, 0, gap), total, near & ~np.eye(n, dtype=bool), both
+    return where(near, 0, gap), total, limits.note(near & ~np.eye(n, dtype=bool)), both
 
 
 # With p = u^H (dx) v, h and w its hermitian and skew parts: u^H du = common + opposite and

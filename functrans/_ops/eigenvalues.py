@@ -25,7 +25,7 @@ def _gaps(w):
     gap = w.reshape((*w.shape[:-1], 1, n)) - w.reshape((*w.shape, 1))
     size = absolute_complex(w).max(axis=-1, initial=0.0).reshape((*w.shape[:-1], 1, 1))
     near = absolute_complex(gap) <= size * (8 * n * float(np.finfo(w.dtype).eps))
-    return where(near, 0, gap), near & ~np.eye(n, dtype=bool)
+    return where(near, 0, gap), limits.note(near & ~np.eye(n, dtype=bool))
 
 
 def _inverse(v, w):

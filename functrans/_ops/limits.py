@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -58,6 +61,29 @@ def settled(x: Any, split: float | None) -> Any:
 def followed(x: Any) -> bool:
     """Whether a derivative is taken of ``x`` outside of the rule that asks."""
     return isinstance(x, Tracer) and x.followed()
+
+
+# Set while someone wants to know of values that coincide: a list that grows when some do.
+_meetings: ContextVar[list | None] = ContextVar("meetings", default=None)
+
+
+@contextmanager
+def meetings() -> Iterator[list]:
+    """A list that is not empty once a rule has met values that coincide."""
+    met: list = []
+    token = _meetings.set(met)
+    try:
+        yield met
+    finally:
+        _meetings.reset(token)
+
+
+def note(near: Any) -> Any:
+    """``near``, flags of values that coincide; who wants to know of them does."""
+    met = _meetings.get()
+    if met is not None and isinstance(near, np.ndarray) and near.any():
+        met.append(True)
+    return near
 
 
 def may_meet(near: Any) -> bool:
@@ -159,6 +185,6 @@ vectors_if = primitive(
 
 
 __all__ = [
-    "blocks", "equal_and_apart", "first_order", "followed", "may_meet", "settle", "settled",
-    "shared", "slope_ratio", "unmoved", "vectors_if",
+    "blocks", "equal_and_apart", "first_order", "followed", "may_meet", "meetings", "note", "settle",
+    "settled", "shared", "slope_ratio", "unmoved", "vectors_if",
 ]

@@ -26,6 +26,7 @@ from functrans._ops.limits import (
     first_order,
     followed,
     may_meet,
+    note,
     settled,
     shared,
     slope_ratio,
@@ -284,7 +285,7 @@ def _close(w):
     gap = _differences(w)
     size = absolute(w).max(axis=-1, initial=0.0).reshape((*w.shape[:-1], 1, 1))
     near = absolute(gap) <= size * (8 * n * float(np.finfo(w.dtype).eps))
-    return where(near, 0, gap), near & ~np.eye(n, dtype=bool)
+    return where(near, 0, gap), note(near & ~np.eye(n, dtype=bool))
 
 
 def _differences(w):

@@ -11,6 +11,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.aval import Aval, aval_of
+from functrans._ops.limits import meetings
 from functrans._transforms.arguments import (
     Argnums,
     Leaves,
@@ -21,10 +22,10 @@ from functrans._transforms.arguments import (
     select,
 )
 from functrans._transforms.forward.api import push
-from functrans._transforms.reverse.api import Recording, record
+from functrans._transforms.reverse.api import Recording, has_nan, record
 from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.vmap import BatchTrace
-from functrans.errors import ArgumentError, name_of
+from functrans.errors import ArgumentError, NotDifferentiable, name_of
 
 # Memory that one batch of basis vectors and their images may take with chunk_size="auto".
 CHUNK_BYTES = 2**28
@@ -312,4 +313,19 @@ def hessian(
            [2., 0.]])
     """
     first = jacrev(f, argnums, has_aux=has_aux, chunk_size=chunk_size)
-    return jacfwd(first, argnums, has_aux=has_aux, chunk_size=chunk_size, progress=progress)
+    twice = jacfwd(first, argnums, has_aux=has_aux, chunk_size=chunk_size, progress=progress)
+
+    @functools.wraps(f, updated=())
+    def matrix(*args: Any, **kwargs: Any) -> Any:
+        with meetings() as met:
+            H = twice(*args, **kwargs)
+        if met and any(map(has_nan, tree.leaves(H[0] if has_aux else H))):
+            raise NotDifferentiable(
+                f"hessian: eigenvalues or singular values in `{name_of(f)}` coincide, and second "
+                "derivatives of what depends on their vectors are not determined by eigh, svd or "
+                "eig alone. Use a matrix function with its own rule (inv, solve, matrix_power), or "
+                "eigvalsh and svdvals for functions of the values."
+            )
+        return H
+
+    return matrix

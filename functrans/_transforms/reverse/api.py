@@ -66,7 +66,7 @@ class Recording(NamedTuple):
             zeros_like(v) if t is None else self.trace.settled(t)
             for t, v in zip(ts, self.values, strict=True)
         ]
-        if self.trace.split and any(map(_has_nan, found)):
+        if self.trace.split and any(map(has_nan, found)):
             raise NotDifferentiable(
                 f"{self.trace.fun}: eigenvalues or singular values coincide, and the basis that "
                 "fits this tangent differs from the one of the run that was linearized. Use jvp or "
@@ -82,7 +82,7 @@ def _references(tape: list, y: Any) -> int:
     return sum([v is y for v in saved])
 
 
-def _has_nan(t: Any) -> bool:
+def has_nan(t: Any) -> bool:
     """Whether it is known to hold a NaN."""
     return isinstance(t, np.ndarray | np.generic) and bool(np.isnan(t).any())
 
