@@ -325,7 +325,7 @@ def test_twice_with_another_transform_between_it_is_never_wrong(outer, between, 
 
 def test_a_hessian_that_is_not_known_is_an_error():
     a = np.diag([1.0, 1.0, 2.0])
-    with pytest.raises(NotDifferentiable, match="hessian: eigenvalues .*`loss_of_three` coincide"):
+    with pytest.raises(NotDifferentiable, match=r"hessian: eigenvalues .*`loss_of_three` coincide"):
         ft.hessian(loss_of_three)(a)
     with pytest.raises(NotDifferentiable, match="hessian"):
         ft.hessian(lambda x: (loss_of_three(x), x), has_aux=True)(a)

@@ -185,6 +185,6 @@ vectors_if = primitive(
 
 
 __all__ = [
-    "blocks", "equal_and_apart", "first_order", "followed", "may_meet", "meetings", "note", "settle",
-    "settled", "shared", "slope_ratio", "unmoved", "vectors_if",
+    "blocks", "equal_and_apart", "first_order", "followed", "may_meet", "meetings", "note",
+    "settle", "settled", "shared", "slope_ratio", "unmoved", "vectors_if",
 ]

@@ -272,7 +272,7 @@ def _handed_out(x: Any, alone: bool) -> Any:
             x.setflags(write=False)
         elif changeable(x):
             x = frozen_copy(x)
-        return wrap(x)
+        return x if type(x) is Array else x.view(Array)
     return wrap(x) if is_number(x) and not isinstance(x, Tracer) else x
 
 

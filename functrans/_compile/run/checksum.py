@@ -1,4 +1,7 @@
-"""A number for the content of an array, as fast as memory gives it."""
+"""A number for the content of an array, as fast as memory gives it.
+
+On one thread: BLAS's own, which spin after a product, would stall others.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from functrans._kernels.blocks import run_blocks
 from functrans.config import jit_is_on
 
 # 64-bit words of a row; bytes from which compiled code pays.
@@ -64,13 +66,13 @@ def checksum(x: np.ndarray) -> int:
     rows, rest = octets[: count * 8 * ROW], octets[count * 8 * ROW :]
     sums = np.empty(count, np.uint64)
     work = (_native() if x.nbytes >= LARGE and jit_is_on() else None) or _by_numpy
-    run_blocks(functools.partial(work, rows, sums), count, ROW, block=256 * ROW)
+    if count:
+        work(rows, sums)
     return hash((sums.tobytes(), rest.tobytes()))
 
 
-def _by_numpy(rows: np.ndarray, sums: np.ndarray, start: int, stop: int) -> None:
-    words = rows.view(np.uint64).reshape(-1, ROW)
-    np.einsum("ij,j->i", words[start:stop], _factors(), out=sums[start:stop])
+def _by_numpy(rows: np.ndarray, sums: np.ndarray) -> None:
+    np.einsum("ij,j->i", rows.view(np.uint64).reshape(-1, ROW), _factors(), out=sums)
 
 
 @functools.cache
@@ -86,9 +88,8 @@ def _native() -> Callable | None:
         return None
     factors, call = _factors().ctypes.data, functions["row_sums"]
 
-    def work(rows: np.ndarray, sums: np.ndarray, start: int, stop: int) -> None:
-        at = rows.ctypes.data + start * 8 * ROW, factors, sums.ctypes.data + start * 8
-        frame = np.array([*at, stop - start], np.uintp)
+    def work(rows: np.ndarray, sums: np.ndarray) -> None:
+        frame = np.array([rows.ctypes.data, factors, sums.ctypes.data, sums.size], np.uintp)
         call(frame.ctypes.data)
 
     work.engine = engine  # type: ignore[attr-defined]  # lives as long as it is called

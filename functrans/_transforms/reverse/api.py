@@ -60,7 +60,7 @@ class Recording(NamedTuple):
 
     def push(self, tangents: Sequence) -> list:
         """Tangents of the outputs, zeros where there is no path."""
-        self.trace.captures.check()
+        self.trace.check_captures()
         ts = push_forward(self.trace, self.ends, self.inputs, tangents)
         found = [
             zeros_like(v) if t is None else self.trace.settled(t)

@@ -205,7 +205,7 @@ class Stretch:
                         *[x if slot is None else VJPTracer(trace, x, slot) for x, slot in self.args]
                     )
                 self._require_same(ys, digests)
-                trace.captures.check()
+                trace.check_captures()
                 if trace.hidden:
                     trace.hand_out(ys)
                 column.extend([None] * (len(trace.tape) - length))

@@ -29,7 +29,7 @@ from functrans._kernels import blocks
 from functrans._kernels.blocks import LARGE, THREADED
 from functrans._ops.declare import Bilinear, Elementwise, Linear, LinearAction
 from functrans._transforms.reverse import fusion
-from functrans._transforms.reverse.captures import Captures
+from functrans._transforms.reverse.captures import SMALL, Captures
 from functrans._transforms.reverse.cotangents import (
     accumulate,
     add_cotangents,
@@ -115,7 +115,7 @@ class VJPTrace(Trace):
         self.outlives, self.splits, self.hidden = outlives, True, ()  # see ``coinciding``
         # an infinite value has been met: slopes of zero are strong wherever they are
         self.tainted = False
-        self.captures = Captures(fun)
+        self.captures: Captures | None = None
 
     def input(self, primal: Any) -> VJPTracer:
         self.tape.append(None)
@@ -124,7 +124,7 @@ class VJPTrace(Trace):
     def argument(self, x: Any) -> VJPTracer:
         """An input whose memory is the caller's."""
         if isinstance(x, Tracer):
-            self.captures.watch(x)
+            self._captures().watch(x)
         return self.input(self.capture(x))
 
     def lower(self, x: Any) -> Any:
@@ -308,7 +308,21 @@ class VJPTrace(Trace):
 
     def capture(self, x: Any) -> Any:
         """A constant that the walk will read, safe from its owner."""
-        return self.captures.keep(x) if isinstance(x, np.ndarray) else x
+        if not isinstance(x, np.ndarray):
+            return x
+        if self.captures is None and x.size <= SMALL and x.flags.writeable:
+            return x.copy()
+        return self._captures().keep(x)
+
+    def _captures(self) -> Captures:
+        if self.captures is None:
+            self.captures = Captures(self.fun)
+        return self.captures
+
+    def check_captures(self) -> None:
+        """Raise if an array that the tape refers to has changed."""
+        if self.captures is not None:
+            self.captures.check()
 
 
 def _unlike(x, y):
@@ -410,7 +424,7 @@ def pull_back(
     trace: VJPTrace, outs: Sequence, seeds: Sequence, inputs: Sequence[VJPTracer], consume: bool
 ) -> list:
     """Cotangents of ``inputs`` for the given ones of ``outs``; None where there is no path."""
-    trace.captures.check()
+    trace.check_captures()
     cts: list[Any] = [None] * len(trace.tape)
     for out, seed in zip(outs, seeds, strict=True):
         if type(out) is VJPTracer and out.owner is trace and seed is not None:
