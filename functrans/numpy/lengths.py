@@ -113,12 +113,9 @@ def _alike(a, b):
 
 def is_even(exponent: Any) -> bool:
     """Whether it is one of the numbers 2, 4, ..., of any type."""
-    if type(exponent) not in (int, float):
-        if not isinstance(exponent, np.ndarray | np.generic) or exponent.shape:
-            return False
-        if exponent.dtype.kind not in "iuf":
-            return False
-    return bool(exponent > 0 and exponent % 2 == 0)
+    if isinstance(exponent, np.ndarray | np.generic) and not exponent.shape:
+        exponent = exponent.item()
+    return type(exponent) in (int, float) and exponent > 0 and exponent % 2 == 0
 
 
 def even_power(y: Tracer, exponent: Any, power: Callable = operator.pow) -> Any:

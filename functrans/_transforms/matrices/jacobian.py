@@ -318,7 +318,7 @@ def hessian(
     twice = jacfwd(first, argnums, has_aux=has_aux, chunk_size=chunk_size, progress=progress)
 
     @functools.wraps(f, updated=())
-    def matrix(*args: Any, **kwargs: Any) -> Any:
+    def matrix(*args: P.args, **kwargs: P.kwargs) -> Any:
         with meetings() as met:
             H = twice(*args, **kwargs)
         if met and any(map(has_nan, tree.leaves(H[0] if has_aux else H))):

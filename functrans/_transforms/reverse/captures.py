@@ -88,7 +88,7 @@ def _content(x: np.ndarray) -> int | bytes:
 def same_bits(x: np.ndarray, y: np.ndarray) -> bool:
     """Whether two arrays of one shape and dtype agree to the last bit, NaN and -0.0 included."""
     if x.dtype.kind == "c":
-        return same_bits(x.real, y.real) and same_bits(x.imag, y.imag)
+        return same_bits(np.real(x), np.real(y)) and same_bits(np.imag(x), np.imag(y))
     if x.itemsize > 8:  # longdouble
         return x.tobytes() == y.tobytes()
     word = f"u{x.itemsize}"
