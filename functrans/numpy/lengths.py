@@ -113,9 +113,10 @@ def _alike(a, b):
 
 def is_even(exponent: Any) -> bool:
     """Whether it is one of the numbers 2, 4, ..., of any type."""
+    number: Any = exponent
     if isinstance(exponent, np.ndarray | np.generic) and not exponent.shape:
-        exponent = exponent.item()
-    return type(exponent) in (int, float) and exponent > 0 and exponent % 2 == 0
+        number = exponent.item()
+    return type(number) in (int, float) and bool(number > 0 and number % 2 == 0)
 
 
 def even_power(y: Tracer, exponent: Any, power: Callable = operator.pow) -> Any:
