@@ -208,7 +208,7 @@ def _axes_of(f, what, axis, x) -> list:
             axis
             if is_number(v) and (ndim_of(v) or what == "out_axes")
             else _scalar_axis(f, axis, v)
-            for v in tree.leaves(x)
+            for v in map(plain, tree.leaves(x))
         ]
     given, wanted = _children(axis), _children(x)
     named = isinstance(axis, dict) and isinstance(x, dict)
