@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans.errors import ArgumentError, NotDifferentiable
+from functrans.errors import ArgumentError, NotDifferentiable, ShapeError
 
 
 def same(x, y):
@@ -126,7 +126,7 @@ def test_a_member_of_an_enumeration_is_a_name_and_stays_one():
     assert ft.switch(Mode.FAST, [np.sin, np.cos, np.exp], 0.0) == 1.0
     with pytest.raises(NotDifferentiable, match="argument 0"):
         ft.grad(f)(Mode.FAST, 1)
-    with pytest.raises(ArgumentError, match="tangent 0 of .* must be an array"):
+    with pytest.raises(ArgumentError, match=r"tangent 0 of .* must be an array"):
         ft.jvp(np.square, 1.0, Mode.FAST)
 
 
@@ -154,3 +154,38 @@ def test_entries_of_a_scan_and_nested_carries_have_at():
                 np.array([[5.0, 1.0]] * 2))
     pair = ft.fori_loop(0, 3, lambda i, c: (np.zeros(2), c[0].at[0].set(i)), (np.ones(2),) * 2)
     assert same(pair[1], np.array([2.0, 0.0]))
+
+
+# ---- branches of different types
+
+NUMBERS = {"bool": True, "int": 3, "float": 2.5, "complex": 1j, "int8": np.int8(3),
+           "float32": np.float32(1.5)}
+
+
+@pytest.mark.parametrize("pred", [1.0, -1.0])
+@pytest.mark.parametrize("a, b", [
+    ("bool", "int"), ("int", "float"), ("bool", "float"), ("int", "complex"), ("float", "complex"),
+    ("int8", "int"), ("int8", "float"), ("float32", "float"), ("float32", "complex"),
+], ids=str)
+def test_branches_are_promoted_as_by_where(a, b, pred):
+    def f(p):
+        return ft.cond(p > 0, lambda: NUMBERS[a], lambda: NUMBERS[b])
+
+    assert same(ft.jit(f)(pred), ft.vmap(f)(np.array([pred, -pred]))[0])
+
+
+def test_python_numbers_promoted_in_a_branch_stay_weak():
+    f = ft.jit(lambda p, n, x: x * ft.cond(p > 0, lambda: n, lambda: 2.5))
+    x = np.ones(2, np.float32)
+    assert same(f(1.0, 3, x), 3 * x)
+    assert same(f(-1.0, 3, x), 2.5 * x)
+
+
+def test_a_branch_without_a_derivative_has_a_zero_one():
+    f = ft.grad(ft.jit(lambda p, y: ft.cond(p > 0, lambda: y**2, lambda: 1)), 1)
+    assert (f(1.0, 3.0), f(-1.0, 3.0)) == (6.0, 0.0)
+
+
+def test_dtypes_of_arrays_must_agree_between_branches():
+    with pytest.raises(ShapeError, match=r"returned float64\[\] and .* float32\[\]"):
+        ft.jit(lambda p: ft.cond(p > 0, lambda: np.float32(1), lambda: np.float64(2)))(1.0)
