@@ -189,3 +189,54 @@ def test_a_branch_without_a_derivative_has_a_zero_one():
 def test_dtypes_of_arrays_must_agree_between_branches():
     with pytest.raises(ShapeError, match=r"returned float64\[\] and .* float32\[\]"):
         ft.jit(lambda p: ft.cond(p > 0, lambda: np.float32(1), lambda: np.float64(2)))(1.0)
+
+
+# ---- Python's integers
+
+INTEGER_FUNCTIONS = {
+    "product": lambda n: n * n, "square": lambda n: n**2, "cube": lambda n: n**3,
+    "sum": lambda n: n + n + 1, "negative": lambda n: -n, "shift": lambda n: n << 50,
+    "quotient": lambda n: n // 7, "rest": lambda n: n % 7, "float": lambda n: (n * n) * 0.5,
+    "steps": lambda n: (n * n - n * n) * 1.0, "power": lambda n: 2**n,
+}
+
+
+@pytest.mark.parametrize("n", [5, 2**40, -(2**62), 2**63 - 1])
+@pytest.mark.parametrize("f", INTEGER_FUNCTIONS.values(), ids=INTEGER_FUNCTIONS)
+def test_integers_of_python_are_exact_or_refused(f, n):
+    if f is INTEGER_FUNCTIONS["power"]:
+        n %= 100
+    try:
+        y = ft.jit(f)(n)
+    except ArgumentError as e:
+        assert "does not give an integer of 64 bits" in str(e)
+        assert abs(n) > 60
+    else:
+        assert y == f(n)
+
+
+def test_an_integer_that_does_not_fit_is_refused_at_every_call():
+    f = ft.jit(lambda x, n: x * (n * n))
+    assert f(1.0, 3) == f(1.0, 3) == 9.0
+    with pytest.raises(ArgumentError, match=r"`multiply` of 1099511627776, 1099511627776 does"):
+        f(1.0, 2**40)
+    with pytest.raises(ArgumentError, match=r"`multiply`"):
+        ft.grad(f)(1.0, 2**40)
+    assert f(1.0, 4) == 16.0
+
+
+def test_division_of_integers_by_zero_raises_as_in_python():
+    with pytest.raises(ZeroDivisionError):
+        ft.jit(lambda n: 3 // (n - n))(2)
+
+
+def test_integer_arrays_wrap_as_numpys_do():
+    n = np.array([2**40, 3])
+    assert same(ft.jit(lambda n: n * n)(n), n * n)
+
+
+def test_a_program_without_arithmetic_of_python_integers_checks_nothing():
+    f = ft.jit(lambda x, n: x[n] * n)
+    f(np.ones(3), 1)
+    (compiled,) = [c.cell_contents for c in f.__closure__ if hasattr(c.cell_contents, "entries")]
+    assert [e.check_integers for e in compiled.entries.values()] == [None]

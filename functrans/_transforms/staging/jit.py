@@ -31,6 +31,7 @@ from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.rules.calls import recorded
 from functrans._transforms.staging import restage
 from functrans._transforms.staging.environment import Reads, Watched
+from functrans._transforms.staging.integers import integers
 from functrans._transforms.staging.restage import Mask
 from functrans._transforms.staging.signature import Given, Signature
 from functrans._transforms.staging.staging import ForeignTracer, stage
@@ -136,6 +137,8 @@ class Jitted:
             return self.f(*args, **kwargs)  # the rules of what it calls are lost in its program
         if not kwargs and not self.signature.nums and _PLAIN.issuperset(map(type, args)):
             self.shortcuts[_kinds(args)] = entry
+        if entry.check_integers is not None:
+            entry.check_integers(operands)
         return entry.result(JitCall(entry)(*operands))
 
     def clear(self) -> None:
@@ -218,6 +221,7 @@ class Entry:
                  reads: Reads | None = None):
         self.name, self.program, self.structure = name, program, structure
         self.ruled, self.precise, self.reads = ruled, precise, reads
+        self.check_integers = integers(name, program)
         self.derived: dict[Any, Any] = {}
         self.lock = threading.RLock()
 
@@ -243,6 +247,8 @@ class Entry:
         The first is called with the arguments and may return NotImplemented; the second takes all.
         """
         run, native, structure = self.executable.run, self.executable.entry, self.structure
+        if self.check_integers is not None:
+            native, run = None, functools.partial(_checked, self.check_integers, run)
         if native is not None and self.reads is not None:
             native = self.reads.guarded(native)
         if structure is tree.LEAF:
@@ -287,6 +293,11 @@ class Entry:
     def mapped(self, mask: Mask, size: int) -> Entry:
         """The entry for a batch of ``size``, the batch axis of every output 0."""
         return self.of("vmap", *restage.mapped(self.program, mask, size, self.name)[0])
+
+
+def _checked(check: Callable[[Sequence], None], run: Callable, args: Sequence) -> list:
+    check(args)
+    return run(args)
 
 
 class VJPPair:
