@@ -488,3 +488,40 @@ def test_static_arguments_that_do_not_exist_are_refused(options, text):
 def test_a_static_argument_may_be_given_either_way(options):
     f = ft.jit(lambda x, n: x * len(range(n)), **options)
     assert f(2.0, 3) == f(2.0, n=3) == 6.0
+
+
+def test_a_long_chain_of_closures_is_looked_through():
+    w = np.ones(3)
+
+    def wrapped(f):
+        return lambda x: f(x)
+
+    f = g = lambda x: x * w
+    for _ in range(400):
+        f = wrapped(f)
+    compiled = ft.jit(f)
+    compiled(X)
+    w[0] = 5.0
+    assert_array_equal(compiled(X), g(X))
+
+
+def test_a_wrapper_that_bears_the_name_of_a_library_function_is_the_users():
+    w = np.ones(3)
+
+    @functools.wraps(functools.reduce)
+    def f(x):
+        return x * w
+
+    del f.__wrapped__
+    f.__module__ = "functools"
+    compiled = ft.jit(f)
+    compiled(X)
+    w[0] = 5.0
+    assert_array_equal(compiled(X), w * X)
+
+
+def test_a_derivative_of_a_function_that_reads_nothing_reads_nothing():
+    f = ft.jit(ft.grad(ft.jit(lambda x: np.sum(x**2))))
+    f(X)
+    (entry,) = programs(f)
+    assert entry.reads is None

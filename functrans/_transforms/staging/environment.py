@@ -64,28 +64,44 @@ class Environment:
         self._names: set[str] = set()  # of attributes, in all the code that was met
         self._owners: list[Any] = []  # what has attributes
         self._seen: dict[int, Any] = {}
-        for x in (f, *others):
-            self._visit(x, "an argument")
-        self._look_into_owners()
+        self._todo: list[tuple[Any, str]] = [(x, "an argument") for x in (f, *others)]
+        self._look()
         if "random" in self._names:
             self.generators["np.random"] = np.random.mtrand._rand  # type: ignore[attr-defined]  # not in stubs
 
     # ---- what is reached
 
+    def _look(self) -> None:
+        """Look at all that is reached, and into what has attributes until that names no more."""
+        done = -1, -1
+        while done != (len(self._seen), len(self._names)):
+            done = len(self._seen), len(self._names)
+            while self._todo:
+                x, label = self._todo.pop()
+                if id(x) not in self._seen and len(self._seen) < MOST:
+                    self._seen[id(x)] = x  # kept: its id is the key
+                    self._look_at(x, label)
+            for x in self._owners:
+                if isinstance(x, ModuleType):
+                    self._look_into_module(x)
+                elif isinstance(x, type):
+                    self._look_into_class(x)
+                else:
+                    self._look_into_instance(x)
+
     def _visit(self, x: Any, label: str) -> None:
+        if type(x) not in _IMMUTABLE and not isinstance(x, Tracer):
+            self._todo.append((x, label))
+
+    def _look_at(self, x: Any, label: str) -> None:
         kind = type(x)
-        if kind in _IMMUTABLE or isinstance(x, Tracer) or id(x) in self._seen:
-            return
-        if len(self._seen) >= MOST:
-            return
-        self._seen[id(x)] = x  # kept: its id is the key
         if isinstance(x, np.ndarray):
             if _may_change(x):
                 self.slots[id(x), ""] = Slot(label, _same_array(x), x, x.tobytes())
         elif is_generator(x):
             self.generators[label] = x
         elif kind is FunctionType:
-            self._visit_function(x)
+            self._look_into_function(x)
         elif isinstance(x, MethodType):
             self._visit(x.__self__, label)
             self._visit(x.__func__, label)
@@ -95,14 +111,16 @@ class Environment:
             for part in (x.func, *x.args, *x.keywords.values()):
                 self._visit(part, label)
         elif isinstance(x, property | functools.cached_property | staticmethod | classmethod):
-            self._visit(getattr(x, "fget", None) or getattr(x, "func", None)
-                        or getattr(x, "__func__", None), label)
+            for name in ("fget", "func", "__func__"):
+                self._visit(getattr(x, name, None), label)
         elif isinstance(x, list | tuple | dict | set | frozenset | deque):
-            self._visit_container(x, label)
+            self._look_into_container(x, label)
         else:
             self._owners.append(x)
 
-    def _visit_container(self, x: Any, label: str) -> None:
+    def _look_into_container(self, x: Any, label: str) -> None:
+        if len(x) > MOST:
+            return
         if isinstance(x, list | deque):
             self.slots[id(x), ""] = Slot(label, "same_entries({0}, {1})", x, tuple(x))
         elif isinstance(x, dict):
@@ -112,8 +130,8 @@ class Environment:
         for part in x.values() if isinstance(x, dict) else x:
             self._visit(part, label)
 
-    def _visit_function(self, f: FunctionType) -> None:
-        ours = _is_library(f.__module__)
+    def _look_into_function(self, f: FunctionType) -> None:
+        ours = _is_library(f.__globals__.get("__name__"))  # __module__ may be a wrapped function's
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
             try:
                 x = cell.cell_contents
@@ -149,18 +167,6 @@ class Environment:
         self.slots[known] = Slot(label, test, holder, x)
 
     # ---- attributes, of which only those are read that some code names
-
-    def _look_into_owners(self) -> None:
-        done = -1, -1
-        while done != (len(self._seen), len(self._names)):
-            done = len(self._seen), len(self._names)
-            for x in tuple(self._owners):
-                if isinstance(x, ModuleType):
-                    self._look_into_module(x)
-                elif isinstance(x, type):
-                    self._look_into_class(x)
-                else:
-                    self._look_into_instance(x)
 
     def _look_into_module(self, module: ModuleType) -> None:
         ours = _is_library(module.__name__)
