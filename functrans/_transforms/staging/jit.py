@@ -58,7 +58,9 @@ def jit(
 
     The kind is the structure of the arguments, their shapes and dtypes, and the values of static
     arguments and of leaves that are not numbers. Python ``if`` and ``while`` on values raise: their
-    branch would be fixed. Side effects happen once, when the function is staged. ``precise`` takes
+    branch would be fixed. Closures, globals, attributes and arrays that the function reads are
+    compared at each call, and if they have changed it is staged again. Side effects happen once,
+    when the function is staged; drawing random numbers is refused. ``precise`` takes
     scalar mathematical functions of the C library instead of vector ones, which are within 4 ulp.
 
     Inside and outside every other transform; ``jit(f).lower(*args)`` shows what is run.
