@@ -111,7 +111,7 @@ def as_number(x: Any) -> Any:
     if not is_subclassed(x):
         return x
     kind = type(x)
-    base = next(k for k in (int, float, complex) if isinstance(x, k))
+    base: Any = next(k for k in (int, float, complex) if isinstance(x, k))
     if any(getattr(kind, f"__{n}__") is not getattr(base, f"__{n}__") for n in ("add", "mul")):
         raise ArgumentError(
             f"{user_line()}: {kind.__module__}.{kind.__name__} has arithmetic of its own, which "

@@ -17,6 +17,7 @@ from functrans._compile.ir.structured import INT, Branch, Loop
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, dtype_of
 from functrans._core.bind import Tracer, layers
+from functrans._ops import elementwise as ops
 from functrans._ops.structure import astype
 from functrans._transforms.arguments import is_number
 from functrans._transforms.control.branches import BranchCall
@@ -225,8 +226,9 @@ def _as_scalar(y: Any, dtype: np.dtype) -> Any:
         return y
     if not isinstance(y, Tracer):
         return dtype.type(y).item()
-    # by operators, of whose results Python scalars are weak; each is exact, and keeps a zero's sign
-    return y - 0j if dtype.kind == "c" else y * dtype.type(1).item()
+    # by operators, whose results are weak too; each is exact, and keeps a zero's sign
+    one = dtype.type(1).item()
+    return ops.subtract(y, 0j) if dtype.kind == "c" else ops.multiply(y, one)
 
 
 def _as_int(index: Any) -> Any:
