@@ -14,7 +14,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import plain
-from functrans._core.aval import PYTHON_SCALARS
+from functrans._core.aval import PYTHON_SCALARS, integer
 from functrans._transforms.arguments import describe, is_number
 from functrans.errors import ArgumentError, name_of
 
@@ -139,8 +139,13 @@ _NAMES = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type, Enum,
 
 def _entries(what: str, given: Any, kind: type) -> tuple:
     """One ``int`` or ``str``, or several, as a tuple."""
-    entries = (given,) if isinstance(given, int | str) else given
-    if not isinstance(entries, Sequence) or not all(isinstance(x, kind) for x in entries):
+    one = isinstance(given, str) or integer(given) is not None
+    entries = (given,) if one else given
+    if kind is int and isinstance(entries, Sequence):
+        entries = [x if (n := integer(x)) is None else n for x in entries]
+    if not isinstance(entries, Sequence) or not all(
+        isinstance(x, kind) and not isinstance(x, bool) for x in entries
+    ):
         raise ArgumentError(f"jit: {what} must be one {kind.__name__} or several, but is {given!r}")
     return tuple(entries)
 
