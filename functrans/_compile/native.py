@@ -16,11 +16,20 @@ from functrans._compile.entry_code import IN_ORDER
 from functrans._compile.frame import Frame, Framed, frame_of, in_order
 from functrans._compile.kernels import HostStep, NativeStep, Schedule
 from functrans._compile.library import refused
-from functrans._compile.machine import NativeUnavailable, local
+from functrans._compile.machine import OPTIONS, SAFE, NativeUnavailable, local
 from functrans._compile.memory import STACK, allocate
-from functrans._compile.program import Const, Program, Structured, Var, aval_of_atom
+from functrans._compile.numbers import AS_NUMPY, Rounding
+from functrans._compile.program import (
+    Const,
+    Program,
+    Structured,
+    Var,
+    aval_of_atom,
+    interpret,
+)
 from functrans._compile.schedule import schedule
 from functrans._compile.threads import is_shared, on_threads
+from functrans._compile.verify import difference, warn
 from functrans._compile.views import Shape, View
 from functrans._core.primitive import Primitive
 
@@ -60,31 +69,56 @@ class NativeProgram:
 
     ``schedule`` and ``llvm`` print what it does; the engine and the module live as long as it.
     ``key`` is the name under which the code is kept on disk if a frame can be kept with it; else
-    its text is.
+    its text is. Fresh code is kept after its first call, in which it is verified.
     """
 
-    def __init__(self, program: Program, precise: bool = False, key: str | None = None):
+    def __init__(self, program: Program, rounding: Rounding = AS_NUMPY, key: str | None = None):
         self.program = program
         self.schedule = schedule(program)
-        layout = _Layout(self.schedule, precise)
-        functions: dict[str, Any] = {}
+        self._layout = _Layout(self.schedule, rounding)
+        self._key = key
         self.llvm = ""
+        if self._layout.segments:
+            machine = local()
+            self.llvm = emit_module(self._layout.segments, self._layout.places,
+                                    self._layout.stack, rounding, machine.library, machine.wide)
+        self._compile(OPTIONS)
+        self._call = self._run if self._keep is None else self._first
+
+    def _compile(self, options: dict[str, bool]) -> None:
+        layout, functions = self._layout, dict[str, Any]()
         self.framed: Framed | None = None
         self._code: Any = None  # must live as long as its functions are called
+        self._keep: Callable[[], None] | None = None
         if layout.segments:
-            machine, frame = local(), layout.frame()
-            line = frame.text() if frame is not None and key else ""
-            self.llvm = emit_module(layout.segments, layout.places, layout.stack, precise,
-                                    machine.library, machine.wide)
+            frame = layout.frame()
+            line = frame.text() if frame is not None and self._key else ""
             names = [r.name for r in layout.runs if isinstance(r, _Segment)]
-            self._code, functions = machine.compile(
-                self.llvm, names, _title(program), key if line else None, line
+            self._code, functions, self._keep = local().compile(
+                self.llvm, names, _title(self.program), self._key if line else None, line, options
             )
             if frame is not None:
                 self.framed = Framed(frame, functions[names[0]], self._code)
             shared = [r.name for r in layout.runs if isinstance(r, _Segment) and r.chunks > 1]
             functions.update({name: on_threads(functions[name]) for name in shared})
-        self._call = _caller(self.schedule, layout, functions)
+        self._run: Callable = _caller(self.schedule, layout, functions)
+
+    def _first(self, values: Sequence[Any]) -> list[np.ndarray]:
+        """The call that tells whether fresh code is kept; one that raises tells nothing."""
+        outputs = self._run(values)
+        if (wrong := difference(self.program, values, outputs)) is not None:
+            self._compile(SAFE)
+            outputs = self._run(values)
+            cured = difference(self.program, values, outputs) is None
+            if not cured:
+                self.framed = self._keep = None
+                self._run = functools.partial(interpret, self.program)
+                outputs = self._run(values)
+            warn(_title(self.program), wrong, cured)
+        if self._keep is not None:
+            self._keep()
+        self._call = self._run
+        return outputs
 
     def __call__(self, values: Sequence[Any]) -> list[np.ndarray]:
         return self._call(values)
@@ -177,7 +211,7 @@ class _Found:
         return np.array(x, order="C") if self.copied or self.slot is None else x
 
 
-def _implementation(prim: Primitive, precise: bool) -> Callable:
+def _implementation(prim: Primitive, rounding: Rounding) -> Callable:
     """What runs an op on arrays: of a loop or branch, compiled programs within Python's loop."""
     if not isinstance(prim, Structured):
         return prim.impl
@@ -185,7 +219,7 @@ def _implementation(prim: Primitive, precise: bool) -> Callable:
 
     def run(program: Program, values: Sequence[Any]) -> list:
         if program not in compiled:
-            compiled[program] = compile_program(program, precise)
+            compiled[program] = compile_program(program, rounding)
         return compiled[program]([np.asarray(x) for x in values])
 
     return functools.partial(prim.impl, run=run)
@@ -230,8 +264,8 @@ class _Operand:
 class _Layout:
     """Segments, and a place for each buffer: a slot of its own, or a part of shared scratch."""
 
-    def __init__(self, s: Schedule, precise: bool):
-        self.schedule, self.precise = s, precise
+    def __init__(self, s: Schedule, rounding: Rounding):
+        self.schedule, self.rounding = s, rounding
         self.segments: list[list[NativeStep]] = []
         self.runs: list[Any] = []
         self.places: dict[Any, Place] = {}
@@ -312,7 +346,7 @@ class _Layout:
                              and b in passed and i + 1 < len(self.order)])
             if isinstance(part, HostStep):
                 outs = tuple([(self.places[v].slot, v.aval.dtype) for v in part.eqn.outputs])
-                impl = _implementation(part.eqn.prim, self.precise)
+                impl = _implementation(part.eqn.prim, self.rounding)
                 self.runs.append(_HostRun(part, impl, self.operands(part), outs, dropped))
                 continue
             made = [b for step in part for b in step.makes]
@@ -362,13 +396,13 @@ def _given(v: Var, shape: Shape) -> Shape:
 
 
 def compile_program(
-    program: Program, precise: bool = False, key: str | None = None
+    program: Program, rounding: Rounding = AS_NUMPY, key: str | None = None
 ) -> NativeProgram:
-    """The program as native code; ``precise`` uses no vector mathematics and no fused products.
+    """The program as native code.
 
     Called with a flat list of values of the inputs' dtypes and shapes, it returns the outputs.
     """
-    return NativeProgram(program, precise, key)
+    return NativeProgram(program, rounding, key)
 
 
 def kept_program(key: str) -> Framed | None:

@@ -8,22 +8,21 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from functrans._compile.frame import Framed
 from functrans._compile.keys import program_key
 from functrans._compile.machine import NativeUnavailable, local
 from functrans._compile.native import NativeProgram, compile_program, kept_program
+from functrans._compile.numbers import AS_NUMPY, Rounding
 from functrans._compile.passes import optimise
-from functrans._compile.program import Eqn, Program, Structured, Var, check, evaluate
+from functrans._compile.program import Eqn, Program, Structured, Var, check, interpret
 
 
 class Executable:
     """A program that can be run on plain values many times; compiled when it is first run."""
 
-    def __init__(self, program: Program, precise: bool):
+    def __init__(self, program: Program, rounding: Rounding = AS_NUMPY):
         self.staged = program
-        self.precise = precise
+        self.rounding = rounding
         self._lock = threading.RLock()
         self._made: dict[str, Any] = {}
 
@@ -42,14 +41,14 @@ class Executable:
     @property
     def _key(self) -> str | None:
         """The name of its code on disk."""
-        more = str(self.precise), *local().identity
+        more = str(self.rounding), *local().identity
         return self._once("key", lambda: program_key(self.staged, *more))
 
     @property
     def native(self) -> NativeProgram:
         """The native code and the steps between."""
         return self._once(
-            "native", lambda: compile_program(self.program, self.precise, self._key)
+            "native", lambda: compile_program(self.program, self.rounding, self._key)
         )
 
     @functools.cached_property
@@ -59,7 +58,7 @@ class Executable:
         if isinstance(code, Exception):
             text = f"jit runs through NumPy, not natively: {code}"
             warnings.warn(text, RuntimeWarning, stacklevel=6)
-            return functools.partial(_interpret, self.program)
+            return functools.partial(interpret, self.program)
         return code
 
     @functools.cached_property
@@ -89,10 +88,6 @@ def alone(prim: Structured) -> Callable[[Sequence[Any]], Sequence]:
         return compile_program(program)
     except (NativeUnavailable, ImportError):
         return lambda xs: prim.impl(*xs) if prim.outputs > 1 else [prim.impl(*xs)]
-
-
-def _interpret(program: Program, values: Sequence[Any]) -> list:
-    return [np.array(y) for y in evaluate(program, values)]
 
 
 __all__ = ["Executable", "alone", "optimise"]
