@@ -13,8 +13,8 @@
     +-- AnomalyError        (FloatingPointError)   a derivative became NaN in debug.detect_anomaly
     +-- CheckError          (AssertionError)       check_grads found a wrong derivative
 
-and two warnings: KinkWarning (UserWarning), a derivative was taken at a kink, where that is watched;
-MiscompilationWarning (RuntimeWarning), a compiler made code that computes something else.
+and two warnings: KinkWarning (UserWarning), a derivative was taken at a kink, where that is
+watched; MiscompilationWarning (RuntimeWarning), machine code did not compute its program.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def test_python_scalars_stay_weak():
 
 
 def test_programs_kept_are_bounded():
-    f = Jitted(lambda x: x, (), (), False)
+    f = Jitted(lambda x: x, (), (), AS_NUMPY)
     for n in range(200):
         f((np.zeros(n),), {})
     assert len(f.entries) == 128
@@ -164,7 +164,7 @@ def test_custom_rules_survive():
 def test_the_backward_program_gets_only_what_it_reads():
     f = ft.jit(lambda x, y: np.tanh(x + y).sum())
     assert_allclose(ft.grad(f)(X, X), 1 - np.tanh(2 * X) ** 2)
-    compiled = Jitted(lambda x, y: np.tanh(x + y).sum(), (), (), False)
+    compiled = Jitted(lambda x, y: np.tanh(x + y).sum(), (), (), AS_NUMPY)
     key, operands, rebuild = compiled._signature((X, X), {})
     entry = compiled._entry(key, operands, rebuild)
     assert isinstance(entry, Entry)

@@ -11,6 +11,7 @@ import functrans as ft
 from functrans._compile.kernels import HostStep, Kernel
 from functrans._compile.lowerings import LOWERINGS, REDUCTIONS
 from functrans._compile.native import compile_program
+from functrans._compile.numbers import Rounding
 from functrans._compile.program import evaluate
 from functrans._core.bind import bind
 from functrans._ops.declare import TABLE
@@ -29,7 +30,7 @@ EPS = {np.dtype(np.float64): 2e-15, np.dtype(np.float32): 1e-6,
 def native(f, *args, precise=False):
     """The compiled program of ``f`` at ``args``, and its outputs there."""
     program = make_program(f)(*args)
-    compiled = compile_program(program, precise)
+    compiled = compile_program(program, Rounding(precise))
     return compiled, compiled(args)
 
 

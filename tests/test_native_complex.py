@@ -10,6 +10,7 @@ import functrans as ft
 from functrans._compile.kernels import Call, HostStep
 from functrans._compile.lowerings_complex import COMPLEX, FUNCTIONS
 from functrans._compile.native import compile_program
+from functrans._compile.numbers import Rounding
 from functrans._core.bind import bind
 from functrans._ops.declare import TABLE
 from functrans._ops.indexing import ARRAY, getitem, scatter_add
@@ -36,7 +37,7 @@ def numbers(*shape, dtype=np.complex128, seed=0):
 
 def native(f, *args, precise=False):
     """What native code without host steps returns."""
-    compiled = compile_program(make_program(f)(*args), precise)
+    compiled = compile_program(make_program(f)(*args), Rounding(precise))
     assert not any(isinstance(s, HostStep) for s in compiled.schedule.steps), compiled.schedule
     return compiled(args)
 

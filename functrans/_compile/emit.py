@@ -93,7 +93,8 @@ def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Plac
         shared = any(is_shared(step) for step in steps)
         texts.append(_run(f"run{s}", list(map(emit, steps)), places, stack, shared))
     apart = next(count) > INLINED
-    header, attributes, texts = _declare(functions, texts, library if not rounding.precise else None)
+    vectors = None if rounding.precise else library
+    header, attributes, texts = _declare(functions, texts, vectors)
     prefer = ' "prefer-vector-width"="512"' if wide else ""
     # one function of very many kernels takes LLVM time that grows faster than their number
     inlined = " noinline" if apart else ""

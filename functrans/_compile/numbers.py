@@ -205,5 +205,5 @@ def _part_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(dtype.char.lower()) if dtype.kind == "c" else dtype
 
 
-__all__ = ["AS_NUMPY", "TYPES", "Code", "Rounding", "convert", "is_float", "is_native", "is_pair", "literal", "part_of",
-           "stored_type", "type_of"]
+__all__ = ["AS_NUMPY", "TYPES", "Code", "Rounding", "convert", "is_float", "is_native", "is_pair",
+           "literal", "part_of", "stored_type", "type_of"]

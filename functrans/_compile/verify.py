@@ -38,14 +38,16 @@ ENTRY, WORST = 1000.0, 10.0
 
 _OURS = frozenset(TABLE.values())
 # Rows that only move numbers, choose among them, or are exact; what is not here rounds.
-_EXACT = frozenset("""
-    absolute all any argmax argmin argpartition argsort broadcast_to ceil clip concatenate conjugate
-    copysign count_nonzero cummax cummin diagonal embed_diagonal equal equal_share fabs floor fmax
-    fmin getitem greater greater_equal heaviside imag invert isfinite isinf isnan last_write less
-    less_equal lexsort logical_and logical_not logical_or logical_xor max maximum min minimum
-    moving_as negative not_equal positive precedence ranked real reshape rint running_share
-    scatter_set searchsorted shift sign signbit stack stop transpose trunc where
-""".split())
+_EXACT = frozenset({
+    "absolute", "all", "any", "argmax", "argmin", "argpartition", "argsort", "broadcast_to", "ceil",
+    "clip", "concatenate", "conjugate", "copysign", "count_nonzero", "cummax", "cummin", "diagonal",
+    "embed_diagonal", "equal", "equal_share", "fabs", "floor", "fmax", "fmin", "getitem", "greater",
+    "greater_equal", "heaviside", "imag", "invert", "isfinite", "isinf", "isnan", "last_write",
+    "less", "less_equal", "lexsort", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "max", "maximum", "min", "minimum", "moving_as", "negative", "not_equal", "positive",
+    "precedence", "ranked", "real", "reshape", "rint", "running_share", "scatter_set",
+    "searchsorted", "shift", "sign", "signbit", "stack", "stop", "transpose", "trunc", "where",
+})
 # Rows without one right answer: two libraries may give vectors different signs.
 _FREE = frozenset({"eig", "eigh", "qr", "svd"})
 
@@ -54,7 +56,8 @@ class _Undecided(Exception):
     """The interpretation says nothing about the code."""
 
 
-def difference(program: Program, values: Sequence[Any], outputs: Sequence[np.ndarray]) -> str | None:
+def difference(program: Program, values: Sequence[Any],
+               outputs: Sequence[np.ndarray]) -> str | None:
     """How outputs of compiled code are wrong; None where they are right or it cannot be said."""
     if not verify_is_on():
         return None

@@ -253,7 +253,8 @@ def _example(x: Any) -> Any:
 class Entry:
     """A staged program, its native code, and the programs derived from it."""
 
-    def __init__(self, name: str, program: Program, structure: Any, ruled: bool, rounding: Rounding):
+    def __init__(self, name: str, program: Program, structure: Any, ruled: bool,
+                 rounding: Rounding):
         self.name, self.program, self.structure = name, program, structure
         self.ruled, self.rounding = ruled, rounding
         self.derived: dict[Any, Any] = {}
