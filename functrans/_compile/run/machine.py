@@ -1,0 +1,240 @@
+"""LLVM for this processor: modules as text become functions, through the cache on disk."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS, VectorLibrary
+from functrans._compile.lowering import routines
+from functrans._compile.lowering.scalars import LIBM
+from functrans._compile.run import sources, store
+from functrans._core.version import VERSION
+
+# How LLVM optimises. Loops are unrolled only where one asks for it: twice the time to compile.
+# Straight-line code is not vectorised: LLVM 22 gets some of it wrong (docs/how_jit_works.md).
+OPTIONS = {"loop_vectorization": True, "loop_unrolling": False, "slp_vectorization": False}
+# For code that came out wrong: nothing is vectorised, loops stay as they are written.
+SAFE = {**OPTIONS, "loop_vectorization": False, "loop_interleaving": False}
+
+# Processors that code can be made for by name, and the letters of glibc's vector functions there.
+LEVELS = {"x86-64": "", "x86-64-v2": "", "x86-64-v3": "d", "x86-64-v4": "de"}
+# Bits of the vectors that each of those letters stands for.
+BITS = {"d": 256, "e": 512}
+
+# What CPython is asked for in the middle of long loops.
+CALLED = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyEval_SaveThread",
+          "PyEval_RestoreThread")
+
+
+class NativeUnavailable(RuntimeError):
+    """This Python, NumPy or machine is not one that native code can be made for."""
+
+
+class Loaded(NamedTuple):
+    """``code`` must live as long as the functions are called; ``keep`` puts fresh code on disk."""
+
+    code: Any
+    functions: dict[str, Any]
+    keep: Callable[[], None] | None = None
+
+
+class Machine:
+    """LLVM set up for a processor: this one, made once on first use, or one of ``LEVELS``."""
+
+    def __init__(self, cpu: str | None = None):
+        import llvmlite.binding as llvm  # lazy: slow to import
+
+        _check_layout()
+        self.llvm = llvm
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        if cpu is None:
+            self.cpu = llvm.get_host_cpu_name()
+            features = llvm.get_host_cpu_features()
+            self.features = features.flatten()
+            letters = "d" * bool(features.get("avx2")) + "e" * bool(features.get("avx512f"))
+        else:
+            self.cpu, self.features, letters = cpu, "", LEVELS[cpu]
+        self.wide = "e" in letters
+        lanes = [(letter, BITS[letter]) for letter in letters]
+        self.library = VectorLibrary(tuple(lanes), self._symbols(lanes))
+        self.lock = threading.Lock()
+        self.builders: dict[str, Any] = {}
+
+    def _symbols(self, lanes: list) -> frozenset[str]:
+        try:
+            self.llvm.load_library_permanently("libmvec.so.1")
+        except RuntimeError:
+            return frozenset()  # another C library: scalar functions do
+        found = set()
+        for name in [*LIBM.values(), "pow"]:
+            arity = "vv" if name in ("pow", "atan2", "hypot") else "v"
+            for letter, bits in lanes:
+                for symbol in (f"_ZGV{letter}N{bits // 64}{arity}_{name}",
+                               f"_ZGV{letter}N{bits // 32}{arity}_{name}f"):
+                    if self.llvm.address_of_symbol(symbol):
+                        found.add(symbol)
+        return frozenset(found)
+
+    @functools.cached_property
+    def identity(self) -> tuple[str, ...]:
+        """What object code depends on besides the text that it is made from."""
+        import llvmlite  # lazy: slow to import
+
+        versions = VERSION, sources.stamp(), np.__version__, sys.version, llvmlite.__version__
+        llvm = str(self.llvm.llvm_version_info), self.llvm.get_process_triple()
+        called = routines.found()
+        library = "" if called is None else f"{called.source}, {called.bits} bits"
+        return (*versions, *llvm, _libc(), self.cpu, self.features, str(OPTIONS), library)
+
+    @functools.cached_property
+    def routines(self) -> routines.Routines | None:
+        """BLAS and LAPACK, once LLVM knows where they are."""
+        found = routines.found()
+        for name, address in found.addresses.items() if found else ():
+            self.llvm.add_symbol(name, address)
+        return found
+
+    def compile(self, text: str, names: Sequence[str], title: str, key: str | None = None,
+                frame: str = "", options: dict[str, bool] = OPTIONS) -> Loaded:
+        """The module's functions, from disk or fresh.
+
+        On disk the code has ``key`` as its name, else one made of the text; with it is kept what is
+        given as ``frame``. With other options than the usual ones it is compiled in any case.
+        """
+        with self.lock:
+            key = key or store.key_of(text, *self.identity)
+            code = store.get(key) if options is OPTIONS else None
+            if code is not None:
+                return Loaded(*self.load(code, names))
+            code = self.translate(text, options)
+            notes = [("program", title), ("functrans", VERSION), ("processor", self.cpu)]
+            notes += [("frame", frame)] * bool(frame)
+            return Loaded(*self.load(code, names), lambda: store.put(key, code, notes))
+
+    def kept(self, key: str, names: Sequence[str]) -> tuple[str, Any, dict[str, Any]] | None:
+        """Frame and functions of what is kept under a key."""
+        with self.lock:
+            found = store.find(key)
+            if found is None or "frame" not in found[0]:
+                return None
+            return found[0]["frame"], *self.load(found[1], names)
+
+    def target(self) -> Any:
+        """The processor as LLVM's code generator knows it; each engine takes one of its own."""
+        return self.llvm.Target.from_default_triple().create_target_machine(
+            cpu=self.cpu, features=self.features, opt=3, jit=True, codemodel="jitdefault"
+        )
+
+    @functools.cached_property
+    def generator(self) -> tuple[Any, str]:
+        """What writes object code, and how it lays out data."""
+        target = self.target()
+        return target, str(target.target_data)
+
+    def builder(self, options: dict[str, bool]) -> Any:
+        """What makes the passes: kept, since llvmlite's are not given back to the last byte."""
+        key = str(options)
+        if key not in self.builders:
+            llvm = self.llvm
+            tuning = llvm.create_pipeline_tuning_options(speed_level=3)
+            for name, value in options.items():
+                setattr(tuning, name, value)
+            self.builders[key] = llvm.create_pass_builder(self.generator[0], tuning)
+        return self.builders[key]
+
+    def translate(self, text: str, options: dict[str, bool] = OPTIONS) -> bytes:
+        """The object code of a module."""
+        target, layout = self.generator
+        module = self.llvm.parse_assembly(text)
+        module.triple, module.data_layout = target.triple, layout
+        builder = self.builder(options)
+        passes = builder.getModulePassManager()
+        try:
+            passes.run(module, builder)
+        finally:
+            # its own close() frees nothing: of its bases the one that does not know how comes first
+            self.llvm.newpassmanagers.NewPassManager._dispose(passes)
+            passes.detach()
+        return target.emit_object(module)
+
+    def load(self, code: bytes, names: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+        """Object code as functions, in an engine that must live as long as they are called."""
+        llvm = self.llvm
+        if routines.PREFIX.encode() in code and self.routines is None:
+            raise NativeUnavailable("SciPy, which brings BLAS and LAPACK, is not there")
+        asks = b"PyErr_CheckSignals" in code
+        if asks:
+            for name in CALLED:
+                self.llvm.add_symbol(name, _address(getattr(ctypes.pythonapi, name)))
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.target())
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)  # lets other Python threads run
+        if asks:  # does so itself, and may come back with an exception
+            kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+        found = {n: engine.get_function_address(n) for n in names}
+        assert all(found.values()), found
+        return engine, {n: kind(address) for n, address in found.items()}
+
+
+def _address(f: Any) -> int:
+    return ctypes.cast(f, ctypes.c_void_p).value or 0
+
+
+@functools.cache
+def _host() -> Machine:
+    return Machine()
+
+
+_chosen: ContextVar[Machine | None] = ContextVar("machine", default=None)
+
+
+def local() -> Machine:
+    """What compiles: for the processor that this process runs on, unless another is chosen."""
+    return _chosen.get() or _host()
+
+
+@contextmanager
+def choose(machine: Machine) -> Iterator[None]:
+    """Code for another processor, for the time of a ``with`` block."""
+    token = _chosen.set(machine)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def _libc() -> str:
+    """The C library whose functions are called, where it tells."""
+    name = "CS_GNU_LIBC_VERSION"
+    return (os.confstr(name) or "") if name in getattr(os, "confstr_names", ()) else ""
+
+
+def _check_layout() -> None:
+    """Whether lists and arrays lie in memory as the emitted code expects."""
+    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        raise NativeUnavailable("native code is made for CPython with its global lock")
+    x = np.zeros(3)
+    items = [None, x]
+    at = ctypes.c_void_p.from_address(id(items) + LIST_ITEMS).value
+    item = ctypes.c_void_p.from_address((at or 0) + ctypes.sizeof(ctypes.c_void_p)).value
+    if item != id(x):
+        raise NativeUnavailable("this Python keeps a list's items elsewhere")
+    data = ctypes.c_void_p.from_address(id(x) + ARRAY_DATA).value
+    if data != x.ctypes.data:
+        raise NativeUnavailable("this NumPy keeps an array's data elsewhere")
+
+
+__all__ = ["LEVELS", "OPTIONS", "SAFE", "Machine", "NativeUnavailable", "choose", "local"]
