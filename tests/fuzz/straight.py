@@ -1,0 +1,144 @@
+"""Straight-line programs of a few numbers: stacks of polynomials, squared and added up.
+
+Compiled for every processor this machine can stand for, and compared with their interpretation:
+
+    python -m tests.fuzz.straight --count 1000 --seed 0 [--target x86-64-v3] [--slp] [--contract]
+
+``--slp`` and ``--contract`` compile as is not done any more, to see that the comparison bites.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import functrans as ft
+from functrans._compile.ir.passes import optimise
+from functrans._compile.ir.program import Program, interpret
+from functrans._compile.lowering.numbers import AS_NUMPY, Rounding
+from functrans._compile.run.machine import LEVELS, OPTIONS, Machine, choose
+from functrans._compile.run.native import NativeProgram
+from functrans._compile.run.verify import difference
+
+# What a processor must have for the code of a level.
+NEEDED = {"x86-64": "sse2", "x86-64-v2": "sse4.2", "x86-64-v3": "fma", "x86-64-v4": "avx512vl"}
+NUMBERS, PARTS, TERMS, FACTORS = (3, 16), (3, 12), (1, 5), (1, 4)
+
+
+def targets() -> list[str | None]:
+    """The processors whose code runs here; None is this one."""
+    import llvmlite.binding as llvm
+
+    have = llvm.get_host_cpu_features()
+    return [None, *[level for level in LEVELS if have.get(NEEDED[level])]]
+
+
+# ---- drawing
+
+
+def function(random: np.random.Generator) -> tuple[Callable, int, str]:
+    """A drawn function of some numbers, how many, and its source."""
+    n = int(random.integers(*NUMBERS, endpoint=True))
+    names = [f"x{i}" for i in range(n)]
+
+    def pick() -> str:
+        return names[random.integers(len(names))]
+
+    def factor() -> str:
+        a, b = pick(), pick()
+        forms = [a, a, a, f"({a} * {a} - {b} * {b})", f"({a} * {a} - 3 * {b} * {b})",
+                 f"({a} + {b})", f"np.sqrt(1.0 + {a} * {a})", f"{a} / (2.0 + {b} * {b})"]
+        return forms[random.integers(len(forms) - 2 * bool(random.integers(3)))]
+
+    def term() -> str:
+        factors = [factor() for _ in range(random.integers(*FACTORS, endpoint=True))]
+        scale = ["", "", "2 * ", "3 * ", "0.5 * "][random.integers(5)]
+        return scale + " * ".join(factors)
+
+    lines, parts = [f"    {', '.join(names)}, = x"], []
+    for k in range(random.integers(*PARTS, endpoint=True)):
+        sum_ = term()
+        for _ in range(random.integers(*TERMS)):
+            sum_ += f" {'+-'[random.integers(2)]} {term()}"
+        lines.append(f"    p{k} = {sum_}")
+        parts.append(f"p{k}")
+        if not random.integers(3):
+            names.append(f"p{k}")
+    lines.append(f"    return np.sum(np.stack([{', '.join(parts)}]) ** 2)")
+    source = "def f(x):\n" + "\n".join(lines)
+    scope: dict[str, Any] = {"np": np}
+    exec(source, scope)
+    return scope["f"], n, source
+
+
+KINDS: dict[str, Callable] = {
+    "value": lambda f: lambda x, v: f(x),
+    "gradient": lambda f: lambda x, v: ft.grad(f)(x),
+    "product": lambda f: lambda x, v: ft.hvp(f, x, v)[1],
+    "Hessian": lambda f: lambda x, v: ft.hessian(f)(x),
+}
+
+
+class Case(NamedTuple):
+    """A program with arguments."""
+
+    kind: str
+    program: Program
+    args: list[np.ndarray]
+    source: str
+
+
+def cases(seed: int, count: int) -> Iterator[Case]:
+    """Drawn programs, each of one kind in turn."""
+    for i in range(count):
+        random = np.random.default_rng([seed, i])
+        f, n, source = function(random)
+        kind = list(KINDS)[i % len(KINDS)]
+        args = [random.standard_normal(n), random.standard_normal(n)]
+        program = optimise(ft.make_program(KINDS[kind](f))(*args))
+        yield Case(kind, program, args, f"# seed {seed}, {i}: {kind}\n{source}")
+
+
+# ---- comparing
+
+
+def wrong(case: Case, rounding: Rounding = AS_NUMPY) -> str | None:
+    """What the code that is made now computes wrongly; None where it is right."""
+    with ft.cache.off(), ft.config(verify=False):
+        outputs = NativeProgram(case.program, rounding)(case.args)
+    with np.errstate(all="ignore"):
+        expected = interpret(case.program, case.args)
+    if all(np.array_equal(y, e, equal_nan=True) for y, e in zip(outputs, expected, strict=True)):
+        return None
+    return difference(case.program, case.args, outputs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--target", choices=[*map(str, targets())])
+    parser.add_argument("--slp", action="store_true")
+    parser.add_argument("--contract", action="store_true")
+    given = parser.parse_args()
+    OPTIONS["slp_vectorization"] = given.slp
+    names = [t for t in targets() if given.target in (None, str(t))]
+    made = {name: Machine(name) for name in names}
+    failures, start = dict.fromkeys(names, 0), time.perf_counter()
+    for case in cases(given.seed, given.count):
+        for name, machine in made.items():
+            with choose(machine):
+                found = wrong(case, Rounding(contract=given.contract))
+            if found is not None:
+                failures[name] += 1
+                print(f"{case.source}\n# {name}: {found}", flush=True)
+    rate = given.count / (time.perf_counter() - start)
+    print(f"{given.count} programs, wrong: {failures}, {rate:.2f} programs a second")
+
+
+if __name__ == "__main__":
+    main()
