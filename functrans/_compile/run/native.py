@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,6 +64,14 @@ class _HostRun:
     dropped: tuple[int, ...]
 
 
+class _Code(NamedTuple):
+    """What runs a program, holding all that must live meanwhile; ``keep`` puts it on disk."""
+
+    run: Callable[[Sequence[Any]], list[np.ndarray]]
+    framed: Framed | None = None
+    keep: Callable[[], None] | None = None
+
+
 class NativeProgram:
     """A compiled Program: called with a list of values, returns a list of fresh ndarrays.
 
@@ -82,43 +90,49 @@ class NativeProgram:
             machine = local()
             self.llvm = emit_module(self._layout.segments, self._layout.places,
                                     self._layout.stack, rounding, machine.library, machine.wide)
-        self._compile(OPTIONS)
-        self._call = self._run if self._keep is None else self._first
+        self._code = self._compile(OPTIONS)
+        self._call = self._code.run if self._code.keep is None else self._first
 
-    def _compile(self, options: dict[str, bool]) -> None:
-        layout, functions = self._layout, dict[str, Any]()
-        self.framed: Framed | None = None
-        self._code: Any = None  # must live as long as its functions are called
-        self._keep: Callable[[], None] | None = None
-        if layout.segments:
-            frame = layout.frame()
-            line = frame.text() if frame is not None and self._key else ""
-            names = [r.name for r in layout.runs if isinstance(r, _Segment)]
-            self._code, functions, self._keep = local().compile(
-                self.llvm, names, _title(self.program), self._key if line else None, line, options
-            )
-            if frame is not None:
-                self.framed = Framed(frame, functions[names[0]], self._code)
-            shared = [r.name for r in layout.runs if isinstance(r, _Segment) and r.chunks > 1]
-            functions.update({name: on_threads(functions[name]) for name in shared})
-        self._run: Callable = _caller(self.schedule, layout, functions)
+    def _compile(self, options: dict[str, bool]) -> _Code:
+        layout = self._layout
+        if not layout.segments:
+            return _Code(_caller(self.schedule, layout, {}))
+        frame = layout.frame()
+        line = frame.text() if frame is not None and self._key else ""
+        names = [r.name for r in layout.runs if isinstance(r, _Segment)]
+        engine, functions, keep = local().compile(
+            self.llvm, names, _title(self.program), self._key if line else None, line, options
+        )
+        framed = None if frame is None else Framed(frame, functions[names[0]], engine)
+        shared = [r.name for r in layout.runs if isinstance(r, _Segment) and r.chunks > 1]
+        functions.update({name: on_threads(functions[name]) for name in shared})
+        run = _caller(self.schedule, layout, {**functions, "engine": engine})
+        return _Code(run, framed, keep)
 
     def _first(self, values: Sequence[Any]) -> list[np.ndarray]:
-        """The call that tells whether fresh code is kept; one that raises tells nothing."""
-        outputs = self._run(values)
+        """The call that tells whether fresh code is kept; one that raises tells nothing.
+
+        Threads that call at once all verify it.
+        """
+        code = self._code
+        outputs = code.run(values)
         if (wrong := difference(self.program, values, outputs)) is not None:
-            self._compile(SAFE)
-            outputs = self._run(values)
+            code = self._compile(SAFE)
+            outputs = code.run(values)
             cured = difference(self.program, values, outputs) is None
             if not cured:
-                self.framed = self._keep = None
-                self._run = functools.partial(interpret, self.program)
-                outputs = self._run(values)
+                code = _Code(functools.partial(interpret, self.program))
+                outputs = code.run(values)
             warn(_title(self.program), wrong, cured)
-        if self._keep is not None:
-            self._keep()
-        self._call = self._run
+        if code.keep is not None:
+            code.keep()
+        self._code, self._call = code, code.run
         return outputs
+
+    @property
+    def framed(self) -> Framed | None:
+        """The code in its frame, where it is one native function."""
+        return self._code.framed
 
     def __call__(self, values: Sequence[Any]) -> list[np.ndarray]:
         return self._call(values)

@@ -33,8 +33,8 @@ CLOSE = 1000.0
 NOISE = 8.0
 # Disturbed runs; more of them, further off, before anything is called wrong.
 RUNS, DOUBTS = 3, (8.0, 8.0, 64.0, 64.0, 512.0, 4096.0, 4096.0)
-# How many times as far off as disturbed runs an output may be, or as the worst entry of any.
-ENTRY, WORST = 1000.0, 10.0
+# How many times as far off as in disturbed runs an entry may be.
+FAR = 1000.0
 
 _OURS = frozenset(TABLE.values())
 # Rows that only move numbers, choose among them, or are exact; what is not here rounds.
@@ -201,7 +201,7 @@ def _explains(i: int, y: np.ndarray, e: np.ndarray, moved: Sequence[_Moved]) -> 
         decided &= np.isfinite(y)
     if not decided.any():
         return True
-    tolerance = ENTRY * most + WORST * np.max(most, where=decided, initial=0.0)
+    tolerance = FAR * most
     if y.dtype.kind in "fc":
         about = np.finfo(y.dtype)
         tolerance = tolerance + CLOSE * (about.eps * np.abs(e) + about.tiny)
