@@ -69,7 +69,7 @@ FAULTS = {
     "a product": ("fmul", "fadd", lambda x: x * 3.0 - x * x),
     "a comparison": ("fcmp ogt", "fcmp olt", lambda x: x > 1.0),
     "an integer": ("mul i64", "add i64", lambda x: x.astype(int) * 3),
-    "a place": ("i64 %i0\n", "i64 0\n", lambda x: np.concatenate([x, x]) * 1.5),
+    "a place": ("i64 %i0, 5\n", "i64 %i0, 4\n", lambda x: np.concatenate([x, x]) * 1.5),
     "a loop": ("fmul", "fadd", lambda x: ft.scan(lambda c, v: (c * v, c + v), 1.0, x)),
     "a branch": ("fmul", "fadd", lambda x: ft.cond(x[0] > 0, lambda x: x * x, lambda x: x, x)),
     "a gradient": ("fmul", "fadd", lambda x: ft.grad(lambda x: np.sum(np.sin(x) * x))(x)),

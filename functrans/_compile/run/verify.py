@@ -26,7 +26,7 @@ from functrans.config import verify_is_on
 from functrans.errors import MiscompilationWarning
 
 # Entries of all intermediates together, and equations run in loops, up to which code is verified.
-MOST_ENTRIES, MOST_STEPS = 1 << 17, 500
+MOST_ENTRIES, MOST_STEPS = 1 << 15, 500
 # Differences that need no explanation, in roundings of the output.
 CLOSE = 1000.0
 # How far a disturbance goes, in roundings: vector functions are within 4, fused products within 1.
