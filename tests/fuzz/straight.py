@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from functrans._compile.run.verify import difference
 
 # What a processor must have for the code of a level.
 NEEDED = {"x86-64": "sse2", "x86-64-v2": "sse4.2", "x86-64-v3": "fma", "x86-64-v4": "avx512vl"}
-NUMBERS, PARTS, TERMS, FACTORS = (3, 16), (3, 12), (1, 5), (1, 4)
+NUMBERS, PARTS, TERMS, FACTORS = (3, 16), (3, 8), 3, (1, 3)
 
 
 def targets() -> list[str | None]:
@@ -62,7 +62,7 @@ def function(random: np.random.Generator) -> tuple[Callable, int, str]:
     lines, parts = [f"    {', '.join(names)}, = x"], []
     for k in range(random.integers(*PARTS, endpoint=True)):
         sum_ = term()
-        for _ in range(random.integers(*TERMS)):
+        for _ in range(random.integers(TERMS)):
             sum_ += f" {'+-'[random.integers(2)]} {term()}"
         lines.append(f"    p{k} = {sum_}")
         parts.append(f"p{k}")
@@ -92,12 +92,12 @@ class Case(NamedTuple):
     source: str
 
 
-def cases(seed: int, count: int) -> Iterator[Case]:
-    """Drawn programs, each of one kind in turn."""
+def cases(seed: int, count: int, kinds: Sequence[str] = tuple(KINDS)) -> Iterator[Case]:
+    """Drawn programs, of the kinds in turn."""
     for i in range(count):
         random = np.random.default_rng([seed, i])
         f, n, source = function(random)
-        kind = list(KINDS)[i % len(KINDS)]
+        kind = kinds[i % len(kinds)]
         args = [random.standard_normal(n), random.standard_normal(n)]
         program = optimise(ft.make_program(KINDS[kind](f))(*args))
         yield Case(kind, program, args, f"# seed {seed}, {i}: {kind}\n{source}")
