@@ -42,6 +42,15 @@ def targets() -> list[str | None]:
 
 def function(random: np.random.Generator) -> tuple[Callable, int, str]:
     """A drawn function of some numbers, how many, and its source."""
+    n, body = (_moments if random.integers(2) else _polynomials)(random)
+    source = "def f(x):\n" + "\n".join([f"    {line}" for line in body])
+    scope: dict[str, Any] = {"np": np}
+    exec(source, scope)
+    return scope["f"], n, source
+
+
+def _polynomials(random: np.random.Generator) -> tuple[int, list[str]]:
+    """Sums of products of anything before."""
     n = int(random.integers(*NUMBERS, endpoint=True))
     names = [f"x{i}" for i in range(n)]
 
@@ -59,20 +68,44 @@ def function(random: np.random.Generator) -> tuple[Callable, int, str]:
         scale = ["", "", "2 * ", "3 * ", "0.5 * "][random.integers(5)]
         return scale + " * ".join(factors)
 
-    lines, parts = [f"    {', '.join(names)}, = x"], []
+    lines, parts = [f"{', '.join(names)}, = x"], []
     for k in range(random.integers(*PARTS, endpoint=True)):
-        sum_ = term()
+        total = term()
         for _ in range(random.integers(TERMS)):
-            sum_ += f" {'+-'[random.integers(2)]} {term()}"
-        lines.append(f"    p{k} = {sum_}")
+            total += f" {'+-'[random.integers(2)]} {term()}"
+        lines.append(f"p{k} = {total}")
         parts.append(f"p{k}")
         if not random.integers(3):
             names.append(f"p{k}")
-    lines.append(f"    return np.sum(np.stack([{', '.join(parts)}]) ** 2)")
-    source = "def f(x):\n" + "\n".join(lines)
-    scope: dict[str, Any] = {"np": np}
-    exec(source, scope)
-    return scope["f"], n, source
+    return n, [*lines, f"return np.sum(np.stack([{', '.join(parts)}]) ** 2)"]
+
+
+# Real and imaginary parts of powers of t + iv.
+POWERS = [("", "0.0"), ("{t}", "{v}"), ("({t} * {t} - {v} * {v})", "2 * {t} * {v}"),
+          ("{t} * ({t} * {t} - 3 * {v} * {v})", "{v} * ({v} * {v} - 3 * {t} * {t})")]
+
+
+def _moments(random: np.random.Generator) -> tuple[int, list[str]]:
+    """Sums of numbers times powers of others, as of complex numbers; some terms are missing."""
+    count = int(random.integers(1, 4))
+    names = [f"x{i}" for i in random.permutation(4 * count)]
+    parts = []
+    for real, imaginary in POWERS[: random.integers(2, 5)]:
+        for turned in (False, True):
+            total = str(round(float(random.normal()), 2)) if random.integers(2) else ""
+            for i in random.permutation(count):
+                a, c, t, v = names[4 * i : 4 * i + 4]
+                x1, x2 = (c, a) if turned else (a, c)
+                for x, power in ((x1, real), (x2, imaginary)):
+                    power = power.format(t=t, v=v)
+                    if power == "0.0" or not random.integers(12):
+                        continue
+                    product = f"{x} * {power}" if power else x
+                    total += f" {'+-'[random.integers(2)]} {product}"
+            parts.append(total or "1.0 * x0")
+    first = f"{', '.join([f'x{i}' for i in range(4 * count)])}, = x"
+    rows = [f"    {part.strip()}," for part in parts]
+    return 4 * count, [first, "return np.sum(np.stack([", *rows, "]) ** 2)"]
 
 
 KINDS: dict[str, Callable] = {
