@@ -1,10 +1,12 @@
 """Compiled code rounds as NumPy does, to the last bit, on every processor it is made for."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._compile.run.machine import Machine, choose
+from functrans._compile.run.machine import OPTIONS, SAFE, Machine, choose
 from tests.fuzz.straight import targets
 
 TARGETS = pytest.mark.parametrize("target", targets(), ids=str)
@@ -156,3 +158,17 @@ def test_a_product_with_a_hessian_of_squared_polynomials(target):
         for contract in (False, True):
             got = ft.jit(product, contract=contract)(y, v)
             np.testing.assert_allclose(got, product(y, v), rtol=1e-13)
+
+
+@TARGETS
+def test_the_module_that_a_vectoriser_gets_wrong_is_compiled_right(target):
+    text = (Path(__file__).parent / "data" / "slp_vectorizer.ll").read_text()
+    machine, results = Machine(target), []
+    for options in (OPTIONS, SAFE):
+        engine, functions = machine.load(machine.translate(text, options), ["run0"])
+        random = np.random.default_rng(0)
+        arrays = [random.standard_normal(8), random.standard_normal(8), np.full(8, np.nan)]
+        assert functions["run0"](id(arrays)) == 0
+        results.append(arrays[2])
+        del engine
+    np.testing.assert_array_equal(*results)

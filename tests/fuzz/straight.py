@@ -2,7 +2,7 @@
 
 Compiled for every processor this machine can stand for, and compared with their interpretation:
 
-    python -m tests.fuzz.straight --count 1000 --seed 0 [--target x86-64-v3] [--slp] [--contract]
+    python -m tests.fuzz.straight --count 1000 --seed 0 --target x86-64-v3 --kind Hessian
 
 ``--slp`` and ``--contract`` compile as is not done any more, to see that the comparison bites.
 """
@@ -155,6 +155,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--target", choices=[*map(str, targets())])
+    parser.add_argument("--kind", choices=[*KINDS], nargs="*", default=[*KINDS])
     parser.add_argument("--slp", action="store_true")
     parser.add_argument("--contract", action="store_true")
     given = parser.parse_args()
@@ -162,7 +163,7 @@ def main() -> None:
     names = [t for t in targets() if given.target in (None, str(t))]
     made = {name: Machine(name) for name in names}
     failures, start = dict.fromkeys(names, 0), time.perf_counter()
-    for case in cases(given.seed, given.count):
+    for case in cases(given.seed, given.count, given.kind):
         for name, machine in made.items():
             with choose(machine):
                 found = wrong(case, Rounding(contract=given.contract))
