@@ -39,11 +39,17 @@ def compute(x):
 def test_a_fault_is_seen_named_and_compiled_away(plant):
     plant("fsub", "fadd")
     f = ft.jit(compute)
-    with pytest.warns(MiscompilationWarning, match=r"output 0 is off by .* %.* compiled again"):
+    with pytest.warns(MiscompilationWarning, match=r"output 0 is off by .*, where its .* compiled again"):
         y = f(X)
     np.testing.assert_allclose(y, compute(X), rtol=1e-15)
     for _ in range(2):  # by the shorter way too
         np.testing.assert_array_equal(f(X), y)
+
+
+def test_what_is_not_finite_is_named(plant):
+    plant("fmul", "fdiv")
+    with pytest.warns(MiscompilationWarning, match="not finite where it should be"):
+        ft.jit(lambda x: x * 0.0)(X)
 
 
 def test_what_is_kept_after_a_fault_is_right(plant):

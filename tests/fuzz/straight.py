@@ -26,7 +26,9 @@ from functrans._compile.run.verify import difference
 
 # What a processor must have for the code of a level.
 NEEDED = {"x86-64": "sse2", "x86-64-v2": "sse4.2", "x86-64-v3": "fma", "x86-64-v4": "avx512vl"}
-NUMBERS, PARTS, TERMS, FACTORS = (3, 16), (3, 8), 3, (1, 3)
+NUMBERS, TERMS, FACTORS = (3, 16), 3, (1, 3)
+# How many polynomials are stacked: often 8, which fill a vector of 512 bits.
+PARTS = (3, 4, 5, 6, 7, 8, 8, 8, 8)
 
 
 def targets() -> list[str | None]:
@@ -69,7 +71,7 @@ def _polynomials(random: np.random.Generator) -> tuple[int, list[str]]:
         return scale + " * ".join(factors)
 
     lines, parts = [f"{', '.join(names)}, = x"], []
-    for k in range(random.integers(*PARTS, endpoint=True)):
+    for k in range(random.choice(PARTS)):
         total = term()
         for _ in range(random.integers(TERMS)):
             total += f" {'+-'[random.integers(2)]} {term()}"
@@ -80,32 +82,34 @@ def _polynomials(random: np.random.Generator) -> tuple[int, list[str]]:
     return n, [*lines, f"return np.sum(np.stack([{', '.join(parts)}]) ** 2)"]
 
 
-# Real and imaginary parts of powers of t + iv.
-POWERS = [("", "0.0"), ("{t}", "{v}"), ("({t} * {t} - {v} * {v})", "2 * {t} * {v}"),
-          ("{t} * ({t} * {t} - 3 * {v} * {v})", "{v} * ({v} * {v} - 3 * {t} * {t})")]
+# Moments of two complex numbers: sums of a + ic and b + id times powers of t + iv and u + iw. This
+# is what LLVM got wrong first; of its variants it gets a quarter wrong.
+MOMENTS = (
+    ("a", "b"), ("c", "d"),
+    ("t * a", "b", "-v * c", "-w * d"), ("v * a", "w * b", "t * c", "u * d"),
+    ("a * (t * t - v * v)", "b * (u * u - w * w)", "-2 * c * t * v", "-2 * d * u * w"),
+    ("c * (t * t - v * v)", "d", "2 * a * t", "b * u * w"),
+    ("a * t * (t * t - 3 * v * v)", "b * u * (u * u - 3 * w * w)", "c * v * (v * v - 3 * t * t)",
+     "d * (w * w)"),
+    ("c * t * (t * t - 3 * v * v)", "d * u * (u * u - 3 * w * w)", "-a * v * (v * v - 3 * t * t)",
+     "-b * w * (w * w - 3 * u * u)", "-9.48"),
+)
 
 
 def _moments(random: np.random.Generator) -> tuple[int, list[str]]:
-    """Sums of numbers times powers of others, as of complex numbers; some terms are missing."""
-    count = int(random.integers(1, 4))
-    names = [f"x{i}" for i in random.permutation(4 * count)]
-    parts = []
-    for real, imaginary in POWERS[: random.integers(2, 5)]:
-        for turned in (False, True):
-            total = str(round(float(random.normal()), 2)) if random.integers(2) else ""
-            for i in random.permutation(count):
-                a, c, t, v = names[4 * i : 4 * i + 4]
-                x1, x2 = (c, a) if turned else (a, c)
-                for x, power in ((x1, real), (x2, imaginary)):
-                    power = power.format(t=t, v=v)
-                    if power == "0.0" or not random.integers(12):
-                        continue
-                    product = f"{x} * {power}" if power else x
-                    total += f" {'+-'[random.integers(2)]} {product}"
-            parts.append(total or "1.0 * x0")
-    first = f"{', '.join([f'x{i}' for i in range(4 * count)])}, = x"
-    rows = [f"    {part.strip()}," for part in parts]
-    return 4 * count, [first, "return np.sum(np.stack([", *rows, "]) ** 2)"]
+    """The moments with some terms left out, turned around, or in another order."""
+    rate = random.choice([0.02, 0.05, 0.2])
+    rows = []
+    for terms in MOMENTS:
+        kept = [term for term in terms if random.random() >= rate] or ["a"]
+        signs = [(term[0] == "-") != (random.random() < rate) for term in kept]
+        order = range(len(kept)) if random.random() >= rate else random.permutation(len(kept))
+        texts = [("- " if signs[i] else "+ ") + kept[i].removeprefix("-") for i in order]
+        rows.append("    " + " ".join(texts).removeprefix("+ ") + ",")
+    names = list("abcdtuvw")
+    if random.integers(2):
+        names = [names[i] for i in random.permutation(8)]
+    return 8, [f"{', '.join(names)} = x", "return np.sum(np.stack([", *rows, "]) ** 2)"]
 
 
 KINDS: dict[str, Callable] = {
