@@ -39,7 +39,8 @@ def compute(x):
 def test_a_fault_is_seen_named_and_compiled_away(plant):
     plant("fsub", "fadd")
     f = ft.jit(compute)
-    with pytest.warns(MiscompilationWarning, match=r"output 0 is off by .*, where its .* compiled again"):
+    said = r"output 0 is off by .*, where its .* compiled again"
+    with pytest.warns(MiscompilationWarning, match=said):
         y = f(X)
     np.testing.assert_allclose(y, compute(X), rtol=1e-15)
     for _ in range(2):  # by the shorter way too
