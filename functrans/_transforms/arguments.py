@@ -10,11 +10,27 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import Array, plain, wrap
-from functrans._core.aval import aval_of, inexact_dtype, shape_of
+from functrans._core.aval import aval_of, inexact_dtype, integer, shape_of
 from functrans._core.bind import Tracer
 from functrans.errors import ArgumentError, NotDifferentiable, ShapeError, name_of
 
 Argnums = int | str | Sequence[int | str]
+
+
+def plain_argnums(who: str, argnums: Any) -> Any:
+    """``argnums``, an argument or a tuple of them, with integers of every type as Python's."""
+    if _are_several(argnums):
+        return tuple([plain_argnums(who, a) for a in argnums])
+    number = argnums if isinstance(argnums, str) else integer(argnums)
+    if number is None:
+        raise ArgumentError(f"{who}: argnums must be ints or parameter names, but got {argnums!r}")
+    return number
+
+
+def _are_several(argnums: Any) -> bool:
+    if isinstance(argnums, np.ndarray):
+        return argnums.ndim > 0
+    return isinstance(argnums, Sequence) and not isinstance(argnums, str)
 
 
 class Selected(NamedTuple):
@@ -53,8 +69,6 @@ def select(who: str, f: Callable, argnums: Argnums, args: tuple, kwargs: dict) -
 
 def _place(who, f, a, args, kwargs) -> int | str:
     """Where argument ``a`` was given: its position, or its name in the keywords."""
-    if isinstance(a, bool) or not isinstance(a, int | str):
-        raise ArgumentError(f"{who}: argnums must be ints or parameter names, but got {a!r}")
     if isinstance(a, int) and -len(args) <= a < len(args):
         return a % len(args)
     if a in kwargs:
@@ -262,6 +276,7 @@ __all__ = [
     "is_number",
     "open_all",
     "open_argument",
+    "plain_argnums",
     "require_numbers",
     "select",
     "wrong_structure",

@@ -7,7 +7,6 @@ import functools
 import os
 import sys
 import sysconfig
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,6 +18,7 @@ from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS, VectorLibrary
 from functrans._compile.lowering import routines
 from functrans._compile.lowering.scalars import LIBM
 from functrans._compile.run import sources, store
+from functrans._core.locks import compiling, lazy
 from functrans._core.version import VERSION
 
 # How LLVM optimises. Loops are unrolled only where one asks for it: twice the time to compile.
@@ -49,14 +49,23 @@ class Loaded(NamedTuple):
     keep: Callable[[], None] | None = None
 
 
+def llvm_binding() -> Any:
+    """LLVM's bindings, with their library loaded."""
+    try:
+        import llvmlite.binding as llvm  # lazy: slow to import
+
+        _ = llvm.llvm_version_info  # calls the library, which may be loaded only now
+    except (ImportError, OSError, RuntimeError) as e:
+        raise NativeUnavailable(f"llvmlite cannot be loaded: {e}") from e
+    return llvm
+
+
 class Machine:
     """LLVM set up for a processor: this one, made once on first use, or one of ``LEVELS``."""
 
     def __init__(self, cpu: str | None = None):
-        import llvmlite.binding as llvm  # lazy: slow to import
-
         _check_layout()
-        self.llvm = llvm
+        self.llvm = llvm = llvm_binding()
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         if cpu is None:
@@ -69,7 +78,6 @@ class Machine:
         self.wide = "e" in letters
         lanes = [(letter, BITS[letter]) for letter in letters]
         self.library = VectorLibrary(tuple(lanes), self._symbols(lanes))
-        self.lock = threading.Lock()
         self.builders: dict[str, Any] = {}
 
     def _symbols(self, lanes: list) -> frozenset[str]:
@@ -87,7 +95,7 @@ class Machine:
                         found.add(symbol)
         return frozenset(found)
 
-    @functools.cached_property
+    @lazy
     def identity(self) -> tuple[str, ...]:
         """What object code depends on besides the text that it is made from."""
         import llvmlite  # lazy: slow to import
@@ -98,7 +106,7 @@ class Machine:
         library = "" if called is None else f"{called.source}, {called.bits} bits"
         return (*versions, *llvm, _libc(), self.cpu, self.features, str(OPTIONS), library)
 
-    @functools.cached_property
+    @lazy
     def routines(self) -> routines.Routines | None:
         """BLAS and LAPACK, once LLVM knows where they are."""
         found = routines.found()
@@ -113,7 +121,7 @@ class Machine:
         On disk the code has ``key`` as its name, else one made of the text; with it is kept what is
         given as ``frame``. With other options than the usual ones it is compiled in any case.
         """
-        with self.lock:
+        with compiling:
             key = key or store.key_of(text, *self.identity)
             code = store.get(key) if options is OPTIONS else None
             if code is not None:
@@ -125,7 +133,7 @@ class Machine:
 
     def kept(self, key: str, names: Sequence[str]) -> tuple[str, Any, dict[str, Any]] | None:
         """Frame and functions of what is kept under a key."""
-        with self.lock:
+        with compiling:
             found = store.find(key)
             if found is None or "frame" not in found[0]:
                 return None
@@ -137,7 +145,7 @@ class Machine:
             cpu=self.cpu, features=self.features, opt=3, jit=True, codemodel="jitdefault"
         )
 
-    @functools.cached_property
+    @lazy
     def generator(self) -> tuple[Any, str]:
         """What writes object code, and how it lays out data."""
         target = self.target()
@@ -195,7 +203,8 @@ def _address(f: Any) -> int:
 
 @functools.cache
 def _host() -> Machine:
-    return Machine()
+    with compiling:
+        return Machine()
 
 
 _chosen: ContextVar[Machine | None] = ContextVar("machine", default=None)
@@ -237,4 +246,5 @@ def _check_layout() -> None:
         raise NativeUnavailable("this NumPy keeps an array's data elsewhere")
 
 
-__all__ = ["LEVELS", "OPTIONS", "SAFE", "Machine", "NativeUnavailable", "choose", "local"]
+__all__ = ["LEVELS", "OPTIONS", "SAFE", "Machine", "NativeUnavailable", "choose", "llvm_binding",
+           "local"]

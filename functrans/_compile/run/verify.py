@@ -22,7 +22,7 @@ from functrans._compile.ir.program import Atom, Const, Program, Structured, Var
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import TABLE, Elementwise
-from functrans.config import verify_is_on
+from functrans.config import settings
 from functrans.errors import MiscompilationWarning
 
 # Entries of all intermediates together, and equations run in loops, up to which code is verified.
@@ -59,7 +59,7 @@ class _Undecided(Exception):
 def difference(program: Program, values: Sequence[Any],
                outputs: Sequence[np.ndarray]) -> str | None:
     """How outputs of compiled code are wrong; None where they are right or it cannot be said."""
-    if not verify_is_on():
+    if not settings().verify:
         return None
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():

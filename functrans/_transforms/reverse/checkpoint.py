@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import numpy as np
 from functrans import tree
 from functrans._core.aval import inexact_dtype
 from functrans._core.bind import Tracer, newest_trace
+from functrans._core.locks import Lock
 from functrans._ops.calls import Call, reopened
 from functrans._transforms.control import staged
 from functrans._transforms.forward.jvp import JVPTracer
@@ -147,7 +147,7 @@ class Cut:
 
 CUT = Cut()
 # One thread at a time may grow a tape that is being walked.
-_walking = threading.RLock()
+_walking = Lock()
 
 
 class Stretch:

@@ -18,6 +18,7 @@ from functrans._transforms.arguments import (
     hand_out_tree,
     is_number,
     open_argument,
+    plain_argnums,
     select,
     zeros_like,
 )
@@ -87,7 +88,7 @@ class _Run:
     __slots__ = ("argnums", "f", "has_aux", "holomorphic", "label", "numbers", "who")
 
     def __init__(self, who: str, f: Callable, argnums: Argnums, has_aux: bool, holomorphic: bool):
-        self.who, self.f, self.argnums = who, f, argnums
+        self.who, self.f, self.argnums = who, f, (argnums := plain_argnums(who, argnums))
         self.has_aux, self.holomorphic = has_aux, holomorphic
         self.label = f"{who}({name_of(f)})"
         self.numbers = [argnums] if isinstance(argnums, int | str) else list(argnums)
@@ -174,17 +175,24 @@ def _scalar(
             f"{who} needs a floating-point output, but `{name_of(f)}` returned {aval_of(value)!r}, "
             "which has no derivative."
         )
-    if holomorphic and not (kind == "c" and all(x.dtype.kind == "c" for x in inputs)):
-        raise NotDifferentiable(
-            f"{who}(holomorphic=True) needs complex arguments and a complex output, but "
-            f"`{name_of(f)}` maps {', '.join(str(x.dtype) for x in inputs)} to {value.dtype}"
-        )
+    if holomorphic:
+        require_holomorphic(who, f, inputs, [value])
     if kind == "c" and not holomorphic:
         raise NotDifferentiable(
             f"{who} needs a real output, but `{name_of(f)}` returned {aval_of(value)!r}. Take "
             "np.abs, .real or .imag of it, or pass holomorphic=True for the complex derivative."
         )
     return value
+
+
+def require_holomorphic(who: str, f: Callable, inputs: Sequence, outputs: Sequence) -> None:
+    """Raise unless all inputs and outputs, values or avals, are complex."""
+    if not all(x.dtype.kind == "c" for x in (*inputs, *outputs)):
+        ins, outs = [", ".join(str(x.dtype) for x in xs) for xs in (inputs, outputs)]
+        raise NotDifferentiable(
+            f"{who}(holomorphic=True) needs complex arguments and a complex output, but "
+            f"`{name_of(f)}` maps {ins} to {outs}"
+        )
 
 
 def split_aux(who: str, f: Callable, out: Any) -> tuple:
