@@ -14,7 +14,7 @@ from functrans._core.array import plain
 from functrans._core.aval import integer, ndim_of, shape_of
 from functrans._core.bind import PLAIN, Trace, Tracer, bind, bind_operands, is_finite
 from functrans._core.primitive import Primitive
-from functrans._transforms.arguments import describe, hand_out, is_number, require_numbers
+from functrans._transforms.arguments import describe, hand_out_all, is_number, require_numbers
 from functrans.errors import ArgumentError, ShapeError, name_of
 
 P = ParamSpec("P")
@@ -269,20 +269,19 @@ def _size(f, leaves, axes, axis_size, structure) -> int:
 
 
 def _place_out(f, out_axes, outs, structure):
-    result = tree.unflatten(structure, outs)
-    axes = _axes_of(f, "out_axes", out_axes, result)
+    axes = _axes_of(f, "out_axes", out_axes, tree.unflatten(structure, outs))
     if any(a is None for a in axes):
         raise ArgumentError(f"vmap: out_axes of `{name_of(f)}` must be ints, but is {out_axes!r}")
-    for x, a in zip(outs, axes, strict=True):
-        if not -ndim_of(x) <= a < ndim_of(x):
+    for i, a in enumerate(axes):
+        ndim = ndim_of(outs[i])
+        if not -ndim <= a < ndim:
             raise ShapeError(
                 f"vmap: out_axes puts the batch at axis {a} of what `{name_of(f)}` returned, which "
-                f"with the batch has {ndim_of(x)} axes"
+                f"with the batch has {ndim} axes"
             )
-    placed = [
-        hand_out(x if a == 0 else np.moveaxis(x, 0, a)) for x, a in zip(outs, axes, strict=True)
-    ]
-    return tree.unflatten(structure, placed)
+        if a:
+            outs[i] = np.moveaxis(outs[i], 0, a)
+    return tree.unflatten(structure, hand_out_all(outs))
 
 
 __all__ = ["BatchTrace", "BatchTracer", "Same", "vmap"]

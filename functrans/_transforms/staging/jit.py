@@ -24,8 +24,9 @@ from functrans._inspect.lowered import Lowered
 from functrans._ops.calls import Call
 from functrans._transforms.arguments import (
     describe,
-    hand_out,
+    hand_out_all,
     hand_out_fresh,
+    hand_out_tree,
     is_number,
 )
 from functrans._transforms.reverse.grad import require_callable
@@ -146,7 +147,7 @@ class Jitted:
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         if not settings().compiles:
-            return self.f(*args, **kwargs)
+            return hand_out_tree(self.f(*args, **kwargs))
         key, operands, rebuild = self._signature(args, kwargs)
         entry = self._entry(key, operands, rebuild)
         if entry is None:  # it closes over values that an outer transform traces
@@ -310,9 +311,9 @@ class Entry:
 
     def result(self, outs: Sequence) -> Any:
         """The outputs as the caller gets them."""
-        if self.structure is tree.LEAF:
-            return hand_out(outs[0])
-        return tree.unflatten(self.structure, [hand_out(y) for y in outs])
+        ys = list(outs)
+        del outs
+        return tree.unflatten(self.structure, hand_out_all(ys))
 
     def derive(self, key: Any, make: Callable[[], Any]) -> Any:
         """What ``make`` returns, kept; of threads that ask at once, the first to have it."""
@@ -370,7 +371,7 @@ class JitCall(Call):
         return ys, [next(ts) if m else None for m in moves]
 
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
-        primals, parents = trace.operands(args)
+        primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents)
         pair = self.entry.derive(("vjp", mask), lambda: VJPPair(self.entry, mask))
         flat = JitCall(pair.forward)(*primals)
