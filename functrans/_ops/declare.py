@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import Aval, aval_of, dtype_of, ndim_of, shape_of
-from functrans._core.bind import PLAIN, bind, is_finite, spread, sum_to
+from functrans._core.bind import PLAIN, bind, is_staged, may_have_nan, spread, sum_to
 from functrans._core.primitive import Primitive
 
 TABLE: dict[str, Primitive] = {}
@@ -43,34 +43,40 @@ class Action:
 
     Diagonal, so its own transpose. Which of the output and the operands it needs is read off the
     lambda's parameter names: ``lambda g, y: ...`` keeps the output alive and nothing else.
+
+    ``act`` is the formula. ``pull`` and ``push`` are the formula with strong zero, which differs
+    only where the formula says NaN: who sees that no NaN has come of it may use ``act``.
     """
 
-    __slots__ = ("act", "identity", "needs", "pick", "pull", "push", "simple", "singular")
+    __slots__ = ("act", "identity", "masks", "needs", "pick", "pull", "push", "singular")
 
     accumulate = None  # see LinearAction
 
-    def __init__(self, act: Callable, operands: tuple[str, ...], singular: bool):
+    def __init__(self, act: Callable, operands: tuple[str, ...], singular: bool = False,
+                 propagates: bool = False, selects: bool = False):
         self.act = act
         self.needs = tuple(inspect.signature(act).parameters)[1:]
         unknown = set(self.needs) - {"y", *operands}
         assert not unknown, f"an action's parameters are g, y, {', '.join(operands)}; got {unknown}"
         self.pick = _picker(self.needs, operands)
-        self.singular = singular
-        self.simple = not singular
         # y moves as the operand does, so that it needs no entry on a tape
         code = getattr(act, "__code__", None)
         self.identity = not self.needs and code is not None and code.co_code == _SAME
-        self.pull = self.push = self.guarded if singular else act
-
-    def guarded(self, g: Any, *saved: Any) -> Any:
-        """The action where the slope may be infinite: strong zero where it makes a difference."""
-        moved = self.act(g, *saved)
-        return moved if is_finite(moved) else self.strong(g, *saved)
+        self.singular = singular
+        # whether a slope can be 0 other than at single points
+        self.masks = bool(self.needs) and not propagates
+        self.pull = self.push = act if selects or not self.needs else self.strong
 
     def strong(self, g: Any, *saved: Any) -> Any:
         """The action with strong zero: zero change, or zero slope, contributes exactly zero."""
-        # one of g's own type: Python's 1.0 / 0 raises, and a float64 one would promote float32
-        return strong_multiply(g, self.act(dtype_of(g).type(1), *saved)) if saved else self.act(g)
+        moved = self.act(g, *saved)
+        if not may_have_nan(moved):
+            return moved
+        with np.errstate(all="ignore"):
+            # one of g's own type: Python's 1.0 / 0 raises, and a float64 one would promote float32
+            product = strong_multiply(g, self.act(dtype_of(g).type(1), *saved))
+            # entry by entry: none depends on what the others are
+            return product if is_staged(moved) else where(isnan(moved), product, moved)
 
 
 @functools.cache
@@ -82,7 +88,7 @@ def _picker(needs: tuple[str, ...], operands: tuple[str, ...]) -> Callable[..., 
 class LinearAction:
     """How a change of the one operand of a linear op moves its output, and back."""
 
-    __slots__ = ("accumulate", "pull", "push", "simple", "strong")
+    __slots__ = ("accumulate", "act", "masks", "pull", "push")
 
     singular = False
 
@@ -93,25 +99,20 @@ class LinearAction:
         def push(t: Any, x: Aval, fixed: tuple, params: dict) -> Any:
             return bind(prim, t, *fixed, **params)
 
-        self.pull = self.strong = pull
+        self.act = self.pull = pull
         self.push = push
-        self.simple = True
-        self.accumulate: Callable | None = None  # set by ``accumulates``, with what goes with it
-
-    def accumulates(self, accumulate: Callable) -> None:
-        """``accumulate(buffer, ct, fixed, params)`` adds the transpose into a buffer in place."""
-        self.accumulate = accumulate
-        self.simple = False
+        self.masks = prim.drops
+        # ``accumulate(buffer, ct, fixed, params)`` adds the transpose into a buffer in place
+        self.accumulate: Callable | None = None
 
 
 class BilinearAction:
     """How a change of one operand of a bilinear op moves its output, and back."""
 
-    __slots__ = ("pull", "push", "strong")
+    __slots__ = ("act", "pull", "push")
 
     accumulate = None
-    simple = True
-    singular = False
+    masks = singular = False
 
     def __init__(self, prim: Bilinear, i: int):
         transpose = prim.transposes[i]
@@ -123,7 +124,7 @@ class BilinearAction:
         def push(t: Any, x: Aval, other: Any, params: dict) -> Any:
             return bind(prim, other, t, **params) if i else bind(prim, t, other, **params)
 
-        self.pull = self.strong = pull
+        self.act = self.pull = pull
         self.push = push
 
 
@@ -133,11 +134,12 @@ class Elementwise(Primitive):
     __slots__ = ("actions", "entry", "operands", "singular")
 
     def __init__(self, name: str, impl: Callable, actions: Sequence[Callable | None],
-                 arity: int, singular: bool, **columns: Any):
+                 arity: int, singular: bool, propagates: bool = False, selects: bool = False,
+                 **columns: Any):
         super().__init__(name, impl, differentiable=any(actions), **columns)
         self.singular = singular
         self.operands = ("x",) if arity == 1 else tuple(f"x{i + 1}" for i in range(arity))
-        self.actions = tuple(a and Action(a, self.operands, singular) for a in actions)
+        self.actions = tuple(a and Action(a, self.operands, singular, propagates, selects) for a in actions)
         needs = tuple([a and a.needs for a in self.actions])
         self.entry = _recorder(needs, self.operands)(*self.actions)
 
@@ -156,12 +158,12 @@ class Elementwise(Primitive):
         needs = {n for a, w in zip(self.actions, wanted, strict=True) if a and w for n in a.needs}
         return "y" in needs, tuple(name in needs for name in self.operands)
 
-    def jvp(self, ts: Sequence, y: Any, xs: Sequence, params: dict, strong: bool = False) -> Any:
+    def jvp(self, ts: Sequence, y: Any, xs: Sequence, params: dict, strong: bool = True) -> Any:
         total = None
         for t, action in zip(ts, self.actions, strict=True):
             if t is None or action is None:
                 continue
-            act = action.strong if strong else action.pull
+            act = action.push if strong else action.act
             part = act(t, *action.pick(y, *xs))
             total = part if total is None else total + part
         return None if total is None else spread(total, shape_of(y), dtype_of(y))
@@ -207,15 +209,18 @@ def _align(x, ndim):
 
 def elementwise(name: str, impl: Callable, *actions: Callable | None, domain: str = REAL,
                 kinks: str = "", at_kink: Callable | None = None, singular: bool = False,
-                doc: str = "") -> Elementwise:
+                propagates: bool = False, selects: bool = False, doc: str = "") -> Elementwise:
     """Declare an op on matching entries. An action of None: no derivative in that operand.
 
-    ``singular``: the slope is infinite or undefined somewhere, so its actions obey strong zero.
+    ``singular``: the slope is infinite or undefined somewhere; NumPy's warnings about it are off.
+    ``propagates``: finite operands have finite slopes, and an infinite one an output that is not
+    finite. Compiled code needs no strong zero where all ops are so: see ``walk``.
+    ``selects``: each slope is 0 or 1 and the actions choose, so that they are strong as they are.
     ``kinks`` says where the derivative is a convention, and which; ``at_kink(*xs)``, of ndarrays,
     where that is, as booleans.
     """
     columns = {"domain": domain, "kinks": kinks, "at_kink": at_kink, "doc": doc}
-    row = Elementwise(name, impl, actions, len(actions), singular, **columns)
+    row = Elementwise(name, impl, actions, len(actions), singular, propagates, selects, **columns)
     _enter(row)
     return row
 
@@ -232,11 +237,12 @@ def constant(name: str, impl: Callable, arity: int = 1, *, domain: str = REAL,
 class Linear(Primitive):
     """Linear in its first ``operands`` operands (None: in all); the others are fixed."""
 
-    __slots__ = ("_batch", "action", "operands", "transpose")
+    __slots__ = ("_batch", "action", "drops", "fills", "operands", "transpose")
 
     def __init__(self, name: str, impl: Callable, transpose: Callable, batch: Callable,
-                 operands: int | None, **columns: Any):
+                 operands: int | None, drops: bool = False, fills: bool = False, **columns: Any):
         super().__init__(name, impl, **columns)
+        self.drops, self.fills = drops, fills
         self.transpose = transpose
         self._batch = batch
         self.operands = operands
@@ -270,14 +276,18 @@ def _zeros_like(x):
 
 
 def linear(name: str, impl: Callable, transpose: Callable, *, batch: Callable,
-           abstract: Callable | None = None, operands: int | None = 1, doc: str = "") -> Linear:
+           abstract: Callable | None = None, operands: int | None = 1, drops: bool = False,
+           fills: bool = False, doc: str = "") -> Linear:
     """Declare a linear op.
 
     ``transpose(ct, *xs, **params)`` returns the cotangent of the one linear operand; with
     ``operands`` other than 1 it also takes ``wanted`` and returns one for each. Linear operands
     arrive there as ``Aval``. ``batch(size, xs, batched, **params)`` adds axis 0 to the output.
+    ``drops``: some of an operand does not reach the output; ``fills``: the output has zeros where
+    nothing has come in.
     """
-    row = Linear(name, impl, transpose, batch, operands, abstract=abstract, domain=ANY, doc=doc)
+    row = Linear(name, impl, transpose, batch, operands, drops, fills, abstract=abstract,
+                 domain=ANY, doc=doc)
     _enter(row)
     return row
 
@@ -422,9 +432,14 @@ strong_multiply = elementwise(
     "strong_multiply", _strong_multiply,
     lambda g, x2: strong_multiply(g, x2), lambda g, x1: strong_multiply(g, x1),
 )
+where = elementwise(
+    "where", np.where, None, lambda g, x1: where(x1, g, 0), lambda g, x1: where(x1, 0, g),
+    domain=ANY, selects=True,
+)
+isnan = constant("isnan", np.isnan)
 
 __all__ = [
     "ABOVE_ONE", "ANY", "BOOLEAN", "INTEGER", "NONZERO", "POSITIVE", "REAL", "TABLE", "UNIT",
     "Action", "Bilinear", "Elementwise", "General", "Linear", "bilinear", "constant",
-    "elementwise", "linear", "primitive", "strong_multiply",
+    "elementwise", "isnan", "linear", "primitive", "strong_multiply", "where",
 ]

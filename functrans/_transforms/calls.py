@@ -107,6 +107,8 @@ class CallNode:
 
     __slots__ = ("parents", "size")
 
+    repeats = False  # it may run code of the user's
+
     def __init__(self, parents: list, size: int):
         self.parents = parents
         self.size = size

@@ -13,7 +13,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.aval import inexact_dtype
-from functrans._core.bind import Tracer, newest_trace
+from functrans._core.bind import Tracer, is_staged, newest_trace
 from functrans._ops.calls import Call, reopened
 from functrans._transforms import flow
 from functrans._transforms.calls import outside, under
@@ -22,7 +22,8 @@ from functrans._transforms.custom import Run
 from functrans._transforms.grad import require_callable
 from functrans._transforms.jvp import JVPTracer
 from functrans._transforms.pushing import advance
-from functrans._transforms.vjp import VJPTracer, walk
+from functrans._transforms.vjp import VJPTracer
+from functrans._transforms.walking import walk
 from functrans.errors import CaptureError, LeakedTracerError, name_of
 
 
@@ -51,7 +52,7 @@ def checkpoint(f: Callable) -> Callable:
         if newest_trace(run.operands) is None:
             return f(*args, **kwargs)
         outs = None
-        if any(map(flow.staged, run.operands)):
+        if any(map(is_staged, run.operands)):
             outs = flow.once(name, run.flat, run.operands)
         if outs is None:
             outs = Recomputed(name, run.fun)(*run.operands)
@@ -123,6 +124,7 @@ class Cut:
     __slots__ = ()
 
     parents = ()
+    repeats = False
 
     def pull_into(self, cts: list, k: int) -> None:
         if cts[k] is not None:
@@ -151,6 +153,8 @@ class Stretch:
 
     __slots__ = ("args", "call", "sample", "size", "trace")
 
+    repeats = False
+
     def __init__(self, call: Recomputed, trace: ReverseTrace, args: Sequence, ys: Sequence):
         self.call = call
         # weak, and slots for tracers: a tape that holds its own trace is freed late
@@ -173,7 +177,7 @@ class Stretch:
                 if ct is not None:
                     before = cts[y.slot]
                     cts[y.slot] = ct if before is None else before + ct
-            walk(trace, cts, consume=True, start=start)
+            walk(trace.tape, cts, consume=True, start=start)
 
     def push_into(self, ts: list, k: int) -> None:
         with self.recorded(ts) as (trace, start, ys):

@@ -16,7 +16,7 @@ from functrans._compile.program import Program, Var, aval_of_atom, is_weak
 from functrans._compile.structured import INT, Branch, Loop
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, dtype_of
-from functrans._core.bind import Tracer, layers
+from functrans._core.bind import Tracer, is_staged
 from functrans._ops.structure import astype
 from functrans._transforms.arguments import is_number
 from functrans._transforms.branches import BranchCall
@@ -32,13 +32,8 @@ from functrans._transforms.staging import (
 from functrans.errors import ArgumentError, ConcretizationError, ShapeError, name_of, user_line
 
 
-def staged(x: Any) -> bool:
-    """Whether ``x`` depends on what a program that is being written will be given."""
-    return any(isinstance(v, StagedTracer) for v in layers(x))
-
-
 def any_staged(*trees: Any) -> bool:
-    return any(staged(x) for t in trees for x in tree.leaves(t))
+    return any(is_staged(x) for t in trees for x in tree.leaves(t))
 
 
 def weak(x: Any) -> bool:

@@ -28,7 +28,8 @@ import numpy as np
 
 from functrans._core.bind import Trace, Tracer, watching
 from functrans._core.primitive import Primitive
-from functrans._transforms.vjp import VJPTrace, walk
+from functrans._transforms.vjp import VJPTrace
+from functrans._transforms.walking import walk
 
 
 @dataclass(slots=True)
@@ -249,7 +250,7 @@ class WatchedTape(Watched):
         self.ops[start] = name, number
         return number
 
-    def walk(self, cts: list, consume: bool) -> None:
+    def walk(self, cts: list, wanted: Sequence[int], consume: bool, staged: bool) -> None:
         quick = self.watch.quick
         with self.watch.scope(f"backward of {self.fun}"):
             if quick is not None:
@@ -269,7 +270,7 @@ class WatchedTape(Watched):
                     tape[k] = None
                 continue
             start = perf_counter_ns()
-            walk(self, cts, consume, k, k + 1)  # type: ignore[arg-type]  # the class made of this
+            walk(self.tape, cts, consume, k, k + 1)
             end = perf_counter_ns()
             name, number = ops.get(k) or (type(node).__name__, None)
             quick.append((f"{name} backward", start, end, thread, "backward", number))
@@ -292,7 +293,7 @@ class WatchedTape(Watched):
         for p in before:
             cts[p] = None
         try:
-            walk(self, cts, consume, k, k + 1)  # type: ignore[arg-type]  # the class made of this
+            walk(self.tape, cts, consume, k, k + 1)
         except BaseException as failure:
             for o, token in zip(observers, tokens, strict=True):
                 o.failed(token, failure)
