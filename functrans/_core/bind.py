@@ -326,7 +326,7 @@ def _total(x: np.ndarray) -> Any:
 def may_have_nan(x: Any) -> bool:
     """Whether a NaN is in ``x``; of traced values also where that is not known, or an infinity."""
     if isinstance(x, np.ndarray):
-        total = _total(x)
+        total = np.vdot(x, x) if x.size <= 4096 else _total(x)
         return total != total
     return not x.is_finite() if isinstance(x, Tracer) else x != x
 

@@ -8,6 +8,8 @@ import numpy as np
 
 from functrans._core.aval import dtype_of, inexact_dtype, shape_of
 from functrans._core.bind import (
+    PLAIN,
+    STRONG,
     PrimalTracer,
     Trace,
     Tracer,
@@ -91,7 +93,10 @@ class JVPTrace(Trace):
             other = x1 if t1 is None else x2
             if isinstance(other, Tracer) and other.owner.level > self.level:
                 return other.owner.binary(prim, x1, x2)
-        y = bind_operands(prim, v1, v2)
+        if type(v1) in STRONG and type(v2) in PLAIN:
+            y = prim.impl(v1, v2)
+        else:
+            y = bind_operands(prim, v1, v2)
         t: Any = None
         if t1 is not None:
             t = a1.act(t1, *a1.pick(y, v1, v2)) if a1.needs else a1.act(t1)
@@ -107,7 +112,10 @@ class JVPTrace(Trace):
         if self.closed or self.careful or action is None or action.singular:
             return bind(prim, x)
         v = x.primal
-        y = v.owner.unary(prim, v) if isinstance(v, Tracer) else prim(v)
+        if type(v) in STRONG:
+            y = prim.impl(v)
+        else:
+            y = v.owner.unary(prim, v) if isinstance(v, Tracer) else prim(v)
         t = action.act(x.tangent, *action.pick(y, v))
         if action.needs and may_have_nan(t):
             t = self._strong(prim, [x.tangent], t, y, [v])

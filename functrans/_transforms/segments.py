@@ -23,6 +23,7 @@ class Stretch(NamedTuple):
     An array has a row for each of ``rows``; or one row, one column or one number that repeats.
     """
 
+    shape: tuple[int, ...]
     rows: int
     width: int
     entries: list[tuple]  # from last to first: (slot, ((parent, action, saved), ...))
@@ -70,7 +71,7 @@ def _find(tape, cts, last, start, shape, width):
     if not entries:
         return None
     outputs = {slot: shapes[slot] for slot in sorted(shapes) if slot <= k}
-    return Stretch(math.prod(shape) // width, width, entries, seeds, outputs)
+    return Stretch(shape, math.prod(shape) // width, width, entries, seeds, outputs)
 
 
 def _as_rows(x, shape, width):
@@ -109,7 +110,7 @@ def _operand_as_rows(x, shape, width):
     return x if isinstance(x, np.generic | float | int | complex) else None
 
 
-def walk(stretch: Stretch, cts: list, shape: tuple[int, ...]) -> None:
+def walk(stretch: Stretch, cts: list) -> None:
     """Carry the cotangents of a stretch to the slots before it."""
     dtype = cts[stretch.entries[0][0]].dtype
     outs = {slot: np.empty(made, dtype) for slot, made in stretch.outputs.items()}
@@ -129,7 +130,7 @@ def walk(stretch: Stretch, cts: list, shape: tuple[int, ...]) -> None:
     run_blocks(block, stretch.rows if several else 1, stretch.width)
     for k in stretch.seeds:
         cts[k] = None
-    add_cotangents(cts, list(outs), [_from_rows(y, shape) for y in outs.values()])
+    add_cotangents(cts, list(outs), [_from_rows(y, stretch.shape) for y in outs.values()])
 
 
 def _from_rows(y, shape):

@@ -123,9 +123,9 @@ class VJPTrace(Trace):
         if self.captures is not None:
             self.captures.check()
 
-    def walk(self, cts: list, wanted: Sequence[int], consume: bool, staged: bool) -> None:
-        """Carry the cotangents in ``cts`` to the slots ``wanted``, in place."""
-        carry(self.tape, cts, wanted, consume, staged)
+    def walk(self, seeds: dict, wanted: Sequence[int], consume: bool, staged: bool) -> list:
+        """The cotangents of the slots ``wanted`` from those in ``seeds``."""
+        return carry(self.tape, seeds, wanted, consume, staged)
 
     def lower(self, x: Any) -> Any:
         """The value of ``x`` without this trace."""
@@ -339,16 +339,15 @@ def pull_back(
 ) -> list:
     """Cotangents of ``inputs`` for the given ones of ``outs``; None where there is no path."""
     trace.check_captures()
-    cts: list[Any] = [None] * len(trace.tape)
+    seeds_of: dict[int, Any] = {}
     staged = False
     for out, seed in zip(outs, seeds, strict=True):
         if type(out) is VJPTracer and out.owner is trace and seed is not None:
-            before = cts[out.slot]
-            cts[out.slot] = seed if before is None else before + seed
+            before = seeds_of.get(out.slot)
+            seeds_of[out.slot] = seed if before is None else before + seed
             staged = staged or is_staged(out.primal) or is_staged(seed)
     with np.errstate(all="ignore"):
-        trace.walk(cts, [x.slot for x in inputs], consume, staged)
-    return [cts[x.slot] for x in inputs]
+        return trace.walk(seeds_of, [x.slot for x in inputs], consume, staged)
 
 
 def transpose_jvp(

@@ -250,16 +250,18 @@ class WatchedTape(Watched):
         self.ops[start] = name, number
         return number
 
-    def walk(self, cts: list, wanted: Sequence[int], consume: bool, staged: bool) -> None:
+    def walk(self, seeds: dict, wanted: Sequence[int], consume: bool, staged: bool) -> list:
         quick = self.watch.quick
+        cts = list(map(seeds.get, range(len(self.tape))))
         with self.watch.scope(f"backward of {self.fun}"):
             if quick is not None:
                 self._walk_timed(cts, consume, quick)
-                return
+                return [cts[k] for k in wanted]
             for k in range(len(self.tape) - 1, -1, -1):
                 node = self.tape[k]
                 if node is not None and k < len(cts):
                     self._pass(cts, k, node, consume)
+        return [cts[k] for k in wanted]
 
     def _walk_timed(self, cts: list, consume: bool, quick: list) -> None:
         tape, ops, thread = self.tape, self.ops, get_ident()
