@@ -139,7 +139,9 @@ class Elementwise(Primitive):
         super().__init__(name, impl, differentiable=any(actions), **columns)
         self.singular = singular
         self.operands = ("x",) if arity == 1 else tuple(f"x{i + 1}" for i in range(arity))
-        self.actions = tuple(a and Action(a, self.operands, singular, propagates, selects) for a in actions)
+        self.actions = tuple(
+            a and Action(a, self.operands, singular, propagates, selects) for a in actions
+        )
         needs = tuple([a and a.needs for a in self.actions])
         self.entry = _recorder(needs, self.operands)(*self.actions)
 
