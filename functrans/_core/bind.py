@@ -162,6 +162,12 @@ class Tracer:
         )
 
     def __array__(self, dtype=None, copy=None):
+        if self.dtype.kind in "iu":
+            raise ConcretizationError(
+                f"{user_line()}: {self!r} cannot become a plain ndarray: its numbers are not known "
+                "while it is traced. If it is the index of a plain array, y[i] is ft.array(y)[i]; "
+                "np.array([i, j]) is np.stack([i, j])."
+            )
         raise ConcretizationError(
             f"{user_line()}: {self!r} cannot become a plain ndarray: its derivative would be lost. "
             "np.array([a, b]) of traced values is np.stack([a, b]); assigning into an ndarray is "

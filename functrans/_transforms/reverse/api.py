@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans import tree
+from functrans._core.array import plain
 from functrans._core.aval import aval_of
 from functrans._core.bind import Tracer, cast
 from functrans._transforms.arguments import (
@@ -133,20 +134,20 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
 
     def pullback(ct: Any) -> tuple:
         check_like("pullback", f, "the cotangent", ct, tree.unflatten(run.structure, run.values))
-        cts = run.pull([np.conjugate(c) if _is_complex(c) else _copied(c) for c in tree.leaves(ct)])
-        found = iter([hand_out(np.conjugate(c) if _is_complex(c) else c) for c in cts])
+        cts = run.pull([_copied(c) for c in map(_conjugate, tree.leaves(ct))])
+        found = iter([hand_out(_conjugate(c)) for c in cts])
         return tuple(a.only([next(found) for _ in a.active]) if a else None for a in run.opened)
 
     return (run.output, pullback, run.aux) if has_aux else (run.output, pullback)
 
 
-def _is_complex(x) -> bool:
-    return aval_of(x).dtype.kind == "c"
+def _conjugate(x):
+    return np.conjugate(x) if aval_of(x).dtype.kind == "c" else x
 
 
 def _copied(ct):
     """A seed may come out again as the result, which must not change with the caller's array."""
-    return ct if isinstance(ct, Tracer) else np.array(ct)
+    return ct if isinstance(ct, Tracer) else np.array(plain(ct))
 
 
 def linearize(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
@@ -191,7 +192,7 @@ def active_tangents(
             raise wrong_structure(who, f, f"tangent {i}", t, x) from None
         for j in a.active:
             check_like(who, f, f"tangent {i}", leaves[j], a.leaves[j])
-            flat.append(cast(leaves[j], aval_of(a.leaves[j]).dtype))
+            flat.append(cast(plain(leaves[j]), aval_of(a.leaves[j]).dtype))
     return flat
 
 

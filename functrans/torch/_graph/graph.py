@@ -226,23 +226,9 @@ class RowNode(Node):
             self.xs = self.y = None
 
 
-class Exceptional:
-    """Whether an infinity or a NaN has come of finite numbers since the program started.
-
-    From then on results of actions are looked at: strong zero makes a difference only there.
-    """
-
-    met = False
-
-    @classmethod
-    def note(cls, kind: str, flag: int) -> None:
-        cls.met = True
-
-
 def quiet() -> Any:
-    """A context in which NumPy does not warn about infinities and NaNs, but they are noted."""
-    return np.errstate(divide="call", over="call", invalid="call", under="ignore",
-                       call=Exceptional.note)
+    """A context in which NumPy does not warn about infinities and NaNs."""
+    return np.errstate(all="ignore")
 
 
 class _Zero:
@@ -251,7 +237,7 @@ class _Zero:
     needs = ()
 
     @staticmethod
-    def act(g: Any) -> Any:
+    def pull(g: Any) -> Any:
         return np.zeros(g.shape, g.dtype)
 
 
@@ -278,15 +264,9 @@ class ElementwiseNode(Node):
             check(self)
         out: list[Any] = [None] * len(self.edges)
         for i, action, saved, unlike in self.parts:
-            if saved:
-                if create:
-                    saved = self.recorded(action, saved)
-                c = action.act(ct, *saved)
-                if Exceptional.met and not is_finite(c):
-                    # a zero cotangent, or a zero slope, contributes exactly zero
-                    c = action.strong(ct, *saved)
-            else:
-                c = action.act(ct)
+            if create and saved:
+                saved = self.recorded(action, saved)
+            c = action.pull(ct, *saved)
             out[i] = c if unlike is None else summed(c, *unlike)
         return out
 
