@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from functrans import vmap
-from functrans.extend import cast
+from functrans.extend import cast, is_finite
 from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, quiet
 from functrans.torch._graph.modes import state
 from functrans.torch._tensors.tensor import Tensor, edge_of, made, show, take
@@ -52,6 +52,8 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     walks.depth += 1
     try:
         with quiet():
+            if not create and state.watch is None:
+                cts, heap, found = _glance(cts, heap, needed, found, retain)
             _walk(cts, heap, needed, found, retain, create)
     finally:
         state.grad = before
@@ -108,11 +110,46 @@ def _reached(edges: Sequence[Edge]) -> set[Node]:
     return seen
 
 
-def _walk(cts, heap, needed, found, retain, create):
+def _glance(cts: dict, heap: list, needed: set | None, found: dict, retain: bool) -> tuple:
+    """What ``_walk`` starts from: where a walk by the bare formulas has come to.
+
+    That goes as far as nodes may be passed twice, and nobody sees it. Where a NaN has arrived,
+    zero times infinity may have made it, and the walk starts from the beginning.
+    """
+    ends: list[tuple[AccumulateGrad, Any]] = []
+    passed: list[Node] = []
+    here = {n: ct if n.outputs == 1 else list(ct) for n, ct in cts.items()}
+    ahead, seen = list(heap), {**found}
+    _walk(here, ahead, needed, seen, retain, False, (ends, passed))
+    arrived = [*[ct for _, ct in ends], *seen.values()]
+    for node, ct in here.items():
+        arrived += [ct] if node.outputs == 1 else ct
+    if not all([ct is None or is_finite(ct) for ct in arrived]):
+        return cts, heap, found
+    for end, ct in ends:
+        end.variable.accumulate(ct, False)
+    if not retain:
+        for node in passed:
+            node.release()
+    return here, ahead, seen
+
+
+def _walk(cts, heap, needed, found, retain, create, glance=None):
     sums = set()  # nodes whose cotangent is an array made here, which nobody else reads yet
     watch = state.watch
     while heap:
-        _, node = heappop(heap)
+        node = heap[0][1]
+        if glance is not None:
+            if node.extras is not None or not node.repeats:
+                return
+            if type(node) is AccumulateGrad:
+                if node.variable._hooks:
+                    return
+                if needed is None:
+                    heappop(heap)
+                    glance[0].append((node, cts.pop(node)))
+                    continue
+        heappop(heap)
         ct = cts.pop(node)
         plain = node.extras is None
         if type(node) is AccumulateGrad:
@@ -130,7 +167,10 @@ def _walk(cts, heap, needed, found, retain, create):
         if not plain and node.extras is not None and node.extras.post_hooks:
             _between_hooks(node, ct, create, cts, heap, needed)
         else:
-            pulled = node.pull(ct, create) if watch is None else watch.pull(node, ct, create)
+            if glance is not None:
+                pulled = node.bare(ct)
+            else:
+                pulled = node.pull(ct, create) if watch is None else watch.pull(node, ct, create)
             for edge, c in zip(node.edges, pulled, strict=False):
                 if c is None or edge is None:
                     continue
@@ -150,7 +190,9 @@ def _walk(cts, heap, needed, found, retain, create):
                             sums.add(parent)
                 else:
                     _add(cts, heap, parent, k, c)
-        if not retain:
+        if glance is not None:
+            glance[1].append(node)
+        elif not retain:
             node.release()
 
 

@@ -104,6 +104,8 @@ class Node:
     outputs = 1
     # whether ``pull`` takes cotangents that ``vmap`` traces
     batches = True
+    # whether it may be passed twice in one walk: it runs no code of the user's
+    repeats = False
     # each saved array that belongs to a tensor: its storage and the version it had
     marks: Sequence[tuple[Storage, int]] = ()
 
@@ -114,6 +116,10 @@ class Node:
 
     def pull(self, ct: Any, create: bool) -> Sequence:
         raise NotImplementedError(self.name())
+
+    def bare(self, ct: Any) -> Sequence:
+        """``pull`` without strong zero, so that 0 times inf is NaN."""
+        return self.pull(ct, False)
 
     def release(self) -> None:
         """Drop what only the backward needs."""
@@ -177,6 +183,8 @@ class AccumulateGrad(Node):
 
     __slots__ = ("variable",)
 
+    repeats = True
+
     def __init__(self, variable: Tensor):
         self.seq = next(sequence)
         self.edges: Sequence = ()
@@ -192,6 +200,8 @@ class RowNode(Node):
     """An op of the table with the operands and the output that its rule reads."""
 
     __slots__ = ("marks", "outputs", "params", "prim", "where", "xs", "y")
+
+    repeats = True
 
     def __init__(self, prim: Primitive, edges: Sequence, xs: Sequence, y: Any, params: dict,
                  storages: Sequence, own: Storage):
@@ -237,8 +247,10 @@ class _Zero:
     needs = ()
 
     @staticmethod
-    def pull(g: Any) -> Any:
+    def act(g: Any) -> Any:
         return np.zeros(g.shape, g.dtype)
+
+    pull = act
 
 
 ZERO = _Zero()
@@ -249,6 +261,8 @@ class ElementwiseNode(Node):
 
     __slots__ = ("marks", "parts", "where")
 
+    repeats = True
+
     def __init__(self, edges: Sequence, parts: Sequence, marks: Sequence, where: Any):
         self.seq = next(sequence)
         self.edges = edges
@@ -256,6 +270,17 @@ class ElementwiseNode(Node):
         self.parts = parts
         self.marks = marks
         self.where = where
+
+    def bare(self, ct: Any) -> Sequence:
+        if self.parts is None:
+            raise freed(self)
+        if self.marks:
+            check(self)
+        out: list[Any] = [None] * len(self.edges)
+        for i, action, saved, unlike in self.parts:
+            c = action.act(ct, saved[0]) if len(saved) == 1 else action.act(ct, *saved)
+            out[i] = c if unlike is None else summed(c, *unlike)
+        return out
 
     def pull(self, ct: Any, create: bool) -> Sequence:
         if self.parts is None:
