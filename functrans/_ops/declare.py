@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import Aval, aval_of, dtype_of, ndim_of, shape_of
-from functrans._core.bind import PLAIN, bind, is_staged, may_have_nan, spread, sum_to
+from functrans._core.bind import (
+    PLAIN,
+    Tracer,
+    bind,
+    is_staged,
+    may_have_nan,
+    spread,
+    sum_to,
+)
 from functrans._core.primitive import Primitive
 
 TABLE: dict[str, Primitive] = {}
@@ -124,8 +132,30 @@ class BilinearAction:
         def push(t: Any, x: Aval, other: Any, params: dict) -> Any:
             return bind(prim, other, t, **params) if i else bind(prim, t, other, **params)
 
-        self.act = self.pull = pull
-        self.push = push
+        self.act = pull
+        self.pull, self.push = map(_strongly, (pull, push)) if prim.sums else (pull, push)
+
+
+def _strongly(product: Callable) -> Callable:
+    """Sums of products with strong zero: what is not finite counts only beside what is not zero."""
+
+    def strong(g: Any, x: Aval, other: Any, params: dict) -> Any:
+        moved = product(g, x, other, params)
+        if not may_have_nan(moved) or (isinstance(moved, Tracer) and not _is_final(moved)):
+            return moved
+        with np.errstate(all="ignore"):
+            some, others = [where(g == 0, 0.0, 1.0), where(other == 0, 0.0, 1.0)]
+            tame, rest = [where(isnan(v - v), 0, v) for v in (g, other)]
+            wild, wilder = [where(isnan(v - v), 1.0, 0.0) for v in (g, other)]
+            met = abs(product(wild, x, others, params)) + abs(product(some, x, wilder, params))
+            return where(isnan(moved) & (met == 0), product(tame, x, rest, params), moved)
+
+    return strong
+
+
+def _is_final(x: Tracer) -> bool:
+    """Whether its numbers are known and no derivative is taken of it."""
+    return not (is_staged(x) or x.followed())
 
 
 class Elementwise(Primitive):
@@ -300,11 +330,12 @@ def linear(name: str, impl: Callable, transpose: Callable, *, batch: Callable,
 class Bilinear(Primitive):
     """Linear in each of two operands."""
 
-    __slots__ = ("_batch", "actions", "transposes")
+    __slots__ = ("_batch", "actions", "sums", "transposes")
 
     def __init__(self, name: str, impl: Callable, transposes: tuple[Callable, Callable],
-                 batch: Callable, **columns: Any):
+                 batch: Callable, sums: bool = True, **columns: Any):
         super().__init__(name, impl, **columns)
+        self.sums = sums
         self.transposes = transposes
         self._batch = batch
         self.actions = BilinearAction(self, 0), BilinearAction(self, 1)
@@ -313,9 +344,9 @@ class Bilinear(Primitive):
         return False, (wanted[1], wanted[0])
 
     def jvp(self, ts: Sequence, y: Any, xs: Sequence, params: dict) -> Any:
-        (t1, t2), (x1, x2) = ts, xs
-        first = None if t1 is None else bind(self, t1, x2, **params)
-        second = None if t2 is None else bind(self, x1, t2, **params)
+        (t1, t2), (x1, x2), (a1, a2) = ts, xs, self.actions
+        first = None if t1 is None else a1.push(t1, x1, x2, params)
+        second = None if t2 is None else a2.push(t2, x2, x1, params)
         if first is None or second is None:
             return second if first is None else first
         return first + second
@@ -332,14 +363,15 @@ class Bilinear(Primitive):
 
 
 def bilinear(name: str, impl: Callable, transpose1: Callable, transpose2: Callable, *,
-             batch: Callable, abstract: Callable | None = None, doc: str = "") -> Bilinear:
-    """Declare an op linear in each of two operands.
+             batch: Callable, abstract: Callable | None = None, sums: bool = True,
+             doc: str = "") -> Bilinear:
+    """Declare an op linear in each of two operands; ``sums``: it adds products, and subtracts none.
 
     ``transpose1(ct, x1, x2, **params)`` is the cotangent of x1, given as ``Aval``; it may still be
     broadcast, the family sums it. Likewise ``transpose2``.
     """
     transposes = transpose1, transpose2
-    row = Bilinear(name, impl, transposes, batch, abstract=abstract, domain=ANY, doc=doc)
+    row = Bilinear(name, impl, transposes, batch, sums, abstract=abstract, domain=ANY, doc=doc)
     _enter(row)
     return row
 

@@ -130,7 +130,7 @@ class Cut:
     parents = ()
     repeats = False
 
-    def pull_into(self, cts: list, k: int) -> None:
+    def pull_into(self, cts: list, k: int, strong: bool) -> None:
         if cts[k] is not None:
             self.refuse()
 
@@ -171,7 +171,7 @@ class Stretch:
     def parents(self) -> list:
         return [slot for _, slot in self.args]
 
-    def pull_into(self, cts: list, k: int) -> None:
+    def pull_into(self, cts: list, k: int, strong: bool) -> None:
         given = cts[k : k + self.size]
         if all(c is None for c in given):
             return

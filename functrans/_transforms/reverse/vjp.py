@@ -29,7 +29,7 @@ from functrans._kernels import blocks
 from functrans._kernels.blocks import THREADED
 from functrans._ops.declare import Bilinear, Elementwise, Linear, LinearAction
 from functrans._transforms.reverse.captures import Captures
-from functrans._transforms.reverse.cotangents import add_cotangents
+from functrans._transforms.reverse.cotangents import add_cotangents, unless_zero
 from functrans._transforms.reverse.walk import carry
 
 
@@ -82,14 +82,17 @@ class Node:
             return transpose_vjp(self.prim, ts, self.y, self.xs, self.params)
         return self.prim.jvp(ts, self.y, self.xs, self.params)
 
-    def pull_into(self, cts: list, k: int) -> None:
+    def pull_into(self, cts: list, k: int, strong: bool) -> None:
         """Add what the outputs' cotangents, at ``cts[k:]``, contribute to those of the parents."""
         n = self.prim.outputs
         ct = cts[k] if n == 1 else tuple(cts[k : k + n])
         if ct is None or (n > 1 and all(c is None for c in ct)):
             return
         cts[k : k + n] = [None] * n
-        add_cotangents(cts, self.parents, self.pull(ct))
+        parts = self.pull(ct)
+        if strong:
+            parts = unless_zero(parts, ct if n > 1 else (ct,))
+        add_cotangents(cts, self.parents, parts)
 
     def push_into(self, ts: list, k: int) -> None:
         """Set the outputs' tangents, at ``ts[k:]``, from those of the parents."""
@@ -106,13 +109,14 @@ FOLLOWS = None
 class VJPTrace(Trace):
     """``outlives``: the tape is kept when the transform returns, for a pullback or pushforward."""
 
-    __slots__ = ("__weakref__", "captures", "hidden", "outlives", "splits", "tape")
+    __slots__ = ("__weakref__", "captures", "hidden", "outlives", "splits", "strong", "tape")
 
     def __init__(self, fun: str, outlives: bool = False):
         super().__init__(fun)
         self.tape: list = []
         self.outlives, self.splits, self.hidden = outlives, True, ()  # see ``coinciding``
         self.captures: Captures | None = None
+        self.strong = False  # programs called are to have backwards with strong zero throughout
 
     def input(self, primal: Any) -> VJPTracer:
         self.tape.append(None)
@@ -125,7 +129,7 @@ class VJPTrace(Trace):
 
     def walk(self, seeds: dict, wanted: Sequence[int], consume: bool, staged: bool) -> list:
         """The cotangents of the slots ``wanted`` from those in ``seeds``."""
-        return carry(self.tape, seeds, wanted, consume, staged)
+        return carry(self.tape, seeds, wanted, consume, staged, self.strong)
 
     def lower(self, x: Any) -> Any:
         """The value of ``x`` without this trace."""

@@ -26,15 +26,16 @@ EVERYWHERE: Container[int] = range(sys.maxsize)
 
 
 def carry(tape: list, seeds: dict[int, Any], wanted: Sequence[int], consume: bool,
-          staged: bool) -> list:
+          staged: bool, strong: bool) -> list:
     """The cotangents of the slots ``wanted``, from those of the outputs; None: there is no path.
 
-    ``consume`` drops each entry when it is done with, and with it what only the backward kept
-    alive. The caller has NumPy's warnings turned off.
+    ``staged``: a program is being written, ``strong``: with strong zero throughout. ``consume``
+    drops each entry when it is done with, and with it what only the backward kept alive. The
+    caller has NumPy's warnings turned off.
     """
     cts = _seeded(tape, seeds)
     if staged:  # whether there will be a NaN is not known while a program is written
-        walk(tape, cts, consume, strong=_masked(tape, seeds))
+        walk(tape, cts, consume, strong=EVERYWHERE if strong else _masked(tape, seeds))
         return [cts[k] for k in wanted]
     stop = _glance(tape, cts)
     if any([may_have_nan(cts[k]) for k in (*wanted, *range(stop)) if cts[k] is not None]):
@@ -69,7 +70,7 @@ def _glance(tape: list, cts: list) -> int:
             if not node.repeats:
                 scatter_late(cts, late)
                 return k + 1
-            node.pull_into(cts, k)
+            node.pull_into(cts, k, strong=False)
             continue
         ct = cts[k]
         if ct is None:
@@ -111,7 +112,7 @@ def walk(
         if consume:
             tape[k] = None
         if type(node) is not tuple:
-            node.pull_into(cts, k)
+            node.pull_into(cts, k, k in strong)
             continue
         if ct is None:
             continue

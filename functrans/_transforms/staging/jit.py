@@ -316,10 +316,11 @@ class Entry:
 class VJPPair:
     """A program cut in two, of which the second takes what the first has kept for it."""
 
-    def __init__(self, entry: Entry, mask: Mask):
+    def __init__(self, entry: Entry, mask: Mask, strong: bool):
         program = entry.program
+        self.strong = strong
         takes = restage.inexact_outputs(program)
-        joint = restage.pulled(program, mask, entry.name)
+        joint = restage.pulled(program, mask, entry.name, takes, strong)
         cut = restage.cut(joint, len(mask), len(program.outputs), takes)
         self.forward = entry.of("forward of vjp", cut.forward, cut.ruled)
         self.backward = entry.of("backward of vjp", cut.backward, cut.ruled)
@@ -351,7 +352,12 @@ class JitCall(Call):
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
         primals, parents = trace.operands(args)
         mask = tuple(p is not None for p in parents)
-        pair = self.entry.derive(("vjp", mask), lambda: VJPPair(self.entry, mask))
+        strong = trace.strong or self.entry.derive(
+            "may mask", lambda: restage.may_mask(self.entry.program)
+        )
+        pair = self.entry.derive(
+            ("vjp", mask, strong), lambda: VJPPair(self.entry, mask, strong)
+        )
         flat = JitCall(pair.forward)(*primals)
         n = len(self.entry.program.outputs)
         return recorded(trace, Residuals(self, pair, primals, parents, flat[n:], n), flat[:n])
