@@ -1,8 +1,9 @@
 """Zero times infinity in derivatives: the branch not taken counts for nothing, in every mode."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
-import scipy.special
 
 import functrans as ft
 from functrans._transforms.reverse import fusion, walk
@@ -71,3 +72,159 @@ def test_the_branch_not_taken_counts_for_nothing(f, mode):
     got = np.asarray(mode(masked(f), X))
     assert not got[:5].any()
     np.testing.assert_allclose(got[5:], expected, rtol=1e-13)
+
+
+SECOND = {
+    "forward over reverse": lambda f, x: ft.jacfwd(ft.grad(f))(x),
+    "reverse over reverse": lambda f, x: ft.jacrev(ft.grad(f))(x),
+    "forward over forward": lambda f, x: ft.jacfwd(ft.jacfwd(f))(x),
+    "reverse over forward": lambda f, x: ft.jacrev(ft.jacfwd(f))(x),
+    "jit": lambda f, x: ft.jit(ft.hessian(f))(x),
+    "reverse over jit": lambda f, x: ft.jacrev(ft.jit(ft.grad(f)))(x),
+}
+
+
+@pytest.mark.parametrize("mode", SECOND.values(), ids=SECOND)
+@pytest.mark.parametrize("f", ROWS.values(), ids=ROWS)
+def test_nor_does_it_in_second_derivatives(f, mode):
+    expected = ft.hessian(lambda x: np.sum(f(np.concatenate([np.ones(5), x]))[5:]))(X[5:])
+    got = np.asarray(mode(masked(f), X))
+    assert not got[:5].any()
+    assert not got[:, :5].any()
+    np.testing.assert_allclose(got[5:, 5:], expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("f", ROWS.values(), ids=ROWS)
+def test_nor_does_it_in_a_series(f):
+    terms = [ft.jet(masked(f), (X,), ((e, 0 * e),))[1][1] for e in np.eye(X.size)]
+    np.testing.assert_allclose(terms, np.diag(ft.hessian(masked(f))(X)), rtol=1e-12, atol=1e-12)
+
+
+# ---- calls, loops and products: masked outside of what is called
+
+
+def tame(x):
+    return np.isfinite(x) & (np.abs(x) < 1e100)
+
+
+def thrice(x):
+    return ft.scan(lambda s, _: (s * x, None), x, None, length=2)[0]
+
+
+CALLS = {
+    "jit": ft.jit(lambda x: x * x * x),
+    "loop": thrice,
+    "jit of a loop": ft.jit(thrice),
+    "cond": lambda x: ft.cond(x[5] > 0, lambda x: x * x * x, lambda x: x, x),
+    "checkpoint": ft.checkpoint(lambda x: x * x * x),
+    "vmap": ft.vmap(lambda x: x * x * x),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_mask_outside_of_a_call_counts_inside(call, compiled):
+    gradient = ft.grad(lambda x: np.sum(np.where(tame(x), call(x), 0.0)))
+    got = np.asarray((ft.jit(gradient) if compiled else gradient)(X))
+    np.testing.assert_allclose(got, np.where(tame(X), 3 * X**2, 0), rtol=1e-15)
+
+
+WHOLE = {
+    "prod": np.prod, "norm": np.linalg.norm, "dot": lambda x: x @ x, "max": lambda x: np.max(x * x),
+    "logsumexp": np.logaddexp.reduce, "var": np.var, "cumprod": lambda x: np.cumprod(x)[-1],
+    "fft": lambda x: np.abs(np.fft.fft(x)[0]), "sort": lambda x: np.sort(x * x)[0],
+    "einsum": lambda x: np.einsum("i,j->", x, x), "convolve": lambda x: np.convolve(x, x)[0],
+}
+
+
+@pytest.mark.parametrize("f", WHOLE.values(), ids=WHOLE)
+def test_a_number_of_all_entries_that_is_not_taken_counts_for_nothing(f):
+    def choose(x):
+        return np.where(np.isfinite(x).all(), f(x), x[5] ** 2)
+
+    expected = [0, 0, 0, 0, 0, 1.0, 0]
+    np.testing.assert_array_equal(ft.grad(choose)(X), expected)
+    np.testing.assert_array_equal(forward(choose, X), expected)
+
+
+def test_a_row_of_a_product_that_is_not_taken_counts_for_nothing():
+    rows = np.array([[1.0, 2.0], [np.inf, 1.0], [np.nan, 0.0], [0.0, -np.inf]])
+    w, wanted = np.array([0.5, -1.0]), np.array([True, False, False, False])
+
+    def f(w, rows):
+        return np.sum(np.where(wanted, rows @ w, 0.0))
+
+    np.testing.assert_array_equal(ft.grad(f)(w, rows), [1, 2])
+    np.testing.assert_array_equal(ft.grad(f, 1)(w, rows), [w, [0, 0], [0, 0], [0, 0]])
+    assert ft.jvp(lambda w: f(w, rows), (w,), (np.array([0.0, 1.0]),))[1] == 2
+
+
+def test_what_a_product_makes_of_a_nan_stays():
+    rows = np.array([[np.nan, 2.0], [1.0, 1.0]])
+    assert np.isnan(ft.grad(lambda w: np.sum(rows @ w))(np.ones(2))).tolist() == [True, False]
+    turned = ft.jvp(lambda a: np.cross(a, np.ones(3)), (np.ones(3),), (np.full(3, np.inf),))[1]
+    assert np.isnan(turned).all()
+
+
+# ---- an entry depends on nothing but itself
+
+
+@pytest.mark.parametrize("f", ROWS.values(), ids=ROWS)
+def test_an_entry_does_not_depend_on_the_others_nor_on_how_many_they_are(f, monkeypatch):
+    if f is ROWS["by a constant"]:
+        f = ROWS["product"]
+    gradient = ft.grad(lambda x: np.sum(f(x)))
+    alone = np.concatenate([gradient(X[i : i + 1]) for i in range(X.size)])
+    np.testing.assert_allclose(gradient(X), alone, rtol=1e-15)
+    np.testing.assert_allclose(ft.jvp(f, (X,), (np.ones(X.size),))[1], alone, rtol=1e-15)
+    for module in (walk, fusion):
+        monkeypatch.setattr(module, "LARGE", 100)
+    np.testing.assert_allclose(gradient(np.tile(X, 40)), np.tile(alone, 40), rtol=1e-15)
+
+
+# ---- what a second walk must not do
+
+
+@pytest.mark.parametrize("x", [np.inf, 2.0])
+def test_a_rule_of_the_users_runs_once(x):
+    calls = []
+
+    @ft.custom_vjp
+    def f(x):
+        return x * 3.0
+
+    f.defvjp(lambda x: (x * 3.0, None), lambda _, ct: (calls.append(1), (ct * 3.0,))[1])
+    gradient = ft.grad(lambda x: np.where(np.isinf(x), 0.0, np.square(f(x * 1.0))))(x)
+    assert gradient == (0 if np.isinf(x) else 36)
+    assert len(calls) == 1
+
+
+def test_a_checkpointed_function_runs_once_more_and_not_twice():
+    calls = []
+
+    def f(x):
+        calls.append(1)
+        return np.square(x)
+
+    assert ft.grad(lambda x: np.where(np.isinf(x), 0.0, ft.checkpoint(f)(x)))(np.inf) == 0
+    assert len(calls) == 2
+
+
+def test_large_entries_are_freed_as_the_walk_goes():
+    x, n = np.full(200_000, 0.5), 200_000 * 8
+    seen = []
+
+    def f(x):
+        for _ in range(20):
+            x = np.sin(x)
+        seen.append(tracemalloc.get_traced_memory()[0])
+        return np.sum(x)
+
+    tracemalloc.start()
+    try:
+        ft.grad(f)(x)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert seen[0] > 19 * n
+    assert peak < seen[0] + 4 * n
