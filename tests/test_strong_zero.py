@@ -228,3 +228,29 @@ def test_large_entries_are_freed_as_the_walk_goes():
         tracemalloc.stop()
     assert seen[0] > 19 * n
     assert peak < seen[0] + 4 * n
+
+
+# ---- tangents and cotangents as transforms hand them out
+
+A = ft.grad(lambda x: np.sum(x**2))(np.ones(3))
+HANDED_OUT = {
+    "hvp": lambda f, x, v: ft.hvp(f, x, v)[1],
+    "jvp": lambda f, x, v: ft.jvp(f, (x,), (v,))[1],
+    "linearize": lambda f, x, v: ft.linearize(f, x)[1](v),
+    "vjp": lambda f, x, v: ft.vjp(lambda x: f(x) * x, x)[1](v)[0],
+    "vjp of jvp": lambda f, x, v: ft.vjp(lambda x: ft.jvp(f, (x,), (v,))[1] * x, x)[1](v)[0],
+    "jet": lambda f, x, v: ft.jet(f, (x,), ((v, v),))[1][1],
+    "jit": lambda f, x, v: ft.jit(lambda v: ft.jvp(f, (x,), (v,))[1])(v),
+    "captured": lambda f, x, v: ft.grad(lambda x: f(x * v))(x),
+}
+
+
+@pytest.mark.parametrize("first", [0.0, 1.0], ids=["with an infinity", "without"])
+@pytest.mark.parametrize("mode", HANDED_OUT.values(), ids=HANDED_OUT)
+def test_an_array_is_taken_as_the_ndarray_it_is(mode, first):
+    x = np.array([first, 1.0, 2.0])
+
+    def f(x):
+        return np.sum(np.log(x))
+
+    np.testing.assert_array_equal(mode(f, x, A), mode(f, x, np.full(3, 2.0)))

@@ -77,14 +77,15 @@ class Action:
 
     def strong(self, g: Any, *saved: Any) -> Any:
         """The action with strong zero: zero change, or zero slope, contributes exactly zero."""
-        moved = self.act(g, *saved)
-        if not may_have_nan(moved):
+        staged = any(map(is_staged, (g, *saved)))
+        moved = None if staged else self.act(g, *saved)
+        if not staged and not may_have_nan(moved):
             return moved
         with np.errstate(all="ignore"):
             # one of g's own type: Python's 1.0 / 0 raises, and a float64 one would promote float32
             product = strong_multiply(g, self.act(dtype_of(g).type(1), *saved))
             # entry by entry: none depends on what the others are
-            return product if is_staged(moved) else where(isnan(moved), product, moved)
+            return product if staged else where(isnan(moved), product, moved)
 
 
 @functools.cache
