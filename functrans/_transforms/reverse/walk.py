@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import STRONG, is_staged, may_have_nan, sum_to
+from functrans._core.bind import STRONG, may_have_nan, sum_to
 from functrans._kernels.blocks import LARGE
 from functrans._ops.declare import Linear
 from functrans._transforms.reverse import fusion
@@ -35,7 +35,7 @@ def carry(tape: list, seeds: dict[int, Any], wanted: Sequence[int], consume: boo
     """
     cts = _seeded(tape, seeds)
     if staged:  # whether there will be a NaN is not known while a program is written
-        walk(tape, cts, consume, strong=EVERYWHERE if strong else _masked(tape, seeds))
+        walk(tape, cts, consume, strong=EVERYWHERE if strong else _masked(tape))
         return [cts[k] for k in wanted]
     stop = _glance(tape, cts)
     if any([may_have_nan(cts[k]) for k in (*wanted, *range(stop)) if cts[k] is not None]):
@@ -143,11 +143,11 @@ def walk(
     scatter_late(cts, late)
 
 
-def _masked(tape: list, seeds: dict[int, Any]) -> Container[int]:
+def _masked(tape: list) -> Container[int]:
     """The entries of a program's tape at which an exact zero may meet an infinity.
 
-    All of them if a slope can be infinite where the value is not, or if the cotangents that come in
-    may have been masked already. Else those on the way from something that masks.
+    All of them if a slope can be infinite where the value is not. Else those on the way from
+    something that masks.
     """
     masked: set[int] = set()
     for k in range(len(tape) - 1, -1, -1):
@@ -159,7 +159,7 @@ def _masked(tape: list, seeds: dict[int, Any]) -> Container[int]:
                 masked.update([k, *[edge[0] for edge in node]])
         elif node is not None and not _keeps(getattr(node, "prim", None)):
             masked.update([p for p in node.parents if p is not None])
-    return EVERYWHERE if masked and any(map(is_staged, seeds.values())) else masked
+    return masked
 
 
 def _keeps(prim: Any) -> bool:

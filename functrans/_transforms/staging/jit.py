@@ -352,12 +352,8 @@ class JitCall(Call):
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
         primals, parents = trace.operands(args)
         mask = tuple(p is not None for p in parents)
-        strong = trace.strong or self.entry.derive(
-            "may mask", lambda: restage.may_mask(self.entry.program)
-        )
-        pair = self.entry.derive(
-            ("vjp", mask, strong), lambda: VJPPair(self.entry, mask, strong)
-        )
+        key = "vjp", mask, trace.strong
+        pair = self.entry.derive(key, lambda: VJPPair(self.entry, mask, trace.strong))
         flat = JitCall(pair.forward)(*primals)
         n = len(self.entry.program.outputs)
         return recorded(trace, Residuals(self, pair, primals, parents, flat[n:], n), flat[:n])
