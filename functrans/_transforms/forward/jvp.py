@@ -139,7 +139,7 @@ class JVPTrace(Trace):
             return transpose_vjp(prim, ts, y, xs, params)
         return prim.jvp(ts, y, xs, params)
 
-    def _strong(self, prim: Elementwise, ts: list, t: Any, y: Any, xs: list) -> Any:
+    def _strong(self, prim: Any, ts: list, t: Any, y: Any, xs: list) -> Any:
         """The tangent with strong zero, of which ``t`` without may have a NaN."""
         if is_staged(t) and not _may_mask(prim, ts):
             return t

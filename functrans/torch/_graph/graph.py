@@ -12,6 +12,8 @@ Interface for those who add nodes (custom functions, checkpoints): subclass ``No
                       outputs ``ct`` is a list, None where nothing arrived. ``create``: record the
                       derivative
     release()         drop what was saved; a later ``pull`` raises ``freed()``
+    repeats           whether one walk may pass it twice, since it runs no code of the user's
+    bare(ct)          where it repeats: ``pull`` without strong zero, for the first of two passes
 
 Nodes are ordered by ``seq``, which falls with time: an operand's node always has the greater one.
 """
