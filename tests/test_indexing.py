@@ -339,5 +339,5 @@ def test_a_plain_array_under_a_traced_index_names_ft_array():
 
 
 def test_a_traced_bound_of_a_slice_of_an_array_is_refused():
-    with pytest.raises(ConcretizationError, match="an index of .* would fix"):
+    with pytest.raises(ConcretizationError, match=r"an index of .* would fix"):
         ft.jit(lambda i: ft.array(np.arange(3.0))[i:])(1)

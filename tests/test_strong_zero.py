@@ -230,6 +230,24 @@ def test_large_entries_are_freed_as_the_walk_goes():
     assert peak < seen[0] + 4 * n
 
 
+TWO = ft.jit(lambda a: (np.diag(a) * 2.0, np.diag(a) * 1.0))
+SEVERAL = {
+    "svd": lambda a: np.linalg.svd(a)[1],
+    "eigh": lambda a: np.linalg.eigh(a)[0],
+    "jit": lambda a: TWO(a)[1],
+}
+
+
+@pytest.mark.parametrize("values", SEVERAL.values(), ids=SEVERAL)
+def test_ops_and_calls_of_several_outputs_are_spared_a_nan(values):
+    def f(a):
+        w = values(a)
+        return np.sum(np.where(w > 1, np.sqrt(w - 1), 0.0))
+
+    expected = np.diag([0, 0, 0.5 / np.sqrt(3), 0.5 / np.sqrt(8)])
+    np.testing.assert_allclose(ft.grad(f)(np.diag([1.0, 1.0, 4.0, 9.0])), expected, atol=1e-15)
+
+
 # ---- tangents and cotangents as transforms hand them out
 
 A = ft.grad(lambda x: np.sum(x**2))(np.ones(3))

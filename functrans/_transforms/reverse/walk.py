@@ -38,13 +38,17 @@ def carry(tape: list, seeds: dict[int, Any], wanted: Sequence[int], consume: boo
         walk(tape, cts, consume, strong=EVERYWHERE if strong else _masked(tape))
         return [cts[k] for k in wanted]
     stop = _glance(tape, cts)
-    if any([may_have_nan(cts[k]) for k in (*wanted, *range(stop)) if cts[k] is not None]):
+    if any(map(_has_nan, cts if stop else [cts[k] for k in wanted])):
         cts, stop = _seeded(tape, seeds), len(tape)
     if stop:
         if consume:
             tape[stop:] = [None] * (len(tape) - stop)
         walk(tape, cts, consume, 0, stop)
     return [cts[k] for k in wanted]
+
+
+def _has_nan(ct: Any) -> bool:
+    return ct is not None and may_have_nan(ct)
 
 
 def _seeded(tape: list, seeds: dict[int, Any]) -> list:
@@ -67,7 +71,8 @@ def _glance(tape: list, cts: list) -> int:
         if type(node) is not tuple:
             if node is None:
                 continue
-            if not node.repeats:
+            # a rule may refuse a NaN, which strong zero might have spared it
+            if not node.repeats or any(map(_has_nan, cts[k : k + node.prim.outputs])):
                 scatter_late(cts, late)
                 return k + 1
             node.pull_into(cts, k, strong=False)

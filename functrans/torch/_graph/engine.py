@@ -19,7 +19,7 @@ import numpy as np
 
 from functrans import vmap
 from functrans.extend import cast, is_finite
-from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, quiet
+from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, RowNode, quiet
 from functrans.torch._graph.modes import state
 from functrans.torch._tensors.tensor import Tensor, edge_of, made, show, take
 
@@ -121,10 +121,7 @@ def _glance(cts: dict, heap: list, needed: set | None, found: dict, retain: bool
     here = {n: ct if n.outputs == 1 else list(ct) for n, ct in cts.items()}
     ahead, seen = list(heap), {**found}
     _walk(here, ahead, needed, seen, retain, False, (ends, passed))
-    arrived = [*[ct for _, ct in ends], *seen.values()]
-    for node, ct in here.items():
-        arrived += [ct] if node.outputs == 1 else ct
-    if not all([ct is None or is_finite(ct) for ct in arrived]):
+    if not _all_finite([*[ct for _, ct in ends], *seen.values(), *here.values()]):
         return cts, heap, found
     for end, ct in ends:
         end.variable.accumulate(ct, False)
@@ -134,6 +131,12 @@ def _glance(cts: dict, heap: list, needed: set | None, found: dict, retain: bool
     return here, ahead, seen
 
 
+def _all_finite(cts: Sequence) -> bool:
+    """Whether there is no NaN or infinity; with several outputs a cotangent is a list of them."""
+    flat = [c for ct in cts for c in (ct if type(ct) is list else (ct,))]
+    return all([c is None or is_finite(c) for c in flat])
+
+
 def _walk(cts, heap, needed, found, retain, create, glance=None):
     sums = set()  # nodes whose cotangent is an array made here, which nobody else reads yet
     watch = state.watch
@@ -141,6 +144,9 @@ def _walk(cts, heap, needed, found, retain, create, glance=None):
         node = heap[0][1]
         if glance is not None:
             if node.extras is not None or not node.repeats:
+                return
+            # a rule may refuse a NaN, which strong zero might have spared it
+            if isinstance(node, RowNode) and not _all_finite([cts[node]]):
                 return
             if type(node) is AccumulateGrad:
                 if node.variable._hooks:
