@@ -334,8 +334,11 @@ def may_have_nan(x: Any) -> bool:
     if isinstance(x, np.ndarray):
         if x.ndim == 1 and x.size <= 16:
             total = sum(x.tolist())  # a third of what any call of NumPy takes
+        elif x.size <= 4096:
+            total = np.vdot(x, x)
         else:
-            total = np.vdot(x, x) if x.size <= 4096 else _total(x)
+            with np.errstate(all="ignore"):
+                total = np.maximum.reduce(x, axis=None)  # half the time of a sum
         return total != total
     return not x.is_finite() if isinstance(x, Tracer) else x != x
 
