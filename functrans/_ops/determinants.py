@@ -128,7 +128,7 @@ def _slogdet_vjp(ct, y, xs, wanted):
         return [None if c_log is None else column(c_log) * mT(inv(xs[0]))]
     weight = c_log
     if c_sign is not None:
-        turned = 1j * (c_sign * y[0]).imag
+        turned = (c_sign * y[0]).imag * 1j  # the other way round it is a Python number
         weight = turned if c_log is None else c_log + turned
     return [column(weight) * mT(inv(xs[0]))]
 
