@@ -165,8 +165,8 @@ class Tracer:
         if self.dtype.kind in "iu":
             raise ConcretizationError(
                 f"{user_line()}: {self!r} cannot become a plain ndarray: its numbers are not known "
-                "while it is traced. If it is the index of a plain array, y[i] is ft.array(y)[i]; "
-                "np.array([i, j]) is np.stack([i, j])."
+                "while it is traced. y[x] of a plain array y is ft.array(y)[x] or "
+                "functrans.numpy.take(y, x, axis=0); np.array([i, j]) is np.stack([i, j])."
             )
         raise ConcretizationError(
             f"{user_line()}: {self!r} cannot become a plain ndarray: its derivative would be lost. "

@@ -12,8 +12,7 @@ Interface for those who add nodes (custom functions, checkpoints): subclass ``No
                       outputs ``ct`` is a list, None where nothing arrived. ``create``: record the
                       derivative
     release()         drop what was saved; a later ``pull`` raises ``freed()``
-    repeats           whether one walk may pass it twice, since it runs no code of the user's
-    bare(ct)          where it repeats: ``pull`` without strong zero, for the first of two passes
+    repeats, bare     whether one walk may pass it twice, and the first: without strong zero
 
 Nodes are ordered by ``seq``, which falls with time: an operand's node always has the greater one.
 """
@@ -107,8 +106,7 @@ class Node:
     outputs = 1
     # whether ``pull`` takes cotangents that ``vmap`` traces
     batches = True
-    # whether it may be passed twice in one walk: it runs no code of the user's
-    repeats = False
+    repeats = False  # it may run code of the user's
     # whether ``pull`` is called too where no output has a cotangent
     takes_undefined = False
     # each saved array that belongs to a tensor: its storage and the version it had
