@@ -79,7 +79,9 @@ def wrap(x: Any) -> Array:
     """``x`` as an Array: no copy, read-only."""
     if type(x) is Array:
         return x
-    x = np.asarray(x)
+    if not isinstance(x, np.ndarray):
+        x = np.asarray(x)
+        x.setflags(write=False)
     y = x.view(Array)
     y.setflags(write=False)
     return y
@@ -92,6 +94,27 @@ def plain(x: Any) -> Any:
     if type(x) is not np.ndarray and isinstance(x, np.ndarray):
         require_common(type(x))
     return x
+
+
+def changeable(x: Any) -> bool:
+    """Whether the memory of ``x`` may be written to: what is read-only is so all the way down."""
+    while isinstance(x, np.ndarray):
+        if x.flags.writeable:
+            return True
+        x = x.base
+    return x is not None and type(x) is not bytes
+
+
+def unrepeated(x: np.ndarray) -> np.ndarray:
+    """``x`` without the repetitions of a broadcast, which it has the same memory without."""
+    return x[tuple([slice(0, None if n else 1) for n in x.strides])] if 0 in x.strides else x
+
+
+def frozen_copy(x: np.ndarray) -> np.ndarray:
+    """A copy of ``x`` that cannot be written to; a broadcast stays one."""
+    y = unrepeated(x).copy("K")
+    y.setflags(write=False)
+    return y if y.shape == x.shape else np.broadcast_to(y, x.shape)
 
 
 def require_common(kind: type) -> None:

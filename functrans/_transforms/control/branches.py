@@ -62,7 +62,7 @@ class BranchCall(restage.RowCall):
         return BranchCall(made)(*xs)
 
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
-        primals, parents = trace.operands(args)
+        primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents[1:])
         strong = trace.strong or self.derive(
             "may mask", lambda: any(map(restage.may_mask, self.row.branches))

@@ -10,14 +10,16 @@ import numpy as np
 from functrans import tree
 from functrans._core.aval import dtype_of, shape_of
 from functrans._core.bind import Tracer
-from functrans._transforms.arguments import describe, hand_out, is_number
+from functrans._transforms.arguments import describe, hand_out_all, is_number
 from functrans._transforms.control import staged
 from functrans.errors import ArgumentError, ShapeError, name_of
 
 
 def handed_out(x: Any) -> Any:
     """``x`` with Arrays for NumPy's arrays; Python scalars stay weak."""
-    return tree.map(lambda v: hand_out(v) if isinstance(v, np.ndarray | np.generic) else v, x)
+    xs, structure = tree.flatten(x)
+    del x
+    return tree.unflatten(structure, hand_out_all(xs, weak=True))
 
 
 def is_value(x):

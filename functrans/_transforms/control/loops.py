@@ -118,7 +118,7 @@ class LoopCall(restage.RowCall):
                 f"{user_line()}: reverse mode through {row.name} under jit needs to know how many "
                 "steps there are at most: pass max_steps, use fori_loop or scan, or forward mode."
             )
-        primals, parents = trace.operands(args)
+        primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents)
         strong = trace.strong or self.derive("may mask", lambda: restage.may_mask(row.body))
         pair = self.derive(("vjp", mask, strong), lambda: _Pair(row, mask, strong))

@@ -7,7 +7,6 @@ programs are made by running that transform on its program while staging, once, 
 from __future__ import annotations
 
 import functools
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,14 +16,16 @@ import numpy as np
 from functrans import tree
 from functrans._compile.ir.program import Program, aval_of_atom, evaluate
 from functrans._core.array import Array, plain
-from functrans._core.aval import PYTHON_SCALARS
+from functrans._core.aval import PYTHON_SCALARS, integer
 from functrans._core.bind import Tracer
+from functrans._core.locks import Interrupted, Lock, compiler, lazy
 from functrans._inspect.lowered import Lowered
 from functrans._ops.calls import Call
 from functrans._transforms.arguments import (
     describe,
-    hand_out,
+    hand_out_all,
     hand_out_fresh,
+    hand_out_tree,
     is_number,
 )
 from functrans._transforms.reverse.grad import require_callable
@@ -33,7 +34,7 @@ from functrans._transforms.rules.calls import recorded
 from functrans._transforms.staging import restage
 from functrans._transforms.staging.restage import Mask
 from functrans._transforms.staging.staging import ForeignTracer, stage
-from functrans.config import jit_is_on
+from functrans.config import settings
 from functrans.errors import ArgumentError, name_of
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def jit(
 
     @functools.wraps(f, updated=())
     def called(*args: Any, **kwargs: Any) -> Any:
-        if kwargs or not jit_is_on():
+        if kwargs or not settings().compiles:
             return compiled(args, kwargs)
         y = compiled.latest(*args)
         return compiled.positional(args) if y is NotImplemented else y
@@ -86,8 +87,13 @@ def jit(
 
 def _entries(what: str, given: Any, kind: type) -> tuple:
     """One ``int`` or ``str``, or several, as a tuple."""
-    entries = (given,) if isinstance(given, int | str) else given
-    if not isinstance(entries, Sequence) or not all(isinstance(x, kind) for x in entries):
+    one = isinstance(given, str) or integer(given) is not None
+    entries = (given,) if one else given
+    if kind is int and isinstance(entries, Sequence):
+        entries = [x if (n := integer(x)) is None else n for x in entries]
+    if not isinstance(entries, Sequence) or not all(
+        isinstance(x, kind) and not isinstance(x, bool) for x in entries
+    ):
         raise ArgumentError(f"jit: {what} must be one {kind.__name__} or several, but is {given!r}")
     return tuple(entries)
 
@@ -116,14 +122,17 @@ class Jitted:
         # by the kinds of positional arguments; and what took the last ones
         self.shortcuts: dict[tuple, Entry] = {}
         self.latest: Callable = _nothing
-        self.lock = threading.Lock()
+        self.lock = Lock()
 
     def positional(self, args: tuple) -> Any:
         """The call, for arguments that the latest entry has not taken."""
         found = self.shortcuts.get(_kinds(args))
         if found is None:
             return self(args, {})
-        entry, run = found.shortcut
+        try:
+            entry, run = found.shortcut
+        except Interrupted:
+            return self(args, {})
         if entry is not self.latest:
             self.latest = entry
             y = entry(*args)
@@ -132,8 +141,8 @@ class Jitted:
         return run(args)
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
-        if not jit_is_on():
-            return self.f(*args, **kwargs)
+        if not settings().compiles:
+            return hand_out_tree(self.f(*args, **kwargs))
         key, operands, rebuild = self._signature(args, kwargs)
         entry = self._entry(key, operands, rebuild)
         if entry is None:  # it closes over values that an outer transform traces
@@ -209,7 +218,10 @@ class Jitted:
     def code(self, *args: Any) -> Callable[[Sequence], list] | None:
         """What takes the numbers among such arguments to fresh outputs, if it can be native."""
         entry = self._entry(*self._signature(args, {}))
-        code = None if entry is None else entry.executable.code
+        try:
+            code = None if entry is None else entry.executable.code
+        except Interrupted:
+            return None
         return None if isinstance(code, Exception) else code
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -250,19 +262,22 @@ class Entry:
         self.name, self.program, self.structure = name, program, structure
         self.ruled, self.precise = ruled, precise
         self.derived: dict[Any, Any] = {}
-        self.lock = threading.RLock()
 
-    @functools.cached_property
+    @lazy
     def executable(self) -> Executable:
-        from functrans._compile.run.executable import Executable  # lazy: 20 ms, the whole compiler
+        with compiler():
+            from functrans._compile.run.executable import Executable  # lazy: the whole compiler
 
-        make = functools.partial(Executable, self.program, self.precise)
-        return self.derive("executable", make)
+        return Executable(self.program, self.precise)
 
     def run(self, args: Sequence) -> list:
-        return self.executable.run(args)
+        try:
+            run = self.executable.run
+        except Interrupted:
+            return [np.array(y) for y in evaluate(self.program, args)]
+        return run(args)
 
-    @functools.cached_property
+    @lazy
     def shortcut(self) -> tuple[Callable, Callable[[tuple], Any]]:
         """From plain arguments to what the caller gets, with nothing looked up between.
 
@@ -288,16 +303,15 @@ class Entry:
 
     def result(self, outs: Sequence) -> Any:
         """The outputs as the caller gets them."""
-        if self.structure is tree.LEAF:
-            return hand_out(outs[0])
-        return tree.unflatten(self.structure, [hand_out(y) for y in outs])
+        ys = list(outs)
+        del outs
+        return tree.unflatten(self.structure, hand_out_all(ys))
 
     def derive(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What ``make`` returns, made once."""
-        with self.lock:
-            if key not in self.derived:
-                self.derived[key] = make()
+        """What ``make`` returns, kept; of threads that ask at once, the first to have it."""
+        if key in self.derived:
             return self.derived[key]
+        return self.derived.setdefault(key, make())
 
     def of(self, what: str, program: Program, ruled: bool) -> Entry:
         """The entry of a program made from this one's."""
@@ -350,7 +364,7 @@ class JitCall(Call):
         return ys, [next(ts) if m else None for m in moves]
 
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
-        primals, parents = trace.operands(args)
+        primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents)
         key = "vjp", mask, trace.strong
         pair = self.entry.derive(key, lambda: VJPPair(self.entry, mask, trace.strong))

@@ -252,10 +252,17 @@ def eigvalsh(A, UPLO: Any = "L"):
     return np.linalg.eigvalsh(A, UPLO)
 
 
+def _finite(A: Any) -> Any:
+    """``A``; an error where it is not finite, of which NumPy's svd may never return."""
+    if isinstance(A, np.ndarray) and not np.isfinite(A).all():
+        raise np.linalg.LinAlgError("the input holds values that are not finite")
+    return A
+
+
 @op(method=False, title="LinalgSvdBackward0")
 def svd(A, full_matrices=True):
     """Singular value decomposition: U, S, Vh."""
-    return tuple(np.linalg.svd(A, full_matrices))
+    return tuple(np.linalg.svd(_finite(A), full_matrices))
 
 
 @op(method=False, title="LinalgSvdBackward0")
@@ -273,7 +280,7 @@ def qr(A, mode: Any = "reduced"):
 @op(title="LinalgPinvBackward0", names="pinverse")
 def pinv(A):
     """The pseudo-inverse of each matrix."""
-    return np.linalg.pinv(A)
+    return np.linalg.pinv(_finite(A))
 
 
 @op(method=False, title="LinalgVectorNormBackward0")

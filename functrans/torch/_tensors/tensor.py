@@ -16,7 +16,6 @@ Operations are put on the class by the modules above, which import this one.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from functrans.errors import name_of
-from functrans.extend import aval_of
+from functrans.extend import Lock, aval_of
 from functrans.torch._graph.graph import (
     AccumulateGrad,
     Edge,
@@ -40,7 +39,7 @@ from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.layouts import empty_like
 
 # Guards the addition of one gradient to a leaf against another thread's.
-_adding = threading.RLock()
+_adding = Lock()
 
 
 class Tensor:
