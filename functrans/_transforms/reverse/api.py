@@ -145,7 +145,7 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
 
     def pullback(ct: Any) -> tuple:
         check_like("pullback", f, "the cotangent", ct, tree.unflatten(run.structure, run.values))
-        cts = run.pull([_copied(c) for c in map(_conjugate, tree.leaves(ct))])
+        cts = run.pull([_copied(_conjugate(c)) for c in map(plain, tree.leaves(ct))])
         for i, c in enumerate(cts):
             cts[i] = _conjugate(c)
             del c
@@ -161,7 +161,7 @@ def _conjugate(x):
 
 def _copied(ct):
     """A seed may come out again as the result, which must not change with the caller's array."""
-    return ct if isinstance(ct, Tracer) else np.array(plain(ct))
+    return ct if isinstance(ct, Tracer) else np.array(ct)
 
 
 def linearize(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:

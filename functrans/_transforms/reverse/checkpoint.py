@@ -257,7 +257,8 @@ def sample(y: Any) -> Any:
     x = y.concrete() if isinstance(y, Tracer) else y
     if x is None:
         return None
-    flat = np.asarray(x).reshape(-1) if np.ndim(x) < 2 or x.flags.c_contiguous else x[0].reshape(-1)
+    x = np.asarray(x)  # an output may be a Python number
+    flat = x.reshape(-1) if x.ndim < 2 or x.flags.c_contiguous else x[0].reshape(-1)
     return x.shape, x.dtype, flat[:: max(1, flat.size // 16)].copy()
 
 
