@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.frame import Framed
+from functrans._compile.inline import inlined
 from functrans._compile.keys import program_key
 from functrans._compile.machine import NativeUnavailable, local
 from functrans._compile.native import NativeProgram, compile_program, kept_program
@@ -36,8 +37,8 @@ class Executable:
 
     @property
     def program(self) -> Program:
-        """The program after the passes."""
-        return self._once("program", lambda: optimise(self.staged))
+        """What is compiled: functions with rules written out, then the passes."""
+        return self._once("program", lambda: optimise(inlined(self.staged)))
 
     @property
     def _key(self) -> str | None:
@@ -84,7 +85,7 @@ def alone(prim: Structured) -> Callable[[Sequence[Any]], Sequence]:
     found = prim.abstract()
     inputs = tuple(map(Var, prim.operand_types()))
     outputs = tuple(map(Var, found if prim.outputs > 1 else [found]))
-    program = check(Program(inputs, (Eqn(prim, inputs, {}, outputs),), outputs))
+    program = inlined(check(Program(inputs, (Eqn(prim, inputs, {}, outputs),), outputs)))
     try:
         return compile_program(program)
     except (NativeUnavailable, ImportError):

@@ -11,7 +11,7 @@ from functrans._compile.structured import Branch
 from functrans._ops import elementwise as ops
 from functrans._transforms import derived
 from functrans._transforms.arguments import zeros_like
-from functrans._transforms.calls import recorded
+from functrans._transforms.nodes import recorded
 from functrans._transforms.staging import stage
 from functrans._transforms.vjp import VJPTrace
 
@@ -87,13 +87,13 @@ def _dual(row: Branch, mask: Sequence[bool]) -> tuple[Branch, list[bool]]:
     for p in row.branches:
         moved = [a or b for a, b in zip(moved, derived.pushed(p, tuple(mask), row.name)[1],
                                         strict=True)]
-    duals = [derived.pushed(p, tuple(mask), row.name, moved)[0].program for p in row.branches]
+    duals = [derived.pushed(p, tuple(mask), row.name, moved)[0] for p in row.branches]
     return Branch(row.name, list(map(optimise, duals)), BranchCall), moved
 
 
 def _all_of(row: Branch, mask: tuple, size: int) -> list[Program]:
     return [
-        optimise(derived.mapped(p, mask, size, row.name)[0].program) for p in row.branches
+        optimise(derived.mapped(p, mask, size, row.name)[0]) for p in row.branches
     ]
 
 

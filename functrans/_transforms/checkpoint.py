@@ -50,10 +50,9 @@ def checkpoint(f: Callable) -> Callable:
         run = Run(name, lambda xs, options: f(*xs, **options), (args, kwargs))
         if newest_trace(run.operands) is None:
             return f(*args, **kwargs)
-        outs = None
         if any(map(flow.staged, run.operands)):
             outs = flow.once(name, run.flat, run.operands)
-        if outs is None:
+        else:
             outs = Recomputed(name, run.fun)(*run.operands)
         assert run.out is not None
         return tree.unflatten(run.out, outs)

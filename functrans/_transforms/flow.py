@@ -29,7 +29,7 @@ from functrans._transforms.staging import (
     stage_part,
     with_consts,
 )
-from functrans.errors import ArgumentError, ConcretizationError, ShapeError, name_of, user_line
+from functrans.errors import ArgumentError, ConcretizationError, ShapeError, name_of
 
 
 def staged(x: Any) -> bool:
@@ -110,8 +110,6 @@ def scan(
         step = Step(name, f, state, entries)
     except ConcretizationError:
         return None  # Python's own control flow on values that only a run of each step knows
-    if step.part.ruled:
-        return None  # a program cannot hold the rule
     consts, (body,) = with_consts([step.part])
     n = len(state)
     row = Loop(name, optimise(body), len(consts), n, length, LoopCall, reverse=reverse)
@@ -132,25 +130,17 @@ def while_loop(
     step = Step(name, f, state, [])
     n = len(state)
     ends = stage_part(lambda *xs: test(xs), [*map(example_of, step.state)], name)
-    if step.part.ruled or ends.ruled:
-        raise ConcretizationError(
-            f"{name} under jit cannot hold the derivative rule of a function that it calls "
-            "(custom_jvp, custom_vjp, checkpoint). Use fori_loop or scan, or leave jit out."
-        )
     consts, (body, ended) = with_consts([step.part, ends])
     row = Loop(name, optimise(body), len(consts), n, most, LoopCall, test=optimise(ended))
     return list(LoopCall(row)(*consts, *step.state)[:n])
 
 
-def once(name: str, f: Callable, operands: Sequence) -> tuple | None:
+def once(name: str, f: Callable, operands: Sequence) -> tuple:
     """The flat outputs of ``f``, of which reverse mode stores nothing and computes all again.
 
-    A loop of one step: in the backward it comes after the cotangents that it is given. None: ``f``
-    calls functions with rules, which a program cannot hold.
+    A loop of one step: in the backward it comes after the cotangents that it is given.
     """
     part = stage_part(f, list(map(example_of, operands)), name)
-    if part.ruled:
-        return None
     consts, (body,) = with_consts([part])
     given = [*consts, *operands]
     # Python scalars stay what they are as parts of the state, which is not stacked
@@ -177,11 +167,6 @@ def branch(
     Raises ShapeError or ArgumentError where the functions return different kinds of values.
     """
     parts = [stage_part(f, [], name) for f in branches]
-    if any(part.ruled for part in parts):
-        raise ConcretizationError(
-            f"{user_line()}: {name} under jit cannot hold the derivative rule of a function that "
-            "it calls (custom_jvp, custom_vjp). Leave jit out, or use np.where."
-        )
     first = parts[0]
     for f, part in zip(functions, parts, strict=True):
         _require_alike(name, functions[0], first, f, part)

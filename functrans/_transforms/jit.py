@@ -27,10 +27,10 @@ from functrans._transforms.arguments import (
     hand_out_fresh,
     is_number,
 )
-from functrans._transforms.calls import recorded
 from functrans._transforms.derived import Mask
 from functrans._transforms.grad import require_callable
 from functrans._transforms.lowered import Lowered
+from functrans._transforms.nodes import recorded
 from functrans._transforms.staging import ForeignTracer, stage
 from functrans._transforms.vjp import VJPTrace
 from functrans.config import jit_is_on
@@ -138,8 +138,6 @@ class Jitted:
         entry = self._entry(key, operands, rebuild)
         if entry is None:  # it closes over values that an outer transform traces
             return self.f(*args, **kwargs)
-        if entry.ruled and any(isinstance(x, Tracer) for x in operands):
-            return self.f(*args, **kwargs)  # the rules of what it calls are lost in its program
         if not kwargs and not self.nums and _PLAIN.issuperset(map(type, args)):
             self.shortcuts[_kinds(args)] = entry
         return entry.result(JitCall(entry)(*operands))
@@ -195,10 +193,10 @@ class Jitted:
         examples = [_example(x) for x in operands]
         try:
             name = f"jit({name_of(self.f)})"
-            program, structure, ruled = stage(rebuild, examples, name)
+            program, structure = stage(rebuild, examples, name)
         except ForeignTracer:
             return None
-        entry = Entry(name, program, structure, ruled, self.precise)
+        entry = Entry(name, program, structure, self.precise)
         with self.lock:
             entry = self.entries.setdefault(key, entry)  # another thread may have been faster
             while len(self.entries) > KEPT:
@@ -246,9 +244,9 @@ def _example(x: Any) -> Any:
 class Entry:
     """A staged program, its native code, and the programs derived from it."""
 
-    def __init__(self, name: str, program: Program, structure: Any, ruled: bool, precise: bool):
+    def __init__(self, name: str, program: Program, structure: Any, precise: bool):
         self.name, self.program, self.structure = name, program, structure
-        self.ruled, self.precise = ruled, precise
+        self.precise = precise
         self.derived: dict[Any, Any] = {}
         self.lock = threading.RLock()
 
@@ -299,18 +297,18 @@ class Entry:
                 self.derived[key] = make()
             return self.derived[key]
 
-    def of(self, what: str, program: Program, ruled: bool) -> Entry:
+    def of(self, what: str, program: Program) -> Entry:
         """The entry of a program made from this one's."""
-        return Entry(f"{what}({self.name})", program, None, ruled, self.precise)
+        return Entry(f"{what}({self.name})", program, None, self.precise)
 
     def pushed(self, mask: Mask) -> tuple[Entry, list[bool]]:
         """The entry of outputs and tangents, and which outputs have one."""
         made, moves = derived.pushed(self.program, mask, self.name)
-        return self.of("jvp", *made), moves
+        return self.of("jvp", made), moves
 
     def mapped(self, mask: Mask, size: int) -> Entry:
         """The entry for a batch of ``size``, the batch axis of every output 0."""
-        return self.of("vmap", *derived.mapped(self.program, mask, size, self.name)[0])
+        return self.of("vmap", derived.mapped(self.program, mask, size, self.name)[0])
 
 
 class VJPPair:
@@ -321,8 +319,8 @@ class VJPPair:
         takes = derived.inexact_outputs(program)
         joint = derived.pulled(program, mask, entry.name)
         cut = derived.cut(joint, len(mask), len(program.outputs), takes)
-        self.forward = entry.of("forward of vjp", cut.forward, cut.ruled)
-        self.backward = entry.of("backward of vjp", cut.backward, cut.ruled)
+        self.forward = entry.of("forward of vjp", cut.forward)
+        self.backward = entry.of("backward of vjp", cut.backward)
         self.reads, self.takes = cut.reads, takes
         self.types = [aval_of_atom(a) for a in program.outputs]
 
@@ -331,8 +329,6 @@ class JitCall(Call):
     """A compiled function as one op."""
 
     __slots__ = ("entry",)
-
-    has_rule = False  # its program says everything
 
     def __init__(self, entry: Entry):
         super().__init__(entry.name, lambda *xs: tuple(evaluate(entry.program, xs)))

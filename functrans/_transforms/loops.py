@@ -14,8 +14,8 @@ from functrans._core.aval import inexact_dtype
 from functrans._ops import elementwise as ops
 from functrans._transforms import derived
 from functrans._transforms.arguments import zeros_like
-from functrans._transforms.calls import recorded
 from functrans._transforms.costs import cheaper_again
+from functrans._transforms.nodes import recorded
 from functrans._transforms.staging import stage
 from functrans._transforms.sums import entrywise
 from functrans._transforms.vjp import VJPTrace
@@ -160,7 +160,7 @@ def _dual(row: Loop, mask: Sequence[bool]) -> tuple[Loop, list, list[bool]]:
             break
         state = more
     wanted = [*state, *moves[n:]]
-    (dual, _), _ = derived.pushed(body, moving, row.name, wanted)
+    dual, _ = derived.pushed(body, moving, row.name, wanted)
     values, ts = dual.inputs[: len(moving)], dual.inputs[len(moving) :]
     parts = zip(_split(values, row.consts, n), _split(ts, sum(fixed), sum(state)), strict=True)
     inputs = [v for pair in parts for group in pair for v in group]
@@ -201,15 +201,15 @@ class Batched:
                 _, differs = derived.mapped(test, (*fixed, *state), size, row.name, [False])
                 self.split = differs[0]
             wanted = [True] * len(body.outputs) if self.split or own else [*state, *rest]
-            made, self.varies = derived.mapped(
+            body_of_all, self.varies = derived.mapped(
                 body, (*fixed, *wanted[:n], *arrays), size, row.name, wanted
             )
             if self.varies[:n] == state:
                 break
             state = self.varies[:n]
-        body, consts = made.program, row.consts
+        body, consts = body_of_all, row.consts
         if test is not None:
-            test = derived.mapped(test, (*fixed, *state), size, row.name, [self.split])[0].program
+            test = derived.mapped(test, (*fixed, *state), size, row.name, [self.split])[0]
         if test is not None and self.split:
             body, test = _while_any(row, body, test)
             n += 1
@@ -287,8 +287,7 @@ class _Pair:
         forward, backward = split.forward, split.backward
         stored = forward.outputs[len(body.outputs) :]
         if row.again or cheaper_again(split, body):
-            backward = dead_code(Program(joint.program.inputs, joint.program.eqns,
-                                         joint.program.outputs[len(body.outputs) :]))
+            backward = dead_code(Program(joint.inputs, joint.eqns, joint.outputs[len(body.outputs) :]))
             used = {a for a in atoms(backward) if isinstance(a, Var)}
             self.reads = [i for i in range(len(body.inputs)) if backward.inputs[i] in used]
             seeds = backward.inputs[len(body.inputs) :]
@@ -327,7 +326,7 @@ class _Pair:
 
         order = [*consts, *ct_state, *sums, *state, *values, *arrays, *ct_ys]
         examples = derived.examples_of(Program(tuple(order), (), ()))
-        made, _, _ = stage(step, examples, f"backward of {row.name}")
+        made, _ = stage(step, examples, f"backward of {row.name}")
         return _loop(row, entrywise(made), len(consts), len(ct_state) + len(sums), test=None,
                      reverse=not row.reverse, counted=row.test is not None or row.counted)
 

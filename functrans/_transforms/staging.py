@@ -7,6 +7,7 @@ dtypes are those of the example, and so are values that are constants of the pro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,10 @@ from functrans._ops.structure import broadcast_to
 from functrans._transforms.arguments import is_number, require_numbers
 from functrans._transforms.grad import require_callable
 from functrans.errors import ConcretizationError, name_of, user_line
+
+# The trace that stages a rule after the function that the rule closes over has been staged: it takes
+# the ops on values of that function.
+_heir: ContextVar[StagingTrace | None] = ContextVar("heir", default=None)
 
 # Entries from which on a constant is looked at: whether it is one number throughout.
 REPEATED = 1024
@@ -67,12 +72,11 @@ class StagedTracer(Tracer):
 class StagingTrace(Trace):
     """``lifted``: what older traces follow becomes an input, listed there; None: it is refused."""
 
-    __slots__ = ("consts", "eqns", "lifted", "lines", "ruled")
+    __slots__ = ("consts", "eqns", "lifted", "lines")
 
     def __init__(self, fun: str, lines: bool = True, lifted: dict | None = None):
         super().__init__(fun)
         self.lifted = lifted
-        self.ruled = False  # a function with a derivative rule was inlined: the rule is not kept
         self.eqns: list[Eqn] = []
         self.consts: dict[int, tuple[Any, Atom]] = {}
         self.lines = lines
@@ -119,6 +123,8 @@ class StagingTrace(Trace):
 
     def enter(self, prim: Structured, args: tuple) -> tuple:
         """The outputs of an equation that holds programs; none of its values is known."""
+        if self.closed and (heir := _heir.get()) is not None:
+            return heir.enter(prim, args)
         self.require_open(prim)
         inputs = tuple([self.atom(x) for x in args])
         found = prim.abstract(*[aval_of(x) for x in args])
@@ -135,10 +141,11 @@ class StagingTrace(Trace):
         return call.staged(self, args)
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+        if self.closed and (heir := _heir.get()) is not None:
+            return heir.process(prim, args, params)
         self.require_open(prim)
         inputs = tuple([self.atom(x) for x in args])
-        mine = [isinstance(x, StagedTracer) and x.owner is self for x in args]
-        examples = [x.example if m else x for x, m in zip(args, mine, strict=True)]
+        examples = [example_of(x) if isinstance(x, Tracer) else x for x in args]
         y = _example(prim, examples, params)
         ys = y if prim.outputs > 1 else (y,)
         if len(args) == 2 and all(type(x) in PYTHON_SCALARS for x in examples):
@@ -204,11 +211,11 @@ def _stand_in(prim: Primitive, examples: Sequence, params: dict) -> Any:
     return tuple(ones) if prim.outputs > 1 else ones[0]
 
 
-def stage(f: Callable, args: Sequence[Any], name: str) -> tuple[Program, tree.Structure, bool]:
-    """The program of ``f`` on flat ``args``, how the outputs nest, whether rules were inlined."""
+def stage(f: Callable, args: Sequence[Any], name: str) -> tuple[Program, tree.Structure]:
+    """The program of ``f`` on flat ``args``, and how the outputs nest."""
     trace = StagingTrace(name)
     program, structure = _written(trace, f, args)
-    return check(program), structure, trace.ruled
+    return check(program), structure
 
 
 def _written(trace: StagingTrace, f: Callable, args: Sequence[Any]) -> tuple[Program, Any]:
@@ -232,18 +239,23 @@ class Part(NamedTuple):
     program: Program
     structure: tree.Structure
     lifted: list[tuple[Any, Var]]
-    ruled: bool
 
 
-def stage_part(f: Callable, args: Sequence[Any], name: str) -> Part:
+def stage_part(f: Callable, args: Sequence[Any], name: str, late: bool = False) -> Part:
     """A part of a function that is being transformed or staged: it may close over traced values.
 
-    They are not inputs of the program yet: ``with_consts`` makes them its first ones.
+    They are not inputs of the program yet: ``with_consts`` makes them its first ones. ``late``: the
+    function that it is a part of may have been staged before, and its values have ended.
     """
     lifted: dict[int, tuple[Any, StagedTracer]] = {}
     trace = StagingTrace(name, lifted=lifted)
-    program, structure = _written(trace, f, args)
-    return Part(program, structure, [(x, t.variable) for x, t in lifted.values()], trace.ruled)
+    token = _heir.set(trace) if late else None
+    try:
+        program, structure = _written(trace, f, args)
+    finally:
+        if token is not None:
+            _heir.reset(token)
+    return Part(program, structure, [(x, t.variable) for x, t in lifted.values()])
 
 
 def with_consts(parts: Sequence[Part]) -> tuple[list, list[Program]]:
