@@ -12,10 +12,10 @@ import numpy as np
 
 from functrans import tree
 from functrans._compile.passes import optimise
-from functrans._compile.program import Program, Var, aval_of_atom, is_weak
+from functrans._compile.program import Const, Eqn, Program, Var, aval_of_atom, is_weak
 from functrans._compile.structured import INT, Branch, Loop
 from functrans._core.array import plain
-from functrans._core.aval import PYTHON_SCALARS, dtype_of
+from functrans._core.aval import PYTHON_SCALARS, Aval, dtype_of
 from functrans._core.bind import Tracer, layers
 from functrans._ops.structure import astype
 from functrans._transforms.arguments import is_number
@@ -175,22 +175,25 @@ def branch(
         None if all(map(is_weak, c)) else np.result_type(*[aval_of_atom(a).dtype for a in c])
         for c in columns
     ]
-    parts = [stage_part(_in_kinds(f, kinds), [], name) for f in branches]
-    consts, bodies = with_consts(parts)
+    consts, bodies = with_consts([_in_kinds(part, kinds) for part in parts])
     row = Branch(name, list(map(optimise, bodies)), BranchCall)
     return list(BranchCall(row)(_as_int(index), *consts)), first.structure
 
 
-def _in_kinds(f: Callable, kinds: Sequence) -> Callable:
-    """``f`` with flat outputs, strong in the given dtypes where one is given."""
-
-    def flat() -> list:
-        return [
-            y if k is None else strong(y, k)
-            for y, k in zip(tree.leaves(f()), kinds, strict=True)
-        ]
-
-    return flat
+def _in_kinds(part: Part, kinds: Sequence) -> Part:
+    """The part with its outputs strong in the given dtypes, where one is given."""
+    p = part.program
+    eqns, outputs = list(p.eqns), list(p.outputs)
+    for i, (a, dtype) in enumerate(zip(p.outputs, kinds, strict=True)):
+        aval = aval_of_atom(a)
+        if dtype is None or (aval.dtype == dtype and not is_weak(a)):
+            continue
+        if isinstance(a, Var):
+            outputs[i] = Var(Aval(aval.shape, dtype))
+            eqns.append(Eqn(astype, (a,), {"dtype": dtype}, (outputs[i],)))
+        else:
+            outputs[i] = Const(np.asarray(a.value if isinstance(a, Const) else a, dtype))
+    return part._replace(program=Program(p.inputs, tuple(eqns), tuple(outputs)))
 
 
 def _as_int(index: Any) -> Any:
