@@ -27,11 +27,12 @@ from functrans._transforms.arguments import (
     hand_out_fresh,
     is_number,
 )
+from functrans._transforms.closures import Reached
 from functrans._transforms.derived import Mask
 from functrans._transforms.grad import require_callable
 from functrans._transforms.lowered import Lowered
 from functrans._transforms.nodes import recorded
-from functrans._transforms.staging import ForeignTracer, stage
+from functrans._transforms.staging import stage_part, with_consts
 from functrans._transforms.vjp import VJPTrace
 from functrans.config import jit_is_on
 from functrans.errors import ArgumentError, name_of
@@ -116,14 +117,17 @@ class Jitted:
         # by the kinds of positional arguments; and what took the last ones
         self.shortcuts: dict[tuple, Entry] = {}
         self.latest: Callable = _nothing
+        # what it was seen to close over, where nothing of that is traced
+        self.reached: Reached | None = None
         self.lock = threading.Lock()
 
     def positional(self, args: tuple) -> Any:
         """The call, for arguments that the latest entry has not taken."""
-        found = self.shortcuts.get(_kinds(args))
-        if found is None:
+        found, reached = self.shortcuts.get(_kinds(args)), self.reached
+        if found is None or reached is None or not reached.unchanged():
             return self(args, {})
         entry, run = found.shortcut
+        entry = reached.guarding(entry)
         if entry is not self.latest:
             self.latest = entry
             y = entry(*args)
@@ -134,11 +138,8 @@ class Jitted:
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         if not jit_is_on():
             return self.f(*args, **kwargs)
-        key, operands, rebuild = self._signature(args, kwargs)
-        entry = self._entry(key, operands, rebuild)
-        if entry is None:  # it closes over values that an outer transform traces
-            return self.f(*args, **kwargs)
-        if not kwargs and not self.nums and _PLAIN.issuperset(map(type, args)):
+        entry, operands = self._entry(*self._signature(args, kwargs))
+        if not (kwargs or self.nums or entry.reads) and _PLAIN.issuperset(map(type, args)):
             self.shortcuts[_kinds(args)] = entry
         return entry.result(JitCall(entry)(*operands))
 
@@ -186,44 +187,54 @@ class Jitted:
 
         return key, operands, rebuild
 
-    def _entry(self, key: Any, operands: list, rebuild: Callable) -> Entry | None:
-        entry = self.entries.get(key, _MISSING)
-        if entry is not _MISSING:
-            return entry  # type: ignore[return-value]  # the sentinel is excluded
-        examples = [_example(x) for x in operands]
-        try:
-            name = f"jit({name_of(self.f)})"
-            program, structure = stage(rebuild, examples, name)
-        except ForeignTracer:
-            return None
-        entry = Entry(name, program, structure, self.precise)
+    def _closure(self, key: Any) -> Reached:
+        """What the function closes over now, and what arguments that are no numbers hold."""
+        others = [x for x in (*key[1], *key[2]) if not isinstance(x[1], str | int | float)]
+        reached = self.reached
+        if reached is None or others or not reached.unchanged():
+            reached = Reached(self.f, *[x for _, x in others])
+            self.latest = _nothing
+            # what is traced is not kept: it would live on
+            self.reached = None if reached.traced or others else reached
+        return reached
+
+    def _entry(self, key: Any, operands: list, rebuild: Callable) -> tuple[Entry, list]:
+        """The entry of such arguments, and its operands: what it closes over, then these."""
+        reached = self._closure(key)
+        if reached.traced:
+            key = key, reached.key()
+        entry = self.entries.get(key)
+        if entry is not None:
+            return entry, [*[reached.traced[p] for p in entry.reads], *operands]
+        name = f"jit({name_of(self.f)})"
+        part = stage_part(rebuild, list(map(_example, operands)), name)
+        values, (program,) = with_consts([part])
+        entry = Entry(name, program, part.structure, self.precise)
+        operands = [*values, *operands]
+        places = {id(x): p for p, x in reached.traced.items()}
+        if any(id(x) not in places for x in values):
+            return entry, operands  # it cannot be told where these will be next time
+        entry.reads = [places[id(x)] for x in values]
+        entry.holds = [x for x in reached.numbers.values() if not isinstance(x, Tracer)]
         with self.lock:
             entry = self.entries.setdefault(key, entry)  # another thread may have been faster
             while len(self.entries) > KEPT:
                 self.entries.popitem(last=False)
                 self._forget_shortcuts()
-        return entry
+        return entry, operands
 
     def code(self, *args: Any) -> Callable[[Sequence], list] | None:
         """What takes the numbers among such arguments to fresh outputs, if it can be native."""
-        entry = self._entry(*self._signature(args, {}))
-        code = None if entry is None else entry.executable.code
+        code = self._entry(*self._signature(args, {}))[0].executable.code
         return None if isinstance(code, Exception) else code
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """What is run for such arguments: the program as staged and as optimised, and its steps."""
-        key, operands, rebuild = self._signature(args, kwargs)
-        known = key in self.entries
-        entry = self._entry(key, operands, rebuild)
-        if entry is None:
-            raise ArgumentError(
-                f"jit: `{name_of(self.f)}` closes over a traced value, so it is not compiled"
-            )
-        reason = "staged before" if known else f"new kind of arguments: {describe(operands)}"
+        signature = self._signature(args, kwargs)
+        before = list(self.entries.values())
+        entry, operands = self._entry(*signature)
+        reason = "staged before" if entry in before else f"new kind of arguments: {describe(operands)}"
         return Lowered(entry, reason)
-
-
-_MISSING: Any = object()
 
 
 def _kind(x: Any) -> Any:
@@ -247,6 +258,9 @@ class Entry:
     def __init__(self, name: str, program: Program, structure: Any, precise: bool):
         self.name, self.program, self.structure = name, program, structure
         self.precise = precise
+        # where the values of its first operands were found; what was not traced, by its number
+        self.reads: list = []
+        self.holds: list = []
         self.derived: dict[Any, Any] = {}
         self.lock = threading.RLock()
 

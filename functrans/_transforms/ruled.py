@@ -7,10 +7,8 @@ used, which may be after the function around it has been staged.
 
 from __future__ import annotations
 
-import functools
 import threading
-import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from functrans import tree
@@ -21,6 +19,7 @@ from functrans._core.aval import PYTHON_SCALARS, aval_of, inexact_dtype
 from functrans._core.bind import Tracer, cast
 from functrans._ops.calls import Call
 from functrans._transforms import derived
+from functrans._transforms.closures import Reached
 from functrans._transforms.staging import example_of, stage_part
 from functrans._transforms.vjp import VJPTrace, VJPTracer
 from functrans.errors import ShapeError, UnsupportedError
@@ -127,7 +126,7 @@ def enter(call: Any, trace: Any, args: Sequence) -> tuple:
     """
     part = stage_part(call.fun, list(map(example_of, args)), call.name)
     consts = {id(x): (x, v) for x, v in part.lifted}
-    for x in _closed_over(call.functions, set()):
+    for x in Reached(*call.functions).traced.values():
         while x.owner.level > trace.level and isinstance(x.inner, Tracer):
             x = x.inner  # a batch around it is the rule's own affair
         if id(x) not in consts and not x.owner.closed and x.owner.level <= trace.level:
@@ -136,36 +135,8 @@ def enter(call: Any, trace: Any, args: Sequence) -> tuple:
     values = [x for x, _ in consts.values()]
     p = part.program
     program = Program((*[v for _, v in consts.values()], *p.inputs), p.eqns, p.outputs)
-    row = Ruled(call.name, optimise(program), len(values), call.held(values), RuleCall)
+    row = Ruled(call.name, program, len(values), call.held(values), RuleCall)
     return RuleCall(row)(*values, *args)
-
-
-def _closed_over(x: Any, seen: set[int]) -> Iterator[Tracer]:
-    """The traced values that functions and containers hold, as far as they can be looked into."""
-    if id(x) in seen:
-        return
-    seen.add(id(x))
-    if isinstance(x, Tracer):
-        yield x
-        return
-    parts: Sequence = ()
-    if isinstance(x, Call):
-        parts = getattr(x, "functions", ())
-    elif isinstance(x, functools.partial):
-        parts = (x.func, *x.args)
-    elif isinstance(x, types.FunctionType):
-        parts = [c.cell_contents for c in x.__closure__ or () if _filled(c)]
-    elif (opened := tree.opened(x)) is not None:
-        parts = list(opened[0])
-    for part in parts:
-        yield from _closed_over(part, seen)
-
-
-def _filled(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not cell
-    except ValueError:
-        return False
 
 
 class _Refused:

@@ -21,7 +21,7 @@ from functrans._core.primitive import Primitive
 from functrans._ops.structure import broadcast_to
 from functrans._transforms.arguments import is_number, require_numbers
 from functrans._transforms.grad import require_callable
-from functrans.errors import ConcretizationError, name_of, user_line
+from functrans.errors import ConcretizationError, UnsupportedError, name_of, user_line
 
 # The trace that stages a rule after the function that the rule closes over has been staged: it takes
 # the ops on values of that function.
@@ -29,10 +29,6 @@ _heir: ContextVar[StagingTrace | None] = ContextVar("heir", default=None)
 
 # Entries from which on a constant is looked at: whether it is one number throughout.
 REPEATED = 1024
-
-
-class ForeignTracer(Exception):
-    """A value that an older transform traces was met: the program cannot hold it."""
 
 
 class StagedTracer(Tracer):
@@ -116,7 +112,10 @@ class StagingTrace(Trace):
     def lift(self, x: Tracer) -> Var:
         """The input that stands for a value of an older trace."""
         if self.lifted is None:
-            raise ForeignTracer
+            raise UnsupportedError(
+                f"{self.fun} closes over {x!r}: a program of its own cannot. Pass that value as an "
+                "argument."
+            )
         if id(x) not in self.lifted:
             self.lifted[id(x)] = x, self.input(example_of(x))
         return self.lifted[id(x)][1].variable
