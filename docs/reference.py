@@ -16,11 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from functrans._compile import expand, gather, linear
-from functrans._compile.lowerings import LOWERINGS, REDUCTIONS
-from functrans._compile.lowerings_complex import COMPLEX
-from functrans._compile.running import STEPS
-from functrans._compile.schedule import MOVES
+from functrans._compile.ir import expand
+from functrans._compile.lowering.complex_scalars import COMPLEX
+from functrans._compile.lowering.scalars import LOWERINGS, REDUCTIONS
+from functrans._compile.schedule import gather, linear
+from functrans._compile.schedule.recurrences import STEPS
+from functrans._compile.schedule.schedule import MOVES
 from functrans.extend import TABLE, Bilinear, Elementwise, General, Linear, Primitive
 
 DOCS = Path(__file__).resolve().parent

@@ -8,21 +8,21 @@ Array([0.        , 0.90929743])
 from functrans import cache, errors, numpy, tree
 from functrans._core import version as _version
 from functrans._core.array import Array
-from functrans._transforms import large as _large
-from functrans._transforms.checkpoint import checkpoint
-from functrans._transforms.control import cond, fori_loop, switch, while_loop
-from functrans._transforms.custom import custom_jvp, custom_vjp
-from functrans._transforms.external import external
-from functrans._transforms.forward import derivative, jvp
-from functrans._transforms.grad import grad, value_and_grad
-from functrans._transforms.jacobian import hessian, jacfwd, jacobian, jacrev
-from functrans._transforms.jet import jet
-from functrans._transforms.jit import jit
-from functrans._transforms.products import elementwise_grad, hvp, vhp
-from functrans._transforms.reverse import linear_transpose, linearize, vjp
-from functrans._transforms.scan import scan
-from functrans._transforms.staging import make_program
-from functrans._transforms.stop_gradient import stop_gradient
+from functrans._transforms.control.api import cond, fori_loop, switch, while_loop
+from functrans._transforms.control.scan import scan
+from functrans._transforms.forward.api import derivative, jvp
+from functrans._transforms.forward.jet import jet
+from functrans._transforms.matrices.jacobian import hessian, jacfwd, jacobian, jacrev
+from functrans._transforms.matrices.products import elementwise_grad, hvp, vhp
+from functrans._transforms.reverse import large as _large
+from functrans._transforms.reverse.api import linear_transpose, linearize, vjp
+from functrans._transforms.reverse.checkpoint import checkpoint
+from functrans._transforms.reverse.grad import grad, value_and_grad
+from functrans._transforms.rules.custom import custom_jvp, custom_vjp
+from functrans._transforms.rules.external import external
+from functrans._transforms.rules.stop_gradient import stop_gradient
+from functrans._transforms.staging.jit import jit
+from functrans._transforms.staging.staging import make_program
 from functrans._transforms.vmap import vmap
 from functrans.config import config
 

@@ -15,8 +15,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from functrans._compile import store
-from functrans._compile.store import Entry, clear, directory, entries, off
+from functrans._compile.run import store
+from functrans._compile.run.store import Entry, clear, directory, entries, off
 
 
 def size() -> int:

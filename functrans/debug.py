@@ -10,8 +10,8 @@ from typing import Any
 from functrans._debug.anomaly import Anomaly, is_nan, line_of, user_stack
 from functrans._debug.doctor import Finding, visit
 from functrans._debug.report import Report
-from functrans._transforms.grad import require_callable
-from functrans._transforms.watched import observed
+from functrans._transforms.reverse.grad import require_callable
+from functrans._transforms.watching.watched import observed
 
 
 @contextmanager

@@ -45,8 +45,8 @@ from functrans._ops.declare import (
     Linear,
 )
 from functrans._transforms.arguments import hand_out
-from functrans._transforms.vjp import transpose_jvp
-from functrans._transforms.watched import Observer, Observers, Op, observed
+from functrans._transforms.reverse.vjp import transpose_jvp
+from functrans._transforms.watching.watched import Observer, Observers, Op, observed
 from functrans.errors import ArgumentError, name_of
 from functrans.numpy.indexing import split_key
 from functrans.numpy.protocols import FUNCTIONS, UFUNCS

@@ -31,7 +31,7 @@ from typing import Any
 from functrans._core.bind import watching
 from functrans._profile.events import EventList, FunctionEvent, FunctionEventAvg, nested
 from functrans._profile.recorder import Recorder
-from functrans._transforms.watched import observed
+from functrans._transforms.watching.watched import observed
 from functrans.errors import ArgumentError
 
 

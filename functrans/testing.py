@@ -13,8 +13,8 @@ from functrans._core.aval import aval_of, inexact_dtype
 from functrans._core.bind import Tracer
 from functrans._numerics import numerical, numerical_jvp, remainder_slope
 from functrans._transforms.arguments import open_all
-from functrans._transforms.forward import jvp
-from functrans._transforms.reverse import vjp
+from functrans._transforms.forward.api import jvp
+from functrans._transforms.reverse.api import vjp
 from functrans.errors import ArgumentError, CheckError, name_of
 
 MODES = ("fwd", "rev")

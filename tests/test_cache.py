@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._compile import machine, store
-from functrans._compile.machine import stamp
+from functrans._compile.run import machine, sources, store
+from functrans._compile.run.sources import stamp_of
 
 PROCESS = """
 import sys, numpy as np, functrans as ft
-from functrans._compile import machine, native, run
+from functrans._compile.run import executable, machine, native
 if sys.argv[1] == "warm":
-    machine.Machine.translate = run.optimise = native.schedule = None  # compiling would fail
+    machine.Machine.translate = executable.optimise = native.schedule = None  # compiling would fail
 y = ft.jit(ft.grad(lambda x: np.sum(np.sin(x) * x)))(np.linspace(0.0, 1.0, 7))
 print(np.asarray(y).tobytes().hex())
 """
@@ -61,7 +61,7 @@ def where(tmp_path, monkeypatch):
 @pytest.fixture
 def compiled(monkeypatch):
     """The modules that LLVM compiles from now on."""
-    from functrans._compile import machine
+    from functrans._compile.run import machine
 
     texts = []
     translate = machine.Machine.translate
@@ -445,13 +445,22 @@ def test_warnings_as_errors_do_not_lose_the_lock(where):
 
 
 def test_code_of_a_changed_compiler_is_not_read(tmp_path):
-    (tmp_path / "a.py").write_text("1")
+    room = tmp_path / "room"
+    room.mkdir()
+    (room / "a.py").write_text("1")
     (tmp_path / "notes.txt").write_text("1")
-    first = stamp(tmp_path)
+    first = stamp_of(tmp_path)
     (tmp_path / "notes.txt").write_text("22")
-    assert stamp(tmp_path) == first
-    (tmp_path / "a.py").write_text("22")
-    second = stamp(tmp_path)
+    assert stamp_of(tmp_path) == first
+    (room / "a.py").write_text("22")
+    second = stamp_of(tmp_path)
     (tmp_path / "b.py").write_text("1")
-    assert len({first, second, stamp(tmp_path), stamp(tmp_path / "absent")}) == 4
-    assert stamp(Path(machine.__file__).parent) in machine.local().identity
+    assert len({first, second, stamp_of(tmp_path), stamp_of(tmp_path / "absent")}) == 4
+
+
+def test_every_source_of_the_compiler_is_in_the_stamp():
+    package = Path(ft.__file__).parent
+    parts = [package / part for part in sources.PARTS]
+    names = [p.relative_to(part).as_posix() for part in parts for p in part.rglob("*.py")]
+    assert all(repr(name) in sources.stamp() for name in names)
+    assert sources.stamp() in machine.local().identity

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._transforms.checkpoint import CUT, Stretch, checkpoint
-from functrans._transforms.custom import custom_vjp
-from functrans._transforms.reverse import record
+from functrans._transforms.reverse.api import record
+from functrans._transforms.reverse.checkpoint import CUT, Stretch, checkpoint
+from functrans._transforms.rules.custom import custom_vjp
 from functrans.errors import ArgumentError, CaptureError, LeakedTracerError
 from functrans.testing import check_grads
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._transforms.custom import custom_jvp, custom_vjp
-from functrans._transforms.stop_gradient import stop_gradient
+from functrans._transforms.rules.custom import custom_jvp, custom_vjp
+from functrans._transforms.rules.stop_gradient import stop_gradient
 from functrans.errors import (
     ArgumentError,
     CheckError,

@@ -10,12 +10,13 @@ import pytest
 
 import functrans as ft
 from functrans import errors
-from functrans._compile import emit, entry, run
-from functrans._compile.entry_code import PLAN
-from functrans._compile.native import compile_program
+from functrans._compile.emit import module
+from functrans._compile.emit.entry_code import PLAN
+from functrans._compile.run import entry, executable
+from functrans._compile.run.native import compile_program
 from functrans._ops.declare import Elementwise
-from functrans._transforms.jit import Jitted
-from functrans._transforms.staging import make_program
+from functrans._transforms.staging.jit import Jitted
+from functrans._transforms.staging.staging import make_program
 from tests.test_native import FUNCTIONS, TRANSFORMS, frozen, misaligned
 
 X = np.linspace(0.5, 1.5, 6)
@@ -162,12 +163,12 @@ def test_programs_with_steps_of_numpys_and_of_nothing_have_none():
 
 def planted(monkeypatch, status):
     """Code that reports a status other than 0 from now on."""
-    text = emit._run
+    text = module._run
 
     def wrong(*args):
         return text(*args).replace("ret i32 0", f"ret i32 {status}")
 
-    monkeypatch.setattr(emit, "_run", wrong)
+    monkeypatch.setattr(module, "_run", wrong)
 
 
 def test_a_status_other_than_0_leaves_the_call_to_others(monkeypatch):
@@ -365,13 +366,13 @@ def test_only_long_programs_let_other_threads_run():
 
 def test_threads_compile_an_executable_once(monkeypatch):
     start, made = threading.Barrier(8), []
-    real = run.compile_program
+    real = executable.compile_program
 
     def counted(*args):
         made.append(args)
         return real(*args)
 
-    monkeypatch.setattr(run, "compile_program", counted)
+    monkeypatch.setattr(executable, "compile_program", counted)
     f = ft.jit(lambda x: np.exp(x) * x)
     found = []
 

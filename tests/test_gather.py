@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._compile.kernels import HostStep
+from functrans._compile.schedule.kernels import HostStep
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(4, 5, 6))

@@ -22,6 +22,7 @@ FLOORS = {
     "_kernels": 2,
     "_compile": 3,
     "_transforms": 4,
+    "_inspect": 4,
     "numpy": 5,
     "scipy": 5,
     "testing": 6,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._compile.gather import Scatter
+from functrans._compile.schedule.gather import Scatter
 
 X = np.linspace(-1.0, 1.0, 200)
 

@@ -6,9 +6,9 @@ import pytest
 
 import functrans as ft
 from functrans._ops.declare import TABLE, Elementwise
-from functrans._transforms.checkpoint import checkpoint
-from functrans._transforms.custom import custom_jvp, custom_vjp
-from functrans._transforms.jet import JetTrace, jet
+from functrans._transforms.forward.jet import JetTrace, jet
+from functrans._transforms.reverse.checkpoint import checkpoint
+from functrans._transforms.rules.custom import custom_jvp, custom_vjp
 from functrans.errors import ArgumentError, LeakedTracerError, NotDifferentiable, ShapeError
 from tests.table.references import REFERENCES
 

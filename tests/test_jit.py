@@ -6,10 +6,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
 from functrans import errors
-from functrans._compile import run
-from functrans._compile.native import NativeUnavailable
+from functrans._compile.run import executable
+from functrans._compile.run.native import NativeUnavailable
 from functrans._ops.declare import Elementwise
-from functrans._transforms.jit import Entry, Jitted
+from functrans._transforms.staging.jit import Jitted
 
 X = np.array([0.3, 0.7, 1.2])
 A = np.array([[2.0, 0.5, 0.1], [0.5, 3.0, 0.2], [0.1, 0.2, 1.5]])
@@ -194,8 +194,8 @@ def test_where_native_code_is_not_to_be_had_numpy_runs_the_program(monkeypatch):
     def unavailable(*args):
         raise NativeUnavailable("no such machine")
 
-    monkeypatch.setattr(run, "compile_program", unavailable)
-    monkeypatch.setattr(run, "kept_program", lambda key: None)
+    monkeypatch.setattr(executable, "compile_program", unavailable)
+    monkeypatch.setattr(executable, "kept_program", lambda key: None)
     f = ft.jit(lambda x: (x * 2, x))
     with pytest.warns(RuntimeWarning, match="through NumPy.*no such machine"):
         double, same = f(X)

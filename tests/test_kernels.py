@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._compile import nest, tiles
-from functrans._compile.expand import expanded
-from functrans._compile.kernels import HostStep, Kernel, Tiles
-from functrans._compile.native import compile_program
+from functrans._compile.emit import loop_nest
+from functrans._compile.ir.expand import expanded
+from functrans._compile.run.native import compile_program
+from functrans._compile.schedule import tiles
+from functrans._compile.schedule.kernels import HostStep, Kernel, Tiles
 from functrans._core.bind import bind
 from functrans._kernels import blocks
 from functrans._ops.indexing import put_add
 from functrans._ops.reductions import equal_share, logsumexp, softmax
-from functrans._transforms.staging import make_program
+from functrans._transforms.staging.staging import make_program
 from functrans.errors import ArgumentError
 
 
@@ -36,7 +37,7 @@ def small_tiles(monkeypatch):
     """Everything counts as large: tiles of a row or two, a chunk for each row, short blocks."""
     for name, value in {"LARGE": 0, "TILE": 64, "THREADED": 0, "CHUNK": 0.1}.items():
         monkeypatch.setattr(tiles, name, value)
-    monkeypatch.setattr(nest, "BLOCK", 4)
+    monkeypatch.setattr(loop_nest, "BLOCK", 4)
 
 
 # ---- cheap values are computed again

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._compile.frame import Frame
-from functrans._compile.keys import program_key
-from functrans._compile.native import compile_program, kept_program
-from functrans._compile.program import Const, Eqn, Program, Var
+from functrans._compile.ir.program import Const, Eqn, Program, Var
+from functrans._compile.run.frame import Frame
+from functrans._compile.run.keys import program_key
+from functrans._compile.run.native import compile_program, kept_program
 from functrans._core.aval import Aval
 from functrans._ops.declare import TABLE, Elementwise
 

@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import functrans as ft
-from functrans._transforms.coinciding import ReverseTrace
-from functrans._transforms.jvp import JVPTrace
+from functrans._transforms.forward.jvp import JVPTrace
+from functrans._transforms.reverse.degenerate import ReverseTrace
 from functrans.errors import ArgumentError, KinkWarning, NotDifferentiable
 from functrans.extend import TABLE, Elementwise
 

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 from functrans._kernels import blocks
 from functrans._ops import reductions
-from functrans._transforms import segments, vjp
+from functrans._transforms.reverse import fusion, vjp
 
 N = 1000
 
@@ -17,7 +17,7 @@ N = 1000
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of 64 from 100 elements on, on three threads from 200 on."""
-    for module in (blocks, vjp, segments):
+    for module in (blocks, vjp, fusion):
         monkeypatch.setattr(module, "LARGE", 100)
     for module in (blocks, vjp):
         monkeypatch.setattr(module, "THREADED", 200)
@@ -68,7 +68,7 @@ def test_the_blocks_are_used(small_blocks, monkeypatch):
     sizes = []
     run = blocks.run_blocks
     monkeypatch.setattr(
-        segments, "run_blocks", lambda work, *size: sizes.append(size) or run(work, *size)
+        fusion, "run_blocks", lambda work, *size: sizes.append(size) or run(work, *size)
     )
     for name in ("chain", "rows", "columns", "one of each"):
         ft.grad(LOSSES[name])(np.ones(N))

@@ -6,11 +6,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._compile.machine import NativeUnavailable
-from functrans._compile.run import Executable
+from functrans._compile.run.executable import Executable
+from functrans._compile.run.machine import NativeUnavailable
 from functrans._ops.linalg import triangular_solve
 from functrans._ops.reductions import cumsum
-from functrans._transforms import jit, large
+from functrans._transforms.reverse import large
+from functrans._transforms.staging import jit
 from functrans.profile import profile
 
 SHAPE = 1 << 11, 1 << 9

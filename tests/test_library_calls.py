@@ -10,11 +10,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._compile import library, linear, routines
-from functrans._compile.kernels import Call, HostStep, Kernel
-from functrans._compile.native import compile_program
+from functrans._compile.lowering import library, routines
+from functrans._compile.run.native import compile_program
+from functrans._compile.schedule import linear
+from functrans._compile.schedule.kernels import Call, HostStep, Kernel
 from functrans._ops.linalg import triangular_solve
-from functrans._transforms.staging import make_program
+from functrans._transforms.staging.staging import make_program
 from tests.test_memory_safety import FILLED, needs_mprotect, run_apart
 
 la = np.linalg
@@ -419,7 +420,7 @@ def scipy_s(monkeypatch):
 
 
 def linear_machine():
-    from functrans._compile.machine import local
+    from functrans._compile.run.machine import local
 
     return local()
 
@@ -462,7 +463,7 @@ def test_scipy_that_is_not_there_is_no_error(monkeypatch):
 CACHED = """
 import numpy as np
 import functrans as ft
-from functrans._compile import machine
+from functrans._compile.run import machine
 
 if {second}:
     machine.Machine.translate = None  # whatever is not in the cache fails
@@ -509,7 +510,7 @@ def test_nothing_outside_the_arrays_is_touched(name):
 
 
 PLANTED = """
-from functrans._compile import library
+from functrans._compile.lowering import library
 
 layout = library.layout
 library.layout = lambda v: (lambda how, lead: (how, lead + 1))(*layout(v))

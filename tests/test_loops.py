@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._compile.structured import Branch, Loop
-from functrans._transforms.scan import levels
+from functrans._compile.ir.structured import Branch, Loop
+from functrans._transforms.control.scan import levels
 from functrans.errors import ArgumentError, NotDifferentiable, ShapeError
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}

@@ -15,7 +15,7 @@ PRELUDE = """
 import ctypes, mmap, sys
 import numpy as np
 import functrans as ft
-from functrans._compile import native
+from functrans._compile.run import native
 
 libc = ctypes.CDLL(None, use_errno=True)
 PAGE = mmap.PAGESIZE
@@ -112,7 +112,7 @@ def test_a_guarded_array_kills_who_reads_behind_it():
 
 
 PLANTED = """
-from functrans._compile.nest import Nest
+from functrans._compile.emit.loop_nest import Nest
 
 address = Nest.address
 Nest.address = lambda self, b, t, offset, *rest: address(self, b, t, offset + 1, *rest)

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import functrans as ft
-from functrans._compile.kernels import HostStep, Kernel
-from functrans._compile.lowerings import LOWERINGS, REDUCTIONS
-from functrans._compile.native import compile_program
-from functrans._compile.program import evaluate
+from functrans._compile.ir.program import evaluate
+from functrans._compile.lowering.scalars import LOWERINGS, REDUCTIONS
+from functrans._compile.run.native import compile_program
+from functrans._compile.schedule.kernels import HostStep, Kernel
 from functrans._core.bind import bind
 from functrans._ops.declare import TABLE
 from functrans._ops.indexing import getitem, put_add
-from functrans._transforms.staging import make_program
+from functrans._transforms.staging.staging import make_program
 from tests.table.samples import case_id, cases, samples
 
 ROWS = cases(lambda row: row.name in {

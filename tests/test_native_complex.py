@@ -7,14 +7,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._compile.kernels import Call, HostStep
-from functrans._compile.lowerings_complex import COMPLEX, FUNCTIONS
-from functrans._compile.native import compile_program
+from functrans._compile.lowering.complex_scalars import COMPLEX, FUNCTIONS
+from functrans._compile.run.native import compile_program
+from functrans._compile.schedule.kernels import Call, HostStep
 from functrans._core.bind import bind
 from functrans._ops.declare import TABLE
 from functrans._ops.indexing import ARRAY, getitem, scatter_add
 from functrans._ops.reductions import count_nonzero
-from functrans._transforms.staging import make_program
+from functrans._transforms.staging.staging import make_program
 
 PARTS = [0.0, -0.0, 1.0, -2.5, 0.3, np.inf, -np.inf, np.nan]
 LARGE = [1e-310, 1e160, -1e300, 1e-160]

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import functrans as ft
-from functrans._compile.passes import dead_code, fold, optimise, rewrite, share
-from functrans._compile.program import Const, Eqn, Program, Var, check, evaluate, types_of
-from functrans._compile.rewrites import RULES, Rule
+from functrans._compile.ir.passes import dead_code, fold, optimise, rewrite, share
+from functrans._compile.ir.program import Const, Eqn, Program, Var, check, evaluate, types_of
+from functrans._compile.ir.rewrites import RULES, Rule
 from functrans._core.aval import Aval
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import strong_multiply

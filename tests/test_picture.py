@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans._compile.kernels import Call, HostStep, Kernel
+from functrans._compile.schedule.kernels import Call, HostStep, Kernel
 
 SVG = "{http://www.w3.org/2000/svg}"
 

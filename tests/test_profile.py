@@ -10,7 +10,7 @@ import pytest
 
 import functrans as ft
 from functrans._core.bind import Trace, watching
-from functrans._transforms.vjp import VJPTrace
+from functrans._transforms.reverse.vjp import VJPTrace
 from functrans.errors import ArgumentError
 from functrans.profile import profile, record_function
 

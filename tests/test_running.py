@@ -5,12 +5,12 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import functrans as ft
-from functrans._compile.kernels import HostStep
-from functrans._compile.native import compile_program
-from functrans._compile.running import STEPS
+from functrans._compile.run.native import compile_program
+from functrans._compile.schedule.kernels import HostStep
+from functrans._compile.schedule.recurrences import STEPS
 from functrans._core.bind import bind
 from functrans._ops.declare import TABLE
-from functrans._transforms.staging import make_program
+from functrans._transforms.staging.staging import make_program
 
 SHAPES = [(7,), (1,), (5, 6), (4, 3, 5), (2, 1, 3), (600, 2)]
 PLACES = pytest.mark.parametrize("shape, axis", [

@@ -38,7 +38,7 @@ STRONG = frozenset(
 PLAIN = STRONG | PYTHON_SCALARS
 
 
-# Who watches the traces that start in this context (``_transforms/watched.py``); as a rule, no one.
+# Who watches the traces that start in this context (`_transforms.watching`); as a rule, no one.
 watching: ContextVar[Any] = ContextVar("watching", default=None)
 
 

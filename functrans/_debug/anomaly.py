@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from functrans._core.bind import Tracer
-from functrans._transforms.jvp import JVPTracer
-from functrans._transforms.watched import Observer, Op, value_of
+from functrans._transforms.forward.jvp import JVPTracer
+from functrans._transforms.watching.watched import Observer, Op, value_of
 from functrans.errors import PACKAGE, AnomalyError
 
 _NOT_THE_USERS = (PACKAGE, "<__array_function__", contextlib.__file__)

@@ -16,8 +16,8 @@ from functrans._debug.anomaly import entry, user_stack
 from functrans._debug.kinks import KINKS
 from functrans._ops.declare import Action
 from functrans._transforms.arguments import open_all, require_numbers
-from functrans._transforms.vjp import VJPTrace, VJPTracer, pull_back
-from functrans._transforms.watched import Observer, Op, observed, value_of
+from functrans._transforms.reverse.vjp import VJPTrace, VJPTracer, pull_back
+from functrans._transforms.watching.watched import Observer, Op, observed, value_of
 from functrans.errors import name_of
 
 Place = tuple[str, int]

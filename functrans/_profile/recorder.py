@@ -10,7 +10,7 @@ from math import prod
 from time import perf_counter_ns
 from typing import Any
 
-from functrans._transforms.watched import Observer, Op, done_inside, shapes_of
+from functrans._transforms.watching.watched import Observer, Op, done_inside, shapes_of
 from functrans.errors import PACKAGE
 
 

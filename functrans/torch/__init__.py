@@ -17,23 +17,32 @@ from __future__ import annotations
 
 from math import e, inf, nan, pi
 
-from functrans.torch import (
-    algebra,
-    autograd,
-    dtypes,
-    elementwise,
-    factories,
-    func,
-    indexing,
-    nn,
-    printing,
-    reductions,
-    shapes,
-    table,
-    utils,
+from functrans.torch import autograd, func, nn, utils
+from functrans.torch._functions import algebra, elementwise, indexing, reductions, shapes, table
+from functrans.torch._functions.algebra import einsum, linalg, solve, tensordot
+from functrans.torch._functions.elementwise import complex_ as complex
+from functrans.torch._functions.elementwise import logsigmoid, softplus
+from functrans.torch._functions.indexing import where
+from functrans.torch._functions.reductions import numel, std_mean, var_mean
+from functrans.torch._functions.shapes import (
+    broadcast_shapes,
+    broadcast_tensors,
+    cat,
+    hstack,
+    meshgrid,
+    stack,
+    vstack,
 )
-from functrans.torch.algebra import einsum, linalg, solve, tensordot
-from functrans.torch.dtypes import (
+from functrans.torch._graph.modes import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from functrans.torch._tensors import dtypes, factories, printing
+from functrans.torch._tensors.dtypes import (
     Size,
     bfloat16,
     cdouble,
@@ -57,29 +66,8 @@ from functrans.torch.dtypes import (
     short,
     uint8,
 )
-from functrans.torch.elementwise import complex_ as complex
-from functrans.torch.elementwise import logsigmoid, softplus
-from functrans.torch.indexing import where
-from functrans.torch.modes import (
-    enable_grad,
-    inference_mode,
-    is_grad_enabled,
-    is_inference_mode_enabled,
-    no_grad,
-    set_grad_enabled,
-)
-from functrans.torch.reductions import numel, std_mean, var_mean
-from functrans.torch.shapes import (
-    broadcast_shapes,
-    broadcast_tensors,
-    cat,
-    hstack,
-    meshgrid,
-    stack,
-    vstack,
-)
-from functrans.torch.sparse import sparse_coo, sparse_coo_tensor, strided
-from functrans.torch.tensor import Tensor
+from functrans.torch._tensors.sparse import sparse_coo, sparse_coo_tensor, strided
+from functrans.torch._tensors.tensor import Tensor
 
 bool, int, float = dtypes.bool_, dtypes.int32, dtypes.float32
 concat = concatenate = cat

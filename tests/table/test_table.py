@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import functrans as ft
 from functrans._core.aval import Aval, aval_of, inexact_dtype
 from functrans._ops.declare import TABLE, Bilinear, Elementwise, Linear
-from functrans._transforms.jet import jet
+from functrans._transforms.forward.jet import jet
 from tests.table.samples import DOMAINS, OPERANDS, case_id, cases, frozen, has_samples, samples
 
 ALL = cases()

@@ -8,9 +8,9 @@ import pytest
 
 import functrans.torch as torch
 from functrans.torch import autograd
-from functrans.torch.graph import Node
-from functrans.torch.modes import state
-from functrans.torch.tensor import edge_of, made
+from functrans.torch._graph.graph import Node
+from functrans.torch._graph.modes import state
+from functrans.torch._tensors.tensor import edge_of, made
 
 
 class Failing(Node):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import functrans.torch as torch
+from functrans.torch._graph.graph import Node
+from functrans.torch._tensors.tensor import edge_of, made
 from functrans.torch.autograd import GradcheckError, gradcheck, gradgradcheck
-from functrans.torch.graph import Node
-from functrans.torch.tensor import edge_of, made
 
 
 def point(*shape, dtype=torch.float64, seed=0):

@@ -6,9 +6,10 @@ import inspect
 import pytest
 
 import functrans.torch as torch
-from functrans.torch import algebra, indexing, inplace, reductions, rows, table, views
+from functrans.torch._functions import algebra, indexing, inplace, reductions, rows, table
+from functrans.torch._graph import views
+from functrans.torch._graph.modes import state
 from functrans.torch.autograd import profiler
-from functrans.torch.modes import state
 from tests.test_profile import valid_trace
 
 ROOT, LEAF = "torch::autograd::GraphRoot", "torch::autograd::AccumulateGrad"

@@ -11,7 +11,16 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from functrans.torch import modes as grad_mode
+from functrans.torch._graph import modes as grad_mode
+from functrans.torch._graph.engine import backward, grad, is_checkpoint_valid
+from functrans.torch._graph.modes import (
+    enable_grad,
+    inference_mode,
+    no_grad,
+    set_grad_enabled,
+)
+from functrans.torch._tensors.factories import as_tensor, tensor
+from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.autograd import function, functional, profiler
 from functrans.torch.autograd.anomaly_mode import (
     detect_anomaly,
@@ -21,15 +30,6 @@ from functrans.torch.autograd.anomaly_mode import (
 )
 from functrans.torch.autograd.function import Function
 from functrans.torch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
-from functrans.torch.engine import backward, grad, is_checkpoint_valid
-from functrans.torch.factories import as_tensor, tensor
-from functrans.torch.modes import (
-    enable_grad,
-    inference_mode,
-    no_grad,
-    set_grad_enabled,
-)
-from functrans.torch.tensor import Tensor
 
 
 class _VariableMeta(type):

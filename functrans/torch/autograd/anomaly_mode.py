@@ -11,9 +11,9 @@ import numpy as np
 
 from functrans.debug import Anomaly, is_nan, line_of, user_stack
 from functrans.extend import Op
-from functrans.torch.graph import Node
-from functrans.torch.modes import state
-from functrans.torch.watching import Watch
+from functrans.torch._graph.graph import Node
+from functrans.torch._graph.modes import state
+from functrans.torch._graph.watching import Watch
 
 KEY = "traceback_"
 

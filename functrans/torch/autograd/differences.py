@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 import functrans as ft
-from functrans.torch.engine import grad, run
-from functrans.torch.sparse import SparseTensor
-from functrans.torch.tensor import Tensor, edge_of, made
+from functrans.torch._graph.engine import grad, run
+from functrans.torch._tensors.sparse import SparseTensor
+from functrans.torch._tensors.tensor import Tensor, edge_of, made
 
 REAL, IMAGINARY = 1.0, 1.0j
 

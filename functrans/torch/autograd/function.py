@@ -29,10 +29,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
-from functrans.torch.custom import CustomNode, DelayedError, call
-from functrans.torch.graph import RemovableHandle
-from functrans.torch.modes import no_grad, state
-from functrans.torch.tensor import Tensor, edge_of, made
+from functrans.torch._graph.custom import CustomNode, DelayedError, call
+from functrans.torch._graph.graph import RemovableHandle
+from functrans.torch._graph.modes import no_grad, state
+from functrans.torch._tensors.tensor import Tensor, edge_of, made
 
 
 class _ContextMethodMixin:

@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 
 from functrans.errors import FunctransError, name_of
+from functrans.torch._graph.engine import as_tuple, grad
+from functrans.torch._tensors.sparse import SparseTensor
+from functrans.torch._tensors.tensor import Tensor, made
 from functrans.torch.autograd.differences import (
     analytical_jacobian,
     axes_of,
@@ -26,9 +29,6 @@ from functrans.torch.autograd.differences import (
     pushed,
     seeds_of,
 )
-from functrans.torch.engine import as_tuple, grad
-from functrans.torch.sparse import SparseTensor
-from functrans.torch.tensor import Tensor, made
 
 # What a backward, or a rule in it, that was not written for such a call may raise.
 FAILURES = (FunctransError, RuntimeError, TypeError, ValueError, AttributeError, IndexError)

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 from functrans import profile as functional
 from functrans.profile import EventList, FunctionEvent, FunctionEventAvg
-from functrans.torch.modes import state
-from functrans.torch.watching import watched
+from functrans.torch._graph.modes import state
+from functrans.torch._graph.watching import watched
 
 NO_CUDA = "there is no CUDA device, and no NVIDIA profiler that could record one"
 

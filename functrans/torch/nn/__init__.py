@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from functrans.torch.factories import as_tensor
+from functrans.torch._tensors.factories import as_tensor
+from functrans.torch._tensors.tensor import Tensor, made
 from functrans.torch.nn import functional
-from functrans.torch.tensor import Tensor, made
 
 
 class Parameter(Tensor):

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from functrans.torch import factories
-from functrans.torch.elementwise import logsigmoid, softplus
-from functrans.torch.reductions import log_softmax as _log_softmax
-from functrans.torch.reductions import logsumexp
-from functrans.torch.table import METHODS, op
-from functrans.torch.tensor import Tensor
+from functrans.torch._functions.elementwise import logsigmoid, softplus
+from functrans.torch._functions.reductions import log_softmax as _log_softmax
+from functrans.torch._functions.reductions import logsumexp
+from functrans.torch._functions.table import METHODS, op
+from functrans.torch._tensors import factories
+from functrans.torch._tensors.tensor import Tensor
 
 rand = vars(factories)["rand"]
 relu, leaky_relu, elu = METHODS["relu"], METHODS["leaky_relu"], METHODS["elu"]

@@ -1,0 +1,1 @@
+"""From steps to the text of an LLVM module."""

@@ -1,0 +1,404 @@
+"""One kernel as the text of an LLVM function: scalar loops, which LLVM vectorises.
+
+Where windows begin or end, a loop is cut into pieces: in each, a load is either read or zero, and
+nothing is asked in an iteration. Long sums are added up block by block, and the blocks with
+their rounding errors, so that the error does not grow with the length.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans._compile.ir.program import Const, Var
+from functrans._compile.lowering.numbers import (
+    Code,
+    convert,
+    literal,
+    part_of,
+    stored_type,
+    type_of,
+)
+from functrans._compile.lowering.scalars import combine, lowering_of, reduction_start
+from functrans._compile.schedule.kernels import Kernel, Load, Op, Reduce, Store
+from functrans._compile.schedule.views import Window
+
+# Operations of a kernel up to which LLVM vectorises it, in time quadratic in their number.
+VECTORISED = 3000
+# Iterations up to which an inner loop is written out.
+UNROLLED = 4
+# Copies of its body that the pieces of a kernel may make, and operations in all of them.
+COPIES, COPIED = 9, 600
+# Iterations of all loops together that are written one by one.
+TINY = 4
+# Entries that are added up without keeping what rounding loses: 32 or 16 in each lane of a vector.
+BLOCK = 512
+
+
+class Nest:
+    """One kernel as a function; its parameters are its buffers, which do not overlap.
+
+    ``ranged``: it runs the iterations of the first loop from %start to before %stop, and adds to
+    what reductions over that loop have collected. Of ``local`` buffers only the rows of the range
+    exist, wherever the pointer points.
+    """
+
+    def __init__(self, k: Kernel, name: str, code: Code, ranged: bool = False,
+                 local: Collection[Any] = ()):
+        self.k = k
+        self.name = name
+        self.code = code
+        self.ranged = ranged
+        self.local = local
+        self.buffers = tuple(dict.fromkeys(
+            [x.buffer for x in (*k.loads, *k.stores, *k.reductions)]
+        ))
+        self.pointers = {b: f"%buffer{i}" for i, b in enumerate(self.buffers)}
+        self.registers: dict[str, str] = {}
+        self.block = "entry"
+        self.sums = {r: f"%sum{i}" for i, r in enumerate(k.reductions)}
+        self.starts = {r: _start_depth(r, len(k.space)) for r in k.reductions}
+        self.empty = 0 in k.space
+        self.pieces = _pieces(k, ranged)
+        self.counters = [f"%i{d}" for d in range(len(k.space))]
+        self.at: list[Window] = [(0, n) for n in k.space]  # where the iteration is known to be
+        self.written: dict[str, int] = {}  # loops with a name so far
+        self.strip, self.rows = _strip(k, self.starts)
+        # in order: the text of the code is the key under which the disk cache keeps it
+        self.long = [r for r in k.reductions
+                     if self.rows and _is_sum(r) and self.starts[r] <= self.strip]
+
+    def text(self) -> str:
+        code = self.code
+        for r, name in self.sums.items():
+            code.line(f"{name} = alloca {type_of(r.dtype)}")
+            if r in self.long:
+                for part in ("block", "lost"):
+                    code.line(f"{name}.{part} = alloca {type_of(r.dtype)}")
+        for r in self.k.reductions:
+            if self.empty or not self.whole(r):
+                self.fill(r)
+        if not self.empty:
+            self.loop(0)
+        code.line("ret void")
+        given = ", ".join([f"ptr noalias {p}" for p in self.pointers.values()]
+                          + ["i64 %start", "i64 %stop"] * self.ranged)
+        body = "\n".join(code.lines)
+        return f"define internal void @{self.name}({given}) #0 {{\nentry:\n{body}\n}}\n"
+
+    def whole(self, r: Reduce) -> bool:
+        """Whether a reduction is finished in one run of its own loops, and then stored."""
+        over = set(range(self.starts[r], len(self.k.space)))
+        return set(r.axes) == over and not r.index and not (self.ranged and 0 in r.axes)
+
+    # ---- loops
+
+    def enter(self, label: str) -> None:
+        self.code.label(label)
+        self.block = label
+
+    def loop(self, depth: int) -> None:
+        """Loop ``depth`` and all inside it; reductions that end with it are stored behind it."""
+        k = self.k
+        for r in k.reductions:
+            if self.starts[r] == depth and depth < len(k.space):
+                self.start(r, self.sums[r])
+                if r in self.long:
+                    self.start(r, f"{self.sums[r]}.lost")
+        if depth == len(k.space):
+            self.body()
+            return
+        if self.ranged and not depth:
+            self.piece(depth, "%start", "%stop")
+        else:
+            for lo, hi in self.pieces[depth]:
+                self.at[depth] = lo, hi
+                self.piece(depth, str(lo), str(hi))
+            self.at[depth] = 0, k.space[depth]
+        for r in k.reductions:
+            if self.starts[r] == depth:
+                self.finish(r)
+
+    def piece(self, depth: int, lo: str, hi: str) -> None:
+        """The iterations of a loop from lo to before hi."""
+        one = lo.isdigit() and hi.isdigit() and int(hi) - int(lo) == 1
+        if self.rows and self.strip == depth and not one:
+            self.blocks(depth, lo, hi)
+        elif one:
+            self.counters[depth] = lo
+            self.loop(depth + 1)
+        else:
+            length = int(hi) - int(lo) if hi.isdigit() and lo.isdigit() else 0
+            self.count(depth, f"i{depth}", lo, hi, "1", self._hint(depth, length))
+
+    def _hint(self, depth: int, length: int) -> str:
+        if 0 < length <= UNROLLED and depth:
+            return ", !llvm.loop !2"
+        return ", !llvm.loop !0" if len(self.k.ops) > VECTORISED else ""
+
+    def count(self, depth: int, name: str, lo: str, hi: str, step: str, hint: str = "") -> None:
+        """A loop whose counter goes from lo to before hi; with another step, one over blocks."""
+        code, before = self.code, self.block
+        label = {"i": "loop", "s": "blocks"}[name[0]] + name[1:]
+        copy = self.written[name] = self.written.get(name, -1) + 1
+        if copy:
+            name, label = f"{name}.{copy}", f"{label}.{copy}"
+        i = f"%{name}"
+        code.line(f"br label %{label}")
+        self.enter(label)
+        at = len(code.lines)
+        if step == "1":
+            self.counters[depth] = i
+            self.loop(depth + 1)
+        else:
+            self.block_of(depth, i, hi)
+        code.line(f"{i}.next = add nuw nsw i64 {i}, {step}")
+        code.lines.insert(at, f"  {i} = phi i64 [ {lo}, %{before} ], [ {i}.next, %{self.block} ]")
+        code.line(f"{i}.more = icmp ult i64 {i}.next, {hi}")
+        done = label.replace("loop", "done") if "loop" in label else f"{label}.done"
+        code.line(f"br i1 {i}.more, label %{label}, label %{done}{hint}")
+        self.enter(done)
+
+    # ---- long sums, block by block
+
+    def blocks(self, depth: int, lo: str, hi: str) -> None:
+        self.count(depth, f"s{depth}", lo, hi, str(self.rows))
+
+    def block_of(self, depth: int, first: str, hi: str) -> None:
+        """One block: its own sum, which is added to the whole with what rounding loses."""
+        code, totals = self.code, dict(self.sums)
+        for r in self.long:
+            self.sums[r] = f"{totals[r]}.block"
+            self.start(r, self.sums[r])
+        end = code.op(f"add nuw nsw i64 {first}, {self.rows}")
+        last = code.op(f"icmp ult i64 {end}, {hi}")
+        end = code.op(f"select i1 {last}, i64 {end}, i64 {hi}")
+        self.count(depth, f"i{depth}", first, end, "1", self._hint(depth, 0))
+        self.sums = totals
+        for r in self.long:
+            self.add_block(r)
+
+    def add_block(self, r: Reduce) -> None:
+        code, t, total = self.code, type_of(r.dtype), self.sums[r]
+        held = [code.op(f"load {t}, ptr {total}{name}") for name in ("", ".block", ".lost")]
+        found = [_two_sum(code, part_of(t), *xs)
+                 for xs in zip(*[code.parts(t, x) for x in held], strict=True)]
+        z, lost = (code.pair(t, parts) for parts in zip(*found, strict=True))
+        code.line(f"store {t} {z}, ptr {total}")
+        code.line(f"store {t} {lost}, ptr {total}.lost")
+
+    def start(self, r: Reduce, where: str) -> None:
+        self.code.line(f"store {type_of(r.dtype)} {reduction_start(r.row, r.dtype)}, ptr {where}")
+
+    def finish(self, r: Reduce) -> None:
+        """Store what a reduction has collected, or join it to what the buffer has."""
+        code, t = self.code, type_of(r.dtype)
+        x = code.op(f"load {t}, ptr {self.sums[r]}")
+        if r in self.long:
+            lost = code.op(f"load {t}, ptr {self.sums[r]}.lost")
+            pairs = zip(code.parts(t, x), code.parts(t, lost), strict=True)
+            x = code.pair(t, [_corrected(code, part_of(t), *parts) for parts in pairs])
+        if self.whole(r):
+            self.write(r.buffer, r.dtype, 0, r.strides, x)
+        else:
+            self.collect(r, x)
+
+    def collect(self, r: Reduce, x: str) -> None:
+        have = self.read(r.buffer, r.dtype, 0, r.strides, r.index)
+        total = combine(self.code, r.row, r.dtype, have, x)
+        self.write(r.buffer, r.dtype, 0, r.strides, total, r.index)
+
+    def fill(self, r: Reduce) -> None:
+        """The buffer of a reduction, or the range's part, with what a reduction of nothing is."""
+        code, size = self.code, math.prod(r.buffer.aval.shape)
+        if not size or (self.ranged and 0 in r.axes):
+            return
+        lo, hi = "0", str(size)
+        if self.ranged:
+            lo = code.op(f"mul nsw i64 %start, {r.strides[0]}")
+            hi = code.op(f"mul nsw i64 %stop, {r.strides[0]}")
+        i, head, before = f"%fill{len(code.lines)}", f"filling{len(code.lines)}", self.block
+        code.line(f"br label %{head}")
+        self.enter(head)
+        code.line(f"{i} = phi i64 [ {lo}, %{before} ], [ {i}.next, %{head} ]")
+        t = stored_type(r.dtype)
+        start = reduction_start(r.row, r.dtype)
+        start = {"true": "1", "false": "0"}.get(start, start)
+        known = "" if r.buffer in self.local else "inbounds "
+        at = code.op(f"getelementptr {known}{t}, ptr {self.pointers[r.buffer]}, i64 {i}")
+        code.line(f"store {t} {start}, ptr {at}")
+        code.line(f"{i}.next = add nuw nsw i64 {i}, 1")
+        code.line(f"{i}.more = icmp ult i64 {i}.next, {hi}")
+        code.line(f"br i1 {i}.more, label %{head}, label %{head}.done")
+        self.enter(f"{head}.done")
+
+    # ---- memory
+
+    def address(self, buffer: Var | Const, t: str, offset: int, strides: Sequence[int],
+                index: str | None = None) -> str:
+        at = self.registers[index] if index else ""
+        for d, s in enumerate(strides):
+            if s:
+                i = self.counters[d]
+                term = i if s == 1 else self.code.op(f"mul nsw i64 {i}, {s}")
+                at = self.code.op(f"add nsw i64 {at}, {term}") if at else term
+        if offset or not at:
+            at = self.code.op(f"add nsw i64 {at}, {offset}") if at else str(offset)
+        known = "" if buffer in self.local else "inbounds "
+        return self.code.op(f"getelementptr {known}{t}, ptr {self.pointers[buffer]}, i64 {at}")
+
+    def read(self, buffer: Any, dtype: np.dtype, offset: int, strides: Sequence[int],
+             index: str | None = None) -> str:
+        t = stored_type(dtype)
+        x = self.code.op(f"load {t}, ptr {self.address(buffer, t, offset, strides, index)}")
+        return self.code.op(f"icmp ne i8 {x}, 0") if dtype.kind == "b" else x
+
+    def write(self, buffer: Any, dtype: np.dtype, offset: int, strides: Sequence[int],
+              x: str, index: str | None = None) -> None:
+        t = stored_type(dtype)
+        if dtype.kind == "b":
+            x = self.code.op(f"zext i1 {x} to i8")
+        at = self.address(buffer, t, offset, strides, index)
+        self.code.line(f"store {t} {x}, ptr {at}")
+
+    # ---- one iteration
+
+    def body(self) -> None:
+        for x in self.k.loads:
+            self.registers[x.name] = self.load(x)
+        for op in self.k.ops:
+            self.registers[op.name] = self.compute(op)
+        for store in self.k.stores:
+            self.store(store)
+        for r in self.k.reductions:
+            self.reduce(r)
+
+    def load(self, x: Load) -> str:
+        inside = self.inside(x.windows)
+        zero = literal(0, x.dtype)
+        if inside == "true":
+            return self.read(x.buffer, x.dtype, x.offset, x.strides, x.index)
+        if inside == "false":
+            return zero
+        code = self.code
+        yes, after, before = code.fresh("in")[1:], code.fresh("after")[1:], self.block
+        code.line(f"br i1 {inside}, label %{yes}, label %{after}")
+        self.enter(yes)
+        value = self.read(x.buffer, x.dtype, x.offset, x.strides)
+        code.line(f"br label %{after}")
+        self.enter(after)
+        return code.op(f"phi {type_of(x.dtype)} [ {value}, %{yes} ], [ {zero}, %{before} ]")
+
+    def inside(self, windows: Sequence[Window]) -> str:
+        """Whether the iteration is inside windows: a register, or true or false if known."""
+        code, found = self.code, ""
+        for d, ((lo, hi), (first, end)) in enumerate(zip(windows, self.at, strict=True)):
+            if lo >= end or hi <= first or lo >= hi:
+                return "false"
+            for how, bound in [("sge", lo)] * (lo > first) + [("slt", hi)] * (hi < end):
+                test = code.op(f"icmp {how} i64 {self.counters[d]}, {bound}")
+                found = code.op(f"and i1 {found}, {test}") if found else test
+        return found or "true"
+
+    def value(self, x: Any, dtype: np.dtype) -> str:
+        """An argument in a dtype: a register, converted where needed, or a number."""
+        if isinstance(x, str):
+            return convert(self.code, self.registers[x], self.k.types[x], dtype)
+        return literal(x, dtype)
+
+    def compute(self, op: Op) -> str:
+        xs = [self.value(x, t) for x, t in zip(op.args, op.types, strict=True)]
+        t = type_of(op.types[-1])
+        if op.windows:
+            inside, zero = self.inside(op.windows), literal(0, op.dtype)
+            known = {"true": xs[0], "false": zero}
+            return known.get(inside) or self.code.select(t, inside, xs[0], zero)
+        self.code.exact = op.exact
+        lower = lowering_of(op.row, op.types[-1])
+        assert lower is not None, op
+        y = lower(self.code, t, *xs)
+        self.code.exact = False
+        return y
+
+    def store(self, x: Store) -> None:
+        self.write(x.buffer, x.dtype, x.offset, x.strides, self.value(x.value, x.dtype))
+
+    def reduce(self, r: Reduce) -> None:
+        code, t = self.code, type_of(r.dtype)
+        x = self.value(r.value, np.dtype(bool)) if r.row == "count_nonzero" else r.value
+        if r.row == "count_nonzero":
+            x = convert(code, x, np.dtype(bool), r.dtype)
+        else:
+            x = self.value(r.value, r.dtype)
+        if self.starts[r] == len(self.k.space):
+            if r.axes or r.index:
+                self.collect(r, x)
+            else:
+                self.write(r.buffer, r.dtype, 0, r.strides, x)
+            return
+        have = code.op(f"load {t}, ptr {self.sums[r]}")
+        code.line(f"store {t} {combine(code, r.row, r.dtype, have, x)}, ptr {self.sums[r]}")
+
+
+def _two_sum(code: Code, t: str, x: str, y: str, lost: str) -> tuple[str, str]:
+    """x + y, and ``lost`` with its rounding error, which is found exactly (Knuth)."""
+    z = code.op(f"fadd {t} {x}, {y}")
+    part = code.op(f"fsub {t} {z}, {x}")
+    ours = code.op(f"fsub {t} {x}, {code.op(f'fsub {t} {z}, {part}')}")
+    error = code.op(f"fadd {t} {ours}, {code.op(f'fsub {t} {y}, {part}')}")
+    return z, code.op(f"fadd {t} {lost}, {error}")
+
+
+def _corrected(code: Code, t: str, x: str, lost: str) -> str:
+    """A sum with what was lost; of an infinite sum that is NaN."""
+    return code.select(t, code.is_nan(t, lost), x, code.op(f"fadd {t} {x}, {lost}"))
+
+
+def _start_depth(r: Reduce, depth: int) -> int:
+    """The first of the trailing loops that a reduction runs over."""
+    while depth - 1 in r.axes:
+        depth -= 1
+    return depth
+
+
+def _pieces(k: Kernel, ranged: bool) -> list[list[Window]]:
+    """Each loop as pieces that lie inside or outside each window, where that is not too many."""
+    pieces = [[(0, n)] for n in k.space]
+    size = math.prod(k.space)
+    if 0 < size <= TINY and not ranged and size * (len(k.ops) + len(k.loads)) <= COPIED:
+        return [[(i, i + 1) for i in range(n)] for n in k.space]
+    copies = 1
+    for d in reversed(range(int(ranged), len(k.space))):
+        n = k.space[d]
+        windows = [x.windows[d] for x in (*k.loads, *k.ops) if x.windows]
+        ends = {min(max(end, 0), n) for window in windows for end in window}
+        cuts = sorted(ends | {0, n})
+        more = copies * (len(cuts) - 1)
+        if n and more <= COPIES and more * (len(k.ops) + len(k.loads)) <= COPIED:
+            pieces[d] = list(itertools.pairwise(cuts))
+            copies = more
+    return pieces
+
+
+def _strip(k: Kernel, starts: dict[Reduce, int]) -> tuple[int, int]:
+    """The loop that is run in blocks, and its iterations in one; (0, 0) without long sums."""
+    sums = [r for r in k.reductions if _is_sum(r)]
+    depth, inner = len(k.space) - 1, 1
+    while depth > 0 and inner * k.space[depth] < BLOCK // 4:
+        inner *= k.space[depth]
+        depth -= 1
+    rows = max(1, BLOCK // max(inner, 1))
+    far = [r for r in sums
+           if starts[r] <= depth and math.prod(k.space[starts[r]:]) > 2 * BLOCK]
+    return (depth, rows) if far and 0 not in k.space else (0, 0)
+
+
+def _is_sum(r: Reduce) -> bool:
+    return r.row == "sum" and r.dtype.kind in "fc"
+
+
+__all__ = ["Nest"]

@@ -1,0 +1,243 @@
+"""Passes: each takes a Program and returns one that computes the same, bit for bit.
+
+    dead_code   equations that no output needs are gone
+    share       equal equations, and equal constants, are computed and held once
+    fold        equations of constants are constants
+    rewrite     the table in ``rewrites.py``
+    optimise    all of them; running it again changes nothing
+
+Each is one walk over the equations. The walks that go forward look only at equations before, which
+they have already dealt with, so one walk is all that is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans._compile.ir.program import (
+    Atom,
+    Const,
+    Eqn,
+    Program,
+    Var,
+    aval_of_atom,
+    check,
+    is_weak,
+    types_of,
+)
+from functrans._compile.ir.rewrites import RULES, Rule
+from functrans._compile.ir.structured import Structured, live
+from functrans._core.aval import Aval
+from functrans._core.primitive import Primitive
+from functrans._ops import elementwise as ops
+from functrans._ops.declare import strong_multiply
+from functrans._ops.structure import broadcast_to
+
+# Larger results of folding are left to be computed: a program should not grow by what it holds.
+FOLDED = 4096
+# Constants of more bytes are not compared.
+COMPARED = 1 << 20
+# The order of the operands does not matter to a bit, but for which of two NaNs is returned.
+COMMUTATIVE = frozenset({
+    ops.add, ops.multiply, strong_multiply, ops.equal, ops.not_equal, ops.logical_and,
+    ops.logical_or, ops.logical_xor, ops.bitwise_and, ops.bitwise_or, ops.bitwise_xor,
+})
+
+
+def optimise(program: Program) -> Program:
+    """All passes. What the program computes, and its derivatives, stay as they are."""
+    return dead_code(_walk(dead_code(program), RULES, fold=True, share=True))
+
+
+def rewrite(program: Program, rules: Sequence[Rule] = RULES) -> Program:
+    """Equations replaced by the rules of a table."""
+    return _walk(program, rules)
+
+
+def fold(program: Program) -> Program:
+    """Equations whose operands are all constants evaluated, where the results are small."""
+    return _walk(program, fold=True)
+
+
+def share(program: Program) -> Program:
+    """Equations with the same op, operands and parameters computed once; equal constants held once.
+
+    The user's line of the first of them stays.
+    """
+    return _walk(program, share=True)
+
+
+def dead_code(program: Program) -> Program:
+    """Without equations that no output needs."""
+    less = live(program)
+    return program if less.eqns == program.eqns else less
+
+
+def _walk(
+    program: Program, rules: Sequence[Rule] = (), fold: bool = False, share: bool = False
+) -> Program:
+    walk = _Walk(rules, fold, share)
+    eqns = [e for e in map(walk.process, program.eqns) if e is not None]
+    outputs = tuple(map(walk.read, program.outputs))
+    if not walk.changed:
+        return program
+    return check(Program(program.inputs, tuple(eqns), outputs))
+
+
+class _Walk:
+    """One walk forward: what was found about the variables before."""
+
+    __slots__ = ("by_prim", "changed", "fold", "known", "made", "numbers")
+
+    def __init__(self, rules: Sequence[Rule], fold: bool, share: bool):
+        self.by_prim = _by_prim(rules)
+        self.fold = fold
+        self.numbers = _Numbers() if share else None
+        self.known: dict[Var, Atom] = {}  # variables that are gone, and what stands for them
+        self.made: dict[Var, Eqn] = {}
+        self.changed = False
+
+    def read(self, a: Atom) -> Atom:
+        if isinstance(a, Var):
+            return self.known.get(a, a)
+        new = self.numbers.first(a) if self.numbers is not None and isinstance(a, Const) else a
+        self.changed |= new is not a
+        return new
+
+    def process(self, eqn: Eqn) -> Eqn | None:
+        """The equation in its final form, None where it is not needed."""
+        new = self._substituted(eqn)
+        found: Sequence[Atom] | None = None
+        if self.by_prim and len(eqn.outputs) == 1:
+            while (step := self._rewritten(new)) is not None:
+                if not isinstance(step, Eqn):
+                    found = [self.read(step)]
+                    break
+                new = self._substituted(step)  # a rule may bring a constant that is known
+        if found is None and self.fold:
+            found = _folded(new)
+        if found is None and self.numbers is not None:
+            found = self.numbers.earlier(new)
+        if found is None:
+            self.changed |= new is not eqn
+            self.made.update(dict.fromkeys(new.outputs, new))
+            return new
+        self.changed = True
+        self.known.update(zip(eqn.outputs, map(self.read, found), strict=True))
+        return None
+
+    def _substituted(self, eqn: Eqn) -> Eqn:
+        inputs = tuple([self.read(a) for a in eqn.inputs])
+        if all(a is b for a, b in zip(inputs, eqn.inputs, strict=True)):
+            return eqn
+        return Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.line)
+
+    def _rewritten(self, eqn: Eqn) -> Atom | Eqn | None:
+        for rule in self.by_prim.get(eqn.prim, ()):
+            found = rule.replace(eqn, self.made)
+            if found is not None and _fits(found, eqn.outputs[0]):
+                return found
+        return None
+
+
+def _by_prim(rules: Iterable[Rule]) -> dict[Primitive, list[Rule]]:
+    table: dict[Primitive, list[Rule]] = {}
+    for rule in rules:
+        for prim in rule.prims:
+            table.setdefault(prim, []).append(rule)
+    return table
+
+
+def _fits(found: Atom | Eqn, out: Var) -> bool:
+    """Whether ``found`` has the type of the output that it is to stand for."""
+    if isinstance(found, Eqn):
+        return not out.weak and types_of(found) == (out.aval,)
+    return is_weak(found) == out.weak and aval_of_atom(found) == out.aval
+
+
+# ---- folding
+
+
+def _folded(eqn: Eqn) -> list[Atom] | None:
+    if any(isinstance(a, Var) for a in eqn.inputs):
+        return None
+    if isinstance(eqn.prim, Structured):
+        return None  # runs as long as it likes
+    if eqn.prim is broadcast_to or any(v.aval.size > FOLDED for v in eqn.outputs):
+        return None  # a number stays one number until an op wants it as an array
+    values = [a.value if isinstance(a, Const) else a for a in eqn.inputs]
+    with np.errstate(all="ignore"):
+        try:
+            y = eqn.prim.impl(*values, **eqn.params)
+        except np.linalg.LinAlgError:  # raised when the program runs, if that comes here at all
+            return None
+    ys = y if eqn.prim.outputs > 1 else (y,)
+    return [_constant(x, v) for x, v in zip(ys, eqn.outputs, strict=True)]
+
+
+def _constant(x: Any, v: Var) -> Atom:
+    if v.weak:
+        return x.item() if isinstance(x, np.generic | np.ndarray) else x
+    x = np.array(x)
+    assert Aval(x.shape, x.dtype) == v.aval, (v, x.shape, x.dtype)
+    x.setflags(write=False)
+    return Const(x)
+
+
+# ---- sharing
+
+
+class _Numbers:
+    """A number for each operand, the same for equal ones; equations known by those numbers."""
+
+    __slots__ = ("by_bytes", "by_id", "eqns", "numbers")
+
+    def __init__(self) -> None:
+        self.numbers: dict[Any, int] = {}
+        self.by_id: dict[int, tuple[Const, Const]] = {}
+        self.by_bytes: dict[Any, Const] = {}
+        self.eqns: dict[tuple, tuple[Var, ...]] = {}
+
+    def first(self, a: Const) -> Const:
+        """The first constant that is equal to ``a``; large ones are equal to themselves only."""
+        if id(a) not in self.by_id:
+            x = a.value
+            # the order in which NumPy adds depends on the layout
+            key = x.shape, x.dtype, x.strides, x.tobytes() if x.nbytes <= COMPARED else id(a)
+            # a itself is kept: its id is the key
+            self.by_id[id(a)] = a, self.by_bytes.setdefault(key, a)
+        return self.by_id[id(a)][1]
+
+    def earlier(self, eqn: Eqn) -> tuple[Var, ...] | None:
+        """The outputs of an equal equation before this one, which is remembered."""
+        numbers = [self._number(a) for a in eqn.inputs]
+        if eqn.prim in COMMUTATIVE and eqn.outputs[0].aval.dtype.kind != "c":
+            numbers.sort()
+        key = eqn.prim, tuple(numbers), _frozen(sorted(eqn.params.items()))
+        try:
+            found = self.eqns.setdefault(key, eqn.outputs)
+        except TypeError:  # a parameter that cannot be hashed
+            return None
+        return None if found is eqn.outputs else found
+
+    def _number(self, a: Atom) -> int:
+        if isinstance(a, Var):
+            key: Any = a
+        elif isinstance(a, Const):
+            key = "const", id(self.first(a))
+        else:
+            key = type(a), repr(a)  # tells the zeros and the types apart
+        return self.numbers.setdefault(key, len(self.numbers))
+
+
+def _frozen(x: Any) -> Any:
+    """``x`` as a key that tells 1, 1.0 and True apart."""
+    if isinstance(x, tuple | list):
+        return tuple([_frozen(v) for v in x])
+    return (type(x), repr(x)) if type(x) is float or type(x) is complex else (type(x), x)
+
+
+__all__ = ["dead_code", "fold", "optimise", "rewrite", "share"]

@@ -1,0 +1,383 @@
+"""The table of rewrites: what an equation may be replaced by without changing a bit of its value.
+
+A rule is given an equation and the equations that made its operands. It returns an operand that
+is the result already, an equation for the same output, or None. Rules are exact in floating
+point, for signed zeros, infinities and subnormals too; of NaNs there is one, whatever its bits.
+Derivatives are the same as well: a program is optimised before it is transformed, and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans._compile.ir.program import Atom, Const, Eqn, Var, aval_of_atom
+from functrans._core.aval import PYTHON_SCALARS
+from functrans._core.primitive import Primitive
+from functrans._ops import elementwise as ops
+from functrans._ops.declare import strong_multiply
+from functrans._ops.indexing import WHOLE, getitem, put_add
+from functrans._ops.reductions import sum as sum_
+from functrans._ops.structure import (
+    astype,
+    broadcast_to,
+    concatenate,
+    reshape,
+    stack,
+    transpose,
+)
+
+Made = Mapping[Var, Eqn]
+Found = Atom | Eqn | None
+
+
+class Rule(NamedTuple):
+    """``replace`` is asked about equations of ``prims``."""
+
+    name: str
+    prims: tuple[Primitive, ...]
+    replace: Callable[[Eqn, Made], Found]
+
+
+# ---- what a rule asks of an operand
+
+
+def maker(a: Atom, made: Made, prim: Primitive) -> Eqn | None:
+    """The equation that made ``a``, if it is one of ``prim``."""
+    eqn = made.get(a) if isinstance(a, Var) else None
+    return eqn if eqn is not None and eqn.prim is prim else None
+
+
+def is_float(a: Atom) -> bool:
+    return aval_of_atom(a).dtype.kind == "f"
+
+
+def is_real(a: Atom) -> bool:
+    """Whether ``a`` is boolean, integer or floating."""
+    return aval_of_atom(a).dtype.kind in "biuf"
+
+
+def known(a: Atom) -> Any:
+    """The value of an operand that is a constant, else None."""
+    return a.value if isinstance(a, Const) else None if isinstance(a, Var) else a
+
+
+def is_all(a: Atom, number: float) -> bool:
+    """Whether every entry of ``a`` is known to be ``number``; zeros of both signs are equal."""
+    x = known(a)
+    if type(x) in PYTHON_SCALARS:
+        return x == number
+    # the first entry alone says no most of the time
+    return x is not None and x.size > 0 and x.flat[0] == number and bool((x == number).all())
+
+
+def is_zero(a: Atom, negative: bool) -> bool:
+    """Whether every entry is the zero of that sign; integers have both."""
+    if not is_all(a, 0):
+        return False
+    return not is_float(a) or bool((np.signbit(known(a)) == negative).all())
+
+
+def become(eqn: Eqn, prim: Primitive, *inputs: Atom, **params: Any) -> Eqn:
+    """``eqn`` with another right-hand side."""
+    return Eqn(prim, inputs, params, eqn.outputs, eqn.line)
+
+
+# ---- arithmetic
+
+
+def _times_one(eqn, made):
+    x, y = eqn.inputs
+    if not is_real(eqn.outputs[0]):
+        return None  # (x + iy) * (1 + 0i) adds zeros, which may turn a -0 into 0
+    return x if is_all(y, 1) else y if is_all(x, 1) else None
+
+
+def _times_minus_one(eqn, made):
+    x, y = eqn.inputs
+    if eqn.outputs[0].aval.dtype.kind != "f":
+        return None
+    other = x if is_all(y, -1) else y if is_all(x, -1) else None
+    return None if other is None else become(eqn, ops.negative, other)
+
+
+def _by_one(eqn, made):
+    x, y = eqn.inputs
+    return x if is_real(eqn.outputs[0]) and is_all(y, 1) else None
+
+
+def _minus_zero(eqn, made):
+    x, y = eqn.inputs
+    return x if is_real(eqn.outputs[0]) and is_zero(y, negative=False) else None
+
+
+def _plus_negative_zero(eqn, made):
+    x, y = eqn.inputs
+    out = eqn.outputs[0]
+    if not is_real(out):
+        return None
+    # the integer 0 becomes +0.0 beside a float, and -0.0 + 0.0 is 0.0
+    usable = is_float if is_float(out) else is_real
+    if usable(y) and is_zero(y, negative=True):
+        return x
+    return y if usable(x) and is_zero(x, negative=True) else None
+
+
+def _negated_twice(eqn, made):
+    inner = maker(eqn.inputs[0], made, ops.negative)
+    return None if inner is None else inner.inputs[0]
+
+
+def _itself(eqn, made):
+    return eqn.inputs[0]
+
+
+def _negated(eqn, i, made):
+    """What operand ``i`` is the negative of, among floats.
+
+    A negated least integer overflows, and beside complex numbers a float has an imaginary part +0.
+    """
+    inner = maker(eqn.inputs[i], made, ops.negative)
+    if inner is None or not is_float(inner.inputs[0]) or not is_float(eqn.outputs[0]):
+        return None
+    return inner.inputs[0]
+
+
+def _add_negative(eqn, made):
+    x, y = eqn.inputs
+    if (b := _negated(eqn, 1, made)) is not None:
+        return become(eqn, ops.subtract, x, b)
+    if (a := _negated(eqn, 0, made)) is not None:
+        return become(eqn, ops.subtract, y, a)
+    return None
+
+
+def _subtract_negative(eqn, made):
+    b = _negated(eqn, 1, made)
+    return None if b is None else become(eqn, ops.add, eqn.inputs[0], b)
+
+
+def _both_negative(eqn, made):
+    a, b = [_negated(eqn, i, made) for i in (0, 1)]
+    return None if a is None or b is None else become(eqn, eqn.prim, a, b)
+
+
+def _by_itself(eqn, made):
+    x, y = eqn.inputs
+    if x is y and isinstance(x, Var) and aval_of_atom(x).dtype.kind in "iuf":
+        return become(eqn, ops.square, x)
+    return None
+
+
+def _is_tame(a: Atom) -> bool:
+    """Whether ``a`` is known to be finite and nowhere zero: strong zero then has nothing to do."""
+    x = known(a)
+    return x is not None and bool(np.all(np.isfinite(x)) and np.all(np.not_equal(x, 0)))
+
+
+def _strong(eqn, made):
+    if any(map(_is_tame, eqn.inputs)):
+        return become(eqn, ops.multiply, *eqn.inputs)
+    return None
+
+
+def _chosen(eqn, made):
+    condition, x, y = eqn.inputs
+    if x is y and isinstance(x, Var):
+        return x
+    c = known(condition)
+    if c is None:
+        return None
+    return x if np.all(c) else None if np.any(c) else y
+
+
+def _real_already(eqn, made):
+    return eqn.inputs[0] if is_real(eqn.inputs[0]) else None
+
+
+def _conjugated_twice(eqn, made):
+    inner = maker(eqn.inputs[0], made, ops.conjugate)
+    return None if inner is None else inner.inputs[0]
+
+
+def _sum_over_nothing(eqn, made):
+    # NumPy's sum starts from 0, so -0.0 becomes 0.0 even without an axis
+    return None if eqn.params["axis"] else become(eqn, ops.add, eqn.inputs[0], 0)
+
+
+# ---- structure
+
+
+def _transposed_twice(eqn, made):
+    x, axes = eqn.inputs[0], eqn.params["axes"]
+    if axes == tuple(range(len(axes))):
+        return x
+    inner = maker(x, made, transpose)
+    if inner is None:
+        return None
+    first = inner.params["axes"]
+    return become(eqn, transpose, inner.inputs[0], axes=tuple([first[a] for a in axes]))
+
+
+def _same_shape(eqn, made):
+    x = eqn.inputs[0]
+    return x if aval_of_atom(x).shape == eqn.params["shape"] else None
+
+
+def _reshaped_twice(eqn, made):
+    inner = maker(eqn.inputs[0], made, eqn.prim)
+    return None if inner is None else become(eqn, eqn.prim, inner.inputs[0], **eqn.params)
+
+
+def _same_dtype(eqn, made):
+    x = eqn.inputs[0]
+    return x if aval_of_atom(x).dtype == eqn.params["dtype"] else None
+
+
+def _widened_first(eqn, made):
+    inner = maker(eqn.inputs[0], made, astype)
+    if inner is None:
+        return None
+    x = inner.inputs[0]
+    have, between = aval_of_atom(x).dtype, inner.params["dtype"]
+    # integers may be rounded on the way
+    if have.kind not in "fc" or not np.can_cast(have, between, "safe"):
+        return None
+    return become(eqn, astype, x, dtype=eqn.params["dtype"])
+
+
+def _one_number(a, made):
+    """The single number that ``a`` repeats, if it was made by repeating one."""
+    eqn = maker(a, made, broadcast_to)
+    if eqn is None or aval_of_atom(eqn.inputs[0]).shape:
+        return None
+    return eqn.inputs[0]
+
+
+def _of_one_number(eqn, made):
+    if len(eqn.inputs) > 1:
+        return None
+    x = _one_number(eqn.inputs[0], made)
+    shape = eqn.outputs[0].aval.shape
+    return None if x is None else become(eqn, broadcast_to, x, shape=shape)
+
+
+def _reads_everything(eqn, made):
+    if len(eqn.inputs) > 1:
+        return None
+    x = eqn.inputs[0]
+    pattern = list(eqn.params["pattern"])
+    axes = iter(aval_of_atom(x).shape)
+    if Ellipsis in pattern[1:-1]:
+        return None
+    if pattern and pattern[0] is Ellipsis:  # the entries behind it count from the last axis
+        pattern = pattern[:0:-1]
+        axes = reversed(aval_of_atom(x).shape)
+    for e in pattern:
+        if e is Ellipsis:
+            break
+        n = next(axes) if type(e) is tuple else None
+        if n is None or slice(*e).indices(n) != (0, n, 1):
+            return None
+    return x
+
+
+def _reads_one_of_stack(eqn, made):
+    inner = maker(eqn.inputs[0], made, stack)
+    if inner is None or len(eqn.inputs) > 1:
+        return None
+    *before, i = eqn.params["pattern"]
+    if type(i) is not int or before != [WHOLE] * inner.params["axis"]:
+        return None
+    return inner.inputs[i]
+
+
+def _reads_what_was_put(eqn, made):
+    inner = maker(eqn.inputs[0], made, put_add)
+    if inner is None or len(eqn.inputs) != 1 or len(inner.inputs) != 1:
+        return None
+    return inner.inputs[0] if inner.params["pattern"] == eqn.params["pattern"] else None
+
+
+def _joins_one(eqn, made):
+    return None if len(eqn.inputs) > 1 else eqn.inputs[0]
+
+
+def _repeated(a: Atom, made: Made) -> Atom | None:
+    """An operand with fewer entries that broadcasts to ``a``."""
+    if isinstance(a, Const):
+        return _repeated_entry(a)
+    eqn = maker(a, made, broadcast_to)
+    return None if eqn is None else eqn.inputs[0]
+
+
+def _repeated_entry(a: Const) -> Const | None:
+    x = a.value.reshape(-1)
+    if x.size < 2 or x[0] != x[-1]:
+        return None
+    entries = np.ascontiguousarray(x).view(np.uint8).reshape(x.size, x.itemsize)
+    if not (entries == entries[0]).all():
+        return None
+    number = np.array(x[0])
+    number.setflags(write=False)
+    return Const(number)
+
+
+def _broadcast_operand(eqn, made):
+    inputs = list(eqn.inputs)
+    shapes = [aval_of_atom(x).shape for x in inputs]
+    shape = eqn.outputs[0].aval.shape
+    changed = False
+    for i, x in enumerate(inputs):
+        smaller = _repeated(x, made) if shapes[i] else None
+        if smaller is None:
+            continue
+        others = [*shapes[:i], aval_of_atom(smaller).shape, *shapes[i + 1 :]]
+        if np.broadcast_shapes(*others) == shape:
+            inputs[i], shapes, changed = smaller, others, True
+    return become(eqn, eqn.prim, *inputs) if changed else None
+
+
+# Rows whose result is exact or correctly rounded. Others may round otherwise where NumPy's loop
+# meets a number instead of an array: its power of a fixed exponent 2 is a square.
+_EXACT = (
+    ops.add, ops.subtract, ops.multiply, ops.divide, ops.ratio, strong_multiply, ops.where,
+    ops.maximum, ops.minimum, ops.fmax, ops.fmin, ops.clip, ops.precedence, ops.copysign,
+    ops.equal, ops.not_equal, ops.less, ops.less_equal, ops.greater, ops.greater_equal,
+    ops.logical_and, ops.logical_or, ops.logical_xor,
+)
+
+RULES = (
+    Rule("an operand broadcast by the op itself", _EXACT, _broadcast_operand),
+    Rule("strong zero, one factor tame: x * y", (strong_multiply,), _strong),
+    Rule("x * 1 = x", (ops.multiply,), _times_one),
+    Rule("x * -1 = -x", (ops.multiply,), _times_minus_one),
+    Rule("x / 1 = x", (ops.divide,), _by_one),
+    Rule("x ** 1 = x", (ops.power,), _by_one),
+    Rule("x - 0 = x", (ops.subtract,), _minus_zero),
+    Rule("x + -0 = x", (ops.add,), _plus_negative_zero),
+    Rule("-(-x) = x", (ops.negative,), _negated_twice),
+    Rule("+x = x", (ops.positive,), _itself),
+    Rule("x + -y = x - y", (ops.add,), _add_negative),
+    Rule("x - -y = x + y", (ops.subtract,), _subtract_negative),
+    Rule("-x * -y = x * y", (ops.multiply, ops.divide), _both_negative),
+    Rule("x * x = square x", (ops.multiply,), _by_itself),
+    Rule("a choice that is known", (ops.where,), _chosen),
+    Rule("a part of a real number", (ops.real, ops.conjugate), _real_already),
+    Rule("conjugate twice", (ops.conjugate,), _conjugated_twice),
+    Rule("sum over no axes", (sum_,), _sum_over_nothing),
+    Rule("transpose twice, or in place", (transpose,), _transposed_twice),
+    Rule("to the same shape", (reshape, broadcast_to), _same_shape),
+    Rule("reshape or broadcast twice", (reshape, broadcast_to), _reshaped_twice),
+    Rule("to the same dtype", (astype,), _same_dtype),
+    Rule("cast by way of a wider dtype", (astype,), _widened_first),
+    Rule("a view of one number", (reshape, transpose, broadcast_to, getitem), _of_one_number),
+    Rule("an index of everything", (getitem,), _reads_everything),
+    Rule("an entry of a stack", (getitem,), _reads_one_of_stack),
+    Rule("reading what was put there", (getitem,), _reads_what_was_put),
+    Rule("one array joined", (concatenate,), _joins_one),
+)
+
+__all__ = ["RULES", "Rule"]

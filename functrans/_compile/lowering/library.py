@@ -1,0 +1,455 @@
+"""Library calls: steps of native code that call BLAS and LAPACK.
+
+BLAS counts entries as Fortran does, down the columns: in the same memory it sees the transpose of
+what we see. So a product is asked for as ``y.T = b.T @ a.T``, and nothing is copied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from functrans._compile.ir.program import Const, Var
+from functrans._compile.lowering.numbers import Code, literal, type_of
+from functrans._compile.lowering.routines import PREFIX
+from functrans._compile.schedule import views
+from functrans._compile.schedule.views import Shape, View
+
+# What is raised when a step cannot go on: its status is the place in this list, from 1.
+REFUSALS = (
+    np.linalg.LinAlgError("Singular matrix"),
+    np.linalg.LinAlgError("Matrix is not positive definite"),
+    np.linalg.LinAlgError("Eigenvalues did not converge"),
+    IndexError("an index is out of bounds for its axis"),
+)
+# Sizes that a library may count in 32 bits.
+LARGEST = 2**31 - 1
+SINGULAR, INDEFINITE, UNCONVERGED, OUTSIDE = range(1, 5)
+
+
+def refused(status: int) -> Exception:
+    """What NumPy raises where a step cannot go on."""
+    error = REFUSALS[status - 1]
+    return type(error)(*error.args)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A step that reads views of buffers and fills others, matrix by matrix of a ``batch``.
+
+    ``body`` writes what is done for one of them.
+    """
+
+    operands: tuple[View, ...]
+    made: tuple[View, ...]
+    batch: Shape
+
+    name: ClassVar[str] = ""
+    refuses: ClassVar[bool] = False
+
+    @property
+    def reads(self) -> list[Var | Const]:
+        return [v.root for v in self.operands]
+
+    @property
+    def makes(self) -> list[Any]:
+        return [v.root for v in self.made]
+
+    def function(self, name: str, code: Code) -> tuple[tuple, str]:
+        """The buffers that a function for this step is given, and its text."""
+        pointers = pointers_of(self)
+        writer = Writer(code, self.made[0].root.aval.dtype, pointers, self.entry())
+        self.prepare(writer)
+        over(writer, self.batch, lambda indices: self.body(writer, indices))
+        return tuple(pointers), writer.text(name, self.refuses)
+
+    @property
+    def work(self) -> float:
+        """About how many operations a run takes."""
+        return sum(math.prod(v.shape) * max(v.shape, default=1) for v in self.made)
+
+    def entry(self) -> str:
+        """The type of what it loads and stores."""
+        return type_of(self.made[0].root.aval.dtype)
+
+    def prepare(self, w: Writer) -> None:
+        """What is done once, before the matrices."""
+
+    def body(self, w: Writer, indices: list[str]) -> None:
+        raise NotImplementedError
+
+
+def pointers_of(step: Any) -> dict[Any, str]:
+    """The buffers that the function of a step is given, and what each is called in it."""
+    buffers = dict.fromkeys([*step.reads, *step.makes])
+    return {b: f"%buffer{i}" for i, b in enumerate(buffers)}
+
+
+# With what a routine's name begins.
+LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
+
+
+class Writer:
+    """Lines of a function that calls routines on matrices of one dtype."""
+
+    def __init__(self, code: Code, dtype: np.dtype, pointers: dict[Any, str], t: str):
+        self.code, self.dtype, self.pointers, self.t = code, dtype, pointers, t
+        self.allocas: list[str] = []
+        self.aligned = dtype.alignment  # LLVM expects 16 of an integer of 16 bytes
+
+    def text(self, name: str, refuses: bool) -> str:
+        """The function that has been written, its result a status if it ``refuses``."""
+        self.code.line("ret i32 0" if refuses else "ret void")
+        given = ", ".join([f"ptr noalias {p}" for p in self.pointers.values()])
+        result = "i32" if refuses else "void"
+        lines = "\n".join([*self.allocas, *self.code.lines])
+        return f"define internal {result} @{name}({given}) #0 {{\nentry:\n{lines}\n}}\n"
+
+    def constant(self, t: str, text: str) -> str:
+        """The address of a number that does not change."""
+        name = f"{t}.{text}"
+        self.code.functions[name] = f'@"{name}" = private unnamed_addr constant {t} {text}'
+        return f'ptr @"{name}"'
+
+    def count(self, n: int) -> str:
+        return self.constant("i64", str(n))
+
+    def number(self, x: float) -> str:
+        return self.constant(self.t, literal(x, self.dtype))
+
+    def variable(self, t: str) -> str:
+        name = self.code.fresh("own")
+        self.allocas.append(f"  {name} = alloca {t}")
+        return name
+
+    def call(self, routine: str, *args: str) -> None:
+        """Call a routine: a letter is a choice, all else an address.
+
+        Fortran wants the length of each letter behind the arguments, C does without; none minds.
+        """
+        full = f"{PREFIX}{LETTERS[self.dtype.char]}{routine}"
+        given = [self.constant("i8", str(ord(x))) if len(x) == 1 else x for x in args]
+        lengths = ["i64 1" for x in args if len(x) == 1]
+        kinds = ["ptr"] * len(args) + ["i64"] * len(lengths)
+        self.code.functions[full] = f"declare void @{full}({', '.join(kinds)})"
+        self.code.line(f"call void @{full}({', '.join([*given, *lengths])})")
+
+    def refuse_unless_zero(self, info: str, status: int) -> None:
+        have = self.code.op(f"load i32, ptr {info}")  # of 64 bits the lower half
+        self.refuse_if(self.code.op(f"icmp ne i32 {have}, 0"), status)
+
+    def refuse_if(self, condition: str, status: int) -> None:
+        code = self.code
+        bad, good = code.fresh("refused")[1:], code.fresh("good")[1:]
+        code.line(f"br i1 {condition}, label %{bad}, label %{good}")
+        code.label(bad)
+        code.line(f"ret i32 {status}")
+        code.label(good)
+
+    # ---- memory
+
+    def at(self, v: View, indices: Sequence[str], t: str | None = None) -> str:
+        """The address of an entry; missing indices are 0."""
+        code, at = self.code, str(v.offset)
+        for i, s in zip(indices, v.strides, strict=False):
+            if s:
+                term = i if s == 1 else code.op(f"mul nsw i64 {i}, {s}")
+                at = code.op(f"add nsw i64 {at}, {term}") if at != "0" else term
+        base = f"{t or self.t}, ptr {self.pointers[v.root]}"
+        return code.op(f"getelementptr inbounds {base}, i64 {at}")
+
+    def address(self, v: View, indices: Sequence[str]) -> str:
+        return f"ptr {self.at(v, indices)}"
+
+    def load(self, v: View, indices: Sequence[str]) -> str:
+        return self.code.op(f"load {self.t}, ptr {self.at(v, indices)}, align {self.aligned}")
+
+    def store(self, v: View, indices: Sequence[str], x: str) -> None:
+        self.code.line(f"store {self.t} {x}, ptr {self.at(v, indices)}, align {self.aligned}")
+
+    def info(self) -> str:
+        """A place for a routine's verdict."""
+        name = self.variable("i64")
+        self.code.line(f"store i64 0, ptr {name}")
+        return name
+
+
+def over(w: Writer, shape: Shape, body: Callable[[list[str]], None]) -> None:
+    """Nested loops; ``body`` is given the counters, 0 along axes of length 1."""
+    code = w.code
+    indices, ends = [], []
+    for n in shape:
+        if n == 1:
+            indices.append("0")
+            continue
+        counter, head = w.variable("i64"), code.fresh("loop")[1:]
+        code.line(f"store i64 0, ptr {counter}")
+        code.line(f"br label %{head}")
+        code.label(head)
+        i = code.op(f"load i64, ptr {counter}")
+        indices.append(i)
+        ends.append((n, counter, head, i))
+    body(indices)
+    for n, counter, head, i in reversed(ends):
+        after = code.op(f"add nuw nsw i64 {i}, 1")
+        code.line(f"store i64 {after}, ptr {counter}")
+        more = code.op(f"icmp ult i64 {after}, {n}")
+        code.line(f"br i1 {more}, label %{head}, label %{head}.done")
+        code.label(f"{head}.done")
+
+
+def copy(w: Writer, source: View | None, target: View, batch: list[str], part: str = "") -> None:
+    """Fill a matrix: with another; with its ``lower`` part and 0; else with the identity."""
+    code = w.code
+    one, zero = literal(1, w.dtype), literal(0, w.dtype)
+
+    def entry(indices: list[str]) -> None:
+        i, j = indices if by_rows else reversed(indices)
+        at = [*batch, i, j]
+        x = w.load(source, at) if source else one
+        if not source or part:
+            keep = code.op(f"icmp {'uge' if part else 'eq'} i64 {i}, {j}")
+            x = code.select(w.t, keep, x, zero)
+        w.store(target, at, x)
+
+    *_, n, m = target.shape
+    by_rows = target.strides[-1] == 1 or m == 1
+    over(w, (n, m) if by_rows else (m, n), entry)
+
+
+# ---- how BLAS can read a matrix
+
+
+def layout(v: View) -> tuple[str, int] | None:
+    """(``N`` or ``T``, distance of its lines) of a matrix for BLAS; None: it cannot read it.
+
+    ``N``: rows are lines of memory, so that BLAS sees the transpose.
+    """
+    n, k = v.shape[-2:]
+    down, along = v.strides[-2:]
+    if max(down, along) > LARGEST:
+        return None
+    if (k == 1 or along == 1) and (n == 1 or down >= k):
+        return "N", max(down if n > 1 else k, k, 1)
+    if (n == 1 or down == 1) and (k == 1 or along >= n):
+        return "T", max(along if k > 1 else n, n, 1)
+    return None
+
+
+def flip(letter: str) -> str:
+    return {"N": "T", "T": "N", "L": "U", "U": "L"}[letter]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Product(Call):
+    """``y = a @ b``; a matrix of one row or column is a vector to BLAS."""
+
+    name: ClassVar[str] = "gemm"
+
+    def body(self, w: Writer, indices: list[str]) -> None:
+        a, b = self.operands
+        y = self.made[0]
+        (n, k), m = a.shape[-2:], b.shape[-1]
+        one, zero = w.number(1), w.number(0)
+        (how_a, lead_a), (how_b, lead_b) = _layout(a), _layout(b)
+        at_a, at_b, at_y = (w.address(v, indices) for v in (a, b, y))
+        if m == 1:
+            rows = (k, n) if how_a == "N" else (n, k)
+            step = b.strides[-2] if k > 1 else 1
+            w.call("gemv", flip(how_a), *map(w.count, rows), one, at_a, w.count(lead_a), at_b,
+                   w.count(step), zero, at_y, w.count(1))
+        elif n == 1:
+            rows = (m, k) if how_b == "N" else (k, m)
+            step = a.strides[-1] if k > 1 else 1
+            w.call("gemv", how_b, *map(w.count, rows), one, at_b, w.count(lead_b), at_a,
+                   w.count(step), zero, at_y, w.count(1))
+        else:
+            w.call("gemm", how_b, how_a, *map(w.count, (m, n, k)), one, at_b, w.count(lead_b),
+                   at_a, w.count(lead_a), zero, at_y, w.count(m))
+
+
+def _layout(v: View) -> tuple[str, int]:
+    found = layout(v)
+    assert found is not None, v
+    return found
+
+
+# ---- systems
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Factor(Call):
+    """``a = p @ l @ u``: the factors by columns, as LAPACK has them, and the rows exchanged."""
+
+    name: ClassVar[str] = "getrf"
+
+    def body(self, w: Writer, indices: list[str]) -> None:
+        (a,), (lu, pivots) = self.operands, self.made
+        n = w.count(a.shape[-1])
+        copy(w, a, transposed(lu), indices)
+        # a pivot of 0 is for those to judge who divide by it
+        w.call("getrf", n, n, w.address(lu, indices), n, f"ptr {w.at(pivots, indices, 'i64')}",
+               f"ptr {w.info()}")
+
+
+def transposed(v: View) -> View:
+    axes = tuple(range(len(v.shape)))
+    return views.transposed(v, (*axes[:-2], axes[-1], axes[-2]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solve(Call):
+    """``x`` with ``a @ x = b``, by columns, from the factors of ``a`` or of its transpose.
+
+    Operands: factors, pivots and ``b``, which is the identity where it is left out.
+    """
+
+    flipped: bool
+
+    name: ClassVar[str] = "getrs"
+    refuses: ClassVar[bool] = True
+
+    def body(self, w: Writer, indices: list[str]) -> None:
+        lu, pivots, *b = self.operands
+        x = self.made[0]
+        m, n = x.shape[-2:]
+        refuse_zeros(w, lu, indices)
+        copy(w, b[0] if b else None, transposed(x), indices)
+        w.call("getrs", "T" if self.flipped else "N", w.count(n), w.count(m),
+               w.address(lu, indices), w.count(n), f"ptr {w.at(pivots, indices, 'i64')}",
+               w.address(x, indices), w.count(n), f"ptr {w.info()}")
+
+
+def refuse_zeros(w: Writer, a: View, batch: list[str]) -> None:
+    """A triangle with a 0 on its diagonal is singular."""
+
+    def entry(indices: list[str]) -> None:
+        x = w.load(a, [*batch, *indices, *indices])
+        w.refuse_if(w.code.compare("eq", w.t, x, literal(0, w.dtype)), SINGULAR)
+
+    over(w, a.shape[-1:], entry)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Triangular(Call):
+    """``x`` with ``a @ x = b`` for a triangle ``a``, or its transpose."""
+
+    lower: bool
+    flipped: bool
+    unit: bool
+
+    name: ClassVar[str] = "trsm"
+    refuses: ClassVar[bool] = True
+
+    def body(self, w: Writer, indices: list[str]) -> None:
+        a, b = self.operands
+        x = self.made[0]
+        n, m = b.shape[-2:]
+        if not self.unit:
+            refuse_zeros(w, a, indices)
+        copy(w, b, x, indices)
+        how, lead = _layout(a)
+        # to BLAS ``a`` is the transpose where its rows are lines, and so is the product
+        upper = self.lower == (how == "N")
+        turned = "T" if self.flipped == (how == "N") else "N"
+        unit = "U" if self.unit else "N"
+        triangle, given = "U" if upper else "L", (w.address(a, indices), w.count(lead))
+        if m == 1:
+            w.call("trsv", triangle, flip(turned), unit, w.count(n), *given,
+                   w.address(x, indices), w.count(1))
+        else:
+            w.call("trsm", "R", triangle, turned, unit, w.count(m), w.count(n), w.number(1),
+                   *given, w.address(x, indices), w.count(m))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cholesky(Call):
+    """``l`` with ``l @ l.T = a``, from the lower triangle; the rest of ``l`` is 0."""
+
+    name: ClassVar[str] = "potrf"
+    refuses: ClassVar[bool] = True
+
+    def body(self, w: Writer, indices: list[str]) -> None:
+        y = self.made[0]
+        n, info = w.count(y.shape[-1]), w.info()
+        copy(w, self.operands[0], y, indices, part="lower")
+        w.call("potrf", "U", n, w.address(y, indices), n, f"ptr {info}")
+        w.refuse_unless_zero(info, INDEFINITE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Eigh(Call):
+    """Eigenvalues, and eigenvectors by columns, of the triangle named; and room to work."""
+
+    lower: bool
+    vectors: bool  # whether anyone wants them
+
+    name: ClassVar[str] = "syevd"
+    refuses: ClassVar[bool] = True
+
+    def body(self, w: Writer, indices: list[str]) -> None:
+        values, vectors, room, counts = self.made
+        n, info = w.count(vectors.shape[-1]), w.info()
+        copy(w, self.operands[0], transposed(vectors), indices)
+        job, triangle = "V" if self.vectors else "N", "L" if self.lower else "U"
+        w.call("syevd", job, triangle, n, w.address(vectors, indices), n,
+               w.address(values, indices), w.address(room, ()), w.count(math.prod(room.shape)),
+               f"ptr {w.at(counts, (), 'i64')}", w.count(math.prod(counts.shape)), f"ptr {info}")
+        w.refuse_unless_zero(info, UNCONVERGED)
+
+
+def eigh_room(n: int) -> tuple[int, int]:
+    """Numbers and integers that ``syevd`` works with."""
+    return 1 + 6 * n + 2 * n * n, 3 + 5 * n
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogDet(Call):
+    """Sign and logarithm of the determinant, from the factors; 0 and -inf of a singular matrix."""
+
+    bits: int  # of a pivot
+
+    name: ClassVar[str] = "slogdet"
+
+    def body(self, w: Writer, indices: list[str]) -> None:
+        code, t = w.code, w.t
+        lu, pivots = self.operands
+        sign, log = self.made
+        at_sign, at_log = w.at(sign, indices), w.at(log, indices)
+        zero, one = literal(0, w.dtype), literal(1, w.dtype)
+        code.line(f"store {t} {one}, ptr {at_sign}")
+        code.line(f"store {t} {zero}, ptr {at_log}")
+
+        def entry(index: list[str]) -> None:
+            (i,) = index
+            x = w.load(lu, [*indices, i, i])
+            kind = f"i{self.bits}"
+            at = w.at(pivots, indices, "i64")
+            at = code.op(f"getelementptr inbounds {kind}, ptr {at}, i64 {i}")
+            row = code.op(f"load {kind}, ptr {at}")
+            here = code.op(f"trunc i64 {i} to i32") if kind == "i32" else i
+            stays = code.op(f"icmp eq {kind} {row}, {code.op(f'add {kind} {here}, 1')}")
+            have = code.op(f"load {t}, ptr {at_sign}")
+            turned = code.op(f"fneg {t} {have}")
+            negative = code.compare("lt", t, x, zero)
+            keeps = code.op(f"xor i1 {negative}, {stays}")
+            have = code.select(t, keeps, have, turned)
+            size = code.call("fabs", t, x)
+            have = code.select(t, code.compare("eq", t, x, zero), zero, have)
+            code.line(f"store {t} {have}, ptr {at_sign}")
+            more = code.libm("log", t, size)
+            total = code.op(f"fadd {t} {code.op(f'load {t}, ptr {at_log}')}, {more}")
+            code.line(f"store {t} {total}, ptr {at_log}")
+
+        over(w, lu.shape[-1:], entry)
+        have = code.op(f"load {t}, ptr {at_sign}")
+        code.line(f"store {t} {code.op(f'fadd {t} {have}, {zero}')}, ptr {at_sign}")  # no -0
+
+
+__all__ = ["OUTSIDE", "REFUSALS", "Call", "Cholesky", "Eigh", "Factor", "LogDet", "Product",
+           "Solve", "Triangular", "Writer", "eigh_room", "layout", "over", "refused",
+           "transposed"]

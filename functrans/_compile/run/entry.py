@@ -1,0 +1,168 @@
+"""The way from Python into native code: a C function that checks, makes results, and runs.
+
+For a small program the call costs more than the program. CPython calls the function below as it
+calls those written in C (METH_FASTCALL): it reads the arguments where they lie, makes the results
+with NumPy's C function, and runs. It is compiled once; what it does for a program is written in a
+plan, which is its ``__self__``.
+
+It takes arrays of exactly the shapes and dtypes of the program, contiguous and aligned, and Python
+floats and ints where the program has such. Given anything else, or where the code reports that
+something went wrong, it returns NotImplemented, and the caller goes the general way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from functrans._compile.emit.entry_code import (
+    ARRAY,
+    FLOAT,
+    FUNCTIONS,
+    INT,
+    MOST,
+    OBJECTS,
+    OFFSETS,
+    PLAN,
+    SCALAR,
+    SLOTS,
+    text,
+)
+from functrans._compile.run.machine import local
+
+if TYPE_CHECKING:
+    from functrans._compile.run.frame import Argument, Frame
+
+METH_FASTCALL = 0x0080
+# Places in NumPy's table of C functions; fixed by its ABI.
+ARRAY_TYPE, NEW_FROM_DESCRIPTOR = 2, 94
+# Operations from which on other threads may run meanwhile: letting them costs 50 ns.
+LONG = 20_000
+
+
+@functools.cache
+def _function() -> tuple[Any, int]:
+    """The function, compiled: what must live as long as it is called, and its address."""
+    code, found = local().compile(text(), ["entry"], "calls of compiled functions")
+    return code, _address(found["entry"])
+
+
+# ---- one program
+
+
+def entry_of(frame: Frame, run: Any, code: Any) -> Callable | None:
+    """The entry of a function in its frame, None where it cannot have one.
+
+    ``code`` is kept alive.
+    """
+    kinds = [_kind(x) for x in frame.arguments]
+    if None in kinds or not supported():
+        return None
+    plan = _Plan()
+    arguments = [(kind, plan.keep(x.dtype), len(x.shape), plan.array(x.shape))
+                 for kind, x in zip(kinds, frame.arguments, strict=True)]
+    holds = [(slot, plan.keep(x)) for slot, x in frame.held.items()]
+    results = [
+        (y.slot, plan.keep(y.dtype), len(y.shape), plan.array(y.shape),
+         0 if y.source is None else math.prod(y.shape) * y.dtype.itemsize, y.source or 0)
+        for y in frame.results
+    ]
+    slot, size = frame.scratch
+    return plan.function(
+        _address(run), plan.array(_known()), len(arguments), plan.array(arguments), len(holds),
+        plan.array(holds), len(results), plan.array(results), size, slot, frame.work >= LONG,
+        code=code,
+    )
+
+
+class _Plan:
+    """The numbers that make a plan, and what lives as long as it."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def keep(self, x: Any) -> int:
+        """Where an object is."""
+        self.kept.append(x)
+        return id(x)
+
+    def array(self, words: Sequence) -> int:
+        """Where these numbers are."""
+        x = np.array(words, np.uintp)
+        self.kept.append(x)
+        return x.ctypes.data
+
+    def function(self, *words: int, code: Any) -> Callable:
+        assert len(words) == len(PLAN), words
+        engine, address = _function()
+        method = _Method(b"compiled", address, METH_FASTCALL, None)
+        given = np.array(words, np.uintp), self.kept, method, code, engine
+        return _new_function()(ctypes.addressof(method), given, None)
+
+
+def _kind(x: Argument) -> int | None:
+    if x.weak:
+        return {"d": FLOAT, "l": INT, "q": INT}.get(x.dtype.char)
+    return SCALAR if x.shape == () and x.dtype == np.float64 else ARRAY
+
+
+# ---- this Python and NumPy
+
+
+class _Method(ctypes.Structure):
+    """PyMethodDef."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p),
+                ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
+
+
+@functools.cache
+def _new_function() -> Callable:
+    kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    return kind(("PyCFunction_NewEx", ctypes.pythonapi))
+
+
+@functools.cache
+def _known() -> list[int]:
+    """The addresses that the function knows by their places."""
+    found = [id(x) for x in OBJECTS.values()]
+    found += [_address(getattr(ctypes.pythonapi, name)) for name in FUNCTIONS]
+    return [*found, _address(ctypes.memmove), _numpy_functions()[NEW_FROM_DESCRIPTOR] or 0]
+
+
+def _address(f: Any) -> int:
+    return ctypes.cast(f, ctypes.c_void_p).value or 0
+
+
+def _numpy_functions() -> Any:
+    """NumPy's table of C functions."""
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]  # not in stubs
+    at = pointer(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, None)
+    return ctypes.cast(at, ctypes.POINTER(ctypes.c_void_p))
+
+
+@functools.cache
+def supported() -> bool:
+    """Whether objects lie in memory as the function expects, tried out on some."""
+    x = np.ones((2, 3), np.float32)
+    pair = (x, None)
+    read = [
+        (ctypes.c_void_p, pair, "type", id(tuple)), (ctypes.c_void_p, pair, "tuple", id(x)),
+        (ctypes.c_double, 1.5, "value", 1.5), (ctypes.c_double, np.float64(1.5), "value", 1.5),
+        (ctypes.c_void_p, x, "data", x.ctypes.data), (ctypes.c_int, x, "ndim", 2),
+        (ctypes.c_void_p, x, "dtype", id(x.dtype)), (ctypes.c_int, x, "flags", x.flags.num),
+    ]
+    if any(kind.from_address(id(o) + OFFSETS[at]).value != e for kind, o, at, e in read):
+        return False
+    dims = ctypes.c_void_p.from_address(id(x) + OFFSETS["dims"]).value or 0
+    shape = tuple((ctypes.c_int64 * 2).from_address(dims))
+    return shape == x.shape and _numpy_functions()[ARRAY_TYPE] == id(np.ndarray)
+
+
+__all__ = ["MOST", "SLOTS", "entry_of", "supported"]

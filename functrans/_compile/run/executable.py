@@ -1,0 +1,99 @@
+"""From a program to something that runs: the passes, then native code."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans._compile.ir.inline import inlined
+from functrans._compile.ir.passes import optimise
+from functrans._compile.ir.program import Eqn, Program, Structured, Var, check, evaluate
+from functrans._compile.run.frame import Framed
+from functrans._compile.run.keys import program_key
+from functrans._compile.run.machine import NativeUnavailable, local
+from functrans._compile.run.native import NativeProgram, compile_program, kept_program
+
+
+class Executable:
+    """A program that can be run on plain values many times; compiled when it is first run."""
+
+    def __init__(self, program: Program, precise: bool):
+        self.staged = program
+        self.precise = precise
+        self._lock = threading.RLock()
+        self._made: dict[str, Any] = {}
+
+    def _once(self, what: str, make: Callable[[], Any]) -> Any:
+        """What ``make`` returns; threads that ask at once wait for the one that makes it."""
+        with self._lock:
+            if what not in self._made:
+                self._made[what] = make()
+            return self._made[what]
+
+    @property
+    def program(self) -> Program:
+        """What is compiled: functions with rules written out, then the passes."""
+        return self._once("program", lambda: optimise(inlined(self.staged)))
+
+    @property
+    def _key(self) -> str | None:
+        """The name of its code on disk."""
+        more = str(self.precise), *local().identity
+        return self._once("key", lambda: program_key(self.staged, *more))
+
+    @property
+    def native(self) -> NativeProgram:
+        """The native code and the steps between."""
+        return self._once(
+            "native", lambda: compile_program(self.program, self.precise, self._key)
+        )
+
+    @functools.cached_property
+    def run(self) -> Callable[[Sequence[Any]], list]:
+        """The outputs for plain values, fresh arrays: native, else by NumPy and with a warning."""
+        code = self.code
+        if isinstance(code, Exception):
+            text = f"jit runs through NumPy, not natively: {code}"
+            warnings.warn(text, RuntimeWarning, stacklevel=6)
+            return functools.partial(_interpret, self.program)
+        return code
+
+    @functools.cached_property
+    def code(self) -> Callable[[Sequence[Any]], list] | Exception:
+        """The same natively; or why there is no such code."""
+        try:
+            return self._once("run", lambda: self._kept() or self.native)
+        except (NativeUnavailable, ImportError) as e:
+            return e
+
+    def _kept(self) -> Framed | None:
+        return None if self._key is None else kept_program(self._key)
+
+    @property
+    def entry(self) -> Callable | None:
+        """The native code as a C function of the values, where it can be called as one."""
+        return getattr(self.run, "entry", None)
+
+
+def alone(prim: Structured) -> Callable[[Sequence[Any]], Sequence]:
+    """The outputs of one op for plain values: native, else by NumPy."""
+    found = prim.abstract()
+    inputs = tuple(map(Var, prim.operand_types()))
+    outputs = tuple(map(Var, found if prim.outputs > 1 else [found]))
+    program = inlined(check(Program(inputs, (Eqn(prim, inputs, {}, outputs),), outputs)))
+    try:
+        return compile_program(program)
+    except (NativeUnavailable, ImportError):
+        return lambda xs: prim.impl(*xs) if prim.outputs > 1 else [prim.impl(*xs)]
+
+
+def _interpret(program: Program, values: Sequence[Any]) -> list:
+    return [np.array(y) for y in evaluate(program, values)]
+
+
+__all__ = ["Executable", "alone", "optimise"]

@@ -1,0 +1,222 @@
+"""What a schedule is made from: equations on their way to kernels and steps, each with a level.
+
+Entrywise equations with the same loops as the producers of their operands run at those producers'
+level, all others one level later. What shares level and loops is one kernel. Equations that only
+move entries cost nothing: they are views.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from functrans._compile.ir.program import Atom, Const, Program, Var
+from functrans._compile.lowering import library
+from functrans._compile.lowering.numbers import is_native
+from functrans._compile.schedule import views
+from functrans._compile.schedule.views import Shape, View, Window
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """An equation on its way to a kernel or a host step."""
+
+    kind: str  # map, reduce, part (of a joined array), or apart: a step of its own
+    row: str
+    space: Shape
+    operands: tuple[Any, ...]  # views in the space, or Python numbers
+    target: Var
+    step: Any = None  # where it is apart
+    types: tuple[np.dtype, ...] = ()
+    place: tuple[int, Shape] = (0, ())  # of a part or a reduction: offset, strides
+    axes: Shape = ()  # of a reduction
+    windows: tuple[Window, ...] = ()  # outside which the value is 0
+    exact: bool = False  # not fused into multiply-adds
+    level: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Builder:
+    """What the equations so far have become."""
+
+    program: Program
+    wanted: set[Var]  # what some output or equation reads
+    nodes: list[Node] = field(default_factory=list)
+    views: dict[Var, View] = field(default_factory=dict)
+    makers: dict[Var, list[Node]] = field(default_factory=dict)
+    shapes: dict[Var, Shape] = field(default_factory=dict)
+    factors: dict[tuple, tuple[View, View]] = field(default_factory=dict)  # of matrices
+
+    # ---- operands
+
+    def view(self, a: Var | Const) -> View:
+        if isinstance(a, Const):
+            return views.identity(a, a.aval.shape)
+        if a not in self.views:
+            self.views[a] = views.identity(a, a.aval.shape)
+        return self.views[a]
+
+    def operand(self, a: Atom, shape: Shape) -> Any:
+        """The operand in the shape of the loops that read it."""
+        if not isinstance(a, Var | Const):
+            return a
+        return views.broadcast(self.view(a), shape)
+
+    def joins(self, v: Any, space: Shape) -> bool:
+        """Whether a loop over ``space`` finds the operand in a register of its own iteration."""
+        if not isinstance(v, View) or not v.is_identity():
+            return False
+        makers = self.makers.get(v.root, ()) if isinstance(v.root, Var) else ()
+        return len(makers) == 1 and makers[0].kind == "map" and makers[0].space == space
+
+    def needs(self, v: Any, space: Shape | None) -> int:
+        """The first level at which a node with these loops can have the operand."""
+        if not isinstance(v, View) or v.root not in self.makers:
+            return 0
+        joined = space is not None and self.joins(v, space)
+        return max(m.level for m in self.makers[v.root]) + (not joined)
+
+    # ---- nodes
+
+    def add(self, kind: str, row: str, shape: Shape, inputs: tuple, target: Var,
+            **more: Any) -> None:
+        """A node with loops over ``shape``."""
+        self.enter_node(kind, row, shape, [self.operand(a, shape) for a in inputs], target, **more)
+
+    def enter_node(self, kind: str, row: str, shape: Shape, given: Sequence, target: Var,
+                   **more: Any) -> None:
+        """A node whose operands, views or numbers, have its shape."""
+        space = tuple([n for n in shape if n != 1])
+        operands = tuple([read(v) for v in given])
+        self.add_node(Node(kind, row, space, operands, target, **more))
+
+    def add_node(self, node: Node) -> None:
+        node.level = max([self.needs(v, node.space) for v in node.operands], default=0)
+        self.nodes.append(node)
+        self.makers.setdefault(node.target, []).append(node)
+
+    def copy(self, source: Var | Const, target: Var) -> None:
+        """``target`` as a buffer filled from a view."""
+        shape = self.view(source).shape
+        if self.scatter(source, target):
+            return
+        self.add("map", "copy", shape, (source,), target, types=(source.aval.dtype,))
+        self.shapes[target] = shape
+
+    def scatter(self, source: Var | Const, target: Var) -> bool:
+        """Fill ``target`` from the loop that computes the source, if that is in another order."""
+        v = views.squeezed(self.view(source))
+        makers = self.makers.get(v.root, ()) if isinstance(v.root, Var) else ()
+        if len(makers) != 1 or makers[0].kind != "map" or not v.whole or v.offset:
+            return False
+        space = makers[0].space
+        steps = views.c_strides(space)
+        axes, all_axes = zip(v.strides, v.shape, strict=True), zip(steps, space, strict=True)
+        if sorted(axes) != sorted(all_axes) or len(set(steps)) < len(steps) or 0 in space:
+            return False
+        own = dict(zip(v.strides, views.c_strides(v.shape), strict=True))
+        place = 0, tuple([own[s] for s in steps])
+        # the buffer as its maker fills it, which need not be the order of the value's own axes
+        self.enter_node("part", "copy", space, (views.identity(v.root, space),), target,
+                        types=(source.aval.dtype,), place=place)
+        self.shapes[target] = self.view(source).shape
+        return True
+
+    def reduce(self, row: str, x: View, out: Var, axis: Shape) -> None:
+        """A reduction over some axes; ``out`` holds what is left of them in order."""
+        shape = x.shape
+        left = tuple([n for i, n in enumerate(shape) if i not in axis])
+        strides = iter(views.c_strides(left))
+        all_strides = [0 if i in axis else next(strides) for i in range(len(shape))]
+        kept = [i for i, n in enumerate(shape) if n != 1]
+        axes = tuple([k for k, i in enumerate(kept) if i in axis])
+        place = 0, tuple([all_strides[i] for i in kept])
+        self.enter_node("reduce", row, shape, (x,), out, types=(out.aval.dtype,), place=place,
+                        axes=axes)
+
+    def in_order(self, a: Var | Const) -> View:
+        """The operand as all of a buffer."""
+        v = self.view(a)
+        if isinstance(a, Const):
+            return views.identity(Const(np.ascontiguousarray(a.value)), a.aval.shape)
+        if not v.is_identity() or math.prod(v.root.aval.shape) != math.prod(v.shape):
+            self.materialise(a)
+        return self.view(a)
+
+    def whole(self, a: Var | Const) -> View:
+        """The operand as a view of memory, with nothing that is only thought of."""
+        if isinstance(a, Var) and not self.view(a).whole:
+            self.materialise(a)
+        return self.view(a)
+
+    def call(self, step: library.Call) -> None:
+        """Enter a library call."""
+        self.apart(step, step.name)
+        for v in step.made:
+            self.shapes[v.root] = v.shape  # type: ignore[index]  # a step fills no constant
+
+    def apart(self, step: Any, row: str) -> None:
+        node = Node("apart", row, (), step.operands, step.makes[0], step)
+        node.level = max([self.needs(v, None) for v in step.operands], default=0)
+        self.nodes.append(node)
+        for v in step.makes:
+            self.makers[v] = [node]
+
+    def materialise(self, a: Var) -> None:
+        """A buffer for a view that NumPy cannot express; later uses read it too."""
+        v = Var(a.aval)
+        self.copy(a, v)
+        self.views[a] = views.identity(v, a.aval.shape)
+
+    # ---- levels
+
+    def relevel(self) -> None:
+        """Levels anew, after nodes were replaced."""
+        for node in self.nodes:
+            space = node.space if node.kind in ("map", "reduce", "part") else None
+            node.level = max([self.needs(v, space) for v in node.operands], default=0)
+
+    def sink(self) -> None:
+        """Move entrywise nodes down to their first use: what is not needed yet is not stored."""
+        users = defaultdict(list)
+        for node in self.nodes:
+            for v in node.operands:
+                if isinstance(v, View) and v.root in self.makers:
+                    users[v.root].append((node, v))
+        for node in reversed(self.nodes):
+            if node.kind == "map" and users[node.target]:
+                node.level = max(node.level, min(
+                    user.level - (user.step is not None or not self.joins(v, user.space))
+                    for user, v in users[node.target]
+                ))
+
+
+def read(v: Any) -> Any:
+    """What a kernel reads for an operand: entries at the counters of its loops, or a number."""
+    if not isinstance(v, View):
+        return v
+    number = _uniform(v)
+    return views.squeezed(v) if number is None else number
+
+
+def _uniform(v: View) -> Any:
+    """The one number that a constant consists of, None where there are several."""
+    if not isinstance(v.root, Const) or not v.whole or not is_native(v.root.aval.dtype):
+        return None
+    x = v.root.value
+    if not x.size or (x.size > 1 and not (x == x.flat[0]).all()):
+        return None
+    if x.dtype.kind in "fc":
+        # equal zeros may differ in their signs
+        parts = np.ascontiguousarray(x).reshape(x.size, 1).view(x.dtype.char.lower())
+        if (np.signbit(parts) != np.signbit(parts[0])).any():
+            return None
+    return x.flat[0]
+
+
+__all__ = ["Builder", "Node", "read"]

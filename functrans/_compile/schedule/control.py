@@ -1,0 +1,438 @@
+"""Loops and branches as native steps: functions that call the steps of the programs they hold.
+
+A loop's state lies in the buffers of its outputs. A step of the body writes the next state beside
+it, then small parts are copied over and large ones change places; entries of arrays are read and
+written where they lie.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans._compile.ir.program import Const, Eqn, Program, Structured, Var
+from functrans._compile.ir.structured import Branch, Loop
+from functrans._compile.lowering.library import Writer, pointers_of
+from functrans._compile.lowering.numbers import Code, literal, stored_type
+from functrans._compile.schedule import views
+from functrans._compile.schedule.inplace import placed
+from functrans._compile.schedule.memory import STACK, allocate
+from functrans._compile.schedule.views import View
+from functrans._core.aval import Aval
+
+# Operations, a few milliseconds, after which a loop asks whether it has been interrupted.
+ASKED = 1 << 23
+# Bytes of a part of the state up to which it is copied from step to step.
+COPIED = 1024
+# The function that lets other threads run, and Python look for signals: not 0 where an exception is
+# set; and the functions of CPython's that it calls.
+ASKING = {
+    "PyGILState_Ensure": "declare i32 @PyGILState_Ensure()",
+    "PyGILState_Release": "declare void @PyGILState_Release(i32)",
+    "PyErr_CheckSignals": "declare i32 @PyErr_CheckSignals()",
+    "PyEval_SaveThread": "declare ptr @PyEval_SaveThread()",
+    "PyEval_RestoreThread": "declare void @PyEval_RestoreThread(ptr)",
+    "interrupted": """\
+define internal i32 @interrupted() noinline {
+  %had = call i32 @PyGILState_Ensure()
+  %state = call ptr @PyEval_SaveThread()
+  call void @PyEval_RestoreThread(ptr %state)
+  %raised = call i32 @PyErr_CheckSignals()
+  call void @PyGILState_Release(i32 %had)
+  ret i32 %raised
+}""",
+}
+
+
+class Emitted(NamedTuple):
+    """A step's function: its name, the buffers that it takes, whether it returns a status.
+
+    ``numbers`` are behind the buffers in a call.
+    """
+
+    name: str
+    buffers: tuple
+    refuses: bool
+    numbers: str = ""
+
+
+Emit = Callable[[Any], Emitted]
+
+
+class Part:
+    """A schedule inside of a step: which of its buffers are filled in place, and its scratch.
+
+    ``state`` are the inputs that the first of its outputs will take the place of.
+    """
+
+    def __init__(self, schedule: Any, state: Sequence[Var] = ()):
+        self.schedule = schedule
+        self.claimed: dict[Var, int] = {}  # buffers that an output is made in
+        for i, a in enumerate(schedule.outputs):
+            if isinstance(a, Var) and a in schedule.shapes:
+                self.claimed.setdefault(a, i)
+        self.steps, self.same, self.updated = placed(
+            schedule.steps, schedule.outputs, self.claimed, state
+        )
+        own = [v for v in schedule.shapes if v not in self.claimed and v not in self.same]
+        self.offsets, self.bytes = allocate(self.steps, schedule.shapes, own)
+
+    @property
+    def inputs(self) -> tuple[Var, ...]:
+        return self.schedule.program.inputs
+
+    @property
+    def consts(self) -> list[Const]:
+        read = [b for step in self.steps for b in step.reads]
+        return [b for b in (*read, *self.schedule.outputs) if isinstance(b, Const)]
+
+    @property
+    def refuses(self) -> bool:
+        return any(step.refuses for step in self.steps)
+
+    @property
+    def work(self) -> float:
+        return sum(step.work for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nested:
+    """A step made of the steps of other schedules."""
+
+    eqn: Eqn
+    operands: tuple[View, ...]
+    made: tuple[View, ...]
+    parts: tuple[Part, ...]
+    scratch: Var | None  # of more bytes than go on the stack
+
+    @property
+    def name(self) -> str:
+        return self.eqn.prim.name
+
+    @property
+    def programs(self) -> dict[str, Program]:
+        """The programs that it holds, in the order of its parts."""
+        return self.row.programs
+
+    @property
+    def note(self) -> str:
+        return self.row.note() or "branch"
+
+    @property
+    def row(self) -> Structured:
+        assert isinstance(self.eqn.prim, Structured)
+        return self.eqn.prim
+
+    @property
+    def reads(self) -> list[Var | Const]:
+        held = [c for part in self.parts for c in part.consts]
+        return [*[v.root for v in self.operands], *held]
+
+    @property
+    def makes(self) -> list[Any]:
+        return [v.root for v in self.made] + [v for v in [self.scratch] if v is not None]
+
+    @property
+    def refuses(self) -> bool:
+        return any(part.refuses for part in self.parts)
+
+    @property
+    def work(self) -> float:
+        """About how many operations a run takes at most."""
+        return max(part.work for part in self.parts)
+
+    def function(self, name: str, code: Code, emit: Emit) -> tuple[tuple, str]:
+        """The buffers that a function for this step is given, and its text."""
+        pointers = pointers_of(self)
+        writer = _Writer(code, pointers, emit)
+        if self.scratch is not None:
+            writer.scratch = pointers[self.scratch]
+        elif size := self.bytes():
+            writer.scratch = writer.variable(f"[{size} x i8]", ", align 64")
+        self.body(writer)
+        return tuple(pointers), writer.text(name, self.refuses)
+
+    def bytes(self) -> int:
+        """The scratch memory that it needs."""
+        return max(part.bytes for part in self.parts)
+
+    def body(self, w: _Writer) -> None:
+        raise NotImplementedError
+
+
+class _Writer(Writer):
+    """Lines of a function that calls other steps' functions."""
+
+    def __init__(self, code: Code, pointers: dict[Any, str], emit: Emit):
+        super().__init__(code, np.dtype(float), pointers, "double")
+        self.emit = emit
+        self.scratch = "null"  # where no bytes are needed
+
+    def variable(self, t: str, more: str = "") -> str:
+        name = super().variable(t)
+        self.allocas[-1] += more
+        return name
+
+    def shifted(self, pointer: str, offset: int | str) -> str:
+        """The address so many bytes behind another."""
+        if offset == 0:
+            return pointer
+        return self.code.op(f"getelementptr inbounds i8, ptr {pointer}, i64 {offset}")
+
+    def entry(self, pointer: str, size: int, k: str) -> str:
+        """The address of entry ``k`` of an array of entries of ``size`` bytes."""
+        return self.shifted(pointer, self.code.op(f"mul nsw i64 {k}, {size}")) if size else pointer
+
+    def run(self, part: Part, given: dict[Any, str], targets: Sequence[str | None]) -> None:
+        """Run the steps of a part, its outputs going to ``targets``; None: it is not wanted."""
+        pointers = {**self.pointers, **given}
+        for v, i in part.claimed.items():
+            pointers[v] = targets[i] or self.scratch
+        for v, offset in part.offsets.items():
+            pointers[v] = self.shifted(self.scratch, offset)
+        for v, other in part.same.items():
+            pointers[v] = pointers[other]
+        for step in part.steps:
+            self.call_step(self.emit(step), pointers)
+        for i, (a, target) in enumerate(zip(part.schedule.outputs, targets, strict=True)):
+            if target is None or part.claimed.get(a) == i:
+                continue
+            out = part.schedule.program.outputs[i]
+            if isinstance(a, Var | Const):
+                self.code.copy(target, pointers[a], nbytes(a.aval))
+            else:
+                dtype = np.dtype(type(out))
+                t = stored_type(dtype)
+                text = {"true": "1", "false": "0"}.get(literal(a, dtype), literal(a, dtype))
+                self.code.line(f"store {t} {text}, ptr {target}")
+
+    def call_step(self, step: Emitted, pointers: dict[Any, str]) -> None:
+        given = ", ".join(f"ptr {pointers[b]}" for b in step.buffers)
+        call = f"@{step.name}({given}{step.numbers})"
+        if not step.refuses:
+            self.code.line(f"call void {call}")
+            return
+        status = self.code.op(f"call i32 {call}")
+        bad, good = self.code.fresh("stop")[1:], self.code.fresh("go")[1:]
+        refused = self.code.op(f"icmp ne i32 {status}, 0")
+        self.code.line(f"br i1 {refused}, label %{bad}, label %{good}")
+        self.code.label(bad)
+        self.code.line(f"ret i32 {status}")
+        self.code.label(good)
+
+
+def nbytes(a: Aval) -> int:
+    return math.prod(a.shape) * a.dtype.itemsize
+
+
+class Repeat(Nested):
+    """A loop."""
+
+    __slots__ = ()
+
+    @property
+    def loop(self) -> Loop:
+        assert isinstance(self.eqn.prim, Loop)
+        return self.eqn.prim
+
+    @property
+    def work(self) -> float:
+        step = sum(part.work for part in self.parts) + 1
+        return step * (math.inf if self.loop.length is None else self.loop.length)
+
+    @property
+    def asks(self) -> int:
+        """After how many steps, a power of two, it asks whether to go on; 0: it never does."""
+        if self.work < ASKED:
+            return 0
+        step = sum(part.work for part in self.parts) + 1
+        return 1 << max(0, int(math.log2(ASKED / step))) if step < ASKED else 1
+
+    @property
+    def refuses(self) -> bool:
+        return self.asks > 0 or any(part.refuses for part in self.parts)
+
+    def changed(self) -> list[int]:
+        """The parts of the state that a step makes anew, in a place of their own."""
+        loop, part = self.loop, self.parts[-1]
+        state, outputs = part.inputs[loop.consts :], part.schedule.outputs
+        return [j for j in range(loop.carries)
+                if outputs[j] is not state[j] and j not in part.updated]
+
+    def bytes(self) -> int:
+        return super_bytes(self.parts) + sum(_padded(self.made[j]) for j in self.changed())
+
+    def body(self, w: _Writer) -> None:
+        loop, code, part = self.loop, w.code, self.parts[-1]
+        count, consts, first, arrays = loop.parts([w.pointers[v.root] for v in self.operands])
+        outs = [w.pointers[v.root] for v in self.made]
+        state, ys = outs[: loop.carries], outs[loop.carries : len(part.schedule.outputs)]
+        for target, source, v in zip(state, first, self.made, strict=False):
+            code.copy(target, source, _size(v))
+        if loop.test is not None or loop.counted:
+            for y, v in zip(ys, self.made[loop.carries :], strict=False):
+                code.clear(y, _size(v))
+        steps = code.op(f"load i64, ptr {count}") if loop.counted else str(loop.length)
+        rooms, at = {}, super_bytes(self.parts)
+        for j in self.changed():
+            rooms[j] = _Room(w, state[j], w.shifted(w.scratch, at), _size(self.made[j]))
+            at += _padded(self.made[j])
+        counter = w.variable("i64")
+        code.line(f"store i64 0, ptr {counter}")
+        code.line("br label %again")
+        code.label("again")
+        k = code.op(f"load i64, ptr {counter}")
+        now = [rooms[j].now() if j in rooms else p for j, p in enumerate(state)]
+        if loop.length is not None:
+            self.leave_unless(w, code.op(f"icmp slt i64 {k}, {steps}"))
+        if loop.test is not None:
+            holds = w.variable("i8")
+            test = self.parts[0]
+            w.run(test, dict(zip(test.inputs, [*consts, *now], strict=True)), [holds])
+            self.leave_unless(w, code.op(f"icmp ne i8 {code.op(f'load i8, ptr {holds}')}, 0"))
+        place = k
+        if loop.reverse:
+            place = code.op(f"sub i64 {code.op(f'sub i64 {steps}, 1')}, {k}")
+        entries = [w.entry(x, nbytes(v.aval), place)
+                   for x, v in zip(arrays, part.inputs[loop.consts + loop.carries :], strict=True)]
+        types = [_aval(a) for a in part.schedule.program.outputs]
+        collected = [w.entry(y, nbytes(a), place)
+                     for y, a in zip(ys, types[loop.carries :], strict=True)]
+        targets = [rooms[j].next() if j in rooms else p if j in part.updated else None
+                   for j, p in enumerate(now)]
+        given = dict(zip(part.inputs, [*consts, *now, *entries], strict=True))
+        w.run(part, given, [*targets, *collected])
+        for room in rooms.values():
+            room.move()
+        more = code.op(f"add nuw nsw i64 {k}, 1")
+        code.line(f"store i64 {more}, ptr {counter}")
+        if self.asks:
+            self.ask(w, more)
+        code.line("br label %again")
+        code.label("end")
+        for room in rooms.values():
+            room.settle()
+        if loop.test is not None:
+            code.line(f"store i64 {code.op(f'load i64, ptr {counter}')}, ptr {outs[-1]}")
+
+    def ask(self, w: _Writer, k: str) -> None:
+        """Every so often let Python look for signals; what a handler raises ends the call."""
+        code = w.code
+        code.functions.update(ASKING)
+        ask, stop, go = (code.fresh(stem)[1:] for stem in ("ask", "stop", "on"))
+        due = code.op(f"icmp eq i64 {code.op(f'and i64 {k}, {self.asks - 1}')}, 0")
+        code.line(f"br i1 {due}, label %{ask}, label %{go}")
+        code.label(ask)
+        raised = code.op(f"icmp ne i32 {code.op('call i32 @interrupted()')}, 0")
+        code.line(f"br i1 {raised}, label %{stop}, label %{go}")
+        code.label(stop)
+        code.line("ret i32 -1")
+        code.label(go)
+
+    def leave_unless(self, w: _Writer, condition: str) -> None:
+        go = w.code.fresh("step")[1:]
+        w.code.line(f"br i1 {condition}, label %{go}, label %end")
+        w.code.label(go)
+
+
+class _Room:
+    """A part of a loop's state, and the room for the next: copied over, or changing places."""
+
+    def __init__(self, w: _Writer, state: str, beside: str, size: int):
+        self.w, self.state, self.beside, self.size = w, state, beside, size
+        self.cells: list[str] = []
+        if size > COPIED:
+            self.cells = [w.variable("ptr"), w.variable("ptr")]
+            for cell, pointer in zip(self.cells, (state, beside), strict=True):
+                w.code.line(f"store ptr {pointer}, ptr {cell}")
+        self.held = [state, beside]
+
+    def now(self) -> str:
+        if self.cells:
+            self.held = [self.w.code.op(f"load ptr, ptr {c}") for c in self.cells]
+        return self.held[0]
+
+    def next(self) -> str:
+        return self.held[1]
+
+    def move(self) -> None:
+        """What has been made becomes what is."""
+        if not self.cells:
+            self.w.code.copy(self.state, self.beside, self.size)
+            return
+        for cell, pointer in zip(self.cells, reversed(self.held), strict=True):
+            self.w.code.line(f"store ptr {pointer}, ptr {cell}")
+
+    def settle(self) -> None:
+        """The last state into the output's buffer."""
+        if not self.cells:
+            return
+        code = self.w.code
+        last = code.op(f"load ptr, ptr {self.cells[0]}")
+        move, done = code.fresh("move")[1:], code.fresh("settled")[1:]
+        away = code.op(f"icmp ne ptr {last}, {self.state}")
+        code.line(f"br i1 {away}, label %{move}, label %{done}")
+        code.label(move)
+        self.w.code.copy(self.state, last, self.size)
+        code.line(f"br label %{done}")
+        code.label(done)
+
+
+class Choice(Nested):
+    """A branch."""
+
+    __slots__ = ()
+
+    def body(self, w: _Writer) -> None:
+        code = w.code
+        index, *given = [w.pointers[v.root] for v in self.operands]
+        i = code.op(f"load i64, ptr {index}")
+        last = len(self.parts) - 1
+        low = code.op(f"icmp slt i64 {i}, 0")
+        i = code.op(f"select i1 {low}, i64 0, i64 {i}")
+        cases = " ".join(f"i64 {n}, label %case{n}" for n in range(last))
+        code.line(f"switch i64 {i}, label %case{last} [ {cases} ]")
+        for n, part in enumerate(self.parts):
+            code.label(f"case{n}")
+            targets = [w.pointers[v.root] for v in self.made]
+            w.run(part, dict(zip(part.inputs, given, strict=True)), targets)
+            code.line("br label %end")
+        code.label("end")
+
+
+def super_bytes(parts: Sequence[Part]) -> int:
+    size = max(part.bytes for part in parts)
+    return size + -size % 64
+
+
+def _size(v: View) -> int:
+    return math.prod(v.shape) * v.root.aval.dtype.itemsize
+
+
+def _padded(v: View) -> int:
+    return _size(v) + -_size(v) % 64
+
+
+def _aval(a: Any) -> Aval:
+    return a.aval if isinstance(a, Var | Const) else Aval((), np.dtype(type(a)))
+
+
+def nested(eqn: Eqn, operands: Sequence[View], schedules: Sequence[Any]) -> Nested:
+    """The step of an equation that holds programs, from the schedules of these."""
+    made = tuple([views.identity(v, v.aval.shape) for v in eqn.outputs])
+    kind = Choice if isinstance(eqn.prim, Branch) else Repeat
+    *others, body = schedules
+    state: tuple = ()
+    if isinstance(eqn.prim, Loop):
+        state = body.program.inputs[eqn.prim.consts : eqn.prim.consts + eqn.prim.carries]
+    parts = (*map(Part, others), Part(body, state))
+    size = kind(eqn, tuple(operands), made, parts, None).bytes()
+    scratch = Var(Aval((size,), np.dtype(np.uint8))) if size > STACK else None
+    return kind(eqn, tuple(operands), made, parts, scratch)
+
+
+__all__ = ["Choice", "Emitted", "Nested", "Part", "Repeat", "nested"]

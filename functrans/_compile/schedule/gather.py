@@ -1,0 +1,183 @@
+"""Reading and writing by index arrays, as native steps: every index is checked before it is used.
+
+What is moved is not looked at, so entries of any type are moved as integers of their size; only
+what is added is computed with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from functrans._compile.ir.program import Const, Eqn, Var
+from functrans._compile.lowering.library import OUTSIDE, Call, Writer
+from functrans._compile.lowering.numbers import is_native, type_of
+from functrans._compile.lowering.scalars import lowering_of
+from functrans._compile.schedule import views
+from functrans._compile.schedule.builder import Builder
+from functrans._compile.schedule.views import Shape, View
+from functrans._ops.indexing import ARRAY, WHOLE, first_array_axis
+
+ROWS = ("getitem", "put_add", "scatter_set", "scatter_add")
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """Where an index reads: the axes of its result are those of the array, the index arrays' own
+    ``count`` ones at ``start`` in place of the ``indexed`` ones."""
+
+    start: int
+    count: int
+    indexed: Shape
+
+    def place(self, at: Sequence[str], found: Sequence[str]) -> list[str]:
+        """The entry of the array for an entry of the result; ``found`` are its indices."""
+        rest = iter([*at[: self.start], *at[self.start + self.count :]])
+        given = iter(found)
+        n = len(at) - self.count + len(self.indexed)
+        return [next(given) if d in self.indexed else next(rest) for d in range(n)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Indexed(Call):
+    """A step over the entries of what an index reads or writes; ``batch`` is their shape.
+
+    The operands end with the index arrays, in the shape of their axes.
+    """
+
+    axes: Axes
+
+    refuses: ClassVar[bool] = True
+
+    def entry(self) -> str:
+        return f"i{8 * self.made[0].root.aval.dtype.itemsize}"
+
+    def found(self, w: Writer, at: list[str], array: View) -> list[str]:
+        """The entries of the index arrays, counted from the start; out of bounds is refused."""
+        code, found = w.code, []
+        own = at[self.axes.start : self.axes.start + self.axes.count]
+        given = self.operands[len(self.operands) - len(self.axes.indexed) :]
+        for v, d in zip(given, self.axes.indexed, strict=True):
+            t = type_of(v.root.aval.dtype)
+            i = code.op(f"load {t}, ptr {w.at(v, own, t)}")
+            i = i if t == "i64" else code.op(f"sext {t} {i} to i64")
+            n = array.shape[d]
+            behind = code.op(f"icmp slt i64 {i}, 0")
+            i = code.select("i64", behind, code.op(f"add i64 {i}, {n}"), i)
+            w.refuse_if(code.op(f"icmp uge i64 {i}, {n}"), OUTSIDE)
+            found.append(i)
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gather(Indexed):
+    """``y = x[index]``."""
+
+    name: ClassVar[str] = "gather"
+
+    def body(self, w: Writer, indices: list[str]) -> None:
+        x, y = self.operands[0], self.made[0]
+        w.store(y, indices, w.load(x, self.axes.place(indices, self.found(w, indices, x))))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scatter(Indexed):
+    """``y[index] = v`` or ``y[index] += v``.
+
+    Before, y is filled with zeros or, where it ``copies``, the first operand; or it is there.
+    """
+
+    adds: bool
+    copies: bool
+    fills: bool = True
+
+    name: ClassVar[str] = "scatter"
+
+    def prepare(self, w: Writer) -> None:
+        if not self.fills:
+            return
+        root = self.made[0].root
+        size = math.prod(root.aval.shape) * root.aval.dtype.itemsize
+        if self.copies:
+            w.code.copy(w.pointers[root], w.pointers[self.operands[0].root], size)
+        else:
+            w.code.clear(w.pointers[root], size)
+
+    def entry(self) -> str:
+        return Call.entry(self) if self.adds else Indexed.entry(self)
+
+    def body(self, w: Writer, indices: list[str]) -> None:
+        v, y = self.operands[int(self.copies)], self.made[0]
+        place = self.axes.place(indices, self.found(w, indices, y))
+        x = w.load(v, indices)
+        if self.adds:
+            add = lowering_of("add", w.dtype)
+            assert add is not None, w.dtype
+            x = add(w.code, w.t, w.load(y, place), x)
+        w.store(y, place, x)
+
+
+def enter(build: Builder, eqn: Eqn) -> bool:
+    """Enter an equation that reads or writes by index, if it can be; else nothing has happened."""
+    name, out = eqn.prim.name, eqn.outputs[0]
+    operands = [a for a in eqn.inputs if isinstance(a, Var | Const)]
+    if name not in ROWS or len(operands) < len(eqn.inputs):
+        return False
+    pattern = eqn.params["pattern"]
+    own = 1 if name in ("getitem", "put_add") else 2
+    values, given = operands[:own], operands[own:]
+    avals = [a.aval for a in (*operands, out)]
+    if any(a.size == 0 for a in avals) or any(a.aval.dtype.kind != "i" for a in given):
+        return False
+    dtype = out.aval.dtype
+    adds = name in ("put_add", "scatter_add")
+    if any(a.aval.dtype != dtype for a in values) or dtype.hasobject:
+        return False
+    if adds and (not is_native(dtype) or dtype.kind == "b"):
+        return False
+    shape = values[0].aval.shape if name != "put_add" else out.aval.shape
+    read = values[0] if name == "getitem" else None
+    array = build.view(read) if read is not None else views.identity(out, shape)
+    if not array.whole:
+        return False
+    full = tuple([WHOLE if e is ARRAY else e for e in pattern])
+    part = views.indexed(array, full)
+    axes = _axes(pattern, len(shape), given)
+    if 0 in part.shape:
+        return False
+    indices = [_index(build, a, given) for a in given]
+    if name == "getitem":
+        made = views.identity(out, out.aval.shape)
+        build.call(Gather((part, *indices), (made,), out.aval.shape, axes))
+        return True
+    v = build.whole(values[-1])
+    first = (build.in_order(values[0]), v) if own == 2 else (v,)
+    step = Scatter((*first, *indices), (part,), v.shape, axes, adds, own == 2)
+    build.call(step)
+    build.shapes[out] = shape
+    return True
+
+
+def _axes(pattern: tuple, ndim: int, given: Sequence[Any]) -> Axes:
+    if not given:
+        return Axes(0, 0, ())
+    count = max(len(a.aval.shape) for a in given)
+    consumed = sum(e is not None and e is not Ellipsis for e in pattern)
+    indexed, at = [], 0
+    for e in pattern:
+        if e is ARRAY:
+            indexed.append(at)
+        at += ndim - consumed if e is Ellipsis else type(e) is not int
+    return Axes(first_array_axis(pattern, ndim), count, tuple(indexed))
+
+
+def _index(build: Builder, a: Any, given: Sequence[Any]) -> View:
+    """An index array in the shape that all of them have together."""
+    return views.broadcast(build.whole(a), np.broadcast_shapes(*[b.aval.shape for b in given]))
+
+
+__all__ = ["Gather", "Scatter", "enter"]

@@ -1,0 +1,102 @@
+"""Updates in place: writing entries of an array that nobody reads any more needs no copy of it.
+
+A loop that sets an entry of its state then costs as much a step as the entry, not as the array.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from functrans._compile.ir.program import Var
+from functrans._compile.schedule.gather import Scatter
+
+
+class Placed(NamedTuple):
+    """Steps in an order in which they can update in place.
+
+    ``same`` are buffers that lie where another one does; ``updated`` are the outputs that lie where
+    the part of the state before them does.
+    """
+
+    steps: tuple[Any, ...]
+    same: dict[Var, Var]
+    updated: frozenset[int]
+
+
+def placed(
+    steps: Sequence[Any], outputs: Sequence[Any], claimed: dict[Var, int], state: Sequence[Var]
+) -> Placed:
+    """The steps of a body whose outputs begin with the next ``state``.
+
+    ``claimed`` are the buffers that an output is made in.
+    """
+    plan = _Plan(list(steps), {a for a in outputs if isinstance(a, Var)})
+    same: dict[Var, Var] = {}
+    updated: set[int] = set()
+    for out, i in claimed.items():
+        b: Any = out
+        while i not in updated and (step := plan.maker(b)) is not None:
+            b = step.operands[0].root
+            if b in plan.made and plan.update(step):
+                same[b] = out
+            elif i < len(state) and b is state[i] and plan.update(step):
+                updated.add(i)
+            else:
+                break
+    return Placed(tuple(map(plan.final, plan.steps)), same, frozenset(updated))
+
+
+class _Plan:
+    """Steps, and which of them update in place: for each the buffer that it overwrites."""
+
+    def __init__(self, steps: list, outputs: set[Var]):
+        self.steps, self.outputs = steps, outputs
+        self.made = {b for step in steps for b in step.makes}
+        self.over: dict[Var, Scatter] = {}
+
+    def maker(self, b: Var) -> Scatter | None:
+        """The step that makes ``b`` as a changed copy."""
+        for step in self.steps:
+            if isinstance(step, Scatter) and step.copies and step.made[0].root is b:
+                return step
+        return None
+
+    def update(self, step: Scatter) -> bool:
+        """Let a step overwrite what it would copy, if all others can read that before."""
+        b: Any = step.operands[0].root
+        if b in self.outputs or b in self.over or b in step.reads[1:]:
+            return False
+        at = self.steps.index(step)
+        late = _dependents(self.steps[at + 1 :], step.made[0].root)
+        rest = self.steps[at + 1 :]
+        order = [*self.steps[:at], *[s for s in rest if s not in late], step,
+                 *[s for s in rest if s in late]]
+        over = {**self.over, b: step}
+        if not all(_last_reader(order, v, s) for v, s in over.items()):
+            return False
+        self.steps, self.over = order, over
+        return True
+
+    def final(self, step: Any) -> Any:
+        if not any(step is s for s in self.over.values()):
+            return step
+        return dataclasses.replace(step, operands=step.operands[1:], copies=False, fills=False)
+
+
+def _dependents(steps: Sequence[Any], b: Any) -> list:
+    """The steps that need ``b``, or what such steps make."""
+    made, found = {b}, []
+    for step in steps:
+        if not made.isdisjoint([*step.reads, *step.makes]):
+            made.update(step.makes)
+            found.append(step)
+    return found
+
+
+def _last_reader(steps: Sequence[Any], b: Var, last: Any) -> bool:
+    return not any(b in [*step.reads, *step.makes] for step in steps[steps.index(last) + 1 :])
+
+
+__all__ = ["Placed", "placed"]

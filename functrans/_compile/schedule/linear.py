@@ -1,0 +1,328 @@
+"""Linear algebra on its way to steps: small products become loops, the rest calls of a library."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans._compile.ir.program import Const, Eqn, Var
+from functrans._compile.lowering import library, routines
+from functrans._compile.lowering.library import transposed
+from functrans._compile.lowering.numbers import is_native
+from functrans._compile.schedule import views
+from functrans._compile.schedule.builder import Builder
+from functrans._compile.schedule.views import Shape, View
+from functrans._core.aval import Aval
+from functrans._ops.contractions import plan
+
+# Multiply-adds up to which loops are as fast as a call, of matrices and of a matrix with a vector:
+# measured with OpenBLAS, whose own loops for small matrices start in a tenth of a microsecond.
+SMALL_PRODUCT = 128
+SMALL_VECTOR = 1024
+# Columns from which on the innermost loop runs along a row of the product.
+WIDE = 4
+FLOAT64, INT64 = np.dtype(np.float64), np.dtype(np.int64)
+LAPACK = {"solve", "inv", "triangular_solve", "det", "slogdet", "cholesky", "eigh"}
+
+# Called with the builder, the equation, and a view of each operand.
+Enter = Callable[..., bool]
+
+
+def enter(build: Builder, eqn: Eqn) -> bool:
+    """Enter an equation as loops or calls, if it can be; else False, and nothing has happened."""
+    how = ENTER.get(eqn.prim.name)
+    given = [a for a in eqn.inputs if isinstance(a, Var | Const)]
+    if how is None or len(given) < len(eqn.inputs):
+        return False
+    avals = [a.aval for a in (*given, *eqn.outputs)]
+    if any(a.size == 0 or max(a.shape, default=0) > library.LARGEST for a in avals):
+        return False
+    if any(a.dtype != avals[0].dtype or not is_native(a.dtype) for a in avals):
+        return False
+    if eqn.prim.name in LAPACK and not (avals[0].dtype.char in "fd" and _callable(avals[0].dtype)):
+        return False
+    return how(build, eqn, *map(build.view, given))
+
+
+def _callable(dtype: np.dtype) -> bool:
+    return dtype.char in library.LETTERS and routines.found() is not None
+
+
+def _settled(build: Builder, v: View, fits: Callable[[View], Any]) -> View:
+    """The view itself where it fits a library, else a copy of what it shows."""
+    if v.whole and fits(v):
+        return v
+    aval = Aval(v.shape, v.root.aval.dtype)
+    shown, target = Var(aval), Var(aval)
+    build.views[shown] = v
+    build.copy(shown, target)
+    return views.identity(target, v.shape)
+
+
+# ---- products
+
+
+def _matmul(build: Builder, eqn: Eqn, a: View, b: View) -> bool:
+    out = eqn.outputs[0]
+    if len(a.shape) == 1:
+        a = _reshaped(build, a, (1, *a.shape))
+    if len(b.shape) == 1:
+        b = _reshaped(build, b, (*b.shape, 1))
+    if len(b.shape) == 2 < len(a.shape):
+        a = views.reshaped(a, (math.prod(a.shape[:-1]), a.shape[-1])) or a
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    y = _product(build, views.broadcast(a, (*batch, *a.shape[-2:])),
+                 views.broadcast(b, (*batch, *b.shape[-2:])), out)
+    if y is None:
+        return False
+    build.views[out] = _reshaped(build, y, out.aval.shape)
+    return True
+
+
+def _einsum(build: Builder, eqn: Eqn, a: View, b: View) -> bool:
+    out, p = eqn.outputs[0], plan(eqn.params["subscripts"])
+    a, b = views.transposed(a, p.perm1), views.transposed(b, p.perm2)
+    at = p.batch + p.rows
+    batch, rows, columns = a.shape[: p.batch], a.shape[p.batch : at], b.shape[p.batch + p.summed :]
+    n, k, m = math.prod(rows), math.prod(a.shape[at:]), math.prod(columns)
+    if not _wanted(out.aval.dtype, n, k, m):
+        return False
+    y = _product(build, _reshaped(build, a, (*batch, n, k)), _reshaped(build, b, (*batch, k, m)),
+                 out)
+    assert y is not None, eqn
+    build.views[out] = views.transposed(_reshaped(build, y, (*batch, *rows, *columns)), p.perm)
+    return True
+
+
+def _reshaped(build: Builder, v: View, shape: Shape) -> View:
+    found = views.reshaped(v, shape)
+    if found is None:
+        found = views.reshaped(_settled(build, v, lambda v: False), shape)
+    assert found is not None, (v, shape)
+    return found
+
+
+def _wanted(dtype: np.dtype, n: int, k: int, m: int) -> bool:
+    """Whether there are loops or calls for a product of such matrices."""
+    return _in_loops(dtype, n, k, m) or (_callable(dtype) and max(n, k, m) <= library.LARGEST)
+
+
+def _in_loops(dtype: np.dtype, n: int, k: int, m: int) -> bool:
+    if dtype.kind == "i" or k == 1 or n == m == 1:
+        return True
+    return n * k * m <= (SMALL_VECTOR if n == 1 or m == 1 else SMALL_PRODUCT)
+
+
+def _product(build: Builder, a: View, b: View, out: Var) -> View | None:
+    """``a @ b`` of stacks of the same batch, in the buffer ``out``."""
+    (n, k), m, batch, dtype = a.shape[-2:], b.shape[-1], a.shape[:-2], out.aval.dtype
+    if not _wanted(dtype, n, k, m):
+        return None
+    y = views.identity(out, (*batch, n, m))
+    if _in_loops(dtype, n, k, m):
+        _loops(build, a, b, y, out)
+        return y
+    fits = _is_vector if n == 1 else library.layout
+    a = _settled(build, a, fits)
+    b = _settled(build, b, _is_vector if m == 1 else library.layout)
+    build.call(library.Product((a, b), (y,), batch))
+    return y
+
+
+def _is_vector(v: View) -> bool:
+    """Whether a row or column is what BLAS takes for a vector."""
+    return 0 < max(v.strides[-2:]) <= library.LARGEST or v.shape[-2:] == (1, 1)
+
+
+def _loops(build: Builder, a: View, b: View, y: View, out: Var) -> None:
+    """A product and its sum as one nest."""
+    *batch, n, m = y.shape
+    k = a.shape[-1]
+    along = m >= WIDE and b.strides[-1] == 1
+    if along:
+        space = *batch, n, k, m
+        a, b = _with_axis(a, len(space) - 1), _with_axis(b, len(space) - 3)
+    else:
+        space = *batch, n, m, k
+        a, b = _with_axis(a, len(space) - 2), _with_axis(transposed(b), len(space) - 3)
+    operands = views.broadcast(a, space), views.broadcast(b, space)
+    dtype = out.aval.dtype
+    term = out if k == 1 else Var(Aval(space, dtype))
+    build.shapes[term] = space
+    build.enter_node("map", "multiply", space, operands, term, types=(dtype, dtype))
+    if k == 1:
+        return
+    summed = len(space) - 2 if along else len(space) - 1
+    build.shapes[out] = y.shape
+    build.reduce("sum", views.identity(term, space), out, (summed,))
+
+
+def _with_axis(v: View, at: int) -> View:
+    """With one more axis, of length 1."""
+    return views.indexed(v, (*[(None, None, None)] * at, None))
+
+
+# ---- systems, in float64 like NumPy's: float32 is converted on the way
+
+
+def _double(build: Builder, v: View, fits: Callable[[View], Any] = bool) -> View:
+    """The view itself where it fits a library, else a copy of what it shows; in float64."""
+    if v.root.aval.dtype == FLOAT64:
+        return _settled(build, v, fits)
+    target = Var(Aval(v.shape, FLOAT64))
+    build.shapes[target] = v.shape
+    build.enter_node("map", "astype", v.shape, (v,), target, types=(FLOAT64,))
+    return views.identity(target, v.shape)
+
+
+def _result(out: Var) -> Var:
+    """The buffer that a library fills for an output."""
+    return out if out.aval.dtype == FLOAT64 else Var(Aval(out.aval.shape, FLOAT64))
+
+
+def _finish(build: Builder, out: Var, y: View) -> None:
+    """What was found in its buffer is the output, in whatever dtype."""
+    shape, dtype = out.aval.shape, out.aval.dtype
+    y = _reshaped(build, y, shape)
+    if dtype == FLOAT64:
+        build.views[out] = y
+        return
+    build.shapes[out] = shape
+    build.enter_node("map", "astype", shape, (y,), out, types=(dtype,))
+
+
+def _factored(build: Builder, a: View) -> tuple[View, View, bool]:
+    """Factors and pivots of ``a`` or, where the flag says so, of its transpose: computed once."""
+    for flipped in (False, True):
+        found = build.factors.get(_place(transposed(a) if flipped else a))
+        if found is not None:
+            return *found, flipped
+    *batch, n, _ = a.shape
+    lu = views.identity(Var(Aval(a.shape, FLOAT64)), a.shape)
+    pivots = views.identity(Var(Aval((*batch, n), INT64)), (*batch, n))
+    build.call(library.Factor((_double(build, a),), (lu, pivots), tuple(batch)))
+    build.factors[_place(a)] = lu, pivots
+    return lu, pivots, False
+
+
+def _place(v: View) -> tuple:
+    return v.root, v.shape, v.offset, v.strides, v.windows
+
+
+def _stacked(v: View, batch: Shape, axes: int = 2) -> View:
+    return views.broadcast(v, (*batch, *v.shape[len(v.shape) - axes :]))
+
+
+def _solve(build: Builder, eqn: Eqn, a: View, *bs: View) -> bool:
+    out = eqn.outputs[0]
+    rest = [_double(build, _column(build, b)) for b in bs]
+    n, m = (rest[0] if rest else a).shape[-2:]
+    batch = np.broadcast_shapes(a.shape[:-2], *[b.shape[:-2] for b in rest])
+    lu, pivots, flipped = _factored(build, a)
+    x = views.identity(_result(out), (*batch, m, n))
+    given = _stacked(lu, batch), _stacked(pivots, batch, 1), *[_stacked(b, batch) for b in rest]
+    build.call(library.Solve(given, (x,), batch, flipped))
+    _finish(build, out, transposed(x))
+    return True
+
+
+def _column(build: Builder, b: View) -> View:
+    return _reshaped(build, b, (*b.shape, 1)) if len(b.shape) == 1 else b
+
+
+def _triangular_solve(build: Builder, eqn: Eqn, a: View, b: View) -> bool:
+    out = eqn.outputs[0]
+    a, b = _double(build, a, library.layout), _double(build, _column(build, b))
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    x = views.identity(_result(out), (*batch, *b.shape[-2:]))
+    params = eqn.params
+    build.call(library.Triangular(
+        (_stacked(a, batch), _stacked(b, batch)), (x,), batch,
+        lower=params["lower"], flipped=params["transposed"], unit=params["unit"],
+    ))
+    _finish(build, out, x)
+    return True
+
+
+def _log_det(build: Builder, a: View) -> tuple[View, View]:
+    """Sign and logarithm of the determinant."""
+    found = routines.found()
+    assert found is not None, a
+    lu, pivots, _ = _factored(build, a)  # of the transpose it is the same
+    batch = a.shape[:-2]
+    sign, log = (views.identity(Var(Aval(batch, FLOAT64)), batch) for _ in range(2))
+    build.call(library.LogDet((lu, pivots), (sign, log), batch, found.bits))
+    return sign, log
+
+
+def _slogdet(build: Builder, eqn: Eqn, a: View) -> bool:
+    for out, y in zip(eqn.outputs, _log_det(build, a), strict=True):
+        _finish(build, out, y)
+    return True
+
+
+def _det(build: Builder, eqn: Eqn, a: View) -> bool:
+    sign, log = _log_det(build, a)
+    shape, size, y = a.shape[:-2], Var(log.root.aval), Var(log.root.aval)
+    build.shapes.update({size: shape, y: shape})
+    build.enter_node("map", "exp", shape, (log,), size, types=(FLOAT64,))
+    build.enter_node("map", "multiply", shape, (sign, build.view(size)), y, types=(FLOAT64,) * 2)
+    _finish(build, eqn.outputs[0], build.view(y))
+    return True
+
+
+# ---- decompositions
+
+
+def _cholesky(build: Builder, eqn: Eqn, a: View) -> bool:
+    a = _double(build, a)
+    y = views.identity(_result(eqn.outputs[0]), a.shape)
+    build.call(library.Cholesky((a,), (y,), a.shape[:-2]))
+    _finish(build, eqn.outputs[0], y)
+    return True
+
+
+def _eigh(build: Builder, eqn: Eqn, a: View) -> bool:
+    w, v = eqn.outputs
+    a = _double(build, a)
+    room, counts = library.eigh_room(a.shape[-1])
+    buffers = _result(w), _result(v), Var(Aval((room,), FLOAT64)), Var(Aval((counts,), INT64))
+    made = tuple([views.identity(b, b.aval.shape) for b in buffers])
+    build.call(library.Eigh((a,), made, a.shape[:-2], eqn.params["lower"], v in build.wanted))
+    _finish(build, w, made[0])
+    _finish(build, v, transposed(made[1]))
+    return True
+
+
+# ---- diagonals
+
+
+def _embed_diagonal(build: Builder, eqn: Eqn, x: View) -> bool:
+    """The vector in every row or column, where a constant mask says so, and 0 elsewhere."""
+    out, offset = eqn.outputs[0], eqn.params["offset"]
+    (n, m), shape = eqn.params["shape"], out.aval.shape
+    if x.shape[-1] == n:
+        x = views.indexed(x, (Ellipsis, None))
+    elif x.shape[-1] == m:
+        x = views.indexed(x, (Ellipsis, None, (None, None, None)))
+    else:
+        return False
+    mask = np.eye(n, m, offset, dtype=bool)
+    mask.setflags(write=False)
+    given = views.broadcast(build.view(Const(mask)), shape), views.broadcast(x, shape), 0
+    build.shapes[out] = shape
+    types = np.dtype(bool), out.aval.dtype, out.aval.dtype
+    build.enter_node("map", "where", shape, given, out, types=types)
+    return True
+
+
+ENTER: dict[str, Enter] = {
+    "matmul": _matmul, "einsum": _einsum, "solve": _solve, "inv": _solve,
+    "triangular_solve": _triangular_solve, "det": _det, "slogdet": _slogdet,
+    "cholesky": _cholesky, "eigh": _eigh, "embed_diagonal": _embed_diagonal,
+}
+
+__all__ = ["ENTER", "enter"]

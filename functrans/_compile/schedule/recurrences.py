@@ -1,0 +1,232 @@
+"""Running sums, products, extremes and recurrences: steps that go along an axis entry by entry.
+
+The order is NumPy's, and nothing is fused or reassociated, so the bits are NumPy's too. Along any
+but the last axis a whole slice is made from the one before it, which LLVM vectorises.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from functrans._compile.ir.program import Const, Eqn, Var
+from functrans._compile.lowering.library import Call, Writer, over
+from functrans._compile.lowering.numbers import (
+    convert,
+    is_float,
+    is_native,
+    literal,
+    stored_type,
+    type_of,
+)
+from functrans._compile.lowering.scalars import lowering_of
+from functrans._compile.schedule import views
+from functrans._compile.schedule.builder import Builder
+from functrans._compile.schedule.views import View
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Running(Call):
+    """An entry of what is made is found from the one before it and those of the operands there."""
+
+    axis: int
+
+    @property
+    def work(self) -> float:
+        """About how many operations a run takes."""
+        return 2 * math.prod(self.made[0].shape)
+
+    def first(self, w: Writer, xs: Sequence[str]) -> str:
+        """The entry that none is before."""
+        return xs[-1]
+
+    def next(self, w: Writer, before: str, xs: Sequence[str]) -> str:
+        raise NotImplementedError
+
+    def body(self, w: Writer, indices: list[str]) -> None:
+        """One line, or a stack of lines that are next to each other; ``indices`` lead there."""
+        y, n = self.made[0], self.made[0].shape[self.axis]
+        inner = y.shape[self.axis + 1 :]
+        held = w.variable(w.t) if math.prod(inner) == 1 else ""
+
+        def keep(at: list[str], target: View, value: str) -> None:
+            w.store(target, at, value)
+            if held:
+                w.code.line(f"store {w.t} {value}, ptr {held}")
+
+        def start(rest: list[str]) -> None:
+            at = [*indices, "0", *rest]
+            keep(at, y, self.first(w, [read(w, v, at) for v in self.operands]))
+
+        def go_on(rest: list[str]) -> None:
+            at = [*indices, *rest]
+            xs = [read(w, v, at) for v in map(self.later, self.operands)]
+            before = w.code.op(f"load {w.t}, ptr {held}") if held else w.load(y, at)
+            keep(at, self.later(y), self.next(w, before, xs))
+
+        over(w, inner, start)
+        if n > 1:
+            over(w, (n - 1, *inner), go_on)
+
+    def later(self, v: View) -> View:
+        """The view from its second entry on."""
+        return views.indexed(v, along(self.axis, (1, None, None)))
+
+
+def along(axis: int, entry: tuple) -> tuple:
+    return (*((None, None, None),) * axis, entry)
+
+
+def load(w: Writer, v: View, at: Sequence[str]) -> str:
+    """An entry of an operand."""
+    dtype = v.root.aval.dtype
+    t = stored_type(dtype)
+    x = w.code.op(f"load {t}, ptr {w.at(v, at, t)}")
+    return w.code.op(f"icmp ne i8 {x}, 0") if dtype.kind == "b" else x
+
+
+def read(w: Writer, v: View, at: Sequence[str]) -> str:
+    """An entry of an operand in the dtype of what is made."""
+    return convert(w.code, load(w, v, at), v.root.aval.dtype, w.dtype)
+
+
+class _Accumulated(Running):
+    """``how`` names the row that joins an entry to what came before."""
+
+    __slots__ = ()
+
+    how: ClassVar[str] = ""
+
+    def next(self, w: Writer, before: str, xs: Sequence[str]) -> str:
+        lower = lowering_of(self.how, w.dtype)
+        assert lower is not None, (self.how, w.dtype)
+        return lower(w.code, w.t, before, xs[0])
+
+
+class CumSum(_Accumulated):
+    __slots__ = ()
+    name, how = "cumsum", "add"
+
+
+class CumProd(_Accumulated):
+    __slots__ = ()
+    name, how = "cumprod", "multiply"
+
+
+class CumMax(_Accumulated):
+    __slots__ = ()
+    name, how = "cummax", "maximum"
+
+
+class CumMin(_Accumulated):
+    __slots__ = ()
+    name, how = "cummin", "minimum"
+
+
+class Recurrence(Running):
+    """``y_k = a_k y_(k-1) + b_k``, with strong zero in the product."""
+
+    __slots__ = ()
+    name = "recurrence"
+
+    def next(self, w: Writer, before: str, xs: Sequence[str]) -> str:
+        multiply, add = (lowering_of(n, w.dtype) for n in ("strong_multiply", "add"))
+        assert multiply and add, w.dtype
+        w.code.exact = True
+        total = add(w.code, w.t, multiply(w.code, w.t, xs[0], before), xs[1])
+        w.code.exact = False
+        return total
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Share(Running):
+    """The weight of the newest entry in a running extreme: 1/n if it is the n-th to attain it."""
+
+    largest: bool
+
+    name: ClassVar[str] = "running_share"
+
+    def body(self, w: Writer, indices: list[str]) -> None:
+        """One line; the extreme so far, and how many have attained it, are in registers."""
+        code, x, y = w.code, self.operands[0], self.made[0]
+        t = type_of(x.root.aval.dtype)
+        extreme, count = w.variable(t), w.variable("double")
+        lead, rest = indices[: self.axis], indices[self.axis :]
+        start = [*lead, "0", *rest]
+        w.store(y, start, literal(1, w.dtype))
+        code.line(f"store {t} {load(w, x, start)}, ptr {extreme}")
+        code.line(f"store double {_number(1)}, ptr {count}")
+
+        def go_on(k: list[str]) -> None:
+            at = [*lead, *k, *rest]
+            before = code.op(f"load {t}, ptr {extreme}")
+            now, attains, fresh = self.moved(w, before, load(w, self.later(x), at))
+            had = code.op(f"load double, ptr {count}")
+            had = code.select("double", fresh, _number(0), had)
+            had = code.select("double", attains, code.op(f"fadd double {had}, {_number(1)}"), had)
+            part = code.op(f"fdiv double {_number(1)}, {had}")
+            part = convert(code, part, np.dtype(float), w.dtype)
+            w.store(self.later(y), at, code.select(w.t, attains, part, literal(0, w.dtype)))
+            code.line(f"store {t} {now}, ptr {extreme}")
+            code.line(f"store double {had}, ptr {count}")
+
+        if y.shape[self.axis] > 1:
+            over(w, (y.shape[self.axis] - 1,), go_on)
+
+    def moved(self, w: Writer, before: str, x: str) -> tuple[str, str, str]:
+        """The extreme with one more entry, whether that attains it, and whether it is a new one."""
+        code, dtype = w.code, self.operands[0].root.aval.dtype
+        t = type_of(dtype)
+        lower = lowering_of("maximum" if self.largest else "minimum", dtype)
+        assert lower, dtype
+        now = lower(code, t, before, x)
+        attains, fresh = code.compare("eq", t, x, now), code.compare("ne", t, now, before)
+        if not is_float(t):
+            return now, attains, fresh
+        # after the first NaN nothing changes any more
+        attains = code.op(f"or i1 {attains}, {code.is_nan(t, now)}")
+        opened = code.op(f"fcmp ord {t} {before}, {before}")
+        attains, fresh = (code.op(f"and i1 {test}, {opened}") for test in (attains, fresh))
+        return now, attains, fresh
+
+
+def _number(x: float) -> str:
+    return literal(x, np.dtype(float))
+
+
+STEPS: dict[str, type[Running]] = {
+    c.name: c for c in (CumSum, CumProd, CumMax, CumMin, Recurrence)
+}
+# Kinds of operands, where there are not sums and products of all.
+KINDS = dict.fromkeys(("cummax", "cummin", Share.name), "fi")
+
+
+def enter(build: Builder, eqn: Eqn) -> bool:
+    """Enter a running operation as a step, if it can be; else nothing has happened."""
+    name = eqn.prim.name
+    given = [a for a in eqn.inputs if isinstance(a, Var | Const)]
+    if name not in (*STEPS, Share.name) or len(given) < len(eqn.inputs):
+        return False
+    out, axis = eqn.outputs[0], eqn.params["axis"]
+    shape, dtypes = out.aval.shape, [a.aval.dtype for a in (*given, out)]
+    if not out.aval.size or not all(map(is_native, dtypes)) or out.aval.dtype.kind == "b":
+        return False
+    if dtypes[0].kind not in KINDS.get(name, "fibc"):
+        return False
+    operands, made = [build.whole(a) for a in given], views.identity(out, shape)
+    if name == Share.name:
+        lines = shape[:axis] + shape[axis + 1 :]
+        build.call(Share(tuple(operands), (made,), lines, axis, eqn.params["largest"]))
+        return True
+    if eqn.params.get("reverse"):
+        back = along(axis, (None, None, -1))
+        *operands, made = [views.indexed(v, back) for v in (*operands, made)]
+    build.call(STEPS[name](tuple(operands), (made,), shape[:axis], axis))
+    return True
+
+
+__all__ = ["STEPS", "Running", "Share", "enter"]

@@ -1,0 +1,252 @@
+"""Cheap values computed again where they are read, instead of stored by one kernel for another.
+
+A sum or a product costs less than its trip through memory. A value is computed again when only
+other kernels' loops keep it from staying in a register, when what it is made of lies in memory
+anyway, and when the arithmetic is little. Such arithmetic is marked exact: it is not fused into
+multiply-adds, so that every copy has the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from functrans._compile.ir.program import Var
+from functrans._compile.schedule.builder import Builder, Node
+from functrans._compile.schedule.views import Shape, View, composed, identity, origin
+from functrans._core.aval import Aval
+
+# Rows of an instruction or a few; none calls a function or divides.
+CHEAP = frozenset({
+    "add", "subtract", "multiply", "strong_multiply", "square", "negative", "positive", "copy",
+    "astype", "astype_discrete", "conjugate", "real", "imag", "absolute", "sign", "maximum",
+    "minimum", "clip", "where", "equal", "not_equal", "less", "less_equal", "greater",
+    "greater_equal", "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and",
+    "bitwise_or", "bitwise_xor", "invert", "isnan", "isinf", "isfinite", "signbit", "deg2rad",
+    "rad2deg", "inside",
+})
+# Operations that may be repeated for one value, and arrays as large that they may read: storing
+# costs as much as reading three.
+OPERATIONS, ARRAYS = 24, 3
+# How many times as many entries may be computed as there are.
+REPEATED = 4
+
+
+class _Cost(NamedTuple):
+    """What computing a value takes: its equations, more of them at other places, and arrays."""
+
+    equations: frozenset[Var]
+    elsewhere: int
+    arrays: frozenset[Any]
+
+    @property
+    def small(self) -> bool:
+        few = len(self.equations) + self.elsewhere <= OPERATIONS
+        return few and len(self.arrays) <= ARRAYS
+
+
+class _Costs:
+    """Which values are in memory anyway, and what the others cost; filled in program order."""
+
+    def __init__(self, build: Builder, outputs: Iterable[Any]):
+        self.build = build
+        self.kept = _kept(build, outputs)
+        self.known: dict[Var, _Cost | None] = {}  # values that need not be stored
+        self.users: dict[Any, list[tuple[Node, View]]] = defaultdict(list)
+        for node in build.nodes:
+            for v in node.operands:
+                if isinstance(v, View):
+                    self.users[v.root].append((node, v))
+
+    def candidates(self) -> Iterator[Node]:
+        """The nodes whose values need not be stored if others can compute them."""
+        for node in self.build.nodes:
+            if node.kind == "map" and node.target not in self.kept:
+                yield node
+
+    def of(self, node: Node) -> _Cost | None:
+        """What the node's value costs, made of what is in memory; None where that is too much."""
+        if node.row not in CHEAP:
+            return None
+        equations, elsewhere, arrays = {node.target}, 0, set()
+        for v in node.operands:
+            if not isinstance(v, View):
+                continue
+            if v.root in self.known:
+                cost = self.known[v.root]
+                if cost is None:
+                    return None
+                arrays |= cost.arrays
+                if self.build.joins(v, node.space):
+                    equations |= cost.equations
+                    elsewhere += cost.elsewhere
+                else:
+                    elsewhere += cost.elsewhere + len(cost.equations)
+            elif REPEATED * v.root.aval.size >= math.prod(node.space):
+                arrays.add(v.root)
+        found = _Cost(frozenset(equations), elsewhere, frozenset(arrays))
+        return found if found.small else None
+
+
+def recompute(build: Builder, outputs: Iterable[Any]) -> None:
+    """Let kernels with other loops compute cheap values themselves."""
+    costs = _Costs(build, outputs)
+    chosen: set[Var] = set()
+    for node in costs.candidates():
+        cost, out = costs.of(node), node.target
+        foreign = [(n, v) for n, v in costs.users[out] if not build.joins(v, n.space)]
+        if not foreign:
+            costs.known[out] = cost
+        elif cost is not None and _worthwhile(node, foreign, costs):
+            costs.known[out] = cost
+            chosen.add(out)
+    if not chosen:
+        return
+    copier = _Copier(build, costs.known)
+    nodes = build.nodes
+    build.nodes = copier.nodes
+    for node in nodes:
+        node.operands = tuple([
+            copier.copy(v, node.space, not v.whole)
+            if isinstance(v, View) and v.root in chosen and not build.joins(v, node.space) else v
+            for v in node.operands
+        ])
+        build.nodes.append(node)
+    _drop_unused(build, costs.kept)
+    build.relevel()
+
+
+def recompute_late(build: Builder, outputs: Iterable[Any]) -> None:
+    """Let later kernels with the same loops compute cheap values themselves."""
+    costs = _Costs(build, outputs)
+    chosen: set[Var] = set()
+    for node in costs.candidates():
+        users = costs.users[node.target]
+        if not all(build.joins(v, n.space) for n, v in users):
+            continue
+        cost = costs.of(node)
+        if all(n.level <= node.level for n, _ in users):
+            costs.known[node.target] = cost
+        elif cost is not None:
+            costs.known[node.target] = cost
+            chosen.add(node.target)
+    copiers: dict[int, _Copier] = defaultdict(lambda: _Copier(build, costs.known))
+    nodes, build.nodes = build.nodes, []
+    for node in nodes:
+        late = [isinstance(v, View) and v.root in chosen
+                and build.makers[v.root][0].level < node.level for v in node.operands]
+        if any(late):
+            copier = copiers[node.level]
+            copier.level = node.level
+            node.operands = tuple([copier.copy(v, node.space, False) if is_late else v
+                                   for v, is_late in zip(node.operands, late, strict=True)])
+            build.nodes += copier.nodes
+            copier.nodes.clear()
+        build.nodes.append(node)
+    _drop_unused(build, costs.kept)
+
+
+def _kept(build: Builder, outputs: Iterable[Any]) -> set[Any]:
+    """Values that are in memory anyway: outputs, what other steps read, what is indexed."""
+    kept: set[Any] = {v for v in outputs if isinstance(v, Var)}
+    for node in build.nodes:
+        loops = node.kind in ("map", "reduce", "part")
+        kept.update(v.root for v in node.operands
+                    if isinstance(v, View) and not (loops and v.index is None))
+    return kept
+
+
+def _worthwhile(node: Node, foreign: Sequence[tuple[Node, View]], costs: _Costs) -> bool:
+    """Whether the loops that read the value are not many times as long, and find its operands."""
+    if sum(math.prod(n.space) for n, _ in foreign) > REPEATED * math.prod(node.space):
+        return False
+    return all(_reachable(node, v, costs) for _, v in foreign)
+
+
+def _reachable(node: Node, v: View, costs: _Costs) -> bool:
+    """Whether all that the node's value is computed from is a view where ``v`` reads it."""
+    if not v.is_identity() and origin(v, node.space) is None:
+        return False
+    for u in node.operands:
+        if not isinstance(u, View):
+            continue
+        w = composed(u, v, node.space)
+        if w is None:
+            return False
+        known = w.root in costs.known
+        if known and not _reachable(costs.build.makers[w.root][0], w, costs):  # type: ignore[index]
+            return False
+    return True
+
+
+class _Copier:
+    """Copies of the equations behind a view, in the loops that read it."""
+
+    def __init__(self, build: Builder, known: dict[Var, Any]):
+        self.build = build
+        self.known = known
+        self.nodes: list[Node] = []
+        self.level = 0
+        self.made: dict[tuple, View] = {}
+
+    def copy(self, v: View, space: Shape, masked: bool) -> View:
+        """The view as a register of a loop over ``space``; 0 outside its windows if masked."""
+        key = v.root, v.offset, v.strides, v.windows, space, masked
+        if key not in self.made:
+            self.made[key] = self._masked(v, space) if masked else self._copied(v, space)
+        return self.made[key]
+
+    def _copied(self, v: View, space: Shape) -> View:
+        node = self.build.makers[v.root][0]  # type: ignore[index]  # known ones are variables
+        node.exact = True
+        operands = tuple([self._operand(u, v, node.space, space) for u in node.operands])
+        copy = self._add(replace(node, space=space, operands=operands), v.root.aval.dtype)
+        # a copy may be copied again
+        self.known[copy.root] = self.known[v.root]  # type: ignore[index]
+        return copy
+
+    def _operand(self, u: Any, v: View, inner: Shape, space: Shape) -> Any:
+        if not isinstance(u, View):
+            return u
+        w = composed(u, v, inner)
+        assert w is not None, (u, v)
+        if w.root not in self.known:
+            return w
+        have = self.build.joins(w, space)
+        if have and self.build.makers[w.root][0].level >= self.level > 0:  # type: ignore[index]
+            return w
+        return self.copy(w, space, not u.whole)
+
+    def _masked(self, v: View, space: Shape) -> View:
+        value = self.copy(v, space, False)
+        node = self.build.makers[value.root][0]  # type: ignore[index]
+        dtype = value.root.aval.dtype
+        return self._add(replace(node, row="inside", operands=(value,), types=(dtype,),
+                                 windows=v.windows), dtype)
+
+    def _add(self, node: Node, dtype: Any) -> View:
+        node.target = Var(Aval(node.space, dtype))
+        node.level = self.level
+        self.build.makers[node.target] = [node]
+        self.build.shapes[node.target] = node.space
+        self.nodes.append(node)
+        return identity(node.target, node.space)
+
+
+def _drop_unused(build: Builder, kept: set[Any]) -> None:
+    needed = set(kept)
+    left = []
+    for node in reversed(build.nodes):
+        if node.kind != "map" or node.target in needed:
+            left.append(node)
+            needed.update(v.root for v in node.operands if isinstance(v, View))
+        else:
+            build.makers.pop(node.target, None)
+            build.shapes.pop(node.target, None)
+    build.nodes = left[::-1]
+
+
+__all__ = ["recompute", "recompute_late"]

@@ -1,0 +1,201 @@
+"""From a Program to steps: fused loop nests, and host steps for what has no lowering.
+
+``enter`` makes nodes of the equations one by one (``builder.py``); then cheap values are computed
+again where they are read (``recompute.py``), and nodes become steps (``assemble.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans._compile.ir.constant_indices import gathered, scattered
+from functrans._compile.ir.expand import expanded
+from functrans._compile.ir.program import Atom, Const, Eqn, Program, Structured, Var, atoms
+from functrans._compile.ir.structured import live_equations
+from functrans._compile.lowering.numbers import is_native
+from functrans._compile.lowering.scalars import computing_types, reduces
+from functrans._compile.schedule import control, gather, linear, recurrences, views
+from functrans._compile.schedule.assemble import Assembler
+from functrans._compile.schedule.builder import Builder, Node, read
+from functrans._compile.schedule.kernels import HostStep, Schedule
+from functrans._compile.schedule.rematerialize import recompute, recompute_late
+from functrans._compile.schedule.views import View
+from functrans._core.aval import Aval
+from functrans._ops.declare import TABLE
+
+# The rows that lowerings are written for; one declared from outside may have the name of one.
+OURS = frozenset(TABLE.values())
+
+
+def enter(build: Builder, eqn: Eqn) -> None:
+    """Turn an equation into a view, or one node or more."""
+    if isinstance(eqn.prim, Structured) and _nested(build, eqn):
+        return
+    if eqn.prim not in OURS:
+        _host(build, eqn)
+        return
+    parts = expanded(eqn)
+    if parts is not None:
+        for part in parts:
+            enter(build, part)
+        return
+    name = eqn.prim.name
+    if name in MOVES and _move(build, eqn):
+        return
+    if name in ("getitem", "put_add") and len(eqn.inputs) > 1 and _indexed(build, eqn):
+        return
+    out = eqn.outputs[0]
+    if _reduction(build, eqn):
+        return
+    if name in ("concatenate", "stack") and _join(build, eqn):
+        return
+    if any(part.enter(build, eqn) for part in (linear, gather, recurrences)):
+        return
+    types = computing_types(eqn) if len(eqn.outputs) == 1 else None
+    if types is not None:
+        build.shapes[out] = out.aval.shape
+        build.add("map", name, out.aval.shape, eqn.inputs, out, types=types)
+        return
+    _host(build, eqn)
+
+
+def _move(build: Builder, eqn: Eqn) -> bool:
+    """Enter a movement of entries as a view, if it can be one."""
+    x, out = eqn.inputs[0], eqn.outputs[0]
+    if not isinstance(x, Var | Const) or len(eqn.inputs) > 1 or not is_native(x.aval.dtype):
+        return False
+    moved = MOVES[eqn.prim.name](build.view(x), eqn.params)
+    if moved is not None:
+        build.views[out] = moved
+        return True
+    if eqn.prim.name == "reshape":
+        build.copy(x, out)
+        return True
+    return False
+
+
+def _indexed(build: Builder, eqn: Eqn) -> bool:
+    """Enter indexing by arrays that the program holds."""
+    x, out = eqn.inputs[0], eqn.outputs[0]
+    if not isinstance(x, Var | Const) or not is_native(x.aval.dtype):
+        return False
+    if eqn.prim.name == "getitem":
+        v = gathered(build.view(x), eqn)
+        if v is None:
+            return False
+        build.add_node(Node("map", "gather", v.shape, (v,), out, types=(x.aval.dtype,)))
+    else:
+        found = scattered(x.aval.shape, eqn) if out.aval.dtype.kind in "fic" else None
+        if found is None:
+            return False
+        index, strides = found
+        value = read(build.operand(x, x.aval.shape))
+        build.add_node(Node("reduce", "sum", index.shape, (value, index), out,
+                            types=(out.aval.dtype,), place=(0, strides)))
+    build.shapes[out] = out.aval.shape
+    return True
+
+
+def _reduction(build: Builder, eqn: Eqn) -> bool:
+    x, out = eqn.inputs[0], eqn.outputs[0]
+    if not isinstance(x, Var | Const) or not reduces(eqn.prim.name, x.aval.dtype):
+        return False
+    if not is_native(x.aval.dtype) or not is_native(out.aval.dtype):
+        return False
+    build.shapes[out] = out.aval.shape
+    axis = eqn.params["axis"]
+    build.reduce(eqn.prim.name, build.view(x), out, (axis,) if isinstance(axis, int) else axis)
+    return True
+
+
+def _join(build: Builder, eqn: Eqn) -> bool:
+    out, axis = eqn.outputs[0], eqn.params["axis"]
+    if not all(isinstance(a, Var | Const) and is_native(a.aval.dtype) for a in eqn.inputs):
+        return False
+    strides = views.c_strides(out.aval.shape)
+    build.shapes[out] = out.aval.shape
+    at, stacked = 0, eqn.prim.name == "stack"
+    for a in eqn.inputs:
+        shape = a.aval.shape  # type: ignore[union-attr]  # checked above
+        own = strides[:axis] + strides[axis + 1 :] if stacked else strides
+        place = at * strides[axis], tuple([s for s, n in zip(own, shape, strict=True) if n != 1])
+        build.add("part", "copy", shape, (a,), out, types=(out.aval.dtype,), place=place)
+        at += 1 if stacked else shape[axis]
+    return True
+
+
+def _host(build: Builder, eqn: Eqn) -> None:
+    operands = tuple([build.whole(a) if isinstance(a, Var | Const) else a for a in eqn.inputs])
+    build.apart(HostStep(eqn, operands), eqn.prim.name)
+    for v in eqn.outputs:
+        build.shapes[v] = v.aval.shape
+
+
+def _nested(build: Builder, eqn: Eqn) -> bool:
+    """Enter a loop or branch as a native step, if nothing in it needs NumPy."""
+    assert isinstance(eqn.prim, Structured), eqn
+    inner = [schedule(p) for p in eqn.prim.programs.values()]
+    if any(isinstance(step, HostStep) for s in inner for step in s.steps):
+        return False
+    types = eqn.prim.operand_types()
+    operands = [_in_memory(build, a, t) for a, t in zip(eqn.inputs, types, strict=True)]
+    step = control.nested(eqn, operands, inner)
+    build.apart(step, eqn.prim.name)
+    build.shapes.update({v: v.aval.shape for v in step.makes})
+    return True
+
+
+def _in_memory(build: Builder, a: Atom, t: Aval) -> View:
+    """The operand as a buffer of its own, or all of one, in order."""
+    if not isinstance(a, Var | Const):
+        a = Const(np.asarray(a, t.dtype))
+    return build.in_order(a)
+
+
+def _getitem(v: View, params: dict) -> View:
+    return views.indexed(v, params["pattern"])
+
+
+MOVES: dict[str, Callable[[View, dict], View | None]] = {
+    "reshape": lambda v, params: views.reshaped(v, params["shape"]),
+    "transpose": lambda v, params: views.transposed(v, params["axes"]),
+    "broadcast_to": lambda v, params: views.broadcast(v, params["shape"]),
+    "getitem": _getitem,
+    "diagonal": lambda v, params: views.diagonal(v, params["offset"]),
+    "put_add": lambda v, params: views.embedded(v, params["pattern"], params["shape"]),
+    "shift": lambda v, params: views.shifted(v, params["axis"], params["by"]),
+}
+
+
+def schedule(program: Program) -> Schedule:
+    """The steps that compute a program, in an order in which they can run."""
+    live = Program(program.inputs, live_equations(program), program.outputs)
+    build = Builder(program, {a for a in atoms(live) if isinstance(a, Var)})
+    for eqn in live.eqns:
+        enter(build, eqn)
+    outputs = tuple([_output(build, a) for a in program.outputs])
+    recompute(build, outputs)
+    build.sink()
+    recompute_late(build, outputs)
+    return Assembler(build, outputs).schedule()
+
+
+def _output(build: Builder, a: Atom) -> Any:
+    """Where an output is found: a buffer of the same size in order, or a constant or input."""
+    if not isinstance(a, Var) or a in build.program.inputs:
+        return a
+    v = build.view(a)
+    root = v.root
+    made = isinstance(root, Var) and root in build.makers and v.is_identity()
+    if made and math.prod(root.aval.shape) == math.prod(v.shape):
+        return root
+    out = Var(a.aval)
+    build.copy(a, out)
+    return out
+
+
+__all__ = ["schedule"]

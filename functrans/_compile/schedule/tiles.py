@@ -1,0 +1,247 @@
+"""Kernels that run together on a few rows at a time, and on several threads.
+
+Kernels whose first loops have the same length, and which hand rows to each other or read the same
+ones, need not each run over all the rows. They take turns on a tile of rows, so what one leaves or
+has read is still in the cache for the next, and what is handed over takes no more memory than a
+tile. Tiles are gathered in chunks, which threads can
+share. What a reduction over the rows collects, it collects for each chunk apart, and the parts of
+the chunks are joined in order: results depend on shapes alone, not on threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from functrans._compile.ir.program import Var
+from functrans._compile.schedule import views
+from functrans._compile.schedule.kernels import (
+    Kernel,
+    Load,
+    Reduce,
+    Step,
+    Store,
+    Tiles,
+    collapse,
+)
+from functrans._compile.schedule.rematerialize import CHEAP
+from functrans._compile.schedule.views import Shape
+from functrans._core.aval import Aval
+
+# Bytes of a tile of what the kernels share: well within the second-level cache.
+TILE = 1 << 15
+# Bytes from which what is shared does not stay in the cache by itself.
+LARGE = 1 << 17
+# Estimated nanoseconds of work from which threads pay, which take about 40,000 to start, and of a
+# chunk; chunks at most.
+THREADED, CHUNK, CHUNKS = 1_000_000, 100_000, 64
+# Nanoseconds that an operation takes for one entry, and a load or a store.
+COSTS = {True: 0.1, False: 0.5}
+MEMORY = 0.2
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Kernels with the same number of rows, in an order in which they can run on each row."""
+
+    rows: int
+    kernels: list[Kernel] = field(default_factory=list)
+
+
+def tiled(steps: Sequence[Step], kept: set[Any], shapes: dict[Var, Shape]) -> list[Step]:
+    """The steps with kernels joined where that saves memory, or lets threads share them.
+
+    ``kept`` are the outputs; ``shapes`` of the buffers, to which those of parts are added.
+    """
+    items = _grouped(steps, shapes)
+    owners: dict[Any, int] = {}
+    needed = set(kept)  # buffers that more than one item touches
+    for i, item in enumerate(items):
+        needed.update(b for b in _touched(item) if owners.setdefault(b, i) != i)
+    out: list[Step] = []
+    for item in items:
+        out += _steps(item, needed, shapes) if isinstance(item, _Group) else [item]
+    return out
+
+
+def _touched(item: Any) -> set[Any]:
+    steps = item.kernels if isinstance(item, _Group) else [item]
+    return {b for step in steps for b in (*step.reads, *step.makes)}
+
+
+def _grouped(steps: Sequence[Step], shapes: dict[Var, Shape]) -> list[Any]:
+    """Each kernel in the last group that it can join, after all that it needs."""
+    items: list[Any] = []
+    made: dict[Any, list[tuple[int, Step]]] = {}  # buffer -> who fills it, and as part of what
+    latest: dict[int, int] = {}  # number of rows -> the last group
+    for step in steps:
+        at = -1
+        if isinstance(step, Kernel) and _has_rows(step):
+            rows = step.space[0]
+            first = max([_first(b, step, made, items, shapes) for b in step.reads], default=0)
+            at = latest.get(rows, -1)
+            if at < first:
+                at = latest[rows] = len(items)
+                items.append(_Group(rows))
+            items[at].kernels.append(step)
+        else:
+            at = len(items)
+            items.append(step)
+        for b in step.makes:
+            made.setdefault(b, []).append((at, step))
+    return items
+
+
+def _has_rows(k: Kernel) -> bool:
+    """Whether iterations of the first loop can run in parts."""
+    return bool(k.space) and 0 not in k.space and not any(r.index for r in k.reductions)
+
+
+def _first(b: Any, k: Kernel, made: dict, items: list, shapes: dict[Var, Shape]) -> int:
+    """The first item that a kernel which reads this buffer can be part of."""
+    makers = made.get(b, [])
+    last = max([at for at, _ in makers], default=-1)
+    if last < 0:
+        return 0
+    item = items[last]
+    ours = [m for at, m in makers if at == last]
+    together = isinstance(item, _Group) and item.rows == k.space[0] and all(
+        _by_rows(m, b, shapes) for m in (*ours, k))
+    return last if together else last + 1
+
+
+def _by_rows(k: Kernel, b: Any, shapes: dict[Var, Shape]) -> bool:
+    """Whether each iteration of the first loop touches only its own row of a buffer."""
+    size, rows = _size(b, shapes), k.space[0]
+    row = size // rows
+    if row * rows != size or any(x.index and x.buffer is b for x in (*k.loads, *k.reductions)):
+        return False
+    whole = views.full(k.space)
+    places = [(x.offset, x.strides, x.windows) for x in k.loads if x.buffer is b]
+    places += [(x.offset, x.strides, whole) for x in k.stores if x.buffer is b]
+    places += [(0, x.strides, whole) for x in k.reductions if x.buffer is b]
+    for offset, strides, windows in places:
+        if strides[0] != row or windows[0] != (0, rows):
+            return False
+        inner = list(zip(strides[1:], windows[1:], strict=True))
+        if any(lo >= hi for _, (lo, hi) in inner):
+            continue
+        ends = [(s * lo, s * (hi - 1)) for s, (lo, hi) in inner]
+        least, most = (offset + sum(map(f, ends)) for f in (min, max))
+        if least < 0 or most >= row:
+            return False
+    return True
+
+
+def _size(b: Any, shapes: dict[Var, Shape]) -> int:
+    shape = shapes.get(b)
+    return math.prod(b.aval.shape if shape is None else shape)
+
+
+# ---- what becomes of a group
+
+
+def _steps(group: _Group, needed: set[Any], shapes: dict[Var, Shape]) -> list[Step]:
+    kernels, rows = group.kernels, group.rows
+    read = {b for k in kernels for b in k.reads}
+    handed = dict.fromkeys([b for k in kernels for b in k.makes if b in read])
+    local = {b: math.prod(shapes[b]) // rows for b in handed if b not in needed}
+    row_bytes = _row_bytes(local, rows)
+    if not row_bytes:
+        local, row_bytes = {}, _row_bytes(_read_again(kernels, rows, shapes), rows)
+    if len(kernels) > 1 and not row_bytes:
+        # nothing is gained by taking turns
+        return [s for k in kernels for s in _steps(_Group(rows, [k]), needed, shapes)]
+    collected = {r.buffer: r for k in kernels for r in k.reductions if 0 in r.axes}
+    chunks = _chunks(kernels, rows, sum(math.prod(shapes[b]) for b in collected))
+    if not row_bytes and chunks == 1:
+        return [collapse(k) for k in kernels]
+    chunk = -(-rows // chunks)
+    chunks = -(-rows // chunk)
+    tile = min(chunk, max(1, TILE // row_bytes)) if row_bytes else chunk
+    parts: dict[Any, Var] = {}
+    if chunks > 1:
+        for b in collected:
+            parts[b] = Var(Aval((chunks, *b.aval.shape), b.aval.dtype))
+            shapes[parts[b]] = parts[b].aval.shape
+    flat = [collapse(_into(k, parts)) for k in kernels]
+    step = Tiles(tuple(flat), rows, tile, chunk, local,
+                 {p: math.prod(shapes[b]) for b, p in parts.items()})
+    before = [_start(parts.get(b, b), r, shapes) for b, r in collected.items()]
+    return [*before, step, *[_joined(p, collected[b]) for b, p in parts.items()]]
+
+
+def _row_bytes(buffers: dict[Any, int], rows: int) -> int:
+    """Bytes of a row of these buffers, 0 where the rows need not or cannot stay in the cache."""
+    size = sum(n * b.aval.dtype.itemsize for b, n in buffers.items())
+    return size if size <= TILE and size * rows >= LARGE else 0
+
+
+def _read_again(kernels: list[Kernel], rows: int, shapes: dict[Var, Shape]) -> dict[Any, int]:
+    """Buffers that several kernels touch row by row, and the lengths of their rows."""
+    users: dict[Any, list[Kernel]] = {}
+    for k in kernels:
+        for b in dict.fromkeys([*k.reads, *k.makes]):
+            users.setdefault(b, []).append(k)
+    return {
+        b: _size(b, shapes) // rows for b, ks in users.items()
+        if len(ks) > 1 and all([_by_rows(k, b, shapes) for k in ks])
+    }
+
+
+def _chunks(kernels: Sequence[Kernel], rows: int, collected: int) -> int:
+    """How many chunks: by the work that there is, not by the processors."""
+    work = sum(math.prod(k.space) * _cost(k) for k in kernels)
+    if work < THREADED:
+        return 1
+    # what is collected must stay little beside what is computed
+    most = sum(math.prod(k.space) for k in kernels) // (8 * max(collected, 1))
+    return max(1, min(CHUNKS, int(work / CHUNK), rows, most))
+
+
+def _cost(k: Kernel) -> float:
+    places = len(k.loads) + len(k.stores) + len(k.reductions)
+    return sum(COSTS[op.row in CHEAP] for op in k.ops) + MEMORY * places
+
+
+def _into(k: Kernel, parts: dict[Any, Var]) -> Kernel:
+    """The kernel with its reductions over rows going into the parts."""
+    reductions = [replace(r, buffer=parts.get(r.buffer, r.buffer)) for r in k.reductions]
+    return replace(k, reductions=tuple(reductions))
+
+
+def _start(b: Var, r: Reduce, shapes: dict[Var, Shape]) -> Kernel:
+    """A buffer filled with what a reduction of nothing is."""
+    size = math.prod(shapes[b])
+    space = (size,) if size > 1 else ()
+    store = Store(b, START[r.row](r.dtype), r.dtype, 0, views.c_strides(space))
+    return Kernel(space, (), (), (store,), (), {})
+
+
+def _joined(part: Var, r: Reduce) -> Kernel:
+    """The reduction of the chunks' parts."""
+    chunks, size = part.aval.shape[0], math.prod(part.aval.shape[1:])
+    space = (chunks, size) if size > 1 else (chunks,)
+    load = Load("part", part, r.dtype, 0, views.c_strides(space), views.full(space))
+    row = "sum" if r.row == "count_nonzero" else r.row
+    strides = (0, 1) if size > 1 else (0,)
+    joined = Reduce(r.buffer, row, "part", r.dtype, (0,), strides)
+    return Kernel(space, (load,), (), (), (joined,), {"part": r.dtype})
+
+
+def _least(dtype: np.dtype) -> Any:
+    return -math.inf if dtype.kind == "f" else False if dtype.kind == "b" else np.iinfo(dtype).min
+
+
+def _most(dtype: np.dtype) -> Any:
+    return math.inf if dtype.kind == "f" else True if dtype.kind == "b" else np.iinfo(dtype).max
+
+
+START = {"sum": lambda t: 0, "count_nonzero": lambda t: 0, "any": lambda t: False,
+         "prod": lambda t: 1, "all": lambda t: True, "max": _least, "min": _most}
+
+__all__ = ["tiled"]

@@ -1,0 +1,1 @@
+"""Floor 4: compiled functions for people to read."""

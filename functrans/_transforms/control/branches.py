@@ -1,0 +1,158 @@
+"""A staged branch under the transforms: each makes a branch of the programs it turns them into."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from functrans._compile.ir.passes import optimise
+from functrans._compile.ir.program import Program, Var, aval_of_atom, evaluate
+from functrans._compile.ir.structured import Branch
+from functrans._ops import elementwise as ops
+from functrans._transforms.arguments import zeros_like
+from functrans._transforms.reverse.nodes import recorded
+from functrans._transforms.reverse.vjp import VJPTrace
+from functrans._transforms.staging import restage
+from functrans._transforms.staging.staging import stage
+
+
+class BranchCall(restage.RowCall):
+    """A branch as one op: the number of the program that runs, and what they all take."""
+
+    __slots__ = ()
+
+    def __init__(self, row: Branch):
+        super().__init__(row, self.selected)
+
+    def plain(self, *operands: Any) -> tuple:
+        found = self.row.impl(*operands)
+        return found if self.row.outputs > 1 else (found,)
+
+    def selected(self, index: Any, *xs: Any) -> tuple:
+        """All programs run, and of each output the right one is chosen, entry by entry."""
+        outs = [evaluate(p, xs) for p in self.row.branches]
+        return tuple(_chosen(index, column) for column in zip(*outs, strict=True))
+
+    def taylor(self, trace: Any, args: Sequence) -> tuple:
+        return self.selected(*args)
+
+    def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
+        row = self.row
+        mask = tuple(t is not None for t in tangents[1:])
+        made, moved = self.derive(("jvp", mask), lambda: _dual(row, mask))
+        flat = BranchCall(made)(*primals, *[t for t in tangents if t is not None])
+        n = len(moved)
+        ts = iter(flat[n:])
+        return flat[:n], [next(ts) if m else None for m in moved]
+
+    def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
+        row, size = self.row, trace.batch_size
+        if batched[0]:  # each entry of the batch may take another branch
+            made = self.derive(
+                ("select", tuple(batched), size), lambda: _all_of(row, tuple(batched[1:]), size)
+            )
+            outs = [evaluate(p, xs[1:]) for p in made]
+            return [
+                _chosen(_aligned(xs[0], column[0]), column) for column in zip(*outs, strict=True)
+            ]
+        made = self.derive(
+            ("vmap", tuple(batched), size),
+            lambda: Branch(row.name, _all_of(row, tuple(batched[1:]), size), BranchCall),
+        )
+        return BranchCall(made)(*xs)
+
+    def record(self, trace: VJPTrace, args: Sequence) -> tuple:
+        primals, parents = trace.operands(args)
+        mask = tuple(p is not None for p in parents[1:])
+        pair = self.derive(("vjp", mask), lambda: _Pair(self.row, mask))
+        flat = BranchCall(pair.forward)(*primals)
+        n = len(self.row.branches[0].outputs)
+        return recorded(trace, Taken(self, pair, primals, parents, flat[n:], n), flat[:n])
+
+
+def _chosen(index: Any, column: Sequence) -> Any:
+    out = column[-1]
+    for i in reversed(range(len(column) - 1)):
+        out = ops.where(index <= i, column[i], out)
+    return out
+
+
+def _aligned(index: Any, y: Any) -> Any:
+    """The index of each entry of the batch, against an output with a batch axis."""
+    return index.reshape((index.shape[0],) + (1,) * (len(y.shape) - 1))
+
+
+def _dual(row: Branch, mask: Sequence[bool]) -> tuple[Branch, list[bool]]:
+    moved = [False] * len(row.branches[0].outputs)
+    for p in row.branches:
+        moved = [a or b for a, b in zip(moved, restage.pushed(p, tuple(mask), row.name)[1],
+                                        strict=True)]
+    duals = [restage.pushed(p, tuple(mask), row.name, moved)[0] for p in row.branches]
+    return Branch(row.name, list(map(optimise, duals)), BranchCall), moved
+
+
+def _all_of(row: Branch, mask: tuple, size: int) -> list[Program]:
+    return [
+        optimise(restage.mapped(p, mask, size, row.name)[0]) for p in row.branches
+    ]
+
+
+class _Pair:
+    """The branch that also returns what the backward of each needs, and the branch backward.
+
+    What a program has kept for its backward is zero where another one has run.
+    """
+
+    def __init__(self, row: Branch, mask: Sequence[bool]):
+        n, outs = len(mask), len(row.branches[0].outputs)
+        self.takes = restage.inexact_outputs(row.branches[0])
+        self.types = [aval_of_atom(a) for a in row.branches[0].outputs]
+        cuts = [
+            restage.cut(restage.pulled(p, tuple(mask), row.name), n, outs, self.takes)
+            for p in row.branches
+        ]
+        kept = [[aval_of_atom(a) for a in c.forward.outputs[outs:]] for c in cuts]
+        self.reads = sorted({i for c in cuts for i in c.reads})
+        forward, backward = [], []
+        for k, c in enumerate(cuts):
+            blank = [[zeros_like(a) for a in types] for types in kept]
+            forward.append(_padded(c, outs, blank, k, row.name))
+            backward.append(self._full(row.branches[k], c, kept, k))
+        self.forward = Branch(row.name, list(map(optimise, forward)), BranchCall)
+        self.backward = Branch(f"backward of {row.name}", backward, BranchCall)
+
+    def _full(self, program: Program, c: restage.Cut, kept: list, k: int) -> Program:
+        """The backward of one program, taking what all of them read, keep and are seeded with."""
+        given = dict(zip(c.reads, c.backward.inputs, strict=False))
+        reads = [given.get(i) or Var(program.inputs[i].aval, program.inputs[i].weak)
+                 for i in self.reads]
+        own = c.backward.inputs[len(c.reads) : len(c.reads) + c.kept]
+        every = [list(own) if j == k else [Var(a) for a in types] for j, types in enumerate(kept)]
+        seeds = c.backward.inputs[len(c.reads) + c.kept :]
+        inputs = (*reads, *[v for vs in every for v in vs], *seeds)
+        return Program(inputs, c.backward.eqns, c.backward.outputs)
+
+
+def _padded(c: restage.Cut, outs: int, blank: list, k: int, name: str) -> Program:
+    """The forward of one program, returning zeros for what the others keep."""
+
+    def run(*values: Any) -> tuple:
+        found = evaluate(c.forward, values)
+        rest = [found[outs:] if j == k else zeros for j, zeros in enumerate(blank)]
+        return (*found[:outs], *[x for xs in rest for x in xs])
+
+    return stage(run, restage.examples_of(c.forward), name)[0]
+
+
+class Taken(restage.ProgramNode):
+    """A branch, and what the program that ran has left for its backward."""
+
+    __slots__ = ()
+
+    def pull(self, cts: Sequence) -> Sequence:
+        read = [self.primals[1 + i] for i in self.pair.reads]
+        backward = BranchCall(self.pair.backward)
+        return self.spread(backward(self.primals[0], *read, *self.kept, *self.seeds(cts)))
+
+
+__all__ = ["BranchCall"]

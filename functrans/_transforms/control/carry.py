@@ -1,0 +1,80 @@
+"""What the loops share: a carry that keeps its types, and results as the caller sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans import tree
+from functrans._core.aval import dtype_of, shape_of
+from functrans._core.bind import Tracer
+from functrans._transforms.arguments import describe, hand_out, is_number
+from functrans._transforms.control import staged
+from functrans.errors import ArgumentError, ShapeError, name_of
+
+
+def handed_out(x: Any) -> Any:
+    """``x`` with Arrays for NumPy's arrays; Python scalars stay weak."""
+    return tree.map(lambda v: hand_out(v) if isinstance(v, np.ndarray | np.generic) else v, x)
+
+
+def is_value(x):
+    return is_number(x) or isinstance(x, bool)
+
+
+class Carry:
+    """What a step must return: the structure and types of what it was given."""
+
+    __slots__ = ("f", "who")
+
+    def __init__(self, who: str, f: Callable):
+        self.who, self.f = who, f
+
+    def checked(self, old: Any, new: Any) -> Any:
+        if type(old) is type(new) and isinstance(old, np.ndarray | np.generic | float | Tracer):
+            self._check_leaf(old, new)
+            return new
+        (xs, structure), (ys, other) = tree.flatten(old), tree.flatten(new)
+        if structure != other:
+            raise ArgumentError(
+                f"{self.who}: `{name_of(self.f)}` was given a carry of structure {structure!r} and "
+                f"returned {other!r}. The carry must not change its structure."
+            )
+        for x, y in zip(xs, ys, strict=True):
+            self._check_leaf(x, y)
+        return new
+
+    def _check_leaf(self, x, y):
+        if not (is_value(x) and is_value(y)):
+            if x is y or type(x) is type(y):
+                return
+        elif shape_of(x) == shape_of(y):
+            have, got = dtype_of(x), dtype_of(y)
+            if have == got or (staged.weak(x) and np.result_type(have.type(0).item(), got) == got):
+                return
+        raise ShapeError(
+            f"{self.who}: `{name_of(self.f)}` was given {describe(x)} and returned {describe(y)} "
+            "in its place. The carry must keep its shapes and dtypes; start from one that has them."
+        )
+
+
+def staged_scan(step, init, xs, n, reverse, name):
+    """The outputs of a scan as one equation; None where it must be run step by step."""
+    (state, shape), (columns, nest) = tree.flatten(init), tree.flatten(xs)
+
+    def flat(now: Sequence, entries: Sequence) -> tuple:
+        new, y = step(tree.unflatten(shape, now), tree.unflatten(nest, entries))
+        kept.append(tree.structure(y))
+        return tree.leaves(new), tree.leaves(y)
+
+    kept: list = []
+    found = staged.scan(flat, state, columns, n, reverse, name)
+    if found is None:
+        return None
+    last, collected = found
+    return handed_out((tree.unflatten(shape, last), tree.unflatten(kept[-1], collected)))
+
+
+__all__ = ["Carry", "handed_out", "is_value", "staged_scan"]

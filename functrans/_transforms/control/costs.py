@@ -1,0 +1,50 @@
+"""Whether a backward pass should read what the forward pass has stored, or compute it again."""
+
+from __future__ import annotations
+
+import math
+
+from functrans._compile.ir.program import Program, Structured, Var
+from functrans._compile.ir.structured import Loop
+from functrans._compile.schedule.rematerialize import CHEAP
+from functrans._ops.declare import Bilinear, Elementwise
+from functrans._transforms.staging.restage import MOVES, Cut
+
+# Arithmetic operations that take as long as storing a number and loading it again.
+STORE = 4.0
+# Arithmetic operations that take as long as one mathematical function.
+FUNCTION = 16.0
+
+
+def operations(program: Program) -> float:
+    """About how many arithmetic operations a program is worth."""
+    total = 0.0
+    for eqn in program.eqns:
+        size = sum(math.prod(v.aval.shape) for v in eqn.outputs)
+        if isinstance(eqn.prim, Loop):
+            total += (eqn.prim.length or math.inf) * operations(eqn.prim.body)
+        elif isinstance(eqn.prim, Structured):
+            total += max(map(operations, eqn.prim.programs.values()))
+        elif eqn.prim in MOVES:
+            continue
+        elif eqn.prim.name in CHEAP:
+            total += size
+        elif isinstance(eqn.prim, Elementwise):
+            total += FUNCTION * size
+        elif isinstance(eqn.prim, Bilinear):
+            given = [math.prod(a.aval.shape) for a in eqn.inputs if isinstance(a, Var)]
+            total += 2 * max([size, *given]) * math.sqrt(max(given, default=1))
+        else:
+            total += FUNCTION * max(math.prod(a.aval.shape) for a in (*eqn.outputs, *(
+                a for a in eqn.inputs if isinstance(a, Var))))
+    return total
+
+
+def cheaper_again(cut: Cut, body: Program) -> bool:
+    """Whether a step's backward should compute from the state what its forward would store."""
+    stored = cut.forward.outputs[len(body.outputs) :]
+    kept = sum(math.prod(a.aval.shape) for a in stored if isinstance(a, Var))
+    return operations(cut.forward) <= STORE * kept
+
+
+__all__ = ["cheaper_again", "operations"]

@@ -1,0 +1,390 @@
+"""A staged loop under the transforms: each makes another loop from the program of its body."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans._compile.ir.passes import dead_code, optimise
+from functrans._compile.ir.program import Program, Var, atoms, aval_of_atom, evaluate
+from functrans._compile.ir.structured import INT, Loop
+from functrans._core.aval import inexact_dtype
+from functrans._ops import elementwise as ops
+from functrans._transforms.arguments import zeros_like
+from functrans._transforms.control.costs import cheaper_again
+from functrans._transforms.reverse.nodes import recorded
+from functrans._transforms.reverse.sums import entrywise
+from functrans._transforms.reverse.vjp import VJPTrace
+from functrans._transforms.staging import restage
+from functrans._transforms.staging.staging import stage
+from functrans._transforms.vmap import Same
+from functrans.errors import NotDifferentiable, user_line
+
+
+class LoopCall(restage.RowCall):
+    """A loop as one op. Operands and outputs are those of its row."""
+
+    __slots__ = ()
+
+    def __init__(self, row: Loop):
+        super().__init__(row, self.unrolled)
+
+    def plain(self, *operands: Any) -> tuple:
+        # while a program is written: what depends on no argument is computed at once
+        from functrans._compile.run.executable import alone  # lazy: the whole compiler
+
+        return tuple(self.derive("plain", lambda: alone(self.row))(operands))
+
+    def unrolled(self, *operands: Any) -> tuple:
+        """The outputs step by step, for transforms that know nothing shorter."""
+        row = self.row
+        count, consts, state, arrays = row.parts(operands)
+        if row.test is not None or row.counted or row.length is None:
+            raise NotDifferentiable(
+                f"{user_line()}: {row.name} of a number of steps that depends on the arguments has "
+                "no Taylor expansion under jit. Take the jet outside of jit."
+            )
+        columns: list[list] = [[] for _ in row.body.outputs[row.carries :]]
+        for k in reversed(range(count)) if row.reverse else range(count):
+            outs = evaluate(row.body, [*consts, *state, *[x[k] for x in arrays]])
+            state = outs[: row.carries]
+            for column, y in zip(columns, outs[row.carries :], strict=True):
+                column.append(y)
+        types = [aval_of_atom(a) for a in row.body.outputs[row.carries :]]
+        stacked = [
+            np.stack(c[::-1] if row.reverse else c) if c else np.zeros((0, *a.shape), a.dtype)
+            for c, a in zip(columns, types, strict=True)
+        ]
+        return (*state, *stacked)
+
+    def taylor(self, trace: Any, args: Sequence) -> tuple:
+        return self.unrolled(*args)
+
+    # ---- forward
+
+    def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
+        row = self.row
+        mask = tuple(t is not None for t in tangents)
+        dual, moving, moved = self.derive(("jvp", mask), lambda: _dual(row, mask))
+        count, *parts = row.parts(primals)
+        _, *shifts = row.parts(tangents)
+        operands = [count] if row.counted else []
+        for xs, ts, wanted in zip(parts, shifts, moving, strict=True):
+            operands += xs
+            operands += [
+                zeros_like(x) if t is None else t
+                for x, t, w in zip(xs, ts, wanted, strict=True) if w
+            ]
+        flat = list(LoopCall(dual)(*operands))
+        steps = [flat.pop()] if row.test is not None else []
+        ys, ts = _untangled(flat, moved, row.carries)
+        return [*ys, *steps], [*ts, *[None] * len(steps)]
+
+    def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
+        row, size = self.row, trace.batch_size
+        _, consts, state, arrays = row.parts(xs)
+        _, *masks = row.parts(batched)
+        own = row.counted and batched[0]  # a number of steps for each entry of the batch
+        made = self.derive(
+            ("vmap", tuple(batched), size), lambda: Batched(row, masks, own, size)
+        )
+        state = [
+            x if b or not v else np.broadcast_to(x, (size, *x.shape))
+            for x, b, v in zip(map(_array, state), masks[1], made.varies, strict=False)
+        ]
+        arrays = [np.moveaxis(x, 0, 1) if b else x for x, b in zip(arrays, masks[2], strict=True)]
+        count = [xs[0].max(initial=0) if own else xs[0]] if row.counted else []
+        if own:
+            consts, arrays = [*consts, xs[0]], [*arrays, np.arange(row.length or 0)]
+        steps = [np.zeros(size, INT)] if made.split else []
+        outs = list(LoopCall(made.row)(*count, *consts, *state, *steps, *arrays))
+        if made.split:  # each entry has its own number of steps, which is part of the state
+            outs[-1] = outs.pop(row.carries)
+        varies = [*made.varies, made.split]
+        ends = [
+            np.moveaxis(y, 1, 0) if v and row.carries <= i < len(made.varies) else y
+            for i, (y, v) in enumerate(zip(outs, varies, strict=False))
+        ]
+        return [y if v else Same(y) for y, v in zip(ends, varies, strict=False)]
+
+    # ---- reverse
+
+    def record(self, trace: VJPTrace, args: Sequence) -> tuple:
+        row = self.row
+        if row.length is None:
+            raise NotDifferentiable(
+                f"{user_line()}: reverse mode through {row.name} under jit needs to know how many "
+                "steps there are at most: pass max_steps, use fori_loop or scan, or forward mode."
+            )
+        primals, parents = trace.operands(args)
+        mask = tuple(p is not None for p in parents)
+        pair = self.derive(("vjp", mask), lambda: _Pair(row, mask))
+        flat = list(LoopCall(pair.forward)(*primals))
+        outs, rest = flat[: len(row.body.outputs)], flat[len(row.body.outputs) :]
+        kept, steps = rest[: pair.kept], rest[pair.kept :]
+        node = Steps(self, pair, primals, parents, kept, steps)
+        return recorded(trace, node, [*outs, *steps])
+
+
+def _array(x: Any) -> Any:
+    return np.asarray(x) if isinstance(x, bool | int | float | complex) else x
+
+
+def _loop(row: Loop, body: Program, consts: int, carries: int, **other: Any) -> Loop:
+    """A loop of the same kind with another body."""
+    given = {"test": row.test, "reverse": row.reverse, "counted": row.counted, "again": row.again}
+    return Loop(row.name, optimise(body), consts, carries, row.length, LoopCall, **(given | other))
+
+
+def _split(xs: Sequence, *sizes: int) -> list[list]:
+    """``xs`` in pieces of the sizes, and the rest."""
+    out, at = [], 0
+    for n in sizes:
+        out.append(list(xs[at : at + n]))
+        at += n
+    return [*out, list(xs[at:])]
+
+
+def _dual(row: Loop, mask: Sequence[bool]) -> tuple[Loop, list, list[bool]]:
+    """The loop of values and tangents; which operands of each part, and which outputs, have one."""
+    body, n = row.body, row.carries
+    _, fixed, state, arrays = row.parts(mask)
+    while True:  # a part of the state moves as soon as one step makes it move
+        moving = (*fixed, *state, *arrays)
+        wanted = [*state, *[False] * (len(body.outputs) - n)]
+        _, moves = restage.pushed(body, moving, row.name)
+        more = [a or b for a, b in zip(state, moves, strict=False)]
+        if more == state:
+            break
+        state = more
+    wanted = [*state, *moves[n:]]
+    dual, _ = restage.pushed(body, moving, row.name, wanted)
+    values, ts = dual.inputs[: len(moving)], dual.inputs[len(moving) :]
+    parts = zip(_split(values, row.consts, n), _split(ts, sum(fixed), sum(state)), strict=True)
+    inputs = [v for pair in parts for group in pair for v in group]
+    outs, touts = dual.outputs[: len(wanted)], dual.outputs[len(wanted) :]
+    outputs = [*outs[:n], *touts[: sum(state)], *outs[n:], *touts[sum(state) :]]
+    test = row.test
+    if test is not None:
+        more_consts = [Var(v.aval) for v in ts[: sum(fixed)]]
+        more_state = [Var(v.aval) for v in ts[sum(fixed) : sum(fixed) + sum(state)]]
+        given = test.inputs
+        test = Program(
+            (*given[: row.consts], *more_consts, *given[row.consts :], *more_state),
+            test.eqns, test.outputs,
+        )
+    made = _loop(row, Program(tuple(inputs), dual.eqns, tuple(outputs)),
+                 row.consts + sum(fixed), n + sum(state), test=test)
+    return made, [fixed, state, arrays], wanted
+
+
+def _untangled(flat: list, moved: list[bool], n: int) -> tuple[list, list]:
+    """Outputs and tangents, None where absent, from the outputs of the dual loop."""
+    state, ys = moved[:n], moved[n:]
+    first, tfirst, second, tsecond = _split(flat, n, sum(state), len(ys))
+    tangents = iter([*tfirst, *tsecond])
+    return [*first, *second], [next(tangents) if m else None for m in moved]
+
+
+class Batched:
+    """The loop of a whole batch, which of its outputs vary within it, and whether its end does."""
+
+    def __init__(self, row: Loop, masks: Sequence, own: bool, size: int):
+        fixed, state, arrays = masks
+        body, n = row.body, row.carries
+        test, self.split = row.test, False
+        rest = [False] * (len(body.outputs) - n)
+        while True:
+            if test is not None:
+                _, differs = restage.mapped(test, (*fixed, *state), size, row.name, [False])
+                self.split = differs[0]
+            wanted = [True] * len(body.outputs) if self.split or own else [*state, *rest]
+            whole, self.varies = restage.mapped(
+                body, (*fixed, *wanted[:n], *arrays), size, row.name, wanted
+            )
+            if self.varies[:n] == state:
+                break
+            state = self.varies[:n]
+        body, consts = whole, row.consts
+        if test is not None:
+            test = restage.mapped(test, (*fixed, *state), size, row.name, [self.split])[0]
+        if test is not None and self.split:
+            body, test = _while_any(row, body, test)
+            n += 1
+        elif own:
+            body = _while_counted(row, body, size)
+            consts += 1
+        self.row = _loop(row, body, consts, n, test=test)
+
+
+def _kept(going: Any, new: Any, old: Any) -> Any:
+    """``new`` for the entries of a batch that are going on."""
+    mask = going.reshape((going.shape[0],) + (1,) * (len(new.shape) - 1))
+    return ops.where(mask, new, old)
+
+
+def _while_any(row: Loop, body: Program, ends: Program) -> tuple[Program, Program]:
+    """Body and test of a batch whose entries end on their own; their steps are counted."""
+    first, m = row.consts, row.consts + row.carries
+
+    def step(*values: Any) -> tuple:
+        state, steps, arrays = values[first:m], values[m], values[m + 1 :]
+        going = evaluate(ends, values[:m])[0]
+        new = evaluate(body, [*values[:m], *arrays])
+        kept = [_kept(going, y, x) for y, x in zip(new, state, strict=False)]
+        ys = [_kept(going, y, np.zeros((), y.dtype)) for y in new[row.carries :]]
+        return (*kept, steps + going.astype(INT), *ys)
+
+    def some(*values: Any) -> Any:
+        return evaluate(ends, values[:m])[0].any()
+
+    examples = restage.examples_of(body)
+    steps = np.zeros(examples[first].shape[0] if row.carries else 1, INT)
+    given = [*examples[:m], steps, *examples[m:]]
+    return stage(step, given, row.name)[0], stage(some, given[: m + 1], row.name)[0]
+
+
+def _while_counted(row: Loop, body: Program, size: int) -> Program:
+    """The body for a batch with a number of steps for each entry, which is the last constant; the
+    last array tells where a step is."""
+    first, m = row.consts, row.consts + row.carries
+
+    def step(*values: Any) -> tuple:
+        counts, state = values[first], values[first + 1 : m + 1]
+        arrays, place = values[m + 1 : -1], values[-1]
+        going = place < counts
+        new = evaluate(body, [*values[:first], *state, *arrays])
+        kept = [_kept(going, y, x) for y, x in zip(new, state, strict=False)]
+        return (*kept, *[_kept(going, y, np.zeros((), y.dtype)) for y in new[row.carries :]])
+
+    examples = restage.examples_of(body)
+    given = [*examples[:first], np.zeros(size, INT), *examples[first:], np.int64(0)]
+    return stage(step, given, row.name)[0]
+
+
+class _Pair:
+    """The loop that also collects what the backward needs, and the loop that goes backward.
+
+    A step's backward reads constants, the step's entries, and either values that the forward has
+    collected or the state before the step, from which it computes them again.
+    """
+
+    def __init__(self, row: Loop, mask: Sequence[bool]):
+        body, n = row.body, row.carries
+        _, fixed, state, arrays = row.parts(mask)
+        state = _moving(body, row, fixed, state, arrays)
+        inexact = restage.inexact_outputs(body)
+        takes = [*state, *inexact[n:]]
+        moving = (*fixed, *state, *arrays)
+        joint = restage.pulled(body, moving, row.name, takes)
+        split = restage.cut(joint, len(body.inputs), len(body.outputs), takes)
+        types = row.abstract()
+        self.types = types if row.outputs > 1 else (types,)
+        self.takes, self.fixed, self.state, self.arrays = takes, fixed, state, arrays
+        self.reads, self.collected = split.reads, list(range(split.kept))
+        forward, backward = split.forward, split.backward
+        stored = forward.outputs[len(body.outputs) :]
+        if row.again or cheaper_again(split, body):
+            cts = joint.outputs[len(body.outputs) :]
+            backward = dead_code(Program(joint.inputs, joint.eqns, cts))
+            used = {a for a in atoms(backward) if isinstance(a, Var)}
+            self.reads = [i for i in range(len(body.inputs)) if backward.inputs[i] in used]
+            seeds = backward.inputs[len(body.inputs) :]
+            inputs = tuple(backward.inputs[i] for i in self.reads) + seeds
+            backward = Program(inputs, backward.eqns, backward.outputs)
+            stored = ()
+        m = row.consts + n
+        self.read_consts = [i for i in self.reads if i < row.consts]
+        self.read_state = [i for i in self.reads if row.consts <= i < m]
+        self.read_arrays = [i for i in self.reads if i >= m]
+        extra = (*(forward.inputs[i] for i in self.read_state), *stored)
+        outputs = (*forward.outputs[: len(body.outputs)], *extra)
+        self.kept = len(extra)
+        made = Program(forward.inputs, forward.eqns, outputs)
+        self.forward = _loop(row, made, row.consts, n)
+        self.backward = self._backward(row, backward, len(stored))
+
+    def _backward(self, row: Loop, program: Program, stored: int) -> Loop:
+        """Operands: constants read; cotangents of state and constants; what is taken each step:
+        state read, stored values, arrays read, cotangents of the collected."""
+        consts, state, arrays, rest = _split(
+            program.inputs, len(self.read_consts), len(self.read_state), len(self.read_arrays)
+        )
+        values, seeds = rest[:stored], rest[stored:]
+        ct_state, ct_ys = _split(seeds, sum(self.state))
+        found = _split(program.outputs, sum(self.fixed), sum(self.state))
+        sums = [Var(aval_of_atom(a)) for a in found[0]]
+
+        def step(*xs: Any) -> tuple:
+            fixed, now, total, each = _split(xs, len(consts), len(ct_state), len(sums))
+            given = _split(each, len(state), len(values), len(arrays))
+            read, kept, entries, above = given
+            outs = evaluate(program, [*fixed, *read, *entries, *kept, *now, *above])
+            own, before, below = _split(outs, len(sums), len(ct_state))
+            return (*before, *[ops.add(t, c) for t, c in zip(total, own, strict=True)], *below)
+
+        order = [*consts, *ct_state, *sums, *state, *values, *arrays, *ct_ys]
+        examples = restage.examples_of(Program(tuple(order), (), ()))
+        made, _ = stage(step, examples, f"backward of {row.name}")
+        return _loop(row, entrywise(made), len(consts), len(ct_state) + len(sums), test=None,
+                     reverse=not row.reverse, counted=row.test is not None or row.counted)
+
+
+def _moving(body: Program, row: Loop, fixed: list, state: list, arrays: list) -> list[bool]:
+    """Which parts of the state depend, after any number of steps, on what moves."""
+    inexact = [inexact_dtype(v.aval.dtype) for v in body.inputs[row.consts :]]
+    while True:
+        mask = (*fixed, *state, *arrays)
+        reached: set = {v for v, m in zip(body.inputs, mask, strict=True) if m}
+        for eqn in body.eqns:
+            if any(isinstance(a, Var) and a in reached for a in eqn.inputs):
+                reached.update(eqn.outputs)
+        more = [
+            s or (isinstance(a, Var) and a in reached and i)
+            for s, a, i in zip(state, body.outputs, inexact, strict=False)
+        ]
+        if more == state:
+            return state
+        state = more
+
+
+class Steps(restage.ProgramNode):
+    """A loop, and what its steps have left for the backward."""
+
+    __slots__ = ("steps",)
+
+    def __init__(
+        self, call: LoopCall, pair: _Pair, primals: list, parents: list, kept: list, steps: list
+    ):
+        super().__init__(call, pair, primals, parents, kept, call.row.outputs)
+        self.steps = steps
+
+    def pull(self, cts: Sequence) -> Sequence:
+        row, pair = self.call.row, self.pair
+        seeds = self.seeds(cts)
+        count, consts, *_ = row.parts(self.primals)
+        skip = int(row.counted)
+        sums = [zeros_like(x) for x, m in zip(consts, pair.fixed, strict=True) if m]
+        steps = self.steps or ([count] if row.counted else [])
+        n = sum(pair.state)
+        found = LoopCall(pair.backward)(
+            *steps,
+            *[self.primals[skip + i] for i in pair.read_consts],
+            *seeds[:n],
+            *sums,
+            *self.kept,
+            *[self.primals[skip + i] for i in pair.read_arrays],
+            *seeds[n:],
+        )
+        before, own, below = _split(found, n, len(sums))
+        masks = zip((pair.fixed, pair.state, pair.arrays), (own, before, below), strict=True)
+        all_cts: list = [None] * skip
+        for mask, values in masks:
+            given = iter(values)
+            all_cts += [next(given) if m else None for m in mask]
+        return all_cts
+
+
+__all__ = ["LoopCall"]

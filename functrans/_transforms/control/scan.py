@@ -1,0 +1,194 @@
+"""``scan``: a function applied entry by entry, with a carry from one to the next."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans import tree
+from functrans._core.array import plain
+from functrans._core.aval import dtype_of, shape_of
+from functrans._transforms.arguments import describe, hand_out, is_number
+from functrans._transforms.control import staged
+from functrans._transforms.control.carry import Carry, handed_out, is_value, staged_scan
+from functrans._transforms.reverse.checkpoint import checkpoint as recomputed
+from functrans._transforms.reverse.grad import require_callable
+from functrans.errors import ArgumentError, ShapeError, name_of
+
+
+def scan(
+    f: Callable,
+    init: Any,
+    xs: Any,
+    length: int | None = None,
+    reverse: bool = False,
+    *,
+    checkpoint: int | str | None = None,
+) -> tuple[Any, Any]:
+    r"""``carry, y = f(carry, x)`` for each entry ``x`` of ``xs`` along axis 0.
+
+    .. math:: (c_{k+1}, y_k) = f(c_k, x_k), \quad k = 0, \ldots, n - 1
+
+    Returns the last carry and the ``y``, stacked. ``init``, ``xs`` and what ``f`` returns may be
+    containers; the carry is as in ``while_loop``. ``length`` is needed where ``xs`` holds no
+    arrays, for example None. With ``reverse`` the entries are taken from the last to the first,
+    and each ``y`` still lies where its ``x`` does. With no entries at all, ``f`` is run once on
+    zeros, to know the shapes of ``y``. Under ``jit`` the loop is one equation, run natively.
+
+    Reverse mode keeps what each step needs, or, where that is cheaper under ``jit``, the carry
+    before it. With ``checkpoint`` it keeps the carry of a few steps and runs those between again:
+    of about :math:`2\sqrt n` at a time with ``"sqrt"``, of at most so many with a number, in
+    as many levels of equal parts as it takes; each level costs one more run forward (Griewank,
+    Optimization Methods and Software 1, 1992).
+
+    Raises ShapeError where lengths or the shapes of steps disagree, ArgumentError where ``f`` does
+    not return a pair or the structure changes.
+
+    >>> import functrans as ft, numpy as np
+    >>> from functrans._transforms.control.scan import scan
+    >>> scan(lambda total, x: (total + x, total + x), 0.0, np.array([1.0, 2.0, 3.0]))
+    (Array(6.), Array([1., 3., 6.]))
+    """
+    require_callable("scan", f)
+    leaves, structure = tree.flatten(xs)
+    n = _length(f, leaves, length)
+    if checkpoint is not None and (parts := levels(n, checkpoint)):
+        return _in_parts(f, init, xs, n, reverse, parts)
+    carry = Carry("scan", f)
+    def step(state: Any, x: Any) -> tuple:
+        new, y = _pair(f, f(state, x))
+        return carry.checked(state, new), y
+
+    def natively() -> Any:
+        return staged_scan(step, init, xs, n, reverse, "scan")
+
+    if n and staged.any_staged(init, leaves) and (found := natively()) is not None:
+        return found
+    state, rows = handed_out(init), []
+    for k in reversed(range(n)) if reverse else range(n):
+        state, y = step(state, tree.unflatten(structure, [v[k] for v in leaves]))
+        if not rows and staged.any_staged(state, y) and not staged.any_staged(init, leaves):
+            # what f closes over is staged: the step just made is not needed
+            found = natively()
+            if found is not None:
+                return found
+        rows.append(tree.flatten(y))
+    if not rows:
+        return state, _no_entries(f, state, leaves, structure)
+    return handed_out(state), _columns(f, rows[::-1] if reverse else rows)
+
+
+def _length(f: Callable, leaves: Sequence, length: int | None) -> int:
+    sizes = set() if length is None else {operator.index(length)}
+    for x in leaves:
+        if not is_number(x) or not shape_of(x):
+            raise ShapeError(
+                f"scan: xs holds {describe(x)}, which has no axis 0 to run over. Bind what is the "
+                "same for every step in the function."
+            )
+        sizes.add(shape_of(x)[0])
+    if not sizes:
+        raise ArgumentError(f"scan: xs of `{name_of(f)}` holds no arrays; pass length")
+    if len(sizes) > 1:
+        found = ", ".join(map(str, [shape_of(x)[0] for x in leaves]))
+        asked = "" if length is None else f", and length is {length}"
+        raise ShapeError(f"scan: the arrays in xs have lengths {found}{asked}. They must agree.")
+    (n,) = sizes
+    if n < 0:
+        raise ShapeError(f"scan: length is {n}, but must not be negative")
+    return n
+
+
+def levels(n: int, budget: int | str) -> list[int]:
+    r"""The numbers of steps of the parts of a scan of ``n`` steps, from outer to inner ones.
+
+    With parts of sizes :math:`s_1 > s_2 > \ldots` reverse mode keeps
+    :math:`n / s_1 + s_1 / s_2 + \ldots` carries at a time.
+    """
+    if budget == "sqrt":
+        budget = 2 * math.isqrt(n) + 2
+    if not isinstance(budget, int) or isinstance(budget, bool) or budget < 2:
+        raise ArgumentError(
+            f'scan: checkpoint must be "sqrt" or the number of carries to keep, at least 2, but is '
+            f"{budget!r}"
+        )
+    if n <= budget:
+        return []
+    depth = 2
+    while depth * math.ceil(n ** (1 / depth)) > budget and 2**depth < n:
+        depth += 1
+    share = math.ceil(n ** (1 / depth))
+    return [share**k for k in range(depth - 1, 0, -1)]
+
+
+def _in_parts(f, init, xs, n, reverse, parts):
+    """The scan as one over parts of ``parts[0]`` steps, each recomputed, and one over the rest."""
+    size, inner = parts[0], parts[1:]
+    count = n // size
+    rest = n - count * size
+    first, last = slice(0, n - rest), slice(n - rest, n)
+    if reverse:
+        first, last = slice(rest, n), slice(0, rest)
+
+    def part(state: Any, entries: Any) -> tuple:
+        if inner:
+            return _in_parts(f, state, entries, size, reverse, inner)
+        return scan(f, state, entries, size, reverse)
+
+    grouped = tree.map(lambda x: x[first].reshape(count, size, *x.shape[1:]), xs)
+    state, ys = scan(recomputed(part), init, grouped, count, reverse)
+    ys = tree.map(lambda y: y.reshape(count * size, *y.shape[2:]), ys)
+    if rest:
+        state, more = recomputed(lambda c, x: scan(f, c, x, rest, reverse))(
+            state, tree.map(lambda x: x[last], xs)
+        )
+        pair = (more, ys) if reverse else (ys, more)
+        ys = tree.map(lambda a, b: np.concatenate([a, b]), *pair)
+    return state, ys
+
+
+def _pair(f, out):
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise ArgumentError(
+            f"scan: `{name_of(f)}` must return (carry, y), but returned {describe(out)}. Return "
+            "None as y where there is nothing to collect."
+        )
+    return out
+
+
+def _columns(f, rows):
+    """The outputs of the steps, stacked."""
+    shape = rows[0][1]
+    for k, (_, found) in enumerate(rows):
+        if found != shape:
+            raise ArgumentError(
+                f"scan: the outputs of `{name_of(f)}` have the structure {found!r} at entry {k}, "
+                f"but had {shape!r} before"
+            )
+    leaves = zip(*[row for row, _ in rows], strict=True)
+    return tree.unflatten(shape, [_stacked(f, column) for column in leaves])
+
+
+def _stacked(f, column):
+    shapes = {shape_of(v) if is_value(v) else None for v in column}
+    if None in shapes or len(shapes) > 1:
+        raise ShapeError(
+            f"scan: the outputs of `{name_of(f)}` cannot be stacked: they are "
+            f"{', '.join(dict.fromkeys(map(describe, column)))}. Each step must return numbers of "
+            "the same shapes."
+        )
+    return hand_out(np.stack([plain(v) for v in column]))
+
+
+def _no_entries(f, init, leaves, structure):
+    zeros = [np.zeros(shape_of(x)[1:], dtype_of(x)) for x in leaves]
+    with np.errstate(all="ignore"):
+        _, y = _pair(f, f(init, tree.unflatten(structure, zeros)))
+    return tree.map(lambda v: _stacked(f, [v])[:0], y)
+
+
+__all__ = ["scan"]

@@ -1,0 +1,220 @@
+"""Loops and branches while a program is written: their functions are staged, each once.
+
+What the functions close over becomes an operand, so that every transform sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans import tree
+from functrans._compile.ir.passes import optimise
+from functrans._compile.ir.program import Const, Eqn, Program, Var, aval_of_atom, is_weak
+from functrans._compile.ir.structured import INT, Branch, Loop
+from functrans._core.array import plain
+from functrans._core.aval import PYTHON_SCALARS, Aval, dtype_of
+from functrans._core.bind import Tracer, layers
+from functrans._ops.structure import astype
+from functrans._transforms.arguments import is_number
+from functrans._transforms.control.branches import BranchCall
+from functrans._transforms.control.loops import LoopCall
+from functrans._transforms.staging.staging import (
+    Part,
+    StagedTracer,
+    example_of,
+    innermost,
+    stage_part,
+    with_consts,
+)
+from functrans.errors import ArgumentError, ConcretizationError, ShapeError, name_of
+
+
+def staged(x: Any) -> bool:
+    """Whether ``x`` depends on what a program that is being written will be given."""
+    return any(isinstance(v, StagedTracer) for v in layers(x))
+
+
+def any_staged(*trees: Any) -> bool:
+    return any(staged(x) for t in trees for x in tree.leaves(t))
+
+
+def weak(x: Any) -> bool:
+    """Whether ``x`` is a Python scalar, traced or not."""
+    x = innermost(x)
+    return x.variable.weak if isinstance(x, StagedTracer) else type(x) in PYTHON_SCALARS
+
+
+def strong(x: Any, dtype: np.dtype) -> Any:
+    """``x`` in ``dtype``, no Python scalar."""
+    if not isinstance(x, Tracer):
+        return np.asarray(plain(x), dtype)
+    return x if not weak(x) and x.dtype == dtype else astype(x, dtype=dtype)
+
+
+def _value(x: Any) -> bool:
+    return is_number(x) or isinstance(x, bool)
+
+
+# ---- loops
+
+
+class Step:
+    """The body of a loop on flat values, staged for a state whose types stay as they are."""
+
+    def __init__(self, name: str, f: Callable, state: Sequence, entries: Sequence):
+        self.state = [plain(x) for x in state]
+        while True:
+            self.part = stage_part(self._typed(f), [*map(example_of, self.state), *entries], name)
+            if not self._widen():
+                break
+
+    def _typed(self, f: Callable) -> Callable:
+        """``f`` whose next state is not weak where the first is not."""
+
+        def step(*values: Any) -> tuple:
+            n = len(self.state)
+            new, collected = f(values[:n], values[n:])
+            kept = [
+                y if weak(x) or not weak(y) else strong(y, dtype_of(x))
+                for x, y in zip(self.state, new, strict=True)
+            ]
+            return kept, [y if not weak(y) else strong(y, dtype_of(y)) for y in collected]
+
+        return step
+
+    def _widen(self) -> bool:
+        """Give Python scalars in the state the types that a step gives them; whether any changed.
+        """
+        changed = False
+        for i, (x, a) in enumerate(zip(self.state, self.part.program.outputs, strict=False)):
+            dtype = aval_of_atom(a).dtype
+            if not weak(x) or (is_weak(a) and dtype == dtype_of(x)):
+                continue
+            changed = True
+            python = not isinstance(x, Tracer) and is_weak(a)
+            self.state[i] = dtype.type(x).item() if python else strong(x, dtype)
+        return changed
+
+
+def scan(
+    f: Callable, state: Sequence, columns: Sequence, length: int, reverse: bool, name: str
+) -> tuple[list, list] | None:
+    """State and collected arrays, flat; None: to be unrolled."""
+    if not all(map(_value, state)):
+        return None
+    entries = [_entry(x) for x in columns]
+    try:
+        step = Step(name, f, state, entries)
+    except ConcretizationError:
+        return None  # Python's own control flow on values that only a run of each step knows
+    consts, (body,) = with_consts([step.part])
+    n = len(state)
+    row = Loop(name, optimise(body), len(consts), n, length, LoopCall, reverse=reverse)
+    outs = LoopCall(row)(*consts, *step.state, *map(plain, columns))
+    return list(outs[:n]), list(outs[n:])
+
+
+def _entry(x: Any) -> Any:
+    """An example of the entries of ``x`` along axis 0."""
+    x = example_of(plain(x))
+    return x[0] if len(x) else np.ones(x.shape[1:], x.dtype)
+
+
+def while_loop(
+    test: Callable, f: Callable, state: Sequence, most: int | None, name: str
+) -> list:
+    """The state, flat, after the steps for which ``test`` holds, ``most`` of them at most."""
+    step = Step(name, f, state, [])
+    n = len(state)
+    ends = stage_part(lambda *xs: test(xs), [*map(example_of, step.state)], name)
+    consts, (body, ended) = with_consts([step.part, ends])
+    row = Loop(name, optimise(body), len(consts), n, most, LoopCall, test=optimise(ended))
+    return list(LoopCall(row)(*consts, *step.state)[:n])
+
+
+def once(name: str, f: Callable, operands: Sequence) -> tuple:
+    """The flat outputs of ``f``, of which reverse mode stores nothing and computes all again.
+
+    A loop of one step: in the backward it comes after the cotangents that it is given.
+    """
+    part = stage_part(f, list(map(example_of, operands)), name)
+    consts, (body,) = with_consts([part])
+    given = [*consts, *operands]
+    # Python scalars stay what they are as parts of the state, which is not stacked
+    scalars = [i for i, a in enumerate(body.outputs) if is_weak(a)]
+    order = sorted(range(len(body.outputs)), key=lambda i: i not in scalars)
+    state = [Var(aval_of_atom(body.outputs[i]), weak=True) for i in scalars]
+    program = Program((*body.inputs, *state), body.eqns, tuple([body.outputs[i] for i in order]))
+    row = Loop(name, optimise(program), len(given), len(state), 1, LoopCall, again=True)
+    outs = LoopCall(row)(*given, *[v.aval.dtype.type(0).item() for v in state])
+    found = [*outs[: len(state)], *[y[0] for y in outs[len(state) :]]]
+    return tuple(y for _, y in sorted(zip(order, found, strict=True), key=lambda pair: pair[0]))
+
+
+# ---- branches
+
+
+def branch(
+    index: Any, branches: Sequence[Callable], functions: Sequence[Callable], name: str
+) -> tuple[list, Any]:
+    """The flat outputs of the branch that ``index`` chooses, and how they nest.
+
+    ``branches`` take nothing; they call the user's ``functions``.
+
+    Raises ShapeError or ArgumentError where the functions return different kinds of values.
+    """
+    parts = [stage_part(f, [], name) for f in branches]
+    first = parts[0]
+    for f, part in zip(functions, parts, strict=True):
+        _require_alike(name, functions[0], first, f, part)
+    columns = zip(*[part.program.outputs for part in parts], strict=True)
+    kinds = [
+        None if all(map(is_weak, c)) else np.result_type(*[aval_of_atom(a).dtype for a in c])
+        for c in columns
+    ]
+    consts, bodies = with_consts([_in_kinds(part, kinds) for part in parts])
+    row = Branch(name, list(map(optimise, bodies)), BranchCall)
+    return list(BranchCall(row)(_as_int(index), *consts)), first.structure
+
+
+def _in_kinds(part: Part, kinds: Sequence) -> Part:
+    """The part with its outputs strong in the given dtypes, where one is given."""
+    p = part.program
+    eqns, outputs = list(p.eqns), list(p.outputs)
+    for i, (a, dtype) in enumerate(zip(p.outputs, kinds, strict=True)):
+        aval = aval_of_atom(a)
+        if dtype is None or (aval.dtype == dtype and not is_weak(a)):
+            continue
+        if isinstance(a, Var):
+            cast = Var(Aval(aval.shape, dtype))
+            eqns.append(Eqn(astype, (a,), {"dtype": dtype}, (cast,)))
+            outputs[i] = cast
+        else:
+            outputs[i] = Const(np.asarray(a.value if isinstance(a, Const) else a, dtype))
+    return part._replace(program=Program(p.inputs, tuple(eqns), tuple(outputs)))
+
+
+def _as_int(index: Any) -> Any:
+    return astype(index, dtype=INT) if dtype_of(index) != INT or weak(index) else index
+
+
+def _require_alike(name: str, f: Callable, first: Part, g: Callable, other: Part) -> None:
+    if first.structure != other.structure:
+        raise ArgumentError(
+            f"{name}: `{name_of(f)}` returned the structure {first.structure!r} and "
+            f"`{name_of(g)}` {other.structure!r}. They must agree under jit."
+        )
+    for a, b in zip(first.program.outputs, other.program.outputs, strict=True):
+        x, y = aval_of_atom(a), aval_of_atom(b)
+        mixed = is_weak(a) or is_weak(b)
+        if x.shape != y.shape or (x.dtype != y.dtype and not mixed):
+            raise ShapeError(
+                f"{name}: `{name_of(f)}` returned {x!r} and `{name_of(g)}` {y!r}. Shapes and "
+                "dtypes must agree under jit."
+            )
+
+
+__all__ = ["any_staged", "branch", "once", "scan", "staged", "while_loop"]

@@ -1,0 +1,1 @@
+"""Forward mode: tangents, and Taylor series."""

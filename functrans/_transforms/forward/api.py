@@ -1,0 +1,135 @@
+"""Forward mode, as its user calls it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans import tree
+from functrans._core.aval import aval_of, shape_of
+from functrans._core.bind import spread
+from functrans._transforms.arguments import (
+    Leaves,
+    describe,
+    hand_out,
+    hand_out_tree,
+    is_number,
+    open_all,
+    open_argument,
+    require_numbers,
+    zeros_like,
+)
+from functrans._transforms.forward.jvp import mine
+from functrans._transforms.reverse.api import active_tangents
+from functrans._transforms.reverse.grad import require_callable, split_aux
+from functrans._transforms.watching.kinks import jvp_trace
+from functrans.errors import ArgumentError, name_of
+
+
+class Pushed(NamedTuple):
+    """Values and tangents of the output leaves, and how they nest."""
+
+    values: list
+    tangents: list
+    structure: tree.Structure
+    aux: Any
+
+
+def push(
+    who: str,
+    f: Callable,
+    opened: Sequence[Leaves | None],
+    args: Sequence,
+    tangents: Sequence,
+    has_aux: bool,
+    call: Callable | None = None,
+) -> Pushed:
+    """Run ``f`` on dual numbers; ``tangents`` are those of the active leaves, in order."""
+    trace = jvp_trace(f"{who}({name_of(f)})")
+    try:
+        given = iter(tangents)
+        duals = [
+            a.rebuild([trace.input(v, next(given)) for v in a.primals]) if a else x
+            for a, x in zip(opened, args, strict=True)
+        ]
+        out = (call or (lambda xs: f(*xs)))(duals)
+        out, aux = split_aux(who, f, out) if has_aux else (out, None)
+        outs, structure = tree.flatten(out)
+        require_numbers(f"{who}: `{name_of(f)}`", outs)
+        values = [_value(trace, x) for x in outs]
+        moved = [_tangent(trace, x) for x in outs]
+        aux = tree.map(lambda x: _value(trace, x), aux) if has_aux else None
+        return Pushed(values, moved, structure, aux)
+    finally:
+        trace.closed = True
+
+
+def _value(trace, x):
+    return trace.lower(x)
+
+
+def _tangent(trace, x):
+    if mine(trace, x):
+        return spread(x.tangent, aval_of(x.primal).shape, aval_of(x.primal).dtype)
+    return zeros_like(x)
+
+
+def jvp(f: Callable, primals: Any, tangents: Any, *, has_aux: bool = False) -> tuple:
+    r"""The value of ``f`` and its derivative along ``tangents``, :math:`J t`, in one forward run.
+
+    ``primals`` and ``tangents`` are tuples with one entry an argument; anything else stands for
+    the one argument of ``f``.
+
+    Returns ``(out, out_tangent)``, or ``(out, out_tangent, aux)`` with ``has_aux``.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.jvp(np.sin, (0.0,), (2.0,))
+    (Array(0.), Array(2.))
+    """
+    require_callable("jvp", f)
+    args, ts = as_arguments("jvp", f, primals, tangents)
+    opened = open_all("jvp", f, args)
+    flat = active_tangents("jvp", f, opened, args, ts)
+    run = push("jvp", f, opened, args, flat, has_aux)
+    out = hand_out_tree(tree.unflatten(run.structure, run.values))
+    moved = tree.unflatten(run.structure, [hand_out(t) for t in run.tangents])
+    return (out, moved, hand_out_tree(run.aux)) if has_aux else (out, moved)
+
+
+def as_arguments(who: str, f: Callable, primals: Any, tangents: Any) -> tuple[tuple, tuple]:
+    """Primals and tangents as tuples, one entry an argument."""
+    if not isinstance(primals, tuple | list):
+        return (primals,), (tangents,)
+    if not isinstance(tangents, tuple | list) or len(tangents) != len(primals):
+        raise ArgumentError(
+            f"{who}: `{name_of(f)}` was given {len(primals)} primals, so there must be a tuple "
+            f"of as many tangents, but got {describe(tangents)}"
+        )
+    return tuple(primals), tuple(tangents)
+
+
+def derivative(f: Callable) -> Callable:
+    r"""The derivative of a function of one real number, :math:`x \mapsto f'(x)`, of any output.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.derivative(ft.derivative(np.exp))(0.0)
+    Array(1.)
+    """
+    require_callable("derivative", f)
+
+    @functools.wraps(f, updated=())
+    def slope(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_number(x) or shape_of(x) != ():
+            raise ArgumentError(
+                f"derivative is for functions of one number, but `{name_of(f)}` was given "
+                f"{describe(x)}. Use elementwise_grad, grad or jacobian."
+            )
+        opened = [open_argument("derivative", f, 0, x)]
+        one = np.ones((), aval_of(opened[0].primals[0]).dtype)
+        run = push("derivative", f, opened, [x], [one], False, lambda xs: f(xs[0], *args, **kwargs))
+        return tree.unflatten(run.structure, [hand_out(t) for t in run.tangents])
+
+    return slope

@@ -1,0 +1,477 @@
+r"""Taylor mode: a value becomes a power series, :math:`x(t) = \sum_k x_k t^k`.
+
+Coefficients are normalised, :math:`x_k = x^{(k)}/k!`. A row's rule on series is derived from its
+action: :math:`y' = act(x'; y, x)` is an equation between series that determines :math:`y_k`
+from lower orders. Series are lazy, so the equation is written once and solved coefficient by
+coefficient, in polynomial time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans import tree
+from functrans._core.aval import (
+    PYTHON_SCALARS,
+    aval_of,
+    dtype_of,
+    inexact_dtype,
+    is_inexact,
+    shape_of,
+)
+from functrans._core.bind import Trace, Tracer, bind, cast, is_finite, spread
+from functrans._core.primitive import Primitive
+from functrans._ops import elementwise as ops
+from functrans._ops.calls import Call
+from functrans._ops.declare import Bilinear, Elementwise, Linear
+from functrans._transforms.arguments import (
+    check_like,
+    describe,
+    hand_out,
+    hand_out_tree,
+    is_number,
+    open_all,
+    zeros_like,
+)
+from functrans._transforms.forward.series import PRODUCTS, Series, convolve, over, still, total
+from functrans._transforms.reverse.grad import require_callable
+from functrans._transforms.reverse.vjp import transpose_vjp
+from functrans._transforms.watching.kinks import Watching
+from functrans.config import SUBGRADIENT, config
+from functrans.errors import ArgumentError, name_of
+
+
+class JetTracer(Tracer):
+    __slots__ = ("root_of", "series")
+
+    def __init__(self, trace: JetTrace, series: Series):
+        self.owner = trace
+        self.root_of = None
+        self.series = series
+
+    @property
+    def inner(self) -> Any:
+        return self.series.known[0]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return shape_of(self.series.known[0])
+
+    @property
+    def dtype(self) -> np.dtype:
+        return dtype_of(self.series.known[0])
+
+    def concrete(self) -> Any:
+        x = self.series.known[0]
+        return x.concrete() if isinstance(x, Tracer) else x
+
+    def is_finite(self) -> bool:
+        return all(c is None or is_finite(c) for c in self.series.known)
+
+
+class JetTrace(Trace):
+    """``seen`` is None for the user's values; else series are lazy, and each is made only once."""
+
+    __slots__ = ("order", "seen")
+
+    def __init__(self, fun: str, order: int, seen: dict | None = None):
+        super().__init__(fun)
+        self.order = order
+        self.seen = seen
+
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+        self.require_open(prim)
+        with np.errstate(all="ignore"):
+            if self.seen is not None:
+                return self.once(prim, args, params)
+            lazy = JetTrace(self.fun, self.order, {})
+            ys = lazy.once(prim, [lazy.own(x, self) for x in args], params)
+            ys = self.settled(lazy, ys if prim.outputs > 1 else (ys,))
+            return ys if prim.outputs > 1 else ys[0]
+
+    def call(self, call: Call, args: tuple) -> tuple:
+        self.require_open(call)  # type: ignore[arg-type]  # it only wants the name
+        return call.taylor(self, args)
+
+    def solve_call(self, call: Any, args: tuple) -> tuple:
+        """A function with a rule of its own, as an equation between series."""
+        if self.seen is not None:
+            return self.once(call, args, {})
+        lazy = JetTrace(self.fun, self.order, {})
+        return self.settled(lazy, lazy.once(call, [lazy.own(x, self) for x in args], {}))
+
+    def input(self, coefficients: list) -> JetTracer:
+        return JetTracer(self, Series(coefficients))
+
+    def own(self, x: Any, eager: JetTrace) -> Any:
+        return JetTracer(self, x.series) if self._is(x, eager) else x
+
+    def settled(self, lazy: JetTrace, ys: Sequence) -> tuple:
+        return tuple(
+            JetTracer(self, y.series.settle(self.order)) if self._is(y, lazy) else y for y in ys
+        )
+
+    def lower(self, x: Any) -> Any:
+        """The value of ``x`` without this trace."""
+        return x.series.known[0] if self._is(x, self) else x
+
+    @staticmethod
+    def _is(x: Any, trace: JetTrace) -> bool:
+        return type(x) is JetTracer and x.owner is trace
+
+    def once(self, prim: Any, args: Sequence, params: dict) -> Any:
+        """``prim`` on lazy series. What was computed before is found again: this closes the
+        circle of sin and cos, without which the rules of most ops would unfold without end."""
+        assert self.seen is not None
+        key = (getattr(prim, "key", prim), tuple(map(self._mark, args)), tuple(params.items()))
+        if key not in self.seen:
+            # the arguments are kept too: their identities are in the key
+            self.seen[key] = (self._expand(prim, args, params), args, prim)
+        elif not isinstance(prim, Primitive):
+            prim.run.out = self.seen[key][2].run.out
+        return self.seen[key][0]
+
+    def _mark(self, x: Any) -> Any:
+        if self._is(x, self):
+            return id(x.series)
+        return (type(x), x) if type(x) in PYTHON_SCALARS else ("fixed", id(x))
+
+    def _expand(self, prim: Any, args: Sequence, params: dict) -> Any:
+        starts = [x.series[0] if self._is(x, self) else x for x in args]
+        if not isinstance(prim, Primitive):
+            return self._solve(prim(*starts), args, self._call_rule(prim, args))
+        y = bind(prim, *starts, **params)
+        if not prim.differentiable:
+            return y
+        if isinstance(prim, Elementwise):
+            return self._elementwise(prim, y, args, starts)
+        if isinstance(prim, Linear):
+            return self._linear(prim, y, args, starts, params)
+        if isinstance(prim, Bilinear):
+            return self._bilinear(prim, y, args, starts, params)
+        ys = y if prim.outputs > 1 else (y,)
+        found = self._solve(ys, args, self._rule(prim, args, params))
+        return found if prim.outputs > 1 else found[0]
+
+    # ---- the families
+
+    def _elementwise(self, prim: Elementwise, y: Any, args: Sequence, starts: Sequence) -> Any:
+        mine = [self._is(x, self) for x in args]
+        moving = [i for i, a in enumerate(prim.actions) if a is not None and mine[i]]
+        if not moving or not inexact_dtype(dtype_of(y)):
+            return y
+        aval = aval_of(y)
+        varying = {"y", *[n for n, m in zip(prim.operands, mine, strict=True) if m]}
+        if not any(varying & set(a.needs) for i in moving if (a := prim.actions[i])):
+            more = self._coefficientwise(prim, y, args, starts, moving)
+        elif prim.name in PRODUCTS:
+            series = [x.series if m else Series([x]) for x, m in zip(args, mine, strict=True)]
+            known = [y]
+            rule = PRODUCTS[prim.name]
+
+            def more(k: int) -> Any:
+                return rule(k, known, *series)
+
+            return JetTracer(self, Series(known, self._fitted(more, prim, aval, args, moving)))
+        else:
+            more = self._action(prim, known := [y], args, moving)
+            return JetTracer(self, Series(known, self._fitted(more, prim, aval, args, moving)))
+        return JetTracer(self, Series([y], self._fitted(more, prim, aval, args, moving)))
+
+    def _coefficientwise(self, prim, y, args, starts, moving):
+        """Each coefficient by itself: the op is linear in all that varies."""
+
+        def more(k: int) -> Any:
+            parts = [
+                prim.actions[i].act(args[i].series[k], *prim.actions[i].pick(y, *starts))
+                for i in moving
+                if args[i].series[k] is not None
+            ]
+            return total(parts)
+
+        return more
+
+    def _action(self, prim, known, args, moving):
+        """y' = act(x'; y, x), by the row's own lambda on lazy series."""
+        y = JetTracer(self, Series(known))
+        slope: list = []
+
+        def more(k: int) -> Any:
+            if not slope:
+                slope.append(self._slope(prim, y, args, moving))
+            return over(self.coefficient(slope[0], k - 1), k)
+
+        y.series.more = more
+        return more
+
+    def _slope(self, prim, y, args, moving):
+        if prim.name in ("power", "float_power") and not _by_unfolding(self, *args):
+            return y * _logarithmic_slope(self, args[0], args[1], moving)
+        return total(
+            [
+                prim.actions[i].act(self.derivative(args[i]), *prim.actions[i].pick(y, *args))
+                for i in moving
+            ]
+        )
+
+    def _fitted(self, more, prim, aval, args, moving):
+        """Coefficients in the shape and dtype of the output, strong zero included."""
+        singular = any(prim.actions[i].singular for i in moving)
+
+        def fitted(k: int) -> Any:
+            c = more(k)
+            if c is None:
+                return None
+            c = spread(c, aval.shape, aval.dtype)
+            return (
+                c if not singular or is_finite(c) else still(c, [args[i].series for i in moving], k)
+            )
+
+        return fitted
+
+    def _linear(self, prim: Linear, y: Any, args: Sequence, starts: Sequence, params: dict) -> Any:
+        n = len(args) if prim.operands is None else prim.operands
+        mine = [self._is(x, self) for x in args[:n]]
+        if not any(mine) or not inexact_dtype(dtype_of(y)):
+            return y
+
+        def more(k: int) -> Any:
+            parts = [x.series[k] if m else None for x, m in zip(args, mine, strict=False)]
+            if all(c is None for c in parts):
+                return None
+            parts = [zeros_like(x) if c is None else c for c, x in zip(parts, starts, strict=False)]
+            return bind(prim, *parts, *starts[n:], **params)
+
+        return JetTracer(self, Series([y], more))
+
+    def _bilinear(
+        self, prim: Bilinear, y: Any, args: Sequence, starts: Sequence, params: dict
+    ) -> Any:
+        if not inexact_dtype(dtype_of(y)):
+            return y
+        a, b = [x.series if self._is(x, self) else Series([x]) for x in args]
+        return JetTracer(
+            self,
+            Series(
+                [y],
+                lambda k: convolve(lambda u, v: bind(prim, u, v, **params), a, b, range(k + 1), k),
+            ),
+        )
+
+    def _rule(self, prim: Any, args: Sequence, params: dict) -> Callable:
+        def rule(ys: tuple) -> Sequence:
+            y = ys if prim.outputs > 1 else ys[0]
+            ts = [self.derivative(x) if self._is(x, self) else None for x in args]
+            push = prim.jvp
+            if getattr(prim, "jvp_rule", self) is None:
+
+                def push(ts, y, xs, params):
+                    return transpose_vjp(prim, ts, y, xs, params)
+
+            t = push(ts, y, list(args), params)
+            return t if prim.outputs > 1 and t is not None else (t,) * len(ys)
+
+        return rule
+
+    def _call_rule(self, call: Any, args: Sequence) -> Callable:
+        return lambda ys: call.jvp(
+            None, list(args), [self.derivative(x) if self._is(x, self) else None for x in args]
+        )[1]
+
+    def _solve(self, ys: Sequence, args: Sequence, rule: Callable[[tuple], Sequence]) -> tuple:
+        """Outputs whose derivative is ``rule`` of themselves, written down when first needed."""
+        slopes: list = []
+        found: list = []
+
+        def more(i: int) -> Callable:
+            def coefficient(k: int) -> Any:
+                if not slopes:
+                    slopes.extend(rule(tuple(found)))
+                c = over(self.coefficient(slopes[i], k - 1), k)
+                return None if c is None else spread(c, shape_of(ys[i]), dtype_of(ys[i]))
+
+            return coefficient
+
+        for i, y in enumerate(ys):
+            found.append(JetTracer(self, Series([y], more(i))) if is_inexact(y) else y)
+        return tuple(found)
+
+    def derivative(self, x: Any) -> Any:
+        """The series of x'."""
+        assert self.seen is not None
+        series = x.series
+        if (key := ("derivative", id(series))) not in self.seen:
+            first = zeros_like(series[0]) if series[1] is None else series[1]
+            moved = Series(
+                [first], lambda k: None if series[k + 1] is None else (k + 1) * series[k + 1]
+            )
+            self.seen[key] = (JetTracer(self, moved), x)
+        return self.seen[key][0]
+
+    def coefficient(self, x: Any, k: int) -> Any:
+        if self._is(x, self):
+            return x.series[k]
+        return x if k == 0 else None
+
+
+# row: power has a rule of its own, as its action unfolds: x**a needs x**(a-1), which needs x**(a-2)
+
+
+def _by_unfolding(trace: JetTrace, base: Any, exponent: Any) -> bool:
+    """Whether x**a is better off by its action: where x may be 0, or a is a small whole number,
+    after which the unfolding ends in exact zeros."""
+    start = base.series[0] if trace._is(base, trace) else base
+    value = start.concrete() if isinstance(start, Tracer) else start
+    if value is None or not np.all(value):
+        return True
+    plain = not isinstance(exponent, Tracer)
+    return plain and bool(
+        np.all((exponent == np.floor(exponent.real)) & (exponent.real > 0) & (exponent.real <= 16))
+    )
+
+
+def _logarithmic_slope(trace: JetTrace, base: Any, exponent: Any, moving: Sequence[int]) -> Any:
+    """The derivative of a log x."""
+    parts = []
+    if 0 in moving:
+        parts.append(exponent * trace.derivative(base) / base)
+    if 1 in moving:
+        parts.append(trace.derivative(exponent) * ops.log(base))
+    return total(parts)
+
+
+# ---- the transform
+
+
+class WatchingJetTrace(Watching, JetTrace):
+    """Taylor mode that watches for kinks."""
+
+    __slots__ = ()
+
+
+def jet(f: Callable, primals: Any, series: Any) -> tuple:
+    r"""The derivatives of :math:`f(x(t))` at :math:`t = 0`, given those of :math:`x(t)`.
+
+    ``primals`` is a tuple with :math:`x(0)` for each argument and ``series`` a tuple with the list
+    :math:`[x', x'', \dots]` for each, true derivatives, None for zero; all lists are of one length,
+    the order. For ``x' = 1`` and zeros after it these are the derivatives of ``f`` itself. The cost
+    grows as a power of the order, not exponentially as for nested ``jvp``.
+
+    Returns ``(out, out_series)``: the value and the list of its derivatives, nested as ``out``.
+
+    >>> import functrans as ft, numpy as np
+    >>> from functrans._transforms.forward.jet import jet
+    >>> jet(np.exp, (0.0,), ([1.0, 0.0, 0.0],))
+    (Array(1.), [Array(1.), Array(1.), Array(1.)])
+
+    The Taylor series of the solution of y' = f(y), one order more a step:
+
+    >>> y = [0.5]
+    >>> for _ in range(4):
+    ...     v, slopes = jet(lambda y: y * (1 - y), (y[0],), (y[1:],))
+    ...     y = [y[0], v, *slopes]
+    >>> [float(c) for c in y]
+    [0.5, 0.25, 0.0, -0.125, 0.0]
+    """
+    require_callable("jet", f)
+    if not isinstance(primals, tuple | list):
+        primals, series = (primals,), (series,)
+    order = _order(f, primals, series)
+    opened = open_all("jet", f, primals)
+    watch = config.kinks != SUBGRADIENT
+    trace = (WatchingJetTrace if watch else JetTrace)(f"jet({name_of(f)})", order)
+    try:
+        args = [
+            x
+            if a is None
+            else a.rebuild([trace.input(c) for c in _coefficients(f, i, a, x, terms)])
+            for i, (a, x, terms) in enumerate(zip(opened, primals, series, strict=True))
+        ]
+        outs, structure = tree.flatten(f(*args))
+    finally:
+        trace.closed = True
+    for y in outs:
+        if not is_number(y) and not isinstance(y, bool):
+            raise ArgumentError(
+                f"jet: `{name_of(f)}` returned {describe(y)}, which is not a number"
+            )
+    mine = [type(y) is JetTracer and y.owner is trace for y in outs]
+    values = [y.series[0] if m else y for y, m in zip(outs, mine, strict=True)]
+    terms = [
+        tree.unflatten(
+            structure,
+            [
+                hand_out(_derivative(y.series[k] if m else None, v, k))
+                for y, v, m in zip(outs, values, mine, strict=True)
+            ],
+        )
+        for k in range(1, order + 1)
+    ]
+    return hand_out_tree(tree.unflatten(structure, values)), terms
+
+
+def _order(f: Callable, primals: Sequence, series: Any) -> int:
+    if not isinstance(series, tuple | list) or len(series) != len(primals):
+        raise ArgumentError(
+            f"jet: `{name_of(f)}` was given {len(primals)} primals, so series must be a tuple of "
+            f"as many lists, but is {describe(series)}"
+        )
+    for i, terms in enumerate(series):
+        if not isinstance(terms, tuple | list):
+            raise ArgumentError(
+                f"jet: series {i} must be the list of the derivatives of argument {i}, but is "
+                f"{describe(terms)}"
+            )
+        if len(terms) != len(series[0]):
+            raise ArgumentError(
+                f"jet: series {i} has {len(terms)} terms, series 0 has {len(series[0])}; all must "
+                "have the same number. Fill up with None for zero."
+            )
+    return len(series[0]) if series else 0
+
+
+def _coefficients(f: Callable, i: int, a: Any, x: Any, terms: Sequence) -> list[list]:
+    """For each active leaf of argument ``i``, its normalised coefficients."""
+    columns = [[v] for v in a.primals]
+    for k, term in enumerate(terms, 1):
+        if term is None:
+            leaves: list = [None] * len(a.leaves)
+        else:
+            check_like("jet", f, f"term {k} of series {i}", term, x)
+            leaves = tree.leaves(term)
+        for column, j, v in zip(columns, a.active, a.primals, strict=True):
+            c = leaves[j]
+            if c is not None:  # of v's own type: a Python scalar would follow what it meets
+                c = np.asarray(c) if type(c) in PYTHON_SCALARS else c
+                c = cast(c, dtype_of(v))
+                for factor in factorial(k, dtype_of(c)):
+                    c = c / factor
+            column.append(c)
+    return columns
+
+
+def _derivative(c: Any, y: Any, k: int) -> Any:
+    if c is None:
+        return zeros_like(y)
+    with np.errstate(over="ignore"):
+        for factor in factorial(k, dtype_of(c)):
+            c = factor * c
+    return c
+
+
+def factorial(k: int, dtype: np.dtype) -> list[float]:
+    """Factors of k!, none of which overflows in ``dtype``."""
+    largest = float(np.finfo(dtype).max) if dtype.kind in "fc" else 3e38  # bfloat16
+    factors: list[float] = []
+    for j in range(2, k + 1):
+        if factors and factors[-1] * j < largest:
+            factors[-1] *= j
+        else:
+            factors.append(float(j))
+    return factors
+
+
+__all__ = ["JetTrace", "JetTracer", "Series", "jet"]

@@ -1,0 +1,153 @@
+"""Forward mode: a value becomes (primal, tangent)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from functrans._core.aval import dtype_of, inexact_dtype, shape_of
+from functrans._core.bind import (
+    PrimalTracer,
+    Trace,
+    Tracer,
+    bind,
+    bind_operands,
+    is_finite,
+    spread,
+)
+from functrans._core.primitive import Primitive
+from functrans._ops.declare import Elementwise, General, Linear
+from functrans._transforms.reverse.vjp import transpose_vjp
+
+
+class JVPTracer(PrimalTracer):
+    __slots__ = ("root_of", "tangent")
+
+    def __init__(self, trace: JVPTrace, primal: Any, tangent: Any):
+        self.owner = trace
+        self.root_of = None
+        self.primal = primal
+        self.tangent = tangent
+
+    def is_finite(self) -> bool:
+        return is_finite(self.primal) and is_finite(self.tangent)
+
+
+class JVPTrace(Trace):
+    __slots__ = ("tainted",)
+
+    def __init__(self, fun: str):
+        super().__init__(fun)
+        self.tainted = False  # an infinite slope has been met: zero slopes are strong from here on
+
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+        if self.closed:
+            self.require_open(prim)
+        if isinstance(prim, Linear) and prim.operands == 1 and mine(self, args[0]):
+            return self._linear(prim, args, params)
+        owned = [mine(self, x) for x in args]
+        primals = [x.primal if m else x for x, m in zip(args, owned, strict=True)]
+        y = bind(prim, *primals, **params)
+        if not prim.differentiable:
+            return y
+        tangents = [x.tangent if m else None for x, m in zip(args, owned, strict=True)]
+        if isinstance(prim, General) and prim.choose is not None:
+            y = prim.choose(tangents, y, **params)
+        t = self.push(prim, tangents, y, primals, params)
+        if prim.outputs == 1:
+            return y if t is None or not inexact_dtype(dtype_of(y)) else JVPTracer(self, y, t)
+        if t is None:
+            return y
+        return tuple(
+            v if dv is None else JVPTracer(self, v, dv) for v, dv in zip(y, t, strict=True)
+        )
+
+    def _linear(self, prim: Linear, args: tuple, params: dict) -> Any:
+        # linear in its first operand: it does to the tangent what it does to the value
+        x, fixed = args[0], [self.lower(v) for v in args[1:]]
+        y = bind(prim, x.primal, *fixed, **params)
+        if not inexact_dtype(dtype_of(y)):
+            return y
+        return JVPTracer(self, y, bind(prim, x.tangent, *fixed, **params))
+
+    def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
+        a1, a2 = prim.actions
+        if self.closed or self.tainted or a1 is None or a2 is None or a1.singular:
+            return bind(prim, x1, x2)
+        v1, t1 = x1, None
+        if type(x1) is JVPTracer and x1.owner is self:
+            v1, t1 = x1.primal, x1.tangent
+        v2, t2 = x2, None
+        if type(x2) is JVPTracer and x2.owner is self:
+            v2, t2 = x2.primal, x2.tangent
+        if t1 is None or t2 is None:
+            other = x1 if t1 is None else x2
+            if isinstance(other, Tracer) and other.owner.level > self.level:
+                return other.owner.binary(prim, x1, x2)
+        y = bind_operands(prim, v1, v2)
+        t: Any = None
+        if t1 is not None:
+            t = a1.act(t1, *a1.pick(y, v1, v2)) if a1.needs else a1.act(t1)
+        if t2 is not None:
+            part = a2.act(t2, *a2.pick(y, v1, v2)) if a2.needs else a2.act(t2)
+            t = part if t1 is None else t + part
+        return JVPTracer(self, y, _fit(t, y))
+
+    def unary(self, prim: Primitive, x: JVPTracer) -> Any:
+        action = prim.actions[0]
+        if self.closed or self.tainted or action is None or action.singular:
+            return bind(prim, x)
+        v = x.primal
+        y = v.owner.unary(prim, v) if isinstance(v, Tracer) else prim(v)
+        t = action.act(x.tangent, *action.pick(y, v))
+        return JVPTracer(self, y, _fit(t, y))
+
+    def push(self, prim: Primitive, ts: list, y: Any, xs: list, params: dict) -> Any:
+        if isinstance(prim, Elementwise):
+            if not prim.singular:
+                return prim.jvp(ts, y, xs, params, strong=self.tainted)
+            with np.errstate(all="ignore"):
+                t = prim.jvp(ts, y, xs, params, strong=self.tainted)
+            self.tainted = self.tainted or (t is not None and not is_finite(t))
+            return t
+        if getattr(prim, "jvp_rule", self) is None:
+            return transpose_vjp(prim, ts, y, xs, params)
+        return prim.jvp(ts, y, xs, params)
+
+    def call(self, call: Any, args: tuple) -> tuple:
+        self.require_open(call)
+        owned = [mine(self, x) for x in args]
+        primals = [x.primal if m else x for x, m in zip(args, owned, strict=True)]
+        tangents = [x.tangent if m else None for x, m in zip(args, owned, strict=True)]
+        ys, ts = call.jvp(self, primals, tangents)
+        return tuple(self._total(y, t) for y, t in zip(ys, ts, strict=True))
+
+    def _total(self, y, t):
+        """An output: its tangent by the rule is ``t``; through what it closes over, its own."""
+        t = self.lower(t)
+        if mine(self, y):
+            return JVPTracer(self, y.primal, y.tangent if t is None else y.tangent + t)
+        return y if t is None else JVPTracer(self, y, t)
+
+    def lower(self, x: Any) -> Any:
+        """The value of ``x`` without this trace."""
+        return x.primal if mine(self, x) else x
+
+    def input(self, primal: Any, tangent: Any) -> JVPTracer:
+        return JVPTracer(self, primal, tangent)
+
+
+def _fit(t: Any, y: Any) -> Any:
+    """``t`` as the tangent of ``y``, in its shape and dtype."""
+    kind = type(t)
+    if kind is type(y) and (
+        kind is np.float64
+        or (kind is np.ndarray and t.dtype is y.dtype and t.shape == y.shape)
+    ):
+        return t
+    return spread(t, shape_of(y), dtype_of(y))
+
+
+def mine(trace: JVPTrace, x: Any) -> bool:
+    return type(x) is JVPTracer and x.owner is trace

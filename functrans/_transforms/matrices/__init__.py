@@ -1,0 +1,1 @@
+"""Derivatives as matrices, and products with them."""

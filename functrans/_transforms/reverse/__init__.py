@@ -1,0 +1,1 @@
+"""Reverse mode: the tape, the walk, and what is made of them."""

@@ -1,0 +1,237 @@
+"""What a tape gives its user: pullbacks, pushforwards and transposes that outlive the call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans import tree
+from functrans._core.aval import aval_of
+from functrans._core.bind import Tracer, cast
+from functrans._transforms.arguments import (
+    Leaves,
+    check_like,
+    hand_out,
+    hand_out_tree,
+    is_number,
+    open_all,
+    open_argument,
+    require_numbers,
+    wrong_structure,
+    zeros_like,
+)
+from functrans._transforms.reverse.degenerate import ReverseTrace
+from functrans._transforms.reverse.grad import lower_all, require_callable, split_aux
+from functrans._transforms.reverse.replay import push_forward
+from functrans._transforms.reverse.vjp import pull_back
+from functrans._transforms.watching.kinks import vjp_trace
+from functrans.errors import ArgumentError, NotDifferentiable, name_of
+
+
+class Recording(NamedTuple):
+    """One run of a function on a tape."""
+
+    trace: ReverseTrace
+    opened: list[Leaves | None]
+    inputs: list
+    outs: list
+    structure: tree.Structure
+    aux: Any
+
+    @property
+    def values(self) -> list:
+        return [self.trace.settled(self.trace.lower(x)) for x in self.outs]
+
+    @property
+    def output(self) -> Any:
+        return hand_out_tree(tree.unflatten(self.structure, self.values))
+
+    def pull(self, seeds: Sequence) -> list:
+        """Cotangents of the inputs, without conjugation, zeros where there is no path."""
+        seeds = [
+            s if s is None else cast(s, aval_of(v).dtype)
+            for s, v in zip(seeds, self.values, strict=True)
+        ]
+        cts = pull_back(self.trace, self.outs, seeds, self.inputs, consume=False)
+        return [
+            zeros_like(x) if c is None else cast(self.trace.settled(c), x.dtype)
+            for c, x in zip(cts, self.inputs, strict=True)
+        ]
+
+    def push(self, tangents: Sequence) -> list:
+        """Tangents of the outputs, zeros where there is no path."""
+        self.trace.check_captures()
+        ts = push_forward(self.trace, self.outs, self.inputs, tangents)
+        found = [
+            zeros_like(v) if t is None else self.trace.settled(t)
+            for t, v in zip(ts, self.values, strict=True)
+        ]
+        if self.trace.split and any(map(_has_nan, found)):
+            raise NotDifferentiable(
+                f"{self.trace.fun}: eigenvalues or singular values coincide, and the basis that "
+                "fits this tangent differs from the one of the run that was linearized. Use jvp or "
+                "jacfwd, which take that basis, or vjp or jacrev."
+            )
+        return found
+
+
+def _has_nan(t: Any) -> bool:
+    """Whether it is known to hold a NaN."""
+    return isinstance(t, np.ndarray | np.generic) and bool(np.isnan(t).any())
+
+
+def record(
+    who: str,
+    f: Callable,
+    primals: Sequence,
+    has_aux: bool,
+    call: Callable | None = None,
+    needed: bool = False,
+) -> Recording:
+    """Run ``f`` on ``primals`` onto a tape that is kept; ``call`` places them among others.
+
+    ``needed``: each primal must hold something to differentiate, not just one of them.
+    """
+    require_callable(who, f)
+    opened: list[Leaves | None] = (
+        [open_argument(who, f, i, x) for i, x in enumerate(primals)]
+        if needed
+        else open_all(who, f, primals)
+    )
+    trace = vjp_trace(f"{who}({name_of(f)})", outlives=True)
+    try:
+        inputs = [[trace.input(trace.capture(v)) for v in a.primals] if a else [] for a in opened]
+        args = [a.rebuild(v) if a else x for a, v, x in zip(opened, inputs, primals, strict=True)]
+        out = (call or (lambda xs: f(*xs)))(args)
+        out, aux = split_aux(who, f, out) if has_aux else (out, None)
+        outs, structure = tree.flatten(out)
+        require_numbers(f"{who}: `{name_of(f)}`", outs)
+        trace.hand_out(outs)
+        aux = hand_out_tree(lower_all(trace, aux)) if has_aux else None
+        return Recording(trace, opened, [v for vs in inputs for v in vs], outs, structure, aux)
+    finally:
+        trace.closed = True
+
+
+def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
+    r"""The value of ``f`` and its pullback, :math:`v \mapsto v^H J`.
+
+    ``pullback(ct)`` takes a cotangent with the structure and shapes of the output and returns a
+    tuple, one entry a primal; it may be called many times. Changing a primal or a captured array
+    before that raises CaptureError.
+
+    Returns ``(out, pullback)``, or ``(out, pullback, aux)`` with ``has_aux``.
+
+    >>> import functrans as ft, numpy as np
+    >>> y, pullback = ft.vjp(np.multiply, np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    >>> pullback(np.array([1.0, 10.0]))
+    (Array([ 3., 40.]), Array([ 1., 20.]))
+    """
+    run = record("vjp", f, primals, has_aux)
+
+    def pullback(ct: Any) -> tuple:
+        check_like("pullback", f, "the cotangent", ct, tree.unflatten(run.structure, run.values))
+        cts = run.pull([np.conjugate(c) if _is_complex(c) else _copied(c) for c in tree.leaves(ct)])
+        found = iter([hand_out(np.conjugate(c) if _is_complex(c) else c) for c in cts])
+        return tuple(a.only([next(found) for _ in a.active]) if a else None for a in run.opened)
+
+    return (run.output, pullback, run.aux) if has_aux else (run.output, pullback)
+
+
+def _is_complex(x) -> bool:
+    return aval_of(x).dtype.kind == "c"
+
+
+def _copied(ct):
+    """A seed may come out again as the result, which must not change with the caller's array."""
+    return ct if isinstance(ct, Tracer) else np.array(ct)
+
+
+def linearize(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
+    r"""The value of ``f`` and its derivative as a function, :math:`t \mapsto J t`.
+
+    ``f`` runs once; ``pushforward(*tangents)`` takes one tangent a primal and costs no more than
+    the linear part of ``f``.
+
+    Returns ``(out, pushforward)``, or ``(out, pushforward, aux)`` with ``has_aux``.
+
+    >>> import functrans as ft, numpy as np
+    >>> y, push = ft.linearize(np.sin, 0.0)
+    >>> push(2.0)
+    Array(2.)
+    """
+    run = record("linearize", f, primals, has_aux)
+
+    def pushforward(*tangents: Any) -> Any:
+        if len(tangents) != len(primals):
+            raise ArgumentError(
+                f"pushforward of `{name_of(f)}` takes {len(primals)} tangents, but got "
+                f"{len(tangents)}"
+            )
+        flat = active_tangents("pushforward", f, run.opened, primals, tangents)
+        flat = [_copied(t) for t in flat]
+        return tree.unflatten(run.structure, [hand_out(t) for t in run.push(flat)])
+
+    return (run.output, pushforward, run.aux) if has_aux else (run.output, pushforward)
+
+
+def active_tangents(
+    who: str, f: Callable, opened: Sequence[Leaves | None], primals: Sequence, tangents: Sequence
+) -> list:
+    """The tangents of the leaves that carry one, in their dtype."""
+    flat = []
+    for i, (a, x, t) in enumerate(zip(opened, primals, tangents, strict=True)):
+        if a is None:
+            continue
+        try:
+            leaves = tree.matching(a.structure, t, i)
+        except ArgumentError:
+            raise wrong_structure(who, f, f"tangent {i}", t, x) from None
+        for j in a.active:
+            check_like(who, f, f"tangent {i}", leaves[j], a.leaves[j])
+            flat.append(cast(leaves[j], aval_of(a.leaves[j]).dtype))
+    return flat
+
+
+def linear_transpose(f: Callable, *primals: Any) -> Callable:
+    r"""The transpose of a linear function: for :math:`f(x) = A x`, :math:`ct \mapsto A^T ct`.
+
+    ``primals`` give shapes and dtypes, and the point at which linearity is checked. No conjugation.
+
+    Raises ArgumentError where ``f`` is not linear.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.linear_transpose(np.cumsum, np.ones(3))(np.array([1.0, 0.0, 2.0]))
+    (Array([3., 2., 2.]),)
+    """
+    zeros = tree.map(lambda x: zeros_like(x) if _is_float(x) else x, primals)
+    run = record("linear_transpose", f, zeros, False)
+    point = [
+        x
+        for a, p in zip(run.opened, primals, strict=True)
+        if a
+        for x in [tree.leaves(p)[i] for i in a.active]
+    ]
+    expected = tree.leaves(f(*primals))
+    for y, y0, t in zip(expected, run.values, run.push(point), strict=True):
+        if any(isinstance(v, Tracer) for v in (y, y0, t)):
+            continue  # nothing to compare while an outer transform traces
+        if not (
+            np.all(np.equal(y0, 0)) and np.allclose(y, t, rtol=1e-5, atol=1e-6, equal_nan=True)
+        ):
+            raise ArgumentError(f"linear_transpose: `{name_of(f)}` is not linear in its arguments")
+
+    def transposed(ct: Any) -> tuple:
+        check_like(
+            "linear_transpose", f, "the cotangent", ct, tree.unflatten(run.structure, run.values)
+        )
+        found = iter([hand_out(c) for c in run.pull([_copied(c) for c in tree.leaves(ct)])])
+        return tuple(a.only([next(found) for _ in a.active]) if a else None for a in run.opened)
+
+    return transposed
+
+
+def _is_float(x) -> bool:
+    return is_number(x) and aval_of(x).dtype.kind in "fc"

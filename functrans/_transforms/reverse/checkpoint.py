@@ -1,0 +1,258 @@
+"""Rematerialisation: a stretch of the tape is cut out, and recorded again when it is walked."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from functrans import tree
+from functrans._core.aval import inexact_dtype
+from functrans._core.bind import Tracer, newest_trace
+from functrans._ops.calls import Call, reopened
+from functrans._transforms.control import staged
+from functrans._transforms.forward.jvp import JVPTracer
+from functrans._transforms.reverse.degenerate import ReverseTrace
+from functrans._transforms.reverse.grad import require_callable
+from functrans._transforms.reverse.replay import advance
+from functrans._transforms.reverse.vjp import VJPTracer, walk
+from functrans._transforms.rules.calls import outside, under
+from functrans._transforms.rules.custom import Run
+from functrans.errors import CaptureError, LeakedTracerError, name_of
+
+
+def checkpoint(f: Callable) -> Callable:
+    r"""``f``, of which reverse mode stores only the arguments and runs it again in the backward.
+
+    The derivative is the same; memory falls from all that ``f`` computes to its arguments, time
+    grows by one more run of ``f``. Checkpoints nest: a chain of :math:`n` steps in :math:`\sqrt n`
+    checkpointed groups keeps :math:`O(\sqrt n)` of them. ``f`` may take containers and keywords
+    and close over traced values. It must return the same values when it is run again, and hand out
+    no traced value but by returning it.
+
+    Raises CaptureError in the backward pass where ``f`` then returns other values.
+
+    >>> import functrans as ft, numpy as np
+    >>> from functrans._transforms.reverse.checkpoint import checkpoint
+    >>> ft.grad(checkpoint(lambda x: np.tanh(np.sin(x))))(0.0)
+    Array(1.)
+    """
+    require_callable("checkpoint", f)
+    name = f"checkpoint({name_of(f)})"
+
+    @functools.wraps(f, updated=())
+    def recomputed(*args: Any, **kwargs: Any) -> Any:
+        run = Run(name, lambda xs, options: f(*xs, **options), (args, kwargs))
+        if newest_trace(run.operands) is None:
+            return f(*args, **kwargs)
+        if any(map(staged.staged, run.operands)):
+            outs = staged.once(name, run.flat, run.operands)
+        else:
+            outs = Recomputed(name, run.fun)(*run.operands)
+        assert run.out is not None
+        return tree.unflatten(run.out, outs)
+
+    return recomputed
+
+
+class Recomputed(Call):
+    """A call that a tape records as one entry, whatever it does inside."""
+
+    __slots__ = ()
+
+    def jvp(self, trace, primals, tangents):
+        """The dual run of ``fun``, which is itself a call to recompute under older tapes."""
+        moving = [t is not None for t in tangents]
+        moved: list[bool] = []
+
+        def dual(*flat: Any) -> tuple:
+            given = iter(flat[len(moving) :])
+            with reopened(trace):
+                ys = self.fun(
+                    *[
+                        trace.input(x, next(given)) if m else x
+                        for x, m in zip(flat, moving, strict=False)
+                    ]
+                )
+            mine = [type(y) is JVPTracer and y.owner is trace for y in ys]
+            outside(self.name, trace, [y for y, m in zip(ys, mine, strict=True) if not m])
+            moved[:] = mine
+            return (*map(trace.lower, ys), *[y.tangent for y, m in zip(ys, mine, strict=True) if m])
+
+        outs = Recomputed(self.name, dual)(*primals, *[t for t in tangents if t is not None])
+        found = iter(outs[len(moved) :])
+        return outs[: len(moved)], [next(found) if m else None for m in moved]
+
+    def batch(self, trace, xs, batched):
+        return Recomputed(self.name, under(self.name, trace, self.fun, batched))(*xs)
+
+    def taylor(self, trace, args):
+        return self.fun(*args)
+
+    def record(self, trace, args):
+        start, captures, splits = len(trace.tape), trace.captures, trace.splits
+        trace.captures = None  # what is cut out is not watched
+        trace.splits = False  # what leaves it goes on without: see ``Stretch.recorded``
+        try:
+            ys = self.fun(*args)
+        finally:
+            trace.captures, trace.splits = captures, splits
+        if any(isinstance(y, Tracer) and y.owner.level > trace.level for y in ys):
+            return ys  # closes over a newer transform's value: recorded as if it were not a call
+        trace.tape[start:] = [CUT] * (len(trace.tape) - start)
+        kept = [x if isinstance(x, Tracer) else trace.capture(x) for x in args]
+        slot = trace.enter(Stretch(self, trace, kept, ys), len(ys))
+        return tuple(
+            VJPTracer(trace, y.primal, slot + i) if type(y) is VJPTracer and y.owner is trace else y
+            for i, y in enumerate(ys)
+        )
+
+
+class Cut:
+    """The tape entry of a value that was computed under a checkpoint and not kept.
+
+    Nothing outside may depend on it; in a forward walk it stands for its own tangent.
+    """
+
+    __slots__ = ()
+
+    parents = ()
+
+    def pull_into(self, cts: list, k: int) -> None:
+        if cts[k] is not None:
+            self.refuse()
+
+    def push_into(self, ts: list, k: int) -> None:
+        ts[k] = self
+
+    def refuse(self, *_: Any, **__: Any) -> Any:
+        raise LeakedTracerError(
+            "a value computed under checkpoint was used outside of the checkpointed function "
+            "without being returned by it; return it"
+        )
+
+    __array_ufunc__ = __array_function__ = __mul__ = __rmul__ = __neg__ = __truediv__ = refuse
+    __add__ = __radd__ = astype = sum = refuse
+
+
+CUT = Cut()
+# One thread at a time may grow a tape that is being walked.
+_walking = threading.RLock()
+
+
+class Stretch:
+    """The tape entry of a checkpointed call: how to record again what was cut out."""
+
+    __slots__ = ("args", "call", "sample", "size", "trace")
+
+    def __init__(self, call: Recomputed, trace: ReverseTrace, args: Sequence, ys: Sequence):
+        self.call = call
+        # weak, and slots for tracers: a tape that holds its own trace is freed late
+        self.trace = weakref.ref(trace)
+        self.args = list(zip(*trace.operands(args), strict=True))
+        self.size = len(ys)
+        self.sample = [sample(y) for y in ys]
+
+    @property
+    def parents(self) -> list:
+        return [slot for _, slot in self.args]
+
+    def pull_into(self, cts: list, k: int) -> None:
+        given = cts[k : k + self.size]
+        if all(c is None for c in given):
+            return
+        cts[k : k + self.size] = [None] * self.size
+        with self.recorded(cts, backward=True) as (trace, start, ys):
+            for y, ct in zip(ys, given, strict=True):
+                if ct is not None:
+                    before = cts[y.slot]
+                    cts[y.slot] = ct if before is None else before + ct
+            walk(trace, cts, consume=True, start=start)
+
+    def push_into(self, ts: list, k: int) -> None:
+        with self.recorded(ts) as (trace, start, ys):
+            advance(trace.tape, ts, start)
+            found = [ts[y.slot] if type(y) is VJPTracer and y.owner is trace else None for y in ys]
+        ts[k : k + self.size] = found
+
+    @contextmanager
+    def recorded(
+        self, column: list, backward: bool = False
+    ) -> Iterator[tuple[ReverseTrace, int, Sequence]]:
+        """The stretch at the end of the tape, and of ``column``, for as long as it is needed.
+
+        ``backward``: values that coincide come apart in it, for the way back through it alone.
+        """
+        trace = self.trace()
+        assert trace is not None, self.call.name
+        with _walking, reopened(trace):
+            length, start = len(column), len(trace.tape)
+            captures, splits = trace.captures, trace.splits
+            trace.captures, trace.splits = None, backward
+            try:
+                with Noted(f"while {self.call.name} was run again for the backward pass"):
+                    ys = self.call.fun(
+                        *[x if slot is None else VJPTracer(trace, x, slot) for x, slot in self.args]
+                    )
+                self._require_same(ys)
+                if trace.hidden:
+                    trace.hand_out(ys)
+                column.extend([None] * (len(trace.tape) - length))
+                yield trace, start, ys
+            finally:
+                trace.captures, trace.splits = captures, splits
+                del trace.tape[start:]
+                del column[length:]
+                column[start:] = [None] * (length - start)
+
+    def _require_same(self, ys):
+        if len(ys) != self.size or not all(map(same, self.sample, map(sample, ys))):
+            raise CaptureError(
+                f"{self.call.name} returned other values when it was run again for the backward "
+                "pass. It must not depend on random numbers, or on arrays that change in between."
+            )
+
+
+class Noted:
+    """Add a note to an error that passes."""
+
+    __slots__ = ("note",)
+
+    def __init__(self, note: str):
+        self.note = note
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if error is not None:
+            error.add_note(self.note)
+
+
+def sample(y: Any) -> Any:
+    """A few numbers of an output, to know it again by; None where it has no plain value."""
+    x = y.concrete() if isinstance(y, Tracer) else y
+    if x is None:
+        return None
+    flat = np.asarray(x).reshape(-1) if np.ndim(x) < 2 or x.flags.c_contiguous else x[0].reshape(-1)
+    return x.shape, x.dtype, flat[:: max(1, flat.size // 16)].copy()
+
+
+def same(a: Any, b: Any) -> bool:
+    if a is None or b is None:
+        return a is b
+    if a[:2] != b[:2]:
+        return False
+    if not inexact_dtype(a[1]):
+        return np.array_equal(a[2], b[2])
+    near = 1e-4 if a[1].itemsize > 4 else 1e-2
+    scale = np.max(np.abs(a[2]), initial=0.0)
+    return np.allclose(a[2], b[2], rtol=near, atol=near * float(scale), equal_nan=True)
+
+
+__all__ = ["checkpoint"]

@@ -1,0 +1,158 @@
+"""Stretches of elementwise tape entries on large arrays, walked block by block.
+
+Walking entry by entry, each action reads and writes whole arrays. Here a stretch of entries of one
+shape is walked once for each cache-sized block: intermediate cotangents never reach main memory.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans._core.bind import is_finite
+from functrans._kernels.blocks import LARGE, run_blocks
+from functrans._ops.declare import Action
+from functrans._transforms.reverse.cotangents import add_cotangents
+
+
+class Stretch(NamedTuple):
+    """Tape entries that can be walked together, their arrays as rows of ``width`` entries.
+
+    An array has a row for each of ``rows``; or one row, one column or one number that repeats.
+    """
+
+    rows: int
+    width: int
+    entries: list[tuple]  # from last to first: (slot, ((parent, action, saved), ...))
+    seeds: dict[int, Any]
+    outputs: dict[int, tuple[int, ...]]  # the shape of what comes to a slot before them, in rows
+
+
+def is_large(ct: Any) -> bool:
+    return type(ct) is np.ndarray and ct.size >= LARGE and ct.dtype.kind in "fc"
+
+
+def find(tape: list, cts: list, last: int, start: int = 0) -> Stretch | None:
+    """The longest stretch from ``start`` on that ends at ``last``, whose cotangent is large."""
+    shape = cts[last].shape
+    flat = _find(tape, cts, last, start, shape, 1)
+    return _find(tape, cts, last, start, shape, shape[-1]) if flat is None else flat
+
+
+def _find(tape, cts, last, start, shape, width):
+    entries, seeds = [], {}
+    shapes: dict[int, tuple[int, ...]] = {}  # of the cotangents that come to a slot
+    k = last
+    while k >= start and type(tape[k]) is tuple:
+        ct = cts[k]
+        if ct is not None:
+            if not is_large(ct) or ct.shape != shape:
+                break
+            ct = _as_rows(ct, shape, width)
+            if ct is None:
+                break
+        elif k not in shapes:
+            k -= 1
+            continue
+        edges = _edges_of_rows(tape[k], shape, width)
+        if edges is None:
+            break
+        if ct is not None:
+            seeds[k] = ct
+            shapes[k] = np.broadcast_shapes(shapes.get(k, ()), np.shape(ct))
+        for parent, _, saved in edges:
+            parts = [shapes.get(parent, ()), shapes[k], *map(np.shape, saved)]
+            shapes[parent] = np.broadcast_shapes(*parts)
+        entries.append((k, edges))
+        k -= 1
+    if not entries:
+        return None
+    outputs = {slot: shapes[slot] for slot in sorted(shapes) if slot <= k}
+    return Stretch(math.prod(shape) // width, width, entries, seeds, outputs)
+
+
+def _as_rows(x, shape, width):
+    """``x`` broadcast to ``shape``, as rows of ``width``; None where that takes a copy."""
+    if x.shape != shape:
+        x = np.broadcast_to(x, shape)
+    if x.ndim and not any(x.strides):
+        return x[(0,) * x.ndim]
+    if x.flags.c_contiguous:
+        return x.reshape(-1) if width == 1 else x.reshape(-1, width)
+    if width > 1 and not x.strides[-1]:
+        column = x[..., 0]
+        return column.reshape(-1, 1) if column.flags.c_contiguous else None
+    if width > 1 and not any(x.strides[:-1]):
+        row = x[(0,) * (x.ndim - 1)]
+        return row.reshape(1, -1) if row.flags.c_contiguous else None
+    return None
+
+
+def _edges_of_rows(edges, shape, width):
+    """What a tape entry's edges are in rows; None where one of them cannot be."""
+    out = []
+    for parent, action, saved, unlike in edges:
+        if unlike is not None or type(action) is not Action:
+            return None
+        rows = [_operand_as_rows(x, shape, width) for x in saved]
+        if any(x is None for x in rows):
+            return None
+        out.append((parent, action, rows))
+    return out
+
+
+def _operand_as_rows(x, shape, width):
+    if type(x) is np.ndarray and x.ndim:
+        return _as_rows(x, shape, width)
+    return x if isinstance(x, np.generic | float | int | complex) else None
+
+
+def walk(stretch: Stretch, cts: list, shape: tuple[int, ...], tainted: bool) -> bool:
+    """Carry the cotangents of a stretch to the slots before it; whether it is tainted now."""
+    dtype = cts[stretch.entries[0][0]].dtype
+    outs = {slot: np.empty(made, dtype) for slot, made in stretch.outputs.items()}
+    met: list[int] = []  # blocks with an infinite slope
+
+    def block(start: int, stop: int) -> None:
+        def cut(x: Any) -> Any:
+            several = type(x) is np.ndarray and x.ndim and len(x) == stretch.rows
+            return x[start:stop] if several else x
+
+        local = {k: cut(s) for k, s in stretch.seeds.items()}
+        if _walk_block(stretch.entries, local, cut, tainted):
+            met.append(start)
+        for slot, out in outs.items():
+            cut(out)[...] = local[slot]
+
+    several = any([len(y) == stretch.rows for y in outs.values() if y.ndim])
+    run_blocks(block, stretch.rows if several else 1, stretch.width)
+    for k in stretch.seeds:
+        cts[k] = None
+    add_cotangents(cts, list(outs), [_from_rows(y, shape) for y in outs.values()])
+    return tainted or bool(met)
+
+
+def _from_rows(y, shape):
+    """An array in rows as one of ``shape``, what repeats broadcast."""
+    if y.size == math.prod(shape):
+        return y.reshape(shape)
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y.reshape(*shape[:-1], 1)
+    return np.broadcast_to(y, shape)
+
+
+def _walk_block(entries, local, cut, tainted):
+    for k, edges in entries:
+        ct = local.pop(k, None)
+        if ct is None:
+            continue
+        for parent, action, saved in edges:
+            here = [cut(x) for x in saved]
+            c = action.strong(ct, *here) if tainted else action.pull(ct, *here)
+            if action.singular and not tainted:
+                tainted = not is_finite(c)
+            before = local.get(parent)
+            local[parent] = c if before is None else before + c
+    return tainted

@@ -1,0 +1,210 @@
+"""Gradients: one backward walk from a scalar."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans import tree
+from functrans._core.aval import aval_of, dtype_of
+from functrans._core.bind import cast
+from functrans._transforms.arguments import (
+    Argnums,
+    describe,
+    hand_out,
+    hand_out_tree,
+    is_number,
+    open_argument,
+    select,
+    zeros_like,
+)
+from functrans._transforms.reverse.degenerate import ReverseTrace
+from functrans._transforms.reverse.vjp import VJPTracer, pull_back
+from functrans._transforms.watching.kinks import vjp_trace
+from functrans.errors import ArgumentError, NotDifferentiable, name_of
+
+
+def grad(
+    f: Callable, argnums: Argnums = 0, *, has_aux: bool = False, holomorphic: bool = False
+) -> Callable:
+    r"""The gradient of a scalar function: :math:`x \mapsto \nabla f(x)`.
+
+    ``argnums`` is a position, a parameter name or a tuple of them; the result follows it. With
+    ``has_aux`` the function returns ``(scalar, aux)`` and the gradient ``(gradient, aux)``. A
+    gradient has the structure, shapes and dtypes of its argument, None at leaves that are not
+    floating. For complex arguments of a real function it is the direction of steepest ascent,
+    :math:`\partial f/\partial a + i\,\partial f/\partial b`; ``holomorphic=True`` gives the complex
+    derivative instead.
+
+    Raises NotDifferentiable where the output is not a real scalar or an argument holds no floats.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.grad(lambda x: np.sum(x**3))(np.array([1.0, 2.0]))
+    Array([ 3., 12.])
+    """
+    require_callable("grad", f)
+    run = _Run("grad", f, argnums, has_aux, holomorphic)
+
+    @functools.wraps(f, updated=())
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        _, aux, g = run(args, kwargs)
+        return (g, hand_out_tree(aux)) if has_aux else g
+
+    return gradient
+
+
+def value_and_grad(
+    f: Callable,
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable:
+    """The value and the gradient in one run; arguments as for ``grad``.
+
+    Returns ``(value, gradient)``, or ``((value, aux), gradient)`` with ``has_aux``.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.value_and_grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
+    (Array(5.), Array([2., 4.]))
+    """
+    require_callable("value_and_grad", f)
+    run = _Run("value_and_grad", f, argnums, has_aux, holomorphic)
+
+    @functools.wraps(f, updated=())
+    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+        value, aux, g = run(args, kwargs)
+        value = hand_out(value)
+        return ((value, hand_out_tree(aux)), g) if has_aux else (value, g)
+
+    return value_and_gradient
+
+
+class _Run:
+    """One recording of ``f`` and one backward walk from its scalar output."""
+
+    __slots__ = ("argnums", "f", "has_aux", "holomorphic", "label", "numbers", "who")
+
+    def __init__(self, who: str, f: Callable, argnums: Argnums, has_aux: bool, holomorphic: bool):
+        self.who, self.f, self.argnums = who, f, argnums
+        self.has_aux, self.holomorphic = has_aux, holomorphic
+        self.label = f"{who}({name_of(f)})"
+        self.numbers = [argnums] if isinstance(argnums, int | str) else list(argnums)
+
+    def __call__(self, args: tuple, kwargs: dict) -> tuple:
+        """Value, auxiliary output and gradient; the first two not yet handed out."""
+        if len(args) == 1 and not kwargs and not self.has_aux and self.argnums == 0:
+            (x,) = args
+            if type(x) is np.ndarray and x.dtype.kind == "f":
+                return self._of_array(x)
+        who, f = self.who, self.f
+        chosen = select(who, f, self.argnums, args, kwargs)
+        opened = [
+            open_argument(who, f, i, x) for i, x in zip(self.numbers, chosen.values, strict=True)
+        ]
+        trace = vjp_trace(self.label)
+        try:
+            inputs = [[trace.input(v) for v in a.primals] for a in opened]
+            out = chosen.call([a.rebuild(v) for a, v in zip(opened, inputs, strict=True)])
+            out, aux = split_aux(who, f, out) if self.has_aux else (out, None)
+            flat = [v for vs in inputs for v in vs]
+            value, cts = self._pull(trace, out, flat)
+        finally:
+            trace.closed = True
+            trace.tape = []
+        found = [_finish(ct, v, self.holomorphic) for ct, v in zip(cts, flat, strict=True)]
+        aux = lower_all(trace, aux) if self.has_aux else None
+        if chosen.single:
+            return value, aux, opened[0].only(found)
+        given = iter(found)
+        return value, aux, tuple(a.only([next(given) for _ in a.active]) for a in opened)
+
+    def _of_array(self, x: np.ndarray) -> tuple:
+        """The same where the one argument is an array of floats: the call that loops make."""
+        trace = vjp_trace(self.label)
+        try:
+            v = trace.input(x)
+            value, cts = self._pull(trace, self.f(v), [v])
+        finally:
+            trace.closed = True
+            trace.tape = []
+        return value, None, _finish(cts[0], v, self.holomorphic)
+
+    def _pull(self, trace: ReverseTrace, out: Any, inputs: list) -> tuple[Any, list]:
+        """The value of the output and the cotangents of the inputs."""
+        value = trace.settled(trace.lower(out)) if trace.hidden else trace.lower(out)
+        if type(value) is not np.float64 or self.holomorphic:
+            value = _scalar(self.who, self.f, out, value, self.holomorphic, inputs)
+        seed = ONE if type(value) is np.float64 else np.ones(value.shape, value.dtype)
+        cts = pull_back(trace, [out], [seed], inputs, consume=True)
+        return value, [trace.settled(c) for c in cts] if trace.hidden else cts
+
+
+ONE = np.float64(1.0)
+
+
+def _finish(ct, x, holomorphic):
+    if ct is None:
+        return hand_out(zeros_like(x))
+    ct = cast(ct, dtype_of(x))  # a rule with a float64 constant may have promoted it
+    if not holomorphic and dtype_of(ct).kind == "c":
+        ct = np.conjugate(ct)
+    return hand_out(ct)
+
+
+def _scalar(
+    who: str, f: Callable, out: Any, value: Any, holomorphic: bool, inputs: Sequence
+) -> Any:
+    """The value of a scalar output; an error that says what was found otherwise."""
+    if not is_number(value):
+        raise NotDifferentiable(
+            f"{who} needs a scalar output, but `{name_of(f)}` returned {describe(out)}. Return one "
+            "number (with has_aux=True also anything else), or use jacobian."
+        )
+    value = value if hasattr(value, "dtype") else np.asarray(value)
+    if value.size != 1:
+        raise NotDifferentiable(
+            f"{who} needs a scalar output, but `{name_of(f)}` returned {aval_of(value)!r}. Use "
+            f"jacobian({name_of(f)}), or reduce the result, for example with .sum()."
+        )
+    kind = value.dtype.kind
+    if kind in "biu" and not isinstance(out, VJPTracer):
+        raise NotDifferentiable(
+            f"{who} needs a floating-point output, but `{name_of(f)}` returned {aval_of(value)!r}, "
+            "which has no derivative."
+        )
+    if holomorphic and not (kind == "c" and all(x.dtype.kind == "c" for x in inputs)):
+        raise NotDifferentiable(
+            f"{who}(holomorphic=True) needs complex arguments and a complex output, but "
+            f"`{name_of(f)}` maps {', '.join(str(x.dtype) for x in inputs)} to {value.dtype}"
+        )
+    if kind == "c" and not holomorphic:
+        raise NotDifferentiable(
+            f"{who} needs a real output, but `{name_of(f)}` returned {aval_of(value)!r}. Take "
+            "np.abs, .real or .imag of it, or pass holomorphic=True for the complex derivative."
+        )
+    return value
+
+
+def split_aux(who: str, f: Callable, out: Any) -> tuple:
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise ArgumentError(
+            f"{who}(has_aux=True): `{name_of(f)}` must return (output, aux), but "
+            f"returned {describe(out)}"
+        )
+    return out
+
+
+def lower_all(trace: ReverseTrace, x: Any) -> Any:
+    """``x`` with every value of this trace as its primal."""
+    if type(x) is VJPTracer:
+        return trace.settled(trace.lower(x))
+    return tree.map(lambda v: trace.settled(trace.lower(v)), x)
+
+
+def require_callable(who: str, f: Any) -> None:
+    if not callable(f):
+        raise ArgumentError(f"{who} needs a function, but got {describe(f)}")

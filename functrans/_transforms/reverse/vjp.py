@@ -1,0 +1,471 @@
+"""Reverse mode: a value becomes (primal, slot on a linear tape).
+
+Recording appends one entry a bind. The walk goes backward once, from the last slot to the first,
+applying each entry's linear action to the cotangent of its output; there is no sorting and no
+recursion, so depth is bounded by memory alone. Cotangents are transposed without conjugation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, dtype_of, inexact_dtype, shape_of
+from functrans._core.bind import (
+    PLAIN,
+    STRONG,
+    PrimalTracer,
+    Trace,
+    Tracer,
+    bind,
+    bind_operands,
+    is_finite,
+    sum_to,
+)
+from functrans._core.primitive import Primitive
+from functrans._kernels import blocks
+from functrans._kernels.blocks import LARGE, THREADED
+from functrans._ops.declare import Bilinear, Elementwise, Linear, LinearAction
+from functrans._transforms.reverse import fusion
+from functrans._transforms.reverse.captures import Captures
+from functrans._transforms.reverse.cotangents import (
+    accumulate,
+    add_cotangents,
+    add_into,
+    scatter,
+    scatter_late,
+)
+
+
+class VJPTracer(PrimalTracer):
+    __slots__ = ("root_of", "slot")
+
+    def __init__(self, trace: VJPTrace, primal: Any, slot: int):
+        self.owner = trace
+        self.root_of = None
+        self.primal = primal
+        self.slot = slot
+
+    def is_finite(self) -> bool:
+        return is_finite(self.primal)
+
+
+# Up to here copying a captured array costs less than recording the op that uses it.
+SMALL = 256
+
+
+class Node:
+    """A tape entry for ops that are not elementwise: what the rule asked to be kept."""
+
+    __slots__ = ("params", "parents", "prim", "wanted", "xs", "y")
+
+    def __init__(
+        self, prim: Primitive, parents: list, y: Any, xs: Sequence, params: dict, keep_all: bool
+    ):
+        self.prim = prim
+        self.parents = parents
+        self.params = params
+        self.wanted = [p is not None for p in parents]
+        self.y, self.xs = y, xs
+        if not keep_all:
+            keep_y, keep_xs = prim.saves(self.wanted, params)
+            self.y = y if keep_y else None
+            self.xs = [x if keep else aval_of(x) for x, keep in zip(xs, keep_xs, strict=True)]
+
+    def pull(self, ct: Any) -> Sequence:
+        if getattr(self.prim, "vjp_rule", self) is None:
+            return transpose_jvp(self.prim, ct, self.y, self.xs, self.params, self.wanted)
+        return self.prim.vjp(ct, self.y, self.xs, self.params, self.wanted)
+
+    def push(self, ts: list) -> Any:
+        if all(t is None for t in ts):
+            return None
+        if getattr(self.prim, "jvp_rule", self) is None:
+            return transpose_vjp(self.prim, ts, self.y, self.xs, self.params)
+        return self.prim.jvp(ts, self.y, self.xs, self.params)
+
+    def pull_into(self, cts: list, k: int) -> None:
+        """Add what the outputs' cotangents, at ``cts[k:]``, contribute to those of the parents."""
+        n = self.prim.outputs
+        ct = cts[k] if n == 1 else tuple(cts[k : k + n])
+        if ct is None or (n > 1 and all(c is None for c in ct)):
+            return
+        cts[k : k + n] = [None] * n
+        add_cotangents(cts, self.parents, self.pull(ct))
+
+    def push_into(self, ts: list, k: int) -> None:
+        """Set the outputs' tangents, at ``ts[k:]``, from those of the parents."""
+        t = self.push([None if p is None else ts[p] for p in self.parents])
+        n = self.prim.outputs
+        ts[k : k + n] = [t] if n == 1 else t or [None] * n
+
+
+# The tape entry of the second and later outputs of one node (the first one's entry handles all),
+# and of inputs: the walk passes it.
+FOLLOWS = None
+
+
+class VJPTrace(Trace):
+    """``outlives``: the tape is kept when the transform returns, for a pullback or pushforward."""
+
+    __slots__ = ("__weakref__", "captures", "hidden", "outlives", "splits", "tainted", "tape")
+    walk: Callable[..., None]  # the function below
+
+    def __init__(self, fun: str, outlives: bool = False):
+        super().__init__(fun)
+        self.tape: list = []
+        self.outlives, self.splits, self.hidden = outlives, True, ()  # see ``coinciding``
+        # an infinite value has been met: slopes of zero are strong wherever they are
+        self.tainted = False
+        self.captures: Captures | None = None
+
+    def input(self, primal: Any) -> VJPTracer:
+        self.tape.append(None)
+        return VJPTracer(self, primal, len(self.tape) - 1)
+
+    def check_captures(self) -> None:
+        """Raise if an array that the tape only refers to has changed."""
+        if self.captures is not None:
+            self.captures.check()
+
+    def lower(self, x: Any) -> Any:
+        """The value of ``x`` without this trace."""
+        return x.primal if type(x) is VJPTracer and x.owner is self else x
+
+    def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
+        # the hot path: every operator on traced values comes through here
+        mine1 = type(x1) is VJPTracer and x1.owner is self
+        mine2 = type(x2) is VJPTracer and x2.owner is self
+        v1 = x1.primal if mine1 else x1
+        v2 = x2.primal if mine2 else x2
+        k1, k2 = type(v1), type(v2)
+        a1, a2 = prim.actions
+        if self.closed or a1 is None or a2 is None:
+            return bind(prim, x1, x2)
+        alike = k1 is k2 and (
+            k1 is np.float64
+            or (k1 is np.ndarray and v1.shape == v2.shape and v1.dtype is v2.dtype)
+        )
+        if (alike or (k1 is np.ndarray and k2 is float)) and v1.size < THREADED:
+            y = prim.impl(v1, v2)
+        elif k1 in PLAIN and k2 in PLAIN:
+            if (k1 is np.ndarray and v1.size >= THREADED) or (
+                k2 is np.ndarray and v2.size >= THREADED
+            ):
+                y = blocks.elementwise(prim.impl, v1, v2)
+            elif k1 in STRONG or k2 in STRONG:
+                y = prim.impl(v1, v2)
+            else:
+                y = bind_operands(prim, v1, v2)
+        elif (k1 is k2 is VJPTracer and v1.owner is v2.owner) or (
+            mine1 and k1 is VJPTracer and k2 in PLAIN
+        ):
+            y = v1.owner.binary(prim, v1, v2)
+        else:
+            other = v1 if mine2 else v2
+            if not (mine1 and mine2) and type(other) not in PLAIN:
+                if not isinstance(other, Tracer):
+                    return bind(prim, x1, x2)
+                if other.owner.level > self.level:
+                    return other.owner.binary(prim, x1, x2)
+            y = bind_operands(prim, v1, v2)
+        if a1.singular and not self.tainted:
+            self.tainted = not is_finite(y)
+        if mine1 and mine2:
+            u1, u2 = (None, None) if alike else _unlike_both(v1, v2, y)
+            node: tuple = prim.entry(y, v1, v2, x1.slot, x2.slot, u1, u2)
+        elif mine1:
+            if k2 is np.ndarray and a1.needs:
+                v2 = self.capture(v2)
+            unlike = None if k2 is float and k1 is np.ndarray else _unlike(v1, y)
+            if a1.identity and unlike is None:
+                return VJPTracer(self, y, x1.slot)
+            node = ((x1.slot, a1, a1.pick(y, v1, v2) if a1.needs else (), unlike),)
+        else:
+            if k1 is np.ndarray and a2.needs:
+                v1 = self.capture(v1)
+            unlike = None if k1 is float and k2 is np.ndarray else _unlike(v2, y)
+            if a2.identity and unlike is None:
+                return VJPTracer(self, y, x2.slot)
+            node = ((x2.slot, a2, a2.pick(y, v1, v2) if a2.needs else (), unlike),)
+        self.tape.append(node)
+        return VJPTracer(self, y, len(self.tape) - 1)
+
+    def unary(self, prim: Primitive, x: VJPTracer) -> Any:
+        v = x.primal
+        action = prim.actions[0]
+        if self.closed or action is None:
+            return bind(prim, x)
+        if type(v) in STRONG:
+            y = prim.impl(v) if v.size < THREADED else blocks.elementwise(prim.impl, v)
+        elif isinstance(v, Tracer):
+            y = v.owner.unary(prim, v)
+        else:
+            return bind(prim, x)
+        if action.singular and not self.tainted:
+            self.tainted = not is_finite(y)
+        alike = type(v) is type(y) is np.ndarray and v.dtype is y.dtype
+        tape = self.tape
+        tape.append(prim.entry(y, v, x.slot, None if alike else _unlike(v, y)))
+        return VJPTracer(self, y, len(tape) - 1)
+
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+        if self.closed:
+            self.require_open(prim)
+        if isinstance(prim, Linear) and prim.action is not None:
+            return self._linear(prim, prim.action, args, params)
+        if isinstance(prim, Bilinear):
+            return self._bilinear(prim, args, params)
+        primals = [x.primal if type(x) is VJPTracer and x.owner is self else x for x in args]
+        y = bind(prim, *primals, **params)
+        if not prim.differentiable:
+            return y
+        parents = [x.slot if type(x) is VJPTracer and x.owner is self else None for x in args]
+        if prim.outputs > 1:
+            return self._record_many(prim, parents, y, primals, params)
+        if not inexact_dtype(dtype_of(y)):
+            return y
+        xs = [v if v is not x else self.capture(v) for v, x in zip(primals, args, strict=True)]
+        if isinstance(prim, Elementwise):
+            return self._elementwise(prim, parents, y, xs)
+        self.tape.append(Node(prim, parents, y, xs, params, self.outlives))
+        return VJPTracer(self, y, len(self.tape) - 1)
+
+    def _linear(self, prim: Linear, action: LinearAction, args: tuple, params: dict) -> Any:
+        # a short way for what is linear in its first operand: sums, indexing, reshapes
+        x = args[0]
+        if type(x) is not VJPTracer or x.owner is not self:
+            return bind(prim, *[self.lower(v) for v in args], **params)
+        v, fixed = x.primal, ()
+        if len(args) > 1:
+            y = bind(prim, v, *args[1:], **params)
+            fixed = tuple([self.capture(i) for i in args[1:]])
+        else:
+            y = prim.impl(v, **params) if type(v) in PLAIN else bind(prim, v, **params)
+        if not inexact_dtype(y.dtype):
+            return y
+        tape = self.tape
+        tape.append(((x.slot, action, (aval_of(v), fixed, params), None),))
+        return VJPTracer(self, y, len(tape) - 1)
+
+    def _bilinear(self, prim: Bilinear, args: tuple, params: dict) -> Any:
+        x1, x2 = args
+        mine1 = type(x1) is VJPTracer and x1.owner is self
+        mine2 = type(x2) is VJPTracer and x2.owner is self
+        v1 = x1.primal if mine1 else x1
+        v2 = x2.primal if mine2 else x2
+        plain = type(v1) is type(v2) is np.ndarray
+        y = prim.impl(v1, v2, **params) if plain else bind(prim, v1, v2, **params)
+        if not inexact_dtype(y.dtype):
+            return y
+        a1, a2 = prim.actions
+        if mine1 and mine2:
+            node: tuple = (
+                (x1.slot, a1, (aval_of(v1), v2, params), None),
+                (x2.slot, a2, (aval_of(v2), v1, params), None),
+            )
+        elif mine1:
+            node = ((x1.slot, a1, (aval_of(v1), self.capture(v2), params), None),)
+        else:
+            node = ((x2.slot, a2, (aval_of(v2), self.capture(v1), params), None),)
+        self.tape.append(node)
+        return VJPTracer(self, y, len(self.tape) - 1)
+
+    def _elementwise(self, prim: Elementwise, parents: list, y: Any, xs: list) -> Any:
+        if prim.singular and not is_finite(y):
+            self.tainted = True
+        node = tuple([
+            (slot, action, action.pick(y, *xs), _unlike(x, y))
+            for slot, action, x in zip(parents, prim.actions, xs, strict=True)
+            if slot is not None and action is not None
+        ])
+        if not node:
+            return y
+        self.tape.append(node)
+        return VJPTracer(self, y, len(self.tape) - 1)
+
+    def _record_many(self, prim, parents, y, xs, params):
+        xs = [x if p is not None else self.capture(x) for x, p in zip(xs, parents, strict=True)]
+        slot = self.enter(Node(prim, parents, y, xs, params, self.outlives), prim.outputs)
+        return tuple(
+            VJPTracer(self, out, slot + i) if inexact_dtype(dtype_of(out)) else out
+            for i, out in enumerate(y)
+        )
+
+    def operands(self, args: Sequence) -> tuple[list, list]:
+        """The values of ``args`` without this trace, and their slots, None of what is not mine."""
+        primals = [x.primal if type(x) is VJPTracer and x.owner is self else x for x in args]
+        slots = [x.slot if type(x) is VJPTracer and x.owner is self else None for x in args]
+        return primals, slots
+
+    def call(self, call: Any, args: tuple) -> tuple:
+        self.require_open(call)
+        return call.record(self, args)
+
+    def enter(self, node: Any, count: int) -> int:
+        """Put a node with ``count`` outputs on the tape: the slot of the first."""
+        self.tape += [node, *[FOLLOWS] * (count - 1)]
+        return len(self.tape) - count
+
+    def capture(self, x: Any) -> Any:
+        """A constant that the walk will read: copied or watched, since its owner may change it."""
+        if type(x) is np.ndarray and x.flags.writeable:
+            if x.size <= SMALL:
+                return x.copy()
+            if self.captures is None:
+                self.captures = Captures(self.fun, thorough=self.outlives)
+            return self.captures.watch(x)
+        return x
+
+
+def _unlike(x, y):
+    """The avals of ``x`` and ``y`` where they differ, so that the walk sums, spreads and casts."""
+    while isinstance(x, PrimalTracer):
+        x = x.primal  # shape and dtype are those of what is inside
+    while isinstance(y, PrimalTracer):
+        y = y.primal
+    if type(x) in PYTHON_SCALARS:
+        same = shape_of(y) == () and dtype_of(y) == dtype_of(x)
+    else:
+        same = x.shape == y.shape and (x.dtype is y.dtype or x.dtype == y.dtype)
+    return None if same else (aval_of(x), aval_of(y))
+
+
+def _unlike_both(x1, x2, y):
+    """``_unlike`` of two operands, at once where they have one shape and dtype."""
+    v1, v2 = x1, x2
+    while isinstance(v1, PrimalTracer) and isinstance(v2, PrimalTracer):
+        v1, v2 = v1.primal, v2.primal
+    if type(v1) is type(v2) is np.ndarray and v1.shape == v2.shape and v1.dtype is v2.dtype:
+        return None, None
+    return _unlike(x1, y), _unlike(x2, y)
+
+
+def walk(trace: VJPTrace, cts: list, consume: bool, start: int = 0, stop: Any = None) -> None:
+    """Carry cotangents from the end of the tape to its inputs, in ``cts``, in place.
+
+    Only the entries ``start <= k < stop``. ``consume`` drops each entry as it passes, and with it
+    what only the backward kept alive. The caller has NumPy's warnings turned off.
+    """
+    tape = trace.tape
+    tainted = trace.tainted  # or an infinite slope has been met: zero slopes are strong as well
+    late: dict[int, tuple] = {}  # a scatter into each of these slots, after what else goes there
+    for k in range((len(tape) if stop is None else stop) - 1, start - 1, -1):
+        if late and k in late:
+            scatter(cts, k, *late.pop(k))
+        node = tape[k]
+        if node is None:
+            continue
+        if consume:
+            tape[k] = None
+        if type(node) is not tuple:
+            node.pull_into(cts, k)
+            tainted = tainted or trace.tainted  # a checkpoint's own walk may have met one
+            continue
+        ct = cts[k]
+        if ct is None:
+            continue
+        if type(ct) is np.ndarray and ct.size >= LARGE:
+            scatter_late(cts, late)
+            stretched = _walk_stretch(trace, cts, k, node, start, tainted)
+            if stretched is not None:
+                tainted = stretched
+                continue
+        cts[k] = None
+        for parent, action, saved, unlike in node:
+            if action.simple and not tainted:
+                if len(saved) == 1:  # as a rule; unpacking costs as much as the call
+                    c = action.pull(ct, saved[0])
+                else:
+                    c = action.pull(ct, *saved) if saved else action.pull(ct)
+            elif action.accumulate is not None and type(ct) in STRONG:
+                accumulate(cts, late, parent, action, ct, saved)
+                continue
+            else:
+                c = action.strong(ct, *saved) if tainted else action.pull(ct, *saved)
+                tainted = tainted or (action.singular and not is_finite(c))
+            if unlike is not None:
+                c = sum_to(c, *unlike[0])
+            if cts[parent] is None:
+                cts[parent] = c
+            elif type(c) is np.ndarray and c.size >= LARGE:
+                add_into(cts, parent, c)
+            else:
+                cts[parent] = cts[parent] + c
+    scatter_late(cts, late)
+    trace.tainted = tainted
+
+
+VJPTrace.walk = walk
+
+
+def _walk_stretch(
+    trace: VJPTrace, cts: list, k: int, node: tuple, start: int, tainted: bool
+) -> bool | None:
+    """Walk ``start`` to ``k`` block by block if the entries are large and alike.
+
+    Whether an infinite slope has been met by then; None where it did not walk.
+    """
+    tape, shape = trace.tape, cts[k].shape
+    left, tape[k] = tape[k], node
+    stretch = fusion.find(tape, cts, k, start)
+    tape[k] = left
+    return None if stretch is None else fusion.walk(stretch, cts, shape, tainted)
+
+
+def pull_back(
+    trace: VJPTrace, outs: Sequence, seeds: Sequence, inputs: Sequence[VJPTracer], consume: bool
+) -> list:
+    """Cotangents of ``inputs`` for the given ones of ``outs``; None where there is no path."""
+    trace.check_captures()
+    cts: list[Any] = [None] * len(trace.tape)
+    for out, seed in zip(outs, seeds, strict=True):
+        if type(out) is VJPTracer and out.owner is trace and seed is not None:
+            before = cts[out.slot]
+            cts[out.slot] = seed if before is None else before + seed
+    with np.errstate(all="ignore"):
+        trace.walk(cts, consume)
+    return [cts[x.slot] for x in inputs]
+
+
+def transpose_jvp(
+    prim: Primitive, ct: Any, y: Any, xs: Sequence, params: dict, wanted: Sequence[bool]
+) -> list:
+    """The vjp of a row that has only a jvp: its jvp, linear in the tangents, transposed."""
+
+    def push(*ts: Any) -> Any:
+        given = iter(ts)
+        return prim.jvp([next(given) if w else None for w in wanted], y, xs, params)
+
+    active = [x for x, w in zip(xs, wanted, strict=True) if w]
+    found = iter(transpose(push, [aval_of(x) for x in active], ct, prim.name))
+    return [next(found) if w else None for w in wanted]
+
+
+def transpose(f: Callable, avals: Sequence[Aval], ct: Any, name: str) -> list:
+    """Cotangents of the inputs of the linear function ``f``, whose output may be a tuple."""
+    trace = VJPTrace(name)
+    inputs = [trace.input(np.zeros(a.shape, a.dtype)) for a in avals]
+    try:
+        with np.errstate(all="ignore"):
+            out = f(*inputs)
+        outs, seeds = (out, ct) if isinstance(out, tuple) else ((out,), (ct,))
+        return pull_back(trace, outs, seeds, inputs, consume=True)
+    finally:
+        trace.closed = True
+
+
+def transpose_vjp(prim: Primitive, ts: Sequence, y: Any, xs: Sequence, params: dict) -> Any:
+    """The jvp of a row that has only a vjp: its vjp, linear in the cotangents, transposed."""
+    wanted = [t is not None for t in ts]
+    ys = y if prim.outputs > 1 else (y,)
+
+    def pull(*cts: Any) -> tuple:
+        ct = cts if prim.outputs > 1 else cts[0]
+        found = prim.vjp(ct, y, xs, params, wanted)
+        return tuple(c for c, w in zip(found, wanted, strict=True) if w)
+
+    t = transpose(pull, [aval_of(v) for v in ys], tuple(t for t in ts if t is not None), prim.name)
+    return tuple(t) if prim.outputs > 1 else t[0]

@@ -1,0 +1,1 @@
+"""Functions whose derivative is given from outside: by rules, or by differences."""

@@ -1,0 +1,361 @@
+"""Functions whose derivative their author gives: ``custom_jvp`` and ``custom_vjp``."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans import tree
+from functrans._core.array import plain
+from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, is_inexact, shape_of
+from functrans._core.bind import Tracer, cast, newest_trace
+from functrans._transforms.arguments import describe, zeros_like
+from functrans._transforms.rules.calls import ForwardRuled, ReverseRuled, Ruled
+from functrans.errors import ArgumentError, ShapeError, name_of
+
+
+class Custom:
+    """A function that carries a rule. Called, it is the function."""
+
+    def __init__(self, f: Callable):
+        if not callable(f):
+            raise ArgumentError(f"{type(self).__name__} needs a function, but got {describe(f)}")
+        functools.update_wrapper(self, f, updated=())
+        self.f = f
+        self.name = f"{type(self).__name__}({name_of(f)})"
+        self.signature = signature_of(f)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._require_rule()
+        run = Run(self.name, self.f, positional(self, args, kwargs))
+        if newest_trace(run.operands) is None:
+            return self.f(*args, **kwargs)
+        outs = self._call(run)(*run.operands)
+        assert run.out is not None
+        return tree.unflatten(run.out, outs)
+
+    def _require_rule(self) -> None:
+        raise NotImplementedError
+
+    def _call(self, run: Run) -> Ruled:
+        raise NotImplementedError
+
+
+class Run:
+    """One call of a function: which leaves of its arguments are operands, how its outputs nest."""
+
+    __slots__ = ("f", "leaves", "name", "operands", "out", "places", "structure")
+
+    def __init__(self, name: str, f: Callable, args: tuple):
+        self.name = name
+        self.f = f
+        leaves, self.structure = tree.flatten(args)
+        self.leaves = [plain(x) for x in leaves]
+        self.places = [i for i, x in enumerate(self.leaves) if is_operand(x)]
+        self.operands = [self.leaves[i] for i in self.places]
+        self.out: tree.Structure | None = None
+
+    @property
+    def key(self) -> tuple:
+        """Two runs with the same key and operands are the same computation."""
+        fixed = tuple(x if is_static(x) else id(x) for x in self.leaves if not is_operand(x))
+        return (self.f, repr(self.structure), fixed)
+
+    def args(self, operands: Sequence) -> tuple:
+        """The positional arguments with these operands."""
+        leaves = list(self.leaves)
+        for i, x in zip(self.places, operands, strict=True):
+            leaves[i] = x
+        return tree.unflatten(self.structure, leaves)
+
+    def tangents(self, ts: Sequence) -> tuple:
+        """Tangents nested as the arguments: zero for a Python float, None where there is none."""
+        leaves: list[Any] = [
+            type(x)(0) if type(x) in (float, complex) else None for x in self.leaves
+        ]
+        for i, t in zip(self.places, ts, strict=True):
+            leaves[i] = t
+        return tree.unflatten(self.structure, leaves)
+
+    def fun(self, *operands: Any) -> tuple:
+        """The function itself, flat."""
+        return tuple(self.outputs("the function", self.f(*self.args(operands))))
+
+    def flat(self, *operands: Any) -> list:
+        """The function itself, flat, Python scalars as they are."""
+        return self.numbers("the function", self.f(*self.args(operands)))
+
+    def outputs(self, who: str, out: Any) -> list:
+        """The leaves of an output as arrays."""
+        return [np.asarray(x) if type(x) in PYTHON_SCALARS else x for x in self.numbers(who, out)]
+
+    def numbers(self, who: str, out: Any) -> list:
+        """The leaves of an output; all ways to compute it must agree on how they nest."""
+        leaves, structure = tree.flatten(out)
+        for x in leaves:
+            if not isinstance(x, np.ndarray | np.generic | Tracer | bool | int | float | complex):
+                raise ArgumentError(f"{self.name}: {who} returned {describe(x)}, not a number")
+        if self.out is not None and repr(self.out) != repr(structure):
+            raise ArgumentError(
+                f"{self.name}: {who} returned an output with structure {structure!r} where "
+                f"{self.out!r} was returned before"
+            )
+        self.out = structure
+        return [plain(x) for x in leaves]
+
+
+def is_operand(x: Any) -> bool:
+    return isinstance(x, np.ndarray | np.generic | Tracer) and x.dtype.kind in "biufcV"
+
+
+def is_static(x: Any) -> bool:
+    return isinstance(x, str | bytes | int | float | complex)
+
+
+def positional(custom: Custom, args: tuple, kwargs: dict) -> tuple:
+    """The arguments in the order of the parameters, defaults filled in: rules take no keywords."""
+    if custom.signature is None:
+        if kwargs:
+            raise ArgumentError(
+                f"{custom.name} takes no keywords: `{name_of(custom.f)}` has no signature"
+            )
+        return args
+    bound = custom.signature.bind(*args, **kwargs)
+    if bound.kwargs:
+        raise ArgumentError(
+            f"{custom.name}: {', '.join(map(repr, bound.kwargs))} can only be given by keyword, "
+            "but rules take positional arguments. Make it a positional parameter."
+        )
+    bound.apply_defaults()
+    return bound.args
+
+
+def signature_of(f: Callable) -> inspect.Signature | None:
+    """None for ufuncs, whose operands alone matter here, and for builtins that have none."""
+    try:
+        return None if isinstance(f, np.ufunc) else inspect.signature(f)
+    except (TypeError, ValueError):
+        return None
+
+
+class custom_jvp(Custom):
+    r"""A function with a forward rule, :math:`(x, t) \mapsto (f(x), J(x)\,t)`, used in every mode.
+
+    ``f.defjvp(rule)`` sets it; ``rule(primals, tangents)`` takes two tuples with an entry for each
+    positional argument, keywords resolved, and returns the output and its tangent, which must be
+    linear in the tangents. Containers nest alike in both. Tangents of floating values are never
+    None (zeros where nothing moves); of integers, strings and other objects they are. Reverse mode
+    is the rule's transpose, Taylor mode follows from it, ``vmap`` runs it on slices, and it is
+    differentiated for higher orders. What ``f`` or the rule closes over is differentiated as usual.
+
+    Raises ArgumentError or ShapeError when called, where the rule's result does not fit.
+
+    >>> import functrans as ft, numpy as np
+    >>> from functrans._transforms.rules.custom import custom_jvp
+    >>> @custom_jvp
+    ... def log1pexp(x):
+    ...     return np.logaddexp(0.0, x)
+    >>> @log1pexp.defjvp
+    ... def rule(primals, tangents):
+    ...     (x,), (t,) = primals, tangents
+    ...     return log1pexp(x), t / (1 + np.exp(-x))
+    >>> ft.grad(log1pexp)(0.0)
+    Array(0.5)
+    """
+
+    def __init__(self, f: Callable):
+        super().__init__(f)
+        self.rule: Callable | None = None
+
+    def defjvp(self, rule: Callable) -> Callable:
+        """Set the rule; returns it, so that it can be used as a decorator."""
+        self.rule = require_rule(self, "defjvp", rule)
+        return rule
+
+    def _require_rule(self) -> None:
+        if self.rule is None:
+            raise ArgumentError(f"{self.name} has no rule; set it with .defjvp(rule)")
+
+    def _call(self, run: Run) -> Ruled:
+        return ForwardRuled(self.name, run.fun, functools.partial(self._apply, run), run.key, run)
+
+    def _apply(self, run: Run, primals: Sequence, tangents: Sequence) -> tuple[list, list]:
+        assert self.rule is not None
+        pair = self.rule(run.args(primals), run.tangents(tangents))
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise ArgumentError(
+                f"{self.name}: the rule must return (output, its tangent), but returned "
+                f"{describe(pair)}"
+            )
+        ys = run.outputs("the rule", pair[0])
+        leaves, structure = tree.flatten(pair[1])
+        if len(leaves) != len(ys) and any(is_inexact(y) for y in ys):
+            leaves = aligned(
+                f"{self.name}: the rule returned a tangent", pair[0], pair[1], structure
+            )
+        ts = [tangent_like(self.name, plain(t), y) for t, y in zip(leaves, ys, strict=True)]
+        return ys, ts
+
+
+class custom_vjp(Custom):
+    r"""A function with a reverse rule, used in every mode.
+
+    ``f.defvjp(fwd, bwd)`` sets it. ``fwd(*args)`` returns the output and residuals, any container;
+    ``bwd(residuals, ct)`` takes them and the output's cotangent :math:`v` and returns a tuple with
+    :math:`v^T J` for each positional argument, nested as the argument, None for zero. Cotangents
+    are not conjugated: for complex values, multiply by the derivative as it is. Forward mode is the
+    transpose of ``bwd``, ``vmap`` runs both on slices, and both are differentiated for higher
+    orders. What ``f`` or ``fwd`` closes over is differentiated as usual.
+
+    Raises ArgumentError or ShapeError, when called, where the result of a rule does not fit.
+
+    >>> import functrans as ft, numpy as np
+    >>> from functrans._transforms.rules.custom import custom_vjp
+    >>> @custom_vjp
+    ... def clipped(x):  # the identity, whose gradient is kept within bounds
+    ...     return x
+    >>> clipped.defvjp(lambda x: (x, None), lambda _, ct: (np.clip(ct, -1.0, 1.0),))
+    >>> ft.grad(lambda x: 10 * clipped(x))(3.0)
+    Array(1.)
+    """
+
+    def __init__(self, f: Callable):
+        super().__init__(f)
+        self.fwd: Callable | None = None
+        self.bwd: Callable | None = None
+
+    def defvjp(self, fwd: Callable, bwd: Callable) -> None:
+        """Set ``fwd(*args) -> (out, residuals)`` and ``bwd(residuals, ct) -> cotangents``."""
+        self.fwd = require_rule(self, "defvjp", fwd)
+        self.bwd = require_rule(self, "defvjp", bwd)
+
+    def _require_rule(self) -> None:
+        if self.fwd is None:
+            raise ArgumentError(f"{self.name} has no rule; set it with .defvjp(fwd, bwd)")
+
+    def _call(self, run: Run) -> Ruled:
+        fwd, bwd = functools.partial(self._forward, run), functools.partial(self._backward, run)
+        return ReverseRuled(self.name, run.fun, fwd, bwd, run.key, run)
+
+    def _forward(self, run: Run, primals: Sequence) -> tuple[list, list, Any]:
+        assert self.fwd is not None
+        pair = self.fwd(*run.args(primals))
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise ArgumentError(
+                f"{self.name}: fwd must return (output, residuals), but returned {describe(pair)}"
+            )
+        ys = run.outputs("fwd", pair[0])
+        residuals, structure = tree.flatten(pair[1])
+        avals = [aval_of(x) for x in primals]
+        return ys, [plain(r) for r in residuals], (structure, [aval_of(y) for y in ys], avals)
+
+    def _backward(self, run: Run, residuals: Sequence, rest: Any, cts: Sequence) -> list:
+        assert self.bwd is not None and run.out is not None
+        structure, outs, avals = rest
+        full = [
+            zeros_like(y) if ct is None and is_inexact(y) else ct
+            for ct, y in zip(cts, outs, strict=True)
+        ]
+        found = self.bwd(tree.unflatten(structure, residuals), tree.unflatten(run.out, full))
+        args = run.args(avals)
+        if not isinstance(found, tuple | list) or len(found) != len(args):
+            raise ArgumentError(
+                f"{self.name}: bwd must return a tuple of {len(args)} cotangents, one for each "
+                f"positional argument, but returned {describe(found)}"
+            )
+        leaves: list = []
+        for i, (ct, x) in enumerate(zip(found, args, strict=True)):
+            what = f"{self.name}: bwd returned a cotangent of argument {i}"
+            leaves += aligned(what, x, ct, tree.structure(ct))
+        return [
+            cotangent_like(self.name, leaves[i], x) for i, x in zip(run.places, avals, strict=True)
+        ]
+
+
+def require_rule(custom: Custom, method: str, rule: Any) -> Callable:
+    if not callable(rule):
+        raise ArgumentError(f"{custom.name}.{method} needs functions, but got {describe(rule)}")
+    return rule
+
+
+def aligned(what: str, like: Any, given: Any, structure: tree.Structure) -> list:
+    """What ``given`` has at each leaf of ``like``; None where it is in a part that is None."""
+    shape = like if isinstance(like, tree.Structure) else _structure(like)
+    found = _aligned(shape, given)
+    if found is None:
+        raise ArgumentError(f"{what} with structure {structure!r} where {shape!r} was needed")
+    return found
+
+
+def _structure(x):
+    return tree.LEAF if isinstance(x, Aval) else _with_avals(x)
+
+
+def _with_avals(x):
+    """The structure of ``x``, in which an Aval, though a namedtuple, is a leaf."""
+    opened = tree.opened(x)
+    if opened is None:
+        return tree.LEAF
+    return tree.Structure(type(x), opened[1], tuple(map(_structure, opened[0])))
+
+
+def _aligned(shape, given) -> list | None:
+    if given is None:
+        return [None] * shape.size
+    if shape.kind is None:
+        return [given]
+    opened = tree.opened(given)
+    if opened is None or type(given) is not shape.kind or opened[1] != shape.aux:
+        return None
+    children = list(opened[0])
+    if len(children) != len(shape.children):
+        return None
+    parts = [_aligned(s, c) for s, c in zip(shape.children, children, strict=True)]
+    return None if any(p is None for p in parts) else [x for p in parts for x in p or ()]
+
+
+def tangent_like(name: str, t: Any, y: Any) -> Any:
+    """A tangent of output ``y``, in its dtype; None where ``y`` is no float."""
+    return (
+        None
+        if t is None or not is_inexact(y)
+        else fitted(f"{name}: the rule's tangent", "output", t, y)
+    )
+
+
+def cotangent_like(name: str, ct: Any, x: Any) -> Any:
+    """A cotangent of argument ``x``, in its dtype; None where ``x`` is no float."""
+    return (
+        None
+        if ct is None or not is_inexact(x)
+        else fitted(f"{name}: bwd's cotangent", "argument", plain(ct), x)
+    )
+
+
+def fitted(what: str, whose: str, t: Any, x: Any) -> Any:
+    if not isinstance(t, np.ndarray | np.generic | Tracer | int | float | complex):
+        raise ArgumentError(f"{what} must be an array, but is {describe(t)}")
+    if shape_of(t) != shape_of(x):
+        raise ShapeError(
+            f"{what} has shape {shape_of(t)}, but the {whose} it belongs to has {shape_of(x)}"
+        )
+    kind, dtype = aval_of(t).dtype.kind, aval_of(x).dtype
+    if (kind == "c" and dtype.kind != "c") or kind not in "biufcV":
+        raise ArgumentError(
+            f"{what} has dtype {aval_of(t).dtype}, but the {whose} it belongs to has {dtype}"
+        )
+    return cast(t, dtype)
+
+
+__all__ = ["custom_jvp", "custom_vjp"]

@@ -1,0 +1,385 @@
+"""Functions that cannot be looked into: simulators, solvers, compiled code.
+
+Such a function becomes an op that is run on plain ndarrays. So do the two halves of its derivative,
+``push`` (tangents forward) and ``pull`` (cotangents back): each is linear in the changes, with the
+other one as its transpose, and at a point it is again a function that cannot be looked into. That
+gives every order in every mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans._core.array import plain
+from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, is_inexact
+from functrans._core.bind import Tracer, cast
+from functrans._ops.declare import General
+from functrans._transforms.arguments import describe, is_number
+from functrans._transforms.reverse.grad import require_callable
+from functrans._transforms.rules.differences import Rule, differences, inner, rule_of
+from functrans.errors import ArgumentError, CheckError, ShapeError, name_of
+
+
+def external(
+    f: Callable,
+    *,
+    jvp: Callable | None = None,
+    vjp: Callable | None = None,
+    jac: Callable | None = None,
+    outputs: int = 1,
+    example: Sequence | None = None,
+) -> Callable:
+    r"""``f``, which functrans cannot trace, as a function that every transform takes.
+
+    ``f(*arrays, **options)`` gets plain ndarrays of its own and returns an array, or a tuple of as
+    many as ``outputs`` says; it must be pure. Its derivative comes from, whichever are given,
+
+    - ``jvp(primals, tangents)``: the tangent of the output, :math:`J t`;
+    - ``vjp(primals, ct)``: a tuple of :math:`v^T J`, one an argument, not conjugated;
+    - ``jac(*primals)``: the Jacobian, of shape ``out.shape + in.shape``, a tuple of them where
+      there are several arguments, and a tuple of those where there are several outputs;
+    - else from central differences: four runs of ``f`` for a tangent, as many for each entry of
+      its arguments for a gradient, twice as many where it is complex, to ten digits or so.
+
+    Complex arguments and results are taken as they are in the rest of functrans: ``f`` need not be
+    holomorphic, :math:`J t` is its change along ``t``, and ``vjp`` returns ``c`` for ``v`` so that
+    :math:`\Re(c \cdot t) = \Re(v \cdot J t)`, without a conjugate. ``jac`` holds such ``c``, for
+    complex results the complex derivatives; of a function that has none, give ``jvp`` or ``vjp``.
+
+    Zeros stand for tangents that are absent, None for those of integers. The options are passed on
+    to the rules. With one of ``jvp`` and ``vjp`` the other mode applies it to unit vectors. Second
+    derivatives are differences of these rules. ``vmap`` runs ``f`` once a slice; ``jit`` leaves
+    compiled code for it and comes back.
+
+    A rule is compared with differences once: here, at the arguments ``example``, or at the first
+    point that is differentiated. Raises CheckError where they disagree, ArgumentError or ShapeError
+    where what ``f`` or a rule returns does not fit.
+
+    >>> import math, functrans as ft
+    >>> gamma = ft.external(lambda x: math.gamma(x))
+    >>> round(float(ft.grad(gamma)(1.0)), 8)
+    -0.57721566
+    """
+    require_callable("external", f)
+    name = f"external({name_of(f)})"
+    for what, rule in (("jvp", jvp), ("vjp", vjp), ("jac", jac)):
+        if rule is not None and not callable(rule):
+            raise ArgumentError(f"{name}: {what} must be a function, but is {describe(rule)}")
+    if jac is not None and (jvp is not None or vjp is not None):
+        raise ArgumentError(f"{name}: give jac, or jvp and vjp, but not both")
+    if outputs < 1:
+        raise ArgumentError(f"{name}: outputs must be at least 1, but is {outputs}")
+    box = Box(name, f, jvp, vjp, jac, outputs)
+    if example is not None:
+        box.verify([np.array(x) for x in box.operands(tuple(example))], {})
+    return box
+
+
+class Box:
+    """What ``external`` returns: called, it is the op."""
+
+    def __init__(self, name: str, f: Callable, jvp: Any, vjp: Any, jac: Any, outputs: int):
+        self.name = self.__name__ = name
+        self.__doc__ = getattr(f, "__doc__", None)
+        self.__wrapped__ = f
+        self.outputs = outputs
+        self.parts = {"jvp": jvp, "vjp": vjp, "jac": jac}
+        given = {
+            "jvp": rule_of(self.values, push=self.push) if jvp else None,
+            "vjp": rule_of(self.values, pull=self.pull) if vjp else None,
+            "jac": rule_of(self.values, jacobians=self.jacobians) if jac else None,
+        }
+        self.rules = {what: rule for what, rule in given.items() if rule is not None}
+        self.verified = not self.rules
+        rules = list(self.rules.values()) or [differences(self.values)]
+        push, pull = rules[0].push, rules[-1].pull  # with both jvp and vjp, its own half of each
+        rule = Rule(self._verified_first(push), self._verified_first(pull))
+        self.opaque = Opaque(name, self.values, rule, outputs)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        for key, x in options.items():
+            if isinstance(x, Tracer):
+                raise ArgumentError(
+                    f"{self.name}: the option {key!r} is traced. Pass it by position: only "
+                    "positional arguments are differentiated, batched and compiled."
+                )
+        return self.opaque.row(*self.operands(args), **options)
+
+    def operands(self, args: tuple) -> list:
+        """The arguments as arrays and traced values."""
+        for i, x in enumerate(args):
+            if not is_number(x) and type(x) not in PYTHON_SCALARS:
+                raise ArgumentError(
+                    f"{self.name}: argument {i} must be an array or a number, but is "
+                    f"{describe(x)}. Pass the parts of a container one by one, and what is no "
+                    "number by keyword."
+                )
+        return [np.asarray(x) if type(x) in PYTHON_SCALARS else plain(x) for x in args]
+
+    # ---- what the user gave, with its results as arrays that fit
+
+    def values(self, xs: Sequence, options: dict) -> list:
+        """The outputs of the function."""
+        out = self.__wrapped__(*[np.array(x) for x in xs], **options)
+        outs = list(out) if self.outputs > 1 and isinstance(out, tuple | list) else [out]
+        if len(outs) != self.outputs or not all(map(is_number, outs)):
+            wanted = "an array" if self.outputs == 1 else f"a tuple of {self.outputs} arrays"
+            raise ArgumentError(
+                f"{self.name}: the function must return {wanted}, but returned {describe(out)}. "
+                "The number of arrays is the option outputs=."
+            )
+        return [np.asarray(plain(y)) for y in outs]
+
+    def push(self, xs: Sequence, ts: Sequence, options: dict) -> list:
+        full = [
+            np.zeros_like(x) if t is None and is_inexact(x) else t
+            for x, t in zip(xs, ts, strict=True)
+        ]
+        out = self.parts["jvp"](tuple(map(np.array, xs)), tuple(full), **options)
+        return self._fitted("jvp", [out] if self.outputs == 1 else out, self.avals(xs, options))
+
+    def pull(self, xs: Sequence, cts: Sequence, options: dict) -> list:
+        ys = self.avals(xs, options)
+        full = [
+            np.zeros(y.shape, y.dtype) if ct is None and is_inexact(y) else ct
+            for y, ct in zip(ys, cts, strict=True)
+        ]
+        ct = full[0] if self.outputs == 1 else tuple(full)
+        out = self.parts["vjp"](tuple(map(np.array, xs)), ct, **options)
+        out = [out] if len(xs) == 1 and not isinstance(out, tuple | list) else out
+        return self._fitted("vjp", out, [aval_of(x) for x in xs])
+
+    def jacobians(self, xs: Sequence, options: dict) -> list[list]:
+        out = self.parts["jac"](*map(np.array, xs), **options)
+        rows = [out] if self.outputs == 1 else out
+        ys, avals = self.avals(xs, options), [aval_of(x) for x in xs]
+        self._require_count("jac", rows, self.outputs)
+        found = []
+        for y, row in zip(ys, rows, strict=True):
+            row = [row] if len(xs) == 1 and not isinstance(row, tuple | list) else row
+            shapes = [Aval(y.shape + x.shape, x.dtype) for x in avals]
+            found.append(self._fitted("jac", row, shapes))
+        return found
+
+    def avals(self, xs: Sequence, options: dict) -> list[Aval]:
+        return self.opaque.out_avals([aval_of(x) for x in xs], options, xs)
+
+    def _fitted(self, what: str, found: Any, wanted: Sequence[Aval]) -> list:
+        self._require_count(what, found, len(wanted))
+        out = []
+        for i, (x, a) in enumerate(zip(found, wanted, strict=True)):
+            if x is None or not is_inexact(a):
+                out.append(None)
+                continue
+            x = np.asarray(plain(x))
+            if x.shape != a.shape or x.dtype.kind not in "biufcV":
+                raise ShapeError(
+                    f"{self.name}: entry {i} of what {what} returned is {aval_of(x)!r}, but must "
+                    f"have the shape {a.shape}"
+                )
+            out.append(x)
+        return out
+
+    def _require_count(self, what: str, found: Any, n: int) -> None:
+        if not isinstance(found, tuple | list) or len(found) != n:
+            raise ArgumentError(
+                f"{self.name}: {what} must return a tuple of {n}, but returned {describe(found)}"
+            )
+
+    # ---- the check
+
+    def _verified_first(self, half: Callable) -> Callable:
+        def checked(xs: Sequence, changes: Sequence, options: dict) -> list:
+            if not self.verified:
+                self.verify(xs, options)
+            return half(xs, changes, options)
+
+        return checked
+
+    def verify(self, xs: Sequence, options: dict) -> None:
+        """Compare what rules there are with differences, along a random direction."""
+        rng = np.random.default_rng(0)
+        ys = self.values(xs, options)
+        ts, cts = ([_direction(rng, x) if is_inexact(x) else None for x in v] for v in (xs, ys))
+        numeric = differences(self.values).push(xs, ts, options)
+        eps = max([float(np.finfo(x.dtype).eps) for x in [*xs, *ys] if is_inexact(x)], default=0.0)
+        for what, rule in self.rules.items():
+            found, expected = rule.push(xs, ts, options) if what != "vjp" else [], numeric
+            sizes = [_size(n) for n in numeric]
+            if what == "vjp":
+                found = [np.real(inner(rule.pull(xs, cts, options), ts))]
+                expected = [np.real(inner(cts, numeric))]
+                sizes = [inner(map(_size, cts), sizes)]
+            elif what == "jac":  # of a real result the complex Jacobian counts by its real part
+                pairs = zip(found, ys, strict=True)
+                found = [x if x is None else cast(x, y.dtype) for x, y in pairs]
+            for x, n, y, size in zip(found, expected, ys, sizes, strict=False):
+                self._compare(what, x, n, y, size, eps ** (1 / 3))
+        self.verified = True
+
+    def _compare(self, what, found, expected, y, size, rtol):
+        if expected is None or not np.all(np.isfinite(expected)):
+            return
+        found = np.zeros_like(expected) if found is None else np.asarray(found)
+        largest = max(float(np.max(size, initial=0)), 1e-3 * float(np.max(np.abs(y), initial=0)))
+        error = np.asarray(np.abs(found - expected))
+        if np.all(error <= rtol * largest):
+            return
+        worst = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
+        at = np.unravel_index(worst, error.shape)
+        raise CheckError(
+            f"{self.name}: {what} is wrong: along a random direction it gives {found[at]:.8g}, "
+            f"where differences of the function give {np.asarray(expected)[at]:.8g} (entry {at}). "
+            "If the function is not smooth at this point, pass example= with arguments where it is."
+        )
+
+
+def _direction(rng, x):
+    def draw():
+        return rng.choice([-1.0, 1.0], x.shape) * rng.uniform(0.5, 1.5, x.shape)
+
+    return (draw() + 1j * draw() if x.dtype.kind == "c" else draw()).astype(x.dtype)
+
+
+def _size(x):
+    return None if x is None else np.abs(x)
+
+
+class Opaque:
+    """A function of ndarrays as a row, ``f(xs, options)``, and the rows of its derivative."""
+
+    def __init__(self, name: str, f: Callable, rule: Rule, outputs: int):
+        self.name, self.f, self.rule, self.outputs = name, f, rule, outputs
+        self.seen: dict[tuple, list[Aval]] = {}  # output types, which only a run can tell
+        self.halves: dict[tuple, Half] = {}
+        self.row = General(
+            name, self.run, jvp=self.jvp, vjp=self.vjp, batch=None, saves="x",
+            abstract=self.abstract, outputs=outputs, doc="A function that cannot be looked into.",
+        )
+
+    def run(self, *xs: Any, **options: Any) -> Any:
+        xs = tuple(map(np.asarray, xs))
+        ys = self.f(xs, options)
+        self.seen[self._key(xs, options)] = [aval_of(y) for y in ys]
+        return tuple(ys) if self.outputs > 1 else ys[0]
+
+    def abstract(self, *xs: Aval, **options: Any) -> Any:
+        ys = self.out_avals(xs, options, None)
+        return tuple(ys) if self.outputs > 1 else ys[0]
+
+    def out_avals(self, avals: Sequence[Aval], options: dict, xs: Sequence | None) -> list[Aval]:
+        """The types of the outputs; for operand types that were not met yet ``f`` is run."""
+        key = self._key(avals, options)
+        if key not in self.seen:
+            self.run(*(xs or [np.ones(a.shape, a.dtype) for a in avals]), **options)
+        return self.seen[key]
+
+    def _key(self, xs: Sequence, options: dict) -> tuple:
+        return (*map(aval_of, xs), repr(options))
+
+    def half(self, back: bool, moved: tuple[int, ...], out: tuple[int, ...]) -> Half:
+        """The row that carries changes of the operands (of the outputs, if ``back``) ``moved``."""
+        key = back, moved, out
+        if key not in self.halves:
+            self.halves[key] = Half(self, back, moved, out)
+        return self.halves[key]
+
+    def jvp(self, ts: Sequence, y: Any, xs: Sequence, **options: Any) -> Any:
+        moved = tuple([i for i, t in enumerate(ts) if t is not None])
+        ys = y if self.outputs > 1 else (y,)
+        out = tuple([i for i, v in enumerate(ys) if is_inexact(v)])
+        if not moved or not out:
+            return None
+        found = _run(self.half(False, moved, out), (*xs, *[ts[i] for i in moved]), options)
+        full: list[Any] = [None] * len(ys)
+        for i, t in zip(out, found, strict=True):
+            full[i] = t
+        return tuple(full) if self.outputs > 1 else full[0]
+
+    def vjp(self, ct: Any, y: Any, xs: Sequence, wanted: Sequence[bool], **options: Any) -> list:
+        cts = ct if self.outputs > 1 else (ct,)
+        moved = tuple([i for i, c in enumerate(cts) if c is not None])
+        out = tuple([i for i, x in enumerate(xs) if wanted[i] and is_inexact(x)])
+        full: list[Any] = [None] * len(xs)
+        if not moved or not out:
+            return full
+        found = _run(self.half(True, out, moved), (*xs, *[cts[i] for i in moved]), options)
+        for i, c in zip(out, found, strict=True):
+            full[i] = c
+        return full
+
+
+def _run(half: Half, operands: Sequence, options: dict) -> Sequence:
+    found = half.row(*operands, **options)
+    return found if half.outputs > 1 else (found,)
+
+
+class Half(Opaque):
+    """Push or pull of ``of``: its operands, then changes, in which it is linear.
+
+    Operands ``moved`` and outputs ``out`` are those that take part, in both directions.
+    """
+
+    def __init__(self, of: Opaque, back: bool, moved: tuple[int, ...], out: tuple[int, ...]):
+        self.of, self.back, self.moved, self.out = of, back, moved, out
+        name = f"{'pull' if back else 'push'} of {of.name}"
+        super().__init__(name, self.carry, differences(self.carry), len(moved if back else out))
+
+    def carry(self, operands: Sequence, options: dict) -> list:
+        given, out = (self.out, self.moved) if self.back else (self.moved, self.out)
+        n = len(operands) - len(given)
+        xs, changes = operands[:n], operands[n:]
+        ys = self.of.out_avals([aval_of(x) for x in xs], options, xs)
+        avals = [aval_of(x) for x in xs]
+        placed: list[Any] = [None] * (len(ys) if self.back else n)
+        for i, c in zip(given, changes, strict=True):
+            placed[i] = c
+        rule = self.of.rule.pull if self.back else self.of.rule.push
+        found, types = rule(xs, placed, options), avals if self.back else ys
+        return [
+            np.zeros(types[i].shape, types[i].dtype)
+            if found[i] is None else np.asarray(cast(found[i], types[i].dtype))
+            for i in out
+        ]
+
+    def _split(self, operands: Sequence) -> int:
+        return len(operands) - len(self.out if self.back else self.moved)
+
+    def jvp(self, ts: Sequence, y: Any, xs: Sequence, **options: Any) -> Any:
+        n = self._split(xs)
+        total = super().jvp([*ts[:n], *[None] * (len(ts) - n)], y, xs, **options)
+        if all(t is None for t in ts[n:]):
+            return total
+        changes = [_or_zeros(t, x) for t, x in zip(ts[n:], xs[n:], strict=True)]
+        linear = self.row(*xs[:n], *changes, **options)
+        if total is None:
+            return linear
+        if self.outputs == 1:
+            return total + linear
+        return tuple(a + b for a, b in zip(total, linear, strict=True))
+
+    def vjp(self, ct: Any, y: Any, xs: Sequence, wanted: Sequence[bool], **options: Any) -> list:
+        n = self._split(xs)
+        found = super().vjp(ct, y, xs, [*wanted[:n], *[False] * (len(xs) - n)], **options)
+        if not any(wanted[n:]):
+            return found
+        cts = ct if self.outputs > 1 else (ct,)
+        types = self.of.out_avals([aval_of(x) for x in xs[:n]], options, None)
+        like = [xs[i] for i in self.moved] if self.back else [types[i] for i in self.out]
+        back = [_or_zeros(c, a) for c, a in zip(cts, like, strict=True)]
+        other = self.of.half(not self.back, self.moved, self.out)
+        return [*found[:n], *_run(other, (*xs[:n], *back), options)]
+
+
+def _or_zeros(t: Any, like: Any) -> Any:
+    a = aval_of(like)
+    return np.zeros(a.shape, a.dtype) if t is None else t
+
+
+__all__ = ["external"]

@@ -1,0 +1,1 @@
+"""From functions to programs, compiled functions, and programs made from programs."""

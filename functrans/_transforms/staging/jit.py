@@ -1,0 +1,388 @@
+"""``jit``: a function staged once for each kind of arguments, and run as one native function.
+
+A compiled function is a ``Call``: under another transform it stays compiled. Its derivative
+programs are made by running that transform on its program while staging, once, and kept with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from functrans import tree
+from functrans._compile.ir.program import Program, aval_of_atom, evaluate
+from functrans._core.array import Array, plain
+from functrans._core.aval import PYTHON_SCALARS
+from functrans._core.bind import Tracer
+from functrans._inspect.lowered import Lowered
+from functrans._ops.calls import Call
+from functrans._transforms.arguments import (
+    describe,
+    hand_out,
+    hand_out_fresh,
+    is_number,
+)
+from functrans._transforms.reverse.grad import require_callable
+from functrans._transforms.reverse.nodes import recorded
+from functrans._transforms.reverse.vjp import VJPTrace
+from functrans._transforms.staging import restage
+from functrans._transforms.staging.closures import Reached
+from functrans._transforms.staging.restage import Mask
+from functrans._transforms.staging.staging import stage_part, with_consts
+from functrans.config import jit_is_on
+from functrans.errors import ArgumentError, name_of
+
+if TYPE_CHECKING:
+    from functrans._compile.run.executable import Executable
+
+# Kinds of arguments that one function keeps programs for; the one staged first goes first.
+KEPT = 128
+
+
+def jit(
+    f: Callable | None = None,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    precise: bool = False,
+) -> Callable:
+    """``f`` compiled: staged once for each kind of arguments, then run without its Python.
+
+    The kind is the structure of the arguments, their shapes and dtypes, and the values of static
+    arguments and of leaves that are not numbers. Python ``if`` and ``while`` on values raise: their
+    branch would be fixed. Side effects happen once, when the function is staged. ``precise`` takes
+    scalar mathematical functions of the C library instead of vector ones, which are within 4 ulp.
+
+    Inside and outside every other transform; ``jit(f).lower(*args)`` shows what is run.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.jit(ft.grad(lambda x: np.sum(np.sin(x))))(np.array([0.0, np.pi]))
+    Array([ 1., -1.])
+    """
+    if f is None:
+        return functools.partial(
+            jit, static_argnums=static_argnums, static_argnames=static_argnames, precise=precise
+        )
+    require_callable("jit", f)
+    nums = _entries("static_argnums", static_argnums, int)
+    names = _entries("static_argnames", static_argnames, str)
+    compiled = Jitted(f, nums, names, precise)
+
+    @functools.wraps(f, updated=())
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if kwargs or not jit_is_on():
+            return compiled(args, kwargs)
+        y = compiled.latest(*args)
+        return compiled.positional(args) if y is NotImplemented else y
+
+    called.lower = compiled.lower  # type: ignore[attr-defined]  # part of what jit returns
+    called.clear_cache = compiled.clear  # type: ignore[attr-defined]  # likewise
+    return called
+
+
+def _entries(what: str, given: Any, kind: type) -> tuple:
+    """One ``int`` or ``str``, or several, as a tuple."""
+    entries = (given,) if isinstance(given, int | str) else given
+    if not isinstance(entries, Sequence) or not all(isinstance(x, kind) for x in entries):
+        raise ArgumentError(f"jit: {what} must be one {kind.__name__} or several, but is {given!r}")
+    return tuple(entries)
+
+
+# What programs do not depend on but by shape, dtype and type.
+_ARRAYS = frozenset({np.ndarray, Array, np.float64})
+_PLAIN = _ARRAYS | {float, int}
+
+
+def _kinds(args: tuple) -> tuple:
+    """Shapes and dtypes of arrays, types of everything else."""
+    return tuple([(x.shape, x.dtype) if type(x) in _ARRAYS else type(x) for x in args])
+
+
+def _nothing(*args: Any) -> Any:
+    """An entry that takes no arguments."""
+    return NotImplemented
+
+
+class Jitted:
+    """A function and the programs that were staged of it."""
+
+    def __init__(self, f: Callable, nums: tuple, names: tuple, precise: bool):
+        self.f, self.nums, self.names, self.precise = f, nums, names, precise
+        self.entries: OrderedDict[Any, Entry] = OrderedDict()
+        # by the kinds of positional arguments; and what took the last ones
+        self.shortcuts: dict[tuple, Entry] = {}
+        self.latest: Callable = _nothing
+        # what it was seen to close over, where nothing of that is traced
+        self.reached: Reached | None = None
+        self.lock = threading.Lock()
+
+    def positional(self, args: tuple) -> Any:
+        """The call, for arguments that the latest entry has not taken."""
+        found, reached = self.shortcuts.get(_kinds(args)), self.reached
+        if found is None or reached is None or not reached.unchanged():
+            return self(args, {})
+        entry, run = found.shortcut
+        entry = reached.guarding(entry)
+        if entry is not self.latest:
+            self.latest = entry
+            y = entry(*args)
+            if y is not NotImplemented:
+                return y
+        return run(args)
+
+    def __call__(self, args: tuple, kwargs: dict) -> Any:
+        if not jit_is_on():
+            return self.f(*args, **kwargs)
+        entry, operands = self._entry(*self._signature(args, kwargs))
+        if not (kwargs or self.nums or entry.reads) and _PLAIN.issuperset(map(type, args)):
+            self.shortcuts[_kinds(args)] = entry
+        return entry.result(JitCall(entry)(*operands))
+
+    def clear(self) -> None:
+        """Forget every program."""
+        with self.lock:
+            self.entries.clear()
+            self._forget_shortcuts()
+
+    def _forget_shortcuts(self) -> None:
+        self.shortcuts.clear()
+        self.latest = _nothing
+
+    def _signature(self, args: tuple, kwargs: dict) -> tuple[Any, list, Callable]:
+        """What the program depends on, the numbers it is run on, and the call from numbers."""
+        static = tuple((i, args[i]) for i in self.nums if i < len(args))
+        static += tuple((n, kwargs[n]) for n in self.names if n in kwargs)
+        given = {n: x for n, x in kwargs.items() if n not in self.names}
+        free = [None if i in self.nums else x for i, x in enumerate(args)]
+        leaves, structure = tree.flatten((free, given))
+        leaves = [plain(x) for x in leaves]
+        numbers = [i for i, x in enumerate(leaves) if is_number(x)]
+        others = tuple((i, x) for i, x in enumerate(leaves) if not is_number(x))
+        operands = [leaves[i] for i in numbers]
+        key = (structure, static, others, tuple(map(_kind, operands)))
+        try:
+            hash(key)
+        except TypeError:
+            raise ArgumentError(
+                f"jit: a static argument of `{name_of(self.f)}` cannot be hashed: "
+                f"{describe(tuple(x for _, x in static + others))}"
+            ) from None
+
+        def rebuild(*values: Any) -> Any:
+            full = list(leaves)
+            for i, v in zip(numbers, values, strict=True):
+                full[i] = v
+            positional, named = tree.unflatten(structure, full)
+            for i, x in static:
+                if isinstance(i, int):
+                    positional[i] = x
+                else:
+                    named[i] = x
+            return self.f(*positional, **named)
+
+        return key, operands, rebuild
+
+    def _closure(self, key: Any) -> Reached:
+        """What the function closes over now, and what arguments that are no numbers hold."""
+        others = [x for x in (*key[1], *key[2]) if not isinstance(x[1], str | int | float)]
+        reached = self.reached
+        if reached is None or others or not reached.unchanged():
+            reached = Reached(self.f, *[x for _, x in others])
+            self.latest = _nothing
+            # what is traced is not kept: it would live on
+            self.reached = None if reached.traced or others else reached
+        return reached
+
+    def _entry(self, key: Any, operands: list, rebuild: Callable) -> tuple[Entry, list]:
+        """The entry of such arguments, and its operands: what it closes over, then these."""
+        reached = self._closure(key)
+        if reached.traced:
+            key = key, reached.key()
+        entry = self.entries.get(key)
+        if entry is not None:
+            return entry, [*[reached.traced[p] for p in entry.reads], *operands]
+        name = f"jit({name_of(self.f)})"
+        part = stage_part(rebuild, list(map(_example, operands)), name)
+        values, (program,) = with_consts([part])
+        entry = Entry(name, program, part.structure, self.precise)
+        operands = [*values, *operands]
+        places = {id(x): p for p, x in reached.traced.items()}
+        if any(id(x) not in places for x in values):
+            return entry, operands  # it cannot be told where these will be next time
+        entry.reads = [places[id(x)] for x in values]
+        entry.holds = [x for x in reached.numbers.values() if not isinstance(x, Tracer)]
+        with self.lock:
+            entry = self.entries.setdefault(key, entry)  # another thread may have been faster
+            while len(self.entries) > KEPT:
+                self.entries.popitem(last=False)
+                self._forget_shortcuts()
+        return entry, operands
+
+    def code(self, *args: Any) -> Callable[[Sequence], list] | None:
+        """What takes the numbers among such arguments to fresh outputs, if it can be native."""
+        code = self._entry(*self._signature(args, {}))[0].executable.code
+        return None if isinstance(code, Exception) else code
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """What is run for such arguments: the program as staged and as optimised, and its steps."""
+        signature = self._signature(args, kwargs)
+        before = list(self.entries.values())
+        entry, operands = self._entry(*signature)
+        known = entry in before
+        reason = "staged before" if known else f"new kind of arguments: {describe(operands)}"
+        return Lowered(entry, reason)
+
+
+def _kind(x: Any) -> Any:
+    """What the program depends on in a number: a Python scalar's type, else shape and dtype."""
+    if type(x) in PYTHON_SCALARS:
+        return type(x)
+    return x.shape, x.dtype
+
+
+def _example(x: Any) -> Any:
+    """A plain value of the same kind as ``x``."""
+    if not isinstance(x, Tracer):
+        return x
+    concrete = x.concrete()
+    return np.ones(x.shape, x.dtype) if concrete is None else concrete
+
+
+class Entry:
+    """A staged program, its native code, and the programs derived from it."""
+
+    def __init__(self, name: str, program: Program, structure: Any, precise: bool):
+        self.name, self.program, self.structure = name, program, structure
+        self.precise = precise
+        # where the values of its first operands were found; what was not traced, by its number
+        self.reads: list = []
+        self.holds: list = []
+        self.derived: dict[Any, Any] = {}
+        self.lock = threading.RLock()
+
+    @functools.cached_property
+    def executable(self) -> Executable:
+        from functrans._compile.run.executable import Executable  # lazy: 20 ms, the whole compiler
+
+        make = functools.partial(Executable, self.program, self.precise)
+        return self.derive("executable", make)
+
+    def run(self, args: Sequence) -> list:
+        return self.executable.run(args)
+
+    @functools.cached_property
+    def shortcut(self) -> tuple[Callable, Callable[[tuple], Any]]:
+        """From plain arguments to what the caller gets, with nothing looked up between.
+
+        The first is called with the arguments and may return NotImplemented; the second takes all.
+        """
+        run, native, structure = self.executable.run, self.executable.entry, self.structure
+        if structure is tree.LEAF:
+            return native or _nothing, lambda args: hand_out_fresh(run(args)[0])
+
+        def general(args: tuple) -> Any:
+            return tree.unflatten(structure, map(hand_out_fresh, run(args)))
+
+        if native is None or structure.size < 2:
+            return _nothing, general
+        if structure.kind is tuple and set(structure.children) == {tree.LEAF}:
+            return native, general
+
+        def entry(*args: Any) -> Any:
+            ys = native(*args)
+            return ys if ys is NotImplemented else tree.unflatten(structure, ys)
+
+        return entry, general
+
+    def result(self, outs: Sequence) -> Any:
+        """The outputs as the caller gets them."""
+        if self.structure is tree.LEAF:
+            return hand_out(outs[0])
+        return tree.unflatten(self.structure, [hand_out(y) for y in outs])
+
+    def derive(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What ``make`` returns, made once."""
+        with self.lock:
+            if key not in self.derived:
+                self.derived[key] = make()
+            return self.derived[key]
+
+    def of(self, what: str, program: Program) -> Entry:
+        """The entry of a program made from this one's."""
+        return Entry(f"{what}({self.name})", program, None, self.precise)
+
+    def pushed(self, mask: Mask) -> tuple[Entry, list[bool]]:
+        """The entry of outputs and tangents, and which outputs have one."""
+        made, moves = restage.pushed(self.program, mask, self.name)
+        return self.of("jvp", made), moves
+
+    def mapped(self, mask: Mask, size: int) -> Entry:
+        """The entry for a batch of ``size``, the batch axis of every output 0."""
+        return self.of("vmap", restage.mapped(self.program, mask, size, self.name)[0])
+
+
+class VJPPair:
+    """A program cut in two, of which the second takes what the first has kept for it."""
+
+    def __init__(self, entry: Entry, mask: Mask):
+        program = entry.program
+        takes = restage.inexact_outputs(program)
+        joint = restage.pulled(program, mask, entry.name)
+        cut = restage.cut(joint, len(mask), len(program.outputs), takes)
+        self.forward = entry.of("forward of vjp", cut.forward)
+        self.backward = entry.of("backward of vjp", cut.backward)
+        self.reads, self.takes = cut.reads, takes
+        self.types = [aval_of_atom(a) for a in program.outputs]
+
+
+class JitCall(Call):
+    """A compiled function as one op."""
+
+    __slots__ = ("entry",)
+
+    def __init__(self, entry: Entry):
+        super().__init__(entry.name, lambda *xs: tuple(evaluate(entry.program, xs)))
+        self.entry = entry
+
+    def plain(self, *operands: Any) -> tuple:
+        return tuple(self.entry.run(operands))
+
+    def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
+        mask = tuple(t is not None for t in tangents)
+        entry, moves = self.entry.derive(("jvp", mask), lambda: self.entry.pushed(mask))
+        flat = JitCall(entry)(*primals, *[t for t in tangents if t is not None])
+        ys, ts = flat[: len(moves)], iter(flat[len(moves) :])
+        return ys, [next(ts) if m else None for m in moves]
+
+    def record(self, trace: VJPTrace, args: Sequence) -> tuple:
+        primals, parents = trace.operands(args)
+        mask = tuple(p is not None for p in parents)
+        pair = self.entry.derive(("vjp", mask), lambda: VJPPair(self.entry, mask))
+        flat = JitCall(pair.forward)(*primals)
+        n = len(self.entry.program.outputs)
+        return recorded(trace, Residuals(self, pair, primals, parents, flat[n:], n), flat[:n])
+
+    def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
+        mask, size = tuple(batched), trace.batch_size
+        key = ("vmap", mask, size)
+        entry = self.entry.derive(key, lambda: self.entry.mapped(mask, size))
+        return JitCall(entry)(*xs)
+
+    def taylor(self, trace: Any, args: Sequence) -> tuple:
+        return self.fun(*args)
+
+
+class Residuals(restage.ProgramNode):
+    """What a compiled forward program has kept for the backward one."""
+
+    __slots__ = ()
+
+    def pull(self, cts: Sequence) -> Sequence:
+        read = [self.primals[i] for i in self.pair.reads]
+        backward = JitCall(self.pair.backward)
+        return self.spread(backward(*read, *self.kept, *self.seeds(cts)))

@@ -1,0 +1,261 @@
+"""Programs made from a program: a transform is run over it while it is staged again.
+
+Compiled functions and structured equations keep these; each is made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans._compile.ir.passes import optimise
+from functrans._compile.ir.program import (
+    Atom,
+    Eqn,
+    Program,
+    Var,
+    aval_of_atom,
+    check,
+    evaluate,
+    is_weak,
+)
+from functrans._core.aval import Aval, inexact_dtype
+from functrans._core.bind import Tracer
+from functrans._ops.calls import Call
+from functrans._ops.declare import Elementwise
+from functrans._ops.structure import astype, broadcast_to, reshape, transpose
+from functrans._transforms.arguments import zeros_like
+from functrans._transforms.forward.jvp import JVPTrace
+from functrans._transforms.reverse.degenerate import ReverseTrace
+from functrans._transforms.reverse.nodes import CallNode
+from functrans._transforms.reverse.vjp import pull_back
+from functrans._transforms.staging.staging import stage
+from functrans._transforms.vmap import BatchTrace, BatchTracer
+
+Mask = tuple[bool, ...]
+# Rows that make no numbers: their results are not worth keeping beside their operand.
+MOVES = frozenset({reshape, transpose, broadcast_to})
+
+
+def examples_of(program: Program) -> list:
+    """Plain values of the kinds that the program takes."""
+    return [
+        v.aval.dtype.type(1).item() if v.weak else np.ones(v.aval.shape, v.aval.dtype)
+        for v in program.inputs
+    ]
+
+
+class RowCall(Call):
+    """A row that holds programs, as one op. What is made from these is kept with the row."""
+
+    __slots__ = ("row",)
+
+    def __init__(self, row: Any, fun: Callable[..., tuple]):
+        super().__init__(row.name, fun)
+        self.row = row
+
+    def staged(self, trace: Any, args: tuple) -> tuple:
+        return trace.enter(self.row, args)
+
+    def derive(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What ``make`` returns, made once for the row."""
+        if key not in self.row.derived:
+            self.row.derived[key] = make()
+        return self.row.derived[key]
+
+
+def pushed(
+    program: Program, mask: Mask, name: str, wanted: Sequence[bool] | None = None
+) -> tuple[Program, list[bool]]:
+    """The program of outputs and tangents, and which outputs have one.
+
+    It takes tangents for the inputs in ``mask``. Outputs ``wanted`` have one, zero if need be.
+    """
+    moves: list[bool] = []
+
+    def dual(*values: Any) -> tuple:
+        n = len(mask)
+        trace, ts = JVPTrace(f"jvp({name})"), iter(values[n:])
+        duals = [trace.input(x, next(ts)) if m else x for x, m in zip(values, mask, strict=False)]
+        outs = evaluate(program, duals)
+        trace.closed = True
+        mine = [isinstance(y, Tracer) and y.owner is trace for y in outs]
+        moves[:] = mine if wanted is None else wanted
+        ys = tuple(y.primal if m else y for y, m in zip(outs, mine, strict=True))
+        tangents = tuple(
+            y.tangent if m else zeros_like(y)
+            for y, m, w in zip(outs, mine, moves, strict=True) if w
+        )
+        return ys + tangents
+
+    examples = examples_of(program)
+    tangents = [np.asarray(x) for x, m in zip(examples, mask, strict=True) if m]
+    return stage(dual, [*examples, *tangents], f"jvp({name})")[0], moves
+
+
+def mapped(
+    program: Program, mask: Mask, size: int, name: str, wanted: Sequence[bool] | None = None
+) -> tuple[Program, list[bool]]:
+    """The program for a batch, and which outputs have an axis 0 for it: those ``wanted``, or all.
+
+    An output that varies within the batch but is not wanted raises no error: it is listed.
+    """
+    varies: list[bool] = []
+    program = _with_strong(program, mask)
+
+    def batched(*values: Any) -> tuple:
+        trace = BatchTrace(f"vmap({name})", size)
+        xs = [trace.input(x) if m else x for x, m in zip(values, mask, strict=True)]
+        outs = evaluate(program, xs)
+        trace.closed = True
+        mine = [type(y) is BatchTracer and y.owner is trace for y in outs]
+        given = [True] * len(outs) if wanted is None else wanted
+        varies[:] = [m or w for m, w in zip(mine, given, strict=True)]
+        return tuple(trace.batched(y) if v else y for y, v in zip(outs, varies, strict=True))
+
+    examples = [
+        np.broadcast_to(x, (size, *np.shape(x))) if m else x
+        for x, m in zip(examples_of(program), mask, strict=True)
+    ]
+    return stage(batched, examples, f"vmap({name})")[0], varies
+
+
+def _with_strong(program: Program, mask: Mask) -> Program:
+    """The program for arrays in place of the Python scalars in ``mask``: what these meet promotes
+    as if they were scalars."""
+    strong = {v for v, m in zip(program.inputs, mask, strict=True) if m and v.weak}
+    if not strong:
+        return program
+    eqns: list[Eqn] = []
+
+    def met(a: Atom, dtypes: Sequence) -> Atom:
+        if not (isinstance(a, Var) and a in strong):
+            return a
+        dtype = np.result_type(*dtypes, a.aval.dtype.type(1).item())
+        if dtype == a.aval.dtype:
+            return a
+        cast = Var(Aval(a.aval.shape, dtype))
+        eqns.append(Eqn(astype, (a,), {"dtype": dtype}, (cast,)))
+        return cast
+
+    for eqn in program.eqns:
+        inputs = eqn.inputs
+        dtypes = [aval_of_atom(a).dtype for a in inputs if not is_weak(a)]
+        if dtypes and isinstance(eqn.prim, Elementwise):
+            inputs = tuple([met(a, dtypes) for a in inputs])
+        elif not strong.isdisjoint(inputs):
+            strong.update(v for v in eqn.outputs if v.weak)
+        eqns.append(Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.line))
+    return Program(program.inputs, tuple(eqns), program.outputs)
+
+
+class Cut(NamedTuple):
+    """A program in two: outputs and residuals; cotangents from primals, residuals and seeds.
+
+    ``reads`` are the inputs that ``backward`` takes, ``takes`` the outputs that have a seed.
+    """
+
+    forward: Program
+    backward: Program
+    reads: list[int]
+    takes: list[bool]
+    kept: int
+
+
+def pulled(
+    program: Program, mask: Mask, name: str, takes: Sequence[bool] | None = None
+) -> Program:
+    """Outputs and the cotangents of the inputs in ``mask``, from inputs and seeds, optimised.
+
+    There is a seed for each of the outputs in ``takes``, which are all inexact ones by default.
+    """
+    avals = [aval_of_atom(o) for o in program.outputs]
+    if takes is None:
+        takes = inexact_outputs(program)
+
+    def both(*values: Any) -> tuple:
+        n = len(mask)
+        trace = ReverseTrace(f"vjp({name})")
+        xs = [trace.input(x) if m else x for x, m in zip(values, mask, strict=False)]
+        outs = evaluate(program, xs)
+        trace.closed = True
+        trace.hand_out(outs)
+        given = iter(values[n:])
+        seeds = [next(given) if t else None for t in takes]
+        inputs = [x for x, m in zip(xs, mask, strict=True) if m]
+        cts = map(trace.settled, pull_back(trace, outs, seeds, inputs, consume=True))
+        found = [zeros_like(x) if c is None else c for c, x in zip(cts, inputs, strict=True)]
+        return (*[trace.settled(trace.lower(y)) for y in outs], *found)
+
+    seeds = [np.ones(a.shape, a.dtype) for a, t in zip(avals, takes, strict=True) if t]
+    return optimise(stage(both, [*examples_of(program), *seeds], f"vjp({name})")[0])
+
+
+def inexact_outputs(program: Program) -> list[bool]:
+    """Which outputs can have a cotangent."""
+    return [inexact_dtype(aval_of_atom(o).dtype) for o in program.outputs]
+
+
+def cut(program: Program, n: int, outs: int, takes: Sequence[bool]) -> Cut:
+    """The program of ``pulled``, of ``n`` inputs and ``outs`` outputs, cut where seeds come in."""
+    primals, seeds = program.inputs[:n], program.inputs[n:]
+    late: set[Atom] = set(seeds)
+    forward: list[Eqn] = []
+    backward: list[Eqn] = []
+    for eqn in program.eqns:
+        if any(isinstance(a, Var) and a in late for a in eqn.inputs):
+            late.update(eqn.outputs)
+            backward.append(eqn)
+        else:
+            forward.append(eqn)
+    needed = {a for eqn in backward for a in eqn.inputs if isinstance(a, Var) and a not in late}
+    needed |= {a for a in program.outputs[outs:] if isinstance(a, Var) and a not in late}
+    moves: list[Eqn] = []
+    for eqn in reversed(forward):  # what only moves is not kept: what it moves is
+        if eqn.prim in MOVES and eqn.outputs[0] in needed:
+            needed.remove(eqn.outputs[0])
+            needed.update(a for a in eqn.inputs if isinstance(a, Var))
+            moves.append(eqn)
+    backward = [*reversed(moves), *backward]
+    reads = [i for i, v in enumerate(primals) if v in needed]
+    kept = tuple(v for eqn in forward for v in eqn.outputs if v in needed)
+    first = check(Program(primals, tuple(forward), program.outputs[:outs] + kept))
+    inputs = tuple(primals[i] for i in reads) + kept + seeds
+    second = check(Program(inputs, tuple(backward), program.outputs[outs:]))
+    return Cut(first, second, reads, list(takes), len(kept))
+
+
+class ProgramNode(CallNode):
+    """A tape entry of a call of programs: of ``pair``, the forward has ``kept`` what the backward
+    takes beside cotangents of the outputs that it ``takes``, of all of which it knows ``types``."""
+
+    __slots__ = ("call", "kept", "pair", "primals")
+
+    def __init__(
+        self, call: Any, pair: Any, primals: list, parents: list, kept: Sequence, size: int
+    ):
+        self.parents, self.size = parents, size
+        self.call, self.pair, self.primals, self.kept = call, pair, primals, kept
+
+    def push(self, ts: Sequence) -> Sequence:
+        return self.call.jvp(None, self.primals, ts)[1]
+
+    def seeds(self, cts: Sequence) -> list:
+        """What the backward takes for the cotangents."""
+        return [
+            zeros_like(a) if c is None else c
+            for c, a, takes in zip(cts, self.pair.types, self.pair.takes, strict=False) if takes
+        ]
+
+    def spread(self, found: Sequence) -> list:
+        """One cotangent for each of those parents that have a slot, as one for each of all."""
+        rest = iter(found)
+        return [None if p is None else next(rest) for p in self.parents]
+
+
+__all__ = [
+    "Cut", "ProgramNode", "RowCall", "cut", "examples_of", "inexact_outputs", "mapped",
+    "pulled", "pushed",
+]

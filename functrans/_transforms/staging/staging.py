@@ -1,0 +1,302 @@
+"""Staging: a value becomes a variable of a program that is being written.
+
+A staged value also carries what it was in the example run that writes the program: shapes and
+dtypes are those of the example, and so are values that are constants of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans import tree
+from functrans._compile.ir.program import Atom, Const, Eqn, Program, Structured, Var, check
+from functrans._core.array import in_native_order, plain
+from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
+from functrans._core.bind import PrimalTracer, Trace, Tracer, bind
+from functrans._core.primitive import Primitive
+from functrans._ops.structure import broadcast_to
+from functrans._transforms.arguments import is_number, require_numbers
+from functrans._transforms.reverse.grad import require_callable
+from functrans.errors import ConcretizationError, UnsupportedError, name_of, user_line
+
+# The trace that stages a rule late: after the function around it, whose own trace has ended. It takes
+# the ops on values of that function.
+_heir: ContextVar[StagingTrace | None] = ContextVar("heir", default=None)
+
+# Entries from which on a constant is looked at: whether it is one number throughout.
+REPEATED = 1024
+
+
+class StagedTracer(Tracer):
+    __slots__ = ("example", "root_of", "variable")
+
+    def __init__(self, trace: StagingTrace, var: Var, example: Any):
+        self.owner = trace
+        self.root_of = None
+        self.variable = var
+        self.example = example
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.variable.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.variable.aval.dtype
+
+    def concrete(self) -> Any:
+        return None
+
+    def is_finite(self) -> bool:
+        return False  # not known: depends on what the program will be given
+
+    def followed(self) -> bool:
+        return False
+
+    def _number(self, use: str) -> Any:
+        raise ConcretizationError(
+            f"{user_line()}: {use} of {self!r} would fix what depends on the values that the "
+            "compiled function is given. Use np.where(condition, a, b), or ft.cond instead of "
+            "`if`; mark arguments that choose the code with static_argnums."
+        )
+
+
+class StagingTrace(Trace):
+    """``lifted``: what older traces follow becomes an input, listed there; None: it is refused."""
+
+    __slots__ = ("consts", "eqns", "lifted", "lines")
+
+    def __init__(self, fun: str, lines: bool = True, lifted: dict | None = None):
+        super().__init__(fun)
+        self.lifted = lifted
+        self.eqns: list[Eqn] = []
+        self.consts: dict[int, tuple[Any, Atom]] = {}
+        self.lines = lines
+
+    def input(self, example: Any) -> StagedTracer:
+        example = in_native_order(example)
+        weak = type(example) in PYTHON_SCALARS
+        return StagedTracer(self, Var(aval_of(example), weak), example)
+
+    def atom(self, x: Any) -> Atom:
+        """``x`` as an operand of an equation."""
+        if isinstance(x, StagedTracer) and x.owner is self:
+            return x.variable
+        if isinstance(x, bool | int | float | complex) and type(x) in PYTHON_SCALARS:
+            return x
+        if isinstance(x, Tracer):
+            return self.lift(x)
+        if id(x) not in self.consts:
+            # x is kept: its id is the key
+            self.consts[id(x)] = x, self.held(plain(x))
+        return self.consts[id(x)][1]
+
+    def held(self, x: Any) -> Atom:
+        """An array as a constant, the program's own, for its owner may change it later.
+
+        Of one that repeats its entries these are held, and an equation repeats them.
+        """
+        shape, part = np.shape(x), _distinct(x) if isinstance(x, np.ndarray) else x
+        value = np.array(in_native_order(part))
+        value.setflags(write=False)
+        if part is x:
+            return Const(value)
+        spread = Var(Aval(shape, value.dtype))
+        self.eqns.append(Eqn(broadcast_to, (Const(value),), {"shape": shape}, (spread,)))
+        return spread
+
+    def lift(self, x: Tracer) -> Var:
+        """The input that stands for a value of an older trace."""
+        if self.lifted is None:
+            raise UnsupportedError(
+                f"{self.fun} closes over {x!r}: a program of its own cannot. Pass that value as an "
+                "argument."
+            )
+        if id(x) not in self.lifted:
+            self.lifted[id(x)] = x, self.input(example_of(x))
+        return self.lifted[id(x)][1].variable
+
+    def enter(self, prim: Structured, args: tuple) -> tuple:
+        """The outputs of an equation that holds programs; none of its values is known."""
+        if self.closed and (heir := _heir.get()) is not None:
+            return heir.enter(prim, args)
+        self.require_open(prim)
+        inputs = tuple([self.atom(x) for x in args])
+        found = prim.abstract(*[aval_of(x) for x in args])
+        avals = found if prim.outputs > 1 else (found,)
+        outs = [
+            self.input(a.dtype.type(1).item() if w else np.broadcast_to(a.dtype.type(1), a.shape))
+            for a, w in zip(avals, prim.weak_outputs(), strict=True)
+        ]
+        line = user_line() if self.lines else ""
+        self.eqns.append(Eqn(prim, inputs, {}, tuple(t.variable for t in outs), line))
+        return tuple(outs)
+
+    def call(self, call: Any, args: tuple) -> tuple:
+        return call.staged(self, args)
+
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+        if self.closed and (heir := _heir.get()) is not None:
+            return heir.process(prim, args, params)
+        self.require_open(prim)
+        inputs = tuple([self.atom(x) for x in args])
+        examples = [example_of(x) if isinstance(x, Tracer) else x for x in args]
+        y = _example(prim, examples, params)
+        ys = y if prim.outputs > 1 else (y,)
+        if len(args) == 2 and all(type(x) in PYTHON_SCALARS for x in examples):
+            ys = (y.item(),) if isinstance(y, np.generic) else ys  # as bind_operands: stays weak
+        outputs = [self.input(v) for v in ys]
+        line = user_line() if self.lines else ""
+        self.eqns.append(Eqn(prim, inputs, params, tuple(t.variable for t in outputs), line))
+        return tuple(outputs) if prim.outputs > 1 else outputs[0]
+
+
+def _distinct(x: np.ndarray) -> np.ndarray:
+    """What broadcasting repeats to ``x``: of length 1 along axes that repeat; itself if none does.
+    """
+    if x.size < REPEATED:
+        return x
+    if 0 in x.strides:
+        return x[tuple([slice(None, None if s else 1) for s in x.strides])]
+    first = x.reshape(-1)[:1] if x.flags.c_contiguous else x.ravel()[:1]
+    same = (x == first).all() and (first != 0 or np.signbit(x).all() == np.signbit(x).any())
+    return first.reshape((1,) * x.ndim) if same and x.dtype.kind in "fiub" else x
+
+
+def innermost(x: Any) -> Any:
+    """The value inside all derivatives around ``x``."""
+    while isinstance(x, PrimalTracer):
+        x = x.primal
+    return x
+
+
+def example_of(x: Any) -> Any:
+    """A plain value of the kind of ``x``: the one it had in the example run, where there is one."""
+    inner = innermost(x)
+    if not isinstance(inner, Tracer):
+        return in_native_order(inner)
+    if isinstance(inner, StagedTracer):
+        return inner.example
+    return np.broadcast_to(inner.dtype.type(1), inner.shape)
+
+
+# Entries up to which an example is computed: of larger arrays no value decides anything.
+EXAMPLE = 1 << 16
+
+
+def _example(prim: Primitive, examples: Sequence, params: dict) -> Any:
+    """What ``prim`` gives on the examples; where that is large or fails, only its type."""
+    if any(isinstance(x, np.ndarray) and x.size > EXAMPLE for x in examples):
+        return _stand_in(prim, examples, params)
+    with np.errstate(all="ignore"):
+        try:
+            return bind(prim, *examples, **params)
+        except (np.linalg.LinAlgError, IndexError):
+            # the example is singular or out of bounds; what it is run on need not be
+            return _stand_in(prim, examples, params)
+
+
+def _stand_in(prim: Primitive, examples: Sequence, params: dict) -> Any:
+    """Ones of the shapes and dtypes that the row's rule gives, in the memory of one number."""
+    given = [x if type(x) in PYTHON_SCALARS else aval_of(x) for x in examples]
+    avals = prim.abstract(*given, **params)
+    ones = [
+        np.broadcast_to(a.dtype.type(1), a.shape) for a in (avals if prim.outputs > 1 else [avals])
+    ]
+    return tuple(ones) if prim.outputs > 1 else ones[0]
+
+
+def stage(f: Callable, args: Sequence[Any], name: str) -> tuple[Program, tree.Structure]:
+    """The program of ``f`` on flat ``args``, and how the outputs nest."""
+    trace = StagingTrace(name)
+    program, structure = _written(trace, f, args)
+    return check(program), structure
+
+
+def _written(trace: StagingTrace, f: Callable, args: Sequence[Any]) -> tuple[Program, Any]:
+    """The program that a trace writes, and how its outputs nest."""
+    try:
+        inputs = [trace.input(x) for x in args]
+        outs, structure = tree.flatten(f(*inputs))
+        require_numbers(trace.fun, outs)
+        outputs = tuple([trace.atom(plain(x)) for x in outs])
+        return Program(tuple(t.variable for t in inputs), tuple(trace.eqns), outputs), structure
+    finally:
+        trace.closed = True
+
+
+class Part(NamedTuple):
+    """A function as a program, how its outputs nest, and the values of older traces in it.
+
+    ``lifted`` are pairs of such a value and the variable that stands for it.
+    """
+
+    program: Program
+    structure: tree.Structure
+    lifted: list[tuple[Any, Var]]
+
+
+def stage_part(f: Callable, args: Sequence[Any], name: str, late: bool = False) -> Part:
+    """A part of a function that is being transformed or staged: it may close over traced values.
+
+    They are not inputs of the program yet: ``with_consts`` makes them its first ones. ``late``: the
+    function that it is a part of may have been staged before, and its values have ended.
+    """
+    lifted: dict[int, tuple[Any, StagedTracer]] = {}
+    trace = StagingTrace(name, lifted=lifted)
+    token = _heir.set(trace) if late else None
+    try:
+        program, structure = _written(trace, f, args)
+    finally:
+        if token is not None:
+            _heir.reset(token)
+    return Part(program, structure, [(x, t.variable) for x, t in lifted.values()])
+
+
+def with_consts(parts: Sequence[Part]) -> tuple[list, list[Program]]:
+    """What the parts close over, each value once, and their programs with it as first inputs."""
+    values = {id(x): x for part in parts for x, _ in part.lifted}
+    programs = []
+    for part in parts:
+        own = {id(x): v for x, v in part.lifted}
+        first = []
+        for key, x in values.items():
+            v = own.get(key)
+            if v is None:
+                example = example_of(x)
+                v = Var(aval_of(example), type(example) in PYTHON_SCALARS)
+            first.append(v)
+        p = part.program
+        programs.append(check(Program((*first, *p.inputs), p.eqns, p.outputs)))
+    return list(values.values()), programs
+
+
+def make_program(f: Callable) -> Callable[..., Program]:
+    """The function that writes down what ``f`` computes: ``make_program(f)(*args)`` is a Program.
+
+    Arguments give structure, shapes and dtypes; leaves that are not numbers are passed as they are.
+
+    >>> import functrans as ft, numpy as np
+    >>> print(ft.make_program(lambda x: np.sum(x * 2.0))(np.ones(3)).eqns[0].prim)
+    multiply
+    """
+    require_callable("make_program", f)
+
+    def write(*args: Any, **kwargs: Any) -> Program:
+        leaves, structure = tree.flatten((args, kwargs))
+        numbers = [i for i, x in enumerate(leaves) if is_number(x)]
+
+        def flat(*values: Any) -> Any:
+            given = list(leaves)
+            for i, v in zip(numbers, values, strict=True):
+                given[i] = v
+            a, k = tree.unflatten(structure, given)
+            return f(*a, **k)
+
+        return stage(flat, [plain(leaves[i]) for i in numbers], f"make_program({name_of(f)})")[0]
+
+    return write

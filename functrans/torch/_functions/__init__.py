@@ -1,0 +1,1 @@
+"""Functions of tensors: tables of rows, and what is composed of them."""

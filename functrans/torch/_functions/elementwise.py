@@ -1,0 +1,324 @@
+"""Functions of single entries: a table of rows, operators, and what is composed of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans.torch._functions.inplace import in_place
+from functrans.torch._functions.rows import binary, reflected, unary
+from functrans.torch._functions.table import METHODS, NUMBERS, floating, op, promoted, row
+from functrans.torch._tensors.tensor import Tensor
+
+# name -> row; integers become floats first
+FLOATING = {
+    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2",
+    "log10": "log10", "log1p": "log1p", "sqrt": "sqrt", "reciprocal": "reciprocal",
+    "sin": "sin", "cos": "cos", "tan": "tan", "asin": "arcsin", "acos": "arccos",
+    "atan": "arctan", "arcsin": "arcsin", "arccos": "arccos", "arctan": "arctan",
+    "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "asinh": "arcsinh", "acosh": "arccosh",
+    "atanh": "arctanh", "arcsinh": "arcsinh", "arccosh": "arccosh", "arctanh": "arctanh",
+    "deg2rad": "deg2rad", "rad2deg": "rad2deg",
+}
+# name -> row; the type stays
+KEEPING = {
+    "neg": "negative", "negative": "negative", "square": "square",
+    "sign": "sign", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "fix": "trunc",
+    "isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite", "signbit": "signbit",
+    "logical_not": "logical_not", "bitwise_not": "invert",
+}
+# name -> row of two operands
+BINARY = {
+    "mul": "multiply", "multiply": "multiply", "remainder": "remainder", "fmod": "fmod",
+    "floor_divide": "floor_divide", "atan2": "arctan2", "arctan2": "arctan2", "hypot": "hypot",
+    "maximum": "maximum", "minimum": "minimum", "fmax": "fmax", "fmin": "fmin",
+    "logaddexp": "logaddexp", "logaddexp2": "logaddexp2", "copysign": "copysign",
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
+    "ge": "greater_equal", "not_equal": "not_equal", "less": "less", "less_equal": "less_equal",
+    "greater": "greater", "greater_equal": "greater_equal",
+    "logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor",
+    "bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor",
+    "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift", "gcd": "gcd",
+    "lcm": "lcm",
+}
+# operators: method -> name of the function, and whether there is a reflected and an in-place one
+OPERATORS = {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide",
+    "mod": "remainder", "pow": "pow", "and": "bitwise_and", "or": "bitwise_or",
+    "xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+}
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+_TITLES = {"sub": "SubBackward0", "fix": "TruncBackward0", "square": "PowBackward0"}
+
+for _name, _row in FLOATING.items():
+    METHODS[_name] = unary(_name, row(_row))
+for _name, _row in KEEPING.items():
+    METHODS[_name] = unary(_name, row(_row), floats=False, title=_TITLES.get(_name))
+for _name, _row in BINARY.items():
+    METHODS[_name] = binary(_name, row(_row))
+
+
+def _scaled(f: Any) -> Callable:
+    """A sum or difference whose second operand may be multiplied by ``alpha``."""
+
+    def called(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+        return f(input, other if alpha == 1 else METHODS["mul"](other, alpha))
+
+    called.__name__ = called.__qualname__ = f.__name__
+    called.__doc__ = f"input and alpha * other by {f.of.row.name}, entry by entry."
+    called.of = f.of  # type: ignore[attr-defined]
+    return called
+
+
+METHODS["add"] = _scaled(binary("add", row("add")))
+METHODS["sub"] = METHODS["subtract"] = _scaled(binary("sub", row("subtract")))
+_quotient = binary("div", row("divide"), floats=True)
+
+
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """input / other; rounded down ("floor") or towards zero ("trunc") with ``rounding_mode``."""
+    if rounding_mode is None:
+        return _quotient(input, other)
+    if rounding_mode == "floor":
+        return METHODS["floor_divide"](input, other)
+    if rounding_mode == "trunc":
+        return METHODS["trunc"](_quotient(input, other))
+    raise RuntimeError(
+        f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
+        f"'{rounding_mode}'"
+    )
+
+
+div.of = _quotient.of  # type: ignore[attr-defined]
+METHODS["div"] = METHODS["divide"] = METHODS["true_divide"] = div
+
+
+def _power(f: Any) -> Callable:
+    """The power by ``f``, and squares by the cheaper row."""
+    square = METHODS["square"]
+
+    def called(input: Any, exponent: Any) -> Any:
+        if type(exponent) is int and exponent == 2 and isinstance(input, Tensor):
+            return square(input)
+        return f(input, exponent)
+
+    called.__name__ = called.__qualname__ = "pow"
+    called.__doc__ = "input to the power exponent."
+    called.of = f.of  # type: ignore[attr-defined]
+    return called
+
+
+METHODS["pow"] = _power(binary("pow", row("power")))
+
+
+# ---- composed
+
+
+@op
+def abs(x):
+    """The absolute value of each entry."""
+    return np.absolute(x)
+
+
+@op
+def rsqrt(x):
+    """One over the square root."""
+    return 1 / np.sqrt(floating(x))
+
+
+@op
+def sigmoid(x):
+    """1 / (1 + exp(-x)), exact in both tails."""
+    return np.exp(-np.logaddexp(0, -floating(x)))
+
+
+@op
+def logsigmoid(x):
+    """log(sigmoid(x)) without overflow."""
+    return -np.logaddexp(0, -x)
+
+
+@op
+def softplus(x, beta=1, threshold=20):
+    """log(1 + exp(beta x)) / beta, without overflow."""
+    return np.logaddexp(0, x * beta) / beta
+
+
+@op
+def relu(x):
+    """The positive part; its slope at 0 is 0."""
+    return np.where(x > 0, x, 0)
+
+
+@op
+def leaky_relu(x, negative_slope=0.01):
+    """x where positive, else ``negative_slope * x``."""
+    return np.where(x > 0, x, x * negative_slope)
+
+
+@op
+def elu(x, alpha=1.0):
+    """x where positive, else ``alpha * (exp(x) - 1)``."""
+    return np.where(x > 0, x, alpha * np.expm1(np.where(x > 0, 0, x)))
+
+
+@op
+def silu(x):
+    """x * sigmoid(x)."""
+    return x * sigmoid.body(x)
+
+
+@op
+def sinc(x):
+    """sin(pi x) / (pi x), 1 at 0."""
+    return np.sinc(floating(x))
+
+
+@op
+def frac(x):
+    """The part behind the point, with the sign of x."""
+    return x - np.trunc(x)
+
+
+@op
+def round(x, *, decimals=0):
+    """Each entry rounded, halves to even."""
+    return np.round(x, decimals)
+
+
+@op
+def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
+    """x with NaN and infinities replaced."""
+    return np.nan_to_num(x, nan=nan or 0.0, posinf=posinf, neginf=neginf)
+
+
+@op(names="clip")
+def clamp(x, min=None, max=None):
+    """x kept between two bounds, numbers or tensors; at a bound the slope is 1."""
+    if min is None and max is None:
+        raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
+    x, min, max = promoted(x, min, max)
+    return np.clip(x, min, max)
+
+
+@op
+def lerp(input, end, weight):
+    """input + weight * (end - input)."""
+    return input + weight * (end - input)
+
+
+@op
+def addcmul(input, tensor1, tensor2, *, value=1):
+    """input + value * tensor1 * tensor2."""
+    return input + value * tensor1 * tensor2
+
+
+@op
+def addcdiv(input, tensor1, tensor2, *, value=1):
+    """input + value * tensor1 / tensor2."""
+    return input + value * tensor1 / tensor2
+
+
+@op
+def masked_fill(x, mask, value):
+    """x with ``value`` where ``mask`` holds."""
+    if type(value) not in NUMBERS:
+        value = value.astype(x.dtype)
+    return np.where(mask, value, x)
+
+
+@op
+def real(x):
+    """The real part."""
+    return np.real(x)
+
+
+@op
+def imag(x):
+    """The imaginary part."""
+    if x.dtype.kind != "c":
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return np.imag(x)
+
+
+@op(names="conj_physical resolve_conj")
+def conj(x):
+    """The complex conjugate."""
+    return np.conjugate(x)
+
+
+@op
+def angle(x):
+    """The argument of each complex number."""
+    return np.angle(floating(x))
+
+
+@op(method=False, title="ComplexBackward0")
+def complex_(real, imag):
+    """real + i imag."""
+    return real + 1j * imag
+
+
+@op
+def isclose(input, other, rtol=1e-5, atol=1e-8, equal_nan=False):
+    """Which entries agree to a tolerance relative to ``other``."""
+    return np.isclose(input, other, rtol, atol, equal_nan)
+
+
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8,
+             equal_nan: bool = False) -> bool:
+    """Whether all entries agree to a tolerance relative to ``other``."""
+    return bool(np.allclose(input._array, other._array, rtol, atol, equal_nan))
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether shapes and entries are the same."""
+    return np.array_equal(input._array, other._array)
+
+
+def positive(input: Tensor) -> Tensor:
+    """The tensor itself."""
+    return input
+
+
+def _of_complex(f: Callable) -> Callable:
+    """``f``, which leaves real numbers as they are: of those the tensor itself, not a copy."""
+
+    @functools.wraps(f)
+    def chosen(input: Tensor) -> Tensor:
+        return f(input) if input._array.dtype.kind == "c" else input
+
+    return chosen
+
+
+for _name in ("real", "conj", "conj_physical", "resolve_conj"):
+    METHODS[_name] = _of_complex(METHODS[_name])
+METHODS["allclose"], METHODS["equal"], METHODS["positive"] = allclose, equal, positive
+METHODS["absolute"] = abs
+
+# ---- in place, and operators
+
+IN_PLACE = [
+    *FLOATING, *KEEPING, *BINARY, "add", "sub", "subtract", "div", "divide", "true_divide", "pow",
+    "abs", "absolute", "rsqrt", "sigmoid", "relu", "leaky_relu", "round", "frac", "nan_to_num",
+    "clamp", "clip", "lerp", "addcmul", "addcdiv", "masked_fill", "sinc",
+]
+for _name in IN_PLACE:
+    METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
+
+# rows of operators that are not functions of the same name
+_OPERATOR_ROWS = {"add": "add", "sub": "subtract", "div": "divide", "pow": "power"}
+for _method, _name in OPERATORS.items():
+    _row = _OPERATOR_ROWS.get(_name) or BINARY[_name]
+    _f = binary(_name, row(_row), floats=_name == "div", operator=True)
+    setattr(Tensor, f"__{_method}__", _power(_f) if _name == "pow" else _f)
+    setattr(Tensor, f"__r{_method}__", reflected(_f))
+    setattr(Tensor, f"__i{_method}__", METHODS[f"{_name}_"])
+for _name in COMPARISONS:
+    setattr(Tensor, f"__{_name}__", binary(_name, row(BINARY[_name]), operator=True))
+for _method, _name in {"neg": "neg", "abs": "abs", "invert": "bitwise_not"}.items():
+    setattr(Tensor, f"__{_method}__", METHODS[_name])
+Tensor.__pos__ = positive  # type: ignore[attr-defined]

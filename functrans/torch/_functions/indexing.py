@@ -1,0 +1,273 @@
+"""Reading and writing by index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from functrans.extend import split_key
+from functrans.torch._functions.inplace import in_place
+from functrans.torch._functions.table import METHODS, NUMBERS, op, promoted, row
+from functrans.torch._graph.graph import RowNode, Value
+from functrans.torch._graph.modes import state
+from functrans.torch._graph.titles import named
+from functrans.torch._graph.views import changed, getitem, guard, rebase, view
+from functrans.torch._tensors.dtypes import array_dtype
+from functrans.torch._tensors.tensor import Tensor, edge_of, lowered
+
+_scatter_set = row("scatter_set")
+_BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
+
+
+def _basic(key: Any) -> tuple | None:
+    """The pattern of an index that makes a view, None where it does not."""
+    entries = key if type(key) is tuple else (key,)
+    pattern: list[Any] = []
+    for e in entries:
+        kind = type(e)
+        if kind not in _BASIC:
+            return None
+        if kind is slice:
+            start, stop, step = [None if v is None else int(v) for v in (e.start, e.stop, e.step)]
+            if step is not None and step <= 0:
+                raise ValueError("step must be greater than zero")
+            e = start, stop, step
+        pattern.append(e)
+    if Ellipsis not in pattern:
+        pattern.append(Ellipsis)  # NumPy then gives a view also of a single entry
+    return tuple(pattern)
+
+
+def _key(key: Any) -> Any:
+    """An index with arrays in place of tensors."""
+    if type(key) is tuple:
+        return tuple([_key(e) for e in key])
+    if isinstance(key, Tensor):
+        array = key._array
+        if array.dtype.kind not in "iub":
+            raise IndexError(
+                f"tensors used as indices must be long, int, byte or bool tensors, not {key.dtype}"
+            )
+        array = array.astype(bool) if array.dtype == np.uint8 else array
+        return int(array) if array.ndim == 0 and array.dtype.kind in "iu" else array.copy()
+    if isinstance(key, list):
+        return [_key(e) for e in key]
+    return int(key) if isinstance(key, np.integer) else key
+
+
+def get(self: Tensor, key: Any) -> Tensor:
+    """``self[key]``: a view for ints and slices, a copy for lists and tensors."""
+    pattern = _basic(key)
+    if pattern is None:
+        key = _key(key)
+        pattern = _basic(key)
+    if pattern is None:
+        return _picked(self, key)
+    title = "SelectBackward0" if int in map(type, pattern) else "SliceBackward0"
+    return view(self, getitem, title, pattern=pattern)
+
+
+@op(method=False, title="IndexBackward0")
+def _picked(x, key):
+    pattern, indices = split_key(key, x.shape)
+    return getitem(x, *indices, pattern=pattern)
+
+
+def put(self: Tensor, key: Any, value: Any) -> None:
+    """``self[key] = value``."""
+    if state.watch is not None and state.watch.enters():
+        state.watch.run("setitem", put, (self, key, value))
+        return
+    key = _key(key)
+    recorded = state.grad and (
+        self.requires_grad or (isinstance(value, Tensor) and value.requires_grad)
+    )
+    guard(self, recorded, "__setitem__")
+    array = self._array
+    if isinstance(value, Tensor):
+        v: Any = lowered(value)
+        have = np.asarray(v.primal if type(v) is Value else v)
+    else:
+        v = have = np.asarray(value, None if type(value) in NUMBERS else array.dtype)
+    if not np.can_cast(have.dtype, array.dtype, "same_kind") and have.dtype.kind == "c":
+        raise RuntimeError(f"__setitem__: complex values cannot be written to {self.dtype}")
+    if recorded:
+        pattern, indices = split_key(key, array.shape)
+        region = getitem.impl(array, *indices, pattern=pattern)
+        v = _shaped(v, region.shape)
+        if v.dtype != array.dtype:
+            v = v.astype(array.dtype)
+        edges = [edge_of(self), v.edge if type(v) is Value else None, *[None] * len(indices)]
+        xs = [array, v.primal if type(v) is Value else v, *indices]
+        node = named(RowNode, "CopySlices")(
+            _scatter_set, edges, xs, None, {"pattern": pattern}, [None] * len(xs), None
+        )
+        array[key] = _shaped(have, region.shape).astype(array.dtype)
+        changed(self, "__setitem__")
+        rebase(self, (node, 0))
+        return
+    array[key] = _fit(have, array, key)
+    changed(self, "__setitem__")
+
+
+def _fit(have: Any, array: np.ndarray, key: Any) -> Any:
+    """Without leading dimensions of length 1 that the place written to does not have."""
+    while have.ndim and have.shape[0] == 1:
+        have = have[0]
+    return have.real if have.dtype.kind == "c" and array.dtype.kind != "c" else have
+
+
+def _shaped(v: Any, shape: tuple) -> Any:
+    """``v`` broadcast to ``shape``; leading dimensions of length 1 may be too many."""
+    extra = v.ndim - len(shape)
+    if extra > 0 and all(n == 1 for n in v.shape[:extra]):
+        v = v.reshape(v.shape[extra:])
+    return v if v.shape == shape else np.broadcast_to(v, shape)
+
+
+Tensor.__getitem__ = get  # type: ignore[method-assign]  # Tensor is below its operations
+Tensor.__setitem__ = put  # type: ignore[method-assign]
+Tensor.__iter__ = lambda self: iter([self[i] for i in range(len(self))])  # type: ignore[attr-defined]
+
+
+# ---- functions
+
+
+def _plain(x):
+    """The array of an index, copied: its owner may change it before the backward."""
+    return np.array(x.primal if type(x) is Value else x)
+
+
+@op
+def index_select(x, dim, index):
+    """The entries at ``index`` along ``dim``."""
+    index = _plain(index)
+    return np.take(x, index, dim) if x.ndim else x.reshape(1)[index].reshape(())
+
+
+@op(names="take_along_dim")
+def gather(x, dim, index):
+    """Entries picked along ``dim`` by an index of as many dimensions."""
+    return np.take_along_axis(_cut(x, dim, _plain(index).shape), _plain(index), dim)
+
+
+def _cut(x, dim, shape):
+    """``x`` no longer than the index along the other dimensions."""
+    dim = dim % x.ndim
+    return x[tuple([slice(None) if i == dim else slice(n) for i, n in enumerate(shape)])]
+
+
+@op
+def take(x, index):
+    """The entries of the flattened tensor at ``index``."""
+    return np.take(x.reshape(-1), _plain(index))
+
+
+@op
+def masked_select(x, mask):
+    """The entries where ``mask`` holds."""
+    mask = np.broadcast_to(_plain(mask), np.broadcast_shapes(x.shape, mask.shape))
+    return np.broadcast_to(x, mask.shape)[mask]
+
+
+def _places(dim, index, ndim):
+    grid = np.ogrid[tuple([slice(n) for n in index.shape])]
+    return tuple([index if i == dim % ndim else g for i, g in enumerate(grid)])
+
+
+def _written(x, value, index):
+    """``value`` as what is written at ``index``."""
+    if type(value) in NUMBERS:
+        return np.full(index.shape, value, x.dtype)
+    return value[tuple([slice(n) for n in index.shape])].astype(x.dtype)
+
+
+@op
+def scatter(x, dim, index, src):
+    """x with ``src`` written at ``index`` along ``dim``."""
+    index = _plain(index)
+    pattern, indices = split_key(_places(dim, index, x.ndim), x.shape)
+    return _scatter_set(x, _written(x, src, index), *_aligned(indices, index), pattern=pattern)
+
+
+@op
+def scatter_add(x, dim, index, src):
+    """x with ``src`` added at ``index`` along ``dim``."""
+    index = _plain(index)
+    pattern, indices = split_key(_places(dim, index, x.ndim), x.shape)
+    add = row("scatter_add")
+    return add(x, _written(x, src, index), *_aligned(indices, index), pattern=pattern)
+
+
+def _aligned(indices, index):
+    return [np.broadcast_to(i, index.shape) for i in indices]
+
+
+@op
+def index_add(x, dim, index, source, *, alpha=1):
+    """x with ``alpha * source`` added at ``index`` along ``dim``."""
+    key = (slice(None),) * (dim % x.ndim) + (_plain(index),)
+    pattern, indices = split_key(key, x.shape)
+    return row("scatter_add")(x, (source * alpha).astype(x.dtype), *indices, pattern=pattern)
+
+
+@op(method=False)
+def where(condition, input=None, other=None):
+    """From ``input`` where ``condition`` holds, else from ``other``."""
+    if input is None:
+        return tuple(np.nonzero(_plain(condition)))
+    return np.where(condition, *_alike(input, other))
+
+
+def _alike(*xs):
+    """Operands in the type of the result; numbers stay weak."""
+    if all(type(x) in NUMBERS for x in xs):
+        return [np.asarray(x, array_dtype(type(x))) for x in xs]
+    return promoted(*xs)
+
+
+METHODS["where"] = lambda self, condition, other: where(condition, self, other)
+
+
+@op
+def nonzero(x, *, as_tuple=False):
+    """Where the entries are not zero: a row each, or an index for each dimension."""
+    found = np.nonzero(_plain(x))
+    return tuple(found) if as_tuple else np.stack(found, 1)
+
+
+@op
+def unique(x, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """The distinct entries in order."""
+    return np.unique(_plain(x), False, return_inverse, return_counts, dim)
+
+
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Write ``src``, broadcast and converted, to this tensor."""
+    self[...] = src
+    return self
+
+
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Write one number everywhere."""
+    self[...] = value
+    return self
+
+
+def zero_(self: Tensor) -> Tensor:
+    """Write zero everywhere."""
+    if state.watch is not None and state.watch.enters():
+        return state.watch.run("zero_", zero_, (self,))
+    if not (state.grad and self.requires_grad):
+        guard(self, False, "zero_")
+        self._array.fill(0)
+        changed(self, "zero_")
+        return self
+    return fill_(self, 0)
+
+
+for _f in (copy_, fill_, zero_):
+    METHODS[_f.__name__] = _f
+for _name in ("scatter", "scatter_add", "index_add"):
+    METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")

@@ -1,0 +1,402 @@
+"""Sums, products, extremes and spreads along dimensions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans.torch._functions.table import METHODS, floating, op, row
+from functrans.torch._graph.graph import Edge, Node
+from functrans.torch._graph.modes import state
+from functrans.torch._graph.titles import named
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.tensor import Tensor, edge_of, made
+
+_logsumexp, _softmax = row("logsumexp"), row("softmax")
+# characters of the types whose sums need no wider one: single and double, real and complex
+_WIDE = "fdFD"
+
+
+def axes(dim: Any, x: Any) -> Any:
+    """``dim`` of ``x`` as NumPy takes it: None for all, an int, a tuple."""
+    if not x.ndim and dim is not None:
+        _normal(dim, 0)
+        return None
+    if dim is None or isinstance(dim, int):
+        return dim
+    return tuple(dim) or None
+
+
+class Extreme(NamedTuple):
+    """What ``max``, ``min``, ``median``, ``sort`` and ``topk`` along a dimension return."""
+
+    values: Any
+    indices: Any
+
+
+def _summable(x, dtype):
+    if dtype is not None:
+        return x.astype(dtype)
+    return x.astype(np.int64) if x.dtype.kind in "biu" else x
+
+
+@op(title="SumBackward1", method=False)
+def sum_dim(x, dim=None, keepdim=False, *, dtype=None):
+    """Sum along ``dim``."""
+    return np.sum(_summable(x, dtype), axis=axes(dim, x), keepdims=keepdim)
+
+
+class TotalNode(Node):
+    """The sum of all entries times ``scale``, the last op of every loss."""
+
+    __slots__ = ("aval", "scale")
+
+    def __init__(self, edge: Edge, array: np.ndarray, scale: float):
+        Node.__init__(self, (edge,))
+        self.aval = array.shape, array.dtype
+        self.scale = scale
+
+    def pull(self, ct: Any, create: bool) -> tuple:
+        if isinstance(ct, np.ndarray | np.generic):
+            spread = np.empty(*self.aval)
+            spread.fill(ct.item() * self.scale)
+            return (spread,)
+        if self.scale != 1:
+            ct = ct * self.scale
+        return (np.broadcast_to(ct, self.aval[0]),)
+
+
+_SUM, _MEAN = named(TotalNode, "SumBackward0"), named(TotalNode, "MeanBackward0")
+
+
+def _total(input: Tensor, mean: bool) -> Tensor:
+    """The sum or the mean of all entries."""
+    if state.watch is not None and state.watch.enters():
+        return state.watch.run("mean" if mean else "sum", _total, (input,), None, (input, mean))
+    array = input._array
+    total = np.add.reduce(array, None)
+    scale = 1 / array.size if mean else 1
+    out = made(total * total.dtype.type(scale) if mean else total)
+    edge = edge_of(input) if state.grad else None
+    if edge is not None:
+        out._node = (_MEAN if mean else _SUM)(edge, array, scale)
+    return out
+
+
+@op(title="SumBackward0", method=False)
+def sum_all(x, *, dtype=None):
+    """Sum of all entries."""
+    return np.sum(_summable(x, dtype))
+
+
+def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
+        axis: Any = None) -> Tensor:
+    """Sum along ``dim``; of all entries by default."""
+    dim = axis if dim is None else dim
+    if dim is None and not keepdim:
+        plain = dtype is None and input._array.dtype.char in _WIDE
+        return _total(input, False) if plain else sum_all(input, dtype=dtype)
+    return sum_dim(input, dim, keepdim, dtype=dtype)
+
+
+def _of_floats(x, dtype, who):
+    if dtype is not None:
+        return x.astype(dtype)
+    if x.dtype.kind in "biu":
+        raise RuntimeError(
+            f"{who}(): could not infer output dtype. Input dtype must be either a floating point "
+            f"or complex dtype. Got: {dtypes.dtype_of(x).name}. Use x.float() first, or dtype=."
+        )
+    return x
+
+
+@op(title="MeanBackward1", method=False)
+def mean_dim(x, dim=None, keepdim=False, *, dtype=None):
+    """Mean along ``dim``."""
+    return _in_type(np.mean, _of_floats(x, dtype, "mean"), axis=axes(dim, x), keepdims=keepdim)
+
+
+def _in_type(function, x, **options):
+    """``function`` of ``x`` in the type of ``x``; half precision is computed in single."""
+    half = x.dtype.itemsize == 2
+    y = function(x.astype(np.float32) if half else x, **options)
+    return y.astype(x.dtype) if half else y
+
+
+@op(title="MeanBackward0", method=False)
+def mean_all(x, *, dtype=None):
+    """Mean of all entries."""
+    return _in_type(np.mean, _of_floats(x, dtype, "mean"))
+
+
+def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
+         axis: Any = None) -> Tensor:
+    """Mean along ``dim``; of all entries by default."""
+    dim = axis if dim is None else dim
+    if dim is None and not keepdim:
+        plain = dtype is None and input._array.dtype.char in _WIDE and input._array.size
+        return _total(input, True) if plain else mean_all(input, dtype=dtype)
+    return mean_dim(input, dim, keepdim, dtype=dtype)
+
+
+def _spread(function, x, dim, unbiased, keepdim, correction):
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 1 if unbiased is None or unbiased else 0
+    return _in_type(function, _of_floats(x, None, function.__name__), axis=axes(dim, x),
+                    ddof=correction, keepdims=keepdim)
+
+
+@op
+def var(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """Variance along ``dim``, divided by n - 1, or by n where not ``unbiased``."""
+    return _spread(np.var, x, dim, unbiased, keepdim, correction)
+
+
+@op
+def std(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """Square root of ``var``; where that is 0, so is its derivative."""
+    return _spread(np.std, x, dim, unbiased, keepdim, correction)
+
+
+@op(method=False, title="VarBackward0")
+def var_mean(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """Variance and mean along ``dim``."""
+    return (var.body(x, dim, unbiased, keepdim, correction=correction),
+            np.mean(x, axis=axes(dim, x), keepdims=keepdim))
+
+
+@op(method=False, title="StdBackward0")
+def std_mean(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """Standard deviation and mean along ``dim``."""
+    return (std.body(x, dim, unbiased, keepdim, correction=correction),
+            np.mean(x, axis=axes(dim, x), keepdims=keepdim))
+
+
+@op
+def prod(x, dim=None, keepdim=False, *, dtype=None):
+    """Product along ``dim``; its derivatives are exact with zeros among the entries."""
+    return np.prod(_summable(x, dtype), axis=axes(dim, x), keepdims=keepdim)
+
+
+@op
+def nansum(x, dim=None, keepdim=False):
+    """Sum of the entries that are not NaN."""
+    return np.nansum(x, axis=axes(dim, x), keepdims=keepdim)
+
+
+@op
+def nanmean(x, dim=None, keepdim=False):
+    """Mean of the entries that are not NaN."""
+    return np.nanmean(x, axis=axes(dim, x), keepdims=keepdim)
+
+
+@op
+def cumsum(x, dim, *, dtype=None):
+    """Running sums along ``dim``."""
+    return _running(np.cumsum, _summable(x, dtype), dim)
+
+
+@op
+def cumprod(x, dim, *, dtype=None):
+    """Running products along ``dim``."""
+    return _running(np.cumprod, _summable(x, dtype), dim)
+
+
+def _running(function, x, dim):
+    y = function(x, axis=axes(dim, x))
+    return y if x.ndim else y.reshape(())
+
+
+def _normal(dim: Any, ndim: int) -> tuple:
+    dims = (dim,) if isinstance(dim, int) else dim
+    if ndim == 0:
+        _normal(dims, 1)  # dimensions 0 and -1 may be named
+        return ()
+    return np.lib.array_utils.normalize_axis_tuple(tuple(dims), ndim)
+
+
+def _kept(y, x, dims):
+    return y.reshape(tuple([1 if i in dims else n for i, n in enumerate(x.shape)]))
+
+
+@op
+def logsumexp(x, dim, keepdim=False):
+    """log(sum(exp(x))) along ``dim`` without overflow."""
+    dims = _normal(dim, x.ndim)
+    y = _logsumexp(floating(x), axis=dims)
+    return _kept(y, x, dims) if keepdim else y
+
+
+@op
+def softmax(x, dim, *, dtype=None):
+    """exp(x) / sum(exp(x)) along ``dim`` without overflow."""
+    x = floating(x) if dtype is None else x.astype(dtype)
+    return _softmax(x, axis=_normal(dim, x.ndim))
+
+
+@op
+def log_softmax(x, dim, *, dtype=None):
+    """log(softmax(x)) along ``dim``, exact in the tails."""
+    x = floating(x) if dtype is None else x.astype(dtype)
+    dims = _normal(dim, x.ndim)
+    return x - _kept(_logsumexp(x, axis=dims), x, dims)
+
+
+@op(title="LinalgVectorNormBackward0")
+def norm(x, p: Any = "fro", dim=None, keepdim=False, *, dtype=None):
+    """The ``p``-norm of the entries along ``dim``; at 0 its derivative is 0."""
+    x = x if dtype is None else x.astype(dtype)
+    if p == "nuc":
+        return np.linalg.norm(x, "nuc", axis=axes(dim, x), keepdims=keepdim)
+    p = 2 if p == "fro" or p is None else p
+    return np.linalg.vector_norm(x, axis=axes(dim, x), keepdims=keepdim, ord=p)
+
+
+# ---- extremes
+
+
+@op
+def amax(x, dim=None, keepdim=False):
+    """Greatest entry along ``dim``; a tie shares its derivative."""
+    return np.max(x, axis=axes(dim, x), keepdims=keepdim)
+
+
+@op
+def amin(x, dim=None, keepdim=False):
+    """Least entry along ``dim``; a tie shares its derivative."""
+    return np.min(x, axis=axes(dim, x), keepdims=keepdim)
+
+
+def _picked(x, indices, dim, keepdim):
+    """The entries at ``indices``, one along ``dim``, which alone receive the gradient."""
+    if x.ndim == 0:
+        return Extreme(x + 0, np.asarray(indices))
+    y = np.take_along_axis(x, np.expand_dims(indices, dim), dim)
+    if keepdim:
+        return Extreme(y, np.expand_dims(indices, dim))
+    return Extreme(np.squeeze(y, dim), indices)
+
+
+def _plain(x):
+    return np.asarray(x.primal if hasattr(x, "primal") else x)
+
+
+@op(method=False, title="MaxBackward0")
+def max_dim(x, dim, keepdim=False):
+    """Greatest entry along ``dim`` and where it is."""
+    return _picked(x, np.argmax(_plain(x), dim if x.ndim else None), dim, keepdim)
+
+
+@op(method=False, title="MinBackward0")
+def min_dim(x, dim, keepdim=False):
+    """Least entry along ``dim`` and where it is."""
+    return _picked(x, np.argmin(_plain(x), dim if x.ndim else None), dim, keepdim)
+
+
+def _extreme(name, whole, along, of_two):
+    whole = op(whole.body, title=f"{name.capitalize()}Backward1", method=False)
+
+    def f(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+        if dim is None:
+            return whole(input)
+        if isinstance(dim, Tensor):
+            return METHODS[of_two](input, dim)
+        return along(input, dim, keepdim)
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = f"The {name}imum of all entries; along ``dim`` with indices; of two tensors."
+    return f
+
+
+METHODS["max"] = _extreme("max", amax, max_dim, "maximum")
+METHODS["min"] = _extreme("min", amin, min_dim, "minimum")
+
+
+@op(method=False, title="MedianBackward0")
+def median_dim(x, dim, keepdim=False):
+    """The lower median along ``dim`` and where it is."""
+    if not x.ndim:
+        return sort.body(x, dim)
+    order = np.argsort(_plain(x), dim, stable=True)
+    middle = np.take(order, (x.shape[dim] - 1) // 2, dim)
+    return _picked(x, middle, dim, keepdim)
+
+
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median of all entries, or along ``dim`` with its indices."""
+    if dim is None:
+        return median_dim(METHODS["reshape"](input, (-1,)), 0).values
+    return median_dim(input, dim, keepdim)
+
+
+@op
+def argmax(x, dim=None, keepdim=False):
+    """Where the greatest entry is."""
+    return np.argmax(_plain(x), dim, keepdims=keepdim)
+
+
+@op
+def argmin(x, dim=None, keepdim=False):
+    """Where the least entry is."""
+    return np.argmin(_plain(x), dim, keepdims=keepdim)
+
+
+@op
+def all(x, dim=None, keepdim=False):
+    """Whether no entry along ``dim`` is zero."""
+    return np.all(_plain(x), axis=axes(dim, x), keepdims=keepdim)
+
+
+@op
+def any(x, dim=None, keepdim=False):
+    """Whether some entry along ``dim`` is not zero."""
+    return np.any(_plain(x), axis=axes(dim, x), keepdims=keepdim)
+
+
+@op
+def count_nonzero(x, dim=None):
+    """How many entries along ``dim`` are not zero."""
+    return np.asarray(np.count_nonzero(_plain(x), axis=axes(dim, x)), np.int64)
+
+
+@op(title="SortBackward0")
+def sort(x, dim=-1, descending=False, stable=False):
+    """x sorted along ``dim``, and the indices that sort it."""
+    if not x.ndim:
+        _normal(dim, 0)
+        return Extreme(x + 0, np.zeros((), np.int64))
+    values = _plain(x)
+    if descending:  # stable backward: equal entries keep their order
+        order = np.flip(x.shape[dim] - 1 - np.argsort(np.flip(values, dim), dim, stable=True), dim)
+    else:
+        order = np.argsort(values, dim, stable=True)
+    return Extreme(np.take_along_axis(x, order, dim), order)
+
+
+@op
+def argsort(x, dim=-1, descending=False, stable=False):
+    """The indices that sort x along ``dim``."""
+    return sort.body(_plain(x), dim, descending).indices
+
+
+@op(title="TopkBackward0")
+def topk(x, k, dim=-1, largest=True, sorted=True):
+    """The ``k`` greatest entries along ``dim`` and where they are."""
+    if not x.ndim:
+        return sort.body(x, dim)
+    order = sort.body(_plain(x), dim, largest).indices
+    order = np.take(order, np.arange(k), dim)
+    return Extreme(np.take_along_axis(x, order, dim), order)
+
+
+def numel(input: Tensor) -> int:
+    """The number of elements."""
+    return math.prod(input._array.shape)
+
+
+for _f in (sum, mean, median):
+    METHODS[_f.__name__] = _f

@@ -1,0 +1,254 @@
+"""Functions of one elementwise row, by the shortest way from tensor to tensor.
+
+Everything here runs once for each recorded operation: no closure, no tuple and no call that is not
+needed. Operands of unlike types or shapes take the ``general`` way.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans.extend import Elementwise
+from functrans.torch._functions.table import NUMBERS, floating, promoted, title_for
+from functrans.torch._graph.graph import ZERO, Edge, ElementwiseNode, Storage, caller, quiet
+from functrans.torch._graph.modes import state
+from functrans.torch._graph.titles import named
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.tensor import Tensor, edge_of, made
+
+_F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
+_new = object.__new__
+
+
+class Row:
+    """A row of two operands as a function: its class of nodes and what they keep."""
+
+    __slots__ = ("actions", "floats", "kind", "name", "reads", "row", "singular", "ufunc")
+
+    def __init__(self, name: str, row: Elementwise, floats: bool, title: str | None):
+        self.name = name
+        self.row = row
+        self.ufunc = row.impl
+        self.actions: list[Any] = [a or ZERO for a in row.actions]
+        self.floats = floats
+        self.singular = any(a is not None and a.singular for a in row.actions)
+        self.kind = named(ElementwiseNode, title or title_for(name))
+        # for (first wanted) + 2 * (second wanted): whether y, x1 and x2 are kept
+        needs = [set(a.needs) for a in self.actions]
+        kept = [set(), needs[0], needs[1], needs[0] | needs[1]]
+        self.reads = [tuple([n in k for n in ("y", "x1", "x2")]) if k else None for k in kept]
+
+    def general(self, x1: Any, x2: Any) -> Tensor:
+        """On any operands: tensors, numbers, arrays."""
+        a, b = promoted(_operand(x1), _operand(x2), floats=self.floats)
+        with quiet():
+            y = np.asarray(apply(self.name, self.ufunc, a, b))
+        out = made(y)
+        if not state.grad or y.dtype.kind not in "fcV":
+            return out
+        e1 = edge_of(x1) if isinstance(x1, Tensor) else None
+        e2 = edge_of(x2) if isinstance(x2, Tensor) else None
+        if e1 is None and e2 is None:
+            return out
+        a1, a2 = self.actions
+        parts = []
+        if e1 is not None:
+            parts.append((0, a1, a1.pick(y, a, b) if a1.needs else (), _unlike(x1, y)))
+        if e2 is not None:
+            parts.append((1, a2, a2.pick(y, a, b) if a2.needs else (), _unlike(x2, y)))
+        marks = self.marks(e1, e2, x1, x2, out._storage)
+        out._node = self.kind((e1, e2), parts, marks, caller() if marks else None)
+        return out
+
+    def marks(self, e1: Edge | None, e2: Edge | None, x1: Any, x2: Any,
+              own: Storage) -> Sequence:
+        """The versions of what the node for these edges keeps."""
+        reads = self.reads[(e1 is not None) + 2 * (e2 is not None)]
+        if reads is None:
+            return ()
+        y_kept, x1_kept, x2_kept = reads
+        marks = [(own, 0)] if y_kept else []
+        if x1_kept and isinstance(x1, Tensor):
+            marks.append((x1._storage, x1._storage.version))
+        if x2_kept and isinstance(x2, Tensor):
+            marks.append((x2._storage, x2._storage.version))
+        return marks
+
+
+def _unlike(x: Tensor, y: Any) -> Any:
+    """The shape and dtype of ``x`` where those of ``y`` differ."""
+    a = x._array
+    return None if a.shape == y.shape and a.dtype == y.dtype else (a.shape, a.dtype)
+
+
+def _operand(x: Any) -> Any:
+    if isinstance(x, Tensor):
+        return x._array
+    if type(x) in NUMBERS:
+        return x
+    if isinstance(x, np.ndarray | np.generic):
+        return np.array(x)  # its owner may change it before the backward
+    if _declines(x):
+        raise TypeError(
+            f"unsupported operand: {type(x).__name__}; use a Tensor, an ndarray or a number"
+        )
+    return x.__index__() if hasattr(x, "__index__") else float(x)
+
+
+def _declines(x: Any) -> bool:
+    """Whether an operand is none that we know, so that it may know what to do with us."""
+    return not (isinstance(x, np.ndarray | np.generic | Tensor) or type(x) in NUMBERS
+                or hasattr(x, "__index__") or hasattr(x, "__float__"))
+
+
+def apply(name: str, ufunc: Callable, a: Any, b: Any) -> Any:
+    """``ufunc(a, b)``, or an error that names the sizes that do not fit."""
+    try:
+        return ufunc(a, b)
+    except ValueError as failure:
+        s1, s2 = list(np.shape(a)), list(np.shape(b))
+        raise RuntimeError(
+            f"{name}: the sizes {s1} and {s2} do not fit: counted from the last, dimensions must "
+            "be equal, or one of them 1"
+        ) from failure
+
+
+def _quietly(ufunc: Callable) -> Callable:
+    """``ufunc`` where infinities and NaNs are to be expected."""
+
+    def compute(*xs: Any) -> Any:
+        with quiet():
+            return ufunc(*xs)
+
+    return compute
+
+
+def binary(name: str, row: Any, *, floats: bool = False, title: str | None = None,
+           operator: bool = False) -> Callable:
+    """The function ``name`` of two tensors or numbers; an operator leaves others to themselves."""
+    of = Row(name, row, floats, title)
+    ufunc, general, kind = of.ufunc, of.general, of.kind
+    compute = _quietly(ufunc) if of.singular else ufunc
+    a1, a2 = of.actions
+    reading = any(of.reads)
+
+    def f(input: Any, other: Any) -> Any:
+        if state.watch is not None and state.watch.enters():
+            return state.watch.run(name, f, (input, other))
+        if not isinstance(input, Tensor):
+            return general(input, other)
+        a = input._array
+        d = a.dtype
+        if isinstance(other, Tensor):
+            b: Any = other._array
+            if b.dtype is not d or (d is not _F32 and d is not _F64):
+                return general(input, other)
+            e2 = edge_of(other) if state.grad else None
+        elif (type(other) is float or type(other) is int) and (d is _F32 or d is _F64):
+            b, e2 = other, None
+        elif operator and _declines(other):
+            return NotImplemented
+        else:
+            return general(input, other)
+        try:
+            y = compute(a, b)
+        except ValueError:
+            y = apply(name, ufunc, a, b)  # which says more
+        if type(y) is not np.ndarray:
+            y = np.asarray(y)
+        out = _new(Tensor)
+        out._array, out._storage = y, (own := Storage())
+        if not state.grad:
+            return out
+        e1 = edge_of(input)
+        if (e1 is None and e2 is None) or y.dtype is not d:  # constants, comparisons
+            return out
+        s = y.shape
+        p1 = p2 = None
+        if e1 is not None:
+            unlike = None if a.shape == s else (a.shape, d)
+            p1 = 0, a1, a1.pick(y, a, b) if a1.needs else (), unlike
+        if e2 is not None:
+            unlike = None if b.shape == s else (b.shape, d)
+            p2 = 1, a2, a2.pick(y, a, b) if a2.needs else (), unlike
+        parts = (p2,) if p1 is None else (p1,) if p2 is None else (p1, p2)
+        if not reading:
+            out._node = kind((e1, e2), parts, (), None)
+            return out
+        marks = of.marks(e1, e2, input, other, own)
+        frame = sys._getframe(1)
+        out._node = kind((e1, e2), parts, marks, (frame.f_code, frame.f_lasti))
+        return out
+
+    f.of = of  # type: ignore[attr-defined]  # what the reflected and in-place variants share
+    return _labelled(f, name, f"{row.name} of two tensors or numbers, entry by entry.")
+
+
+def _labelled(f: Callable, name: str, doc: str) -> Callable:
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
+def reflected(f: Any) -> Callable:
+    """``other f self``."""
+    of = f.of
+    general, kind, a2, name = of.general, of.kind, of.actions[1], of.name
+    compute = _quietly(of.ufunc) if of.singular else of.ufunc
+
+    def method(self: Tensor, other: Any) -> Any:
+        if state.watch is not None and state.watch.enters():
+            return state.watch.run(name, method, (self, other))
+        b = self._array
+        if type(other) is not float or (b.dtype is not _F32 and b.dtype is not _F64):
+            return NotImplemented if _declines(other) else general(other, self)
+        y = np.asarray(compute(other, b))
+        out = made(y)
+        edge = edge_of(self) if state.grad else None
+        if edge is not None:
+            marks = of.marks(None, edge, other, self, out._storage)
+            part = 1, a2, a2.pick(y, other, b) if a2.needs else (), None
+            out._node = kind((None, edge), (part,), marks, caller() if marks else None)
+        return out
+
+    return method
+
+
+def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None) -> Callable:
+    """The function ``name`` of one tensor."""
+    kind = named(ElementwiseNode, title or title_for(name))
+    ufunc: Any = row.impl
+    action: Any = row.actions[0] or ZERO
+    needs, pick = action.needs, getattr(action, "pick", None)
+    compute = _quietly(ufunc) if not row.differentiable or action.singular else ufunc
+
+    def f(input: Tensor) -> Tensor:
+        if state.watch is not None and state.watch.enters():
+            return state.watch.run(name, f, (input,))
+        a = input._array
+        d = a.dtype
+        if d is not _F32 and d is not _F64 and floats:
+            a = floating(a)
+        y = compute(a)
+        if type(y) is not np.ndarray:
+            y = np.asarray(y)
+        out = made(y)
+        edge = edge_of(input) if state.grad else None
+        if edge is None or not dtypes.is_differentiable(y.dtype):
+            return out
+        if pick is None or not needs:
+            out._node = kind((edge,), ((0, action, (), _unlike(input, y)),), (), None)
+            return out
+        kept = out if needs[0] == "y" else input
+        frame = sys._getframe(1)
+        out._node = kind(
+            (edge,), ((0, action, pick(y, a), _unlike(input, y)),),
+            ((kept._storage, kept._storage.version),), (frame.f_code, frame.f_lasti),
+        )
+        return out
+
+    return _labelled(f, name, f"{row.name} of each entry.")

@@ -1,0 +1,474 @@
+"""Shapes, dimensions, joining and types."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans.torch._functions.table import METHODS, op, promoted
+from functrans.torch._graph.views import broadcast_to, diagonal, view
+from functrans.torch._graph.views import reshape as reshape_row
+from functrans.torch._graph.views import transpose as transpose_row
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.dtypes import Size
+from functrans.torch._tensors.tensor import Tensor
+
+
+def method(f: Callable) -> Callable:
+    """Make ``f`` a function and a method."""
+    METHODS[f.__name__] = f
+    return f
+
+
+def sizes(shape: tuple) -> tuple:
+    """The lengths given as ``f(2, 3)`` or ``f((2, 3))``."""
+    if len(shape) == 1 and isinstance(shape[0], Sequence):
+        shape = tuple(shape[0])
+    return tuple([int(n) for n in shape])
+
+
+def _dim(dim: int, ndim: int) -> int:
+    if 0 <= dim < ndim:
+        return dim
+    low, high = -max(ndim, 1), max(ndim, 1) - 1
+    if not low <= dim <= high:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{low}, {high}], but got {dim})"
+        )
+    return dim % max(ndim, 1)
+
+
+def _full_shape(shape: tuple, have: tuple, who: str) -> tuple:
+    """``shape`` with its -1 computed."""
+    size = math.prod(have)
+    known = -math.prod(shape) if -1 in shape else math.prod(shape)
+    fits = size % known == 0 if -1 in shape and known > 0 else known == size
+    if shape.count(-1) > 1 or not fits or (-1 in shape and known == 0):
+        raise RuntimeError(f"{who}: shape '{list(shape)}' is invalid for input of size {size}")
+    return tuple([size // known if n == -1 else n for n in shape])
+
+
+# ---- views
+
+
+@method
+def reshape(input: Tensor, *shape: Any) -> Tensor:
+    """The same entries in another shape, of which one length may be -1; a view if possible."""
+    full = _full_shape(sizes(shape), input._array.shape, "reshape")
+    return view(input, reshape_row, "ViewBackward0", shape=full)
+
+
+@method
+def view_(input: Tensor, *shape: Any) -> Tensor:
+    """As ``reshape``, but an error where it would have to copy; or the memory as another type."""
+    if len(shape) == 1 and isinstance(shape[0], dtypes.dtype):
+        raise NotImplementedError("view(dtype) is not supported; use .to(dtype), which converts")
+    y = reshape(input, *shape)
+    if y._base is None and y._array.size:
+        raise RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one "
+            "dimension spans across two contiguous subspaces). Use .reshape(...) instead."
+        )
+    return y
+
+
+@method
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """``input`` in the shape of ``other``."""
+    return view_(input, other.shape)
+
+
+@method
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    """``input`` in the shape of ``other``."""
+    return reshape(input, other.shape)
+
+
+@method
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """The dimensions from ``start_dim`` to ``end_dim`` as one."""
+    shape, n = input._array.shape, input._array.ndim
+    if n == 0:
+        return reshape(input, 1)
+    first, last = _dim(start_dim, n), _dim(end_dim, n)
+    if first > last:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    middle = math.prod(shape[first : last + 1])
+    return reshape(input, (*shape[:first], middle, *shape[last + 1 :]))
+
+
+@method
+def ravel(input: Tensor) -> Tensor:
+    """All entries in one dimension."""
+    return reshape(input, input._array.size)
+
+
+@method
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """One dimension as several."""
+    shape = input._array.shape
+    dim = _dim(dim, len(shape))
+    inner = _full_shape(tuple(sizes), (shape[dim],), "unflatten")
+    return reshape(input, (*shape[:dim], *inner, *shape[dim + 1 :]))
+
+
+@method
+def squeeze(input: Tensor, dim: Any = None, *more: int) -> Tensor:
+    """Without the dimensions of length 1, or without ``dim`` if it has length 1."""
+    shape = input._array.shape
+    dims = range(len(shape)) if dim is None else (dim, *more) if isinstance(dim, int) else dim
+    gone = {_dim(d, len(shape)) for d in dims}
+    full = tuple([n for i, n in enumerate(shape) if n != 1 or i not in gone])
+    title = "SqueezeBackward0" if dim is None else "SqueezeBackward1"
+    return view(input, reshape_row, title, shape=full)
+
+
+@method
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """With a dimension of length 1 inserted at ``dim``."""
+    shape = input._array.shape
+    dim = _dim(dim, len(shape) + 1)
+    return view(input, reshape_row, "UnsqueezeBackward0", shape=(*shape[:dim], 1, *shape[dim:]))
+
+
+@method
+def permute(input: Tensor, *dims: Any) -> Tensor:
+    """The dimensions in another order."""
+    n = input._array.ndim
+    order = tuple([_dim(d, n) for d in sizes(dims)])
+    if sorted(order) != list(range(n)):
+        raise RuntimeError(f"permute: {list(order)} is not an order of {n} dimensions")
+    return view(input, transpose_row, "PermuteBackward0", axes=order)
+
+
+@method
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Two dimensions exchanged."""
+    n = input._array.ndim
+    i, j = _dim(dim0, n), _dim(dim1, n)
+    order = list(range(n))
+    if n:
+        order[i], order[j] = j, i
+    return view(input, transpose_row, "TransposeBackward0", axes=tuple(order))
+
+
+@method
+def t(input: Tensor) -> Tensor:
+    """A matrix transposed; fewer dimensions stay as they are."""
+    n = input._array.ndim
+    if n > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {n}D")
+    return view(input, transpose_row, "TBackward0", axes=tuple(range(n))[::-1])
+
+
+@method
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """Dimensions moved to new places, the others keeping their order."""
+    n = input._array.ndim
+    moved = np.moveaxis(np.empty((0,) * n), source, destination)  # NumPy's errors, if any
+    assert moved.ndim == n, (moved.ndim, n)
+    froms = [_dim(d, n) for d in ((source,) if isinstance(source, int) else source)]
+    tos = [_dim(d, n) for d in ((destination,) if isinstance(destination, int) else destination)]
+    order = [i for i in range(n) if i not in froms]
+    for to, frm in sorted(zip(tos, froms, strict=True)):
+        order.insert(to, frm)
+    return permute(input, order)
+
+
+@method
+def expand(input: Tensor, *shape: Any) -> Tensor:
+    """Dimensions of length 1 repeated without copying; -1 keeps a length."""
+    wanted, have = sizes(shape), input._array.shape
+    lead = len(wanted) - len(have)
+    full = tuple([have[i - lead] if n == -1 and i >= lead else n for i, n in enumerate(wanted)])
+    if lead < 0 or any(n not in (1, m) for n, m in zip(have, full[lead:], strict=True)):
+        raise RuntimeError(f"expand: {list(have)} cannot be expanded to {list(wanted)}")
+    # what broadcasting returns cannot be written to, even where no entry is repeated
+    row = reshape_row if math.prod(full) == input._array.size else broadcast_to
+    return view(input, row, "ExpandBackward0", shape=full)
+
+
+@method
+def expand_as(input: Tensor, other: Tensor) -> Tensor:
+    """Expanded to the shape of ``other``."""
+    return expand(input, other.shape)
+
+
+@method
+def broadcast_to_(input: Tensor, *shape: Any) -> Tensor:
+    """Repeated to ``shape`` without copying."""
+    return expand(input, *shape)
+
+
+@method
+def diagonal_(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The entries of a diagonal of two dimensions, as the last dimension; a view."""
+    n = input._array.ndim
+    pair = _dim(dim1, n), _dim(dim2, n)
+    if pair != (n - 2, n - 1):
+        input = permute(input, [*[i for i in range(n) if i not in pair], *pair])
+    return view(input, diagonal, "DiagonalBackward0", offset=offset)
+
+
+@method
+def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """``length`` entries along ``dim`` from ``start`` on."""
+    start = int(start)
+    n = input._array.shape[dim]
+    start = start + n if start < 0 else start
+    if length < 0 or start + length > n:
+        raise RuntimeError(
+            f"start ({start}) + length ({length}) exceeds dimension size ({n})."
+        )
+    return input[(slice(None),) * _dim(dim, input._array.ndim) + (slice(start, start + length),)]
+
+
+@method
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """The entry ``index`` along ``dim``."""
+    return input[(slice(None),) * _dim(dim, input._array.ndim) + (int(index),)]
+
+
+@method
+def unbind(input: Tensor, dim: int = 0) -> tuple:
+    """The entries along ``dim``, each a view."""
+    return tuple([select(input, dim, i) for i in range(input._array.shape[dim])])
+
+
+@method
+def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
+    """Views of so many entries each along ``dim``, or of the lengths in a list."""
+    n = input._array.shape[dim]
+    lengths = split_size_or_sections
+    if isinstance(lengths, int):
+        lengths = [min(lengths, n - i) for i in range(0, n, lengths)] or [0]
+    elif sum(lengths) != n:
+        raise RuntimeError(
+            f"split: the lengths {list(lengths)} do not add up to {n}, the size of dimension {dim}"
+        )
+    starts = [sum(lengths[:i]) for i in range(len(lengths))]
+    return tuple([narrow(input, dim, s, k) for s, k in zip(starts, lengths, strict=True)])
+
+
+@method
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
+    """At most ``chunks`` views of nearly equal length along ``dim``."""
+    return split(input, -(-input._array.shape[dim] // chunks) or 1, dim)
+
+
+METHODS["view"] = METHODS.pop("view_")
+METHODS["broadcast_to"] = METHODS.pop("broadcast_to_")
+METHODS["diagonal"] = METHODS.pop("diagonal_")
+METHODS["swapaxes"] = METHODS["swapdims"] = transpose
+METHODS["moveaxis"] = movedim
+for _name, _f in {
+    "T": lambda self: permute(self, range(self.ndim - 1, -1, -1)),
+    "mT": lambda self: transpose(self, -2, -1),
+    "H": lambda self: METHODS["conj"](transpose(self, -2, -1)),
+}.items():
+    setattr(Tensor, _name, property(_f))
+
+# ---- new memory
+
+
+@op
+def clone(x, *, memory_format=None):
+    """A copy."""
+    return x + 0 if x.dtype.kind != "b" else np.array(x)
+
+
+@op(method=False, title="CloneBackward0")
+def _in_row_order(x):
+    y = np.empty(x.shape, x.dtype)
+    y.fill(0)
+    return x + y  # the sum of two layouts is in row order unless both are not
+
+
+@method
+def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor itself where its entries lie in row-major order, else a copy that does."""
+    return input if input.is_contiguous() else _in_row_order(input)
+
+
+@op
+def flip(x, dims):
+    """The order along ``dims`` reversed."""
+    return np.flip(x, dims if x.ndim else None)
+
+
+@op
+def roll(x, shifts, dims=None):
+    """Entries shifted along ``dims``, those that leave entering at the other end."""
+    return np.roll(x, shifts, dims)
+
+
+@op
+def rot90(x, k=1, dims=(0, 1)):
+    """Rotated by 90 degrees ``k`` times in the plane of ``dims``."""
+    return np.rot90(x, k, dims)
+
+
+@op(title="RepeatBackward0")
+def tile(x, *dims):
+    """Copies of x side by side, so many along each dimension."""
+    return np.tile(x, sizes(dims))
+
+
+@method
+def repeat(input: Tensor, *repeats: Any) -> Tensor:
+    """Copies side by side, so many along each dimension."""
+    return tile(input, sizes(repeats))
+
+
+@op
+def repeat_interleave(x, repeats, dim=None):
+    """Each entry repeated."""
+    return np.repeat(x, repeats, dim)
+
+
+@op
+def tril(x, diagonal=0):
+    """Zeros above a diagonal."""
+    return np.tril(x, diagonal)
+
+
+@op
+def triu(x, diagonal=0):
+    """Zeros below a diagonal."""
+    return np.triu(x, diagonal)
+
+
+@op
+def diag(x, diagonal=0):
+    """A matrix with x on a diagonal, or the diagonal of a matrix."""
+    return np.diag(x, diagonal)
+
+
+@op(method=False)
+def meshgrid(*tensors, indexing: Any = "ij"):
+    """Coordinates as grids."""
+    if len(tensors) == 1 and isinstance(tensors[0], tuple | list):
+        tensors = tuple(tensors[0])
+    return tuple(np.meshgrid(*tensors, indexing=indexing))
+
+
+@op(method=False)
+def cat(tensors, dim=0):
+    """Tensors one after another along ``dim``."""
+    if not tensors:
+        raise RuntimeError("cat: expected a non-empty list of Tensors")
+    kept = [x for x in tensors if x.shape != (0,)] or list(tensors[:1])
+    return np.concatenate(promoted(*kept), dim)
+
+
+@op(method=False)
+def stack(tensors, dim=0):
+    """Tensors of one shape along a new dimension ``dim``."""
+    if not tensors:
+        raise RuntimeError("stack: expected a non-empty list of Tensors")
+    return np.stack(promoted(*tensors), dim)
+
+
+@op(method=False, title="CatBackward0")
+def hstack(tensors):
+    """Tensors side by side, by columns."""
+    return np.hstack(promoted(*tensors))
+
+
+@op(method=False, title="CatBackward0")
+def vstack(tensors):
+    """Tensors on top of each other, by rows."""
+    return np.vstack(promoted(*tensors))
+
+
+def broadcast_tensors(*tensors: Tensor) -> tuple:
+    """The tensors expanded to one shape."""
+    shape = np.broadcast_shapes(*[x._array.shape for x in tensors])
+    return tuple([expand(x, shape) for x in tensors])
+
+
+# ---- types
+
+
+def to_dtype(input: Tensor, dtype: Any) -> Tensor:
+    """``input`` in another type; itself if it has it."""
+    if input._array.dtype == dtypes.array_dtype(dtype):
+        return input
+    return _to_copy(input, dtype)
+
+
+@op(method=False, title="ToCopyBackward0")
+def _to_copy(x, dtype):
+    return x.astype(dtype)
+
+
+@method
+def to(input: Tensor, *args: Any, dtype: Any = None, device: Any = None,
+       non_blocking: bool = False, copy: bool = False, memory_format: Any = None) -> Tensor:
+    """``input`` in another type: ``to(dtype)``, ``to(device, dtype)``, or as another tensor."""
+    for x in args:
+        if isinstance(x, Tensor):
+            dtype = x.dtype
+        elif isinstance(x, dtypes.dtype):
+            dtype = x
+        elif isinstance(x, str) or hasattr(x, "type"):
+            require_cpu("to", x)
+    require_cpu("to", device)
+    y = input if dtype is None else to_dtype(input, dtype)
+    return clone(y) if copy and y is input else y
+
+
+def require_cpu(who: str, device: Any) -> None:
+    """Raise for devices that are not there."""
+    if device is not None and str(device).split(":")[0] != "cpu":
+        raise RuntimeError(
+            f"{who}: there is no device '{device}' here; functrans.torch computes on the CPU only"
+        )
+
+
+def _conversion(name: str, dtype: dtypes.dtype) -> None:
+    def converted(input: Tensor) -> Tensor:
+        return to_dtype(input, dtype)
+
+    converted.__name__ = converted.__qualname__ = name
+    converted.__doc__ = f"The tensor as {dtype.name}."
+    METHODS[name] = converted
+
+
+CONVERSIONS = {
+    "float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16,
+    "bfloat16": dtypes.bfloat16, "int": dtypes.int32, "long": dtypes.int64,
+    "short": dtypes.int16, "bool": dtypes.bool_, "byte": dtypes.uint8, "char": dtypes.int8,
+    "cfloat": dtypes.complex64, "cdouble": dtypes.complex128,
+}
+for _name, _dtype in CONVERSIONS.items():
+    _conversion(_name, _dtype)
+
+
+@method
+def type_as(input: Tensor, other: Tensor) -> Tensor:
+    """``input`` in the type of ``other``."""
+    return to_dtype(input, other.dtype)
+
+
+@method
+def cpu(input: Tensor) -> Tensor:
+    """The tensor itself: it is on the CPU."""
+    return input
+
+
+@method
+def cuda(input: Tensor, device: Any = "cuda") -> Tensor:
+    """An error: there is no such device."""
+    require_cpu("cuda", "cuda" if device is None or isinstance(device, int) else device)
+    return input
+
+
+def broadcast_shapes(*shapes: Any) -> Size:
+    """The shape that shapes broadcast to."""
+    return Size(np.broadcast_shapes(*shapes))
+
+

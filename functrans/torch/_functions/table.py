@@ -1,0 +1,175 @@
+"""How NumPy code becomes the shim's functions: ``op`` and the elementwise table.
+
+A function is written as NumPy code on arrays:
+
+    @op
+    def mean(x, dim=None, keepdim=False, *, dtype=None): return np.mean(x, axis=dim, ...)
+
+Called with tensors of which one requires gradients, the body runs on ``graph.Value``s, which
+record; otherwise on the arrays. Results come out as tensors, the last node as ``MeanBackward0``.
+
+    op(body)   a function of tensors; ``f.body`` is the NumPy code, to be used in other bodies
+    METHODS    name -> function, for those that are also methods of tensors
+
+``rows`` has a shorter way for functions of one elementwise row, ``inplace`` the variants that write
+to their first argument.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans.errors import FunctransError
+from functrans.extend import TABLE
+from functrans.torch._graph.graph import Node, Value, quiet
+from functrans.torch._graph.modes import state
+from functrans.torch._graph.titles import rename
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.tensor import Tensor, lift, made
+
+METHODS: dict[str, Callable] = {}
+NUMBERS = frozenset({bool, int, float, complex})
+
+
+def title_for(name: str) -> str:
+    return "".join([w.capitalize() for w in name.strip("_").split("_")]) + "Backward0"
+
+
+def op(f: Callable | None = None, *, title: str | None = None, method: bool = True,
+       names: str = "") -> Any:
+    """``f``, NumPy code, as a function of tensors; ``names``: others that it goes by."""
+    if f is None:
+        return functools.partial(op, title=title, method=method, names=names)
+    body = f
+    shown = title or title_for(body.__name__)
+
+    @functools.wraps(body)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if state.watch is not None and state.watch.enters():
+            return state.watch.run(body.__name__.strip("_"), called, args, kwargs)
+        if kwargs.pop("out", None) is not None:
+            raise NotImplementedError(
+                f"{body.__name__}: out= is not supported; use the result, or y.copy_(result)"
+            )
+        if state.grad and (any_requires(args) or (kwargs and any_requires(kwargs.values()))):
+            given = [_lifted(x) for x in args]
+            options = {k: _lifted(x) for k, x in kwargs.items()}
+        else:
+            given = [_plain(x) for x in args]
+            options = {k: _plain(x) for k, x in kwargs.items()}
+        try:
+            with quiet():
+                out = body(*given, **options)
+        except ValueError as failure:
+            if isinstance(failure, IndexError | FunctransError):
+                raise
+            raise RuntimeError(f"{body.__name__}: {failure}") from failure
+        return wrap(out, given, shown)
+
+    called.body = body  # type: ignore[attr-defined]  # for other bodies
+    for name in (body.__name__, *names.split()):
+        if method:
+            METHODS[name] = called
+    return called
+
+
+def any_requires(xs: Any) -> bool:
+    for x in xs:
+        if isinstance(x, Tensor):
+            if x._node is not None or x.requires_grad:
+                return True
+        elif type(x) in (list, tuple) and any_requires(x):
+            return True
+    return False
+
+
+def _lifted(x: Any) -> Any:
+    if isinstance(x, Tensor):
+        return lift(x)
+    if type(x) in (list, tuple):
+        return type(x)([_lifted(v) for v in x])
+    if type(x) is np.ndarray:
+        return x.copy()  # its owner may change it before the backward
+    return x.array_dtype if isinstance(x, dtypes.dtype) else x
+
+
+def _plain(x: Any) -> Any:
+    if isinstance(x, Tensor):
+        return x._array
+    if type(x) in (list, tuple):
+        return type(x)([_plain(v) for v in x])
+    return x.array_dtype if isinstance(x, dtypes.dtype) else x
+
+
+def wrap(out: Any, given: Any, title: str) -> Any:
+    """Results of NumPy code as tensors; none is on the memory of an argument."""
+    if type(out) is Value:
+        if out.node is not None and not any(_is_output(x, out.node) for x in given):
+            rename(out.node, title)
+        return made(_apart(out.primal, given), out.storage, out.node, out.index)
+    if isinstance(out, np.ndarray | np.generic):
+        return made(_apart(np.asarray(out), given))
+    if isinstance(out, tuple | list):
+        items = [wrap(x, given, title) for x in out]
+        return type(out)(*items) if hasattr(out, "_fields") else type(out)(items)
+    return out
+
+
+def _is_output(x: Any, node: Node) -> bool:
+    if type(x) in (list, tuple):
+        return any(_is_output(v, node) for v in x)
+    return type(x) is Value and x.node is node
+
+
+def _apart(array: Any, given: Any) -> Any:
+    """``array``, copied if it is on the memory of an argument."""
+    if type(array) is not np.ndarray:
+        return array
+    for x in given:
+        x = x.primal if type(x) is Value else x
+        if x is array or (array.base is not None and isinstance(x, np.ndarray)
+                          and np.may_share_memory(x, array)):
+            return array.copy()
+    if not array.flags.writeable:
+        return array.copy()
+    return array
+
+
+# ---- promotion
+
+
+def floating(x: Any) -> Any:
+    """``x``, where it is of integers or booleans, in the default floating-point type."""
+    if type(x) in NUMBERS:
+        return x
+    return x if x.dtype.kind in "fcV" else x.astype(dtypes.default_float())
+
+
+def promoted(*xs: Any, floats: bool = False) -> list:
+    """The operands in the type of the result. Python numbers stay as they are where they can."""
+    target = dtypes.result_dtype([x for x in xs if x is not None])
+    if floats and target.kind not in "fcV":
+        target = dtypes.default_float()
+    return [_in(x, target) for x in xs]
+
+
+def _in(x, target):
+    if x is None:
+        return None
+    if type(x) in NUMBERS:
+        return target.type(x) if target.kind in "V" else _python_number(x, target)
+    return x if x.dtype == target else x.astype(target)
+
+
+def _python_number(x, target):
+    """A number that NumPy does not widen ``target`` for."""
+    return float(x) if target.kind == "f" else complex(x) if target.kind == "c" else x
+
+
+def row(name: str) -> Any:
+    """The row of the table, to be used in bodies."""
+    return TABLE[name]

@@ -1,0 +1,263 @@
+"""Functions with a derivative of the user's own: how ``forward`` runs, and the node behind it.
+
+The context that both methods receive and the node in the graph are two objects, so that no
+attribute a user sets can disturb the walk; what the node does not have it looks up on the context.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans.extend import Aval, Tracer, aval_of, cast, sum_to
+from functrans.torch._graph.graph import Edge, Node, Storage, Value, caller, check, freed
+from functrans.torch._graph.modes import state
+from functrans.torch._graph.views import changed, guard, rebase
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.tensor import Tensor, edge_of, made, show, take
+
+
+class Saved(NamedTuple):
+    """A tensor given to ``save_for_backward``: an input by its place, an output by its number."""
+
+    array: np.ndarray
+    storage: Storage
+    edge: Edge | None
+    output: int | None
+
+
+class CustomNode(Node):
+    """A call of a custom function. ``args`` and ``outs`` have an entry for each argument and each
+    result: None for what is not a tensor, else its number among the tensors and its aval."""
+
+    __slots__ = ("args", "backward", "ctx", "marks", "outputs", "outs", "saved", "where")
+
+    batches = False
+    marks: Sequence[tuple[Storage, int]]
+
+    def __init__(self, ctx: Any, backward: Callable, inputs: tuple, edges: Sequence):
+        tensors = [i for i, x in enumerate(inputs) if isinstance(x, Tensor)]
+        super().__init__([edges[i] for i in tensors])
+        self.ctx = ctx
+        self.backward = backward
+        self.args = _numbered(inputs)
+        self.marks = ()
+        self.saved: Sequence[Saved | None] | None = ()
+        self.where = caller()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in CustomNode.__slots__:
+            raise AttributeError(name)
+        return getattr(self.ctx, name)
+
+    def pull(self, ct: Any, create: bool) -> Sequence:
+        cts = [ct] if self.outputs == 1 else ct
+        if any(isinstance(c, Tracer) and type(c) is not Value for c in cts):
+            raise NotImplementedError(f"{self.name()}: a custom function is not batched")
+        given = self.backward(*[None if out is None else self.shown(cts[out[0]], out[1])
+                                for out in self.outs])
+        return self.taken(given, create)
+
+    def shown(self, ct: Any, aval: Aval) -> Tensor | None:
+        """The gradient of an output, which others read too: it cannot be written to."""
+        if ct is None:
+            return made(np.zeros(*aval)) if self.ctx.materialize_grads else None
+        grad = show(ct)
+        grad._array = grad._array.view()
+        grad._array.flags.writeable = False
+        return grad
+
+    def taken(self, given: Any, create: bool) -> Sequence:
+        """The cotangents of the operands that ``backward`` returned."""
+        given = tuple(given) if isinstance(given, tuple | list) else (given,)
+        n = len(self.args)
+        if len(given) > n and all(g is None for g in given[n:]):
+            given = given[:n]
+        if len(given) != n:
+            raise RuntimeError(
+                f"function {self.name()} returned an incorrect number of gradients (expected {n}, "
+                f"got {len(given)})"
+            )
+        out: list[Any] = [None] * len(self.edges)
+        for i, (g, arg) in enumerate(zip(given, self.args, strict=True)):
+            if g is None:
+                continue
+            if arg is None:
+                raise RuntimeError(
+                    f"function {self.name()} returned a gradient different from None at position "
+                    f"{i + 1}, but the corresponding forward input was not a Tensor"
+                )
+            if not isinstance(g, Tensor):
+                raise TypeError(
+                    f"function {self.name()} must return Tensors or None, but gradient {i + 1} is "
+                    f"{type(g).__name__}"
+                )
+            k, aval = arg
+            if self.edges[k] is not None:
+                out[k] = self.fitted(take(g, create), aval, i)
+        return out
+
+    def fitted(self, c: Any, aval: Aval, i: int) -> Any:
+        shape = tuple(c.shape)
+        if shape == aval.shape:
+            return cast(c, aval.dtype)
+        try:
+            fits = np.broadcast_shapes(shape, aval.shape) == shape
+        except ValueError:
+            fits = False
+        if not fits:
+            raise RuntimeError(
+                f"Function {self.name()} returned an invalid gradient at index {i} - got "
+                f"{list(shape)} but expected shape compatible with {list(aval.shape)}"
+            )
+        return sum_to(cast(c, aval.dtype), aval.shape, aval.dtype)
+
+    def release(self) -> None:
+        if self.saved:
+            self.saved = None
+
+    @property
+    def saved_tensors(self) -> tuple:
+        """What was saved, if nobody has changed it since, with its place in the graph."""
+        if self.saved is None:
+            raise freed(self)
+        check(self)
+        return tuple([None if s is None else self.unpacked(s) for s in self.saved])
+
+    def unpacked(self, s: Saved) -> Tensor:
+        if s.output is not None:
+            return made(s.array, s.storage, self, s.output)
+        leaf = getattr(s.edge[0], "variable", None) if s.edge else None
+        if leaf is not None and leaf._array is s.array:
+            return leaf
+        node, k = s.edge or (None, 0)
+        return made(s.array, s.storage, node, k)
+
+
+def _numbered(xs: Sequence) -> list:
+    """For each tensor its number among them and its aval, None for anything else."""
+    found, n = [], 0
+    for x in xs:
+        found.append((n, aval_of(x._array)) if isinstance(x, Tensor) else None)
+        n += isinstance(x, Tensor)
+    return found
+
+
+def call(ctx: Any, forward: Callable, backward: Callable, kind: type, inputs: tuple) -> Any:
+    """The results of ``forward(*inputs)``, in the graph with ``backward`` for a derivative."""
+    none = [None] * len(inputs)
+    edges = [edge_of(x) if isinstance(x, Tensor) else None for x in inputs] if state.grad else none
+    ctx.needs_input_grad = tuple([isinstance(x, Tensor) and x.requires_grad for x in inputs])
+    before, state.grad = state.grad, False
+    try:
+        result = forward(*inputs)
+    finally:
+        state.grad = before
+    found = result if isinstance(result, tuple) else (result,)
+    node = kind(ctx, backward, inputs, edges) if any(e is not None for e in edges) else None
+    outs = _placed(ctx, node, inputs, found, kind.__name__)
+    if node is not None:
+        node.outs = _numbered(outs)
+        node.outputs = sum([out is not None for out in node.outs])
+        node.saved = _saved(ctx, node, inputs, edges, found, outs)
+        node.marks = [(s.storage, s.storage.version) for s in node.saved if s is not None]
+        ctx._node = weakref.ref(node)  # the node holds the context
+    ctx.to_save = ctx.dirty_tensors = ctx.non_differentiable = ()
+    return outs if isinstance(result, tuple) else outs[0]
+
+
+def _placed(ctx: Any, node: Any, inputs: tuple, found: tuple, name: str) -> tuple:
+    """The results of ``forward`` with their history. With one, none is on the memory of an input,
+    unless it is that input, changed in place."""
+    dirty = {id(x) for x in ctx.dirty_tensors}
+    if not dirty <= {id(x) for x in inputs}:
+        raise RuntimeError(f"{name}: mark_dirty was given a tensor that is not an input")
+    if not dirty <= {id(x) for x in found}:
+        raise RuntimeError(
+            f"{name}: some elements marked as dirty during the forward method were not returned "
+            "as output. The inputs that are modified inplace must all be outputs of the Function."
+        )
+    constant = {id(x) for x in ctx.non_differentiable}
+    tensors = [x for x in inputs if isinstance(x, Tensor)]
+    outs, k, taken = [], 0, set()
+    for out in found:
+        if not isinstance(out, Tensor):
+            outs.append(out)
+            continue
+        edge = None
+        if node is not None and id(out) not in constant and dtypes.is_differentiable(
+                out._array.dtype):
+            edge = node, k
+        if id(out) in dirty and id(out) not in taken:
+            _overwritten(out, edge, node is not None, name)
+            placed = out
+        elif node is None:  # a constant: nothing can go wrong
+            placed = out.view_as(out) if any(out is x for x in tensors) else out
+        else:
+            placed = _apart(out, tensors, id(out) in taken)
+            if edge is not None:
+                placed._node, placed._index = edge
+        taken.add(id(out))
+        outs.append(placed)
+        k += 1
+    return tuple(outs)
+
+
+def _overwritten(t: Tensor, edge: Edge | None, recorded: bool, name: str) -> None:
+    """An input that ``forward`` has changed, from now on the output at ``edge``."""
+    if recorded:
+        guard(t, True, name)
+    changed(t, name)
+    if recorded:
+        rebase(t, edge)
+
+
+def _apart(out: Tensor, inputs: Sequence[Tensor], again: bool) -> Tensor:
+    """``out`` as a tensor without history, not on the memory of an input."""
+    shared = any(x._storage is out._storage or np.may_share_memory(x._array, out._array)
+                 for x in inputs)
+    if shared or again or out._requires or out._node is not None:
+        return made(np.array(out._array))
+    return out if out._base is None else made(out._array, out._storage)
+
+
+def _saved(ctx: Any, node: Any, inputs: tuple, edges: Sequence, found: tuple,
+           outs: tuple) -> list[Saved | None]:
+    places: dict[int, tuple[Tensor, Edge | None, int | None]] = {}
+    for x, out, number in zip(found, outs, node.outs, strict=True):
+        if number is not None:
+            k = number[0]
+            places.setdefault(id(x), (out, None, k if out._node is not None else None))
+    dirty = {id(x) for x in ctx.dirty_tensors}
+    for x, edge in zip(inputs, edges, strict=True):
+        if id(x) not in dirty:
+            places[id(x)] = x, edge, None
+    saved: list[Saved | None] = []
+    for i, t in enumerate(ctx.to_save):
+        if t is None:
+            saved.append(None)
+            continue
+        if not isinstance(t, Tensor):
+            raise TypeError(
+                f"save_for_backward can only save Tensors or None, but argument {i} is of type "
+                f"{type(t).__name__}; keep other things as attributes of ctx"
+            )
+        kept, edge, output = places.get(id(t), (t, None, None))
+        saved.append(Saved(kept._array, kept._storage, edge, output))
+    return saved
+
+
+class DelayedError(Node):
+    """A gradient that cannot be differentiated again: passing this node is an error."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, edges: Sequence, message: str):
+        super().__init__(edges)
+        self.message = message
+
+    def pull(self, ct: Any, create: bool) -> Sequence:
+        raise RuntimeError(self.message)

@@ -1,0 +1,479 @@
+"""The graph: what an operation leaves behind so that ``backward`` can go through it.
+
+A *cotangent* here is a plain array, or a ``Value`` while the derivative itself is recorded, never
+conjugated. What users see (hooks, ``.grad``, results of ``grad``) is its conjugate, in ``Tensor``s;
+only ``tensor.show`` and ``tensor.take`` convert.
+
+Interface for those who add nodes (custom functions, checkpoints): subclass ``Node`` and give
+
+    edges             ``(node, output number)`` of each operand, None where it needs no gradient
+    outputs           how many outputs there are, 1 by default
+    pull(ct, create)  the cotangents of the operands, one an edge, None for none; with several
+                      outputs ``ct`` is a list, None where nothing arrived. ``create``: record the
+                      derivative
+    release()         drop what was saved; a later ``pull`` raises ``freed()``
+
+Nodes are ordered by ``seq``, which falls with time: an operand's node always has the greater one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from functrans.extend import (
+    Elementwise,
+    PrimalTracer,
+    Primitive,
+    Trace,
+    Tracer,
+    aval_of,
+    bind,
+    is_finite,
+    is_inexact,
+    pull,
+    sum_to,
+)
+from functrans.torch._graph.modes import state
+from functrans.torch._graph.titles import named, title_of
+
+if TYPE_CHECKING:
+    from functrans.torch._tensors.tensor import Tensor
+
+sequence = itertools.count(0, -1)
+Edge = tuple["Node", int]
+
+
+class Storage:
+    """What tensors that share memory have in common.
+
+    ``version`` counts changes in place, ``changed`` says by what and where the last one was made.
+    ``history`` counts those that a graph has recorded, after which views look up their node again.
+    """
+
+    version = 0
+    history = 0
+    changed: tuple | None = None
+
+
+class Joint:
+    """Several storages as one: for values of which it is not known on whose memory they are."""
+
+    def __init__(self, storages: Sequence[Storage]):
+        self.storages = storages
+
+    @property
+    def version(self) -> int:
+        return sum([s.version for s in self.storages])
+
+    @property
+    def changed(self) -> tuple | None:
+        return next((s.changed for s in self.storages if s.changed), None)
+
+
+def joint(marks: Sequence) -> Any:
+    """The storage of what a node with these marks has saved."""
+    if len(marks) == 1:
+        return marks[0][0]
+    return Joint([s for s, _ in marks]) if marks else None
+
+
+class Extras:
+    """What few nodes have: hooks of tensors by output, tensors that retain their grad, metadata."""
+
+    __slots__ = ("metadata", "post_hooks", "pre_hooks", "retaining", "tensor_hooks")
+
+    def __init__(self) -> None:
+        self.tensor_hooks: dict[int, dict] = {}
+        self.retaining: dict[int, weakref.ref] = {}
+        self.pre_hooks: dict[int, Any] = {}
+        self.post_hooks: dict[int, Any] = {}
+        self.metadata: dict[Any, Any] = {}
+
+
+class Node:
+    """An operation in the graph; see the module's docstring."""
+
+    __slots__ = ("__weakref__", "edges", "extras", "seq")
+
+    outputs = 1
+    # whether ``pull`` takes cotangents that ``vmap`` traces
+    batches = True
+    # each saved array that belongs to a tensor: its storage and the version it had
+    marks: Sequence[tuple[Storage, int]] = ()
+
+    def __init__(self, edges: Sequence):
+        self.seq = next(sequence)
+        self.edges = edges
+        self.extras: Extras | None = None
+
+    def pull(self, ct: Any, create: bool) -> Sequence:
+        raise NotImplementedError(self.name())
+
+    def release(self) -> None:
+        """Drop what only the backward needs."""
+
+    def name(self) -> str:
+        return type(self).__name__
+
+    @property
+    def next_functions(self) -> tuple:
+        """The nodes of the operands, each with the number of its output."""
+        return tuple([(None, 0) if e is None else e for e in self.edges])
+
+    @property
+    def metadata(self) -> dict:
+        return self.extra().metadata
+
+    def extra(self) -> Extras:
+        if self.extras is None:
+            self.extras = Extras()
+        return self.extras
+
+    def register_hook(self, hook: Any) -> RemovableHandle:
+        """Call ``hook(grad_inputs, grad_outputs)`` each time this node has been passed."""
+        return RemovableHandle.enter(self.extra().post_hooks, hook)
+
+    def register_prehook(self, hook: Any) -> RemovableHandle:
+        """Call ``hook(grad_outputs)`` each time before this node is passed."""
+        return RemovableHandle.enter(self.extra().pre_hooks, hook)
+
+    def _sequence_nr(self) -> int:
+        return -self.seq
+
+
+class RemovableHandle:
+    """Takes back a hook: ``handle.remove()``, or leaving a ``with`` block."""
+
+    _next_id = itertools.count()
+
+    def __init__(self, hooks: dict):
+        self.hooks = hooks
+        self.id = next(RemovableHandle._next_id)
+
+    @classmethod
+    def enter(cls, hooks: dict, hook: Any) -> RemovableHandle:
+        handle = cls(hooks)
+        hooks[handle.id] = hook
+        return handle
+
+    def remove(self) -> None:
+        self.hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        self.remove()
+
+
+class AccumulateGrad(Node):
+    """Where the graph ends: a leaf, whose ``.grad`` the engine adds to."""
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable: Tensor):
+        self.seq = next(sequence)
+        self.edges: Sequence = ()
+        self.extras = None
+        self.variable = variable
+
+    def pull(self, ct: Any, create: bool) -> Sequence:
+        self.variable.accumulate(ct, create)
+        return ()
+
+
+class RowNode(Node):
+    """An op of the table with the operands and the output that its rule reads."""
+
+    __slots__ = ("marks", "outputs", "params", "prim", "where", "xs", "y")
+
+    def __init__(self, prim: Primitive, edges: Sequence, xs: Sequence, y: Any, params: dict,
+                 storages: Sequence, own: Storage):
+        super().__init__(edges)
+        keep_y, keep_xs = prim.saves([e is not None for e in edges], params)
+        self.prim, self.params, self.outputs = prim, params, prim.outputs
+        self.y = y if keep_y else None
+        self.xs = [x if keep else aval_of(x) for x, keep in zip(xs, keep_xs, strict=True)]
+        marks = [(s, s.version) for s, keep in zip(storages, keep_xs, strict=True) if s and keep]
+        self.marks = [*marks, (own, own.version)] if keep_y else marks
+        self.where = caller() if self.marks else None
+
+    def pull(self, ct: Any, create: bool) -> Sequence:
+        if self.xs is None:
+            raise freed(self)
+        if self.marks:
+            check(self)
+        if self.outputs > 1:
+            ct = tuple(ct)
+        xs, y = self.xs, self.y
+        if create:
+            of = joint(self.marks)
+            xs = [saved_value(x, e, of) for x, e in zip(xs, self.edges, strict=True)]
+            if self.outputs > 1:
+                y = y and tuple([Value(v, self, k, of) for k, v in enumerate(y)])
+            else:
+                y = None if y is None else Value(y, self, 0, of)
+        return pull(self.prim, ct, y, xs, self.params, [e is not None for e in self.edges])
+
+    def release(self) -> None:
+        if self.y is not None or any(isinstance(x, np.ndarray | np.generic) for x in self.xs or ()):
+            self.xs = self.y = None
+
+
+class Exceptional:
+    """Whether an infinity or a NaN has come of finite numbers since the program started.
+
+    From then on results of actions are looked at: strong zero makes a difference only there.
+    """
+
+    met = False
+
+    @classmethod
+    def note(cls, kind: str, flag: int) -> None:
+        cls.met = True
+
+
+def quiet() -> Any:
+    """A context in which NumPy does not warn about infinities and NaNs, but they are noted."""
+    return np.errstate(divide="call", over="call", invalid="call", under="ignore",
+                       call=Exceptional.note)
+
+
+class _Zero:
+    """The action of steps and other ops whose slope is zero."""
+
+    needs = ()
+
+    @staticmethod
+    def act(g: Any) -> Any:
+        return np.zeros(g.shape, g.dtype)
+
+
+ZERO = _Zero()
+
+
+class ElementwiseNode(Node):
+    """An elementwise op. ``parts``: (operand, action, saved, aval of the operand if unlike y's)."""
+
+    __slots__ = ("marks", "parts", "where")
+
+    def __init__(self, edges: Sequence, parts: Sequence, marks: Sequence, where: Any):
+        self.seq = next(sequence)
+        self.edges = edges
+        self.extras = None
+        self.parts = parts
+        self.marks = marks
+        self.where = where
+
+    def pull(self, ct: Any, create: bool) -> Sequence:
+        if self.parts is None:
+            raise freed(self)
+        if self.marks:
+            check(self)
+        out: list[Any] = [None] * len(self.edges)
+        for i, action, saved, unlike in self.parts:
+            if saved:
+                if create:
+                    saved = self.recorded(action, saved)
+                c = action.act(ct, *saved)
+                if Exceptional.met and not is_finite(c):
+                    # a zero cotangent, or a zero slope, contributes exactly zero
+                    c = action.strong(ct, *saved)
+            else:
+                c = action.act(ct)
+            out[i] = c if unlike is None else summed(c, *unlike)
+        return out
+
+    def recorded(self, action: Any, saved: Sequence) -> list:
+        """What ``action`` reads, as values that know where they came from."""
+        names = ("x",) if len(self.edges) == 1 else [f"x{i + 1}" for i in range(len(self.edges))]
+        edges: dict[str, Any] = dict(zip(names, self.edges, strict=True))
+        edges["y"] = (self, 0)
+        of = joint(self.marks)
+        return [saved_value(v, edges[n], of) for n, v in zip(action.needs, saved, strict=True)]
+
+    def release(self) -> None:
+        for part in self.parts or ():
+            if part[2]:
+                self.parts = None
+                return
+
+
+def summed(c: Any, shape: tuple, dtype: np.dtype) -> Any:
+    """``sum_to``, by one call where ``c`` has one more axis, as from a row that was added."""
+    if type(c) is np.ndarray and c.shape[1:] == shape and c.dtype is dtype and dtype.itemsize > 2:
+        return np.add.reduce(c)
+    return sum_to(c, shape, dtype)
+
+
+def caller() -> tuple:
+    """Where the user's code stands: a code object and the place in it."""
+    frame: Any = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
+        frame = frame.f_back
+    return frame.f_code, frame.f_lasti
+
+
+_OURS = ("functrans.", "numpy.", "<__array_function__")
+
+
+def place(where: tuple | None) -> str:
+    """``file:line`` of what ``caller`` found."""
+    if where is None:
+        return "an unknown line"
+    code, at = where
+    lines = [line for start, stop, line in code.co_lines() if start <= at < stop and line]
+    return f"{code.co_filename}:{lines[0] if lines else code.co_firstlineno}"
+
+
+def freed(node: Node) -> RuntimeError:
+    return RuntimeError(
+        "Trying to backward through the graph a second time: what "
+        f"{node.name()} had saved was freed by the first .backward() or autograd.grad(). "
+        "Pass retain_graph=True there if it is needed again."
+    )
+
+
+def check(node: Any) -> None:
+    """Raise if a saved array is no longer what it was when ``node`` saved it."""
+    for storage, version in node.marks:
+        if storage.version != version:
+            by, where = storage.changed or ("an operation", None)
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an "
+                f"inplace operation: {node.name()} saved it at {place(node.where)} at version "
+                f"{version}, and {by} at {place(where)} has changed it to version "
+                f"{storage.version}. Change a clone() instead, or write the operation without "
+                "the trailing underscore."
+            )
+
+
+# ---- recording
+
+
+class Value(PrimalTracer):
+    """An array with its place in the graph, on which NumPy code runs and rules are evaluated.
+
+    ``node`` None: a constant. ``storage`` is that of the tensor whose memory ``primal`` is.
+    """
+
+    __slots__ = ("index", "node", "storage")
+
+    def __init__(self, primal: Any, node: Node | None, index: int = 0,
+                 storage: Storage | None = None):
+        self.owner = RECORDER
+        self.primal = primal
+        self.node = node
+        self.index = index
+        self.storage = storage
+
+    def is_finite(self) -> bool:
+        return is_finite(self.primal)
+
+    @property
+    def edge(self) -> Edge | None:
+        return None if self.node is None else (self.node, self.index)
+
+
+def saved_value(x: Any, edge: Edge | None, storage: Any) -> Any:
+    """An array that a node has saved, with its place in the graph; anything else unchanged."""
+    if not isinstance(x, np.ndarray | np.generic):
+        return x
+    node, index = edge or (None, 0)
+    return Value(x, node, index, storage)
+
+
+class Recorder(Trace):
+    """The one trace of the shim, which never ends: it puts each op into the graph."""
+
+    __slots__ = ()
+
+    def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
+        k1, k2 = type(x1), type(x2)
+        if (k1 is not Value and issubclass(k1, Tracer)) or (
+            k2 is not Value and issubclass(k2, Tracer)
+        ):
+            return bind(prim, x1, x2)
+        return self.elementwise(prim, (x1, x2))
+
+    def unary(self, prim: Primitive, x: Any) -> Any:
+        return self.elementwise(prim, (x,))
+
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+        if isinstance(prim, Elementwise):
+            return self.elementwise(prim, args)
+        if state.watch is not None and state.watch.enters_row():
+            return state.watch.run(prim.name, self.process, args, given=(prim, args, params))
+        primals = [x.primal if type(x) is Value else x for x in args]
+        y = bind(prim, *primals, **params)
+        return record(prim, args, primals, y, params)
+
+    def elementwise(self, prim: Any, args: tuple) -> Any:
+        if state.watch is not None and state.watch.enters_row():
+            return state.watch.run(prim.name, self.elementwise, args, given=(prim, args))
+        primals = [x.primal if type(x) is Value else x for x in args]
+        y = prim.impl(*primals)
+        own = Storage()
+        if type(y) is np.ndarray and y.base is not None:
+            own = _storage_of(y, args, primals)
+        edges = [x.edge if type(x) is Value else None for x in args]
+        parts = [
+            (i, action, action.pick(y, *primals) if action.needs else (), _unlike(x, y))
+            for i, (x, e, action) in enumerate(zip(primals, edges, prim.actions, strict=True))
+            if e is not None and action is not None
+        ] if prim.differentiable else [
+            (i, ZERO, (), _unlike(x, y))
+            for i, (x, e) in enumerate(zip(primals, edges, strict=True)) if e is not None
+        ]
+        if not parts or not is_inexact(y):
+            return Value(y, None, 0, own) if is_inexact(y) else y
+        needs = {n for _, action, _, _ in parts for n in action.needs}
+        marks = [
+            (x.storage, x.storage.version)
+            for x, name in zip(args, prim.operands, strict=True)
+            if name in needs and type(x) is Value and x.storage
+        ]
+        if "y" in needs:
+            marks.append((own, own.version))
+        kind = named(ElementwiseNode, title_of(prim.name))
+        return Value(y, kind(edges, parts, marks, caller() if marks else None), 0, own)
+
+
+def _unlike(x, y):
+    """The shape and dtype of ``x`` where those of ``y`` differ."""
+    aval = aval_of(x)
+    return None if aval == aval_of(y) else aval
+
+
+def _storage_of(y: Any, args: Sequence, primals: Sequence) -> Storage:
+    """The storage of the operand whose memory ``y`` reads, or a new one."""
+    for x, v in zip(args, primals, strict=True):
+        if type(x) is Value and x.storage and np.may_share_memory(y, np.asarray(v)):
+            return x.storage
+    return Storage()
+
+
+def record(prim: Primitive, args: Sequence, primals: Sequence, y: Any, params: dict) -> Any:
+    """The output ``y`` of ``prim`` on ``args`` as a value with its place in the graph."""
+    edges = [x.edge if type(x) is Value else None for x in args]
+    own = Storage()
+    if type(y) is np.ndarray and y.base is not None:
+        own = _storage_of(y, args, primals)
+    if not prim.differentiable or all(e is None for e in edges):
+        return Value(y, None, 0, own) if prim.outputs == 1 and is_inexact(y) else y
+    storages = [x.storage if type(x) is Value else None for x in args]
+    if prim.outputs == 1 and not is_inexact(y):
+        return y
+    node = named(RowNode, title_of(prim.name))(prim, edges, primals, y, params, storages, own)
+    if prim.outputs == 1:
+        return Value(y, node, 0, own)
+    return tuple([Value(v, node, k, own) if is_inexact(v) else v for k, v in enumerate(y)])
+
+
+RECORDER = Recorder("functrans.torch")

@@ -1,0 +1,1 @@
+"""Tensors: memory, types, how they are made and how they print."""

@@ -1,0 +1,265 @@
+"""Tensors from data, numbers and random bits."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from functrans.torch._functions.shapes import require_cpu, sizes
+from functrans.torch._functions.table import METHODS
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.tensor import Tensor, as_array, made
+
+
+def finished(who: str, array: Any, dtype: Any, requires_grad: bool, device: Any = None) -> Tensor:
+    """A leaf around a new array."""
+    require_cpu(who, device)
+    t = made(array if dtype is None else array.astype(dtypes.array_dtype(dtype), copy=False))
+    dtypes.dtype_of(t._array)
+    return t.requires_grad_() if requires_grad else t
+
+
+def _of_data(data: Any, dtype: Any) -> np.ndarray:
+    """A new array of nested sequences; Python floats get the default type."""
+    array = np.array(as_array(data))
+    if dtype is not None:
+        return array.astype(dtypes.array_dtype(dtype), copy=False)
+    if not isinstance(data, np.ndarray | np.generic | Tensor) and not _typed(data):
+        if array.dtype == np.float64:
+            return array.astype(dtypes.default_float())
+        if array.dtype == np.complex128:
+            return array.astype(dtypes.array_dtype(complex))
+    return array
+
+
+def _typed(data: Any) -> bool:
+    """Whether nested sequences hold arrays or tensors, which bring their type along."""
+    if isinstance(data, list | tuple):
+        return bool(data) and _typed(data[0])
+    return isinstance(data, np.ndarray | np.generic | Tensor)
+
+
+def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+           pin_memory: bool = False) -> Tensor:
+    """A new tensor of numbers, nested sequences of them, or an array, which is copied.
+
+    >>> from functrans import torch
+    >>> torch.tensor([1.0, 2.0]).dtype
+    torch.float32
+    """
+    if isinstance(data, Tensor):
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use "
+            "sourceTensor.detach().clone() rather than torch.tensor(sourceTensor).",
+            UserWarning, stacklevel=2,
+        )
+    return finished("tensor", _of_data(data, dtype), None, requires_grad, device)
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """``data`` as a tensor, without a copy where it is a tensor or an array of that type."""
+    require_cpu("as_tensor", device)
+    if isinstance(data, Tensor):
+        return data if dtype is None else data.to(dtype)
+    if isinstance(data, np.ndarray) and dtype in (None, dtypes.BY_ARRAY_DTYPE.get(data.dtype)):
+        return from_numpy(data)
+    return made(_of_data(data, dtype))
+
+
+def from_numpy(ndarray: np.ndarray) -> Tensor:
+    """A tensor on the memory of an ndarray."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    if any(n < 0 for n in ndarray.strides):
+        raise ValueError(
+            "from_numpy: some strides of the array are negative, which tensors do not support; "
+            "pass array.copy()"
+        )
+    array = ndarray.view(np.ndarray)
+    dtypes.dtype_of(array)
+    return made(array)
+
+
+def _shaped(name: str, make: Callable) -> Callable:
+    """A factory that takes a shape as ``f(2, 3)`` or ``f((2, 3))``."""
+
+    def factory(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+                layout: Any = None, generator: Any = None, out: None = None) -> Tensor:
+        d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
+        array = np.asarray(make(sizes(size), d)).astype(d, copy=False)
+        return finished(name, array, None, requires_grad, device)
+
+    def like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+             layout: Any = None, memory_format: Any = None) -> Tensor:
+        d = input._array.dtype if dtype is None else dtypes.array_dtype(dtype)
+        array = np.empty_like(input._array, d)
+        array[...] = make(input._array.shape, d)
+        return finished(f"{name}_like", array, None, requires_grad, device)
+
+    def method(self: Tensor, *size: Any, dtype: Any = None, device: Any = None,
+               requires_grad: bool = False) -> Tensor:
+        return factory(*size, dtype=dtype or self.dtype, device=device,
+                       requires_grad=requires_grad)
+
+    for f, called in ((factory, name), (like, f"{name}_like"), (method, f"new_{name}")):
+        f.__name__ = f.__qualname__ = called
+        f.__doc__ = f"A tensor of {name}."
+    globals()[name], globals()[f"{name}_like"] = factory, like
+    METHODS[f"new_{name}"] = method
+    return factory
+
+
+class _Random:
+    """Where random numbers come from; ``manual_seed`` starts it again."""
+
+    source = np.random.default_rng()
+
+
+def random_state() -> Any:
+    """Where the random numbers stand."""
+    return _Random.source.bit_generator.state
+
+
+@contextlib.contextmanager
+def random_from(state: Any) -> Iterator[None]:
+    """Inside, the random numbers that came after ``state``; None changes nothing."""
+    before = random_state()
+    _Random.source.bit_generator.state = state or before
+    try:
+        yield
+    finally:
+        if state:
+            _Random.source.bit_generator.state = before
+
+
+def _uniform(shape: tuple, d: np.dtype) -> np.ndarray:
+    """In [0, 1), also after rounding to ``d``."""
+    kind = np.float32 if d.itemsize <= 4 else np.float64
+    return np.minimum(_Random.source.random(shape, kind), kind(1 - 2.0**-8 * (d.itemsize == 2)))
+
+
+def _normal(shape: tuple, d: np.dtype) -> np.ndarray:
+    if d.kind == "c":
+        parts = _Random.source.standard_normal((2, *shape)) * np.sqrt(0.5)
+        return parts[0] + 1j * parts[1]
+    return _Random.source.standard_normal(shape, np.float32 if d.itemsize <= 4 else np.float64)
+
+
+for _name, _make in {
+    "zeros": np.zeros, "ones": np.ones, "empty": np.empty, "rand": _uniform, "randn": _normal,
+}.items():
+    _shaped(_name, _make)
+
+
+def manual_seed(seed: int) -> None:
+    """Start the random numbers again from ``seed``."""
+    _Random.source = np.random.default_rng(abs(int(seed)))
+
+
+def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None,
+         requires_grad: bool = False) -> Tensor:
+    """A tensor with one number everywhere."""
+    value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    d = dtypes.array_dtype(type(value)) if dtype is None else dtypes.array_dtype(dtype)
+    return finished("full", np.full(sizes((size,) if isinstance(size, int) else tuple(size)),
+                                    value, d), None, requires_grad, device)
+
+
+def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None,
+              requires_grad: bool = False) -> Tensor:
+    """A tensor of the shape and type of ``input`` with one number everywhere."""
+    return full(input.shape, fill_value, dtype=dtype or input.dtype, requires_grad=requires_grad)
+
+
+METHODS["new_full"] = lambda self, size, fill_value, dtype=None, requires_grad=False: full(
+    size, fill_value, dtype=dtype or self.dtype, requires_grad=requires_grad
+)
+METHODS["new_tensor"] = lambda self, data, dtype=None, requires_grad=False: tensor(
+    data, dtype=dtype or self.dtype, requires_grad=requires_grad
+)
+
+
+def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None,
+        requires_grad: bool = False) -> Tensor:
+    """The unit matrix."""
+    d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
+    return finished("eye", np.eye(n, m, dtype=d), None, requires_grad, device)
+
+
+def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None,
+           requires_grad: bool = False) -> Tensor:
+    """Numbers from ``start`` up to, not including, ``end``."""
+    start, end = (0, start) if end is None else (start, end)
+    array = np.arange(*[x.item() if isinstance(x, Tensor) else x for x in (start, end, step)])
+    if dtype is None and array.dtype.kind == "f":
+        array = array.astype(dtypes.default_float())
+    return finished("arange", array, dtype, requires_grad, device)
+
+
+def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None,
+             requires_grad: bool = False) -> Tensor:
+    """``steps`` numbers at equal distances from ``start`` to ``end``."""
+    d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
+    return finished("linspace", np.linspace(start, end, steps).astype(d), None, requires_grad,
+                    device)
+
+
+def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None,
+             requires_grad: bool = False) -> Tensor:
+    """``steps`` powers of ``base`` with exponents at equal distances."""
+    d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
+    array = np.logspace(start, end, steps, base=base).astype(d)
+    return finished("logspace", array, None, requires_grad)
+
+
+def randint(low: int, high: Any = None, size: Any = None, *, dtype: Any = None,
+            device: Any = None, requires_grad: bool = False, generator: Any = None) -> Tensor:
+    """Integers from ``low`` up to, not including, ``high``: ``randint(high, size)`` starts at 0."""
+    if size is None:
+        low, high, size = 0, low, high
+    array = _Random.source.integers(low, high, tuple(size))
+    return finished("randint", array, dtype, requires_grad, device)
+
+
+def randperm(n: int, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """The integers below ``n`` in random order."""
+    return finished("randperm", _Random.source.permutation(n), dtype, False, device)
+
+
+def normal(mean: Any, std: Any = 1.0, size: Any = None) -> Tensor:
+    """Normally distributed numbers."""
+    if size is None:
+        arrays = [np.asarray(as_array(x)) for x in (mean, std)]
+        size = np.broadcast_shapes(*[a.shape for a in arrays])
+    d = next((x._array.dtype for x in (mean, std) if isinstance(x, Tensor)),
+             dtypes.default_float())
+    return made((_Random.source.standard_normal(tuple(size)) * as_array(std)
+                 + as_array(mean)).astype(d))
+
+
+def _filled_in_place(name: str, draw: Callable) -> None:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        self[...] = made(np.asarray(draw(self._array.shape, *args, **kwargs)).astype(
+            self._array.dtype))
+        return self
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = "Fill this tensor with random numbers."
+    METHODS[name] = method
+
+
+_filled_in_place("uniform_", lambda shape, a=0.0, b=1.0: _Random.source.uniform(a, b, shape))
+_filled_in_place("normal_", lambda shape, mean=0.0, std=1.0: _Random.source.normal(mean, std,
+                                                                                   shape))
+_filled_in_place("random_", lambda shape, low=0, high=2**24: _Random.source.integers(low, high,
+                                                                                     shape))
+
+NAMES = [
+    "arange", "as_tensor", "empty", "empty_like", "eye", "from_numpy", "full", "full_like",
+    "linspace", "logspace", "manual_seed", "normal", "ones", "ones_like", "rand", "rand_like",
+    "randint", "randn", "randn_like", "randperm", "tensor", "zeros", "zeros_like",
+]

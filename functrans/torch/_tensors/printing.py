@@ -1,0 +1,118 @@
+"""How a tensor prints: ``tensor([[1., 2.]], grad_fn=<AddBackward0>)``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.tensor import Tensor, edge_of
+
+WIDTH, EDGE_ITEMS, THRESHOLD, DIGITS = 80, 3, 1000, 4
+
+
+def show_tensor(t: Tensor, *, tensor_contents: Any = None) -> str:
+    """The text of a tensor: its entries, then what is not as usual about it."""
+    suffix = []
+    dtype = t.dtype
+    usual = (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool_)
+    plain = dtype in usual or dtype.array_dtype == dtypes.array_dtype(complex)
+    if not plain or (not t._array.size and dtype is not usual[0]):
+        suffix.append(f"dtype={dtype}")
+    if not t._array.size and t._array.ndim != 1:
+        suffix.insert(0, f"size={tuple(t._array.shape)}")
+    edge = edge_of(t)
+    if t._node is not None:
+        suffix.append(f"grad_fn=<{t._node.name()}>")
+    elif edge is not None:
+        suffix.append("requires_grad=True")
+    body = _array(t._array, len("tensor("))
+    text = f"tensor({', '.join([body, *suffix])})"
+    last = len(text.rsplit("\n", 1)[-1])
+    if suffix and last > WIDTH:
+        text = f"tensor({body},\n       {', '.join(suffix)})"
+    return text
+
+
+def _array(array: np.ndarray, indent: int) -> str:
+    if not array.size:
+        return "[]"
+    short = array.size > THRESHOLD
+    texts = np.asarray(_summary(array) if short else array)
+    words = _words(texts.reshape(-1))
+    return _nested(np.array(words, object).reshape(texts.shape), indent, array.shape if short
+                   else None)
+
+
+def _summary(array: np.ndarray) -> np.ndarray:
+    """The entries that are shown of a large array: those near its edges."""
+    for axis, n in enumerate(array.shape):
+        if n > 2 * EDGE_ITEMS:
+            near = [*range(EDGE_ITEMS), *range(n - EDGE_ITEMS, n)]
+            array = np.take(array, near, axis)
+    return array
+
+
+def _words(flat: Any) -> list[str]:
+    """The entries as texts of one width."""
+    kind = flat.dtype.kind
+    if kind == "b":
+        words = [str(bool(v)) for v in flat]
+    elif kind in "iu":
+        words = [str(int(v)) for v in flat]
+    elif kind == "c":
+        real, imag = _floats(flat.real), _floats(np.abs(flat.imag))
+        signs = ["-" if math.copysign(1, v) < 0 else "+" for v in flat.imag]
+        words = [f"{r}{s}{i.strip()}j" for r, s, i in zip(real, signs, imag, strict=True)]
+    else:
+        words = _floats(flat.astype(np.float64))
+    width = max(map(len, words))
+    return [w.rjust(width) for w in words]
+
+
+def _floats(flat: np.ndarray) -> list[str]:
+    values = flat.astype(np.float64)
+    finite = np.abs(values[np.isfinite(values) & (values != 0)])
+    low, high = (finite.min(), finite.max()) if finite.size else (1.0, 1.0)
+    if finite.size and (np.ceil(finite) == finite).all():
+        spec = ".4e" if high > 1e8 or high / low > 1000.0 else "whole"
+    else:
+        spec = ".4e" if high / low > 1000.0 or high > 1e8 or low < 1e-4 else ".4f"
+    if not finite.size:
+        spec = "whole"
+    return [_float(v, spec) for v in values.tolist()]
+
+
+def _float(v: float, spec: str) -> str:
+    if not math.isfinite(v):
+        return str(v)
+    return f"{v:.0f}." if spec == "whole" else format(v, spec)
+
+
+def _nested(words: np.ndarray, indent: int, full: tuple | None) -> str:
+    if words.ndim == 0:
+        return str(words[()]).strip()
+    cut = full is not None and full[0] != words.shape[0]
+    inner = None if full is None else full[1:]
+    if words.ndim == 1:
+        items = list(words)
+        if cut:
+            items.insert(EDGE_ITEMS, " ...")
+        return _lines(items, indent)
+    parts = [_nested(w, indent + 1, inner) for w in words]
+    if cut:
+        parts.insert(EDGE_ITEMS, "...")
+    gap = "," + "\n" * (words.ndim - 1) + " " * (indent + 1)
+    return f"[{gap.join(parts)}]"
+
+
+def _lines(items: list[str], indent: int) -> str:
+    """One dimension, broken into lines."""
+    per_line = max(1, (WIDTH - indent) // (len(items[0]) + 2))
+    rows = [", ".join(items[i : i + per_line]) for i in range(0, len(items), per_line)]
+    return "[" + (",\n" + " " * (indent + 1)).join(rows) + "]"
+
+
+Tensor.__repr__ = show_tensor  # type: ignore[method-assign,assignment]  # Tensor is below

@@ -1,0 +1,194 @@
+"""Sparse tensors in coordinate form: as much of them as a check of gradients at non-zeros needs.
+
+A sparse tensor holds a tensor of values, which is what requires gradients, and the place of each
+value. It is not a ``Tensor``: what it cannot do it does not have, and ``to_dense`` leads to the
+rest. ``autograd.backward`` fills in its ``grad``, sparse at the same places.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import functrans as ft
+from functrans.torch._functions.table import op
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.dtypes import Size
+from functrans.torch._tensors.factories import as_tensor, tensor
+from functrans.torch._tensors.tensor import Tensor, made
+
+
+class layout:
+    """How the entries of a tensor are stored."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+
+@op(title="ToDenseBackward0", method=False)
+def _spread(values, places, shape):
+    """Zeros with ``values`` added at ``places``."""
+    return ft.array(np.zeros(shape, values.dtype)).at[places].add(values)  # pyright: ignore  # published from a table
+
+
+strided, sparse_coo = layout("strided"), layout("sparse_coo")
+Tensor.is_sparse = False  # type: ignore[attr-defined]  # Tensor is below
+Tensor.layout = strided  # type: ignore[attr-defined]  # likewise
+
+
+class SparseTensor:
+    """Values at places, ``values[k]`` at ``indices[:, k]``; where places repeat, their sum."""
+
+    is_sparse = True
+    layout = sparse_coo
+
+    def __init__(self, places: np.ndarray, values: Tensor, size: Size, coalesced: bool):
+        self._places = places
+        self._leaf = values
+        self._size = size
+        self._coalesced = coalesced
+
+    @property
+    def shape(self) -> Size:
+        return self._size
+
+    def size(self, dim: int | None = None) -> Any:
+        """The lengths of the axes, or that of one."""
+        return self._size if dim is None else self._size[dim]
+
+    def dim(self) -> int:
+        """The number of axes."""
+        return len(self._size)
+
+    ndim = property(dim)
+
+    def sparse_dim(self) -> int:
+        """The number of axes along which places are listed."""
+        return len(self._places)
+
+    def dense_dim(self) -> int:
+        """The number of axes of a value."""
+        return len(self._size) - len(self._places)
+
+    @property
+    def dtype(self) -> dtypes.dtype:
+        return self._leaf.dtype
+
+    @property
+    def requires_grad(self) -> bool:
+        return self._leaf.requires_grad
+
+    @property
+    def is_leaf(self) -> bool:
+        return self._leaf.is_leaf
+
+    def requires_grad_(self, requires_grad: bool = True) -> SparseTensor:
+        """Begin recording what is done with the values, or stop."""
+        self._leaf.requires_grad_(requires_grad)
+        return self
+
+    @property
+    def grad(self) -> SparseTensor | None:
+        """The gradient that ``backward`` has accumulated so far, at the same places."""
+        g = self._leaf.grad
+        return None if g is None else SparseTensor(self._places, g, self._size, self._coalesced)
+
+    def _nnz(self) -> int:
+        return self._places.shape[1]
+
+    def _indices(self) -> Tensor:
+        return made(self._places.copy())
+
+    def _values(self) -> Tensor:
+        return self._leaf
+
+    def indices(self) -> Tensor:
+        """The places of the values, a column each; the tensor must be coalesced."""
+        self._require_coalesced("indices")
+        return self._indices()
+
+    def values(self) -> Tensor:
+        """The values; the tensor must be coalesced."""
+        self._require_coalesced("values")
+        return self._leaf
+
+    def _require_coalesced(self, what: str) -> None:
+        if not self._coalesced:
+            raise RuntimeError(
+                f"{what}: places of this sparse tensor may repeat; call coalesce() first"
+            )
+
+    def is_coalesced(self) -> bool:
+        """Whether the places are in order and none is listed twice."""
+        return self._coalesced
+
+    def coalesce(self) -> SparseTensor:
+        """The same tensor with its places in order and the values of equal places added up."""
+        if self._coalesced:
+            return self
+        lengths = self._size[: self.sparse_dim()]
+        if self._nnz() == 0 or not lengths:
+            return SparseTensor(self._places, self._leaf, self._size, not self._nnz())
+        flat, group = np.unique(np.ravel_multi_index(tuple(self._places), lengths),
+                                return_inverse=True)
+        sums = _spread(self._leaf, (group.reshape(-1),), (len(flat), *self._leaf.shape[1:]))
+        places = np.stack(np.unravel_index(flat, lengths))
+        return SparseTensor(places, sums, self._size, True)
+
+    def to_dense(self) -> Tensor:
+        """The tensor with its zeros."""
+        return _spread(self._leaf, tuple(self._places), tuple(self._size))
+
+    def detach(self) -> SparseTensor:
+        """The same values without history."""
+        return SparseTensor(self._places, self._leaf.detach(), self._size, self._coalesced)
+
+    def __repr__(self) -> str:
+        return (
+            f"tensor(indices={made(self._places)!r},\n       "
+            f"values={made(self._leaf._array)!r},\n       size={tuple(self._size)}, "
+            f"nnz={self._nnz()}, layout={self.layout}"
+            f"{', requires_grad=True' if self.requires_grad else ''})"
+        )
+
+
+def sparse_coo_tensor(indices: Any, values: Any, size: Any = None, *, dtype: Any = None,
+                      device: Any = None, requires_grad: bool = False) -> SparseTensor:
+    """A sparse tensor with ``values[k]`` at ``indices[:, k]``.
+
+    >>> from functrans import torch
+    >>> s = torch.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3))
+    >>> s.to_dense()
+    tensor([[0., 0., 3.],
+            [4., 0., 0.]])
+    """
+    places = np.array(as_tensor(indices)._array, dtype=np.int64, ndmin=2)
+    leaf = tensor(values._array if isinstance(values, Tensor) else values, dtype=dtype,
+                  device=device)
+    if places.shape[1] != (leaf.shape[0] if leaf.ndim else -1):
+        raise RuntimeError(
+            f"sparse_coo_tensor: there are {places.shape[1]} places, but values have the shape "
+            f"{tuple(leaf.shape)}"
+        )
+    if size is None:
+        lengths = places.max(axis=1) + 1 if places.size else np.zeros(len(places), int)
+        size = (*[int(n) for n in lengths], *leaf.shape[1:])
+    size = Size(size)
+    if len(size) != len(places) + leaf.ndim - 1:
+        raise RuntimeError(
+            f"sparse_coo_tensor: {len(places)} rows of indices and values of shape "
+            f"{tuple(leaf.shape)} do not fit the size {tuple(size)}"
+        )
+    for axis, row in enumerate(places):
+        if row.size and not (row.min() >= 0 and row.max() < size[axis]):
+            raise RuntimeError(
+                f"sparse_coo_tensor: size is {tuple(size)}, but an index of axis {axis} is "
+                f"{row.min() if row.min() < 0 else row.max()}"
+            )
+    return SparseTensor(places, leaf.requires_grad_() if requires_grad else leaf, size, False)

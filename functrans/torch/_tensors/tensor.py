@@ -1,0 +1,498 @@
+"""``Tensor``: mutable memory, its place in the graph, and the gradient that ``backward`` leaves.
+
+Fields (all but ``_array`` and ``_storage`` are class attributes until they are needed):
+
+    _array       the ndarray, always one, also without axes; a view's is a view of its base's
+    _storage     ``graph.Storage``, shared by all tensors on the same memory
+    _node, _index  the node whose output this is; None for leaves. Read through ``edge_of``
+    _requires    a leaf that requires gradients
+    _base, _steps, _seen  of views: the tensor that owns the memory, the rows that lead from it to
+                 the view (None: it was made under ``no_grad``), and the ``storage.history`` for
+                 which ``_node`` is right; see ``views``
+    _grad, _accumulator, _hooks, _post_hooks  what only leaves have
+
+Operations are put on the class by the modules above, which import this one.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from functrans.errors import name_of
+from functrans.extend import aval_of
+from functrans.torch._graph.graph import (
+    AccumulateGrad,
+    Edge,
+    Node,
+    RemovableHandle,
+    Storage,
+    Value,
+    record,
+)
+from functrans.torch._graph.modes import state
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.dtypes import Size
+from functrans.torch._tensors.layouts import empty_like
+
+# Guards the addition of one gradient to a leaf against another thread's.
+_adding = threading.RLock()
+
+
+class Tensor:
+    """An array that can be changed in place and whose history is recorded."""
+
+    _array: np.ndarray
+    _storage: Storage
+    _node: Node | None = None
+    _index = 0
+    _requires = False
+    _base: Tensor | None = None
+    _steps: tuple | None = ()
+    _seen = 0
+    _grad: Tensor | None = None
+    _accumulator: Callable[[], Node | None] | None = None
+    _hooks: dict | None = None
+    _post_hooks: dict | None = None
+
+    __array_priority__ = 1000  # ndarray + tensor is ours
+    __hash__ = object.__hash__
+
+    if TYPE_CHECKING:
+        # put on the class by the modules above this one
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __getitem__(self, key: Any) -> Tensor: ...
+        def __setitem__(self, key: Any, value: Any) -> None: ...
+        def __add__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+
+    def __new__(cls, *data: Any) -> Any:
+        made = object.__new__(cls)
+        array = np.empty(0, dtypes.default_float())
+        if len(data) == 1 and not isinstance(data[0], int):
+            array = np.array(as_array(data[0]), dtypes.default_float())
+        elif data:
+            array = np.empty(data, dtypes.default_float())
+        made._array, made._storage = array, Storage()
+        return made
+
+    # ---- what it is
+
+    @property
+    def shape(self) -> Size:
+        return Size(self._array.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The lengths of the axes, or that of one."""
+        return Size(self._array.shape) if dim is None else self._array.shape[dim]
+
+    @property
+    def dtype(self) -> dtypes.dtype:
+        return dtypes.BY_ARRAY_DTYPE[self._array.dtype]
+
+    @property
+    def ndim(self) -> int:
+        return self._array.ndim
+
+    def dim(self) -> int:
+        """The number of axes."""
+        return self._array.ndim
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return self._array.size
+
+    nelement = numel
+
+    @property
+    def itemsize(self) -> int:
+        return self._array.itemsize
+
+    def element_size(self) -> int:
+        """The number of bytes of an element."""
+        return self._array.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self._array.nbytes
+
+    def stride(self, dim: int | None = None) -> Any:
+        """How many elements apart neighbours along each axis lie."""
+        steps = tuple([n // self._array.itemsize for n in self._array.strides])
+        return steps if dim is None else steps[dim]
+
+    def storage_offset(self) -> int:
+        """Where in the memory of its base the first element lies."""
+        if self._base is None:
+            return 0
+        return (self.data_ptr() - self._base.data_ptr()) // self._array.itemsize
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        return self._array.__array_interface__["data"][0]
+
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie in row-major order without gaps."""
+        return self._array.flags.c_contiguous
+
+    def is_floating_point(self) -> bool:
+        return self.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        return self.dtype.is_complex
+
+    @property
+    def _version(self) -> int:
+        return self._storage.version
+
+    def __len__(self) -> int:
+        if not self._array.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self._array.shape[0]
+
+    def __bool__(self) -> bool:
+        if self._array.size != 1:
+            raise RuntimeError(
+                "Boolean value of Tensor with "
+                f"{'more than one value' if self._array.size else 'no values'} is ambiguous; "
+                "use .any() or .all()"
+            )
+        return bool(self._array.reshape(())[()])
+
+    def item(self) -> Any:
+        """The one element as a Python number."""
+        if self._array.size != 1:
+            raise RuntimeError(
+                f"a Tensor with {self._array.size} elements cannot be converted to Scalar"
+            )
+        if self._array.dtype == dtypes.BFLOAT16:
+            return float(self._array.reshape(())[()])
+        return self._array.item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if self._array.size != 1 or self._array.dtype.kind not in "iub":
+            raise TypeError(
+                "only integer tensors of a single element can be converted to an index"
+            )
+        return int(self._array.reshape(())[()])
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if self._array.ndim == 0 and spec else repr(self)
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers."""
+        array = self._array
+        return (array.astype(np.float32) if array.dtype == dtypes.BFLOAT16 else array).tolist()
+
+    # ---- NumPy
+
+    def numpy(self, *, force: bool = False) -> np.ndarray:
+        """The ndarray on the same memory; what changes one changes the other."""
+        if self.requires_grad and not force:
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. "
+                "Use tensor.detach().numpy() instead."
+            )
+        return self._array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.numpy(), dtype, copy=copy)
+
+    # ---- its place in the graph
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on it are recorded."""
+        if self._base is not None:
+            edge_of(self)
+        return self._requires or self._node is not None
+
+    @requires_grad.setter
+    def requires_grad(self, flag: bool) -> None:
+        self.requires_grad_(flag)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Begin recording what is done with this leaf, or stop."""
+        if not self.is_leaf:
+            if requires_grad:
+                return self
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a "
+                "computed variable in a subgraph that doesn't require differentiation use "
+                "var_no_grad = var.detach()."
+            )
+        if requires_grad and not dtypes.is_differentiable(self._array.dtype):
+            raise RuntimeError(
+                "only Tensors of floating point and complex dtype can require gradients, and this "
+                f"one is {self.dtype}"
+            )
+        self._requires = bool(requires_grad)
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it was made by the user: it has no ``grad_fn``."""
+        return self.grad_fn is None
+
+    @property
+    def grad_fn(self) -> Node | None:
+        """The node of the operation that made it; None for leaves."""
+        if self._base is not None:
+            edge_of(self)
+        return self._node
+
+    @property
+    def output_nr(self) -> int:
+        return self._index
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that ``backward`` has accumulated so far."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, new: Tensor | None) -> None:
+        if new is not None:
+            if not isinstance(new, Tensor):
+                raise TypeError(
+                    f"assigned grad expected to be a Tensor or None but got {type(new).__name__}"
+                )
+            if new is self:
+                raise RuntimeError("a tensor cannot be its own grad")
+            if new.shape != self.shape or new.dtype != self.dtype:
+                raise RuntimeError(
+                    f"assigned grad is {aval_of(new._array)}, but the tensor is "
+                    f"{aval_of(self._array)}; they must agree"
+                )
+        self._grad = new
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
+
+    def retain_grad(self) -> None:
+        """Let ``backward`` fill in ``grad`` although this is not a leaf."""
+        if not self.requires_grad:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+        if self._node is not None:
+            self._node.extra().retaining[self._index] = weakref.ref(self)
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether ``retain_grad`` was called on it, it not being a leaf."""
+        extras = self._node.extras if self._node is not None else None
+        found = extras.retaining.get(self._index) if extras is not None else None
+        return found is not None and found() is self
+
+    def register_hook(self, hook: Callable) -> RemovableHandle:
+        """Call ``hook(grad)`` whenever its gradient is computed; what it returns replaces it."""
+        if not self.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        if not callable(hook):
+            raise TypeError(f"a hook must be callable, not {name_of(hook)}")
+        if self._node is not None:
+            hooks = self._node.extra().tensor_hooks.setdefault(self._index, {})
+        else:
+            self._hooks = hooks = {} if self._hooks is None else self._hooks
+        return RemovableHandle.enter(hooks, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable) -> RemovableHandle:
+        """Call ``hook(tensor)`` whenever ``backward`` has added to the ``grad`` of this leaf."""
+        if not self.is_leaf or not self._requires:
+            raise RuntimeError(
+                "post accumulate grad hooks cannot be registered on non-leaf tensors, nor on "
+                "tensors that do not require gradients"
+            )
+        self._post_hooks = {} if self._post_hooks is None else self._post_hooks
+        return RemovableHandle.enter(self._post_hooks, hook)
+
+    def detach(self) -> Tensor:
+        """A tensor on the same memory, without history."""
+        return made(self._array, self._storage)
+
+    def detach_(self) -> Tensor:
+        """Forget its history: this tensor becomes a leaf."""
+        if self._base is not None:
+            raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+        self._node, self._index, self._requires = None, 0, False
+        self._storage.history += 1
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """A tensor on the same memory that is not watched: changes through it are not noticed."""
+        return made(self._array)
+
+    @data.setter
+    def data(self, new: Tensor) -> None:
+        if not isinstance(new, Tensor):
+            raise TypeError(f"data must be set to a Tensor, not {type(new).__name__}")
+        # what has saved the old array keeps it, so no gradient is wrong
+        self._array = new._array
+
+    # ---- what the engine does to it
+
+    def accumulate(self, ct: Any, create: bool) -> None:
+        """Add what the engine found to ``grad``, keeping its layout, and call what waits for it."""
+        with _adding:
+            new = show(ct)
+            old = self._grad
+            if old is None:
+                if self._array.flags.c_contiguous:
+                    array = new._array.copy()
+                else:
+                    array = empty_like(self._array)
+                    array[...] = new._array
+                self._grad = made(array, None, new._node, new._index)
+            elif not create:
+                np.add(old._array, new._array, out=old._array, casting="unsafe")
+                old._storage.version += 1
+                old._storage.changed = "backward", None
+            else:
+                self._grad = old + new
+        if self._post_hooks:
+            for hook in list(self._post_hooks.values()):
+                hook(self)
+
+    def __deepcopy__(self, memo: dict) -> Tensor:
+        if self._node is not None:
+            raise RuntimeError(
+                "only tensors that the user created (leaves) can be copied deeply; use detach()"
+            )
+        copied = made(self._array.copy(order="K"))
+        copied.__class__ = type(self)
+        copied._requires = self._requires
+        memo[id(self)] = copied
+        if self._grad is not None:
+            copied._grad = self._grad.__deepcopy__(memo)
+        return copied
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if self._node is not None:
+            raise RuntimeError("only leaves can be pickled; use detach()")
+        return _unpickled, (np.array(self._array), self._requires)
+
+
+def _unpickled(array: np.ndarray, requires: bool) -> Tensor:
+    t = made(array)
+    t._requires = requires
+    return t
+
+
+_new = object.__new__
+
+
+def made(array: Any, storage: Storage | None = None, node: Node | None = None,
+         index: int = 0) -> Tensor:
+    """A tensor around ``array``, the output ``index`` of ``node``."""
+    t = _new(Tensor)
+    t._array = array if type(array) is np.ndarray else np.asarray(array)
+    t._storage = storage or Storage()
+    if node is not None:
+        t._node = node
+        if index:
+            t._index = index
+    return t
+
+
+def edge_of(t: Tensor) -> Edge | None:
+    """The place of ``t`` in the graph, None where it does not require gradients."""
+    if t._base is not None and t._seen != t._storage.history:
+        _look_up(t)
+    node = t._node
+    if node is not None:
+        return node, t._index
+    if not t._requires:
+        return None
+    node = t._accumulator and t._accumulator()
+    if node is None:
+        node = AccumulateGrad(t)
+        t._accumulator = weakref.ref(node)  # the node holds the tensor
+    return node, 0
+
+
+def _look_up(t: Tensor) -> None:
+    """Find the place of a view whose memory was written through another tensor."""
+    base: Any = t._base
+    t._seen = t._storage.history
+    edge = edge_of(base)
+    if t._steps is None:
+        if edge is not None:
+            t._seen = -1  # the next look will fail too
+            raise RuntimeError(
+                "a view was made inside no_grad, and its memory has been changed outside of it, so "
+                "that its history is not known. Make the view outside, or change it inside."
+            )
+        return
+    value: Any = Value(base._array, *edge) if edge else Value(base._array, None)
+    for prim, params in t._steps:
+        args = (value,)
+        y = prim.impl(value.primal, **params)
+        value = record(prim, args, (value.primal,), y, params) if edge else Value(y, None)
+    t._node, t._index = value.node, value.index
+
+
+def lift(t: Tensor) -> Value:
+    """``t`` as a value that NumPy code runs on."""
+    edge = edge_of(t)
+    if edge is None:
+        return Value(t._array, None, 0, t._storage)
+    return Value(t._array, edge[0], edge[1], t._storage)
+
+
+def lowered(x: Any) -> Any:
+    """What a tensor is to NumPy code: a value while it is recorded, else its array."""
+    if not isinstance(x, Tensor):
+        return x
+    return lift(x) if state.grad and x.requires_grad else x._array
+
+
+def as_array(x: Any) -> np.ndarray:
+    """The array of a tensor, of nested sequences, of anything else that NumPy takes."""
+    if isinstance(x, Tensor):
+        return x._array
+    if isinstance(x, list | tuple) and any(isinstance(v, Tensor | list | tuple) for v in x):
+        return np.array([as_array(v) for v in x])
+    return np.asarray(x)
+
+
+# ---- between what the engine carries and what users see
+
+
+def show(ct: Any) -> Tensor:
+    """A cotangent as users see it: a tensor, conjugated."""
+    if type(ct) is Value:
+        if ct.dtype.kind == "c":
+            ct = np.conjugate(ct)
+        return made(ct.primal, None, ct.node, ct.index)
+    if ct.dtype.kind == "c":
+        ct = np.conjugate(ct)
+    return made(ct)
+
+
+def take(t: Tensor, create: bool) -> Any:
+    """The cotangent that a user's gradient stands for."""
+    ct: Any = lift(t) if create and t.requires_grad else t._array
+    return np.conjugate(ct) if t._array.dtype.kind == "c" else ct
