@@ -105,6 +105,7 @@ class Recomputed(Call):
         if any(isinstance(y, Tracer) and y.owner.level > trace.level for y in ys):
             return ys  # closes over a newer transform's value: recorded as if it were not a call
         trace.tape[start:] = [CUT] * (len(trace.tape) - start)
+        trace.growing = trace.growing or threading.RLock()
         kept = [x if isinstance(x, Tracer) else trace.capture(x) for x in args]
         slot = trace.enter(Stretch(self, trace, kept, ys), len(ys))
         return tuple(
@@ -141,8 +142,6 @@ class Cut:
 
 
 CUT = Cut()
-# One thread at a time may grow a tape that is being walked.
-_walking = threading.RLock()
 
 
 class Stretch:
@@ -190,7 +189,8 @@ class Stretch:
         """
         trace = self.trace()
         assert trace is not None, self.call.name
-        with _walking, reopened(trace):
+        assert trace.growing is not None, self.call.name
+        with trace.growing, reopened(trace):
             length, start = len(column), len(trace.tape)
             captures, splits = trace.captures, trace.splits
             trace.captures, trace.splits = None, backward

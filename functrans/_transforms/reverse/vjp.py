@@ -110,7 +110,9 @@ FOLLOWS = None
 class VJPTrace(Trace):
     """``outlives``: the tape is kept when the transform returns, for a pullback or pushforward."""
 
-    __slots__ = ("__weakref__", "captures", "hidden", "outlives", "splits", "tainted", "tape")
+    __slots__ = (
+        "__weakref__", "captures", "growing", "hidden", "outlives", "splits", "tainted", "tape"
+    )
     walk: Callable[..., None]  # the function below
 
     def __init__(self, fun: str, outlives: bool = False):
@@ -120,6 +122,8 @@ class VJPTrace(Trace):
         # an infinite value has been met: slopes of zero are strong wherever they are
         self.tainted = False
         self.captures: Captures | None = None
+        # a lock, where walking the tape makes it grow for a while: one thread at a time may
+        self.growing: Any = None
 
     def input(self, primal: Any) -> VJPTracer:
         self.tape.append(None)

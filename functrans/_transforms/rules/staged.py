@@ -131,6 +131,8 @@ def enter(call: Any, trace: Any, args: Sequence) -> tuple:
         if id(x) not in consts and not x.owner.closed and x.owner.level <= trace.level:
             example = example_of(x)
             consts[id(x)] = x, Var(aval_of(example), type(example) in PYTHON_SCALARS)
+    if not part.program.outputs:
+        return ()
     values = [x for x, _ in consts.values()]
     p = part.program
     program = Program((*[v for _, v in consts.values()], *p.inputs), p.eqns, p.outputs)

@@ -28,6 +28,7 @@ _NUMBERS = (Tracer, np.ndarray, np.generic, int, float, complex)
 _CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
 # What code is made of. It may hold data, but is not expected to become a number.
 _CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type, np.ufunc)
+_DESCRIPTORS = (property, staticmethod, classmethod, types.MemberDescriptorType)
 # Packages whose functions and objects hold nothing of the user's.
 _LIBRARIES = frozenset({"functrans", "numpy", "scipy", *sys.stdlib_module_names} - {"__main__"})
 
@@ -120,7 +121,7 @@ class Reached:
 
     def _look(self, path: Path, names: Any, name: str) -> None:
         x = names[name]
-        if not isinstance(x, _CODE):
+        if not isinstance(x, (*_CODE, *_DESCRIPTORS)):
             self._places.append((names.get, name, x))
         self._visit(path, x)
 
@@ -137,8 +138,22 @@ class Reached:
                         if (*path, i, name) not in done:
                             done.add((*path, i, name))
                             self._look((*path, i, name), names, name)
-                            if name not in spaces[0]:  # the object may get one of its own
+                            if isinstance(names[name], types.MemberDescriptorType):
+                                self._look((*path, i, name, "slot"), _Slots(x), name)
+                            elif name not in spaces[0]:  # the object may get one of its own
                                 self._places.append((spaces[0].get, name, None))
+
+
+class _Slots:
+    """The slots of an object, as a dict of them."""
+
+    def __init__(self, x: Any):
+        self.x = x
+
+    def get(self, name: str) -> Any:
+        return getattr(self.x, name, None)
+
+    __getitem__ = get
 
 
 def _content(cell: Any) -> Any:

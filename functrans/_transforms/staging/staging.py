@@ -23,8 +23,8 @@ from functrans._transforms.arguments import is_number, require_numbers
 from functrans._transforms.reverse.grad import require_callable
 from functrans.errors import ConcretizationError, UnsupportedError, name_of, user_line
 
-# The trace that stages a rule late: after the function around it, whose own trace has ended. It takes
-# the ops on values of that function.
+# The trace that stages a rule late: the one of the function around it may have ended, so that ops on
+# values of that function are taken by this one.
 _heir: ContextVar[StagingTrace | None] = ContextVar("heir", default=None)
 
 # Entries from which on a constant is looked at: whether it is one number throughout.
@@ -122,7 +122,8 @@ class StagingTrace(Trace):
 
     def enter(self, prim: Structured, args: tuple) -> tuple:
         """The outputs of an equation that holds programs; none of its values is known."""
-        if self.closed and (heir := _heir.get()) is not None:
+        heir = _heir.get()
+        if heir is not None and heir.level > self.level:
             return heir.enter(prim, args)
         self.require_open(prim)
         inputs = tuple([self.atom(x) for x in args])
@@ -140,7 +141,8 @@ class StagingTrace(Trace):
         return call.staged(self, args)
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
-        if self.closed and (heir := _heir.get()) is not None:
+        heir = _heir.get()
+        if heir is not None and heir.level > self.level:
             return heir.process(prim, args, params)
         self.require_open(prim)
         inputs = tuple([self.atom(x) for x in args])
