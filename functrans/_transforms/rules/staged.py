@@ -62,8 +62,15 @@ class RuleCall(restage.RowCall):
 
     def taylor(self, trace: Any, args: Sequence) -> tuple:
         n = self.row.consts
-        call = self.row.rule.bound(self.row, args[:n], args[:n])
-        return call.taylor(trace, args[n:])
+        consts, xs = args[:n], args[n:]
+        if not any(isinstance(x, Tracer) and x.owner is trace for x in xs):
+            return self._closing_over(trace, consts, xs)
+        if any(isinstance(c, Tracer) and c.owner is trace for c in consts):
+            raise UnsupportedError(
+                f"{self.row.name} closes over a value that {trace.fun} expands, and no rule says "
+                "how it depends on it. Pass that value as an argument."
+            )
+        return self.row.rule.bound(self.row, consts, consts).taylor(trace, xs)
 
     def _closing_over(self, trace: Any, consts: Sequence, xs: Sequence) -> tuple:
         """The outputs where only what the function closes over moves. The rule knows nothing of
