@@ -132,7 +132,7 @@ def enter(call: Any, trace: Any, args: Sequence) -> tuple:
     """
     part = stage_part(call.fun, list(map(example_of, args)), call.name)
     consts = {id(x): (x, v) for x, v in part.lifted}
-    for x in Reached(*call.functions).traced.values():
+    for x in Reached(*call.functions).tracers:
         while x.owner.level > trace.level and isinstance(x.inner, Tracer):
             x = x.inner  # a batch around it is the rule's own affair
         if id(x) not in consts and not x.owner.closed and x.owner.level <= trace.level:

@@ -1,18 +1,21 @@
 """What a function reaches beside its arguments: variables, and what these hold.
 
 A compiled function does not run its Python again, so it has to be told where that would find traced
-values. Python has no word for it: the code is asked which names it uses, and these are followed
-through functions, containers and attributes. A value that hides elsewhere is not seen.
+values. Its code is asked which names it uses, and these are followed through functions, containers
+and attributes. While the function is staged, the traced values that were found are replaced by
+inputs of the program, where they stand: so nothing of it can depend on what they happen to be.
 """
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 import operator
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -25,21 +28,27 @@ from functrans._transforms.staging.staging import example_of
 
 Path = tuple[Any, ...]
 _NUMBERS = (Tracer, np.ndarray, np.generic, int, float, complex)
-_CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
-# What code is made of. It may hold data, but is not expected to become a number.
-_CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type, np.ufunc)
-_DESCRIPTORS = (property, staticmethod, classmethod, types.MemberDescriptorType)
+_MUTABLE = (list, dict, collections.deque)
+_CONTAINERS = (*_MUTABLE, tuple, set, frozenset)
+# What code is made of: not expected to become a number.
+_CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type, np.ufunc, property,
+         staticmethod, classmethod, types.MemberDescriptorType)
 # Packages whose functions and objects hold nothing of the user's.
 _LIBRARIES = frozenset({"functrans", "numpy", "scipy", *sys.stdlib_module_names} - {"__main__"})
 
 
 class Reached:
-    """The numbers that functions reach, each by the way to it, and where that has looked."""
+    """The numbers that functions reach, each by the way to it.
+
+    ``traced`` are those that stand where another value can be put in their place; ``fixed`` says
+    that there are traced ones elsewhere, as in the arguments of a ``functools.partial``.
+    """
 
     def __init__(self, *functions: Any):
         self.numbers: dict[Path, Any] = {}
-        # where it has looked: get(at) was x
+        # get(at) was x, and put(at, y) replaces it
         self._places: list[tuple[Callable, Any, Any]] = []
+        self._held: list[tuple[Callable, Any, Any]] = []
         self._names: set[str] = {"__call__"}
         self._seen: dict[int, Any] = {}  # kept, so that no other object gets its number
         self._objects: list[tuple[Path, Any]] = []
@@ -47,8 +56,13 @@ class Reached:
         for i, f in enumerate(functions):
             self._visit((i,), f)
         self._follow_attributes()
-        # those that a transform follows
-        self.traced = {p: x for p, x in self.numbers.items() if isinstance(x, Tracer)}
+        here = {id(v) for _, _, x in self._held for v in tree.leaves(x)}
+        tracers = {p: x for p, x in self.numbers.items() if isinstance(x, Tracer)}
+        self.tracers = list(tracers.values())
+        self.fixed = any(id(x) not in here for x in self.tracers)
+        # each value once
+        once = {id(x): p for p, x in reversed(tracers.items()) if id(x) in here}
+        self.traced = {p: tracers[p] for p in once.values()}
 
     def unchanged(self) -> bool:
         """Whether all places that were looked at hold what they held."""
@@ -65,11 +79,25 @@ class Reached:
     def key(self) -> tuple:
         """What a program depends on that takes the traced numbers and holds the others."""
         types_of = [(p, aval_of(x), type(example_of(x))) for p, x in self.traced.items()]
+        same = [(p, id(x)) for p, x in self.numbers.items() if isinstance(x, Tracer)]
+        order = {x: i for i, x in enumerate(dict.fromkeys([i for _, i in same]))}
         others = [
             (p, type(x), repr(x) if type(x) in PYTHON_SCALARS else id(x))
-            for p, x in self.numbers.items() if p not in self.traced
+            for p, x in self.numbers.items() if not isinstance(x, Tracer)
         ]
-        return tuple(types_of), tuple(others)
+        return tuple(types_of), tuple([(p, order[i]) for p, i in same]), tuple(others)
+
+    @contextmanager
+    def replaced(self, values: Sequence) -> Iterator[None]:
+        """Put ``values`` where the traced numbers stand."""
+        new = {id(x): v for x, v in zip(self.traced.values(), values, strict=True)}
+        try:
+            for put, at, x in self._held:
+                put(at, tree.map(lambda v: new.get(id(v), v), x))
+            yield
+        finally:
+            for put, at, x in self._held:
+                put(at, x)
 
     def _visit(self, path: Path, x: Any) -> None:
         if isinstance(x, _NUMBERS):
@@ -88,11 +116,19 @@ class Reached:
             self._visit(path, x.fget if isinstance(x, property) else x.__func__)
         elif isinstance(x, Call):
             self._visit_all(path, getattr(x, "functions", ()))
+        elif isinstance(x, _MUTABLE):
+            self._places.append((functools.partial(_holds, x), _children(x), True))
+            for i in list(x) if isinstance(x, dict) else range(len(x)):
+                self._enter((*path, i), None, x.__setitem__, i, x[i])
+        elif _is_object(x):
+            names = vars(x)
+            for name in list(names):
+                self._enter((*path, name), names.get, names.__setitem__, name, names[name])
+            self._objects.append((path, x))
         elif isinstance(x, _CONTAINERS) or tree.opened(x) is not None:
-            children = _children(x)
-            if type(x) is not tuple:
-                self._places.append((functools.partial(_holds, x), children, True))
-            self._visit_all(path, children)
+            if not isinstance(x, tuple | frozenset):
+                self._places.append((functools.partial(_holds, x), _children(x), True))
+            self._visit_all(path, _children(x))
         elif _package(type(x)) == "functrans":
             self._visit_all(path, [v for v in getattr(x, "__dict__", {}).values() if callable(v)])
         elif _package(x if isinstance(x, _CODE) else type(x)) not in _LIBRARIES:
@@ -102,28 +138,28 @@ class Reached:
         for i, x in enumerate(parts):
             self._visit((*path, i), x)
 
+    def _enter(self, path: Path, get: Callable | None, put: Callable, at: Any, x: Any) -> None:
+        """Visit what stands in a place that can be read and written."""
+        if get is not None and not isinstance(x, _CODE):
+            self._places.append((get, at, x))
+        by_parts = isinstance(x, _MUTABLE) or _is_object(x)
+        if not by_parts and any(isinstance(v, Tracer) for v in tree.leaves(x)):
+            self._held.append((put, at, x))
+        self._visit(path, x)
+
     def _visit_function(self, path: Path, f: types.FunctionType) -> None:
         if (inner := getattr(f, "__wrapped__", None)) is not None:
             self._visit((*path, "__wrapped__"), inner)
         if f.__globals__.get("__name__", "").partition(".")[0] in _LIBRARIES:
             return
         self._visit_all((*path, "defaults"), f.__defaults__ or ())
-        self._visit_all((*path, "defaults"), (f.__kwdefaults__ or {}).values())
+        self._visit_all((*path, "keywords"), (f.__kwdefaults__ or {}).values())
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
-            x = _content(cell)
-            if not isinstance(x, _CODE):
-                self._places.append((_content, cell, x))
-            self._visit((*path, name), x)
-        used = set(_names_of(f.__code__))
+            self._enter((*path, name), _content, _refill, cell, _content(cell))
+        used, names = set(_names_of(f.__code__)), f.__globals__
         self._names |= used
-        for name in sorted(used & f.__globals__.keys()):
-            self._look((*path, name), f.__globals__, name)
-
-    def _look(self, path: Path, names: Any, name: str) -> None:
-        x = names[name]
-        if not isinstance(x, (*_CODE, *_DESCRIPTORS)):
-            self._places.append((names.get, name, x))
-        self._visit(path, x)
+        for name in sorted(used & names.keys()):
+            self._enter((*path, name), names.get, names.__setitem__, name, names[name])
 
     def _follow_attributes(self) -> None:
         """Attributes of objects by names that the code uses: each may lead to more of both."""
@@ -132,28 +168,28 @@ class Reached:
         while before != len(done):
             before = len(done)
             for path, x in list(self._objects):
-                spaces = _namespaces(x)
-                for i, names in enumerate(spaces):
+                for i, (owner, names) in enumerate(_namespaces(x)):
                     for name in sorted(self._names & names.keys()):
                         if (*path, i, name) not in done:
                             done.add((*path, i, name))
-                            self._look((*path, i, name), names, name)
-                            if isinstance(names[name], types.MemberDescriptorType):
-                                self._look((*path, i, name, "slot"), _Slots(x), name)
-                            elif name not in spaces[0]:  # the object may get one of its own
-                                self._places.append((spaces[0].get, name, None))
+                            self._attribute((*path, i, name), x, owner, name)
+
+    def _attribute(self, path: Path, x: Any, owner: Any, name: str) -> None:
+        names = vars(owner)
+        value = names[name]
+        if isinstance(value, types.MemberDescriptorType):
+            get, put = functools.partial(_slot, x), functools.partial(object.__setattr__, x)
+            self._enter(path, get, put, name, _slot(x, name))
+            return
+        put = functools.partial(setattr, owner) if isinstance(owner, type) else names.__setitem__
+        if owner is not x and name not in (own := getattr(x, "__dict__", {})):
+            self._places.append((own.get, name, None))  # the object may get one of its own
+        self._enter(path, names.get, put, name, value)
 
 
-class _Slots:
-    """The slots of an object, as a dict of them."""
-
-    def __init__(self, x: Any):
-        self.x = x
-
-    def get(self, name: str) -> Any:
-        return getattr(self.x, name, None)
-
-    __getitem__ = get
+def _is_object(x: Any) -> bool:
+    """Whether it is a container whose parts are attributes that can be set."""
+    return dataclasses.is_dataclass(x) and not isinstance(x, type) and hasattr(x, "__dict__")
 
 
 def _content(cell: Any) -> Any:
@@ -161,6 +197,14 @@ def _content(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:  # not assigned yet, or deleted
         return None
+
+
+def _refill(cell: Any, x: Any) -> None:
+    cell.cell_contents = x
+
+
+def _slot(x: Any, name: str) -> Any:
+    return getattr(x, name, None)
 
 
 def _guarded(entry: Callable, places: Sequence) -> Callable:
@@ -200,11 +244,11 @@ def _package(x: Any) -> str:
     return (name or "").partition(".")[0]
 
 
-def _namespaces(x: Any) -> list:
-    """Where attributes of an object are looked up."""
+def _namespaces(x: Any) -> list[tuple[Any, Any]]:
+    """Where attributes of an object are looked up: what has them, and its dict."""
     kinds = (x if isinstance(x, type) else type(x)).__mro__
-    own = [] if isinstance(x, type) else [getattr(x, "__dict__", {})]
-    return [*own, *[vars(k) for k in kinds if _package(k) not in _LIBRARIES]]
+    own = [] if isinstance(x, type) or not hasattr(x, "__dict__") else [x]
+    return [(k, vars(k)) for k in (*own, *kinds) if k is x or _package(k) not in _LIBRARIES]
 
 
 __all__ = ["Reached"]

@@ -33,9 +33,9 @@ from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.staging import restage
 from functrans._transforms.staging.closures import Reached
 from functrans._transforms.staging.restage import Mask
-from functrans._transforms.staging.staging import stage_part, with_consts
+from functrans._transforms.staging.staging import example_of, stage_part, with_consts
 from functrans.config import jit_is_on
-from functrans.errors import ArgumentError, name_of
+from functrans.errors import ArgumentError, ConcretizationError, name_of
 
 if TYPE_CHECKING:
     from functrans._compile.run.executable import Executable
@@ -113,7 +113,7 @@ class Jitted:
 
     def __init__(self, f: Callable, nums: tuple, names: tuple, precise: bool):
         self.f, self.nums, self.names, self.precise = f, nums, names, precise
-        self.entries: OrderedDict[Any, Entry] = OrderedDict()
+        self.entries: OrderedDict[Any, Entry | None] = OrderedDict()
         # by the kinds of positional arguments; and what took the last ones
         self.shortcuts: dict[tuple, Entry] = {}
         self.latest: Callable = _nothing
@@ -139,7 +139,11 @@ class Jitted:
         if not jit_is_on():
             return self.f(*args, **kwargs)
         entry, operands = self._entry(*self._signature(args, kwargs))
-        if not (kwargs or self.nums or entry.reads) and _PLAIN.issuperset(map(type, args)):
+        if entry is None:
+            return self.f(*args, **kwargs)
+        if entry.once:
+            return entry.result(evaluate(entry.program, operands))
+        if not (kwargs or self.nums or entry.closes_over) and _PLAIN.issuperset(map(type, args)):
             self.shortcuts[_kinds(args)] = entry
         return entry.result(JitCall(entry)(*operands))
 
@@ -195,27 +199,25 @@ class Jitted:
             reached = Reached(self.f, *[x for _, x in others])
             self.latest = _nothing
             # what is traced is not kept: it would live on
-            self.reached = None if reached.traced or others else reached
+            self.reached = None if reached.tracers or others else reached
         return reached
 
-    def _entry(self, key: Any, operands: list, rebuild: Callable) -> tuple[Entry, list]:
-        """The entry of such arguments, and its operands: what it closes over, then these."""
+    def _entry(self, key: Any, operands: list, rebuild: Callable) -> tuple[Entry | None, list]:
+        """The entry of such arguments, and its operands: what it closes over, then these.
+
+        None: the function decides by traced values that it closes over, as only its Python can.
+        """
         reached = self._closure(key)
-        if reached.traced:
+        if reached.tracers:
             key = key, reached.key()
-        entry = self.entries.get(key)
-        if entry is not None:
-            return entry, [*[reached.traced[p] for p in entry.reads], *operands]
-        name = f"jit({name_of(self.f)})"
-        part = stage_part(rebuild, list(map(_example, operands)), name)
-        values, (program,) = with_consts([part])
-        entry = Entry(name, program, part.structure, self.precise)
-        operands = [*values, *operands]
-        places = {id(x): p for p, x in reached.traced.items()}
-        if any(id(x) not in places for x in values):
-            return entry, operands  # it cannot be told where these will be next time
-        entry.reads = [places[id(x)] for x in values]
-        entry.holds = [x for x in reached.numbers.values() if not isinstance(x, Tracer)]
+        operands = [*reached.traced.values(), *operands]
+        entry = self.entries.get(key, _MISSING)
+        if entry is not _MISSING:
+            return entry, operands  # type: ignore[return-value]  # the sentinel is excluded
+        entry, hidden = self._staged(reached, operands, rebuild)
+        if entry is not None and (hidden or reached.fixed):
+            entry.once = True  # it cannot be told where these values will be next time
+            return entry, [*hidden, *operands]
         with self.lock:
             entry = self.entries.setdefault(key, entry)  # another thread may have been faster
             while len(self.entries) > KEPT:
@@ -223,9 +225,35 @@ class Jitted:
                 self._forget_shortcuts()
         return entry, operands
 
+    def _staged(
+        self, reached: Reached, operands: list, rebuild: Callable
+    ) -> tuple[Entry | None, list]:
+        """A new entry, and traced values in it that were not reached: operands before all others.
+        """
+        n = len(reached.traced)
+
+        def lifted(*values: Any) -> Any:
+            with reached.replaced(values[:n]):
+                return rebuild(*values[n:])
+
+        name = f"jit({name_of(self.f)})"
+        try:
+            part = stage_part(lifted, [*map(example_of, operands[:n]), *map(_example, operands[n:])],
+                              name)
+        except ConcretizationError:
+            if not reached.tracers:
+                raise
+            return None, []
+        hidden, (program,) = with_consts([part])
+        entry = Entry(name, program, part.structure, self.precise)
+        entry.closes_over = n
+        entry.holds = [x for x in reached.numbers.values() if n and not isinstance(x, Tracer)]
+        return entry, hidden
+
     def code(self, *args: Any) -> Callable[[Sequence], list] | None:
         """What takes the numbers among such arguments to fresh outputs, if it can be native."""
-        code = self._entry(*self._signature(args, {}))[0].executable.code
+        entry, _ = self._entry(*self._signature(args, {}))
+        code = None if entry is None else entry.executable.code
         return None if isinstance(code, Exception) else code
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -233,9 +261,17 @@ class Jitted:
         signature = self._signature(args, kwargs)
         before = list(self.entries.values())
         entry, operands = self._entry(*signature)
+        if entry is None:
+            raise ArgumentError(
+                f"jit: `{name_of(self.f)}` decides by a traced value that it closes over, so it is "
+                "not compiled"
+            )
         known = entry in before
         reason = "staged before" if known else f"new kind of arguments: {describe(operands)}"
         return Lowered(entry, reason)
+
+
+_MISSING: Any = object()
 
 
 def _kind(x: Any) -> Any:
@@ -259,9 +295,11 @@ class Entry:
     def __init__(self, name: str, program: Program, structure: Any, precise: bool):
         self.name, self.program, self.structure = name, program, structure
         self.precise = precise
-        # where the values of its first operands were found; what was not traced, by its number
-        self.reads: list = []
-        self.holds: list = []
+        # how many of its first operands are what the function closes over, and what else of that
+        # there was, which programs know by its id; once: it is good for one call
+        self.closes_over = 0
+        self.holds: Any = None
+        self.once = False
         self.derived: dict[Any, Any] = {}
         self.lock = threading.RLock()
 
