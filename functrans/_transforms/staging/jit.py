@@ -236,10 +236,10 @@ class Jitted:
             with reached.replaced(values[:n]):
                 return rebuild(*values[n:])
 
+        examples = [*map(example_of, operands[:n]), *map(_example, operands[n:])]
         name = f"jit({name_of(self.f)})"
         try:
-            part = stage_part(lifted, [*map(example_of, operands[:n]), *map(_example, operands[n:])],
-                              name)
+            part = stage_part(lifted, examples, name)
         except ConcretizationError:
             if not reached.tracers:
                 raise

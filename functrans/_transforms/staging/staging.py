@@ -23,7 +23,7 @@ from functrans._transforms.arguments import is_number, require_numbers
 from functrans._transforms.reverse.grad import require_callable
 from functrans.errors import ConcretizationError, UnsupportedError, name_of, user_line
 
-# The trace that stages a rule late: the one of the function around it may have ended, so that ops on
+# The trace that stages a rule late. That of the function around the rule may have ended: ops on
 # values of that function are taken by this one.
 _heir: ContextVar[StagingTrace | None] = ContextVar("heir", default=None)
 
