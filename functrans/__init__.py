@@ -26,7 +26,7 @@ from functrans._transforms.staging.staging import make_program
 from functrans._transforms.vmap import vmap
 from functrans.config import config
 
-array = numpy.array  # type: ignore[attr-defined]  # published from a table
+array = numpy.array
 
 __version__ = _version.VERSION
 

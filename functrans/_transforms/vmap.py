@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from functrans._core.bind import PLAIN, Trace, Tracer, bind, bind_operands, is_f
 from functrans._core.primitive import Primitive
 from functrans._transforms.arguments import describe, hand_out, is_number, require_numbers
 from functrans.errors import ArgumentError, ShapeError, name_of
+
+P = ParamSpec("P")
 
 
 class BatchTracer(Tracer):
@@ -118,13 +120,13 @@ class BatchTrace(Trace):
 
 
 def vmap(
-    f: Callable,
+    f: Callable[P, Any],
     in_axes: Any = 0,
     out_axes: Any = 0,
     *,
     axis_size: int | None = None,
     chunk_size: int | None = None,
-) -> Callable:
+) -> Callable[P, Any]:
     """``f`` on every slice of its arguments at once.
 
     ``in_axes`` says for each positional argument which axis to run over, None to pass it whole; an
@@ -144,7 +146,7 @@ def vmap(
         raise ArgumentError(f"vmap: chunk_size must be None or a positive int, not {chunk_size!r}")
 
     @functools.wraps(f, updated=())
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def mapped(*args: P.args, **kwargs: P.kwargs) -> Any:
         axes = _spread_axes(f, in_axes, args)
         leaves, structure = tree.flatten((args, kwargs))
         leaves = [plain(x) for x in leaves]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from functrans._transforms.reverse.api import active_tangents
 from functrans._transforms.reverse.grad import require_callable, split_aux
 from functrans._transforms.watching.kinks import jvp_trace
 from functrans.errors import ArgumentError, name_of
+
+P = ParamSpec("P")
 
 
 class Pushed(NamedTuple):
@@ -111,7 +113,7 @@ def as_arguments(who: str, f: Callable, primals: Any, tangents: Any) -> tuple[tu
     return tuple(primals), tuple(tangents)
 
 
-def derivative(f: Callable) -> Callable:
+def derivative(f: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[Any, P], Any]:
     r"""The derivative of a function of one real number, :math:`x \mapsto f'(x)`, of any output.
 
     >>> import functrans as ft, numpy as np
@@ -121,7 +123,7 @@ def derivative(f: Callable) -> Callable:
     require_callable("derivative", f)
 
     @functools.wraps(f, updated=())
-    def slope(x: Any, *args: Any, **kwargs: Any) -> Any:
+    def slope(x: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
         if not is_number(x) or shape_of(x) != ():
             raise ArgumentError(
                 f"derivative is for functions of one number, but `{name_of(f)}` was given "

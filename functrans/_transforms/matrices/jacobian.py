@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec
 
 import numpy as np
 
@@ -26,19 +26,21 @@ from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.vmap import BatchTrace
 from functrans.errors import ArgumentError, name_of
 
+P = ParamSpec("P")
+
 # Memory that one batch of basis vectors and their images may take with chunk_size="auto".
 CHUNK_BYTES = 2**28
 
 
 def jacobian(
-    f: Callable,
+    f: Callable[P, Any],
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
     mode: str = "auto",
     chunk_size: int | str | None = "auto",
     progress: bool = False,
-) -> Callable:
+) -> Callable[P, Any]:
     r"""The matrix of first derivatives, :math:`J_{ij} = \partial f_i / \partial x_j`.
 
     The shape is ``out.shape + in.shape``; of containers, a container of containers ``J[out][in]``.
@@ -61,7 +63,7 @@ def jacobian(
     _check_chunk(chunk_size)
 
     @functools.wraps(f, updated=())
-    def matrix(*args: Any, **kwargs: Any) -> Any:
+    def matrix(*args: P.args, **kwargs: P.kwargs) -> Any:
         chosen = select("jacobian", f, argnums, args, kwargs)
         if mode == "forward":
             parts = _by_pushing(f, chosen, argnums, has_aux, chunk_size, progress)
@@ -256,13 +258,13 @@ def _check_chunk(chunk_size):
 
 
 def jacfwd(
-    f: Callable,
+    f: Callable[P, Any],
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
     chunk_size: int | str | None = "auto",
     progress: bool = False,
-) -> Callable:
+) -> Callable[P, Any]:
     """``jacobian`` with ``mode="forward"``: best for few inputs; keeps no tape.
 
     >>> import functrans as ft, numpy as np
@@ -275,13 +277,13 @@ def jacfwd(
 
 
 def jacrev(
-    f: Callable,
+    f: Callable[P, Any],
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
     chunk_size: int | str | None = "auto",
     progress: bool = False,
-) -> Callable:
+) -> Callable[P, Any]:
     """``jacobian`` with ``mode="reverse"``: best for few outputs.
 
     >>> import functrans as ft, numpy as np
@@ -294,13 +296,13 @@ def jacrev(
 
 
 def hessian(
-    f: Callable,
+    f: Callable[P, Any],
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
     chunk_size: int | str | None = "auto",
     progress: bool = False,
-) -> Callable:
+) -> Callable[P, Any]:
     r"""The matrix of second derivatives, :math:`H_{ij} = \partial^2 f/\partial x_i\partial x_j`.
 
     Forward over reverse: the gradient's own run, on dual numbers carrying a batch of basis vectors.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec
 
 from functrans import tree
 from functrans._transforms.arguments import check_like
 from functrans._transforms.forward.api import as_arguments, jvp
 from functrans._transforms.reverse.grad import grad, require_callable, value_and_grad
 from functrans.errors import ArgumentError
+
+P = ParamSpec("P")
 
 
 def hvp(f: Callable, primals: Any, tangents: Any) -> tuple:
@@ -57,7 +59,7 @@ def vhp(f: Callable, primals: Any, cotangents: Any) -> tuple:
     return value, product if isinstance(primals, tuple | list) else product[0]
 
 
-def elementwise_grad(f: Callable, argnums: int | str = 0) -> Callable:
+def elementwise_grad(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P, Any]:
     r"""The derivative of a function that acts entry by entry, :math:`\partial y_i/\partial x_i`.
 
     One backward walk with a cotangent of ones: for any other function, the column sums of J.
@@ -71,8 +73,8 @@ def elementwise_grad(f: Callable, argnums: int | str = 0) -> Callable:
         raise ArgumentError(f"elementwise_grad: argnums must be one argument, but is {argnums!r}")
 
     @functools.wraps(f, updated=())
-    def slopes(*args: Any, **kwargs: Any) -> Any:
-        def total(*args: Any, **kwargs: Any) -> Any:
+    def slopes(*args: P.args, **kwargs: P.kwargs) -> Any:
+        def total(*args: P.args, **kwargs: P.kwargs) -> Any:
             return f(*args, **kwargs).sum()
 
         functools.update_wrapper(total, f)

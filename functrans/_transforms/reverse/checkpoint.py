@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -25,8 +25,11 @@ from functrans._transforms.rules.calls import outside, under
 from functrans._transforms.rules.custom import Run
 from functrans.errors import CaptureError, LeakedTracerError, name_of
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-def checkpoint(f: Callable) -> Callable:
+
+def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     r"""``f``, of which reverse mode stores only the arguments and runs it again in the backward.
 
     The derivative is the same; memory falls from all that ``f`` computes to its arguments, time
@@ -44,10 +47,11 @@ def checkpoint(f: Callable) -> Callable:
     """
     require_callable("checkpoint", f)
     name = f"checkpoint({name_of(f)})"
+    call: Callable = f
 
     @functools.wraps(f, updated=())
-    def recomputed(*args: Any, **kwargs: Any) -> Any:
-        run = Run(name, lambda xs, options: f(*xs, **options), (args, kwargs))
+    def recomputed(*args: P.args, **kwargs: P.kwargs) -> R:
+        run = Run(name, lambda xs, options: call(*xs, **options), (args, kwargs))
         if newest_trace(run.operands) is None:
             return f(*args, **kwargs)
         if any(map(staged.staged, run.operands)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 
@@ -26,10 +26,12 @@ from functrans._transforms.reverse.vjp import VJPTracer, pull_back
 from functrans._transforms.watching.kinks import vjp_trace
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
 
+P = ParamSpec("P")
+
 
 def grad(
-    f: Callable, argnums: Argnums = 0, *, has_aux: bool = False, holomorphic: bool = False
-) -> Callable:
+    f: Callable[P, Any], argnums: Argnums = 0, *, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[P, Any]:
     r"""The gradient of a scalar function: :math:`x \mapsto \nabla f(x)`.
 
     ``argnums`` is a position, a parameter name or a tuple of them; the result follows it. With
@@ -49,7 +51,7 @@ def grad(
     run = _Run("grad", f, argnums, has_aux, holomorphic)
 
     @functools.wraps(f, updated=())
-    def gradient(*args: Any, **kwargs: Any) -> Any:
+    def gradient(*args: P.args, **kwargs: P.kwargs) -> Any:
         _, aux, g = run(args, kwargs)
         return (g, hand_out_tree(aux)) if has_aux else g
 
@@ -57,12 +59,8 @@ def grad(
 
 
 def value_and_grad(
-    f: Callable,
-    argnums: Argnums = 0,
-    *,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-) -> Callable:
+    f: Callable[P, Any], argnums: Argnums = 0, *, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[P, tuple[Any, Any]]:
     """The value and the gradient in one run; arguments as for ``grad``.
 
     Returns ``(value, gradient)``, or ``((value, aux), gradient)`` with ``has_aux``.
@@ -75,7 +73,7 @@ def value_and_grad(
     run = _Run("value_and_grad", f, argnums, has_aux, holomorphic)
 
     @functools.wraps(f, updated=())
-    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+    def value_and_gradient(*args: P.args, **kwargs: P.kwargs) -> tuple[Any, Any]:
         value, aux, g = run(args, kwargs)
         value = hand_out(value)
         return ((value, hand_out_tree(aux)), g) if has_aux else (value, g)

@@ -1,0 +1,19 @@
+"""Uses that type checkers must refuse, each in a line that says so."""
+
+import numpy as np
+
+import functrans as ft
+import functrans.numpy as fnp
+
+
+def loss(w: np.ndarray, scale: float = 1.0) -> np.ndarray:
+    return fnp.sum(w**2) * scale
+
+
+ft.grad(loss)()  # wrong: no argument
+ft.grad(loss)(np.ones(3), factor=2.0)  # wrong: no such parameter
+ft.hessian(loss)(np.ones(3), "2")  # wrong: a text for a number
+ft.checkpoint(loss)(1, 2, 3)  # wrong: too many arguments
+fnp.sum(np.ones(3), axes=0)  # wrong: the parameter is named axis
+fnp.summ(np.ones(3))  # wrong: no such function
+fnp.linalg.solve(np.eye(3))  # wrong: one argument is missing
