@@ -142,8 +142,7 @@ class Reached:
         """Visit what stands in a place that can be read and written."""
         if get is not None and not isinstance(x, _CODE):
             self._places.append((get, at, x))
-        by_parts = isinstance(x, _MUTABLE) or _is_object(x)
-        if not by_parts and any(isinstance(v, Tracer) for v in tree.leaves(x)):
+        if _has_traced(x):
             self._held.append((put, at, x))
         self._visit(path, x)
 
@@ -190,6 +189,15 @@ class Reached:
 def _is_object(x: Any) -> bool:
     """Whether it is a container whose parts are attributes that can be set."""
     return dataclasses.is_dataclass(x) and not isinstance(x, type) and hasattr(x, "__dict__")
+
+
+def _has_traced(x: Any) -> bool:
+    """Whether it is a traced value, or has one in parts that cannot be set one by one."""
+    if isinstance(x, Tracer):
+        return True
+    if isinstance(x, (*_NUMBERS, *_MUTABLE, *_CODE, str, set, frozenset)) or _is_object(x):
+        return False
+    return tree.opened(x) is not None and any(map(_has_traced, _children(x)))
 
 
 def _content(cell: Any) -> Any:
