@@ -593,7 +593,25 @@ def test_a_recursive_closure_is_looked_through_once():
     assert float(ft.grad(ft.jit(lambda v: f(3, v)))(1.0)) == 8.0
 
 
-# ---- branches are staged once
+# ---- branches and loops are staged once
+
+
+def test_nested_loops_that_close_over_a_staged_value_are_staged_once():
+    runs = []
+
+    def level(k, c, v):
+        if k == 0:
+            runs.append("run")
+            return c + np.sin(v)
+        inner = np.float64(0.0)
+        c = c + ft.fori_loop(0, 2, lambda i, c: level(k - 1, c, v), inner)
+        return c + ft.scan(lambda c, _: (c + v, None), inner, None, length=2)[0]
+
+    g = ft.jit(ft.grad(lambda v: level(5, 0.0, v)))
+    want = ft.grad(lambda v: level(5, 0.0, v))(0.5)
+    runs.clear()
+    same(g(np.float64(0.5)), want)
+    assert runs == ["run"]
 
 
 def size(program: Program) -> int:

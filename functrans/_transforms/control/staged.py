@@ -21,6 +21,7 @@ from functrans._ops.structure import astype
 from functrans._transforms.arguments import is_number
 from functrans._transforms.control.branches import BranchCall
 from functrans._transforms.control.loops import LoopCall
+from functrans._transforms.staging.closures import Reached
 from functrans._transforms.staging.staging import (
     Part,
     StagedTracer,
@@ -28,6 +29,7 @@ from functrans._transforms.staging.staging import (
     innermost,
     stage_part,
     with_consts,
+    writing,
 )
 from functrans.errors import ArgumentError, ConcretizationError, ShapeError, name_of
 
@@ -39,6 +41,11 @@ def staged(x: Any) -> bool:
 
 def any_staged(*trees: Any) -> bool:
     return any(staged(x) for t in trees for x in tree.leaves(t))
+
+
+def reaches_staged(*functions: Callable) -> bool:
+    """Whether functions close over such values, as far as that can be seen."""
+    return writing() and any(map(staged, Reached(*functions).tracers))
 
 
 def weak(x: Any) -> bool:
@@ -217,4 +224,6 @@ def _require_alike(name: str, f: Callable, first: Part, g: Callable, other: Part
             )
 
 
-__all__ = ["any_staged", "branch", "once", "scan", "staged", "while_loop"]
+__all__ = [
+    "any_staged", "branch", "once", "reaches_staged", "scan", "staged", "while_loop",
+]

@@ -149,7 +149,9 @@ class Reached:
     def _visit_function(self, path: Path, f: types.FunctionType) -> None:
         if (inner := getattr(f, "__wrapped__", None)) is not None:
             self._visit((*path, "__wrapped__"), inner)
-        if f.__globals__.get("__name__", "").partition(".")[0] in _LIBRARIES:
+        if (library := f.__globals__.get("__name__", "").partition(".")[0]) in _LIBRARIES:
+            if library == "functrans":  # it may call functions of the user's
+                self._visit_all(path, filter(callable, map(_content, f.__closure__ or ())))
             return
         self._visit_all((*path, "defaults"), f.__defaults__ or ())
         self._visit_all((*path, "keywords"), (f.__kwdefaults__ or {}).values())

@@ -27,6 +27,10 @@ from functrans.errors import ConcretizationError, UnsupportedError, name_of, use
 # values of that function are taken by this one.
 _heir: ContextVar[StagingTrace | None] = ContextVar("heir", default=None)
 
+# Whether a program is being written in this context.
+_writing: ContextVar[bool] = ContextVar("writing", default=False)
+writing = _writing.get
+
 # Entries from which on a constant is looked at: whether it is one number throughout.
 REPEATED = 1024
 
@@ -221,6 +225,7 @@ def stage(f: Callable, args: Sequence[Any], name: str) -> tuple[Program, tree.St
 
 def _written(trace: StagingTrace, f: Callable, args: Sequence[Any]) -> tuple[Program, Any]:
     """The program that a trace writes, and how its outputs nest."""
+    token = _writing.set(True)
     try:
         inputs = [trace.input(x) for x in args]
         outs, structure = tree.flatten(f(*inputs))
@@ -229,6 +234,7 @@ def _written(trace: StagingTrace, f: Callable, args: Sequence[Any]) -> tuple[Pro
         return Program(tuple(t.variable for t in inputs), tuple(trace.eqns), outputs), structure
     finally:
         trace.closed = True
+        _writing.reset(token)
 
 
 class Part(NamedTuple):
