@@ -1,5 +1,6 @@
 """Functions with rules of their own, and closures, in programs: each is one equation or operand."""
 
+import dataclasses
 import functools
 import itertools
 
@@ -332,6 +333,13 @@ def test_a_rule_that_returns_another_shape_than_its_function_is_refused():
         ft.grad(ft.jit(f))(x)
 
 
+def test_a_rule_that_returns_a_float_for_an_integer_is_refused():
+    f = ft.custom_jvp(np.argmax)
+    f.defjvp(lambda vs, ts: (np.max(vs[0]), np.max(ts[0])))
+    with pytest.raises(ShapeError, match=r"returned float64.* itself returned as int64"):
+        ft.grad(ft.jit(lambda v: f(v) * v[0]))(x)
+
+
 def test_a_program_by_itself_cannot_close_over_traced_values():
     with pytest.raises(UnsupportedError, match=r"make_program.*closes over .* traced by grad.*"
                        "Pass that value as an argument"):
@@ -449,6 +457,46 @@ class Slotted:
         return self.w
 
 
+def of_function():
+    def weight():
+        return weight.w
+
+    weight.w = 2.0
+    inner = ft.jit(lambda v: weight() * v)
+
+    def loss(new):
+        weight.w = new
+        try:
+            return inner(3.0)
+        finally:
+            weight.w = 2.0
+
+    return inner, loss
+
+
+def of_tuple():
+    pair = (2.0, "text")
+    inner = ft.jit(lambda v: pair[0] * v)
+
+    def loss(new):
+        nonlocal pair
+        before, pair = pair, (new, "text")
+        try:
+            return inner(3.0)
+        finally:
+            pair = before
+
+    return inner, loss
+
+
+@dataclasses.dataclass
+class Record:
+    w: object = 2.0
+
+    def apply(self, v):
+        return self.w * v
+
+
 def of_helper():
     w = [2.0]
     weight = ft.vmap(lambda _: w[0])
@@ -468,6 +516,9 @@ HOLDERS = {
     "a variable": of_variable,
     "a container": of_container,
     "an attribute": lambda: of_attribute(Model),
+    "an attribute of a function": of_function,
+    "a tuple": of_tuple,
+    "a dataclass": lambda: of_attribute(Record),
     "a slot": lambda: of_attribute(Slotted),
     "what a helper closes over": of_helper,
 }

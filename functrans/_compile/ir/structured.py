@@ -251,15 +251,15 @@ class Ruled(Structured):
         return [v.aval for v in self.program.inputs]
 
     def types(self, *xs: Aval) -> Any:
-        found = [aval_of_atom(a) for a in self.program.outputs]
-        return tuple(found) if len(found) != 1 else found[0]
+        avals = [aval_of_atom(a) for a in self.program.outputs]
+        return tuple(avals) if len(avals) > 1 else avals[0]
 
     def weak_outputs(self) -> list[bool]:
         return list(map(is_weak, self.program.outputs))
 
     def run(self, *xs: Any, run: Runner = evaluate) -> Any:
         outs = run(self.program, xs)
-        return tuple(outs) if len(outs) != 1 else outs[0]
+        return tuple(outs) if len(outs) > 1 else outs[0]
 
     def pruned(self, used: Sequence[bool]) -> None:
         return None  # the rule speaks of all operands and outputs

@@ -174,8 +174,8 @@ class ReverseRuled(Ruled):
 
         def backward(kept: list, cts: list) -> tuple:
             traced, others, rest = fwd.rest
-            given = iter(kept)
-            residuals = [next(given) if t else r for t, r in zip(traced, others, strict=True)]
+            values = iter(kept)
+            residuals = [next(values) if t else r for t, r in zip(traced, others, strict=True)]
             return list(self.bwd(residuals, rest, cts)), None
 
         fwd = Late(f"fwd of {self.name}", forward, consts)
@@ -332,11 +332,11 @@ class ReverseRule:
 
         def backward(consts: list, residuals: list, cts: list) -> tuple:
             trace = BatchTrace("vmap", size)
-            found = self.bwd(
+            back = self.bwd(
                 _in_batch(trace, consts, mask), _in_batch(trace, residuals, fwd.rest),
                 _in_batch(trace, cts, [True] * len(cts)),
             )
-            whole = zip(_out_of_batch(trace, found), mask[len(consts) :], strict=True)
+            whole = zip(_out_of_batch(trace, back), mask[len(consts) :], strict=True)
             return [c if c is None or b else c.sum(axis=0) for c, b in whole], None
 
         fwd, bwd = Late("fwd of a batch", forward), Late("bwd of a batch", backward)

@@ -15,7 +15,7 @@ from functrans import tree
 from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Program, Var, aval_of_atom, check, evaluate
 from functrans._compile.ir.structured import Ruled
-from functrans._core.aval import PYTHON_SCALARS, aval_of, inexact_dtype
+from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, inexact_dtype
 from functrans._core.bind import Tracer, cast
 from functrans._transforms.reverse.vjp import VJPTrace, VJPTracer
 from functrans._transforms.staging import restage
@@ -54,11 +54,11 @@ class RuleCall(restage.RowCall):
     def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
         row, mask, size = self.row, tuple(batched), trace.batch_size
 
-        def made() -> Ruled:
+        def whole() -> Ruled:
             program, _ = restage.mapped(row.program, mask, size, row.name)
             return Ruled(row.name, program, row.consts, row.rule.mapped(mask, size), RuleCall)
 
-        return RuleCall(self.derive(("vmap", mask, size), made))(*xs)
+        return RuleCall(self.derive(("vmap", mask, size), whole))(*xs)
 
     def taylor(self, trace: Any, args: Sequence) -> tuple:
         n = self.row.consts
@@ -178,12 +178,16 @@ def fitted(row: Ruled, ys: Sequence) -> list:
     wanted = [aval_of_atom(a) for a in row.program.outputs]
     for y, want in zip(ys, wanted, strict=True):
         have = aval_of(y)
-        if have.shape != want.shape or (have.dtype.kind == "c") != (want.dtype.kind == "c"):
+        if have.shape != want.shape or _kind(have) != _kind(want):
             raise ShapeError(
                 f"{row.name}: the rule returned {have!r} as an output that the function itself "
                 f"returned as {want!r}. Both must compute the same."
             )
     return [cast(y, want.dtype) for y, want in zip(ys, wanted, strict=True)]
+
+
+def _kind(a: Aval) -> str:
+    return "float" if inexact_dtype(a.dtype) and a.dtype.kind != "c" else a.dtype.kind
 
 
 __all__ = ["Late", "RuleCall", "enter", "fitted"]

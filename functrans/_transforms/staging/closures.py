@@ -50,12 +50,13 @@ class Reached:
         self._places: list[tuple[Callable, Any, Any]] = []
         self._held: list[tuple[Callable, Any, Any]] = []
         self._names: set[str] = {"__call__"}
-        self._seen: dict[int, Any] = {}  # kept, so that no other object gets its number
+        self._seen: dict[int, Any] = {}  # kept meanwhile, so that no other object gets its id
         self._objects: list[tuple[Path, Any]] = []
         self._guarded: tuple[Callable, Callable] | None = None
         for i, f in enumerate(functions):
             self._visit((i,), f)
         self._follow_attributes()
+        self._seen, self._objects = {}, []
         here = {id(v) for _, _, x in self._held for v in tree.leaves(x)}
         tracers = {p: x for p, x in self.numbers.items() if isinstance(x, Tracer)}
         self.tracers = list(tracers.values())
@@ -153,6 +154,8 @@ class Reached:
             if library == "functrans":  # it may call functions of the user's
                 self._visit_all(path, filter(callable, map(_content, f.__closure__ or ())))
             return
+        if f.__dict__:
+            self._objects.append((path, f))
         self._visit_all((*path, "defaults"), f.__defaults__ or ())
         self._visit_all((*path, "keywords"), (f.__kwdefaults__ or {}).values())
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
