@@ -407,5 +407,5 @@ def test_an_index_that_is_given_is_checked_at_each_call():
 
 def test_a_few_entries_are_written_out():
     text = ft.jit(lambda x: np.sin(x) * 2 + x[::-1]).lower(np.ones(3)).llvm
-    assert "loop0:" not in text
-    assert "loop0:" in ft.jit(lambda x: np.sin(x) * 2).lower(np.ones(5)).llvm
+    assert "loop.i0:" not in text
+    assert "loop.i0:" in ft.jit(lambda x: np.sin(x) * 2).lower(np.ones(5)).llvm

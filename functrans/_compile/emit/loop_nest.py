@@ -59,14 +59,12 @@ class Nest:
         ))
         self.pointers = {b: f"%buffer{i}" for i, b in enumerate(self.buffers)}
         self.registers: dict[str, str] = {}
-        self.block = "entry"
         self.sums = {r: f"%sum{i}" for i, r in enumerate(k.reductions)}
         self.starts = {r: _start_depth(r, len(k.space)) for r in k.reductions}
         self.empty = 0 in k.space
         self.pieces = _pieces(k, ranged)
         self.counters = [f"%i{d}" for d in range(len(k.space))]
         self.at: list[Window] = [(0, n) for n in k.space]  # where the iteration is known to be
-        self.written: dict[str, int] = {}  # loops with a name so far
         self.strip, self.rows = _strip(k, self.starts)
         # in order: the text of the code is the key under which the disk cache keeps it
         self.long = [r for r in k.reductions
@@ -96,10 +94,6 @@ class Nest:
         return set(r.axes) == over and not r.index and not (self.ranged and 0 in r.axes)
 
     # ---- loops
-
-    def enter(self, label: str) -> None:
-        self.code.label(label)
-        self.block = label
 
     def loop(self, depth: int) -> None:
         """Loop ``depth`` and all inside it; reductions that end with it are stored behind it."""
@@ -133,54 +127,31 @@ class Nest:
             self.loop(depth + 1)
         else:
             length = int(hi) - int(lo) if hi.isdigit() and lo.isdigit() else 0
-            self.count(depth, f"i{depth}", lo, hi, "1", self._hint(depth, length))
+            self.count(depth, lo, hi, self._hint(depth, length))
 
     def _hint(self, depth: int, length: int) -> str:
         if 0 < length <= UNROLLED and depth:
             return ", !llvm.loop !2"
         return ", !llvm.loop !0" if len(self.k.ops) > VECTORISED else ""
 
-    def count(self, depth: int, name: str, lo: str, hi: str, step: str, hint: str = "") -> None:
-        """A loop whose counter goes from lo to before hi; with another step, one over blocks."""
-        code, before = self.code, self.block
-        label = {"i": "loop", "s": "blocks"}[name[0]] + name[1:]
-        copy = self.written[name] = self.written.get(name, -1) + 1
-        if copy:
-            name, label = f"{name}.{copy}", f"{label}.{copy}"
-        i = f"%{name}"
-        code.line(f"br label %{label}")
-        self.enter(label)
-        at = len(code.lines)
-        if step == "1":
-            self.counters[depth] = i
+    def count(self, depth: int, lo: str, hi: str, hint: str = "") -> None:
+        """Loop ``depth`` from lo to before hi."""
+        with self.code.loop(lo, hi, stem=f"i{depth}", hint=hint) as self.counters[depth]:
             self.loop(depth + 1)
-        else:
-            self.block_of(depth, i, hi)
-        code.line(f"{i}.next = add nuw nsw i64 {i}, {step}")
-        code.lines.insert(at, f"  {i} = phi i64 [ {lo}, %{before} ], [ {i}.next, %{self.block} ]")
-        code.line(f"{i}.more = icmp ult i64 {i}.next, {hi}")
-        done = label.replace("loop", "done") if "loop" in label else f"{label}.done"
-        code.line(f"br i1 {i}.more, label %{label}, label %{done}{hint}")
-        self.enter(done)
 
     # ---- long sums, block by block
 
     def blocks(self, depth: int, lo: str, hi: str) -> None:
-        self.count(depth, f"s{depth}", lo, hi, str(self.rows))
-
-    def block_of(self, depth: int, first: str, hi: str) -> None:
-        """One block: its own sum, which is added to the whole with what rounding loses."""
-        code, totals = self.code, dict(self.sums)
-        for r in self.long:
-            self.sums[r] = f"{totals[r]}.block"
-            self.start(r, self.sums[r])
-        end = code.op(f"add nuw nsw i64 {first}, {self.rows}")
-        last = code.op(f"icmp ult i64 {end}, {hi}")
-        end = code.op(f"select i1 {last}, i64 {end}, i64 {hi}")
-        self.count(depth, f"i{depth}", first, end, "1", self._hint(depth, 0))
-        self.sums = totals
-        for r in self.long:
-            self.add_block(r)
+        """Each block has its own sum, which is added to the whole with what rounding loses."""
+        totals = dict(self.sums)
+        with self.code.pieces(lo, hi, self.rows) as (first, end):
+            for r in self.long:
+                self.sums[r] = f"{totals[r]}.block"
+                self.start(r, self.sums[r])
+            self.count(depth, first, end, self._hint(depth, 0))
+            self.sums = totals
+            for r in self.long:
+                self.add_block(r)
 
     def add_block(self, r: Reduce) -> None:
         code, t, total = self.code, type_of(r.dtype), self.sums[r]
@@ -221,20 +192,13 @@ class Nest:
         if self.ranged:
             lo = code.op(f"mul nsw i64 %start, {r.strides[0]}")
             hi = code.op(f"mul nsw i64 %stop, {r.strides[0]}")
-        i, head, before = f"%fill{len(code.lines)}", f"filling{len(code.lines)}", self.block
-        code.line(f"br label %{head}")
-        self.enter(head)
-        code.line(f"{i} = phi i64 [ {lo}, %{before} ], [ {i}.next, %{head} ]")
         t = stored_type(r.dtype)
         start = reduction_start(r.row, r.dtype)
         start = {"true": "1", "false": "0"}.get(start, start)
         known = "" if r.buffer in self.local else "inbounds "
-        at = code.op(f"getelementptr {known}{t}, ptr {self.pointers[r.buffer]}, i64 {i}")
-        code.line(f"store {t} {start}, ptr {at}")
-        code.line(f"{i}.next = add nuw nsw i64 {i}, 1")
-        code.line(f"{i}.more = icmp ult i64 {i}.next, {hi}")
-        code.line(f"br i1 {i}.more, label %{head}, label %{head}.done")
-        self.enter(f"{head}.done")
+        with code.loop(lo, hi, stem="fill") as i:
+            at = code.op(f"getelementptr {known}{t}, ptr {self.pointers[r.buffer]}, i64 {i}")
+            code.line(f"store {t} {start}, ptr {at}")
 
     # ---- memory
 
@@ -285,12 +249,12 @@ class Nest:
         if inside == "false":
             return zero
         code = self.code
-        yes, after, before = code.fresh("in")[1:], code.fresh("after")[1:], self.block
+        yes, after, before = code.fresh("in")[1:], code.fresh("after")[1:], code.block
         code.line(f"br i1 {inside}, label %{yes}, label %{after}")
-        self.enter(yes)
+        code.label(yes)
         value = self.read(x.buffer, x.dtype, x.offset, x.strides)
         code.line(f"br label %{after}")
-        self.enter(after)
+        code.label(after)
         return code.op(f"phi {type_of(x.dtype)} [ {value}, %{yes} ], [ {zero}, %{before} ]")
 
     def inside(self, windows: Sequence[Window]) -> str:

@@ -14,6 +14,7 @@ from functrans._compile.schedule.kernels import Call, Kernel, NativeStep, Tiles
 
 # Where CPython keeps a list's items, and NumPy an array's data; checked when code is first loaded.
 LIST_ITEMS, ARRAY_DATA = 24, 16
+POINTER = 8  # bytes of one
 
 
 _HINTS = """\
@@ -111,59 +112,34 @@ def _function(step: Any, name: str, code: Code, emit: Emit) -> tuple[tuple, str]
     return nest.buffers, nest.text()
 
 
-_TILES = """\
-  br label %chunk
-chunk:
-  %c = phi i64 [ %lo, %entry ], [ %c.next, %chunk.done ]
-  %first = mul nuw nsw i64 %c, {step.chunk}
-  %far = add nuw nsw i64 %first, {step.chunk}
-  %last = icmp ult i64 %far, {step.rows}
-  %end = select i1 %last, i64 %far, i64 {step.rows}
-{parts}  br label %tile
-tile:
-  %start = phi i64 [ %first, %chunk ], [ %stop, %tile ]
-  %next = add nuw nsw i64 %start, {step.tile}
-  %whole = icmp ult i64 %next, %end
-  %stop = select i1 %whole, i64 %next, i64 %end
-{calls}  br i1 %whole, label %tile, label %chunk.done
-chunk.done:
-  %c.next = add nuw nsw i64 %c, 1
-  %more = icmp ult i64 %c.next, %hi
-  br i1 %more, label %chunk, label %done
-done:
-  ret void
-}}
-"""
-
-
 def _tiles(name: str, step: Tiles, nests: Sequence[Nest], buffers: Sequence[Any]) -> str:
     """The function that runs kernels tile by tile, from chunk %lo to before chunk %hi."""
+    code = Code()
     pointers = {b: f"%buffer{i}" for i, b in enumerate(buffers)}
     given = "".join(f"ptr noalias {p}, " for p in pointers.values())
-    head = [f"define internal void @{name}({given}i64 %lo, i64 %hi) #0 {{", "entry:"]
-    parts, calls = [], []
-    for b, size in step.parts.items():
-        bytes_ = size * b.aval.dtype.itemsize
-        parts.append(f"{pointers[b]}.at = mul nuw nsw i64 %c, {bytes_}")
-        parts.append(f"{pointers[b]}.part = getelementptr i8, ptr {pointers[b]}, "
-                     f"i64 {pointers[b]}.at")
-        pointers[b] += ".part"
     for i, (b, row) in enumerate(step.local.items()):
-        bytes_ = row * b.aval.dtype.itemsize
-        head.append(f"  %local{i} = alloca [{bytes_ * step.tile} x i8], align 64")
-        # as if the rows before were there too: kernels count from the first row of all
-        calls.append(f"%back{i} = mul nsw i64 %start, {-bytes_}")
-        calls.append(f"%rows{i} = getelementptr i8, ptr %local{i}, i64 %back{i}")
-        pointers[b] = f"%rows{i}"
-    for i, n in enumerate(nests):
-        scale = n.k.space[0] // step.rows
-        calls.append(f"%start{i} = mul nuw nsw i64 %start, {scale}")
-        calls.append(f"%stop{i} = mul nuw nsw i64 %stop, {scale}")
-        given = "".join(f"ptr {pointers[b]}, " for b in n.buffers)
-        calls.append(f"call void @{n.name}({given}i64 %start{i}, i64 %stop{i})")
-    text = _TILES.format(step=step, parts="".join(f"  {x}\n" for x in parts),
-                         calls="".join(f"  {x}\n" for x in calls))
-    return "\n".join(head) + "\n" + text
+        code.line(f"%local{i} = alloca [{row * b.aval.dtype.itemsize * step.tile} x i8], align 64")
+    with code.loop("%lo", "%hi", stem="chunk") as c:
+        first = code.op(f"mul nuw nsw i64 {c}, {step.chunk}")
+        end = code.op(f"add nuw nsw i64 {first}, {step.chunk}")
+        last = code.op(f"icmp ult i64 {end}, {step.rows}")
+        end = code.select("i64", last, end, str(step.rows))
+        for b, size in step.parts.items():
+            at = code.op(f"mul nuw nsw i64 {c}, {size * b.aval.dtype.itemsize}")
+            pointers[b] = code.op(f"getelementptr i8, ptr {pointers[b]}, i64 {at}")
+        with code.pieces(first, end, step.tile, "tile") as (start, stop):
+            for i, (b, row) in enumerate(step.local.items()):
+                # as if the rows before were there too: kernels count from the first row of all
+                back = code.op(f"mul nsw i64 {start}, {-row * b.aval.dtype.itemsize}")
+                pointers[b] = code.op(f"getelementptr i8, ptr %local{i}, i64 {back}")
+            for n in nests:
+                scale = n.k.space[0] // step.rows
+                ends = [code.op(f"mul nuw nsw i64 {x}, {scale}") for x in (start, stop)]
+                parts = "".join(f"ptr {pointers[b]}, " for b in n.buffers)
+                code.line(f"call void @{n.name}({parts}i64 {ends[0]}, i64 {ends[1]})")
+    code.line("ret void")
+    body = "\n".join(code.lines)
+    return f"define internal void @{name}({given}i64 %lo, i64 %hi) #0 {{\nentry:\n{body}\n}}\n"
 
 
 def _run(name: str, calls: Sequence[Emitted], places: dict[Any, Place], stack: int,
@@ -173,42 +149,36 @@ def _run(name: str, calls: Sequence[Emitted], places: dict[Any, Place], stack: i
     One that threads share takes the numbers of the chunks to run.
     """
     more = ", i64 %lo, i64 %hi" if shared else ""
-    lines = [f"define i32 @{name}(ptr %list{more}) #0 {{", "entry:"]
+    code = Code()
     if stack:
-        lines.append(f"  %stack = alloca [{stack} x i8], align 64")
-    lines.append(f"  %at = getelementptr i8, ptr %list, i64 {LIST_ITEMS}")
-    lines.append("  %items = load ptr, ptr %at")
+        code.line(f"%stack = alloca [{stack} x i8], align 64")
+    items = _pointer(code, "%list", LIST_ITEMS)
     bases: dict[int, str] = {-1: "%stack"}
     pointers: dict[Any, str] = {}
     for b in dict.fromkeys(b for step in calls for b in step.buffers):
         slot, offset = places[b]
         if slot not in bases:
-            bases[slot] = f"%data{slot}"
-            lines += [
-                f"  %item{slot}.at = getelementptr ptr, ptr %items, i64 {slot}",
-                f"  %item{slot} = load ptr, ptr %item{slot}.at",
-                f"  %data{slot}.at = getelementptr i8, ptr %item{slot}, i64 {ARRAY_DATA}",
-                f"  %data{slot} = load ptr, ptr %data{slot}.at",
-            ]
+            bases[slot] = _pointer(code, _pointer(code, items, POINTER * slot), ARRAY_DATA)
         pointers[b] = bases[slot]
         if offset:
-            pointers[b] = f"%place{len(pointers)}"
-            lines.append(f"  {pointers[b]} = getelementptr i8, ptr {bases[slot]}, i64 {offset}")
-    for step, buffers, refusing, numbers in calls:
+            pointers[b] = code.op(f"getelementptr i8, ptr {bases[slot]}, i64 {offset}")
+    for step, buffers, refuses, numbers in calls:
         given = ", ".join(f"ptr {pointers[b]}" for b in buffers)
         call = f"@{step}({given}{more or numbers})"
-        if refusing:
-            lines += [
-                f"  %{step} = call i32 {call}",
-                f"  %{step}.refused = icmp ne i32 %{step}, 0",
-                f"  br i1 %{step}.refused, label %{step}.stop, label %{step}.done",
-                f"{step}.stop:",
-                f"  ret i32 %{step}",
-                f"{step}.done:",
-            ]
+        if refuses:
+            status = code.op(f"call i32 {call}")
+            code.leave_if(code.op(f"icmp ne i32 {status}, 0"), f"i32 {status}")
         else:
-            lines.append(f"  call void {call}")
-    return "\n".join([*lines, "  ret i32 0", "}\n"])
+            code.line(f"call void {call}")
+    code.line("ret i32 0")
+    body = "\n".join(code.lines)
+    return f"define i32 @{name}(ptr %list{more}) #0 {{\nentry:\n{body}\n}}\n"
+
+
+def _pointer(code: Code, base: str, offset: int) -> str:
+    """The pointer that lies so many bytes behind an address."""
+    at = code.op(f"getelementptr i8, ptr {base}, i64 {offset}") if offset else base
+    return code.op(f"load ptr, ptr {at}")
 
 
 def _declare(functions: dict[str, str], texts: Iterable[str],

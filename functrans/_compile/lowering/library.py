@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -143,12 +144,7 @@ class Writer:
         self.refuse_if(self.code.op(f"icmp ne i32 {have}, 0"), status)
 
     def refuse_if(self, condition: str, status: int) -> None:
-        code = self.code
-        bad, good = code.fresh("refused")[1:], code.fresh("good")[1:]
-        code.line(f"br i1 {condition}, label %{bad}, label %{good}")
-        code.label(bad)
-        code.line(f"ret i32 {status}")
-        code.label(good)
+        self.code.leave_if(condition, f"i32 {status}")
 
     # ---- memory
 
@@ -180,26 +176,8 @@ class Writer:
 
 def over(w: Writer, shape: Shape, body: Callable[[list[str]], None]) -> None:
     """Nested loops; ``body`` is given the counters, 0 along axes of length 1."""
-    code = w.code
-    indices, ends = [], []
-    for n in shape:
-        if n == 1:
-            indices.append("0")
-            continue
-        counter, head = w.variable("i64"), code.fresh("loop")[1:]
-        code.line(f"store i64 0, ptr {counter}")
-        code.line(f"br label %{head}")
-        code.label(head)
-        i = code.op(f"load i64, ptr {counter}")
-        indices.append(i)
-        ends.append((n, counter, head, i))
-    body(indices)
-    for n, counter, head, i in reversed(ends):
-        after = code.op(f"add nuw nsw i64 {i}, 1")
-        code.line(f"store i64 {after}, ptr {counter}")
-        more = code.op(f"icmp ult i64 {after}, {n}")
-        code.line(f"br i1 {more}, label %{head}, label %{head}.done")
-        code.label(f"{head}.done")
+    with ExitStack() as loops:
+        body(["0" if n == 1 else loops.enter_context(w.code.loop("0", str(n))) for n in shape])
 
 
 def copy(w: Writer, source: View | None, target: View, batch: list[str], part: str = "") -> None:

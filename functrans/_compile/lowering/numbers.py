@@ -7,7 +7,8 @@ number is a pair, "{ float, float }" or "{ double, double }".
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -59,14 +60,19 @@ def part_of(t: str) -> str:
 
 
 class Code:
-    """Lines of a function body; ``op`` adds one and returns the name of its result."""
+    """Lines of a function body; ``op`` adds one and returns the name of its result.
+
+    ``block`` is the label behind which the next line stands.
+    """
 
     def __init__(self, precise: bool = False):
         self.lines: list[str] = []
         self.functions: dict[str, str] = {}  # what is called -> its declaration
         self.precise = precise
         self.exact = False  # while no product may be fused with a sum
+        self.block = "entry"
         self._count = 0
+        self._loops: dict[str, int] = {}  # how many are named so
 
     def fresh(self, stem: str = "t") -> str:
         self._count += 1
@@ -82,6 +88,47 @@ class Code:
 
     def label(self, name: str) -> None:
         self.lines.append(f"{name}:")
+        self.block = name
+
+    @contextmanager
+    def loop(
+        self, lo: str, hi: str | None, step: str = "1", stem: str = "i", hint: str = ""
+    ) -> Iterator[str]:
+        """The lines of a loop, given its counter: from lo to before hi, at least one iteration.
+
+        Without ``hi`` the lines leave it themselves.
+        """
+        copy = self._loops[stem] = self._loops.get(stem, -1) + 1
+        name, before = f"{stem}.{copy}" if copy else stem, self.block
+        i, head = f"%{name}", f"loop.{name}"
+        self.line(f"br label %{head}")
+        self.label(head)
+        at = len(self.lines)
+        yield i
+        self.line(f"{i}.next = add nuw nsw i64 {i}, {step}")
+        self.lines.insert(at, f"  {i} = phi i64 [ {lo}, %{before} ], [ {i}.next, %{self.block} ]")
+        if hi is None:
+            self.line(f"br label %{head}")
+            return
+        self.line(f"{i}.more = icmp ult i64 {i}.next, {hi}")
+        self.line(f"br i1 {i}.more, label %{head}, label %{head}.done{hint}")
+        self.label(f"{head}.done")
+
+    @contextmanager
+    def pieces(self, lo: str, hi: str, size: int, stem: str = "s") -> Iterator[tuple[str, str]]:
+        """A loop over pieces of ``size`` iterations, given the ends of each; the last is short."""
+        with self.loop(lo, hi, str(size), stem) as first:
+            end = self.op(f"add nuw nsw i64 {first}, {size}")
+            whole = self.op(f"icmp ult i64 {end}, {hi}")
+            yield first, self.select("i64", whole, end, hi)
+
+    def leave_if(self, condition: str, value: str) -> None:
+        """Return ``value`` where the condition holds, else go on."""
+        leave, stay = self.fresh("leave")[1:], self.fresh("stay")[1:]
+        self.line(f"br i1 {condition}, label %{leave}, label %{stay}")
+        self.label(leave)
+        self.line(f"ret {value}")
+        self.label(stay)
 
     @property
     def flags(self) -> str:

@@ -217,12 +217,7 @@ class _Writer(Writer):
             self.code.line(f"call void {call}")
             return
         status = self.code.op(f"call i32 {call}")
-        bad, good = self.code.fresh("stop")[1:], self.code.fresh("go")[1:]
-        refused = self.code.op(f"icmp ne i32 {status}, 0")
-        self.code.line(f"br i1 {refused}, label %{bad}, label %{good}")
-        self.code.label(bad)
-        self.code.line(f"ret i32 {status}")
-        self.code.label(good)
+        self.code.leave_if(self.code.op(f"icmp ne i32 {status}, 0"), f"i32 {status}")
 
 
 def nbytes(a: Aval) -> int:
@@ -281,11 +276,19 @@ class Repeat(Nested):
         for j in self.changed():
             rooms[j] = _Room(w, state[j], w.shifted(w.scratch, at), _size(self.made[j]))
             at += _padded(self.made[j])
-        counter = w.variable("i64")
-        code.line(f"store i64 0, ptr {counter}")
-        code.line("br label %again")
-        code.label("again")
-        k = code.op(f"load i64, ptr {counter}")
+        with code.loop("0", None, stem="k") as k:
+            self.step(w, k, steps, rooms, state, consts, arrays, ys)
+        code.label("end")
+        for room in rooms.values():
+            room.settle()
+        if loop.test is not None:
+            code.line(f"store i64 {k}, ptr {outs[-1]}")
+
+    def step(self, w: _Writer, k: str, steps: str, rooms: dict[int, _Room],
+             state: Sequence[str], consts: Sequence[str], arrays: Sequence[str],
+             ys: Sequence[str]) -> None:
+        """One iteration, the k-th; what it makes becomes the state."""
+        loop, code, part = self.loop, w.code, self.parts[-1]
         now = [rooms[j].now() if j in rooms else p for j, p in enumerate(state)]
         if loop.length is not None:
             self.leave_unless(w, code.op(f"icmp slt i64 {k}, {steps}"))
@@ -308,29 +311,20 @@ class Repeat(Nested):
         w.run(part, given, [*targets, *collected])
         for room in rooms.values():
             room.move()
-        more = code.op(f"add nuw nsw i64 {k}, 1")
-        code.line(f"store i64 {more}, ptr {counter}")
         if self.asks:
-            self.ask(w, more)
-        code.line("br label %again")
-        code.label("end")
-        for room in rooms.values():
-            room.settle()
-        if loop.test is not None:
-            code.line(f"store i64 {code.op(f'load i64, ptr {counter}')}, ptr {outs[-1]}")
+            self.ask(w, code.op(f"add nuw nsw i64 {k}, 1"))
 
     def ask(self, w: _Writer, k: str) -> None:
         """Every so often let Python look for signals; what a handler raises ends the call."""
         code = w.code
         code.functions.update(ASKING)
-        ask, stop, go = (code.fresh(stem)[1:] for stem in ("ask", "stop", "on"))
+        ask, go = (code.fresh(stem)[1:] for stem in ("ask", "on"))
         due = code.op(f"icmp eq i64 {code.op(f'and i64 {k}, {self.asks - 1}')}, 0")
         code.line(f"br i1 {due}, label %{ask}, label %{go}")
         code.label(ask)
         raised = code.op(f"icmp ne i32 {code.op('call i32 @interrupted()')}, 0")
-        code.line(f"br i1 {raised}, label %{stop}, label %{go}")
-        code.label(stop)
-        code.line("ret i32 -1")
+        code.leave_if(raised, "i32 -1")
+        code.line(f"br label %{go}")
         code.label(go)
 
     def leave_unless(self, w: _Writer, condition: str) -> None:
