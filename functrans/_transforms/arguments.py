@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,7 +109,7 @@ def open_argument(who: str, f: Callable, position: object, x: Any) -> Leaves:
     kind = type(x)
     if kind is float or kind is np.float64 or (kind is np.ndarray and x.dtype.kind in "fc"):
         return Leaves([x], tree.LEAF, [0])
-    if type(x) is int:
+    if isinstance(x, int) and not isinstance(x, bool | Enum):
         x = float(x)
     leaves, structure = tree.flatten(x)
     leaves = [plain(v) for v in leaves]
@@ -181,7 +182,7 @@ def check_like(who: str, f: Callable, what: str, given: Any, expected: Any) -> N
     if have != structure and repr(have) != repr(structure):
         raise wrong_structure(who, f, what, given, expected)
     for t, x in zip(found, wanted, strict=True):
-        _check_leaf(who, f, what, t, x)
+        _check_leaf(who, f, what, plain(t), plain(x))
 
 
 def wrong_structure(who: str, f: Callable, what: str, given: Any, expected: Any) -> ArgumentError:
@@ -193,7 +194,7 @@ def wrong_structure(who: str, f: Callable, what: str, given: Any, expected: Any)
 
 
 def _check_leaf(who, f, what, t, x):
-    if not isinstance(t, np.ndarray | np.generic | Tracer | int | float | complex):
+    if not is_number(t) and not isinstance(t, bool):
         raise ArgumentError(
             f"{who}: {what} of `{name_of(f)}` must be an array, but is {describe(t)}"
         )
@@ -232,9 +233,10 @@ def hand_out_tree(x: Any) -> Any:
 
 
 def is_number(x: Any) -> bool:
+    """Whether a transform can follow ``x``; a member of an enumeration is a name, not a number."""
     return isinstance(
         x, np.ndarray | np.generic | Tracer | int | float | complex
-    ) and not isinstance(x, bool)
+    ) and not isinstance(x, bool | Enum)
 
 
 def require_numbers(who: str, outs: Sequence, what: str = "a number") -> None:

@@ -14,6 +14,7 @@ from functrans._core.aval import ndim_of, shape_of
 from functrans._core.bind import PLAIN, Trace, Tracer, bind, bind_operands, is_finite
 from functrans._core.primitive import Primitive
 from functrans._transforms.arguments import describe, hand_out, is_number, require_numbers
+from functrans._transforms.staging.environment import draws_near
 from functrans.errors import ArgumentError, ShapeError, name_of
 
 P = ParamSpec("P")
@@ -180,7 +181,10 @@ def _run(f, structure, moved, flat_axes, size):
     try:
         leaves = [x if a is None else trace.input(x) for x, a in zip(moved, flat_axes, strict=True)]
         args, kwargs = tree.unflatten(structure, leaves)
+        draws = draws_near(f)
         outs, out_structure = tree.flatten(f(*args, **kwargs))
+        if draws is not None:
+            draws.refuse(trace.fun, "every slice")
         require_numbers(f"vmap: `{name_of(f)}`", outs, "an array")
         return [trace.batched(plain(x)) for x in outs], out_structure
     finally:
@@ -210,7 +214,7 @@ def _axes_of(f, what, axis, x) -> list:
             axis
             if is_number(v) and (ndim_of(v) or what == "out_axes")
             else _scalar_axis(f, axis, v)
-            for v in tree.leaves(x)
+            for v in map(plain, tree.leaves(x))
         ]
     given, wanted = _children(axis), _children(x)
     named = isinstance(axis, dict) and isinstance(x, dict)

@@ -6,6 +6,7 @@ number is a pair, "{ float, float }" or "{ double, double }".
 
 from __future__ import annotations
 
+import platform
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -199,7 +200,7 @@ class Code:
 
 
 def convert(code: Code, x: str, source: np.dtype, target: np.dtype) -> str:
-    """``x`` cast as NumPy's ``astype`` does; out of an integer's range it saturates."""
+    """``x`` cast as NumPy's ``astype`` does on this machine, also out of an integer's range."""
     a, b = type_of(source), type_of(target)
     if a == b:
         return x
@@ -210,15 +211,30 @@ def convert(code: Code, x: str, source: np.dtype, target: np.dtype) -> str:
     if is_float(a) and is_float(b):
         return code.op(f"{'fpext' if a == 'float' else 'fptrunc'} {a} {x} to {b}")
     if is_float(a):
-        kind = "f32" if a == "float" else "f64"
-        full = f"llvm.fptosi.sat.{b}.{kind}"
-        code.functions[full] = f"declare {b} @{full}({a})"
-        return code.op(f"call {b} @{full}({a} {x})")
+        return _to_integer(code, x, a, b)
     if is_float(b):
         return code.op(f"{'uitofp' if a == 'i1' else 'sitofp'} {a} {x} to {b}")
     if a == "i1":
         return code.op(f"zext i1 {x} to {b}")
     return code.op(f"{'sext' if int(a[1:]) < int(b[1:]) else 'trunc'} {a} {x} to {b}")
+
+
+# What C leaves undefined, and NumPy to the processor: x86's instruction answers with the least
+# integer of 32 or 64 bits to all that it cannot hold, NaN among it; those of ARM saturate.
+X86 = platform.machine().lower() in ("x86_64", "amd64")
+
+
+def _to_integer(code: Code, x: str, a: str, b: str) -> str:
+    """A floating-point number of type ``a`` as an integer of type ``b``."""
+    wide = "i64" if b == "i64" else "i32"
+    full = f"llvm.fptosi.sat.{wide}.{'f32' if a == 'float' else 'f64'}"
+    code.functions[full] = f"declare {wide} @{full}({a})"
+    y = code.op(f"call {wide} @{full}({a} {x})")
+    if X86:
+        bits = int(wide[1:])
+        fits = code.compare("lt", a, x, code.number(a, 2.0 ** (bits - 1)))
+        y = code.select(wide, fits, y, str(-(2 ** (bits - 1))))
+    return y if wide == b else code.op(f"trunc {wide} {y} to {b}")
 
 
 def _convert_complex(code: Code, x: str, source: np.dtype, target: np.dtype) -> str:

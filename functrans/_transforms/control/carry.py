@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans import tree
+from functrans._core.array import plain, wrap
 from functrans._core.aval import dtype_of, shape_of
 from functrans._core.bind import Tracer
 from functrans._transforms.arguments import describe, hand_out, is_number
@@ -17,7 +18,12 @@ from functrans.errors import ArgumentError, ShapeError, name_of
 
 def handed_out(x: Any) -> Any:
     """``x`` with Arrays for NumPy's arrays; Python scalars stay weak."""
-    return tree.map(lambda v: hand_out(v) if isinstance(v, np.ndarray | np.generic) else v, x)
+    return tree.map(_leaf, x)
+
+
+def _leaf(v: Any) -> Any:
+    v = v if isinstance(v, np.ndarray) else plain(v)
+    return hand_out(v) if isinstance(v, np.ndarray | np.generic) else v
 
 
 def is_value(x):
@@ -33,6 +39,10 @@ class Carry:
         self.who, self.f = who, f
 
     def checked(self, old: Any, new: Any) -> Any:
+        """``new`` as the next step is given it: its ndarrays are Arrays, as those of the first are.
+        """
+        if type(new) is np.ndarray:
+            new = wrap(new)
         if type(old) is type(new) and isinstance(old, np.ndarray | np.generic | float | Tracer):
             self._check_leaf(old, new)
             return new
@@ -44,7 +54,7 @@ class Carry:
             )
         for x, y in zip(xs, ys, strict=True):
             self._check_leaf(x, y)
-        return new
+        return handed_out(new) if any(type(y) is np.ndarray for y in ys) else new
 
     def _check_leaf(self, x, y):
         if not (is_value(x) and is_value(y)):

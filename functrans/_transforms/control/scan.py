@@ -54,7 +54,7 @@ def scan(
     (Array(6.), Array([1., 3., 6.]))
     """
     require_callable("scan", f)
-    leaves, structure = tree.flatten(xs)
+    leaves, structure = tree.flatten(handed_out(xs))
     n = _length(f, leaves, length)
     if checkpoint is not None and (parts := levels(n, checkpoint)):
         return _in_parts(f, init, xs, n, reverse, parts)

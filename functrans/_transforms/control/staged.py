@@ -6,17 +6,18 @@ What the functions close over becomes an operand, so that every transform sees i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from functrans import tree
 from functrans._compile.ir.passes import optimise
-from functrans._compile.ir.program import Const, Eqn, Program, Var, aval_of_atom, is_weak
+from functrans._compile.ir.program import Atom, Const, Eqn, Program, Var, aval_of_atom, is_weak
 from functrans._compile.ir.structured import INT, Branch, Loop
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, dtype_of
 from functrans._core.bind import Tracer, layers
+from functrans._ops.elementwise import multiply, subtract
 from functrans._ops.structure import astype
 from functrans._transforms.arguments import is_number
 from functrans._transforms.control.branches import BranchCall
@@ -178,30 +179,52 @@ def branch(
     for f, part in zip(functions, parts, strict=True):
         _require_alike(name, functions[0], first, f, part)
     columns = zip(*[part.program.outputs for part in parts], strict=True)
-    kinds = [
-        None if all(map(is_weak, c)) else np.result_type(*[aval_of_atom(a).dtype for a in c])
-        for c in columns
-    ]
+    kinds = list(map(_common, columns))
     consts, bodies = with_consts([_in_kinds(part, kinds) for part in parts])
     row = Branch(name, list(map(optimise, bodies)), BranchCall)
     return list(BranchCall(row)(_as_int(index), *consts)), first.structure
 
 
-def _in_kinds(part: Part, kinds: Sequence) -> Part:
-    """The part with its outputs strong in the given dtypes, where one is given."""
+class _Kind(NamedTuple):
+    dtype: np.dtype
+    weak: bool
+
+
+def _common(outputs: Sequence[Atom]) -> _Kind:
+    """What outputs of several branches are promoted to, as by ``np.where``."""
+    dtypes = [aval_of_atom(a).dtype for a in outputs]
+    if all(map(is_weak, outputs)):
+        return _Kind(np.result_type(*dtypes), True)
+    numbers = [d.type(0).item() if is_weak(a) else d for a, d in zip(outputs, dtypes, strict=True)]
+    return _Kind(np.result_type(*numbers), False)
+
+
+def _in_kinds(part: Part, kinds: Sequence[_Kind]) -> Part:
+    """The part with outputs of the given kinds."""
     p = part.program
-    eqns, outputs = list(p.eqns), list(p.outputs)
-    for i, (a, dtype) in enumerate(zip(p.outputs, kinds, strict=True)):
-        aval = aval_of_atom(a)
-        if dtype is None or (aval.dtype == dtype and not is_weak(a)):
-            continue
-        if isinstance(a, Var):
-            cast = Var(Aval(aval.shape, dtype))
-            eqns.append(Eqn(astype, (a,), {"dtype": dtype}, (cast,)))
-            outputs[i] = cast
-        else:
-            outputs[i] = Const(np.asarray(a.value if isinstance(a, Const) else a, dtype))
+    eqns = list(p.eqns)
+    outputs = [_cast(a, k, eqns) for a, k in zip(p.outputs, kinds, strict=True)]
     return part._replace(program=Program(p.inputs, tuple(eqns), tuple(outputs)))
+
+
+def _cast(a: Atom, kind: _Kind, eqns: list[Eqn]) -> Atom:
+    aval = aval_of_atom(a)
+    if aval.dtype == kind.dtype and is_weak(a) == kind.weak:
+        return a
+    if not isinstance(a, Var):
+        value = np.array(a.value if isinstance(a, Const) else a, kind.dtype)
+        value.setflags(write=False)
+        return value.item() if kind.weak else Const(value)
+    cast = Var(Aval(aval.shape, kind.dtype), kind.weak)
+    if not kind.weak:
+        eqns.append(Eqn(astype, (a,), {"dtype": kind.dtype}, (cast,)))
+    elif kind.dtype.kind == "c":
+        # by operators, of whose results Python scalars are weak; each is exact, and keeps a zero's
+        # sign
+        eqns.append(Eqn(subtract, (a, 0j), {}, (cast,)))
+    else:
+        eqns.append(Eqn(multiply, (a, kind.dtype.type(1).item()), {}, (cast,)))
+    return cast
 
 
 def _as_int(index: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans import tree
+from functrans._core.array import plain
 from functrans._core.aval import aval_of
 from functrans._core.bind import Tracer, cast
 from functrans._transforms.arguments import (
@@ -136,7 +137,8 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
 
     def pullback(ct: Any) -> tuple:
         check_like("pullback", f, "the cotangent", ct, tree.unflatten(run.structure, run.values))
-        cts = run.pull([np.conjugate(c) if _is_complex(c) else _copied(c) for c in tree.leaves(ct)])
+        seeds = map(plain, tree.leaves(ct))
+        cts = run.pull([np.conjugate(c) if _is_complex(c) else _copied(c) for c in seeds])
         found = iter([hand_out(np.conjugate(c) if _is_complex(c) else c) for c in cts])
         return tuple(a.only([next(found) for _ in a.active]) if a else None for a in run.opened)
 
@@ -194,7 +196,7 @@ def active_tangents(
             raise wrong_structure(who, f, f"tangent {i}", t, x) from None
         for j in a.active:
             check_like(who, f, f"tangent {i}", leaves[j], a.leaves[j])
-            flat.append(cast(leaves[j], aval_of(a.leaves[j]).dtype))
+            flat.append(cast(plain(leaves[j]), aval_of(a.leaves[j]).dtype))
     return flat
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import operator
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from functrans import tree
-from functrans._core.aval import PYTHON_SCALARS, aval_of
+from functrans._core.aval import aval_of
 from functrans._core.bind import Tracer
 from functrans._ops.calls import Call
 from functrans._transforms.staging.staging import example_of
@@ -46,13 +45,11 @@ class Reached:
 
     def __init__(self, *functions: Any):
         self.numbers: dict[Path, Any] = {}
-        # get(at) was x, and put(at, y) replaces it
-        self._places: list[tuple[Callable, Any, Any]] = []
+        # put(at, y) replaces x
         self._held: list[tuple[Callable, Any, Any]] = []
         self._names: set[str] = {"__call__"}
         self._seen: dict[int, Any] = {}  # kept meanwhile, so that no other object gets its id
         self._objects: list[tuple[Path, Any]] = []
-        self._guarded: tuple[Callable, Callable] | None = None
         for i, f in enumerate(functions):
             self._visit((i,), f)
         self._follow_attributes()
@@ -65,28 +62,12 @@ class Reached:
         once = {id(x): p for p, x in reversed(tracers.items()) if id(x) in here}
         self.traced = {p: tracers[p] for p in once.values()}
 
-    def unchanged(self) -> bool:
-        """Whether all places that were looked at hold what they held."""
-        return all([get(at) is x for get, at, x in self._places])
-
-    def guarding(self, entry: Callable) -> Callable:
-        """``entry``, which asks first whether all is unchanged, if there is something to ask."""
-        if not self._places:
-            return entry
-        if self._guarded is None or self._guarded[0] is not entry:
-            self._guarded = entry, _guarded(entry, self._places)
-        return self._guarded[1]
-
     def key(self) -> tuple:
-        """What a program depends on that takes the traced numbers and holds the others."""
+        """What a program depends on that takes the traced numbers."""
         types_of = [(p, aval_of(x), type(example_of(x))) for p, x in self.traced.items()]
         same = [(p, id(x)) for p, x in self.numbers.items() if isinstance(x, Tracer)]
         order = {x: i for i, x in enumerate(dict.fromkeys([i for _, i in same]))}
-        others = [
-            (p, type(x), repr(x) if type(x) in PYTHON_SCALARS else id(x))
-            for p, x in self.numbers.items() if not isinstance(x, Tracer)
-        ]
-        return tuple(types_of), tuple([(p, order[i]) for p, i in same]), tuple(others)
+        return tuple(types_of), tuple([(p, order[i]) for p, i in same])
 
     @contextmanager
     def replaced(self, values: Sequence) -> Iterator[None]:
@@ -118,17 +99,14 @@ class Reached:
         elif isinstance(x, Call):
             self._visit_all(path, getattr(x, "functions", ()))
         elif isinstance(x, _MUTABLE):
-            self._places.append((functools.partial(_holds, x), _children(x), True))
             for i in list(x) if isinstance(x, dict) else range(len(x)):
-                self._enter((*path, i), None, x.__setitem__, i, x[i])
+                self._enter((*path, i), x.__setitem__, i, x[i])
         elif _is_object(x):
             names = vars(x)
             for name in list(names):
-                self._enter((*path, name), names.get, names.__setitem__, name, names[name])
+                self._enter((*path, name), names.__setitem__, name, names[name])
             self._objects.append((path, x))
         elif isinstance(x, _CONTAINERS) or tree.opened(x) is not None:
-            if not isinstance(x, tuple | frozenset):
-                self._places.append((functools.partial(_holds, x), _children(x), True))
             self._visit_all(path, _children(x))
         elif _package(type(x)) == "functrans":
             self._visit_all(path, [v for v in getattr(x, "__dict__", {}).values() if callable(v)])
@@ -139,10 +117,8 @@ class Reached:
         for i, x in enumerate(parts):
             self._visit((*path, i), x)
 
-    def _enter(self, path: Path, get: Callable | None, put: Callable, at: Any, x: Any) -> None:
-        """Visit what stands in a place that can be read and written."""
-        if get is not None and not isinstance(x, _CODE):
-            self._places.append((get, at, x))
+    def _enter(self, path: Path, put: Callable, at: Any, x: Any) -> None:
+        """Visit what stands in a place that can be written."""
         if _has_traced(x):
             self._held.append((put, at, x))
         self._visit(path, x)
@@ -159,11 +135,11 @@ class Reached:
         self._visit_all((*path, "defaults"), f.__defaults__ or ())
         self._visit_all((*path, "keywords"), (f.__kwdefaults__ or {}).values())
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
-            self._enter((*path, name), _content, _refill, cell, _content(cell))
+            self._enter((*path, name), _refill, cell, _content(cell))
         used, names = set(_names_of(f.__code__)), f.__globals__
         self._names |= used
         for name in sorted(used & names.keys()):
-            self._enter((*path, name), names.get, names.__setitem__, name, names[name])
+            self._enter((*path, name), names.__setitem__, name, names[name])
 
     def _follow_attributes(self) -> None:
         """Attributes of objects by names that the code uses: each may lead to more of both."""
@@ -182,13 +158,11 @@ class Reached:
         names = vars(owner)
         value = names[name]
         if isinstance(value, types.MemberDescriptorType):
-            get, put = functools.partial(_slot, x), functools.partial(object.__setattr__, x)
-            self._enter(path, get, put, name, _slot(x, name))
+            put = functools.partial(object.__setattr__, x)
+            self._enter(path, put, name, getattr(x, name, None))
             return
         put = functools.partial(setattr, owner) if isinstance(owner, type) else names.__setitem__
-        if owner is not x and name not in (own := getattr(x, "__dict__", {})):
-            self._places.append((own.get, name, None))  # the object may get one of its own
-        self._enter(path, names.get, put, name, value)
+        self._enter(path, put, name, value)
 
 
 def _is_object(x: Any) -> bool:
@@ -214,26 +188,6 @@ def _content(cell: Any) -> Any:
 
 def _refill(cell: Any, x: Any) -> None:
     cell.cell_contents = x
-
-
-def _slot(x: Any, name: str) -> Any:
-    return getattr(x, name, None)
-
-
-def _guarded(entry: Callable, places: Sequence) -> Callable:
-    # what a call of a compiled function pays for: no call between
-    def guarded(*args: Any) -> Any:
-        for get, at, x in places:
-            if get(at) is not x:
-                return NotImplemented
-        return entry(*args)
-
-    return guarded
-
-
-def _holds(container: Any, xs: Sequence) -> bool:
-    now = _children(container)
-    return len(now) == len(xs) and all(map(operator.is_, now, xs))
 
 
 def _children(x: Any) -> Sequence:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._compile.ir.program import Program, aval_of_atom, evaluate
-from functrans._core.array import Array, plain
-from functrans._core.aval import PYTHON_SCALARS
+from functrans._core.array import Array
 from functrans._core.bind import Tracer
 from functrans._inspect.lowered import Lowered
 from functrans._ops.calls import Call
@@ -25,23 +25,27 @@ from functrans._transforms.arguments import (
     describe,
     hand_out,
     hand_out_fresh,
-    is_number,
 )
 from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.reverse.nodes import recorded
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.staging import restage
 from functrans._transforms.staging.closures import Reached
+from functrans._transforms.staging.environment import Reads, Watched
+from functrans._transforms.staging.integers import integers
 from functrans._transforms.staging.restage import Mask
+from functrans._transforms.staging.signature import Given, Signature
 from functrans._transforms.staging.staging import example_of, stage_part, with_consts
 from functrans.config import jit_is_on
-from functrans.errors import ArgumentError, ConcretizationError, name_of
+from functrans.errors import ArgumentError, ConcretizationError, name_of, user_line
 
 if TYPE_CHECKING:
     from functrans._compile.run.executable import Executable
 
 # Kinds of arguments that one function keeps programs for; the one staged first goes first.
 KEPT = 128
+# Times that a function is compiled anew, since what it reads has changed, until a warning is given.
+MANY = 4
 
 
 def jit(
@@ -69,9 +73,7 @@ def jit(
             jit, static_argnums=static_argnums, static_argnames=static_argnames, precise=precise
         )
     require_callable("jit", f)
-    nums = _entries("static_argnums", static_argnums, int)
-    names = _entries("static_argnames", static_argnames, str)
-    compiled = Jitted(f, nums, names, precise)
+    compiled = Jitted(f, static_argnums, static_argnames, precise)
 
     @functools.wraps(f, updated=())
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -83,14 +85,6 @@ def jit(
     called.lower = compiled.lower  # type: ignore[attr-defined]  # part of what jit returns
     called.clear_cache = compiled.clear  # type: ignore[attr-defined]  # likewise
     return called
-
-
-def _entries(what: str, given: Any, kind: type) -> tuple:
-    """One ``int`` or ``str``, or several, as a tuple."""
-    entries = (given,) if isinstance(given, int | str) else given
-    if not isinstance(entries, Sequence) or not all(isinstance(x, kind) for x in entries):
-        raise ArgumentError(f"jit: {what} must be one {kind.__name__} or several, but is {given!r}")
-    return tuple(entries)
 
 
 # What programs do not depend on but by shape, dtype and type.
@@ -111,23 +105,21 @@ def _nothing(*args: Any) -> Any:
 class Jitted:
     """A function and the programs that were staged of it."""
 
-    def __init__(self, f: Callable, nums: tuple, names: tuple, precise: bool):
-        self.f, self.nums, self.names, self.precise = f, nums, names, precise
+    def __init__(self, f: Callable, nums: Any, names: Any, precise: bool):
+        self.f, self.signature, self.precise = f, Signature(f, nums, names), precise
         self.entries: OrderedDict[Any, Entry | None] = OrderedDict()
         # by the kinds of positional arguments; and what took the last ones
         self.shortcuts: dict[tuple, Entry] = {}
         self.latest: Callable = _nothing
-        # what it was seen to close over, where nothing of that is traced
-        self.reached: Reached | None = None
         self.lock = threading.Lock()
+        self.changes = 0  # programs that were staged anew, since what they read had changed
 
     def positional(self, args: tuple) -> Any:
         """The call, for arguments that the latest entry has not taken."""
-        found, reached = self.shortcuts.get(_kinds(args)), self.reached
-        if found is None or reached is None or not reached.unchanged():
+        found = self.shortcuts.get(_kinds(args))
+        if found is None or not found.is_current():
             return self(args, {})
         entry, run = found.shortcut
-        entry = reached.guarding(entry)
         if entry is not self.latest:
             self.latest = entry
             y = entry(*args)
@@ -138,13 +130,17 @@ class Jitted:
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         if not jit_is_on():
             return self.f(*args, **kwargs)
-        entry, operands = self._entry(*self._signature(args, kwargs))
+        given = self.signature.of(args, kwargs)
+        entry, operands = self._entry(given)
         if entry is None:
             return self.f(*args, **kwargs)
         if entry.once:
             return entry.result(evaluate(entry.program, operands))
-        if not (kwargs or self.nums or entry.closes_over) and _PLAIN.issuperset(map(type, args)):
+        fixed = kwargs or self.signature.nums or entry.closes_over
+        if not fixed and _PLAIN.issuperset(map(type, args)):
             self.shortcuts[_kinds(args)] = entry
+        if entry.check_integers is not None:
+            entry.check_integers(operands)
         return entry.result(JitCall(entry)(*operands))
 
     def clear(self) -> None:
@@ -157,76 +153,39 @@ class Jitted:
         self.shortcuts.clear()
         self.latest = _nothing
 
-    def _signature(self, args: tuple, kwargs: dict) -> tuple[Any, list, Callable]:
-        """What the program depends on, the numbers it is run on, and the call from numbers."""
-        static = tuple((i, args[i]) for i in self.nums if i < len(args))
-        static += tuple((n, kwargs[n]) for n in self.names if n in kwargs)
-        given = {n: x for n, x in kwargs.items() if n not in self.names}
-        free = [None if i in self.nums else x for i, x in enumerate(args)]
-        leaves, structure = tree.flatten((free, given))
-        leaves = [plain(x) for x in leaves]
-        numbers = [i for i, x in enumerate(leaves) if is_number(x)]
-        others = tuple((i, x) for i, x in enumerate(leaves) if not is_number(x))
-        operands = [leaves[i] for i in numbers]
-        key = (structure, static, others, tuple(map(_kind, operands)))
-        try:
-            hash(key)
-        except TypeError:
-            raise ArgumentError(
-                f"jit: a static argument of `{name_of(self.f)}` cannot be hashed: "
-                f"{describe(tuple(x for _, x in static + others))}"
-            ) from None
-
-        def rebuild(*values: Any) -> Any:
-            full = list(leaves)
-            for i, v in zip(numbers, values, strict=True):
-                full[i] = v
-            positional, named = tree.unflatten(structure, full)
-            for i, x in static:
-                if isinstance(i, int):
-                    positional[i] = x
-                else:
-                    named[i] = x
-            return self.f(*positional, **named)
-
-        return key, operands, rebuild
-
-    def _closure(self, key: Any) -> Reached:
-        """What the function closes over now, and what arguments that are no numbers hold."""
-        others = [x for x in (*key[1], *key[2]) if not isinstance(x[1], str | int | float)]
-        reached = self.reached
-        if reached is None or others or not reached.unchanged():
-            reached = Reached(self.f, *[x for _, x in others])
-            self.latest = _nothing
-            # what is traced is not kept: it would live on
-            self.reached = None if reached.tracers or others else reached
-        return reached
-
-    def _entry(self, key: Any, operands: list, rebuild: Callable) -> tuple[Entry | None, list]:
-        """The entry of such arguments, and its operands: what it closes over, then these.
+    def _entry(self, given: Given) -> tuple[Entry | None, list]:
+        """The entry of a call, and its operands: what it closes over, then the arguments.
 
         None: the function decides by traced values that it closes over, as only its Python can.
         """
-        reached = self._closure(key)
+        key, operands = given.key, given.operands
+        known = self.entries.get(key)
+        if known is not None and known.is_current():
+            return known, operands
+        reached = Reached(self.f, *given.fixed)
         if reached.tracers:
-            key = key, reached.key()
-        operands = [*reached.traced.values(), *operands]
-        entry = self.entries.get(key, _MISSING)
-        if entry is not _MISSING:
-            return entry, operands  # type: ignore[return-value]  # the sentinel is excluded
-        entry, hidden = self._staged(reached, operands, rebuild)
+            key, operands = (key, reached.key()), [*reached.traced.values(), *operands]
+            if key in self.entries:
+                known = self.entries[key]
+                if known is None or known.is_current():
+                    return known, operands
+        entry, hidden = self._staged(reached, operands, given)
         if entry is not None and (hidden or reached.fixed):
             entry.once = True  # it cannot be told where these values will be next time
             return entry, [*hidden, *operands]
         with self.lock:
-            entry = self.entries.setdefault(key, entry)  # another thread may have been faster
+            known = self.entries.get(key)
+            self.entries[key] = entry
+            if known is not None:
+                self._forget_shortcuts()
+                self._count_change(known)
             while len(self.entries) > KEPT:
                 self.entries.popitem(last=False)
                 self._forget_shortcuts()
         return entry, operands
 
     def _staged(
-        self, reached: Reached, operands: list, rebuild: Callable
+        self, reached: Reached, operands: list, given: Given
     ) -> tuple[Entry | None, list]:
         """A new entry, and traced values in it that were not reached: operands before all others.
         """
@@ -234,10 +193,11 @@ class Jitted:
 
         def lifted(*values: Any) -> Any:
             with reached.replaced(values[:n]):
-                return rebuild(*values[n:])
+                return given.call(*values[n:])
 
         examples = [*map(example_of, operands[:n]), *map(_example, operands[n:])]
         name = f"jit({name_of(self.f)})"
+        watched = Watched(name, self.f, given.fixed)
         try:
             part = stage_part(lifted, examples, name)
         except ConcretizationError:
@@ -245,40 +205,42 @@ class Jitted:
                 raise
             return None, []
         hidden, (program,) = with_consts([part])
-        entry = Entry(name, program, part.structure, self.precise)
+        entry = Entry(name, program, part.structure, self.precise, watched.ended())
         entry.closes_over = n
-        entry.holds = [x for x in reached.numbers.values() if n and not isinstance(x, Tracer)]
         return entry, hidden
+
+    def _count_change(self, old: Entry) -> None:
+        """Warn, once, of a function that is compiled again and again."""
+        self.changes += 1
+        if self.changes == MANY and old.reads is not None:
+            warnings.warn(
+                f"{user_line()}: {old.name} has been compiled {MANY} times over, since what it "
+                f"reads beside its arguments had changed, here {old.reads.changed()}. Pass that as "
+                "an argument.", RuntimeWarning, stacklevel=2,
+            )
 
     def code(self, *args: Any) -> Callable[[Sequence], list] | None:
         """What takes the numbers among such arguments to fresh outputs, if it can be native."""
-        entry, _ = self._entry(*self._signature(args, {}))
+        entry, _ = self._entry(self.signature.of(args, {}))
         code = None if entry is None else entry.executable.code
         return None if isinstance(code, Exception) else code
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """What is run for such arguments: the program as staged and as optimised, and its steps."""
-        signature = self._signature(args, kwargs)
-        before = list(self.entries.values())
-        entry, operands = self._entry(*signature)
+        given = self.signature.of(args, kwargs)
+        known, before = self.entries.get(given.key), list(self.entries.values())
+        entry, operands = self._entry(given)
         if entry is None:
             raise ArgumentError(
                 f"jit: `{name_of(self.f)}` decides by a traced value that it closes over, so it is "
                 "not compiled"
             )
-        known = entry in before
-        reason = "staged before" if known else f"new kind of arguments: {describe(operands)}"
+        reason = f"new kind of arguments: {describe(operands)}"
+        if entry in before:
+            reason = "staged before"
+        elif known is not None:
+            reason = "what it reads has changed"
         return Lowered(entry, reason)
-
-
-_MISSING: Any = object()
-
-
-def _kind(x: Any) -> Any:
-    """What the program depends on in a number: a Python scalar's type, else shape and dtype."""
-    if type(x) in PYTHON_SCALARS:
-        return type(x)
-    return x.shape, x.dtype
 
 
 def _example(x: Any) -> Any:
@@ -292,16 +254,19 @@ def _example(x: Any) -> Any:
 class Entry:
     """A staged program, its native code, and the programs derived from it."""
 
-    def __init__(self, name: str, program: Program, structure: Any, precise: bool):
+    def __init__(self, name: str, program: Program, structure: Any, precise: bool,
+                 reads: Reads | None = None):
         self.name, self.program, self.structure = name, program, structure
-        self.precise = precise
-        # how many of its first operands are what the function closes over, and what else of that
-        # there was, which programs know by its id; once: it is good for one call
-        self.closes_over = 0
-        self.holds: Any = None
-        self.once = False
+        self.precise, self.reads = precise, reads
+        # how many of its first operands are what the function closes over; once: for one call
+        self.closes_over, self.once = 0, False
+        self.check_integers = integers(name, program)
         self.derived: dict[Any, Any] = {}
         self.lock = threading.RLock()
+
+    def is_current(self) -> bool:
+        """Whether what the function read when it was staged is still so."""
+        return self.reads is None or self.reads.unchanged()
 
     @functools.cached_property
     def executable(self) -> Executable:
@@ -315,11 +280,16 @@ class Entry:
 
     @functools.cached_property
     def shortcut(self) -> tuple[Callable, Callable[[tuple], Any]]:
-        """From plain arguments to what the caller gets, with nothing looked up between.
+        """From plain arguments to what the caller gets, with nothing looked up between but what
+        the function reads beside them.
 
         The first is called with the arguments and may return NotImplemented; the second takes all.
         """
         run, native, structure = self.executable.run, self.executable.entry, self.structure
+        if self.check_integers is not None:
+            native, run = None, functools.partial(_checked, self.check_integers, run)
+        if native is not None and self.reads is not None:
+            native = self.reads.guarded(native)
         if structure is tree.LEAF:
             return native or _nothing, lambda args: hand_out_fresh(run(args)[0])
 
@@ -362,6 +332,11 @@ class Entry:
     def mapped(self, mask: Mask, size: int) -> Entry:
         """The entry for a batch of ``size``, the batch axis of every output 0."""
         return self.of("vmap", restage.mapped(self.program, mask, size, self.name)[0])
+
+
+def _checked(check: Callable[[Sequence], None], run: Callable, args: Sequence) -> list:
+    check(args)
+    return run(args)
 
 
 class VJPPair:
