@@ -637,6 +637,16 @@ def test_a_compiled_closure_inside_a_compiled_function():
     same(ft.hessian(lambda w: outer(w, 3.0))(np.float64(2.0)), 6.0)
 
 
+def test_a_long_chain_of_closures_may_hold_a_traced_value_at_its_end():
+    def loss(w):
+        f = lambda v: w * v  # noqa: E731  # one link after the other
+        for _ in range(300):
+            f = functools.partial(lambda f, v: f(v), f)
+        return ft.jit(lambda v: f(v))(3.0)
+
+    assert float(ft.grad(loss)(5.0)) == 3.0
+
+
 def test_a_recursive_closure_is_looked_through_once():
     def f(n, v):
         return v if n == 0 else f(n - 1, 2 * v)

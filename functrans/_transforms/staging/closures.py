@@ -32,6 +32,8 @@ _CONTAINERS = (*_MUTABLE, tuple, set, frozenset)
 # What code is made of: not expected to become a number.
 _CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type, np.ufunc, property,
          staticmethod, classmethod, types.MemberDescriptorType)
+# Steps from the function at which looking ends.
+DEEPEST = 50
 # Packages whose functions and objects hold nothing of the user's.
 _LIBRARIES = frozenset({"functrans", "numpy", "scipy", *sys.stdlib_module_names} - {"__main__"})
 
@@ -85,7 +87,7 @@ class Reached:
         if isinstance(x, _NUMBERS):
             self.numbers[path] = x
             return
-        if x is None or isinstance(x, str | bytes) or id(x) in self._seen:
+        if x is None or isinstance(x, str | bytes) or id(x) in self._seen or len(path) > DEEPEST:
             return
         self._seen[id(x)] = x
         if isinstance(x, types.FunctionType):
