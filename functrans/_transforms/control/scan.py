@@ -74,8 +74,7 @@ def scan(
         state, y = step(state, tree.unflatten(structure, [v[k] for v in leaves]))
         if not rows and staged.any_staged(state, y) and not begins:
             # what f closes over is staged, unseen: the step just made is not needed
-            found = natively()
-            if found is not None:
+            if (found := natively()) is not None:
                 return found
         rows.append(tree.flatten(y))
     if not rows:
