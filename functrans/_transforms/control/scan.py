@@ -72,10 +72,10 @@ def scan(
     state, rows = handed_out(init), []
     for k in reversed(range(n)) if reverse else range(n):
         state, y = step(state, tree.unflatten(structure, [v[k] for v in leaves]))
-        if not rows and staged.any_staged(state, y) and not begins:
-            # what f closes over is staged, unseen: the step just made is not needed
-            if (found := natively()) is not None:
-                return found
+        # by what f closes over, unseen: then the step just made is not needed
+        late = not rows and not begins and staged.any_staged(state, y)
+        if late and (found := natively()) is not None:
+            return found
         rows.append(tree.flatten(y))
     if not rows:
         return state, _no_entries(f, state, leaves, structure)
