@@ -23,8 +23,12 @@ NOTABLE = ("avx512f", "avx2", "avx", "fma", "sse4.2", "sve", "neon")
 
 def processor() -> str:
     """The CPU as LLVM names it, and its notable features."""
-    import llvmlite.binding as llvm  # lazy: slow to import
+    from functrans._compile.run import machine  # lazy: slow to import
 
+    try:
+        llvm = machine.llvm_binding()
+    except machine.NativeUnavailable as e:
+        return f"no native code, jit runs through NumPy: {e}"
     features = llvm.get_host_cpu_features()
     present = [name for name in NOTABLE if features.get(name)]
     return f"{llvm.get_host_cpu_name()}: {', '.join(present) or 'no vector features known'}"

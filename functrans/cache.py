@@ -4,7 +4,7 @@ It is on by default and looks after itself: a file that is damaged or cannot be 
 costs time, no more. The environment says where it is, how large it may be, and whether it is:
 
 - ``FUNCTRANS_CACHE_DIR``: the directory, if not ``functrans`` in the platform's cache directory.
-  Code is loaded from it and run: it should be writable by no one else.
+  Code is loaded from it and run: it is not used if it is writable by anyone else.
 - ``FUNCTRANS_CACHE_SIZE``: MB, 256 if not given; what was used least recently is deleted first.
 - ``FUNCTRANS_CACHE=0``: no cache. For a time: ``with functrans.cache.off(): ...``.
 """

@@ -1,4 +1,4 @@
-"""Settings, each for the current thread and task: ``with ft.config(jit=False): ...``.
+"""Settings, of a context (``with ft.config(jit=False): ...``) or of the process (``config.set``).
 
 >>> import functrans as ft
 >>> with ft.config(jit=False):
@@ -6,25 +6,111 @@
 False
 >>> ft.config.jit
 True
+
+A context is a thread or an asyncio task. One that has not set something itself reads the setting of
+the process, as it is at that moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import operator
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import ContextDecorator
 from contextvars import ContextVar
+from typing import Any, Self, TypedDict, Unpack
+from weakref import WeakValueDictionary
 
 from functrans.errors import ArgumentError
 
 SUBGRADIENT, WARN, RAISE = "subgradient", "warn", "raise"
 
-_jit: ContextVar[bool] = ContextVar("jit", default=True)
-_threads: ContextVar[int | None] = ContextVar("threads", default=None)
-_kinks: ContextVar[str] = ContextVar("kinks", default=SUBGRADIENT)
 
-# Asked at each call of a compiled function, and by every derivative: without more around them.
-jit_is_on = _jit.get
-kinks_policy = _kinks.get
+class Named(TypedDict, total=False):
+    """What can be set."""
+
+    jit: bool
+    threads: int | None
+    kinks: str
+    verify: bool
+
+
+class Settings:
+    """The settings within some blocks: their own, the inner before the outer, else the process's.
+
+    ``compiles``: ``jit`` is on, and kinks are not watched. It is read at each call of a compiled
+    function, so all is looked up when something is set.
+    """
+
+    __slots__ = ("__weakref__", "blocks", "compiles", "jit", "kinks", "threads", "verify")
+
+    jit: bool
+    threads: int | None
+    kinks: str
+    verify: bool
+
+    def __init__(self, blocks: tuple[Block, ...] = ()):
+        self.blocks = blocks  # those that are entered here, the innermost last
+        _live[id(self)] = self
+        self.look_up()
+
+    def look_up(self) -> None:
+        process: Any = None
+        while process is not _process:  # another thread has set something meanwhile
+            process = _process
+            values: dict[str, Any] = {**process}
+            for block in self.blocks:
+                values |= block.named
+            for name, value in values.items():
+                setattr(self, name, value)
+            self.compiles = self.jit and self.kinks == SUBGRADIENT
+
+
+_process: Named = {"jit": True, "threads": None, "kinks": SUBGRADIENT, "verify": True}
+_live: WeakValueDictionary[int, Settings] = WeakValueDictionary()
+_current: ContextVar[Settings] = ContextVar("settings", default=Settings())  # noqa: B039  # set once
+settings = _current.get
+
+
+class Block(ContextDecorator):
+    """What ``config(...)`` returns: settings for a ``with`` block or a decorated function.
+
+    It may be entered any number of times, in any number of threads.
+    """
+
+    def __init__(self, named: Named, frame: Any):
+        self.named, self.entered = named, False
+        self.line = frame.f_code, frame.f_lineno
+
+    def __enter__(self) -> Self:
+        self.entered = True
+        _current.set(Settings((*settings().blocks, self)))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        blocks = settings().blocks
+        if self not in blocks:
+            raise ArgumentError(
+                f"{self}: a block has to be left in the thread or task that entered it"
+            )
+        at = len(blocks) - 1 - blocks[::-1].index(self)
+        kept = blocks[:at] + blocks[at + 1 :]  # generators may leave theirs before inner ones
+        _current.set(Settings(kept))
+
+    def __del__(self) -> None:
+        """Warn if the line that made the block has dropped it, so that it did nothing."""
+        frame = sys._getframe().f_back
+        if not self.entered and frame and (frame.f_code, frame.f_lineno) == self.line:
+            code, line = self.line
+            warnings.warn_explicit(
+                f"{code.co_filename}:{line}: {self} on its own sets nothing. Write `with {self}:` "
+                f"for a block, or {str(self).replace('config', 'config.set', 1)} for the process.",
+                RuntimeWarning, code.co_filename, line,
+            )
+
+    def __repr__(self) -> str:
+        return f"config({', '.join(f'{name}={x!r}' for name, x in self.named.items())})"
 
 
 class Config:
@@ -35,46 +121,97 @@ class Config:
 
     ``kinks``: what a derivative taken exactly at a kink is: the "subgradient" of the op, that after
     a KinkWarning ("warn"), or NotDifferentiable ("raise"). Nothing is compiled while kinks are
-    watched.
+    watched: ``jit`` reads False.
+
+    ``verify``: whether code fresh from the compiler is compared with the interpretation of its
+    program, on the arguments of its first call.
     """
 
     @property
     def jit(self) -> bool:
-        return jit_is_on()
+        return settings().compiles
 
     @property
     def threads(self) -> int | None:
-        return _threads.get()
+        return settings().threads
 
     @property
     def kinks(self) -> str:
-        return _kinks.get()
+        return settings().kinks
 
-    @contextmanager
-    def __call__(
-        self, *, jit: bool | None = None, threads: int | None = None, kinks: str | None = None
-    ) -> Iterator[None]:
+    @property
+    def verify(self) -> bool:
+        return settings().verify
+
+    def __call__(self, **named: Unpack[Named]) -> Block:
         """Settings for the time of a ``with`` block; what is not named stays."""
-        if threads is not None and not (isinstance(threads, int) and threads >= 1):
-            raise ArgumentError(f"config: threads must be at least 1, but is {threads!r}")
-        if jit not in (None, True, False):
-            raise ArgumentError(f"config: jit must be True or False, but is {jit!r}")
-        if kinks not in (None, SUBGRADIENT, WARN, RAISE):
-            raise ArgumentError(
-                f"config: kinks must be {SUBGRADIENT!r}, {WARN!r} or {RAISE!r}, but is {kinks!r}"
-            )
-        policy = self.kinks if kinks is None else kinks
-        compiled = (self.jit if jit is None else jit) and policy == SUBGRADIENT
-        was = _jit.set(compiled), _threads.set(threads or self.threads), _kinks.set(policy)
-        try:
-            yield
-        finally:
-            _jit.reset(was[0])
-            _threads.reset(was[1])
-            _kinks.reset(was[2])
+        return Block(_checked("config", named), sys._getframe(1))
+
+    def set(self, **named: Unpack[Named]) -> None:
+        """Settings for the process: for every thread and task but those that have set their own.
+
+        >>> import functrans as ft
+        >>> ft.config.set(threads=2)
+        >>> ft.config.threads
+        2
+        >>> ft.config.set(threads=None)
+        """
+        global _process
+        _process = {**_process, **_checked("config.set", named)}
+        for live in _live.valuerefs():
+            if (here := live()) is not None:
+                here.look_up()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise ArgumentError(
+            f"config.{name} cannot be assigned; write config.set({name}={value!r}) for the "
+            f"process, or `with config({name}={value!r}):` for a block"
+        )
 
     def __repr__(self) -> str:
-        return f"config(jit={self.jit}, threads={self.threads}, kinks={self.kinks!r})"
+        return f"config({', '.join(f'{name}={getattr(self, name)!r}' for name in _KINDS)})"
+
+
+def _switch(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _count(value: Any) -> int | None:
+    if value is not None and (isinstance(value, bool) or operator.index(value) < 1):
+        raise ValueError
+    return None if value is None else operator.index(value)
+
+
+def _policy(value: Any) -> str:
+    if not isinstance(value, str) or value not in (SUBGRADIENT, WARN, RAISE):
+        raise ValueError
+    return value
+
+
+# What each setting must be, as a check and in words.
+_KINDS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "jit": (_switch, "must be True or False"),
+    "threads": (_count, "must be None or at least 1"),
+    "kinks": (_policy, f"must be {SUBGRADIENT!r}, {WARN!r} or {RAISE!r}"),
+    "verify": (_switch, "must be True or False"),
+}
+
+
+def _checked(fun: str, named: Any) -> Named:
+    """The settings if all of them are known and have values that they can have."""
+    checked: Any = {}
+    for name, value in named.items():
+        if name not in _KINDS:
+            known = ", ".join(f"`{known}`" for known in _KINDS)
+            raise ArgumentError(f"{fun}: there is no setting `{name}`; there are {known}")
+        check, words = _KINDS[name]
+        try:
+            checked[name] = check(value)
+        except (TypeError, ValueError):
+            raise ArgumentError(f"{fun}: {name} {words}, but is {value!r}") from None
+    return checked
 
 
 config = Config()

@@ -9,6 +9,7 @@
     +-- ImmutableError      (TypeError)            assignment into an array
     +-- UnsupportedError    (NotImplementedError)  a NumPy call without a rule
     +-- LeakedTracerError   (RuntimeError)         a traced value used after its transform ended
+    +-- OutOfMemoryError    (MemoryError)          a result larger than the memory there is
     +-- CaptureError        (RuntimeError)         a captured array changed before the backward pass
     +-- AnomalyError        (FloatingPointError)   a derivative became NaN in debug.detect_anomaly
     +-- CheckError          (AssertionError)       check_grads found a wrong derivative
@@ -20,6 +21,8 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
+from types import FrameType
 
 
 class FunctransError(Exception):
@@ -58,6 +61,10 @@ class LeakedTracerError(FunctransError, RuntimeError):
     """A traced value was used after the transform that made it had ended."""
 
 
+class OutOfMemoryError(FunctransError, MemoryError):
+    """A result would take more memory than is available."""
+
+
 class CaptureError(FunctransError, RuntimeError):
     """An array that the backward pass needs was changed after it was used."""
 
@@ -77,15 +84,33 @@ class KinkWarning(UserWarning):
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
-def user_line() -> str:
-    """``file:line`` of the innermost frame that is neither ours nor NumPy's."""
+def _user_frame() -> FrameType | None:
+    """The innermost frame that is neither ours nor NumPy's."""
     frame = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
         if not path.startswith((PACKAGE, "<__array_function__")) and "/numpy/" not in path:
-            return f"{path}:{frame.f_lineno}"
+            break
         frame = frame.f_back
-    return "<unknown line>"
+    return frame
+
+
+def user_line() -> str:
+    """``file:line`` of the user's code that is running."""
+    frame = _user_frame()
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "<unknown line>"
+
+
+def warn(text: str) -> None:
+    """A RuntimeWarning at the user's line."""
+    frame = _user_frame()
+    if frame is None:
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+    else:
+        told = frame.f_globals.setdefault("__warningregistry__", {})
+        warnings.warn_explicit(
+            text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, registry=told
+        )
 
 
 def name_of(f: object) -> str:

@@ -27,6 +27,7 @@ import numpy as np
 
 from functrans._core.aval import Aval, aval_of, is_inexact
 from functrans._core.bind import PrimalTracer, Trace, Tracer, bind, cast, is_finite, spread, sum_to
+from functrans._core.locks import Lock
 from functrans._core.primitive import Primitive
 from functrans._ops import declare
 from functrans._ops.declare import (
@@ -156,6 +157,7 @@ __all__ = [
     "Elementwise",
     "General",
     "Linear",
+    "Lock",
     "Observer",
     "Observers",
     "Op",

@@ -9,7 +9,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import plain
-from functrans._core.aval import aval_of, inexact_dtype
+from functrans._core.aval import aval_of, inexact_dtype, integer
 from functrans._core.bind import Tracer
 from functrans._numerics import numerical, numerical_jvp, remainder_slope
 from functrans._transforms.arguments import open_all
@@ -57,13 +57,14 @@ def check_grads(
     >>> check_grads(np.sin, np.array([0.5, 2.0]), order=3)
     """
     unknown = [m for m in ([modes] if isinstance(modes, str) else modes) if m not in MODES]
-    if unknown or not isinstance(order, int) or order < 1:
+    orders = integer(order)
+    if unknown or orders is None or orders < 1:
         raise ArgumentError(
             f"check_grads: modes are {MODES} and order is 1 or more, not {modes}, {order}"
         )
     modes = (modes,) if isinstance(modes, str) else tuple(modes)
     flat, xs, labels = _flatten(f, args)
-    _check(_Task(flat, name_of(f), labels, (), modes, atol, rtol, eps, fast), xs, order)
+    _check(_Task(flat, name_of(f), labels, (), modes, atol, rtol, eps, fast), xs, orders)
 
 
 def numerical_jacobian(f: Callable, args: Any) -> Any:

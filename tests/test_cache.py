@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -253,17 +254,154 @@ def test_damaged_files_are_no_entries_but_are_cleared(where):
     assert ft.cache.clear() == 1
 
 
-def test_every_change_of_a_byte_is_noticed():
+@pytest.fixture
+def kept_file():
+    """The key of a small file of the cache, its path and its bytes."""
     key = store.key_of("byte")
-    store.put(key, b"code", [("program", "p")])
+    store.put(key, b"code", [("program", "p"), ("frame", "[]")])
     path, = store.directory().iterdir()
-    data = path.read_bytes()
+    return key, path, path.read_bytes()
+
+
+def assert_noticed(kept_file, damaged):
+    key, path, data = kept_file
+    path.write_bytes(damaged)
+    with pytest.warns(RuntimeWarning, match=key):
+        assert store.get(key) is None
+    assert ft.cache.entries() == []
+    store.put(key, b"code", [("program", "p"), ("frame", "[]")])
+    assert path.read_bytes() == data
+    assert store.find(key) == ({"program": "p", "frame": "[]"}, b"code")
+
+
+@pytest.mark.parametrize("mask", [1, 4, 0x80, 0xFF])
+def test_every_change_of_a_byte_is_noticed_and_mended(kept_file, mask):
+    data = kept_file[2]
     for i in range(len(data)):
-        path.write_bytes(data[:i] + bytes([data[i] ^ 4]) + data[i + 1 :])
-        with pytest.warns(RuntimeWarning, match=key):
-            assert store.get(key) is None
-    path.write_bytes(data)
-    assert store.get(key) == b"code"
+        assert_noticed(kept_file, data[:i] + bytes([data[i] ^ mask]) + data[i + 1 :])
+
+
+def test_every_other_length_is_noticed_and_mended(kept_file):
+    data = kept_file[2]
+    for i in range(len(data)):
+        assert_noticed(kept_file, data[:i])
+        assert_noticed(kept_file, data[:i] + b"\n" + data[i:])
+
+
+def test_any_other_bytes_are_noticed_and_mended(kept_file):
+    rng, data = np.random.default_rng(0), kept_file[2]
+    head = len(store.MAGIC) + 1
+    for n in rng.integers(0, 2 * len(data), 100):
+        behind = rng.bytes(n)
+        assert_noticed(kept_file, behind)
+        assert_noticed(kept_file, data[:head] + behind)
+        # its checksum is right, so somebody took trouble; it is still not what is asked for
+        assert_noticed(kept_file, store.MAGIC + b"\n" + store._sha256(behind) + b"\n" + behind)
+
+
+def test_a_file_under_the_name_of_another_is_noticed(kept_file):
+    key, other = kept_file[0], store.key_of("other")
+    store.put(other, b"other code", [])
+    shutil.copy(store.directory() / f"{other}.object", kept_file[1])
+    with pytest.warns(RuntimeWarning, match=key):
+        assert store.get(key) is None
+
+
+# ---- what others can have put there
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path, 0o600)
+
+
+def link_to_a_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def link_to_a_whole_file(path: Path) -> None:
+    elsewhere = path.parents[1] / "elsewhere"
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+
+
+def dangling_link(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+def huge(path: Path) -> None:
+    path.touch(0o600)
+    os.truncate(path, 1 << 40)
+
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="there are no modes and pipes")
+
+
+@posix
+@pytest.mark.parametrize(
+    "put", [pipe, link_to_a_device, link_to_a_whole_file, dangling_link, huge],
+    ids=lambda f: f.__name__,
+)
+def test_what_is_no_file_of_ours_is_neither_read_nor_waited_for_but_replaced(put, where, compiled):
+    run()
+    path, = where.iterdir()
+    if put is not link_to_a_whole_file:
+        path.unlink()
+    put(path)
+    assert ft.cache.entries() == []
+    with pytest.warns(RuntimeWarning, match=rf"{path.name} is not what functrans wrote there"):
+        run()
+    assert path.is_file() and not path.is_symlink()
+    assert len(ft.cache.entries()) == 1
+    run()
+    assert len(compiled) == 2
+
+
+@posix
+@pytest.mark.parametrize("put", [pipe, link_to_a_device, dangling_link], ids=lambda f: f.__name__)
+def test_what_is_no_file_of_ours_is_cleared(put, where):
+    where.mkdir(mode=0o700)
+    put(where / f"{'0' * 64}.object")
+    assert ft.cache.clear() == 1
+    assert list(where.iterdir()) == []
+    assert Path("/dev/zero").exists()
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_others_may_write_to_is_replaced(mode, where, compiled):
+    run()
+    path, = where.iterdir()
+    path.chmod(mode)
+    with pytest.warns(RuntimeWarning, match=path.name):
+        run()
+    assert path.stat().st_mode & 0o777 == 0o600
+    run()
+    assert len(compiled) == 2
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o720, 0o702, 0o777, 0o1777])
+def test_a_directory_that_others_may_write_to_is_no_cache(mode, where, compiled):
+    run()
+    where.chmod(mode)
+    with pytest.warns(RuntimeWarning, match=rf"{where}.* written to by others.*chmod go-w"):
+        run()
+    assert len(compiled) == 2
+    where.chmod(0o755)
+    run()
+    assert len(compiled) == 2
+
+
+@posix
+def test_files_are_for_us_alone_whatever_the_umask(where, compiled):
+    before = os.umask(0)
+    try:
+        run()
+    finally:
+        os.umask(before)
+    assert [x.stat().st_mode & 0o777 for x in (where, *where.iterdir())] == [0o700, 0o600]
+    run()
+    assert len(compiled) == 1
 
 
 # ---- where there can be none

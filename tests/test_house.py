@@ -176,3 +176,15 @@ def test_every_error_class_is_raised_somewhere():
     source = "\n".join(p.read_text() for p in FILES if p.name != "errors.py")
     unused = [name for name in re.findall(r"\+-- (\w+)", ft.errors.__doc__) if name not in source]
     assert not unused
+
+
+LOCKS = {
+    "_core/locks.py": "the home of locks",
+    "_kernels/blocks.py": "a lock of one call, whose threads end with it",
+}
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if relative(p) not in LOCKS], ids=relative)
+def test_locks_are_of_the_kind_that_outlives_a_fork(path):
+    """``functools.cached_property`` has a lock in Python 3.11; ``lazy`` does the same without."""
+    assert not re.search(r"threading\.R?Lock|cached_property", path.read_text()), relative(path)

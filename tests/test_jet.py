@@ -1,8 +1,11 @@
 """Taylor mode: derivatives to high order against mpmath, nested jvp and the other transforms."""
 
+import math
+
 import mpmath as mp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 import functrans as ft
 from functrans._ops.declare import TABLE, Elementwise
@@ -365,3 +368,58 @@ def test_what_does_not_fit_is_said(primals, series, error, text):
 def test_an_output_that_is_no_number_is_refused():
     with pytest.raises(ArgumentError, match="returned str 'a', which is not a number"):
         jet(lambda x: "a", (1.0,), ([1.0],))
+
+
+# ---- orders whose factorials are out of range
+
+
+def derivatives(f, x, order):
+    x = np.asarray(x)
+    one = np.ones(x.shape, x.dtype)
+    _, terms = jet(f, (x,), ([one, *[None] * (order - 1)],))
+    return np.array([np.asarray(t) for t in terms])
+
+
+@pytest.mark.parametrize("order", [170, 171, 250, 400])
+def test_orders_beyond_170_are_right_where_derivatives_are_finite(order):
+    k = np.arange(1, order + 1)
+    # 1e-12: each coefficient is a sum over all before it
+    assert_allclose(derivatives(np.exp, 0.5, order), np.full(order, np.exp(0.5)), rtol=1e-12)
+    cycle = np.array([np.sin(0.5), np.cos(0.5), -np.sin(0.5), -np.cos(0.5)])
+    assert_allclose(derivatives(np.sin, 0.5, order), cycle[k % 4], rtol=1e-12)
+    assert_allclose(derivatives(lambda x: np.exp(0.5 * x), 0.0, order), 0.5**k, rtol=1e-12)
+
+
+def test_at_any_order_derivatives_that_overflow_are_inf_and_those_before_are_not():
+    expected = np.array([float(math.factorial(k)) if k <= 170 else np.inf for k in range(1, 301)])
+    found = derivatives(lambda x: 1 / (1 - x), 0.0, 300)
+    assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_entries_that_grow_in_different_ways_are_each_right():
+    x = np.array([0.0, 0.5])
+    found = derivatives(lambda x: np.stack([1 / (1 - x[0]), np.exp(x[1])]), x, 200)
+    assert_allclose(found[149], [float(math.factorial(150)), np.exp(0.5)], rtol=1e-12)
+    assert_allclose(found[199], [np.inf, np.exp(0.5)], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "order", "rtol"), [(np.float16, 20, 0.05), (np.float32, 60, 1e-5)]
+)
+def test_narrow_types_reach_beyond_their_factorials_too(dtype, order, rtol):
+    found = derivatives(np.exp, dtype(0.5), order)
+    assert found.dtype == dtype
+    # a sum of as many roundings
+    assert_allclose(found, np.full(order, np.exp(0.5)), rtol=rtol)
+
+
+def test_under_vmap_they_are_the_same():
+    def last(x):
+        return jet(np.sin, (x,), ([np.ones(x.shape), *[None] * 179],))[1][-1]
+
+    assert_allclose(ft.vmap(last)(np.array([0.5])), [np.sin(0.5)], rtol=1e-12)
+
+
+def test_an_order_that_no_unit_brings_into_range_is_refused():
+    with pytest.raises(ArgumentError, match=r"jet: on the way to order 5000 .* float64"):
+        jet(np.exp, (0.5,), ([None] * 5000,))

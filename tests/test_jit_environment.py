@@ -525,3 +525,16 @@ def test_a_derivative_of_a_function_that_reads_nothing_reads_nothing():
     f(X)
     (entry,) = programs(f)
     assert entry.reads is None
+
+
+def test_a_property_that_is_kept_is_looked_into():
+    class Kept(Layer):
+        @functools.cached_property
+        def twice(self):
+            return 2 * self.w
+
+    layer = Kept()
+    f = ft.jit(lambda x: x * layer.twice)
+    f(X)
+    layer.twice[0] = 9.0
+    assert_array_equal(f(X), layer.twice * X)

@@ -10,7 +10,7 @@ import functrans as ft
 from functrans._compile.emit import loop_nest
 from functrans._compile.ir.expand import expanded
 from functrans._compile.run.native import compile_program
-from functrans._compile.schedule import tiles
+from functrans._compile.schedule import assemble, tiles
 from functrans._compile.schedule.kernels import HostStep, Kernel, Tiles
 from functrans._core.bind import bind
 from functrans._kernels import blocks
@@ -297,14 +297,14 @@ def test_as_many_threads_as_the_environment_allows(monkeypatch):
 
 
 def test_config_takes_a_positive_number_of_threads():
-    with pytest.raises(ArgumentError, match="must be at least 1, but is 0"), ft.config(threads=0):
+    with pytest.raises(ArgumentError, match="at least 1, but is 0"), ft.config(threads=0):
         pass
     with ft.config(threads=3):
         with ft.config(jit=False):
             assert (ft.config.jit, ft.config.threads) == (False, 3)
         assert ft.config.jit
     assert ft.config.threads is None
-    assert repr(ft.config) == "config(jit=True, threads=None, kinks='subgradient')"
+    assert repr(ft.config) == "config(jit=True, threads=None, kinks='subgradient', verify=True)"
 
 
 def test_an_interrupt_in_a_thread_reaches_the_caller():
@@ -409,3 +409,35 @@ def test_a_few_entries_are_written_out():
     text = ft.jit(lambda x: np.sin(x) * 2 + x[::-1]).lower(np.ones(3)).llvm
     assert "loop.i0:" not in text
     assert "loop.i0:" in ft.jit(lambda x: np.sin(x) * 2).lower(np.ones(5)).llvm
+
+
+# ---- programs of many parts
+
+
+MANY = {
+    "slices": lambda x, n: np.concatenate([x[i : i + 3] for i in range(n)]),
+    "doubled": lambda x, n: np.concatenate([x[i : i + 3] * 2.0 for i in range(n)]),
+    "numbers": lambda x, n: np.stack([x[i] * x[i + 1] for i in range(n)]),
+    "neighbours": lambda x, n: tuple([x[i : i + 3] - x[n - i] * x[2 * i : 2 * i + 3]
+                                      for i in range(n)]),
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_a_program_of_many_parts_has_kernels_of_bounded_size(name):
+    """LLVM takes time quadratic in the accesses of a kernel: 400 slices took it 4 seconds."""
+    x = np.arange(250.0)
+    f = ft.jit(lambda x: MANY[name](x, 120))
+    sizes = [len(s.loads) + len(s.stores) for s in f.lower(x).schedule.steps]
+    assert max(sizes) <= assemble.MOST_ACCESSES
+    assert sum(sizes) >= 120
+    for y, expected in zip(ft.tree.leaves(f(x)), ft.tree.leaves(MANY[name](x, 120)), strict=True):
+        np.testing.assert_array_equal(y, expected)
+
+
+def test_what_is_handed_over_in_registers_stays_in_one_kernel():
+    f = ft.jit(lambda x: sum(x[i : i + 3] * x[i + 1 : i + 4] for i in range(60)))
+    x = np.arange(100.0)
+    (kernel,) = f.lower(x).schedule.steps
+    assert len(kernel.stores) == 1
+    np.testing.assert_array_equal(f(x), f.__wrapped__(x))

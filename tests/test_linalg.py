@@ -362,3 +362,14 @@ def test_the_greatest_norm_of_nothing_is_zero():
     y, dy = ft.jvp(lambda x: la.norm(x, np.inf, axis=(0, 1)), (x,), (x,))
     assert y == dy == 0
     assert ft.grad(lambda x: la.norm(x, np.inf))(np.zeros(0)).shape == (0,)
+
+
+def test_the_sign_of_one_complex_determinant_has_its_hessian_by_reverse_over_reverse():
+    A = np.array([[2, 0.3], [0.2, 3]]) + 1j * np.array([[0, 0.2], [0.3, 0.1]])
+    V = np.array([[0.5, 1j], [-1j, 0.25]])
+
+    def f(A):
+        return np.real(la.slogdet(A)[0])
+
+    twice = ft.grad(lambda A: np.real(np.sum(np.conj(ft.grad(f)(A)) * V)))(A)
+    np.testing.assert_allclose(twice, ft.hvp(f, A, V)[1], rtol=1e-13)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import functrans
 from functrans.__main__ import main
@@ -22,6 +25,32 @@ def test_the_report_runs_its_example(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith(">>> ") for line in lines) == 5
     assert lines[-4] == "[0.09003057 0.24472847 0.66524096]"
+
+
+@pytest.mark.parametrize("error", ["OSError", "ImportError", "RuntimeError"])
+@pytest.mark.parametrize("module", ["__init__", "binding"])
+def test_without_llvmlite_numpy_runs_the_programs_and_one_warning_says_why(tmp_path, error, module):
+    (tmp_path / "llvmlite").mkdir()
+    for name in ("__init__", "binding"):
+        text = f"raise {error}('libLLVM.so is missing')" if name == module else ""
+        (tmp_path / "llvmlite" / f"{name}.py").write_text(text)
+    (tmp_path / "script.py").write_text(
+        "import functrans as ft, numpy as np\n"
+        "for f in np.sin, np.cos:\n"
+        "    print(ft.jit(ft.grad(lambda x: np.sum(f(x))))(np.zeros(2)))\n"
+        "print(ft.grad(lambda x: np.sum(np.cumsum(x)))(np.ones(1 << 20))[0])\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(Path(functrans.__file__).parents[1])])
+    env = {**os.environ, "PYTHONPATH": path}
+    options = {"env": env, "capture_output": True, "text": True, "check": True, "timeout": 120}
+    script = str(tmp_path / "script.py")
+    done = subprocess.run([sys.executable, "-W", "always", script], **options)
+    assert done.stdout == "[1. 1.]\n[-0. -0.]\n1048576.0\n"
+    (warning,) = [line for line in done.stderr.splitlines() if "Warning" in line]
+    assert warning.startswith(f"{script}:3: RuntimeWarning: jit runs through NumPy, not natively: ")
+    assert warning.endswith("llvmlite cannot be loaded: libLLVM.so is missing")
+    report = subprocess.run([sys.executable, "-m", "functrans"], **options)
+    assert "processor no native code, jit runs through NumPy: llvmlite cannot" in report.stdout
 
 
 def test_the_cache_directory_can_be_named(monkeypatch, tmp_path):

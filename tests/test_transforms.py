@@ -173,6 +173,19 @@ def test_linearize_runs_once_and_pushes_many():
     assert len(runs) == 1
 
 
+def test_products_keep_their_side_on_a_tape_pushed_past_an_infinite_slope():
+    A = np.array([[1.0, 2.0], [0.0, 3.0]])
+
+    def f(x):
+        return A @ np.sqrt(x)
+
+    x = np.array([4.0, 9.0])
+    J = A * [1 / 4, 1 / 6]
+    assert_array_equal(ft.jit(ft.jacobian(f))(x), J)  # where no value is known to be finite
+    _, push = ft.linearize(lambda x: f(x[:2]) + np.sqrt(x[2]), np.append(x, 0.0))
+    assert_array_equal(push(np.array([1.0, 1.0, 0.0])), J.sum(axis=1))
+
+
 def test_linear_transpose_of_a_matrix_product():
     A = np.arange(6.0).reshape(2, 3)
     (found,) = ft.linear_transpose(lambda x: A @ x, np.zeros(3))(np.array([1.0, 2.0]))

@@ -73,7 +73,9 @@ def wrap(x: Any) -> Array:
     """``x`` as an Array: no copy, read-only."""
     if type(x) is Array:
         return x
-    x = np.asarray(x)
+    if not isinstance(x, np.ndarray):
+        x = np.asarray(x)
+        x.setflags(write=False)
     y = x.view(Array)
     y.setflags(write=False)
     return y
@@ -97,6 +99,27 @@ def plain(x: Any) -> Any:
     return x
 
 
+def changeable(x: Any) -> bool:
+    """Whether the memory of ``x`` may be written to: what is read-only is so all the way down."""
+    while isinstance(x, np.ndarray):
+        if x.flags.writeable:
+            return True
+        x = x.base
+    return x is not None and type(x) is not bytes
+
+
+def unrepeated(x: np.ndarray) -> np.ndarray:
+    """``x`` without the repetitions of a broadcast, which it has the same memory without."""
+    return x[tuple([slice(0, None if n else 1) for n in x.strides])] if 0 in x.strides else x
+
+
+def frozen_copy(x: np.ndarray) -> np.ndarray:
+    """A copy of ``x`` that cannot be written to; a broadcast stays one."""
+    y = unrepeated(x).copy("K")
+    y.setflags(write=False)
+    return y if y.shape == x.shape else np.broadcast_to(y, x.shape)
+
+
 def is_subclassed(x: Any) -> bool:
     """Whether ``x`` is a number of a user's subclass of Python's."""
     return (
@@ -111,7 +134,7 @@ def as_number(x: Any) -> Any:
     if not is_subclassed(x):
         return x
     kind = type(x)
-    base = next(k for k in (int, float, complex) if isinstance(x, k))
+    base: Any = next(k for k in (int, float, complex) if isinstance(x, k))
     if any(getattr(kind, f"__{n}__") is not getattr(base, f"__{n}__") for n in ("add", "mul")):
         raise ArgumentError(
             f"{user_line()}: {kind.__module__}.{kind.__name__} has arithmetic of its own, which "

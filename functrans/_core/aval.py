@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import operator
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 PYTHON_SCALARS = frozenset({bool, int, float, complex})
+
+
+def integer(x: Any) -> int | None:
+    """``x`` as a Python int, of whatever type it is; None where it is none, or a boolean."""
+    if isinstance(x, bool | np.bool_):
+        return None
+    try:
+        return operator.index(x)
+    except TypeError:
+        return None
 
 
 class Aval(NamedTuple):

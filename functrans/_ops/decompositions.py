@@ -14,7 +14,7 @@ import numpy as np
 
 from functrans._core.aval import Aval
 from functrans._core.bind import Tracer
-from functrans._ops import limits
+from functrans._ops import lapack, limits
 from functrans._ops.declare import primitive
 from functrans._ops.elementwise import absolute, ratio, where
 from functrans._ops.linalg import (
@@ -317,7 +317,7 @@ def _refuse_phases(common, u, most):
 
 
 def _svd(x, kind):
-    return tuple(np.linalg.svd(x, full_matrices=kind == "full"))
+    return lapack.svd_for_values(x) if kind == "values" else lapack.svd(x, kind == "full")
 
 
 def _svd_abstract(x, kind):
@@ -331,7 +331,7 @@ def _svd_abstract(x, kind):
 
 def _at_zero(x, kind):
     # what depends on the vectors raises by itself where it has no derivative
-    s = np.linalg.svd(x, compute_uv=False)
+    _, s, _ = _svd(x, "values")
     return np.asarray(_small(s, x.shape) & (kind == "values"))
 
 
@@ -396,7 +396,7 @@ def _pinv_abstract(x, rcond):
 # row: exact at matrices that lack rank, for changes that keep the rank; through svd it would fail
 # wherever singular values coincide
 pinv = primitive(
-    "pinv", lambda x, rcond: np.linalg.pinv(x, rcond), jvp=_pinv_jvp, vjp=_pinv_vjp,
+    "pinv", lapack.pinv, jvp=_pinv_jvp, vjp=_pinv_vjp,
     batch=stacked(lambda: pinv), abstract=_pinv_abstract, kinks="where the rank changes",
     doc="Golub and Pereyra 1973, equation 4.12.",
 )

@@ -10,6 +10,7 @@ import numpy as np
 
 from functrans._core.aval import Aval
 from functrans._ops.declare import primitive
+from functrans._ops.lapack import svd_or_nan
 from functrans._ops.linalg import column, floating, inv, mT, same, stacked
 
 
@@ -49,7 +50,7 @@ def _cofactor(a):
     y = _well_conditioned_inverse(a)
     if y is not None:
         return np.linalg.det(a)[..., None, None] * y.mT
-    u, s, vh = np.linalg.svd(a)
+    u, s, vh = svd_or_nan(a)  # and so are cofactors
     sign = np.linalg.det(u) * np.linalg.det(vh)
     return (sign[..., None, None] * u.conj() * _exclusive_products(s)[..., None, :]) @ vh.conj()
 
@@ -58,7 +59,7 @@ def _cofactor_slope(a, e):
     a, e = np.broadcast_arrays(a, e)
     if a.shape[-1] < 2:
         return np.zeros(a.shape, floating(a.dtype, e.dtype))
-    u, s, vh = np.linalg.svd(a)
+    u, s, vh = svd_or_nan(a)
     uh, v = u.conj().mT, vh.conj().mT
     sign = np.linalg.det(u) * np.linalg.det(vh)
     f = uh @ e @ v
@@ -128,7 +129,7 @@ def _slogdet_vjp(ct, y, xs, wanted):
         return [None if c_log is None else column(c_log) * mT(inv(xs[0]))]
     weight = c_log
     if c_sign is not None:
-        turned = 1j * (c_sign * y[0]).imag
+        turned = (c_sign * y[0]).imag * 1j  # the other way round it is a Python number
         weight = turned if c_log is None else c_log + turned
     return [column(weight) * mT(inv(xs[0]))]
 

@@ -14,6 +14,7 @@ from functrans._core.bind import Tracer
 from functrans._ops.calls import stop
 from functrans._ops.declare import General, Linear, primitive, strong_multiply
 from functrans._ops.elementwise import absolute, ratio, where
+from functrans._ops.lapack import eigh_or_nan
 from functrans._ops.structure import batched_to
 
 
@@ -133,7 +134,7 @@ def shared(ct: Any, near: Any) -> Any:
 
 def _vectors_if(x, near):
     if near.any():
-        return np.linalg.eigh(x)[1]
+        return eigh_or_nan(x)[1]
     return np.broadcast_to(np.eye(x.shape[-1], dtype=x.dtype), x.shape)
 
 

@@ -5,17 +5,34 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from enum import Enum
+from sys import getrefcount
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from functrans import tree
-from functrans._core.array import Array, plain, wrap
-from functrans._core.aval import aval_of, inexact_dtype, shape_of
+from functrans._core.array import Array, changeable, frozen_copy, plain, wrap
+from functrans._core.aval import PYTHON_SCALARS, aval_of, inexact_dtype, integer, shape_of
 from functrans._core.bind import Tracer
 from functrans.errors import ArgumentError, NotDifferentiable, ShapeError, name_of
 
 Argnums = int | str | Sequence[int | str]
+
+
+def plain_argnums(who: str, argnums: Any) -> Any:
+    """``argnums``, an argument or a tuple of them, with integers of every type as Python's."""
+    if _are_several(argnums):
+        return tuple([plain_argnums(who, a) for a in argnums])
+    number = argnums if isinstance(argnums, str) else integer(argnums)
+    if number is None:
+        raise ArgumentError(f"{who}: argnums must be ints or parameter names, but got {argnums!r}")
+    return number
+
+
+def _are_several(argnums: Any) -> bool:
+    if isinstance(argnums, np.ndarray):
+        return argnums.ndim > 0
+    return isinstance(argnums, Sequence) and not isinstance(argnums, str)
 
 
 class Selected(NamedTuple):
@@ -54,8 +71,6 @@ def select(who: str, f: Callable, argnums: Argnums, args: tuple, kwargs: dict) -
 
 def _place(who, f, a, args, kwargs) -> int | str:
     """Where argument ``a`` was given: its position, or its name in the keywords."""
-    if isinstance(a, bool) or not isinstance(a, int | str):
-        raise ArgumentError(f"{who}: argnums must be ints or parameter names, but got {a!r}")
     if isinstance(a, int) and -len(args) <= a < len(args):
         return a % len(args)
     if a in kwargs:
@@ -213,23 +228,67 @@ def _check_leaf(who, f, what, t, x):
         )
 
 
+def hand_out_all(
+    xs: list, weak: bool = False, held: Callable[[Any], int] | None = None
+) -> list:
+    """Results as the caller sees them: numbers as Arrays that no one can change, all else as it is.
+
+    What others may refer to is copied: to be spared that, the caller must drop an array, and
+    whatever it is a view of, wherever it is but in ``xs``, which is changed, or say how many
+    references to it it has ``held`` and only reads. ``weak``: Python's own numbers are left.
+    """
+    for i in range(len(xs)):
+        alone = _is_alone(xs, i) or (held is not None and _is_alone(xs, i, held(xs[i])))
+        if not (weak and type(xs[i]) in PYTHON_SCALARS):
+            xs[i] = _handed_out(xs[i], alone)
+    return xs
+
+
 def hand_out(x: Any) -> Any:
-    """A result as the caller sees it: traced if the caller traces, else an Array."""
-    return x if isinstance(x, Tracer) else wrap(x)
-
-
-def hand_out_fresh(x: np.ndarray) -> Array:
-    """An ndarray that nobody else has, as the caller sees it."""
-    y = x.view(Array)
-    y.setflags(write=False)
-    return y
+    """One such result."""
+    xs = [x]
+    del x
+    return hand_out_all(xs)[0]
 
 
 def hand_out_tree(x: Any) -> Any:
     """The same for every numeric leaf of a container."""
-    if isinstance(x, np.ndarray | np.generic | Tracer):
-        return hand_out(x)
-    return tree.map(lambda v: hand_out(v) if is_number(v) else v, x)
+    xs, structure = tree.flatten(x)
+    del x
+    return tree.unflatten(structure, hand_out_all(xs))
+
+
+def hand_out_fresh(x: np.ndarray) -> Array:
+    """An ndarray that nobody else has, as the caller sees it."""
+    x.setflags(write=False)
+    return x.view(Array)
+
+
+def _is_alone(xs: list, i: int, held: int = 0) -> bool:
+    """Whether the memory of an entry of a list can be reached from there alone."""
+    # two references: that of the list, or of the view, and that of the call
+    if type(xs[i]) not in _ARRAYS or getrefcount(xs[i]) > 2 + held:
+        return False
+    if xs[i].base is None:
+        return True
+    return (
+        type(xs[i].base) in _ARRAYS and xs[i].base.base is None and getrefcount(xs[i].base) <= 2
+    )
+
+
+_ARRAYS = (np.ndarray, Array)
+
+
+def _handed_out(x: Any, alone: bool) -> Any:
+    if isinstance(x, np.ndarray):
+        if alone:
+            if x.base is not None:
+                x.base.setflags(write=False)
+            x.setflags(write=False)
+        elif changeable(x):
+            x = frozen_copy(x)
+        return x if type(x) is Array else x.view(Array)
+    return wrap(x) if is_number(x) and not isinstance(x, Tracer) else x
 
 
 def is_number(x: Any) -> bool:
@@ -259,11 +318,13 @@ __all__ = [
     "check_like",
     "describe",
     "hand_out",
+    "hand_out_all",
     "hand_out_fresh",
     "hand_out_tree",
     "is_number",
     "open_all",
     "open_argument",
+    "plain_argnums",
     "require_numbers",
     "select",
     "wrong_structure",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec
 
@@ -10,10 +11,10 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import plain
-from functrans._core.aval import ndim_of, shape_of
+from functrans._core.aval import integer, ndim_of, shape_of
 from functrans._core.bind import PLAIN, Trace, Tracer, bind, bind_operands, is_finite
 from functrans._core.primitive import Primitive
-from functrans._transforms.arguments import describe, hand_out, is_number, require_numbers
+from functrans._transforms.arguments import describe, hand_out_all, is_number, require_numbers
 from functrans._transforms.staging.environment import draws_near
 from functrans.errors import ArgumentError, ShapeError, name_of
 
@@ -143,7 +144,8 @@ def vmap(
     """
     if not callable(f):
         raise ArgumentError(f"vmap needs a function, but got {describe(f)}")
-    if chunk_size is not None and not (isinstance(chunk_size, int) and chunk_size > 0):
+    chunk = integer(chunk_size)
+    if chunk_size is not None and (chunk is None or chunk < 1):
         raise ArgumentError(f"vmap: chunk_size must be None or a positive int, not {chunk_size!r}")
 
     @functools.wraps(f, updated=())
@@ -154,20 +156,20 @@ def vmap(
         flat_axes = axes + [0 if is_number(x) and ndim_of(x) else None for x in leaves[len(axes) :]]
         size = _size(f, leaves, flat_axes, axis_size, structure)
         moved = [np.moveaxis(x, a, 0) if a else x for x, a in zip(leaves, flat_axes, strict=True)]
-        if chunk_size is None or chunk_size >= size:
+        if chunk is None or chunk >= size:
             return _place_out(f, out_axes, *_run(f, structure, moved, flat_axes, size))
         parts = [
             _run(
                 f,
                 structure,
                 [
-                    x if a is None else x[i : i + chunk_size]
+                    x if a is None else x[i : i + chunk]
                     for x, a in zip(moved, flat_axes, strict=True)
                 ],
                 flat_axes,
-                min(chunk_size, size - i),
+                min(chunk, size - i),
             )
-            for i in range(0, size, chunk_size)
+            for i in range(0, size, chunk)
         ]
         joined = [np.concatenate(column) for column in zip(*[p[0] for p in parts], strict=True)]
         return _place_out(f, out_axes, joined, parts[0][1])
@@ -195,7 +197,7 @@ def _spread_axes(f, in_axes, args) -> list:
     """One axis or None a leaf of ``args``."""
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if in_axes is None or isinstance(in_axes, int):
+    if in_axes is None or integer(in_axes) is not None:
         in_axes = (in_axes,) * len(args)
     if not isinstance(in_axes, tuple) or len(in_axes) != len(args):
         raise ArgumentError(
@@ -209,7 +211,9 @@ def _spread_axes(f, in_axes, args) -> list:
 
 def _axes_of(f, what, axis, x) -> list:
     """``axis``, an int, None or a container of them that is a prefix of ``x``, for each leaf."""
-    if axis is None or isinstance(axis, int):
+    number = integer(axis)
+    if axis is None or number is not None:
+        axis = number
         return [
             axis
             if is_number(v) and (ndim_of(v) or what == "out_axes")
@@ -251,7 +255,7 @@ def _size(f, leaves, axes, axis_size, structure) -> int:
     if not sizes:
         if axis_size is None:
             raise ArgumentError(f"vmap: nothing to map over in `{name_of(f)}`; pass axis_size")
-        return axis_size
+        return operator.index(axis_size)
     first = next(iter(sizes))
     if axis_size not in (None, sizes[first]):
         raise ShapeError(
@@ -269,20 +273,19 @@ def _size(f, leaves, axes, axis_size, structure) -> int:
 
 
 def _place_out(f, out_axes, outs, structure):
-    result = tree.unflatten(structure, outs)
-    axes = _axes_of(f, "out_axes", out_axes, result)
+    axes = _axes_of(f, "out_axes", out_axes, tree.unflatten(structure, outs))
     if any(a is None for a in axes):
         raise ArgumentError(f"vmap: out_axes of `{name_of(f)}` must be ints, but is {out_axes!r}")
-    for x, a in zip(outs, axes, strict=True):
-        if not -ndim_of(x) <= a < ndim_of(x):
+    for i, a in enumerate(axes):
+        ndim = ndim_of(outs[i])
+        if not -ndim <= a < ndim:
             raise ShapeError(
                 f"vmap: out_axes puts the batch at axis {a} of what `{name_of(f)}` returned, which "
-                f"with the batch has {ndim_of(x)} axes"
+                f"with the batch has {ndim} axes"
             )
-    placed = [
-        hand_out(x if a == 0 else np.moveaxis(x, 0, a)) for x, a in zip(outs, axes, strict=True)
-    ]
-    return tree.unflatten(structure, placed)
+        if a:
+            outs[i] = np.moveaxis(outs[i], 0, a)
+    return tree.unflatten(structure, hand_out_all(outs))
 
 
 __all__ = ["BatchTrace", "BatchTracer", "Same", "vmap"]

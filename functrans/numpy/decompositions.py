@@ -208,15 +208,20 @@ def qr(a, mode="reduced"):
 
 
 def _eig(a) -> tuple:
-    """Real, as NumPy's, where the matrix and all eigenvalues are."""
+    """As NumPy's: before 2.5 real where the matrix and all eigenvalues are, complex since."""
     a = _matrices(a)
     if a.shape[-1] != a.shape[-2]:
         raise LinAlgError("Last 2 dimensions of the array must be square")
     w, v = bind(_eig_row, a)
     values = w if isinstance(w, np.ndarray) else w.concrete()
-    if a.dtype.kind == "c" or values is None or np.any(values.imag):
+    if a.dtype.kind == "c" or values is None or np.any(values.imag) or _always_complex():
         return w, v
     return w.real, v.real
+
+
+def _always_complex() -> bool:
+    """Whether this NumPy's eigenvalues of a real matrix are complex even where they are real."""
+    return np.linalg.eigvals(np.zeros((1, 1))).dtype.kind == "c"
 
 
 @numpy_like(np.linalg.eig)
@@ -224,7 +229,7 @@ def eig(a):
     """Eigenvalues and eigenvectors of square matrices.
 
     Eigenvalues must be simple; of repeated ones symmetric functions can be differentiated. Under
-    vmap results are always complex.
+    vmap and jit results are always complex, as they all are since NumPy 2.5.
     """
     return EigResult(*_eig(a))
 
@@ -234,7 +239,7 @@ def eigvals(a):
     """Eigenvalues of square matrices; differentiated as ``eig``.
 
     >>> import functrans as ft, functrans.numpy as np
-    >>> ft.grad(lambda a: np.linalg.eigvals(a).max())(np.array([[2.0, 0.0], [0.0, 3.0]]))
+    >>> ft.grad(lambda a: np.linalg.eigvals(a).real.max())(np.array([[2.0, 0.0], [0.0, 3.0]]))
     Array([[0., 0.],
            [0., 1.]])
     """

@@ -242,11 +242,11 @@ def choose(a, choices, out=None, mode="raise"):
     return y
 
 
-def _within(a, n):
+def _within(a: Any, n: int) -> Any:
     """``a`` where all of it is from 0 to ``n - 1``; else NumPy's error."""
     values = a.whole() if isinstance(a, Tracer) else a
     if values is None:  # known when the compiled program runs: it checks what it indexes with
-        return take(np.arange(n), where(a < 0, n, a), 0)
+        return take(np.arange(n), where(ops.less(a, 0), n, a), 0)
     if np.any((values < 0) | (values >= n)):
         raise ValueError("invalid entry in choice array")
     return a

@@ -110,3 +110,16 @@ def spoilt(x, rng):
     if x.dtype.kind == "c":
         special.imag = rng.choice(FEW, x.shape)
     return np.where(rng.random(x.shape) < 0.3, special, x).astype(x.dtype)
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 1)], ids=str)
+@pytest.mark.parametrize("x", [
+    [2.0, 0.0, 3.0, np.nan], [0.0, 0.0, np.nan, 1.0], [0.0, 1e200, 1e200, 1e200],
+    [np.nan, np.inf, -np.inf, 0.0],
+], ids=str)
+def test_an_exact_zero_ends_the_derivative_of_a_running_product(x, shape):
+    x = np.reshape(x, shape)
+    g = ft.grad(lambda x: np.sum(np.cumprod(x, axis=0)))
+    with np.errstate(all="ignore"):
+        assert_same(g(x), ft.jit(g)(x))
+    assert not np.isnan(g(np.reshape([2.0, 0.0, 3.0, np.nan], shape))[0]).any()

@@ -240,6 +240,142 @@ def test_without_materialized_gradients_unused_outputs_have_none():
     assert seen == [[True, False]] and x.grad.tolist() == [3.0]
 
 
+# ---- undefined gradients: what torch 2.13 does
+
+
+Nothing = made_of(lambda ctx, x: x * 2, lambda ctx, g: None)
+
+
+def watched(materialize=True):
+    """A function that doubles, and the list of the gradients that its backward is given."""
+    seen = []
+
+    def forward(ctx, x):
+        ctx.set_materialize_grads(materialize)
+        return x * 2
+
+    def backward(ctx, g):
+        seen.append(g if g is None else g.tolist())
+        return None if g is None else g * 2
+
+    return made_of(forward, backward), seen
+
+
+def test_a_function_before_one_that_returns_none_is_given_zeros():
+    f, seen = watched()
+    x = leaf(1.0, 2.0)
+    Nothing.apply(f.apply(x)).sum().backward()
+    assert seen == [[0.0, 0.0]] and x.grad.tolist() == [0.0, 0.0]
+
+
+def test_without_materialized_gradients_it_is_given_none():
+    f, seen = watched(materialize=False)
+    x = leaf(1.0, 2.0)
+    Nothing.apply(f.apply(x)).sum().backward()
+    assert seen == [None] and x.grad is None
+
+
+def test_zeros_are_given_to_each_of_several_outputs():
+    x, y = leaf(3.0), leaf(5.0)
+    Nothing.apply(Pair.apply(x, y)[0]).backward()
+    assert (x.grad.tolist(), y.grad.tolist()) == ([0.0], [0.0])
+
+
+def test_none_for_one_operand_is_zeros_for_the_function_before_it():
+    f, seen = watched()
+    x, w = leaf(1.0), leaf(3.0)
+    made_of(lambda ctx, x, y: x * y, lambda ctx, g: (g, None)).apply(x, f.apply(w)).backward()
+    assert (x.grad.tolist(), w.grad.tolist(), seen) == ([1.0], [0.0], [[0.0]])
+
+
+def test_none_and_a_gradient_are_the_gradient():
+    f, seen = watched()
+    x = leaf(1.0)
+    y = f.apply(x)
+    (Nothing.apply(y) + 3 * y).backward()
+    assert seen == [[3.0]] and x.grad.tolist() == [6.0]
+
+
+@pytest.mark.parametrize("between", [
+    lambda x: x * 3, lambda x: x.exp(), lambda x: x[0], lambda x: x.sum(), lambda x: x.sort()[0],
+    lambda x: x @ x,
+])
+def test_operations_pass_on_that_there_is_no_gradient(between):
+    f, seen = watched()
+    x, z = leaf(1.0, 2.0), leaf(1.0, 2.0)
+    Nothing.apply(between(x)).sum().backward()
+    Nothing.apply(between(f.apply(z))).sum().backward()
+    assert x.grad is None
+    assert seen == [[0.0, 0.0]] and z.grad.tolist() == [0.0, 0.0]
+
+
+def test_grad_returns_the_zeros_too():
+    f, _ = watched()
+    x = leaf(1.0, 2.0)
+    assert torch.autograd.grad(Nothing.apply(f.apply(x)).sum(), x)[0].tolist() == [0.0, 0.0]
+    assert torch.autograd.grad(Nothing.apply(x * 3).sum(), x, allow_unused=True) == (None,)
+
+
+def test_zeros_reach_a_function_inside_a_checkpoint():
+    f, seen = watched()
+    x = leaf(1.0, 2.0)
+    Nothing.apply(torch.utils.checkpoint.checkpoint(f.apply, x)).sum().backward()
+    assert seen == [[0.0, 0.0]] and x.grad.tolist() == [0.0, 0.0]
+
+
+def test_what_an_undefined_gradient_passes_is_freed():
+    x = leaf(1.0)
+    y = x.exp()
+    Nothing.apply(y).backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        y.backward()
+
+
+def test_hooks_see_that_a_gradient_is_undefined():
+    x, seen = leaf(1.0), []
+    y = x * 3
+    y.retain_grad()
+    y.register_hook(lambda g: seen.append(("result", g)))
+    y.grad_fn.register_prehook(lambda gs: seen.append(("before", gs)))
+    y.grad_fn.register_hook(lambda ins, outs: seen.append(("after", ins[0], outs)))
+    x.register_hook(lambda g: seen.append(("leaf", g)))
+    x.register_post_accumulate_grad_hook(lambda t: seen.append(("done", t.grad)))
+    Nothing.apply(y).backward()
+    assert seen == [("result", None), ("before", (None,)), ("after", None, (None,)),
+                    ("leaf", None), ("done", None)]
+    assert y.grad is None
+
+
+def test_the_hook_of_an_unused_output_sees_that_its_gradient_is_undefined():
+    x, y, seen = leaf(3.0), leaf(5.0), []
+    outs = Pair.apply(x, y)
+    for name, out in (("used", outs[0]), ("unused", outs[2])):
+        out.register_hook(lambda g, name=name: seen.append((name, g is None)))
+    outs[0].backward()
+    assert sorted(seen) == [("unused", True), ("used", False)]
+
+
+REPLACING = {
+    "tensor": lambda y: y.register_hook(lambda g: torch.ones(1)),
+    "before": lambda y: y.grad_fn.register_prehook(lambda gs: (torch.ones(1),)),
+    "after": lambda y: y.grad_fn.register_hook(lambda ins, outs: (torch.ones(1), None)),
+}
+
+
+@pytest.mark.parametrize("name", REPLACING)
+def test_no_hook_puts_a_gradient_where_there_is_none(name):
+    y = leaf(1.0) * 3
+    REPLACING[name](y)
+    with pytest.raises(RuntimeError, match="can't replace a None gradient with a non-None value"):
+        Nothing.apply(y).backward()
+
+
+def test_a_complex_gradient_of_a_real_input_is_refused():
+    f = made_of(lambda ctx, x: x * 2, lambda ctx, g: g * 1j)
+    with pytest.raises(RuntimeError, match="returned a complex gradient at index 0 for a real"):
+        f.apply(leaf(1.0)).backward()
+
+
 def test_a_tensor_returned_twice_collects_both_gradients():
     def forward(ctx, x):
         y = x * 2
@@ -542,6 +678,9 @@ def test_each_class_has_a_class_of_nodes_that_knows_it():
     assert Exp._backward_cls.__name__ == "ExpBackward"
     assert Exp._backward_cls._forward_cls is Exp
     assert y.grad_fn._forward_cls is Exp
+    assert isinstance(y.grad_fn, Exp._backward_cls)
+    assert not isinstance(y.grad_fn, Cube._backward_cls)
+    assert isinstance(Cube._backward_cls(), Cube._backward_cls)
     assert y.grad_fn.name() == "ExpBackward"
     assert repr(y) == "tensor([2.7183], dtype=torch.float64, grad_fn=<ExpBackward>)"
 

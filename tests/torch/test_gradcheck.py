@@ -195,6 +195,55 @@ def test_an_undefined_gradient_must_be_as_good_as_zeros():
     assert gradcheck(doubled, X, check_undefined_grad=False)
 
 
+class OnesForNone(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return torch.ones(3, dtype=torch.float64) if g is None else g * 2
+
+
+class FailsForNone(OnesForNone):
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+
+
+class NoneForNone(OnesForNone):
+    @staticmethod
+    def backward(ctx, g):
+        return g if g is None else g * 2
+
+
+def test_a_single_undefined_gradient_must_be_as_good_as_zeros():
+    x = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    assert "where those of all outputs are undefined, the gradient of input 0 is neither" in fails(
+        OnesForNone.apply, x)
+    assert "fails where the gradients of all outputs are undefined" in fails(FailsForNone.apply, x)
+    assert gradcheck(OnesForNone.apply, x, check_undefined_grad=False)
+    assert gradcheck(NoneForNone.apply, x)
+
+
+def test_right_functions_pass_the_check_of_batched_gradients():
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return 2 * ctx.saved_tensors[0] * g
+
+    x = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    for f in (Square.apply, lambda x: Square.apply(x.sin()).exp()):
+        assert gradcheck(f, x, check_batched_grad=True)
+        assert gradgradcheck(f, x, check_batched_grad=True)
+
+
 def test_what_a_backward_raises_is_raised():
     def fragile(x):
         return planted(lambda cts: [cts[0] + cts[1]], x, outputs=2)

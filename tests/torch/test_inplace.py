@@ -365,7 +365,7 @@ def test_what_leaves_a_real_tensor_as_it_is_returns_it_and_no_copy(name):
 
     np.testing.assert_allclose(gradient(f), 72 * W, rtol=1e-15)
     z = torch.tensor([1 + 2j])
-    assert ITSELF[name](z) is not z or "positive" in name or name == "+y"
+    assert ITSELF[name](z) is not z or name in ("positive", "torch.positive", "+y", "resolve_conj")
 
 
 SAME_ENTRIES = {
@@ -393,3 +393,49 @@ def test_views_that_repeat_nothing_can_be_written_to(name):
 def test_a_view_that_repeats_entries_cannot_be_written_to():
     with pytest.raises(RuntimeError, match="more than one element"):
         torch.ones(3, 1).expand(3, 4).mul_(2)
+
+
+# ---- halves of complex tensors, as torch 2.13 has them
+
+HALVES = {
+    "real": (lambda y: y.real.mul_(2), [2 + 2j, 6 - 1j], [-8j, 46 + 10j], [12 - 2j, 33 + 2j]),
+    "imag": (
+        lambda y: y.imag.mul_(2), [1 + 4j, 3 - 2j], [-6 - 20j, 10 + 22j], [6 + 4j, 9 - 4j]
+    ),
+    "an entry of imag": (
+        lambda y: y.imag[0].fill_(3), [1 + 3j, 3 - 1j], [-4, 11 + 7j], [2, 8.5]
+    ),
+    "real from imag": (
+        lambda y: y.real.copy_(y.imag), [2 + 2j, -1 - 1j], [-8j, -2j], [4j, 1j]
+    ),
+    "real by imag": (
+        lambda y: y.real.mul_(y.imag + 1), [3 + 2j, -1j], [6 - 8j, 1j], [16 + 6j, -0.5 + 17j]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_the_halves_of_a_complex_tensor_are_views(name):
+    change, value, gradient, second = HALVES[name]
+    z = torch.tensor([1 + 2j, 3 - 1j], dtype=torch.complex128, requires_grad=True)
+    w = torch.tensor([1 - 1j, 2 + 0.5j], dtype=torch.complex128)
+    y = z * 1
+    change(y)
+    (g,) = torch.autograd.grad(y * y, z, w, create_graph=True)
+    (h,) = torch.autograd.grad(g, z, w)
+    for t, expected in ((y, value), (g, gradient), (h, second)):
+        np.testing.assert_allclose(t.detach().numpy(), expected, rtol=1e-15)
+
+
+def test_a_change_of_a_half_is_one_of_the_whole():
+    z = torch.tensor([1 + 2j], requires_grad=True)
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable"):
+        z.real.mul_(2)
+    y = z * 1
+    r = y.real
+    y.mul_(1j)
+    assert r.tolist() == [-2.0] and r.grad_fn.name() == "RealBackward0"
+    saved = y.exp() * y
+    y.imag.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        saved.real.sum().backward()

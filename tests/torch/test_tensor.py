@@ -176,6 +176,32 @@ def test_a_hook_must_return_a_tensor_of_the_same_size():
         (x * 2).sum().backward()
 
 
+HOOKED = {
+    "leaf": lambda x, dtype: x.register_hook(lambda g: g.to(dtype)),
+    "result": lambda y, dtype: y.register_hook(lambda g: g.to(dtype)),
+    "before": lambda y, dtype: y.grad_fn.register_prehook(lambda gs: (gs[0].to(dtype),)),
+    "after": lambda y, dtype: y.grad_fn.register_hook(lambda ins, outs: (ins[0].to(dtype), None)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64], ids=str)
+@pytest.mark.parametrize("name", HOOKED)
+def test_a_hook_must_return_a_gradient_of_the_same_type(name, dtype):
+    x = leaf(1.0, 2.0)
+    y = x * torch.tensor(2.0)
+    HOOKED[name](x if name == "leaf" else y, dtype)
+    with pytest.raises(RuntimeError, match=f"type of a gradient from torch.float32 to {dtype}"):
+        y.sum().backward()
+    assert x.grad is None
+
+
+def test_a_hook_of_a_node_returns_as_many_gradients_as_it_sees():
+    y = leaf(1.0) * leaf(2.0)
+    y.grad_fn.register_hook(lambda ins, outs: ins[:1])
+    with pytest.raises(RuntimeError, match="has returned 1 gradients, but was given 2"):
+        y.backward()
+
+
 def test_a_hook_needs_a_gradient():
     with pytest.raises(RuntimeError, match="cannot register a hook"):
         torch.ones(1).register_hook(print)
@@ -196,6 +222,15 @@ def test_hooks_of_nodes_see_and_replace_the_gradients_of_operands():
     z.backward()
     assert x.grad.tolist() == [8.0]
     assert y.grad is None
+
+
+def test_behind_a_node_with_hooks_only_what_grad_asks_for_is_reached():
+    x, y, seen = leaf(2.0), leaf(3.0), []
+    z = x * y
+    z.grad_fn.register_hook(lambda ins, outs: None)
+    y.register_hook(lambda g: seen.append(g))
+    assert torch.autograd.grad(z, x)[0].tolist() == [3.0]
+    assert seen == []
 
 
 def test_hooks_run_under_create_graph_are_differentiated():
@@ -332,6 +367,11 @@ def test_copies_and_pickles_are_leaves_of_their_own():
         (lambda: leaf(1.0) * 2, "tensor([2.], grad_fn=<MulBackward0>)"),
         (lambda: leaf(1.0).T[0], "tensor(1., grad_fn=<SelectBackward0>)"),
         (lambda: torch.ones(2).size(), "torch.Size([2])"),
+        (lambda: torch.tensor([float("nan"), float("inf"), 1.0]), "tensor([nan, inf, 1.])"),
+        (lambda: torch.tensor([float("nan"), 1.0, 100.0]), "tensor([ nan,   1., 100.])"),
+        (lambda: torch.tensor([-float("inf"), 0.0]), "tensor([-inf, 0.])"),
+        (lambda: torch.tensor([1.5 + 2.25j, -1j]), "tensor([1.5000+2.2500j, -0.0000-1.0000j])"),
+        (lambda: torch.tensor([1 + 1j, -2 - 100j]), "tensor([ 1.+1.j, -2.-100.j])"),
     ],
 )
 def test_tensors_print_their_entries_and_what_is_unusual(make, text):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +15,8 @@ from functrans._compile.run.frame import Framed
 from functrans._compile.run.keys import program_key
 from functrans._compile.run.machine import NativeUnavailable, local
 from functrans._compile.run.native import NativeProgram, compile_program, kept_program
+from functrans._core.locks import compiler, compiling, lazy
+from functrans.errors import warn
 
 
 class Executable:
@@ -25,15 +25,14 @@ class Executable:
     def __init__(self, program: Program, precise: bool):
         self.staged = program
         self.precise = precise
-        self._lock = threading.RLock()
         self._made: dict[str, Any] = {}
 
     def _once(self, what: str, make: Callable[[], Any]) -> Any:
         """What ``make`` returns; threads that ask at once wait for the one that makes it."""
-        with self._lock:
-            if what not in self._made:
-                self._made[what] = make()
-            return self._made[what]
+        with compiling:
+            if what in self._made:
+                return self._made[what]
+            return self._made.setdefault(what, make())  # a handler may have made it meanwhile
 
     @property
     def program(self) -> Program:
@@ -53,23 +52,23 @@ class Executable:
             "native", lambda: compile_program(self.program, self.precise, self._key)
         )
 
-    @functools.cached_property
+    @lazy
     def run(self) -> Callable[[Sequence[Any]], list]:
         """The outputs for plain values, fresh arrays: native, else by NumPy and with a warning."""
         code = self.code
         if isinstance(code, Exception):
-            text = f"jit runs through NumPy, not natively: {code}"
-            warnings.warn(text, RuntimeWarning, stacklevel=6)
+            _warn_once(f"jit runs through NumPy, not natively: {code}")
             return functools.partial(_interpret, self.program)
         return code
 
-    @functools.cached_property
-    def code(self) -> Callable[[Sequence[Any]], list] | Exception:
+    @lazy
+    def code(self) -> Callable[[Sequence[Any]], list] | NativeUnavailable:
         """The same natively; or why there is no such code."""
-        try:
-            return self._once("run", lambda: self._kept() or self.native)
-        except (NativeUnavailable, ImportError) as e:
-            return e
+        with compiler():
+            try:
+                return self._once("run", lambda: self._kept() or self.native)
+            except NativeUnavailable as e:
+                return e
 
     def _kept(self) -> Framed | None:
         return None if self._key is None else kept_program(self._key)
@@ -80,6 +79,12 @@ class Executable:
         return getattr(self.run, "entry", None)
 
 
+@functools.cache
+def _warn_once(text: str) -> None:
+    """A reason that holds for every function is told for the first."""
+    warn(text)
+
+
 def alone(prim: Structured) -> Callable[[Sequence[Any]], Sequence]:
     """The outputs of one op for plain values: native, else by NumPy."""
     found = prim.abstract()
@@ -88,7 +93,7 @@ def alone(prim: Structured) -> Callable[[Sequence[Any]], Sequence]:
     program = inlined(check(Program(inputs, (Eqn(prim, inputs, {}, outputs),), outputs)))
     try:
         return compile_program(program)
-    except (NativeUnavailable, ImportError):
+    except NativeUnavailable:
         return lambda xs: prim.impl(*xs) if prim.outputs > 1 else [prim.impl(*xs)]
 
 

@@ -6,7 +6,6 @@ process then needs neither passes nor schedule for a program that it has staged.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import math
@@ -23,6 +22,7 @@ from functrans._compile.run.entry import MOST, SLOTS, entry_of
 from functrans._compile.schedule.kernels import Schedule
 from functrans._compile.schedule.views import Shape
 from functrans._core.aval import PYTHON_SCALARS
+from functrans._core.locks import lazy
 from functrans.errors import ArgumentError
 
 # Bytes of constants up to which a frame is kept on disk.
@@ -125,7 +125,7 @@ class Framed:
         self.frame, self.code = frame, code
         self._run = run
 
-    @functools.cached_property
+    @lazy
     def entry(self) -> Callable | None:
         """The function as a C function of the values, where it can be one.
 

@@ -7,7 +7,6 @@ import functools
 import os
 import sys
 import sysconfig
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS, VectorLibrary
 from functrans._compile.lowering import routines
 from functrans._compile.lowering.scalars import LIBM
 from functrans._compile.run import sources, store
+from functrans._core.locks import compiling, lazy
 from functrans._core.version import VERSION
 
 # How LLVM optimises; loops are unrolled only where one asks for it: twice the time to compile.
@@ -34,14 +34,23 @@ class NativeUnavailable(RuntimeError):
     """This Python, NumPy or machine is not one that native code can be made for."""
 
 
+def llvm_binding() -> Any:
+    """LLVM's bindings, with their library loaded."""
+    try:
+        import llvmlite.binding as llvm  # lazy: slow to import
+
+        _ = llvm.llvm_version_info  # calls the library, which may be loaded only now
+    except (ImportError, OSError, RuntimeError) as e:
+        raise NativeUnavailable(f"llvmlite cannot be loaded: {e}") from e
+    return llvm
+
+
 class Machine:
     """LLVM set up for this processor: made once, on first use."""
 
     def __init__(self):
-        import llvmlite.binding as llvm  # lazy: slow to import
-
         _check_layout()
-        self.llvm = llvm
+        self.llvm = llvm = llvm_binding()
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self.cpu = llvm.get_host_cpu_name()
@@ -51,7 +60,6 @@ class Machine:
         lanes = [("d", 256)] if features.get("avx2") else []
         lanes += [("e", 512)] if self.wide else []
         self.library = VectorLibrary(tuple(lanes), self._symbols(lanes))
-        self.lock = threading.Lock()
 
     def _symbols(self, lanes: list) -> frozenset[str]:
         try:
@@ -68,7 +76,7 @@ class Machine:
                         found.add(symbol)
         return frozenset(found)
 
-    @functools.cached_property
+    @lazy
     def identity(self) -> tuple[str, ...]:
         """What object code depends on besides the text that it is made from."""
         import llvmlite  # lazy: slow to import
@@ -79,7 +87,7 @@ class Machine:
         library = "" if called is None else f"{called.source}, {called.bits} bits"
         return (*versions, *llvm, _libc(), self.cpu, self.features, str(OPTIONS), library)
 
-    @functools.cached_property
+    @lazy
     def routines(self) -> routines.Routines | None:
         """BLAS and LAPACK, once LLVM knows where they are."""
         found = routines.found()
@@ -94,7 +102,7 @@ class Machine:
         The code is kept on disk under ``key``, else under one made of the text; and with it what
         is given as ``frame``.
         """
-        with self.lock:
+        with compiling:
             key = key or store.key_of(text, *self.identity)
             code = store.get(key)
             if code is None:
@@ -105,7 +113,7 @@ class Machine:
 
     def kept(self, key: str, names: Sequence[str]) -> tuple[str, Any, dict[str, Any]] | None:
         """Frame and functions of what is kept under a key."""
-        with self.lock:
+        with compiling:
             found = store.find(key)
             if found is None or "frame" not in found[0]:
                 return None
@@ -158,7 +166,8 @@ def _address(f: Any) -> int:
 @functools.cache
 def local() -> Machine:
     """The machine that this process runs on."""
-    return Machine()
+    with compiling:
+        return Machine()
 
 
 def _libc() -> str:
@@ -182,4 +191,4 @@ def _check_layout() -> None:
         raise NativeUnavailable("this NumPy keeps an array's data elsewhere")
 
 
-__all__ = ["Machine", "NativeUnavailable", "local"]
+__all__ = ["Machine", "NativeUnavailable", "llvm_binding", "local"]

@@ -2,14 +2,17 @@
 
 A file is text lines, an empty line, and the object code:
 
-    functrans object 1
-    <key: 64 hexadecimal digits>
+    functrans object 2
     <sha256 of everything behind this line>
+    <key: 64 hexadecimal digits>
     program: (float64[100]) -> (float64[100]), 12 equations, model.py:7
     functrans: 0.1.0
 
 Nothing here raises because of the disk: what cannot be read is compiled, what cannot be written is
 not kept. Writers write under a name of their own and then rename, so readers see whole files only.
+
+Code from here is run, so what somebody else could have written is refused: files and directories of
+other users or that other users may write to, and whatever is no regular file.
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import stat
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -27,9 +30,14 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
-MAGIC = b"functrans object 1"
+from functrans._core.locks import Lock
+from functrans.errors import warn
+
+MAGIC = b"functrans object 2"
 # The bound where FUNCTRANS_CACHE_SIZE does not name one, in MB.
 SIZE = 256.0
+# Bytes of the largest file that is kept, and so of the largest that is read.
+LARGEST = 1 << 28
 # Seconds after which a file that a writer left unfinished is swept up.
 ABANDONED = 3600.0
 
@@ -123,14 +131,20 @@ def find(key: str) -> tuple[dict[str, str], bytes] | None:
     if not enabled():
         return None
     try:
-        path = directory() / f"{key}.object"
-        with open(path, "rb") as f:
-            found = _opened(f.read()) if _is_trusted(os.fstat(f.fileno())) else None
+        where = directory()
+        path = where / f"{key}.object"
+        safe = _is_trusted(os.stat(where))
+        found = _read(path) if safe else None
     except (OSError, RuntimeError):  # RuntimeError: there is no home directory
         return None
+    if not safe:
+        warn(f"{where}, where compiled code is kept, belongs to another user or can be written to "
+             "by others, who could have it run code of theirs; it is not used. Take the right to "
+             "write from group and others (chmod go-w), or name another directory in "
+             "FUNCTRANS_CACHE_DIR.")
+        return None
     if found is None or found[0] != key:
-        text = f"{path} is not what functrans wrote there; the code is compiled anew"
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        warn(f"{path} is not what functrans wrote there; the code is compiled anew")
         return None
     with suppress(OSError):
         os.utime(path)
@@ -142,27 +156,31 @@ def put(key: str, code: bytes, notes: Sequence[tuple[str, str]]) -> None:
     if not enabled():
         return
     lines = "".join(f"{name}: {' '.join(text.split())}\n" for name, text in notes)
-    behind = lines.encode(errors="backslashreplace") + b"\n" + code
-    data = b"\n".join([MAGIC, key.encode(), _sha256(behind), behind])
+    head = f"{key}\n{lines}\n"
+    behind = head.encode(errors="backslashreplace") + code
+    data = b"\n".join([MAGIC, _sha256(behind), behind])
     try:
         where = directory()
-        if len(data) <= limit():
-            where.mkdir(mode=0o700, parents=True, exist_ok=True)  # code is run from here: ours only
-            _write(where, key, data)
-            _bound(where, key, len(data))
+        if len(data) <= min(limit(), LARGEST):
+            where.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if _is_trusted(os.stat(where)):
+                _write(where, key, data)
+                _bound(where, key, len(data))
     except (OSError, RuntimeError):
         return
 
 
-def _is_trusted(stat: os.stat_result) -> bool:
-    """Whether we wrote a file, or the administrator did: its code will be run."""
-    return not hasattr(os, "getuid") or stat.st_uid in (0, os.getuid())
+def _is_trusted(status: os.stat_result) -> bool:
+    """Whether nobody but us and the administrator can have written a file or directory."""
+    if not hasattr(os, "getuid"):
+        return True
+    return status.st_uid in (0, os.getuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _write(where: Path, key: str, data: bytes) -> None:
     unfinished = where / f"{key}.{os.urandom(8).hex()}.tmp"
     try:
-        with open(unfinished, "xb") as f:
+        with open(unfinished, "xb", opener=_for_us_alone) as f:
             f.write(data)
         os.replace(unfinished, where / f"{key}.object")
     except BaseException:
@@ -171,16 +189,36 @@ def _write(where: Path, key: str, data: bytes) -> None:
         raise
 
 
+def _for_us_alone(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Not through a link, and not until someone writes into a pipe."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+
+
+def _read(path: Path) -> tuple[str, dict[str, str], bytes] | None:
+    """Key, notes and code of a file; None when it is damaged or can be someone else's."""
+    if path.is_symlink():
+        return None
+    with open(path, "rb", opener=_without_waiting) as f:
+        status = os.fstat(f.fileno())
+        if not stat.S_ISREG(status.st_mode) or not _is_trusted(status):
+            return None
+        return _opened(f.read()) if status.st_size <= LARGEST else None
+
+
 def _opened(data: bytes) -> tuple[str, dict[str, str], bytes] | None:
-    """Key, notes and code of a file; None when it is damaged or someone else's."""
+    """Key, notes and code of a file's bytes; None when one of them is not as it was written."""
     magic, _, rest = data.partition(b"\n")
-    key, _, rest = rest.partition(b"\n")
     checksum, _, behind = rest.partition(b"\n")
     if magic != MAGIC or _sha256(behind) != checksum:
         return None
     head, _, code = behind.partition(b"\n\n")
-    pairs = [line.partition(": ") for line in head.decode().splitlines()]
-    return key.decode(), {name: text for name, _, text in pairs}, code
+    key, *lines = head.decode(errors="replace").splitlines() or [""]
+    pairs = [line.partition(": ") for line in lines]
+    return key, {name: text for name, _, text in pairs}, code
 
 
 # ---- the directory
@@ -205,8 +243,8 @@ def _scan(where: Path) -> Iterator[_File]:
         for x in found:
             if _is_ours(x.name):
                 with suppress(FileNotFoundError):  # another process was faster
-                    stat = x.stat()
-                    yield _File(stat.st_mtime, stat.st_size, Path(x.path))
+                    status = x.stat(follow_symlinks=False)
+                    yield _File(status.st_mtime, status.st_size, Path(x.path))
 
 
 def _is_ours(name: str) -> bool:
@@ -221,7 +259,7 @@ def entries() -> list[Entry]:
     found = []
     for f in files():
         with suppress(OSError):
-            opened = _opened(f.path.read_bytes())
+            opened = _read(f.path)
             if opened is not None and f.path.name == f"{opened[0]}.object":
                 notes = opened[1]
                 found.append(Entry(f.path, notes.get("program", ""), notes.get("functrans", ""),
@@ -242,16 +280,16 @@ def clear() -> int:
 
 # Bytes in each directory as this process knows them, so that it is not listed at each write.
 _totals: dict[Path, int] = {}
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def _bound(where: Path, newest: str, size: int) -> None:
     """Delete the least recently used files once the directory holds too much."""
     with _lock:
-        if where in _totals:
-            _totals[where] += size
-            if _totals[where] <= limit():
-                return
+        known = _totals.get(where)
+        if known is not None and known + size <= limit():
+            _totals[where] = known + size
+            return
         kept = sorted(_scan(where))
         total = sum(f.size for f in kept)
         # further down than the bound, so that not every write from now on has to look

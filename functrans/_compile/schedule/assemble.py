@@ -30,6 +30,10 @@ def _rank(node: Node) -> int:
     return 0 if node.step is None else 2 if isinstance(node.step, HostStep) else 1
 
 
+# Loads and stores of one kernel, if it can be several: LLVM compares each of them with each.
+MOST_ACCESSES = 32
+
+
 class Assembler:
     """Kernels from nodes that have their levels."""
 
@@ -74,7 +78,7 @@ class Assembler:
             if key[1] >= 0:
                 steps.append(nodes[0].step)
             else:
-                steps.append(self.kernel(key[2], nodes))
+                steps += [self.kernel(key[2], part) for part in self.parts(nodes)]
         shapes = {v: s for v, s in self.build.shapes.items()
                   if v in self.stored or self.build.makers[v][0].kind != "map"}
         steps = tiled(steps, {v for v in self.outputs if isinstance(v, Var)}, shapes)
@@ -82,6 +86,41 @@ class Assembler:
             if not isinstance(step, HostStep):
                 check_bounds(step, shapes)
         return Schedule(self.build.program, tuple(steps), shapes, self.outputs, self.names)
+
+    def parts(self, nodes: list[Node]) -> list[list[Node]]:
+        """Nodes with the same loops in kernels of so few accesses that they compile in linear time.
+        """
+        parts: list[list[Node]] = []
+        accesses = MOST_ACCESSES
+        for group in self.connected(nodes):
+            more = sum(map(self.accesses, group))
+            if accesses + more > MOST_ACCESSES:
+                parts.append([])
+                accesses = 0
+            parts[-1] += group
+            accesses += more
+        return parts
+
+    def accesses(self, node: Node) -> int:
+        """How often a node reads or writes memory."""
+        reads = [v for v in node.operands if isinstance(v, View) and not self.joined(v, node)]
+        return len(reads) + (node.kind != "map" or node.target in self.stored)
+
+    def connected(self, nodes: list[Node]) -> list[list[Node]]:
+        """The same nodes, together those that hand values to each other in registers."""
+        groups: dict[Node, list[Node]] = {}
+        for node in nodes:
+            group = groups[node] = [node]
+            for v in node.operands:
+                if isinstance(v, View) and self.joined(v, node):
+                    other = groups[self.build.makers[v.root][0]]  # type: ignore[index]  # a Var
+                    if other is not group:
+                        less, group = sorted((other, group), key=len)
+                        group += less
+                        groups.update(dict.fromkeys(less, group))
+        at = {node: i for i, node in enumerate(nodes)}
+        unique = {id(group): group for group in groups.values()}
+        return [sorted(group, key=at.__getitem__) for group in unique.values()]
 
     def kernel(self, space: Shape, nodes: list[Node]) -> Kernel:
         loads: dict[tuple, Load] = {}

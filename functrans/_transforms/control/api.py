@@ -18,7 +18,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import as_number, plain
-from functrans._core.aval import PYTHON_SCALARS, aval_of, dtype_of, shape_of
+from functrans._core.aval import PYTHON_SCALARS, aval_of, dtype_of, integer, shape_of
 from functrans._core.bind import Tracer, layers
 from functrans._transforms.arguments import describe, is_number
 from functrans._transforms.control import staged
@@ -129,8 +129,13 @@ def while_loop(
     """
     require_callable("while_loop", cond_fn)
     require_callable("while_loop", body_fn)
-    if max_steps is not None and not (isinstance(max_steps, int | np.integer) and max_steps >= 0):
-        raise ArgumentError(f"while_loop: max_steps must be None or from 0 on, not {max_steps!r}")
+    if max_steps is not None:
+        most = integer(max_steps)
+        if most is None or most < 0:
+            raise ArgumentError(
+                f"while_loop: max_steps must be None or from 0 on, not {max_steps!r}"
+            )
+        max_steps = most
     x = handed_out(init)
     carry = Carry("while_loop", body_fn)
     steps = 0

@@ -11,10 +11,10 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import plain
-from functrans._core.aval import dtype_of, shape_of
+from functrans._core.aval import dtype_of, integer, shape_of
 from functrans._transforms.arguments import describe, hand_out, is_number
 from functrans._transforms.control import staged
-from functrans._transforms.control.carry import Carry, handed_out, is_value, staged_scan
+from functrans._transforms.control.carry import Carry, as_arrays, handed_out, is_value, staged_scan
 from functrans._transforms.reverse.checkpoint import checkpoint as recomputed
 from functrans._transforms.reverse.grad import require_callable
 from functrans.errors import ArgumentError, ShapeError, name_of
@@ -54,7 +54,7 @@ def scan(
     (Array(6.), Array([1., 3., 6.]))
     """
     require_callable("scan", f)
-    leaves, structure = tree.flatten(handed_out(xs))
+    leaves, structure = tree.flatten(as_arrays(xs))
     n = _length(f, leaves, length)
     if checkpoint is not None and (parts := levels(n, checkpoint)):
         return _in_parts(f, init, xs, n, reverse, parts)
@@ -111,11 +111,13 @@ def levels(n: int, budget: int | str) -> list[int]:
     """
     if budget == "sqrt":
         budget = 2 * math.isqrt(n) + 2
-    if not isinstance(budget, int) or isinstance(budget, bool) or budget < 2:
+    kept = integer(budget)
+    if kept is None or kept < 2:
         raise ArgumentError(
             f'scan: checkpoint must be "sqrt" or the number of carries to keep, at least 2, but is '
             f"{budget!r}"
         )
+    budget = kept
     if n <= budget:
         return []
     depth = 2

@@ -17,7 +17,7 @@ from functrans._compile.ir.structured import INT, Branch, Loop
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, dtype_of
 from functrans._core.bind import Tracer, layers
-from functrans._ops.elementwise import multiply, subtract
+from functrans._ops import elementwise as ops
 from functrans._ops.structure import astype
 from functrans._transforms.arguments import is_number
 from functrans._transforms.control.branches import BranchCall
@@ -221,9 +221,9 @@ def _cast(a: Atom, kind: _Kind, eqns: list[Eqn]) -> Atom:
     elif kind.dtype.kind == "c":
         # by operators, of whose results Python scalars are weak; each is exact, and keeps a zero's
         # sign
-        eqns.append(Eqn(subtract, (a, 0j), {}, (cast,)))
+        eqns.append(Eqn(ops.subtract, (a, 0j), {}, (cast,)))
     else:
-        eqns.append(Eqn(multiply, (a, kind.dtype.type(1).item()), {}, (cast,)))
+        eqns.append(Eqn(ops.multiply, (a, kind.dtype.type(1).item()), {}, (cast,)))
     return cast
 
 

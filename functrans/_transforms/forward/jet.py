@@ -37,6 +37,7 @@ from functrans._transforms.arguments import (
     open_all,
     zeros_like,
 )
+from functrans._transforms.forward.factorials import coefficient, derivative, unit_of
 from functrans._transforms.forward.series import PRODUCTS, Series, convolve, over, still, total
 from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.reverse.vjp import transpose_vjp
@@ -359,7 +360,8 @@ def jet(f: Callable, primals: Any, series: Any) -> tuple:
     ``primals`` is a tuple with :math:`x(0)` for each argument and ``series`` a tuple with the list
     :math:`[x', x'', \dots]` for each, true derivatives, None for zero; all lists are of one length,
     the order. For ``x' = 1`` and zeros after it these are the derivatives of ``f`` itself. The cost
-    grows as a power of the order, not exponentially as for nested ``jvp``.
+    grows as a power of the order, not exponentially as for nested ``jvp``. Beyond the orders whose
+    factorials are well in the range of the dtype (98 for float64) ``f`` may be called twice.
 
     Returns ``(out, out_series)``: the value and the list of its derivatives, nested as ``out``.
 
@@ -382,13 +384,32 @@ def jet(f: Callable, primals: Any, series: Any) -> tuple:
         primals, series = (primals,), (series,)
     order = _order(f, primals, series)
     opened = open_all("jet", f, primals)
+    unit = unit_of(f, order, [dtype_of(v) for a in opened if a for v in a.primals])
+    values, terms, structure = _solved(f, primals, series, opened, order, unit)
+    with np.errstate(all="ignore"):
+        finite = unit == 1 or all(is_finite(y) for row in terms for y in row)
+    if not finite:
+        # coefficients that grow as powers rather than shrink as 1/k! fit without a unit
+        _, others, _ = _solved(f, primals, series, opened, order, 1)
+        terms = [
+            [np.where(np.isfinite(y), y, z) for y, z in zip(row, other, strict=True)]
+            for row, other in zip(terms, others, strict=True)
+        ]
+    nested = [tree.unflatten(structure, [hand_out(y) for y in row]) for row in terms]
+    return hand_out_tree(tree.unflatten(structure, values)), nested
+
+
+def _solved(
+    f: Callable, primals: Sequence, series: Sequence, opened: Sequence, order: int, unit: int
+) -> tuple[list, list[list], tree.Structure]:
+    """Output leaves, their derivatives of each order, and how they nest."""
     watch = config.kinks != SUBGRADIENT
     trace = (WatchingJetTrace if watch else JetTrace)(f"jet({name_of(f)})", order)
     try:
         args = [
             x
             if a is None
-            else a.rebuild([trace.input(c) for c in _coefficients(f, i, a, x, terms)])
+            else a.rebuild([trace.input(c) for c in _coefficients(f, i, a, x, terms, unit)])
             for i, (a, x, terms) in enumerate(zip(opened, primals, series, strict=True))
         ]
         outs, structure = tree.flatten(f(*args))
@@ -402,16 +423,13 @@ def jet(f: Callable, primals: Any, series: Any) -> tuple:
     mine = [type(y) is JetTracer and y.owner is trace for y in outs]
     values = [y.series[0] if m else y for y, m in zip(outs, mine, strict=True)]
     terms = [
-        tree.unflatten(
-            structure,
-            [
-                hand_out(_derivative(y.series[k] if m else None, v, k))
-                for y, v, m in zip(outs, values, mine, strict=True)
-            ],
-        )
+        [
+            derivative(y.series[k] if m else None, v, k, unit)
+            for y, v, m in zip(outs, values, mine, strict=True)
+        ]
         for k in range(1, order + 1)
     ]
-    return hand_out_tree(tree.unflatten(structure, values)), terms
+    return values, terms, structure
 
 
 def _order(f: Callable, primals: Sequence, series: Any) -> int:
@@ -434,7 +452,7 @@ def _order(f: Callable, primals: Sequence, series: Any) -> int:
     return len(series[0]) if series else 0
 
 
-def _coefficients(f: Callable, i: int, a: Any, x: Any, terms: Sequence) -> list[list]:
+def _coefficients(f: Callable, i: int, a: Any, x: Any, terms: Sequence, unit: int) -> list[list]:
     """For each active leaf of argument ``i``, its normalised coefficients."""
     columns = [[v] for v in a.primals]
     for k, term in enumerate(terms, 1):
@@ -448,31 +466,9 @@ def _coefficients(f: Callable, i: int, a: Any, x: Any, terms: Sequence) -> list[
             if c is not None:  # of v's own type: a Python scalar would follow what it meets
                 c = np.asarray(c) if type(c) in PYTHON_SCALARS else c
                 c = cast(c, dtype_of(v))
-                for factor in factorial(k, dtype_of(c)):
-                    c = c / factor
+                c = coefficient(c, k, unit)
             column.append(c)
     return columns
-
-
-def _derivative(c: Any, y: Any, k: int) -> Any:
-    if c is None:
-        return zeros_like(y)
-    with np.errstate(over="ignore"):
-        for factor in factorial(k, dtype_of(c)):
-            c = factor * c
-    return c
-
-
-def factorial(k: int, dtype: np.dtype) -> list[float]:
-    """Factors of k!, none of which overflows in ``dtype``."""
-    largest = float(np.finfo(dtype).max) if dtype.kind in "fc" else 3e38  # bfloat16
-    factors: list[float] = []
-    for j in range(2, k + 1):
-        if factors and factors[-1] * j < largest:
-            factors[-1] *= j
-        else:
-            factors.append(float(j))
-    return factors
 
 
 __all__ = ["JetTrace", "JetTracer", "Series", "jet"]

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec
 
 import numpy as np
 
 from functrans import tree
-from functrans._core.aval import Aval, aval_of
+from functrans._core.aval import Aval, aval_of, finfo, integer
+from functrans._core.bind import Tracer
 from functrans._transforms.arguments import (
     Argnums,
     Leaves,
     Selected,
-    hand_out,
+    hand_out_all,
     hand_out_tree,
     open_argument,
+    plain_argnums,
     select,
 )
 from functrans._transforms.forward.api import push
-from functrans._transforms.reverse.api import Recording, record
-from functrans._transforms.reverse.grad import require_callable
-from functrans._transforms.vmap import BatchTrace
-from functrans.errors import ArgumentError, name_of
+from functrans._transforms.matrices.directions import Batches, Directions
+from functrans._transforms.reverse.api import record
+from functrans._transforms.reverse.grad import require_callable, require_holomorphic
+from functrans.errors import ArgumentError, NotDifferentiable, name_of
 
 P = ParamSpec("P")
-
-# Memory that one batch of basis vectors and their images may take with chunk_size="auto".
-CHUNK_BYTES = 2**28
 
 
 def jacobian(
@@ -37,6 +35,7 @@ def jacobian(
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
+    holomorphic: bool = False,
     mode: str = "auto",
     chunk_size: int | str | None = "auto",
     progress: bool = False,
@@ -46,9 +45,14 @@ def jacobian(
     The shape is ``out.shape + in.shape``; of containers, a container of containers ``J[out][in]``.
     ``mode``: "forward" takes one pass for all inputs, "reverse" one for all outputs, "auto" records
     the function once and takes the fewer. ``chunk_size`` bounds how many run at once ("auto": by
-    memory, None: all); ``progress`` shows a bar. Complex: of a real function of complex numbers the
-    rows are gradients as in ``grad``; of a complex one of complex numbers, the holomorphic
-    derivative.
+    the memory of what the function computes, None: all); ``progress`` shows a bar.
+
+    Complex: of complex functions of real numbers, the complex derivatives; of real functions of
+    complex numbers the rows are gradients as in ``grad``; of complex functions of complex numbers,
+    the holomorphic derivative, and NotDifferentiable where there is none. ``holomorphic=True``
+    promises that there is one, which saves half the work.
+
+    Raises OutOfMemoryError where the matrix would not fit into memory.
 
     >>> import functrans as ft, numpy as np
     >>> ft.jacobian(lambda x: x**2)(np.array([1.0, 2.0]))
@@ -60,26 +64,38 @@ def jacobian(
         raise ArgumentError(
             f'jacobian: mode must be "auto", "forward" or "reverse", but is {mode!r}'
         )
-    _check_chunk(chunk_size)
+    return _matrix("jacobian", f, argnums, has_aux, holomorphic, mode, chunk_size, progress)
+
+
+def _matrix(
+    who: str,
+    f: Callable[P, Any],
+    argnums: Argnums,
+    has_aux: bool,
+    holomorphic: bool,
+    mode: str,
+    chunk_size: Any,
+    progress: bool,
+) -> Callable[P, Any]:
+    argnums = plain_argnums(who, argnums)
+    job = _Job(who, f, argnums, has_aux, holomorphic, mode, _chunk(who, chunk_size), progress)
 
     @functools.wraps(f, updated=())
     def matrix(*args: P.args, **kwargs: P.kwargs) -> Any:
-        chosen = select("jacobian", f, argnums, args, kwargs)
-        if mode == "forward":
-            parts = _by_pushing(f, chosen, argnums, has_aux, chunk_size, progress)
-        else:
-            parts = _by_tape(f, chosen, has_aux, mode, chunk_size, progress)
-        rows = [
-            [
-                next_in.only(blocks)
-                for next_in, blocks in zip(parts.opened, _split(parts, row), strict=True)
-            ]
-            for row in parts.blocks
-        ]
-        J = tree.unflatten(parts.structure, [r[0] if chosen.single else tuple(r) for r in rows])
-        return (J, hand_out_tree(parts.aux)) if has_aux else J
+        return job(args, kwargs)
 
     return matrix
+
+
+def _chunk(who: str, chunk_size: Any) -> int | str | None:
+    if chunk_size is None or (isinstance(chunk_size, str) and chunk_size == "auto"):
+        return chunk_size
+    size = integer(chunk_size)
+    if size is None or size < 1:
+        raise ArgumentError(
+            f'{who}: chunk_size must be "auto", None or a positive int, but is {chunk_size!r}'
+        )
+    return size
 
 
 class Parts(NamedTuple):
@@ -91,170 +107,152 @@ class Parts(NamedTuple):
     aux: Any
 
 
-def _split(parts: Parts, row: list) -> list[list]:
+class _Job(NamedTuple):
+    """A function, and how its matrix is to be made."""
+
+    who: str
+    f: Callable
+    argnums: Argnums
+    has_aux: bool
+    holomorphic: bool
+    mode: str
+    chunk_size: int | str | None
+    progress: bool
+
+    def __call__(self, args: tuple, kwargs: dict) -> Any:
+        chosen = select(self.who, self.f, self.argnums, args, kwargs)
+        parts = (self._by_pushing if self.mode == "forward" else self._by_tape)(chosen)
+        rows = [
+            [
+                leaves.only(blocks)
+                for leaves, blocks in zip(parts.opened, _by_argument(parts, row), strict=True)
+            ]
+            for row in parts.blocks
+        ]
+        J = tree.unflatten(parts.structure, [r[0] if chosen.single else tuple(r) for r in rows])
+        return (J, hand_out_tree(parts.aux)) if self.has_aux else J
+
+    def _by_pushing(self, chosen: Selected) -> Parts:
+        """Forward: the function runs on dual numbers whose tangents are batches of directions."""
+        argnums = self.argnums
+        names = [argnums] if isinstance(argnums, int | str) else argnums
+        opened = [
+            open_argument(self.who, self.f, n, x)
+            for n, x in zip(names, chosen.values, strict=True)
+        ]
+        values = [v for a in opened for v in a.primals]
+        ins = [aval_of(v) for v in values]
+        run: Any = None
+
+        def image(ts: Sequence) -> list:
+            nonlocal run
+            run = push(self.who, self.f, opened, chosen.values, ts, self.has_aux, chosen.call)
+            if self.holomorphic:
+                self._require_holomorphic(ins, [aval_of(v) for v in run.values])
+            return run.tangents
+
+        ways = Directions(ins, 1j, self.holomorphic)
+        columns = self._batches().run(ways, 0, values, image)
+        assert run is not None
+        blocks = self._pushed(ways, columns, [aval_of(v) for v in run.values])
+        return Parts(blocks, opened, run.structure, run.aux)
+
+    def _by_tape(self, chosen: Selected) -> Parts:
+        """Record once, then push or pull batches of directions through the tape."""
+        run = record(self.who, self.f, chosen.values, self.has_aux, chosen.call, needed=True)
+        ins = [aval_of(x) for x in run.inputs]
+        outs = [aval_of(v) for v in run.values]
+        if self.holomorphic:
+            self._require_holomorphic(ins, outs)
+        along = Directions(ins, 1j, self.holomorphic)
+        back = Directions(outs, -1j, self.holomorphic)
+        # a tape on which values were told apart knows their slopes on the way back alone
+        if self.mode == "auto" and not run.trace.split and along.total <= back.total:
+            width = sum(a.size for a in outs)
+            columns = self._batches().run(along, width, run.inputs, run.push)
+            blocks = self._pushed(along, columns, outs)
+        else:
+            width = sum(a.size for a in ins)
+            columns = self._batches().run(back, width, run.inputs, run.pull)
+            blocks = self._pulled(back, columns, ins)
+        return Parts(blocks, [a for a in run.opened if a is not None], run.structure, run.aux)
+
+    def _batches(self) -> Batches:
+        instead = INSTEAD.get(self.who, INSTEAD["jacobian"])
+        return Batches(self.who, self.f, self.chunk_size, self.progress, instead)
+
+    def _pushed(self, along: Directions, columns: list, outs: list[Aval]) -> list[list]:
+        """Images of tangents as blocks, with the input axes last."""
+        blocks = []
+        for images, out in zip(columns, outs, strict=True):
+            row = []
+            for found, into in zip(along.split(images), along.avals, strict=True):
+                J = found[0]
+                if len(found) > 1:
+                    J = self._analytic(J, found[1], 1j) if _is_complex(out) else J + 1j * found[1]
+                J = J.transpose((*range(1, J.ndim), 0))
+                row.append(_shaped(J, out, into))
+            blocks.append(row)
+        return blocks
+
+    def _pulled(self, back: Directions, columns: list, ins: list[Aval]) -> list[list]:
+        """Images of cotangents as blocks. A real function of complex numbers has gradients."""
+        blocks: list[list] = [[] for _ in back.avals]
+        for images, into in zip(columns, ins, strict=True):
+            for row, found, out in zip(blocks, back.split(images), back.avals, strict=True):
+                J = found[0]
+                if len(found) > 1:
+                    J = self._analytic(J, found[1], -1j) if _is_complex(into) else J + 1j * found[1]
+                elif _is_complex(into) and not _is_complex(out):
+                    J = np.conjugate(J)
+                row.append(_shaped(J, out, into))
+        return blocks
+
+    def _analytic(self, J: Any, turned: Any, factor: complex) -> Any:
+        """``J`` where ``turned`` is ``factor`` times it, as for a holomorphic function; else an
+        error, or NaN where values are not known."""
+        gap, size = np.abs(turned - factor * J), np.abs(J)
+        rows = size.max(axis=tuple(range(1, size.ndim)), keepdims=True, initial=0.0)
+        columns = size.max(axis=0, keepdims=True, initial=0.0)
+        bound = np.minimum(rows, columns) * float(np.sqrt(finfo(size.dtype).eps))
+        differs = gap > bound
+        known = differs.concrete() if isinstance(differs, Tracer) else differs
+        if known is None:
+            return np.where(differs, np.nan, J)
+        if np.any(known):
+            raise NotDifferentiable(
+                f"{self.who}: {'the gradient of ' if self.who == 'hessian' else ''}"
+                f"`{name_of(self.f)}` maps complex numbers to complex ones and is not holomorphic: "
+                "its derivatives along 1 and along i do not belong together, so no complex matrix "
+                "holds them. Differentiate real and imaginary part as functions of real and "
+                "imaginary part; holomorphic=True only leaves out this test."
+            )
+        return J
+
+    def _require_holomorphic(self, ins: list[Aval], outs: list[Aval]) -> None:
+        require_holomorphic(self.who, self.f, ins, outs)
+
+
+def _by_argument(parts: Parts, row: list) -> list[list]:
     """A row's blocks by argument."""
-    given = iter(row)
-    return [[hand_out(next(given)) for _ in a.active] for a in parts.opened]
+    given = iter(hand_out_all(row))
+    return [[next(given) for _ in a.active] for a in parts.opened]
 
 
-def _by_pushing(
-    f: Callable, chosen: Selected, argnums: Argnums, has_aux: bool, chunk_size: Any, progress: bool
-) -> Parts:
-    """Forward: the function runs on dual numbers whose tangents are batches of basis vectors."""
-    names = [argnums] if isinstance(argnums, int | str) else argnums
-    opened = [
-        open_argument("jacobian", f, n, x) for n, x in zip(names, chosen.values, strict=True)
-    ]
-    avals = [aval_of(v) for a in opened for v in a.primals]
-    run = None
-    columns: list[list] = []
-    for size, basis in _basis(avals, chunk_size, 0, progress):
-        trace = BatchTrace(f"jacobian({name_of(f)})", size)
-        try:
-            ts = [trace.input(b) for b in basis]
-            run = push("jacobian", f, opened, chosen.values, ts, has_aux, chosen.call)
-            columns.append([trace.batched(t) for t in run.tangents])
-        finally:
-            trace.closed = True
-    assert run is not None
-    return Parts(_columns_to_blocks(columns, avals), opened, run.structure, run.aux)
+def _is_complex(a: Aval) -> bool:
+    return a.dtype.kind == "c"
 
 
-def _by_tape(
-    f: Callable, chosen: Selected, has_aux: bool, mode: str, chunk_size: Any, progress: bool
-) -> Parts:
-    """Record once, then push or pull a batch of basis vectors through the tape."""
-    run = record("jacobian", f, chosen.values, has_aux, chosen.call, needed=True)
-    ins = [aval_of(x) for x in run.inputs]
-    outs = [aval_of(v) for v in run.values]
-    # a tape on which values were told apart knows their slopes on the way back alone
-    forward = mode == "auto" and not run.trace.split and _prefers_forward(ins, outs)
-    blocks = (
-        _pushed(run, ins, chunk_size, progress)
-        if forward
-        else _pulled(run, outs, ins, chunk_size, progress)
-    )
-    return Parts(blocks, [a for a in run.opened if a is not None], run.structure, run.aux)
-
-
-def _prefers_forward(ins: list[Aval], outs: list[Aval]) -> bool:
-    complex_in, complex_out = (any(a.dtype.kind == "c" for a in s) for s in (ins, outs))
-    if complex_in != complex_out:
-        return complex_out  # pulling back from a complex output sees only the real part
-    return sum(a.size for a in ins) <= sum(a.size for a in outs)
-
-
-def _pushed(run: Recording, ins: list[Aval], chunk_size: Any, progress: bool) -> list[list]:
-    columns = []
-    width = sum(aval_of(v).size for v in run.values)
-    for size, basis in _basis(ins, chunk_size, width, progress):
-        trace = BatchTrace(run.trace.fun, size)
-        try:
-            ts = run.push([trace.input(b) for b in basis])
-            columns.append([trace.batched(t) for t in ts])
-        finally:
-            trace.closed = True
-    return _columns_to_blocks(columns, ins)
-
-
-def _pulled(
-    run: Recording, outs: list[Aval], ins: list[Aval], chunk_size: Any, progress: bool
-) -> list[list]:
-    if len(outs) == 1 and outs[0].size == 1:
-        cts = run.pull([np.ones(outs[0].shape, outs[0].dtype)])
-        return [[_shaped(_row(c, outs[0], a), outs[0], a) for c, a in zip(cts, ins, strict=True)]]
-    chunks = []
-    for size, basis in _basis(outs, chunk_size, sum(a.size for a in ins), progress):
-        trace = BatchTrace(run.trace.fun, size)
-        try:
-            chunks.append([trace.batched(c) for c in run.pull([trace.input(b) for b in basis])])
-        finally:
-            trace.closed = True
-    joined = (
-        [_join(column) for column in zip(*chunks, strict=True)]
-        if chunks
-        else [np.zeros((0, *a.shape), a.dtype) for a in ins]
-    )
-    ends = list(itertools.accumulate([a.size for a in outs]))
-    return [
-        [_shaped(_row(J[e - o.size : e], o, a), o, a) for J, a in zip(joined, ins, strict=True)]
-        for o, e in zip(outs, ends, strict=True)
-    ]
-
-
-def _shaped(J, out: Aval, into: Aval):
+def _shaped(J: Any, out: Aval, into: Aval) -> Any:
     shape = out.shape + into.shape
     return J if aval_of(J).shape == shape else J.reshape(shape)
 
 
-def _row(ct, out: Aval, into: Aval):
-    """A cotangent as a row of the matrix: of a real function of complex numbers, its conjugate."""
-    return np.conjugate(ct) if into.dtype.kind == "c" and out.dtype.kind != "c" else ct
-
-
-def _columns_to_blocks(chunks: list[list], ins: list[Aval]) -> list[list]:
-    """Pushed batches, batch axis 0, as blocks with the input axes last."""
-    ends = list(itertools.accumulate([a.size for a in ins]))
-    blocks = []
-    for column in zip(*chunks, strict=True):
-        J = _join(column)
-        J = J.transpose((*range(1, J.ndim), 0))
-        blocks.append(
-            [
-                J[..., e - a.size : e].reshape(J.shape[:-1] + a.shape)
-                for a, e in zip(ins, ends, strict=True)
-            ]
-        )
-    return blocks
-
-
-def _join(parts: Sequence) -> Any:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def _basis(
-    avals: list[Aval], chunk_size: Any, width: int, progress: bool
-) -> Iterator[tuple[int, list]]:
-    """Batches of unit vectors of the space of ``avals``, a part for each of them."""
-    total = sum(a.size for a in avals)
-    chunk = _chunk(chunk_size, total, width, progress)
-    steps: Any = range(0, total, chunk)
-    if progress:
-        from tqdm import tqdm  # lazy: slow to import
-
-        steps = tqdm(steps, desc="jacobian", unit="batch")
-    for start in steps:
-        stop = min(start + chunk, total)
-        yield stop - start, _units(avals, start, stop)
-    if not total:
-        yield 0, [np.zeros((0, *a.shape), a.dtype) for a in avals]
-
-
-def _units(avals, start, stop):
-    parts, offset = [], 0
-    for a in avals:
-        e = np.zeros((stop - start, a.size), a.dtype)
-        first, last = max(start, offset), min(stop, offset + a.size)
-        rows = np.arange(first, last)
-        e[rows - start, rows - offset] = 1
-        parts.append(e.reshape(stop - start, *a.shape))
-        offset += a.size
-    return parts
-
-
-def _chunk(chunk_size, total, width, progress) -> int:
-    if chunk_size is None:
-        return max(1, total)
-    if isinstance(chunk_size, int):
-        return chunk_size
-    fits = CHUNK_BYTES // (8 * 8 * max(1, total + width))
-    return max(1, min(total, fits, -(-total // 20) if progress else total))
-
-
-def _check_chunk(chunk_size):
-    if chunk_size in ("auto", None) or (isinstance(chunk_size, int) and chunk_size > 0):
-        return
-    raise ArgumentError(f'chunk_size must be "auto", None or a positive int, but is {chunk_size!r}')
+INSTEAD = {
+    "hessian": "hvp and vhp give products with it that need no matrix.",
+    "jacobian": "jvp, linearize and vjp give products with it that need no matrix; argnums takes "
+    "some of the arguments.",
+}
 
 
 def jacfwd(
@@ -262,6 +260,7 @@ def jacfwd(
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
+    holomorphic: bool = False,
     chunk_size: int | str | None = "auto",
     progress: bool = False,
 ) -> Callable[P, Any]:
@@ -271,9 +270,8 @@ def jacfwd(
     >>> ft.jacfwd(lambda t: np.stack([np.cos(t), np.sin(t)]))(0.0)
     Array([-0.,  1.])
     """
-    return jacobian(
-        f, argnums, has_aux=has_aux, mode="forward", chunk_size=chunk_size, progress=progress
-    )
+    require_callable("jacfwd", f)
+    return _matrix("jacfwd", f, argnums, has_aux, holomorphic, "forward", chunk_size, progress)
 
 
 def jacrev(
@@ -281,6 +279,7 @@ def jacrev(
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
+    holomorphic: bool = False,
     chunk_size: int | str | None = "auto",
     progress: bool = False,
 ) -> Callable[P, Any]:
@@ -290,9 +289,8 @@ def jacrev(
     >>> ft.jacrev(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
     Array([2., 4.])
     """
-    return jacobian(
-        f, argnums, has_aux=has_aux, mode="reverse", chunk_size=chunk_size, progress=progress
-    )
+    require_callable("jacrev", f)
+    return _matrix("jacrev", f, argnums, has_aux, holomorphic, "reverse", chunk_size, progress)
 
 
 def hessian(
@@ -300,6 +298,7 @@ def hessian(
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
+    holomorphic: bool = False,
     chunk_size: int | str | None = "auto",
     progress: bool = False,
 ) -> Callable[P, Any]:
@@ -313,5 +312,8 @@ def hessian(
     Array([[4., 2.],
            [2., 0.]])
     """
-    first = jacrev(f, argnums, has_aux=has_aux, chunk_size=chunk_size)
-    return jacfwd(first, argnums, has_aux=has_aux, chunk_size=chunk_size, progress=progress)
+    require_callable("hessian", f)
+    first = _matrix("hessian", f, argnums, has_aux, holomorphic, "reverse", chunk_size, False)
+    return _matrix(
+        "hessian", first, argnums, has_aux, holomorphic, "forward", chunk_size, progress
+    )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec
 
 from functrans import tree
-from functrans._transforms.arguments import check_like
+from functrans._transforms.arguments import check_like, plain_argnums
 from functrans._transforms.forward.api import as_arguments, jvp
 from functrans._transforms.reverse.grad import grad, require_callable, value_and_grad
 from functrans.errors import ArgumentError
@@ -69,6 +69,7 @@ def elementwise_grad(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P,
     Array([1.        , 0.41997434])
     """
     require_callable("elementwise_grad", f)
+    argnums = plain_argnums("elementwise_grad", argnums)
     if not isinstance(argnums, int | str):
         raise ArgumentError(f"elementwise_grad: argnums must be one argument, but is {argnums!r}")
 

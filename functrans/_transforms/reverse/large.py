@@ -20,7 +20,7 @@ from functrans._kernels.blocks import THREADED
 from functrans._ops import linalg, norms, reductions
 from functrans._ops.declare import General, Linear
 from functrans._transforms.staging.jit import Jitted
-from functrans.config import config, jit_is_on
+from functrans.config import config
 
 # Entries of a matrix from which on a system with it is worth a call of LAPACK's own.
 SYSTEM = 1 << 17
@@ -47,7 +47,7 @@ _SIZED = np.ndarray | Aval
 
 def _compiles(xs: Sequence) -> bool:
     """Whether ``xs`` are plain numbers of kinds that compile, and nobody has switched it off."""
-    return jit_is_on() and all(
+    return config.jit and all(
         [type(x) in STRONG and x.dtype.char in "fdFD" and x.dtype.isnative for x in xs]
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.bind import is_finite, spread
-from functrans._ops.declare import LinearAction
+from functrans._ops.declare import Action
 from functrans._transforms.reverse.vjp import VJPTrace, VJPTracer
 
 
@@ -41,8 +41,8 @@ def _push_elementwise(node, ts, tainted):
         t = ts[parent]
         if t is None:
             continue
-        # a linear op's strong action is its transpose, as the walk wants it
-        strong = tainted and type(action) is not LinearAction
+        # the strong form of what is not diagonal is its transpose, as the walk wants it
+        strong = tainted and type(action) is Action
         c = action.strong(t, *saved) if strong else action.push(t, *saved)
         if unlike is not None:
             c = spread(c, *unlike[1])

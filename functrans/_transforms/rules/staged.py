@@ -7,7 +7,6 @@ used, which may be after the function around it has been staged.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from functrans._compile.ir.program import Program, Var, aval_of_atom, check, eva
 from functrans._compile.ir.structured import Ruled
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, inexact_dtype
 from functrans._core.bind import Tracer, cast
+from functrans._core.locks import Lock
 from functrans._transforms.reverse.vjp import VJPTrace, VJPTracer
 from functrans._transforms.staging import restage
 from functrans._transforms.staging.closures import Reached
@@ -87,7 +87,7 @@ class Late:
 
     def __init__(self, name: str, f: Callable[..., tuple[Any, Any]], consts: Sequence = ()):
         self.name, self.f, self.consts = name, f, consts
-        self.lock = threading.RLock()
+        self.lock = Lock()
         self.program: Program | None = None
         self.reads: list[int] = []
         self.structure: Any = None

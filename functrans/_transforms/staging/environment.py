@@ -110,7 +110,7 @@ class Environment:
         elif isinstance(x, functools.partial):
             for part in (x.func, *x.args, *x.keywords.values()):
                 self._visit(part, label)
-        elif isinstance(x, property | functools.cached_property | staticmethod | classmethod):
+        elif isinstance(x, property | staticmethod | classmethod) or hasattr(kind, "__set_name__"):
             for name in ("fget", "func", "__func__"):
                 self._visit(getattr(x, name, None), label)
         elif isinstance(x, list | tuple | dict | set | frozenset | deque):

@@ -7,7 +7,6 @@ programs are made by running that transform on its program while staging, once, 
 from __future__ import annotations
 
 import functools
-import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -19,12 +18,14 @@ from functrans import tree
 from functrans._compile.ir.program import Program, aval_of_atom, evaluate
 from functrans._core.array import Array
 from functrans._core.bind import Tracer
+from functrans._core.locks import Interrupted, Lock, compiler, lazy
 from functrans._inspect.lowered import Lowered
 from functrans._ops.calls import Call
 from functrans._transforms.arguments import (
     describe,
-    hand_out,
+    hand_out_all,
     hand_out_fresh,
+    hand_out_tree,
 )
 from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.reverse.nodes import recorded
@@ -36,7 +37,7 @@ from functrans._transforms.staging.integers import integers
 from functrans._transforms.staging.restage import Mask
 from functrans._transforms.staging.signature import Given, Signature
 from functrans._transforms.staging.staging import example_of, stage_part, with_consts
-from functrans.config import jit_is_on
+from functrans.config import settings
 from functrans.errors import ArgumentError, ConcretizationError, name_of, user_line
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ def jit(
 
     The kind is the structure of the arguments, their shapes and dtypes, and the values of static
     arguments and of leaves that are not numbers. Python ``if`` and ``while`` on values raise: their
-    branch would be fixed. Side effects happen once, when the function is staged. ``precise`` takes
+    branch would be fixed. Closures, globals, attributes and arrays that the function reads are
+    compared at each call, and if they have changed it is staged again. Side effects happen once,
+    when the function is staged; drawing random numbers is refused. ``precise`` takes
     scalar mathematical functions of the C library instead of vector ones, which are within 4 ulp.
 
     Inside and outside every other transform; ``jit(f).lower(*args)`` shows what is run.
@@ -77,7 +80,7 @@ def jit(
 
     @functools.wraps(f, updated=())
     def called(*args: Any, **kwargs: Any) -> Any:
-        if kwargs or not jit_is_on():
+        if kwargs or not settings().compiles:
             return compiled(args, kwargs)
         y = compiled.latest(*args)
         return compiled.positional(args) if y is NotImplemented else y
@@ -111,7 +114,7 @@ class Jitted:
         # by the kinds of positional arguments; and what took the last ones
         self.shortcuts: dict[tuple, Entry] = {}
         self.latest: Callable = _nothing
-        self.lock = threading.Lock()
+        self.lock = Lock()
         self.changes = 0  # programs that were staged anew, since what they read had changed
 
     def positional(self, args: tuple) -> Any:
@@ -119,7 +122,10 @@ class Jitted:
         found = self.shortcuts.get(_kinds(args))
         if found is None or not found.is_current():
             return self(args, {})
-        entry, run = found.shortcut
+        try:
+            entry, run = found.shortcut
+        except Interrupted:
+            return self(args, {})
         if entry is not self.latest:
             self.latest = entry
             y = entry(*args)
@@ -128,12 +134,12 @@ class Jitted:
         return run(args)
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
-        if not jit_is_on():
-            return self.f(*args, **kwargs)
+        if not settings().compiles:
+            return hand_out_tree(self.f(*args, **kwargs))
         given = self.signature.of(args, kwargs)
         entry, operands = self._entry(given)
         if entry is None:
-            return self.f(*args, **kwargs)
+            return hand_out_tree(self.f(*args, **kwargs))
         if entry.once:
             return entry.result(evaluate(entry.program, operands))
         fixed = kwargs or self.signature.nums or entry.closes_over
@@ -222,7 +228,10 @@ class Jitted:
     def code(self, *args: Any) -> Callable[[Sequence], list] | None:
         """What takes the numbers among such arguments to fresh outputs, if it can be native."""
         entry, _ = self._entry(self.signature.of(args, {}))
-        code = None if entry is None else entry.executable.code
+        try:
+            code = None if entry is None else entry.executable.code
+        except Interrupted:
+            return None
         return None if isinstance(code, Exception) else code
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -262,23 +271,26 @@ class Entry:
         self.closes_over, self.once = 0, False
         self.check_integers = integers(name, program)
         self.derived: dict[Any, Any] = {}
-        self.lock = threading.RLock()
 
     def is_current(self) -> bool:
         """Whether what the function read when it was staged is still so."""
         return self.reads is None or self.reads.unchanged()
 
-    @functools.cached_property
+    @lazy
     def executable(self) -> Executable:
-        from functrans._compile.run.executable import Executable  # lazy: 20 ms, the whole compiler
+        with compiler():
+            from functrans._compile.run.executable import Executable  # lazy: the whole compiler
 
-        make = functools.partial(Executable, self.program, self.precise)
-        return self.derive("executable", make)
+        return Executable(self.program, self.precise)
 
     def run(self, args: Sequence) -> list:
-        return self.executable.run(args)
+        try:
+            run = self.executable.run
+        except Interrupted:
+            return [np.array(y) for y in evaluate(self.program, args)]
+        return run(args)
 
-    @functools.cached_property
+    @lazy
     def shortcut(self) -> tuple[Callable, Callable[[tuple], Any]]:
         """From plain arguments to what the caller gets, with nothing looked up between but what
         the function reads beside them.
@@ -309,16 +321,15 @@ class Entry:
 
     def result(self, outs: Sequence) -> Any:
         """The outputs as the caller gets them."""
-        if self.structure is tree.LEAF:
-            return hand_out(outs[0])
-        return tree.unflatten(self.structure, [hand_out(y) for y in outs])
+        ys = list(outs)
+        del outs
+        return tree.unflatten(self.structure, hand_out_all(ys))
 
     def derive(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What ``make`` returns, made once."""
-        with self.lock:
-            if key not in self.derived:
-                self.derived[key] = make()
+        """What ``make`` returns, kept; of threads that ask at once, the first to have it."""
+        if key in self.derived:
             return self.derived[key]
+        return self.derived.setdefault(key, make())
 
     def of(self, what: str, program: Program) -> Entry:
         """The entry of a program made from this one's."""
@@ -373,7 +384,7 @@ class JitCall(Call):
         return ys, [next(ts) if m else None for m in moves]
 
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
-        primals, parents = trace.operands(args)
+        primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents)
         pair = self.entry.derive(("vjp", mask), lambda: VJPPair(self.entry, mask))
         flat = JitCall(pair.forward)(*primals)

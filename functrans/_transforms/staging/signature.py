@@ -14,7 +14,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.array import plain
-from functrans._core.aval import PYTHON_SCALARS
+from functrans._core.aval import PYTHON_SCALARS, integer
 from functrans._transforms.arguments import describe, is_number
 from functrans.errors import ArgumentError, name_of
 
@@ -73,21 +73,30 @@ class Signature:
 
     def of(self, args: tuple, kwargs: dict) -> Given:
         """A call taken apart."""
-        nums = {i % len(args) for i in self.nums if -len(args) <= i < len(args)}
-        static = tuple([(i, args[i]) for i in sorted(nums)])
-        static += tuple([(n, kwargs[n]) for n in self.names if n in kwargs])
-        given = {n: x for n, x in kwargs.items() if n not in self.names}
-        free = [None if i in nums else x for i, x in enumerate(args)]
+        static: tuple = ()
+        free, given = list(args), kwargs
+        if self.nums or self.names:
+            nums = sorted({i % len(args) for i in self.nums if -len(args) <= i < len(args)})
+            static = tuple([(i, args[i]) for i in nums])
+            static += tuple([(n, kwargs[n]) for n in self.names if n in kwargs])
+            given = {n: x for n, x in kwargs.items() if n not in self.names}
+            for i in nums:
+                free[i] = None
         leaves, structure = tree.flatten((free, given))
         leaves = [plain(x) for x in leaves]
         numbers = [i for i, x in enumerate(leaves) if is_number(x)]
-        others = tuple([(i, x) for i, x in enumerate(leaves) if not is_number(x)])
-        operands = [leaves[i] for i in numbers]
+        operands, others = leaves, ()
+        if len(numbers) < len(leaves):
+            operands = [leaves[i] for i in numbers]
+            others = tuple([(i, x) for i, x in enumerate(leaves) if not is_number(x)])
+            for _, x in others:
+                self._require_value(x)
         fixed = tuple([x for _, x in static + others])
-        for _, x in others:
-            self._require_value(x)
         kinds = tuple(map(kind_of, operands))
-        key = structure, _orders(structure), typed(static), typed(others), kinds
+        # (free, given) itself has no order but that of keywords, which is Python's business
+        orders = tuple([_orders(s) for s in structure.children[0].children if s is not tree.LEAF])
+        orders += tuple([_orders(s) for s in structure.children[1].children if s is not tree.LEAF])
+        key = structure, orders, kinds, typed(static + others) if fixed else ()
         try:
             hash(key)
         except TypeError:
@@ -130,8 +139,13 @@ _NAMES = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type, Enum,
 
 def _entries(what: str, given: Any, kind: type) -> tuple:
     """One ``int`` or ``str``, or several, as a tuple."""
-    entries = (given,) if isinstance(given, int | str) else given
-    if not isinstance(entries, Sequence) or not all(isinstance(x, kind) for x in entries):
+    one = isinstance(given, str) or integer(given) is not None
+    entries = (given,) if one else given
+    if kind is int and isinstance(entries, Sequence):
+        entries = [x if (n := integer(x)) is None else n for x in entries]
+    if not isinstance(entries, Sequence) or not all(
+        isinstance(x, kind) and not isinstance(x, bool) for x in entries
+    ):
         raise ArgumentError(f"jit: {what} must be one {kind.__name__} or several, but is {given!r}")
     return tuple(entries)
 
@@ -169,7 +183,7 @@ def _orders(structure: tree.Structure) -> tuple:
     """The keys of dicts in their order, which a function may go through, and their types."""
     if structure is tree.LEAF:
         return ()
-    found = tuple([o for o in map(_orders, structure.children) if o])
+    found = tuple([_orders(s) for s in structure.children if s is not tree.LEAF])
     order = getattr(structure.aux, "order", None)
     return found if order is None else (order, tuple(map(type, order)), found)
 

@@ -21,7 +21,7 @@ from functrans._core.primitive import Primitive
 from functrans._ops.declare import General
 from functrans._transforms.forward.jvp import JVPTrace
 from functrans._transforms.reverse.degenerate import ReverseTrace
-from functrans.config import RAISE, SUBGRADIENT, kinks_policy
+from functrans.config import RAISE, SUBGRADIENT, settings
 from functrans.errors import PACKAGE, KinkWarning, NotDifferentiable, user_line
 
 
@@ -67,12 +67,12 @@ class WatchingJVPTrace(Watching, JVPTrace):
 
 def vjp_trace(fun: str, outlives: bool = False) -> ReverseTrace:
     """A trace for reverse mode, watching if the settings say so."""
-    return (ReverseTrace if kinks_policy() == SUBGRADIENT else WatchingVJPTrace)(fun, outlives)
+    return (ReverseTrace if settings().kinks == SUBGRADIENT else WatchingVJPTrace)(fun, outlives)
 
 
 def jvp_trace(fun: str) -> JVPTrace:
     """A trace for forward mode, watching if the settings say so."""
-    return (JVPTrace if kinks_policy() == SUBGRADIENT else WatchingJVPTrace)(fun)
+    return (JVPTrace if settings().kinks == SUBGRADIENT else WatchingJVPTrace)(fun)
 
 
 @functools.lru_cache(256)
@@ -98,7 +98,7 @@ def _report(prim: Primitive, fun: str, found: np.ndarray) -> None:
         f"{user_line()}: {fun}: `{prim.name}` is differentiated at a kink{where}. Its derivative "
         f"there is a convention ({prim.kinks}), which config(kinks='subgradient') takes silently."
     )
-    if kinks_policy() == RAISE:
+    if settings().kinks == RAISE:
         raise NotDifferentiable(text)
     warnings.warn(text, KinkWarning, stacklevel=2)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.reductions import axes, norm
+from functrans.torch._functions.reductions import axes
 from functrans.torch._functions.table import METHODS, op
 from functrans.torch._graph.graph import Node, check, freed, joint, saved_value, sequence
 from functrans.torch._graph.modes import state
@@ -189,7 +189,7 @@ def cross(input, other, dim=-1):
 @op
 def trace(x):
     """The sum of the diagonal of a matrix."""
-    return np.trace(x)
+    return np.trace(x.astype(np.int64) if x.dtype.kind in "biu" else x)
 
 
 @op(names="inverse", title="LinalgInvExBackward0")
@@ -206,9 +206,11 @@ def det(A):
 
 @op
 def logdet(A):
-    """The logarithm of the determinant of each matrix; NaN where that is negative."""
+    """The logarithm of the determinant of each matrix; NaN where that is real and negative."""
     sign, value = np.linalg.slogdet(A)
-    return np.where(sign > 0, value, np.where(sign < 0, np.nan, -np.inf))
+    if A.dtype.kind == "c":
+        return np.log(sign) + value
+    return np.where(sign < 0, value.dtype.type(np.nan), value)
 
 
 @op(title="LinalgSlogdetBackward0")
@@ -248,10 +250,17 @@ def eigvalsh(A, UPLO: Any = "L"):
     return np.linalg.eigvalsh(A, UPLO)
 
 
+def _finite(A: Any) -> Any:
+    """``A``; an error where it is not finite, of which NumPy's svd may never return."""
+    if isinstance(A, np.ndarray) and not np.isfinite(A).all():
+        raise np.linalg.LinAlgError("the input holds values that are not finite")
+    return A
+
+
 @op(method=False, title="LinalgSvdBackward0")
 def svd(A, full_matrices=True):
     """Singular value decomposition: U, S, Vh."""
-    return tuple(np.linalg.svd(A, full_matrices))
+    return tuple(np.linalg.svd(_finite(A), full_matrices))
 
 
 @op(method=False, title="LinalgSvdBackward0")
@@ -269,7 +278,7 @@ def qr(A, mode: Any = "reduced"):
 @op(title="LinalgPinvBackward0", names="pinverse")
 def pinv(A):
     """The pseudo-inverse of each matrix."""
-    return np.linalg.pinv(A)
+    return np.linalg.pinv(_finite(A))
 
 
 @op(method=False, title="LinalgVectorNormBackward0")
@@ -284,10 +293,22 @@ def matrix_norm(A, ord: Any = "fro", keepdim: Any = False):
     return np.linalg.matrix_norm(A, keepdims=keepdim, ord=ord)
 
 
+@op(method=False, title="LinalgVectorNormBackward0")
+def linalg_norm(A, ord: Any = None, dim: Any = None, keepdim: Any = False):
+    """The norm of all entries, or with ``ord`` that of a vector or a matrix, as ``dim`` says."""
+    dims = tuple(range(A.ndim)) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    if ord is None or len(dims) == 1:
+        return vector_norm.body(A, 2 if ord is None else ord, dim, keepdim)
+    if len(dims) != 2:
+        raise RuntimeError(f"linalg.norm: ord={ord!r} is of vectors and matrices; name one or two "
+                           f"dimensions of the {A.ndim}")
+    return np.linalg.norm(A, ord, axis=dims, keepdims=keepdim)
+
+
 linalg = SimpleNamespace(
     inv=inv, det=det, slogdet=slogdet, matrix_power=matrix_power, cholesky=cholesky, solve=solve,
     eigh=eigh, eigvalsh=eigvalsh, svd=svd, svdvals=svdvals, qr=qr, pinv=pinv,
-    vector_norm=vector_norm, matrix_norm=matrix_norm, cross=cross, norm=norm,
+    vector_norm=vector_norm, matrix_norm=matrix_norm, cross=cross, norm=linalg_norm,
 )
 
 del METHODS["inv"]

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from functrans.extend import Elementwise
 from functrans.torch._functions.inplace import in_place
-from functrans.torch._functions.rows import binary, reflected, unary
-from functrans.torch._functions.table import METHODS, NUMBERS, floating, op, promoted, row
+from functrans.torch._functions.rows import binary, operand, reflected, unary
+from functrans.torch._functions.table import METHODS, NUMBERS, floating, op, ordered, promoted, row
+from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor
 
 # name -> row; integers become floats first
@@ -50,22 +52,126 @@ OPERATORS = {
     "mod": "remainder", "pow": "pow", "and": "bitwise_and", "or": "bitwise_or",
     "xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
 }
+# functions of BINARY that turn integers into floats
+FLOATING_PAIRS = {
+    "atan2", "arctan2", "hypot", "copysign", "logaddexp", "logaddexp2",
+}
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _TITLES = {"sub": "SubBackward0", "fix": "TruncBackward0", "square": "PowBackward0"}
+# of booleans, for which NumPy's function has no loop, or one that gives int8
+_BOOLEANS = {"square": lambda x: x.astype(np.int64), "sign": np.copy}
+
+
+# ---- rows with actions that save what torch's save: all else may be changed before the backward
+
+
+def _reading(name: str, *actions: Callable | None) -> Elementwise:
+    """The row ``name`` with other actions."""
+    of = row(name)
+    return Elementwise(name, of.impl, actions, len(actions), of.singular)
+
+
+def _share(x: Any, y: Any, exp: Any) -> Any:
+    return exp(np.where(x == y, 0, x - y))  # -inf minus -inf is no gap
+
+
+def _by_exponent(g: Any, y: Any, x1: Any, x2: Any) -> Any:
+    moved = row("power").actions[1].act(g, y, x1)
+    if type(x1) in NUMBERS and x1 != 0:
+        return moved
+    return np.where((x1 == 0) & (x2 == 0), 0, moved)  # 0**x jumps at 0
+
+
+ROWS = {
+    "divide": _reading("divide", lambda g, x2: g / x2, lambda g, x1, x2: -(g * (x1 / x2)) / x2),
+    "power": _reading("power", row("power").actions[0].act, _by_exponent),
+    "logaddexp": _reading(
+        "logaddexp",
+        lambda g, x1, x2: g * _share(x1, np.logaddexp(x1, x2), np.exp),
+        lambda g, x1, x2: g * _share(x2, np.logaddexp(x1, x2), np.exp),
+    ),
+    "logaddexp2": _reading(
+        "logaddexp2",
+        lambda g, x1, x2: g * _share(x1, np.logaddexp2(x1, x2), np.exp2),
+        lambda g, x1, x2: g * _share(x2, np.logaddexp2(x1, x2), np.exp2),
+    ),
+    "copysign": _reading(
+        "copysign", lambda g, y, x1: g * (np.sign(x1) * np.copysign(1, y)), None
+    ),
+}
+
+
+# ---- integers, where NumPy's function is not the shim's
+
+
+def _divided(ufunc: Callable) -> Callable:
+    """A quotient or remainder of integers, which has no value for a divisor of 0."""
+
+    def compute(x1: Any, x2: Any) -> Any:
+        if np.any(np.equal(x2, 0)):
+            raise RuntimeError("ZeroDivisionError: an integer is divided by 0")
+        return ufunc(x1, x2)
+
+    return compute
+
+
+def _truncated(x1: Any, x2: Any) -> Any:
+    """The quotient of integers, rounded towards zero."""
+    y = np.floor_divide(x1, x2)
+    return y + ((y < 0) & (np.remainder(x1, x2) != 0))
+
+
+def _power_of_integers(x1: Any, x2: Any) -> Any:
+    dtype = (x2 if type(x1) in NUMBERS else x1).dtype
+    x1, x2 = np.asarray(x1, dtype), np.asarray(x2, dtype)
+    if dtype.kind == "b":
+        return x1 | ~x2
+    inverse = x2 < 0
+    if not inverse.any():
+        return np.power(x1, x2)
+    # of all integers only 1 and -1 have an inverse
+    odd = np.where(x2 % 2, x1, 1)
+    return np.where(inverse, np.where(np.abs(x1) == 1, odd, 0), np.power(x1, np.abs(x2)))
+
+
+INTEGERS = {
+    "floor_divide": _divided(np.floor_divide), "remainder": _divided(np.remainder),
+    "fmod": _divided(np.fmod), "pow": _power_of_integers,
+}
+
+
+def _binary(name: str, of: str, **options: Any) -> Callable:
+    return binary(name, ROWS.get(of) or row(of), integers=INTEGERS.get(name), **options)
+
 
 for _name, _row in FLOATING.items():
     METHODS[_name] = unary(_name, row(_row))
 for _name, _row in KEEPING.items():
-    METHODS[_name] = unary(_name, row(_row), floats=False, title=_TITLES.get(_name))
+    METHODS[_name] = unary(_name, row(_row), floats=False, title=_TITLES.get(_name),
+                           booleans=_BOOLEANS.get(_name))
 for _name, _row in BINARY.items():
-    METHODS[_name] = binary(_name, row(_row))
+    METHODS[_name] = _binary(_name, _row, floats=_name in FLOATING_PAIRS)
 
 
 def _scaled(f: Any) -> Callable:
     """A sum or difference whose second operand may be multiplied by ``alpha``."""
 
     def called(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-        return f(input, other if alpha == 1 else METHODS["mul"](other, alpha))
+        if alpha == 1:
+            return f(input, other)
+        have, want = [
+            dtypes.BY_ARRAY_DTYPE[dtypes.result_dtype([operand(input), operand(other), *more])]
+            for more in ([], [operand(alpha)])
+        ]
+        if have is dtypes.bool_ and type(alpha) is int:
+            alpha = bool(alpha)
+        elif want.rank > have.rank:
+            raise RuntimeError(
+                f"{f.__name__}: alpha={alpha!r} does not fit a result of type {have.name}; "
+                "multiply the second operand before"
+            )
+        number = type(other) in NUMBERS
+        return f(input, other * alpha if number else METHODS["mul"](other, alpha))
 
     called.__name__ = called.__qualname__ = f.__name__
     called.__doc__ = f"input and alpha * other by {f.of.row.name}, entry by entry."
@@ -73,9 +179,17 @@ def _scaled(f: Any) -> Callable:
     return called
 
 
-METHODS["add"] = _scaled(binary("add", row("add")))
-METHODS["sub"] = METHODS["subtract"] = _scaled(binary("sub", row("subtract")))
-_quotient = binary("div", row("divide"), floats=True)
+METHODS["add"] = _scaled(_binary("add", "add"))
+METHODS["sub"] = METHODS["subtract"] = _scaled(_binary("sub", "subtract"))
+_quotient = _binary("div", "divide", floats=True)
+
+
+@op(method=False, title="DivBackward1")
+def _div_trunc(x1, x2):
+    x1, x2 = promoted(x1, x2)
+    if x1.dtype.kind in "iu" if type(x1) not in NUMBERS else x2.dtype.kind in "iu":
+        return _divided(_truncated)(x1, x2)
+    return np.trunc(floating(x1) / x2)
 
 
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
@@ -85,7 +199,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     if rounding_mode == "floor":
         return METHODS["floor_divide"](input, other)
     if rounding_mode == "trunc":
-        return METHODS["trunc"](_quotient(input, other))
+        return _div_trunc(input, other)
     raise RuntimeError(
         f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
         f"'{rounding_mode}'"
@@ -101,8 +215,11 @@ def _power(f: Any) -> Callable:
     square = METHODS["square"]
 
     def called(input: Any, exponent: Any) -> Any:
-        if type(exponent) is int and exponent == 2 and isinstance(input, Tensor):
-            return square(input)
+        if type(exponent) is int and isinstance(input, Tensor):
+            if exponent == 2:
+                return square(input)
+            if exponent < 0 and input._array.dtype.kind in "biu":
+                raise RuntimeError("Integers to negative integer powers are not allowed.")
         return f(input, exponent)
 
     called.__name__ = called.__qualname__ = "pow"
@@ -111,7 +228,7 @@ def _power(f: Any) -> Callable:
     return called
 
 
-METHODS["pow"] = _power(binary("pow", row("power")))
+METHODS["pow"] = _power(_binary("pow", "power"))
 
 
 # ---- composed
@@ -132,6 +249,8 @@ def rsqrt(x):
 @op
 def sigmoid(x):
     """1 / (1 + exp(-x)), exact in both tails."""
+    if x.dtype.kind == "c":
+        return 1 / (1 + np.exp(-x))
     return np.exp(-np.logaddexp(0, -floating(x)))
 
 
@@ -150,7 +269,7 @@ def softplus(x, beta=1, threshold=20):
 @op
 def relu(x):
     """The positive part; its slope at 0 is 0."""
-    return np.where(x > 0, x, 0)
+    return np.where(x <= 0, 0, x)  # NaN stays
 
 
 @op
@@ -201,6 +320,7 @@ def clamp(x, min=None, max=None):
     if min is None and max is None:
         raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
     x, min, max = promoted(x, min, max)
+    ordered("clamp", x)
     return np.clip(x, min, max)
 
 
@@ -225,26 +345,14 @@ def addcdiv(input, tensor1, tensor2, *, value=1):
 @op
 def masked_fill(x, mask, value):
     """x with ``value`` where ``mask`` holds."""
-    if type(value) not in NUMBERS:
-        value = value.astype(x.dtype)
-    return np.where(mask, value, x)
+    value = np.asarray(value) if type(value) in NUMBERS else value
+    if value.dtype.kind == "c" and x.dtype.kind != "c":
+        raise RuntimeError("masked_fill: a complex value cannot be converted to "
+                           f"{dtypes.dtype_of(x).name}")
+    return np.where(mask, value.astype(x.dtype), x)
 
 
-@op
-def real(x):
-    """The real part."""
-    return np.real(x)
-
-
-@op
-def imag(x):
-    """The imaginary part."""
-    if x.dtype.kind != "c":
-        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
-    return np.imag(x)
-
-
-@op(names="conj_physical resolve_conj")
+@op(names="conj_physical")
 def conj(x):
     """The complex conjugate."""
     return np.conjugate(x)
@@ -252,13 +360,18 @@ def conj(x):
 
 @op
 def angle(x):
-    """The argument of each complex number."""
-    return np.angle(floating(x))
+    """The argument of each complex number; of real ones pi where they are negative, else 0."""
+    if x.dtype.kind == "c":
+        return np.angle(x)
+    return np.pi * np.maximum(-np.sign(floating(x)), 0)
 
 
 @op(method=False, title="ComplexBackward0")
 def complex_(real, imag):
     """real + i imag."""
+    if real.dtype.kind != "f" or real.dtype != imag.dtype:
+        raise RuntimeError("complex: both parts must be floats of one type, but they are "
+                           f"{real.dtype.name} and {imag.dtype.name}")
     return real + 1j * imag
 
 
@@ -284,6 +397,11 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
+def resolve_conj(input: Tensor) -> Tensor:
+    """The tensor itself: conjugates are computed at once."""
+    return input
+
+
 def _of_complex(f: Callable) -> Callable:
     """``f``, which leaves real numbers as they are: of those the tensor itself, not a copy."""
 
@@ -294,9 +412,10 @@ def _of_complex(f: Callable) -> Callable:
     return chosen
 
 
-for _name in ("real", "conj", "conj_physical", "resolve_conj"):
+for _name in ("conj", "conj_physical"):
     METHODS[_name] = _of_complex(METHODS[_name])
-METHODS["allclose"], METHODS["equal"], METHODS["positive"] = allclose, equal, positive
+for _f in (allclose, equal, positive, resolve_conj):
+    METHODS[_f.__name__] = _f
 METHODS["absolute"] = abs
 
 # ---- in place, and operators
@@ -313,12 +432,12 @@ for _name in IN_PLACE:
 _OPERATOR_ROWS = {"add": "add", "sub": "subtract", "div": "divide", "pow": "power"}
 for _method, _name in OPERATORS.items():
     _row = _OPERATOR_ROWS.get(_name) or BINARY[_name]
-    _f = binary(_name, row(_row), floats=_name == "div", operator=True)
+    _f = _binary(_name, _row, floats=_name == "div", operator=True)
     setattr(Tensor, f"__{_method}__", _power(_f) if _name == "pow" else _f)
     setattr(Tensor, f"__r{_method}__", reflected(_f))
     setattr(Tensor, f"__i{_method}__", METHODS[f"{_name}_"])
 for _name in COMPARISONS:
-    setattr(Tensor, f"__{_name}__", binary(_name, row(BINARY[_name]), operator=True))
+    setattr(Tensor, f"__{_name}__", _binary(_name, BINARY[_name], operator=True))
 for _method, _name in {"neg": "neg", "abs": "abs", "invert": "bitwise_not"}.items():
     setattr(Tensor, f"__{_method}__", METHODS[_name])
 Tensor.__pos__ = positive  # type: ignore[attr-defined]

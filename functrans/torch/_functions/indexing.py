@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from functrans.errors import FunctransError
 from functrans.extend import split_key
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.table import METHODS, NUMBERS, op, promoted, row
+from functrans.torch._graph.custom import DelayedError
 from functrans.torch._graph.graph import RowNode, Value
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.titles import named
 from functrans.torch._graph.views import changed, getitem, guard, rebase, view
-from functrans.torch._tensors.dtypes import array_dtype
+from functrans.torch._tensors.dtypes import result_dtype
 from functrans.torch._tensors.tensor import Tensor, edge_of, lowered
 
 _scatter_set = row("scatter_set")
@@ -79,7 +81,15 @@ def put(self: Tensor, key: Any, value: Any) -> None:
     if state.watch is not None and state.watch.enters():
         state.watch.run("setitem", put, (self, key, value))
         return
-    key = _key(key)
+    try:
+        _put(self, _key(key), value)
+    except ValueError as failure:
+        if isinstance(failure, IndexError | FunctransError):
+            raise
+        raise RuntimeError(f"__setitem__: {failure}") from failure
+
+
+def _put(self: Tensor, key: Any, value: Any) -> None:
     recorded = state.grad and (
         self.requires_grad or (isinstance(value, Tensor) and value.requires_grad)
     )
@@ -142,14 +152,43 @@ def _plain(x):
 @op
 def index_select(x, dim, index):
     """The entries at ``index`` along ``dim``."""
-    index = _plain(index)
+    index = _from_start("index_select", _plain(index), IndexError)
     return np.take(x, index, dim) if x.ndim else x.reshape(1)[index].reshape(())
 
 
-@op(names="take_along_dim")
+def _from_start(who: str, index: np.ndarray, error: type[Exception] = RuntimeError) -> np.ndarray:
+    """``index``, if it counts from the start only."""
+    if index.size and index.min() < 0:
+        raise error(f"{who}: index {index.min()} is out of bounds: it must not be negative")
+    return index
+
+
+@op
+def take_along_dim(input, indices, dim=None):
+    """Entries picked along ``dim``, the other dimensions being broadcast; or of all entries."""
+    index = _from_start("take_along_dim", _plain(indices))
+    if index.dtype != np.int64:
+        raise RuntimeError("take_along_dim: indices must be int64, but they are "
+                           f"{index.dtype.name}; use .long()")
+    if dim is None:
+        return np.take(input.reshape(-1), index.reshape(-1))
+    if index.ndim != input.ndim:
+        raise RuntimeError(f"take_along_dim: input and indices must have as many dimensions, but "
+                           f"they have {input.ndim} and {index.ndim}")
+    dim = dim % max(input.ndim, 1)
+    shape = np.broadcast_shapes(*[
+        (*s[:dim], 1, *s[dim + 1 :]) for s in (input.shape, index.shape)
+    ])
+    whole = [np.broadcast_to(x, (*shape[:dim], x.shape[dim], *shape[dim + 1 :]))
+             for x in (input, index)]
+    return np.take_along_axis(whole[0], whole[1], dim)
+
+
+@op
 def gather(x, dim, index):
     """Entries picked along ``dim`` by an index of as many dimensions."""
-    return np.take_along_axis(_cut(x, dim, _plain(index).shape), _plain(index), dim)
+    index = _from_start("gather", _plain(index))
+    return np.take_along_axis(_cut(x, dim, index.shape), index, dim)
 
 
 def _cut(x, dim, shape):
@@ -167,7 +206,7 @@ def take(x, index):
 @op
 def masked_select(x, mask):
     """The entries where ``mask`` holds."""
-    mask = np.broadcast_to(_plain(mask), np.broadcast_shapes(x.shape, mask.shape))
+    mask = np.broadcast_to(_plain(mask), np.broadcast_shapes(x.shape, mask.shape, (1,)))
     return np.broadcast_to(x, mask.shape)[mask]
 
 
@@ -186,7 +225,7 @@ def _written(x, value, index):
 @op
 def scatter(x, dim, index, src):
     """x with ``src`` written at ``index`` along ``dim``."""
-    index = _plain(index)
+    index = _from_start("scatter", _plain(index))
     pattern, indices = split_key(_places(dim, index, x.ndim), x.shape)
     return _scatter_set(x, _written(x, src, index), *_aligned(indices, index), pattern=pattern)
 
@@ -194,7 +233,7 @@ def scatter(x, dim, index, src):
 @op
 def scatter_add(x, dim, index, src):
     """x with ``src`` added at ``index`` along ``dim``."""
-    index = _plain(index)
+    index = _from_start("scatter_add", _plain(index))
     pattern, indices = split_key(_places(dim, index, x.ndim), x.shape)
     add = row("scatter_add")
     return add(x, _written(x, src, index), *_aligned(indices, index), pattern=pattern)
@@ -216,14 +255,14 @@ def index_add(x, dim, index, source, *, alpha=1):
 def where(condition, input=None, other=None):
     """From ``input`` where ``condition`` holds, else from ``other``."""
     if input is None:
-        return tuple(np.nonzero(_plain(condition)))
+        return nonzero.body(condition, as_tuple=True)
     return np.where(condition, *_alike(input, other))
 
 
 def _alike(*xs):
     """Operands in the type of the result; numbers stay weak."""
     if all(type(x) in NUMBERS for x in xs):
-        return [np.asarray(x, array_dtype(type(x))) for x in xs]
+        return [np.asarray(x, result_dtype(xs)) for x in xs]
     return promoted(*xs)
 
 
@@ -233,14 +272,22 @@ METHODS["where"] = lambda self, condition, other: where(condition, self, other)
 @op
 def nonzero(x, *, as_tuple=False):
     """Where the entries are not zero: a row each, or an index for each dimension."""
-    found = np.nonzero(_plain(x))
-    return tuple(found) if as_tuple else np.stack(found, 1)
+    found = np.nonzero(np.atleast_1d(_plain(x)))
+    return tuple(found) if as_tuple else np.stack(found, 1)[:, : x.ndim]
 
 
 @op
 def unique(x, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """The distinct entries in order."""
-    return np.unique(_plain(x), False, return_inverse, return_counts, dim)
+    found = np.unique(_plain(x), False, return_inverse, return_counts, dim)
+    if type(x) is not Value or x.edge is None:
+        return found
+    first, rest = (found[0], found[1:]) if isinstance(found, tuple) else (found, ())
+    node = named(DelayedError, "UniqueBackward0")(
+        [x.edge], "the derivative of unique is not implemented; index the tensor with one place "
+        "of each entry"
+    )
+    return (Value(first, node), *rest) if rest else Value(first, node)
 
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans.torch._functions.table import METHODS, floating, op, row
+from functrans.torch._functions.table import METHODS, floating, op, ordered, row
 from functrans.torch._graph.graph import Edge, Node
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, edge_of, made
 
-_logsumexp, _softmax = row("logsumexp"), row("softmax")
+_logsumexp, _softmax, _moving_as = row("logsumexp"), row("softmax"), row("moving_as")
 # characters of the types whose sums need no wider one: single and double, real and complex
 _WIDE = "fdFD"
 
@@ -185,13 +185,13 @@ def prod(x, dim=None, keepdim=False, *, dtype=None):
 @op
 def nansum(x, dim=None, keepdim=False):
     """Sum of the entries that are not NaN."""
-    return np.nansum(x, axis=axes(dim, x), keepdims=keepdim)
+    return np.nansum(_summable(x, None), axis=axes(dim, x), keepdims=keepdim)
 
 
 @op
 def nanmean(x, dim=None, keepdim=False):
     """Mean of the entries that are not NaN."""
-    return np.nanmean(x, axis=axes(dim, x), keepdims=keepdim)
+    return np.nanmean(_of_floats(x, None, "nanmean"), axis=axes(dim, x), keepdims=keepdim)
 
 
 @op
@@ -249,7 +249,7 @@ def log_softmax(x, dim, *, dtype=None):
 @op(title="LinalgVectorNormBackward0")
 def norm(x, p: Any = "fro", dim=None, keepdim=False, *, dtype=None):
     """The ``p``-norm of the entries along ``dim``; at 0 its derivative is 0."""
-    x = x if dtype is None else x.astype(dtype)
+    x = _of_floats(x, dtype, "norm")
     if p == "nuc":
         return np.linalg.norm(x, "nuc", axis=axes(dim, x), keepdims=keepdim)
     p = 2 if p == "fro" or p is None else p
@@ -259,22 +259,27 @@ def norm(x, p: Any = "fro", dim=None, keepdim=False, *, dtype=None):
 # ---- extremes
 
 
+def _ordered(x, who):
+    ordered(who, x)
+    return x
+
+
 @op
 def amax(x, dim=None, keepdim=False):
     """Greatest entry along ``dim``; a tie shares its derivative."""
-    return np.max(x, axis=axes(dim, x), keepdims=keepdim)
+    return np.max(_ordered(x, "amax"), axis=axes(dim, x), keepdims=keepdim)
 
 
 @op
 def amin(x, dim=None, keepdim=False):
     """Least entry along ``dim``; a tie shares its derivative."""
-    return np.min(x, axis=axes(dim, x), keepdims=keepdim)
+    return np.min(_ordered(x, "amin"), axis=axes(dim, x), keepdims=keepdim)
 
 
 def _picked(x, indices, dim, keepdim):
     """The entries at ``indices``, one along ``dim``, which alone receive the gradient."""
     if x.ndim == 0:
-        return Extreme(x + 0, np.asarray(indices))
+        return Extreme(x.reshape(()), np.asarray(indices))
     y = np.take_along_axis(x, np.expand_dims(indices, dim), dim)
     if keepdim:
         return Extreme(y, np.expand_dims(indices, dim))
@@ -285,16 +290,23 @@ def _plain(x):
     return np.asarray(x.primal if hasattr(x, "primal") else x)
 
 
+def _dim_of(x, dim):
+    _normal(dim, x.ndim)
+    return dim if x.ndim else None
+
+
 @op(method=False, title="MaxBackward0")
 def max_dim(x, dim, keepdim=False):
     """Greatest entry along ``dim`` and where it is."""
-    return _picked(x, np.argmax(_plain(x), dim if x.ndim else None), dim, keepdim)
+    values = _plain(_ordered(x, "max"))
+    return _picked(x, np.argmax(values, _dim_of(x, dim)), dim, keepdim)
 
 
 @op(method=False, title="MinBackward0")
 def min_dim(x, dim, keepdim=False):
     """Least entry along ``dim`` and where it is."""
-    return _picked(x, np.argmin(_plain(x), dim if x.ndim else None), dim, keepdim)
+    values = _plain(_ordered(x, "min"))
+    return _picked(x, np.argmin(values, _dim_of(x, dim)), dim, keepdim)
 
 
 def _extreme(name, whole, along, of_two):
@@ -321,40 +333,72 @@ def median_dim(x, dim, keepdim=False):
     """The lower median along ``dim`` and where it is."""
     if not x.ndim:
         return sort.body(x, dim)
-    order = np.argsort(_plain(x), dim, stable=True)
-    middle = np.take(order, (x.shape[dim] - 1) // 2, dim)
+    values = _plain(_ordered(x, "median"))
+    middle = np.take(np.argsort(values, dim, stable=True), (x.shape[dim] - 1) // 2, dim)
+    if values.dtype.kind == "f":
+        unknown = np.isnan(values)
+        middle = np.where(unknown.any(dim), np.argmax(unknown, dim), middle)
     return _picked(x, middle, dim, keepdim)
+
+
+@op(method=False, title="MedianBackward0")
+def median_all(x):
+    """The lower median of all entries; a tie shares its derivative."""
+    values = _plain(_ordered(x, "median")).reshape(-1)
+    if not values.size:
+        if values.dtype.kind != "f":
+            raise RuntimeError("median: there is no entry")
+        return np.sum(x) + np.nan
+    unknown = values != values
+    middle = values[unknown][0] if unknown.any() else np.sort(values)[(values.size - 1) // 2]
+    if isinstance(x, np.ndarray):
+        return np.asarray(middle)
+    tie = unknown if unknown.any() else values == middle
+    return _moving_as(middle, np.mean(x.reshape(-1)[tie]))
 
 
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of all entries, or along ``dim`` with its indices."""
-    if dim is None:
-        return median_dim(METHODS["reshape"](input, (-1,)), 0).values
-    return median_dim(input, dim, keepdim)
+    return median_all(input) if dim is None else median_dim(input, dim, keepdim)
 
 
 @op
 def argmax(x, dim=None, keepdim=False):
     """Where the greatest entry is."""
-    return np.argmax(_plain(x), dim, keepdims=keepdim)
+    return np.argmax(_found(x, dim, "argmax"), dim, keepdims=keepdim)
 
 
 @op
 def argmin(x, dim=None, keepdim=False):
     """Where the least entry is."""
-    return np.argmin(_plain(x), dim, keepdims=keepdim)
+    return np.argmin(_found(x, dim, "argmin"), dim, keepdims=keepdim)
+
+
+def _found(x, dim, who):
+    """The entries among which one is looked for."""
+    if dim is None and not x.size:
+        raise IndexError(f"{who}: there is no entry; name a dimension that is not empty")
+    return _plain(_ordered(x, who))
 
 
 @op
 def all(x, dim=None, keepdim=False):
     """Whether no entry along ``dim`` is zero."""
-    return np.all(_plain(x), axis=axes(dim, x), keepdims=keepdim)
+    return _quantified(np.all, x, dim, keepdim)
 
 
 @op
 def any(x, dim=None, keepdim=False):
     """Whether some entry along ``dim`` is not zero."""
-    return np.any(_plain(x), axis=axes(dim, x), keepdims=keepdim)
+    return _quantified(np.any, x, dim, keepdim)
+
+
+def _quantified(function, x, dim, keepdim):
+    """A boolean; of uint8, which once stood for booleans, an uint8."""
+    values = _plain(x)
+    axis = () if dim == () and x.ndim else axes(dim, x)
+    return np.asarray(function(values, axis=axis, keepdims=keepdim)).astype(
+        np.uint8 if values.dtype == np.uint8 else bool)
 
 
 @op
@@ -368,8 +412,8 @@ def sort(x, dim=-1, descending=False, stable=False):
     """x sorted along ``dim``, and the indices that sort it."""
     if not x.ndim:
         _normal(dim, 0)
-        return Extreme(x + 0, np.zeros((), np.int64))
-    values = _plain(x)
+        return Extreme(_ordered(x, "sort").reshape(()), np.zeros((), np.int64))
+    values = _plain(_ordered(x, "sort"))
     if descending:  # stable backward: equal entries keep their order
         order = np.flip(x.shape[dim] - 1 - np.argsort(np.flip(values, dim), dim, stable=True), dim)
     else:

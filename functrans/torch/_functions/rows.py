@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import Elementwise
-from functrans.torch._functions.table import NUMBERS, floating, promoted, title_for
+from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse, title_for
 from functrans.torch._graph.graph import ZERO, Edge, ElementwiseNode, Storage, caller, quiet
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.titles import named
@@ -22,19 +22,28 @@ from functrans.torch._tensors.tensor import Tensor, edge_of, made
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _new = object.__new__
+# functions that need an order, which complex numbers do not have
+ORDERED = frozenset({
+    "maximum", "minimum", "fmax", "fmin", "lt", "le", "gt", "ge", "less", "less_equal", "greater",
+    "greater_equal",
+})
 
 
 class Row:
-    """A row of two operands as a function: its class of nodes and what they keep."""
+    """A row of two operands as a function: its class of nodes and what they keep. ``integers``
+    computes it where all operands are integers or booleans."""
 
-    __slots__ = ("actions", "floats", "kind", "name", "reads", "row", "singular", "ufunc")
+    __slots__ = ("actions", "floats", "integers", "kind", "name", "reads", "row", "singular",
+                 "ufunc")
 
-    def __init__(self, name: str, row: Elementwise, floats: bool, title: str | None):
+    def __init__(self, name: str, row: Elementwise, floats: bool, title: str | None,
+                 integers: Callable | None = None):
         self.name = name
         self.row = row
         self.ufunc = row.impl
         self.actions: list[Any] = [a or ZERO for a in row.actions]
         self.floats = floats
+        self.integers = integers or row.impl
         self.singular = any(a is not None and a.singular for a in row.actions)
         self.kind = named(ElementwiseNode, title or title_for(name))
         # for (first wanted) + 2 * (second wanted): whether y, x1 and x2 are kept
@@ -44,9 +53,13 @@ class Row:
 
     def general(self, x1: Any, x2: Any) -> Tensor:
         """On any operands: tensors, numbers, arrays."""
-        a, b = promoted(_operand(x1), _operand(x2), floats=self.floats)
+        a, b = promoted(operand(x1), operand(x2), floats=self.floats)
+        kinds = {x.dtype.kind for x in (a, b) if type(x) not in NUMBERS}
+        if self.name in ORDERED:
+            ordered(self.name, a, b)
+        compute = self.integers if kinds <= {"b", "i", "u"} else self.ufunc
         with quiet():
-            y = np.asarray(apply(self.name, self.ufunc, a, b))
+            y = np.asarray(apply(self.name, compute, a, b))
         out = made(y)
         if not state.grad or y.dtype.kind not in "fcV":
             return out
@@ -85,7 +98,7 @@ def _unlike(x: Tensor, y: Any) -> Any:
     return None if a.shape == y.shape and a.dtype == y.dtype else (a.shape, a.dtype)
 
 
-def _operand(x: Any) -> Any:
+def operand(x: Any) -> Any:
     if isinstance(x, Tensor):
         return x._array
     if type(x) in NUMBERS:
@@ -109,6 +122,9 @@ def apply(name: str, ufunc: Callable, a: Any, b: Any) -> Any:
     """``ufunc(a, b)``, or an error that names the sizes that do not fit."""
     try:
         return ufunc(a, b)
+    except TypeError as failure:
+        refuse(name, failure, (a, b))
+        raise
     except ValueError as failure:
         s1, s2 = list(np.shape(a)), list(np.shape(b))
         raise RuntimeError(
@@ -128,9 +144,9 @@ def _quietly(ufunc: Callable) -> Callable:
 
 
 def binary(name: str, row: Any, *, floats: bool = False, title: str | None = None,
-           operator: bool = False) -> Callable:
+           operator: bool = False, integers: Callable | None = None) -> Callable:
     """The function ``name`` of two tensors or numbers; an operator leaves others to themselves."""
-    of = Row(name, row, floats, title)
+    of = Row(name, row, floats, title, integers)
     ufunc, general, kind = of.ufunc, of.general, of.kind
     compute = _quietly(ufunc) if of.singular else ufunc
     a1, a2 = of.actions
@@ -156,7 +172,7 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
             return general(input, other)
         try:
             y = compute(a, b)
-        except ValueError:
+        except (TypeError, ValueError):
             y = apply(name, ufunc, a, b)  # which says more
         if type(y) is not np.ndarray:
             y = np.asarray(y)
@@ -218,8 +234,9 @@ def reflected(f: Any) -> Callable:
     return method
 
 
-def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None) -> Callable:
-    """The function ``name`` of one tensor."""
+def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
+          booleans: Callable | None = None) -> Callable:
+    """The function ``name`` of one tensor. ``booleans`` computes it of booleans."""
     kind = named(ElementwiseNode, title or title_for(name))
     ufunc: Any = row.impl
     action: Any = row.actions[0] or ZERO
@@ -233,7 +250,11 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None)
         d = a.dtype
         if d is not _F32 and d is not _F64 and floats:
             a = floating(a)
-        y = compute(a)
+        try:
+            y = booleans(a) if booleans is not None and d.kind == "b" else compute(a)
+        except TypeError as failure:
+            refuse(name, failure, (a,))
+            raise
         if type(y) is not np.ndarray:
             y = np.asarray(y)
         out = made(y)

@@ -10,6 +10,8 @@ import numpy as np
 
 from functrans.torch._functions.table import METHODS, op, promoted
 from functrans.torch._graph.views import broadcast_to, diagonal, view
+from functrans.torch._graph.views import imag as imag_row
+from functrans.torch._graph.views import real as real_row
 from functrans.torch._graph.views import reshape as reshape_row
 from functrans.torch._graph.views import transpose as transpose_row
 from functrans.torch._tensors import dtypes
@@ -214,6 +216,20 @@ def diagonal_(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> T
 
 
 @method
+def real(input: Tensor) -> Tensor:
+    """The real part, a view; of a real tensor the tensor itself."""
+    return view(input, real_row, "RealBackward0") if input.is_complex() else input
+
+
+@method
+def imag(input: Tensor) -> Tensor:
+    """The imaginary part, a view."""
+    if not input.is_complex():
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return view(input, imag_row, "ImagBackward0")
+
+
+@method
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """``length`` entries along ``dim`` from ``start`` on."""
     start = int(start)
@@ -299,6 +315,13 @@ def flip(x, dims):
     return np.flip(x, dims if x.ndim else None)
 
 
+def _flipped(input: Tensor, *dims: Any, **named: Any) -> Tensor:
+    return flip(input, *dims, **named) if len(dims) < 2 else flip(input, dims)
+
+
+METHODS["flip"] = _flipped
+
+
 @op
 def roll(x, shifts, dims=None):
     """Entries shifted along ``dims``, those that leave entering at the other end."""
@@ -326,7 +349,7 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
 @op
 def repeat_interleave(x, repeats, dim=None):
     """Each entry repeated."""
-    return np.repeat(x, repeats, dim)
+    return np.repeat(x, getattr(repeats, "primal", repeats), dim)
 
 
 @op
@@ -360,8 +383,8 @@ def cat(tensors, dim=0):
     """Tensors one after another along ``dim``."""
     if not tensors:
         raise RuntimeError("cat: expected a non-empty list of Tensors")
-    kept = [x for x in tensors if x.shape != (0,)] or list(tensors[:1])
-    return np.concatenate(promoted(*kept), dim)
+    alike = promoted(*tensors)
+    return np.concatenate([x for x in alike if x.shape != (0,)] or alike[:1], dim)
 
 
 @op(method=False)

@@ -18,6 +18,7 @@ to their first argument.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -64,6 +65,9 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
         try:
             with quiet():
                 out = body(*given, **options)
+        except TypeError as failure:
+            refuse(body.__name__, failure, given)
+            raise
         except ValueError as failure:
             if isinstance(failure, IndexError | FunctransError):
                 raise
@@ -75,6 +79,20 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
         if method:
             METHODS[name] = called
     return called
+
+
+def refuse(name: str, failure: TypeError, xs: Any) -> None:
+    """Raise if ``failure`` is NumPy's, which has no loop of ``name`` for operands of such types."""
+    if isinstance(failure, FunctransError) or not _NO_LOOP.match(str(failure)):
+        return
+    kinds = [dtypes.BY_ARRAY_DTYPE[x.dtype].name for x in xs if hasattr(x, "dtype")]
+    raise NotImplementedError(
+        f"{name.strip('_')} is not implemented for {' and '.join(dict.fromkeys(kinds))}; convert "
+        "the operands to another type first"
+    ) from failure
+
+
+_NO_LOOP = re.compile("ufunc '|The numpy boolean|numpy boolean|Cannot cast ufunc")
 
 
 def any_requires(xs: Any) -> bool:
@@ -139,7 +157,14 @@ def _apart(array: Any, given: Any) -> Any:
     return array
 
 
-# ---- promotion
+# ---- types
+
+
+def ordered(who: str, *xs: Any) -> None:
+    """Raise if some operand is complex: those have no order."""
+    if any(type(x) is complex or (type(x) not in NUMBERS and x.dtype.kind == "c") for x in xs):
+        raise NotImplementedError(f"{who} is not implemented for complex numbers, which have no "
+                                  "order; take .abs() or .real first")
 
 
 def floating(x: Any) -> Any:
@@ -166,8 +191,13 @@ def _in(x, target):
 
 
 def _python_number(x, target):
-    """A number that NumPy does not widen ``target`` for."""
-    return float(x) if target.kind == "f" else complex(x) if target.kind == "c" else x
+    """A number that NumPy does not widen ``target`` for; what is too large for integers wraps."""
+    if target.kind in "fc":
+        return float(x) if target.kind == "f" else complex(x)
+    if target.kind == "b":
+        return x
+    limits = np.iinfo(target)
+    return x if limits.min <= x <= limits.max else np.int64(x).astype(target)
 
 
 def row(name: str) -> Any:

@@ -36,6 +36,7 @@ class CustomNode(Node):
     __slots__ = ("args", "backward", "ctx", "marks", "outputs", "outs", "saved", "where")
 
     batches = False
+    takes_undefined = True
     marks: Sequence[tuple[Storage, int]]
 
     def __init__(self, ctx: Any, backward: Callable, inputs: tuple, edges: Sequence):
@@ -96,6 +97,11 @@ class CustomNode(Node):
                     f"{type(g).__name__}"
                 )
             k, aval = arg
+            if g.is_complex() and aval.dtype.kind != "c":
+                raise RuntimeError(
+                    f"function {self.name()} returned a complex gradient at index {i} for a real "
+                    "input; return its real part"
+                )
             if self.edges[k] is not None:
                 out[k] = self.fitted(take(g, create), aval, i)
         return out

@@ -1,7 +1,8 @@
 """The walk backward, and the functions that start it: ``backward`` and ``grad``.
 
 Nodes are passed by falling sequence number, newest first, from a heap. All who read an operand are
-newer than the node that made it, so that node's cotangent is complete when its turn comes. Nothing
+newer than the node that made it, so that node's cotangent is complete when its turn comes. An
+undefined cotangent, None, is passed on too: it counts as zeros for the functions of users. Nothing
 recurs: depth is bounded by memory alone. All state is local to a walk, so walks may nest and run in
 several threads.
 """
@@ -21,6 +22,7 @@ from functrans import vmap
 from functrans.extend import cast
 from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, quiet
 from functrans.torch._graph.modes import state
+from functrans.torch._tensors.dtypes import BY_ARRAY_DTYPE, Size
 from functrans.torch._tensors.tensor import Tensor, edge_of, made, show, take
 
 
@@ -128,20 +130,24 @@ def _walk(cts, heap, needed, found, retain, create):
             if node not in needed:
                 continue
         if not plain and node.extras is not None and node.extras.post_hooks:
-            _between_hooks(node, ct, create, cts, heap, needed)
+            _between_hooks(node, ct, create, cts, heap, needed, found)
         else:
-            pulled = node.pull(ct, create) if watch is None else watch.pull(node, ct, create)
+            if ct is None or type(ct) is list:
+                pulled = _pulled(node, ct, create)
+            else:
+                pulled = node.pull(ct, create) if watch is None else watch.pull(node, ct, create)
             for edge, c in zip(node.edges, pulled, strict=False):
-                if c is None or edge is None:
+                if edge is None:
                     continue
                 parent, k = edge
                 if needed is not None and parent not in needed and not _sought(parent, k, found):
                     continue
-                if parent.outputs == 1:
+                if parent.outputs == 1 and c is not None:
                     old = cts.get(parent)
                     if old is None:
+                        if parent not in cts:
+                            heappush(heap, (parent.seq, parent))
                         cts[parent] = c
-                        heappush(heap, (parent.seq, parent))
                     elif parent in sums and type(c) is np.ndarray and c.dtype is old.dtype:
                         np.add(old, c, old)
                     else:
@@ -155,19 +161,22 @@ def _walk(cts, heap, needed, found, retain, create):
 
 
 def _add(cts: dict, heap: list, node: Node, k: int, c: Any) -> None:
-    """Add ``c`` to the cotangent of output ``k`` of ``node``."""
-    old = cts.get(node)
-    if old is None:
+    """Add ``c`` to the cotangent of output ``k`` of ``node``; None says only that it is passed."""
+    if node not in cts:
         heappush(heap, (node.seq, node))
-        if node.outputs == 1:
-            cts[node] = c
-        else:
-            cts[node] = old = [None] * node.outputs
-            old[k] = c
-    elif node.outputs == 1:
-        cts[node] = old + c
-    else:
-        old[k] = c if old[k] is None else old[k] + c
+        cts[node] = None if node.outputs == 1 else [None] * node.outputs
+    place, k = (cts, node) if node.outputs == 1 else (cts[node], k)  # type: ignore[assignment]
+    if c is not None:
+        place[k] = c if place[k] is None else place[k] + c
+
+
+def _pulled(node: Node, ct: Any, create: bool) -> Sequence:
+    """``node.pull``, where there is something to pull or the node asks for what is undefined."""
+    undefined = ct is None or (type(ct) is list and all(c is None for c in ct))
+    if undefined and not node.takes_undefined:
+        return [None] * len(node.edges)
+    watch = state.watch
+    return node.pull(ct, create) if watch is None else watch.pull(node, ct, create)
 
 
 def edge_key(edge: Edge) -> tuple:
@@ -183,7 +192,7 @@ def _sought(node: Node, k: int, found: dict) -> bool:
 def _capture(node: Node, ct: Any, found: dict) -> None:
     if node.outputs == 1:
         key = edge_key((node, 0))
-        if key in found:
+        if key in found and ct is not None:
             found[key] = ct if found[key] is None else found[key] + ct
         return
     for k, c in enumerate(ct):
@@ -214,8 +223,7 @@ def _watched(node: Node, ct: Any, create: bool) -> Any:
         return ct
     cts = [ct] if node.outputs == 1 else list(ct)
     for k, hooks in extras.tensor_hooks.items():
-        if cts[k] is not None:
-            cts[k] = _hooked(hooks, cts[k], create)
+        cts[k] = _hooked(hooks, cts[k], create)
     for k, ref in extras.retaining.items():
         t = ref()
         if t is not None and cts[k] is not None:
@@ -224,43 +232,64 @@ def _watched(node: Node, ct: Any, create: bool) -> Any:
         for hook in list(extras.pre_hooks.values()):
             new = hook(tuple([None if c is None else show(c) for c in cts]))
             if new is not None:
-                cts = [None if g is None else take(g, create) for g in new]
+                cts = _replaced(hook, cts, new, create)
     return cts[0] if node.outputs == 1 else cts
 
 
 def _hooked(hooks: dict, ct: Any, create: bool) -> Any:
     """``ct`` after the hooks of a tensor, in the order in which they were registered."""
     for hook in list(hooks.values()):
-        g = show(ct)
-        new = hook(g)
-        if new is None:
-            continue
-        if not isinstance(new, Tensor):
-            raise TypeError(
-                f"hooks must return a Tensor or None, but {hook!r} returned {type(new).__name__}"
-            )
-        if new.shape != g.shape:
-            raise RuntimeError(
-                f"a hook has changed the size of a gradient from {g.shape} to {new.shape}"
-            )
-        ct = cast(take(new, create), g._array.dtype)
+        new = hook(None if ct is None else show(ct))
+        if new is not None:
+            (ct,) = _replaced(hook, [ct], (new,), create)
     return ct
 
 
-def _between_hooks(node, ct, create, cts, heap, needed):
+def _replaced(hook: Any, cts: Sequence, new: Any, create: bool) -> list:
+    """The cotangents that the gradients ``new`` stand for, which ``hook`` puts in place of
+    ``cts``."""
+    new = (new,) if isinstance(new, Tensor) else tuple(new)
+    if len(new) != len(cts):
+        raise RuntimeError(
+            f"the hook {hook!r} has returned {len(new)} gradients, but was given {len(cts)}"
+        )
+    out = []
+    for c, g in zip(cts, new, strict=True):
+        if g is not None and not isinstance(g, Tensor):
+            raise TypeError(
+                f"hooks must return a Tensor or None, but {hook!r} returned {type(g).__name__}"
+            )
+        if g is not None and c is None:
+            raise RuntimeError(
+                f"can't replace a None gradient with a non-None value, as the hook {hook!r} does"
+            )
+        if g is not None and g._array.shape != c.shape:
+            raise RuntimeError(
+                f"a hook has changed the size of a gradient from {Size(c.shape)} to {g.shape}"
+            )
+        if g is not None and g._array.dtype != c.dtype:
+            raise RuntimeError(
+                f"the hook {hook!r} has changed the type of a gradient from "
+                f"{BY_ARRAY_DTYPE[c.dtype]} to {g.dtype}; convert it back with .to(grad.dtype)"
+            )
+        out.append(None if g is None else take(g, create))
+    return out
+
+
+def _between_hooks(node, ct, create, cts, heap, needed, found):
     """Pass a node that has hooks: they see, and may replace, the cotangents of its operands."""
     arrived = [ct] if node.outputs == 1 else ct
-    watch = state.watch
-    out = list(node.pull(ct, create) if watch is None else watch.pull(node, ct, create))
+    out = list(_pulled(node, ct, create))
     for hook in list(node.extras.post_hooks.values()):
         new = hook(tuple([None if c is None else show(c) for c in out]),
                    tuple([None if c is None else show(c) for c in arrived]))
         if new is not None:
-            new = (new,) if isinstance(new, Tensor) else new
-            out = [None if g is None else take(g, create) for g in new]
+            out = _replaced(hook, out, new, create)
     for edge, c in zip(node.edges, out, strict=False):
-        if edge is not None and c is not None:
-            _add(cts, heap, edge[0], edge[1], c)
+        if edge is None or (needed is not None and edge[0] not in needed
+                            and not _sought(edge[0], edge[1], found)):
+            continue
+        _add(cts, heap, edge[0], edge[1], c)
 
 
 # ---- what users call

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from functrans.extend import (
+    TABLE,
     Elementwise,
     PrimalTracer,
     Primitive,
@@ -104,6 +105,8 @@ class Node:
     outputs = 1
     # whether ``pull`` takes cotangents that ``vmap`` traces
     batches = True
+    # whether ``pull`` is called too where no output has a cotangent
+    takes_undefined = False
     # each saved array that belongs to a tensor: its storage and the version it had
     marks: Sequence[tuple[Storage, int]] = ()
 
@@ -258,6 +261,14 @@ class _Zero:
 ZERO = _Zero()
 
 
+def _unpromoted(edge: Edge | None, saved: Any, dtype: np.dtype) -> Edge | None:
+    """The place of ``saved``, which is an operand of type ``dtype`` in the type of the result."""
+    if edge is None or saved.dtype == dtype:
+        return edge
+    part = 0, TABLE["positive"].actions[0], (), (saved.shape, dtype)
+    return named(ElementwiseNode, "ToCopyBackward0")((edge,), (part,), (), None), 0
+
+
 class ElementwiseNode(Node):
     """An elementwise op. ``parts``: (operand, action, saved, aval of the operand if unlike y's)."""
 
@@ -295,8 +306,12 @@ class ElementwiseNode(Node):
         names = ("x",) if len(self.edges) == 1 else [f"x{i + 1}" for i in range(len(self.edges))]
         edges: dict[str, Any] = dict(zip(names, self.edges, strict=True))
         edges["y"] = (self, 0)
+        avals = {names[i]: unlike for i, _, _, unlike in self.parts or () if unlike}
         of = joint(self.marks)
-        return [saved_value(v, edges[n], of) for n, v in zip(action.needs, saved, strict=True)]
+        return [
+            saved_value(v, _unpromoted(edges[n], v, avals[n][1]) if n in avals else edges[n], of)
+            for n, v in zip(action.needs, saved, strict=True)
+        ]
 
     def release(self) -> None:
         for part in self.parts or ():

@@ -20,6 +20,7 @@ from functrans.torch._tensors.tensor import Tensor, edge_of, made
 
 getitem, reshape, transpose = TABLE["getitem"], TABLE["reshape"], TABLE["transpose"]
 broadcast_to, diagonal = TABLE["broadcast_to"], TABLE["diagonal"]
+real, imag = TABLE["real"], TABLE["imag"]
 
 
 def view(t: Tensor, prim: Primitive, title: str, **params: Any) -> Tensor:
@@ -59,18 +60,25 @@ class CopySlices(Node):
     def pull(self, ct: Any, create: bool) -> Sequence:
         base = part = None
         if self.edges[0] is not None:
-            base = np.where(self.written(), 0, ct)
+            base = np.where(self.written(), self.kept(ct), ct)
         if self.edges[1] is not None:
             part = ct
             for prim, params in self.steps:
-                part = bind(prim, part, **params)
+                # Re(ct * i dx) = -Im(ct) dx
+                part = -np.imag(part) if prim is imag else bind(prim, part, **params)
         return base, part
+
+    def kept(self, ct: Any) -> Any:
+        """What is left of ``ct`` where it was written: of a complex number the other half."""
+        rows = [prim for prim, _ in self.steps]
+        return 1j * np.imag(ct) if real in rows else np.real(ct) if imag in rows else 0
 
     def written(self) -> np.ndarray:
         """Which elements of the base the part covers."""
         places = np.arange(int(np.prod(self.shape))).reshape(self.shape)
         for prim, params in self.steps:
-            places = prim.impl(places, **params)
+            if prim is not real and prim is not imag:
+                places = prim.impl(places, **params)
         mask = np.zeros(self.shape, bool)
         mask.reshape(-1)[places] = True
         return mask

@@ -27,6 +27,8 @@ def _of_data(data: Any, dtype: Any) -> np.ndarray:
     """A new array of nested sequences; Python floats get the default type."""
     array = np.array(as_array(data))
     if dtype is not None:
+        if array.dtype.kind == "c" and dtypes.array_dtype(dtype).kind != "c":
+            raise TypeError(f"complex numbers cannot become {dtype}; pass their real parts")
         return array.astype(dtypes.array_dtype(dtype), copy=False)
     if not isinstance(data, np.ndarray | np.generic | Tensor) and not _typed(data):
         if array.dtype == np.float64:
@@ -90,7 +92,10 @@ def _shaped(name: str, make: Callable) -> Callable:
     def factory(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False,
                 layout: Any = None, generator: Any = None, out: None = None) -> Tensor:
         d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
-        array = np.asarray(make(sizes(size), d)).astype(d, copy=False)
+        shape = sizes(size)
+        if min(shape, default=0) < 0:
+            raise RuntimeError(f"{name}: lengths must not be negative, but they are {list(shape)}")
+        array = np.asarray(make(shape, d)).astype(d, copy=False)
         return finished(name, array, None, requires_grad, device)
 
     def like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
@@ -194,7 +199,10 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
            requires_grad: bool = False) -> Tensor:
     """Numbers from ``start`` up to, not including, ``end``."""
     start, end = (0, start) if end is None else (start, end)
-    array = np.arange(*[x.item() if isinstance(x, Tensor) else x for x in (start, end, step)])
+    start, end, step = [x.item() if isinstance(x, Tensor) else x for x in (start, end, step)]
+    if step == 0 or (end - start) * step < 0:
+        raise RuntimeError(f"arange: no step of {step} leads from {start} to {end}")
+    array = np.arange(start, end, step)
     if dtype is None and array.dtype.kind == "f":
         array = array.astype(dtypes.default_float())
     return finished("arange", array, dtype, requires_grad, device)

@@ -65,14 +65,15 @@ def _words(flat: Any) -> list[str]:
     elif kind == "c":
         real, imag = _floats(flat.real), _floats(np.abs(flat.imag))
         signs = ["-" if math.copysign(1, v) < 0 else "+" for v in flat.imag]
-        words = [f"{r}{s}{i.strip()}j" for r, s, i in zip(real, signs, imag, strict=True)]
+        return [f"{r}{s}{i.strip()}j" for r, s, i in zip(real, signs, imag, strict=True)]
     else:
-        words = _floats(flat.astype(np.float64))
+        return _floats(flat.astype(np.float64))
     width = max(map(len, words))
     return [w.rjust(width) for w in words]
 
 
 def _floats(flat: np.ndarray) -> list[str]:
+    """Numbers as texts, as wide as the widest that is neither 0 nor infinite nor NaN."""
     values = flat.astype(np.float64)
     finite = np.abs(values[np.isfinite(values) & (values != 0)])
     low, high = (finite.min(), finite.max()) if finite.size else (1.0, 1.0)
@@ -82,7 +83,10 @@ def _floats(flat: np.ndarray) -> list[str]:
         spec = ".4e" if high / low > 1000.0 or high > 1e8 or low < 1e-4 else ".4f"
     if not finite.size:
         spec = "whole"
-    return [_float(v, spec) for v in values.tolist()]
+    words = [_float(v, spec) for v in values.tolist()]
+    counted = np.isfinite(values) & (values != 0)
+    width = max([len(w) for w, c in zip(words, counted, strict=True) if c], default=0)
+    return [w.rjust(width) for w in words]
 
 
 def _float(v: float, spec: str) -> str:

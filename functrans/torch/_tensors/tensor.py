@@ -16,7 +16,6 @@ Operations are put on the class by the modules above, which import this one.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from functrans.errors import name_of
-from functrans.extend import aval_of
+from functrans.extend import Lock, aval_of
 from functrans.torch._graph.graph import (
     AccumulateGrad,
     Edge,
@@ -40,7 +39,7 @@ from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.layouts import empty_like
 
 # Guards the addition of one gradient to a leaf against another thread's.
-_adding = threading.RLock()
+_adding = Lock()
 
 
 class Tensor:
@@ -356,25 +355,25 @@ class Tensor:
 
     def accumulate(self, ct: Any, create: bool) -> None:
         """Add what the engine found to ``grad``, keeping its layout, and call what waits for it."""
-        with _adding:
-            new = show(ct)
-            old = self._grad
-            if old is None:
-                if self._array.flags.c_contiguous:
-                    array = new._array.copy()
+        if ct is not None:
+            with _adding:
+                new = show(ct)
+                old = self._grad
+                if old is None:
+                    if self._array.flags.c_contiguous:
+                        array = new._array.copy()
+                    else:
+                        array = empty_like(self._array)
+                        array[...] = new._array
+                    self._grad = made(array, None, new._node, new._index)
+                elif not create:
+                    np.add(old._array, new._array, out=old._array, casting="unsafe")
+                    old._storage.version += 1
+                    old._storage.changed = "backward", None
                 else:
-                    array = empty_like(self._array)
-                    array[...] = new._array
-                self._grad = made(array, None, new._node, new._index)
-            elif not create:
-                np.add(old._array, new._array, out=old._array, casting="unsafe")
-                old._storage.version += 1
-                old._storage.changed = "backward", None
-            else:
-                self._grad = old + new
-        if self._post_hooks:
-            for hook in list(self._post_hooks.values()):
-                hook(self)
+                    self._grad = old + new
+        for hook in list((self._post_hooks or {}).values()):
+            hook(self)
 
     def __deepcopy__(self, memo: dict) -> Tensor:
         if self._node is not None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-import functrans as ft
-from functrans.torch._graph.engine import grad, run
+from functrans.torch._graph.engine import grad, pulled_rows, run
+from functrans.torch._graph.graph import Edge, Node
 from functrans.torch._tensors.sparse import SparseTensor
 from functrans.torch._tensors.tensor import Tensor, edge_of, made
 
@@ -117,17 +117,34 @@ def expected_rows(ways: Sequence[np.ndarray], seed: complex) -> np.ndarray:
 
 
 def batched(y: Tensor, leaves: Sequence[Tensor], seeds: np.ndarray) -> tuple[list, list]:
-    """Cotangents of the leaves for several seeds: one after the other, and all at once."""
-    start, places = edge_of(y), [edge_of(t) for t in leaves]
-    assert start is not None and None not in places, (y, leaves)
+    """Cotangents of the leaves for several seeds: one after the other, and all at once.
 
-    def one(v: Any) -> list:
-        return run([(start, v)], places, True, False)  # type: ignore[arg-type]  # asserted above
+    Where a custom function is on the way, whose backward gets one gradient, rows are not at once.
+    """
+    start, *places = _places([y, *leaves])
+    each, together = [pulled_rows([(start, seeds)], places, True, False, at_once)
+                      for at_once in (False, True)]
+    used = [i for i, c in enumerate(each) if c is not None]
+    return [np.asarray(each[i]) for i in used], [np.asarray(together[i]) for i in used]
 
-    each = [one(v) for v in seeds]
-    used = [i for i, c in enumerate(each[0]) if c is not None]
-    together = ft.vmap(lambda v: tuple([c for i, c in enumerate(one(v)) if i in used]))(seeds)
-    return [np.stack([c[i] for c in each]) for i in used], [np.asarray(c) for c in together]
+
+class _Undefined(Node):
+    """Hands its operands an undefined gradient."""
+
+    def pull(self, ct: Any, create: bool) -> list:
+        return [None] * len(self.edges)
+
+
+def from_undefined(outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> list:
+    """The cotangents of the leaves where those of the outputs are undefined."""
+    node = _Undefined(_places(outputs))
+    return run([((node, 0), np.ones(()))], _places(leaves), True, False)
+
+
+def _places(tensors: Sequence[Tensor]) -> list[Edge]:
+    found = [edge_of(t) for t in tensors]
+    assert None not in found, tensors
+    return found  # type: ignore[return-value]  # asserted
 
 
 def pushed(y: Tensor, t: Tensor, u: np.ndarray) -> np.ndarray:

@@ -86,7 +86,17 @@ class _HookMixin:
         return backward_hooks, RemovableHandle.enter(backward_hooks, hook)
 
 
-class BackwardCFunction(_ContextMethodMixin, _HookMixin):
+class _BackwardMeta(type):
+    _forward_cls: Any
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        """Nodes count too: context and node of a call are two objects here."""
+        return super().__instancecheck__(x) or (
+            cls._forward_cls is not None and type(x) is cls._forward_cls._node_cls
+        )
+
+
+class BackwardCFunction(_ContextMethodMixin, _HookMixin, metaclass=_BackwardMeta):
     """The context of one call: what both methods get first."""
 
     _forward_cls: Any = None
@@ -100,7 +110,7 @@ class FunctionMeta(type):
 
     def __init__(cls, name: str, bases: tuple, attrs: dict):
         own = {"_forward_cls": cls, "__module__": cls.__module__}
-        cls._backward_cls = type(f"{name}Backward", (BackwardCFunction,), own)
+        cls._backward_cls = _BackwardMeta(f"{name}Backward", (BackwardCFunction,), own)
         cls._node_cls = type(f"{name}Backward", (CustomNode,), {**own, "__slots__": ()})
         super().__init__(name, bases, attrs)
 

@@ -21,6 +21,7 @@ from functrans.torch.autograd.differences import (
     axes_of,
     batched,
     expected_rows,
+    from_undefined,
     leaf_of,
     numerical_jacobian,
     numerical_slope,
@@ -156,7 +157,8 @@ def gradcheck(func: Callable, inputs: Any, eps: float = 1e-6, atol: float = 1e-5
     ``atol + rtol * |numerical|``. The options: sparse inputs, at their stored values
     (``check_sparse_nnz``, or ``masked``); a repeated backward agrees within ``nondet_tol``; an
     undefined output gradient is as good as zeros; gradients have the type of their input; a batch
-    of output gradients gives what one after the other gives; ``check_forward_ad``, the product of
+    of output gradients gives what one after the other gives, as far as they are at once (custom
+    functions get one after the other in any case); ``check_forward_ad``, the product of
     the Jacobian and a tangent; ``fast_mode``, random projections instead of every entry.
 
     Returns True, or raises GradcheckError naming the entry; False with ``raise_exception=False``.
@@ -199,6 +201,8 @@ def _run(check: _Check) -> None:
         compare(check, at)
     if not check.options.backward:
         return
+    if check.options.undefined:
+        _check_undefined(check)
     for k in check.outputs:
         _check_repeats(check, k)
         _check_seeds(check, k)
@@ -380,6 +384,25 @@ def _check_seeds(check: _Check, k: int) -> None:
             raise GradcheckError(
                 f"an undefined gradient is not treated as zeros: input {place} has another "
                 f"gradient where only output {k} has one"
+            )
+
+
+def _check_undefined(check: _Check) -> None:
+    """Without any output gradient there is no gradient, or zeros."""
+    outputs = [check.found[k] for k in check.outputs]
+    if not outputs:
+        return
+    try:
+        cts = from_undefined(outputs, check.leaves)
+    except FAILURES as failure:
+        raise GradcheckError(
+            f"the backward fails where the gradients of all outputs are undefined: {failure}"
+        ) from failure
+    for place, ct in zip(check.places, cts, strict=True):
+        if ct is not None and (np.asarray(ct) != 0).any():
+            raise GradcheckError(
+                "an undefined gradient is not treated as zeros: where those of all outputs are "
+                f"undefined, the gradient of input {place} is neither undefined nor zeros"
             )
 
 

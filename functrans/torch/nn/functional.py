@@ -68,10 +68,11 @@ def l1_loss(input, target, reduction="mean"):
 @op(method=False)
 def smooth_l1_loss(input, target, reduction="mean", beta=1.0):
     """|d| - beta / 2, and d**2 / (2 beta) where |d| < beta, for d = input - target."""
-    d = np.absolute(input - target)
+    d = input - target
+    size = np.absolute(d)
     if beta > 0:
-        d = np.where(d < beta, 0.5 * np.square(d) / beta, d - 0.5 * beta)
-    return _reduced(d, reduction, "smooth_l1_loss")
+        size = np.where(size < beta, 0.5 * np.square(d) / beta, size - 0.5 * beta)
+    return _reduced(size, reduction, "smooth_l1_loss")
 
 
 @op(method=False)

@@ -37,6 +37,7 @@ class CheckpointNode(Node):
     __slots__ = ("marks", "outputs", "places", "repeat", "samples", "sources", "where")
 
     batches = False
+    takes_undefined = True
     marks: Sequence[tuple[Storage, int]]
 
     def __init__(self, sources: Sequence[Edge], repeat: Callable, places: Sequence[int],
@@ -73,8 +74,7 @@ class CheckpointNode(Node):
         for node in inner:
             node.edges = [e and stands_for.get(edge_key(e), e) for e in node.edges]
         cts = [ct] if self.outputs == 1 else ct
-        roots = [(e, c) for e, c in zip(map(edge_of, outs), cts, strict=True)
-                 if e is not None and c is not None]
+        roots = [(e, c) for e, c in zip(map(edge_of, outs), cts, strict=True) if e is not None]
         pulled = run(roots, [(end, 0) for end in ends], create, create)
         if create:  # what was recorded goes on beyond the stretch
             for end, e in zip(ends, self.sources, strict=True):

@@ -1,0 +1,253 @@
+"""Unit vectors that derivative matrices are made along, pushed or pulled in batches that fit."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from functrans._core.aval import Aval, aval_of, inexact_dtype, shape_of
+from functrans._core.bind import Tracer, is_finite, layers
+from functrans._core.primitive import Primitive
+from functrans._ops.declare import Bilinear, Elementwise
+from functrans._transforms.matrices.memory import available, require_room
+from functrans._transforms.vmap import BatchTrace, BatchTracer
+from functrans.errors import name_of
+
+# Bytes of the largest value of one batch with chunk_size="auto". Up to here values stay in the
+# second-level cache; larger ones cost more an entry than Python's share of the ops that it saves.
+LARGEST = 2**19
+# All values of a batch together, before memory is asked for.
+UNASKED = 2**30
+# Unit vectors and their images, whatever lies between.
+ENDS = 2**25
+
+
+class Directions:
+    """The unit vectors of the space of ``avals``, a row each; of complex ones ``second`` times
+    each as well, unless one of the two tells of the other (``holomorphic``)."""
+
+    def __init__(self, avals: Sequence[Aval], second: complex, holomorphic: bool):
+        self.avals = avals
+        self.factors = [
+            (1.0, second) if a.dtype.kind == "c" and not holomorphic else (1.0,) for a in avals
+        ]
+        self.spans = [(i, c) for i, factors in enumerate(self.factors) for c in factors]
+        self.ends = list(itertools.accumulate(avals[i].size for i, _ in self.spans))
+        self.total = self.ends[-1] if self.ends else 0
+
+    def rows(self, start: int, stop: int) -> list[np.ndarray]:
+        """The rows from ``start`` to ``stop``, a part for each aval."""
+        parts = [np.zeros((stop - start, a.size), a.dtype) for a in self.avals]
+        for (i, factor), end in zip(self.spans, self.ends, strict=True):
+            offset = end - self.avals[i].size
+            rows = np.arange(max(start, offset), min(stop, end))
+            parts[i][rows - start, rows - offset] = factor
+        return [p.reshape(-1, *a.shape) if p.size else np.zeros((stop - start, *a.shape), a.dtype)
+                for p, a in zip(parts, self.avals, strict=True)]
+
+    def split(self, images: Any) -> list[list]:
+        """The images of all rows as those of each aval: along 1, and along ``second``."""
+        spans = iter(zip(self.spans, self.ends, strict=True))
+        found = []
+        for a, factors in zip(self.avals, self.factors, strict=True):
+            ends = [end for _, end in itertools.islice(spans, len(factors))]
+            found.append([images[end - a.size : end] for end in ends])
+        return found
+
+
+class TooLarge(BaseException):
+    """A batch has met a value that asks for a smaller one. Not an Exception, which a user's
+    function may catch."""
+
+
+class Batches:
+    """Directions run in batches. ``chunk_size`` is the user's: a number, None for all at once, or
+    "auto", which goes by the largest value that any op has for one direction."""
+
+    def __init__(self, who: str, f: Callable, chunk_size: Any, progress: bool, instead: str):
+        self.who, self.f, self.instead = who, f, instead
+        self.chunk_size, self.progress = chunk_size, progress
+        self.largest = 1
+        self.most: int | None = None
+
+    def run(self, ways: Directions, width: int, values: Sequence, image: Callable) -> list:
+        """What ``image`` makes of all directions, joined along axis 0; it is called for a batch at
+        a time, and again where that was too large. ``width``: entries of an image, if known."""
+        total, entries = ways.total, sum(a.size for a in ways.avals) + width
+        staged = any(map(_is_staged, values))
+        auto = self.chunk_size == "auto" and not staged
+        self.largest = max(1, *[_nbytes(a) for a in ways.avals], 8 * width if auto else 1)
+        columns: list[_Column] = []
+        start = 0
+        with self._bar(total) as bar:
+            while start < total or not columns:
+                size = min(self._size(total, entries, staged), total - start)
+                self._ask(size * entries * 8)
+                try:
+                    images = self._images(ways.rows(start, start + size), size, auto, image)
+                except TooLarge:
+                    continue
+                if not columns:
+                    self._ask(sum(total * _nbytes(y) // max(1, size) for y in images))
+                    columns = [_Column(total) for _ in images]
+                if size > 1 and (lost := _first_nan(images)) is not None:
+                    # a rule that refuses a point has NaN in a batch: alone the direction says why
+                    self._images(ways.rows(start + lost, start + lost + 1), 1, auto, image)
+                for column, y in zip(columns, images, strict=True):
+                    column.add(y, start)
+                start += size
+                bar.update(size)
+        return [c.joined() for c in columns]
+
+    def _images(self, rows: list, size: int, auto: bool, image: Callable) -> list:
+        if size == 1:  # as a loop would
+            return [np.reshape(y, (1, *shape_of(y))) for y in image([e[0] for e in rows])]
+        label = f"{self.who}({name_of(self.f)})"
+        trace = SizedTrace(label, size, self) if auto else BatchTrace(label, size)
+        try:
+            return [trace.batched(y) for y in image([trace.input(e) for e in rows])]
+        finally:
+            trace.closed = True
+
+    def fitting(self) -> int:
+        """How many directions the largest value allows at once."""
+        fits = max(1, LARGEST // self.largest)
+        return fits if self.most is None else min(fits, self.most)
+
+    def _size(self, total: int, entries: int, staged: bool) -> int:
+        if self.chunk_size is None:
+            return max(1, total)
+        if self.chunk_size != "auto":
+            return self.chunk_size
+        fits = max(1, ENDS // (8 * max(1, entries))) if staged else self.fitting()
+        return max(1, min(total, fits, -(-total // 20) if self.progress else total))
+
+    def _ask(self, nbytes: int) -> None:
+        require_room(self.who, f"the result for `{name_of(self.f)}`", nbytes, self.instead)
+
+    def _bar(self, total: int) -> Any:
+        if not self.progress:
+            return _NoBar()
+        from tqdm import tqdm  # lazy: slow to import
+
+        return tqdm(total=total, desc=self.who)
+
+
+class _NoBar(contextlib.nullcontext):
+    """Where nobody wants to see progress."""
+
+    def __enter__(self) -> _NoBar:
+        return self
+
+    def update(self, n: int) -> None:
+        """Nothing."""
+
+
+class _Column:
+    """Images of one output, in memory for all of them from the first batch on."""
+
+    def __init__(self, total: int):
+        self.total = total
+        self.parts: list = []
+
+    def add(self, y: Any, start: int) -> None:
+        if len(y) == self.total or isinstance(y, Tracer):
+            self.parts.append(y)
+            return
+        if not self.parts:
+            self.parts.append(np.empty((self.total, *y.shape[1:]), y.dtype))
+        self.parts[0][start : start + len(y)] = y
+
+    def joined(self) -> Any:
+        return self.parts[0] if len(self.parts) == 1 else np.concatenate(self.parts)
+
+
+class SizedTrace(BatchTrace):
+    """Batching that looks at the size of each value, and stops before one that is too large."""
+
+    __slots__ = ("batches", "spent")
+
+    def __init__(self, fun: str, batch_size: int, batches: Batches):
+        super().__init__(fun, batch_size)
+        self.batches, self.spent = batches, 0
+
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+        # other rows have large results only of large operands, or views
+        if isinstance(prim, Elementwise) and len(args) > 1:
+            self.expect(8 * self.batch_size * prod(np.broadcast_shapes(*map(shape_of, args))))
+        elif isinstance(prim, Bilinear):
+            self.expect(8 * self.batch_size * prim.abstract(*map(aval_of, args), **params).size)
+        y = super().process(prim, args, params)
+        for v in y if prim.outputs > 1 else (y,):
+            self.spend(v)
+        return y
+
+    def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
+        if not (type(x1) is type(x2) is BatchTracer and x1.value.shape == x2.value.shape):
+            s1, s2 = shape_of(x1), shape_of(x2)
+            if s1 != s2 and s1 and s2:
+                self.expect(8 * self.batch_size * prod(np.broadcast_shapes(s1, s2)))
+        y = super().binary(prim, x1, x2)
+        self.spend(y)
+        return y
+
+    def unary(self, prim: Primitive, x: Any) -> Any:
+        y = super().unary(prim, x)
+        self.spend(y)
+        return y
+
+    def call(self, call: Any, args: tuple) -> tuple:
+        ys = super().call(call, args)
+        for y in ys:
+            self.spend(y)
+        return ys
+
+    def expect(self, nbytes: int) -> None:
+        """Note a value that takes ``nbytes`` for the batch; TooLarge if that is too much."""
+        batches = self.batches
+        if nbytes > batches.largest * self.batch_size:
+            batches.largest = nbytes // self.batch_size
+            if self.batch_size > batches.fitting():
+                raise TooLarge
+
+    def spend(self, y: Any) -> None:
+        """The same of a value that is there, and of all that were made so far."""
+        if type(y) is not BatchTracer:
+            return
+        nbytes = y.value.nbytes
+        self.expect(nbytes)
+        self.spent += nbytes
+        if self.spent > UNASKED and self.spent > (available() or UNASKED) // 4:
+            self.batches.most = self.batch_size // 2
+            raise TooLarge
+
+
+def _first_nan(images: list) -> int | None:
+    """The first entry of the batch with a NaN in its image, None where there is none or not known.
+    """
+    for y in images:
+        if type(y) is np.ndarray and inexact_dtype(y.dtype) and not is_finite(y):
+            rows = np.isnan(y).any(axis=tuple(range(1, y.ndim)))
+            if rows.any():
+                return int(rows.argmax())
+    return None
+
+
+def _nbytes(x: Any) -> int:
+    """What ``x`` takes, for one direction."""
+    a = aval_of(x)
+    return a.size * a.dtype.itemsize
+
+
+def _is_staged(x: Any) -> bool:
+    """Whether ``x`` has no value yet."""
+    *_, inside = layers(x)
+    return isinstance(inside, Tracer)
+
+
+__all__ = ["Batches", "Directions"]

@@ -1,0 +1,244 @@
+"""config(...) sets for a context, config.set(...) for the process; nothing is set by mistake."""
+
+import asyncio
+import gc
+import sys
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans.errors import ArgumentError, KinkWarning
+
+DEFAULTS = {"jit": True, "threads": None, "kinks": "subgradient", "verify": True}
+OTHERS = {"jit": False, "threads": 3, "kinks": "warn", "verify": False}
+
+
+@pytest.fixture(autouse=True)
+def _restored():
+    yield
+    ft.config.set(**DEFAULTS)
+
+
+def in_a_thread(f):
+    results = []
+    thread = threading.Thread(target=lambda: results.append(f()))
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+def now():
+    return {name: getattr(ft.config, name) for name in DEFAULTS}
+
+
+# ---- for a context
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_a_block_sets_for_its_time_and_its_thread(name):
+    with ft.config(**{name: OTHERS[name]}):
+        assert getattr(ft.config, name) == OTHERS[name]
+        assert in_a_thread(now) == DEFAULTS
+    assert now() == DEFAULTS
+
+
+def test_the_inner_block_goes_first_and_leaves_the_rest():
+    with ft.config(threads=3, verify=False):
+        with ft.config(threads=None):
+            assert now() == {**DEFAULTS, "verify": False}
+        assert ft.config.threads == 3
+
+
+def test_a_block_ends_with_an_error_too():
+    with pytest.raises(ZeroDivisionError), ft.config(jit=False):
+        raise ZeroDivisionError
+    assert ft.config.jit
+
+
+def test_a_block_may_be_kept_entered_again_and_inside_itself():
+    block = ft.config(threads=2)
+    for _ in range(2):
+        with block:
+            with block, ft.config(threads=3):
+                assert ft.config.threads == 3
+            assert ft.config.threads == 2
+        assert ft.config.threads is None
+
+
+def test_a_block_decorates_a_function():
+    @ft.config(threads=2)
+    def threads(depth):
+        return (ft.config.threads, *threads(depth - 1)) if depth else ()
+
+    assert threads(2) == (2, 2)
+    assert ft.config.threads is None
+
+
+def test_a_task_has_settings_of_its_own():
+    async def main():
+        entered, asked = asyncio.Event(), asyncio.Event()
+
+        async def other():
+            with ft.config(threads=2):
+                entered.set()
+                await asked.wait()
+
+        task = asyncio.create_task(other())
+        await entered.wait()
+        before = ft.config.threads
+        asked.set()
+        await task
+        return before
+
+    assert asyncio.run(main()) is None
+
+
+def test_a_generator_that_ends_early_takes_only_its_own_block_with_it():
+    def steps():
+        with ft.config(threads=2):
+            yield
+
+    steps = steps()
+    next(steps)
+    with ft.config(verify=False):
+        steps.close()
+        assert (ft.config.threads, ft.config.verify) == (None, False)
+    assert now() == DEFAULTS
+
+
+def test_a_block_is_left_where_it_was_entered():
+    block = ft.config(threads=2)
+    in_a_thread(block.__enter__)
+    with pytest.raises(ArgumentError, match=r"config\(threads=2\): .* the thread .* entered it"):
+        block.__exit__(None, None, None)
+
+
+# ---- for the process
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_the_process_setting_is_read_here_and_in_new_threads(name):
+    ft.config.set(**{name: OTHERS[name]})
+    assert getattr(ft.config, name) == OTHERS[name]
+    assert in_a_thread(now) == now()
+
+
+def test_running_threads_see_it_unless_they_have_set_their_own():
+    steps = [threading.Event() for _ in range(2)]
+    seen = {}
+
+    def run(block):
+        with block:
+            steps[0].wait(60)
+            seen[threading.current_thread().name] = ft.config.threads, ft.config.verify
+
+    blocks = {"own": ft.config(threads=2), "none": ft.config()}
+    threads = [threading.Thread(target=run, args=(b,), name=n) for n, b in blocks.items()]
+    for t in threads:
+        t.start()
+    ft.config.set(threads=5, verify=False)
+    steps[0].set()
+    for t in threads:
+        t.join()
+    assert seen == {"own": (2, False), "none": (5, False)}
+
+
+def test_jit_and_kinks_may_come_from_a_block_and_from_the_process():
+    with ft.config(jit=True):
+        ft.config.set(kinks="raise")
+        assert not ft.config.jit
+        with ft.config(kinks="subgradient"):
+            assert ft.config.jit
+    ft.config.set(kinks="subgradient", jit=False)
+    with ft.config(kinks="subgradient"):
+        assert not ft.config.jit
+        ft.config.set(jit=True)
+        assert ft.config.jit
+
+
+def test_functions_follow_the_process():
+    calls = []
+    f = ft.jit(lambda x: calls.append(0) or x + x)
+    ft.config.set(jit=False)
+    assert [f(1.0), f(1.0), len(calls)] == [2.0, 2.0, 2]
+    ft.config.set(jit=True)
+    assert [f(1.0), f(1.0), len(calls)] == [2.0, 2.0, 3]
+    ft.config.set(kinks="warn")
+    with pytest.warns(KinkWarning):
+        ft.grad(np.abs)(0.0)
+
+
+# ---- what cannot be set
+
+
+@pytest.mark.parametrize("setter", [ft.config, ft.config.set])
+@pytest.mark.parametrize(
+    ("named", "text"),
+    [
+        ({"jti": False}, "no setting `jti`; there are `jit`, `threads`, `kinks`, `verify`"),
+        ({"jit": None}, "jit must be True or False, but is None"),
+        ({"jit": np.zeros(2)}, "jit must be True or False"),
+        ({"verify": 1}, "verify must be True or False, but is 1"),
+        ({"threads": True}, "threads must be None or at least 1, but is True"),
+        ({"threads": 2.0}, r"threads must be None or at least 1, but is 2\.0"),
+        ({"kinks": "error"}, "kinks must be 'subgradient', 'warn' or 'raise', but is 'error'"),
+        ({"kinks": []}, r"kinks must be .* but is \[\]"),
+        ({"threads": 4, "jit": 0}, "jit must be True or False, but is 0"),
+    ],
+)
+def test_an_unknown_name_or_value_is_refused_at_once_and_nothing_is_set(setter, named, text):
+    with pytest.raises(ArgumentError, match=text):
+        setter(**named)
+    assert now() == DEFAULTS
+
+
+def test_assignment_is_refused():
+    with pytest.raises(ArgumentError, match=r"config\.set\(jit=False\).*with config\(jit=False\)"):
+        ft.config.jit = False
+
+
+def test_threads_may_be_any_integer():
+    with ft.config(threads=np.int64(3)):
+        assert type(ft.config.threads) is int
+
+
+# ---- what does nothing
+
+
+def test_a_block_that_is_dropped_at_once_warns_at_its_line():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ft.config(jit=False)
+        line = sys._getframe().f_lineno - 1
+    (warning,) = caught
+    assert (warning.filename, warning.lineno) == (__file__, line)
+    assert str(warning.message) == (
+        f"{__file__}:{line}: config(jit=False) on its own sets nothing. Write "
+        "`with config(jit=False):` for a block, or config.set(jit=False) for the process."
+    )
+
+
+def test_as_an_error_the_warning_is_reported_with_its_line(monkeypatch):
+    """Like that of a coroutine which was never awaited: a finalizer cannot raise."""
+    reports = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda report: reports.append(report.exc_value))
+    ft.config(jit=False)
+    (error,) = reports
+    assert isinstance(error, RuntimeWarning)
+    assert f"{__file__}:" in str(error)
+
+
+def test_a_block_that_is_kept_entered_or_refused_does_not_warn(monkeypatch):
+    reports = []
+    monkeypatch.setattr(sys, "unraisablehook", reports.append)
+    kept = ft.config(jit=False)
+    del kept
+    with ft.config(jit=False):
+        pass
+    with pytest.raises(ArgumentError):
+        ft.config(jit=None)
+    gc.collect()
+    assert reports == []

@@ -1,0 +1,86 @@
+"""Integers of every type serve where Python's do, and booleans where they did not do not."""
+
+import enum
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import functrans as ft
+from functrans.errors import ArgumentError
+from functrans.testing import check_grads
+
+X = np.array([1.0, 2.0, 3.0])
+
+
+class Position(enum.IntEnum):
+    FIRST = 0
+    SECOND = 1
+
+
+def product(x, y):
+    return np.sum(x * y)
+
+
+@pytest.mark.parametrize("one", [np.int64(1), np.uint8(1), np.array(1), Position.SECOND])
+class TestEveryType:
+    def test_argnums(self, one):
+        for transform in (ft.grad, ft.jacfwd, ft.jacrev, ft.jacobian, ft.elementwise_grad):
+            assert_array_equal(transform(product, argnums=one)(X, 2 * X), X)
+        assert_array_equal(ft.value_and_grad(product, argnums=one)(X, 2 * X)[1], X)
+        assert_array_equal(ft.hessian(lambda x, y: np.sum(x * y**2), one)(X, X), np.diag(2 * X))
+
+    def test_several_argnums(self, one):
+        for argnums in ((0, one), [one - 1, one], np.array([0, 1])):
+            first, second = ft.grad(product, argnums=argnums)(X, 2 * X)
+            assert_array_equal(first, 2 * X)
+            assert_array_equal(second, X)
+
+    def test_chunk_size(self, one):
+        assert_array_equal(ft.vmap(np.square, chunk_size=one)(X), X**2)
+        assert_array_equal(ft.jacfwd(np.square, chunk_size=one)(X), np.diag(2 * X))
+
+    def test_axes(self, one):
+        x = np.arange(6.0).reshape(2, 3)
+        assert_array_equal(ft.vmap(np.sum, in_axes=one)(x), x.sum(axis=0))
+        assert_array_equal(ft.vmap(np.sum, in_axes=(one,))(x), x.sum(axis=0))
+        assert_array_equal(ft.vmap(np.square, out_axes=one)(x), x.T**2)
+        assert ft.vmap(lambda x: x, in_axes=None, axis_size=one)(X).shape == (1, 3)
+
+    def test_static_argnums(self, one):
+        assert_array_equal(ft.jit(lambda x, n: x**n, static_argnums=one)(X, 2), X**2)
+        assert_array_equal(ft.jit(lambda x, n: x**n, static_argnums=[one])(X, 2), X**2)
+
+    def test_steps_and_orders(self, one):
+        def step(c, _):
+            return c + 1.0, c
+
+        assert ft.scan(step, 0.0, None, length=one)[0] == 1
+        assert ft.scan(step, 0.0, None, length=9, checkpoint=one + one)[0] == 9
+        assert ft.while_loop(lambda c: c < 9.0, lambda c: c + 1.0, 0.0, max_steps=one) == 1
+        assert ft.fori_loop(one - one, one * 1, lambda i, c: c + 1.0, 0.0) == 1
+        check_grads(np.sin, X, order=one)
+        with ft.config(threads=one):
+            assert ft.config.threads == 1
+
+
+def test_booleans_are_refused():
+    for flag in (True, np.True_):
+        with pytest.raises(ArgumentError, match="argnums must be"):
+            ft.grad(product, argnums=flag)(X, X)
+        with pytest.raises(ArgumentError, match="chunk_size must be"):
+            ft.vmap(np.square, chunk_size=flag)
+        with pytest.raises(ArgumentError, match="static_argnums must be"):
+            ft.jit(product, static_argnums=flag)
+        with pytest.raises(ArgumentError, match="checkpoint must be"):
+            ft.scan(lambda c, x: (c, c), 0.0, X, checkpoint=flag)
+
+
+def test_floats_are_refused_though_they_are_whole():
+    for number in (1.0, np.float64(1)):
+        with pytest.raises(ArgumentError, match="argnums must be"):
+            ft.grad(product, argnums=number)(X, X)
+        with pytest.raises(ArgumentError, match="chunk_size must be"):
+            ft.vmap(np.square, chunk_size=number)
+        with pytest.raises(ArgumentError, match="static_argnums must be"):
+            ft.jit(product, static_argnums=number)

@@ -1,0 +1,285 @@
+"""Derivative matrices: of complex functions, in batches that fit, within the memory there is."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import functrans as ft
+from functrans._transforms.matrices import directions, memory
+from functrans.errors import ArgumentError, NotDifferentiable, OutOfMemoryError
+
+MATRICES = [ft.jacobian, ft.jacfwd, ft.jacrev]
+X = np.array([0.3, 0.7, -0.2])
+Z = X + 1j * np.array([1.0, -0.5, 0.25])
+A = np.array([[1.0, 2j, 0.5], [-1j, 3.0, 1 + 1j]])
+
+
+@pytest.mark.parametrize("matrix", MATRICES)
+class TestComplex:
+    def test_derivatives_of_a_complex_function_of_real_numbers_are_complex(self, matrix):
+        J = matrix(lambda x: A @ np.exp(1j * x))(X)
+        assert J.dtype == np.complex128
+        assert_allclose(J, A * (1j * np.exp(1j * X)), rtol=1e-15)
+
+    def test_of_float32_they_are_complex64(self, matrix):
+        assert matrix(lambda x: x * np.complex64(1j))(X.astype(np.float32)).dtype == np.complex64
+
+    def test_of_a_complex_number_of_one_real_number(self, matrix):
+        assert complex(matrix(lambda x: np.exp(2j * x))(0.3)) == 2j * np.exp(0.6j)
+
+    def test_rows_of_a_real_function_of_complex_numbers_are_gradients(self, matrix):
+        J = matrix(lambda z: np.stack([np.sum(np.abs(z) ** 2), np.sum(z * z).real]))(Z)
+        assert_allclose(J, np.stack([2 * Z, 2 * np.conj(Z)]), rtol=1e-15)
+
+    def test_of_one_output_it_is_the_gradient(self, matrix):
+        def f(z):
+            return np.sum(np.sin(z).real * np.abs(z))
+
+        assert_allclose(matrix(f)(Z), ft.grad(f)(Z), rtol=1e-14)
+
+    def test_a_holomorphic_function_has_its_complex_derivative(self, matrix):
+        assert_allclose(matrix(lambda z: A @ np.sin(z))(Z), A * np.cos(Z), rtol=1e-15)
+
+    @pytest.mark.parametrize("chunk_size", [None, 1, 2, "auto"])
+    def test_chunks_may_part_the_directions_of_one_number(self, matrix, chunk_size):
+        J = matrix(lambda z: A @ np.sin(z), chunk_size=chunk_size)(Z)
+        assert_allclose(J, A * np.cos(Z), rtol=1e-15)
+
+    def test_real_and_complex_values_side_by_side(self, matrix):
+        def f(p):
+            return {"real": np.sum(p["x"]) * np.abs(p["z"]) ** 2, "complex": p["z"] * p["x"][0]}
+
+        J = matrix(f)({"x": X, "z": Z})
+        size, first = np.abs(Z) ** 2, np.array([1.0, 0.0, 0.0])
+        assert_allclose(J["real"]["x"], size[:, None] * np.ones(3), rtol=1e-15)
+        assert_allclose(J["real"]["z"], np.diag(X.sum() * 2 * Z), rtol=1e-15, atol=1e-15)
+        assert_allclose(J["complex"]["x"], Z[:, None] * first, rtol=1e-15)
+        assert_allclose(J["complex"]["z"], X[0] * np.eye(3), rtol=1e-15)
+
+    @pytest.mark.parametrize(
+        "f", [np.conj, lambda z: 1j * np.conj(z), lambda z: z * np.abs(z), lambda z: z.real + 0j]
+    )
+    def test_a_function_that_is_not_holomorphic_is_refused(self, matrix, f):
+        text = rf"{matrix.__name__}: .* is not holomorphic: .* holomorphic=True"
+        with pytest.raises(NotDifferentiable, match=text):
+            matrix(f)(Z)
+
+    def test_one_entry_that_is_not_holomorphic_is_seen_beside_large_ones(self, matrix):
+        with pytest.raises(NotDifferentiable, match="not holomorphic"):
+            matrix(lambda z: np.stack([1e10 * z[0] + np.conj(z[1]), 1e12 * z[2]]))(Z)
+
+    def test_where_values_are_not_known_it_has_nan_there(self, matrix):
+        J = ft.vmap(matrix(lambda z: np.stack([z[0] * np.abs(z[1]), z[2]])))(Z[None])[0]
+        assert np.isnan(J[0, 1])
+        assert_array_equal(J[1], [0, 0, 1])
+        J = ft.jit(matrix(lambda z: np.stack([z[0] * np.abs(z[1]), z[2]])))(Z)
+        assert np.isnan(J[0, 1])
+        assert_array_equal(J[1], [0, 0, 1])
+
+    def test_holomorphic_takes_your_word_for_it(self, matrix):
+        assert_allclose(matrix(lambda z: A @ np.sin(z), holomorphic=True)(Z), A * np.cos(Z))
+
+    def test_holomorphic_needs_complex_values_on_both_sides(self, matrix):
+        text = rf"{matrix.__name__}\(holomorphic=True\) needs complex .* maps float64 to complex128"
+        with pytest.raises(NotDifferentiable, match=text):
+            matrix(lambda x: x * 1j, holomorphic=True)(X)
+        with pytest.raises(NotDifferentiable, match="maps complex128 to float64"):
+            matrix(np.abs, holomorphic=True)(Z)
+
+    def test_jit_and_vmap_agree(self, matrix):
+        f = matrix(lambda x: A @ np.exp(1j * x))
+        assert_allclose(ft.jit(f)(X), f(X), rtol=1e-14)
+        assert_allclose(ft.vmap(f)(X[None])[0], f(X), rtol=1e-14)
+
+
+def test_the_test_for_holomorphy_takes_as_many_runs_again():
+    def runs(**options):
+        calls = []
+        ft.jacfwd(lambda z: calls.append(0) or z * z, chunk_size=1, **options)(Z)
+        return len(calls)
+
+    assert (runs(), runs(holomorphic=True)) == (6, 3)
+
+
+def test_the_hessian_of_a_complex_function_of_real_numbers_is_complex():
+    H = ft.hessian(lambda x: np.sum(np.exp(1j * x)))(X)
+    assert_allclose(H, np.diag(-np.exp(1j * X)), rtol=1e-15)
+
+
+def test_the_hessian_of_a_holomorphic_function_is_its_second_derivative():
+    for options in ({}, {"holomorphic": True}):
+        H = ft.hessian(lambda z: np.sum(z**3), **options)(Z)
+        assert_allclose(H, np.diag(6 * Z), rtol=1e-15)
+
+
+def test_the_hessian_of_a_real_function_of_complex_numbers_needs_a_holomorphic_gradient():
+    assert_allclose(ft.hessian(lambda z: np.sum(np.abs(z) ** 2))(Z), 2 * np.eye(3), atol=1e-15)
+    with pytest.raises(NotDifferentiable, match="hessian: the gradient of `<lambda>` maps complex"):
+        ft.hessian(lambda z: np.sum((z * z).real))(Z)
+
+
+def test_a_point_that_a_rule_refuses_is_refused_in_a_batch_too():
+    def f(a):
+        w, v = np.linalg.eigh((a + a.T) / 2)
+        return np.sum((v * np.exp(w)) @ v.T)
+
+    for transform in (ft.hessian(f), lambda a: ft.hvp(f, a, a)):
+        with pytest.raises(NotDifferentiable, match="eigh: eigenvalues 0 and 1 coincide"):
+            transform(np.eye(2))
+
+
+def test_nan_that_nobody_refuses_stays_in_its_place():
+    with np.errstate(all="ignore"):
+        J = ft.jacfwd(lambda x: np.log(x))(np.array([1.0, np.nan, 2.0]))
+    assert_array_equal(np.isnan(J), [[False] * 3, [False, True, False], [False] * 3])
+
+
+# ---- memory
+
+HUGE = np.ones(2_000_000)  # whose matrices take 32 TB
+
+
+@pytest.mark.parametrize("matrix", [*MATRICES, ft.hessian])
+@pytest.mark.parametrize("chunk_size", ["auto", None, 3])
+def test_a_matrix_that_no_memory_holds_is_refused_with_its_size(matrix, chunk_size):
+    def f(x):
+        return np.sum(x**2) if matrix is ft.hessian else x**2
+
+    text = rf"{matrix.__name__}: the result for `f` takes [3-6]\d,000.0 GB, but only .* vhp|vjp"
+    with pytest.raises(OutOfMemoryError, match=text) as caught:
+        matrix(f, chunk_size=chunk_size)(HUGE)
+    assert isinstance(caught.value, MemoryError)
+
+
+def test_so_it_is_before_it_is_compiled():
+    with pytest.raises(OutOfMemoryError, match="hessian: the result"):
+        ft.jit(ft.hessian(lambda x: np.sum(x**2)))(HUGE)
+
+
+def test_what_fits_is_not_refused_and_small_results_do_not_ask(monkeypatch):
+    x = np.ones(3000)
+    monkeypatch.setattr(memory, "available", lambda: 72_000_000)
+    assert ft.jacobian(np.sin)(x).shape == (3000, 3000)
+    monkeypatch.setattr(memory, "available", lambda: 71_999_999)
+    with pytest.raises(OutOfMemoryError, match=r"0\.1 GB"):
+        ft.jacobian(np.sin)(x)
+    monkeypatch.setattr(memory, "available", lambda: 0)
+    assert ft.jacobian(np.sin)(np.ones(300)).shape == (300, 300)
+
+
+def test_a_limit_of_the_process_counts():
+    code = """if True:
+        import resource, numpy as np, functrans as ft
+        resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, resource.RLIM_INFINITY))
+        try:
+            ft.hessian(lambda x: np.sum(x**2))(np.ones(30_000))
+        except ft.errors.OutOfMemoryError as e:
+            print(e)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("hessian: the result for `<lambda>` takes 7.2 GB, but only 4.")
+
+
+def test_so_do_control_groups_of_either_version_and_those_around_them(monkeypatch):
+    files = {
+        "/proc/self/cgroup": "4:memory:/a/b\n0::/c/d\n",
+        "/sys/fs/cgroup/memory/a/b/memory.limit_in_bytes": "9000\n",
+        "/sys/fs/cgroup/memory/a/b/memory.usage_in_bytes": "1000\n",
+        "/sys/fs/cgroup/memory/a/b/memory.stat": "cache 7\ntotal_inactive_file 300\n",
+        "/sys/fs/cgroup/c/d/memory.max": "max\n",
+        "/sys/fs/cgroup/c/d/memory.current": "500\n",
+        "/sys/fs/cgroup/c/memory.max": "800\n",
+        "/sys/fs/cgroup/c/memory.current": "600\n",
+        "/proc/meminfo": "MemAvailable:   5 kB\nSwapFree:   2 kB\n",
+    }
+    monkeypatch.setattr(memory, "_text", lambda path: files.get(path, ""))
+    monkeypatch.setattr(memory, "_of_process", lambda: iter(()))
+    assert list(memory._limits()) == [7 * 1024, 9000 - (1000 - 300), 800 - 600]
+    assert memory.available() == 200
+
+
+# ---- batches
+
+
+@pytest.fixture
+def sizes(monkeypatch):
+    """The sizes of all batches that are tried."""
+    tried, rows = [], directions.Directions.rows
+
+    def noted(self, start, stop):
+        tried.append(stop - start)
+        return rows(self, start, stop)
+
+    monkeypatch.setattr(directions.Directions, "rows", noted)
+    return tried
+
+
+def pairs(x):
+    return np.sum(np.exp(-((x[:, None] - x) ** 2)))
+
+
+def test_a_small_function_runs_in_one_batch(sizes):
+    ft.jacfwd(ft.grad(lambda x: np.sum(x**3)))(np.ones(100))
+    assert sizes == [100]
+
+
+def test_batches_are_such_that_the_largest_value_stays_in_the_cache(sizes):
+    ft.jacfwd(ft.grad(pairs))(np.linspace(0, 1, 100))
+    assert sizes == [100, *[6] * 16, 4]  # all at once asks for too much: 80 kB for each of them
+
+
+def test_where_one_direction_fills_it_they_run_one_by_one(sizes):
+    ft.jacfwd(ft.grad(pairs))(np.linspace(0, 1, 300))
+    assert sizes == [218, *[1] * 300]
+
+
+def test_so_does_reverse_mode(sizes):
+    def f(x):
+        return np.exp(-((x[:, None] - x) ** 2)).sum(axis=0)
+
+    x = np.linspace(0, 1, 100)
+    J = ft.jacrev(f)(x)
+    assert sizes[1:3] == [6, 6]
+    assert_allclose(J, ft.jacrev(f, chunk_size=None)(x), rtol=1e-14)
+
+
+def test_a_function_that_catches_exceptions_does_not_see_the_search_for_a_size():
+    def f(x):
+        try:
+            return np.sum(x[:, None] * x, axis=0)
+        except Exception:
+            return x
+
+    x = np.linspace(0, 1, 200)
+    assert_allclose(ft.jacfwd(f)(x), x.sum() * np.eye(200) + x[:, None], rtol=1e-14)
+
+
+def test_batches_give_what_all_at_once_gives():
+    x = np.linspace(0, 1, 60)
+    assert_allclose(ft.hessian(pairs)(x), ft.hessian(pairs, chunk_size=None)(x), rtol=1e-13)
+
+
+def test_many_small_values_count_together(sizes, monkeypatch):
+    monkeypatch.setattr(directions, "UNASKED", 2**16)
+    monkeypatch.setattr(directions, "available", lambda: 2**18)
+
+    def f(x):
+        for _ in range(50):
+            x = np.sin(x)
+        return x
+
+    x = np.linspace(0, 1, 64)
+    J = ft.jacfwd(f)(x)
+    assert sizes[:4] == [64, 32, 16, 8]
+    assert_allclose(J, ft.jacrev(f)(x), rtol=1e-13)
+
+
+@pytest.mark.parametrize("matrix", [*MATRICES, ft.hessian])
+def test_sizes_that_are_no_sizes_are_refused(matrix):
+    for chunk_size in (0, -1, True, 1.0, "all", np.float64(2)):
+        with pytest.raises(ArgumentError, match=f"{matrix.__name__}: chunk_size must be"):
+            matrix(np.sin, chunk_size=chunk_size)
+    assert_array_equal(ft.jacfwd(np.square, chunk_size=np.int64(2))(X), np.diag(2 * X))

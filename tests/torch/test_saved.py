@@ -1,0 +1,169 @@
+"""Which tensors a node has saved: changing one in place makes its backward an error, as in torch.
+
+``y`` stands for the output, ``a`` and ``b`` for the operands; the tables are what torch 2.13 does.
+"""
+
+import numpy as np
+import pytest
+
+import functrans.torch as torch
+
+F = torch.nn.functional
+A = np.array([[2.0, 0.3, 0.1], [0.2, 3.0, 0.4], [0.1, 0.3, 4.0]])
+B = np.array([[0.7, 0.2, 0.5], [0.3, 0.9, 0.4], [0.6, 0.1, 0.8]])
+
+# of one operand: the function, and what must not be changed
+ONE = {
+    name: (getattr(torch, name), saved)
+    for saved, names in {
+        "a": "abs acos acosh acosh asin asinh atan atanh cos cosh log log10 log1p log2 sin sinh "
+             "square",
+        "y": "exp exp2 reciprocal rsqrt sigmoid sqrt tan tanh",
+        "ya": "amax amin max norm prod",
+        "": "ceil clone deg2rad floor frac mean neg rad2deg round sign sum trace tril trunc",
+    }.items()
+    for name in names.split()
+} | {
+    "inverse": (torch.inverse, "y"),
+    "logdet": (torch.logdet, "a"),
+    "svdvals": (torch.linalg.svdvals, "y"),
+    "eigvalsh": (torch.linalg.eigvalsh, "y"),
+    "pinv": (torch.linalg.pinv, "ya"),
+    "matrix_power": (lambda a: torch.linalg.matrix_power(a, 3), "a"),
+    "silu": (F.silu, "a"),
+    "softmax": (lambda a: a.softmax(0), "y"),
+    "cumprod": (lambda a: a.cumprod(0), "ya"),
+    "cumsum": (lambda a: a.cumsum(0), ""),
+    "prod dim": (lambda a: a.prod(0), "ya"),
+    "norm inf": (lambda a: a.norm(np.inf), "ya"),
+    "clamp": (lambda a: a.clamp(0.3, 2.5), "a"),
+    "max dim": (lambda a: a.max(0)[0], ""),
+    "median dim": (lambda a: a.median(0)[0], ""),
+    "sort": (lambda a: a.sort()[0], ""),
+    "topk": (lambda a: a.topk(2)[0], ""),
+    "a**2": (lambda a: a**2, "a"),
+    "a**0.5": (lambda a: a**0.5, "a"),
+    "a**1": (lambda a: a**1, "a"),
+    "2**a": (lambda a: 2**a, "ya"),
+    "a*2": (lambda a: a * 2, ""),
+    "a/2": (lambda a: a / 2, ""),
+    "1-a": (lambda a: 1 - a, ""),
+    "a%0.4": (lambda a: a % 0.4, ""),
+    "where": (lambda a: torch.where(a.detach() > 1, a, 0), ""),
+    "masked_fill": (lambda a: a.masked_fill(a.detach() > 1, 0), ""),
+    "index": (lambda a: a[[0, 1]], ""),
+    "index_select": (lambda a: a.index_select(0, torch.tensor([1])), ""),
+    "flip": (lambda a: a.flip(0), ""),
+    "cat": (lambda a: torch.cat([a, a]), ""),
+    "stack": (lambda a: torch.stack([a, a]), ""),
+    "repeat": (lambda a: a.repeat(2, 1), ""),
+    "float": (lambda a: a.float(), ""),
+}
+ONE["acosh"] = (lambda a: torch.acosh(a + 1), "")  # of a + 1, which nobody can change
+
+# of two: what must not be changed where both require gradients, only a, only b
+TWO = {
+    name: (getattr(torch, name), saved)
+    for saved, names in {
+        ("", "", ""): "add sub",
+        ("ab", "b", "a"): "mul mm mv dot outer inner",
+        ("ab", "b", "ab"): "div",
+        ("ab", "ab", "ab"): "atan2 logaddexp logaddexp2 maximum minimum fmax fmin",
+        ("ab", "", "ab"): "remainder fmod",
+        ("yab", "ya", "yb"): "hypot",
+    }.items()
+    for name in names.split()
+} | {
+    "where": (lambda a, b: torch.where(a.detach() > 1, a, b), ("", "", "")),
+    "l1_loss": (F.l1_loss, ("", "", "")),
+    "einsum": (lambda a, b: torch.einsum("ij,ij->i", a, b), ("ab", "b", "a")),
+    "bmm": (lambda a, b: torch.bmm(a[None], b[None]), ("ab", "b", "a")),
+    "addmm": (lambda a, b: torch.addmm(a.detach(), a, b), ("ab", "b", "a")),
+    "a/b": (lambda a, b: a / b, ("ab", "b", "ab")),
+    "a*b": (lambda a, b: a * b, ("ab", "b", "a")),
+    "a@b": (lambda a, b: a @ b, ("ab", "b", "a")),
+}
+SHAPES = {"mv": ((3, 3), (3,)), "dot": ((3,), (3,)), "outer": ((3,), (3,))}
+
+# where torch saves more than its backward needs, and functrans does not
+FREE = {
+    "relu": (torch.relu, "y"),
+    "leaky_relu": (F.leaky_relu, "a"),
+    "elu": (F.elu, "a"),
+    "softplus": (F.softplus, "a"),
+    "logsigmoid": (F.logsigmoid, "a"),
+    "sinc": (torch.sinc, "a"),
+    "nan_to_num": (torch.nan_to_num, "a"),
+    "expm1": (torch.expm1, "y"),
+    "var": (torch.var, "a"),
+    "std": (torch.std, "a"),
+    "median": (torch.median, "ya"),
+    "nansum": (torch.nansum, "a"),
+    "logsumexp": (lambda a: a.logsumexp(0), "y"),
+    "log_softmax": (lambda a: a.log_softmax(0), "y"),
+    "det": (torch.det, "y"),
+    "gather": (lambda a: a.gather(1, torch.tensor([[0], [1]])), "a"),
+}
+
+
+def gradients(f, arrays, requires, change=""):
+    """The gradients through ``f``, what ``change`` names being changed before the backward."""
+    leaves = [torch.tensor(x, requires_grad=r) for x, r in zip(arrays, requires, strict=True)]
+    operands = [x * 1 if r else x for x, r in zip(leaves, requires, strict=True)]
+    y = f(*operands)
+    z = y * 1
+    named = dict(zip("ab", operands, strict=False)) | {"y": y}
+    for name in change:
+        named[name].mul_(2)
+    z.sum().backward()
+    return [None if x.grad is None else x.grad.numpy() for x in leaves]
+
+
+def check(f, arrays, requires, saved):
+    expected = gradients(f, arrays, requires)
+    for name in "yab"[: 1 + len(arrays)]:
+        if name in saved:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                gradients(f, arrays, requires, name)
+        else:
+            for got, want in zip(gradients(f, arrays, requires, name), expected, strict=True):
+                np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_what_a_function_of_one_tensor_saves_must_not_be_changed(name):
+    f, saved = ONE[name]
+    check(f, [B if name in ("acos", "asin", "atanh") else A], [True], saved)
+
+
+@pytest.mark.parametrize("requires", [(True, True), (True, False), (False, True)], ids=str)
+@pytest.mark.parametrize("name", TWO)
+def test_what_a_function_of_two_tensors_saves_must_not_be_changed(name, requires):
+    f, saved = TWO[name]
+    sa, sb = SHAPES.get(name, ((3, 3), (3, 3)))
+    arrays = [A.reshape(-1)[: np.prod(sa)].reshape(sa), B.reshape(-1)[: np.prod(sb)].reshape(sb)]
+    check(f, arrays, requires, saved[0 if all(requires) else 1 if requires[0] else 2])
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_what_is_not_saved_can_be_changed_although_torch_saves_it(name):
+    f, free = FREE[name]
+    expected = gradients(f, [A], [True])
+    for changed in free:
+        np.testing.assert_array_equal(gradients(f, [A], [True], changed), expected)
+
+
+def test_a_quotient_can_be_multiplied_in_place():
+    a, b = [torch.tensor(x, requires_grad=True) for x in (A, B)]
+    t = a / b
+    t.mul_(2)
+    t.sum().backward()
+    np.testing.assert_allclose(a.grad.numpy(), 2 / B, rtol=1e-15)
+    np.testing.assert_allclose(b.grad.numpy(), -2 * A / B**2, rtol=1e-15)
+
+
+def test_a_square_root_cannot():
+    y = torch.tensor(A, requires_grad=True).sqrt()
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match="SqrtBackward0 saved it"):
+        y.sum().backward()
