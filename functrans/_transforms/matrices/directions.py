@@ -23,6 +23,8 @@ from functrans.errors import name_of
 LARGEST = 2**19
 # All values of a batch together, before memory is asked for.
 UNASKED = 2**30
+# Kinds of arguments for which the size of a batch is remembered, for one derivative.
+KINDS = 64
 # Unit vectors and their images, whatever lies between.
 ENDS = 2**25
 
@@ -52,6 +54,8 @@ class Directions:
 
     def split(self, images: Any) -> list[list]:
         """The images of all rows as those of each aval: along 1, and along ``second``."""
+        if len(self.spans) == 1:
+            return [[images]]
         spans = iter(zip(self.spans, self.ends, strict=True))
         found = []
         for a, factors in zip(self.avals, self.factors, strict=True):
@@ -67,10 +71,14 @@ class TooLarge(BaseException):
 
 class Batches:
     """Directions run in batches. ``chunk_size`` is the user's: a number, None for all at once, or
-    "auto", which goes by the largest value that any op has for one direction."""
+    "auto", which goes by the largest value that any op has for one direction.
 
-    def __init__(self, who: str, f: Callable, chunk_size: Any, progress: bool, instead: str):
-        self.who, self.f, self.instead = who, f, instead
+    ``sizes``, of batches that have fitted, spare the next run of the same kind the looking.
+    """
+
+    def __init__(self, who: str, f: Callable, chunk_size: Any, progress: bool, instead: str,
+                 sizes: dict[tuple, int]):
+        self.who, self.f, self.instead, self.sizes = who, f, instead, sizes
         self.chunk_size, self.progress = chunk_size, progress
         self.largest = 1
         self.most: int | None = None
@@ -80,6 +88,9 @@ class Batches:
         a time, and again where that was too large. ``width``: entries of an image, if known."""
         total, entries = ways.total, sum(a.size for a in ways.avals) + width
         staged = any(map(_is_staged, values))
+        kind = (*ways.avals, width, total)
+        if not staged and kind in self.sizes:
+            self.chunk_size = self.sizes[kind]
         auto = self.chunk_size == "auto" and not staged
         self.largest = max(1, *[_nbytes(a) for a in ways.avals], 8 * width if auto else 1)
         columns: list[_Column] = []
@@ -102,6 +113,8 @@ class Batches:
                     column.add(y, start)
                 start += size
                 bar.update(size)
+        if auto and not self.progress and len(self.sizes) < KINDS:
+            self.sizes[kind] = self._size(total, entries, staged)
         return [c.joined() for c in columns]
 
     def _images(self, rows: list, size: int, auto: bool, image: Callable) -> list:

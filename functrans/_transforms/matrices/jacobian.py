@@ -78,7 +78,8 @@ def _matrix(
     progress: bool,
 ) -> Callable[P, Any]:
     argnums = plain_argnums(who, argnums)
-    job = _Job(who, f, argnums, has_aux, holomorphic, mode, _chunk(who, chunk_size), progress)
+    chunk = _chunk(who, chunk_size)
+    job = _Job(who, f, argnums, has_aux, holomorphic, mode, chunk, progress, {})
 
     @functools.wraps(f, updated=())
     def matrix(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -118,6 +119,7 @@ class _Job(NamedTuple):
     mode: str
     chunk_size: int | str | None
     progress: bool
+    sizes: dict[tuple, int]  # of batches, by the kind of the arguments
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         chosen = select(self.who, self.f, self.argnums, args, kwargs)
@@ -167,7 +169,10 @@ class _Job(NamedTuple):
         along = Directions(ins, 1j, self.holomorphic)
         back = Directions(outs, -1j, self.holomorphic)
         # a tape on which values were told apart knows their slopes on the way back alone
-        if self.mode == "auto" and not run.trace.split and along.total <= back.total:
+        if len(outs) == back.total == 1:
+            blocks = [[self._row(ct, outs[0], a) for ct, a in zip(
+                run.pull([np.ones(outs[0].shape, outs[0].dtype)]), ins, strict=True)]]
+        elif self.mode == "auto" and not run.trace.split and along.total <= back.total:
             width = sum(a.size for a in outs)
             columns = self._batches().run(along, width, run.inputs, run.push)
             blocks = self._pushed(along, columns, outs)
@@ -177,9 +182,17 @@ class _Job(NamedTuple):
             blocks = self._pulled(back, columns, ins)
         return Parts(blocks, [a for a in run.opened if a is not None], run.structure, run.aux)
 
+    def _row(self, ct: Any, out: Aval, into: Aval) -> Any:
+        """The block of one number: a gradient where it is real."""
+        return _shaped(
+            np.conjugate(ct) if _is_complex(into) and not _is_complex(out) else ct, out, into
+        )
+
     def _batches(self) -> Batches:
         instead = INSTEAD.get(self.who, INSTEAD["jacobian"])
-        return Batches(self.who, self.f, self.chunk_size, self.progress, instead)
+        return Batches(
+            self.who, self.f, self.chunk_size, self.progress, instead, self.sizes
+        )
 
     def _pushed(self, along: Directions, columns: list, outs: list[Aval]) -> list[list]:
         """Images of tangents as blocks, with the input axes last."""

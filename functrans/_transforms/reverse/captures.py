@@ -50,7 +50,7 @@ class Captures:
         if x.size <= SMALL:
             return frozen_copy(x)
         if x.nbytes > COPIED:
-            self.watch(x)
+            self.watch(x, user_line())
             return x
         owner, copy = self.copies.get(id(x), (None, x))
         if owner is None or owner() is not x or not same_bits(x, copy):
@@ -58,13 +58,16 @@ class Captures:
             self.copies[id(x)] = weakref.ref(x), copy
         return copy
 
-    def watch(self, x: Any) -> None:
-        """Let ``check`` tell whether ``x``, or what a traced value is around, is changed."""
+    def watch(self, x: Any, line: str = "") -> None:
+        """Let ``check`` tell whether ``x``, or what a traced value is around, is changed.
+
+        ``line`` is where it was used, none where it is an argument.
+        """
         *_, x = layers(x)
         if not isinstance(x, np.ndarray) or not changeable(x):
             return
         now = _content(x)
-        _, before, line = self.watched.setdefault(id(x), (x, now, user_line()))
+        _, before, line = self.watched.setdefault(id(x), (x, now, line))
         if now != before:
             raise self._changed(x, line)
 
@@ -75,8 +78,9 @@ class Captures:
                 raise self._changed(x, line)
 
     def _changed(self, x: np.ndarray, line: str) -> CaptureError:
+        place = f"used at {line}" if line else "that it was given"
         return CaptureError(
-            f"{self.fun}: the {aval_of(x)!r} array used at {line} was changed before its "
+            f"{self.fun}: the {aval_of(x)!r} array {place} was changed before its "
             "derivative was taken. Use a copy there (x.copy()), or change a copy."
         )
 

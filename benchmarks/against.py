@@ -1,0 +1,118 @@
+"""Two states of this project side by side: ``python -m benchmarks.against COMMIT [names]``.
+
+Each state has a process of its own, and they take turns, sample by sample, so that whatever drifts
+drifts for both. Ratios are new over old: above 1 the working tree is slower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.report import Table, seconds
+
+ROOT = Path(__file__).parents[1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.against", description=__doc__)
+    parser.add_argument("commit", help="what the working tree is compared with")
+    parser.add_argument("names", nargs="*", help="which cases to run (default: all)")
+    parser.add_argument("--rounds", type=int, default=15, help="samples of each state a case")
+    args = parser.parse_args()
+    with _checkout(args.commit) as old:
+        sides = _Side(old), _Side(ROOT)
+        names = args.names or [n for n in sides[1].ask("list").split() if n in sides[0].names]
+        rows = [_compared(name, sides, args.rounds) for name in names]
+        for side in sides:
+            side.ask("stop")
+    columns = ("case", args.commit, "working tree", "new / old", "quartiles")
+    print(Table(f"Against {args.commit}", columns, rows).markdown())
+
+
+def _compared(name: str, sides: tuple[_Side, _Side], rounds: int) -> tuple:
+    pairs = [[float(side.ask(name)) for side in sides] for _ in range(rounds)]
+    old, new = (min(times) for times in zip(*pairs, strict=True))
+    ratios = sorted(b / a for a, b in pairs)
+    spread = f"{ratios[rounds // 4]:.2f} to {ratios[-1 - rounds // 4]:.2f}"
+    print(f"{name}: {median(ratios):.2f}", file=sys.stderr, flush=True)
+    return name, seconds(old), seconds(new), median(ratios), spread
+
+
+@contextmanager
+def _checkout(commit: str) -> Any:
+    """A folder with the sources of a commit."""
+    with tempfile.TemporaryDirectory() as folder:
+        archive = subprocess.run(
+            ["git", "archive", commit, "functrans"], cwd=ROOT, check=True, capture_output=True
+        )
+        subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+        yield Path(folder)
+
+
+class _Side:
+    """A process that times the cases with the library in a folder."""
+
+    def __init__(self, folder: Path):
+        code = f"import sys; sys.path[:0] = {[str(folder), str(ROOT)]!r}\n" \
+               "from benchmarks import against; against.serve()"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            cwd=folder,
+        )
+        self.names = set(self.ask("list").split())
+
+    def ask(self, question: str) -> str:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(question, file=self.process.stdin, flush=True)
+        return self.process.stdout.readline().strip()
+
+
+def serve() -> None:
+    """Answer on standard output: ``list`` the cases, time a call of one, or ``stop``."""
+    from benchmarks.timing import _calls_a_sample, _sample  # the folder's library is in place now
+
+    builders, ready = _cases(), {}
+    for line in sys.stdin:
+        question = line.strip()
+        if question == "list":
+            print(" ".join(builders), flush=True)
+        elif question == "stop":
+            print(flush=True)
+            return
+        else:
+            if question not in ready:
+                f = builders[question]()
+                ready[question] = f, _calls_a_sample(f)[0]
+            print(_sample(*ready[question]), flush=True)
+
+
+def _cases() -> dict[str, Callable[[], Callable[[], Any]]]:
+    """Each case's name, and what makes the call that is timed."""
+    from benchmarks import jit, shim, speed
+    from benchmarks.peers import Functrans
+
+    cases: dict[str, Callable[[], Callable[[], Any]]] = {
+        name: lambda build=build: build([Functrans()]).contenders["functrans"]
+        for name, build in speed.CASES.items()
+    }
+    cases |= {
+        name: lambda build=build: next(iter(build([shim.Ours()]).contenders.values()))
+        for name, build in shim.CASES.items()
+    } if hasattr(shim, "Ours") else {}
+    for group, build in jit.CASES.items():
+        for i, problem in enumerate(build()):
+            cases[f"{group}-{i}"] = lambda p=problem: jit._thunk(jit.Ours(), p.build, p.args)
+    return cases
+
+
+if __name__ == "__main__":
+    main()
