@@ -22,8 +22,8 @@ class Primitive:
     # of elementwise rows, what makes their entry on a tape (``_ops/declare.py``)
     entry: Callable[..., tuple]
 
-    __slots__ = ("abstract", "at_kink", "differentiable", "doc", "domain", "impl", "kinks",
-                 "lowering", "name", "outputs")
+    __slots__ = ("abstract", "at_kink", "differentiable", "doc", "domain", "impl", "kinks", "name",
+                 "outputs")
 
     def __init__(
         self,
@@ -48,7 +48,6 @@ class Primitive:
         self.doc = doc
         self.outputs = outputs
         self.differentiable = differentiable
-        self.lowering: Callable | None = None
 
     def __repr__(self) -> str:
         return self.name
