@@ -30,6 +30,7 @@ def _enter(prim: Primitive) -> None:
     if prim.name in TABLE:
         raise ValueError(f"there is already an op named {prim.name!r}; choose another name")
     TABLE[prim.name] = prim
+    prim.ours = True
 
 
 # ---- elementwise
@@ -86,7 +87,7 @@ class LinearAction:
 
     singular = False
 
-    def __init__(self, prim: Linear):
+    def __init__(self, prim: Linear, accumulate: Callable | None):
         def pull(ct: Any, x: Aval, fixed: tuple, params: dict) -> Any:
             return prim.transpose(ct, x, *fixed, **params)
 
@@ -95,13 +96,8 @@ class LinearAction:
 
         self.pull = self.strong = pull
         self.push = push
-        self.simple = True
-        self.accumulate: Callable | None = None  # set by ``accumulates``, with what goes with it
-
-    def accumulates(self, accumulate: Callable) -> None:
-        """``accumulate(buffer, ct, fixed, params)`` adds the transpose into a buffer in place."""
         self.accumulate = accumulate
-        self.simple = False
+        self.simple = accumulate is None
 
 
 class BilinearAction:
@@ -207,23 +203,23 @@ def _align(x, ndim):
 
 def elementwise(name: str, impl: Callable, *actions: Callable | None, domain: str = REAL,
                 kinks: str = "", at_kink: Callable | None = None, singular: bool = False,
-                doc: str = "") -> Elementwise:
+                doc: str = "", **facts: Any) -> Elementwise:
     """Declare an op on matching entries. An action of None: no derivative in that operand.
 
     ``singular``: the slope is infinite or undefined somewhere, so its actions obey strong zero.
     ``kinks`` says where the derivative is a convention, and which; ``at_kink(*xs)``, of ndarrays,
-    where that is, as booleans.
+    where that is, as booleans. ``facts``, here and in the other families, are those of ``Facts``.
     """
-    columns = {"domain": domain, "kinks": kinks, "at_kink": at_kink, "doc": doc}
+    columns = {"domain": domain, "kinks": kinks, "at_kink": at_kink, "doc": doc, **facts}
     row = Elementwise(name, impl, actions, len(actions), singular, **columns)
     _enter(row)
     return row
 
 
 def constant(name: str, impl: Callable, arity: int = 1, *, domain: str = REAL,
-             doc: str = "") -> Elementwise:
+             doc: str = "", **facts: Any) -> Elementwise:
     """Declare an elementwise op whose derivative is zero or meaningless: comparisons, rounding."""
-    return elementwise(name, impl, *[None] * arity, domain=domain, doc=doc)
+    return elementwise(name, impl, *[None] * arity, domain=domain, doc=doc, **facts)
 
 
 # ---- linear
@@ -235,12 +231,12 @@ class Linear(Primitive):
     __slots__ = ("_batch", "action", "operands", "transpose")
 
     def __init__(self, name: str, impl: Callable, transpose: Callable, batch: Callable,
-                 operands: int | None, **columns: Any):
+                 operands: int | None, accumulate: Callable | None = None, **columns: Any):
         super().__init__(name, impl, **columns)
         self.transpose = transpose
         self._batch = batch
         self.operands = operands
-        self.action = LinearAction(self) if operands == 1 else None
+        self.action = LinearAction(self, accumulate) if operands == 1 else None
 
     def saves(self, wanted: Sequence[bool], params: dict) -> tuple[bool, tuple[bool, ...]]:
         n = len(wanted) if self.operands is None else self.operands
@@ -270,14 +266,18 @@ def _zeros_like(x):
 
 
 def linear(name: str, impl: Callable, transpose: Callable, *, batch: Callable,
-           abstract: Callable | None = None, operands: int | None = 1, doc: str = "") -> Linear:
+           abstract: Callable | None = None, operands: int | None = 1,
+           accumulate: Callable | None = None, doc: str = "", **facts: Any) -> Linear:
     """Declare a linear op.
 
     ``transpose(ct, *xs, **params)`` returns the cotangent of the one linear operand; with
     ``operands`` other than 1 it also takes ``wanted`` and returns one for each. Linear operands
     arrive there as ``Aval``. ``batch(size, xs, batched, **params)`` adds axis 0 to the output.
+    ``accumulate(buffer, ct, fixed, params)``, of one linear operand, adds the transpose to an array
+    in place; ``fixed`` are the other operands.
     """
-    row = Linear(name, impl, transpose, batch, operands, abstract=abstract, domain=ANY, doc=doc)
+    row = Linear(name, impl, transpose, batch, operands, accumulate, abstract=abstract,
+                 domain=ANY, doc=doc, **facts)
     _enter(row)
     return row
 
@@ -320,14 +320,15 @@ class Bilinear(Primitive):
 
 
 def bilinear(name: str, impl: Callable, transpose1: Callable, transpose2: Callable, *,
-             batch: Callable, abstract: Callable | None = None, doc: str = "") -> Bilinear:
+             batch: Callable, abstract: Callable | None = None, doc: str = "",
+             **facts: Any) -> Bilinear:
     """Declare an op linear in each of two operands.
 
     ``transpose1(ct, x1, x2, **params)`` is the cotangent of x1, given as ``Aval``; it may still be
     broadcast, the family sums it. Likewise ``transpose2``.
     """
     transposes = transpose1, transpose2
-    row = Bilinear(name, impl, transposes, batch, abstract=abstract, domain=ANY, doc=doc)
+    row = Bilinear(name, impl, transposes, batch, abstract=abstract, domain=ANY, doc=doc, **facts)
     _enter(row)
     return row
 
@@ -386,7 +387,7 @@ def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
               abstract: Callable | None = None, saves: str = "xy", outputs: int = 1,
               choose: Callable | None = None, domain: str = ANY, kinks: str = "",
               at_kink: Callable | None = None, split: Callable | None = None,
-              doc: str = "") -> General:
+              doc: str = "", **facts: Any) -> General:
     """Declare an op column by column.
 
     ``jvp(ts, y, xs, **params)`` and ``vjp(ct, y, xs, wanted, **params)``; ``y``, ``ct`` and the
@@ -400,7 +401,7 @@ def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
     """
     row = General(name, impl, jvp=jvp, vjp=vjp, batch=batch, saves=saves, choose=choose,
                   split=split, abstract=abstract,
-                  outputs=outputs, domain=domain, kinks=kinks, at_kink=at_kink, doc=doc)
+                  outputs=outputs, domain=domain, kinks=kinks, at_kink=at_kink, doc=doc, **facts)
     _enter(row)
     return row
 
@@ -421,6 +422,7 @@ def _strong_multiply(a, b):
 strong_multiply = elementwise(
     "strong_multiply", _strong_multiply,
     lambda g, x2: strong_multiply(g, x2), lambda g, x1: strong_multiply(g, x1),
+    commutes=True, exact=True, cost=1,
 )
 
 __all__ = [

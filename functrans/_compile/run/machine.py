@@ -14,10 +14,10 @@ import numpy as np
 
 from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS, VectorLibrary
 from functrans._compile.lowering import routines
-from functrans._compile.lowering.scalars import LIBM
 from functrans._compile.run import sources, store
 from functrans._core.locks import compiling, lazy
 from functrans._core.version import VERSION
+from functrans._ops.declare import TABLE
 
 # How LLVM optimises; loops are unrolled only where one asks for it: twice the time to compile.
 OPTIONS = (("loop_vectorization", True), ("loop_unrolling", False))
@@ -67,8 +67,8 @@ class Machine:
         except RuntimeError:
             return frozenset()  # another C library: scalar functions do
         found = set()
-        for name in [*LIBM.values(), "pow"]:
-            arity = "vv" if name in ("pow", "atan2", "hypot") else "v"
+        for row in [row for row in list(TABLE.values()) if row.facts.libm]:
+            name, arity = row.facts.libm, "v" * len(row.actions)
             for letter, bits in lanes:
                 for symbol in (f"_ZGV{letter}N{bits // 64}{arity}_{name}",
                                f"_ZGV{letter}N{bits // 32}{arity}_{name}f"):
