@@ -19,7 +19,9 @@ from functrans._ops.declare import (
     UNIT,
     constant,
     elementwise,
+    isnan,
     strong_multiply,
+    where,
 )
 
 LN2, LN10 = float(np.log(2)), float(np.log(10))
@@ -55,7 +57,7 @@ subtract = elementwise(
 )
 multiply = elementwise(
     "multiply", np.multiply, lambda g, x2: g * x2, lambda g, x1: g * x1, domain=ANY,
-    commutes=True, exact=True, cost=1,
+    propagates=True, commutes=True, exact=True, cost=1,
 )
 divide = elementwise(
     "divide", np.divide, lambda g, x2: g / x2, lambda g, y, x2: -(g * y) / x2,
@@ -72,7 +74,9 @@ def _first(x1, x2):
 
 # row: the value of x1, moving as x2, which is the same number found on a way that has a slope
 moving_as = elementwise("moving_as", _first, None, lambda g: g)
-square = elementwise("square", np.square, lambda g, x: g * (x + x), domain=ANY, cost=1)
+square = elementwise(
+    "square", np.square, lambda g, x: g * (x + x), domain=ANY, propagates=True, cost=1
+)
 reciprocal = elementwise(
     "reciprocal", np.reciprocal, lambda g, y: -g * (y * y), domain=NONZERO, singular=True
 )
@@ -170,9 +174,9 @@ def _gap(x, y):
 
 # ---- trigonometric and hyperbolic
 
-sin = elementwise("sin", np.sin, lambda g, x: g * cos(x), libm="sin")
-cos = elementwise("cos", np.cos, lambda g, x: -g * sin(x), libm="cos")
-tan = elementwise("tan", np.tan, lambda g, y: g * (1 + y * y), libm="tan")
+sin = elementwise("sin", np.sin, lambda g, x: g * cos(x), propagates=True, libm="sin")
+cos = elementwise("cos", np.cos, lambda g, x: -g * sin(x), propagates=True, libm="cos")
+tan = elementwise("tan", np.tan, lambda g, y: g * (1 + y * y), propagates=True, libm="tan")
 arcsin = elementwise(
     "arcsin", np.arcsin, lambda g, x: g / sqrt((1 - x) * (1 + x)), domain=UNIT, singular=True,
     libm="asin",
@@ -299,16 +303,12 @@ clip = elementwise(
     lambda g, x1, x2, x3: where((x1 >= x2) & (x1 <= x3), g, 0),
     lambda g, x1, x2, x3: where((x1 < x2) & (x2 <= x3), g, 0),
     lambda g, x1, x2, x3: where((x1 > x3) | (x2 > x3), g, 0),
-    kinks="a bound: 1 in x1", at_kink=lambda x1, x2, x3: (x1 == x2) | (x1 == x3),
+    selects=True, kinks="a bound: 1 in x1", at_kink=lambda x1, x2, x3: (x1 == x2) | (x1 == x3),
     exact=True, cost=1,
 )
 heaviside = elementwise(
     "heaviside", np.heaviside, None, lambda g, x1: where(x1 == 0, g, 0),
-    domain=NONZERO, kinks="x1 = 0", at_kink=lambda x1, x2: x1 == 0,
-)
-where = elementwise(
-    "where", np.where, None, lambda g, x1: where(x1, g, 0), lambda g, x1: where(x1, 0, g),
-    domain=ANY, exact=True, cost=1, computes="choice",
+    domain=NONZERO, selects=True, kinks="x1 = 0", at_kink=lambda x1, x2: x1 == 0,
 )
 ldexp = elementwise("ldexp", np.ldexp, lambda g, x2: ldexp(g, x2), None, domain=INTEGER)
 nextafter = elementwise("nextafter", np.nextafter, lambda g: g, None)
@@ -342,7 +342,6 @@ greater_equal = constant(
 )
 isfinite = constant("isfinite", np.isfinite, cost=1, computes="inexact")
 isinf = constant("isinf", np.isinf, cost=1, computes="inexact")
-isnan = constant("isnan", np.isnan, cost=1, computes="inexact")
 signbit = constant("signbit", np.signbit, cost=1, computes="inexact")
 logical_and = constant(
     "logical_and", np.logical_and, arity=2, commutes=True, exact=True, cost=1, computes="bool"

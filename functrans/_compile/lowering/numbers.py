@@ -10,7 +10,7 @@ import platform
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,16 +60,30 @@ def part_of(t: str) -> str:
     return t[2 : t.index(",")] if is_pair(t) else t
 
 
+class Rounding(NamedTuple):
+    """How compiled code rounds.
+
+    ``precise``: mathematical functions are the C library's, one number at a time. ``contract``: a
+    product and a sum may be rounded once, by one instruction.
+    """
+
+    precise: bool = False
+    contract: bool = False
+
+
+AS_NUMPY = Rounding()
+
+
 class Code:
     """Lines of a function body; ``op`` adds one and returns the name of its result.
 
     ``block`` is the label behind which the next line stands.
     """
 
-    def __init__(self, precise: bool = False):
+    def __init__(self, rounding: Rounding = AS_NUMPY):
         self.lines: list[str] = []
         self.functions: dict[str, str] = {}  # what is called -> its declaration
-        self.precise = precise
+        self.precise, self.contract = rounding
         self.exact = False  # while no product may be fused with a sum
         self.block = "entry"
         self._count = 0
@@ -133,7 +147,7 @@ class Code:
 
     @property
     def flags(self) -> str:
-        return "" if self.precise or self.exact else "contract "
+        return "contract " if self.contract and not self.exact else ""
 
     def call(self, name: str, t: str, *xs: str, extra: str = "") -> str:
         """A call of an LLVM intrinsic on operands of one type."""
@@ -194,7 +208,7 @@ class Code:
             self.line(f"call void @{how}(ptr {target}, i8 0, i64 {size}, i1 false)")
 
     def arith(self, name: str, t: str, x: str, y: str) -> str:
-        """add, sub, mul, div; contraction to fused multiply-add is allowed."""
+        """add, sub, mul, div."""
         how = f"f{name} {self.flags}" if is_float(t) else f"{name} "
         return self.op(f"{how}{t} {x}, {y}")
 
@@ -254,5 +268,5 @@ def _part_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(dtype.char.lower()) if dtype.kind == "c" else dtype
 
 
-__all__ = ["TYPES", "Code", "convert", "is_float", "is_native", "is_pair", "literal", "part_of",
-           "stored_type", "type_of"]
+__all__ = ["AS_NUMPY", "TYPES", "Code", "Rounding", "convert", "is_float", "is_native", "is_pair",
+           "literal", "part_of", "stored_type", "type_of"]

@@ -393,17 +393,19 @@ def reduction_start(row: Primitive, dtype: np.dtype) -> str:
     return literal(row.facts.neutral(dtype), dtype)
 
 
-def combine(code: Code, row: Primitive, dtype: np.dtype, x: str, y: str) -> str:
-    """One more entry in a reduction; of sums and products the order is free."""
-    t, join = type_of(dtype), row.facts.reduces
+def combine(
+    code: Code, row: Primitive, dtype: np.dtype, x: str, y: str, ordered: bool
+) -> str:
+    """One more entry in a reduction; of sums and products the order is free unless ``ordered``."""
+    t, join, free = type_of(dtype), row.facts.reduces, "" if ordered else "reassoc "
     assert join is not None, row
     name = {ops.add: "add", ops.multiply: "mul"}.get(join)
     if name and is_float(t):
-        return code.op(f"f{name} reassoc {code.flags}{t} {x}, {y}")
+        return code.op(f"f{name} {free}{code.flags}{t} {x}, {y}")
     if join is ops.add and is_pair(t):
         parts = zip(code.parts(t, x), code.parts(t, y), strict=True)
         part = part_of(t)
-        return code.pair(t, [code.op(f"fadd reassoc {part} {a}, {b}") for a, b in parts])
+        return code.pair(t, [code.op(f"fadd {free}{part} {a}, {b}") for a, b in parts])
     lower = lowering_of(join, dtype)
     assert lower is not None, (row, dtype)
     return lower(code, t, x, y)

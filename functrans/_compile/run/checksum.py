@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from functrans._core.locks import Interrupted, compiler
 from functrans.config import settings
 
 # 64-bit words of a row; bytes from which compiled code pays.
@@ -77,10 +78,19 @@ def checksum(x: np.ndarray) -> int:
     count = octets.size // (8 * ROW)
     rows, rest = octets[: count * 8 * ROW], octets[count * 8 * ROW :]
     sums = np.empty(count, np.uint64)
-    work = (_native() if x.nbytes >= LARGE and settings().compiles else None) or _by_numpy
     if count:
-        work(rows, sums)
+        _worker(x.nbytes)(rows, sums)
     return hash((sums.tobytes(), rest.tobytes()))
+
+
+def _worker(nbytes: int) -> Callable:
+    """What sums up the rows of an array of so many bytes."""
+    if nbytes < LARGE or not settings().compiles:
+        return _by_numpy
+    try:
+        return _native() or _by_numpy
+    except Interrupted:  # this code interrupts the compiler
+        return _by_numpy
 
 
 def _by_numpy(rows: np.ndarray, sums: np.ndarray) -> None:
@@ -93,19 +103,21 @@ def _native() -> Callable | None:
     """The same by compiled code, in less than half the time."""
     from functrans._compile.run.machine import NativeUnavailable, local  # lazy: few need it
 
+    text = TEXT.replace("<row>", str(ROW))
     try:
-        engine, functions = local().compile(
-            TEXT.replace("<row>", str(ROW)), ["row_sums"], "checksums of captured arrays"
-        )
+        with compiler():
+            loaded = local().compile(text, ["row_sums"], "checksums of captured arrays")
+            if loaded.keep is not None:
+                loaded.keep()
     except (NativeUnavailable, ImportError):
         return None
-    shifts, call = _shifts().ctypes.data, functions["row_sums"]
+    shifts, call = _shifts().ctypes.data, loaded.functions["row_sums"]
 
     def work(rows: np.ndarray, sums: np.ndarray) -> None:
         frame = np.array([rows.ctypes.data, shifts, sums.ctypes.data, sums.size], np.uintp)
         call(frame.ctypes.data)
 
-    work.engine = engine  # type: ignore[attr-defined]  # lives as long as it is called
+    work.code = loaded.code  # type: ignore[attr-defined]  # lives as long as it is called
     return work
 
 

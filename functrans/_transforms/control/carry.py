@@ -24,6 +24,11 @@ def handed_out(x: Any) -> Any:
     return tree.unflatten(structure, hand_out_all(xs, weak=True))
 
 
+def as_arrays(x: Any) -> Any:
+    """``x`` with Arrays for NumPy's arrays, of the same memory: what a step of a loop reads."""
+    return tree.map(lambda v: wrap(v) if isinstance(v, np.ndarray) else plain(v), x)
+
+
 def is_value(x):
     return is_number(x) or isinstance(x, bool)
 
@@ -52,7 +57,7 @@ class Carry:
             )
         for x, y in zip(xs, ys, strict=True):
             self._check_leaf(x, y)
-        return handed_out(new) if any(type(y) is np.ndarray for y in ys) else new
+        return as_arrays(new) if any(type(y) is np.ndarray for y in ys) else new
 
     def _check_leaf(self, x, y):
         if not (is_value(x) and is_value(y)):
@@ -85,4 +90,4 @@ def staged_scan(step, init, xs, n, reverse, name):
     return handed_out((tree.unflatten(shape, last), tree.unflatten(kept[-1], collected)))
 
 
-__all__ = ["Carry", "handed_out", "is_value", "staged_scan"]
+__all__ = ["Carry", "as_arrays", "handed_out", "is_value", "staged_scan"]

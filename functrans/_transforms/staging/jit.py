@@ -16,6 +16,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._compile.ir.program import Program, aval_of_atom, evaluate
+from functrans._compile.lowering.numbers import Rounding
 from functrans._core.array import Array
 from functrans._core.bind import Tracer
 from functrans._core.locks import Interrupted, Lock, compiler, lazy
@@ -54,6 +55,7 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     precise: bool = False,
+    contract: bool = False,
 ) -> Callable:
     """``f`` compiled: staged once for each kind of arguments, then run without its Python.
 
@@ -63,6 +65,8 @@ def jit(
     compared at each call, and if they have changed it is staged again. Side effects happen once,
     when the function is staged; drawing random numbers is refused. ``precise`` takes
     scalar mathematical functions of the C library instead of vector ones, which are within 4 ulp.
+    ``contract`` lets a product and a sum become one instruction that rounds once: faster by up to a
+    third where sums of products are all there is, and no longer what NumPy computes.
 
     Inside and outside every other transform; ``jit(f).lower(*args)`` shows what is run.
 
@@ -72,10 +76,11 @@ def jit(
     """
     if f is None:
         return functools.partial(
-            jit, static_argnums=static_argnums, static_argnames=static_argnames, precise=precise
+            jit, static_argnums=static_argnums, static_argnames=static_argnames, precise=precise,
+            contract=contract,
         )
     require_callable("jit", f)
-    compiled = Jitted(f, static_argnums, static_argnames, precise)
+    compiled = Jitted(f, static_argnums, static_argnames, Rounding(precise, contract))
 
     @functools.wraps(f, updated=())
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -107,8 +112,8 @@ def _nothing(*args: Any) -> Any:
 class Jitted:
     """A function and the programs that were staged of it."""
 
-    def __init__(self, f: Callable, nums: Any, names: Any, precise: bool):
-        self.f, self.signature, self.precise = f, Signature(f, nums, names), precise
+    def __init__(self, f: Callable, nums: Any, names: Any, rounding: Rounding):
+        self.f, self.signature, self.rounding = f, Signature(f, nums, names), rounding
         self.entries: OrderedDict[Any, Entry] = OrderedDict()
         # by the kinds of positional arguments; and what took the last ones
         self.shortcuts: dict[tuple, Entry] = {}
@@ -141,11 +146,13 @@ class Jitted:
             return self.f(*args, **kwargs)
         if entry.ruled and any(isinstance(x, Tracer) for x in operands):
             return self.f(*args, **kwargs)  # the rules of what it calls are lost in its program
-        if not kwargs and not self.signature.nums and _PLAIN.issuperset(map(type, args)):
-            self.shortcuts[_kinds(args)] = entry
         if entry.check_integers is not None:
             entry.check_integers(operands)
-        return entry.result(JitCall(entry)(*operands))
+        y = entry.result(JitCall(entry)(*operands))
+        # fresh code is verified by now: the shorter way does not ask
+        if not kwargs and not self.signature.nums and _PLAIN.issuperset(map(type, args)):
+            self.shortcuts[_kinds(args)] = entry
+        return y
 
     def clear(self) -> None:
         """Forget every program."""
@@ -168,7 +175,7 @@ class Jitted:
             program, structure, ruled = stage(given.call, examples, name)
         except ForeignTracer:
             return None
-        entry = Entry(name, program, structure, ruled, self.precise, watched.ended())
+        entry = Entry(name, program, structure, ruled, self.rounding, watched.ended())
         with self.lock:
             if self.entries.get(given.key) is known:
                 self.entries[given.key] = entry
@@ -226,10 +233,10 @@ def _example(x: Any) -> Any:
 class Entry:
     """A staged program, its native code, and the programs derived from it."""
 
-    def __init__(self, name: str, program: Program, structure: Any, ruled: bool, precise: bool,
-                 reads: Reads | None = None):
+    def __init__(self, name: str, program: Program, structure: Any, ruled: bool,
+                 rounding: Rounding, reads: Reads | None = None):
         self.name, self.program, self.structure = name, program, structure
-        self.ruled, self.precise, self.reads = ruled, precise, reads
+        self.ruled, self.rounding, self.reads = ruled, rounding, reads
         self.check_integers = integers(name, program)
         self.derived: dict[Any, Any] = {}
 
@@ -242,7 +249,7 @@ class Entry:
         with compiler():
             from functrans._compile.run.executable import Executable  # lazy: the whole compiler
 
-        return Executable(self.program, self.precise)
+        return Executable(self.program, self.rounding)
 
     def run(self, args: Sequence) -> list:
         try:
@@ -294,7 +301,7 @@ class Entry:
 
     def of(self, what: str, program: Program, ruled: bool) -> Entry:
         """The entry of a program made from this one's."""
-        return Entry(f"{what}({self.name})", program, None, ruled, self.precise)
+        return Entry(f"{what}({self.name})", program, None, ruled, self.rounding)
 
     def pushed(self, mask: Mask) -> tuple[Entry, list[bool]]:
         """The entry of outputs and tangents, and which outputs have one."""
@@ -314,10 +321,11 @@ def _checked(check: Callable[[Sequence], None], run: Callable, args: Sequence) -
 class VJPPair:
     """A program cut in two, of which the second takes what the first has kept for it."""
 
-    def __init__(self, entry: Entry, mask: Mask):
+    def __init__(self, entry: Entry, mask: Mask, strong: bool):
         program = entry.program
+        self.strong = strong
         takes = restage.inexact_outputs(program)
-        joint = restage.pulled(program, mask, entry.name)
+        joint = restage.pulled(program, mask, entry.name, takes, strong)
         cut = restage.cut(joint, len(mask), len(program.outputs), takes)
         self.forward = entry.of("forward of vjp", cut.forward, cut.ruled)
         self.backward = entry.of("backward of vjp", cut.backward, cut.ruled)
@@ -349,7 +357,8 @@ class JitCall(Call):
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
         primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents)
-        pair = self.entry.derive(("vjp", mask), lambda: VJPPair(self.entry, mask))
+        key = "vjp", mask, trace.strong
+        pair = self.entry.derive(key, lambda: VJPPair(self.entry, mask, trace.strong))
         flat = JitCall(pair.forward)(*primals)
         n = len(self.entry.program.outputs)
         return recorded(trace, Residuals(self, pair, primals, parents, flat[n:], n), flat[:n])
