@@ -31,6 +31,8 @@ class Facts(NamedTuple):
     scans: Primitive | None = None  # the same, where all results on the way are kept
     neutral: Callable[[np.dtype], Any] | None = None  # what a reduction of nothing is
     index: str = ""  # "reads", "sets" or "adds" entries by index
+    jumps: str = ""  # where its value jumps; there, unlike at kinks, its derivative is not in doubt
+    at_jump: Callable | None = None  # where ndarray operands are so, as booleans
 
     @property
     def cheap(self) -> bool:

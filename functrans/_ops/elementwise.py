@@ -47,6 +47,21 @@ def _whole_ratio(x1, x2):
         return np.fmod(x1, x2) == 0
 
 
+# ---- and their jumps
+
+
+def _whole(x):
+    return x == np.floor(x)
+
+
+def _half(x):
+    return x - np.floor(x) == 0.5
+
+
+WHOLE = {"jumps": "a whole number", "at_jump": _whole}
+EQUAL = {"jumps": "equal numbers", "at_jump": _tie}
+
+
 # ---- arithmetic
 
 add = elementwise(
@@ -248,7 +263,7 @@ sinc_nth = elementwise(
 
 # ---- absolute values, extremes and steps
 
-sign = constant("sign", np.sign, cost=1)
+sign = constant("sign", np.sign, cost=1, jumps="0", at_jump=_zero)
 absolute = elementwise(
     "absolute", np.absolute, lambda g, x: g * sign(x), domain=NONZERO, kinks="0: 0",
     at_kink=_zero, cost=1,
@@ -312,10 +327,12 @@ heaviside = elementwise(
 )
 ldexp = elementwise("ldexp", np.ldexp, lambda g, x2: ldexp(g, x2), None, domain=INTEGER)
 nextafter = elementwise("nextafter", np.nextafter, lambda g: g, None)
-floor = constant("floor", np.floor, intrinsic="floor")
-ceil = constant("ceil", np.ceil, intrinsic="ceil")
-trunc = constant("trunc", np.trunc, intrinsic="trunc")
-rint = constant("rint", np.rint, intrinsic="rint")
+floor = constant("floor", np.floor, intrinsic="floor", **WHOLE)
+ceil = constant("ceil", np.ceil, intrinsic="ceil", **WHOLE)
+trunc = constant("trunc", np.trunc, intrinsic="trunc", **WHOLE)
+rint = constant(
+    "rint", np.rint, intrinsic="rint", jumps="between two whole numbers", at_jump=_half
+)
 spacing = constant("spacing", np.spacing)
 # row: the power of two that np.frexp splits off
 exponent = constant("exponent", lambda x: np.frexp(x)[1])
@@ -334,11 +351,15 @@ equal = constant("equal", np.equal, arity=2, commutes=True, exact=True, cost=1, 
 not_equal = constant(
     "not_equal", np.not_equal, arity=2, commutes=True, exact=True, cost=1, computes="common"
 )
-less = constant("less", np.less, arity=2, exact=True, cost=1, computes="common")
-less_equal = constant("less_equal", np.less_equal, arity=2, exact=True, cost=1, computes="common")
-greater = constant("greater", np.greater, arity=2, exact=True, cost=1, computes="common")
+less = constant("less", np.less, arity=2, exact=True, cost=1, computes="common", **EQUAL)
+less_equal = constant(
+    "less_equal", np.less_equal, arity=2, exact=True, cost=1, computes="common", **EQUAL
+)
+greater = constant(
+    "greater", np.greater, arity=2, exact=True, cost=1, computes="common", **EQUAL
+)
 greater_equal = constant(
-    "greater_equal", np.greater_equal, arity=2, exact=True, cost=1, computes="common"
+    "greater_equal", np.greater_equal, arity=2, exact=True, cost=1, computes="common", **EQUAL
 )
 isfinite = constant("isfinite", np.isfinite, cost=1, computes="inexact")
 isinf = constant("isinf", np.isinf, cost=1, computes="inexact")
