@@ -12,7 +12,7 @@ import functrans as ft
 from functrans._compile.ir import expand
 from functrans._compile.lowering import complex_scalars, scalars
 from functrans._compile.schedule import linear, recurrences, schedule
-from functrans._core.primitive import Computes
+from functrans._core.primitive import Computes, Rounds
 from functrans._ops.declare import TABLE
 
 ROOT = Path(ft.__file__).parent
@@ -238,7 +238,7 @@ def test_a_row_without_native_code_says_why():
 @pytest.mark.parametrize("row", [row for row in TABLE.values() if row.ours], ids=str)
 def test_the_facts_of_a_row_agree(row):
     f = row.facts
-    assert f.computes in get_args(Computes)
+    assert f.computes in get_args(Computes) and f.rounds in get_args(Rounds)
     assert (f.reduces is None) == (f.neutral is None)
     assert f.index in ("", "reads", "sets", "adds")
     assert all(TABLE[r.name] is r for r in (f.reduces, f.scans) if r is not None)

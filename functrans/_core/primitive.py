@@ -13,6 +13,8 @@ from functrans._core.bind import bind
 # The output's dtype; the operand's; the operand's where that is inexact, else float64; one that all
 # operands have in common; bool; or, of ``where``, bool for the first and the output's for the rest.
 Computes = Literal["output", "operand", "inexact", "common", "bool", "choice"]
+# Not at all, to the nearest number, or as the implementation has it.
+Rounds = Literal["never", "once", "freely"]
 # Arithmetic operations that take as long as a mathematical function of one number.
 FUNCTION = 16.0
 
@@ -21,7 +23,8 @@ class Facts(NamedTuple):
     """What is true of an op, whoever asks; what follows from it is the business of who asks."""
 
     commutes: bool = False  # operands may change places, to the bit but for which NaN comes out
-    exact: bool = False  # its result is exact or correctly rounded
+    rounds: Rounds = "freely"  # how its result differs from the exact one
+    unique: bool = True  # it has one right result: eigenvectors, whose signs are free, have not
     moves: bool = False  # its result is its operand in another shape
     cost: float = FUNCTION  # arithmetic operations for an entry
     computes: Computes = "output"  # what its operands are converted to

@@ -471,13 +471,13 @@ def _strong_multiply(a, b):
 strong_multiply = elementwise(
     "strong_multiply", _strong_multiply,
     lambda g, x2: strong_multiply(g, x2), lambda g, x1: strong_multiply(g, x1),
-    commutes=True, exact=True, cost=1,
+    commutes=True, rounds="once", cost=1,
 )
 where = elementwise(
     "where", np.where, None, lambda g, x1: where(x1, g, 0), lambda g, x1: where(x1, 0, g),
-    domain=ANY, selects=True, exact=True, cost=1, computes="choice",
+    domain=ANY, selects=True, cost=1, computes="choice", rounds="never",
 )
-isnan = constant("isnan", np.isnan, cost=1, computes="inexact")
+isnan = constant("isnan", np.isnan, rounds="never", cost=1, computes="inexact")
 
 __all__ = [
     "ABOVE_ONE", "ANY", "BOOLEAN", "INTEGER", "NONZERO", "POSITIVE", "REAL", "TABLE", "UNIT",

@@ -58,28 +58,28 @@ def _half(x):
     return x - np.floor(x) == 0.5
 
 
-WHOLE = {"jumps": "a whole number", "at_jump": _whole}
+WHOLE = {"jumps": "a whole number", "at_jump": _whole, "rounds": "never"}
 EQUAL = {"jumps": "equal numbers", "at_jump": _tie}
 
 
 # ---- arithmetic
 
 add = elementwise(
-    "add", np.add, lambda g: g, lambda g: g, domain=ANY, commutes=True, exact=True, cost=1
+    "add", np.add, lambda g: g, lambda g: g, domain=ANY, commutes=True, rounds="once", cost=1
 )
 subtract = elementwise(
-    "subtract", np.subtract, lambda g: g, lambda g: -g, domain=ANY, exact=True, cost=1
+    "subtract", np.subtract, lambda g: g, lambda g: -g, domain=ANY, rounds="once", cost=1
 )
 multiply = elementwise(
     "multiply", np.multiply, lambda g, x2: g * x2, lambda g, x1: g * x1, domain=ANY,
-    propagates=True, commutes=True, exact=True, cost=1,
+    propagates=True, commutes=True, rounds="once", cost=1,
 )
 divide = elementwise(
     "divide", np.divide, lambda g, x2: g / x2, lambda g, y, x2: -(g * y) / x2,
-    domain=NONZERO, singular=True, exact=True,
+    domain=NONZERO, singular=True, rounds="once",
 )
-negative = elementwise("negative", np.negative, lambda g: -g, domain=ANY, cost=1)
-positive = elementwise("positive", np.positive, lambda g: g, domain=ANY, cost=1)
+negative = elementwise("negative", np.negative, lambda g: -g, domain=ANY, cost=1, rounds="never")
+positive = elementwise("positive", np.positive, lambda g: g, domain=ANY, cost=1, rounds="never")
 
 
 def _first(x1, x2):
@@ -88,7 +88,7 @@ def _first(x1, x2):
 
 
 # row: the value of x1, moving as x2, which is the same number found on a way that has a slope
-moving_as = elementwise("moving_as", _first, None, lambda g: g)
+moving_as = elementwise("moving_as", _first, None, lambda g: g, rounds="never")
 square = elementwise(
     "square", np.square, lambda g, x: g * (x + x), domain=ANY, propagates=True, cost=1
 )
@@ -114,7 +114,7 @@ def _ratio(a, b):
 # row: a quotient that is 0 wherever the divisor is 0: the least-norm slope of |x|, hypot, norm
 ratio = elementwise(
     "ratio", _ratio, lambda g, x2: ratio(g, x2), lambda g, y, x2: -ratio(g * y, x2), domain=NONZERO,
-    exact=True,
+    rounds="once",
 )
 
 # ---- powers
@@ -263,10 +263,10 @@ sinc_nth = elementwise(
 
 # ---- absolute values, extremes and steps
 
-sign = constant("sign", np.sign, cost=1, jumps="0", at_jump=_zero)
+sign = constant("sign", np.sign, cost=1, jumps="0", at_jump=_zero, rounds="never")
 absolute = elementwise(
     "absolute", np.absolute, lambda g, x: g * sign(x), domain=NONZERO, kinks="0: 0",
-    at_kink=_zero, cost=1,
+    at_kink=_zero, cost=1, rounds="never",
 )
 # row: |z| of a complex number; its slope conj(z)/|z| is 0 at 0
 absolute_complex = elementwise(
@@ -275,12 +275,12 @@ absolute_complex = elementwise(
 )
 fabs = elementwise(
     "fabs", np.fabs, lambda g, x: g * sign(x), domain=NONZERO, kinks="0: 0", at_kink=_zero,
-    intrinsic="fabs",
+    intrinsic="fabs", rounds="never",
 )
 copysign = elementwise(
     "copysign", np.copysign, lambda g, x1, x2: g * (sign(x1) * copysign(1, x2)), None,
     domain=NONZERO, kinks="x1 = 0: 0", at_kink=lambda x1, x2: x1 == 0,
-    exact=True, intrinsic="copysign",
+    intrinsic="copysign", rounds="never",
 )
 
 
@@ -290,28 +290,30 @@ def _precedence(a, b):
 
 
 # row: 1 where x1 > x2, 1/2 at a tie: how the slope of maximum is shared
-precedence = constant("precedence", _precedence, arity=2, exact=True, computes="common")
+precedence = constant(
+    "precedence", _precedence, arity=2, computes="common", rounds="never"
+)
 maximum = elementwise(
     "maximum", np.maximum,
     lambda g, x1, x2: g * precedence(x1, x2), lambda g, x1, x2: g * precedence(x2, x1),
-    kinks="a tie: 1/2 each", at_kink=_tie, exact=True, cost=1,
+    kinks="a tie: 1/2 each", at_kink=_tie, cost=1, rounds="never",
 )
 minimum = elementwise(
     "minimum", np.minimum,
     lambda g, x1, x2: g * precedence(x2, x1), lambda g, x1, x2: g * precedence(x1, x2),
-    kinks="a tie: 1/2 each", at_kink=_tie, exact=True, cost=1,
+    kinks="a tie: 1/2 each", at_kink=_tie, cost=1, rounds="never",
 )
 fmax = elementwise(
     "fmax", np.fmax,
     lambda g, x1, x2: g * where(isnan(x2), 1, precedence(x1, x2)),
     lambda g, x1, x2: g * where(isnan(x1), 1, precedence(x2, x1)),
-    kinks="a tie: 1/2 each", at_kink=_tie, exact=True,
+    kinks="a tie: 1/2 each", at_kink=_tie, rounds="never",
 )
 fmin = elementwise(
     "fmin", np.fmin,
     lambda g, x1, x2: g * where(isnan(x2), 1, precedence(x2, x1)),
     lambda g, x1, x2: g * where(isnan(x1), 1, precedence(x1, x2)),
-    kinks="a tie: 1/2 each", at_kink=_tie, exact=True,
+    kinks="a tie: 1/2 each", at_kink=_tie, rounds="never",
 )
 clip = elementwise(
     "clip", np.clip,
@@ -319,11 +321,11 @@ clip = elementwise(
     lambda g, x1, x2, x3: where((x1 < x2) & (x2 <= x3), g, 0),
     lambda g, x1, x2, x3: where((x1 > x3) | (x2 > x3), g, 0),
     selects=True, kinks="a bound: 1 in x1", at_kink=lambda x1, x2, x3: (x1 == x2) | (x1 == x3),
-    exact=True, cost=1,
+    cost=1, rounds="never",
 )
 heaviside = elementwise(
     "heaviside", np.heaviside, None, lambda g, x1: where(x1 == 0, g, 0),
-    domain=NONZERO, selects=True, kinks="x1 = 0", at_kink=lambda x1, x2: x1 == 0,
+    domain=NONZERO, selects=True, kinks="x1 = 0", at_kink=lambda x1, x2: x1 == 0, rounds="never",
 )
 ldexp = elementwise("ldexp", np.ldexp, lambda g, x2: ldexp(g, x2), None, domain=INTEGER)
 nextafter = elementwise("nextafter", np.nextafter, lambda g: g, None)
@@ -331,7 +333,8 @@ floor = constant("floor", np.floor, intrinsic="floor", **WHOLE)
 ceil = constant("ceil", np.ceil, intrinsic="ceil", **WHOLE)
 trunc = constant("trunc", np.trunc, intrinsic="trunc", **WHOLE)
 rint = constant(
-    "rint", np.rint, intrinsic="rint", jumps="between two whole numbers", at_jump=_half
+    "rint", np.rint, intrinsic="rint", jumps="between two whole numbers", at_jump=_half,
+    rounds="never",
 )
 spacing = constant("spacing", np.spacing)
 # row: the power of two that np.frexp splits off
@@ -341,39 +344,49 @@ floor_divide = constant("floor_divide", np.floor_divide, arity=2, domain=NONZERO
 # ---- complex parts
 
 # A map to the reals is declared by its slope: the families take the real part going forward.
-conjugate = elementwise("conjugate", np.conjugate, lambda g: conjugate(g), domain=ANY, cost=1)
-real = elementwise("real", np.real, lambda g: g, domain=ANY, cost=1, computes="operand")
-imag = elementwise("imag", np.imag, lambda g: g * -1j, domain="complex", cost=1, computes="operand")
+conjugate = elementwise(
+    "conjugate", np.conjugate, lambda g: conjugate(g), domain=ANY, cost=1, rounds="never"
+)
+real = elementwise(
+    "real", np.real, lambda g: g, domain=ANY, cost=1, computes="operand", rounds="never"
+)
+imag = elementwise(
+    "imag", np.imag, lambda g: g * -1j, domain="complex", cost=1, computes="operand", rounds="never"
+)
 
 # ---- comparisons, tests and integer operations
 
-equal = constant("equal", np.equal, arity=2, commutes=True, exact=True, cost=1, computes="common")
-not_equal = constant(
-    "not_equal", np.not_equal, arity=2, commutes=True, exact=True, cost=1, computes="common"
+equal = constant(
+    "equal", np.equal, arity=2, commutes=True, rounds="never", cost=1, computes="common"
 )
-less = constant("less", np.less, arity=2, exact=True, cost=1, computes="common", **EQUAL)
+not_equal = constant(
+    "not_equal", np.not_equal, arity=2, commutes=True, rounds="never", cost=1, computes="common"
+)
+less = constant("less", np.less, arity=2, rounds="never", cost=1, computes="common", **EQUAL)
 less_equal = constant(
-    "less_equal", np.less_equal, arity=2, exact=True, cost=1, computes="common", **EQUAL
+    "less_equal", np.less_equal, arity=2, rounds="never", cost=1, computes="common", **EQUAL
 )
 greater = constant(
-    "greater", np.greater, arity=2, exact=True, cost=1, computes="common", **EQUAL
+    "greater", np.greater, arity=2, rounds="never", cost=1, computes="common", **EQUAL
 )
 greater_equal = constant(
-    "greater_equal", np.greater_equal, arity=2, exact=True, cost=1, computes="common", **EQUAL
+    "greater_equal", np.greater_equal, arity=2, rounds="never", cost=1, computes="common", **EQUAL
 )
-isfinite = constant("isfinite", np.isfinite, cost=1, computes="inexact")
-isinf = constant("isinf", np.isinf, cost=1, computes="inexact")
-signbit = constant("signbit", np.signbit, cost=1, computes="inexact")
+isfinite = constant("isfinite", np.isfinite, rounds="never", cost=1, computes="inexact")
+isinf = constant("isinf", np.isinf, rounds="never", cost=1, computes="inexact")
+signbit = constant("signbit", np.signbit, rounds="never", cost=1, computes="inexact")
 logical_and = constant(
-    "logical_and", np.logical_and, arity=2, commutes=True, exact=True, cost=1, computes="bool"
+    "logical_and", np.logical_and, arity=2, commutes=True, rounds="never", cost=1, computes="bool"
 )
 logical_or = constant(
-    "logical_or", np.logical_or, arity=2, commutes=True, exact=True, cost=1, computes="bool"
+    "logical_or", np.logical_or, arity=2, commutes=True, rounds="never", cost=1, computes="bool"
 )
 logical_xor = constant(
-    "logical_xor", np.logical_xor, arity=2, commutes=True, exact=True, cost=1, computes="bool"
+    "logical_xor", np.logical_xor, arity=2, commutes=True, rounds="never", cost=1, computes="bool"
 )
-logical_not = constant("logical_not", np.logical_not, cost=1, computes="bool")
+logical_not = constant(
+    "logical_not", np.logical_not, rounds="never", cost=1, computes="bool"
+)
 bitwise_and = constant(
     "bitwise_and", np.bitwise_and, arity=2, domain=BOOLEAN, commutes=True, cost=1
 )
@@ -381,7 +394,7 @@ bitwise_or = constant("bitwise_or", np.bitwise_or, arity=2, domain=BOOLEAN, comm
 bitwise_xor = constant(
     "bitwise_xor", np.bitwise_xor, arity=2, domain=BOOLEAN, commutes=True, cost=1
 )
-invert = constant("invert", np.invert, domain=BOOLEAN, cost=1)
+invert = constant("invert", np.invert, domain=BOOLEAN, rounds="never", cost=1)
 left_shift = constant("left_shift", np.left_shift, arity=2, domain=INTEGER)
 right_shift = constant("right_shift", np.right_shift, arity=2, domain=INTEGER)
 gcd = constant("gcd", np.gcd, arity=2, domain=INTEGER)

@@ -220,7 +220,7 @@ getitem = linear(
     lambda ct, x, *indices, pattern: bind(put_add, ct, *indices, pattern=pattern, shape=x.shape),
     batch=_batch_getitem, drops=True,
     abstract=lambda x, *indices, pattern: Aval(result_shape(x.shape, indices, pattern), x.dtype),
-    accumulate=accumulate, index="reads",
+    accumulate=accumulate, index="reads", rounds="never",
 )
 
 
@@ -297,7 +297,7 @@ def _transpose_set(ct, x, v, *indices, wanted, pattern):
 # row: a copy of x with v, of the shape that the index reads, written at the index
 scatter_set = linear(
     "scatter_set", _scatter_set, _transpose_set, batch=_batch_scatter("scatter_set"),
-    abstract=_scattered, operands=2, drops=True, fills=True, index="sets",
+    abstract=_scattered, operands=2, drops=True, fills=True, index="sets", rounds="never",
 )
 
 
@@ -329,6 +329,7 @@ last_write = primitive(
     abstract=lambda *indices, pattern, shape: Aval(
         result_shape(shape, indices, pattern), np.dtype(bool)
     ),
+    rounds="never",
 )
 
 __all__ = [

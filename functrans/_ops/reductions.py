@@ -106,7 +106,7 @@ def _batch_share(size, xs, batched, axis):
 # row: how the slope of an extreme y of x is shared: equally among the entries that attain it
 equal_share = primitive(
     "equal_share", _equal_share, batch=_batch_share,
-    abstract=lambda x, y, axis: Aval(x.shape, floating_of(x.dtype)),
+    abstract=lambda x, y, axis: Aval(x.shape, floating_of(x.dtype)), rounds="never",
 )
 
 
@@ -154,7 +154,7 @@ def _extreme(name, ufunc, join, neutral):
         abstract=lambda x, axis: Aval(reduced_shape(x.shape, axis), x.dtype),
         kinks="a tie: shared equally",
         at_kink=lambda x, axis: _shared(_equal_share(x, ufunc.reduce(x, axis), axis)),
-        reduces=join, neutral=neutral,
+        reduces=join, neutral=neutral, rounds="never",
     )
     return row
 
@@ -174,7 +174,7 @@ def _constant(name, impl, dtype, join, neutral):
     row = primitive(
         name, impl, batch=lambda size, xs, batched, axis: row(xs[0], axis=_shift_axis(axis)),
         abstract=lambda x, axis: Aval(reduced_shape(x.shape, axis), np.dtype(dtype)),
-        reduces=join, neutral=lambda dtype: neutral,
+        reduces=join, neutral=lambda dtype: neutral, rounds="never",
     )
     return row
 
@@ -184,6 +184,7 @@ def _constant_index(name, impl):
     row = primitive(
         name, impl, batch=lambda size, xs, batched, axis: row(xs[0], axis=axis + 1),
         abstract=lambda x, axis: Aval(reduced_shape(x.shape, (axis,)), np.dtype(np.intp)),
+        rounds="never",
     )
     return row
 
@@ -236,7 +237,7 @@ shift = linear(
     "shift", _shift, lambda ct, x, axis, by: shift(ct, axis=axis, by=-by),
     batch=lambda size, xs, batched, axis, by: shift(xs[0], axis=axis + 1, by=by),
     drops=True, fills=True,
-    abstract=lambda x, axis, by: x,
+    abstract=lambda x, axis, by: x, rounds="never",
 )
 
 
@@ -380,7 +381,7 @@ running_share = primitive(
     batch=lambda size, xs, batched, axis, largest: running_share(
         xs[0], axis=axis + 1, largest=largest
     ),
-    abstract=lambda x, axis, largest: Aval(x.shape, floating_of(x.dtype)),
+    abstract=lambda x, axis, largest: Aval(x.shape, floating_of(x.dtype)), rounds="never",
 )
 
 
@@ -398,6 +399,7 @@ def _running_extreme(name, ufunc, join, largest):
         batch=lambda size, xs, batched, axis: row(xs[0], axis=axis + 1),
         abstract=lambda x, axis: x, kinks="a tie: shared equally",
         at_kink=lambda x, axis: _shared(_running_share(x, axis, largest)), scans=join,
+        rounds="never",
     )
     return row
 

@@ -17,7 +17,7 @@ from functrans._compile.ir.program import Atom, Const, Eqn, Var, aval_of_atom
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
-from functrans._ops.declare import strong_multiply
+from functrans._ops.declare import Elementwise, strong_multiply
 from functrans._ops.indexing import WHOLE, getitem, put_add
 from functrans._ops.reductions import sum as sum_
 from functrans._ops.structure import (
@@ -344,16 +344,17 @@ def _broadcast_operand(eqn, made):
 
 
 
-def _is_exact(prim: Primitive) -> bool:
-    """Others may round otherwise where NumPy's loop meets a number instead of an array.
+def _broadcasts(prim: Primitive) -> bool:
+    """Whether a smaller operand gives the same bits.
 
-    Its power of a fixed exponent 2 is a square.
+    Where rows round freely, NumPy's loops may do so otherwise of a number than of an array: its
+    power of a fixed exponent 2 is a square.
     """
-    return prim.facts.exact
+    return isinstance(prim, Elementwise) and prim.facts.rounds != "freely"
 
 
 RULES = (
-    Rule("an operand broadcast by the op itself", _is_exact, _broadcast_operand),
+    Rule("an operand broadcast by the op itself", _broadcasts, _broadcast_operand),
     Rule("strong zero, one factor tame: x * y", (strong_multiply,), _strong),
     Rule("x * 1 = x", (ops.multiply,), _times_one),
     Rule("x * -1 = -x", (ops.multiply,), _times_minus_one),
