@@ -240,6 +240,6 @@ def test_the_facts_of_a_row_agree(row):
     f = row.facts
     assert f.computes in get_args(Computes) and f.rounds in get_args(Rounds)
     assert (f.reduces is None) == (f.neutral is None)
-    assert f.index in ("", "reads", "sets", "adds")
+    assert f.indexing in ("", "reads", "sets", "adds")
     assert all(TABLE[r.name] is r for r in (f.reduces, f.scans) if r is not None)
     assert not (f.commutes and len(row.actions) != 2)

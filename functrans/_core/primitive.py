@@ -33,7 +33,8 @@ class Facts(NamedTuple):
     reduces: Primitive | None = None  # the row that joins two entries along the axes
     scans: Primitive | None = None  # the same, where all results on the way are kept
     neutral: Callable[[np.dtype], Any] | None = None  # what a reduction of nothing is
-    index: str = ""  # "reads", "sets" or "adds" entries by index
+    indexing: str = ""  # "reads", "sets" or "adds" entries by index
+    flops: Callable[[Sequence[tuple], dict], int] | None = None  # of operands of these shapes
     jumps: str = ""  # where its value jumps; there, unlike at kinks, its derivative is not in doubt
     at_jump: Callable | None = None  # where ndarray operands are so, as booleans
 

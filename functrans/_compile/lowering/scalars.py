@@ -386,6 +386,8 @@ def _weakly(a: Atom) -> Any:
 
 # ---- reductions
 
+_REORDERED: dict[Primitive, str] = {ops.add: "add", ops.multiply: "mul"}
+
 
 def reduction_start(row: Primitive, dtype: np.dtype) -> str:
     """What a reduction of nothing is."""
@@ -399,7 +401,7 @@ def combine(
     """One more entry in a reduction; of sums and products the order is free unless ``ordered``."""
     t, join, free = type_of(dtype), row.facts.reduces, "" if ordered else "reassoc "
     assert join is not None, row
-    name = {ops.add: "add", ops.multiply: "mul"}.get(join)
+    name = _REORDERED.get(join)
     if name and is_float(t):
         return code.op(f"f{name} {free}{code.flags}{t} {x}, {y}")
     if join is ops.add and is_pair(t):

@@ -125,7 +125,7 @@ def enter(build: Builder, eqn: Eqn) -> bool:
     """Enter an equation that reads or writes by index, if it can be; else nothing has happened."""
     row, out = eqn.prim, eqn.outputs[0]
     operands = [a for a in eqn.inputs if isinstance(a, Var | Const)]
-    if not row.facts.index or len(operands) < len(eqn.inputs):
+    if not row.facts.indexing or len(operands) < len(eqn.inputs):
         return False
     assert isinstance(row, Linear), row
     assert row.operands is not None, row
@@ -135,7 +135,7 @@ def enter(build: Builder, eqn: Eqn) -> bool:
     if any(a.size == 0 for a in avals) or any(a.aval.dtype.kind != "i" for a in given):
         return False
     dtype = out.aval.dtype
-    reads, adds = row.facts.index == "reads", row.facts.index == "adds"
+    reads, adds = row.facts.indexing == "reads", row.facts.indexing == "adds"
     if any(a.aval.dtype != dtype for a in values) or dtype.hasobject:
         return False
     if adds and (not is_native(dtype) or dtype.kind == "b"):

@@ -105,7 +105,7 @@ class Scan(Running):
     row: Primitive
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]  # other steps are all of one row
         return self.row.name
 
     def next(self, w: Writer, before: str, xs: Sequence[str]) -> str:
