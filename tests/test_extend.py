@@ -200,6 +200,12 @@ def test_compiled_code_takes_no_op_from_outside_for_one_of_its_own():
     assert printed.strip() == "[2. 2. 2.]"
 
 
+def test_what_an_op_from_outside_says_of_itself_does_not_replace_what_it_computes():
+    of = extend.elementwise("of", lambda x: np.sin(x) + 1, lambda g, x: g * np.cos(x),
+                            libm="sin", cost=1, rounds="never")
+    np.testing.assert_array_equal(ft.jit(of)(X), np.sin(X) + 1)
+
+
 def test_a_column_that_rows_do_not_have_is_named():
     with pytest.raises(TypeError, match=r"op 'twice': rows have no column domian"):
         extend.elementwise("twice", lambda x: 2 * x, lambda g: 2 * g, domian="any")

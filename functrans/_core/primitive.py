@@ -91,7 +91,8 @@ class Primitive:
         self.outputs = outputs
         self.differentiable = differentiable
         self.facts = Facts(**facts) if facts else NO_FACTS
-        self.ours = False  # set by the package's declarators: compiled code may know it by name
+        # whether it is of the package: native code is written for such rows, and keys name them
+        self.ours = False
 
     def __repr__(self) -> str:
         return self.name

@@ -395,9 +395,7 @@ def reduction_start(row: Primitive, dtype: np.dtype) -> str:
     return literal(row.facts.neutral(dtype), dtype)
 
 
-def combine(
-    code: Code, row: Primitive, dtype: np.dtype, x: str, y: str, ordered: bool
-) -> str:
+def combine(code: Code, row: Primitive, dtype: np.dtype, x: str, y: str, ordered: bool) -> str:
     """One more entry in a reduction; of sums and products the order is free unless ``ordered``."""
     t, join, free = type_of(dtype), row.facts.reduces, "" if ordered else "reassoc "
     assert join is not None, row
