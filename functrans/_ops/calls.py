@@ -10,7 +10,7 @@ from functrans._core.bind import Trace, newest_trace
 from functrans._ops.declare import ANY, constant
 
 # row: the identity to every transform but the differentiating ones, for which it is a constant
-stop = constant("stop", lambda x: x, domain=ANY)
+stop = constant("stop", lambda x: x, domain=ANY, rounds="never")
 
 
 class Call:

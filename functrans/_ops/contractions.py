@@ -129,9 +129,18 @@ def _matmul_abstract(x1, x2):
     return Aval((*batch, *s1[-2:-1], *(s2[-1:] if len(s2) > 1 else ())), dtype)
 
 
+def _matmul_flops(shapes, params):
+    if len(shapes) < 2 or not shapes[0] or not shapes[1]:
+        return 0
+    a, b = shapes[:2]
+    rows, columns = a[-2] if len(a) > 1 else 1, b[-1] if len(b) > 1 else 1
+    batch = max(math.prod(a[:-2]), math.prod(b[:-2]))
+    return 2 * rows * a[-1] * columns * batch
+
+
 matmul = bilinear(
     "matmul", _matmul, _matmul_transpose1, _matmul_transpose2, batch=_matmul_batch,
-    abstract=_matmul_abstract,
+    abstract=_matmul_abstract, flops=_matmul_flops,
 )
 
 # ---- einsum of two operands
@@ -245,9 +254,17 @@ def _einsum_abstract(x1, x2, subscripts):
 
 # ``subscripts`` is explicit and without ellipsis; no operand repeats a label, sizes agree, and a
 # label that only one operand has is in the output. So transposes are einsums of the same kind.
+def _einsum_flops(shapes, params):
+    terms = params["subscripts"].split("->")[0].split(",")
+    return 2 * math.prod({
+        c: n for term, shape in zip(terms, shapes, strict=True)
+        for c, n in zip(term, shape, strict=True)
+    }.values())
+
+
 einsum = bilinear(
     "einsum", _einsum, _einsum_transpose1, _einsum_transpose2, batch=_einsum_batch,
-    abstract=_einsum_abstract,
+    abstract=_einsum_abstract, flops=_einsum_flops,
 )
 
 # ---- convolve, along the last axis
@@ -296,9 +313,16 @@ def _convolve_abstract(x1, x2, mode):
 
 
 # ``mode`` is "full", or "valid" where x1 is at least as long as x2: transposes of each other.
+def _convolve_flops(shapes, params):
+    n, m = shapes[0][-1], shapes[1][-1]
+    long, short = max(n, m), min(n, m)
+    valid = params["mode"] == "valid"
+    return 2 * math.prod(shapes[0][:-1]) * ((long - short + 1) * short if valid else n * m)
+
+
 convolve = bilinear(
     "convolve", _convolve, _convolve_transpose1, _convolve_transpose2, batch=_convolve_batch,
-    abstract=_convolve_abstract,
+    abstract=_convolve_abstract, flops=_convolve_flops,
 )
 
 # ---- cross product of 3-vectors, along the last axis

@@ -340,6 +340,7 @@ svd = primitive(
     "svd", _svd, jvp=_svd_jvp, vjp=_svd_vjp, outputs=3, saves="y", choose=_svd_choose,
     split=_svd_split, batch=stacked(lambda: svd), abstract=_svd_abstract,
     kinks="repeated singular values, and zero", at_kink=_at_zero,
+    unique=False,
     doc="""Townsend 2016, in the form that divides by differences and sums of singular values.
 
     Coinciding singular values (gap up to 8 n eps of the largest) have no singular vectors of their
@@ -487,6 +488,7 @@ qr = primitive(
     "qr", lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced")),
     jvp=_qr_jvp, vjp=_qr_vjp, outputs=2, saves="y",
     batch=stacked(lambda: qr), abstract=_qr_abstract, kinks="columns that depend linearly",
+    unique=False,
     doc="""Walter and Lehmann 2010, section 3; the diagonal of r stays real, as LAPACK has it.
 
     With ``complete`` the columns of q beyond those of x turn only as much as they must.

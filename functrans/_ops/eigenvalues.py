@@ -136,6 +136,7 @@ def _eig_abstract(x):
 eig = primitive(
     "eig", _eig, jvp=_eig_jvp, vjp=_eig_vjp, outputs=2, saves="y",
     batch=stacked(lambda: eig), abstract=_eig_abstract, kinks="repeated eigenvalues",
+    unique=False,
     doc="""Giles 2008, section 3.1. Complex, also where all eigenvalues are real.
 
     At repeated eigenvalues the gradients of symmetric functions of them are exact as long as there

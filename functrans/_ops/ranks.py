@@ -24,12 +24,12 @@ argsort = primitive(
     batch=lambda size, xs, batched, axis, stable: bind(
         argsort, xs[0], axis=axis + 1, stable=stable
     ),
-    abstract=lambda x, axis, stable: Aval(x.shape, np.dtype(np.intp)),
+    abstract=lambda x, axis, stable: Aval(x.shape, np.dtype(np.intp)), rounds="never",
 )
 argpartition = primitive(
     "argpartition", lambda x, kth, axis: np.argpartition(x, kth, axis),
     batch=lambda size, xs, batched, kth, axis: bind(argpartition, xs[0], kth=kth, axis=axis + 1),
-    abstract=lambda x, kth, axis: Aval(x.shape, np.dtype(np.intp)),
+    abstract=lambda x, kth, axis: Aval(x.shape, np.dtype(np.intp)), rounds="never",
 )
 lexsort = primitive(
     "lexsort", lambda *keys, axis: np.lexsort(keys, axis),
@@ -37,7 +37,7 @@ lexsort = primitive(
         lexsort, *[batched_to(k, b, size) for k, b in zip(keys, batched, strict=True)],
         axis=axis + 1,
     ),
-    abstract=lambda *keys, axis: Aval(keys[0].shape, np.dtype(np.intp)),
+    abstract=lambda *keys, axis: Aval(keys[0].shape, np.dtype(np.intp)), rounds="never",
 )
 
 
@@ -52,7 +52,7 @@ def _batch_searchsorted(size, xs, batched, side):
 searchsorted = primitive(
     "searchsorted", lambda x, v, side: np.searchsorted(x, v, side),
     batch=_batch_searchsorted,
-    abstract=lambda x, v, side: Aval(v.shape, np.dtype(np.intp)),
+    abstract=lambda x, v, side: Aval(v.shape, np.dtype(np.intp)), rounds="never",
 )
 
 # ---- entries by rank
@@ -115,7 +115,7 @@ ranked = primitive(
     batch=_batch_ranked,
     abstract=lambda x, ranks, skip_nan: Aval((*x.shape[:-1], ranks.shape[-1]), x.dtype),
     kinks="a tie: shared equally",
-    at_kink=lambda x, ranks, skip_nan: _at_tie(x, _ranked(x, ranks, skip_nan)),
+    at_kink=lambda x, ranks, skip_nan: _at_tie(x, _ranked(x, ranks, skip_nan)), rounds="never",
 )
 
 

@@ -31,7 +31,7 @@ reshape = linear(
     "reshape", lambda x, shape: _array(x).reshape(shape),
     lambda ct, x, shape: ct.reshape(x.shape),
     batch=lambda size, xs, batched, shape: bind(reshape, xs[0], shape=(size, *shape)),
-    abstract=lambda x, shape: Aval(shape, x.dtype),
+    abstract=lambda x, shape: Aval(shape, x.dtype), moves=True, rounds="never",
 )
 
 
@@ -48,7 +48,8 @@ transpose = linear(
     batch=lambda size, xs, batched, axes: bind(
         transpose, xs[0], axes=(0, *[a + 1 for a in axes])
     ),
-    abstract=lambda x, axes: Aval(tuple(x.shape[a] for a in axes), x.dtype),
+    abstract=lambda x, axes: Aval(tuple(x.shape[a] for a in axes), x.dtype), moves=True,
+    rounds="never",
 )
 
 
@@ -64,7 +65,7 @@ broadcast_to = linear(
     "broadcast_to", lambda x, shape: np.broadcast_to(x, shape),
     lambda ct, x, shape: sum_to(ct, x.shape, x.dtype),
     batch=_batch_broadcast,
-    abstract=lambda x, shape: Aval(shape, x.dtype),
+    abstract=lambda x, shape: Aval(shape, x.dtype), moves=True, rounds="never",
 )
 
 # ---- dtypes
@@ -81,13 +82,13 @@ astype = linear(
     "astype", _astype,
     lambda ct, x, dtype: cast(ct, x.dtype),
     batch=lambda size, xs, batched, dtype: bind(astype, xs[0], dtype=dtype),
-    abstract=lambda x, dtype: Aval(x.shape, dtype),
+    abstract=lambda x, dtype: Aval(x.shape, dtype), cost=1,
 )
 # row: to integers or booleans; a step function, whose derivative is zero
 astype_discrete = primitive(
     "astype_discrete", _astype,
     batch=lambda size, xs, batched, dtype: bind(astype_discrete, xs[0], dtype=dtype),
-    abstract=lambda x, dtype: Aval(x.shape, dtype),
+    abstract=lambda x, dtype: Aval(x.shape, dtype), cost=1,
 )
 
 # ---- joining
@@ -120,7 +121,7 @@ def _batch_concatenate(size, xs, batched, axis):
 
 concatenate = linear(
     "concatenate", lambda *xs, axis: np.concatenate(xs, axis), _split_concatenation,
-    batch=_batch_concatenate, abstract=_concatenated, operands=None,
+    batch=_batch_concatenate, abstract=_concatenated, operands=None, rounds="never",
 )
 
 
@@ -149,7 +150,7 @@ def _batch_stack(size, xs, batched, axis):
 # row: as a concatenation it would reshape every operand first
 stack = linear(
     "stack", _stack, _split_stack,
-    batch=_batch_stack, abstract=_stacked, operands=None,
+    batch=_batch_stack, abstract=_stacked, operands=None, rounds="never",
 )
 
 # ---- diagonals of the last two axes
@@ -178,6 +179,7 @@ diagonal = linear(
     abstract=lambda x, offset: Aval(
         (*x.shape[:-2], diagonal_length(x.shape[-2], x.shape[-1], offset)), x.dtype
     ),
+    rounds="never",
 )
 # row: zeros of ``shape`` in the last two axes but for one diagonal; its transpose is a view
 embed_diagonal = linear(
@@ -187,7 +189,7 @@ embed_diagonal = linear(
         embed_diagonal, xs[0], offset=offset, shape=shape
     ),
     fills=True,
-    abstract=lambda x, offset, shape: Aval((*x.shape[:-1], *shape), x.dtype),
+    abstract=lambda x, offset, shape: Aval((*x.shape[:-1], *shape), x.dtype), rounds="never",
 )
 
 

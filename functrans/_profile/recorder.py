@@ -10,6 +10,8 @@ from math import prod
 from time import perf_counter_ns
 from typing import Any
 
+from functrans._core.primitive import Primitive
+from functrans._ops.contractions import matmul
 from functrans._transforms.watching.watched import Observer, Op, done_inside, shapes_of
 from functrans.errors import PACKAGE
 
@@ -31,7 +33,8 @@ class Recorder(Observer):
         end = perf_counter_ns()
         op, before, start = token
         if not op.label or not done_inside(self.records, before, op.name):
-            self.write(op.name, start, end, "forward", op.sequence, op.args, out, op.params)
+            self.write(op.name, start, end, "forward", op.sequence, op.args, out, op.params,
+                       op.prim if isinstance(op.prim, Primitive) else None)
 
     def back(self, op: Op, ct: Any) -> tuple:
         return op, perf_counter_ns()
@@ -50,7 +53,7 @@ class Recorder(Observer):
         self.write(name, start, perf_counter_ns(), "scope", None, (), (), {})
 
     def write(self, name: str, start: int, end: int, kind: str, sequence: int | None, args: Any,
-              out: Any, params: dict) -> None:
+              out: Any, params: dict, row: Primitive | None = None) -> None:
         """Write a call down."""
         thread = threading.get_ident()
         if self._plain:
@@ -60,7 +63,7 @@ class Recorder(Observer):
         self.records.append((
             name, start, end, thread, kind, sequence, shapes if self.shapes else None,
             memory_of(out) if self.memory else 0,
-            flops_of(name, shapes, params) if self.flops and shapes else 0,
+            flops_of(row, name, shapes, params) if self.flops and shapes else 0,
             stack() if self.stack else (),
         ))
 
@@ -87,30 +90,16 @@ def stack() -> list[str]:
 
 
 _NOT_THE_USERS = (PACKAGE, "<__array_function__", contextlib.__file__)
-PRODUCTS = ("matmul", "mm", "bmm", "mv", "dot", "inner")
+# Products of matrices that are recorded by their names: the operand at which the matrices begin.
+_PRODUCTS = {"matmul": 0, "mm": 0, "bmm": 0, "mv": 0, "dot": 0, "inner": 0, "addmm": 1, "addmv": 1,
+             "baddbmm": 1}
 
 
-def flops_of(name: str, shapes: Sequence, params: dict) -> int:
+def flops_of(row: Primitive | None, name: str, shapes: Sequence, params: dict) -> int:
     """Multiplications and additions of a product of matrices or a convolution; else 0."""
-    if name == "einsum" and "subscripts" in params:
-        terms = params["subscripts"].split("->")[0].split(",")
-        sizes = {c: n for term, shape in zip(terms, shapes, strict=False)
-                 for c, n in zip(term, shape, strict=False)}
-        return 2 * prod(sizes.values())
-    if name == "convolve" and len(shapes) >= 2:
-        n, m = shapes[0][-1], shapes[1][-1]
-        long, short = max(n, m), min(n, m)
-        valid = params.get("mode") == "valid"
-        return 2 * prod(shapes[0][:-1]) * ((long - short + 1) * short if valid else n * m)
-    if name in ("addmm", "addmv", "baddbmm"):
-        shapes = shapes[1:]
-    elif name == "linear" and len(shapes) >= 2:
+    if row is not None:
+        return row.facts.flops(shapes, params) if row.facts.flops else 0
+    if name == "linear" and len(shapes) >= 2:
         return 2 * prod(shapes[0]) * shapes[1][0]
-    elif name not in PRODUCTS:
-        return 0
-    if len(shapes) < 2 or not shapes[0] or not shapes[1]:
-        return 0
-    a, b = shapes[0], shapes[1]
-    rows = a[-2] if len(a) > 1 else 1
-    columns = b[-1] if len(b) > 1 else 1
-    return 2 * rows * a[-1] * columns * max(prod(a[:-2]), prod(b[:-2]))
+    product = matmul.facts.flops
+    return product(shapes[_PRODUCTS[name] :], params) if product and name in _PRODUCTS else 0

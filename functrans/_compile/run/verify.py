@@ -21,7 +21,8 @@ import numpy as np
 from functrans._compile.ir.program import Atom, Const, Program, Structured, Var
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.primitive import Primitive
-from functrans._ops.declare import TABLE, Elementwise
+from functrans._ops.declare import Elementwise
+from functrans._ops.structure import astype, astype_discrete
 from functrans.config import settings
 from functrans.errors import MiscompilationWarning
 
@@ -35,21 +36,6 @@ NOISE = 8.0
 RUNS, DOUBTS = 3, (8.0, 8.0, 64.0, 64.0, 512.0, 4096.0, 4096.0)
 # How many times as far off as in disturbed runs an entry may be.
 FAR = 1000.0
-
-_OURS = frozenset(TABLE.values())
-# Rows that only move numbers, choose among them, or are exact; what is not here rounds.
-_EXACT = frozenset({
-    "absolute", "all", "any", "argmax", "argmin", "argpartition", "argsort", "broadcast_to", "ceil",
-    "clip", "concatenate", "conjugate", "copysign", "count_nonzero", "cummax", "cummin", "diagonal",
-    "embed_diagonal", "equal", "equal_share", "fabs", "floor", "fmax", "fmin", "getitem", "greater",
-    "greater_equal", "heaviside", "imag", "invert", "isfinite", "isinf", "isnan", "last_write",
-    "less", "less_equal", "lexsort", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "max", "maximum", "min", "minimum", "moving_as", "negative", "not_equal", "positive",
-    "precedence", "ranked", "real", "reshape", "rint", "running_share", "scatter_set",
-    "searchsorted", "shift", "sign", "signbit", "stack", "stop", "transpose", "trunc", "where",
-})
-# Rows without one right answer: two libraries may give vectors different signs.
-_FREE = frozenset({"eig", "eigh", "qr", "svd"})
 
 
 class _Undecided(Exception):
@@ -91,7 +77,7 @@ def _require_small(program: Program, times: int = 1) -> None:
         if isinstance(eqn.prim, Structured):
             for inner in eqn.prim.programs.values():
                 _require_small(inner)
-        elif eqn.prim not in _OURS or eqn.prim.name in _FREE:
+        elif not (eqn.prim.ours and eqn.prim.facts.unique):
             raise _Undecided
         entries += sum(v.aval.size for v in eqn.outputs)
     if entries > MOST_ENTRIES:
@@ -135,12 +121,12 @@ class _Run:
         if self.random is None:
             y = prim.impl(*xs, **params)
             return y if prim.outputs > 1 else (y,)
-        rounds = prim.name not in _EXACT
+        rounds = prim.facts.rounds != "never"
         if rounds and not isinstance(prim, Elementwise):  # as if it added up in another order
             xs = list(map(self.disturbed, xs))
         y = prim.impl(*xs, **params)
         ys = y if prim.outputs > 1 else (y,)
-        if prim.name in ("astype", "astype_discrete"):
+        if prim in (astype, astype_discrete):
             _require_range(xs[0], np.asarray(ys[0]).dtype)
         self.calm = self.calm and all(map(_is_calm, ys))
         return list(map(self.disturbed, ys)) if rounds else ys

@@ -144,6 +144,7 @@ class Assembler:
             return loads[key].name
 
         for node in nodes:
+            assert node.row is not None, node
             args = tuple([read(v, node) for v in node.operands])
             out = node.target
             if node.kind == "reduce":

@@ -169,10 +169,10 @@ class JetTrace(Trace):
         varying = {"y", *[n for n, m in zip(prim.operands, mine, strict=True) if m]}
         if not any(varying & set(a.needs) for i in moving if (a := prim.actions[i])):
             more = self._coefficientwise(prim, y, args, starts, moving)
-        elif prim.name in PRODUCTS:
+        elif prim in PRODUCTS:
             series = [x.series if m else Series([x]) for x, m in zip(args, mine, strict=True)]
             known = [y]
-            rule = PRODUCTS[prim.name]
+            rule = PRODUCTS[prim]
 
             def more(k: int) -> Any:
                 return rule(k, known, *series)
@@ -210,7 +210,7 @@ class JetTrace(Trace):
         return more
 
     def _slope(self, prim, y, args, moving):
-        if prim.name in ("power", "float_power") and not _by_unfolding(self, *args):
+        if prim in (ops.power, ops.float_power) and not _by_unfolding(self, *args):
             return y * _logarithmic_slope(self, args[0], args[1], moving)
         return total(
             [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import strong_multiply
 
@@ -73,12 +74,12 @@ def _quotient(quotient: Callable) -> Callable:
 
 
 # Rows whose action would unfold into itself, or that have half the work: y_k from y_0..y_(k-1).
-PRODUCTS: dict[str, Callable] = {
-    "multiply": _product(lambda u, v: u * v),
-    "strong_multiply": _product(strong_multiply),
-    "square": _square,
-    "divide": _quotient(lambda u, v: u / v),
-    "ratio": _quotient(ops.ratio),
+PRODUCTS: dict[Primitive, Callable] = {
+    ops.multiply: _product(lambda u, v: u * v),
+    strong_multiply: _product(strong_multiply),
+    ops.square: _square,
+    ops.divide: _quotient(lambda u, v: u / v),
+    ops.ratio: _quotient(ops.ratio),
 }
 
 

@@ -12,14 +12,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from functrans._compile.ir.program import Atom, Program, Var
+from functrans._core.primitive import Primitive
+from functrans._ops import elementwise as ops
 from functrans.errors import ArgumentError
 
-# row: what Python computes
-_EXACT: dict[str, Callable] = {
-    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul,
-    "negative": operator.neg, "absolute": operator.abs, "positive": operator.pos,
-    "square": lambda n: n * n, "power": operator.pow, "floor_divide": operator.floordiv,
-    "remainder": operator.mod, "left_shift": operator.lshift, "right_shift": operator.rshift,
+# Row -> what Python computes.
+_EXACT: dict[Primitive, Callable] = {
+    ops.add: operator.add, ops.subtract: operator.sub, ops.multiply: operator.mul,
+    ops.negative: operator.neg, ops.absolute: operator.abs, ops.positive: operator.pos,
+    ops.square: lambda n: n * n, ops.power: operator.pow, ops.floor_divide: operator.floordiv,
+    ops.remainder: operator.mod, ops.left_shift: operator.lshift, ops.right_shift: operator.rshift,
 }
 LEAST, GREATEST = -(2**63), 2**63 - 1
 # Bits of a power, or of a shifted number, from which on it is not computed to be refused.
@@ -34,7 +36,7 @@ def integers(name: str, program: Program) -> Callable[[Sequence], None] | None:
     for eqn in program.eqns if given else ():
         mine = [isinstance(a, Var) and a in known for a in eqn.inputs]
         python = all(m or type(a) is int for a, m in zip(eqn.inputs, mine, strict=True))
-        if eqn.prim.name in _EXACT and any(mine) and python:
+        if eqn.prim in _EXACT and any(mine) and python:
             steps.append(eqn)
             known.update(eqn.outputs)
     if not steps:
@@ -46,7 +48,7 @@ def integers(name: str, program: Program) -> Callable[[Sequence], None] | None:
             return  # traced by another transform
         for eqn in steps:
             xs = [values[a] if isinstance(a, Var) else a for a in eqn.inputs]
-            y = _exactly(eqn.prim.name, xs)
+            y = _exactly(eqn.prim, xs)
             if type(y) is not int or not LEAST <= y <= GREATEST:
                 raise ArgumentError(
                     f"{eqn.line}: {name}: `{eqn.prim.name}` of {', '.join(map(str, xs))} does not "
@@ -58,13 +60,13 @@ def integers(name: str, program: Program) -> Callable[[Sequence], None] | None:
     return check
 
 
-def _exactly(name: str, xs: Sequence[int]) -> Any:
+def _exactly(row: Primitive, xs: Sequence[int]) -> Any:
     """What Python computes, None where it is far too large."""
-    if name == "power" and abs(xs[0]) > 1 and xs[1] > MOST_BITS:
+    if row is ops.power and abs(xs[0]) > 1 and xs[1] > MOST_BITS:
         return None
-    if name == "left_shift" and xs[1] > MOST_BITS:
+    if row is ops.left_shift and xs[1] > MOST_BITS:
         return None
-    return _EXACT[name](*xs)
+    return _EXACT[row](*xs)
 
 
 __all__ = ["integers"]
