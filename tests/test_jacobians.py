@@ -131,6 +131,15 @@ def test_a_point_that_a_rule_refuses_is_refused_in_a_batch_too():
             transform(np.eye(2))
 
 
+def test_the_direction_that_a_rule_refuses_need_not_be_the_first():
+    def f(x):
+        w, v = np.linalg.eigh(x[1:].reshape(2, 2))
+        return x[0] ** 2 + np.sum((v * np.exp(w)) @ v.T)
+
+    with pytest.raises(NotDifferentiable, match="eigh: eigenvalues 0 and 1 coincide"):
+        ft.hessian(f)(np.array([3.0, 1, 0, 0, 1]))
+
+
 def test_nan_that_nobody_refuses_stays_in_its_place():
     with np.errstate(all="ignore"):
         J = ft.jacfwd(lambda x: np.log(x))(np.array([1.0, np.nan, 2.0]))
