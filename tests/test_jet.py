@@ -432,7 +432,8 @@ def test_a_rule_may_use_both_zeros_and_two_types_of_one_number():
         turn(*xs), ts[0] * (np.arctan2(0.0, xs[0]) - np.arctan2(-0.0, xs[0]))))
     assert_allclose(derivatives(turn, -2.0, 2), [2 * np.pi, 0], atol=1e-15)
     twice = custom_jvp(lambda x: x**2)
-    twice.defjvp(lambda xs, ts: (twice(*xs), ts[0] * (xs[0] * (1 + 0j)).real + ts[0] * (xs[0] * 1.0)))
+    twice.defjvp(lambda xs, ts: (
+        twice(*xs), ts[0] * (xs[0] * (1 + 0j)).real + ts[0] * (xs[0] * 1.0)))
     assert_allclose(derivatives(twice, 3.0, 3), [6, 2, 0], atol=1e-15)
 
 

@@ -311,6 +311,17 @@ def test_host_steps_in_a_body():
     np.testing.assert_allclose(ft.jit(ft.jacrev(f))(X), want, rtol=1e-15)
 
 
+def test_a_loop_of_host_steps_goes_back_as_many_steps_as_it_went():
+    def f(x):
+        return ft.while_loop(
+            lambda y: y[0] < 50, lambda y: np.sort(y * y), x, max_steps=6
+        ).sum()
+
+    value, g = ft.jit(ft.value_and_grad(f))(np.array([3.0, 4.0]))
+    assert value == 81 + 256
+    np.testing.assert_array_equal(g, [4 * 27, 4 * 64])
+
+
 def test_a_singular_matrix_inside_a_loop_raises():
     def f(x):
         return ft.fori_loop(0, 3, lambda i, y: np.linalg.solve(x * 1.0, y), np.ones(2))
