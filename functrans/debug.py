@@ -12,6 +12,7 @@ from functrans._debug.doctor import Finding, visit
 from functrans._debug.report import Report
 from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.watching.watched import observed
+from functrans.config import config
 
 
 @contextmanager
@@ -19,7 +20,8 @@ def detect_anomaly(check_nan: bool = True) -> Iterator[None]:
     """Inside, transforms raise where a derivative first becomes NaN.
 
     The error, an ``AnomalyError``, names the op, its line, the operand and the entry, what numbers
-    met there, and where a value was NaN before. For debugging: everything is looked at.
+    met there, and where a value was NaN before. For debugging: everything is looked at, so compiled
+    functions run as the plain functions that they are.
 
     >>> import functrans as ft, numpy as np
     >>> with np.errstate(all="ignore"), detect_anomaly():
@@ -27,7 +29,7 @@ def detect_anomaly(check_nan: bool = True) -> Iterator[None]:
     Traceback (most recent call last):
     functrans.errors.AnomalyError: grad(<lambda>): the derivative of `divide` is NaN, ...
     """
-    with observed(Anomaly(check_nan)):
+    with config(jit=False), observed(Anomaly(check_nan)):
         yield
 
 

@@ -14,7 +14,8 @@
     +-- AnomalyError        (FloatingPointError)   a derivative became NaN in debug.detect_anomaly
     +-- CheckError          (AssertionError)       check_grads found a wrong derivative
 
-and one warning, KinkWarning (UserWarning): a derivative was taken at a kink, where that is watched.
+and two warnings: KinkWarning (UserWarning), a derivative was taken at a kink, where that is
+watched; MiscompilationWarning (RuntimeWarning), machine code did not compute its program.
 """
 
 from __future__ import annotations
@@ -79,6 +80,11 @@ class CheckError(FunctransError, AssertionError):
 
 class KinkWarning(UserWarning):
     """A derivative was taken exactly at a kink; see ``config(kinks=...)``."""
+
+
+class MiscompilationWarning(RuntimeWarning):
+    """Fresh machine code did not compute its program, and is not used; see ``config(verify=...)``.
+    """
 
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep

@@ -213,6 +213,8 @@ def ravel(x: Any) -> tuple[Any, Callable]:
     ends = np.cumsum([a.size for a in avals], dtype=np.int64).tolist()
     parts = [np.reshape(a, (-1,)) for a in found]
     vector = np.concatenate(parts) if parts else np.zeros(0)
+    if not isinstance(vector, Tracer):
+        vector.setflags(write=False)
 
     def back(v: Any) -> Any:
         if v.shape != (total := (ends[-1] if ends else 0,)):

@@ -67,9 +67,9 @@ def compiled(monkeypatch):
     texts = []
     translate = machine.Machine.translate
 
-    def counted(self, text):
+    def counted(self, text, options):
         texts.append(text)
-        return translate(self, text)
+        return translate(self, text, options)
 
     monkeypatch.setattr(machine.Machine, "translate", counted)
     return texts

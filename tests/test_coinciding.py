@@ -323,6 +323,21 @@ def test_twice_with_another_transform_between_it_is_never_wrong(outer, between, 
         right_or_unknown(outer(between(inner, loss_of_three)), a)
 
 
+def test_a_hessian_that_is_not_known_is_an_error():
+    a = np.diag([1.0, 1.0, 2.0])
+    with pytest.raises(NotDifferentiable, match="eigenvalues 0 and 1 coincide"):
+        ft.hessian(loss_of_three)(a)
+    with pytest.raises(NotDifferentiable, match="coincide"):
+        ft.hessian(lambda x: (loss_of_three(x), x), has_aux=True)(a)
+
+
+def test_a_hessian_with_undefined_entries_of_another_reason_is_given():
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(ft.hessian(lambda x: np.log(x) ** 2)(-1.0))
+    h = ft.hessian(lambda a: np.sum(np.linalg.eigvalsh(a + a.T) ** 2))(np.eye(2))
+    assert not np.isnan(h).any()
+
+
 @of_any_matrix
 @pytest.mark.parametrize("place", [PLACES[k] for k in ("plain", "compiled", "batched")])
 @twice_differentiated

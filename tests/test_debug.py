@@ -48,6 +48,41 @@ def test_a_nan_of_the_forward_mode_is_found(transform):
     assert f"It ran at {__file__}:{LINE}" in message
 
 
+@pytest.mark.parametrize("transform", [
+    lambda f: ft.jit(ft.grad(f)), lambda f: ft.grad(ft.jit(f)),
+    lambda f: ft.jit(ft.grad(ft.jit(f))), lambda f: lambda x: ft.vjp(ft.jit(f), x)[1](1.0),
+    lambda f: lambda x: ft.vmap(ft.jit(ft.grad(f)))(x[None]),
+    lambda f: lambda x: ft.jvp(ft.jit(f), x, np.ones(3)), lambda f: ft.jit(ft.hessian(f)),
+], ids=["jit grad", "grad jit", "jit grad jit", "vjp jit", "vmap jit grad", "jvp jit", "hessian"])
+@pytest.mark.parametrize("compiled", [False, True], ids=["new", "compiled before"])
+def test_a_nan_inside_a_jitted_function_names_its_line(transform, compiled):
+    jitted = transform(quotient)
+    if compiled:
+        jitted(np.ones(3))
+    message = found(lambda f: jitted, X)
+    assert "`divide` is NaN" in message
+    assert f"It ran at {__file__}:{LINE}" in message
+
+
+def test_a_nan_in_the_body_of_a_compiled_loop_names_its_line():
+    def step(carry, x):
+        return carry + np.sin(x) / x, None
+
+    jitted = ft.jit(ft.grad(lambda x: ft.scan(step, 0.0, x)[0]))
+    message = found(lambda f: jitted, X)
+    assert f"It ran at {__file__}:{inspect.getsourcelines(step)[1] + 1}" in message
+
+
+def test_compiled_functions_run_compiled_again_afterwards():
+    runs = []
+    f = ft.jit(lambda x: runs.append(1) or x)
+    for _ in range(2):
+        f(1.0)
+        with detect_anomaly():
+            f(1.0)
+    assert len(runs) == 3
+
+
 def test_a_nan_that_values_brought_along_is_traced_to_where_they_became_it():
     def f(x):
         y = np.log(x)

@@ -309,3 +309,9 @@ def test_a_page_that_cannot_be_written_loses_nothing(tmp_path):
     with pytest.raises(OSError):
         report.html(tmp_path / "missing" / "report.html")
     assert report.findings
+
+
+def test_the_doctor_looks_into_jitted_functions():
+    report = explain(ft.jit(quotient_of_zeros))(np.array([1.0, 0.0]))
+    line = inspect.getsourcelines(quotient_of_zeros)[1] + 1
+    assert any(f.kind == "NaN value" and f.place == (__file__, line) for f in report.findings)

@@ -103,6 +103,30 @@ def test_squared_norm_at_zero_is_zero(gradient):
 # ---- even powers of what has a kink at 0: polynomials, whose derivatives hold there to any order
 
 Q = np.array([[1.0, 2.0], [0.5, -1.0]])
+THREE = np.float64(3)
+SPELLINGS = {  # of a norm n of x, with the factor c in c x @ x
+    "3 n": (lambda n, x: (3 * n) ** 2, 9), "n 3": (lambda n, x: (n * 3) ** 2, 9),
+    "-n": (lambda n, x: (-n) ** 2, 1), "+n": (lambda n, x: (+n) ** 2, 1),
+    "np.float64 n": (lambda n, x: (THREE * n) ** 2, 9),
+    "n np.float64": (lambda n, x: (n * THREE) ** 2, 9),
+    "array n": (lambda n, x: (np.array(3.0) * n) ** 2, 9),
+    "Array n": (lambda n, x: (ft.array(3.0) * n) ** 2, 9),
+    "n over": (lambda n, x: (n / np.float64(0.5)) ** 2, 4),
+    "multiply": (lambda n, x: np.square(np.multiply(3, n)), 9),
+    "divide": (lambda n, x: np.divide(n, 0.5) ** 2.0, 4),
+    "negative": (lambda n, x: np.negative(n) ** 2, 1),
+    "abs": (lambda n, x: abs(-2 * n) ** 2, 4), "np.abs": (lambda n, x: np.abs(n * -2) ** 2, 4),
+    "power": (lambda n, x: np.power(3 * n, np.float64(2)), 9),
+    "exponents of NumPy's": (lambda n, x: (3 * n) ** np.int64(2) + n ** np.array(2), 10),
+    "float_power": (lambda n, x: np.float_power(3 * n, 2), 9),
+    "times itself": (lambda n, x: (3 * n) * (n * 3), 9),
+    "times the same": (lambda n, x: n * np.linalg.norm(x), 1),
+    "2 n n": (lambda n, x: 2 * n * n, 2), "n (2 n)": (lambda n, x: n * (2 * n), 2),
+    "-n n": (lambda n, x: -n * n, -1), "n -n": (lambda n, x: n * -n, -1),
+    "dot": (lambda n, x: np.dot(n, n), 1),
+    "many factors": (lambda n, x: (n * 2 * np.float64(1.5) / 3 * -1) ** 2, 1),
+    "vector n": (lambda n, x: np.sum((np.array([1.0, 2.0]) * n) ** 2), 5),
+}
 SMOOTH = {  # with the polynomial that it is
     "norm": (lambda x: np.linalg.norm(x) ** 2, lambda x: x @ x),
     "norm, the fourth": (lambda x: np.linalg.norm(x) ** 4, lambda x: (x @ x) ** 2),
@@ -134,6 +158,18 @@ SMOOTH = {  # with the polynomial that it is
     "complex abs": (lambda x: np.abs(x[0] + 1j * x[1]) ** 2, lambda x: x @ x),
     "complex norm": (lambda x: np.linalg.norm(x * (1 + 2j)) ** 2, lambda x: 5 * (x @ x)),
     "std": (lambda x: np.std(x) ** 2, lambda x: np.var(x)),
+    "root, scaled": (lambda x: (3 * np.sqrt(x @ x) / 2) ** 2, lambda x: 9 / 4 * (x @ x)),
+    "a factor that varies": (
+        lambda x: ((x[1] + 2) * np.linalg.norm(x)) ** 2, lambda x: (x[1] + 2) ** 2 * (x @ x)
+    ),
+    "factors of rows": (
+        lambda x: np.sum(([1.0, 2.0] * np.linalg.norm(np.stack([x, x]), axis=1)) ** 2),
+        lambda x: 5 * (x @ x),
+    ),
+    **{
+        name: (lambda x, f=f: f(np.linalg.norm(x), x), lambda x, c=c: c * (x @ x))
+        for name, (f, c) in SPELLINGS.items()
+    },
 }
 ORDERS = {
     "forward over reverse": lambda f: ft.jacfwd(ft.jacrev(f)),
@@ -160,6 +196,8 @@ def test_even_powers_of_a_length_that_is_zero_are_smooth(f, polynomial, order):
     lambda x: np.sqrt(x) ** 2, lambda x: np.sqrt(x) ** 4, lambda x: np.linalg.norm(x) ** 2,
     lambda x: np.hypot(x[:5], x[5:]) ** 2, lambda x: np.abs(x + 1j * x[::-1]) ** 2,
     lambda x: np.std(x) ** 2, lambda x: np.square(np.sqrt(x) / 3),
+    *[lambda x, f=f: f(np.sqrt(x @ x), x) for name, (f, _) in SPELLINGS.items()
+      if name != "times the same"],
 ])
 def test_values_of_even_powers_of_lengths_are_numpys_to_the_last_bit(f):
     x = np.random.default_rng(0).uniform(0.1, 2, 10)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import functrans as ft
 from functrans._compile.ir.program import evaluate
+from functrans._compile.lowering.numbers import Rounding
 from functrans._compile.lowering.scalars import LOWERINGS, REDUCTIONS
 from functrans._compile.run.native import compile_program
 from functrans._compile.schedule.kernels import HostStep, Kernel
@@ -29,7 +30,7 @@ EPS = {np.dtype(np.float64): 2e-15, np.dtype(np.float32): 1e-6,
 def native(f, *args, precise=False):
     """The compiled program of ``f`` at ``args``, and its outputs there."""
     program = make_program(f)(*args)
-    compiled = compile_program(program, precise)
+    compiled = compile_program(program, Rounding(precise))
     return compiled, compiled(args)
 
 

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
 from functrans._compile.lowering.complex_scalars import COMPLEX, FUNCTIONS
+from functrans._compile.lowering.numbers import Rounding
 from functrans._compile.run.native import compile_program
 from functrans._compile.schedule.kernels import Call, HostStep
 from functrans._core.bind import bind
@@ -36,7 +37,7 @@ def numbers(*shape, dtype=np.complex128, seed=0):
 
 def native(f, *args, precise=False):
     """What native code without host steps returns."""
-    compiled = compile_program(make_program(f)(*args), precise)
+    compiled = compile_program(make_program(f)(*args), Rounding(precise))
     assert not any(isinstance(s, HostStep) for s in compiled.schedule.steps), compiled.schedule
     return compiled(args)
 

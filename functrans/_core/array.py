@@ -7,10 +7,12 @@ pandas, DLPack) takes it without conversion, and NumPy's own methods are its met
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 import numpy as np
 
+from functrans._core.aval import PYTHON_SCALARS
 from functrans.errors import ArgumentError, ImmutableError, user_line
 
 
@@ -71,19 +73,74 @@ def wrap(x: Any) -> Array:
     """``x`` as an Array: no copy, read-only."""
     if type(x) is Array:
         return x
-    x = np.asarray(x)
+    if not isinstance(x, np.ndarray):
+        x = np.asarray(x)
+        x.setflags(write=False)
     y = x.view(Array)
     y.setflags(write=False)
     return y
 
 
 def plain(x: Any) -> Any:
-    """An Array as the ndarray it is; anything else unchanged, if it means what an ndarray does."""
-    if type(x) is Array:
+    """An Array as the ndarray it is; anything else unchanged, if it means what an ndarray does.
+
+    A number of a user's subclass of Python's is NumPy's number of that value, as NumPy takes it; a
+    member of an enumeration stays what it is.
+    """
+    kind = type(x)
+    if kind is np.ndarray:
+        return x
+    if kind is Array:
         return x.view(np.ndarray)
-    if type(x) is not np.ndarray and isinstance(x, np.ndarray):
-        require_common(type(x))
+    if isinstance(x, np.ndarray):
+        require_common(kind)
+    elif is_subclassed(x) and not isinstance(x, Enum):
+        return as_number(x)
     return x
+
+
+def changeable(x: Any) -> bool:
+    """Whether the memory of ``x`` may be written to: what is read-only is so all the way down."""
+    while isinstance(x, np.ndarray):
+        if x.flags.writeable:
+            return True
+        x = x.base
+    return x is not None and type(x) is not bytes
+
+
+def unrepeated(x: np.ndarray) -> np.ndarray:
+    """``x`` without the repetitions of a broadcast, which it has the same memory without."""
+    return x[tuple([slice(0, None if n else 1) for n in x.strides])] if 0 in x.strides else x
+
+
+def frozen_copy(x: np.ndarray) -> np.ndarray:
+    """A copy of ``x`` that cannot be written to; a broadcast stays one."""
+    y = unrepeated(x).copy("K")
+    y.setflags(write=False)
+    return y if y.shape == x.shape else np.broadcast_to(y, x.shape)
+
+
+def is_subclassed(x: Any) -> bool:
+    """Whether ``x`` is a number of a user's subclass of Python's."""
+    return (
+        isinstance(x, int | float | complex)
+        and type(x) not in PYTHON_SCALARS
+        and not isinstance(x, np.generic)
+    )
+
+
+def as_number(x: Any) -> Any:
+    """NumPy's number of a subclassed one, whose arithmetic must be that of numbers."""
+    if not is_subclassed(x):
+        return x
+    kind = type(x)
+    base: Any = next(k for k in (int, float, complex) if isinstance(x, k))
+    if any(getattr(kind, f"__{n}__") is not getattr(base, f"__{n}__") for n in ("add", "mul")):
+        raise ArgumentError(
+            f"{user_line()}: {kind.__module__}.{kind.__name__} has arithmetic of its own, which "
+            f"would be lost without a word. Use {base.__name__}(x)."
+        )
+    return np.asarray(base(x))[()]
 
 
 def require_common(kind: type) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from functrans._core.array import Array, plain, require_common
+from functrans._core.array import Array, as_number, is_subclassed, plain, require_common
 from functrans._core.aval import PYTHON_SCALARS, dtype_of, shape_of
 from functrans.errors import (
     ArgumentError,
@@ -266,7 +266,7 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
             if top is None or x.owner.level > top.level:
                 top = x.owner
         elif type(x) not in PLAIN and not isinstance(x, np.generic):
-            if type(x) is Array or isinstance(x, list | tuple):
+            if type(x) is Array or isinstance(x, list | tuple) or is_subclassed(x):
                 return bind(prim, *map(_as_plain, args), **params)
             if isinstance(x, np.ndarray):
                 require_common(type(x))
@@ -282,7 +282,7 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
 
 
 def _as_plain(x: Any) -> Any:
-    return np.asarray(x) if isinstance(x, list | tuple) else plain(x)
+    return np.asarray(x) if isinstance(x, list | tuple) else as_number(plain(x))
 
 
 def bind_operands(prim: Primitive, x1: Any, x2: Any) -> Any:

@@ -65,6 +65,8 @@ class lazy(Generic[T]):
         self.name = name
 
     def __get__(self, x: Any, owner: type) -> T:
+        if x is None:
+            return self  # type: ignore[return-value]  # asked of the class
         return x.__dict__.setdefault(self.name, self.make(x))
 
 

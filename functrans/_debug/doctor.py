@@ -18,6 +18,7 @@ from functrans._ops.declare import Action
 from functrans._transforms.arguments import open_all, require_numbers
 from functrans._transforms.reverse.vjp import VJPTrace, VJPTracer, pull_back
 from functrans._transforms.watching.watched import Observer, Op, observed, value_of
+from functrans.config import config
 from functrans.errors import name_of
 
 Place = tuple[str, int]
@@ -269,7 +270,7 @@ def visit(f: Callable, args: tuple, kwargs: dict) -> Visit:
     seen = Visit(name)
     label = f"explain({name})"
     doctor = Doctor(seen, label)
-    with observed(doctor), np.errstate(all="ignore"):
+    with config(jit=False), observed(doctor), np.errstate(all="ignore"):
         trace = VJPTrace(label)
         try:
             inputs = [[trace.input(v) for v in a.primals] if a else [] for a in opened]

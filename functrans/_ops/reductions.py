@@ -228,17 +228,20 @@ def _recurrence(a, b, axis, reverse):
         # Python's numbers are several times faster than NumPy's scalars
         values, s = [], 0.0
         for p, q in zip(a.tolist()[:: _back(reverse)], b.tolist()[:: _back(reverse)], strict=True):
-            s = p * s + q if s else q  # strong zero: nothing times NaN is nothing
+            s = p * s + q if s and p else q  # strong zero: nothing times NaN is nothing
             values.append(s)
         y[:: _back(reverse)] = values
         return y
     a, b, out = (np.moveaxis(v, axis, 0) for v in (a, b, y))
     order = range(len(out) - 1, -1, -1) if reverse else range(len(out))
-    times = np.multiply if is_finite(a) else strong_multiply
-    s = None
-    for k in order:
-        s = b[k] if s is None else times(a[k], s) + b[k]
-        out[k] = s
+    finite = is_finite(a) and is_finite(b)
+    for times in (np.multiply, strong_multiply) if finite else (strong_multiply,):
+        s = None
+        for k in order:
+            s = b[k] if s is None else times(a[k], s) + b[k]
+            out[k] = s
+        if is_finite(y):  # else a number has become infinite on the way: again, with care
+            break
     return y
 
 

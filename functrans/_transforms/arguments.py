@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from enum import Enum
+from sys import getrefcount
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from functrans import tree
-from functrans._core.array import Array, plain, wrap
-from functrans._core.aval import aval_of, inexact_dtype, integer, shape_of
+from functrans._core.array import Array, changeable, frozen_copy, plain, wrap
+from functrans._core.aval import PYTHON_SCALARS, aval_of, inexact_dtype, integer, shape_of
 from functrans._core.bind import Tracer
 from functrans.errors import ArgumentError, NotDifferentiable, ShapeError, name_of
 
@@ -122,7 +124,7 @@ def open_argument(who: str, f: Callable, position: object, x: Any) -> Leaves:
     kind = type(x)
     if kind is float or kind is np.float64 or (kind is np.ndarray and x.dtype.kind in "fc"):
         return Leaves([x], tree.LEAF, [0])
-    if type(x) is int:
+    if isinstance(x, int) and not isinstance(x, bool | Enum):
         x = float(x)
     leaves, structure = tree.flatten(x)
     leaves = [plain(v) for v in leaves]
@@ -195,7 +197,7 @@ def check_like(who: str, f: Callable, what: str, given: Any, expected: Any) -> N
     if have != structure and repr(have) != repr(structure):
         raise wrong_structure(who, f, what, given, expected)
     for t, x in zip(found, wanted, strict=True):
-        _check_leaf(who, f, what, t, x)
+        _check_leaf(who, f, what, plain(t), plain(x))
 
 
 def wrong_structure(who: str, f: Callable, what: str, given: Any, expected: Any) -> ArgumentError:
@@ -207,7 +209,7 @@ def wrong_structure(who: str, f: Callable, what: str, given: Any, expected: Any)
 
 
 def _check_leaf(who, f, what, t, x):
-    if not isinstance(t, np.ndarray | np.generic | Tracer | int | float | complex):
+    if not is_number(t) and not isinstance(t, bool):
         raise ArgumentError(
             f"{who}: {what} of `{name_of(f)}` must be an array, but is {describe(t)}"
         )
@@ -226,29 +228,74 @@ def _check_leaf(who, f, what, t, x):
         )
 
 
+def hand_out_all(
+    xs: list, weak: bool = False, held: Callable[[Any], int] | None = None
+) -> list:
+    """Results as the caller sees them: numbers as Arrays that no one can change, all else as it is.
+
+    What others may refer to is copied: to be spared that, the caller must drop an array, and
+    whatever it is a view of, wherever it is but in ``xs``, which is changed, or say how many
+    references to it it has ``held`` and only reads. ``weak``: Python's own numbers are left.
+    """
+    for i in range(len(xs)):
+        alone = _is_alone(xs, i) or (held is not None and _is_alone(xs, i, held(xs[i])))
+        if not (weak and type(xs[i]) in PYTHON_SCALARS):
+            xs[i] = _handed_out(xs[i], alone)
+    return xs
+
+
 def hand_out(x: Any) -> Any:
-    """A result as the caller sees it: traced if the caller traces, else an Array."""
-    return x if isinstance(x, Tracer) else wrap(x)
-
-
-def hand_out_fresh(x: np.ndarray) -> Array:
-    """An ndarray that nobody else has, as the caller sees it."""
-    y = x.view(Array)
-    y.setflags(write=False)
-    return y
+    """One such result."""
+    xs = [x]
+    del x
+    return hand_out_all(xs)[0]
 
 
 def hand_out_tree(x: Any) -> Any:
     """The same for every numeric leaf of a container."""
-    if isinstance(x, np.ndarray | np.generic | Tracer):
-        return hand_out(x)
-    return tree.map(lambda v: hand_out(v) if is_number(v) else v, x)
+    xs, structure = tree.flatten(x)
+    del x
+    return tree.unflatten(structure, hand_out_all(xs))
+
+
+def hand_out_fresh(x: np.ndarray) -> Array:
+    """An ndarray that nobody else has, as the caller sees it."""
+    x.setflags(write=False)
+    return x.view(Array)
+
+
+def _is_alone(xs: list, i: int, held: int = 0) -> bool:
+    """Whether the memory of an entry of a list can be reached from there alone."""
+    # two references: that of the list, or of the view, and that of the call
+    if type(xs[i]) not in _ARRAYS or getrefcount(xs[i]) > 2 + held:
+        return False
+    if xs[i].base is None:
+        return True
+    return (
+        type(xs[i].base) in _ARRAYS and xs[i].base.base is None and getrefcount(xs[i].base) <= 2
+    )
+
+
+_ARRAYS = (np.ndarray, Array)
+
+
+def _handed_out(x: Any, alone: bool) -> Any:
+    if isinstance(x, np.ndarray):
+        if alone:
+            if x.base is not None:
+                x.base.setflags(write=False)
+            x.setflags(write=False)
+        elif changeable(x):
+            x = frozen_copy(x)
+        return x if type(x) is Array else x.view(Array)
+    return wrap(x) if is_number(x) and not isinstance(x, Tracer) else x
 
 
 def is_number(x: Any) -> bool:
+    """Whether a transform can follow ``x``; a member of an enumeration is a name, not a number."""
     return isinstance(
         x, np.ndarray | np.generic | Tracer | int | float | complex
-    ) and not isinstance(x, bool)
+    ) and not isinstance(x, bool | Enum)
 
 
 def require_numbers(who: str, outs: Sequence, what: str = "a number") -> None:
@@ -271,6 +318,7 @@ __all__ = [
     "check_like",
     "describe",
     "hand_out",
+    "hand_out_all",
     "hand_out_fresh",
     "hand_out_tree",
     "is_number",

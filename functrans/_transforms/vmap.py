@@ -14,7 +14,8 @@ from functrans._core.array import plain
 from functrans._core.aval import integer, ndim_of, shape_of
 from functrans._core.bind import PLAIN, Trace, Tracer, bind, bind_operands, is_finite
 from functrans._core.primitive import Primitive
-from functrans._transforms.arguments import describe, hand_out, is_number, require_numbers
+from functrans._transforms.arguments import describe, hand_out_all, is_number, require_numbers
+from functrans._transforms.staging.environment import draws_near
 from functrans.errors import ArgumentError, ShapeError, name_of
 
 P = ParamSpec("P")
@@ -182,7 +183,10 @@ def _run(f, structure, moved, flat_axes, size):
     try:
         leaves = [x if a is None else trace.input(x) for x, a in zip(moved, flat_axes, strict=True)]
         args, kwargs = tree.unflatten(structure, leaves)
+        draws = draws_near(f)
         outs, out_structure = tree.flatten(f(*args, **kwargs))
+        if draws is not None:
+            draws.refuse(trace.fun, "every slice")
         require_numbers(f"vmap: `{name_of(f)}`", outs, "an array")
         return [trace.batched(plain(x)) for x in outs], out_structure
     finally:
@@ -214,7 +218,7 @@ def _axes_of(f, what, axis, x) -> list:
             axis
             if is_number(v) and (ndim_of(v) or what == "out_axes")
             else _scalar_axis(f, axis, v)
-            for v in tree.leaves(x)
+            for v in map(plain, tree.leaves(x))
         ]
     given, wanted = _children(axis), _children(x)
     named = isinstance(axis, dict) and isinstance(x, dict)
@@ -269,20 +273,19 @@ def _size(f, leaves, axes, axis_size, structure) -> int:
 
 
 def _place_out(f, out_axes, outs, structure):
-    result = tree.unflatten(structure, outs)
-    axes = _axes_of(f, "out_axes", out_axes, result)
+    axes = _axes_of(f, "out_axes", out_axes, tree.unflatten(structure, outs))
     if any(a is None for a in axes):
         raise ArgumentError(f"vmap: out_axes of `{name_of(f)}` must be ints, but is {out_axes!r}")
-    for x, a in zip(outs, axes, strict=True):
-        if not -ndim_of(x) <= a < ndim_of(x):
+    for i, a in enumerate(axes):
+        ndim = ndim_of(outs[i])
+        if not -ndim <= a < ndim:
             raise ShapeError(
                 f"vmap: out_axes puts the batch at axis {a} of what `{name_of(f)}` returned, which "
-                f"with the batch has {ndim_of(x)} axes"
+                f"with the batch has {ndim} axes"
             )
-    placed = [
-        hand_out(x if a == 0 else np.moveaxis(x, 0, a)) for x, a in zip(outs, axes, strict=True)
-    ]
-    return tree.unflatten(structure, placed)
+        if a:
+            outs[i] = np.moveaxis(outs[i], 0, a)
+    return tree.unflatten(structure, hand_out_all(outs))
 
 
 __all__ = ["BatchTrace", "BatchTracer", "Same", "vmap"]

@@ -82,7 +82,7 @@ def dot(a, b, out=None):
     a, b = _pair(a, b)
     n1, n2 = len(a.shape), len(b.shape)
     if not n1 or not n2:
-        return ops.multiply(a, b)
+        return a * b
     axis = max(n2 - 2, 0)
     if a.shape[-1] != b.shape[axis]:
         raise ValueError(

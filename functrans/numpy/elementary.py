@@ -175,7 +175,7 @@ def imag(val):
 def angle(z, deg=False):
     """The argument of a complex number, in (-pi, pi]."""
     z = as_operand(z)
-    y = ops.arctan2(imag(z), real(z))
+    y = ops.arctan2(imag(z), real(z)) if z.dtype.kind == "c" else ops.arctan2(0, z)
     return ops.rad2deg(y) if deg else y
 
 

@@ -234,12 +234,22 @@ def choose(a, choices, out=None, mode="raise"):
         a = ops.clip(a, 0, n - 1)
     elif mode == "wrap":
         a = a % n
-    elif not isinstance(a, Tracer) and ((a < 0) | (a >= n)).any():
-        raise ValueError("invalid entry in choice array")
+    else:
+        a = _within(a, n)
     y = as_operand(choices[-1])
     for i in range(n - 2, -1, -1):
         y = where(a == i, choices[i], y)
     return y
+
+
+def _within(a: Any, n: int) -> Any:
+    """``a`` where all of it is from 0 to ``n - 1``; else NumPy's error."""
+    values = a.whole() if isinstance(a, Tracer) else a
+    if values is None:  # known when the compiled program runs: it checks what it indexes with
+        return take(np.arange(n), where(ops.less(a, 0), n, a), 0)
+    if np.any((values < 0) | (values >= n)):
+        raise ValueError("invalid entry in choice array")
+    return a
 
 
 @numpy_like(np.compress)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import PLAIN, Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise
-from functrans.numpy.lengths import even_power, scaled
+from functrans.numpy import lengths
 from functrans.numpy.protocols import absolute, root
 
 BINARY = {
@@ -33,7 +32,6 @@ COMPARE = {
     "gt": ops.greater,
     "ge": ops.greater_equal,
 }
-UNARY = {"neg": ops.negative, "pos": ops.positive, "invert": ops.invert}
 
 
 def _binary(prim: Elementwise) -> tuple[Callable, Callable]:
@@ -52,36 +50,39 @@ for _name, _prim in BINARY.items():
     setattr(Tracer, f"__r{_name}__", _reflected)
 for _name, _prim in COMPARE.items():
     setattr(Tracer, f"__{_name}__", _binary(_prim)[0])
-for _name, _prim in UNARY.items():
-    setattr(Tracer, f"__{_name}__", lambda self, prim=_prim: self.owner.unary(prim, self))
+Tracer.__invert__ = lambda self: self.owner.unary(ops.invert, self)  # type: ignore[attr-defined]
 
 
 def _mul(self: Tracer, other: Any) -> Any:
-    if self.root_of is None:
+    if self.root_of is None and (type(other) in PLAIN or getattr(other, "root_of", None) is None):
         return self.owner.binary(ops.multiply, self, other)
-    return even_power(self, 2) if other is self else _scaled(operator.mul, self, other)
+    return lengths.multiply(self, other)
+
+
+def _rmul(self: Tracer, other: Any) -> Any:
+    if self.root_of is None:
+        return self.owner.binary(ops.multiply, other, self)
+    return lengths.multiply(other, self)
 
 
 def _truediv(self: Tracer, other: Any) -> Any:
     if self.root_of is None:
         return self.owner.binary(ops.divide, self, other)
-    return _scaled(operator.truediv, self, other)
-
-
-def _scaled(op, length, factor):
-    found = length.owner.binary(BINARY[op.__name__], length, factor)
-    return scaled(op, length, factor, found) if type(factor) in (int, float) else found
+    return lengths.divide(self, other)
 
 
 Tracer.__mul__ = _mul  # type: ignore[attr-defined]
+Tracer.__rmul__ = _rmul  # type: ignore[attr-defined]
 Tracer.__truediv__ = _truediv  # type: ignore[attr-defined]
+Tracer.__neg__ = lengths.negative  # type: ignore[attr-defined]
+Tracer.__pos__ = lengths.positive  # type: ignore[attr-defined]
 Tracer.__abs__ = absolute  # type: ignore[attr-defined]
 
 
 def _pow(self: Tracer, other: Any) -> Any:
+    if self.root_of is not None and lengths.is_even(other):
+        return lengths.even_power(self, other)
     if type(other) in (int, float):
-        if self.root_of is not None and other > 0 and other % 2 == 0:
-            return even_power(self, other)
         if other == 2:
             return self.owner.unary(ops.square, self)
         if other == 1:

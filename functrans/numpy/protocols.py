@@ -17,7 +17,8 @@ from functrans._core.bind import Tracer, bind_operands
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import TABLE, Elementwise
 from functrans.errors import UnsupportedError, user_line
-from functrans.numpy.lengths import even_power, length, of_root, squared_size
+from functrans.numpy import lengths
+from functrans.numpy.lengths import length, of_root, squared_size
 
 # The row of each ufunc, or a function that chooses one.
 UFUNCS: dict[np.ufunc, Any] = {
@@ -39,13 +40,13 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
     """``__array_ufunc__`` of traced values."""
     if method == "__call__" and not kwargs and type(row := UFUNCS.get(ufunc)) is Elementwise:
         if len(inputs) == 1:
-            if self.root_of is not None and row is ops.square:
-                return even_power(self, 2)
+            if self.root_of is not None and row in OF_LENGTHS:
+                return OF_LENGTHS[row](self)
             return root(row, self) if row in ROOTS else self.owner.unary(row, self)
         if len(inputs) == 2:
             x1, x2 = inputs
-            if x1 is x2 and self.root_of is not None and ufunc is np.multiply:
-                return even_power(self, 2)
+            if row in OF_LENGTHS:
+                return OF_LENGTHS[row](x1, x2)
             if not isinstance(x1, _LISTS) and not isinstance(x2, _LISTS):
                 return bind_operands(row, x1, x2)
     inputs = tuple([
@@ -162,6 +163,13 @@ def hypot(x1: Any, x2: Any) -> Any:
 def _hypot_squared(x1, x2):
     return np.square(x1) + np.square(x2)
 
+
+# What keeps in mind of which they are the root.
+OF_LENGTHS = {
+    ops.square: lengths.square, ops.negative: lengths.negative, ops.positive: lengths.positive,
+    ops.multiply: lengths.multiply, ops.divide: lengths.divide,
+    ops.float_power: lengths.float_power,
+}
 
 # Rows of one operand whose squares are smooth: the square, and its degree in the operand.
 ROOTS = {

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._core.aval import is_inexact
 from functrans._core.bind import bind
 from functrans._ops import elementwise as ops
 from functrans._ops import ranks as rows
@@ -206,8 +207,9 @@ def _middle(a, axis, keepdims, skip_nan):
     flat = flat_axes(a, axes)
     n: Any = _numbers(flat, np.intp) if skip_nan else flat.shape[-1]
     if not skip_nan and n % 2:
-        y = bind(rows.ranked, flat, np.array([n // 2]), skip_nan=False)
-        return keep(y[..., 0], a, axes, keepdims)
+        y = bind(rows.ranked, flat, np.array([n // 2]), skip_nan=False)[..., 0]
+        y = y if is_inexact(y) else y.astype(float)  # the mean of an integer is a float
+        return keep(y, a, axes, keepdims)
     low, high = ops.floor_divide(n - 1, 2), ops.floor_divide(n, 2)
     ranks = np.concatenate([np.atleast_1d(low), np.atleast_1d(high)], axis=-1)
     y = bind(rows.ranked, flat, ops.maximum(ranks, 0), skip_nan=skip_nan)

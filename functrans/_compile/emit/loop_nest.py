@@ -37,6 +37,8 @@ COPIES, COPIED = 9, 600
 TINY = 4
 # Entries that are added up without keeping what rounding loses: 32 or 16 in each lane of a vector.
 BLOCK = 512
+# Entries from which on NumPy adds up contiguous ones in pairs; fewer in order, as it is done here.
+PAIRWISE = 8
 
 
 class Nest:
@@ -180,7 +182,7 @@ class Nest:
 
     def collect(self, r: Reduce, x: str) -> None:
         have = self.read(r.buffer, r.dtype, 0, r.strides, r.index)
-        total = combine(self.code, r.row, r.dtype, have, x)
+        total = combine(self.code, r.row, r.dtype, have, x, ordered=True)
         self.write(r.buffer, r.dtype, 0, r.strides, total, r.index)
 
     def fill(self, r: Reduce) -> None:
@@ -305,7 +307,9 @@ class Nest:
                 self.write(r.buffer, r.dtype, 0, r.strides, x)
             return
         have = code.op(f"load {t}, ptr {self.sums[r]}")
-        code.line(f"store {t} {combine(code, r.row, r.dtype, have, x)}, ptr {self.sums[r]}")
+        ordered = math.prod(self.k.space[self.starts[r] :]) < PAIRWISE
+        total = combine(code, r.row, r.dtype, have, x, ordered)
+        code.line(f"store {t} {total}, ptr {self.sums[r]}")
 
 
 def _two_sum(code: Code, t: str, x: str, y: str, lost: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from functrans._compile.emit.loop_nest import Nest
-from functrans._compile.lowering.numbers import Code
+from functrans._compile.lowering.numbers import Code, Rounding
 from functrans._compile.run.threads import is_shared
 from functrans._compile.schedule.control import Emit, Emitted, Nested
 from functrans._compile.schedule.kernels import Call, Kernel, NativeStep, Tiles
@@ -60,7 +60,7 @@ INLINED = 8
 
 
 def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Place], stack: int,
-                precise: bool, library: VectorLibrary, wide: bool) -> str:
+                rounding: Rounding, library: VectorLibrary, wide: bool) -> str:
     """A module with a function ``run0``, ``run1``, ... for each segment.
 
     Each takes the address of a Python list that holds the arrays; ``stack`` bytes are its own. It
@@ -73,7 +73,7 @@ def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Plac
     def emit(step: Any) -> Emitted:
         if isinstance(step, Tiles):
             name = f"tiles{next(count)}"
-            nests = [Nest(k, f"kernel{next(count)}", Code(precise), True, step.local)
+            nests = [Nest(k, f"kernel{next(count)}", Code(rounding), True, step.local)
                      for k in step.kernels]
             for nest in nests:
                 texts.append(nest.text())
@@ -83,7 +83,7 @@ def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Plac
             ))
             texts.append(_tiles(name, step, nests, buffers))
             return Emitted(name, buffers, False, f", i64 0, i64 {step.chunks}")
-        code = Code(precise)
+        code = Code(rounding)
         name = f"{'kernel' if isinstance(step, Kernel) else 'call'}{next(count)}"
         buffers, text = _function(step, name, code, emit)
         texts.append(text)
@@ -94,7 +94,8 @@ def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Plac
         shared = any(is_shared(step) for step in steps)
         texts.append(_run(f"run{s}", list(map(emit, steps)), places, stack, shared))
     apart = next(count) > INLINED
-    header, attributes, texts = _declare(functions, texts, library if not precise else None)
+    vectors = None if rounding.precise else library
+    header, attributes, texts = _declare(functions, texts, vectors)
     prefer = ' "prefer-vector-width"="512"' if wide else ""
     # one function of very many kernels takes LLVM time that grows faster than their number
     inlined = " noinline" if apart else ""

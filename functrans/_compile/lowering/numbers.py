@@ -6,10 +6,11 @@ number is a pair, "{ float, float }" or "{ double, double }".
 
 from __future__ import annotations
 
+import platform
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,16 +60,30 @@ def part_of(t: str) -> str:
     return t[2 : t.index(",")] if is_pair(t) else t
 
 
+class Rounding(NamedTuple):
+    """How compiled code rounds.
+
+    ``precise``: mathematical functions are the C library's, one number at a time. ``contract``: a
+    product and a sum may be rounded once, by one instruction.
+    """
+
+    precise: bool = False
+    contract: bool = False
+
+
+AS_NUMPY = Rounding()
+
+
 class Code:
     """Lines of a function body; ``op`` adds one and returns the name of its result.
 
     ``block`` is the label behind which the next line stands.
     """
 
-    def __init__(self, precise: bool = False):
+    def __init__(self, rounding: Rounding = AS_NUMPY):
         self.lines: list[str] = []
         self.functions: dict[str, str] = {}  # what is called -> its declaration
-        self.precise = precise
+        self.precise, self.contract = rounding
         self.exact = False  # while no product may be fused with a sum
         self.block = "entry"
         self._count = 0
@@ -132,7 +147,7 @@ class Code:
 
     @property
     def flags(self) -> str:
-        return "" if self.precise or self.exact else "contract "
+        return "contract " if self.contract and not self.exact else ""
 
     def call(self, name: str, t: str, *xs: str, extra: str = "") -> str:
         """A call of an LLVM intrinsic on operands of one type."""
@@ -193,13 +208,13 @@ class Code:
             self.line(f"call void @{how}(ptr {target}, i8 0, i64 {size}, i1 false)")
 
     def arith(self, name: str, t: str, x: str, y: str) -> str:
-        """add, sub, mul, div; contraction to fused multiply-add is allowed."""
+        """add, sub, mul, div."""
         how = f"f{name} {self.flags}" if is_float(t) else f"{name} "
         return self.op(f"{how}{t} {x}, {y}")
 
 
 def convert(code: Code, x: str, source: np.dtype, target: np.dtype) -> str:
-    """``x`` cast as NumPy's ``astype`` does; out of an integer's range it saturates."""
+    """``x`` cast as NumPy's ``astype`` does on this machine, also out of an integer's range."""
     a, b = type_of(source), type_of(target)
     if a == b:
         return x
@@ -210,15 +225,30 @@ def convert(code: Code, x: str, source: np.dtype, target: np.dtype) -> str:
     if is_float(a) and is_float(b):
         return code.op(f"{'fpext' if a == 'float' else 'fptrunc'} {a} {x} to {b}")
     if is_float(a):
-        kind = "f32" if a == "float" else "f64"
-        full = f"llvm.fptosi.sat.{b}.{kind}"
-        code.functions[full] = f"declare {b} @{full}({a})"
-        return code.op(f"call {b} @{full}({a} {x})")
+        return _to_integer(code, x, a, b)
     if is_float(b):
         return code.op(f"{'uitofp' if a == 'i1' else 'sitofp'} {a} {x} to {b}")
     if a == "i1":
         return code.op(f"zext i1 {x} to {b}")
     return code.op(f"{'sext' if int(a[1:]) < int(b[1:]) else 'trunc'} {a} {x} to {b}")
+
+
+# What C leaves undefined, and NumPy to the processor: x86's instruction answers with the least
+# integer of 32 or 64 bits to all that it cannot hold, NaN among it; those of ARM saturate.
+X86 = platform.machine().lower() in ("x86_64", "amd64")
+
+
+def _to_integer(code: Code, x: str, a: str, b: str) -> str:
+    """A floating-point number of type ``a`` as an integer of type ``b``."""
+    wide = "i64" if b == "i64" else "i32"
+    full = f"llvm.fptosi.sat.{wide}.{'f32' if a == 'float' else 'f64'}"
+    code.functions[full] = f"declare {wide} @{full}({a})"
+    y = code.op(f"call {wide} @{full}({a} {x})")
+    if X86:
+        bits = int(wide[1:])
+        fits = code.compare("lt", a, x, code.number(a, 2.0 ** (bits - 1)))
+        y = code.select(wide, fits, y, str(-(2 ** (bits - 1))))
+    return y if wide == b else code.op(f"trunc {wide} {y} to {b}")
 
 
 def _convert_complex(code: Code, x: str, source: np.dtype, target: np.dtype) -> str:
@@ -238,5 +268,5 @@ def _part_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(dtype.char.lower()) if dtype.kind == "c" else dtype
 
 
-__all__ = ["TYPES", "Code", "convert", "is_float", "is_native", "is_pair", "literal", "part_of",
-           "stored_type", "type_of"]
+__all__ = ["AS_NUMPY", "TYPES", "Code", "Rounding", "convert", "is_float", "is_native", "is_pair",
+           "literal", "part_of", "stored_type", "type_of"]

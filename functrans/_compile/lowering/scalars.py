@@ -408,20 +408,21 @@ def reduction_start(name: str, dtype: np.dtype) -> str:
     return literal(name in ("prod", "all"), dtype)
 
 
-def combine(code: Code, name: str, dtype: np.dtype, x: str, y: str) -> str:
-    """One more entry in a reduction; of sums and products the order is free."""
+def combine(code: Code, name: str, dtype: np.dtype, x: str, y: str, ordered: bool) -> str:
+    """One more entry in a reduction; of sums and products the order is free unless ``ordered``."""
     t = type_of(dtype)
+    free = "" if ordered else "reassoc "
     how = REDUCTIONS[name]
     if is_pair(t):
         if how == "mul":
             return COMPLEX["multiply"](code, t, x, y)
         parts = zip(code.parts(t, x), code.parts(t, y), strict=True)
         part = part_of(t)
-        return code.pair(t, [code.op(f"fadd reassoc {part} {a}, {b}") for a, b in parts])
+        return code.pair(t, [code.op(f"fadd {free}{part} {a}, {b}") for a, b in parts])
     if how in ("maximum", "minimum"):
         return LOWERINGS[how](code, t, x, y)
     if is_float(t):
-        return code.op(f"f{how} reassoc {code.flags}{t} {x}, {y}")
+        return code.op(f"f{how} {free}{code.flags}{t} {x}, {y}")
     if t == "i1":
         return code.op(f"{'or' if how in ('or', 'add') else 'and'} i1 {x}, {y}")
     return code.op(f"{how} {t} {x}, {y}")

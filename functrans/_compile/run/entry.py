@@ -48,8 +48,10 @@ LONG = 20_000
 @functools.cache
 def _function() -> tuple[Any, int]:
     """The function, compiled: what must live as long as it is called, and its address."""
-    code, found = local().compile(text(), ["entry"], "calls of compiled functions")
-    return code, _address(found["entry"])
+    loaded = local().compile(text(), ["entry"], "calls of compiled functions")
+    if loaded.keep is not None:
+        loaded.keep()
+    return loaded.code, _address(loaded.functions["entry"])
 
 
 # ---- one program

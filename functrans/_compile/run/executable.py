@@ -6,10 +6,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from functrans._compile.ir.passes import optimise
-from functrans._compile.ir.program import Eqn, Program, Structured, Var, check, evaluate
+from functrans._compile.ir.program import Eqn, Program, Structured, Var, check, interpret
+from functrans._compile.lowering.numbers import AS_NUMPY, Rounding
 from functrans._compile.run.frame import Framed
 from functrans._compile.run.keys import program_key
 from functrans._compile.run.machine import NativeUnavailable, local
@@ -21,9 +20,9 @@ from functrans.errors import warn
 class Executable:
     """A program that can be run on plain values many times; compiled when it is first run."""
 
-    def __init__(self, program: Program, precise: bool):
+    def __init__(self, program: Program, rounding: Rounding = AS_NUMPY):
         self.staged = program
-        self.precise = precise
+        self.rounding = rounding
         self._made: dict[str, Any] = {}
 
     def _once(self, what: str, make: Callable[[], Any]) -> Any:
@@ -41,14 +40,14 @@ class Executable:
     @property
     def _key(self) -> str | None:
         """The name of its code on disk."""
-        more = str(self.precise), *local().identity
+        more = str(self.rounding), *local().identity
         return self._once("key", lambda: program_key(self.staged, *more))
 
     @property
     def native(self) -> NativeProgram:
         """The native code and the steps between."""
         return self._once(
-            "native", lambda: compile_program(self.program, self.precise, self._key)
+            "native", lambda: compile_program(self.program, self.rounding, self._key)
         )
 
     @lazy
@@ -57,7 +56,7 @@ class Executable:
         code = self.code
         if isinstance(code, Exception):
             _warn_once(f"jit runs through NumPy, not natively: {code}")
-            return functools.partial(_interpret, self.program)
+            return functools.partial(interpret, self.program)
         return code
 
     @lazy
@@ -94,10 +93,6 @@ def alone(prim: Structured) -> Callable[[Sequence[Any]], Sequence]:
         return compile_program(program)
     except NativeUnavailable:
         return lambda xs: prim.impl(*xs) if prim.outputs > 1 else [prim.impl(*xs)]
-
-
-def _interpret(program: Program, values: Sequence[Any]) -> list:
-    return [np.array(y) for y in evaluate(program, values)]
 
 
 __all__ = ["Executable", "alone", "optimise"]

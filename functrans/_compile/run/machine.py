@@ -7,8 +7,10 @@ import functools
 import os
 import sys
 import sysconfig
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,11 +21,16 @@ from functrans._compile.run import sources, store
 from functrans._core.locks import compiling, lazy
 from functrans._core.version import VERSION
 
-# How LLVM optimises; loops are unrolled only where one asks for it: twice the time to compile.
-OPTIONS = (("loop_vectorization", True), ("loop_unrolling", False))
+# How LLVM optimises. Loops are unrolled only where one asks for it: twice the time to compile.
+# Straight-line code is not vectorised: LLVM 22 gets some of it wrong (docs/how_jit_works.md).
+OPTIONS = {"loop_vectorization": True, "loop_unrolling": False, "slp_vectorization": False}
+# For code that came out wrong: nothing is vectorised, loops stay as they are written.
+SAFE = {**OPTIONS, "loop_vectorization": False, "loop_interleaving": False}
 
-
-
+# Processors that code can be made for by name, and the letters of glibc's vector functions there.
+LEVELS = {"x86-64": "", "x86-64-v2": "", "x86-64-v3": "d", "x86-64-v4": "de"}
+# Bits of the vectors that each of those letters stands for.
+BITS = {"d": 256, "e": 512}
 
 # What CPython is asked for in the middle of long loops.
 CALLED = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyEval_SaveThread",
@@ -32,6 +39,14 @@ CALLED = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyEv
 
 class NativeUnavailable(RuntimeError):
     """This Python, NumPy or machine is not one that native code can be made for."""
+
+
+class Loaded(NamedTuple):
+    """``code`` must live as long as the functions are called; ``keep`` puts fresh code on disk."""
+
+    code: Any
+    functions: dict[str, Any]
+    keep: Callable[[], None] | None = None
 
 
 def llvm_binding() -> Any:
@@ -46,20 +61,24 @@ def llvm_binding() -> Any:
 
 
 class Machine:
-    """LLVM set up for this processor: made once, on first use."""
+    """LLVM set up for a processor: this one, made once on first use, or one of ``LEVELS``."""
 
-    def __init__(self):
+    def __init__(self, cpu: str | None = None):
         _check_layout()
         self.llvm = llvm = llvm_binding()
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        self.cpu = llvm.get_host_cpu_name()
-        features = llvm.get_host_cpu_features()
-        self.features = features.flatten()
-        self.wide = bool(features.get("avx512f"))
-        lanes = [("d", 256)] if features.get("avx2") else []
-        lanes += [("e", 512)] if self.wide else []
+        if cpu is None:
+            self.cpu = llvm.get_host_cpu_name()
+            features = llvm.get_host_cpu_features()
+            self.features = features.flatten()
+            letters = "d" * bool(features.get("avx2")) + "e" * bool(features.get("avx512f"))
+        else:
+            self.cpu, self.features, letters = cpu, "", LEVELS[cpu]
+        self.wide = "e" in letters
+        lanes = [(letter, BITS[letter]) for letter in letters]
         self.library = VectorLibrary(tuple(lanes), self._symbols(lanes))
+        self.builders: dict[str, Any] = {}
 
     def _symbols(self, lanes: list) -> frozenset[str]:
         try:
@@ -96,20 +115,21 @@ class Machine:
         return found
 
     def compile(self, text: str, names: Sequence[str], title: str, key: str | None = None,
-                frame: str = "") -> tuple[Any, dict[str, Any]]:
-        """The module's functions; the first result must live as long as they are called.
+                frame: str = "", options: dict[str, bool] = OPTIONS) -> Loaded:
+        """The module's functions, from disk or fresh.
 
-        The code is kept on disk under ``key``, else under one made of the text; and with it what
-        is given as ``frame``.
+        On disk the code has ``key`` as its name, else one made of the text; with it is kept what is
+        given as ``frame``. With other options than the usual ones it is compiled in any case.
         """
         with compiling:
             key = key or store.key_of(text, *self.identity)
-            code = store.get(key)
-            if code is None:
-                code = self.translate(text)
-                notes = [("program", title), ("functrans", VERSION), ("processor", self.cpu)]
-                store.put(key, code, notes + [("frame", frame)] * bool(frame))
-            return self.load(code, names)
+            code = store.get(key) if options is OPTIONS else None
+            if code is not None:
+                return Loaded(*self.load(code, names))
+            code = self.translate(text, options)
+            notes = [("program", title), ("functrans", VERSION), ("processor", self.cpu)]
+            notes += [("frame", frame)] * bool(frame)
+            return Loaded(*self.load(code, names), lambda: store.put(key, code, notes))
 
     def kept(self, key: str, names: Sequence[str]) -> tuple[str, Any, dict[str, Any]] | None:
         """Frame and functions of what is kept under a key."""
@@ -125,19 +145,37 @@ class Machine:
             cpu=self.cpu, features=self.features, opt=3, jit=True, codemodel="jitdefault"
         )
 
-    def translate(self, text: str) -> bytes:
+    @lazy
+    def generator(self) -> tuple[Any, str]:
+        """What writes object code, and how it lays out data."""
+        target = self.target()
+        return target, str(target.target_data)
+
+    def builder(self, options: dict[str, bool]) -> Any:
+        """What makes the passes: kept, since llvmlite's are not given back to the last byte."""
+        key = str(options)
+        if key not in self.builders:
+            llvm = self.llvm
+            tuning = llvm.create_pipeline_tuning_options(speed_level=3)
+            for name, value in options.items():
+                setattr(tuning, name, value)
+            self.builders[key] = llvm.create_pass_builder(self.generator[0], tuning)
+        return self.builders[key]
+
+    def translate(self, text: str, options: dict[str, bool] = OPTIONS) -> bytes:
         """The object code of a module."""
-        llvm, machine = self.llvm, self.target()
-        module = llvm.parse_assembly(text)
-        module.triple = machine.triple
-        module.data_layout = str(machine.target_data)
-        options = llvm.create_pipeline_tuning_options(speed_level=3)
-        for name, value in OPTIONS:
-            setattr(options, name, value)
-        options.slp_vectorization = len(text) < 200_000
-        builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
-        return machine.emit_object(module)
+        target, layout = self.generator
+        module = self.llvm.parse_assembly(text)
+        module.triple, module.data_layout = target.triple, layout
+        builder = self.builder(options)
+        passes = builder.getModulePassManager()
+        try:
+            passes.run(module, builder)
+        finally:
+            # its own close() frees nothing: of its bases the one that does not know how comes first
+            self.llvm.newpassmanagers.NewPassManager._dispose(passes)
+            passes.detach()
+        return target.emit_object(module)
 
     def load(self, code: bytes, names: Sequence[str]) -> tuple[Any, dict[str, Any]]:
         """Object code as functions, in an engine that must live as long as they are called."""
@@ -164,10 +202,27 @@ def _address(f: Any) -> int:
 
 
 @functools.cache
-def local() -> Machine:
-    """The machine that this process runs on."""
+def _host() -> Machine:
     with compiling:
         return Machine()
+
+
+_chosen: ContextVar[Machine | None] = ContextVar("machine", default=None)
+
+
+def local() -> Machine:
+    """What compiles: for the processor that this process runs on, unless another is chosen."""
+    return _chosen.get() or _host()
+
+
+@contextmanager
+def choose(machine: Machine) -> Iterator[None]:
+    """Code for another processor, for the time of a ``with`` block."""
+    token = _chosen.set(machine)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
 
 
 def _libc() -> str:
@@ -191,4 +246,5 @@ def _check_layout() -> None:
         raise NativeUnavailable("this NumPy keeps an array's data elsewhere")
 
 
-__all__ = ["Machine", "NativeUnavailable", "llvm_binding", "local"]
+__all__ = ["LEVELS", "OPTIONS", "SAFE", "Machine", "NativeUnavailable", "choose", "llvm_binding",
+           "local"]

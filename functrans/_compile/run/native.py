@@ -7,17 +7,26 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from functrans._compile.emit.entry_code import IN_ORDER
 from functrans._compile.emit.module import Place, emit_module
-from functrans._compile.ir.program import Const, Program, Structured, Var, aval_of_atom
+from functrans._compile.ir.program import (
+    Const,
+    Program,
+    Structured,
+    Var,
+    aval_of_atom,
+    interpret,
+)
 from functrans._compile.lowering.library import refused
+from functrans._compile.lowering.numbers import AS_NUMPY, Rounding
 from functrans._compile.run.frame import Frame, Framed, frame_of, in_order
-from functrans._compile.run.machine import NativeUnavailable, local
+from functrans._compile.run.machine import OPTIONS, SAFE, NativeUnavailable, local
 from functrans._compile.run.threads import is_shared, on_threads
+from functrans._compile.run.verify import difference, warn
 from functrans._compile.schedule.kernels import HostStep, NativeStep, Schedule
 from functrans._compile.schedule.memory import STACK, allocate
 from functrans._compile.schedule.schedule import schedule
@@ -55,36 +64,75 @@ class _HostRun:
     dropped: tuple[int, ...]
 
 
+class _Code(NamedTuple):
+    """What runs a program, holding all that must live meanwhile; ``keep`` puts it on disk."""
+
+    run: Callable[[Sequence[Any]], list[np.ndarray]]
+    framed: Framed | None = None
+    keep: Callable[[], None] | None = None
+
+
 class NativeProgram:
     """A compiled Program: called with a list of values, returns a list of fresh ndarrays.
 
     ``schedule`` and ``llvm`` print what it does; the engine and the module live as long as it.
     ``key`` is the name under which the code is kept on disk if a frame can be kept with it; else
-    its text is.
+    its text is. Fresh code is kept after its first call, in which it is verified.
     """
 
-    def __init__(self, program: Program, precise: bool = False, key: str | None = None):
+    def __init__(self, program: Program, rounding: Rounding = AS_NUMPY, key: str | None = None):
         self.program = program
         self.schedule = schedule(program)
-        layout = _Layout(self.schedule, precise)
-        functions: dict[str, Any] = {}
+        self._layout = _Layout(self.schedule, rounding)
+        self._key = key
         self.llvm = ""
-        self.framed: Framed | None = None
-        self._code: Any = None  # must live as long as its functions are called
-        if layout.segments:
-            machine, frame = local(), layout.frame()
-            line = frame.text() if frame is not None and key else ""
-            self.llvm = emit_module(layout.segments, layout.places, layout.stack, precise,
-                                    machine.library, machine.wide)
-            names = [r.name for r in layout.runs if isinstance(r, _Segment)]
-            self._code, functions = machine.compile(
-                self.llvm, names, _title(program), key if line else None, line
-            )
-            if frame is not None:
-                self.framed = Framed(frame, functions[names[0]], self._code)
-            shared = [r.name for r in layout.runs if isinstance(r, _Segment) and r.chunks > 1]
-            functions.update({name: on_threads(functions[name]) for name in shared})
-        self._call = _caller(self.schedule, layout, functions)
+        if self._layout.segments:
+            machine = local()
+            self.llvm = emit_module(self._layout.segments, self._layout.places,
+                                    self._layout.stack, rounding, machine.library, machine.wide)
+        self._code = self._compile(OPTIONS)
+        self._call = self._code.run if self._code.keep is None else self._first
+
+    def _compile(self, options: dict[str, bool]) -> _Code:
+        layout = self._layout
+        if not layout.segments:
+            return _Code(_caller(self.schedule, layout, {}))
+        frame = layout.frame()
+        line = frame.text() if frame is not None and self._key else ""
+        names = [r.name for r in layout.runs if isinstance(r, _Segment)]
+        engine, functions, keep = local().compile(
+            self.llvm, names, _title(self.program), self._key if line else None, line, options
+        )
+        framed = None if frame is None else Framed(frame, functions[names[0]], engine)
+        shared = [r.name for r in layout.runs if isinstance(r, _Segment) and r.chunks > 1]
+        functions.update({name: on_threads(functions[name]) for name in shared})
+        run = _caller(self.schedule, layout, {**functions, "engine": engine})
+        return _Code(run, framed, keep)
+
+    def _first(self, values: Sequence[Any]) -> list[np.ndarray]:
+        """The call that tells whether fresh code is kept; one that raises tells nothing.
+
+        Threads that call at once all verify it.
+        """
+        code = self._code
+        outputs = code.run(values)
+        if (wrong := difference(self.program, values, outputs)) is not None:
+            code = self._compile(SAFE)
+            outputs = code.run(values)
+            cured = difference(self.program, values, outputs) is None
+            if not cured:
+                code = _Code(functools.partial(interpret, self.program))
+                outputs = code.run(values)
+            warn(_title(self.program), wrong, cured)
+        if code.keep is not None:
+            code.keep()
+        self._code, self._call = code, code.run
+        return outputs
+
+    @property
+    def framed(self) -> Framed | None:
+        """The code in its frame, where it is one native function."""
+        return self._code.framed
 
     def __call__(self, values: Sequence[Any]) -> list[np.ndarray]:
         return self._call(values)
@@ -177,7 +225,7 @@ class _Found:
         return np.array(x, order="C") if self.copied or self.slot is None else x
 
 
-def _implementation(prim: Primitive, precise: bool) -> Callable:
+def _implementation(prim: Primitive, rounding: Rounding) -> Callable:
     """What runs an op on arrays: of a loop or branch, compiled programs within Python's loop."""
     if not isinstance(prim, Structured):
         return prim.impl
@@ -185,7 +233,7 @@ def _implementation(prim: Primitive, precise: bool) -> Callable:
 
     def run(program: Program, values: Sequence[Any]) -> list:
         if program not in compiled:
-            compiled[program] = compile_program(program, precise)
+            compiled[program] = compile_program(program, rounding)
         return compiled[program]([np.asarray(x) for x in values])
 
     return functools.partial(prim.impl, run=run)
@@ -230,8 +278,8 @@ class _Operand:
 class _Layout:
     """Segments, and a place for each buffer: a slot of its own, or a part of shared scratch."""
 
-    def __init__(self, s: Schedule, precise: bool):
-        self.schedule, self.precise = s, precise
+    def __init__(self, s: Schedule, rounding: Rounding):
+        self.schedule, self.rounding = s, rounding
         self.segments: list[list[NativeStep]] = []
         self.runs: list[Any] = []
         self.places: dict[Any, Place] = {}
@@ -312,7 +360,7 @@ class _Layout:
                              and b in passed and i + 1 < len(self.order)])
             if isinstance(part, HostStep):
                 outs = tuple([(self.places[v].slot, v.aval.dtype) for v in part.eqn.outputs])
-                impl = _implementation(part.eqn.prim, self.precise)
+                impl = _implementation(part.eqn.prim, self.rounding)
                 self.runs.append(_HostRun(part, impl, self.operands(part), outs, dropped))
                 continue
             made = [b for step in part for b in step.makes]
@@ -362,13 +410,13 @@ def _given(v: Var, shape: Shape) -> Shape:
 
 
 def compile_program(
-    program: Program, precise: bool = False, key: str | None = None
+    program: Program, rounding: Rounding = AS_NUMPY, key: str | None = None
 ) -> NativeProgram:
-    """The program as native code; ``precise`` uses no vector mathematics and no fused products.
+    """The program as native code.
 
     Called with a flat list of values of the inputs' dtypes and shapes, it returns the outputs.
     """
-    return NativeProgram(program, precise, key)
+    return NativeProgram(program, rounding, key)
 
 
 def kept_program(key: str) -> Framed | None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans import tree
-from functrans._core.array import plain
+from functrans._core.array import as_number, plain
 from functrans._core.aval import PYTHON_SCALARS, aval_of, dtype_of, integer, shape_of
 from functrans._core.bind import Tracer, layers
 from functrans._transforms.arguments import describe, is_number
@@ -81,6 +81,7 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
         raise ArgumentError("switch needs at least one branch")
     for f in branches:
         require_callable("switch", f)
+    index = as_number(index)
     if not is_number(index) or dtype_of(index).kind not in "iu":
         raise ArgumentError(f"switch: the index must be an integer, but is {describe(index)}")
     _require_scalar("switch", "index", index)
@@ -210,6 +211,7 @@ class _Predicate(NamedTuple):
 
 
 def _predicate(who: str, pred: Any, loop: bool = False) -> _Predicate:
+    pred = as_number(pred)
     if not is_number(pred) and not isinstance(pred, bool):
         raise ArgumentError(f"{who}: the predicate must be a boolean, but is {describe(pred)}")
     _require_scalar(who, "predicate", pred)
@@ -239,6 +241,7 @@ def _innermost(x: Any) -> tuple[Any, bool]:
 
 
 def _bound(n):
+    n = as_number(n)
     if not is_number(n) or dtype_of(n).kind not in "iu":
         raise ArgumentError(f"fori_loop: the bounds must be integers, but got {describe(n)}")
     _require_scalar("fori_loop", "bound", n)

@@ -62,7 +62,7 @@ class BranchCall(restage.RowCall):
         return BranchCall(made)(*xs)
 
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
-        primals, parents = trace.operands(args)
+        primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents[1:])
         pair = self.derive(("vjp", mask), lambda: _Pair(self.row, mask))
         flat = BranchCall(pair.forward)(*primals)

@@ -8,16 +8,25 @@ from typing import Any
 import numpy as np
 
 from functrans import tree
+from functrans._core.array import plain, wrap
 from functrans._core.aval import dtype_of, shape_of
 from functrans._core.bind import Tracer
-from functrans._transforms.arguments import describe, hand_out, is_number
+from functrans._transforms.arguments import describe, hand_out_all, is_number
 from functrans._transforms.control import staged
 from functrans.errors import ArgumentError, ShapeError, name_of
 
 
 def handed_out(x: Any) -> Any:
     """``x`` with Arrays for NumPy's arrays; Python scalars stay weak."""
-    return tree.map(lambda v: hand_out(v) if isinstance(v, np.ndarray | np.generic) else v, x)
+    xs, structure = tree.flatten(x)
+    del x
+    xs = [v if isinstance(v, np.ndarray) else plain(v) for v in xs]
+    return tree.unflatten(structure, hand_out_all(xs, weak=True))
+
+
+def as_arrays(x: Any) -> Any:
+    """``x`` with Arrays for NumPy's arrays, of the same memory: what a step of a loop reads."""
+    return tree.map(lambda v: wrap(v) if isinstance(v, np.ndarray) else plain(v), x)
 
 
 def is_value(x):
@@ -33,6 +42,10 @@ class Carry:
         self.who, self.f = who, f
 
     def checked(self, old: Any, new: Any) -> Any:
+        """``new`` as the next step is given it: its ndarrays are Arrays, as those of the first are.
+        """
+        if type(new) is np.ndarray:
+            new = wrap(new)
         if type(old) is type(new) and isinstance(old, np.ndarray | np.generic | float | Tracer):
             self._check_leaf(old, new)
             return new
@@ -44,7 +57,7 @@ class Carry:
             )
         for x, y in zip(xs, ys, strict=True):
             self._check_leaf(x, y)
-        return new
+        return as_arrays(new) if any(type(y) is np.ndarray for y in ys) else new
 
     def _check_leaf(self, x, y):
         if not (is_value(x) and is_value(y)):
@@ -77,4 +90,4 @@ def staged_scan(step, init, xs, n, reverse, name):
     return handed_out((tree.unflatten(shape, last), tree.unflatten(kept[-1], collected)))
 
 
-__all__ = ["Carry", "handed_out", "is_value", "staged_scan"]
+__all__ = ["Carry", "as_arrays", "handed_out", "is_value", "staged_scan"]

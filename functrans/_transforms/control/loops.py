@@ -118,7 +118,7 @@ class LoopCall(restage.RowCall):
                 f"{user_line()}: reverse mode through {row.name} under jit needs to know how many "
                 "steps there are at most: pass max_steps, use fori_loop or scan, or forward mode."
             )
-        primals, parents = trace.operands(args)
+        primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents)
         pair = self.derive(("vjp", mask), lambda: _Pair(row, mask))
         flat = list(LoopCall(pair.forward)(*primals))

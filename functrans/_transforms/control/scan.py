@@ -14,7 +14,7 @@ from functrans._core.array import plain
 from functrans._core.aval import dtype_of, integer, shape_of
 from functrans._transforms.arguments import describe, hand_out, is_number
 from functrans._transforms.control import staged
-from functrans._transforms.control.carry import Carry, handed_out, is_value, staged_scan
+from functrans._transforms.control.carry import Carry, as_arrays, handed_out, is_value, staged_scan
 from functrans._transforms.reverse.checkpoint import checkpoint as recomputed
 from functrans._transforms.reverse.grad import require_callable
 from functrans.errors import ArgumentError, ShapeError, name_of
@@ -54,7 +54,7 @@ def scan(
     (Array(6.), Array([1., 3., 6.]))
     """
     require_callable("scan", f)
-    leaves, structure = tree.flatten(xs)
+    leaves, structure = tree.flatten(as_arrays(xs))
     n = _length(f, leaves, length)
     if checkpoint is not None and (parts := levels(n, checkpoint)):
         return _in_parts(f, init, xs, n, reverse, parts)

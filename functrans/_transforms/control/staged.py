@@ -6,17 +6,18 @@ What the functions close over becomes an operand, so that every transform sees i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from functrans import tree
 from functrans._compile.ir.passes import optimise
-from functrans._compile.ir.program import Program, Var, aval_of_atom, is_weak
+from functrans._compile.ir.program import Atom, Program, Var, aval_of_atom, is_weak
 from functrans._compile.ir.structured import INT, Branch, Loop
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, dtype_of
 from functrans._core.bind import Tracer, layers
+from functrans._ops import elementwise as ops
 from functrans._ops.structure import astype
 from functrans._transforms.arguments import is_number
 from functrans._transforms.control.branches import BranchCall
@@ -186,26 +187,48 @@ def branch(
     for f, part in zip(functions, parts, strict=True):
         _require_alike(name, functions[0], first, f, part)
     columns = zip(*[part.program.outputs for part in parts], strict=True)
-    kinds = [
-        None if all(map(is_weak, c)) else np.result_type(*[aval_of_atom(a).dtype for a in c])
-        for c in columns
-    ]
+    kinds = list(map(_common, columns))
     parts = [stage_part(_in_kinds(f, kinds), [], name) for f in branches]
     consts, bodies = with_consts(parts)
     row = Branch(name, list(map(optimise, bodies)), BranchCall)
     return list(BranchCall(row)(_as_int(index), *consts)), first.structure
 
 
-def _in_kinds(f: Callable, kinds: Sequence) -> Callable:
-    """``f`` with flat outputs, strong in the given dtypes where one is given."""
+class _Kind(NamedTuple):
+    dtype: np.dtype
+    weak: bool
+
+
+def _common(outputs: Sequence[Atom]) -> _Kind:
+    """What outputs of several branches are promoted to, as by ``np.where``."""
+    dtypes = [aval_of_atom(a).dtype for a in outputs]
+    if all(map(is_weak, outputs)):
+        return _Kind(np.result_type(*dtypes), True)
+    numbers = [d.type(0).item() if is_weak(a) else d for a, d in zip(outputs, dtypes, strict=True)]
+    return _Kind(np.result_type(*numbers), False)
+
+
+def _in_kinds(f: Callable, kinds: Sequence[_Kind]) -> Callable:
+    """``f`` with flat outputs of the given kinds."""
 
     def flat() -> list:
         return [
-            y if k is None else strong(y, k)
+            _as_scalar(y, k.dtype) if k.weak else strong(y, k.dtype)
             for y, k in zip(tree.leaves(f()), kinds, strict=True)
         ]
 
     return flat
+
+
+def _as_scalar(y: Any, dtype: np.dtype) -> Any:
+    """A Python scalar, traced or not, as one of a wider type."""
+    if dtype_of(y) == dtype:
+        return y
+    if not isinstance(y, Tracer):
+        return dtype.type(y).item()
+    # by operators, whose results are weak too; each is exact, and keeps a zero's sign
+    one = dtype.type(1).item()
+    return ops.subtract(y, 0j) if dtype.kind == "c" else ops.multiply(y, one)
 
 
 def _as_int(index: Any) -> Any:

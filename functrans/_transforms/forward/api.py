@@ -14,7 +14,7 @@ from functrans._core.bind import spread
 from functrans._transforms.arguments import (
     Leaves,
     describe,
-    hand_out,
+    hand_out_all,
     hand_out_tree,
     is_number,
     open_all,
@@ -96,8 +96,8 @@ def jvp(f: Callable, primals: Any, tangents: Any, *, has_aux: bool = False) -> t
     opened = open_all("jvp", f, args)
     flat = active_tangents("jvp", f, opened, args, ts)
     run = push("jvp", f, opened, args, flat, has_aux)
-    out = hand_out_tree(tree.unflatten(run.structure, run.values))
-    moved = tree.unflatten(run.structure, [hand_out(t) for t in run.tangents])
+    out = tree.unflatten(run.structure, hand_out_all(run.values))
+    moved = tree.unflatten(run.structure, hand_out_all(run.tangents))
     return (out, moved, hand_out_tree(run.aux)) if has_aux else (out, moved)
 
 
@@ -132,6 +132,6 @@ def derivative(f: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[An
         opened = [open_argument("derivative", f, 0, x)]
         one = np.ones((), aval_of(opened[0].primals[0]).dtype)
         run = push("derivative", f, opened, [x], [one], False, lambda xs: f(xs[0], *args, **kwargs))
-        return tree.unflatten(run.structure, [hand_out(t) for t in run.tangents])
+        return tree.unflatten(run.structure, hand_out_all(run.tangents))
 
     return slope

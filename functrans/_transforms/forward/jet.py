@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from functrans import tree
+from functrans._core.array import plain
 from functrans._core.aval import (
     PYTHON_SCALARS,
     aval_of,
@@ -462,7 +463,7 @@ def _coefficients(f: Callable, i: int, a: Any, x: Any, terms: Sequence, unit: in
             check_like("jet", f, f"term {k} of series {i}", term, x)
             leaves = tree.leaves(term)
         for column, j, v in zip(columns, a.active, a.primals, strict=True):
-            c = leaves[j]
+            c = plain(leaves[j])
             if c is not None:  # of v's own type: a Python scalar would follow what it meets
                 c = np.asarray(c) if type(c) in PYTHON_SCALARS else c
                 c = cast(c, dtype_of(v))

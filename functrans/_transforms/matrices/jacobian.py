@@ -15,7 +15,7 @@ from functrans._transforms.arguments import (
     Argnums,
     Leaves,
     Selected,
-    hand_out,
+    hand_out_all,
     hand_out_tree,
     open_argument,
     plain_argnums,
@@ -235,8 +235,8 @@ class _Job(NamedTuple):
 
 def _by_argument(parts: Parts, row: list) -> list[list]:
     """A row's blocks by argument."""
-    blocks = iter(row)
-    return [[hand_out(next(blocks)) for _ in a.active] for a in parts.opened]
+    given = iter(hand_out_all(row))
+    return [[next(given) for _ in a.active] for a in parts.opened]
 
 
 def _is_complex(a: Aval) -> bool:

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans import tree
+from functrans._core.array import plain
 from functrans._core.aval import aval_of
 from functrans._core.bind import Tracer, cast
 from functrans._transforms.arguments import (
     Leaves,
     check_like,
-    hand_out,
+    hand_out_all,
     hand_out_tree,
     is_number,
     open_all,
@@ -25,28 +26,26 @@ from functrans._transforms.arguments import (
 from functrans._transforms.reverse.degenerate import ReverseTrace
 from functrans._transforms.reverse.grad import lower_all, require_callable, split_aux
 from functrans._transforms.reverse.replay import push_forward
-from functrans._transforms.reverse.vjp import pull_back
+from functrans._transforms.reverse.vjp import Node, VJPTracer, pull_back
 from functrans._transforms.watching.kinks import vjp_trace
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
 
 
 class Recording(NamedTuple):
-    """One run of a function on a tape."""
+    """One run of a function on a tape: ``ends`` are its outputs' places there, without values."""
 
     trace: ReverseTrace
     opened: list[Leaves | None]
     inputs: list
-    outs: list
+    ends: list
+    values: list
     structure: tree.Structure
     aux: Any
 
     @property
-    def values(self) -> list:
-        return [self.trace.settled(self.trace.lower(x)) for x in self.outs]
-
-    @property
     def output(self) -> Any:
-        return hand_out_tree(tree.unflatten(self.structure, self.values))
+        ys = hand_out_all(self.values, held=lambda y: _references(self.trace.tape, y))
+        return tree.unflatten(self.structure, ys)
 
     def pull(self, seeds: Sequence) -> list:
         """Cotangents of the inputs, without conjugation, zeros where there is no path."""
@@ -54,7 +53,7 @@ class Recording(NamedTuple):
             s if s is None else cast(s, aval_of(v).dtype)
             for s, v in zip(seeds, self.values, strict=True)
         ]
-        cts = pull_back(self.trace, self.outs, seeds, self.inputs, consume=False)
+        cts = pull_back(self.trace, self.ends, seeds, self.inputs, consume=False)
         return [
             zeros_like(x) if c is None else cast(self.trace.settled(c), x.dtype)
             for c, x in zip(cts, self.inputs, strict=True)
@@ -63,12 +62,12 @@ class Recording(NamedTuple):
     def push(self, tangents: Sequence) -> list:
         """Tangents of the outputs, zeros where there is no path."""
         self.trace.check_captures()
-        ts = push_forward(self.trace, self.outs, self.inputs, tangents)
+        ts = push_forward(self.trace, self.ends, self.inputs, tangents)
         found = [
             zeros_like(v) if t is None else self.trace.settled(t)
             for t, v in zip(ts, self.values, strict=True)
         ]
-        if self.trace.split and any(map(_has_nan, found)):
+        if self.trace.split and any(map(has_nan, found)):
             raise NotDifferentiable(
                 f"{self.trace.fun}: eigenvalues or singular values coincide, and the basis that "
                 "fits this tangent differs from the one of the run that was linearized. Use jvp or "
@@ -77,7 +76,14 @@ class Recording(NamedTuple):
         return found
 
 
-def _has_nan(t: Any) -> bool:
+def _references(tape: list, y: Any) -> int:
+    """How many references to ``y`` a tape holds, which only reads it."""
+    saved = [v for node in tape if type(node) is tuple for edge in node for v in edge[2]]
+    saved += [node.y for node in tape if type(node) is Node]
+    return sum([v is y for v in saved])
+
+
+def has_nan(t: Any) -> bool:
     """Whether it is known to hold a NaN."""
     return isinstance(t, np.ndarray | np.generic) and bool(np.isnan(t).any())
 
@@ -102,7 +108,7 @@ def record(
     )
     trace = vjp_trace(f"{who}({name_of(f)})", outlives=True)
     try:
-        inputs = [[trace.input(trace.capture(v)) for v in a.primals] if a else [] for a in opened]
+        inputs = [[trace.argument(v) for v in a.primals] if a else [] for a in opened]
         args = [a.rebuild(v) if a else x for a, v, x in zip(opened, inputs, primals, strict=True)]
         out = (call or (lambda xs: f(*xs)))(args)
         out, aux = split_aux(who, f, out) if has_aux else (out, None)
@@ -110,7 +116,13 @@ def record(
         require_numbers(f"{who}: `{name_of(f)}`", outs)
         trace.hand_out(outs)
         aux = hand_out_tree(lower_all(trace, aux)) if has_aux else None
-        return Recording(trace, opened, [v for vs in inputs for v in vs], outs, structure, aux)
+        values = [trace.settled(trace.lower(x)) for x in outs]
+        ends = [
+            VJPTracer(trace, None, x.slot) if type(x) is VJPTracer and x.owner is trace else None
+            for x in outs
+        ]
+        flat = [v for vs in inputs for v in vs]
+        return Recording(trace, opened, flat, ends, values, structure, aux)
     finally:
         trace.closed = True
 
@@ -133,8 +145,12 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
 
     def pullback(ct: Any) -> tuple:
         check_like("pullback", f, "the cotangent", ct, tree.unflatten(run.structure, run.values))
-        cts = run.pull([np.conjugate(c) if _is_complex(c) else _copied(c) for c in tree.leaves(ct)])
-        found = iter([hand_out(np.conjugate(c) if _is_complex(c) else c) for c in cts])
+        seeds = map(plain, tree.leaves(ct))
+        cts = run.pull([np.conjugate(c) if _is_complex(c) else _copied(c) for c in seeds])
+        for i, c in enumerate(cts):
+            cts[i] = np.conjugate(c) if _is_complex(c) else c
+            del c
+        found = iter(hand_out_all(cts))
         return tuple(a.only([next(found) for _ in a.active]) if a else None for a in run.opened)
 
     return (run.output, pullback, run.aux) if has_aux else (run.output, pullback)
@@ -172,7 +188,7 @@ def linearize(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
             )
         flat = active_tangents("pushforward", f, run.opened, primals, tangents)
         flat = [_copied(t) for t in flat]
-        return tree.unflatten(run.structure, [hand_out(t) for t in run.push(flat)])
+        return tree.unflatten(run.structure, hand_out_all(run.push(flat)))
 
     return (run.output, pushforward, run.aux) if has_aux else (run.output, pushforward)
 
@@ -191,7 +207,7 @@ def active_tangents(
             raise wrong_structure(who, f, f"tangent {i}", t, x) from None
         for j in a.active:
             check_like(who, f, f"tangent {i}", leaves[j], a.leaves[j])
-            flat.append(cast(leaves[j], aval_of(a.leaves[j]).dtype))
+            flat.append(cast(plain(leaves[j]), aval_of(a.leaves[j]).dtype))
     return flat
 
 
@@ -227,7 +243,7 @@ def linear_transpose(f: Callable, *primals: Any) -> Callable:
         check_like(
             "linear_transpose", f, "the cotangent", ct, tree.unflatten(run.structure, run.values)
         )
-        found = iter([hand_out(c) for c in run.pull([_copied(c) for c in tree.leaves(ct)])])
+        found = iter(hand_out_all(run.pull([_copied(c) for c in tree.leaves(ct)])))
         return tuple(a.only([next(found) for _ in a.active]) if a else None for a in run.opened)
 
     return transposed

@@ -1,54 +1,98 @@
-"""Arrays that a tape reads but does not own: noticed when their owner changes them.
+"""Arrays that a tape reads when it is walked, and that others may have changed by then.
 
-A fingerprint is taken when an array is first used and compared before the tape is walked; without
-it a changed array would silently change the derivative.
+Copied when they are used, so that the derivative is that of the run. Those too large to have twice
+are summed up instead, entry for entry, and a change raises.
 """
 
 from __future__ import annotations
 
-import zlib
+import weakref
+from typing import Any
 
 import numpy as np
 
+from functrans._compile.run.checksum import checksum
+from functrans._core.array import changeable, frozen_copy, unrepeated
 from functrans._core.aval import aval_of
+from functrans._core.bind import layers
 from functrans.errors import CaptureError, user_line
+
+# Entries up to which to look for a copy of the same array costs more than another one.
+SMALL = 256
+# Bytes up to which arrays are copied, in a quarter of the time of two checksums; from there on the
+# copy would be on pages fresh from the system, which take longer than both.
+COPIED = 1 << 17
 
 
 class Captures:
-    """The arrays of one tape. ``thorough`` reads every element; else a sample of ``SAMPLE``."""
+    """The arrays that one tape refers to.
 
-    __slots__ = ("fun", "seen", "thorough")
+    ``digests``, where it is a list, grows by a number for the content of each: a function that is
+    run again has used the same ones if its numbers are the same.
+    """
 
-    def __init__(self, fun: str, thorough: bool):
+    __slots__ = ("copies", "digests", "fun", "watched")
+
+    def __init__(self, fun: str, digests: list[int] | None = None):
         self.fun = fun
-        self.thorough = thorough
-        self.seen: dict[int, tuple[np.ndarray, object, str]] = {}
+        self.digests = digests
+        self.copies: dict[int, tuple[weakref.ref, np.ndarray]] = {}
+        self.watched: dict[int, tuple[np.ndarray, int | bytes, str]] = {}
 
-    def watch(self, x: np.ndarray) -> np.ndarray:
-        if id(x) not in self.seen:
-            self.seen[id(x)] = (x, fingerprint(x, self.thorough), user_line())
-        return x
+    def keep(self, x: np.ndarray) -> np.ndarray:
+        """``x`` as the tape may refer to it: a copy, or itself, watched from here on."""
+        if x.size > SMALL and (core := unrepeated(x)).size < x.size:
+            return np.broadcast_to(self.keep(core), x.shape)
+        if self.digests is not None:
+            self.digests.append(hash((x.shape, checksum(x))))
+        if not changeable(x):
+            return x
+        if x.size <= SMALL:
+            return frozen_copy(x)
+        if x.nbytes > COPIED:
+            self.watch(x)
+            return x
+        owner, copy = self.copies.get(id(x), (None, x))
+        if owner is None or owner() is not x or not same_bits(x, copy):
+            copy = frozen_copy(x)
+            self.copies[id(x)] = weakref.ref(x), copy
+        return copy
+
+    def watch(self, x: Any) -> None:
+        """Let ``check`` tell whether ``x``, or what a traced value is around, is changed."""
+        *_, x = layers(x)
+        if not isinstance(x, np.ndarray) or not changeable(x):
+            return
+        now = _content(x)
+        _, before, line = self.watched.setdefault(id(x), (x, now, user_line()))
+        if now != before:
+            raise self._changed(x, line)
 
     def check(self) -> None:
-        """Raise if an array no longer is what it was when it was used."""
-        for x, mark, line in self.seen.values():
-            if fingerprint(x, self.thorough) != mark:
-                raise CaptureError(
-                    f"{self.fun}: the {aval_of(x)!r} array used at {line} was changed before its "
-                    "derivative was taken. Use a copy there (x.copy()), or change a copy."
-                )
+        """Raise if an array that is watched no longer is what it was when it was used."""
+        for x, before, line in self.watched.values():
+            if _content(x) != before:
+                raise self._changed(x, line)
+
+    def _changed(self, x: np.ndarray, line: str) -> CaptureError:
+        return CaptureError(
+            f"{self.fun}: the {aval_of(x)!r} array used at {line} was changed before its "
+            "derivative was taken. Use a copy there (x.copy()), or change a copy."
+        )
 
 
-SAMPLE = 1024
-_ROW = 4096
+def _content(x: np.ndarray) -> int | bytes:
+    return x.tobytes() if x.size <= SMALL else checksum(x)
 
 
-def fingerprint(x: np.ndarray, thorough: bool) -> object:
-    """A checksum: of every element by row and column sums of its words, or of an even sample."""
-    if not thorough:
-        flat = x.reshape(-1) if x.flags.c_contiguous else x.T.reshape(-1)
-        return zlib.crc32(flat[:: max(1, flat.size // SAMPLE)].tobytes())
-    octets = np.ascontiguousarray(x.T if x.flags.f_contiguous else x).reshape(-1).view(np.uint8)
-    body = octets[: octets.size // (8 * _ROW) * (8 * _ROW)].view(np.uint64).reshape(-1, _ROW)
-    sums = body.sum(axis=0), body.sum(axis=1)
-    return tuple(zlib.crc32(s.tobytes()) for s in (*sums, octets[body.nbytes :]))
+def same_bits(x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether two arrays of one shape and dtype agree to the last bit, NaN and -0.0 included."""
+    if x.dtype.kind == "c":
+        return same_bits(np.real(x), np.real(y)) and same_bits(np.imag(x), np.imag(y))
+    if x.itemsize > 8:  # longdouble
+        return x.tobytes() == y.tobytes()
+    word = f"u{x.itemsize}"
+    return bool((x.view(word) == y.view(word)).all())
+
+
+__all__ = ["SMALL", "Captures"]

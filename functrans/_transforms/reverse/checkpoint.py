@@ -17,6 +17,7 @@ from functrans._core.locks import Lock
 from functrans._ops.calls import Call, reopened
 from functrans._transforms.control import staged
 from functrans._transforms.forward.jvp import JVPTracer
+from functrans._transforms.reverse.captures import Captures
 from functrans._transforms.reverse.degenerate import ReverseTrace
 from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.reverse.replay import advance
@@ -101,7 +102,7 @@ class Recomputed(Call):
 
     def record(self, trace, args):
         start, captures, splits = len(trace.tape), trace.captures, trace.splits
-        trace.captures = None  # what is cut out is not watched
+        trace.captures = Captures(self.name, digests := [])  # for what is cut out
         trace.splits = False  # what leaves it goes on without: see ``Stretch.recorded``
         try:
             ys = self.fun(*args)
@@ -111,7 +112,7 @@ class Recomputed(Call):
             return ys  # closes over a newer transform's value: recorded as if it were not a call
         trace.tape[start:] = [CUT] * (len(trace.tape) - start)
         kept = [x if isinstance(x, Tracer) else trace.capture(x) for x in args]
-        slot = trace.enter(Stretch(self, trace, kept, ys), len(ys))
+        slot = trace.enter(Stretch(self, trace, kept, ys, digests), len(ys))
         return tuple(
             VJPTracer(trace, y.primal, slot + i) if type(y) is VJPTracer and y.owner is trace else y
             for i, y in enumerate(ys)
@@ -153,15 +154,18 @@ _walking = Lock()
 class Stretch:
     """The tape entry of a checkpointed call: how to record again what was cut out."""
 
-    __slots__ = ("args", "call", "sample", "size", "trace")
+    __slots__ = ("args", "call", "digests", "sample", "size", "trace")
 
-    def __init__(self, call: Recomputed, trace: ReverseTrace, args: Sequence, ys: Sequence):
+    def __init__(
+        self, call: Recomputed, trace: ReverseTrace, args: Sequence, ys: Sequence, digests: list
+    ):
         self.call = call
         # weak, and slots for tracers: a tape that holds its own trace is freed late
         self.trace = weakref.ref(trace)
         self.args = list(zip(*trace.operands(args), strict=True))
         self.size = len(ys)
         self.sample = [sample(y) for y in ys]
+        self.digests = digests
 
     @property
     def parents(self) -> list:
@@ -198,13 +202,14 @@ class Stretch:
         with _walking, reopened(trace):
             length, start = len(column), len(trace.tape)
             captures, splits = trace.captures, trace.splits
-            trace.captures, trace.splits = None, backward
+            trace.captures, trace.splits = Captures(self.call.name, digests := []), backward
             try:
                 with Noted(f"while {self.call.name} was run again for the backward pass"):
                     ys = self.call.fun(
                         *[x if slot is None else VJPTracer(trace, x, slot) for x, slot in self.args]
                     )
-                self._require_same(ys)
+                self._require_same(ys, digests)
+                trace.check_captures()
                 if trace.hidden:
                     trace.hand_out(ys)
                 column.extend([None] * (len(trace.tape) - length))
@@ -215,11 +220,15 @@ class Stretch:
                 del column[length:]
                 column[start:] = [None] * (length - start)
 
-    def _require_same(self, ys):
-        if len(ys) != self.size or not all(map(same, self.sample, map(sample, ys))):
+    def _require_same(self, ys, digests):
+        if (
+            len(ys) != self.size or digests != self.digests
+            or not all(map(same, self.sample, map(sample, ys)))
+        ):
             raise CaptureError(
-                f"{self.call.name} returned other values when it was run again for the backward "
-                "pass. It must not depend on random numbers, or on arrays that change in between."
+                f"{self.call.name} met or returned other values when it was run again for the "
+                "backward pass. It must not depend on random numbers, or on arrays that change in "
+                "between."
             )
 
 
@@ -244,7 +253,8 @@ def sample(y: Any) -> Any:
     x = y.concrete() if isinstance(y, Tracer) else y
     if x is None:
         return None
-    flat = np.asarray(x).reshape(-1) if np.ndim(x) < 2 or x.flags.c_contiguous else x[0].reshape(-1)
+    x = np.asarray(x)  # an output may be a Python number
+    flat = x.reshape(-1) if x.ndim < 2 or x.flags.c_contiguous else x[0].reshape(-1)
     return x.shape, x.dtype, flat[:: max(1, flat.size // 16)].copy()
 
 

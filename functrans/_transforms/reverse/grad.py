@@ -15,6 +15,7 @@ from functrans._transforms.arguments import (
     Argnums,
     describe,
     hand_out,
+    hand_out_all,
     hand_out_tree,
     is_number,
     open_argument,
@@ -106,7 +107,7 @@ class _Run:
         ]
         trace = vjp_trace(self.label)
         try:
-            inputs = [[trace.input(v) for v in a.primals] for a in opened]
+            inputs = [[trace.argument(v) for v in a.primals] for a in opened]
             out = chosen.call([a.rebuild(v) for a, v in zip(opened, inputs, strict=True)])
             out, aux = split_aux(who, f, out) if self.has_aux else (out, None)
             flat = [v for vs in inputs for v in vs]
@@ -114,7 +115,7 @@ class _Run:
         finally:
             trace.closed = True
             trace.tape = []
-        found = [_finish(ct, v, self.holomorphic) for ct, v in zip(cts, flat, strict=True)]
+        found = _finish(cts, flat, self.holomorphic)
         aux = lower_all(trace, aux) if self.has_aux else None
         if chosen.single:
             return value, aux, opened[0].only(found)
@@ -125,12 +126,12 @@ class _Run:
         """The same where the one argument is an array of floats: the call that loops make."""
         trace = vjp_trace(self.label)
         try:
-            v = trace.input(x)
+            v = trace.argument(x)
             value, cts = self._pull(trace, self.f(v), [v])
         finally:
             trace.closed = True
             trace.tape = []
-        return value, None, _finish(cts[0], v, self.holomorphic)
+        return value, None, _finish(cts, [v], self.holomorphic)[0]
 
     def _pull(self, trace: ReverseTrace, out: Any, inputs: list) -> tuple[Any, list]:
         """The value of the output and the cotangents of the inputs."""
@@ -145,13 +146,18 @@ class _Run:
 ONE = np.float64(1.0)
 
 
-def _finish(ct, x, holomorphic):
+def _finish(cts: list, inputs: Sequence, holomorphic: bool) -> list:
+    """Gradients as the caller sees them, from cotangents."""
+    for i, x in enumerate(inputs):
+        cts[i] = _gradient(cts[i], x, holomorphic)
+    return hand_out_all(cts)
+
+
+def _gradient(ct, x, holomorphic):
     if ct is None:
-        return hand_out(zeros_like(x))
+        return zeros_like(x)
     ct = cast(ct, dtype_of(x))  # a rule with a float64 constant may have promoted it
-    if not holomorphic and dtype_of(ct).kind == "c":
-        ct = np.conjugate(ct)
-    return hand_out(ct)
+    return np.conjugate(ct) if not holomorphic and dtype_of(ct).kind == "c" else ct
 
 
 def _scalar(

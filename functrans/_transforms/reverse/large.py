@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._compile.lowering.numbers import AS_NUMPY
 from functrans._core.aval import Aval
 from functrans._core.bind import STRONG, watching
 from functrans._kernels.blocks import THREADED
@@ -66,7 +67,7 @@ def _native(program: Jitted, static: tuple, xs: Sequence) -> list | None:
 def _forward(row: General | Linear, pays: int) -> Callable:
     """The row's function: natively where its first operand is large."""
     by_numpy = row.impl
-    program = Jitted(lambda params, *xs: [row(*xs, **dict(params))], (0,), (), False)
+    program = Jitted(lambda params, *xs: [row(*xs, **dict(params))], (0,), (), AS_NUMPY)
 
     @functools.wraps(by_numpy)
     def impl(x: Any, *xs: Any, **params: Any) -> Any:
@@ -91,7 +92,7 @@ def _backward(row: General, pays: int) -> Callable:
         found = by_ops(ct, y, xs, wanted, **dict(params))
         return [c for c, w in zip(found, wanted, strict=True) if w]
 
-    program = Jitted(staged, (0,), (), False)
+    program = Jitted(staged, (0,), (), AS_NUMPY)
 
     @functools.wraps(by_ops)
     def rule(ct: Any, y: Any, xs: Sequence, wanted: Sequence[bool], **params: Any) -> Sequence:

@@ -29,7 +29,7 @@ from functrans._kernels import blocks
 from functrans._kernels.blocks import LARGE, THREADED
 from functrans._ops.declare import Bilinear, Elementwise, Linear, LinearAction
 from functrans._transforms.reverse import fusion
-from functrans._transforms.reverse.captures import Captures
+from functrans._transforms.reverse.captures import SMALL, Captures
 from functrans._transforms.reverse.cotangents import (
     accumulate,
     add_cotangents,
@@ -50,10 +50,6 @@ class VJPTracer(PrimalTracer):
 
     def is_finite(self) -> bool:
         return is_finite(self.primal)
-
-
-# Up to here copying a captured array costs less than recording the op that uses it.
-SMALL = 256
 
 
 class Node:
@@ -125,10 +121,11 @@ class VJPTrace(Trace):
         self.tape.append(None)
         return VJPTracer(self, primal, len(self.tape) - 1)
 
-    def check_captures(self) -> None:
-        """Raise if an array that the tape only refers to has changed."""
-        if self.captures is not None:
-            self.captures.check()
+    def argument(self, x: Any) -> VJPTracer:
+        """An input whose memory is the caller's."""
+        if isinstance(x, Tracer):
+            self._captures().watch(x)
+        return self.input(self.capture(x))
 
     def lower(self, x: Any) -> Any:
         """The value of ``x`` without this trace."""
@@ -310,14 +307,22 @@ class VJPTrace(Trace):
         return len(self.tape) - count
 
     def capture(self, x: Any) -> Any:
-        """A constant that the walk will read: copied or watched, since its owner may change it."""
-        if type(x) is np.ndarray and x.flags.writeable:
-            if x.size <= SMALL:
-                return x.copy()
-            if self.captures is None:
-                self.captures = Captures(self.fun, thorough=self.outlives)
-            return self.captures.watch(x)
-        return x
+        """A constant that the walk will read, safe from its owner."""
+        if not isinstance(x, np.ndarray):
+            return x
+        if self.captures is None and x.size <= SMALL and x.flags.writeable:
+            return x.copy()
+        return self._captures().keep(x)
+
+    def _captures(self) -> Captures:
+        if self.captures is None:
+            self.captures = Captures(self.fun)
+        return self.captures
+
+    def check_captures(self) -> None:
+        """Raise if an array that the tape refers to has changed."""
+        if self.captures is not None:
+            self.captures.check()
 
 
 def _unlike(x, y):

@@ -7,6 +7,7 @@ programs are made by running that transform on its program while staging, once, 
 from __future__ import annotations
 
 import functools
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,32 +16,37 @@ import numpy as np
 
 from functrans import tree
 from functrans._compile.ir.program import Program, aval_of_atom, evaluate
-from functrans._core.array import Array, plain
-from functrans._core.aval import PYTHON_SCALARS, integer
+from functrans._compile.lowering.numbers import Rounding
+from functrans._core.array import Array
 from functrans._core.bind import Tracer
 from functrans._core.locks import Interrupted, Lock, compiler, lazy
 from functrans._inspect.lowered import Lowered
 from functrans._ops.calls import Call
 from functrans._transforms.arguments import (
     describe,
-    hand_out,
+    hand_out_all,
     hand_out_fresh,
-    is_number,
+    hand_out_tree,
 )
 from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.rules.calls import recorded
 from functrans._transforms.staging import restage
+from functrans._transforms.staging.environment import Reads, Watched
+from functrans._transforms.staging.integers import integers
 from functrans._transforms.staging.restage import Mask
+from functrans._transforms.staging.signature import Given, Signature
 from functrans._transforms.staging.staging import ForeignTracer, stage
 from functrans.config import settings
-from functrans.errors import ArgumentError, name_of
+from functrans.errors import ArgumentError, name_of, user_line
 
 if TYPE_CHECKING:
     from functrans._compile.run.executable import Executable
 
 # Kinds of arguments that one function keeps programs for; the one staged first goes first.
 KEPT = 128
+# Times that a function is compiled anew, since what it reads has changed, until a warning is given.
+MANY = 4
 
 
 def jit(
@@ -49,13 +55,18 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     precise: bool = False,
+    contract: bool = False,
 ) -> Callable:
     """``f`` compiled: staged once for each kind of arguments, then run without its Python.
 
     The kind is the structure of the arguments, their shapes and dtypes, and the values of static
     arguments and of leaves that are not numbers. Python ``if`` and ``while`` on values raise: their
-    branch would be fixed. Side effects happen once, when the function is staged. ``precise`` takes
+    branch would be fixed. Closures, globals, attributes and arrays that the function reads are
+    compared at each call, and if they have changed it is staged again. Side effects happen once,
+    when the function is staged; drawing random numbers is refused. ``precise`` takes
     scalar mathematical functions of the C library instead of vector ones, which are within 4 ulp.
+    ``contract`` lets a product and a sum become one instruction that rounds once: faster by up to a
+    third where sums of products are all there is, and no longer what NumPy computes.
 
     Inside and outside every other transform; ``jit(f).lower(*args)`` shows what is run.
 
@@ -65,12 +76,11 @@ def jit(
     """
     if f is None:
         return functools.partial(
-            jit, static_argnums=static_argnums, static_argnames=static_argnames, precise=precise
+            jit, static_argnums=static_argnums, static_argnames=static_argnames, precise=precise,
+            contract=contract,
         )
     require_callable("jit", f)
-    nums = _entries("static_argnums", static_argnums, int)
-    names = _entries("static_argnames", static_argnames, str)
-    compiled = Jitted(f, nums, names, precise)
+    compiled = Jitted(f, static_argnums, static_argnames, Rounding(precise, contract))
 
     @functools.wraps(f, updated=())
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -82,19 +92,6 @@ def jit(
     called.lower = compiled.lower  # type: ignore[attr-defined]  # part of what jit returns
     called.clear_cache = compiled.clear  # type: ignore[attr-defined]  # likewise
     return called
-
-
-def _entries(what: str, given: Any, kind: type) -> tuple:
-    """One ``int`` or ``str``, or several, as a tuple."""
-    one = isinstance(given, str) or integer(given) is not None
-    entries = (given,) if one else given
-    if kind is int and isinstance(entries, Sequence):
-        entries = [x if (n := integer(x)) is None else n for x in entries]
-    if not isinstance(entries, Sequence) or not all(
-        isinstance(x, kind) and not isinstance(x, bool) for x in entries
-    ):
-        raise ArgumentError(f"jit: {what} must be one {kind.__name__} or several, but is {given!r}")
-    return tuple(entries)
 
 
 # What programs do not depend on but by shape, dtype and type.
@@ -115,18 +112,19 @@ def _nothing(*args: Any) -> Any:
 class Jitted:
     """A function and the programs that were staged of it."""
 
-    def __init__(self, f: Callable, nums: tuple, names: tuple, precise: bool):
-        self.f, self.nums, self.names, self.precise = f, nums, names, precise
+    def __init__(self, f: Callable, nums: Any, names: Any, rounding: Rounding):
+        self.f, self.signature, self.rounding = f, Signature(f, nums, names), rounding
         self.entries: OrderedDict[Any, Entry] = OrderedDict()
         # by the kinds of positional arguments; and what took the last ones
         self.shortcuts: dict[tuple, Entry] = {}
         self.latest: Callable = _nothing
         self.lock = Lock()
+        self.changes = 0  # programs that were staged anew, since what they read had changed
 
     def positional(self, args: tuple) -> Any:
         """The call, for arguments that the latest entry has not taken."""
         found = self.shortcuts.get(_kinds(args))
-        if found is None:
+        if found is None or not found.is_current():
             return self(args, {})
         try:
             entry, run = found.shortcut
@@ -141,16 +139,20 @@ class Jitted:
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         if not settings().compiles:
-            return self.f(*args, **kwargs)
-        key, operands, rebuild = self._signature(args, kwargs)
-        entry = self._entry(key, operands, rebuild)
+            return hand_out_tree(self.f(*args, **kwargs))
+        given = self.signature.of(args, kwargs)
+        entry, operands = self._entry(given), given.operands
         if entry is None:  # it closes over values that an outer transform traces
             return self.f(*args, **kwargs)
         if entry.ruled and any(isinstance(x, Tracer) for x in operands):
             return self.f(*args, **kwargs)  # the rules of what it calls are lost in its program
-        if not kwargs and not self.nums and _PLAIN.issuperset(map(type, args)):
+        if entry.check_integers is not None:
+            entry.check_integers(operands)
+        y = entry.result(JitCall(entry)(*operands))
+        # fresh code is verified by now: the shorter way does not ask
+        if not kwargs and not self.signature.nums and _PLAIN.issuperset(map(type, args)):
             self.shortcuts[_kinds(args)] = entry
-        return entry.result(JitCall(entry)(*operands))
+        return y
 
     def clear(self) -> None:
         """Forget every program."""
@@ -162,61 +164,43 @@ class Jitted:
         self.shortcuts.clear()
         self.latest = _nothing
 
-    def _signature(self, args: tuple, kwargs: dict) -> tuple[Any, list, Callable]:
-        """What the program depends on, the numbers it is run on, and the call from numbers."""
-        static = tuple((i, args[i]) for i in self.nums if i < len(args))
-        static += tuple((n, kwargs[n]) for n in self.names if n in kwargs)
-        given = {n: x for n, x in kwargs.items() if n not in self.names}
-        free = [None if i in self.nums else x for i, x in enumerate(args)]
-        leaves, structure = tree.flatten((free, given))
-        leaves = [plain(x) for x in leaves]
-        numbers = [i for i, x in enumerate(leaves) if is_number(x)]
-        others = tuple((i, x) for i, x in enumerate(leaves) if not is_number(x))
-        operands = [leaves[i] for i in numbers]
-        key = (structure, static, others, tuple(map(_kind, operands)))
+    def _entry(self, given: Given) -> Entry | None:
+        known = self.entries.get(given.key)
+        if known is not None and known.is_current():
+            return known
+        examples = [_example(x) for x in given.operands]
+        name = f"jit({name_of(self.f)})"
+        watched = Watched(name, self.f, given.fixed)
         try:
-            hash(key)
-        except TypeError:
-            raise ArgumentError(
-                f"jit: a static argument of `{name_of(self.f)}` cannot be hashed: "
-                f"{describe(tuple(x for _, x in static + others))}"
-            ) from None
-
-        def rebuild(*values: Any) -> Any:
-            full = list(leaves)
-            for i, v in zip(numbers, values, strict=True):
-                full[i] = v
-            positional, named = tree.unflatten(structure, full)
-            for i, x in static:
-                if isinstance(i, int):
-                    positional[i] = x
-                else:
-                    named[i] = x
-            return self.f(*positional, **named)
-
-        return key, operands, rebuild
-
-    def _entry(self, key: Any, operands: list, rebuild: Callable) -> Entry | None:
-        entry = self.entries.get(key, _MISSING)
-        if entry is not _MISSING:
-            return entry  # type: ignore[return-value]  # the sentinel is excluded
-        examples = [_example(x) for x in operands]
-        try:
-            name = f"jit({name_of(self.f)})"
-            program, structure, ruled = stage(rebuild, examples, name)
+            program, structure, ruled = stage(given.call, examples, name)
         except ForeignTracer:
             return None
-        entry = Entry(name, program, structure, ruled, self.precise)
+        entry = Entry(name, program, structure, ruled, self.rounding, watched.ended())
         with self.lock:
-            entry = self.entries.setdefault(key, entry)  # another thread may have been faster
+            if self.entries.get(given.key) is known:
+                self.entries[given.key] = entry
+            entry = self.entries.get(given.key, entry)  # another thread may have been faster
+            if known is not None:
+                self._forget_shortcuts()
+                self._count_change(known)
             while len(self.entries) > KEPT:
                 self.entries.popitem(last=False)
                 self._forget_shortcuts()
         return entry
 
+    def _count_change(self, old: Entry) -> None:
+        """Warn, once, of a function that is compiled again and again."""
+        self.changes += 1
+        if self.changes == MANY and old.reads is not None:
+            warnings.warn(
+                f"{user_line()}: {old.name} has been compiled {MANY} times over, since what it "
+                f"reads beside its arguments had changed, here {old.reads.changed()}. Pass that as "
+                "an argument.", RuntimeWarning, stacklevel=2,
+            )
+
     def code(self, *args: Any) -> Callable[[Sequence], list] | None:
         """What takes the numbers among such arguments to fresh outputs, if it can be native."""
-        entry = self._entry(*self._signature(args, {}))
+        entry = self._entry(self.signature.of(args, {}))
         try:
             code = None if entry is None else entry.executable.code
         except Interrupted:
@@ -225,25 +209,17 @@ class Jitted:
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """What is run for such arguments: the program as staged and as optimised, and its steps."""
-        key, operands, rebuild = self._signature(args, kwargs)
-        known = key in self.entries
-        entry = self._entry(key, operands, rebuild)
+        given = self.signature.of(args, kwargs)
+        known = self.entries.get(given.key)
+        entry = self._entry(given)
         if entry is None:
             raise ArgumentError(
                 f"jit: `{name_of(self.f)}` closes over a traced value, so it is not compiled"
             )
-        reason = "staged before" if known else f"new kind of arguments: {describe(operands)}"
+        reason = f"new kind of arguments: {describe(given.operands)}"
+        if known is not None:
+            reason = "staged before" if known is entry else "what it reads has changed"
         return Lowered(entry, reason)
-
-
-_MISSING: Any = object()
-
-
-def _kind(x: Any) -> Any:
-    """What the program depends on in a number: a Python scalar's type, else shape and dtype."""
-    if type(x) in PYTHON_SCALARS:
-        return type(x)
-    return x.shape, x.dtype
 
 
 def _example(x: Any) -> Any:
@@ -257,17 +233,23 @@ def _example(x: Any) -> Any:
 class Entry:
     """A staged program, its native code, and the programs derived from it."""
 
-    def __init__(self, name: str, program: Program, structure: Any, ruled: bool, precise: bool):
+    def __init__(self, name: str, program: Program, structure: Any, ruled: bool,
+                 rounding: Rounding, reads: Reads | None = None):
         self.name, self.program, self.structure = name, program, structure
-        self.ruled, self.precise = ruled, precise
+        self.ruled, self.rounding, self.reads = ruled, rounding, reads
+        self.check_integers = integers(name, program)
         self.derived: dict[Any, Any] = {}
+
+    def is_current(self) -> bool:
+        """Whether what the function read when it was staged is still so."""
+        return self.reads is None or self.reads.unchanged()
 
     @lazy
     def executable(self) -> Executable:
         with compiler():
             from functrans._compile.run.executable import Executable  # lazy: the whole compiler
 
-        return Executable(self.program, self.precise)
+        return Executable(self.program, self.rounding)
 
     def run(self, args: Sequence) -> list:
         try:
@@ -278,11 +260,16 @@ class Entry:
 
     @lazy
     def shortcut(self) -> tuple[Callable, Callable[[tuple], Any]]:
-        """From plain arguments to what the caller gets, with nothing looked up between.
+        """From plain arguments to what the caller gets, with nothing looked up between but what
+        the function reads beside them.
 
         The first is called with the arguments and may return NotImplemented; the second takes all.
         """
         run, native, structure = self.executable.run, self.executable.entry, self.structure
+        if self.check_integers is not None:
+            native, run = None, functools.partial(_checked, self.check_integers, run)
+        if native is not None and self.reads is not None:
+            native = self.reads.guarded(native)
         if structure is tree.LEAF:
             return native or _nothing, lambda args: hand_out_fresh(run(args)[0])
 
@@ -302,9 +289,9 @@ class Entry:
 
     def result(self, outs: Sequence) -> Any:
         """The outputs as the caller gets them."""
-        if self.structure is tree.LEAF:
-            return hand_out(outs[0])
-        return tree.unflatten(self.structure, [hand_out(y) for y in outs])
+        ys = list(outs)
+        del outs
+        return tree.unflatten(self.structure, hand_out_all(ys))
 
     def derive(self, key: Any, make: Callable[[], Any]) -> Any:
         """What ``make`` returns, kept; of threads that ask at once, the first to have it."""
@@ -314,7 +301,7 @@ class Entry:
 
     def of(self, what: str, program: Program, ruled: bool) -> Entry:
         """The entry of a program made from this one's."""
-        return Entry(f"{what}({self.name})", program, None, ruled, self.precise)
+        return Entry(f"{what}({self.name})", program, None, ruled, self.rounding)
 
     def pushed(self, mask: Mask) -> tuple[Entry, list[bool]]:
         """The entry of outputs and tangents, and which outputs have one."""
@@ -324,6 +311,11 @@ class Entry:
     def mapped(self, mask: Mask, size: int) -> Entry:
         """The entry for a batch of ``size``, the batch axis of every output 0."""
         return self.of("vmap", *restage.mapped(self.program, mask, size, self.name)[0])
+
+
+def _checked(check: Callable[[Sequence], None], run: Callable, args: Sequence) -> list:
+    check(args)
+    return run(args)
 
 
 class VJPPair:
@@ -362,7 +354,7 @@ class JitCall(Call):
         return ys, [next(ts) if m else None for m in moves]
 
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
-        primals, parents = trace.operands(args)
+        primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents)
         pair = self.entry.derive(("vjp", mask), lambda: VJPPair(self.entry, mask))
         flat = JitCall(pair.forward)(*primals)

@@ -1,0 +1,232 @@
+"""Fresh machine code, compared once with the interpretation of its program.
+
+Compilers make mistakes, seldom and without a word. So the outputs of a first call are computed a
+second time, by NumPy, equation by equation. Where they differ by more than a few roundings, it is
+asked how much they may: the program is run again with every rounding disturbed at random by more
+than any right code is off. What differs by a thousand times what that moves is wrong.
+
+In doubt nothing is said: about values that are not finite, or that a disturbance moves across a
+branch; about functions from outside, which may not be called twice; about large arrays and long
+loops, which would take too long.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans._compile.ir.program import Atom, Const, Program, Structured, Var
+from functrans._core.aval import PYTHON_SCALARS
+from functrans._core.primitive import Primitive
+from functrans._ops.declare import TABLE, Elementwise
+from functrans.config import settings
+from functrans.errors import MiscompilationWarning
+
+# Entries of all intermediates together, and equations run in loops, up to which code is verified.
+MOST_ENTRIES, MOST_STEPS = 1 << 15, 500
+# Differences that need no explanation, in roundings of the output.
+CLOSE = 1000.0
+# How far a disturbance goes, in roundings: vector functions are within 4, fused products within 1.
+NOISE = 8.0
+# Disturbed runs; more of them, further off, before anything is called wrong.
+RUNS, DOUBTS = 3, (8.0, 8.0, 64.0, 64.0, 512.0, 4096.0, 4096.0)
+# How many times as far off as in disturbed runs an entry may be.
+FAR = 1000.0
+
+_OURS = frozenset(TABLE.values())
+# Rows that only move numbers, choose among them, or are exact; what is not here rounds.
+_EXACT = frozenset({
+    "absolute", "all", "any", "argmax", "argmin", "argpartition", "argsort", "broadcast_to", "ceil",
+    "clip", "concatenate", "conjugate", "copysign", "count_nonzero", "cummax", "cummin", "diagonal",
+    "embed_diagonal", "equal", "equal_share", "fabs", "floor", "fmax", "fmin", "getitem", "greater",
+    "greater_equal", "heaviside", "imag", "invert", "isfinite", "isinf", "isnan", "last_write",
+    "less", "less_equal", "lexsort", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "max", "maximum", "min", "minimum", "moving_as", "negative", "not_equal", "positive",
+    "precedence", "ranked", "real", "reshape", "rint", "running_share", "scatter_set",
+    "searchsorted", "shift", "sign", "signbit", "stack", "stop", "transpose", "trunc", "where",
+})
+# Rows without one right answer: two libraries may give vectors different signs.
+_FREE = frozenset({"eig", "eigh", "qr", "svd"})
+
+
+class _Undecided(Exception):
+    """The interpretation says nothing about the code."""
+
+
+def difference(program: Program, values: Sequence[Any],
+               outputs: Sequence[np.ndarray]) -> str | None:
+    """How outputs of compiled code are wrong; None where they are right or it cannot be said."""
+    if not settings().verify:
+        return None
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _difference(program, values, outputs)
+    except (_Undecided, ArithmeticError, LookupError, ValueError):
+        return None  # NumPy's way ends with an exception where the code's does not
+
+
+def _difference(program: Program, values: Sequence, outputs: Sequence[np.ndarray]) -> str | None:
+    _require_small(program)
+    pairs = list(zip(outputs, map(np.asarray, _Run()(program, values)), strict=True))
+    open_ = [i for i, pair in enumerate(pairs) if not _is_close(*pair)]
+    random, moved = np.random.default_rng(0), []
+    for noises in ((NOISE,) * RUNS, DOUBTS):
+        if open_:
+            moved += [_moved(_Run(random, noise), program, values) for noise in noises]
+            open_ = [i for i in open_ if not _explains(i, *pairs[i], moved)]
+    if not open_:
+        return None
+    i = open_[0]
+    return f"output {i} {_error(*pairs[i])}"
+
+
+def _require_small(program: Program, times: int = 1) -> None:
+    """Raise where an interpretation takes too long, or calls what may not be called."""
+    entries = 0
+    for eqn in program.eqns:
+        if isinstance(eqn.prim, Structured):
+            for inner in eqn.prim.programs.values():
+                _require_small(inner)
+        elif eqn.prim not in _OURS or eqn.prim.name in _FREE:
+            raise _Undecided
+        entries += sum(v.aval.size for v in eqn.outputs)
+    if entries > MOST_ENTRIES:
+        raise _Undecided
+
+
+class _Run:
+    """An interpretation; with ``random`` numbers every rounding is disturbed.
+
+    ``calm``: nothing in it was infinite, NaN, or near to overflow.
+    """
+
+    def __init__(self, random: np.random.Generator | None = None, noise: float = 0.0):
+        self.random, self.noise, self.calm = random, noise, True
+        self.steps = self.entries = 0  # in loops and branches
+
+    def __call__(self, program: Program, values: Sequence[Any]) -> list:
+        env: dict[Var, Any] = dict(zip(program.inputs, values, strict=True))
+
+        def read(a: Atom) -> Any:
+            return env[a] if isinstance(a, Var) else a.value if isinstance(a, Const) else a
+
+        for eqn in program.eqns:
+            ys = self.outputs(eqn.prim, list(map(read, eqn.inputs)), eqn.params)
+            for v, y in zip(eqn.outputs, ys, strict=True):
+                env[v] = y.item() if v.weak and isinstance(y, np.generic | np.ndarray) else y
+        return [read(a) for a in program.outputs]
+
+    def body(self, program: Program, values: Sequence[Any]) -> list:
+        """A step of a loop, or a branch."""
+        self.steps += len(program.eqns)
+        self.entries += sum(v.aval.size for eqn in program.eqns for v in eqn.outputs)
+        if self.steps > MOST_STEPS or self.entries > MOST_ENTRIES:
+            raise _Undecided
+        return self(program, values)
+
+    def outputs(self, prim: Primitive, xs: list, params: dict) -> Sequence:
+        if isinstance(prim, Structured):
+            y = prim.impl(*xs, run=self.body)
+            return y if prim.outputs > 1 else (y,)
+        if self.random is None:
+            y = prim.impl(*xs, **params)
+            return y if prim.outputs > 1 else (y,)
+        rounds = prim.name not in _EXACT
+        if rounds and not isinstance(prim, Elementwise):  # as if it added up in another order
+            xs = list(map(self.disturbed, xs))
+        y = prim.impl(*xs, **params)
+        ys = y if prim.outputs > 1 else (y,)
+        if prim.name in ("astype", "astype_discrete"):
+            _require_range(xs[0], np.asarray(ys[0]).dtype)
+        self.calm = self.calm and all(map(_is_calm, ys))
+        return list(map(self.disturbed, ys)) if rounds else ys
+
+    def disturbed(self, x: Any) -> Any:
+        """A number or numbers, moved by some roundings."""
+        y = np.asarray(x)
+        if y.dtype.kind not in "fc":
+            return x
+        assert self.random is not None
+        by = self.random.uniform(-self.noise, self.noise, y.shape)
+        if y.dtype.kind == "c":
+            by = by + 1j * self.random.uniform(-self.noise, self.noise, y.shape)
+        y = y + y * (by * np.finfo(y.dtype).eps).astype(y.dtype)
+        return y.item() if type(x) in PYTHON_SCALARS else y if isinstance(x, np.ndarray) else y[()]
+
+
+def _is_calm(y: Any) -> bool:
+    y = np.asarray(y)
+    if y.dtype.kind not in "fc":
+        return True
+    return bool(np.all(np.abs(y) < np.sqrt(np.finfo(y.dtype).max)))
+
+
+def _require_range(x: Any, to: np.dtype) -> None:
+    """Raise where a float has no counterpart among integers: what it becomes is anyone's choice."""
+    if to.kind in "iu" and np.asarray(x).dtype.kind == "f":
+        limit = 2.0 ** (8 * to.itemsize - (to.kind == "i"))
+        if not np.all(np.abs(x) < limit) or (to.kind == "u" and np.any(np.asarray(x) <= -1)):
+            raise _Undecided
+
+
+class _Moved(NamedTuple):
+    """Outputs of a disturbed run."""
+
+    outputs: list[np.ndarray]
+    calm: bool
+
+
+def _moved(run: _Run, program: Program, values: Sequence[Any]) -> _Moved:
+    return _Moved(list(map(np.asarray, run(program, values))), run.calm)
+
+
+def _is_close(y: np.ndarray, e: np.ndarray) -> bool:
+    """Whether an output is what was expected within some roundings, as it should be mostly."""
+    if y.dtype.kind not in "fc":
+        return bool(np.array_equal(y, e))
+    off = np.abs(y - e) <= CLOSE * np.finfo(y.dtype).eps * np.abs(e)
+    return bool(np.all(off | (y == e) | (np.isnan(y) & np.isnan(e))))
+
+
+def _explains(i: int, y: np.ndarray, e: np.ndarray, moved: Sequence[_Moved]) -> bool:
+    """Whether disturbed runs move output ``i`` enough to explain the difference."""
+    moves = [np.abs(_wide(m.outputs[i]) - _wide(e)) for m in moved]
+    most = np.max(moves, axis=0, initial=0.0)
+    decided = np.isfinite(e) & np.isfinite(most)
+    if not all(m.calm for m in moved):
+        decided &= np.isfinite(y)
+    if not decided.any():
+        return True
+    tolerance = FAR * most
+    if y.dtype.kind in "fc":
+        about = np.finfo(y.dtype)
+        tolerance = tolerance + CLOSE * (about.eps * np.abs(e) + about.tiny)
+    return not np.any(decided & ~(np.abs(_wide(y) - _wide(e)) <= tolerance))
+
+
+def _wide(x: np.ndarray) -> np.ndarray:
+    return x if x.dtype.kind in "fc" else x.astype(float)
+
+
+def _error(y: np.ndarray, e: np.ndarray) -> str:
+    """How far an output is off."""
+    known = np.isfinite(e)
+    off, size = np.max(np.abs(_wide(y) - _wide(e))[known]), np.max(np.abs(_wide(e))[known])
+    if not np.isfinite(off):
+        return "is not finite where it should be"
+    return f"is off by {off:.2g}, where its largest entry is {size:.2g}"
+
+
+def warn(title: str, wrong: str, cured: bool) -> None:
+    """Say that code was wrong, and what is run instead."""
+    now = ("It was compiled again without vectorising loops, which gives the right values."
+           if cured else "So it is without that; NumPy runs the program.")
+    text = f"jit: machine code made of the program {title} computes something else: {wrong}. {now}"
+    warnings.warn(text, MiscompilationWarning, stacklevel=7)
+
+
+__all__ = ["difference", "warn"]

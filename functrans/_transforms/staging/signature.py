@@ -1,0 +1,191 @@
+"""What a compiled function is called with: numbers it runs on, and the rest, which is its key."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans import tree
+from functrans._core.array import plain
+from functrans._core.aval import PYTHON_SCALARS, integer
+from functrans._transforms.arguments import describe, is_number
+from functrans.errors import ArgumentError, name_of
+
+_POSITIONAL = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+_NAMED = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+_REST, _KEYWORDS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+
+
+class Given(NamedTuple):
+    """A call: what its program depends on, the numbers, and the function of such numbers.
+
+    ``fixed`` are the arguments that the program holds.
+    """
+
+    key: Any
+    operands: list
+    call: Callable
+    fixed: tuple
+
+
+class Signature:
+    """Which arguments of a function are static."""
+
+    def __init__(self, f: Callable, nums: Any, names: Any):
+        self.f = f
+        self.nums = _entries("static_argnums", nums, int)
+        self.names = _entries("static_argnames", names, str)
+        if self.nums or self.names:
+            self._complete()
+
+    def _complete(self) -> None:
+        """Look for each static argument among the parameters, by position and by name."""
+        try:
+            parameters = list(inspect.signature(self.f).parameters.values())
+        except (TypeError, ValueError):  # a builtin function: nothing is known
+            return
+        kinds = {p.name: p.kind for p in parameters}
+        positional = [p.name for p in parameters if p.kind in _POSITIONAL]
+        for i in self.nums:
+            if _REST not in kinds.values() and not -len(positional) <= i < len(positional):
+                raise ArgumentError(
+                    f"jit: static_argnums holds {i}, but `{name_of(self.f)}` takes "
+                    f"{len(positional)} positional arguments"
+                )
+        for n in self.names:
+            if kinds.get(n) not in _NAMED and _KEYWORDS not in kinds.values():
+                raise ArgumentError(
+                    f"jit: static_argnames holds {n!r}, but the parameters of "
+                    f"`{name_of(self.f)}` are {', '.join(kinds) or 'none'}"
+                )
+        nums = [i if i >= 0 or _REST in kinds.values() else i + len(positional) for i in self.nums]
+        named = [positional[i] for i in nums if 0 <= i < len(positional)]
+        numbered = [positional.index(n) for n in self.names if n in positional]
+        self.nums = tuple(dict.fromkeys([*nums, *numbered]))
+        self.names = tuple(dict.fromkeys([*self.names, *named]))
+
+    def of(self, args: tuple, kwargs: dict) -> Given:
+        """A call taken apart."""
+        static: tuple = ()
+        free, given = list(args), kwargs
+        if self.nums or self.names:
+            nums = sorted({i % len(args) for i in self.nums if -len(args) <= i < len(args)})
+            static = tuple([(i, args[i]) for i in nums])
+            static += tuple([(n, kwargs[n]) for n in self.names if n in kwargs])
+            given = {n: x for n, x in kwargs.items() if n not in self.names}
+            for i in nums:
+                free[i] = None
+        leaves, structure = tree.flatten((free, given))
+        leaves = [plain(x) for x in leaves]
+        numbers = [i for i, x in enumerate(leaves) if is_number(x)]
+        operands, others = leaves, ()
+        if len(numbers) < len(leaves):
+            operands = [leaves[i] for i in numbers]
+            others = tuple([(i, x) for i, x in enumerate(leaves) if not is_number(x)])
+            for _, x in others:
+                self._require_value(x)
+        fixed = tuple([x for _, x in static + others])
+        kinds = tuple(map(kind_of, operands))
+        # (free, given) itself has no order but that of keywords, which is Python's business
+        orders = tuple([_orders(s) for s in structure.children[0].children if s is not tree.LEAF])
+        orders += tuple([_orders(s) for s in structure.children[1].children if s is not tree.LEAF])
+        key = structure, orders, kinds, typed(static + others) if fixed else ()
+        try:
+            hash(key)
+        except TypeError:
+            raise ArgumentError(
+                f"jit: a static argument of `{name_of(self.f)}` cannot be hashed: {describe(fixed)}"
+            ) from None
+        call = functools.partial(self._call, structure, leaves, numbers, static)
+        return Given(key, operands, call, fixed)
+
+    def _call(self, structure: tree.Structure, leaves: list, numbers: list, static: tuple,
+              *values: Any) -> Any:
+        """The function of numbers in the places of those that it was given."""
+        full = list(leaves)
+        for i, v in zip(numbers, values, strict=True):
+            full[i] = v
+        positional, named = tree.unflatten(structure, full)
+        for i, x in static:
+            if isinstance(i, int):
+                positional[i] = x
+            else:
+                named[i] = x
+        return self.f(*positional, **named)
+
+    def _require_value(self, x: Any) -> None:
+        """Raise for an object that is equal to itself alone: what it holds may change unseen."""
+        if type(x).__hash__ is object.__hash__ and not isinstance(x, _NAMES):
+            kind = type(x)
+            raise ArgumentError(
+                f"jit: an argument of `{name_of(self.f)}` is a {kind.__module__}."
+                f"{kind.__qualname__}, neither a number nor a value, for two of them are never "
+                "equal. Make the class a container with tree.register, give it __eq__ and "
+                "__hash__, or name the argument in static_argnums: a program for each object."
+            )
+
+
+# Objects that stand for themselves.
+_NAMES = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type, Enum, np.ufunc, property,
+          functools.partial)
+
+
+def _entries(what: str, given: Any, kind: type) -> tuple:
+    """One ``int`` or ``str``, or several, as a tuple."""
+    one = isinstance(given, str) or integer(given) is not None
+    entries = (given,) if one else given
+    if kind is int and isinstance(entries, Sequence):
+        entries = [x if (n := integer(x)) is None else n for x in entries]
+    if not isinstance(entries, Sequence) or not all(
+        isinstance(x, kind) and not isinstance(x, bool) for x in entries
+    ):
+        raise ArgumentError(f"jit: {what} must be one {kind.__name__} or several, but is {given!r}")
+    return tuple(entries)
+
+
+def kind_of(x: Any) -> Any:
+    """What the program depends on in a number: a Python scalar's type, else shape and dtype."""
+    if type(x) in PYTHON_SCALARS:
+        return type(x)
+    return x.shape, x.dtype
+
+
+def typed(x: Any) -> Any:
+    """A key for ``x``: not that of what is equal but of another type (1, True, 1.0), nor that of a
+    zero of the other sign; inside of containers too."""
+    kind = type(x)
+    if kind is int or kind is str:
+        return kind, x
+    if isinstance(x, float | complex):
+        return kind, repr(x)
+    if isinstance(x, tuple):
+        return kind, tuple(map(typed, x))
+    if isinstance(x, frozenset):
+        return kind, frozenset(map(typed, x))
+    if isinstance(x, range | slice):
+        return kind, typed((x.start, x.stop, x.step))
+    if isinstance(x, np.generic):
+        return kind, x.dtype, x.tobytes()
+    if dataclasses.is_dataclass(x) and not isinstance(x, type) and kind.__hash__ is not None:
+        own = {f.name: typed(getattr(x, f.name)) for f in dataclasses.fields(x) if f.compare}
+        return kind, x, tuple(own.items())
+    return kind, x
+
+
+def _orders(structure: tree.Structure) -> tuple:
+    """The keys of dicts in their order, which a function may go through, and their types."""
+    if structure is tree.LEAF:
+        return ()
+    found = tuple([_orders(s) for s in structure.children if s is not tree.LEAF])
+    order = getattr(structure.aux, "order", None)
+    return found if order is None else (order, tuple(map(type, order)), found)
+
+
+__all__ = ["Given", "Signature", "kind_of", "typed"]
