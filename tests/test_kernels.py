@@ -316,6 +316,19 @@ def test_an_interrupt_in_a_thread_reaches_the_caller():
         blocks.share(work, range(100), 3)
 
 
+@pytest.mark.parametrize("cut", [slice(3), slice(3, None), slice(1, 5)])
+def test_columns_put_back_are_zero_beside_them(cut):
+    x = np.arange(1.0, 25).reshape(4, 6)
+
+    def f(x):
+        return ft.vjp(lambda x: x[:, cut], x)[1](x[:, cut])[0]
+
+    expected = np.zeros(x.shape)
+    expected[:, cut] = x[:, cut]
+    (y,) = compiled(f, x)([x])
+    np.testing.assert_array_equal(y, expected)
+
+
 # ---- rows that are written out
 
 
