@@ -309,3 +309,35 @@ def test_a_loop_over_the_entries_adds_into_one_buffer(monkeypatch):
     g = ft.grad(lambda x: sum(x[i] * x[i] for i in range(50)))(np.arange(50.0))
     np.testing.assert_array_equal(g, 2 * np.arange(50.0))
     assert len(made) == 1
+
+
+TRACED_KEYS = {
+    "an integer": lambda i: i,
+    "in a tuple": lambda i: (slice(None), i),
+    "two": lambda i: (i, i),
+    "beside a slice": lambda i: (i, slice(1, None)),
+    "beside an ellipsis": lambda i: (..., i),
+    "in a list": lambda i: [i, 1],
+    "a new axis": lambda i: (None, i),
+}
+
+
+@pytest.mark.parametrize("key", TRACED_KEYS.values(), ids=TRACED_KEYS)
+def test_an_array_that_was_handed_out_takes_a_traced_index(key):
+    a = ft.hessian(lambda x: np.sum(x) ** 3 + np.sum(x**4))(np.array([1.0, 2.0, 3.0]))
+    expected = [np.asarray(a)[key(i)] for i in (2, 0)]
+    np.testing.assert_array_equal(ft.vmap(lambda i: a[key(i)])(np.array([2, 0])), expected)
+    np.testing.assert_array_equal(ft.jit(lambda i: a[key(i)])(2), expected[0])
+
+
+def test_a_plain_array_under_a_traced_index_names_ft_array():
+    y = np.arange(3.0)
+    for transform in (ft.jit, ft.vmap):
+        with pytest.raises(ConcretizationError, match=r"y is ft\.array\(y\)\[x\]"):
+            transform(lambda i: y[i])(np.array([1, 2]))
+    np.testing.assert_array_equal(ft.vmap(lambda i: ft.array(y)[i])(np.array([1, 2])), [1, 2])
+
+
+def test_a_traced_bound_of_a_slice_of_an_array_is_refused():
+    with pytest.raises(ConcretizationError, match=r"an index of .* would fix"):
+        ft.jit(lambda i: ft.array(np.arange(3.0))[i:])(1)

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 from functrans._kernels import blocks
 from functrans._ops import reductions
-from functrans._transforms.reverse import fusion, vjp
+from functrans._transforms.reverse import fusion, vjp, walk
 
 N = 1000
 
@@ -17,7 +17,7 @@ N = 1000
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of 64 from 100 elements on, on three threads from 200 on."""
-    for module in (blocks, vjp, fusion):
+    for module in (blocks, walk, fusion):
         monkeypatch.setattr(module, "LARGE", 100)
     for module in (blocks, vjp):
         monkeypatch.setattr(module, "THREADED", 200)

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 from functrans._kernels import blocks
 from functrans._ops import indexing, norms, ranks
-from functrans._transforms.reverse import cotangents, fusion, vjp
+from functrans._transforms.reverse import cotangents, fusion, vjp, walk
 
 ROWS = 40, 25
 
@@ -16,7 +16,7 @@ ROWS = 40, 25
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Blocks of 64 from 100 elements on, on three threads from 200 on."""
-    for module in (blocks, vjp, fusion, cotangents, norms):
+    for module in (blocks, walk, fusion, cotangents, norms):
         monkeypatch.setattr(module, "LARGE", 100)
     for module in (blocks, vjp):
         monkeypatch.setattr(module, "THREADED", 200)

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS
-from functrans.errors import ArgumentError, ImmutableError, user_line
+from functrans.errors import ArgumentError, ConcretizationError, ImmutableError, user_line
+
+_item = np.ndarray.__getitem__
 
 
 class Array(np.ndarray):
@@ -32,6 +34,12 @@ class Array(np.ndarray):
 
     def __array_wrap__(self, arr, context=None, return_scalar=False):
         return arr[()] if return_scalar else arr.view(Array)
+
+    def __getitem__(self, key):
+        try:
+            return _item(self, key)
+        except ConcretizationError:  # a traced index
+            return _getitem(self, key)
 
     def __setitem__(self, key, value):
         if self.flags.writeable:
@@ -169,7 +177,11 @@ def _at(x):
     raise NotImplementedError  # replaced by functrans.numpy, the floor where indexing lives
 
 
-def install(namespace: Callable, at: Callable) -> None:
-    """Called once by ``functrans.numpy``: what ``__array_namespace__`` and ``.at`` return."""
-    global _namespace, _at
-    _namespace, _at = namespace, at
+def _getitem(x, key):
+    raise NotImplementedError  # replaced by functrans.numpy, the floor where indexing lives
+
+
+def install(namespace: Callable, at: Callable, getitem: Callable) -> None:
+    """Called once by ``functrans.numpy``: what Arrays need of it."""
+    global _namespace, _at, _getitem
+    _namespace, _at, _getitem = namespace, at, getitem

@@ -92,6 +92,8 @@ class Tracer:
     __hash__ = None  # type: ignore[assignment]  # as an ndarray: == is elementwise
 
     owner: Trace
+    # its numbers are not known while it is traced: a program is being written
+    staged = False
     # what a length is the root of (``functrans.numpy.lengths``), in tracers with a slot for it
     root_of: Any = None
 
@@ -160,6 +162,12 @@ class Tracer:
         )
 
     def __array__(self, dtype=None, copy=None):
+        if self.dtype.kind in "iu":
+            raise ConcretizationError(
+                f"{user_line()}: {self!r} cannot become a plain ndarray: its numbers are not known "
+                "while it is traced. y[x] of a plain array y is ft.array(y)[x] or "
+                "functrans.numpy.take(y, x, axis=0); np.array([i, j]) is np.stack([i, j])."
+            )
         raise ConcretizationError(
             f"{user_line()}: {self!r} cannot become a plain ndarray: its derivative would be lost. "
             "np.array([a, b]) of traced values is np.stack([a, b]); assigning into an ndarray is "
@@ -308,11 +316,36 @@ def newest_trace(args: Any) -> Trace | None:
 def is_finite(x: Any) -> bool:
     """Whether every number in ``x`` is known to be finite; False may also mean: near overflow."""
     # one pass and no temporary; an overflow of the sum only costs the slower path
-    if type(x) is np.ndarray:
-        # dot has the least overhead, but on large arrays it wakes threads
-        total = x.dot(x) if x.ndim == 1 and x.size <= 1024 else np.add.reduce(x, axis=None)
-        return isfinite(abs(total))
+    if isinstance(x, np.ndarray):
+        return isfinite(abs(_total(x)))
     return x.is_finite() if isinstance(x, Tracer) else isfinite(abs(x))
+
+
+def _total(x: np.ndarray) -> Any:
+    """A sum over ``x`` that is not finite where an entry is not. It does not warn."""
+    if x.size <= 4096:
+        return np.vdot(x, x)  # has the least overhead, but on large arrays it wakes threads
+    with np.errstate(all="ignore"):
+        return np.add.reduce(x, axis=None)
+
+
+def may_have_nan(x: Any) -> bool:
+    """Whether a NaN is in ``x``; of traced values also where that is not known, or an infinity."""
+    if isinstance(x, np.ndarray):
+        if x.ndim == 1 and x.size <= 16:
+            total = sum(x.tolist())  # a third of what any call of NumPy takes
+        elif x.size <= 4096:
+            total = np.vdot(x, x)
+        else:
+            with np.errstate(all="ignore"):
+                total = np.maximum.reduce(x, axis=None)  # half the time of a sum
+        return total != total
+    return not x.is_finite() if isinstance(x, Tracer) else x != x
+
+
+def is_staged(x: Any) -> bool:
+    """Whether ``x`` depends on what a program that is being written will be given."""
+    return isinstance(x, Tracer) and any([getattr(v, "staged", False) for v in layers(x)])
 
 
 def sum_to(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:

@@ -312,6 +312,7 @@ def _cross_batch(size, xs, batched):
 cross: Any = bilinear(
     "cross", np.cross,
     lambda ct, x1, x2: cross(x2, ct), lambda ct, x1, x2: cross(ct, x1), batch=_cross_batch,
+    sums=False,
     abstract=lambda x1, x2: Aval(
         np.broadcast_shapes(x1.shape, x2.shape), np.result_type(x1.dtype, x2.dtype)
     ),

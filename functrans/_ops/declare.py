@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import Aval, aval_of, dtype_of, ndim_of, shape_of
-from functrans._core.bind import PLAIN, bind, is_finite, spread, sum_to
+from functrans._core.bind import (
+    PLAIN,
+    Tracer,
+    bind,
+    is_staged,
+    may_have_nan,
+    spread,
+    sum_to,
+)
 from functrans._core.primitive import Primitive
 
 TABLE: dict[str, Primitive] = {}
@@ -43,34 +51,41 @@ class Action:
 
     Diagonal, so its own transpose. Which of the output and the operands it needs is read off the
     lambda's parameter names: ``lambda g, y: ...`` keeps the output alive and nothing else.
+
+    ``act`` is the formula. ``pull`` and ``push`` are the formula with strong zero, which differs
+    only where the formula says NaN: who sees that no NaN has come of it may use ``act``.
     """
 
-    __slots__ = ("act", "identity", "needs", "pick", "pull", "push", "simple", "singular")
+    __slots__ = ("act", "identity", "masks", "needs", "pick", "pull", "push", "singular")
 
     accumulate = None  # see LinearAction
 
-    def __init__(self, act: Callable, operands: tuple[str, ...], singular: bool):
+    def __init__(self, act: Callable, operands: tuple[str, ...], singular: bool = False,
+                 propagates: bool = False, selects: bool = False):
         self.act = act
         self.needs = tuple(inspect.signature(act).parameters)[1:]
         unknown = set(self.needs) - {"y", *operands}
         assert not unknown, f"an action's parameters are g, y, {', '.join(operands)}; got {unknown}"
         self.pick = _picker(self.needs, operands)
-        self.singular = singular
-        self.simple = not singular
         # y moves as the operand does, so that it needs no entry on a tape
         code = getattr(act, "__code__", None)
         self.identity = not self.needs and code is not None and code.co_code == _SAME
-        self.pull = self.push = self.guarded if singular else act
-
-    def guarded(self, g: Any, *saved: Any) -> Any:
-        """The action where the slope may be infinite: strong zero where it makes a difference."""
-        moved = self.act(g, *saved)
-        return moved if is_finite(moved) else self.strong(g, *saved)
+        self.singular = singular
+        # whether a slope can be 0 other than at single points
+        self.masks = bool(self.needs) and not propagates
+        self.pull = self.push = act if selects or not self.needs else self.strong
 
     def strong(self, g: Any, *saved: Any) -> Any:
         """The action with strong zero: zero change, or zero slope, contributes exactly zero."""
-        # one of g's own type: Python's 1.0 / 0 raises, and a float64 one would promote float32
-        return strong_multiply(g, self.act(dtype_of(g).type(1), *saved)) if saved else self.act(g)
+        staged = any(map(is_staged, (g, *saved)))
+        moved = None if staged else self.act(g, *saved)
+        if not staged and not may_have_nan(moved):
+            return moved
+        with np.errstate(all="ignore"):
+            # one of g's own type: Python's 1.0 / 0 raises, and a float64 one would promote float32
+            product = strong_multiply(g, self.act(dtype_of(g).type(1), *saved))
+            # entry by entry: none depends on what the others are
+            return product if staged else where(isnan(moved), product, moved)
 
 
 @functools.cache
@@ -82,7 +97,7 @@ def _picker(needs: tuple[str, ...], operands: tuple[str, ...]) -> Callable[..., 
 class LinearAction:
     """How a change of the one operand of a linear op moves its output, and back."""
 
-    __slots__ = ("accumulate", "pull", "push", "simple", "strong")
+    __slots__ = ("accumulate", "act", "masks", "pull", "push")
 
     singular = False
 
@@ -93,25 +108,20 @@ class LinearAction:
         def push(t: Any, x: Aval, fixed: tuple, params: dict) -> Any:
             return bind(prim, t, *fixed, **params)
 
-        self.pull = self.strong = pull
+        self.act = self.pull = pull
         self.push = push
-        self.simple = True
-        self.accumulate: Callable | None = None  # set by ``accumulates``, with what goes with it
-
-    def accumulates(self, accumulate: Callable) -> None:
-        """``accumulate(buffer, ct, fixed, params)`` adds the transpose into a buffer in place."""
-        self.accumulate = accumulate
-        self.simple = False
+        self.masks = prim.drops
+        # ``accumulate(buffer, ct, fixed, params)`` adds the transpose into a buffer in place
+        self.accumulate: Callable | None = None
 
 
 class BilinearAction:
     """How a change of one operand of a bilinear op moves its output, and back."""
 
-    __slots__ = ("pull", "push", "strong")
+    __slots__ = ("act", "pull", "push")
 
     accumulate = None
-    simple = True
-    singular = False
+    masks = singular = False
 
     def __init__(self, prim: Bilinear, i: int):
         transpose = prim.transposes[i]
@@ -123,8 +133,30 @@ class BilinearAction:
         def push(t: Any, x: Aval, other: Any, params: dict) -> Any:
             return bind(prim, other, t, **params) if i else bind(prim, t, other, **params)
 
-        self.pull = self.strong = pull
-        self.push = push
+        self.act = pull
+        self.pull, self.push = map(_strongly, (pull, push)) if prim.sums else (pull, push)
+
+
+def _strongly(product: Callable) -> Callable:
+    """Sums of products with strong zero: what is not finite counts only beside what is not zero."""
+
+    def strong(g: Any, x: Aval, other: Any, params: dict) -> Any:
+        moved = product(g, x, other, params)
+        if not may_have_nan(moved) or (isinstance(moved, Tracer) and not _is_final(moved)):
+            return moved
+        with np.errstate(all="ignore"):
+            some, others = [where(g == 0, 0.0, 1.0), where(other == 0, 0.0, 1.0)]
+            tame, rest = [where(isnan(v - v), 0, v) for v in (g, other)]
+            wild, wilder = [where(isnan(v - v), 1.0, 0.0) for v in (g, other)]
+            met = abs(product(wild, x, others, params)) + abs(product(some, x, wilder, params))
+            return where(isnan(moved) & (met == 0), product(tame, x, rest, params), moved)
+
+    return strong
+
+
+def _is_final(x: Tracer) -> bool:
+    """Whether its numbers are known and no derivative is taken of it."""
+    return not (is_staged(x) or x.followed())
 
 
 class Elementwise(Primitive):
@@ -133,11 +165,14 @@ class Elementwise(Primitive):
     __slots__ = ("actions", "entry", "operands", "singular")
 
     def __init__(self, name: str, impl: Callable, actions: Sequence[Callable | None],
-                 arity: int, singular: bool, **columns: Any):
+                 arity: int, singular: bool, propagates: bool = False, selects: bool = False,
+                 **columns: Any):
         super().__init__(name, impl, differentiable=any(actions), **columns)
         self.singular = singular
         self.operands = ("x",) if arity == 1 else tuple(f"x{i + 1}" for i in range(arity))
-        self.actions = tuple(a and Action(a, self.operands, singular) for a in actions)
+        self.actions = tuple(
+            a and Action(a, self.operands, singular, propagates, selects) for a in actions
+        )
         needs = tuple([a and a.needs for a in self.actions])
         self.entry = _recorder(needs, self.operands)(*self.actions)
 
@@ -156,12 +191,12 @@ class Elementwise(Primitive):
         needs = {n for a, w in zip(self.actions, wanted, strict=True) if a and w for n in a.needs}
         return "y" in needs, tuple(name in needs for name in self.operands)
 
-    def jvp(self, ts: Sequence, y: Any, xs: Sequence, params: dict, strong: bool = False) -> Any:
+    def jvp(self, ts: Sequence, y: Any, xs: Sequence, params: dict, strong: bool = True) -> Any:
         total = None
         for t, action in zip(ts, self.actions, strict=True):
             if t is None or action is None:
                 continue
-            act = action.strong if strong else action.pull
+            act = action.push if strong else action.act
             part = act(t, *action.pick(y, *xs))
             total = part if total is None else total + part
         return None if total is None else spread(total, shape_of(y), dtype_of(y))
@@ -207,15 +242,18 @@ def _align(x, ndim):
 
 def elementwise(name: str, impl: Callable, *actions: Callable | None, domain: str = REAL,
                 kinks: str = "", at_kink: Callable | None = None, singular: bool = False,
-                doc: str = "") -> Elementwise:
+                propagates: bool = False, selects: bool = False, doc: str = "") -> Elementwise:
     """Declare an op on matching entries. An action of None: no derivative in that operand.
 
-    ``singular``: the slope is infinite or undefined somewhere, so its actions obey strong zero.
+    ``singular``: the slope is infinite or undefined somewhere; NumPy's warnings about it are off.
+    ``propagates``: finite operands have finite slopes, and an infinite one an output that is not
+    finite. Compiled code needs no strong zero where all ops are so: see ``walk``.
+    ``selects``: each slope is 0 or 1 and the actions choose, so that they are strong as they are.
     ``kinks`` says where the derivative is a convention, and which; ``at_kink(*xs)``, of ndarrays,
     where that is, as booleans.
     """
     columns = {"domain": domain, "kinks": kinks, "at_kink": at_kink, "doc": doc}
-    row = Elementwise(name, impl, actions, len(actions), singular, **columns)
+    row = Elementwise(name, impl, actions, len(actions), singular, propagates, selects, **columns)
     _enter(row)
     return row
 
@@ -232,11 +270,12 @@ def constant(name: str, impl: Callable, arity: int = 1, *, domain: str = REAL,
 class Linear(Primitive):
     """Linear in its first ``operands`` operands (None: in all); the others are fixed."""
 
-    __slots__ = ("_batch", "action", "operands", "transpose")
+    __slots__ = ("_batch", "action", "drops", "fills", "operands", "transpose")
 
     def __init__(self, name: str, impl: Callable, transpose: Callable, batch: Callable,
-                 operands: int | None, **columns: Any):
+                 operands: int | None, drops: bool = False, fills: bool = False, **columns: Any):
         super().__init__(name, impl, **columns)
+        self.drops, self.fills = drops, fills
         self.transpose = transpose
         self._batch = batch
         self.operands = operands
@@ -270,14 +309,18 @@ def _zeros_like(x):
 
 
 def linear(name: str, impl: Callable, transpose: Callable, *, batch: Callable,
-           abstract: Callable | None = None, operands: int | None = 1, doc: str = "") -> Linear:
+           abstract: Callable | None = None, operands: int | None = 1, drops: bool = False,
+           fills: bool = False, doc: str = "") -> Linear:
     """Declare a linear op.
 
     ``transpose(ct, *xs, **params)`` returns the cotangent of the one linear operand; with
     ``operands`` other than 1 it also takes ``wanted`` and returns one for each. Linear operands
     arrive there as ``Aval``. ``batch(size, xs, batched, **params)`` adds axis 0 to the output.
+    ``drops``: some of an operand does not reach the output; ``fills``: the output has zeros where
+    nothing has come in.
     """
-    row = Linear(name, impl, transpose, batch, operands, abstract=abstract, domain=ANY, doc=doc)
+    row = Linear(name, impl, transpose, batch, operands, drops, fills, abstract=abstract,
+                 domain=ANY, doc=doc)
     _enter(row)
     return row
 
@@ -288,11 +331,12 @@ def linear(name: str, impl: Callable, transpose: Callable, *, batch: Callable,
 class Bilinear(Primitive):
     """Linear in each of two operands."""
 
-    __slots__ = ("_batch", "actions", "transposes")
+    __slots__ = ("_batch", "actions", "sums", "transposes")
 
     def __init__(self, name: str, impl: Callable, transposes: tuple[Callable, Callable],
-                 batch: Callable, **columns: Any):
+                 batch: Callable, sums: bool = True, **columns: Any):
         super().__init__(name, impl, **columns)
+        self.sums = sums
         self.transposes = transposes
         self._batch = batch
         self.actions = BilinearAction(self, 0), BilinearAction(self, 1)
@@ -301,9 +345,9 @@ class Bilinear(Primitive):
         return False, (wanted[1], wanted[0])
 
     def jvp(self, ts: Sequence, y: Any, xs: Sequence, params: dict) -> Any:
-        (t1, t2), (x1, x2) = ts, xs
-        first = None if t1 is None else bind(self, t1, x2, **params)
-        second = None if t2 is None else bind(self, x1, t2, **params)
+        (t1, t2), (x1, x2), (a1, a2) = ts, xs, self.actions
+        first = None if t1 is None else a1.push(t1, x1, x2, params)
+        second = None if t2 is None else a2.push(t2, x2, x1, params)
         if first is None or second is None:
             return second if first is None else first
         return first + second
@@ -320,14 +364,15 @@ class Bilinear(Primitive):
 
 
 def bilinear(name: str, impl: Callable, transpose1: Callable, transpose2: Callable, *,
-             batch: Callable, abstract: Callable | None = None, doc: str = "") -> Bilinear:
-    """Declare an op linear in each of two operands.
+             batch: Callable, abstract: Callable | None = None, sums: bool = True,
+             doc: str = "") -> Bilinear:
+    """Declare an op linear in each of two operands; ``sums``: it adds products, and subtracts none.
 
     ``transpose1(ct, x1, x2, **params)`` is the cotangent of x1, given as ``Aval``; it may still be
     broadcast, the family sums it. Likewise ``transpose2``.
     """
     transposes = transpose1, transpose2
-    row = Bilinear(name, impl, transposes, batch, abstract=abstract, domain=ANY, doc=doc)
+    row = Bilinear(name, impl, transposes, batch, sums, abstract=abstract, domain=ANY, doc=doc)
     _enter(row)
     return row
 
@@ -422,9 +467,14 @@ strong_multiply = elementwise(
     "strong_multiply", _strong_multiply,
     lambda g, x2: strong_multiply(g, x2), lambda g, x1: strong_multiply(g, x1),
 )
+where = elementwise(
+    "where", np.where, None, lambda g, x1: where(x1, g, 0), lambda g, x1: where(x1, 0, g),
+    domain=ANY, selects=True,
+)
+isnan = constant("isnan", np.isnan)
 
 __all__ = [
     "ABOVE_ONE", "ANY", "BOOLEAN", "INTEGER", "NONZERO", "POSITIVE", "REAL", "TABLE", "UNIT",
     "Action", "Bilinear", "Elementwise", "General", "Linear", "bilinear", "constant",
-    "elementwise", "linear", "primitive", "strong_multiply",
+    "elementwise", "isnan", "linear", "primitive", "strong_multiply", "where",
 ]

@@ -19,7 +19,9 @@ from functrans._ops.declare import (
     UNIT,
     constant,
     elementwise,
+    isnan,
     strong_multiply,
+    where,
 )
 
 LN2, LN10 = float(np.log(2)), float(np.log(10))
@@ -50,7 +52,8 @@ def _whole_ratio(x1, x2):
 add = elementwise("add", np.add, lambda g: g, lambda g: g, domain=ANY)
 subtract = elementwise("subtract", np.subtract, lambda g: g, lambda g: -g, domain=ANY)
 multiply = elementwise(
-    "multiply", np.multiply, lambda g, x2: g * x2, lambda g, x1: g * x1, domain=ANY
+    "multiply", np.multiply, lambda g, x2: g * x2, lambda g, x1: g * x1, domain=ANY,
+    propagates=True,
 )
 divide = elementwise(
     "divide", np.divide, lambda g, x2: g / x2, lambda g, y, x2: -(g * y) / x2,
@@ -67,7 +70,9 @@ def _first(x1, x2):
 
 # row: the value of x1, moving as x2, which is the same number found on a way that has a slope
 moving_as = elementwise("moving_as", _first, None, lambda g: g)
-square = elementwise("square", np.square, lambda g, x: g * (x + x), domain=ANY)
+square = elementwise(
+    "square", np.square, lambda g, x: g * (x + x), domain=ANY, propagates=True
+)
 reciprocal = elementwise(
     "reciprocal", np.reciprocal, lambda g, y: -g * (y * y), domain=NONZERO, singular=True
 )
@@ -154,9 +159,9 @@ def _gap(x, y):
 
 # ---- trigonometric and hyperbolic
 
-sin = elementwise("sin", np.sin, lambda g, x: g * cos(x))
-cos = elementwise("cos", np.cos, lambda g, x: -g * sin(x))
-tan = elementwise("tan", np.tan, lambda g, y: g * (1 + y * y))
+sin = elementwise("sin", np.sin, lambda g, x: g * cos(x), propagates=True)
+cos = elementwise("cos", np.cos, lambda g, x: -g * sin(x), propagates=True)
+tan = elementwise("tan", np.tan, lambda g, y: g * (1 + y * y), propagates=True)
 arcsin = elementwise(
     "arcsin", np.arcsin, lambda g, x: g / sqrt((1 - x) * (1 + x)), domain=UNIT, singular=True
 )
@@ -278,15 +283,11 @@ clip = elementwise(
     lambda g, x1, x2, x3: where((x1 >= x2) & (x1 <= x3), g, 0),
     lambda g, x1, x2, x3: where((x1 < x2) & (x2 <= x3), g, 0),
     lambda g, x1, x2, x3: where((x1 > x3) | (x2 > x3), g, 0),
-    kinks="a bound: 1 in x1", at_kink=lambda x1, x2, x3: (x1 == x2) | (x1 == x3),
+    selects=True, kinks="a bound: 1 in x1", at_kink=lambda x1, x2, x3: (x1 == x2) | (x1 == x3),
 )
 heaviside = elementwise(
     "heaviside", np.heaviside, None, lambda g, x1: where(x1 == 0, g, 0),
-    domain=NONZERO, kinks="x1 = 0", at_kink=lambda x1, x2: x1 == 0,
-)
-where = elementwise(
-    "where", np.where, None, lambda g, x1: where(x1, g, 0), lambda g, x1: where(x1, 0, g),
-    domain=ANY,
+    domain=NONZERO, selects=True, kinks="x1 = 0", at_kink=lambda x1, x2: x1 == 0,
 )
 ldexp = elementwise("ldexp", np.ldexp, lambda g, x2: ldexp(g, x2), None, domain=INTEGER)
 nextafter = elementwise("nextafter", np.nextafter, lambda g: g, None)
@@ -316,7 +317,6 @@ greater = constant("greater", np.greater, arity=2)
 greater_equal = constant("greater_equal", np.greater_equal, arity=2)
 isfinite = constant("isfinite", np.isfinite)
 isinf = constant("isinf", np.isinf)
-isnan = constant("isnan", np.isnan)
 signbit = constant("signbit", np.signbit)
 logical_and = constant("logical_and", np.logical_and, arity=2)
 logical_or = constant("logical_or", np.logical_or, arity=2)

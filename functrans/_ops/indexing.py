@@ -218,11 +218,11 @@ def _add_rows(y, index, v):
 getitem = linear(
     "getitem", _getitem,
     lambda ct, x, *indices, pattern: bind(put_add, ct, *indices, pattern=pattern, shape=x.shape),
-    batch=_batch_getitem,
+    batch=_batch_getitem, drops=True,
     abstract=lambda x, *indices, pattern: Aval(result_shape(x.shape, indices, pattern), x.dtype),
 )
 assert getitem.action is not None
-getitem.action.accumulates(accumulate)
+getitem.action.accumulate = accumulate
 
 
 # ---- writing
@@ -250,7 +250,7 @@ def _batch_put_add(size, xs, batched, pattern, shape):
 put_add = linear(
     "put_add", _put_add,
     lambda ct, v, *indices, pattern, shape: bind(getitem, ct, *indices, pattern=pattern),
-    batch=_batch_put_add,
+    batch=_batch_put_add, fills=True,
     abstract=lambda v, *indices, pattern, shape: Aval(shape, v.dtype),
 )
 
@@ -298,7 +298,7 @@ def _transpose_set(ct, x, v, *indices, wanted, pattern):
 # row: a copy of x with v, of the shape that the index reads, written at the index
 scatter_set = linear(
     "scatter_set", _scatter_set, _transpose_set, batch=_batch_scatter("scatter_set"),
-    abstract=_scattered, operands=2,
+    abstract=_scattered, operands=2, drops=True, fills=True,
 )
 
 

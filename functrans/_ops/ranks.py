@@ -156,13 +156,13 @@ def _batch_tied(row):
 # which fixes x and y: which entries are equal does not change with them
 tied_mean = linear(
     "tied_mean", _tied_mean, lambda ct, t, x, y: tied_spread(ct, x, y),
-    batch=_batch_tied(lambda: tied_mean),
+    batch=_batch_tied(lambda: tied_mean), drops=True,
     abstract=lambda t, x, y: Aval(y.shape, t.dtype),
 )
 # row: its transpose
 tied_spread = linear(
     "tied_spread", _tied_spread, lambda ct, v, x, y: tied_mean(ct, x, y),
-    batch=_batch_tied(lambda: tied_spread),
+    batch=_batch_tied(lambda: tied_spread), fills=True,
     abstract=lambda v, x, y: Aval(x.shape, v.dtype),
 )
 

@@ -214,6 +214,7 @@ def _shift(x, axis, by):
 shift = linear(
     "shift", _shift, lambda ct, x, axis, by: shift(ct, axis=axis, by=-by),
     batch=lambda size, xs, batched, axis, by: shift(xs[0], axis=axis + 1, by=by),
+    drops=True, fills=True,
     abstract=lambda x, axis, by: x,
 )
 

@@ -174,7 +174,7 @@ def diagonal_length(rows: int, columns: int, offset: int) -> int:
 diagonal = linear(
     "diagonal", _diagonal,
     lambda ct, x, offset: bind(embed_diagonal, ct, offset=offset, shape=x.shape[-2:]),
-    batch=lambda size, xs, batched, offset: bind(diagonal, xs[0], offset=offset),
+    batch=lambda size, xs, batched, offset: bind(diagonal, xs[0], offset=offset), drops=True,
     abstract=lambda x, offset: Aval(
         (*x.shape[:-2], diagonal_length(x.shape[-2], x.shape[-1], offset)), x.dtype
     ),
@@ -186,6 +186,7 @@ embed_diagonal = linear(
     batch=lambda size, xs, batched, offset, shape: bind(
         embed_diagonal, xs[0], offset=offset, shape=shape
     ),
+    fills=True,
     abstract=lambda x, offset, shape: Aval((*x.shape[:-1], *shape), x.dtype),
 )
 

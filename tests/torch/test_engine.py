@@ -496,6 +496,44 @@ def test_the_branch_that_is_not_taken_contributes_nothing():
     assert x.grad.tolist() == [0.0, 0.25]
 
 
+WILD = {"square": torch.square, "sin": torch.sin, "exp": torch.exp, "log": torch.log,
+        "tanh": lambda x: torch.tanh(x * x) * x, "divide": lambda x: 1 / x}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e308], ids=str)
+@pytest.mark.parametrize("f", WILD.values(), ids=WILD)
+def test_the_branch_not_taken_contributes_nothing_whatever_was_met_before(f, value):
+    def gradient(create_graph=False):
+        x = leaf(value, 1.0)
+        wanted = torch.tensor([False, True])
+        (g,) = torch.autograd.grad(torch.where(wanted, f(x), 0.0).sum(), x,
+                                   create_graph=create_graph)
+        return g.tolist()
+
+    one = leaf(1.0)
+    f(one).sum().backward()
+    with np.errstate(all="ignore"):
+        before = gradient()
+        torch.log(torch.zeros(1))  # an infinity that has nothing to do with it
+        assert before == gradient() == gradient(create_graph=True) == [0.0, one.grad.item()]
+
+
+def test_hooks_see_each_cotangent_once_where_a_nan_arrives():
+    x, seen = leaf(0.0, 4.0), []
+    y = x * 1.0
+    y.register_hook(lambda g: seen.append(g.tolist()))
+    torch.where(y > 0, y.sqrt(), 0.0).sum().backward()
+    assert seen == [[0.0, 0.25]]
+    assert x.grad.tolist() == [0.0, 0.25]
+
+
+def test_an_infinite_leaf_is_added_to_once():
+    x = leaf(0.0, 4.0)
+    x.grad = torch.ones(2, dtype=torch.float64)
+    torch.where(x > 0, x.sqrt(), 0.0).sum().backward()
+    assert x.grad.tolist() == [1.0, 1.25]
+
+
 def test_a_zero_slope_wins_against_an_infinite_one():
     x = leaf(0.0)
     (x * x.sqrt()).backward()

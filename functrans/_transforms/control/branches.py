@@ -64,7 +64,10 @@ class BranchCall(restage.RowCall):
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
         primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents[1:])
-        pair = self.derive(("vjp", mask), lambda: _Pair(self.row, mask))
+        strong = trace.strong or self.derive(
+            "may mask", lambda: any(map(restage.may_mask, self.row.branches))
+        )
+        pair = self.derive(("vjp", mask, strong), lambda: _Pair(self.row, mask, strong))
         flat = BranchCall(pair.forward)(*primals)
         n = len(self.row.branches[0].outputs)
         return recorded(trace, Taken(self, pair, primals, parents, flat[n:], n), flat[:n])
@@ -103,12 +106,13 @@ class _Pair:
     What a program has kept for its backward is zero where another one has run.
     """
 
-    def __init__(self, row: Branch, mask: Sequence[bool]):
+    def __init__(self, row: Branch, mask: Sequence[bool], strong: bool):
+        self.strong = strong
         n, outs = len(mask), len(row.branches[0].outputs)
         self.takes = restage.inexact_outputs(row.branches[0])
         self.types = [aval_of_atom(a) for a in row.branches[0].outputs]
         cuts = [
-            restage.cut(restage.pulled(p, tuple(mask), row.name), n, outs, self.takes)
+            restage.cut(restage.pulled(p, tuple(mask), row.name, None, strong), n, outs, self.takes)
             for p in row.branches
         ]
         kept = [[aval_of_atom(a) for a in c.forward.outputs[outs:]] for c in cuts]

@@ -120,7 +120,8 @@ class LoopCall(restage.RowCall):
             )
         primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents)
-        pair = self.derive(("vjp", mask), lambda: _Pair(row, mask))
+        strong = trace.strong or self.derive("may mask", lambda: restage.may_mask(row.body))
+        pair = self.derive(("vjp", mask, strong), lambda: _Pair(row, mask, strong))
         flat = list(LoopCall(pair.forward)(*primals))
         outs, rest = flat[: len(row.body.outputs)], flat[len(row.body.outputs) :]
         kept, steps = rest[: pair.kept], rest[pair.kept :]
@@ -271,14 +272,15 @@ class _Pair:
     collected or the state before the step, from which it computes them again.
     """
 
-    def __init__(self, row: Loop, mask: Sequence[bool]):
+    def __init__(self, row: Loop, mask: Sequence[bool], strong: bool):
+        self.strong = strong
         body, n = row.body, row.carries
         _, fixed, state, arrays = row.parts(mask)
         state = _moving(body, row, fixed, state, arrays)
         inexact = restage.inexact_outputs(body)
         takes = [*state, *inexact[n:]]
         moving = (*fixed, *state, *arrays)
-        joint = restage.pulled(body, moving, row.name, takes)
+        joint = restage.pulled(body, moving, row.name, takes, strong)
         split = restage.cut(joint, len(body.inputs), len(body.outputs), takes)
         types = row.abstract()
         self.types = types if row.outputs > 1 else (types,)

@@ -16,7 +16,7 @@ from functrans._compile.ir.program import Atom, Program, Var, aval_of_atom, is_w
 from functrans._compile.ir.structured import INT, Branch, Loop
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, dtype_of
-from functrans._core.bind import Tracer, layers
+from functrans._core.bind import Tracer, is_staged
 from functrans._ops import elementwise as ops
 from functrans._ops.structure import astype
 from functrans._transforms.arguments import is_number
@@ -33,13 +33,8 @@ from functrans._transforms.staging.staging import (
 from functrans.errors import ArgumentError, ConcretizationError, ShapeError, name_of, user_line
 
 
-def staged(x: Any) -> bool:
-    """Whether ``x`` depends on what a program that is being written will be given."""
-    return any(isinstance(v, StagedTracer) for v in layers(x))
-
-
 def any_staged(*trees: Any) -> bool:
-    return any(staged(x) for t in trees for x in tree.leaves(t))
+    return any(is_staged(x) for t in trees for x in tree.leaves(t))
 
 
 def weak(x: Any) -> bool:
@@ -251,4 +246,4 @@ def _require_alike(name: str, f: Callable, first: Part, g: Callable, other: Part
             )
 
 
-__all__ = ["any_staged", "branch", "once", "scan", "staged", "while_loop"]
+__all__ = ["any_staged", "branch", "once", "scan", "while_loop"]

@@ -8,12 +8,16 @@ import numpy as np
 
 from functrans._core.aval import dtype_of, inexact_dtype, shape_of
 from functrans._core.bind import (
+    PLAIN,
+    STRONG,
     PrimalTracer,
     Trace,
     Tracer,
     bind,
     bind_operands,
     is_finite,
+    is_staged,
+    may_have_nan,
     spread,
 )
 from functrans._core.primitive import Primitive
@@ -35,11 +39,13 @@ class JVPTracer(PrimalTracer):
 
 
 class JVPTrace(Trace):
-    __slots__ = ("tainted",)
+    __slots__ = ("careful",)
 
     def __init__(self, fun: str):
         super().__init__(fun)
-        self.tainted = False  # an infinite slope has been met: zero slopes are strong from here on
+        # something infinite has been met, or may be met by the program that is being written:
+        # from here on tangents are computed with strong zero, and NumPy's warnings turned off
+        self.careful = False
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         if self.closed:
@@ -69,11 +75,13 @@ class JVPTrace(Trace):
         y = bind(prim, x.primal, *fixed, **params)
         if not inexact_dtype(dtype_of(y)):
             return y
+        if prim.fills and is_staged(y):
+            self.careful = True
         return JVPTracer(self, y, bind(prim, x.tangent, *fixed, **params))
 
     def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
         a1, a2 = prim.actions
-        if self.closed or self.tainted or a1 is None or a2 is None or a1.singular:
+        if self.closed or self.careful or a1 is None or a2 is None or a1.singular:
             return bind(prim, x1, x2)
         v1, t1 = x1, None
         if type(x1) is JVPTracer and x1.owner is self:
@@ -85,35 +93,58 @@ class JVPTrace(Trace):
             other = x1 if t1 is None else x2
             if isinstance(other, Tracer) and other.owner.level > self.level:
                 return other.owner.binary(prim, x1, x2)
-        y = bind_operands(prim, v1, v2)
+        if type(v1) in STRONG and type(v2) in PLAIN:
+            y = prim.impl(v1, v2)
+        else:
+            y = bind_operands(prim, v1, v2)
         t: Any = None
         if t1 is not None:
             t = a1.act(t1, *a1.pick(y, v1, v2)) if a1.needs else a1.act(t1)
         if t2 is not None:
             part = a2.act(t2, *a2.pick(y, v1, v2)) if a2.needs else a2.act(t2)
             t = part if t1 is None else t + part
+        if (a1.needs or a2.needs) and may_have_nan(t):
+            t = self._strong(prim, [t1, t2], t, y, [v1, v2])
         return JVPTracer(self, y, _fit(t, y))
 
     def unary(self, prim: Primitive, x: JVPTracer) -> Any:
         action = prim.actions[0]
-        if self.closed or self.tainted or action is None or action.singular:
+        if self.closed or self.careful or action is None or action.singular:
             return bind(prim, x)
         v = x.primal
-        y = v.owner.unary(prim, v) if isinstance(v, Tracer) else prim(v)
+        if type(v) in STRONG:
+            y = prim.impl(v)
+        else:
+            y = v.owner.unary(prim, v) if isinstance(v, Tracer) else prim(v)
         t = action.act(x.tangent, *action.pick(y, v))
+        if action.needs and may_have_nan(t):
+            t = self._strong(prim, [x.tangent], t, y, [v])
         return JVPTracer(self, y, _fit(t, y))
 
     def push(self, prim: Primitive, ts: list, y: Any, xs: list, params: dict) -> Any:
+        """The tangent of the output ``y`` from those of the operands."""
         if isinstance(prim, Elementwise):
-            if not prim.singular:
-                return prim.jvp(ts, y, xs, params, strong=self.tainted)
+            if is_staged(y):
+                self.careful = self.careful or _may_mask(prim, ts)
+            elif not self.careful and not prim.singular:
+                return prim.jvp(ts, y, xs, params)
             with np.errstate(all="ignore"):
-                t = prim.jvp(ts, y, xs, params, strong=self.tainted)
-            self.tainted = self.tainted or (t is not None and not is_finite(t))
+                t = prim.jvp(ts, y, xs, params, strong=self.careful or not is_staged(y))
+            if prim.singular and t is not None and not self.careful and not is_staged(t):
+                self.careful = not is_finite(t)
             return t
+        if is_staged(y):
+            self.careful = self.careful or not isinstance(prim, Linear) or prim.fills
         if getattr(prim, "jvp_rule", self) is None:
             return transpose_vjp(prim, ts, y, xs, params)
         return prim.jvp(ts, y, xs, params)
+
+    def _strong(self, prim: Any, ts: list, t: Any, y: Any, xs: list) -> Any:
+        """The tangent with strong zero, of which ``t`` without may have a NaN."""
+        if is_staged(t) and not _may_mask(prim, ts):
+            return t
+        self.careful = True
+        return self.push(prim, ts, y, xs, {})
 
     def call(self, call: Any, args: tuple) -> tuple:
         self.require_open(call)
@@ -135,7 +166,15 @@ class JVPTrace(Trace):
         return x.primal if mine(self, x) else x
 
     def input(self, primal: Any, tangent: Any) -> JVPTracer:
+        if not (self.careful or is_staged(primal) or is_staged(tangent)):
+            self.careful = not (is_finite(primal) and is_finite(tangent))
         return JVPTracer(self, primal, tangent)
+
+
+def _may_mask(prim: Elementwise, ts: list) -> bool:
+    """Whether a slope can be infinite where the value is not, or 0 other than at single points."""
+    actions = [a for a, t in zip(prim.actions, ts, strict=True) if a is not None and t is not None]
+    return any([a.singular or a.masks for a in actions])
 
 
 def _fit(t: Any, y: Any) -> Any:

@@ -189,7 +189,7 @@ class SizedTrace(BatchTrace):
 
     def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
         if not (type(x1) is type(x2) is BatchTracer and x1.value.shape == x2.value.shape):
-            s1, s2 = shape_of(x1), shape_of(x2)
+            s1, s2 = (np.shape(x) if isinstance(x, list | tuple) else shape_of(x) for x in (x1, x2))
             if s1 != s2 and s1 and s2:
                 self.expect(8 * self.batch_size * prod(np.broadcast_shapes(s1, s2)))
         y = super().binary(prim, x1, x2)

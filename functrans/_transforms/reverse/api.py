@@ -145,10 +145,9 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
 
     def pullback(ct: Any) -> tuple:
         check_like("pullback", f, "the cotangent", ct, tree.unflatten(run.structure, run.values))
-        seeds = map(plain, tree.leaves(ct))
-        cts = run.pull([np.conjugate(c) if _is_complex(c) else _copied(c) for c in seeds])
+        cts = run.pull([_copied(_conjugate(c)) for c in map(plain, tree.leaves(ct))])
         for i, c in enumerate(cts):
-            cts[i] = np.conjugate(c) if _is_complex(c) else c
+            cts[i] = _conjugate(c)
             del c
         found = iter(hand_out_all(cts))
         return tuple(a.only([next(found) for _ in a.active]) if a else None for a in run.opened)
@@ -156,8 +155,8 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     return (run.output, pullback, run.aux) if has_aux else (run.output, pullback)
 
 
-def _is_complex(x) -> bool:
-    return aval_of(x).dtype.kind == "c"
+def _conjugate(x):
+    return np.conjugate(x) if aval_of(x).dtype.kind == "c" else x
 
 
 def _copied(ct):

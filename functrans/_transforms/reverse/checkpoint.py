@@ -12,7 +12,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.aval import inexact_dtype
-from functrans._core.bind import Tracer, newest_trace
+from functrans._core.bind import Tracer, is_staged, newest_trace
 from functrans._core.locks import Lock
 from functrans._ops.calls import Call, reopened
 from functrans._transforms.control import staged
@@ -21,7 +21,8 @@ from functrans._transforms.reverse.captures import Captures
 from functrans._transforms.reverse.degenerate import ReverseTrace
 from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.reverse.replay import advance
-from functrans._transforms.reverse.vjp import VJPTracer, walk
+from functrans._transforms.reverse.vjp import VJPTracer
+from functrans._transforms.reverse.walk import walk
 from functrans._transforms.rules.calls import outside, under
 from functrans._transforms.rules.custom import Run
 from functrans.errors import CaptureError, LeakedTracerError, name_of
@@ -56,7 +57,7 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
         if newest_trace(run.operands) is None:
             return f(*args, **kwargs)
         outs = None
-        if any(map(staged.staged, run.operands)):
+        if any(map(is_staged, run.operands)):
             outs = staged.once(name, run.flat, run.operands)
         if outs is None:
             outs = Recomputed(name, run.fun)(*run.operands)
@@ -128,8 +129,9 @@ class Cut:
     __slots__ = ()
 
     parents = ()
+    repeats = False
 
-    def pull_into(self, cts: list, k: int) -> None:
+    def pull_into(self, cts: list, k: int, strong: bool) -> None:
         if cts[k] is not None:
             self.refuse()
 
@@ -156,6 +158,8 @@ class Stretch:
 
     __slots__ = ("args", "call", "digests", "sample", "size", "trace")
 
+    repeats = False
+
     def __init__(
         self, call: Recomputed, trace: ReverseTrace, args: Sequence, ys: Sequence, digests: list
     ):
@@ -171,7 +175,7 @@ class Stretch:
     def parents(self) -> list:
         return [slot for _, slot in self.args]
 
-    def pull_into(self, cts: list, k: int) -> None:
+    def pull_into(self, cts: list, k: int, strong: bool) -> None:
         given = cts[k : k + self.size]
         if all(c is None for c in given):
             return
@@ -181,7 +185,7 @@ class Stretch:
                 if ct is not None:
                     before = cts[y.slot]
                     cts[y.slot] = ct if before is None else before + ct
-            walk(trace, cts, consume=True, start=start)
+            walk(trace.tape, cts, consume=True, start=start)
 
     def push_into(self, ts: list, k: int) -> None:
         with self.recorded(ts) as (trace, start, ys):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import STRONG, Tracer, cast
+from functrans._core.bind import STRONG, Tracer, cast, may_have_nan
 from functrans._kernels import blocks
 from functrans._kernels.blocks import LARGE
 
@@ -43,6 +43,14 @@ def _is_alone(cts: list, slot: int) -> bool:
         return False
     flags = cts[slot].flags
     return flags.owndata and flags.writeable
+
+
+def unless_zero(parts: Sequence, cts: Sequence) -> Sequence:
+    """What cotangents contribute, ``parts``: nothing if they are known to be zero throughout."""
+    if not any([c is not None and may_have_nan(c) for c in parts]):
+        return parts
+    zero = all([c is None or (not isinstance(c, Tracer) and not np.any(c)) for c in cts])
+    return [None] * len(parts) if zero else parts
 
 
 def accumulate(cts: list, late: dict, parent: int, action: Any, ct: Any, saved: tuple) -> None:

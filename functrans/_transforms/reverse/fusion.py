@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._core.bind import is_finite
+from functrans._core.bind import may_have_nan
 from functrans._kernels.blocks import LARGE, run_blocks
 from functrans._ops.declare import Action
 from functrans._transforms.reverse.cotangents import add_cotangents
@@ -23,6 +23,7 @@ class Stretch(NamedTuple):
     An array has a row for each of ``rows``; or one row, one column or one number that repeats.
     """
 
+    shape: tuple[int, ...]
     rows: int
     width: int
     entries: list[tuple]  # from last to first: (slot, ((parent, action, saved), ...))
@@ -70,7 +71,7 @@ def _find(tape, cts, last, start, shape, width):
     if not entries:
         return None
     outputs = {slot: shapes[slot] for slot in sorted(shapes) if slot <= k}
-    return Stretch(math.prod(shape) // width, width, entries, seeds, outputs)
+    return Stretch(shape, math.prod(shape) // width, width, entries, seeds, outputs)
 
 
 def _as_rows(x, shape, width):
@@ -109,29 +110,27 @@ def _operand_as_rows(x, shape, width):
     return x if isinstance(x, np.generic | float | int | complex) else None
 
 
-def walk(stretch: Stretch, cts: list, shape: tuple[int, ...], tainted: bool) -> bool:
-    """Carry the cotangents of a stretch to the slots before it; whether it is tainted now."""
+def walk(stretch: Stretch, cts: list) -> None:
+    """Carry the cotangents of a stretch to the slots before it."""
     dtype = cts[stretch.entries[0][0]].dtype
     outs = {slot: np.empty(made, dtype) for slot, made in stretch.outputs.items()}
-    met: list[int] = []  # blocks with an infinite slope
 
     def block(start: int, stop: int) -> None:
         def cut(x: Any) -> Any:
             several = type(x) is np.ndarray and x.ndim and len(x) == stretch.rows
             return x[start:stop] if several else x
 
-        local = {k: cut(s) for k, s in stretch.seeds.items()}
-        if _walk_block(stretch.entries, local, cut, tainted):
-            met.append(start)
-        for slot, out in outs.items():
-            cut(out)[...] = local[slot]
+        local = _walk_block(stretch, outs, cut, strong=False)
+        if any([may_have_nan(c) for c in local]):
+            local = _walk_block(stretch, outs, cut, strong=True)
+        for out, c in zip(outs.values(), local, strict=True):
+            cut(out)[...] = c
 
     several = any([len(y) == stretch.rows for y in outs.values() if y.ndim])
     run_blocks(block, stretch.rows if several else 1, stretch.width)
     for k in stretch.seeds:
         cts[k] = None
-    add_cotangents(cts, list(outs), [_from_rows(y, shape) for y in outs.values()])
-    return tainted or bool(met)
+    add_cotangents(cts, list(outs), [_from_rows(y, stretch.shape) for y in outs.values()])
 
 
 def _from_rows(y, shape):
@@ -143,16 +142,16 @@ def _from_rows(y, shape):
     return np.broadcast_to(y, shape)
 
 
-def _walk_block(entries, local, cut, tainted):
-    for k, edges in entries:
+def _walk_block(stretch, slots, cut, strong):
+    """What comes to ``slots`` by way of one block; ``strong``: with strong zero at each edge."""
+    local = {k: cut(s) for k, s in stretch.seeds.items()}
+    for k, edges in stretch.entries:
         ct = local.pop(k, None)
         if ct is None:
             continue
         for parent, action, saved in edges:
-            here = [cut(x) for x in saved]
-            c = action.strong(ct, *here) if tainted else action.pull(ct, *here)
-            if action.singular and not tainted:
-                tainted = not is_finite(c)
+            pull = action.pull if strong else action.act
+            c = pull(ct, *[cut(x) for x in saved])
             before = local.get(parent)
             local[parent] = c if before is None else before + c
-    return tainted
+    return [local[slot] for slot in slots]

@@ -22,21 +22,15 @@ from functrans._core.bind import (
     bind,
     bind_operands,
     is_finite,
-    sum_to,
+    is_staged,
 )
 from functrans._core.primitive import Primitive
 from functrans._kernels import blocks
-from functrans._kernels.blocks import LARGE, THREADED
+from functrans._kernels.blocks import THREADED
 from functrans._ops.declare import Bilinear, Elementwise, Linear, LinearAction
-from functrans._transforms.reverse import fusion
 from functrans._transforms.reverse.captures import SMALL, Captures
-from functrans._transforms.reverse.cotangents import (
-    accumulate,
-    add_cotangents,
-    add_into,
-    scatter,
-    scatter_late,
-)
+from functrans._transforms.reverse.cotangents import add_cotangents, unless_zero
+from functrans._transforms.reverse.walk import carry
 
 
 class VJPTracer(PrimalTracer):
@@ -56,6 +50,8 @@ class Node:
     """A tape entry for ops that are not elementwise: what the rule asked to be kept."""
 
     __slots__ = ("params", "parents", "prim", "wanted", "xs", "y")
+
+    repeats = True  # whether it may be pulled twice
 
     def __init__(
         self, prim: Primitive, parents: list, y: Any, xs: Sequence, params: dict, keep_all: bool
@@ -82,14 +78,17 @@ class Node:
             return transpose_vjp(self.prim, ts, self.y, self.xs, self.params)
         return self.prim.jvp(ts, self.y, self.xs, self.params)
 
-    def pull_into(self, cts: list, k: int) -> None:
+    def pull_into(self, cts: list, k: int, strong: bool) -> None:
         """Add what the outputs' cotangents, at ``cts[k:]``, contribute to those of the parents."""
         n = self.prim.outputs
         ct = cts[k] if n == 1 else tuple(cts[k : k + n])
         if ct is None or (n > 1 and all(c is None for c in ct)):
             return
         cts[k : k + n] = [None] * n
-        add_cotangents(cts, self.parents, self.pull(ct))
+        parts = self.pull(ct)
+        if strong:
+            parts = unless_zero(parts, ct if n > 1 else (ct,))
+        add_cotangents(cts, self.parents, parts)
 
     def push_into(self, ts: list, k: int) -> None:
         """Set the outputs' tangents, at ``ts[k:]``, from those of the parents."""
@@ -106,16 +105,14 @@ FOLLOWS = None
 class VJPTrace(Trace):
     """``outlives``: the tape is kept when the transform returns, for a pullback or pushforward."""
 
-    __slots__ = ("__weakref__", "captures", "hidden", "outlives", "splits", "tainted", "tape")
-    walk: Callable[..., None]  # the function below
+    __slots__ = ("__weakref__", "captures", "hidden", "outlives", "splits", "strong", "tape")
 
     def __init__(self, fun: str, outlives: bool = False):
         super().__init__(fun)
         self.tape: list = []
         self.outlives, self.splits, self.hidden = outlives, True, ()  # see ``coinciding``
-        # an infinite value has been met: slopes of zero are strong wherever they are
-        self.tainted = False
         self.captures: Captures | None = None
+        self.strong = False  # programs called are to have backwards with strong zero throughout
 
     def input(self, primal: Any) -> VJPTracer:
         self.tape.append(None)
@@ -126,6 +123,10 @@ class VJPTrace(Trace):
         if isinstance(x, Tracer):
             self._captures().watch(x)
         return self.input(self.capture(x))
+
+    def walk(self, seeds: dict, wanted: Sequence[int], consume: bool, staged: bool) -> list:
+        """The cotangents of the slots ``wanted`` from those in ``seeds``."""
+        return carry(self.tape, seeds, wanted, consume, staged, self.strong)
 
     def lower(self, x: Any) -> Any:
         """The value of ``x`` without this trace."""
@@ -168,8 +169,6 @@ class VJPTrace(Trace):
                 if other.owner.level > self.level:
                     return other.owner.binary(prim, x1, x2)
             y = bind_operands(prim, v1, v2)
-        if a1.singular and not self.tainted:
-            self.tainted = not is_finite(y)
         if mine1 and mine2:
             u1, u2 = (None, None) if alike else _unlike_both(v1, v2, y)
             node: tuple = prim.entry(y, v1, v2, x1.slot, x2.slot, u1, u2)
@@ -201,8 +200,6 @@ class VJPTrace(Trace):
             y = v.owner.unary(prim, v)
         else:
             return bind(prim, x)
-        if action.singular and not self.tainted:
-            self.tainted = not is_finite(y)
         alike = type(v) is type(y) is np.ndarray and v.dtype is y.dtype
         tape = self.tape
         tape.append(prim.entry(y, v, x.slot, None if alike else _unlike(v, y)))
@@ -271,8 +268,6 @@ class VJPTrace(Trace):
         return VJPTracer(self, y, len(self.tape) - 1)
 
     def _elementwise(self, prim: Elementwise, parents: list, y: Any, xs: list) -> Any:
-        if prim.singular and not is_finite(y):
-            self.tainted = True
         node = tuple([
             (slot, action, action.pick(y, *xs), _unlike(x, y))
             for slot, action, x in zip(parents, prim.actions, xs, strict=True)
@@ -348,91 +343,20 @@ def _unlike_both(x1, x2, y):
     return _unlike(x1, y), _unlike(x2, y)
 
 
-def walk(trace: VJPTrace, cts: list, consume: bool, start: int = 0, stop: Any = None) -> None:
-    """Carry cotangents from the end of the tape to its inputs, in ``cts``, in place.
-
-    Only the entries ``start <= k < stop``. ``consume`` drops each entry as it passes, and with it
-    what only the backward kept alive. The caller has NumPy's warnings turned off.
-    """
-    tape = trace.tape
-    tainted = trace.tainted  # or an infinite slope has been met: zero slopes are strong as well
-    late: dict[int, tuple] = {}  # a scatter into each of these slots, after what else goes there
-    for k in range((len(tape) if stop is None else stop) - 1, start - 1, -1):
-        if late and k in late:
-            scatter(cts, k, *late.pop(k))
-        node = tape[k]
-        if node is None:
-            continue
-        if consume:
-            tape[k] = None
-        if type(node) is not tuple:
-            node.pull_into(cts, k)
-            tainted = tainted or trace.tainted  # a checkpoint's own walk may have met one
-            continue
-        ct = cts[k]
-        if ct is None:
-            continue
-        if type(ct) is np.ndarray and ct.size >= LARGE:
-            scatter_late(cts, late)
-            stretched = _walk_stretch(trace, cts, k, node, start, tainted)
-            if stretched is not None:
-                tainted = stretched
-                continue
-        cts[k] = None
-        for parent, action, saved, unlike in node:
-            if action.simple and not tainted:
-                if len(saved) == 1:  # as a rule; unpacking costs as much as the call
-                    c = action.pull(ct, saved[0])
-                else:
-                    c = action.pull(ct, *saved) if saved else action.pull(ct)
-            elif action.accumulate is not None and type(ct) in STRONG:
-                accumulate(cts, late, parent, action, ct, saved)
-                continue
-            else:
-                c = action.strong(ct, *saved) if tainted else action.pull(ct, *saved)
-                tainted = tainted or (action.singular and not is_finite(c))
-            if unlike is not None:
-                c = sum_to(c, *unlike[0])
-            if cts[parent] is None:
-                cts[parent] = c
-            elif type(c) is np.ndarray and c.size >= LARGE:
-                add_into(cts, parent, c)
-            else:
-                cts[parent] = cts[parent] + c
-    scatter_late(cts, late)
-    trace.tainted = tainted
-
-
-VJPTrace.walk = walk
-
-
-def _walk_stretch(
-    trace: VJPTrace, cts: list, k: int, node: tuple, start: int, tainted: bool
-) -> bool | None:
-    """Walk ``start`` to ``k`` block by block if the entries are large and alike.
-
-    Whether an infinite slope has been met by then; None where it did not walk.
-    """
-    tape, shape = trace.tape, cts[k].shape
-    left, tape[k] = tape[k], node
-    stretch = fusion.find(tape, cts, k, start)
-    tape[k] = left
-    return None if stretch is None else fusion.walk(stretch, cts, shape, tainted)
-
-
 def pull_back(
     trace: VJPTrace, outs: Sequence, seeds: Sequence, inputs: Sequence[VJPTracer], consume: bool
 ) -> list:
     """Cotangents of ``inputs`` for the given ones of ``outs``; None where there is no path."""
     trace.check_captures()
-    cts: list[Any] = [None] * len(trace.tape)
+    seeds_of: dict[int, Any] = {}
+    staged = False
     for out, seed in zip(outs, seeds, strict=True):
         if type(out) is VJPTracer and out.owner is trace and seed is not None:
-            before = cts[out.slot]
-            cts[out.slot] = seed if before is None else before + seed
+            before = seeds_of.get(out.slot)
+            seeds_of[out.slot] = seed if before is None else before + seed
+            staged = staged or is_staged(out.primal) or is_staged(seed)
     with np.errstate(all="ignore"):
-        trace.walk(cts, consume)
-    return [cts[x.slot] for x in inputs]
+        return trace.walk(seeds_of, [x.slot for x in inputs], consume, staged)
 
 
 def transpose_jvp(

@@ -16,12 +16,12 @@ from functrans._core.bind import Tracer
 from functrans._ops.calls import Call, reopened
 from functrans._ops.declare import Action
 from functrans._transforms.arguments import zeros_like
+from functrans._transforms.reverse.cotangents import add_cotangents, unless_zero
 from functrans._transforms.reverse.replay import push_forward
 from functrans._transforms.reverse.vjp import (
     Node,
     VJPTrace,
     VJPTracer,
-    add_cotangents,
     pull_back,
     transpose,
 )
@@ -107,6 +107,8 @@ class CallNode:
 
     __slots__ = ("parents", "size")
 
+    repeats = False  # it may run code of the user's
+
     def __init__(self, parents: list, size: int):
         self.parents = parents
         self.size = size
@@ -119,12 +121,16 @@ class CallNode:
         """The tangents of the outputs from those of the parents, None where there is none."""
         raise NotImplementedError
 
-    def pull_into(self, cts: list, k: int) -> None:
+    def pull_strongly(self, cts: Sequence) -> Sequence:
+        """``pull`` with strong zero, as far as that can be seen from outside."""
+        return unless_zero(self.pull(cts), cts)
+
+    def pull_into(self, cts: list, k: int, strong: bool) -> None:
         given = cts[k : k + self.size]
         if all(c is None for c in given):
             return
         cts[k : k + self.size] = [None] * self.size
-        add_cotangents(cts, self.parents, self.pull(given))
+        add_cotangents(cts, self.parents, (self.pull_strongly if strong else self.pull)(given))
 
     def push_into(self, ts: list, k: int) -> None:
         given = [None if p is None else ts[p] for p in self.parents]

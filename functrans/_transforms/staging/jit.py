@@ -321,10 +321,11 @@ def _checked(check: Callable[[Sequence], None], run: Callable, args: Sequence) -
 class VJPPair:
     """A program cut in two, of which the second takes what the first has kept for it."""
 
-    def __init__(self, entry: Entry, mask: Mask):
+    def __init__(self, entry: Entry, mask: Mask, strong: bool):
         program = entry.program
+        self.strong = strong
         takes = restage.inexact_outputs(program)
-        joint = restage.pulled(program, mask, entry.name)
+        joint = restage.pulled(program, mask, entry.name, takes, strong)
         cut = restage.cut(joint, len(mask), len(program.outputs), takes)
         self.forward = entry.of("forward of vjp", cut.forward, cut.ruled)
         self.backward = entry.of("backward of vjp", cut.backward, cut.ruled)
@@ -356,7 +357,8 @@ class JitCall(Call):
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
         primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents)
-        pair = self.entry.derive(("vjp", mask), lambda: VJPPair(self.entry, mask))
+        key = "vjp", mask, trace.strong
+        pair = self.entry.derive(key, lambda: VJPPair(self.entry, mask, trace.strong))
         flat = JitCall(pair.forward)(*primals)
         n = len(self.entry.program.outputs)
         return recorded(trace, Residuals(self, pair, primals, parents, flat[n:], n), flat[:n])

@@ -15,6 +15,7 @@ from functrans._compile.ir.program import (
     Atom,
     Eqn,
     Program,
+    Structured,
     Var,
     aval_of_atom,
     check,
@@ -22,9 +23,10 @@ from functrans._compile.ir.program import (
     is_weak,
 )
 from functrans._core.aval import Aval, inexact_dtype
-from functrans._core.bind import Tracer
+from functrans._core.bind import Tracer, is_staged, may_have_nan
+from functrans._core.primitive import Primitive
 from functrans._ops.calls import Call
-from functrans._ops.declare import Elementwise
+from functrans._ops.declare import Bilinear, Elementwise, Linear
 from functrans._ops.structure import astype, broadcast_to, reshape, transpose
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.forward.jvp import JVPTrace
@@ -177,11 +179,13 @@ class Cut(NamedTuple):
 
 
 def pulled(
-    program: Program, mask: Mask, name: str, takes: Sequence[bool] | None = None
+    program: Program, mask: Mask, name: str, takes: Sequence[bool] | None = None,
+    strong: bool = False,
 ) -> Derived:
     """Outputs and the cotangents of the inputs in ``mask``, from inputs and seeds, optimised.
 
     There is a seed for each of the outputs in ``takes``, which are all inexact ones by default.
+    ``strong``: with strong zero throughout.
     """
     avals = [aval_of_atom(o) for o in program.outputs]
     if takes is None:
@@ -190,6 +194,7 @@ def pulled(
     def both(*values: Any) -> tuple:
         n = len(mask)
         trace = ReverseTrace(f"vjp({name})")
+        trace.strong = strong
         xs = [trace.input(x) if m else x for x, m in zip(values, mask, strict=False)]
         outs = evaluate(program, xs)
         trace.closed = True
@@ -204,6 +209,22 @@ def pulled(
     seeds = [np.ones(a.shape, a.dtype) for a, t in zip(avals, takes, strict=True) if t]
     joint, _, ruled = stage(both, [*examples_of(program), *seeds], f"vjp({name})")
     return Derived(optimise(joint), ruled)
+
+
+def may_mask(program: Program) -> bool:
+    """Whether an exact zero may meet an infinity where the program's value is finite: its backward
+    is then made with strong zero."""
+    return any([_row_may_mask(eqn.prim) for eqn in program.eqns])
+
+
+def _row_may_mask(row: Primitive) -> bool:
+    if isinstance(row, Elementwise):
+        return any([a is not None and (a.singular or a.masks) for a in row.actions])
+    if isinstance(row, Structured):
+        return any(map(may_mask, row.programs.values()))
+    if isinstance(row, Linear):
+        return row.drops
+    return row.differentiable and not isinstance(row, Bilinear)
 
 
 def inexact_outputs(program: Program) -> list[bool]:
@@ -256,6 +277,26 @@ class ProgramNode(CallNode):
     def push(self, ts: Sequence) -> Sequence:
         return self.call.jvp(None, self.primals, ts)[1]
 
+    def pull_strongly(self, cts: Sequence) -> Sequence:
+        if self.pair.strong:
+            return self.pull(cts)
+        if not any(map(is_staged, (*cts, *self.primals))):
+            parts = self.pull(cts)
+            if not any([c is not None and may_have_nan(c) for c in parts]):
+                return parts
+        # the call again, and a backward that is made with strong zero
+        trace = ReverseTrace(self.call.name)
+        trace.strong = True
+        pairs = zip(self.primals, self.parents, strict=True)
+        xs = [x if p is None else trace.input(x) for x, p in pairs]
+        inputs = [x for x, p in zip(xs, self.parents, strict=True) if p is not None]
+        try:
+            outs = self.call(*xs)
+        finally:
+            trace.closed = True
+        found = iter(pull_back(trace, outs, cts, inputs, consume=True))
+        return [None if p is None else next(found) for p in self.parents]
+
     def seeds(self, cts: Sequence) -> list:
         """What the backward takes for the cotangents."""
         return [
@@ -271,5 +312,5 @@ class ProgramNode(CallNode):
 
 __all__ = [
     "Cut", "Derived", "ProgramNode", "RowCall", "cut", "examples_of", "inexact_outputs", "mapped",
-    "pulled", "pushed",
+    "may_mask", "pulled", "pushed",
 ]

@@ -33,6 +33,8 @@ class ForeignTracer(Exception):
 class StagedTracer(Tracer):
     __slots__ = ("example", "root_of", "variable")
 
+    staged = True
+
     def __init__(self, trace: StagingTrace, var: Var, example: Any):
         self.owner = trace
         self.root_of = None

@@ -28,7 +28,8 @@ import numpy as np
 
 from functrans._core.bind import Trace, Tracer, watching
 from functrans._core.primitive import Primitive
-from functrans._transforms.reverse.vjp import VJPTrace, walk
+from functrans._transforms.reverse.vjp import VJPTrace
+from functrans._transforms.reverse.walk import walk
 
 
 @dataclass(slots=True)
@@ -249,16 +250,18 @@ class WatchedTape(Watched):
         self.ops[start] = name, number
         return number
 
-    def walk(self, cts: list, consume: bool) -> None:
+    def walk(self, seeds: dict, wanted: Sequence[int], consume: bool, staged: bool) -> list:
         quick = self.watch.quick
+        cts = list(map(seeds.get, range(len(self.tape))))
         with self.watch.scope(f"backward of {self.fun}"):
             if quick is not None:
                 self._walk_timed(cts, consume, quick)
-                return
+                return [cts[k] for k in wanted]
             for k in range(len(self.tape) - 1, -1, -1):
                 node = self.tape[k]
                 if node is not None and k < len(cts):
                     self._pass(cts, k, node, consume)
+        return [cts[k] for k in wanted]
 
     def _walk_timed(self, cts: list, consume: bool, quick: list) -> None:
         tape, ops, thread = self.tape, self.ops, get_ident()
@@ -269,7 +272,7 @@ class WatchedTape(Watched):
                     tape[k] = None
                 continue
             start = perf_counter_ns()
-            walk(self, cts, consume, k, k + 1)  # type: ignore[arg-type]  # the class made of this
+            walk(self.tape, cts, consume, k, k + 1)
             end = perf_counter_ns()
             name, number = ops.get(k) or (type(node).__name__, None)
             quick.append((f"{name} backward", start, end, thread, "backward", number))
@@ -292,7 +295,7 @@ class WatchedTape(Watched):
         for p in before:
             cts[p] = None
         try:
-            walk(self, cts, consume, k, k + 1)  # type: ignore[arg-type]  # the class made of this
+            walk(self.tape, cts, consume, k, k + 1)
         except BaseException as failure:
             for o, token in zip(observers, tokens, strict=True):
                 o.failed(token, failure)

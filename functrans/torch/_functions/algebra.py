@@ -28,6 +28,8 @@ class ProductNode(Node):
 
     __slots__ = ("marks", "where", "xs")
 
+    repeats = True
+
     def __init__(self, edges: tuple, xs: tuple, marks: list, where: tuple):
         self.seq = next(sequence)
         self.edges = edges

@@ -53,6 +53,8 @@ class TotalNode(Node):
 
     __slots__ = ("aval", "scale")
 
+    repeats = True
+
     def __init__(self, edge: Edge, array: np.ndarray, scale: float):
         Node.__init__(self, (edge,))
         self.aval = array.shape, array.dtype

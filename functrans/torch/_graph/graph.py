@@ -12,6 +12,7 @@ Interface for those who add nodes (custom functions, checkpoints): subclass ``No
                       outputs ``ct`` is a list, None where nothing arrived. ``create``: record the
                       derivative
     release()         drop what was saved; a later ``pull`` raises ``freed()``
+    repeats, bare     whether one walk may pass it twice, and the first: without strong zero
 
 Nodes are ordered by ``seq``, which falls with time: an operand's node always has the greater one.
 """
@@ -105,6 +106,7 @@ class Node:
     outputs = 1
     # whether ``pull`` takes cotangents that ``vmap`` traces
     batches = True
+    repeats = False  # it may run code of the user's
     # whether ``pull`` is called too where no output has a cotangent
     takes_undefined = False
     # each saved array that belongs to a tensor: its storage and the version it had
@@ -117,6 +119,10 @@ class Node:
 
     def pull(self, ct: Any, create: bool) -> Sequence:
         raise NotImplementedError(self.name())
+
+    def bare(self, ct: Any) -> Sequence:
+        """``pull`` without strong zero, so that 0 times inf is NaN."""
+        return self.pull(ct, False)
 
     def release(self) -> None:
         """Drop what only the backward needs."""
@@ -180,6 +186,8 @@ class AccumulateGrad(Node):
 
     __slots__ = ("variable",)
 
+    repeats = True
+
     def __init__(self, variable: Tensor):
         self.seq = next(sequence)
         self.edges: Sequence = ()
@@ -195,6 +203,8 @@ class RowNode(Node):
     """An op of the table with the operands and the output that its rule reads."""
 
     __slots__ = ("marks", "outputs", "params", "prim", "where", "xs", "y")
+
+    repeats = True
 
     def __init__(self, prim: Primitive, edges: Sequence, xs: Sequence, y: Any, params: dict,
                  storages: Sequence, own: Storage):
@@ -229,23 +239,9 @@ class RowNode(Node):
             self.xs = self.y = None
 
 
-class Exceptional:
-    """Whether an infinity or a NaN has come of finite numbers since the program started.
-
-    From then on results of actions are looked at: strong zero makes a difference only there.
-    """
-
-    met = False
-
-    @classmethod
-    def note(cls, kind: str, flag: int) -> None:
-        cls.met = True
-
-
 def quiet() -> Any:
-    """A context in which NumPy does not warn about infinities and NaNs, but they are noted."""
-    return np.errstate(divide="call", over="call", invalid="call", under="ignore",
-                       call=Exceptional.note)
+    """A context in which NumPy does not warn about infinities and NaNs."""
+    return np.errstate(all="ignore")
 
 
 class _Zero:
@@ -256,6 +252,8 @@ class _Zero:
     @staticmethod
     def act(g: Any) -> Any:
         return np.zeros(g.shape, g.dtype)
+
+    pull = act
 
 
 ZERO = _Zero()
@@ -274,6 +272,8 @@ class ElementwiseNode(Node):
 
     __slots__ = ("marks", "parts", "where")
 
+    repeats = True
+
     def __init__(self, edges: Sequence, parts: Sequence, marks: Sequence, where: Any):
         self.seq = next(sequence)
         self.edges = edges
@@ -282,6 +282,17 @@ class ElementwiseNode(Node):
         self.marks = marks
         self.where = where
 
+    def bare(self, ct: Any) -> Sequence:
+        if self.parts is None:
+            raise freed(self)
+        if self.marks:
+            check(self)
+        out: list[Any] = [None] * len(self.edges)
+        for i, action, saved, unlike in self.parts:
+            c = action.act(ct, saved[0]) if len(saved) == 1 else action.act(ct, *saved)
+            out[i] = c if unlike is None else summed(c, *unlike)
+        return out
+
     def pull(self, ct: Any, create: bool) -> Sequence:
         if self.parts is None:
             raise freed(self)
@@ -289,15 +300,9 @@ class ElementwiseNode(Node):
             check(self)
         out: list[Any] = [None] * len(self.edges)
         for i, action, saved, unlike in self.parts:
-            if saved:
-                if create:
-                    saved = self.recorded(action, saved)
-                c = action.act(ct, *saved)
-                if Exceptional.met and not is_finite(c):
-                    # a zero cotangent, or a zero slope, contributes exactly zero
-                    c = action.strong(ct, *saved)
-            else:
-                c = action.act(ct)
+            if create and saved:
+                saved = self.recorded(action, saved)
+            c = action.pull(ct, *saved)
             out[i] = c if unlike is None else summed(c, *unlike)
         return out
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._graph.engine import grad, pulled_rows, run
+from functrans.torch._graph.engine import grad
 from functrans.torch._graph.graph import Edge, Node
+from functrans.torch._graph.walk import pulled_rows, run
 from functrans.torch._tensors.sparse import SparseTensor
 from functrans.torch._tensors.tensor import Tensor, edge_of, made
 

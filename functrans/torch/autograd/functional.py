@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._graph.engine import owned, pulled, pulled_rows
+from functrans.torch._graph.engine import owned
 from functrans.torch._graph.graph import Edge
 from functrans.torch._graph.modes import enable_grad
+from functrans.torch._graph.walk import pulled, pulled_rows
 from functrans.torch._tensors.tensor import Tensor, edge_of, made, show, take
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from functrans import tree
-from functrans.torch._graph.engine import edge_key, run
 from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, Storage, caller, check, freed
 from functrans.torch._graph.modes import enable_grad, state
+from functrans.torch._graph.walk import edge_key, run
 from functrans.torch._tensors.factories import random_from, random_state
 from functrans.torch._tensors.tensor import Tensor, edge_of, made
 

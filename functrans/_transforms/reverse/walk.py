@@ -1,0 +1,175 @@
+"""The walk: cotangents from the end of a tape to its inputs.
+
+Forming each product with strong zero would cost a look at each. But zero times infinity is a NaN,
+and a NaN does not go away by itself: where none has arrived, none was made on the way that
+mattered. So small entries are walked by the bare formulas and kept, until the end or until
+something is met that is to be walked once only: what is large, whose entry is to be freed, and
+calls, which may run code of the user's. If there is a NaN among what has arrived by then, those
+entries are walked again; from then on, each edge looks at what it makes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Container, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans._core.bind import STRONG, may_have_nan, sum_to
+from functrans._kernels.blocks import LARGE
+from functrans._ops.declare import Linear
+from functrans._transforms.reverse import fusion
+from functrans._transforms.reverse.cotangents import accumulate, add_into, scatter, scatter_late
+
+EVERYWHERE: Container[int] = range(sys.maxsize)
+
+
+def carry(tape: list, seeds: dict[int, Any], wanted: Sequence[int], consume: bool,
+          staged: bool, strong: bool) -> list:
+    """The cotangents of the slots ``wanted``, from those of the outputs; None: there is no path.
+
+    ``staged``: a program is being written, ``strong``: with strong zero throughout. ``consume``
+    drops each entry when it is done with, and with it what only the backward kept alive. The
+    caller has NumPy's warnings turned off.
+    """
+    cts = _seeded(tape, seeds)
+    if staged:  # whether there will be a NaN is not known while a program is written
+        walk(tape, cts, consume, strong=EVERYWHERE if strong else _masked(tape))
+        return [cts[k] for k in wanted]
+    stop = _glance(tape, cts)
+    if any(map(_has_nan, cts if stop else [cts[k] for k in wanted])):
+        cts, stop = _seeded(tape, seeds), len(tape)
+    if stop:
+        if consume:
+            tape[stop:] = [None] * (len(tape) - stop)
+        walk(tape, cts, consume, 0, stop)
+    return [cts[k] for k in wanted]
+
+
+def _has_nan(ct: Any) -> bool:
+    return ct is not None and may_have_nan(ct)
+
+
+def _seeded(tape: list, seeds: dict[int, Any]) -> list:
+    cts: list[Any] = [None] * len(tape)
+    for k, ct in seeds.items():
+        cts[k] = ct
+    return cts
+
+
+def _glance(tape: list, cts: list) -> int:
+    """Walk as far as the entries may be walked again, by the bare formulas; where it has stopped.
+
+    The hot path of a backward pass.
+    """
+    late: dict[int, tuple] = {}
+    for k in range(len(tape) - 1, -1, -1):
+        if late and k in late:
+            scatter(cts, k, *late.pop(k))
+        node = tape[k]
+        if type(node) is not tuple:
+            if node is None:
+                continue
+            # a rule may refuse a NaN, which strong zero might have spared it
+            if not node.repeats or any(map(_has_nan, cts[k : k + node.prim.outputs])):
+                scatter_late(cts, late)
+                return k + 1
+            node.pull_into(cts, k, strong=False)
+            continue
+        ct = cts[k]
+        if ct is None:
+            continue
+        if type(ct) is np.ndarray and ct.size >= LARGE:
+            scatter_late(cts, late)
+            return k + 1
+        cts[k] = None
+        for parent, action, saved, unlike in node:
+            if len(saved) == 1:  # as a rule; unpacking costs as much as the call
+                c = action.act(ct, saved[0])
+            elif action.accumulate is None or type(ct) not in STRONG:
+                c = action.act(ct, *saved)
+            else:
+                accumulate(cts, late, parent, action, ct, saved)
+                continue
+            if unlike is not None:
+                c = sum_to(c, *unlike[0])
+            cts[parent] = c if cts[parent] is None else cts[parent] + c
+    scatter_late(cts, late)
+    return 0
+
+
+def walk(
+    tape: list, cts: list, consume: bool = False, start: int = 0, stop: int | None = None,
+    strong: Container[int] = EVERYWHERE,
+) -> None:
+    """Walk entries ``start`` to ``stop``, last first, ``cts`` in place.
+
+    ``strong``: those that are walked with strong zero.
+    """
+    late: dict[int, tuple] = {}  # a scatter into each of these slots, after what else goes there
+    for k in range((len(tape) if stop is None else stop) - 1, start - 1, -1):
+        if late and k in late:
+            scatter(cts, k, *late.pop(k))
+        node, ct = tape[k], cts[k]
+        if node is None:
+            continue
+        if consume:
+            tape[k] = None
+        if type(node) is not tuple:
+            node.pull_into(cts, k, k in strong)
+            continue
+        if ct is None:
+            continue
+        if type(ct) is np.ndarray and ct.size >= LARGE:
+            scatter_late(cts, late)
+            tape[k] = node
+            stretch = fusion.find(tape, cts, k, start)
+            tape[k] = None if consume else node
+            if stretch is not None:
+                del ct
+                fusion.walk(stretch, cts)
+                continue
+        cts[k] = None
+        careful = k in strong
+        for parent, action, saved, unlike in node:
+            if action.accumulate is not None and type(ct) in STRONG:
+                accumulate(cts, late, parent, action, ct, saved)
+                continue
+            c = action.pull(ct, *saved) if careful else action.act(ct, *saved)
+            if unlike is not None:
+                c = sum_to(c, *unlike[0])
+            if cts[parent] is None:
+                cts[parent] = c
+            elif type(c) is np.ndarray and c.size >= LARGE:
+                add_into(cts, parent, c)
+            else:
+                cts[parent] = cts[parent] + c
+    scatter_late(cts, late)
+
+
+def _masked(tape: list) -> Container[int]:
+    """The entries of a program's tape at which an exact zero may meet an infinity.
+
+    All of them if a slope can be infinite where the value is not. Else those on the way from
+    something that masks.
+    """
+    masked: set[int] = set()
+    for k in range(len(tape) - 1, -1, -1):
+        node = tape[k]
+        if type(node) is tuple:
+            if any([action.singular for _, action, _, _ in node]):
+                return EVERYWHERE
+            if k in masked or any([action.masks for _, action, _, _ in node]):
+                masked.update([k, *[edge[0] for edge in node]])
+        elif node is not None and not _keeps(getattr(node, "prim", None)):
+            masked.update([p for p in node.parents if p is not None])
+    return masked
+
+
+def _keeps(prim: Any) -> bool:
+    """Whether each entry of its operands reaches the output."""
+    return isinstance(prim, Linear) and not prim.drops
+
+
+__all__ = ["carry", "walk"]

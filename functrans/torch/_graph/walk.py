@@ -1,0 +1,340 @@
+"""The walk backward.
+
+Nodes are passed by falling sequence number, newest first, from a heap. All who read an operand are
+newer than the node that made it, so that node's cotangent is complete when its turn comes. An
+undefined cotangent, None, is passed on too: it counts as zeros for the functions of users. Nothing
+recurs: depth is bounded by memory alone. All state is local to a walk, so walks may nest and run in
+several threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import nullcontext
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from functrans import vmap
+from functrans.extend import is_finite
+from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, RowNode, quiet
+from functrans.torch._graph.modes import state
+from functrans.torch._tensors.dtypes import BY_ARRAY_DTYPE, Size
+from functrans.torch._tensors.tensor import Tensor, show, take
+
+
+class _Walks(threading.local):
+    """Of this thread: how many walks are under way, and whether some only computes ``grad``."""
+
+    depth = 0
+    partial = 0
+
+
+walks = _Walks()
+
+
+def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain: bool,
+        create: bool) -> list:
+    """Carry cotangents from ``roots`` back through the graph.
+
+    Without ``wanted``, to the leaves, whose ``grad`` they are added to. With it, only as far as
+    those places, and their cotangents are returned, None where there is no path.
+    """
+    cts: dict[Node, Any] = {}
+    heap: list[tuple[int, Node]] = []
+    with state.watch.scope("torch::autograd::GraphRoot") if state.watch else nullcontext():
+        for (node, k), ct in roots:
+            _add(cts, heap, node, k, ct)
+    needed = None if wanted is None else _leading_to(heap, wanted)
+    found: dict[tuple, Any] = {} if wanted is None else {edge_key(e): None for e in wanted}
+    before, state.grad = state.grad, create
+    walks.depth += 1
+    try:
+        with quiet():
+            if not create and state.watch is None:
+                cts, heap, found = _glance(cts, heap, needed, found, retain)
+            _walk(cts, heap, needed, found, retain, create)
+    finally:
+        state.grad = before
+        walks.depth -= 1
+    return [] if wanted is None else [found[edge_key(e)] for e in wanted]
+
+
+def pulled(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge], retain: bool,
+           create: bool) -> list:
+    """The cotangents at ``wanted``, and at no other leaf: what ``grad`` computes."""
+    walks.partial += 1
+    try:
+        return run(roots, wanted, retain, create)
+    finally:
+        walks.partial -= 1
+
+
+def pulled_rows(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge], retain: bool,
+                create: bool, at_once: bool = True) -> list:
+    """``pulled`` for each entry of cotangents that have one more axis in front.
+
+    ``at_once``: in one walk, if all nodes allow it.
+    """
+    edges = [edge for edge, _ in roots]
+    n = roots[0][1].shape[0]
+    if at_once and all(node.batches and node.extras is None for node in _reached(edges)):
+        def walk(*cts):
+            return tuple(pulled(list(zip(edges, cts, strict=True)), wanted, retain, create))
+
+        return list(vmap(walk)(*[ct for _, ct in roots]))
+    rows = [
+        pulled([(edge, ct[i]) for edge, ct in roots], wanted, retain or i < n - 1, create)
+        for i in range(n)
+    ]
+    return [_stacked(cts) for cts in zip(*rows, strict=True)]
+
+
+def _stacked(cts: Sequence) -> Any:
+    like = next((ct for ct in cts if ct is not None), None)
+    if like is None:
+        return None
+    return np.stack([np.zeros(like.shape, like.dtype) if ct is None else ct for ct in cts])
+
+
+def _reached(edges: Sequence[Edge]) -> set[Node]:
+    """The nodes that a walk from ``edges`` may pass."""
+    seen = {node for node, _ in edges}
+    stack = list(seen)
+    while stack:
+        for edge in stack.pop().edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                stack.append(edge[0])
+    return seen
+
+
+def _glance(cts: dict, heap: list, needed: set | None, found: dict, retain: bool) -> tuple:
+    """What ``_walk`` starts from: where a walk by the bare formulas has come to.
+
+    That goes as far as nodes may be passed twice, and nobody sees it. Where a NaN has arrived,
+    zero times infinity may have made it, and the walk starts from the beginning.
+    """
+    ends: list[tuple[AccumulateGrad, Any]] = []
+    passed: list[Node] = []
+    here = {n: ct if n.outputs == 1 else list(ct) for n, ct in cts.items()}
+    ahead, seen = list(heap), {**found}
+    _walk(here, ahead, needed, seen, retain, False, (ends, passed))
+    if not _all_finite([*[ct for _, ct in ends], *seen.values(), *here.values()]):
+        return cts, heap, found
+    for end, ct in ends:
+        end.variable.accumulate(ct, False)
+    if not retain:
+        for node in passed:
+            node.release()
+    return here, ahead, seen
+
+
+def _once(node: Node, ct: Any) -> bool:
+    """Whether a walk may pass the node only once, or should know first where a NaN comes from."""
+    if node.extras is not None or not node.repeats:
+        return True
+    if type(node) is AccumulateGrad:
+        return bool(node.variable._hooks)
+    # a rule may refuse a NaN, which strong zero might have spared it
+    return isinstance(node, RowNode) and not _all_finite([ct])
+
+
+def _all_finite(cts: Sequence) -> bool:
+    """Whether there is no NaN or infinity; with several outputs a cotangent is a list of them."""
+    flat = [c for ct in cts for c in (ct if type(ct) is list else (ct,))]
+    return all([c is None or is_finite(c) for c in flat])
+
+
+def _walk(cts, heap, needed, found, retain, create, glance=None):
+    sums = set()  # nodes whose cotangent is an array made here, which nobody else reads yet
+    watch = state.watch
+    while heap:
+        node = heap[0][1]
+        if glance is not None and _once(node, cts[node]):
+            return
+        heappop(heap)
+        ct = cts.pop(node)
+        plain = node.extras is None
+        if glance is not None and needed is None and type(node) is AccumulateGrad:
+            glance[0].append((node, ct))
+            continue
+        if type(node) is AccumulateGrad:
+            if plain and needed is None and watch is None:
+                leaf = node.variable
+                leaf.accumulate(_hooked(leaf._hooks, ct, create) if leaf._hooks else ct, create)
+                continue
+            ct = _watched(node, ct, create)
+        elif not plain:
+            ct = _watched(node, ct, create)
+        if needed is not None:
+            _capture(node, ct, found)
+            if node not in needed:
+                continue
+        if not plain and node.extras is not None and node.extras.post_hooks:
+            _between_hooks(node, ct, create, cts, heap, needed, found)
+        else:
+            if ct is None or type(ct) is list:
+                pulled = _pulled(node, ct, create)
+            elif glance is not None:
+                pulled = node.bare(ct)
+            else:
+                pulled = node.pull(ct, create) if watch is None else watch.pull(node, ct, create)
+            for edge, c in zip(node.edges, pulled, strict=False):
+                if edge is None:
+                    continue
+                parent, k = edge
+                if needed is not None and parent not in needed and not _sought(parent, k, found):
+                    continue
+                if parent.outputs == 1 and c is not None:
+                    old = cts.get(parent)
+                    if old is None:
+                        if parent not in cts:
+                            heappush(heap, (parent.seq, parent))
+                        cts[parent] = c
+                    elif parent in sums and type(c) is np.ndarray and c.dtype is old.dtype:
+                        np.add(old, c, old)
+                    else:
+                        cts[parent] = old = old + c
+                        if type(old) is np.ndarray:
+                            sums.add(parent)
+                else:
+                    _add(cts, heap, parent, k, c)
+        if glance is not None:
+            glance[1].append(node)
+        elif not retain:
+            node.release()
+
+
+def _add(cts: dict, heap: list, node: Node, k: int, c: Any) -> None:
+    """Add ``c`` to the cotangent of output ``k`` of ``node``; None says only that it is passed."""
+    if node not in cts:
+        heappush(heap, (node.seq, node))
+        cts[node] = None if node.outputs == 1 else [None] * node.outputs
+    place, k = (cts, node) if node.outputs == 1 else (cts[node], k)  # type: ignore[assignment]
+    if c is not None:
+        place[k] = c if place[k] is None else place[k] + c
+
+
+def _pulled(node: Node, ct: Any, create: bool) -> Sequence:
+    """``node.pull``, where there is something to pull or the node asks for what is undefined."""
+    undefined = ct is None or (type(ct) is list and all(c is None for c in ct))
+    if undefined and not node.takes_undefined:
+        return [None] * len(node.edges)
+    watch = state.watch
+    return node.pull(ct, create) if watch is None else watch.pull(node, ct, create)
+
+
+def edge_key(edge: Edge) -> tuple:
+    """What a place is found by: a leaf may have had several nodes, but it is one."""
+    node, k = edge
+    return (id(node.variable), 0) if type(node) is AccumulateGrad else (id(node), k)
+
+
+def _sought(node: Node, k: int, found: dict) -> bool:
+    return edge_key((node, k)) in found
+
+
+def _capture(node: Node, ct: Any, found: dict) -> None:
+    if node.outputs == 1:
+        key = edge_key((node, 0))
+        if key in found and ct is not None:
+            found[key] = ct if found[key] is None else found[key] + ct
+        return
+    for k, c in enumerate(ct):
+        key = edge_key((node, k))
+        if key in found and c is not None:
+            found[key] = c
+
+
+def _leading_to(heap: list, wanted: Sequence[Edge]) -> set:
+    """The nodes from which one of the ``wanted`` places is reached through an operand."""
+    sought = {edge_key(e) for e in wanted}
+    needed = set()
+    reached = _reached([(node, 0) for _, node in heap])
+    for node in sorted(reached, key=lambda n: n.seq, reverse=True):  # operands first
+        for edge in node.edges:
+            if edge is not None and (edge[0] in needed or edge_key(edge) in sought):
+                needed.add(node)
+                break
+    return needed
+
+
+def _watched(node: Node, ct: Any, create: bool) -> Any:
+    """What hooks make of the cotangent that arrives at ``node``, kept where it is retained."""
+    extras = node.extras
+    if type(node) is AccumulateGrad and node.variable._hooks:
+        ct = _hooked(node.variable._hooks, ct, create)
+    if extras is None:
+        return ct
+    cts = [ct] if node.outputs == 1 else list(ct)
+    for k, hooks in extras.tensor_hooks.items():
+        cts[k] = _hooked(hooks, cts[k], create)
+    for k, ref in extras.retaining.items():
+        t = ref()
+        if t is not None and cts[k] is not None:
+            t.accumulate(cts[k], create)
+    if extras.pre_hooks:
+        for hook in list(extras.pre_hooks.values()):
+            new = hook(tuple([None if c is None else show(c) for c in cts]))
+            if new is not None:
+                cts = _replaced(hook, cts, new, create)
+    return cts[0] if node.outputs == 1 else cts
+
+
+def _hooked(hooks: dict, ct: Any, create: bool) -> Any:
+    """``ct`` after the hooks of a tensor, in the order in which they were registered."""
+    for hook in list(hooks.values()):
+        new = hook(None if ct is None else show(ct))
+        if new is not None:
+            (ct,) = _replaced(hook, [ct], (new,), create)
+    return ct
+
+
+def _replaced(hook: Any, cts: Sequence, new: Any, create: bool) -> list:
+    """The cotangents that the gradients ``new`` stand for, which ``hook`` puts in place of
+    ``cts``."""
+    new = (new,) if isinstance(new, Tensor) else tuple(new)
+    if len(new) != len(cts):
+        raise RuntimeError(
+            f"the hook {hook!r} has returned {len(new)} gradients, but was given {len(cts)}"
+        )
+    out = []
+    for c, g in zip(cts, new, strict=True):
+        if g is not None and not isinstance(g, Tensor):
+            raise TypeError(
+                f"hooks must return a Tensor or None, but {hook!r} returned {type(g).__name__}"
+            )
+        if g is not None and c is None:
+            raise RuntimeError(
+                f"can't replace a None gradient with a non-None value, as the hook {hook!r} does"
+            )
+        if g is not None and g._array.shape != c.shape:
+            raise RuntimeError(
+                f"a hook has changed the size of a gradient from {Size(c.shape)} to {g.shape}"
+            )
+        if g is not None and g._array.dtype != c.dtype:
+            raise RuntimeError(
+                f"the hook {hook!r} has changed the type of a gradient from "
+                f"{BY_ARRAY_DTYPE[c.dtype]} to {g.dtype}; convert it back with .to(grad.dtype)"
+            )
+        out.append(None if g is None else take(g, create))
+    return out
+
+
+def _between_hooks(node, ct, create, cts, heap, needed, found):
+    """Pass a node that has hooks: they see, and may replace, the cotangents of its operands."""
+    arrived = [ct] if node.outputs == 1 else ct
+    out = list(_pulled(node, ct, create))
+    for hook in list(node.extras.post_hooks.values()):
+        new = hook(tuple([None if c is None else show(c) for c in out]),
+                   tuple([None if c is None else show(c) for c in arrived]))
+        if new is not None:
+            out = _replaced(hook, out, new, create)
+    for edge, c in zip(node.edges, out, strict=False):
+        if edge is None or (needed is not None and edge[0] not in needed
+                            and not _sought(edge[0], edge[1], found)):
+            continue
+        _add(cts, heap, edge[0], edge[1], c)
