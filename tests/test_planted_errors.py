@@ -5,6 +5,7 @@ Those in the package are in ``tests/planted``; ``python -m tests.planted`` plant
 
 import ast
 import contextlib
+import os
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from functrans._ops import elementwise as ops
 from functrans._ops.declare import TABLE, bilinear, elementwise, linear, primitive
 from functrans.errors import CheckError
 from functrans.testing import check_grads, numerical_jacobian, taylor_slope
+from tests.planted.__main__ import main as plant
 from tests.planted.errors import ERRORS
 from tests.table import test_table
 from tests.table.samples import ROWS, floats
@@ -372,3 +374,9 @@ def test_every_planted_error_has_a_name_and_tests_that_exist():
             file, *names = test.split("[")[0].split("::")
             text = (ROOT / file).read_text()
             assert all(f"def {n}(" in text or f"class {n}:" in text for n in names), test
+
+
+if os.environ.get("FUNCTRANS_PROFILE") == "thorough":  # takes minutes
+
+    def test_every_planted_error_is_caught():
+        assert plant([]) == 0

@@ -390,7 +390,7 @@ class TestVmap:
         outer = ft.vmap(lambda x: ft.vmap(lambda y: x * y + x)(b))(a)
         assert_array_equal(outer, a[:, None] * b + a[:, None])
 
-    def test_operands_of_unlike_numbers_of_axes_keep_their_batch_axis(self):
+    def test_operands_of_unlike_ranks_keep_their_batch_axis(self):
         numbers, rows = np.arange(3.0), np.arange(9.0).reshape(3, 3)
         assert_array_equal(ft.vmap(np.subtract)(numbers, rows), numbers[:, None] - rows)
         assert_array_equal(ft.vmap(np.subtract)(rows, numbers), rows - numbers[:, None])

@@ -1,0 +1,7 @@
+"""Errors in ``functrans.torch``."""
+
+
+ERRORS = (
+)
+
+__all__ = ["ERRORS"]
