@@ -1,6 +1,7 @@
 """Recomputing in the backward: the same derivatives, less memory, and what cannot work is said."""
 
 import gc
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -218,6 +219,26 @@ def test_one_pullback_in_several_threads():
     with ThreadPoolExecutor(4) as pool:
         for (got,) in pool.map(lambda _: pullback(x), range(40)):
             same(got, want)
+
+
+def test_the_backward_of_one_tape_does_not_wait_for_another():
+    started, done = threading.Event(), threading.Event()
+    runs = []
+
+    def waiting(x):
+        runs.append("run")
+        if len(runs) == 2:  # in the backward: until the other one is through
+            started.set()
+            assert done.wait(20)
+        return np.sin(x)
+
+    with ThreadPoolExecutor(1) as pool:
+        _, pullback = ft.vjp(checkpoint(waiting), 0.5)
+        first = pool.submit(pullback, 1.0)
+        assert started.wait(20)
+        same(ft.grad(checkpoint(np.sin))(0.5), np.cos(0.5))
+        done.set()
+        same(first.result()[0], np.cos(0.5))
 
 
 # ---- what cannot work is said

@@ -24,7 +24,6 @@ class Call:
     __slots__ = ("fun", "name")
 
     differentiable = True
-    has_rule = True  # a derivative rule, which a program cannot hold
 
     def __init__(self, name: str, fun: Callable[..., tuple]):
         self.name = name
@@ -40,7 +39,6 @@ class Call:
 
     def staged(self, trace: Any, args: tuple) -> tuple:
         """The outputs while a program is written: here the function is written out."""
-        trace.ruled = trace.ruled or self.has_rule
         return self.fun(*args)
 
     def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:

@@ -71,6 +71,10 @@ class Structured(Primitive):
         """The programs that it holds, by what they are for."""
         raise NotImplementedError
 
+    def with_programs(self, change: Callable[[Program], Program]) -> Structured:
+        """The same row with each of its programs changed."""
+        raise NotImplementedError
+
     def note(self) -> str:
         """What is printed behind its name."""
         raise NotImplementedError

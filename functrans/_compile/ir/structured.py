@@ -1,4 +1,4 @@
-"""Equations that hold programs: loops and branches.
+"""Equations that hold programs: loops, branches, and functions with derivative rules.
 
 A row of either is made for one use and is not in the table. It is given its derivative and
 batching rules by whoever makes it; here it is what the compiler knows: types, and how it runs.
@@ -60,6 +60,12 @@ class Loop(Structured):
     @property
     def programs(self) -> dict[str, Program]:
         return {"body": self.body} if self.test is None else {"while": self.test, "do": self.body}
+
+    def with_programs(self, change: Callable[[Program], Program]) -> Loop:
+        test = None if self.test is None else change(self.test)
+        return Loop(self.name, change(self.body), self.consts, self.carries, self.length,
+                    self.rules, test=test, reverse=self.reverse, counted=self.counted,
+                    again=self.again)
 
     def numbers(self) -> tuple:
         return (self.consts, self.carries, self.length, self.reverse, self.counted, self.again,
@@ -172,6 +178,9 @@ class Branch(Structured):
     def programs(self) -> dict[str, Program]:
         return {str(i): p for i, p in enumerate(self.branches)}
 
+    def with_programs(self, change: Callable[[Program], Program]) -> Branch:
+        return Branch(self.name, list(map(change, self.branches)), self.rules)
+
     def numbers(self) -> tuple:
         return ()
 
@@ -212,6 +221,50 @@ class Branch(Structured):
         return Branch(self.name, branches, self.rules), [True, *needed], list(used)
 
 
+class Ruled(Structured):
+    """A function that has a derivative rule: its program, and ``rule``, which is not looked into.
+
+    Operands are ``consts`` values that the function or its rule closes over, then its own. Code is
+    made of the program alone, written out where the equation stands (``inline.py``).
+    """
+
+    __slots__ = ("consts", "program", "rule")
+
+    def __init__(self, name: str, program: Program, consts: int, rule: Any, rules: Callable):
+        super().__init__(name, self.run, rules, self.types, len(program.outputs))
+        self.program, self.consts, self.rule = check(program), consts, rule
+
+    @property
+    def programs(self) -> dict[str, Program]:
+        return {"function": self.program}
+
+    def with_programs(self, change: Callable[[Program], Program]) -> Ruled:
+        return Ruled(self.name, change(self.program), self.consts, self.rule, self.rules)
+
+    def numbers(self) -> tuple:
+        return ()
+
+    def note(self) -> str:
+        return ""
+
+    def operand_types(self) -> list[Aval]:
+        return [v.aval for v in self.program.inputs]
+
+    def types(self, *xs: Aval) -> Any:
+        avals = [aval_of_atom(a) for a in self.program.outputs]
+        return tuple(avals) if len(avals) > 1 else avals[0]
+
+    def weak_outputs(self) -> list[bool]:
+        return list(map(is_weak, self.program.outputs))
+
+    def run(self, *xs: Any, run: Runner = evaluate) -> Any:
+        outs = run(self.program, xs)
+        return tuple(outs) if len(outs) > 1 else outs[0]
+
+    def pruned(self, used: Sequence[bool]) -> None:
+        return None  # the rule speaks of all operands and outputs
+
+
 def _reached(program: Program, used: Sequence[bool]) -> set[Atom]:
     """The variables that the outputs ``used`` depend on."""
     reached: set[Atom] = {
@@ -246,4 +299,4 @@ def live_equations(program: Program) -> tuple[Eqn, ...]:
     return tuple(reversed(kept))
 
 
-__all__ = ["Branch", "Loop", "Structured", "live", "live_equations"]
+__all__ = ["Branch", "Loop", "Ruled", "Structured", "live", "live_equations"]

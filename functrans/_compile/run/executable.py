@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from functrans._compile.ir.inline import inlined
 from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Eqn, Program, Structured, Var, check, interpret
 from functrans._compile.lowering.numbers import AS_NUMPY, Rounding
@@ -34,8 +35,8 @@ class Executable:
 
     @property
     def program(self) -> Program:
-        """The program after the passes."""
-        return self._once("program", lambda: optimise(self.staged))
+        """What is compiled: functions with rules written out, then the passes."""
+        return self._once("program", lambda: optimise(inlined(self.staged)))
 
     @property
     def _key(self) -> str | None:
@@ -88,7 +89,7 @@ def alone(prim: Structured) -> Callable[[Sequence[Any]], Sequence]:
     found = prim.abstract()
     inputs = tuple(map(Var, prim.operand_types()))
     outputs = tuple(map(Var, found if prim.outputs > 1 else [found]))
-    program = check(Program(inputs, (Eqn(prim, inputs, {}, outputs),), outputs))
+    program = inlined(check(Program(inputs, (Eqn(prim, inputs, {}, outputs),), outputs)))
     try:
         return compile_program(program)
     except NativeUnavailable:

@@ -188,8 +188,9 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
         return (i + 1, carry.checked(x, body_fn(i, x))), None
 
     for k, i in enumerate(steps):
-        new = carry.checked(x, body_fn(i, x)) if k or not staged.any_staged(x) else None
-        if not k and staged.any_staged(x, new):
+        begins = not k and (staged.any_staged(x) or staged.reaches_staged(body_fn))
+        new = None if begins else carry.checked(x, body_fn(i, x))
+        if begins or (not k and staged.any_staged(new)):
             found = staged_scan(step, (i, x), None, len(steps), False, "fori_loop")
             if found is not None:
                 return handed_out(found[0][1])

@@ -10,8 +10,8 @@ from functrans._compile.ir.program import Program, Var, aval_of_atom, evaluate
 from functrans._compile.ir.structured import Branch
 from functrans._ops import elementwise as ops
 from functrans._transforms.arguments import zeros_like
+from functrans._transforms.reverse.nodes import recorded
 from functrans._transforms.reverse.vjp import VJPTrace
-from functrans._transforms.rules.calls import recorded
 from functrans._transforms.staging import restage
 from functrans._transforms.staging.staging import stage
 
@@ -90,13 +90,13 @@ def _dual(row: Branch, mask: Sequence[bool]) -> tuple[Branch, list[bool]]:
     for p in row.branches:
         moved = [a or b for a, b in zip(moved, restage.pushed(p, tuple(mask), row.name)[1],
                                         strict=True)]
-    duals = [restage.pushed(p, tuple(mask), row.name, moved)[0].program for p in row.branches]
+    duals = [restage.pushed(p, tuple(mask), row.name, moved)[0] for p in row.branches]
     return Branch(row.name, list(map(optimise, duals)), BranchCall), moved
 
 
 def _all_of(row: Branch, mask: tuple, size: int) -> list[Program]:
     return [
-        optimise(restage.mapped(p, mask, size, row.name)[0].program) for p in row.branches
+        optimise(restage.mapped(p, mask, size, row.name)[0]) for p in row.branches
     ]
 
 

@@ -14,9 +14,9 @@ from functrans._core.aval import inexact_dtype
 from functrans._ops import elementwise as ops
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.control.costs import cheaper_again
+from functrans._transforms.reverse.nodes import recorded
 from functrans._transforms.reverse.sums import entrywise
 from functrans._transforms.reverse.vjp import VJPTrace
-from functrans._transforms.rules.calls import recorded
 from functrans._transforms.staging import restage
 from functrans._transforms.staging.staging import stage
 from functrans._transforms.vmap import Same
@@ -161,7 +161,7 @@ def _dual(row: Loop, mask: Sequence[bool]) -> tuple[Loop, list, list[bool]]:
             break
         state = more
     wanted = [*state, *moves[n:]]
-    (dual, _), _ = restage.pushed(body, moving, row.name, wanted)
+    dual, _ = restage.pushed(body, moving, row.name, wanted)
     values, ts = dual.inputs[: len(moving)], dual.inputs[len(moving) :]
     parts = zip(_split(values, row.consts, n), _split(ts, sum(fixed), sum(state)), strict=True)
     inputs = [v for pair in parts for group in pair for v in group]
@@ -202,15 +202,15 @@ class Batched:
                 _, differs = restage.mapped(test, (*fixed, *state), size, row.name, [False])
                 self.split = differs[0]
             wanted = [True] * len(body.outputs) if self.split or own else [*state, *rest]
-            made, self.varies = restage.mapped(
+            whole, self.varies = restage.mapped(
                 body, (*fixed, *wanted[:n], *arrays), size, row.name, wanted
             )
             if self.varies[:n] == state:
                 break
             state = self.varies[:n]
-        body, consts = made.program, row.consts
+        body, consts = whole, row.consts
         if test is not None:
-            test = restage.mapped(test, (*fixed, *state), size, row.name, [self.split])[0].program
+            test = restage.mapped(test, (*fixed, *state), size, row.name, [self.split])[0]
         if test is not None and self.split:
             body, test = _while_any(row, body, test)
             n += 1
@@ -289,8 +289,8 @@ class _Pair:
         forward, backward = split.forward, split.backward
         stored = forward.outputs[len(body.outputs) :]
         if row.again or cheaper_again(split, body):
-            backward = dead_code(Program(joint.program.inputs, joint.program.eqns,
-                                         joint.program.outputs[len(body.outputs) :]))
+            cts = joint.outputs[len(body.outputs) :]
+            backward = dead_code(Program(joint.inputs, joint.eqns, cts))
             used = {a for a in atoms(backward) if isinstance(a, Var)}
             self.reads = [i for i in range(len(body.inputs)) if backward.inputs[i] in used]
             seeds = backward.inputs[len(body.inputs) :]
@@ -329,7 +329,7 @@ class _Pair:
 
         order = [*consts, *ct_state, *sums, *state, *values, *arrays, *ct_ys]
         examples = restage.examples_of(Program(tuple(order), (), ()))
-        made, _, _ = stage(step, examples, f"backward of {row.name}")
+        made, _ = stage(step, examples, f"backward of {row.name}")
         return _loop(row, entrywise(made), len(consts), len(ct_state) + len(sums), test=None,
                      reverse=not row.reverse, counted=row.test is not None or row.counted)
 

@@ -66,16 +66,16 @@ def scan(
     def natively() -> Any:
         return staged_scan(step, init, xs, n, reverse, "scan")
 
-    if n and staged.any_staged(init, leaves) and (found := natively()) is not None:
+    begins = staged.any_staged(init, leaves) or staged.reaches_staged(f)
+    if n and begins and (found := natively()) is not None:
         return found
     state, rows = handed_out(init), []
     for k in reversed(range(n)) if reverse else range(n):
         state, y = step(state, tree.unflatten(structure, [v[k] for v in leaves]))
-        if not rows and staged.any_staged(state, y) and not staged.any_staged(init, leaves):
-            # what f closes over is staged: the step just made is not needed
-            found = natively()
-            if found is not None:
-                return found
+        # by what f closes over, unseen: then the step just made is not needed
+        late = not rows and not begins and staged.any_staged(state, y)
+        if late and (found := natively()) is not None:
+            return found
         rows.append(tree.flatten(y))
     if not rows:
         return state, _no_entries(f, state, leaves, structure)

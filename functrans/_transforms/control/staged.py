@@ -12,16 +12,17 @@ import numpy as np
 
 from functrans import tree
 from functrans._compile.ir.passes import optimise
-from functrans._compile.ir.program import Atom, Program, Var, aval_of_atom, is_weak
+from functrans._compile.ir.program import Atom, Const, Eqn, Program, Var, aval_of_atom, is_weak
 from functrans._compile.ir.structured import INT, Branch, Loop
 from functrans._core.array import plain
-from functrans._core.aval import PYTHON_SCALARS, dtype_of
+from functrans._core.aval import PYTHON_SCALARS, Aval, dtype_of
 from functrans._core.bind import Tracer, is_staged
 from functrans._ops import elementwise as ops
 from functrans._ops.structure import astype
 from functrans._transforms.arguments import is_number
 from functrans._transforms.control.branches import BranchCall
 from functrans._transforms.control.loops import LoopCall
+from functrans._transforms.staging.closures import Reached
 from functrans._transforms.staging.staging import (
     Part,
     StagedTracer,
@@ -29,12 +30,18 @@ from functrans._transforms.staging.staging import (
     innermost,
     stage_part,
     with_consts,
+    writing,
 )
-from functrans.errors import ArgumentError, ConcretizationError, ShapeError, name_of, user_line
+from functrans.errors import ArgumentError, ConcretizationError, ShapeError, name_of
 
 
 def any_staged(*trees: Any) -> bool:
     return any(is_staged(x) for t in trees for x in tree.leaves(t))
+
+
+def reaches_staged(*functions: Callable) -> bool:
+    """Whether functions close over such values, as far as that can be seen."""
+    return writing() and any(map(is_staged, Reached(*functions).tracers))
 
 
 def weak(x: Any) -> bool:
@@ -106,8 +113,6 @@ def scan(
         step = Step(name, f, state, entries)
     except ConcretizationError:
         return None  # Python's own control flow on values that only a run of each step knows
-    if step.part.ruled:
-        return None  # a program cannot hold the rule
     consts, (body,) = with_consts([step.part])
     n = len(state)
     row = Loop(name, optimise(body), len(consts), n, length, LoopCall, reverse=reverse)
@@ -128,25 +133,17 @@ def while_loop(
     step = Step(name, f, state, [])
     n = len(state)
     ends = stage_part(lambda *xs: test(xs), [*map(example_of, step.state)], name)
-    if step.part.ruled or ends.ruled:
-        raise ConcretizationError(
-            f"{name} under jit cannot hold the derivative rule of a function that it calls "
-            "(custom_jvp, custom_vjp, checkpoint). Use fori_loop or scan, or leave jit out."
-        )
     consts, (body, ended) = with_consts([step.part, ends])
     row = Loop(name, optimise(body), len(consts), n, most, LoopCall, test=optimise(ended))
     return list(LoopCall(row)(*consts, *step.state)[:n])
 
 
-def once(name: str, f: Callable, operands: Sequence) -> tuple | None:
+def once(name: str, f: Callable, operands: Sequence) -> tuple:
     """The flat outputs of ``f``, of which reverse mode stores nothing and computes all again.
 
-    A loop of one step: in the backward it comes after the cotangents that it is given. None: ``f``
-    calls functions with rules, which a program cannot hold.
+    A loop of one step: in the backward it comes after the cotangents that it is given.
     """
     part = stage_part(f, list(map(example_of, operands)), name)
-    if part.ruled:
-        return None
     consts, (body,) = with_consts([part])
     given = [*consts, *operands]
     # Python scalars stay what they are as parts of the state, which is not stacked
@@ -173,18 +170,12 @@ def branch(
     Raises ShapeError or ArgumentError where the functions return different kinds of values.
     """
     parts = [stage_part(f, [], name) for f in branches]
-    if any(part.ruled for part in parts):
-        raise ConcretizationError(
-            f"{user_line()}: {name} under jit cannot hold the derivative rule of a function that "
-            "it calls (custom_jvp, custom_vjp). Leave jit out, or use np.where."
-        )
     first = parts[0]
     for f, part in zip(functions, parts, strict=True):
         _require_alike(name, functions[0], first, f, part)
     columns = zip(*[part.program.outputs for part in parts], strict=True)
     kinds = list(map(_common, columns))
-    parts = [stage_part(_in_kinds(f, kinds), [], name) for f in branches]
-    consts, bodies = with_consts(parts)
+    consts, bodies = with_consts([_in_kinds(part, kinds) for part in parts])
     row = Branch(name, list(map(optimise, bodies)), BranchCall)
     return list(BranchCall(row)(_as_int(index), *consts)), first.structure
 
@@ -203,27 +194,32 @@ def _common(outputs: Sequence[Atom]) -> _Kind:
     return _Kind(np.result_type(*numbers), False)
 
 
-def _in_kinds(f: Callable, kinds: Sequence[_Kind]) -> Callable:
-    """``f`` with flat outputs of the given kinds."""
-
-    def flat() -> list:
-        return [
-            _as_scalar(y, k.dtype) if k.weak else strong(y, k.dtype)
-            for y, k in zip(tree.leaves(f()), kinds, strict=True)
-        ]
-
-    return flat
+def _in_kinds(part: Part, kinds: Sequence[_Kind]) -> Part:
+    """The part with outputs of the given kinds."""
+    p = part.program
+    eqns = list(p.eqns)
+    outputs = [_cast(a, k, eqns) for a, k in zip(p.outputs, kinds, strict=True)]
+    return part._replace(program=Program(p.inputs, tuple(eqns), tuple(outputs)))
 
 
-def _as_scalar(y: Any, dtype: np.dtype) -> Any:
-    """A Python scalar, traced or not, as one of a wider type."""
-    if dtype_of(y) == dtype:
-        return y
-    if not isinstance(y, Tracer):
-        return dtype.type(y).item()
-    # by operators, whose results are weak too; each is exact, and keeps a zero's sign
-    one = dtype.type(1).item()
-    return ops.subtract(y, 0j) if dtype.kind == "c" else ops.multiply(y, one)
+def _cast(a: Atom, kind: _Kind, eqns: list[Eqn]) -> Atom:
+    aval = aval_of_atom(a)
+    if aval.dtype == kind.dtype and is_weak(a) == kind.weak:
+        return a
+    if not isinstance(a, Var):
+        value = np.array(a.value if isinstance(a, Const) else a, kind.dtype)
+        value.setflags(write=False)
+        return value.item() if kind.weak else Const(value)
+    cast = Var(Aval(aval.shape, kind.dtype), kind.weak)
+    if not kind.weak:
+        eqns.append(Eqn(astype, (a,), {"dtype": kind.dtype}, (cast,)))
+    elif kind.dtype.kind == "c":
+        # by operators, of whose results Python scalars are weak; each is exact, and keeps a zero's
+        # sign
+        eqns.append(Eqn(ops.subtract, (a, 0j), {}, (cast,)))
+    else:
+        eqns.append(Eqn(ops.multiply, (a, kind.dtype.type(1).item()), {}, (cast,)))
+    return cast
 
 
 def _as_int(index: Any) -> Any:
@@ -246,4 +242,4 @@ def _require_alike(name: str, f: Callable, first: Part, g: Callable, other: Part
             )
 
 
-__all__ = ["any_staged", "branch", "once", "scan", "while_loop"]
+__all__ = ["any_staged", "branch", "once", "reaches_staged", "scan", "while_loop"]

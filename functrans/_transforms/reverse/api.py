@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,7 +54,8 @@ class Recording(NamedTuple):
             s if s is None else cast(s, aval_of(v).dtype)
             for s, v in zip(seeds, self.values, strict=True)
         ]
-        cts = pull_back(self.trace, self.ends, seeds, self.inputs, consume=False)
+        with self.trace.growing or nullcontext():
+            cts = pull_back(self.trace, self.ends, seeds, self.inputs, consume=False)
         return [
             zeros_like(x) if c is None else cast(self.trace.settled(c), x.dtype)
             for c, x in zip(cts, self.inputs, strict=True)
@@ -62,7 +64,8 @@ class Recording(NamedTuple):
     def push(self, tangents: Sequence) -> list:
         """Tangents of the outputs, zeros where there is no path."""
         self.trace.check_captures()
-        ts = push_forward(self.trace, self.ends, self.inputs, tangents)
+        with self.trace.growing or nullcontext():
+            ts = push_forward(self.trace, self.ends, self.inputs, tangents)
         found = [
             zeros_like(v) if t is None else self.trace.settled(t)
             for t, v in zip(ts, self.values, strict=True)

@@ -56,10 +56,9 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
         run = Run(name, lambda xs, options: call(*xs, **options), (args, kwargs))
         if newest_trace(run.operands) is None:
             return f(*args, **kwargs)
-        outs = None
         if any(map(is_staged, run.operands)):
             outs = staged.once(name, run.flat, run.operands)
-        if outs is None:
+        else:
             outs = Recomputed(name, run.fun)(*run.operands)
         assert run.out is not None
         return tree.unflatten(run.out, outs)
@@ -112,6 +111,7 @@ class Recomputed(Call):
         if any(isinstance(y, Tracer) and y.owner.level > trace.level for y in ys):
             return ys  # closes over a newer transform's value: recorded as if it were not a call
         trace.tape[start:] = [CUT] * (len(trace.tape) - start)
+        trace.growing = trace.growing or Lock()
         kept = [x if isinstance(x, Tracer) else trace.capture(x) for x in args]
         slot = trace.enter(Stretch(self, trace, kept, ys, digests), len(ys))
         return tuple(
@@ -149,8 +149,6 @@ class Cut:
 
 
 CUT = Cut()
-# One thread at a time may grow a tape that is being walked.
-_walking = Lock()
 
 
 class Stretch:
@@ -203,7 +201,8 @@ class Stretch:
         """
         trace = self.trace()
         assert trace is not None, self.call.name
-        with _walking, reopened(trace):
+        assert trace.growing is not None, self.call.name
+        with trace.growing, reopened(trace):
             length, start = len(column), len(trace.tape)
             captures, splits = trace.captures, trace.splits
             trace.captures, trace.splits = Captures(self.call.name, digests := []), backward

@@ -105,7 +105,9 @@ FOLLOWS = None
 class VJPTrace(Trace):
     """``outlives``: the tape is kept when the transform returns, for a pullback or pushforward."""
 
-    __slots__ = ("__weakref__", "captures", "hidden", "outlives", "splits", "strong", "tape")
+    __slots__ = (
+        "__weakref__", "captures", "growing", "hidden", "outlives", "splits", "strong", "tape"
+    )
 
     def __init__(self, fun: str, outlives: bool = False):
         super().__init__(fun)
@@ -113,6 +115,8 @@ class VJPTrace(Trace):
         self.outlives, self.splits, self.hidden = outlives, True, ()  # see ``coinciding``
         self.captures: Captures | None = None
         self.strong = False  # programs called are to have backwards with strong zero throughout
+        # a lock, where walking the tape makes it grow for a while: one thread at a time may
+        self.growing: Any = None
 
     def input(self, primal: Any) -> VJPTracer:
         self.tape.append(None)

@@ -6,6 +6,7 @@ is differentiated in the ordinary way, and the two derivatives add up.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,9 +15,8 @@ import numpy as np
 from functrans._core.aval import aval_of, is_inexact
 from functrans._core.bind import Tracer
 from functrans._ops.calls import Call, reopened
-from functrans._ops.declare import Action
 from functrans._transforms.arguments import zeros_like
-from functrans._transforms.reverse.cotangents import add_cotangents, unless_zero
+from functrans._transforms.reverse.nodes import CallNode, recorded
 from functrans._transforms.reverse.replay import push_forward
 from functrans._transforms.reverse.vjp import (
     Node,
@@ -25,11 +25,9 @@ from functrans._transforms.reverse.vjp import (
     pull_back,
     transpose,
 )
-from functrans._transforms.vmap import BatchTracer
+from functrans._transforms.rules.staged import Late, enter, fitted
+from functrans._transforms.vmap import BatchTrace, BatchTracer
 from functrans.errors import ArgumentError, LeakedTracerError, UnsupportedError
-
-# Carries a change on unchanged.
-_PASS = Action(lambda g: g, ("x",), False)
 
 
 class Ruled(Call):
@@ -45,6 +43,18 @@ class Ruled(Call):
         self.key = key
         self.run = run
 
+    @property
+    def functions(self) -> tuple:
+        """The functions that are the rule."""
+        raise NotImplementedError
+
+    def held(self, consts: Sequence) -> Any:
+        """The rule of an equation, of which ``consts`` are operands, closed over here."""
+        raise NotImplementedError
+
+    def staged(self, trace: Any, args: tuple) -> tuple:
+        return enter(self, trace, args)
+
     def taylor(self, trace: Any, args: Sequence) -> tuple:
         return trace.solve_call(self, args)
 
@@ -57,6 +67,16 @@ class ForwardRuled(Ruled):
     def __init__(self, name: str, fun: Callable, rule: Callable, key: object, run: Any):
         super().__init__(name, fun, key, run)
         self.rule = rule
+
+    @property
+    def functions(self) -> tuple:
+        return (self.rule,)
+
+    def held(self, consts: Sequence) -> ForwardRule:
+        def flat(primals: list, tangents: list) -> tuple:
+            return tuple(map(list, self.rule(primals, tangents))), None
+
+        return ForwardRule(Late(f"the rule of {self.name}", flat, consts))
 
     def jvp(self, trace, primals, tangents):
         ys, ts = self.rule(primals, filled(primals, tangents))
@@ -102,42 +122,6 @@ class ForwardRuled(Ruled):
         return ForwardRuled(self.name, fun, rule, (self.key, trace.level), self.run)(*xs)
 
 
-class CallNode:
-    """A tape entry of a call: all its outputs, ``size`` of them, are carried at once."""
-
-    __slots__ = ("parents", "size")
-
-    repeats = False  # it may run code of the user's
-
-    def __init__(self, parents: list, size: int):
-        self.parents = parents
-        self.size = size
-
-    def pull(self, cts: Sequence) -> Sequence:
-        """The cotangents of the parents from those of the outputs, None where there is none."""
-        raise NotImplementedError
-
-    def push(self, ts: Sequence) -> Sequence:
-        """The tangents of the outputs from those of the parents, None where there is none."""
-        raise NotImplementedError
-
-    def pull_strongly(self, cts: Sequence) -> Sequence:
-        """``pull`` with strong zero, as far as that can be seen from outside."""
-        return unless_zero(self.pull(cts), cts)
-
-    def pull_into(self, cts: list, k: int, strong: bool) -> None:
-        given = cts[k : k + self.size]
-        if all(c is None for c in given):
-            return
-        cts[k : k + self.size] = [None] * self.size
-        add_cotangents(cts, self.parents, (self.pull_strongly if strong else self.pull)(given))
-
-    def push_into(self, ts: list, k: int) -> None:
-        given = [None if p is None else ts[p] for p in self.parents]
-        if any(t is not None for t in given):
-            ts[k : k + self.size] = self.push(given)
-
-
 class Linearized(CallNode):
     """The tangent map of a rule, itself a tape."""
 
@@ -175,6 +159,27 @@ class ReverseRuled(Ruled):
         super().__init__(name, fun, key, run)
         self.fwd = fwd
         self.bwd = bwd
+
+    @property
+    def functions(self) -> tuple:
+        return self.fwd, self.bwd
+
+    def held(self, consts: Sequence) -> ReverseRule:
+        def forward(primals: list) -> tuple:
+            ys, residuals, rest = self.fwd(primals)
+            traced = [isinstance(r, Tracer) for r in residuals]
+            kept = [r for r, t in zip(residuals, traced, strict=True) if t]
+            others = [None if t else r for r, t in zip(residuals, traced, strict=True)]
+            return (list(ys), kept), (traced, others, rest)
+
+        def backward(kept: list, cts: list) -> tuple:
+            traced, others, rest = fwd.rest
+            values = iter(kept)
+            residuals = [next(values) if t else r for t, r in zip(traced, others, strict=True)]
+            return list(self.bwd(residuals, rest, cts)), None
+
+        fwd = Late(f"fwd of {self.name}", forward, consts)
+        return ReverseRule(fwd, Late(f"bwd of {self.name}", backward, consts))
 
     def jvp(self, trace, primals, tangents):
         ys, residuals, rest = self.fwd(primals)
@@ -261,6 +266,104 @@ class Pulled(CallNode):
         return self
 
 
+# ---- rules as programs
+
+
+class ForwardRule:
+    """The rule of an equation: ``push(consts, primals, tangents)``, outputs and their tangents."""
+
+    def __init__(self, push: Callable):
+        self.push = push
+
+    def bound(self, row: Any, consts: Sequence, fixed: Sequence) -> ForwardRuled:
+        """The equation as a call that closes over ``consts``."""
+
+        def rule(primals: Sequence, tangents: Sequence) -> tuple:
+            ys, ts = self.push(consts, list(primals), list(tangents))
+            return fitted(row, ys), ts
+
+        return ForwardRuled(row.name, *unbound(row, consts, rule))
+
+    def mapped(self, mask: Sequence[bool], size: int) -> ForwardRule:
+        """The rule for a batch; operands in ``mask`` have an axis 0 for it, and all outputs."""
+
+        def flat(consts: list, primals: list, tangents: list) -> tuple:
+            trace = BatchTrace("vmap", size)
+            n = len(consts)
+            moving = [_in_batch(trace, v, mask[n:]) for v in (primals, tangents)]
+            ys, ts = self.push(_in_batch(trace, consts, mask), *moving)
+            return (_out_of_batch(trace, ys), _out_of_batch(trace, ts)), None
+
+        late = Late("the rule of a batch", flat)
+        return ForwardRule(lambda *args: late((), *map(list, args)))
+
+
+class ReverseRule:
+    """The rule of an equation: ``fwd(consts, primals)`` returns outputs and residuals, and
+    ``bwd(consts, residuals, cts)`` a cotangent of each operand, None where it is zero."""
+
+    def __init__(self, fwd: Callable, bwd: Callable):
+        self.fwd, self.bwd = fwd, bwd
+
+    def bound(self, row: Any, consts: Sequence, fixed: Sequence) -> ReverseRuled:
+        """The equation as a call that closes over ``consts``, ``bwd`` over their values."""
+
+        def fwd(primals: Sequence) -> tuple:
+            ys, residuals = self.fwd(consts, list(primals))
+            return fitted(row, ys), residuals, [aval_of(y) for y in ys]
+
+        def bwd(residuals: Sequence, avals: Sequence, cts: Sequence) -> list:
+            return self.bwd(fixed, list(residuals), filled(avals, cts))
+
+        return ReverseRuled(row.name, *unbound(row, consts, fwd, bwd))
+
+    def mapped(self, mask: Sequence[bool], size: int) -> ReverseRule:
+        """The rule for a batch, as in ``ForwardRule``."""
+
+        def forward(consts: list, primals: list) -> tuple:
+            trace = BatchTrace("vmap", size)
+            n = len(consts)
+            ys, kept = self.fwd(
+                _in_batch(trace, consts, mask), _in_batch(trace, primals, mask[n:])
+            )
+            varies = [type(r) is BatchTracer and r.owner is trace for r in kept]
+            kept = [r.value if v else r for r, v in zip(kept, varies, strict=True)]
+            return (_out_of_batch(trace, ys), kept), varies
+
+        def backward(consts: list, residuals: list, cts: list) -> tuple:
+            trace = BatchTrace("vmap", size)
+            back = self.bwd(
+                _in_batch(trace, consts, mask), _in_batch(trace, residuals, fwd.rest),
+                _in_batch(trace, cts, [True] * len(cts)),
+            )
+            whole = zip(_out_of_batch(trace, back), mask[len(consts) :], strict=True)
+            return [c if c is None or b else c.sum(axis=0) for c, b in whole], None
+
+        fwd, bwd = Late("fwd of a batch", forward), Late("bwd of a batch", backward)
+        return ReverseRule(
+            lambda *args: fwd((), *map(list, args)), lambda *args: bwd((), *map(list, args))
+        )
+
+
+def unbound(row: Any, consts: Sequence, *rule: Callable) -> tuple:
+    """What a call is made of: its function, a rule, its key, and what knows how outputs nest."""
+
+    def fun(*xs: Any) -> tuple:
+        return row.rules(row)(*consts, *xs)
+
+    return fun, *rule, (row, *map(id, consts)), types.SimpleNamespace(out=None)
+
+
+def _in_batch(trace: BatchTrace, xs: Sequence, mask: Sequence[bool]) -> list:
+    return [
+        trace.input(x) if b and x is not None else x for x, b in zip(xs, mask, strict=False)
+    ]
+
+
+def _out_of_batch(trace: BatchTrace, xs: Sequence) -> list:
+    return [None if x is None else trace.batched(x) for x in xs]
+
+
 def push_rule(
     call: ReverseRuled,
     residuals: Sequence,
@@ -284,26 +387,6 @@ def push_rule(
     for i, t in zip(active, moved, strict=True):
         out[i] = t
     return out
-
-
-def recorded(trace: VJPTrace, node: Any, ys: Sequence) -> tuple:
-    """The outputs of a node; one that is traced already, by what it closes over, keeps both."""
-    slot = trace.enter(node, len(ys))
-    found = []
-    for i, y in enumerate(ys):
-        value = trace.lower(y)
-        if not is_inexact(value):
-            found.append(value)
-            continue
-        mine = VJPTracer(trace, value, slot + i)
-        found.append(mine if value is y else _both(trace, y, mine))
-    return tuple(found)
-
-
-def _both(trace: VJPTrace, y: VJPTracer, mine: VJPTracer) -> VJPTracer:
-    """The value that ``y`` and ``mine`` share, moved by a change of either."""
-    edges = tuple((x.slot, _PASS, (), None) for x in (y, mine))
-    return VJPTracer(trace, y.primal, trace.enter(edges, 1))
 
 
 def filled(primals: Sequence, tangents: Sequence) -> list:

@@ -122,9 +122,11 @@ class Environment:
         if len(x) > MOST:
             return
         if isinstance(x, list | deque):
-            self.slots[id(x), ""] = Slot(label, "same_entries({0}, {1})", x, tuple(x))
+            seen = tuple(map(_without_traced, x))
+            self.slots[id(x), ""] = Slot(label, "same_entries({0}, {1})", x, seen)
         elif isinstance(x, dict):
-            self.slots[id(x), ""] = Slot(label, "same_items({0}, {1})", x, tuple(x.items()))
+            seen = tuple([(k, _without_traced(v)) for k, v in x.items()])
+            self.slots[id(x), ""] = Slot(label, "same_items({0}, {1})", x, seen)
         elif isinstance(x, set):
             self.slots[id(x), ""] = Slot(label, "{0} == {1}", x, frozenset(x))
         for part in x.values() if isinstance(x, dict) else x:
@@ -137,13 +139,15 @@ class Environment:
                 x = cell.cell_contents
             except ValueError:  # it has no value yet
                 continue
-            if not ours and not isinstance(x, Tracer):
+            if not ours and not _has_traced(x):
                 self._keep(f"`{name}`", "{0}.cell_contents is {1}", cell, name, x)
             self._visit(x, f"`{name}`")
         for x in (f.__dict__.get("__wrapped__"), f.__defaults__, f.__kwdefaults__):
             self._visit(x, f"a default of `{f.__name__}`")
         if ours:
             return
+        if f.__dict__:
+            self._owners.append(f)
         reads = read_names(f.__code__)
         self._names |= reads.attributes
         for name in reads.globals:
@@ -155,7 +159,7 @@ class Environment:
     def _read(self, mapping: Any, name: str, label: str) -> None:
         """One entry of a namespace."""
         x = mapping[name]
-        if not isinstance(x, ModuleType | Tracer):
+        if not isinstance(x, ModuleType) and not _has_traced(x):
             test = "{0}(" + repr(name) + ") is {1}"
             self._keep(label, test, mapping.get, (id(mapping), name), x)
         self._visit(x, label)
@@ -207,8 +211,24 @@ class Environment:
             for name in self._names.intersection([slots] if isinstance(slots, str) else slots):
                 if hasattr(x, name):
                     value, label = getattr(x, name), f"attribute `{name}` of {cls.__name__}"
-                    self._keep(label, "{0}." + name + " is {1}", x, name, value)
+                    if not _has_traced(value):
+                        self._keep(label, "{0}." + name + " is {1}", x, name, value)
                     self._visit(value, label)
+
+
+class _Traced:
+    """Stands for a traced value: it is an operand of the program (``closures.py``)."""
+
+
+def _has_traced(x: Any) -> bool:
+    """Whether it is a traced value, or a tuple with one."""
+    return isinstance(x, Tracer) or (isinstance(x, tuple) and any(map(_has_traced, x)))
+
+
+def _without_traced(x: Any) -> Any:
+    if isinstance(x, Tracer):
+        return _Traced
+    return tuple(map(_without_traced, x)) if _has_traced(x) else x
 
 
 class Reads(NamedTuple):
@@ -282,7 +302,9 @@ def same_items(x: dict, y: tuple) -> bool:
 
 
 def is_or_equal(x: Any, y: Any) -> bool:
-    if type(x) is tuple and type(y) is tuple:
+    if y is _Traced:
+        return x is _Traced or isinstance(x, Tracer)
+    if isinstance(x, tuple) and type(y) is tuple:
         return same_entries(x, y)
     return is_(x, y) or (type(y) in _VALUES and same_value(x, y))
 
@@ -346,6 +368,7 @@ def read_names(code: CodeType) -> Names:
         for step in dis.get_instructions(code):
             if step.opname in kinds:
                 loaded[kinds[step.opname]].add(step.argval)
+        loaded["ATTR"].update([c for c in code.co_consts if isinstance(c, str)])  # of getattr
         todo += [c for c in code.co_consts if isinstance(c, CodeType)]
     return Names(*[frozenset(names) for names in loaded.values()])
 

@@ -29,16 +29,17 @@ from functrans._transforms.arguments import (
     hand_out_tree,
 )
 from functrans._transforms.reverse.grad import require_callable
+from functrans._transforms.reverse.nodes import recorded
 from functrans._transforms.reverse.vjp import VJPTrace
-from functrans._transforms.rules.calls import recorded
 from functrans._transforms.staging import restage
+from functrans._transforms.staging.closures import Reached
 from functrans._transforms.staging.environment import Reads, Watched
 from functrans._transforms.staging.integers import integers
 from functrans._transforms.staging.restage import Mask
 from functrans._transforms.staging.signature import Given, Signature
-from functrans._transforms.staging.staging import ForeignTracer, stage
+from functrans._transforms.staging.staging import example_of, stage_part, with_consts
 from functrans.config import settings
-from functrans.errors import ArgumentError, name_of, user_line
+from functrans.errors import ArgumentError, ConcretizationError, name_of, user_line
 
 if TYPE_CHECKING:
     from functrans._compile.run.executable import Executable
@@ -114,7 +115,7 @@ class Jitted:
 
     def __init__(self, f: Callable, nums: Any, names: Any, rounding: Rounding):
         self.f, self.signature, self.rounding = f, Signature(f, nums, names), rounding
-        self.entries: OrderedDict[Any, Entry] = OrderedDict()
+        self.entries: OrderedDict[Any, Entry | None] = OrderedDict()
         # by the kinds of positional arguments; and what took the last ones
         self.shortcuts: dict[tuple, Entry] = {}
         self.latest: Callable = _nothing
@@ -141,16 +142,17 @@ class Jitted:
         if not settings().compiles:
             return hand_out_tree(self.f(*args, **kwargs))
         given = self.signature.of(args, kwargs)
-        entry, operands = self._entry(given), given.operands
-        if entry is None:  # it closes over values that an outer transform traces
-            return self.f(*args, **kwargs)
-        if entry.ruled and any(isinstance(x, Tracer) for x in operands):
-            return self.f(*args, **kwargs)  # the rules of what it calls are lost in its program
+        entry, operands = self._entry(given)
+        if entry is None:
+            return hand_out_tree(self.f(*args, **kwargs))
+        if entry.once:
+            return entry.result(evaluate(entry.program, operands))
         if entry.check_integers is not None:
             entry.check_integers(operands)
         y = entry.result(JitCall(entry)(*operands))
         # fresh code is verified by now: the shorter way does not ask
-        if not kwargs and not self.signature.nums and _PLAIN.issuperset(map(type, args)):
+        fixed = kwargs or self.signature.nums or entry.closes_over
+        if not fixed and _PLAIN.issuperset(map(type, args)):
             self.shortcuts[_kinds(args)] = entry
         return y
 
@@ -164,29 +166,61 @@ class Jitted:
         self.shortcuts.clear()
         self.latest = _nothing
 
-    def _entry(self, given: Given) -> Entry | None:
-        known = self.entries.get(given.key)
+    def _entry(self, given: Given) -> tuple[Entry | None, list]:
+        """The entry of a call, and its operands: what it closes over, then the arguments.
+
+        None: the function decides by traced values that it closes over, as only its Python can.
+        """
+        key, operands = given.key, given.operands
+        known = self.entries.get(key)
         if known is not None and known.is_current():
-            return known
-        examples = [_example(x) for x in given.operands]
-        name = f"jit({name_of(self.f)})"
-        watched = Watched(name, self.f, given.fixed)
-        try:
-            program, structure, ruled = stage(given.call, examples, name)
-        except ForeignTracer:
-            return None
-        entry = Entry(name, program, structure, ruled, self.rounding, watched.ended())
+            return known, operands
+        reached = Reached(self.f, *given.fixed)
+        if reached.tracers:
+            key, operands = (key, reached.key()), [*reached.traced.values(), *operands]
+            if key in self.entries:
+                known = self.entries[key]
+                if known is None or known.is_current():
+                    return known, operands
+        entry, hidden = self._staged(reached, operands, given)
+        if entry is not None and (hidden or reached.fixed):
+            entry.once = True  # it cannot be told where these values will be next time
+            return entry, [*hidden, *operands]
         with self.lock:
-            if self.entries.get(given.key) is known:
-                self.entries[given.key] = entry
-            entry = self.entries.get(given.key, entry)  # another thread may have been faster
+            known = self.entries.get(key)
+            self.entries[key] = entry
             if known is not None:
                 self._forget_shortcuts()
                 self._count_change(known)
             while len(self.entries) > KEPT:
                 self.entries.popitem(last=False)
                 self._forget_shortcuts()
-        return entry
+        return entry, operands
+
+    def _staged(
+        self, reached: Reached, operands: list, given: Given
+    ) -> tuple[Entry | None, list]:
+        """A new entry, and traced values in it that were not reached: operands before all others.
+        """
+        n = len(reached.traced)
+
+        def lifted(*values: Any) -> Any:
+            with reached.replaced(values[:n]):
+                return given.call(*values[n:])
+
+        examples = [*map(example_of, operands[:n]), *map(_example, operands[n:])]
+        name = f"jit({name_of(self.f)})"
+        watched = Watched(name, self.f, given.fixed)
+        try:
+            part = stage_part(lifted, examples, name)
+        except ConcretizationError:
+            if not reached.tracers:
+                raise
+            return None, []
+        hidden, (program,) = with_consts([part])
+        entry = Entry(name, program, part.structure, self.rounding, watched.ended())
+        entry.closes_over = n
+        return entry, hidden
 
     def _count_change(self, old: Entry) -> None:
         """Warn, once, of a function that is compiled again and again."""
@@ -200,7 +234,7 @@ class Jitted:
 
     def code(self, *args: Any) -> Callable[[Sequence], list] | None:
         """What takes the numbers among such arguments to fresh outputs, if it can be native."""
-        entry = self._entry(self.signature.of(args, {}))
+        entry, _ = self._entry(self.signature.of(args, {}))
         try:
             code = None if entry is None else entry.executable.code
         except Interrupted:
@@ -210,15 +244,18 @@ class Jitted:
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """What is run for such arguments: the program as staged and as optimised, and its steps."""
         given = self.signature.of(args, kwargs)
-        known = self.entries.get(given.key)
-        entry = self._entry(given)
+        known, before = self.entries.get(given.key), list(self.entries.values())
+        entry, operands = self._entry(given)
         if entry is None:
             raise ArgumentError(
-                f"jit: `{name_of(self.f)}` closes over a traced value, so it is not compiled"
+                f"jit: `{name_of(self.f)}` decides by a traced value that it closes over, so it is "
+                "not compiled"
             )
-        reason = f"new kind of arguments: {describe(given.operands)}"
-        if known is not None:
-            reason = "staged before" if known is entry else "what it reads has changed"
+        reason = f"new kind of arguments: {describe(operands)}"
+        if entry in before:
+            reason = "staged before"
+        elif known is not None:
+            reason = "what it reads has changed"
         return Lowered(entry, reason)
 
 
@@ -233,10 +270,12 @@ def _example(x: Any) -> Any:
 class Entry:
     """A staged program, its native code, and the programs derived from it."""
 
-    def __init__(self, name: str, program: Program, structure: Any, ruled: bool,
-                 rounding: Rounding, reads: Reads | None = None):
+    def __init__(self, name: str, program: Program, structure: Any, rounding: Rounding,
+                 reads: Reads | None = None):
         self.name, self.program, self.structure = name, program, structure
-        self.ruled, self.rounding, self.reads = ruled, rounding, reads
+        self.rounding, self.reads = rounding, reads
+        # how many of its first operands are what the function closes over; once: for one call
+        self.closes_over, self.once = 0, False
         self.check_integers = integers(name, program)
         self.derived: dict[Any, Any] = {}
 
@@ -299,18 +338,18 @@ class Entry:
             return self.derived[key]
         return self.derived.setdefault(key, make())
 
-    def of(self, what: str, program: Program, ruled: bool) -> Entry:
+    def of(self, what: str, program: Program) -> Entry:
         """The entry of a program made from this one's."""
-        return Entry(f"{what}({self.name})", program, None, ruled, self.rounding)
+        return Entry(f"{what}({self.name})", program, None, self.rounding)
 
     def pushed(self, mask: Mask) -> tuple[Entry, list[bool]]:
         """The entry of outputs and tangents, and which outputs have one."""
         made, moves = restage.pushed(self.program, mask, self.name)
-        return self.of("jvp", *made), moves
+        return self.of("jvp", made), moves
 
     def mapped(self, mask: Mask, size: int) -> Entry:
         """The entry for a batch of ``size``, the batch axis of every output 0."""
-        return self.of("vmap", *restage.mapped(self.program, mask, size, self.name)[0])
+        return self.of("vmap", restage.mapped(self.program, mask, size, self.name)[0])
 
 
 def _checked(check: Callable[[Sequence], None], run: Callable, args: Sequence) -> list:
@@ -327,8 +366,8 @@ class VJPPair:
         takes = restage.inexact_outputs(program)
         joint = restage.pulled(program, mask, entry.name, takes, strong)
         cut = restage.cut(joint, len(mask), len(program.outputs), takes)
-        self.forward = entry.of("forward of vjp", cut.forward, cut.ruled)
-        self.backward = entry.of("backward of vjp", cut.backward, cut.ruled)
+        self.forward = entry.of("forward of vjp", cut.forward)
+        self.backward = entry.of("backward of vjp", cut.backward)
         self.reads, self.takes = cut.reads, takes
         self.types = [aval_of_atom(a) for a in program.outputs]
 
@@ -337,8 +376,6 @@ class JitCall(Call):
     """A compiled function as one op."""
 
     __slots__ = ("entry",)
-
-    has_rule = False  # its program says everything
 
     def __init__(self, entry: Entry):
         super().__init__(entry.name, lambda *xs: tuple(evaluate(entry.program, xs)))

@@ -31,8 +31,8 @@ from functrans._ops.structure import astype, broadcast_to, reshape, transpose
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.forward.jvp import JVPTrace
 from functrans._transforms.reverse.degenerate import ReverseTrace
+from functrans._transforms.reverse.nodes import CallNode
 from functrans._transforms.reverse.vjp import pull_back
-from functrans._transforms.rules.calls import CallNode
 from functrans._transforms.staging.staging import stage
 from functrans._transforms.vmap import BatchTrace, BatchTracer
 
@@ -54,8 +54,6 @@ class RowCall(Call):
 
     __slots__ = ("row",)
 
-    has_rule = False  # its programs say everything
-
     def __init__(self, row: Any, fun: Callable[..., tuple]):
         super().__init__(row.name, fun)
         self.row = row
@@ -70,16 +68,9 @@ class RowCall(Call):
         return self.row.derived[key]
 
 
-class Derived(NamedTuple):
-    """A program, and whether rules of functions that it calls are lost in it."""
-
-    program: Program
-    ruled: bool
-
-
 def pushed(
     program: Program, mask: Mask, name: str, wanted: Sequence[bool] | None = None
-) -> tuple[Derived, list[bool]]:
+) -> tuple[Program, list[bool]]:
     """The program of outputs and tangents, and which outputs have one.
 
     It takes tangents for the inputs in ``mask``. Outputs ``wanted`` have one, zero if need be.
@@ -103,13 +94,12 @@ def pushed(
 
     examples = examples_of(program)
     tangents = [np.asarray(x) for x, m in zip(examples, mask, strict=True) if m]
-    made, _, ruled = stage(dual, [*examples, *tangents], f"jvp({name})")
-    return Derived(made, ruled), moves
+    return stage(dual, [*examples, *tangents], f"jvp({name})")[0], moves
 
 
 def mapped(
     program: Program, mask: Mask, size: int, name: str, wanted: Sequence[bool] | None = None
-) -> tuple[Derived, list[bool]]:
+) -> tuple[Program, list[bool]]:
     """The program for a batch, and which outputs have an axis 0 for it: those ``wanted``, or all.
 
     An output that varies within the batch but is not wanted raises no error: it is listed.
@@ -131,8 +121,7 @@ def mapped(
         np.broadcast_to(x, (size, *np.shape(x))) if m else x
         for x, m in zip(examples_of(program), mask, strict=True)
     ]
-    made, _, ruled = stage(batched, examples, f"vmap({name})")
-    return Derived(made, ruled), varies
+    return stage(batched, examples, f"vmap({name})")[0], varies
 
 
 def _with_strong(program: Program, mask: Mask) -> Program:
@@ -175,13 +164,12 @@ class Cut(NamedTuple):
     reads: list[int]
     takes: list[bool]
     kept: int
-    ruled: bool
 
 
 def pulled(
     program: Program, mask: Mask, name: str, takes: Sequence[bool] | None = None,
     strong: bool = False,
-) -> Derived:
+) -> Program:
     """Outputs and the cotangents of the inputs in ``mask``, from inputs and seeds, optimised.
 
     There is a seed for each of the outputs in ``takes``, which are all inexact ones by default.
@@ -207,8 +195,7 @@ def pulled(
         return (*[trace.settled(trace.lower(y)) for y in outs], *found)
 
     seeds = [np.ones(a.shape, a.dtype) for a, t in zip(avals, takes, strict=True) if t]
-    joint, _, ruled = stage(both, [*examples_of(program), *seeds], f"vjp({name})")
-    return Derived(optimise(joint), ruled)
+    return optimise(stage(both, [*examples_of(program), *seeds], f"vjp({name})")[0])
 
 
 def may_mask(program: Program) -> bool:
@@ -232,9 +219,8 @@ def inexact_outputs(program: Program) -> list[bool]:
     return [inexact_dtype(aval_of_atom(o).dtype) for o in program.outputs]
 
 
-def cut(joint: Derived, n: int, outs: int, takes: Sequence[bool]) -> Cut:
+def cut(program: Program, n: int, outs: int, takes: Sequence[bool]) -> Cut:
     """The program of ``pulled``, of ``n`` inputs and ``outs`` outputs, cut where seeds come in."""
-    program = joint.program
     primals, seeds = program.inputs[:n], program.inputs[n:]
     late: set[Atom] = set(seeds)
     forward: list[Eqn] = []
@@ -259,7 +245,7 @@ def cut(joint: Derived, n: int, outs: int, takes: Sequence[bool]) -> Cut:
     first = check(Program(primals, tuple(forward), program.outputs[:outs] + kept))
     inputs = tuple(primals[i] for i in reads) + kept + seeds
     second = check(Program(inputs, tuple(backward), program.outputs[outs:]))
-    return Cut(first, second, reads, list(takes), len(kept), joint.ruled)
+    return Cut(first, second, reads, list(takes), len(kept))
 
 
 class ProgramNode(CallNode):
@@ -311,6 +297,6 @@ class ProgramNode(CallNode):
 
 
 __all__ = [
-    "Cut", "Derived", "ProgramNode", "RowCall", "cut", "examples_of", "inexact_outputs", "mapped",
-    "may_mask", "pulled", "pushed",
+    "Cut", "ProgramNode", "RowCall", "cut", "examples_of", "inexact_outputs", "mapped", "may_mask",
+    "pulled", "pushed",
 ]

@@ -7,6 +7,7 @@ dtypes are those of the example, and so are values that are constants of the pro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,14 +21,18 @@ from functrans._core.primitive import Primitive
 from functrans._ops.structure import broadcast_to
 from functrans._transforms.arguments import is_number, require_numbers
 from functrans._transforms.reverse.grad import require_callable
-from functrans.errors import ConcretizationError, name_of, user_line
+from functrans.errors import ConcretizationError, UnsupportedError, name_of, user_line
+
+# The trace that stages a rule late. That of the function around the rule may have ended: ops on
+# values of that function are taken by this one.
+_heir: ContextVar[StagingTrace | None] = ContextVar("heir", default=None)
+
+# Whether a program is being written in this context.
+_writing: ContextVar[bool] = ContextVar("writing", default=False)
+writing = _writing.get
 
 # Entries from which on a constant is looked at: whether it is one number throughout.
 REPEATED = 1024
-
-
-class ForeignTracer(Exception):
-    """A value that an older transform traces was met: the program cannot hold it."""
 
 
 class StagedTracer(Tracer):
@@ -69,12 +74,11 @@ class StagedTracer(Tracer):
 class StagingTrace(Trace):
     """``lifted``: what older traces follow becomes an input, listed there; None: it is refused."""
 
-    __slots__ = ("consts", "eqns", "lifted", "lines", "ruled")
+    __slots__ = ("consts", "eqns", "lifted", "lines")
 
     def __init__(self, fun: str, lines: bool = True, lifted: dict | None = None):
         super().__init__(fun)
         self.lifted = lifted
-        self.ruled = False  # a function with a derivative rule was inlined: the rule is not kept
         self.eqns: list[Eqn] = []
         self.consts: dict[int, tuple[Any, Atom]] = {}
         self.lines = lines
@@ -114,13 +118,19 @@ class StagingTrace(Trace):
     def lift(self, x: Tracer) -> Var:
         """The input that stands for a value of an older trace."""
         if self.lifted is None:
-            raise ForeignTracer
+            raise UnsupportedError(
+                f"{self.fun} closes over {x!r}: a program of its own cannot. Pass that value as an "
+                "argument."
+            )
         if id(x) not in self.lifted:
             self.lifted[id(x)] = x, self.input(example_of(x))
         return self.lifted[id(x)][1].variable
 
     def enter(self, prim: Structured, args: tuple) -> tuple:
         """The outputs of an equation that holds programs; none of its values is known."""
+        heir = _heir.get()
+        if heir is not None and heir.level > self.level:
+            return heir.enter(prim, args)
         self.require_open(prim)
         inputs = tuple([self.atom(x) for x in args])
         found = prim.abstract(*[aval_of(x) for x in args])
@@ -137,10 +147,12 @@ class StagingTrace(Trace):
         return call.staged(self, args)
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+        heir = _heir.get()
+        if heir is not None and heir.level > self.level:
+            return heir.process(prim, args, params)
         self.require_open(prim)
         inputs = tuple([self.atom(x) for x in args])
-        mine = [isinstance(x, StagedTracer) and x.owner is self for x in args]
-        examples = [x.example if m else x for x, m in zip(args, mine, strict=True)]
+        examples = [example_of(x) if isinstance(x, Tracer) else x for x in args]
         y = _example(prim, examples, params)
         ys = y if prim.outputs > 1 else (y,)
         if len(args) == 2 and all(type(x) in PYTHON_SCALARS for x in examples):
@@ -206,15 +218,16 @@ def _stand_in(prim: Primitive, examples: Sequence, params: dict) -> Any:
     return tuple(ones) if prim.outputs > 1 else ones[0]
 
 
-def stage(f: Callable, args: Sequence[Any], name: str) -> tuple[Program, tree.Structure, bool]:
-    """The program of ``f`` on flat ``args``, how the outputs nest, whether rules were inlined."""
+def stage(f: Callable, args: Sequence[Any], name: str) -> tuple[Program, tree.Structure]:
+    """The program of ``f`` on flat ``args``, and how the outputs nest."""
     trace = StagingTrace(name)
     program, structure = _written(trace, f, args)
-    return check(program), structure, trace.ruled
+    return check(program), structure
 
 
 def _written(trace: StagingTrace, f: Callable, args: Sequence[Any]) -> tuple[Program, Any]:
     """The program that a trace writes, and how its outputs nest."""
+    token = _writing.set(True)
     try:
         inputs = [trace.input(x) for x in args]
         outs, structure = tree.flatten(f(*inputs))
@@ -223,6 +236,7 @@ def _written(trace: StagingTrace, f: Callable, args: Sequence[Any]) -> tuple[Pro
         return Program(tuple(t.variable for t in inputs), tuple(trace.eqns), outputs), structure
     finally:
         trace.closed = True
+        _writing.reset(token)
 
 
 class Part(NamedTuple):
@@ -234,18 +248,23 @@ class Part(NamedTuple):
     program: Program
     structure: tree.Structure
     lifted: list[tuple[Any, Var]]
-    ruled: bool
 
 
-def stage_part(f: Callable, args: Sequence[Any], name: str) -> Part:
+def stage_part(f: Callable, args: Sequence[Any], name: str, late: bool = False) -> Part:
     """A part of a function that is being transformed or staged: it may close over traced values.
 
-    They are not inputs of the program yet: ``with_consts`` makes them its first ones.
+    They are not inputs of the program yet: ``with_consts`` makes them its first ones. ``late``: the
+    function that it is a part of may have been staged before, and its values have ended.
     """
     lifted: dict[int, tuple[Any, StagedTracer]] = {}
     trace = StagingTrace(name, lifted=lifted)
-    program, structure = _written(trace, f, args)
-    return Part(program, structure, [(x, t.variable) for x, t in lifted.values()], trace.ruled)
+    token = _heir.set(trace) if late else None
+    try:
+        program, structure = _written(trace, f, args)
+    finally:
+        if token is not None:
+            _heir.reset(token)
+    return Part(program, structure, [(x, t.variable) for x, t in lifted.values()])
 
 
 def with_consts(parts: Sequence[Part]) -> tuple[list, list[Program]]:

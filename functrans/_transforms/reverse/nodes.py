@@ -1,0 +1,73 @@
+"""Tape entries of whole calls: a function with rules, a compiled program, a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from functrans._core.aval import is_inexact
+from functrans._ops.declare import Action
+from functrans._transforms.reverse.cotangents import add_cotangents, unless_zero
+from functrans._transforms.reverse.vjp import VJPTrace, VJPTracer
+
+# Carries a change on unchanged.
+_PASS = Action(lambda g: g, ("x",), False)
+
+
+class CallNode:
+    """A tape entry of a call: all its outputs, ``size`` of them, are carried at once."""
+
+    __slots__ = ("parents", "size")
+
+    repeats = False  # it may run code of the user's
+
+    def __init__(self, parents: list, size: int):
+        self.parents = parents
+        self.size = size
+
+    def pull(self, cts: Sequence) -> Sequence:
+        """The cotangents of the parents from those of the outputs, None where there is none."""
+        raise NotImplementedError
+
+    def push(self, ts: Sequence) -> Sequence:
+        """The tangents of the outputs from those of the parents, None where there is none."""
+        raise NotImplementedError
+
+    def pull_strongly(self, cts: Sequence) -> Sequence:
+        """``pull`` with strong zero, as far as that can be seen from outside."""
+        return unless_zero(self.pull(cts), cts)
+
+    def pull_into(self, cts: list, k: int, strong: bool) -> None:
+        given = cts[k : k + self.size]
+        if all(c is None for c in given):
+            return
+        cts[k : k + self.size] = [None] * self.size
+        add_cotangents(cts, self.parents, (self.pull_strongly if strong else self.pull)(given))
+
+    def push_into(self, ts: list, k: int) -> None:
+        given = [None if p is None else ts[p] for p in self.parents]
+        if any(t is not None for t in given):
+            ts[k : k + self.size] = self.push(given)
+
+
+def recorded(trace: VJPTrace, node: Any, ys: Sequence) -> tuple:
+    """The outputs of a node; one that is traced already, by what it closes over, keeps both."""
+    slot = trace.enter(node, len(ys))
+    found = []
+    for i, y in enumerate(ys):
+        value = trace.lower(y)
+        if not is_inexact(value):
+            found.append(value)
+            continue
+        mine = VJPTracer(trace, value, slot + i)
+        found.append(mine if value is y else _both(trace, y, mine))
+    return tuple(found)
+
+
+def _both(trace: VJPTrace, y: VJPTracer, mine: VJPTracer) -> VJPTracer:
+    """The value that ``y`` and ``mine`` share, moved by a change of either."""
+    edges = tuple((x.slot, _PASS, (), None) for x in (y, mine))
+    return VJPTracer(trace, y.primal, trace.enter(edges, 1))
+
+
+__all__ = ["CallNode", "recorded"]
