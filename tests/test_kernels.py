@@ -259,6 +259,15 @@ def test_the_smallest_tiles_and_chunks_change_no_value(small_tiles, name, shape)
         np.testing.assert_allclose(y, e, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize(("reduce", "worst"), [(np.max, -np.inf), (np.min, np.inf)])
+def test_an_extreme_in_chunks_is_one_of_the_entries(small_tiles, reduce, worst):
+    x = np.full((80, 3), worst)
+    x[50, 1] = 2.0
+    program = compiled(lambda x: reduce(x, 0), x)
+    assert any(isinstance(s, Tiles) and s.chunks > 1 for s in program.schedule.steps)
+    np.testing.assert_array_equal(program([x])[0], [worst, 2.0, worst])
+
+
 @pytest.mark.parametrize("threads", [2, 3, 8])
 def test_the_number_of_threads_changes_no_bit(threads):
     x = draw(400_000, 3)

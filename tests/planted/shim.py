@@ -1,5 +1,6 @@
 """Errors in ``functrans.torch``."""
 
+from tests.planted.error import Planted
 
 ERRORS = (
 )
