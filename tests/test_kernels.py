@@ -338,6 +338,18 @@ def test_columns_put_back_are_zero_beside_them(cut):
     np.testing.assert_array_equal(y, expected)
 
 
+@pytest.mark.parametrize("row", [1, 2])
+def test_a_row_of_zeros_repeated_is_zero_and_no_other_is(row):
+    x = np.arange(1.0, 25).reshape(6, 4)
+
+    def f(x):
+        (whole,) = ft.vjp(lambda x: x[2:], x)[1](x[2:])
+        return whole[row : row + 1] + x
+
+    (y,) = compiled(f, x)([x])
+    np.testing.assert_array_equal(y, x + (x[row] if row >= 2 else 0))
+
+
 # ---- rows that are written out
 
 
