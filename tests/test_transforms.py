@@ -367,6 +367,13 @@ def test_complex_jacobians():
     assert_allclose(ft.jacobian(lambda z: np.abs(z) ** 2)(z), np.diag(2 * z))
 
 
+@pytest.mark.parametrize("f", [lambda x: x + X, lambda x: X - x, lambda x: x * X])
+def test_a_tangent_has_the_shape_that_the_operand_is_broadcast_to(f):
+    y, t = ft.jvp(f, (np.array([2.0]),), (np.array([1.0]),))
+    assert y.shape == t.shape == X.shape
+    assert_array_equal(t, f(np.array([2.0])) - f(np.array([1.0])))
+
+
 class TestVmap:
     def test_maps_over_the_first_axis(self):
         xs = np.arange(6.0).reshape(2, 3)
