@@ -136,6 +136,20 @@ ERRORS = (
         "test_a_custom_function_is_differentiated_again_through_its_backward",
     ),
     Planted(
+        "torch: functional changes what it is given",
+        "functrans/torch/autograd/functional.py",
+        "x.detach().requires_grad_()).clone()",
+        "x.detach().requires_grad_())",
+        "tests/torch/test_functional.py::test_a_function_may_change_its_input_in_place",
+    ),
+    Planted(
+        "torch: logaddexp of infinities",
+        "functrans/torch/_functions/elementwise.py",
+        "np.where(x == y, 0, x - y)",
+        "x - y",
+        "tests/torch/test_as_torch.py::test_gradients_are_torchs",
+    ),
+    Planted(
         "torch: a node keeps its output without a mark",
         "functrans/torch/_functions/rows.py",
         "marks = [(own, 0)] if y_kept else []",
@@ -170,6 +184,20 @@ ERRORS = (
         "if have.rank > want.rank:",
         "if have.rank > want.rank + 1:",
         "tests/torch/test_inplace.py::test_a_result_that_does_not_fit_its_place_is_refused",
+    ),
+    Planted(
+        "torch: a sum is made in an array that others hold",
+        "functrans/torch/_graph/walk.py",
+        "elif parent in sums and type(c) is np.ndarray and c.dtype is old.dtype:",
+        "elif type(c) is type(old) is np.ndarray and c.dtype is old.dtype:",
+        "tests/torch/test_engine.py::test_a_sum_of_many_contributions_changes_none_of_them",
+    ),
+    Planted(
+        "torch: a NaN where the bare walk has stopped is overlooked",
+        "functrans/torch/_graph/walk.py",
+        "*seen.values(), *here.values()]",
+        "*seen.values()]",
+        "tests/torch/test_engine.py::test_hooks_see_each_cotangent_once_where_a_nan_arrives",
     ),
 )
 
