@@ -264,6 +264,14 @@ def test_a_backward_may_run_inside_a_backward():
     assert (x.grad.tolist(), z.grad.tolist()) == ([360.0], [10.0])
 
 
+def test_a_contribution_that_two_operands_received_is_not_added_into():
+    x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    u, v = x * 1, w * 1
+    early = u * 3
+    ((u + v) * 2 + early).sum().backward()
+    assert (x.grad.tolist(), w.grad.tolist()) == ([5.0, 5.0], [2.0, 2.0])
+
+
 def test_hooks_see_what_those_registered_before_have_made():
     for on_leaf in (True, False):
         x = leaf(2.0)
