@@ -532,6 +532,27 @@ def test_stop_gradient_is_still_batched():
     same(ft.vmap(ft.grad(lambda x: x * stop_gradient(x)))(x), x)
 
 
+@pytest.mark.parametrize("rule", [custom_jvp, custom_vjp])
+def test_what_a_rule_returns_goes_on_in_the_dtype_of_the_value(rule):
+    seen = []
+
+    def note(x):
+        seen.append(x.dtype)
+        return x
+
+    wide, last = rule(lambda x: 2 * x), rule(lambda x: x + 0)
+    if rule is custom_jvp:
+        wide.defjvp(lambda xs, ts: (wide(*xs), 2 * ts[0].astype(np.float64)))
+        last.defjvp(lambda xs, ts: (last(*xs), note(ts[0])))
+    else:
+        last.defvjp(lambda x: (last(x), None), lambda _, ct: (ct.astype(np.float64),))
+        wide.defvjp(lambda x: (wide(x), None), lambda _, ct: (2 * note(ct),))
+    a = x.astype(np.float32)
+    ft.jvp(lambda x: last(wide(x)), (a,), (a,))
+    ft.vjp(lambda x: last(wide(x)), a)[1](a)
+    assert seen and set(seen) == {np.dtype(np.float32)}
+
+
 def test_stop_gradient_keeps_containers_dtypes_and_weak_scalars():
     p = {"a": x.astype(np.float32), "s": "text", "n": 3, "f": 2.0, "none": None}
     q = stop_gradient(p)

@@ -53,6 +53,15 @@ def both_need_the_other(x):
     return ft.fori_loop(0, 4, step, x)
 
 
+def compared_with_the_state_before(x):
+    # the sum, right behind the first update, reads both
+    def step(i, y):
+        a = y.at[i].set(1.5)
+        return a.at[i + 1].add(np.sum(a * y))
+
+    return ft.fori_loop(0, 4, step, x / 20)
+
+
 def in_both_loops(x):
     def inner(i, y):
         return ft.fori_loop(0, 5, lambda j, z: z.at[i + j].add(x[j] * z[i]), y)
@@ -70,7 +79,8 @@ def rows(x):
 
 
 FUNCTIONS = [running, chained, read_afterwards, kept_as_well, exchanged, reversed_into,
-             both_need_the_other, in_both_loops, fixed_entry, rows]
+             both_need_the_other, compared_with_the_state_before, in_both_loops, fixed_entry,
+             rows]
 
 
 def loss(f):

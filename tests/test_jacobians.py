@@ -131,6 +131,13 @@ def test_a_point_that_a_rule_refuses_is_refused_in_a_batch_too():
             transform(np.eye(2))
 
 
+def test_the_direction_to_be_asked_alone_is_the_one_with_a_nan():
+    images = [np.ones(3), np.array([[1.0, 2.0], [np.inf, 3.0], [4.0, np.nan]])]
+    assert directions._first_nan(images) == 2
+    assert directions._first_nan([np.array([np.nan, 1.0, np.nan])]) == 0
+    assert directions._first_nan([np.array([np.inf, 1.0])]) is None
+
+
 def test_nan_that_nobody_refuses_stays_in_its_place():
     with np.errstate(all="ignore"):
         J = ft.jacfwd(lambda x: np.log(x))(np.array([1.0, np.nan, 2.0]))

@@ -423,3 +423,24 @@ def test_under_vmap_they_are_the_same():
 def test_an_order_that_no_unit_brings_into_range_is_refused():
     with pytest.raises(ArgumentError, match=r"jet: on the way to order 5000 .* float64"):
         jet(np.exp, (0.5,), ([None] * 5000,))
+
+
+def test_a_rule_may_use_both_zeros_and_two_types_of_one_number():
+    # 2 pi for negative x: what is computed with -0.0 is not what is computed with 0.0
+    turn = custom_jvp(lambda x: 2 * np.pi * x)
+    turn.defjvp(lambda xs, ts: (
+        turn(*xs), ts[0] * (np.arctan2(0.0, xs[0]) - np.arctan2(-0.0, xs[0]))))
+    assert_allclose(derivatives(turn, -2.0, 2), [2 * np.pi, 0], atol=1e-15)
+    twice = custom_jvp(lambda x: x**2)
+    twice.defjvp(lambda xs, ts: (
+        twice(*xs), ts[0] * (xs[0] * (1 + 0j)).real + ts[0] * (xs[0] * 1.0)))
+    assert_allclose(derivatives(twice, 3.0, 3), [6, 2, 0], atol=1e-15)
+
+
+def test_a_rule_may_call_one_function_with_two_fixed_arguments():
+    scaled = custom_jvp(lambda x, k: k * x)
+    scaled.defjvp(lambda xs, ts: (scaled(*xs), scaled(ts[0], xs[1])))
+    product = custom_jvp(lambda x: 3 * x**2)
+    product.defjvp(lambda xs, ts: (
+        product(*xs), ts[0] * (scaled(xs[0], 2) + scaled(xs[0], 4))))
+    assert_allclose(derivatives(product, 5.0, 3), [30, 6, 0], atol=1e-15)

@@ -259,6 +259,15 @@ def test_the_smallest_tiles_and_chunks_change_no_value(small_tiles, name, shape)
         np.testing.assert_allclose(y, e, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize(("reduce", "worst"), [(np.max, -np.inf), (np.min, np.inf)])
+def test_an_extreme_in_chunks_is_one_of_the_entries(small_tiles, reduce, worst):
+    x = np.full((80, 3), worst)
+    x[50, 1] = 2.0
+    program = compiled(lambda x: reduce(x, 0), x)
+    assert any(isinstance(s, Tiles) and s.chunks > 1 for s in program.schedule.steps)
+    np.testing.assert_array_equal(program([x])[0], [worst, 2.0, worst])
+
+
 @pytest.mark.parametrize("threads", [2, 3, 8])
 def test_the_number_of_threads_changes_no_bit(threads):
     x = draw(400_000, 3)
@@ -314,6 +323,31 @@ def test_an_interrupt_in_a_thread_reaches_the_caller():
 
     with pytest.raises(KeyboardInterrupt):
         blocks.share(work, range(100), 3)
+
+
+@pytest.mark.parametrize("cut", [slice(3), slice(3, None), slice(1, 5)])
+def test_columns_put_back_are_zero_beside_them(cut):
+    x = np.arange(1.0, 25).reshape(4, 6)
+
+    def f(x):
+        return ft.vjp(lambda x: x[:, cut], x)[1](x[:, cut])[0]
+
+    expected = np.zeros(x.shape)
+    expected[:, cut] = x[:, cut]
+    (y,) = compiled(f, x)([x])
+    np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("row", [1, 2])
+def test_a_row_of_zeros_repeated_is_zero_and_no_other_is(row):
+    x = np.arange(1.0, 25).reshape(6, 4)
+
+    def f(x):
+        (whole,) = ft.vjp(lambda x: x[2:], x)[1](x[2:])
+        return whole[row : row + 1] + x
+
+    (y,) = compiled(f, x)([x])
+    np.testing.assert_array_equal(y, x + (x[row] if row >= 2 else 0))
 
 
 # ---- rows that are written out

@@ -67,6 +67,13 @@ DIFFERENT = {
     "constant without entries": (lambda x: (x * 2.0, np.zeros((0, 3))), X),
     "constant result": (lambda x: 2.0, X),
     "constant array result": (lambda x: np.arange(6.0), X),
+    "scan": (lambda x: ft.scan(lambda c, v: (c * v - 1, None), 1.0, x)[0], X),
+    "scan backwards": (
+        lambda x: ft.scan(lambda c, v: (c * v - 1, None), 1.0, x, reverse=True)[0], X),
+    "any steps": (lambda x: ft.while_loop(lambda c: c < 9, lambda c: 2 * c, x), np.float64(1.0)),
+    "three steps": (
+        lambda x: ft.while_loop(lambda c: c < 9, lambda c: 2 * c, x, max_steps=3), np.float64(1.0)),
+    "another test": (lambda x: ft.while_loop(lambda c: c < 8, lambda c: 2 * c, x), np.float64(1.0)),
 }
 
 

@@ -173,6 +173,22 @@ def test_a_seed_that_comes_out_twice_is_not_added_into():
     assert_array_equal(b, kept)
 
 
+def test_one_cotangent_of_two_operands_is_not_added_into():
+    double = ft.custom_vjp(lambda a, b: 2 * (a + b))
+    kept = []
+
+    def pull(_, ct):
+        kept.append(2 * ct)
+        return kept[-1], kept[-1]
+
+    double.defvjp(lambda a, b: (double(a, b), None), pull)
+    a, b, w = draw(1000), draw(1000) + 1, np.arange(1000.0)
+    ga, gb = ft.grad(lambda a, b: np.sum(np.sort(a) * w) + np.sum(double(a, b) * w), (0, 1))(a, b)
+    assert_array_equal(gb, 2 * w)
+    assert_array_equal(kept[0], 2 * w)
+    assert_array_equal(ga, 2 * w + np.argsort(np.argsort(a)))
+
+
 @pytest.mark.parametrize("shapes", [
     ((40, 25), (40, 1)), ((40, 1), (40, 25)), ((40, 25), (25,)), ((2, 20, 25), (2, 20, 1)),
     ((1000,), (1,)), ((1000, 1), (1, 2)), ((1, 1000), (1, 1)), ((40, 25), (1, 25)),

@@ -162,6 +162,35 @@ def test_max_steps_ends_the_loop_with_and_without_jit():
     assert f(40.0) == ft.jit(f)(40.0) == 80.0
 
 
+def test_steps_before_the_state_is_staged_count():
+    def f(a):
+        return ft.while_loop(lambda x: x < 100, lambda x: x + a, np.float64(0.0), max_steps=3)
+
+    assert ft.jit(f)(1.0) == f(1.0) == 3.0
+
+
+def test_cotangents_of_an_array_and_of_its_entries_are_all_added():
+    def f(v):
+        def step(c, i):
+            return 0.5 * np.sin(c) * np.cos(c) * c[i], c[i]
+
+        return ft.scan(step, v, np.arange(3))[0].sum()
+
+    v = np.linspace(1.0, 2.0, 100)
+    np.testing.assert_allclose(ft.jit(ft.grad(f))(v), ft.grad(f)(v), rtol=1e-13)
+
+
+def test_the_jet_of_a_reversed_scan_is_in_order():
+    def f(x):
+        return ft.scan(lambda c, k: (c * x, c * k), x, np.arange(1.0, 4.0), reverse=True)[1]
+
+    def slopes(f):
+        return ft.jet(f, (2.0,), ([1.0, 0.0],))[1]
+
+    for got, expected in zip(slopes(ft.jit(f)), slopes(f), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-13)
+
+
 def test_bounds_may_be_traced():
     def f(n, x):
         return ft.fori_loop(0, n, lambda i, y: y * x + i, 1.0)
@@ -280,6 +309,17 @@ def test_host_steps_in_a_body():
     np.testing.assert_allclose(ft.jit(f)(X), f(X), rtol=1e-15)
     want = ft.jacrev(f)(X)
     np.testing.assert_allclose(ft.jit(ft.jacrev(f))(X), want, rtol=1e-15)
+
+
+def test_a_loop_of_host_steps_goes_back_as_many_steps_as_it_went():
+    def f(x):
+        return ft.while_loop(
+            lambda y: y[0] < 50, lambda y: np.sort(y * y), x, max_steps=6
+        ).sum()
+
+    value, g = ft.jit(ft.value_and_grad(f))(np.array([3.0, 4.0]))
+    assert value == 81 + 256
+    np.testing.assert_array_equal(g, [4 * 27, 4 * 64])
 
 
 def test_a_singular_matrix_inside_a_loop_raises():

@@ -414,3 +414,13 @@ def test_an_int_that_int64_cannot_hold_is_refused(n):
     for call in (f, ft.grad(f, 1), ft.jit(lambda n, x: f(n, x) + 1)):
         with pytest.raises(ft.errors.ArgumentError, match=f"the int {n}, which int64 cannot hold"):
             call(n, 2.0)
+
+
+def test_true_is_greater_than_false():
+    a, b = np.array([False, False, True, True]), np.array([False, True, False, True])
+
+    def f(a, b):
+        return a < b, a <= b, a > b, a >= b, np.maximum(a, b), np.minimum(a, b)
+
+    for found, e in zip(ft.jit(f)(a, b), f(a, b), strict=True):
+        np.testing.assert_array_equal(found, e)

@@ -425,7 +425,7 @@ def test_equal_equations_are_shared_whatever_the_order_of_factors():
 def test_sharing_tells_zeros_types_and_parameters_apart():
     x = Var(VEC)
     operands = [0.0, -0.0, 0, False, Const(np.array(0.0)), Const(np.array(-0.0)),
-                Const(np.array(0.0, F32))]  # fmt: skip
+                Const(np.array(0.0, F32)), Const(np.array(0))]  # fmt: skip
     eqns = tuple(Eqn(ops.copysign, (x, c), {}, (Var(VEC),)) for c in operands)
     sums = tuple(Eqn(sum_, (x,), {"axis": a}, (Var(v),)) for a, v in [((), VEC), ((0,), NUM)])
     program = Program((x,), eqns + sums, tuple(e.outputs[0] for e in eqns + sums))

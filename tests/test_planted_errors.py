@@ -1,6 +1,12 @@
-"""Wrong rules, planted on purpose: the checker must catch each of them."""
+"""Errors planted on purpose: in rules, which the checker must catch, and in the package itself.
 
+Those in the package are in ``tests/planted``; ``python -m tests.planted`` plants them.
+"""
+
+import ast
 import contextlib
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +16,8 @@ from functrans._ops import elementwise as ops
 from functrans._ops.declare import TABLE, bilinear, elementwise, linear, primitive
 from functrans.errors import CheckError
 from functrans.testing import check_grads, numerical_jacobian, taylor_slope
+from tests.planted.__main__ import main as plant
+from tests.planted.errors import ERRORS
 from tests.table import test_table
 from tests.table.samples import ROWS, floats
 
@@ -343,3 +351,32 @@ def test_numerical_jacobian_is_the_jacobian():
     np.testing.assert_allclose(
         found["p"][0], ft.jacobian(lambda a: a * ROW)(X), rtol=1e-9, atol=1e-9
     )
+
+
+# ---- the errors of ``tests/planted``
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_every_planted_error_can_be_planted():
+    for error in ERRORS:
+        sound = (ROOT / error.file).read_text()
+        wrong = error.planted_in(sound)
+        assert wrong != sound, error.name
+        ast.parse(wrong)
+
+
+def test_every_planted_error_has_a_name_and_tests_that_exist():
+    assert len({error.name for error in ERRORS}) == len(ERRORS) >= 50
+    for error in ERRORS:
+        assert error.tests, error.name
+        for test in error.tests:
+            file, *names = test.split("[")[0].split("::")
+            text = (ROOT / file).read_text()
+            assert all(f"def {n}(" in text or f"class {n}:" in text for n in names), test
+
+
+if os.environ.get("FUNCTRANS_PROFILE") == "thorough":  # takes minutes
+
+    def test_every_planted_error_is_caught():
+        assert plant([]) == 0

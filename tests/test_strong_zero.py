@@ -1,5 +1,6 @@
 """Zero times infinity in derivatives: the branch not taken counts for nothing, in every mode."""
 
+import operator
 import tracemalloc
 
 import numpy as np
@@ -246,6 +247,13 @@ def test_ops_and_calls_of_several_outputs_are_spared_a_nan(values):
 
     expected = np.diag([0, 0, 0.5 / np.sqrt(3), 0.5 / np.sqrt(8)])
     np.testing.assert_allclose(ft.grad(f)(np.diag([1.0, 1.0, 4.0, 9.0])), expected, atol=1e-15)
+
+
+@pytest.mark.parametrize("f", [operator.mod, np.remainder, np.fmod])
+def test_a_divisor_that_does_not_move_does_not_move_the_remainder_of_an_infinity(f):
+    with np.errstate(invalid="ignore"):
+        y, t = ft.jvp(lambda c: f(np.float64(np.inf), c), (2.0,), (0.0,))
+    assert np.isnan(y) and t == 0
 
 
 # ---- tangents and cotangents as transforms hand them out

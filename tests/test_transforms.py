@@ -367,6 +367,13 @@ def test_complex_jacobians():
     assert_allclose(ft.jacobian(lambda z: np.abs(z) ** 2)(z), np.diag(2 * z))
 
 
+@pytest.mark.parametrize("f", [lambda x: x + X, lambda x: X - x, lambda x: x * X])
+def test_a_tangent_has_the_shape_that_the_operand_is_broadcast_to(f):
+    y, t = ft.jvp(f, (np.array([2.0]),), (np.array([1.0]),))
+    assert y.shape == t.shape == X.shape
+    assert_allclose(t, f(np.array([2.0])) - f(np.array([1.0])), rtol=1e-14)
+
+
 class TestVmap:
     def test_maps_over_the_first_axis(self):
         xs = np.arange(6.0).reshape(2, 3)
@@ -390,6 +397,20 @@ class TestVmap:
         outer = ft.vmap(lambda x: ft.vmap(lambda y: x * y + x)(b))(a)
         assert_array_equal(outer, a[:, None] * b + a[:, None])
 
+    def test_operands_of_unlike_ranks_keep_their_batch_axis(self):
+        numbers, rows = np.arange(3.0), np.arange(9.0).reshape(3, 3)
+        assert_array_equal(ft.vmap(np.subtract)(numbers, rows), numbers[:, None] - rows)
+        assert_array_equal(ft.vmap(np.subtract)(rows, numbers), rows - numbers[:, None])
+
+    @pytest.mark.parametrize("axis", [0, 1, 2, -1])
+    def test_the_other_axes_keep_their_order(self, axis):
+        xs = np.arange(24.0).reshape(2, 3, 4)
+        seen = []
+        y = ft.vmap(lambda x: (seen.append(x.shape), x)[1], in_axes=axis)(xs)
+        assert seen == [tuple(np.delete(xs.shape, axis))]
+        assert_array_equal(y, np.moveaxis(xs, axis, 0))
+        assert_array_equal(ft.vmap(lambda x: x, out_axes=axis)(xs), np.moveaxis(xs, 0, axis))
+
     @pytest.mark.parametrize("chunk_size", [1, 2, 3, 100])
     def test_chunks_give_the_same(self, chunk_size):
         xs = np.arange(15.0).reshape(5, 3)
@@ -406,6 +427,7 @@ class TestVmap:
 
     def test_an_output_that_does_not_vary_is_repeated(self):
         assert_array_equal(ft.vmap(lambda x: 1.5)(np.zeros(3)), [1.5] * 3)
+        assert_array_equal(ft.vmap(lambda x: 1.5, chunk_size=2)(np.zeros(3)), [1.5] * 3)
 
     def test_axis_size_without_mapped_arguments(self):
         assert_array_equal(ft.vmap(lambda x: x, in_axes=None, axis_size=2)(X), np.stack([X, X]))

@@ -264,6 +264,24 @@ def test_a_backward_may_run_inside_a_backward():
     assert (x.grad.tolist(), z.grad.tolist()) == ([360.0], [10.0])
 
 
+def test_a_contribution_that_two_operands_received_is_not_added_into():
+    x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    u, v = x * 1, w * 1
+    early = u * 3
+    ((u + v) * 2 + early).sum().backward()
+    assert (x.grad.tolist(), w.grad.tolist()) == ([5.0, 5.0], [2.0, 2.0])
+
+
+def test_hooks_see_what_those_registered_before_have_made():
+    for on_leaf in (True, False):
+        x = leaf(2.0)
+        y = x * 1
+        for hook in (lambda g: g * 10, lambda g: g + 1):
+            (x if on_leaf else y).register_hook(hook)
+        y.sum().backward()
+        assert x.grad.tolist() == [11.0]
+
+
 def test_checkpoints_know_whether_a_walk_reaches_all_leaves():
     x, seen = leaf(2.0), []
     y = x * 3
@@ -335,6 +353,8 @@ def test_gradients_may_be_batched():
     y.register_hook(lambda g: 10 * g)  # a hook sees one after the other
     (g,) = torch.autograd.grad(y, x, rows, is_grads_batched=True)
     assert g.tolist() == [[20.0, 0.0], [0.0, 40.0], [40.0, 120.0]]
+    with pytest.raises(RuntimeError, match="a second time"):
+        y.sum().backward()
 
 
 def test_batched_gradients_can_be_differentiated():

@@ -112,6 +112,7 @@ CASES |= {
     "index list": (lambda x: x[[0, 0, 2], 1:], lambda x: x[np.array([0, 0, 2]), 1:], (S,)),
     "index mask": (lambda x: x[x > 0], lambda x: x[x > 0], (S,)),
     "chunk": (lambda x: x.chunk(2, 1)[1], lambda x: x[:, 2:], (S,)),
+    "last chunk": (lambda x: x.chunk(2)[1], lambda x: x[2:], (S,)),
     "flip": (lambda x: x.flip(0), lambda x: x[::-1], (S,)),
     "roll": (lambda x: x.roll(1, 0), lambda x: np.roll(x, 1, 0), (S,)),
     "repeat": (lambda x: x.repeat(2, 1), lambda x: np.tile(x, (2, 1)), (S,)),
@@ -124,6 +125,10 @@ CASES |= {
     "gather": (
         lambda x: x.gather(1, torch.tensor([[0, 1], [2, 2]])),
         lambda x: x[np.array([[0, 0], [1, 1]]), np.array([[0, 1], [2, 2]])], (S,),
+    ),
+    "gather last": (
+        lambda x: x.gather(-1, torch.tensor([[0, 1], [3, 2]])),
+        lambda x: x[np.array([[0, 0], [1, 1]]), np.array([[0, 1], [3, 2]])], (S,),
     ),
     "index_select": (
         lambda x: x.index_select(1, torch.tensor([0, 0, 3])), lambda x: x[:, [0, 0, 3]], (S,)

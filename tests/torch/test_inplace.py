@@ -439,3 +439,15 @@ def test_a_change_of_a_half_is_one_of_the_whole():
     y.imag.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         saved.real.sum().backward()
+
+
+def test_an_index_may_be_changed_after_it_was_used():
+    x, index = torch.tensor(W, requires_grad=True), torch.tensor([0, 2])
+    mask = torch.tensor([True, False, True])
+    y = x * 1
+    read = y[index].sum() + y[mask].sum()
+    y[index] = torch.zeros(4)
+    index.fill_(1)
+    mask.fill_(False)
+    (read + y.sum()).backward()
+    np.testing.assert_array_equal(x.grad.numpy(), np.array([[2.0], [1.0], [2.0]]) * np.ones(4))

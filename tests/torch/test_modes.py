@@ -40,6 +40,14 @@ def test_set_grad_enabled_is_a_context(mode):
     assert recorded()
 
 
+def test_set_grad_enabled_leaves_the_mode_that_it_met():
+    with torch.no_grad():
+        with torch.set_grad_enabled(True):
+            assert recorded()
+        assert not recorded()
+    assert recorded()
+
+
 def test_set_grad_enabled_takes_effect_when_called():
     torch.set_grad_enabled(False)
     try:

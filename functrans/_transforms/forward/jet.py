@@ -139,7 +139,8 @@ class JetTrace(Trace):
     def _mark(self, x: Any) -> Any:
         if self._is(x, self):
             return id(x.series)
-        return (type(x), x) if type(x) in PYTHON_SCALARS else ("fixed", id(x))
+        # repr tells the zeros apart, which == does not
+        return (type(x), repr(x)) if type(x) in PYTHON_SCALARS else ("fixed", id(x))
 
     def _expand(self, prim: Any, args: Sequence, params: dict) -> Any:
         starts = [x.series[0] if self._is(x, self) else x for x in args]
