@@ -29,3 +29,6 @@ settings.load_profile(os.environ.get("FUNCTRANS_PROFILE", "quick"))
 
 os.environ["FUNCTRANS_CACHE_DIR"] = tempfile.mkdtemp(prefix="functrans-tests-")
 atexit.register(shutil.rmtree, os.environ["FUNCTRANS_CACHE_DIR"], ignore_errors=True)
+
+# Read by type checkers alone: the second is wrong on purpose.
+collect_ignore = ["typing"]
