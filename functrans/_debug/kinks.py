@@ -1,4 +1,4 @@
-"""Where an op is exactly at a kink, a jump or a tie: its mask, from the result and the operands."""
+"""Masks of the entries at which an op is exactly at a kink, a jump or a tie."""
 
 from __future__ import annotations
 
@@ -7,56 +7,61 @@ from typing import Any
 
 import numpy as np
 
+from functrans._ops.reductions import kept_shape
 
-def _tie(y: Any, x1: Any, x2: Any) -> Any:
+# True at the entries concerned.
+Mask = np.ndarray | np.bool
+
+
+def _tie(y: Any, x1: Any, x2: Any) -> Mask:
     return np.equal(x1, x2)
 
 
-def _zero(y: Any, x: Any, *others: Any) -> Any:
+def _zero(y: Any, x: Any, *others: Any) -> Mask:
     return np.equal(x, 0)
 
 
-def _origin(y: Any, x1: Any, x2: Any) -> Any:
+def _origin(y: Any, x1: Any, x2: Any) -> Mask:
     return np.equal(x1, 0) & np.equal(x2, 0)
 
 
-def _bound(y: Any, x1: Any, x2: Any, x3: Any) -> Any:
+def _bound(y: Any, x1: Any, x2: Any, x3: Any) -> Mask:
     return np.equal(x1, x2) | np.equal(x1, x3)
 
 
-def _whole(y: Any, x: Any) -> Any:
+def _whole(y: Any, x: Any) -> Mask:
     return np.equal(x, np.floor(x))
 
 
-def _half(y: Any, x: Any) -> Any:
+def _half(y: Any, x: Any) -> Mask:
     return np.equal(np.subtract(x, np.floor(x)), 0.5)
 
 
-def _multiple(y: Any, x1: Any, x2: Any) -> Any:
+def _multiple(y: Any, x1: Any, x2: Any) -> Mask:
     return _whole(None, np.divide(x1, x2))
 
 
-def _null(y: Any, x: Any, **params: Any) -> Any:
+def _null(y: Any, x: Any, **params: Any) -> Mask:
     return np.equal(y, 0)
 
 
-def _shared(y: Any, x: Any, axis: Any = None) -> Any:
-    """More than one entry is the largest, or the smallest, along an axis."""
-    at = np.equal(x, np.reshape(y, _kept(np.shape(x), axis)))
-    return at.sum(axis=axis) > 1
+def _shared(y: Any, x: Any, axis: Any = None) -> Mask:
+    """Whether more than one entry along an axis is the largest, or the smallest."""
+    extreme = np.equal(x, np.reshape(y, _with_axes(np.shape(x), axis)))
+    return extreme.sum(axis=axis) > 1
 
 
-def _kept(shape: tuple, axis: Any) -> tuple:
+def _with_axes(shape: tuple[int, ...], axis: Any) -> tuple[int, ...]:
+    """``shape`` with length 1 at the reduced axes."""
     axes = range(len(shape)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    gone = {a % len(shape) for a in axes}
-    return tuple([1 if i in gone else n for i, n in enumerate(shape)])
+    return kept_shape(shape, tuple([a % len(shape) for a in axes]))
 
 
-def _repeated(y: Any, x: Any, **params: Any) -> Any:
+def _repeated(y: Any, x: Any, **params: Any) -> Mask:
     return np.equal(np.diff(np.sort(np.asarray(y[0]), axis=-1), axis=-1), 0)
 
 
-# row -> its mask, and what is there
+# row -> its mask, a function of the result and the operands, and what is met there
 KINKS: dict[str, tuple[Callable, str]] = {
     **dict.fromkeys(["absolute", "fabs", "absolute_complex", "root", "copysign"],
                     (_zero, "a kink, at 0")),

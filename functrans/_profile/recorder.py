@@ -1,8 +1,7 @@
-"""What the profiler writes down while a program runs: as little as can be, in the order of ends."""
+"""What the profiler records while a program runs: as little as possible, in the order of ends."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
 from collections.abc import Sequence
@@ -11,15 +10,15 @@ from time import perf_counter_ns
 from typing import Any
 
 from functrans._transforms.watching.watched import Observer, Op, done_inside, shapes_of
-from functrans.errors import PACKAGE
+from functrans.errors import NOT_THE_USERS
 
 
 class Recorder(Observer):
-    """Times of ops, of their entries in the backward, and of transforms."""
+    """Records the times of ops, of their backward steps, and of transforms."""
 
     def __init__(self, shapes: bool, flops: bool, memory: bool, stack: bool):
         self.shapes, self.flops, self.memory, self.stack = shapes, flops, memory, stack
-        self.records: list[tuple] = []  # fields of ``Record``s
+        self.records: list[tuple] = []  # the fields of a ``Record`` each
         self.origin = perf_counter_ns()
         self._plain = not (shapes or flops or memory or stack)
         self.quick = self.records if self._plain else None
@@ -51,7 +50,7 @@ class Recorder(Observer):
 
     def write(self, name: str, start: int, end: int, kind: str, sequence: int | None, args: Any,
               out: Any, params: dict) -> None:
-        """Write a call down."""
+        """Record a call."""
         thread = threading.get_ident()
         if self._plain:
             self.records.append((name, start, end, thread, kind, sequence))
@@ -66,7 +65,7 @@ class Recorder(Observer):
 
 
 def memory_of(out: Any) -> int:
-    """The bytes of the new arrays among the results of a call: views of other memory have none."""
+    """The bytes of the new arrays among the results of a call; views have none."""
     if isinstance(out, tuple | list):
         return sum([memory_of(x) for x in out])
     out = getattr(out, "_array", out)
@@ -80,13 +79,12 @@ def stack() -> list[str]:
     frame, lines = sys._getframe(1), []
     while frame is not None:
         code = frame.f_code
-        if not code.co_filename.startswith(_NOT_THE_USERS):
+        if not code.co_filename.startswith(NOT_THE_USERS):
             lines.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
         frame = frame.f_back
     return lines
 
 
-_NOT_THE_USERS = (PACKAGE, "<__array_function__", contextlib.__file__)
 PRODUCTS = ("matmul", "mm", "bmm", "mv", "dot", "inner")
 
 
