@@ -25,6 +25,7 @@ import contextlib
 import os
 import sys
 import warnings
+from collections.abc import Iterator
 from types import FrameType
 
 
@@ -91,7 +92,16 @@ class MiscompilationWarning(RuntimeWarning):
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # How the file names of frames that are not the user's begin.
-NOT_THE_USERS = (PACKAGE, "<__array_function__", contextlib.__file__)
+_NOT_THE_USERS = (PACKAGE, "<__array_function__", contextlib.__file__)
+
+
+def user_frames() -> Iterator[FrameType]:
+    """The user's frames, the innermost first."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+            yield frame
+        frame = frame.f_back
 
 
 def _user_frame() -> FrameType | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import traceback
 from collections.abc import Sequence
 from typing import Any
@@ -12,16 +11,12 @@ import numpy as np
 from functrans._core.bind import Tracer
 from functrans._transforms.forward.jvp import JVPTracer
 from functrans._transforms.watching.watched import Observer, Op, value_of
-from functrans.errors import NOT_THE_USERS, AnomalyError
+from functrans.errors import AnomalyError, user_frames
 
 
 def user_stack() -> traceback.StackSummary:
     """The user's frames, the outermost first."""
-    frame, frames = sys._getframe(1), []
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(NOT_THE_USERS):
-            frames.append((frame, frame.f_lineno))
-        frame = frame.f_back
+    frames = [(frame, frame.f_lineno) for frame in user_frames()]
     return traceback.StackSummary.extract(iter(frames[::-1]), lookup_lines=False)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Sequence
 from math import prod
@@ -10,7 +9,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from functrans._transforms.watching.watched import Observer, Op, done_inside, shapes_of
-from functrans.errors import NOT_THE_USERS
+from functrans.errors import user_frames
 
 
 class Recorder(Observer):
@@ -76,13 +75,8 @@ def memory_of(out: Any) -> int:
 
 def stack() -> list[str]:
     """The user's lines that led here, the innermost first."""
-    frame, lines = sys._getframe(1), []
-    while frame is not None:
-        code = frame.f_code
-        if not code.co_filename.startswith(NOT_THE_USERS):
-            lines.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
-        frame = frame.f_back
-    return lines
+    return [f"{frame.f_code.co_filename}({frame.f_lineno}): {frame.f_code.co_name}"
+            for frame in user_frames()]
 
 
 PRODUCTS = ("matmul", "mm", "bmm", "mv", "dot", "inner")
