@@ -1,4 +1,4 @@
-"""``python -m functrans``: what is installed, where it caches, and a first example, run."""
+"""``python -m functrans``: the versions, the cache, the processor, and a first example, run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ x = np.array([1.0, 2.0, 3.0])
 print(ft.grad(f)(x), ft.hessian(f)(x), sep="\\n")
 """
 
-# The features that decide how fast compiled loops run, widest vectors first.
+# The features that matter most for the speed of compiled loops, widest vectors first.
 NOTABLE = ("avx512f", "avx2", "avx", "fma", "sse4.2", "sve", "neon")
 
 

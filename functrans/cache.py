@@ -1,12 +1,12 @@
-"""The cache on disk of compiled code: what ``jit`` has compiled once, other processes load.
+"""The cache on disk of compiled code: once ``jit`` has compiled a program, other processes load it.
 
-It is on by default and looks after itself: a file that is damaged or cannot be read or written
-costs time, no more. The environment says where it is, how large it may be, and whether it is:
+It is on by default and needs no care: a file that is damaged, or cannot be read or written, only
+costs time. Environment variables set its place and size, and can turn it off:
 
-- ``FUNCTRANS_CACHE_DIR``: the directory, if not ``functrans`` in the platform's cache directory.
-  Code is loaded from it and run: it is not used if it is writable by anyone else.
-- ``FUNCTRANS_CACHE_SIZE``: MB, 256 if not given; what was used least recently is deleted first.
-- ``FUNCTRANS_CACHE=0``: no cache. For a time: ``with functrans.cache.off(): ...``.
+- ``FUNCTRANS_CACHE_DIR``: the directory, by default ``functrans`` in the platform's cache
+  directory. Code in it is run, so a directory that others can write to is not used.
+- ``FUNCTRANS_CACHE_SIZE``: in MB, by default 256; the least recently used files are deleted first.
+- ``FUNCTRANS_CACHE=0``: no cache. For one block: ``with functrans.cache.off(): ...``.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from functrans._compile.run.store import Entry, clear, directory, entries, off
 
 
 def size() -> int:
-    """Bytes that the cache holds."""
+    """The size of the cache in bytes."""
     return sum(f.size for f in store.files())
 
 
 def move(path: str | os.PathLike) -> Path:
     """Move the cache to another directory, for this process and those that it starts.
 
-    Processes started otherwise find it where ``FUNCTRANS_CACHE_DIR`` says. Files that cannot be
-    moved are left: they will be compiled anew.
+    Other processes find it only if their ``FUNCTRANS_CACHE_DIR`` names it. Files that cannot be
+    moved stay behind; their programs will be compiled again.
     """
     import shutil  # lazy: slow to import
 

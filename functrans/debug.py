@@ -1,4 +1,4 @@
-"""What is wrong with a derivative, and where it came from: anomaly mode, and a gradient doctor."""
+"""What is wrong with a derivative, and where it comes from: anomaly mode and a gradient doctor."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from functrans.config import config
 def detect_anomaly(check_nan: bool = True) -> Iterator[None]:
     """Inside, transforms raise where a derivative first becomes NaN.
 
-    The error, an ``AnomalyError``, names the op, its line, the operand and the entry, what numbers
-    met there, and where a value was NaN before. For debugging: everything is looked at, so compiled
-    functions run as the plain functions that they are.
+    The error, an ``AnomalyError``, names the op, its line, the operand and the entry, the numbers
+    that met there, and where a value was NaN before. Meant for debugging: every value is checked,
+    and functions under ``jit`` run uncompiled.
 
     >>> import functrans as ft, numpy as np
     >>> with np.errstate(all="ignore"), detect_anomaly():
@@ -34,13 +34,13 @@ def detect_anomaly(check_nan: bool = True) -> Iterator[None]:
 
 
 def explain(f: Callable) -> Callable[..., Report]:
-    """The doctor of ``f``: called like ``f``, it runs ``f`` and its backward once and reports.
+    """A function that takes the arguments of ``f``, runs it and its backward once, and reports.
 
-    For each source line: values and adjoints that became NaN or infinite there, zero times infinity
-    that strong zero suppressed, kinks that were met exactly, slopes that are exactly zero,
-    precision lost to a change of type, bytes held for the backward, and time. For each input: its
-    gradient, and if it has none or it is zero, why. Of several outputs, or an array, the sum is
-    derived.
+    The report lists for each source line: values and adjoints that became NaN or infinite there,
+    zero times infinity suppressed by strong zero, kinks met exactly, slopes of exactly zero,
+    precision lost to a change of dtype, bytes held for the backward, and time. For each input, it
+    has the gradient, and the reason if there is none or it is zero. Several outputs, or the entries
+    of an array, are summed before they are differentiated.
 
     Returns a ``Report``: ``print`` it, write it with ``.html(path)``, or read its ``findings``.
 

@@ -5,7 +5,7 @@
     +-- ShapeError          (ValueError)           shapes or sizes that do not fit
     +-- NotDifferentiable   (TypeError)            an output or input that has no derivative
     +-- ConcretizationError (TypeError)            a traced value where Python needs a number
-    +-- MemoryAttributeError (AttributeError)      an attribute that tells of an ndarray's memory
+    +-- MemoryAttributeError (AttributeError)      an attribute about an ndarray's memory
     +-- ImmutableError      (TypeError)            assignment into an array
     +-- UnsupportedError    (NotImplementedError)  a NumPy call without a rule
     +-- LeakedTracerError   (RuntimeError)         a traced value used after its transform ended
@@ -14,15 +14,18 @@
     +-- AnomalyError        (FloatingPointError)   a derivative became NaN in debug.detect_anomaly
     +-- CheckError          (AssertionError)       check_grads found a wrong derivative
 
-and two warnings: KinkWarning (UserWarning), a derivative was taken at a kink, where that is
-watched; MiscompilationWarning (RuntimeWarning), machine code did not compute its program.
+and two warnings: KinkWarning (UserWarning), a derivative was taken at a kink while
+``config(kinks=...)`` asks for it; MiscompilationWarning (RuntimeWarning), machine code did not
+compute its program.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
+from collections.abc import Iterator
 from types import FrameType
 
 
@@ -88,6 +91,17 @@ class MiscompilationWarning(RuntimeWarning):
 
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+# How the file names of frames that are not the user's begin.
+_NOT_THE_USERS = (PACKAGE, "<__array_function__", contextlib.__file__)
+
+
+def user_frames() -> Iterator[FrameType]:
+    """The user's frames, the innermost first."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+            yield frame
+        frame = frame.f_back
 
 
 def _user_frame() -> FrameType | None:
@@ -113,12 +127,12 @@ def warn(text: str) -> None:
     if frame is None:
         warnings.warn(text, RuntimeWarning, stacklevel=2)
     else:
-        told = frame.f_globals.setdefault("__warningregistry__", {})
+        registry = frame.f_globals.setdefault("__warningregistry__", {})
         warnings.warn_explicit(
-            text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, registry=told
+            text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, registry=registry
         )
 
 
 def name_of(f: object) -> str:
-    """What a user calls ``f``."""
+    """The name of ``f`` in messages: its own, or that of its type."""
     return getattr(f, "__name__", None) or type(f).__name__

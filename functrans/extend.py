@@ -1,8 +1,8 @@
-"""For those who add ops or transforms from outside: declaring a row, writing a trace.
+"""Ops and transforms from outside of the package: declaring a row, writing a trace.
 
 ``elementwise``, ``constant``, ``linear``, ``bilinear`` and ``primitive`` declare an op, which every
-transform then handles. Declared around a ufunc, the op is also what the ufunc does on traced
-values, so that code which calls the ufunc is differentiated as it stands.
+transform then handles. An op declared around a ufunc also replaces that ufunc on traced values, so
+existing code that calls the ufunc can be differentiated.
 
 >>> import functrans as ft, numpy as np
 >>> from functrans import extend
@@ -12,9 +12,9 @@ values, so that code which calls the ufunc is differentiated as it stands.
 Array([0.25, 0.25])
 >>> extend.withdraw(op)
 
-A transform is a ``Trace`` and its ``Tracer``; see docs/adding_a_transform.md. One that keeps a
-graph of its own runs a row with ``row.impl``, keeps what ``row.saves`` asks for, and goes back with
-``pull``; ``split_key`` turns an index into the parameters of the indexing rows.
+A transform is a ``Trace`` and its ``Tracer``; see docs/adding_a_transform.md. A transform with a
+graph of its own runs a row with ``row.impl``, saves what ``row.saves`` asks for, and propagates
+cotangents with ``pull``; ``split_key`` turns an index into the parameters of the indexing rows.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ F = TypeVar("F", bound=Callable)
 
 
 def implements(numpy_function: Callable) -> Callable[[F], F]:
-    """Decorator: the function below is what ``numpy_function`` does on traced values.
+    """Decorator: the function replaces ``numpy_function`` on traced values.
 
-    For ufuncs and for the functions of NumPy that dispatch by ``__array_function__``. Raises
-    ArgumentError where it already has a meaning.
+    For ufuncs and for NumPy functions that dispatch by ``__array_function__``. Raises ArgumentError
+    if ``numpy_function`` already has a meaning on traced values.
 
     >>> import functrans as ft, numpy as np
     >>> windows = np.lib.stride_tricks.sliding_window_view
@@ -79,27 +79,27 @@ def implements(numpy_function: Callable) -> Callable[[F], F]:
 
 
 def _meanings(function: Any) -> dict:
-    """Where the meaning of ``function`` on traced values is kept; it must have none yet."""
-    known: dict = UFUNCS if isinstance(function, np.ufunc) else FUNCTIONS
-    if function in known:
+    """The table for the meaning of ``function`` on traced values, which it must not have yet."""
+    meanings: dict = UFUNCS if isinstance(function, np.ufunc) else FUNCTIONS
+    if function in meanings:
         raise ArgumentError(
-            f"{name_of(function)} already has a meaning on traced values: {known[function]!r}. "
+            f"{name_of(function)} already has a meaning on traced values: {meanings[function]!r}. "
             "Declare the new op around another callable, for example lambda x: f(x), and call "
             "the op itself."
         )
-    return known
+    return meanings
 
 
 def _announced(declare_row: F) -> F:
-    """``declare_row``, and a row around a ufunc becomes what that ufunc does on traced values."""
+    """``declare_row``, which then also gives a ufunc its meaning on traced values."""
 
     @functools.wraps(declare_row)
     def declared(name: str, impl: Callable, *columns: Any, **options: Any) -> Primitive:
-        known = _meanings(impl) if isinstance(impl, np.ufunc) else None
+        meanings = _meanings(impl) if isinstance(impl, np.ufunc) else None
         row = declare_row(name, impl, *columns, **options)
         row.ours = False  # native code is written for the rows of the package
-        if known is not None:
-            known[impl] = row
+        if meanings is not None:
+            meanings[impl] = row
         return row
 
     return declared  # type: ignore[return-value]  # the signature is the wrapped one's
@@ -113,10 +113,10 @@ primitive = _announced(declare.primitive)
 
 
 def withdraw(declared: Primitive | Callable) -> None:
-    """Take back a declared op, or the meaning given to a NumPy function; its name is free again."""
+    """Withdraw a declared op, or the meaning of a NumPy function; the name is free again."""
     if not isinstance(declared, Primitive):
-        known: dict = UFUNCS if isinstance(declared, np.ufunc) else FUNCTIONS
-        if known.pop(declared, None) is None:
+        meanings: dict = UFUNCS if isinstance(declared, np.ufunc) else FUNCTIONS
+        if meanings.pop(declared, None) is None:
             raise ArgumentError(f"withdraw: {name_of(declared)} has no meaning on traced values")
         return
     if TABLE.get(declared.name) is not declared:
@@ -131,8 +131,8 @@ def pull(
 ) -> Sequence:
     """Cotangents of the operands of ``row`` from that of its output, None where not wanted.
 
-    By its vjp, or by transposing its jvp. ``y`` and ``xs`` are what ``row.saves(wanted, params)``
-    asks for: an operand that is not read by value may be given as ``Aval``.
+    Computed by its vjp, or by transposing its jvp. ``y`` and ``xs`` are as ``row.saves(wanted,
+    params)`` asks: an operand whose value is not needed may be an ``Aval``.
 
     >>> import numpy as np
     >>> pull(TABLE["sin"], np.ones(2), None, [np.zeros(2)], {}, [True])

@@ -1,4 +1,4 @@
-"""Where the time goes: the ops of functions while they are transformed, and their backward.
+"""Where the time goes: the ops of transformed functions, and their backward steps.
 
 >>> import functrans as ft, numpy as np
 >>> from functrans.profile import profile
@@ -15,9 +15,9 @@
    square backward
    sin backward
 
-Recorded are the transforms that start in the ``with`` block, in its thread or task; ops on plain
-arrays outside of a transform are NumPy's own, and a compiled function is one step of its caller.
-Outside of such a block nothing is different from a program that never imports this module.
+A profile records the transforms that start in its ``with`` block, in the same thread or task. It
+leaves out ops on plain arrays outside of a transform, which are NumPy's own; a compiled function is
+one step of its caller. A program without such a block runs as if this module did not exist.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class profile:
     """A context that records what runs in it, and afterwards holds a summary.
 
     ``enabled=False`` records nothing. ``record_shapes``, ``with_flops`` (of products of matrices
-    and of convolutions), ``profile_memory`` (bytes of new results) and ``with_stack`` (the user's
-    lines) each write down more, and take time themselves. ``use_cuda`` warns: there is no such
-    device; ``use_kineto`` makes no difference.
+    and convolutions), ``profile_memory`` (bytes of new results) and ``with_stack`` (the user's
+    lines) each record more, which takes time too. ``use_cuda`` warns that there is no such device;
+    ``use_kineto`` makes no difference.
 
     >>> import functrans as ft, numpy as np
     >>> with profile(record_shapes=True) as prof:
@@ -82,7 +82,7 @@ class profile:
         return self
 
     def _start(self, recorder: Recorder, running: contextlib.ExitStack) -> None:
-        """Begin to record, until ``running`` is closed."""
+        """Record until ``running`` is closed."""
         running.enter_context(observed(recorder))
 
     def __exit__(self, *failure: Any) -> None:
@@ -97,10 +97,10 @@ class profile:
 
     @property
     def function_events(self) -> EventList | None:
-        """The events in the order of their starts, None until the block has ended."""
+        """The events in the order of their starts; None until the block has ended."""
         recorder = self._recorder
         if self._events is None and self._finished_running and recorder is not None:
-            # put together when they are first asked for, not while the user's clock runs
+            # built when first asked for, outside of the time that is measured
             self._events = nested(recorder.records, recorder.origin, self.options)
         return self._events
 
@@ -150,13 +150,13 @@ class profile:
 
     @property
     def self_cpu_time_total(self) -> float:
-        """The time of all events without that of the events inside them, in microseconds."""
+        """The time of all events, nested ones counted once, in microseconds."""
         return self._finished().self_cpu_time_total
 
 
 @contextlib.contextmanager
 def record_function(name: str) -> Iterator[None]:
-    """Show the block as an event ``name`` of the profiles that are running here.
+    """Record the block as an event ``name`` in the profiles that are running.
 
     >>> with profile() as prof, record_function("setup"):
     ...     pass

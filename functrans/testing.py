@@ -1,4 +1,4 @@
-"""The checker: derivatives against numbers that owe nothing to them."""
+"""The checker: compares derivatives with numerical ones, which do not use them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from functrans._transforms.reverse.api import vjp
 from functrans.errors import ArgumentError, CheckError, name_of
 
 MODES = ("fwd", "rev")
-# Relative error that is accepted, by the real type that a dtype is made of.
+# Accepted relative error, by the real type of a dtype.
 RTOL = {"float16": 3e-2, "bfloat16": 1e-1, "float32": 2e-3, "float64": 1e-6, "longdouble": 1e-6}
-# What cancellation in the numerical derivative may leave, relative to the values differenced.
+# Error of the numerical derivative from cancellation, relative to the values subtracted.
 NOISE = {"float16": 1e-2, "bfloat16": 1e-1, "float32": 1e-5, "float64": 1e-10, "longdouble": 1e-10}
-# What is left of a function without its value and its derivative falls like h**2; like h where the
-# derivative is wrong. The border between the two.
+# The Taylor remainder of a function falls like h**2, or like h if the derivative is wrong; this is
+# the border between the two.
 BORDER = 1.6
-# How far differences may be off, in units of their estimated error.
+# Accepted error of differences, in units of their estimated error.
 DOUBT = 8
 
 
@@ -41,15 +41,15 @@ def check_grads(
 ) -> None:
     """Compare the derivatives of ``f`` at ``args`` with numerical ones, up to ``order``.
 
-    Along random directions, the same in every run: "fwd" compares jvp with a numerical derivative
+    Directions are random, but the same in every run. "fwd" compares jvp with a numerical derivative
     (complex step where ``f`` takes complex numbers, else extrapolated central differences with the
-    step that is surest), "rev" compares vjp with it through the adjoint identity. Where they differ
-    by no more than the differences are unsure, the remainder of the Taylor series decides: it must
-    fall with the square of the step. With ``fast=False`` every entry of the Jacobians is compared
-    instead. The derivative functions themselves are then checked in the same way, in every mixture
-    of the modes. ``args`` is a tuple with one entry an argument, anything else the one argument.
-    Tolerances follow the dtype; ``eps`` is the step of the differences. Choose a point where ``f``
-    is smooth.
+    most reliable step); "rev" compares vjp with it through the adjoint identity. Where the two
+    differ by no more than the uncertainty of the differences, the remainder of the Taylor series
+    decides: it must fall with the square of the step. With ``fast=False`` every entry of the
+    Jacobians is compared instead. The derivative functions are then checked in the same way, in
+    every combination of the modes. ``args`` is a tuple of arguments; anything else is the single
+    argument. Tolerances follow the dtype; ``eps`` is the step of the differences. Choose a point
+    where ``f`` is smooth.
 
     Raises CheckError naming the mode, the order, the argument and the worst entry.
 
@@ -70,8 +70,8 @@ def check_grads(
 def numerical_jacobian(f: Callable, args: Any) -> Any:
     """The Jacobian of ``f`` at ``args`` without differentiating ``f``: ``J[out][in]``.
 
-    ``args`` as for ``check_grads``; a tuple of arguments gives a tuple for each output leaf. Shapes
-    are ``out.shape + in.shape``. A complex argument is moved along its real axis.
+    ``args`` is as for ``check_grads``; a tuple of arguments gives a tuple for each output leaf.
+    Shapes are ``out.shape + in.shape``. Complex arguments are varied along their real axis.
 
     >>> import numpy as np
     >>> numerical_jacobian(lambda x: x**2, np.array([1.0, 2.0])).round(9)
@@ -90,24 +90,26 @@ def numerical_jacobian(f: Callable, args: Any) -> Any:
     return tree.unflatten(structure, leaves)
 
 
-def _like_args(args, row):
-    """One entry a differentiable leaf, put where the leaf stands in ``args``."""
+def _like_args(args: Any, row: list) -> tuple:
+    """``row``, with one entry for each differentiable leaf, in the structure of ``args``."""
     opened = open_all("numerical_jacobian", _like_args, args)
-    given = iter(row)
-    return tuple(a.only([next(given) for _ in a.active]) if a else None for a in opened)
+    entries = iter(row)
+    return tuple(a.only([next(entries) for _ in a.active]) if a else None for a in opened)
 
 
-def _columns(flat, xs, i):
+def _columns(flat: Callable, xs: list, i: int) -> list[np.ndarray]:
+    """The Jacobian of each output in operand ``i``, by number."""
     x = xs[i]
     units = np.eye(x.size, dtype=x.dtype).reshape((x.size, *x.shape))
-    moved = [numerical_jvp(flat, xs, i, t) for t in units]
-    if not moved:
+    tangents = [numerical_jvp(flat, xs, i, t) for t in units]
+    if not tangents:
         return [np.zeros((*y.shape, *x.shape), y.dtype) for y in flat(*xs)]
-    return [np.stack(c, -1).reshape((*c[0].shape, *x.shape)) for c in zip(*moved, strict=True)]
+    columns = zip(*tangents, strict=True)
+    return [np.stack(c, -1).reshape((*c[0].shape, *x.shape)) for c in columns]
 
 
 def _flatten(f: Callable, args: Any) -> tuple[Callable, list, list[str]]:
-    """``f`` from its differentiable input leaves to its differentiable output leaves."""
+    """``f`` as a function of its differentiable input leaves that returns those of its output."""
     args = tuple(args) if isinstance(args, tuple | list) else (args,)
     opened = open_all("check_grads", f, args)
     labels = [
@@ -118,9 +120,9 @@ def _flatten(f: Callable, args: Any) -> tuple[Callable, list, list[str]]:
     ]
 
     def flat(*leaves: Any) -> tuple:
-        given = iter(leaves)
+        remaining = iter(leaves)
         full = [
-            a.rebuild([next(given) for _ in a.active]) if a else x
+            a.rebuild([next(remaining) for _ in a.active]) if a else x
             for a, x in zip(opened, args, strict=True)
         ]
         outs = [plain(y) for y in tree.leaves(f(*full))]
@@ -138,10 +140,10 @@ def _flatten(f: Callable, args: Any) -> tuple[Callable, list, list[str]]:
 
 
 class _Task(NamedTuple):
-    """One function to check to first order; ``path`` says how it came from the user's.
+    """One function to check to first order; ``path`` holds the modes applied to the user's.
 
-    ``size`` is that of the largest value met at lower orders: where a derivative vanishes, what
-    remains is their rounding.
+    ``size`` is the largest value at lower orders: where a derivative vanishes, only their rounding
+    is left of it.
     """
 
     flat: Callable
@@ -162,7 +164,7 @@ def _check(task: _Task, xs: list, order: int) -> None:
     if not ys:
         raise ArgumentError(f"check_grads: `{task.name}` returned nothing of a floating-point type")
     ts = [_random(rng, x) for x in xs]
-    # of a single number the plain gradient, so that a message shows what the caller would see
+    # for a single number the plain gradient, so that messages show what the caller would see
     cts = (
         (np.ones_like(ys[0]),) if len(ys) == 1 == ys[0].size else tuple(_random(rng, y) for y in ys)
     )
@@ -181,30 +183,30 @@ def _check(task: _Task, xs: list, order: int) -> None:
     task = task._replace(size=max(task.size, *map(_largest, ys)))
     if "fwd" in task.modes:
 
-        def pushed(*both: Any) -> tuple:
+        def tangents(*both: Any) -> tuple:
             return jvp(task.flat, both[:n], both[n:])[1]
 
         labels = task.labels + [f"tangent of {s}" for s in task.labels]
         _check(
-            task._replace(flat=pushed, labels=labels, path=(*task.path, "fwd")),
+            task._replace(flat=tangents, labels=labels, path=(*task.path, "fwd")),
             [*xs, *ts],
             order - 1,
         )
     if "rev" in task.modes:
 
-        def pulled(*both: Any) -> tuple:
+        def cotangents(*both: Any) -> tuple:
             return vjp(task.flat, *both[:n])[1](tuple(both[n:]))
 
         labels = task.labels + [f"cotangent {i}" for i in range(len(cts))]
         _check(
-            task._replace(flat=pulled, labels=labels, path=(*task.path, "rev")),
+            task._replace(flat=cotangents, labels=labels, path=(*task.path, "rev")),
             [*xs, *cts],
             order - 1,
         )
 
 
 class _Numeric(NamedTuple):
-    """How each output moves along ``t`` of operand ``i``, by number, and how sure that is."""
+    """Numerical derivatives of the outputs along ``t`` of operand ``i``, and their uncertainty."""
 
     i: int
     t: np.ndarray | None
@@ -217,28 +219,27 @@ class _Numeric(NamedTuple):
 
 
 def _check_forward(task, xs, i, t, ys, numeric):
-    moves = tuple(t if j == i else np.zeros_like(x) for j, x in enumerate(xs))
-    _, found = jvp(task.flat, tuple(xs), moves)
-    for j, (dy, y) in enumerate(zip(found, ys, strict=True)):
+    ts = tuple(t if j == i else np.zeros_like(x) for j, x in enumerate(xs))
+    _, dys = jvp(task.flat, tuple(xs), ts)
+    for j, (dy, y) in enumerate(zip(dys, ys, strict=True)):
         _require_like(task, "fwd", f"tangent of output {j}", dy, y)
         _compare(task, "fwd", f"output {j}", np.asarray(dy), numeric, j, y, xs)
 
 
 def _check_reverse(task, xs, ts, ys, cts, numeric):
     _, pullback = vjp(task.flat, *xs)
-    found = pullback(cts)
-    for i, (ct, x) in enumerate(zip(found, xs, strict=True)):
+    for i, (ct, x) in enumerate(zip(pullback(cts), xs, strict=True)):
         _require_like(task, "rev", f"cotangent of {task.labels[i]}", ct, x)
         ct = np.asarray(ct)
         parts = [np.real(np.conj(c) * n) for c, n in zip(cts, numeric[i].values, strict=True)]
         expected = sum(float(p.sum()) for p in parts)
-        got = float(np.real(np.conj(ct) * ts[i]).sum())
-        # the sums cancel: what counts is the size of the terms
+        actual = float(np.real(np.conj(ct) * ts[i]).sum())
+        # the sums cancel, so the limit follows the size of their terms
         limit = _rtol(task, xs) * sum(float(np.abs(p).sum()) for p in parts)
         limit += sum(
             float(np.abs(c).sum()) * _floor(task, xs, y) for c, y in zip(cts, ys, strict=True)
         )
-        if _equal(got, expected) or abs(got - expected) <= limit:
+        if _equal(actual, expected) or abs(actual - expected) <= limit:
             continue
         doubt = sum(
             float((np.abs(c) * e).sum()) for c, e in zip(cts, numeric[i].errors, strict=True)
@@ -246,18 +247,18 @@ def _check_reverse(task, xs, ts, ys, cts, numeric):
         slope = remainder_slope(
             lambda *v: (sum(np.real(np.conj(c) * y).sum() for c, y in zip(cts, task.flat(*v),
                                                                        strict=True)),),
-            xs, i, ts[i], [np.asarray(got)],
+            xs, i, ts[i], [np.asarray(actual)],
         )
-        if abs(got - expected) <= DOUBT * doubt and slope >= BORDER:
+        if abs(actual - expected) <= DOUBT * doubt and slope >= BORDER:
             continue
         _blame_entry(task, xs, i, ct, cts, slope)
         raise _failure(
-            task, "rev", task.labels[i], "along a random direction", got, expected, slope
+            task, "rev", task.labels[i], "along a random direction", actual, expected, slope
         )
 
 
 def _check_entries(task, xs, ys):
-    """Every entry of the Jacobians, by columns in forward mode and by rows in reverse mode."""
+    """Check every entry of the Jacobians, by columns in forward and by rows in reverse mode."""
     pullback = vjp(task.flat, *xs)[1] if "rev" in task.modes else None
     for i, x in enumerate(xs):
         ways = (1.0, 1.0j) if x.dtype.kind == "c" else (1.0,)
@@ -271,8 +272,8 @@ def _check_entries(task, xs, ys):
             for ct in [u for way in ((1.0, 1.0j) if y.dtype.kind == "c" else (1.0,))
                        for u in _units(y, way)]:
                 cts = tuple(ct if k == j else np.zeros_like(v) for k, v in enumerate(ys))
-                found = pullback(cts)[i]
-                _require_like(task, "rev", f"cotangent of {task.labels[i]}", found, x)
+                row = pullback(cts)[i]
+                _require_like(task, "rev", f"cotangent of {task.labels[i]}", row, x)
                 parts = [
                     [np.real(np.conj(ct) * n.values[j]).sum() for n in column]
                     for column in columns
@@ -283,16 +284,16 @@ def _check_entries(task, xs, ys):
                 doubt = np.array([n.errors[j].max(initial=0.0) for n in columns[0]])
                 numeric = _Numeric(i, None, [expected], [doubt.reshape(x.shape)])
                 at = f"(gradient of output {j})"
-                _compare(task, "rev", at, np.asarray(found), numeric, 0, y, xs)
+                _compare(task, "rev", at, np.asarray(row), numeric, 0, y, xs)
 
 
-def _units(x, way):
-    """Each entry of an array of the shape of ``x`` alone, as ``way``."""
+def _units(x: np.ndarray, way: complex) -> np.ndarray:
+    """The arrays like ``x`` that are ``way`` at one entry and 0 elsewhere."""
     return (way * np.eye(x.size)).astype(x.dtype).reshape((x.size, *x.shape))
 
 
 def _blame_entry(task, xs, i, ct, cts, slope):
-    """Raise naming the entry of argument ``i`` whose cotangent is off, where one stands out."""
+    """Raise an error that names the entry of argument ``i`` whose cotangent is wrong, if one is."""
     if ct.size > 1000 or ct.dtype.kind == "c":
         return
     columns = _columns(task.flat, xs, i)
@@ -304,31 +305,31 @@ def _blame_entry(task, xs, i, ct, cts, slope):
     _compare(task, "rev", "the gradient", ct, numeric, 0, ct, xs, slope)
 
 
-def _compare(task, mode, where, found, numeric, j, y, xs, slope=None):
-    """Raise if an entry of ``found`` is not the one of ``numeric.values[j]``."""
-    if found.size == 0:
+def _compare(task, mode, where, actual, numeric, j, y, xs, slope=None):
+    """Raise if an entry of ``actual`` differs from that of ``numeric.values[j]``."""
+    if actual.size == 0:
         return
     expected = numeric.values[j]
     finite = np.abs(expected[np.isfinite(expected)])
     scale = float(finite.max()) if finite.size else 0.0
     small = _rtol(task, xs) * 0.1 * scale if task.atol is None else 0.0
-    error = np.abs(found - expected)
+    error = np.abs(actual - expected)
     limit = small + _floor(task, xs, y) + _rtol(task, xs) * np.abs(expected)
-    same = (found == expected) | (np.isnan(found) & np.isnan(expected)) | (error <= limit)
+    same = (actual == expected) | (np.isnan(actual) & np.isnan(expected)) | (error <= limit)
     if same.all():
         return
     if numeric.t is not None:
-        slope = remainder_slope(lambda *v: (task.flat(*v)[j],), xs, numeric.i, numeric.t, [found])
+        slope = remainder_slope(lambda *v: (task.flat(*v)[j],), xs, numeric.i, numeric.t, [actual])
         if slope >= BORDER and (same | (error <= DOUBT * numeric.errors[j])).all():
             return
     excess = np.where(same, -1.0, np.where(np.isnan(error), np.inf, error))
-    worst = np.unravel_index(int(np.argmax(excess)), found.shape)
-    place = f"{where}[{', '.join(map(str, worst))}]" if found.ndim else where
+    worst = np.unravel_index(int(np.argmax(excess)), actual.shape)
+    place = f"{where}[{', '.join(map(str, worst))}]" if actual.ndim else where
     label = task.labels[numeric.i]
-    raise _failure(task, mode, label, place, found[worst], expected[worst], slope)
+    raise _failure(task, mode, label, place, actual[worst], expected[worst], slope)
 
 
-def _failure(task, mode, label, place, found, expected, slope):
+def _failure(task, mode, label, place, actual, expected, slope):
     falls = ""
     if slope is not None and np.isfinite(slope):
         falls = f" What is left without it falls like h^{slope:.1f}, not h^2."
@@ -336,13 +337,13 @@ def _failure(task, mode, label, place, found, expected, slope):
     path = " over ".join((mode, *reversed(task.path)))
     return CheckError(
         f"derivative of order {order} of `{task.name}` is wrong (mode {path}, {label}): {place} is "
-        f"{found:.10g}, but the numerical derivative is {expected:.10g}.{falls} If {task.name} is "
+        f"{actual:.10g}, but the numerical derivative is {expected:.10g}.{falls} If {task.name} is "
         "not smooth at this point, check it at another."
     )
 
 
-def _require_like(task, mode, what, found, expected):
-    a, b = aval_of(found), aval_of(expected)
+def _require_like(task, mode, what, actual, expected):
+    a, b = aval_of(actual), aval_of(expected)
     if a != b:
         raise CheckError(
             f"derivative of order {len(task.path) + 1} of `{task.name}` in mode {mode}: the {what} "
@@ -353,16 +354,16 @@ def _require_like(task, mode, what, found, expected):
 # ---- tolerances
 
 
-def _real_name(xs):
+def _real_name(xs: Sequence) -> str:
     """The coarsest real type among ``xs``."""
     names = [_part(x.dtype) for x in xs]
     return max(names, key=lambda n: RTOL[n])
 
 
-def _part(dtype):
+def _part(dtype: Any) -> str:
+    """The real type of a dtype, as a key of the tolerances."""
     name = np.dtype(dtype).name
-    known = {"complex64": "float32", "complex128": "float64"}
-    name = known.get(name, name)
+    name = {"complex64": "float32", "complex128": "float64"}.get(name, name)
     return name if name in RTOL else "longdouble"
 
 
@@ -371,7 +372,7 @@ def _rtol(task, xs):
 
 
 def _floor(task, xs, y):
-    """The error that is accepted of a derivative of ``y`` that is zero: rounding, unless given."""
+    """The accepted error of a derivative of ``y`` that is zero: ``atol``, or else rounding."""
     if task.atol is not None:
         return task.atol
     return NOISE[_real_name([*xs, y])] * max(_largest(y), 1e-3 * task.size)
@@ -390,7 +391,7 @@ def _largest(y):
 
 
 def _random(rng, x):
-    """Entries of size about 1, none of them small, in the dtype of ``x``."""
+    """Entries of magnitude about 1, none of them small, like ``x``."""
     sign = rng.choice([-1.0, 1.0], x.shape)
     t = np.asarray(sign * rng.uniform(0.5, 1.5, x.shape))
     if x.dtype.kind == "c":
@@ -401,8 +402,8 @@ def _random(rng, x):
 def taylor_slope(f: Callable, args: Any, tangents: Any = None) -> float:
     r"""The power of h with which :math:`|f(x + h t) - f(x) - h J t|` falls.
 
-    2 or more where the derivative of ``f`` at ``args`` along ``tangents`` (random ones, if left
-    out) is right, 1 where it is wrong or ``f`` has a kink; infinite where nothing is left.
+    2 or more if the derivative of ``f`` at ``args`` along ``tangents`` (by default random) is
+    right, 1 if it is wrong or ``f`` has a kink; infinite if the difference is 0.
 
     >>> import numpy as np
     >>> round(taylor_slope(np.exp, np.array([0.5, 2.0])), 1)
@@ -414,7 +415,7 @@ def taylor_slope(f: Callable, args: Any, tangents: Any = None) -> float:
         ts = [_random(rng, x) for x in xs]
     else:
         ts = [np.asarray(t, x.dtype) for t, x in zip(tree.leaves(tangents), xs, strict=True)]
-    moved = jvp(flat, tuple(xs), tuple(ts))[1]
+    dys = jvp(flat, tuple(xs), tuple(ts))[1]
     sizes = [x.size for x in xs]
 
     def together(v: Any) -> tuple:
@@ -422,8 +423,8 @@ def taylor_slope(f: Callable, args: Any, tangents: Any = None) -> float:
         return flat(*[p.astype(x.dtype).reshape(x.shape)
                       for p, x in zip(parts, xs, strict=True)])
 
-    join = [np.concatenate([v.reshape(-1) for v in vs]) for vs in (xs, ts)]
-    return remainder_slope(together, join[:1], 0, join[1], [np.asarray(v) for v in moved])
+    x, t = (np.concatenate([v.reshape(-1) for v in vs]) for vs in (xs, ts))
+    return remainder_slope(together, [x], 0, t, [np.asarray(v) for v in dys])
 
 
 __all__ = ["check_grads", "numerical_jacobian", "numerical_jvp", "taylor_slope"]

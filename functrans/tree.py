@@ -1,6 +1,6 @@
 """Nested containers: tuples, lists, dicts, namedtuples, dataclasses and registered classes.
 
-Everything else is a leaf; None is a container without leaves.
+Everything else is a leaf, except None, which is a container without leaves.
 
 >>> from functrans import tree
 >>> leaves, structure = tree.flatten({"w": 1.0, "b": (2.0, None)})
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from functrans.errors import ArgumentError
 
 
 class Structure(NamedTuple):
-    """How leaves nest. ``kind`` is None for a leaf; compares by value, and prints as the tree."""
+    """How leaves nest; ``kind`` is None for a leaf. Compares by value, and prints as the tree."""
 
     kind: type | None
     aux: Any
@@ -48,7 +48,7 @@ class _Star:
 
 
 LEAF = Structure(None, None, ())
-# What nearly all leaves are: the rest are found by asking for every kind of container.
+# The types of nearly all leaves; others are recognised by not being a container.
 _NUMBERS = PLAIN | {Array}
 _registry: dict[type, tuple[Callable, Callable]] = {}
 
@@ -60,7 +60,8 @@ def register(
 ) -> type:
     """Teach the transforms a container class.
 
-    ``flatten(x)`` returns its children and a hashable rest; ``unflatten(rest, children)`` rebuilds.
+    ``flatten(x)`` returns the children and a hashable value, from which
+    ``unflatten(value, children)`` rebuilds ``x``.
     """
     if not isinstance(cls, type):
         raise ArgumentError(f"tree.register needs a class, but got {cls!r}")
@@ -69,7 +70,7 @@ def register(
 
 
 def opened(x: Any) -> tuple[Iterable, Any] | None:
-    """Children and rest of a container, None for a leaf."""
+    """Children of a container and what else it takes to rebuild it; None for a leaf."""
     kind = type(x)
     if kind in _registry:
         return _registry[kind][0](x)
@@ -91,7 +92,7 @@ def opened(x: Any) -> tuple[Iterable, Any] | None:
 
 
 class _Keys(NamedTuple):
-    """Keys in canonical order, which is compared, and in the user's, which is kept."""
+    """Keys in canonical order, for comparison, and in the user's order, to rebuild the dict."""
 
     canonical: tuple
     order: tuple
@@ -128,35 +129,36 @@ def _close(structure: Structure, children: list) -> Any:
 
 def flatten(x: Any) -> tuple[list, Structure]:
     """The leaves of ``x``, depth first, and how they nest."""
-    found: list = []
-    return found, _flatten(x, found)
+    leaves: list = []
+    return leaves, _flatten(x, leaves)
 
 
-def _flatten(x, found):
+def _flatten(x: Any, leaves: list) -> Structure:
+    """Append the leaves of ``x`` to ``leaves``."""
     parts = opened(x)
     if parts is None:
-        found.append(x)
+        leaves.append(x)
         return LEAF
     children, aux = parts
-    return Structure(type(x), aux, tuple([_flatten(c, found) for c in children]))
+    return Structure(type(x), aux, tuple([_flatten(c, leaves) for c in children]))
 
 
 def unflatten(structure: Structure, leaves: Iterable) -> Any:
     """The tree of this structure with these leaves."""
-    given = list(leaves)
-    if structure.kind is None and len(given) == 1:
-        return given[0]
-    if len(given) != structure.size:
+    leaves = list(leaves)
+    if structure.kind is None and len(leaves) == 1:
+        return leaves[0]
+    if len(leaves) != structure.size:
         raise ArgumentError(
-            f"tree.unflatten: {structure!r} has {structure.size} leaves, but got {len(given)}"
+            f"tree.unflatten: {structure!r} has {structure.size} leaves, but got {len(leaves)}"
         )
-    return _unflatten(structure, iter(given))
+    return _unflatten(structure, iter(leaves))
 
 
-def _unflatten(structure, given):
+def _unflatten(structure: Structure, leaves: Iterator) -> Any:
     if structure.kind is None:
-        return next(given)
-    return _close(structure, [_unflatten(c, given) for c in structure.children])
+        return next(leaves)
+    return _close(structure, [_unflatten(c, leaves) for c in structure.children])
 
 
 def structure(x: Any) -> Structure:
@@ -170,14 +172,14 @@ def leaves(x: Any) -> list:
 
 
 def map(f: Callable, x: Any, *others: Any) -> Any:
-    """``f`` on corresponding leaves; a None in ``x`` skips whatever the others have there."""
-    found, shape = flatten(x)
+    """``f`` of corresponding leaves; where ``x`` has None, the others are ignored."""
+    xs, shape = flatten(x)
     columns = [matching(shape, y, i + 1) for i, y in enumerate(others)]
-    return unflatten(shape, [f(*row) for row in zip(found, *columns, strict=True)])
+    return unflatten(shape, [f(*row) for row in zip(xs, *columns, strict=True)])
 
 
 def matching(shape: Structure, y: Any, position: int) -> list:
-    """What ``y`` has at the leaves of ``shape``."""
+    """The parts of ``y`` at the leaves of ``shape``."""
     if shape.kind is None:
         return [y]
     if shape.kind is type(None):
@@ -199,7 +201,7 @@ def matching(shape: Structure, y: Any, position: int) -> list:
 
 
 def ravel(x: Any) -> tuple[Any, Callable]:
-    """All leaves of ``x`` in one vector, and the function that puts such a vector back.
+    """All leaves of ``x`` in one vector, and the function that makes such a vector a tree again.
 
     >>> import functrans as ft
     >>> v, back = ft.tree.ravel({"w": ft.array([[1.0, 2.0]]), "b": 3.0})
@@ -208,10 +210,10 @@ def ravel(x: Any) -> tuple[Any, Callable]:
     >>> back(v * 2)
     {'w': Array([[2., 4.]]), 'b': Array(6.)}
     """
-    found, shape = flatten(x)
-    avals = [aval_of(a) if isinstance(a, Tracer) else aval_of(np.asarray(a)) for a in found]
+    xs, shape = flatten(x)
+    avals = [aval_of(a) if isinstance(a, Tracer) else aval_of(np.asarray(a)) for a in xs]
     ends = np.cumsum([a.size for a in avals], dtype=np.int64).tolist()
-    parts = [np.reshape(a, (-1,)) for a in found]
+    parts = [np.reshape(a, (-1,)) for a in xs]
     vector = np.concatenate(parts) if parts else np.zeros(0)
     if not isinstance(vector, Tracer):
         vector.setflags(write=False)

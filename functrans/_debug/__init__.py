@@ -1,1 +1,1 @@
-"""Anomaly mode and the gradient doctor. ``functrans.debug`` is their door."""
+"""Anomaly mode and the gradient doctor; public as ``functrans.debug``."""

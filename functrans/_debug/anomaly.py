@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 import traceback
 from collections.abc import Sequence
 from typing import Any
@@ -13,18 +11,12 @@ import numpy as np
 from functrans._core.bind import Tracer
 from functrans._transforms.forward.jvp import JVPTracer
 from functrans._transforms.watching.watched import Observer, Op, value_of
-from functrans.errors import PACKAGE, AnomalyError
-
-_NOT_THE_USERS = (PACKAGE, "<__array_function__", contextlib.__file__)
+from functrans.errors import AnomalyError, user_frames
 
 
 def user_stack() -> traceback.StackSummary:
     """The user's frames, the outermost first."""
-    frame, frames = sys._getframe(1), []
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(_NOT_THE_USERS):
-            frames.append((frame, frame.f_lineno))
-        frame = frame.f_back
+    frames = [(frame, frame.f_lineno) for frame in user_frames()]
     return traceback.StackSummary.extract(iter(frames[::-1]), lookup_lines=False)
 
 
@@ -42,17 +34,18 @@ def is_nan(x: Any) -> bool:
     return v.dtype.kind in "fcV" and bool(np.isnan(v).any())
 
 
-def at_nan(c: Any) -> tuple:
+def at_nan(c: Any) -> tuple[int, ...]:
     """The index of the first NaN."""
     return tuple(int(i) for i in np.argwhere(np.isnan(np.asarray(value_of(c))))[0])
 
 
 def entry(index: tuple) -> str:
+    """``index`` as it is written in Python."""
     return f"[{', '.join(map(str, index))}]"
 
 
 def number_at(x: Any, index: tuple) -> str | None:
-    """The number of ``x`` that meets entry ``index`` of another array; None if not clear."""
+    """The number of ``x`` that is broadcast to entry ``index``; None if that is not clear."""
     v = value_of(x)
     if v is None or isinstance(x, tuple):
         return None
@@ -88,7 +81,7 @@ class Anomaly(Observer):
             self.first = f"`{op.name}` at {line_of(user_stack())}"
 
     def _check_tangent(self, op: Op, out: Any) -> None:
-        """Forward mode: the tangent of the result, where those of the operands are none."""
+        """Raise if a tangent of the result is NaN and no tangent of the operands is."""
         outs = out if isinstance(out, tuple | list) else (out,)
         for y in outs:
             if type(y) is JVPTracer and is_nan(y.tangent) and not any(
@@ -122,15 +115,15 @@ class Anomaly(Observer):
         return f", entry {entry(index)}" if index else ""
 
     def cause(self, args: Sequence, ct: Any, index: tuple) -> str:
-        """What met there, and where values were NaN before."""
-        found = []
+        """The numbers that met there, and where a value was NaN before."""
+        causes = []
         for k, x in enumerate(args):
             number = number_at(x, index) if isinstance(x, Tracer | np.ndarray | float) else None
             if number is not None:
-                found.append(f"{self.word} {k} is {number}")
+                causes.append(f"{self.word} {k} is {number}")
         arrived = None if ct is None else number_at(ct, index)
         if arrived is not None:
-            found.append(f"the cotangent that arrived {arrived}")
+            causes.append(f"the cotangent that arrived {arrived}")
         if self.first:
-            found.append(f"a value first became NaN in {self.first}")
-        return ", ".join(found) or "its values are not known"
+            causes.append(f"a value first became NaN in {self.first}")
+        return ", ".join(causes) or "its values are not known"

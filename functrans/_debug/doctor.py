@@ -1,4 +1,4 @@
-"""What the gradient doctor looks at while a function and its backward run once."""
+"""What the gradient doctor checks while a function and its backward run once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that the doctor has noticed: what kind, in which op, and where."""
+    """A problem that the doctor noticed: its kind, the op, and the place."""
 
     kind: str
     place: Place
@@ -36,7 +36,7 @@ class Finding:
 
 @dataclass
 class Line:
-    """What one source line has cost: nanoseconds and bytes held for the backward."""
+    """The cost of a source line: nanoseconds, and bytes held for the backward."""
 
     forward: int = 0
     backward: int = 0
@@ -45,7 +45,7 @@ class Line:
 
 @dataclass
 class Input:
-    """An input: where it was given, what it is, its gradient and what that looks like."""
+    """An input: which argument it is, its aval, its gradient and a description of that."""
 
     label: str
     aval: Any
@@ -55,7 +55,7 @@ class Input:
 
 @dataclass
 class Visit:
-    """Everything that was noticed in one run."""
+    """The results of one run."""
 
     name: str
     value: Any = None
@@ -65,13 +65,14 @@ class Visit:
 
 
 class Doctor(Observer):
-    """Looks at every op of one trace, and at every cotangent of its backward."""
+    """Checks every op of one trace, and every cotangent of its backward."""
 
     def __init__(self, visit: Visit, label: str):
         self.visit, self.label = visit, label
         self.places: dict[int, Place] = {}
         self.used: set[int] = set()
-        self.stops: list[tuple[str, Place, list[int]]] = []  # where derivatives end, and whose
+        # where derivatives end: op, place, slots of the operands
+        self.stops: list[tuple[str, Place, list[int]]] = []
         self.parents: dict[int, list[int]] = {}
         self._held: set[int] = set()
         self._ended = 0
@@ -85,7 +86,7 @@ class Doctor(Observer):
         op, before, start = token
         took = perf_counter_ns() - start
         if op.label != self.label or self._ended != before or out is None:
-            return  # of a transform inside, or already looked at
+            return  # an op of an inner transform, or one already checked
         self._ended += 1
         stack = user_stack()
         place = (stack[-1].filename, stack[-1].lineno or 0) if stack else ("", 0)
@@ -101,9 +102,9 @@ class Doctor(Observer):
             if self._is_mine(y):
                 self.parents.setdefault(y.slot, []).extend([s for s in mine if s != y.slot])
         with np.errstate(all="ignore"):
-            self._look_at_values(op, outs, place)
-            self._look_at_types(op, outs, place)
-            self._look_for_kinks(op, place)
+            self._check_values(op, outs, place)
+            self._check_dtypes(op, outs, place)
+            self._check_kinks(op, place)
         if mine and not any(isinstance(y, Tracer) for y in outs):
             self.stops.append((op.name, place, mine))
 
@@ -111,14 +112,14 @@ class Doctor(Observer):
         return type(x) is VJPTracer and x.owner.fun == self.label
 
     def ends_of(self, slot: int) -> list[str]:
-        """Where what was computed of the value in ``slot`` loses its derivative."""
+        """The ops at which values computed from the one in ``slot`` lose their derivative."""
         return list(dict.fromkeys([
             f"`{op}` on line {place[1]}" for op, place, slots in self.stops
             if self._descends(slots, slot)
         ]))
 
     def _descends(self, slots: list[int], ancestor: int) -> bool:
-        todo, seen = list(slots), set()
+        todo, seen = list(slots), set[int]()
         while todo:
             s = todo.pop()
             if s == ancestor:
@@ -128,33 +129,33 @@ class Doctor(Observer):
                 todo += self.parents.get(s, [])
         return False
 
-    def found(self, kind: str, place: Place, op: str, text: str) -> None:
+    def note(self, kind: str, place: Place, op: str, text: str) -> None:
         finding = Finding(kind, place, op, text)
         if finding not in self.visit.findings:
             self.visit.findings.append(finding)
 
-    def _look_at_values(self, op: Op, outs: Sequence, place: Place) -> None:
+    def _check_values(self, op: Op, outs: Sequence, place: Place) -> None:
         for what, test in (("NaN", np.isnan), ("infinite", np.isinf)):
             if any(_any(test, x) for x in op.args):
                 continue
             for y in outs:
                 if _any(test, y):
                     mask = test(_number(y))
-                    self.found(f"{what} value", place, op.name,
-                               f"{_count(mask)} of `{op.name}` {_became(mask, what)}")
+                    self.note(f"{what} value", place, op.name,
+                              f"{_count(mask)} of `{op.name}` {_became(mask, what)}")
 
-    def _look_at_types(self, op: Op, outs: Sequence, place: Place) -> None:
+    def _check_dtypes(self, op: Op, outs: Sequence, place: Place) -> None:
         have = [dtype_of(x) for x in op.args if isinstance(x, Tracer) and is_inexact(x)]
         if not have:
             return
         widest = max(have, key=_digits)
         for y in outs:
             if hasattr(y, "dtype") and is_inexact(y) and _digits(y.dtype) < _digits(widest):
-                self.found("precision", place, op.name,
-                           f"`{op.name}` rounds {widest} to {y.dtype}: {_digits(y.dtype)} digits "
-                           "are left of values and of derivatives")
+                self.note("precision", place, op.name,
+                          f"`{op.name}` rounds {widest} to {y.dtype}: {_digits(y.dtype)} digits "
+                          "are left of values and of derivatives")
 
-    def _look_for_kinks(self, op: Op, place: Place) -> None:
+    def _check_kinks(self, op: Op, place: Place) -> None:
         if not isinstance(op.prim, Primitive):
             return  # a call
         xs = [value_of(x) for x in op.args]
@@ -165,11 +166,11 @@ class Doctor(Observer):
                                   ("jump", facts.jumps, facts.at_jump)):
             mask = np.asarray(test(*map(np.asarray, xs), **op.params)) if test else np.False_
             if mask.any():
-                self.found("kink", place, op.name,
-                           f"`{op.name}` is at a {what} ({where}) in {_count(mask)}")
+                self.note("kink", place, op.name,
+                          f"`{op.name}` is at a {what} ({where}) in {_count(mask)}")
 
     def _bytes(self, entries: Sequence) -> int:
-        """The bytes of the arrays that are held from here on and were not before."""
+        """The bytes of the arrays in ``entries`` that were not held before."""
         total = 0
         for a in [a for e in entries for a in _arrays(e)]:
             a = a if a.base is None or not isinstance(a.base, np.ndarray) else a.base
@@ -196,15 +197,15 @@ class Doctor(Observer):
                     if _any(test, c) and not _any(test, ct):
                         k = op.slots.index(slot) if slot in op.slots else 0
                         mask = test(_number(c))
-                        self.found(f"{what} adjoint", place, op.name,
-                                   f"the adjoint of operand {k} of `{op.name}`: {_count(mask)} "
-                                   f"{_became(mask, what)}")
+                        self.note(f"{what} adjoint", place, op.name,
+                                  f"the adjoint of operand {k} of `{op.name}`: {_count(mask)} "
+                                  f"{_became(mask, what)}")
             if type(op.entry) is tuple:
                 for _, action, saved, _ in op.entry:
                     if type(action) is Action and saved:
-                        self._look_at_slope(op, action, saved, ct, place)
+                        self._check_slope(op, action, saved, ct, place)
 
-    def _look_at_slope(self, op: Op, action: Any, saved: Sequence, ct: Any, place: Place) -> None:
+    def _check_slope(self, op: Op, action: Any, saved: Sequence, ct: Any, place: Place) -> None:
         numbers = [value_of(v) for v in saved]
         ct = value_of(ct)
         if ct is None or any(v is None for v in numbers):
@@ -213,14 +214,14 @@ class Doctor(Observer):
         ct, slope = np.broadcast_arrays(ct, slope)
         wild = (ct == 0) & ~np.isfinite(slope) | (slope == 0) & ~np.isfinite(ct)
         if wild.any():
-            self.found("strong zero", place, op.name,
-                       f"0 times infinity in {_count(wild)} of the derivative of `{op.name}` was "
-                       "taken as 0")
-        # choosing is what where is for, and masks are multiplied with
+            self.note("strong zero", place, op.name,
+                      f"0 times infinity in {_count(wild)} of the derivative of `{op.name}` was "
+                      "taken as 0")
+        # a selection by where, or by multiplication with a mask, is meant to be flat
         flat = (slope == 0) & (ct != 0) & np.isfinite(ct)
         if flat.any() and op.name != "where" and (flat.all() or op.name != "multiply"):
-            self.found("saturated", place, op.name,
-                       f"the slope of `{op.name}` is exactly 0 in {_count(flat)}")
+            self.note("saturated", place, op.name,
+                      f"the slope of `{op.name}` is exactly 0 in {_count(flat)}")
 
 
 def _number(x: Any) -> np.ndarray:
@@ -251,7 +252,7 @@ def _became(mask: Any, what: str) -> str:
     return f"{'is' if np.sum(mask) == 1 else 'are'} {what}, what came in is not"
 
 
-def _arrays(x: Any) -> list:
+def _arrays(x: Any) -> list[np.ndarray]:
     """The arrays in a tape entry."""
     if isinstance(x, np.ndarray):
         return [x]
@@ -261,12 +262,12 @@ def _arrays(x: Any) -> list:
         return [a for v in x for a in _arrays(v)]
     if isinstance(x, dict):
         return [a for v in x.values() for a in _arrays(v)]
-    held = [getattr(x, name, None) for name in ("y", "xs") if hasattr(x, name)]
-    return [a for v in held for a in _arrays(v)]
+    saved = [getattr(x, name, None) for name in ("y", "xs") if hasattr(x, name)]
+    return [a for v in saved for a in _arrays(v)]
 
 
 def visit(f: Callable, args: tuple, kwargs: dict) -> Visit:
-    """Run ``f`` and its backward once, for the sum of its outputs, and look at everything."""
+    """Run ``f`` and the backward of the sum of its outputs once, and check every op."""
     opened = open_all("explain", f, args)
     name = name_of(f)
     seen = Visit(name)
@@ -276,9 +277,9 @@ def visit(f: Callable, args: tuple, kwargs: dict) -> Visit:
         trace = VJPTrace(label)
         try:
             inputs = [[trace.input(v) for v in a.primals] if a else [] for a in opened]
-            given = [a.rebuild(v) if a else x
-                     for a, v, x in zip(opened, inputs, args, strict=True)]
-            out = f(*given, **kwargs)
+            traced = [a.rebuild(v) if a else x
+                      for a, v, x in zip(opened, inputs, args, strict=True)]
+            out = f(*traced, **kwargs)
             outs, structure = tree.flatten(out)
             require_numbers(f"explain: `{name}`", outs)
             values = [trace.lower(y) for y in outs]
@@ -296,7 +297,7 @@ def visit(f: Callable, args: tuple, kwargs: dict) -> Visit:
 
 
 def _input(doctor: Doctor, label: str, x: VJPTracer, ct: Any) -> Input:
-    """An input and why its gradient is what it is."""
+    """An input, with a description of its gradient."""
     if ct is None:
         if x.slot not in doctor.used:
             text = "not used"
@@ -304,7 +305,7 @@ def _input(doctor: Doctor, label: str, x: VJPTracer, ct: Any) -> Input:
             at = ", ".join(doctor.ends_of(x.slot))
             text = "disconnected: no derivative leads from the output to it"
             text += f"; it ends in {at}" if at else "; what was made of it is not in the output"
-        doctor.found("disconnected", ("", 0), "", f"{label}: {text.removeprefix('disconnected: ')}")
+        doctor.note("disconnected", ("", 0), "", f"{label}: {text.removeprefix('disconnected: ')}")
         return Input(label, aval_of(x.primal), None, text)
     g = np.conjugate(_number(ct))
     bad = ~np.isfinite(g)
@@ -314,8 +315,8 @@ def _input(doctor: Doctor, label: str, x: VJPTracer, ct: Any) -> Input:
         causes = [f for f in doctor.visit.findings if f.kind == "saturated"]
         at = ", ".join(dict.fromkeys([f"`{f.op}` on line {f.place[1]}" for f in causes]))
         text = "exactly zero" + (f": slopes vanish in {at}" if at else "")
-        doctor.found("zero gradient", ("", 0), "",
-                     f"{label}: {text.removeprefix('exactly zero: ')}")
+        doctor.note("zero gradient", ("", 0), "",
+                    f"{label}: {text.removeprefix('exactly zero: ')}")
     else:
         zero = int((g == 0).sum())
         text = f"of size {float(np.abs(g).max(initial=0.0)):.3g}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from functrans._debug.doctor import Finding, Line, Place, Visit
 
-CONTEXT = 3  # lines of the source shown above and below those that did something
+CONTEXT = 3  # source lines shown above and below those reported
 
 STYLE = """
 body { font: 14px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 72em; color: #24292f; }
@@ -23,7 +23,7 @@ tr.found td { background: #fdf1e0; }
 
 
 class Report:
-    """What ``explain`` has found: ``print`` it, or look at its parts.
+    """What ``explain`` returns: ``print`` it, or read its parts.
 
     ``findings`` (kind, place, op, text), ``lines`` (file and line -> nanoseconds and bytes),
     ``inputs`` (label, aval, gradient, text), ``value``.
@@ -38,7 +38,7 @@ class Report:
         self.inputs = visit.inputs
 
     def kinds(self) -> set[str]:
-        """The kinds of what was found."""
+        """The kinds of the findings."""
         return {f.kind for f in self.findings}
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class Report:
         return f"<Report of {self.name}: {len(self.findings)} findings>"
 
     def text(self, times: bool = True) -> str:
-        """The report, the source lines with what was found in each; ``times``: what they took."""
+        """The report: source lines with the findings in each and, with ``times``, their costs."""
         out = [f"{self.name}: {_plural(len(self.findings), 'finding')}"]
         out += [f"  {x.label}, {x.aval!r}: gradient {x.text}" for x in self.inputs]
         for file, lines in self._by_file().items():
@@ -91,13 +91,13 @@ class Report:
         return page
 
     def _row(self, file: str, n: int) -> str:
-        line, found = self.lines.get((file, n)), self._at((file, n))
+        line, findings = self.lines.get((file, n)), self._at((file, n))
         notes = "".join([f'<div><span class="kind">{escape(f.kind)}</span> {escape(f.text)}</div>'
-                         for f in found])
+                         for f in findings])
         costs = ["", "", ""] if line is None else [
             _micro(line.forward), _micro(line.backward), f"{line.held} B"]
         cells = "".join([f'<td class="number">{c}</td>' for c in (n, *costs)])
-        row = '<tr class="found">' if found else "<tr>"
+        row = '<tr class="found">' if findings else "<tr>"
         return (
             f"{row}{cells}"
             f"<td><pre>{escape(_source(file, n))}</pre></td><td>{notes}</td></tr>"

@@ -1,1 +1,1 @@
-"""Floor 4: compiled functions for people to read."""
+"""Floor 4: compiled functions in readable form."""

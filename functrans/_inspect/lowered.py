@@ -1,18 +1,19 @@
-"""What a compiled function runs, for people: its program at each stage, and a picture."""
+"""What a compiled function runs, in readable form: its program at each stage, and a picture."""
 
 from __future__ import annotations
 
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from functrans._compile.ir.program import Program
 
 if TYPE_CHECKING:
+    from functrans._compile.schedule.kernels import Schedule
     from functrans._transforms.staging.jit import Entry
 
 
 class Lowered:
-    """``jit(f).lower(*args)``: what will be run. Prints as the optimised program."""
+    """``jit(f).lower(*args)``: what will run. Prints as the optimised program."""
 
     def __init__(self, entry: Entry, reason: str):
         self.program = entry.program
@@ -25,8 +26,8 @@ class Lowered:
         return self._entry.executable.program
 
     @property
-    def schedule(self) -> Any:
-        """The steps that are run: fused loops, and host steps where an op has no native code."""
+    def schedule(self) -> Schedule:
+        """The steps that run: fused loops, and host steps where an op has no native code."""
         return self._entry.executable.native.schedule
 
     @property
@@ -35,16 +36,16 @@ class Lowered:
         return self._entry.executable.native.llvm
 
     def svg(self) -> str:
-        """A picture of the schedule; in a notebook it is shown by itself."""
-        from functrans._inspect import picture  # lazy: only for those who look
+        """A picture of the schedule, which notebooks show by default."""
+        from functrans._inspect import picture  # lazy: seldom used
 
         return picture.svg(self.schedule)
 
     _repr_svg_ = svg
 
     def html(self, path: str | PathLike | None = None) -> str:
-        """A page of the picture and the texts; written to ``path`` where one is given."""
-        from functrans._inspect import picture  # lazy: only for those who look
+        """A page with the picture and the texts, which is also written to ``path`` if given."""
+        from functrans._inspect import picture  # lazy: seldom used
 
         parts = [("Program", repr(self.program)), ("Optimised program", repr(self.optimised)),
                  ("Schedule", repr(self.schedule)), ("LLVM", self.llvm)]

@@ -1,9 +1,9 @@
-"""A schedule as a picture: what is run, from top to bottom, and the buffers between.
+"""A schedule as a picture: the steps, from top to bottom, and the buffers between them.
 
-A box for each loop nest, with its loops, operations and reductions; one in another colour for each
-library call, loop and branch, and for each host step. An arrow leads from the step that fills a
-buffer to each step that reads it, and carries the buffer's name and type. Inputs are above, outputs
-below.
+Each loop nest is a box with its loops, operations and reductions; library calls, loops, branches
+and host steps are boxes of other colours. An arrow leads from the step that fills a buffer to each
+step that reads it, labelled with the buffer's name and type. Inputs are at the top, outputs at the
+bottom.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from functrans._compile.schedule.kernels import (
 )
 from functrans._compile.schedule.views import View
 
-# Pixels. The font is monospaced: a letter is as wide as WIDE says, within a percent.
+# Pixels. The font is monospaced: a letter is WIDE wide, within a percent.
 WIDE, LINE, PAD, GAP, BETWEEN = 7.25, 17, 12, 44, 28
 # From a wire to its label.
 LABEL = 7
-# Operations that a box lists; of longer ones the middle is left out.
+# Operations that a box lists; longer lists lose their middle.
 LISTED = 12
-# Letters of a line of a box.
+# Letters in a line of a box.
 LETTERS = 56
-# Times that the boxes are moved towards what they are connected to.
+# How often the boxes are moved towards those that they are connected to.
 SWEEPS = 8
-# How much more a bend follows the next bend of its wire than the ends of the wire.
+# How much more a bend is drawn to the next bend of its wire than to the ends of the wire.
 STRAIGHT = 8
 
 STYLE = """
@@ -64,12 +64,12 @@ class _Box:
     lines: list[str] = field(default_factory=list)
     reads: list[Any] = field(default_factory=list)
     fills: list[Any] = field(default_factory=list)
-    labels: dict[Any, str] = field(default_factory=dict)  # of what it fills, beside the wires
+    labels: dict[Any, str] = field(default_factory=dict)  # of what it fills
     row: int = 0
     x: float = 0.0
     y: float = 0.0
     bottom: float = 0.0
-    wires: list[tuple[_Box, Any]] = field(default_factory=list)  # who fills what is read
+    wires: list[tuple[_Box, Any]] = field(default_factory=list)  # who fills each read
 
     @property
     def width(self) -> float:
@@ -126,7 +126,7 @@ def svg(schedule: Schedule) -> str:
 
 
 def page(schedule: Schedule, title: str, parts: Sequence[tuple[str, str]]) -> str:
-    """An HTML page: the picture, then each (heading, text) folded up."""
+    """An HTML page: the picture, then each (heading, text), folded."""
     folded = "\n".join(
         f"<details><summary>{_escaped(head)}</summary><pre>{_escaped(text)}</pre></details>"
         for head, text in parts
@@ -179,19 +179,19 @@ def _kernel(k: Kernel, i: int, s: Schedule) -> _Box:
     several = [x for x in k.loads if reads.count(x.buffer) > 1]
     called = {x.name: _buffer(x.buffer, s) for x in k.loads if x not in several}
 
-    def given(x: Any) -> str:
+    def operand(x: Any) -> str:
         return called.get(x, x) if isinstance(x, str) else _number(x)
 
     lines = [f"{x.name} = {_buffer(x.buffer, s)}[{place(x.offset, x.strides, x.index)}]"
              for x in several]
-    lines += [f"{op.name} = {op.row} {' '.join(map(given, op.args))}" for op in k.ops]
+    lines += [f"{op.name} = {op.row} {' '.join(map(operand, op.args))}" for op in k.ops]
     if len(lines) > LISTED + 1:
         half = LISTED // 2
         lines[half:-half] = [f"... {len(lines) - 2 * half} more lines ..."]
-    lines += [f"{s.names(r.buffer)} = {r.row} {given(r.value)}" for r in k.reductions]
-    made = {op.name for op in k.ops}
-    lines += [f"{s.names(x.buffer)}[{place(x.offset, x.strides)}] = {given(x.value)}"
-              for x in k.stores if x.value not in made]
+    lines += [f"{s.names(r.buffer)} = {r.row} {operand(r.value)}" for r in k.reductions]
+    computed = {op.name for op in k.ops}
+    lines += [f"{s.names(x.buffer)}[{place(x.offset, x.strides)}] = {operand(x.value)}"
+              for x in k.stores if x.value not in computed]
     return _Box("kernel", f"{i}: loop {loops}" if loops else f"{i}: once", _cut(lines), reads,
                 k.makes)
 
@@ -202,15 +202,15 @@ def _buffer(x: Var | Const, s: Schedule) -> str:
 
 def _apart(step: Call | Nested | HostStep, i: int, s: Schedule) -> _Box:
     outs = ", ".join([s.names(v) for v in step.makes if v in s.shapes])
-    given = " ".join(_operand(x, s) for x in step.operands)
+    operands = " ".join(_operand(x, s) for x in step.operands)
     if isinstance(step, Call):
-        return _Box("call", f"{i}: call", _cut([f"{outs} = {step.name} {given}"]), step.reads,
+        return _Box("call", f"{i}: call", _cut([f"{outs} = {step.name} {operands}"]), step.reads,
                     step.makes)
     if isinstance(step, Nested):
-        held = [f"{label}: {len(p.eqns)} equations" for label, p in step.programs.items()]
-        lines = [f"{outs} = {step.name} {given}", *held]
+        programs = [f"{label}: {len(p.eqns)} equations" for label, p in step.programs.items()]
+        lines = [f"{outs} = {step.name} {operands}", *programs]
         return _Box("call", f"{i}: {step.note}", _cut(lines), step.reads, step.makes)
-    lines = [f"{outs} = {step.eqn.prim} {given}"]
+    lines = [f"{outs} = {step.eqn.prim} {operands}"]
     lines += [f"{name}={value!r}" for name, value in step.eqn.params.items()]
     return _Box("host", f"{i}: NumPy", _cut(lines), step.reads, step.makes)
 
@@ -228,7 +228,7 @@ def _cut(lines: list[str]) -> list[str]:
 
 
 def _connected(boxes: list[_Box]) -> list[_Box]:
-    """The boxes, each knowing who fills what it reads, and in the row below all of those.
+    """The boxes, each wired to those that fill its reads, and in the row below all of these.
 
     Outputs share the last row. A buffer that several steps fill comes from each of them.
     """
@@ -238,8 +238,8 @@ def _connected(boxes: list[_Box]) -> list[_Box]:
             box.wires += [(maker, buffer) for maker in makers[buffer]]
         for buffer in dict.fromkeys(box.fills):
             makers[buffer].append(box)
-        given = box.head == "input"
-        box.row = 0 if given else 1 + max((maker.row for maker, _ in box.wires), default=0)
+        is_input = box.head == "input"
+        box.row = 0 if is_input else 1 + max((maker.row for maker, _ in box.wires), default=0)
     last = max((box.row for box in boxes if box.head != "output"), default=0) + 1
     for box in boxes:
         box.row = last if box.head == "output" else box.row
@@ -247,7 +247,7 @@ def _connected(boxes: list[_Box]) -> list[_Box]:
 
 
 def _bent(boxes: list[_Box]) -> list[_Box]:
-    """With a bend in each row that a wire passes, shared by the wires of one buffer."""
+    """The boxes and a bend in each row that a wire passes; wires of one buffer share it."""
     bends: dict[tuple, _Box] = {}
 
     def via(maker: _Box, buffer: Any, row: int) -> _Box:
@@ -286,19 +286,19 @@ def _place(rows: list[list[_Box]]) -> tuple[float, float]:
                 readers[maker].append(box)
         y += tall + GAP
     for row in rows:
-        _spread(row, [_above(box) for box in row])
+        _settle(row, [_above(box) for box in row])
     for _ in range(SWEEPS):
         for row in reversed(rows):
-            _spread(row, [_below(box, readers[box]) for box in row])
+            _settle(row, [_below(box, readers[box]) for box in row])
         for row in rows:
-            _spread(row, [_above(box) + _below(box, readers[box]) for box in row])
+            _settle(row, [_above(box) + _below(box, readers[box]) for box in row])
     for row in rows:
         for box in row:
             box.wires.sort(key=lambda wire: wire[0].leaves(wire[1]))
-    left = min((box.x for row in rows for box in row), default=0.0) - BETWEEN
+    margin = min((box.x for row in rows for box in row), default=0.0) - BETWEEN
     for row in rows:
         for box in row:
-            box.x -= left
+            box.x -= margin
     ends = [box.x + box.width for row in rows for box in row]
     ends += [box.leaves(v) + LABEL + WIDE * len(text)
              for row in rows for box in row for v, text in box.labels.items()]
@@ -306,7 +306,7 @@ def _place(rows: list[list[_Box]]) -> tuple[float, float]:
 
 
 def _above(box: _Box) -> list[float]:
-    """The places that draw a box from above; bends draw bends, so that wires are straight."""
+    """The places that draw a box from above; bends draw bends more, so that wires are straight."""
     return [x for maker, v in box.wires
             for x in [maker.leaves(v)] * (STRAIGHT if box.kind == maker.kind == "bend" else 1)]
 
@@ -316,14 +316,14 @@ def _below(box: _Box, readers: list[_Box]) -> list[float]:
             for x in [b.middle] * (STRAIGHT if box.kind == b.kind == "bend" else 1)]
 
 
-def _spread(row: list[_Box], near: list[list[float]]) -> None:
-    """Boxes side by side in the order of the places that they want, as near to them as can be."""
-    wanted = {box: sum(n) / len(n) if n else box.middle for box, n in zip(row, near, strict=True)}
-    row.sort(key=wanted.__getitem__)
-    # blocks of boxes that touch, each where its boxes want to be on average
+def _settle(row: list[_Box], near: list[list[float]]) -> None:
+    """Put boxes side by side, in the order of their preferred places and close to them."""
+    goals = {box: sum(n) / len(n) if n else box.middle for box, n in zip(row, near, strict=True)}
+    row.sort(key=goals.__getitem__)
+    # blocks of boxes that touch, each at the average of its boxes' preferred places
     blocks: list[tuple[list[_Box], float]] = []
     for box in row:
-        blocks.append(([box], wanted[box]))
+        blocks.append(([box], goals[box]))
         while len(blocks) > 1 and _right(blocks[-2]) + BETWEEN > _left(blocks[-1]):
             (b, at), (a, to) = blocks.pop(), blocks.pop()
             blocks.append((a + b, (at * len(b) + to * len(a)) / (len(a) + len(b))))
@@ -349,7 +349,7 @@ def _right(block: tuple[list[_Box], float]) -> float:
 
 
 def _wires(box: _Box) -> str:
-    """What arrives at a box; straight through, and on without a tip, at a bend."""
+    """The wires that arrive at a box with a tip, or pass straight through a bend."""
     drawn = []
     for i, (maker, buffer) in enumerate(box.wires):
         x0, y0, x1, y1 = maker.leaves(buffer), maker.bottom, box.arrives(i), box.y

@@ -1,1 +1,1 @@
-"""The profiler: what it records, and how that is shown. ``functrans.profile`` is its door."""
+"""The profiler: what it records, and how that is shown; public as ``functrans.profile``."""

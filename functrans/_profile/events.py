@@ -1,4 +1,4 @@
-"""Events of a profile, nested by their times, and their averages."""
+"""Events of a profile, nested by time, and their averages."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from functrans.errors import ArgumentError
 
 
 class Record(NamedTuple):
-    """What was written down of a call while it ran: times in nanoseconds."""
+    """What the recorder keeps of a call: times in nanoseconds."""
 
     name: str
     start: int
     end: int
     thread: int
-    kind: str  # forward, backward, or scope: a transform, a walk, what the user has named
+    kind: str  # forward, backward, or scope: a transform, a backward pass, a named block
     sequence: int | None = None
     shapes: Any = None
     memory: int = 0
@@ -39,7 +39,7 @@ class Interval(NamedTuple):
 
 
 class _Costs:
-    """What events and averages of events have in common."""
+    """The costs that events and averages of events share."""
 
     cuda_time = cuda_time_total = self_cuda_time_total = 0.0
     cuda_memory_usage = self_cuda_memory_usage = 0
@@ -78,7 +78,7 @@ class FunctionEvent(_Costs):
         return self.name
 
     @property
-    def cpu_time_total(self) -> float:  # type: ignore[override]  # here it is computed
+    def cpu_time_total(self) -> float:  # type: ignore[override]  # computed here
         return self.time_range.elapsed_us()
 
     @property
@@ -114,7 +114,7 @@ class FunctionEventAvg(_Costs):
         return self.key
 
     def add(self, other: Any) -> FunctionEventAvg:
-        """Count another event, or another average, in."""
+        """Include another event or average."""
         self.count += other.count
         for name in ("cpu_time_total", "self_cpu_time_total", "cpu_memory_usage",
                      "self_cpu_memory_usage", "flops"):
@@ -152,7 +152,7 @@ class EventList(list):
     def table(self, sort_by: str | None = None, row_limit: int = 100,
               max_src_column_width: int = 75, header: str | None = None,
               top_level_events_only: bool = False) -> str:
-        """The events as text, by falling ``sort_by`` or else in the order of their starts."""
+        """The events as text, in descending order of ``sort_by``, or else as they started."""
         if sort_by is not None and sort_by not in SORT_KEYS:
             raise ArgumentError(f"table: sort_by is one of {', '.join(SORT_KEYS)}, not {sort_by!r}")
         events: list[Any] = list(self)
@@ -165,14 +165,14 @@ class EventList(list):
 
     @property
     def self_cpu_time_total(self) -> float:
-        """The time of all events without that of the events inside them, in microseconds."""
+        """The time of all events, nested ones counted once, in microseconds."""
         return sum([e.self_cpu_time_total for e in self])
 
     def key_averages(self, group_by_input_shape: bool = False,
                      group_by_stack_n: int = 0) -> EventList:
-        """One entry for each name, with ``group_by_input_shape`` for each name and shapes.
+        """One entry for each name, or for each name and shapes if ``group_by_input_shape``.
 
-        ``group_by_stack_n``: apart by the innermost so many lines of the user's code.
+        With ``group_by_stack_n`` also for each of the innermost so many lines of the user's code.
         """
         groups: dict[tuple, FunctionEventAvg] = {}
         for e in self:
@@ -199,7 +199,7 @@ class EventList(list):
             f.write(text)
 
     def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
-        """Write one line a place in the user's code, ``outer;inner microseconds``: a flame graph.
+        """Write one line for each call stack, ``outer;inner microseconds``, as flame graphs need.
 
         The profile must have been made with ``with_stack=True``.
         """
@@ -218,10 +218,10 @@ class EventList(list):
 _SEPARATORS = str.maketrans(" ;\t\n", "____")
 
 
-def nested(written: list[tuple], origin: int, options: dict) -> EventList:
-    """Events in the order of their starts, each knowing what it lies inside."""
-    records = [Record(*r) for r in written]
-    # of two with the same times the one written down later is the outer one
+def nested(fields: list[tuple], origin: int, options: dict) -> EventList:
+    """Events in the order of their starts, each with its parent and children."""
+    records = [Record(*r) for r in fields]
+    # of two with the same times, the one recorded later is the outer one
     order = sorted(range(len(records)),
                    key=lambda i: (records[i].start, -records[i].end, -i))
     open_by_thread: dict[int, list[FunctionEvent]] = {}
@@ -244,7 +244,7 @@ def nested(written: list[tuple], origin: int, options: dict) -> EventList:
 
 
 def chrome_events(events: Iterable[Any]) -> list[dict]:
-    """The events by the Trace Event Format: complete events, and arrows to the backward."""
+    """The events in the Trace Event Format, with arrows from forward to backward ones."""
     events = list(events)
     process, out = os.getpid(), []
     threads = {t: k for k, t in enumerate(dict.fromkeys(e.thread for e in events))}

@@ -1,9 +1,7 @@
-"""What the profiler writes down while a program runs: as little as can be, in the order of ends."""
+"""What the profiler records while a program runs: as little as possible, in the order of ends."""
 
 from __future__ import annotations
 
-import contextlib
-import sys
 import threading
 from collections.abc import Sequence
 from math import prod
@@ -13,15 +11,15 @@ from typing import Any
 from functrans._core.primitive import Primitive
 from functrans._ops.contractions import matmul
 from functrans._transforms.watching.watched import Observer, Op, done_inside, shapes_of
-from functrans.errors import PACKAGE
+from functrans.errors import user_frames
 
 
 class Recorder(Observer):
-    """Times of ops, of their entries in the backward, and of transforms."""
+    """Records the times of ops, of their backward steps, and of transforms."""
 
     def __init__(self, shapes: bool, flops: bool, memory: bool, stack: bool):
         self.shapes, self.flops, self.memory, self.stack = shapes, flops, memory, stack
-        self.records: list[tuple] = []  # fields of ``Record``s
+        self.records: list[tuple] = []  # the fields of a ``Record`` each
         self.origin = perf_counter_ns()
         self._plain = not (shapes or flops or memory or stack)
         self.quick = self.records if self._plain else None
@@ -54,7 +52,7 @@ class Recorder(Observer):
 
     def write(self, name: str, start: int, end: int, kind: str, sequence: int | None, args: Any,
               out: Any, params: dict, row: Primitive | None = None) -> None:
-        """Write a call down."""
+        """Record a call."""
         thread = threading.get_ident()
         if self._plain:
             self.records.append((name, start, end, thread, kind, sequence))
@@ -69,7 +67,7 @@ class Recorder(Observer):
 
 
 def memory_of(out: Any) -> int:
-    """The bytes of the new arrays among the results of a call: views of other memory have none."""
+    """The bytes of the new arrays among the results of a call; views have none."""
     if isinstance(out, tuple | list):
         return sum([memory_of(x) for x in out])
     out = getattr(out, "_array", out)
@@ -80,16 +78,10 @@ def memory_of(out: Any) -> int:
 
 def stack() -> list[str]:
     """The user's lines that led here, the innermost first."""
-    frame, lines = sys._getframe(1), []
-    while frame is not None:
-        code = frame.f_code
-        if not code.co_filename.startswith(_NOT_THE_USERS):
-            lines.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
-        frame = frame.f_back
-    return lines
+    return [f"{frame.f_code.co_filename}({frame.f_lineno}): {frame.f_code.co_name}"
+            for frame in user_frames()]
 
 
-_NOT_THE_USERS = (PACKAGE, "<__array_function__", contextlib.__file__)
 # Products of matrices that are recorded by their names: the operand at which the matrices begin.
 _PRODUCTS = {"matmul": 0, "mm": 0, "bmm": 0, "mv": 0, "dot": 0, "inner": 0, "addmm": 1, "addmv": 1,
              "baddbmm": 1}

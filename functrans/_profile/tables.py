@@ -1,4 +1,4 @@
-"""A profile as text: columns as wide as what is in them."""
+"""A profile as text, in columns as wide as their contents."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def table_of(events: Sequence[Any], total: float, row_limit: int, source_width: 
     rows = [_cells(e, total, source_width, options) for e in events[:row_limit]]
     widths = [max(len(cell) for cell in column) for column in zip(titles, *rows, strict=True)]
     last = len(titles) - 1
-    # names and places to the left, numbers to the right
-    left = {0} | {titles.index(t) for t in ("Input Shapes", "Source Location") if t in titles}
+    # names and places are aligned left, numbers right
+    texts = {0} | {titles.index(t) for t in ("Input Shapes", "Source Location") if t in titles}
 
     def line(cells: Sequence[str]) -> str:
-        parts = [c.ljust(w) if k in left else c.rjust(w)
+        parts = [c.ljust(w) if k in texts else c.rjust(w)
                  for k, (c, w) in enumerate(zip(cells, widths, strict=True))]
-        return "  ".join(parts).rstrip() if last in left else "  ".join(parts)
+        return "  ".join(parts).rstrip() if last in texts else "  ".join(parts)
 
     rule = "  ".join(["-" * w for w in widths])
     lines = [] if header is None else ["=" * len(rule), header]

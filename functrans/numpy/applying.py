@@ -1,4 +1,4 @@
-"""NumPy's functions that apply a function of the caller's, and those that compute indices."""
+"""NumPy's functions that apply a callable, and those that compute indices."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from functrans._ops import elementwise as ops
 from functrans.numpy.structure import as_operand, moveaxis, numpy_like, one_axis, reshape
 from functrans.numpy.updates import At
 
-# ---- functions of the caller's
+# ---- applying a callable
 
 
 @numpy_like(np.apply_along_axis)
 def apply_along_axis(func1d, axis, arr, *args, **kwargs):
-    """``func1d`` of each slice along ``axis``; its results take the axis's place."""
+    """``func1d`` of each slice along ``axis``; its results replace that axis."""
     arr = as_operand(arr)
     axis = one_axis(axis, arr.ndim)
     rest = arr.shape[:axis] + arr.shape[axis + 1 :]
@@ -33,16 +33,16 @@ def apply_along_axis(func1d, axis, arr, *args, **kwargs):
 
 @numpy_like(np.apply_over_axes)
 def apply_over_axes(func, a, axes):
-    """``func(a, axis)`` for one axis after the other; axes that it removes stay with length 1."""
+    """``func(a, axis)`` over each of ``axes`` in turn; the axes that it removes keep length 1."""
     y = as_operand(a)
     n = y.ndim
     for axis in np.atleast_1d(axes).tolist():
-        moved = func(y, axis)
-        if moved.ndim == y.ndim - 1:
-            moved = np.expand_dims(moved, axis)
-        if moved.ndim != n:
+        reduced = func(y, axis)
+        if reduced.ndim == y.ndim - 1:
+            reduced = np.expand_dims(reduced, axis)
+        if reduced.ndim != n:
             raise ValueError("function is not returning an array of the correct shape")
-        y = moved
+        y = reduced
     return y
 
 
@@ -50,7 +50,7 @@ def apply_over_axes(func, a, axes):
 def piecewise(x, condlist, funclist, *args, **kw):
     """The value of each function, or each constant, where its condition holds.
 
-    Where conditions are known, a function gets the entries for which it is; else all of them.
+    Where a condition is concrete, its function gets the entries that satisfy it; else all entries.
 
     >>> import functrans as ft, numpy as np
     >>> f = lambda x: np.piecewise(x, [x < 0, x >= 0], [lambda x: -x, np.sqrt]).sum()
@@ -75,7 +75,7 @@ def piecewise(x, condlist, funclist, *args, **kw):
 
 
 def _conditions(x: Any, condlist: Any) -> list:
-    """The conditions one by one: a single one may stand by itself."""
+    """The list of conditions; a single one need not be in a list."""
     if isinstance(condlist, Tracer | np.ndarray):
         several = condlist.ndim > x.ndim or (condlist.ndim > 1 and x.ndim != 0) or x.ndim == 0
         return list(condlist) if several and condlist.ndim else [condlist]
@@ -88,10 +88,10 @@ def _conditions(x: Any, condlist: Any) -> list:
 
 
 def _any(conditions):
-    found = conditions[0]
+    holds = conditions[0]
     for c in conditions[1:]:
-        found = ops.logical_or(found, c)
-    return found
+        holds = ops.logical_or(holds, c)
+    return holds
 
 
 def _piece(x, y, condition, f, args, kw):
@@ -103,9 +103,9 @@ def _piece(x, y, condition, f, args, kw):
     mask = np.broadcast_to(mask, x.shape)
     if not mask.any():
         return y
-    places = np.flatnonzero(mask)
-    values = f(reshape(x, (-1,))[places], *args, **kw)
-    return reshape(At(reshape(y, (-1,)))[places].set(values), x.shape)
+    positions = np.flatnonzero(mask)
+    values = f(reshape(x, (-1,))[positions], *args, **kw)
+    return reshape(At(reshape(y, (-1,)))[positions].set(values), x.shape)
 
 
 # ---- indices
@@ -113,7 +113,7 @@ def _piece(x, y, condition, f, args, kw):
 
 @numpy_like(np.unravel_index)
 def unravel_index(indices, shape, order="C"):
-    """The index of each place of the flat array of a shape."""
+    """The index, in an array of ``shape``, of each position in the flat array."""
     flat, shape = as_operand(indices), tuple(np.atleast_1d(shape).tolist())
     if order not in ("C", "F"):
         raise ValueError("only 'C' or 'F' order is permitted")
@@ -126,7 +126,7 @@ def unravel_index(indices, shape, order="C"):
 
 @numpy_like(np.ravel_multi_index)
 def ravel_multi_index(multi_index, dims, mode="raise", order="C"):
-    """The place in the flat array of each index of an array of a shape."""
+    """The position in the flat array of each index of an array of shape ``dims``."""
     indices = [as_operand(i) for i in multi_index]
     modes = mode if isinstance(mode, tuple) else (mode,) * len(dims)
     parts = list(zip(indices, dims, modes, strict=True))

@@ -67,7 +67,7 @@ def rot90(m, k=1, axes=(0, 1)):
 
 @numpy_like(np.roll)
 def roll(a, shift, axis=None):
-    """``a`` with its entries moved along ``axis``, those that leave coming in at the other end."""
+    """``a`` with its entries shifted along ``axis``; those that leave reenter at the other end."""
     a = as_operand(a)
     if axis is None:
         return reshape(roll(ravel(a), shift, 0), a.shape)
@@ -91,9 +91,9 @@ def tile(A, reps):
     ndim = max(a.ndim, len(reps))
     shape = (1,) * (ndim - a.ndim) + a.shape
     reps = (1,) * (ndim - len(reps)) + reps
-    spread = tuple([n for r, s in zip(reps, shape, strict=True) for n in (r, s)])
-    parted = tuple([n for s in shape for n in (1, s)])
-    y = broadcast_to(reshape(a, parted), spread)
+    repeated = tuple([n for r, s in zip(reps, shape, strict=True) for n in (r, s)])
+    single = tuple([n for s in shape for n in (1, s)])
+    y = broadcast_to(reshape(a, single), repeated)
     return reshape(y, tuple([r * s for r, s in zip(reps, shape, strict=True)]))
 
 
@@ -115,7 +115,7 @@ def repeat(a, repeats, axis=None):
 
 @numpy_like(np.resize)
 def resize(a, new_shape):
-    """``a`` in a new shape, filled with its entries again and again."""
+    """``a`` in a new shape, its entries repeated as often as needed."""
     a = ravel(as_operand(a))
     shape = tuple(new_shape) if np.ndim(new_shape) else (new_shape,)
     if not a.size:

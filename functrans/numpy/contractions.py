@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import string
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ def _pair(a: Any, b: Any) -> tuple[Any, Any]:
     return a, b if type(b) is np.ndarray or isinstance(b, Tracer) else as_operand(b)
 
 
-# ---- matmul and its kind
+# ---- matmul and similar products
 
 
 def _matmul(x1, x2):
@@ -94,7 +95,7 @@ def dot(a, b, out=None):
 
 
 def _rounded(y, a, b):
-    """``y`` as NumPy's dot has it: matmul of bfloat16 alone keeps float32."""
+    """``y`` in the dtype of NumPy's dot: of bfloat16 our matmul returns float32."""
     return y.astype(a.dtype) if a.dtype.kind == "V" and a.dtype == b.dtype else y
 
 
@@ -171,7 +172,7 @@ def tensordot(a, b, axes: Any = 2):
 
 
 def _contract(a, b, axes1, axes2):
-    """Sum of products over pairs of axes; what is left of ``a``, then of ``b``."""
+    """Sum of products over pairs of axes; the result has the other axes of ``a``, then of ``b``."""
     if axes1 == (a.ndim - 1,) and axes2 == (max(b.ndim - 2, 0),) and b.ndim <= 2:
         return rows.matmul(a, b)
     return bind(rows.einsum, a, b, subscripts=_contraction(a.ndim, b.ndim, axes1, axes2))
@@ -227,8 +228,8 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: An
     return _einsum(subscripts, arrays)
 
 
-def _read(operands):
-    """The subscripts as text, and the arrays, from either calling form."""
+def _read(operands: tuple) -> tuple[str, Sequence]:
+    """The subscripts as text, and the arrays, from either form of the call."""
     if isinstance(operands[0], str):
         return operands[0].replace(" ", ""), operands[1:]
     arrays, lists = operands[0:-1:2], operands[1::2]
@@ -244,9 +245,9 @@ def _word(labels):
 
 
 class Step(NamedTuple):
-    """One or two operands, what each needs first, and the row's subscripts where there are two.
+    """One or two operands, how each is prepared, and the row's subscripts if there are two.
 
-    Positions fall, so that the operands can be popped one by one from the list that is left.
+    Positions are in descending order, so that operands can be popped from the list one by one.
     """
 
     positions: tuple[int, ...]
@@ -254,11 +255,15 @@ class Step(NamedTuple):
     subscripts: str
 
 
+# Labels, and the steps that reduce the operand to them: diagonals, sums, a reshape.
+_Term = tuple[str, list]
+
+
 def _einsum(subscripts: str, arrays: list) -> Any:
     stack = list(arrays)
     for step in _steps(subscripts, tuple([x.shape for x in arrays])):
-        taken = [stack.pop(i) for i in step.positions][::-1]
-        xs = [_apply(x, moves) for x, moves in zip(taken, step.moves, strict=True)]
+        operands = [stack.pop(i) for i in step.positions][::-1]
+        xs = [_apply(x, moves) for x, moves in zip(operands, step.moves, strict=True)]
         stack.append(xs[0] if len(xs) == 1 else bind(rows.einsum, *xs, subscripts=step.subscripts))
     return stack[0]
 
@@ -278,7 +283,7 @@ def _apply(x, moves):
 
 @functools.lru_cache(maxsize=4096)
 def _steps(subscripts: str, shapes: tuple) -> list[Step]:
-    """The order of pairs; positions count on the list that is left, results appended."""
+    """The contractions in order; positions refer to the remaining operands, results come last."""
     terms, out = _explicit(subscripts, [len(s) for s in shapes])
     sizes = _sizes(terms, shapes, out)
     state = [_single(t, s, sizes) for t, s in zip(terms, shapes, strict=True)]
@@ -286,26 +291,29 @@ def _steps(subscripts: str, shapes: tuple) -> list[Step]:
     for positions in _order(terms, out, sizes):
         while len(positions) > 1 or (len(state) == 1 and not steps):
             pair, positions = positions[:2], positions[2:]
-            taken = [state.pop(i) for i in pair][::-1]
+            operands = [state.pop(i) for i in pair][::-1]
             rest = set(out).union(*[t for t, _ in state])
             reduced = [
-                _sum_alone(t, moves, rest.union(*[u for j, (u, _) in enumerate(taken) if j != i]))
-                for i, (t, moves) in enumerate(taken)
+                _sum_alone(t, moves, rest.union(*[u for u, _ in operands[:i] + operands[i + 1 :]]))
+                for i, (t, moves) in enumerate(operands)
             ]
-            found, step = _join(pair, reduced, out if not state else None, rest)
+            labels, step = _join(pair, reduced, out if not state else None, rest)
             steps.append(step)
-            state.append((found, []))
+            state.append((labels, []))
             if not positions:
                 break
-            # the largest are gone, so the others have not moved
+            # the highest positions were popped, so the others are still valid
             positions = (len(state) - 1, *positions)
     return steps
 
 
-def _join(pair, reduced, out, rest):
+def _join(
+    pair: tuple[int, ...], reduced: list[_Term], out: str | None, rest: set[str]
+) -> tuple[str, Step]:
     """The labels of a step's result, and the step."""
     (t1, m1), *second = reduced
     if not second:
+        assert out is not None, pair  # a single operand is the last step
         perm = tuple(t1.index(c) for c in out)
         return out, Step(pair, ([*m1, ("transpose", perm)] if out != t1 else m1,), "")
     ((t2, m2),) = second
@@ -315,13 +323,13 @@ def _join(pair, reduced, out, rest):
     return out, Step(pair, (m1, m2), f"{t1},{t2}->{out}")
 
 
-def _single(term, shape, sizes):
-    """The term without repeated labels and without axes of length 1 that only broadcast."""
+def _single(term: str, shape: tuple[int, ...], sizes: dict[str, int]) -> _Term:
+    """The term without repeated labels, and without axes of length 1 that are broadcast."""
     moves: list = []
-    kept = [(c, n) for c, n in zip(term, shape, strict=True) if n == sizes[c]]
-    if len(kept) != len(term):
-        moves.append(("reshape", tuple(n for _, n in kept)))
-    labels = [c for c, _ in kept]
+    axes = [(c, n) for c, n in zip(term, shape, strict=True) if n == sizes[c]]
+    if len(axes) != len(term):
+        moves.append(("reshape", tuple(n for _, n in axes)))
+    labels = [c for c, _ in axes]
     for c in sorted(set(labels)):
         while labels.count(c) > 1:
             i = labels.index(c)
@@ -331,15 +339,16 @@ def _single(term, shape, sizes):
     return "".join(labels), moves
 
 
-def _sum_alone(term, moves, keep):
-    """The term without the labels that nothing else has."""
+def _sum_alone(term: str, moves: list, keep: set[str]) -> _Term:
+    """The term summed over the labels that occur nowhere else."""
     axes = tuple(i for i, c in enumerate(term) if c not in keep)
     if not axes:
         return term, moves
     return "".join(c for c in term if c in keep), [*moves, ("sum", axes)]
 
 
-def _order(terms, out, sizes):
+def _order(terms: list[str], out: str, sizes: dict[str, int]) -> list[tuple[int, ...]]:
+    """Which operands each contraction takes, in descending order."""
     if len(terms) <= 2:
         return [(1, 0)[-len(terms) :]]
     dummies = [np.broadcast_to(np.empty(()), [sizes[c] for c in t]) for t in terms]
@@ -347,7 +356,8 @@ def _order(terms, out, sizes):
     return [tuple(sorted(p, reverse=True)) for p in path[1:]]
 
 
-def _sizes(terms, shapes, out):
+def _sizes(terms: list[str], shapes: tuple, out: str) -> dict[str, int]:
+    """The length of each label's axis."""
     sizes: dict[str, int] = {}
     for i, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
         for c, n in zip(term, shape, strict=True):
@@ -364,7 +374,7 @@ def _sizes(terms, shapes, out):
 
 
 def _explicit(subscripts: str, ndims: list[int]) -> tuple[list[str], str]:
-    """Terms and output without ellipsis, the output spelled out."""
+    """Terms and output with the ellipsis as labels, and the output explicit."""
     text, arrow, out = subscripts.partition("->")
     terms = text.split(",")
     if len(terms) != len(ndims):
@@ -375,26 +385,27 @@ def _explicit(subscripts: str, ndims: list[int]) -> tuple[list[str], str]:
     if any(n < 0 for n in dots):
         raise ValueError(f"einsum: {subscripts!r} has more labels than an operand has axes")
     wide = "".join(free[: max(dots, default=0)])
-    found = []
+    explicit = []
     for i, (t, n) in enumerate(zip(terms, ndims, strict=True)):
         k = n - len(t) + 3
         t = t.replace("...", wide[len(wide) - k :] if k else "") if "..." in t else t
         if len(t) != n or (t and not t.isalpha()):
             raise ValueError(f"einsum: {terms[i]!r} does not name the {n} axes of operand {i}")
-        found.append(t)
+        explicit.append(t)
     if not arrow:
-        every = "".join(found)
-        once = sorted(c for c in set(every) if every.count(c) == 1 and c not in wide)
-        return found, wide + "".join(once)
+        labels = "".join(explicit)
+        once = sorted(c for c in set(labels) if labels.count(c) == 1 and c not in wide)
+        return explicit, wide + "".join(once)
     if wide and "..." not in out:
         raise ValueError(f"einsum: the ellipsis of {subscripts!r} must also be in the output")
-    return found, out.replace("...", wide)
+    return explicit, out.replace("...", wide)
 
 
 # ---- convolution and cross products
 
 
-def _modes(a, v, mode):
+def _vectors(a: Any, v: Any, mode: str) -> tuple[Any, Any]:
+    """The operands of a convolution, checked with NumPy's errors."""
     a, v = (x.reshape(1) if not x.shape else x for x in _pair(a, v))
     if len(a.shape) != 1 or len(v.shape) != 1:
         raise ValueError("object too deep for desired array")
@@ -408,7 +419,7 @@ def _modes(a, v, mode):
 @numpy_like(np.convolve)
 def convolve(a, v, mode="full"):
     """Discrete convolution of two vectors."""
-    a, v = _modes(a, v, mode)
+    a, v = _vectors(a, v, mode)
     if v.shape[0] > a.shape[0]:
         a, v = v, a
     if mode != "same":
@@ -420,7 +431,7 @@ def convolve(a, v, mode="full"):
 @numpy_like(np.correlate)
 def correlate(a, v, mode="valid"):
     """Cross-correlation of two vectors, ``v`` conjugated."""
-    a, v = _modes(a, v, mode)
+    a, v = _vectors(a, v, mode)
     n, m = a.shape[0], v.shape[0]
     full = bind(rows.convolve, a, _conj(v)[::-1], mode="full")
     if mode == "full":
@@ -429,7 +440,7 @@ def correlate(a, v, mode="valid"):
         if n >= m:
             return bind(rows.convolve, a, _conj(v)[::-1], mode="valid")
         return full[n - 1 : m]
-    start = (m - 1) // 2 if n >= m else n // 2  # a longer v NumPy takes first and turns round
+    start = (m - 1) // 2 if n >= m else n // 2  # NumPy swaps the operands where v is longer
     return full[start : start + max(n, m)]
 
 

@@ -1,4 +1,4 @@
-"""Decompositions of ``numpy.linalg`` on traced values, and what is made of them."""
+"""Decompositions of ``numpy.linalg`` on traced values, and functions built on them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from functrans._ops.calls import stop
 from functrans._ops.eigenvalues import eig as _eig_row
 from functrans._ops.linalg import adjoint, floating
 from functrans.errors import UnsupportedError, user_line
+from functrans.numpy.lengths import squared_size
 from functrans.numpy.linear_algebra import LinAlgError, matrices, matrix_norm
 from functrans.numpy.linear_algebra import inv as _inv
 from functrans.numpy.linear_algebra import solve as _solve
@@ -20,7 +21,7 @@ from functrans.numpy.structure import as_operand, is_traced, numpy_like
 
 
 class SVDResult(NamedTuple):
-    """Singular vectors as columns, singular values, falling, and singular vectors as rows."""
+    """Left singular vectors as columns, descending singular values, right ones as rows."""
 
     U: Any
     S: Any
@@ -28,7 +29,7 @@ class SVDResult(NamedTuple):
 
 
 class QRResult(NamedTuple):
-    """Orthonormal columns, and an upper triangle."""
+    """A matrix with orthonormal columns, and an upper triangular one."""
 
     Q: Any
     R: Any
@@ -47,7 +48,7 @@ def _matrices(a: Any) -> Any:
 
 
 def _hermitian(a: Any, hermitian: bool) -> Any:
-    """``a``; if it is said to be Hermitian it is differentiated as such."""
+    """``a``, made Hermitian if it is declared so, so that it is differentiated as such."""
     a = _matrices(a)
     return (a + adjoint(a)) / 2 if hermitian else a
 
@@ -63,10 +64,10 @@ def _constant(x: Any) -> Any:
 def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     """Singular value decomposition, ``a = U @ diag(S) @ Vh``.
 
-    At repeated singular values, and at zero, symmetric functions of them, projectors on whole
-    singular spaces and the polar factor ``U @ Vh`` have exact gradients; what depends on single
-    vectors there raises NotDifferentiable. With ``full_matrices`` so does what depends on the
-    choice of vectors beyond the singular values, where there are two or more.
+    Where singular values repeat or are zero, symmetric functions of them, projectors on whole
+    singular spaces and the polar factor ``U @ Vh`` still have exact gradients; a function of single
+    vectors raises NotDifferentiable there. With ``full_matrices``, so does one that depends on the
+    choice of two or more vectors beyond the singular values.
     """
     a = _hermitian(a, hermitian)
     if not compute_uv:
@@ -77,9 +78,9 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
 
 @numpy_like(np.linalg.svdvals)
 def svdvals(x, /):
-    """Singular values, falling.
+    """Singular values, in descending order.
 
-    The gradient of their sum at a matrix that lacks rank is the subgradient of least norm.
+    At a rank-deficient matrix, the gradient of their sum is the subgradient of least norm.
 
     >>> import functrans as ft, functrans.numpy as np
     >>> ft.grad(lambda a: np.linalg.svdvals(a).sum())(np.diag(np.array([2.0, 0.0])))
@@ -130,7 +131,7 @@ def cond(x, p=None):
 def pinv(a, rcond: Any = None, hermitian=False, *, rtol: Any = np._NoValue):
     """The Moore-Penrose pseudoinverse.
 
-    Its derivative is exact at matrices that lack rank too, for changes that keep the rank.
+    Its derivative is exact at rank-deficient matrices too, for changes that keep the rank.
 
     >>> import functrans as ft, functrans.numpy as np
     >>> ft.jvp(np.linalg.pinv, (np.diag(np.array([2.0, 0.0])),), (np.eye(2),))[1][0]
@@ -152,10 +153,10 @@ def pinv(a, rcond: Any = None, hermitian=False, *, rtol: Any = np._NoValue):
 
 @numpy_like(np.linalg.lstsq)
 def lstsq(a, b, rcond=None):
-    """The solution of least norm of ``a @ x = b`` in least squares, with the sums of squares that
-    remain, the rank of ``a`` and its singular values.
+    """The least-squares solution of ``a @ x = b`` of least norm, with the sums of squared
+    residuals, the rank of ``a`` and its singular values.
 
-    ``x`` has the derivative of ``pinv(a) @ b``, also where ``a`` lacks rank.
+    ``x`` has the derivative of ``pinv(a) @ b``, even where ``a`` is rank-deficient.
     """
     a, b = as_operand(a), as_operand(b)
     if len(a.shape) != 2:
@@ -172,12 +173,12 @@ def lstsq(a, b, rcond=None):
     s = bind(rows.svd, a, kind="values")[1]
     fixed = _constant(s)
     rank = np.count_nonzero(fixed > fixed[:1] * rcond, axis=-1).astype(np.int32)
-    known = rank.concrete() if isinstance(rank, Tracer) else rank
+    value = rank.concrete() if isinstance(rank, Tracer) else rank
     residuals: Any = np.real(np.zeros(0, dtype))
-    if m > n and (known is None or known == n):
-        left = (b - a @ x).reshape((m, -1))
-        residuals = (left.real**2 + left.imag**2 if dtype.kind == "c" else left**2).sum(axis=0)
-    return x, residuals, rank if known is None else known, s
+    if m > n and (value is None or value == n):
+        errors = (b - a @ x).reshape((m, -1))
+        residuals = squared_size(errors).sum(axis=0)
+    return x, residuals, rank if value is None else value, s
 
 
 # ---- QR
@@ -187,8 +188,8 @@ def lstsq(a, b, rcond=None):
 def qr(a, mode="reduced"):
     """QR factorisation, ``a = Q @ R``: mode "reduced", "complete", or "r", which gives ``R`` alone.
 
-    The columns (of a wide matrix, the first of them, that make a square) must be linearly
-    independent, else NotDifferentiable is raised.
+    The columns (of a wide matrix, those of its leading square) must be linearly independent, else
+    NotDifferentiable is raised.
     """
     a = _matrices(a)
     if mode not in ("reduced", "complete", "r", "raw"):
@@ -207,8 +208,8 @@ def qr(a, mode="reduced"):
 # ---- eigenvalues of general matrices
 
 
-def _eig(a) -> tuple:
-    """As NumPy's: before 2.5 real where the matrix and all eigenvalues are, complex since."""
+def _eig(a: Any) -> tuple[Any, Any]:
+    """As in NumPy: complex since 2.5; before, real where the matrix and all eigenvalues are."""
     a = _matrices(a)
     if a.shape[-1] != a.shape[-2]:
         raise LinAlgError("Last 2 dimensions of the array must be square")
@@ -228,8 +229,8 @@ def _always_complex() -> bool:
 def eig(a):
     """Eigenvalues and eigenvectors of square matrices.
 
-    Eigenvalues must be simple; of repeated ones symmetric functions can be differentiated. Under
-    vmap and jit results are always complex, as they all are since NumPy 2.5.
+    Eigenvalues must be simple; where they repeat, only symmetric functions can be differentiated.
+    Under vmap and jit the results are always complex, as all of them are since NumPy 2.5.
     """
     return EigResult(*_eig(a))
 
@@ -268,7 +269,7 @@ def tensorsolve(a, b, axes=None):
 
 @numpy_like(np.linalg.tensorinv)
 def tensorinv(a, ind=2):
-    """The inverse of ``tensordot`` with ``a``, whose first ``ind`` axes are those of its result."""
+    """The inverse of the linear map ``tensordot(a, x)``, to arrays with the first ``ind`` axes."""
     a = as_operand(a)
     if ind <= 0:
         raise ValueError("Invalid ind argument.")

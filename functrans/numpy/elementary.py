@@ -26,7 +26,7 @@ from functrans.numpy.structure import (
 
 
 def _scalar_or_operand(x: Any) -> Any:
-    """``x`` as an operand that keeps a Python number weak."""
+    """``x`` as an operand; a Python number stays one, of weak type."""
     return x if type(x) in PYTHON_SCALARS else as_operand(x)
 
 
@@ -34,7 +34,7 @@ def _scalar_or_operand(x: Any) -> Any:
 
 
 def power(x1: Any, x2: Any) -> Any:
-    """``x1`` to the power ``x2``, by the cheapest row."""
+    """``x1`` to the power ``x2``, by the cheapest op."""
     return x1**x2 if isinstance(x1, Tracer) else ops.power(x1, x2)
 
 
@@ -44,7 +44,7 @@ def divmod_(x1: Any, x2: Any) -> tuple:
 
 
 def modf(x: Any) -> tuple:
-    """Fractional and integral part, both with the sign of ``x``."""
+    """Fractional and integral parts, both with the sign of ``x``."""
     whole = ops.trunc(x)
     return ops.where(ops.isinf(x), 0, ops.where(x == whole, ops.copysign(0, x), x - whole)), whole
 
@@ -87,7 +87,7 @@ globals().update({name: _ufunc(name) for name in _UFUNC_NAMES})
 
 @numpy_like(np.round)
 def round(a, decimals=0, out=None):
-    """``a`` rounded to so many decimals; its derivative is zero."""
+    """``a`` rounded to ``decimals`` decimals; its derivative is zero."""
     a, decimals = as_operand(a), operator.index(decimals)
     if a.dtype.kind == "c":
         return round(a.real, decimals) + 1j * round(a.imag, decimals)
@@ -112,7 +112,7 @@ def fix(x, out=None):
 
 @numpy_like(np.clip)
 def clip(a, a_min=np._NoValue, a_max=np._NoValue, out=None, *, min=np._NoValue, max=np._NoValue):
-    """``a`` kept between two bounds, either of which may be None; at a bound its slope is 1."""
+    """``a`` limited to two bounds, either of which may be None; at a bound its slope is 1."""
     low = _bound(a_min, min)
     high = _bound(a_max, max)
     a = as_operand(a)
@@ -135,7 +135,7 @@ def _bound(first, second):
 
 @numpy_like(np.nan_to_num)
 def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
-    """``x`` with NaN and infinities replaced; only entries that stay have a derivative."""
+    """``x`` with NaN and infinities replaced; only unchanged entries have a derivative."""
     x = as_operand(x)
     if x.dtype.kind == "c":
         return (nan_to_num(x.real, copy, nan, posinf, neginf)
@@ -159,7 +159,7 @@ def sinc(x):
 
 @numpy_like(np.real)
 def real(val):
-    """The real part; of a real array itself."""
+    """The real part; for a real array, the array itself."""
     val = as_operand(val)
     return ops.real(val) if val.dtype.kind == "c" else val
 
@@ -313,7 +313,7 @@ def common_type(*arrays):
 
 
 def array(object, dtype=None, *, copy=True, order: Any = "K", subok=False, ndmin=0, like=None):
-    """An array of ``object``, in which traced values may stand anywhere."""
+    """An array of ``object``, in which traced values may be nested anywhere."""
     if not is_traced(object):
         return np.array(plain(object), dtype, copy=copy, order=order, ndmin=ndmin)
     y = as_operand(object)
@@ -322,7 +322,7 @@ def array(object, dtype=None, *, copy=True, order: Any = "K", subok=False, ndmin
 
 
 def asarray(a, dtype=None, order=None, *, device=None, copy=None, like=None):
-    """``a`` as an array, in which traced values may stand anywhere."""
+    """``a`` as an array, in which traced values may be nested anywhere."""
     if not is_traced(a):
         return np.asarray(plain(a), dtype, order, copy=copy)
     return array(a, dtype)
@@ -338,7 +338,7 @@ def _filled(name: str, function: Callable) -> Callable:
         return function(a.shape if shape is None else shape, a.dtype if dtype is None else dtype)
 
     named.__name__ = f"{name}_like"
-    named.__doc__ = f"numpy.{name} in the shape and dtype of ``a``: a constant."
+    named.__doc__ = f"numpy.{name} with the shape and dtype of ``a``: a constant."
     return named
 
 
@@ -349,14 +349,14 @@ zeros_like, ones_like, empty_like = (
 
 @numpy_like(np.full)
 def full(shape, fill_value, dtype=None, order="C", *, device=None, like=None):
-    """An array of one shape with ``fill_value``, broadcast, in every place."""
+    """An array of a shape, filled with ``fill_value`` by broadcasting."""
     y = as_operand(fill_value)
     return broadcast_to(y if dtype is None else astype(y, dtype), shape)
 
 
 @numpy_like(np.full_like)
 def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, device=None):
-    """An array in the shape and dtype of ``a`` with ``fill_value`` in every place."""
+    """An array with the shape and dtype of ``a``, filled with ``fill_value``."""
     a, y = as_operand(a), as_operand(fill_value)
     y = astype(y, a.dtype if dtype is None else dtype)
     return broadcast_to(y, a.shape if shape is None else shape)
@@ -372,7 +372,7 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
     counted = np.arange(num).reshape((-1,) + (1,) * len(ends))
     counted = counted.astype(np.result_type(start.dtype, stop.dtype, 1.0))
     y = counted * ((stop - start) / max(gaps, 1)) + start
-    if endpoint and num > 1:  # exactly, as NumPy has it: rounding must not move the last
+    if endpoint and num > 1:  # exactly ``stop``, as in NumPy, without rounding
         y = np.concatenate([y[:-1], broadcast_to(stop, ends)[None]])
     y = y if dtype is None else astype(y, dtype)
     y = moveaxis(y, 0, axis) if axis else y
@@ -396,7 +396,7 @@ def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     return y if dtype is None else astype(y, dtype)
 
 
-# NumPy's own: nothing in them depends on a traced value
+# NumPy's own: they have no traced operands
 _THEIRS = [
     "zeros", "ones", "eye", "identity", "empty", "arange", "tri", "indices", "tril_indices",
     "triu_indices", "diag_indices", "ix_", "broadcast_shapes", "isscalar",

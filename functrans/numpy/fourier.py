@@ -38,7 +38,7 @@ def _length(n: Any) -> int:
 
 
 def _fit(x: Any, n: int, axis: int) -> Any:
-    """``x`` with ``n`` entries along ``axis``: without the last ones, or with zeros behind them."""
+    """``x`` with ``n`` entries along ``axis``: truncated, or padded with zeros at the end."""
     have = x.shape[axis]
     if n <= have:
         return x if n == have else x[along(axis, slice(n))]
@@ -56,7 +56,7 @@ def _transform(a: Any, n: Any, axis: int, norm: str | None, inverse: bool) -> An
 
 @numpy_like(np.fft.fft)
 def fft(a, n=None, axis=-1, norm=None, out=None):
-    """Discrete Fourier transform along ``axis``, cut or filled with zeros to length ``n``.
+    """Discrete Fourier transform along ``axis``, truncated or zero-padded to length ``n``.
 
     >>> import functrans as ft, numpy as np
     >>> power = lambda x: np.sum(np.abs(np.fft.fft(x, norm="ortho")) ** 2)
@@ -74,7 +74,7 @@ def ifft(a, n=None, axis=-1, norm=None, out=None):
 
 @numpy_like(np.fft.rfft)
 def rfft(a, n=None, axis=-1, norm=None, out=None):
-    """The first half of the transform of real numbers, which implies the other."""
+    """The first half of the transform of real numbers; the other half follows by symmetry."""
     a = as_operand(a)
     axis = one_axis(axis, a.ndim)
     n = _length(a.shape[axis] if n is None else n)
@@ -83,9 +83,9 @@ def rfft(a, n=None, axis=-1, norm=None, out=None):
 
 @numpy_like(np.fft.irfft)
 def irfft(a, n=None, axis=-1, norm=None, out=None):
-    """The inverse of ``rfft``: ``n`` real numbers, an even number if it is not given.
+    """The inverse of ``rfft``: ``n`` real numbers, by default an even number.
 
-    The imaginary parts at frequency 0, and at n/2 if there is one, have no effect.
+    The imaginary parts at frequency 0, and at n/2 for even n, have no effect.
     """
     a = as_operand(a)
     axis = one_axis(axis, a.ndim)
@@ -111,7 +111,7 @@ def ihfft(a, n=None, axis=-1, norm=None, out=None):
 
 
 def _plan(a: Any, s: Any, axes: Any, half: bool) -> tuple[list, list]:
-    """Lengths and axes, one for each transform; ``half``: the last axis is half a spectrum."""
+    """Lengths and axes, one for each transform; with ``half`` the last axis is half a spectrum."""
     if axes is None and s is not None:
         warnings.warn(
             "lengths `s` without `axes` are deprecated in NumPy; name the axes",
@@ -138,7 +138,7 @@ def _each(transform: Callable, a: Any, lengths: list, axes: list, norm: str | No
 
 @numpy_like(np.fft.fftn)
 def fftn(a, s=None, axes=None, norm=None, out=None):
-    """Transform along several axes, by default all, cut or filled with zeros to lengths ``s``."""
+    """Transform along several axes, by default all, truncated or zero-padded to lengths ``s``."""
     a = as_operand(a)
     return _each(fft, a, *_plan(a, s, axes, False), norm)
 
@@ -201,7 +201,7 @@ def _shift(x, axes, sign):
     return roll(x, [sign * (x.shape[i] // 2) for i in axes], axes)
 
 
-# NumPy's own, which a traced spacing passes through
+# NumPy's own: a traced spacing works in them
 fftfreq, rfftfreq = np.fft.fftfreq, np.fft.rfftfreq
 
 __all__ = [

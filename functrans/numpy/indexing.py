@@ -1,4 +1,4 @@
-"""Reading by index: ``x[...]`` and NumPy's functions that pick and order entries."""
+"""Reading by index: ``x[...]`` and NumPy's functions that select entries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BASIC = frozenset({int, type(None), type(Ellipsis)})
 
 
 def _entry(e: Any) -> Any:
-    """One entry of a basic index in its hashable form, ``_entry`` where it is not basic."""
+    """One entry of a basic index in hashable form; ``_entry`` itself if it is not basic."""
     kind = type(e)
     if kind in _BASIC:
         return e
@@ -74,14 +74,14 @@ def split_key(key: Any, shape: tuple[int, ...]) -> tuple[tuple, tuple]:
         if entry is not _entry:
             pattern.append(entry)
             continue
-        found = _index_arrays(e, shape, _position(pattern, key, shape))
-        pattern += [ARRAY] * len(found)
-        indices += found
+        arrays = _index_arrays(e, shape, _position(pattern, key, shape))
+        pattern += [ARRAY] * len(arrays)
+        indices += arrays
     return tuple(pattern), tuple(indices)
 
 
 def _position(pattern, key, shape):
-    """The axis that the next entry of the index meets."""
+    """The axis that the next entry of the index applies to."""
     axis = sum(e is not None and e is not Ellipsis for e in pattern)
     if any(e is Ellipsis for e in pattern):
         consumed = sum(_consumes(e) for e in key)
@@ -101,7 +101,7 @@ def _listed(e):
     return e if isinstance(e, Tracer | np.ndarray) else np.asarray(e)
 
 
-def _index_arrays(e, shape, axis):
+def _index_arrays(e: Any, shape: tuple[int, ...], axis: int) -> list:
     """One entry of an advanced index as index arrays."""
     if isinstance(e, list | tuple):
         e = as_operand(e)
@@ -125,29 +125,29 @@ def _index_arrays(e, shape, axis):
     return _mask_indices(e, shape, axis)
 
 
-def _mask_indices(mask, shape, axis):
-    found = known(mask, "a boolean mask as an index")
-    if found.ndim == 0:
+def _mask_indices(mask: Any, shape: tuple[int, ...], axis: int) -> list[np.ndarray]:
+    values = concrete(mask, "a boolean mask as an index")
+    if values.ndim == 0:
         raise UnsupportedError(
             f"{user_line()}: a single True or False as an index is not supported; use x[None] or "
             "np.where."
         )
-    for i, n in enumerate(found.shape):
+    for i, n in enumerate(values.shape):
         if axis + i >= len(shape):
             raise IndexError(
                 f"too many indices for array: array is {len(shape)}-dimensional, but "
-                f"{axis + found.ndim} were indexed"
+                f"{axis + values.ndim} were indexed"
             )
         if shape[axis + i] != n:
             raise IndexError(
                 f"boolean index did not match indexed array along axis {axis + i}; size of axis is "
                 f"{shape[axis + i]} but size of corresponding boolean axis is {n}"
             )
-    return list(np.nonzero(found))
+    return list(np.nonzero(values))
 
 
-def known(x: Any, use: str) -> Any:
-    """The plain ndarray inside ``x``; a clear error where there is one for each batch entry."""
+def concrete(x: Any, use: str) -> np.ndarray:
+    """The plain ndarray inside ``x``; ConcretizationError where its values are not known."""
     if not isinstance(x, Tracer):
         return np.asarray(plain(x))
     value = x.concrete()
@@ -172,7 +172,7 @@ def take(a, indices, axis=None, out=None, mode="raise"):
         a, axis = np.ravel(a), 0
     axis = one_axis(axis, a.ndim)
     n = a.shape[axis]
-    if listed or indices.dtype.kind == "b":  # as NumPy has it
+    if listed or indices.dtype.kind == "b":  # as NumPy does
         indices = indices.astype(np.intp)
     if indices.dtype.kind not in "iu":
         raise TypeError(
@@ -207,7 +207,7 @@ def take_along_axis(arr, indices, axis=-1):
 def where(condition, x=None, y=None, /):
     """``x`` where ``condition`` holds, else ``y``; with one argument, its nonzero entries."""
     if x is None and y is None:
-        return np.nonzero(known(condition, "np.where(condition)"))
+        return np.nonzero(concrete(condition, "np.where(condition)"))
     if x is None or y is None:
         raise ValueError("either both or neither of x and y should be given")
     return bind(ops.where, *[v if type(v) in PLAIN else as_operand(v) for v in (condition, x, y)])
@@ -215,7 +215,7 @@ def where(condition, x=None, y=None, /):
 
 @numpy_like(np.select)
 def select(condlist, choicelist, default=0):
-    """From the first choice whose condition holds; ``default`` where none does."""
+    """Entries of the first choice whose condition holds; ``default`` where none does."""
     if len(condlist) != len(choicelist):
         raise ValueError("list of cases must be same length as list of conditions")
     if not condlist:
@@ -228,7 +228,7 @@ def select(condlist, choicelist, default=0):
 
 @numpy_like(np.choose)
 def choose(a, choices, out=None, mode="raise"):
-    """From ``choices[a]``, entry by entry."""
+    """For each entry of ``a``, the corresponding entry of ``choices[a]``."""
     a, n = as_operand(a), len(choices)
     if mode == "clip":
         a = ops.clip(a, 0, n - 1)
@@ -243,9 +243,9 @@ def choose(a, choices, out=None, mode="raise"):
 
 
 def _within(a: Any, n: int) -> Any:
-    """``a`` where all of it is from 0 to ``n - 1``; else NumPy's error."""
+    """``a`` if all its entries are in ``range(n)``; else NumPy's error."""
     values = a.whole() if isinstance(a, Tracer) else a
-    if values is None:  # known when the compiled program runs: it checks what it indexes with
+    if values is None:  # the compiled program will check its indices
         return take(np.arange(n), where(ops.less(a, 0), n, a), 0)
     if np.any((values < 0) | (values >= n)):
         raise ValueError("invalid entry in choice array")
@@ -255,31 +255,31 @@ def _within(a: Any, n: int) -> Any:
 @numpy_like(np.compress)
 def compress(condition, a, axis=None, out=None):
     """The slices of ``a`` along ``axis`` for which ``condition`` holds."""
-    return take(a, np.flatnonzero(known(condition, "np.compress")), axis)
+    return take(a, np.flatnonzero(concrete(condition, "np.compress")), axis)
 
 
 @numpy_like(np.extract)
 def extract(condition, arr):
     """The entries of ``arr`` where ``condition`` holds, flat."""
-    return take(arr, np.flatnonzero(known(condition, "np.extract")))
+    return take(arr, np.flatnonzero(concrete(condition, "np.extract")))
 
 
 # ---- where entries are not zero
 
 
-def _of_known(name: str) -> Callable:
+def _of_concrete(name: str) -> Callable:
     function = getattr(np, name)
 
     @numpy_like(function)
     def named(a):
-        return function(known(a, f"np.{name}"))
+        return function(concrete(a, f"np.{name}"))
 
     named.__name__ = name
-    named.__doc__ = f"np.{name} of values that are known: its result has no derivative."
+    named.__doc__ = f"np.{name} of concrete values: its result has no derivative."
     return named
 
 
-nonzero, argwhere, flatnonzero = map(_of_known, ("nonzero", "argwhere", "flatnonzero"))
+nonzero, argwhere, flatnonzero = map(_of_concrete, ("nonzero", "argwhere", "flatnonzero"))
 
 
 METHODS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from functrans.numpy.structure import (
 # ---- joining
 
 
-def _operands(arrays):
+def _operands(arrays: Any) -> list:
     if isinstance(arrays, Tracer):
         return list(arrays)
     return [as_operand(a) for a in arrays]
@@ -95,7 +96,7 @@ def column_stack(tup):
 
 @numpy_like(np.block)
 def block(arrays):
-    """An array put together from nested lists of blocks, the innermost along the last axis."""
+    """An array assembled from nested lists of blocks; the innermost lists join the last axis."""
     depth = _depth(arrays)
     _require_depth(arrays, depth, "arrays")
     ndim = max(depth, *[a.ndim for a in _flatten(arrays)])
@@ -107,7 +108,7 @@ def _depth(x):
 
 
 def _require_depth(x, depth, name):
-    """ValueError where lists are nested less deep than elsewhere."""
+    """Raise ValueError where the lists are not nested equally deep."""
     if isinstance(x, list):
         for i, v in enumerate(x):
             _require_depth(v, depth - 1, f"{name}[{i}]")
@@ -130,7 +131,7 @@ def _join_blocks(x, ndim, depth):
 
 @numpy_like(np.append)
 def append(arr, values, axis=None):
-    """``arr`` with ``values`` behind it; both flat by default."""
+    """``arr`` followed by ``values``; both flat by default."""
     return concatenate((arr, values), axis)
 
 
@@ -145,11 +146,11 @@ def insert(arr, obj, values, axis=None):
     at = np.arange(n)[obj] if isinstance(obj, slice) else np.asarray(plain(obj))
     if at.dtype == bool:
         at = np.flatnonzero(at)
-    if at.size == 1:  # all of values goes there
+    if at.size == 1:  # all values are inserted there
         values = reshape(values, (1,) * (arr.ndim - values.ndim) + values.shape)
         values = moveaxis(values, 0, axis) if at.ndim == 0 else values
         at = np.full(values.shape[axis], at.reshape(()))
-    # where each entry comes from: NumPy does the same insertion into the numbers 0, 1, ...
+    # where each entry comes from: NumPy inserts into the numbers 0, 1, ... in the same way
     source = np.insert(np.arange(n), at.astype(np.intp), np.arange(at.size) + n)
     values = broadcast_to(values, (*arr.shape[:axis], at.size, *arr.shape[axis + 1 :]))
     return take_axis(concatenate((arr, values), axis), source, axis)
@@ -170,7 +171,7 @@ def delete(arr, obj, axis=None):
 
 @numpy_like(np.array_split)
 def array_split(ary, indices_or_sections, axis=0):
-    """Parts of ``ary`` along ``axis``: so many, of nearly equal size, or cut at given indices."""
+    """``ary`` split along ``axis`` at indices, or into a number of parts of nearly equal size."""
     ary = as_operand(ary)
     axis = one_axis(axis, ary.ndim)
     n = ary.shape[axis]
@@ -180,14 +181,14 @@ def array_split(ary, indices_or_sections, axis=0):
         count = operator.index(indices_or_sections)
         if count <= 0:
             raise ValueError("number sections must be larger than 0.")
-        each, more = divmod(n, count)
-        cuts = [i * each + min(i, more) for i in range(count + 1)]
+        length, longer = divmod(n, count)
+        cuts = [i * length + min(i, longer) for i in range(count + 1)]
     return [ary[rows.along(axis, slice(a, b))] for a, b in itertools.pairwise(cuts)]
 
 
 @numpy_like(np.split)
 def split(ary, indices_or_sections, axis=0):
-    """Parts of ``ary`` along ``axis``: so many equal ones, or cut at given indices."""
+    """``ary`` split along ``axis`` at indices, or into a number of equal parts."""
     ary = as_operand(ary)
     n = ary.shape[one_axis(axis, ary.ndim)]
     if np.ndim(indices_or_sections) == 0 and n % indices_or_sections:

@@ -1,8 +1,9 @@
-"""Lengths: zero where they have a kink, and smooth there once squared.
+"""Lengths: norms, absolute values and other roots, with a kink at 0 that squaring removes.
 
-A product rule cannot tell: at 0 the slope of a norm is a convention, and the Hessian of its square
-would come out as 0. So a traced length remembers what it is the square root of (``root_of``), also
-when it is scaled; its even powers, and products of two lengths with one root, move as that does.
+The product rule alone cannot see this: the slope of a norm at 0 is a convention, and the Hessian of
+its square would come out as 0. So a traced length, scaled or not, remembers what it is the square
+root of (``root_of``). Its even powers, and products of two lengths with one root, have the
+derivatives of that.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from functrans._ops.calls import stop
 class Root(NamedTuple):
     """What a length is the square root of: ``square(*operands, *options)``, scaled.
 
-    Scaled, it is that of the operands scaled ``degree`` times each: squares of large and of small
-    numbers are not formed before. ``scales`` are operations and their other operands.
+    ``scales`` are operations and their other operands. Scaling by numbers is done to the operands,
+    ``degree`` times, before these are squared: squares of very large or small numbers are avoided.
     """
 
     square: Callable
@@ -36,7 +37,7 @@ class Root(NamedTuple):
 def length(
     y: Any, square: Callable, operands: tuple, options: tuple = (), degree: int = 1
 ) -> Any:
-    """``y``, which is the square root of ``square(*operands, *options)``."""
+    """``y``, marked as the square root of ``square(*operands, *options)``."""
     return _with_root(y, Root(square, operands, options, degree))
 
 
@@ -55,7 +56,7 @@ def root_of(x: Any) -> Root | None:
 
 
 def multiply(x1: Any, x2: Any) -> Any:
-    """The product; of a length with anything it is a length, of two with one root smooth."""
+    """The product: a length where one factor is, and smooth for two lengths with one root."""
     r1, r2 = root_of(x1), root_of(x2)
     if r1 is not None and r2 is not None and _alike(r1[:4], r2[:4]):
         return even_power(x1, 2) if _alike(r1.scales, r2.scales) else _product(x1, x2, r1, r2)
@@ -66,13 +67,13 @@ def multiply(x1: Any, x2: Any) -> Any:
 
 
 def divide(x1: Any, x2: Any) -> Any:
-    """The quotient: of a length by anything a length."""
+    """The quotient, which is a length where ``x1`` is."""
     y, root = bind_operands(ops.divide, x1, x2), root_of(x1)
     return y if root is None else _scaled(y, root, operator.truediv, x2)
 
 
 def negative(x: Tracer) -> Any:
-    """``-x``, of which an even power is that of ``x``."""
+    """``-x``, whose even powers are those of ``x``."""
     y = x.owner.unary(ops.negative, x)
     return y if x.root_of is None else _scaled(y, x.root_of, operator.mul, -1)
 
@@ -102,7 +103,7 @@ def _scaled(y, root, op, factor):
 
 
 def _alike(a, b):
-    """Whether two nested tuples hold the same objects."""
+    """Whether two nested tuples contain the same objects."""
     if type(a) is tuple is type(b):
         return len(a) == len(b) and all(map(_alike, a, b))
     return a is b or (type(a) is type(b) and type(a) in PYTHON_SCALARS and a == b)
@@ -112,7 +113,7 @@ def _alike(a, b):
 
 
 def is_even(exponent: Any) -> bool:
-    """Whether it is one of the numbers 2, 4, ..., of any type."""
+    """Whether ``exponent`` is 2, 4, ..., of any type."""
     number: Any = exponent
     if isinstance(exponent, np.ndarray | np.generic) and not exponent.shape:
         number = exponent.item()
@@ -159,7 +160,7 @@ def squared_size(x: Any) -> Any:
 
 
 def of_root(x: Any) -> Any:
-    """The square of the square root of ``x``: that, or NaN as the root is."""
+    """The square of the square root of ``x``: ``x``, or NaN where the root is NaN."""
     return x if dtype_of(x).kind == "c" else x * ops.where(x < 0, np.nan, 1)
 
 

@@ -12,6 +12,7 @@ from functrans._ops import elementwise as ops
 from functrans._ops import linalg as rows
 from functrans._ops.decompositions import svd as _svd
 from functrans._ops.norms import norm2
+from functrans._ops.reductions import kept_shape
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy import arrange as _arrange
 from functrans.numpy import contractions as _contractions
@@ -24,14 +25,14 @@ LinAlgError = np.linalg.LinAlgError
 
 
 class EighResult(NamedTuple):
-    """Eigenvalues, rising, and eigenvectors as columns."""
+    """Eigenvalues in ascending order, and eigenvectors as columns."""
 
     eigenvalues: Any
     eigenvectors: Any
 
 
 class SlogdetResult(NamedTuple):
-    """A determinant as a sign and the logarithm of its size."""
+    """A determinant as its sign and the logarithm of its absolute value."""
 
     sign: Any
     logabsdet: Any
@@ -59,7 +60,7 @@ def _square(a: Any) -> Any:
 
 @numpy_like(np.linalg.solve)
 def solve(a, b):
-    """The solution of ``a @ x = b``; ``b`` is a vector if it has one axis, else matrices.
+    """The solution of ``a @ x = b``; ``b`` with one axis is a vector, with more it is matrices.
 
     >>> import functrans as ft, functrans.numpy as np
     >>> ft.grad(lambda b: np.linalg.solve(np.eye(2) * 2, b).sum())(np.ones(2))
@@ -120,7 +121,7 @@ def multi_dot(arrays, *, out=None):
     return _product(arrays, _cuts(sizes), 0, len(arrays) - 1)
 
 
-def _cuts(sizes: list[int]) -> dict:
+def _cuts(sizes: list[int]) -> dict[tuple[int, int], int]:
     """Where to split each run of factors (Cormen et al., "Introduction to Algorithms", 15.2)."""
     n = len(sizes) - 1
     cost = {(i, i): 0 for i in range(n)}
@@ -171,20 +172,20 @@ def cholesky(a, /, *, upper=False):
 def eigh(a, UPLO="L"):
     """Eigenvalues and eigenvectors of a Hermitian matrix.
 
-    Differentiated as a function of Hermitian matrices. At repeated eigenvalues what is smooth in
-    the matrix has exact gradients (``v @ diag(f(w)) @ v.T``, traces, projectors); what depends on
-    single eigenvectors there raises NotDifferentiable.
+    Differentiated as a function of Hermitian matrices. Where eigenvalues repeat, functions that are
+    smooth in the matrix still have exact gradients (``v @ diag(f(w)) @ v.T``, traces, projectors);
+    those of single eigenvectors raise NotDifferentiable.
     """
     return EighResult(*bind(rows.eigh, _square(a), lower=_lower(UPLO)))
 
 
 @numpy_like(np.linalg.eigvalsh)
 def eigvalsh(a, UPLO="L"):
-    """Eigenvalues of a Hermitian matrix, rising; differentiated as ``eigh``."""
+    """Eigenvalues of a Hermitian matrix in ascending order; differentiated as ``eigh``."""
     return bind(rows.eigh, _square(a), lower=_lower(UPLO))[0]
 
 
-def _lower(UPLO):
+def _lower(UPLO: str) -> bool:
     if UPLO.upper() not in ("L", "U"):
         raise ValueError("UPLO argument must be 'L' or 'U'")
     return UPLO.upper() == "L"
@@ -193,7 +194,7 @@ def _lower(UPLO):
 # ---- norms
 
 
-def _unsupported(what, cure):
+def _unsupported(what: str, cure: str) -> UnsupportedError:
     return UnsupportedError(f"{user_line()}: {what} has no derivative rule here; {cure}.")
 
 
@@ -219,7 +220,7 @@ def norm(x, ord=None, axis=None, keepdims=False):
     else:
         raise ValueError("Improper number of dimensions to norm.")
     if keepdims:
-        y = y.reshape(tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
+        y = y.reshape(kept_shape(x.shape, axes))
     if ord is None or euclidean:
         return length(y, _sum_of_squares, (x,), (axes, keepdims))
     return y
@@ -259,7 +260,7 @@ def _matrix_norm(x, ord, row, column):
 
 
 def _greatest(sizes, axis):
-    """The greatest of sizes, of none 0."""
+    """The greatest of the sizes; 0 if there are none."""
     return sizes.max(axis) if sizes.size else sizes.sum(axis)
 
 
@@ -276,7 +277,7 @@ def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
     rest = [i for i in range(x.ndim) if i not in axes]
     shape = [x.shape[i] for i in rest]
     y = norm.__wrapped__(x.transpose([*rest, *axes]).reshape((*shape, -1)), ord, -1)  # type: ignore[attr-defined]  # as above
-    return y.reshape(tuple(1 if i in axes else n for i, n in enumerate(x.shape))) if keepdims else y
+    return y.reshape(kept_shape(x.shape, axes)) if keepdims else y
 
 
 @numpy_like(np.linalg.matrix_norm)
@@ -285,7 +286,7 @@ def matrix_norm(x, /, *, keepdims=False, ord="fro"):
     return norm.__wrapped__(x, ord, (-2, -1), keepdims)  # type: ignore[attr-defined]  # set by functools.wraps
 
 
-# ---- NumPy's second home for some names, with its own signatures
+# ---- numpy.linalg's variants of functions of numpy
 
 
 @numpy_like(np.linalg.trace)

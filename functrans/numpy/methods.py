@@ -1,9 +1,9 @@
-"""The methods of ndarrays that no function of NumPy's stands for."""
+"""The methods of ndarrays that have no counterpart among NumPy's functions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def view(self: Any, dtype: Any = None, type: Any = None) -> Any:
 
 
 def _of_memory(name: str) -> Callable:
-    def method(self: Tracer, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Tracer, *args: Any, **kwargs: Any) -> NoReturn:
         raise ConcretizationError(
             f"{user_line()}: x.{name}() needs the memory of an ndarray, which {self!r} does not "
             f"have; use ft.stop_gradient(x).{name}() for that of its value."
@@ -42,7 +42,7 @@ def _of_memory(name: str) -> Callable:
 
 
 def _attribute_of_memory(name: str) -> property:
-    def get(self: Tracer) -> Any:
+    def get(self: Tracer) -> NoReturn:
         raise MemoryAttributeError(
             f"{user_line()}: x.{name} tells of the memory of an ndarray, which {self!r} does not "
             f"have; use ft.stop_gradient(x).{name} for that of its value."

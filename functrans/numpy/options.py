@@ -1,4 +1,4 @@
-"""How reductions read their arguments: axes, masks and what NumPy calls with nothing traced get."""
+"""How reductions read their arguments: axes, masks, dtypes and defaults."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from functrans.errors import UnsupportedError
 from functrans.numpy.protocols import USE_RESULT, refused
 from functrans.numpy.structure import as_operand, moveaxis, numpy_like
 
-# NumPy's mark of an argument that was not given.
+# NumPy's default for arguments that may also be None.
 NoValue: Any = np._NoValue  # type: ignore[attr-defined]  # NumPy 2 exports it without a stub
 
-# The axes of an array of so many dimensions; 64 is NumPy's bound.
+# ndim -> all axes of such an array; NumPy allows 64.
 ALL_AXES = tuple(tuple(range(n)) for n in range(65))
 
 
 def like(numpy_function: Callable | None) -> Callable[[Callable], Callable]:
-    """``numpy_like`` for functions of one array, which they get as an operand."""
+    """``numpy_like`` for functions of one array, which is passed on as an operand."""
 
     def decorate(f: Callable) -> Callable:
         @functools.wraps(f)
@@ -32,7 +32,7 @@ def like(numpy_function: Callable | None) -> Callable[[Callable], Callable]:
             return f(a if isinstance(a, Tracer) else as_operand(a), *args, **kwargs)
 
         named = numpy_like(numpy_function)(of_operand)
-        named.__wrapped__ = f  # type: ignore[attr-defined]  # what methods of traced values call
+        named.__wrapped__ = f  # type: ignore[attr-defined]  # the method of traced values
         return named
 
     return decorate
@@ -43,13 +43,13 @@ def no_out(name: str) -> UnsupportedError:
     return refused(f"np.{name}", "got out=", USE_RESULT)
 
 
-def given(option: Any) -> bool:
-    """Whether the caller gave an option that may also be None."""
+def is_set(option: Any) -> bool:
+    """Whether the caller passed ``option``, other than as None."""
     return option is not NoValue and option is not None
 
 
 def masked(where: Any) -> bool:
-    """Whether ``where`` leaves anything out."""
+    """Whether ``where`` is a mask."""
     return where is not NoValue and where is not True and where is not None
 
 
@@ -59,7 +59,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
         return ALL_AXES[ndim]
     if type(axis) is int and -ndim <= axis < ndim:
         return (axis % ndim,)
-    if ndim == 0 and axis in (0, -1):  # as NumPy's reductions have it
+    if ndim == 0 and axis in (0, -1):  # as NumPy's reductions do
         return ()
     return tuple(sorted(np.lib.array_utils.normalize_axis_tuple(axis, ndim)))
 
@@ -77,7 +77,7 @@ def flat_axes(a: Any, axes: tuple[int, ...]) -> Any:
 
 
 def weights_of(weights: Any, a: Any, axis: Any) -> Any:
-    """``weights`` to multiply entries of ``a`` with: of its shape, or its shape along ``axis``."""
+    """``weights``, of the shape of ``a`` or its shape along ``axis``, to multiply ``a`` by."""
     if weights.shape == a.shape:
         return weights
     if axis is None:
@@ -92,12 +92,12 @@ def weights_of(weights: Any, a: Any, axis: Any) -> Any:
 
 
 def keep(y: Any, a: Any, axis: tuple[int, ...], keepdims: Any) -> Any:
-    """``y`` with the axes that were reduced at length 1, if so asked."""
+    """``y``, with the reduced axes at length 1 if ``keepdims`` is set."""
     return y.reshape(rows.kept_shape(a.shape, axis)) if keepdims and keepdims is not NoValue else y
 
 
 def prepared(name: str, a: Any, out: Any, dtype: Any, where: Any, neutral: Any) -> Any:
-    """``a`` in ``dtype``, with ``neutral`` where it does not count."""
+    """``a`` in ``dtype``, with ``neutral`` where the mask leaves entries out."""
     if out is not None:
         raise no_out(name)
     if dtype is not None:

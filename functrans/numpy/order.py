@@ -1,7 +1,7 @@
 """Sorting, searching and sets under NumPy's names.
 
-What is sorted, kept or joined carries its derivative along; permutations, masks and counts have
-none. Of equal entries a set keeps the first.
+Entries that are sorted, selected or joined keep their derivatives; permutations, masks and counts
+have none. Of equal entries a set keeps the first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functrans._core.bind import bind
 from functrans._ops import elementwise as ops
 from functrans._ops import ranks as rows
 from functrans.errors import UnsupportedError, user_line
-from functrans.numpy.indexing import known, take, take_along_axis
+from functrans.numpy.indexing import concrete, take, take_along_axis
 from functrans.numpy.options import axes_of
 from functrans.numpy.structure import as_operand, numpy_like, one_axis, ravel
 
@@ -27,23 +27,23 @@ def _plain_order(order: Any) -> None:
         raise ValueError("Cannot specify order when the array has no fields.")
 
 
-def _along(a, axis):
-    """``a`` and its axis: the flat array and 0 where there is none."""
+def _along(a: Any, axis: Any) -> tuple[Any, int]:
+    """``a`` and its axis; the flat array and 0 if ``axis`` is None."""
     a = as_operand(a)
     return (ravel(a), 0) if axis is None else (a, one_axis(axis, a.ndim))
 
 
-@numpy_like(None)  # NumPy's knows no descending
+@numpy_like(None)  # NumPy's own does not take descending
 def argsort(a, axis=-1, kind=None, order=None, *, stable=None, descending=False):
     """The indices that would sort ``a`` along ``axis``, the largest first with ``descending``."""
     _plain_order(order)
     a, axis = _along(a, axis)
-    steady = bool(stable) or kind in ("stable", "mergesort")
+    stable = bool(stable) or kind in ("stable", "mergesort")
     if not descending:
-        return bind(rows.argsort, a, axis=axis, stable=steady)
-    # turned before and after, so that equal entries keep their order where that is asked for
-    found = bind(rows.argsort, np.flip(a, axis), axis=axis, stable=steady)
-    return a.shape[axis] - 1 - np.flip(found, axis)
+        return bind(rows.argsort, a, axis=axis, stable=stable)
+    # flipped before and after, so that a stable sort keeps the order of equal entries
+    order = bind(rows.argsort, np.flip(a, axis), axis=axis, stable=stable)
+    return a.shape[axis] - 1 - np.flip(order, axis)
 
 
 @numpy_like(None)
@@ -70,7 +70,7 @@ def sort_complex(a):
 
 @numpy_like(np.argpartition)
 def argpartition(a, kth, axis=-1, kind="introselect", order=None):
-    """The indices that would part ``a`` along ``axis`` at ``kth``."""
+    """The indices that would partition ``a`` along ``axis`` at ``kth``."""
     _plain_order(order)
     a, axis = _along(a, axis)
     n = a.shape[axis]
@@ -127,11 +127,11 @@ def unique(ar, return_index=False, return_inverse=False, return_counts=False, ax
     shape = ar.shape
     if axis is None:
         ar = ravel(ar)
-    found = np.unique(
-        known(ar, "np.unique"), True, return_inverse, return_counts, axis, equal_nan=equal_nan
+    _, first, *others = np.unique(
+        concrete(ar, "np.unique"), True, return_inverse, return_counts, axis, equal_nan=equal_nan
     )
-    values = take(ar, found[1], 0 if axis is None else axis)
-    rest = list(found[1:] if return_index else found[2:])
+    values = take(ar, first, 0 if axis is None else axis)
+    rest = [first, *others] if return_index else others
     if return_inverse and axis is None:
         i = 1 if return_index else 0
         rest[i] = rest[i].reshape(shape)
@@ -164,7 +164,7 @@ def unique_inverse(x, /):
 
 @numpy_like(np.unique_all)
 def unique_all(x, /):
-    """The distinct entries of ``x``: first places, which of them each entry is, and counts."""
+    """The distinct entries of ``x``, where each is first, which one each entry is, and counts."""
     return _All(*unique(x, True, True, True, equal_nan=False))
 
 
@@ -183,7 +183,7 @@ def isin(element, test_elements, assume_unique=False, invert=False, *, kind=None
 
 
 def _distinct(ar, assume_unique):
-    """``ar`` flat, and without repetitions."""
+    """``ar``, flat and without repetitions."""
     ar = ravel(as_operand(ar))
     return ar if assume_unique else unique(ar)
 
@@ -199,7 +199,7 @@ def intersect1d(ar1, ar2, assume_unique=False, return_indices=False):
     """The distinct entries of ``ar1`` that are also in ``ar2``, in order."""
     ar1, ar2 = ravel(as_operand(ar1)), ravel(as_operand(ar2))
     _, i, j = np.intersect1d(
-        known(ar1, "np.intersect1d"), known(ar2, "np.intersect1d"), assume_unique, True
+        concrete(ar1, "np.intersect1d"), concrete(ar2, "np.intersect1d"), assume_unique, True
     )
     values = take(ar1, i).astype(np.result_type(ar1.dtype, ar2.dtype))
     return (values, i, j) if return_indices else values
@@ -209,15 +209,15 @@ def intersect1d(ar1, ar2, assume_unique=False, return_indices=False):
 def setdiff1d(ar1, ar2, assume_unique=False):
     """The distinct entries of ``ar1`` that are not in ``ar2``."""
     ar1 = _distinct(ar1, assume_unique)
-    absent = known(isin(ar1, ar2, invert=True), "np.setdiff1d")
+    absent = concrete(isin(ar1, ar2, invert=True), "np.setdiff1d")
     return take(ar1, np.flatnonzero(absent))
 
 
 @numpy_like(np.setxor1d)
 def setxor1d(ar1, ar2, assume_unique=False):
-    """The entries that are in one of the arrays only, in order."""
+    """The entries that are in only one of the arrays, in order."""
     both = sort(np.concatenate([_distinct(ar, assume_unique) for ar in (ar1, ar2)]))
-    values = known(both, "np.setxor1d")
+    values = concrete(both, "np.setxor1d")
     step = np.concatenate([[True], values[1:] != values[:-1], [True]])
     return take(both, np.flatnonzero(step[1:] & step[:-1])) if both.shape[0] else both
 
@@ -230,18 +230,19 @@ def trim_zeros(filt, trim="fb", axis=None):
     if trim not in {"fb", "bf", "f", "b"}:
         raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
     axes = axes_of(axis, x.ndim)
-    values = known(x, "np.trim_zeros")
-    return x[tuple([_kept(values, i, trim) if i in axes else slice(None) for i in range(x.ndim)])]
+    values = concrete(x, "np.trim_zeros")
+    whole = slice(None)
+    return x[tuple([_trimmed(values, i, trim) if i in axes else whole for i in range(x.ndim)])]
 
 
-def _kept(values, i, trim):
-    """The slice of axis ``i`` that is left without the zeros at its ends."""
-    found = np.flatnonzero((values != 0).any(axis=tuple(j for j in range(values.ndim) if j != i)))
-    if not found.size:
+def _trimmed(values: np.ndarray, i: int, trim: str) -> slice:
+    """The slice of axis ``i`` without the zeros at its ends."""
+    others = tuple([j for j in range(values.ndim) if j != i])
+    nonzero = np.flatnonzero((values != 0).any(axis=others))
+    if not nonzero.size:
         return slice(0, 0)
-    return slice(
-        int(found[0]) if "f" in trim else None, int(found[-1]) + 1 if "b" in trim else None
-    )
+    start = int(nonzero[0]) if "f" in trim else None
+    return slice(start, int(nonzero[-1]) + 1 if "b" in trim else None)
 
 
 def _in_place(name):

@@ -1,4 +1,4 @@
-"""``np.pad``: every mode as index, interpolation or statistic along one axis after the other."""
+"""``np.pad``: each mode is an index, an interpolation or a statistic along one axis at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from functrans.numpy.structure import (
 )
 
 STATISTICS = {"maximum": max, "mean": mean, "median": median, "minimum": min}
-# mode -> the options it takes, with what they are where not given
+# mode -> its options and their defaults
 OPTIONS: dict[str, dict[str, Any]] = {
     "constant": {"constant_values": 0},
     "empty": {},
@@ -38,7 +38,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 @numpy_like(np.pad)
 def pad(array, pad_width, mode="constant", **kwargs):
-    """``array`` with ``pad_width`` entries more at both ends of each axis, by any mode of NumPy's.
+    """``array`` with ``pad_width`` entries added at both ends of each axis, in any NumPy mode.
 
     >>> import functrans as ft, numpy as np
     >>> ft.grad(lambda x: np.sum(np.pad(x, 1, "reflect")))(np.ones(3))
@@ -57,7 +57,8 @@ def pad(array, pad_width, mode="constant", **kwargs):
     return x
 
 
-def _widths(pad_width, ndim):
+def _widths(pad_width: Any, ndim: int) -> list[list[int]]:
+    """Widths before and after each axis, checked with NumPy's errors."""
     if isinstance(pad_width, dict):
         pad_width = [pad_width.get(i, pad_width.get(i - ndim, 0)) for i in range(ndim)]
         pad_width = [(w, w) if np.ndim(w) == 0 else w for w in pad_width]
@@ -70,7 +71,7 @@ def _widths(pad_width, ndim):
     return widths
 
 
-def _option(mode, given):
+def _option(mode: Any, kwargs: dict[str, Any]) -> Any:
     """The value of the one option that ``mode`` takes."""
     if callable(mode):
         raise UnsupportedError(
@@ -80,9 +81,9 @@ def _option(mode, given):
     if mode not in OPTIONS:
         raise ValueError(f"mode '{mode}' is not supported")
     options = OPTIONS[mode]
-    if unknown := set(given) - set(options):
+    if unknown := set(kwargs) - set(options):
         raise ValueError(f"unsupported keyword arguments for mode '{mode}': {unknown}")
-    return next(iter({**options, **given}.values()), None)
+    return next(iter({**options, **kwargs}.values()), None)
 
 
 def _pairs(value, ndim):
@@ -99,13 +100,13 @@ def _constant(x, widths, value):
         return bind(indexing.scatter_set, frame, x, pattern=inside)
     value = _pairs(value, x.ndim).astype(x.dtype)
     for axis, (before, after) in enumerate(widths):
-        ends = [_spread(value[axis, end], x, axis, n) for end, n in enumerate((before, after))]
+        ends = [_filled(value[axis, end], x, axis, n) for end, n in enumerate((before, after))]
         x = concatenate((ends[0], x, ends[1]), axis)
     return x
 
 
-def _spread(v, x, axis, n):
-    """``v`` in ``n`` places along ``axis`` of the shape of ``x``."""
+def _filled(v, x, axis, n):
+    """``v`` broadcast to the shape of ``x``, but with length ``n`` along ``axis``."""
     return broadcast_to(v, (*x.shape[:axis], n, *x.shape[axis + 1 :]))
 
 
@@ -117,14 +118,14 @@ def _one_axis(x, axis, before, after, mode, option):
         )
     if mode == "empty":
         zero = np.zeros((), x.dtype)
-        ends = [_spread(zero, x, axis, before), _spread(zero, x, axis, after)]
+        ends = [_filled(zero, x, axis, before), _filled(zero, x, axis, after)]
     elif mode in STATISTICS:
         ends = _statistics(x, axis, (before, after), STATISTICS[mode], option)
     elif mode == "linear_ramp":
         ends = _ramps(x, axis, (before, after), option)
     else:
         y = take_axis(x, np.pad(np.arange(n), (before, after), mode), axis)
-        return _turned(y, x, axis, (before, after), mode) if option == "odd" else y
+        return _odd(y, x, axis, (before, after), mode) if option == "odd" else y
     return concatenate((ends[0], x, ends[1]), axis)
 
 
@@ -138,7 +139,7 @@ def _statistics(x, axis, widths, statistic, lengths):
         part = slice(n - length, n) if end else slice(length)
         y = statistic(x[along(axis, part)], axis, keepdims=True)
         y = y if x.dtype.kind not in "iu" else np.round(y)
-        ends.append(_spread(y.astype(x.dtype), x, axis, width))
+        ends.append(_filled(y.astype(x.dtype), x, axis, width))
     return ends
 
 
@@ -153,10 +154,10 @@ def _ramps(x, axis, widths, end_values):
     return ends
 
 
-def _turned(y, x, axis, widths, mode):
-    """The odd extension, from the even one: each entry mirrored about the edges it comes from.
+def _odd(y, x, axis, widths, mode):
+    """The odd extension of ``x``, from the even one ``y``: a sum of ``y`` and the edges of ``x``.
 
-    NumPy itself says by how much: it extends two arrays that are 1 at one edge and 0 elsewhere.
+    Its weights come from NumPy, which extends two arrays that are 1 at one edge and 0 elsewhere.
     """
     n = x.shape[axis]
     if n == 1:

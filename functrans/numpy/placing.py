@@ -1,8 +1,7 @@
 """NumPy's functions that write into their first argument, as functions that return a changed copy.
 
-NumPy's own names cannot work on values that do not change, and doing nothing in silence would be
-worse: called as ``np.put`` on a traced value they raise. Called from here, ``inplace=False`` gives
-the copy.
+NumPy's own functions cannot change a traced value, and must not silently do nothing: ``np.put`` of
+a traced value raises. Called from here, ``inplace=False`` returns the changed copy.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from functrans._core.array import Array, wrap
 from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
 from functrans.errors import ImmutableError, user_line
-from functrans.numpy.indexing import known, take_along_axis
+from functrans.numpy.indexing import concrete, take_along_axis
 from functrans.numpy.structure import as_operand, is_traced, one_axis, ravel, reshape, take_axis
 from functrans.numpy.updates import At
 
 
 def _writing(cure: str) -> Callable[[Callable], Callable]:
-    """A function of NumPy's that writes: in place on an ndarray, else only as a changed copy."""
+    """Make a NumPy function that writes: in place into an ndarray, else only into a copy."""
 
     def decorate(f: Callable) -> Callable:
         name = f.__name__
@@ -51,7 +50,7 @@ def _writing(cure: str) -> Callable[[Callable], Callable]:
 
 @_writing("x.at[mask].set(values)")
 def putmask(a, mask, values):
-    """``a`` with ``values``, repeated where they are too few, at their own places in the mask."""
+    """``a`` with ``values``, repeated to its size, where the mask holds."""
     values = ravel(as_operand(values))
     if not values.shape[0]:
         raise ValueError("cannot insert from an empty array")
@@ -61,13 +60,13 @@ def putmask(a, mask, values):
 
 @_writing("x.at[mask].set(values)")
 def place(arr, mask, vals):
-    """``arr`` with ``vals``, one after the other and repeated as needed, where the mask holds."""
+    """``arr`` with ``vals``, in order and repeated as needed, where the mask holds."""
     mask, vals = as_operand(mask), ravel(as_operand(vals))
     if mask.size != arr.size:
         raise ValueError("place: mask and data must be the same size")
     mask = reshape(mask, arr.shape) != 0
     if not vals.shape[0]:
-        if known(mask, "np.place").any():
+        if concrete(mask, "np.place").any():
             raise ValueError("Cannot insert from an empty array!")
         return arr
     turns = ops.maximum(np.cumsum(mask).reshape(arr.shape) - 1, 0) % vals.shape[0]
@@ -76,7 +75,7 @@ def place(arr, mask, vals):
 
 @_writing("x.at[index].set(values) of the flat array")
 def put(a, ind, v, mode="raise"):
-    """``a`` with ``v``, repeated as needed, at the places ``ind`` of the flat array."""
+    """``a`` with ``v``, repeated as needed, at the positions ``ind`` of the flat array."""
     ind, v = ravel(as_operand(ind)), ravel(as_operand(v))
     n = a.size
     if mode == "clip":

@@ -1,8 +1,8 @@
 """``numpy.polynomial``'s modules of functions, with coefficients that may be traced.
 
-NumPy makes ndarrays of coefficients before anything else, so its own functions cannot be reached.
-Here are those that evaluate, fit, combine, differentiate and integrate series, lowest degree first;
-the other names are NumPy's, for plain arrays. Leading coefficients that happen to be 0 stay.
+NumPy turns coefficients into ndarrays first, so its own functions cannot take traced ones. Here are
+those that evaluate, fit, combine, differentiate and integrate series, lowest degree first; the
+other names are NumPy's, for plain arrays. Leading coefficients that happen to be 0 are kept.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from functrans.numpy.structure import as_operand, is_traced, moveaxis
 
 
 class Basis(NamedTuple):
-    """``p[k + 1] = alpha(k, x) * p[k] - beta(k) * p[k - 1]``, where ``p[0]`` is 1 and ``p[1]`` is
-    ``first(x)``; NumPy's ``module`` of it, and what the names of its functions begin with."""
+    """A basis ``p[k + 1] = alpha(k, x) * p[k] - beta(k) * p[k - 1]``, where ``p[0]`` is 1 and
+    ``p[1]`` is ``first(x)``; its module in NumPy, and the prefix of the functions there."""
 
     prefix: str
     module: Any
@@ -50,7 +50,7 @@ BASES = [
 
 
 def _floating(c: Any) -> Any:
-    """Coefficients, of a floating type as NumPy has them."""
+    """Coefficients, of a floating type as in NumPy."""
     c = as_operand(c)
     c = c.reshape(1) if c.ndim == 0 else c
     return c if c.dtype.kind in "fc" else c.astype(float)
@@ -73,14 +73,14 @@ def _value(basis: Basis, x: Any, c: Any, tensor: bool = True) -> Any:
 def _vander(basis: Basis, x: Any, deg: int) -> Any:
     """The values of the basis up to degree ``deg``, along a new last axis."""
     x = as_operand(x) + 0.0
-    found = [np.ones_like(x), basis.first(x)]
+    ps = [np.ones_like(x), basis.first(x)]
     for k in range(1, deg):
-        found.append(basis.alpha(k, x) * found[k] - basis.beta(k) * found[k - 1])
-    return np.stack(found[: deg + 1], axis=-1)
+        ps.append(basis.alpha(k, x) * ps[k] - basis.beta(k) * ps[k - 1])
+    return np.stack(ps[: deg + 1], axis=-1)
 
 
 def _apply(matrix: np.ndarray, c: Any, axis: int) -> Any:
-    """``matrix``, of what a linear function makes of each coefficient, on all of them."""
+    """``matrix``, of a linear function of coefficients, applied to those along ``axis``."""
     c = moveaxis(c, axis, 0)
     return moveaxis(np.tensordot(matrix.astype(c.dtype), c, axes=1), 0, axis)
 
@@ -104,11 +104,12 @@ def _integral(basis: Basis, c: Any, m: int = 1, k: Any = (), lbnd: float = 0, sc
     without = integrate(np.ones(n), m, [], lbnd, scl)
     units = [integrate(np.ones(n), m, list(e), lbnd, scl) - without for e in np.eye(m)[: len(k)]]
     constants = np.stack(units, axis=-1) @ k
-    behind = y.ndim - axis % y.ndim - 1
-    return y + constants.reshape(constants.shape + (1,) * behind)
+    later_axes = y.ndim - axis % y.ndim - 1
+    return y + constants.reshape(constants.shape + (1,) * later_axes)
 
 
-def _aligned(c1: Any, c2: Any) -> tuple:
+def _aligned(c1: Any, c2: Any) -> tuple[Any, ...]:
+    """Both with as many coefficients as the longer one."""
     c1, c2 = _floating(c1), _floating(c2)
     n = max(len(c1), len(c2))
     return tuple(np.concatenate([c, np.zeros(n - len(c), c.dtype)]) for c in (c1, c2))
@@ -128,14 +129,14 @@ def _difference(basis: Basis, c1: Any, c2: Any) -> Any:
 
 @functools.cache
 def _products(basis: Basis, n1: int, n2: int) -> np.ndarray:
-    """The product of each two of the basis: its coefficients along axis 0."""
+    """Products of all pairs of basis polynomials, their coefficients along axis 0."""
     multiply = getattr(basis.module, f"{basis.prefix}mul")
-    found = np.zeros((n1 + n2 - 1, n1, n2))
+    coefficients = np.zeros((n1 + n2 - 1, n1, n2))
     for i, e1 in enumerate(np.eye(n1)):
         for j, e2 in enumerate(np.eye(n2)):
             y = multiply(e1, e2)
-            found[: len(y), i, j] = y
-    return found
+            coefficients[: len(y), i, j] = y
+    return coefficients
 
 
 def _product(basis: Basis, c1: Any, c2: Any) -> Any:
@@ -158,7 +159,7 @@ def _by_x(basis: Basis, c: Any) -> Any:
 
 def _fit(basis: Basis, x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False,
          w: Any = None) -> Any:
-    """The series of degree ``deg`` that fits points in least squares."""
+    """The least-squares fit of points by a series of degree ``deg``."""
     name = f"np.polynomial.{basis.module.__name__.rsplit('.', 1)[1]}.{basis.prefix}fit"
     if full or not isinstance(deg, int | np.integer):
         raise refused(name, "got full= or a list of degrees", "give the degree as an int")
@@ -193,7 +194,7 @@ def _named(basis: Basis, name: str, ours: Callable) -> Callable:
 
 
 def _namespace(basis: Basis) -> SimpleNamespace:
-    """NumPy's module of a basis with our functions in place of its own."""
+    """NumPy's module of a basis, with our functions replacing its own."""
     names = {name: getattr(basis.module, name) for name in basis.module.__all__}
     for name, ours in FUNCTIONS.items():
         names[basis.prefix + name] = _named(basis, name, ours)

@@ -1,7 +1,7 @@
 """Polynomials as vectors of coefficients, the highest power first, under NumPy's names.
 
-NumPy drops leading coefficients that happen to be 0. Traced ones have derivatives, so here they
-stay: where NumPy's result would be shorter, ours begins with zeros.
+NumPy drops leading coefficients that happen to be 0. Traced ones have derivatives, so they are kept
+here: where NumPy's result would be shorter, ours begins with zeros.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from functrans.numpy.structure import as_operand, is_traced, numpy_like
 
 
 def _coefficients(p: Any) -> Any:
-    """``p`` as a vector; constant ones without leading zeros, as NumPy has them."""
+    """``p`` as a vector; a constant one without leading zeros, as in NumPy."""
     if not is_traced(p):
         return np.poly1d(p).coeffs
     p = as_operand(p)
@@ -35,7 +35,8 @@ def _padded(p: Any, n: int) -> Any:
     return p if len(p) == n else np.concatenate([np.zeros(n - len(p), p.dtype), p])
 
 
-def _aligned(a1: Any, a2: Any) -> tuple:
+def _aligned(a1: Any, a2: Any) -> tuple[Any, Any]:
+    """Both with as many coefficients as the longer one."""
     a1, a2 = np.atleast_1d(as_operand(a1)), np.atleast_1d(as_operand(a2))
     n = max(len(a1), len(a2))
     return _padded(a1, n), _padded(a2, n)
@@ -90,8 +91,10 @@ def polymul(a1, a2):
 
 @numpy_like(np.polydiv)
 def polydiv(u, v):
-    """Quotient and remainder of two polynomials; the remainder has as many coefficients as the
-    degree of ``v``, one if that is 0, or those of ``u`` if its degree is less."""
+    """Quotient and remainder of two polynomials.
+
+    The remainder has as many coefficients as the degree of ``v``, but at least one; it is ``u`` if
+    that has a lower degree."""
     u, v = np.atleast_1d(as_operand(u)), np.atleast_1d(as_operand(v))
     dtype = np.result_type(u.dtype, v.dtype, 0.0)
     rest, scale, n = u.astype(dtype), 1.0 / v[0], len(v)
@@ -135,7 +138,7 @@ def polyint(p, m=1, k=None):
 def poly(seq_of_zeros):
     """The monic polynomial with the given roots, or the characteristic one of a matrix.
 
-    Of complex roots it is complex, even where they happen to come in conjugate pairs.
+    For complex roots it is complex, even if they happen to come in conjugate pairs.
 
     >>> import functrans as ft, numpy as np
     >>> ft.jacobian(np.poly)(np.array([1.0, 2.0]))
@@ -157,9 +160,9 @@ def poly(seq_of_zeros):
 
 @numpy_like(np.roots)
 def roots(p):
-    """The roots of a polynomial; real if all are, where their values are known.
+    """The roots of a polynomial; real if they are concrete and all real.
 
-    A repeated root has no derivative: NotDifferentiable going back, NaN going forward.
+    A repeated root has no derivative: NotDifferentiable in reverse mode, NaN in forward mode.
 
     >>> import functrans as ft, numpy as np
     >>> ft.grad(lambda p: np.roots(p).max())(np.array([1.0, -3.0, 2.0]))
@@ -173,8 +176,8 @@ def roots(p):
     if len(p) - lead < 2:
         return np.zeros(0)
     r = bind(rows.roots, p, lead=lead)
-    known = r.concrete() if isinstance(r, Tracer) else r
-    if p.dtype.kind == "c" or known is None or np.any(known.imag):
+    values = r.concrete() if isinstance(r, Tracer) else r
+    if p.dtype.kind == "c" or values is None or np.any(values.imag):
         return r
     return np.real(r)
 
@@ -184,7 +187,7 @@ def roots(p):
 
 @numpy_like(np.polyfit)
 def polyfit(x, y, deg, rcond=None, full=False, w=None, cov: Any = False):
-    """The polynomial of degree ``deg`` that fits points in least squares.
+    """The least-squares fit of points by a polynomial of degree ``deg``.
 
     >>> import functrans as ft, numpy as np
     >>> x = np.array([0.0, 1.0, 2.0])

@@ -1,6 +1,6 @@
-"""Plain ``np.`` calls on traced values arrive here and go to the functions of this package.
+"""Plain ``np.`` calls on traced values arrive here and are passed to the functions of this package.
 
-A function that is not here raises when called, and says what to do instead.
+Calling a NumPy function without a counterpart raises an error that says what to do instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from functrans.errors import UnsupportedError, user_line
 from functrans.numpy import lengths
 from functrans.numpy.lengths import length, of_root, squared_size
 
-# The row of each ufunc, or a function that chooses one.
+# The row of each ufunc, or a function that selects one.
 UFUNCS: dict[np.ufunc, Any] = {
     row.impl: row for row in TABLE.values() if isinstance(row.impl, np.ufunc)
 }
@@ -28,8 +28,8 @@ UFUNCS: dict[np.ufunc, Any] = {
 FUNCTIONS: dict[Any, Any] = {}
 # (ufunc, method) -> ours, for reduce and accumulate.
 METHODS: dict[tuple[np.ufunc, str], Any] = {}
-# method -> what makes it from any ufunc; filled by functrans.numpy.ufunc_methods. "__call__" makes
-# it from one of Python's own functions, and gives None for others.
+# method -> what makes it for any ufunc; filled by functrans.numpy.ufunc_methods. "__call__" makes
+# it for ufuncs of Python functions, and returns None for others.
 MAKERS: dict[str, Any] = {}
 
 
@@ -70,7 +70,7 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
 
 
 def _with_options(ufunc, row, inputs, kwargs):
-    """A ufunc call with dtype=, casting=, ...: dtype casts the operands, out= and where= raise."""
+    """A ufunc call with options: dtype= casts the operands, out= and where= raise."""
     if kwargs.pop("out", None) is not None:
         raise refused(ufunc_name(ufunc), "got out=", USE_RESULT)
     if kwargs.pop("where", True) is not True:
@@ -92,7 +92,7 @@ def _with_options(ufunc, row, inputs, kwargs):
 
 
 def _operand(x):
-    """An operand without the class of arrays; a list as an array, of traced values a stack."""
+    """``x``; an Array or a list as a plain ndarray, a list of traced values as their stack."""
     if type(x) is Array:
         return plain(x)
     return _to_array(x) if isinstance(x, list | tuple) else x
@@ -125,15 +125,15 @@ def refused(name: str, what: str, cure: str) -> UnsupportedError:
 
 
 def ufunc_name(ufunc: np.ufunc) -> str:
-    """What the user calls a ufunc, which need not be NumPy's."""
+    """The user's name for a ufunc, which need not be NumPy's."""
     name = ufunc.__name__
     return f"np.{name}" if getattr(np, name, None) is ufunc else f"the ufunc {name}"
 
 
 def unsupported(name: str) -> UnsupportedError:
     """The error for a NumPy call without a rule, with the nearest names that have one."""
-    known = [f.__name__ for f in [*FUNCTIONS, *UFUNCS]]
-    near = difflib.get_close_matches(name.split(".")[-1], known, 3)
+    names = [f.__name__ for f in [*FUNCTIONS, *UFUNCS]]
+    near = difflib.get_close_matches(name.split(".")[-1], names, 3)
     hint = f" Differentiable names near it: {', '.join(near)}." if near else ""
     return UnsupportedError(
         f"{user_line()}: {name} has no derivative rule here.{hint} Rewrite it with functions "
@@ -147,10 +147,10 @@ def absolute(x: Any) -> Any:
 
 
 def sign(x: Any) -> Any:
-    """The sign of a number: of a complex one z / |z|, which turns with z, and 0 at 0."""
+    """The sign of a number: z / |z| for complex z, with the derivative of that, and 0 at 0."""
     if dtype_of(x).kind != "c":
         return ops.sign(x)
-    x = ops.where(ops.isinf(x), ops.sign(x), x)  # of which the quotient is not known
+    x = ops.where(ops.isinf(x), ops.sign(x), x)  # inf / inf has no value
     size = ops.absolute_complex(x)
     return ops.ratio(x.real, size) + 1j * ops.ratio(x.imag, size)
 
@@ -164,7 +164,7 @@ def _hypot_squared(x1, x2):
     return np.square(x1) + np.square(x2)
 
 
-# What keeps in mind of which they are the root.
+# Rows with rules for lengths: scaled lengths are lengths, their even powers are smooth.
 OF_LENGTHS = {
     ops.square: lengths.square, ops.negative: lengths.negative, ops.positive: lengths.positive,
     ops.multiply: lengths.multiply, ops.divide: lengths.divide,
@@ -179,7 +179,7 @@ ROOTS = {
 
 
 def root(row: Elementwise, x: Any) -> Any:
-    """One of ROOTS, which remembers what it is the root of."""
+    """A row of ROOTS, whose result remembers what it is the square root of."""
     if not isinstance(x, Tracer):
         return row(x)
     square, degree = ROOTS[row]

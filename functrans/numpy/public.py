@@ -1,4 +1,4 @@
-"""How the functions of this package reach their callers: by name, as methods, from NumPy's own."""
+"""How callers reach the functions of this package: by name, as methods, through NumPy's own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from functrans.numpy import protocols
 
 
 def public(f: Callable) -> Callable:
-    """``f`` with plain results handed out as Arrays."""
+    """``f``, returning Arrays where its results are plain ndarrays."""
 
     @functools.wraps(f)
     def named(*args: Any, **kwargs: Any) -> Any:
@@ -24,7 +24,7 @@ def public(f: Callable) -> Callable:
             return wrap(out)
         if isinstance(out, tuple | list):
             parts = [wrap(x) if isinstance(x, np.ndarray | np.generic) else x for x in out]
-            # a namedtuple takes its entries one by one
+            # a namedtuple takes its entries as separate arguments
             return type(out)(*parts) if hasattr(out, "_fields") else type(out)(parts)
         return out
 
@@ -34,7 +34,7 @@ def public(f: Callable) -> Callable:
 def publish(module: ModuleType, into: dict[str, Any], theirs: Any) -> list[str]:
     """Make every function of ``module`` callable in ``into`` and under NumPy's name, ``theirs``.
 
-    Its METHODS become those of traced values, its UFUNCS and UFUNC_METHODS what ufuncs do on them.
+    Its METHODS become those of traced values; its UFUNCS and UFUNC_METHODS define ufuncs on them.
     """
     for name in module.__all__:
         ours = getattr(module, name)
@@ -42,10 +42,10 @@ def publish(module: ModuleType, into: dict[str, Any], theirs: Any) -> list[str]:
         into[name] = ours if plain else public(ours)
         func = getattr(theirs, name, None)
         if callable(func) and func is not ours and not isinstance(func, np.ufunc):
-            # NumPy hands over calls with a traced argument alone: no need to look for one again
+            # NumPy dispatches only calls with a traced argument: no need to look for one again
             protocols.FUNCTIONS[func] = getattr(ours, "traced", ours)
     for name, ours in getattr(module, "METHODS", {}).items():
-        # past the decorator that leaves calls without traced arguments to NumPy: self is traced
+        # without the decorator that looks for traced arguments: self is one
         setattr(Tracer, name, getattr(ours, "__wrapped__", ours))
     protocols.METHODS.update(getattr(module, "UFUNC_METHODS", {}))
     protocols.UFUNCS.update(getattr(module, "UFUNCS", {}))

@@ -1,7 +1,7 @@
 """Medians, quantiles and percentiles under NumPy's names, with and without NaNs.
 
-A quantile lies between two entries of the sorted sample, at a place that depends on q. So it has a
-derivative in the sample and, by the methods that interpolate, also in q.
+A quantile lies between two entries of the sorted sample, at a position that depends on q. So it has
+a derivative in the sample and, for the methods that interpolate, in q too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from functrans._core.aval import is_inexact
 from functrans._core.bind import bind
 from functrans._ops import elementwise as ops
 from functrans._ops import ranks as rows
+from functrans._ops.reductions import kept_shape
 from functrans.numpy.indexing import take_along_axis
 from functrans.numpy.options import NoValue, axes_of, flat_axes, keep, like, weights_of
 from functrans.numpy.order import argsort
@@ -23,12 +24,12 @@ from functrans.numpy.structure import as_operand, is_traced, moveaxis, reshape
 
 
 def _step_down(place, exact):
-    """The rank below ``place``, or at it where ``exact``; never below 0."""
+    """The rank below ``place``, or at it where ``exact`` holds; at least 0."""
     low = np.floor(place)
     return ops.maximum(ops.where(exact(place - low, low), low, low + 1), 0)
 
 
-# method -> the rank that q stands for in a sample of n
+# method -> the rank of the q-th quantile in a sample of n
 DISCRETE = {
     "inverted_cdf": lambda n, q: _step_down(n * q - 1, lambda part, low: part == 0),
     "closest_observation": lambda n, q: _step_down(
@@ -41,11 +42,11 @@ DISCRETE = {
 
 
 def _between(alpha, beta):
-    """The place of q by Hyndman and Fan (1996), with their two constants."""
+    """The position of q after Hyndman and Fan (1996), with their two constants."""
     return lambda n, q: n * q + (alpha + q * (1 - alpha - beta)) - 1
 
 
-# method -> the place of q between two ranks
+# method -> the position of q, between two ranks
 PLACES = {
     "linear": lambda n, q: (n - 1) * q,
     "interpolated_inverted_cdf": _between(0, 1),
@@ -56,7 +57,7 @@ PLACES = {
     "averaged_inverted_cdf": lambda n, q: n * q - 1,
     "midpoint": lambda n, q: 0.5 * (np.floor((n - 1) * q) + np.ceil((n - 1) * q)),
 }
-# method -> the weight of the upper of the two ranks, where it is not how far the place is
+# method -> the weight of the upper rank, unless it is the fractional part of the position
 WEIGHTS = {
     "averaged_inverted_cdf": lambda part: ops.where(part == 0, 0.5, 1.0),
     "midpoint": lambda part: ops.where(part == 0, 0.0, 0.5),
@@ -68,7 +69,7 @@ def _in_sample(rank, n):
 
 
 def _pick(a, n, q, weak, method, skip_nan):
-    """The quantiles ``q``, a vector, along the last axis of ``a``, of which ``n`` entries count."""
+    """The quantiles ``q``, a vector, of the ``n`` counted entries along the last axis of ``a``."""
     if method in DISCRETE or (method == "linear" and q.dtype.kind in "iu"):
         find = DISCRETE.get(method, PLACES.get(method))
         assert find is not None, method
@@ -76,7 +77,7 @@ def _pick(a, n, q, weak, method, skip_nan):
     place = PLACES[method](n, q)
     low = np.floor(place)
     if is_traced(q) and method not in WEIGHTS:
-        # the greatest entry is the end of the last interval, so that q has the slope of that there
+        # the greatest entry ends the last interval, so that q has the slope of that interval there
         low = ops.where(place == n - 1, low - 1, low)
     part = place - low
     weight = WEIGHTS[method](part).astype(place.dtype) if method in WEIGHTS else part
@@ -91,7 +92,7 @@ def _pick(a, n, q, weak, method, skip_nan):
 
 
 def _pick_weighted(a, n, q, weights, skip_nan):
-    """The least entry up to which the weights make up the share ``q`` of all."""
+    """The least entry up to which the weights sum to the share ``q`` of all."""
     if skip_nan:
         weights = ops.where(ops.isnan(a), 0, weights)
     weights = take_along_axis(np.broadcast_to(weights, a.shape), argsort(a), -1)
@@ -99,20 +100,22 @@ def _pick_weighted(a, n, q, weights, skip_nan):
     share = share / share[..., -1:]
     if not is_traced(share) and np.isnan(share[..., -1]).any():
         raise ValueError("Weights included NaN, inf or were all zero.")
-    share = ops.where(share == 0, -1, share)  # what has no weight is not found
+    share = ops.where(share == 0, -1, share)  # entries without weight are never selected
     share = share.astype(q.dtype) if q.dtype.kind == "f" else share
-    found = [np.count_nonzero(share < q[i], axis=-1) for i in range(q.shape[0])]
-    return bind(rows.ranked, a, _in_sample(np.stack(found, -1), n), skip_nan=skip_nan)
+    ranks = [np.count_nonzero(share < q[i], axis=-1) for i in range(q.shape[0])]
+    return bind(rows.ranked, a, _in_sample(np.stack(ranks, -1), n), skip_nan=skip_nan)
 
 
-def _checked(name, a, q, method, weights, top):
+def _checked(
+    name: str, a: Any, q: Any, method: str, weights: Any, top: int
+) -> tuple[Any, bool]:
     """``q`` as an operand, and whether it was a Python number; NumPy's errors."""
     if a.dtype.kind == "c":
         raise TypeError("a must be an array of real numbers")
     weak = type(q) in (int, float)
     q = as_operand(q)
-    known = q if not is_traced(q) else q.concrete()
-    if known is not None and not np.all((np.asarray(known) >= 0) & (np.asarray(known) <= top)):
+    values = q if not is_traced(q) else q.concrete()
+    if values is not None and not np.all((np.asarray(values) >= 0) & (np.asarray(values) <= top)):
         raise ValueError(f"{name} must be in the range [0, {top}]")
     if method not in DISCRETE and method not in PLACES:
         raise ValueError(f"{method!r} is not a valid method. Use one of: {[*DISCRETE, *PLACES]}")
@@ -145,13 +148,13 @@ def _quantile(a, q, weak, axis, method, keepdims, weights, skip_nan):
     if q.ndim == 0:
         return keep(y[..., 0], a, axes, keepdims)
     y = moveaxis(y, -1, 0)
-    kept = keepdims and keepdims is not NoValue
-    shape = tuple([1 if i in axes else m for i, m in enumerate(a.shape)]) if kept else y.shape[1:]
+    with_axes = keepdims and keepdims is not NoValue
+    shape = kept_shape(a.shape, axes) if with_axes else y.shape[1:]
     return reshape(y, (*q.shape, *shape))
 
 
 def _numbers(flat, dtype):
-    """How many entries along the last axis are not NaN, with a warning where none is."""
+    """The number of entries along the last axis that are not NaN; warns where it is 0."""
     if flat.dtype.kind not in "fc":
         return flat.shape[-1]
     n = np.count_nonzero(ops.logical_not(ops.isnan(flat)), axis=-1)

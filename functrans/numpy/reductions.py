@@ -1,10 +1,11 @@
-"""Reductions and running sums under NumPy's names: compositions of the rows in ``_ops``."""
+"""Reductions and running sums under NumPy's names, composed from the rows in ``_ops``."""
 
 from __future__ import annotations
 
 import builtins
 import math
 import warnings
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from functrans.numpy.options import (
     NoValue,
     axes_of,
     axis_of,
-    given,
+    is_set,
     keep,
     like,
     masked,
@@ -60,11 +61,11 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, w
     a = prepared("sum", a, out, dtype, where, 0)
     axis = axes_of(axis, a.ndim)
     y = keep(rows.sum(a, axis=axis), a, axis, keepdims)
-    return y + _start(initial, y) if given(initial) else y
+    return y + _start(initial, y) if is_set(initial) else y
 
 
 def _start(initial, y):
-    """``initial`` in the type of what it is combined with, as NumPy has it."""
+    """``initial`` in the dtype of what it is combined with, as in NumPy."""
     return as_operand(initial).astype(y.dtype)
 
 
@@ -79,7 +80,7 @@ def prod(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, 
     a = prepared("prod", a, out, dtype, where, 1)
     axis = axes_of(axis, a.ndim)
     y = keep(_product(a, axis), a, axis, keepdims)
-    return y * _start(initial, y) if given(initial) else y
+    return y * _start(initial, y) if is_set(initial) else y
 
 
 def _product(a, axis):
@@ -108,15 +109,15 @@ def _count(shape: tuple[int, ...], axis: tuple[int, ...]) -> int:
 
 
 def _weight(a, axis, where):
-    """How many entries count along ``axis``: a Python int, or with a mask an array of floats."""
+    """The number of entries along ``axis``: a Python int, or with a mask an array of floats."""
     if not masked(where):
         return _count(a.shape, axis)
     dtype = a.real.dtype if a.dtype.kind == "c" else np.result_type(a.dtype, np.float32)
     return rows.sum(np.broadcast_to(where, a.shape), axis=axis).astype(dtype)
 
 
-def _floating(a, dtype):
-    """``a`` in the type that its mean is computed in, and the type of the result if another."""
+def _floating(a: Any, dtype: Any) -> tuple[Any, np.dtype | None]:
+    """``a`` in the dtype that its mean is computed in, and the result's dtype if it differs."""
     if dtype is not None:
         return a.astype(dtype), None
     have = a.dtype
@@ -146,7 +147,7 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue)
 
 
 def _divide(y, n, warning):
-    """``y / n``, and NumPy's warning where there is nothing to divide by."""
+    """``y / n``, with NumPy's warning where ``n`` is 0 or less."""
     if not isinstance(n, int | float) or n > 0:
         return _over(y, n)
     warnings.warn(warning, RuntimeWarning, stacklevel=4)
@@ -154,9 +155,9 @@ def _divide(y, n, warning):
 
 
 def _over(y, n):
-    """``y / n`` in the type of ``y``; of 16 bits in float32, which holds ``n``, rounded once."""
-    found = (y.astype(np.float32) if y.dtype.itemsize == 2 else y) / n
-    return cast(found, y.dtype) if inexact_dtype(y.dtype) else found
+    """``y / n`` in the dtype of ``y``; if that has 16 bits, in float32, then rounded once."""
+    quotient = (y.astype(np.float32) if y.dtype.itemsize == 2 else y) / n
+    return cast(quotient, y.dtype) if inexact_dtype(y.dtype) else quotient
 
 
 @like(np.var)
@@ -169,9 +170,9 @@ def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=N
         dtype = np.float64
     axis = axes_of(axis, a.ndim)
     n = _weight(a, axis, where)
-    a = prepared("var", a, None, None, where, 0)  # a masked NaN must not meet what follows
-    # dtype is that of the sums alone, as in NumPy
-    centre = mean if given(mean) else _centre(a if dtype is None else a.astype(dtype), axis, n)
+    a = prepared("var", a, None, None, where, 0)  # no masked NaN from here on
+    # dtype is only that of the sums, as in NumPy
+    centre = mean if is_set(mean) else _centre(a if dtype is None else a.astype(dtype), axis, n)
     away = a - centre
     squares = ops.real(away * ops.conjugate(away)) if away.dtype.kind == "c" else away**2
     y = rows.sum(prepared("var", squares, None, dtype, where, 0), axis=axis)
@@ -182,8 +183,8 @@ def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NoValue, *, where=N
 
 
 def _centre(a, axis, n):
-    """The mean along ``axis``, in a shape that ``a`` can be compared with."""
-    n = builtins.max(n, 1) if type(n) is int else ops.maximum(n, 1)  # of nothing it is not used
+    """The mean along ``axis``, in a shape that broadcasts against ``a``."""
+    n = builtins.max(n, 1) if type(n) is int else ops.maximum(n, 1)  # unused if empty
     y = _over(rows.sum(a, axis=axis), n)
     return y if len(axis) == a.ndim else keep(y, a, axis, True)
 
@@ -228,18 +229,18 @@ def average(a, axis=None, weights=None, returned=False, *, keepdims=NoValue):
 
 
 def _extreme(row, better, a, axis, out, keepdims, initial, where):
-    if masked(where) and not given(initial):
+    if masked(where) and not is_set(initial):
         raise ValueError(
             f"reduction operation '{better}' does not have an identity, so to use a where mask one "
             "has to specify 'initial'"
         )
-    initial = _start(initial, a) if given(initial) else initial
+    initial = _start(initial, a) if is_set(initial) else initial
     a = prepared(row.name, a, out, None, where, initial)
     axis = axes_of(axis, a.ndim)
-    if given(initial) and 0 in a.shape:
+    if is_set(initial) and 0 in a.shape:
         return rows.sum(a, axis=axis) + initial
     y = keep(row(a, axis=axis), a, axis, keepdims)
-    return getattr(ops, better)(y, initial) if given(initial) else y
+    return getattr(ops, better)(y, initial) if is_set(initial) else y
 
 
 @like(np.max)
@@ -304,11 +305,11 @@ def all(a, axis=None, out=None, keepdims=NoValue, *, where=NoValue):
     return keep(rows.all(a, axis=axis), a, axis, keepdims)
 
 
-# ---- leaving NaNs out
+# ---- ignoring NaNs
 
 
 def _numbers(a, where):
-    """The mask of entries that count: those that are not NaN."""
+    """The mask of counted entries: those that are not NaN."""
     numbers = ops.logical_not(ops.isnan(a))
     return ops.logical_and(numbers, where) if masked(where) else numbers
 
@@ -329,7 +330,7 @@ def nanprod(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValu
 def nanmean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue):
     """Mean along ``axis`` of the entries that are not NaN."""
     if dtype is None and a.dtype == np.float16:
-        dtype = a.dtype  # NumPy's does not add in float32, as its mean does
+        dtype = a.dtype  # NumPy's nanmean does not sum in float32, but its mean does
     return mean(a, axis, dtype, out, keepdims, where=_numbers(a, where))
 
 
@@ -365,7 +366,7 @@ def _nan_extreme(extreme, worst, a, axis, out, keepdims, initial, where):
     if a.dtype.kind not in "fc":
         return extreme(a, axis, out, keepdims, initial, where)
     y = extreme(without_nan(a, worst), axis, out, keepdims, initial, where)
-    if given(initial):
+    if is_set(initial):
         return y
     none = all(ops.isnan(a), axis=axis, keepdims=keepdims)
     if not isinstance(none, Tracer) and np.any(none):
@@ -393,7 +394,7 @@ def _logsumexp(array, axis=0, out=None, keepdims=False, initial=NoValue, where=T
     a = prepared("logaddexp.reduce", array, out, None, where, -math.inf)
     axis = axes_of(axis, a.ndim)
     y = keep(rows.logsumexp(a, axis=axis), a, axis, keepdims)
-    return ops.logaddexp(y, initial) if given(initial) else y
+    return ops.logaddexp(y, initial) if is_set(initial) else y
 
 
 UFUNC_METHODS = {

@@ -14,14 +14,14 @@ from functrans._ops import reductions as rows
 from functrans.numpy.options import NoValue, axis_of, like, prepared, without_nan
 
 
-def _running(name, a, axis, dtype, out):
+def _running(name: str, a: Any, axis: Any, dtype: Any, out: Any) -> tuple[Any, int]:
     a = prepared(name, a, out, dtype, NoValue, None)
     return (a.reshape(-1), 0) if axis is None else (a, axis_of(axis, a.ndim))
 
 
 @like(np.cumsum)
 def cumsum(a, axis=None, dtype=None, out=None):
-    """Running sum along ``axis``, over the flattened array without one."""
+    """Running sum along ``axis``, of the flat array by default."""
     a, axis = _running("cumsum", a, axis, dtype, out)
     return rows.cumsum(a, axis=axis, reverse=False)
 
@@ -48,19 +48,19 @@ def _cumulative(name, row, x, axis, dtype, out, include_initial):
 
 @like(getattr(np, "cumulative_sum", None))  # NumPy 2.1
 def cumulative_sum(x, /, *, axis=None, dtype=None, out=None, include_initial=False):
-    """Running sum along ``axis``, with ``include_initial`` from 0."""
+    """Running sum along ``axis``, starting with 0 if ``include_initial``."""
     return _cumulative("cumulative_sum", rows.cumsum, x, axis, dtype, out, include_initial)
 
 
 @like(getattr(np, "cumulative_prod", None))  # NumPy 2.1
 def cumulative_prod(x, /, *, axis=None, dtype=None, out=None, include_initial=False):
-    """Running product along ``axis``, with ``include_initial`` from 1."""
+    """Running product along ``axis``, starting with 1 if ``include_initial``."""
     return _cumulative("cumulative_prod", rows.cumprod, x, axis, dtype, out, include_initial)
 
 
 @like(np.diff)
 def diff(a, n=1, axis=-1, prepend=NoValue, append=NoValue):
-    """Differences of neighbours along ``axis``, ``n`` times over."""
+    """Differences of neighbours along ``axis``, taken ``n`` times."""
     if n == 0:
         return a
     if n < 0:

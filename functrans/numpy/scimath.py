@@ -1,10 +1,11 @@
 """``numpy.emath``: functions whose result is complex where a real one would be NaN.
 
-Whether it is depends on the values of the whole array, as in NumPy.
+Whether a result is complex depends on the values of the whole array, as in NumPy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,12 @@ from functrans._core.bind import Tracer
 from functrans.errors import ConcretizationError, user_line
 from functrans.numpy.structure import as_operand, numpy_like
 
-# The types that become complex64; all others, float16 among them, complex128: as in NumPy.
+# The dtypes that become complex64; all others, even float16, become complex128, as in NumPy.
 NARROW = "fbhBH"
 
 
-def _any(outside: Any, x: Any, name: str) -> bool:
-    """Whether any entry of the real ``x`` is outside; an error where its values are not known."""
+def _any(outside: Callable, x: Any, name: str) -> bool:
+    """Whether ``outside`` holds for an entry of the real ``x``; an error if it is not concrete."""
     values = x.concrete() if isinstance(x, Tracer) else x
     if values is None:
         raise ConcretizationError(
@@ -31,7 +32,8 @@ def _any(outside: Any, x: Any, name: str) -> bool:
     return bool(np.any(outside(values)))
 
 
-def _complex_if(outside: Any, x: Any, name: str) -> Any:
+def _complex_if(outside: Callable, x: Any, name: str) -> Any:
+    """``x``, as complex numbers if ``outside`` holds for one of its entries."""
     x = as_operand(x)
     dtype = dtype_of(x)
     if dtype.kind == "c" or not _any(outside, x, name):
@@ -39,11 +41,11 @@ def _complex_if(outside: Any, x: Any, name: str) -> Any:
     return x.astype(np.complex64 if dtype.char in NARROW else np.complex128)
 
 
-def _negative(x: Any) -> Any:
+def _negative(x: np.ndarray) -> np.ndarray:
     return x < 0
 
 
-def _beyond_one(x: Any) -> Any:
+def _beyond_one(x: np.ndarray) -> np.ndarray:
     return np.abs(x) > 1
 
 

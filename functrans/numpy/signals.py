@@ -27,7 +27,7 @@ from functrans.numpy.structure import (
 
 @numpy_like(np.gradient)
 def gradient(f, *varargs, axis=None, edge_order=1):
-    """Slopes of a sampled function along its axes, of second order between its ends.
+    """Slopes of a sampled function along its axes, to second order in the interior.
 
     ``varargs`` are the distances between samples, or their coordinates, one for each axis.
 
@@ -48,12 +48,12 @@ def gradient(f, *varargs, axis=None, edge_order=1):
             "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) "
             "elements are required."
         )
-    found = [_slope(f, h, i, edge_order) for i, h in zip(axes, steps, strict=True)]
-    return found[0] if len(found) == 1 else tuple(found)
+    slopes = [_slope(f, h, i, edge_order) for i, h in zip(axes, steps, strict=True)]
+    return slopes[0] if len(slopes) == 1 else tuple(slopes)
 
 
 def _steps(f: Any, axes: tuple, varargs: tuple) -> list:
-    """The distance between samples for each axis: a number, or one for each pair of neighbours."""
+    """The distance between samples on each axis: one number, or one for each pair of neighbours."""
     if not varargs:
         return [1.0] * len(axes)
     if len(varargs) == 1 and ndim_of(_plain_or_operand(varargs[0])) == 0:
@@ -75,7 +75,7 @@ def _step(v, n):
     if len(v) != n:
         raise ValueError("when 1d, distances must match the length of the corresponding dimension")
     h = diff(v if v.dtype.kind in "fc" else v.astype(float))
-    # where they are constants NumPy's shorter formula does; traced ones differ when moved
+    # NumPy's shorter formula does for equal constants; traced distances vary independently
     return h[0] if not isinstance(h, Tracer) and (h == h[0]).all() else h
 
 
@@ -87,7 +87,7 @@ def _slope(f, h, axis, edge_order):
         return f[along(axis, slice(start, stop))]
 
     def three(weights, start, stop):
-        """Weighted samples: those at start to stop and their next two neighbours."""
+        """Weighted sums of three neighbours, the first of them from start to stop."""
         return sum(
             (w if ndim_of(w) == 0 else w.reshape((-1, *behind))) * part(start + k, stop + k)
             for k, w in enumerate(weights)
@@ -108,19 +108,19 @@ def _slope(f, h, axis, edge_order):
     return np.concatenate([left, inner, right], axis=axis).astype(f.dtype)
 
 
-def _middle(h1, h2):
+def _middle(h1: Any, h2: Any) -> tuple[Any, Any, Any]:
     """Weights of three samples for the slope at the middle one."""
     return -h2 / (h1 * (h1 + h2)), (h2 - h1) / (h1 * h2), h1 / (h2 * (h1 + h2))
 
 
-def _edge(h1, h2):
+def _edge(h1: Any, h2: Any) -> tuple[Any, Any, Any]:
     """Weights of three samples for the slope at the first one."""
     return -(2.0 * h1 + h2) / (h1 * (h1 + h2)), (h1 + h2) / (h1 * h2), -h1 / (h2 * (h1 + h2))
 
 
 @numpy_like(np.ediff1d)
 def ediff1d(ary, to_end=None, to_begin=None):
-    """Differences of neighbours in the flat array, between what is put before and behind them."""
+    """Differences of neighbours in the flat array, between ``to_begin`` and ``to_end``."""
     ary = np.ravel(as_operand(ary))
     parts = [_put(to_begin, "to_begin", ary.dtype), diff(ary), _put(to_end, "to_end", ary.dtype)]
     return np.concatenate([v for v in parts if v is not None])
@@ -142,9 +142,9 @@ def _put(v, name, dtype):
 
 @numpy_like(np.interp)
 def interp(x, xp, fp, left=None, right=None, period=None):
-    """Piecewise linear interpolation of the points ``(xp, fp)`` at ``x``, in float64 as NumPy.
+    """Piecewise linear interpolation of the points ``(xp, fp)`` at ``x``, in float64 as in NumPy.
 
-    At a point, the slope is that of the segment to its right.
+    The slope at a data point is that of the segment to its right.
     """
     x, xp, fp = as_operand(x), as_operand(xp), as_operand(fp)
     if xp.ndim != 1 or fp.ndim != 1:
@@ -174,19 +174,19 @@ def interp(x, xp, fp, left=None, right=None, period=None):
 
 
 def _beside_infinity(x, x0, x1, y0, y1):
-    """Between points of which one may be infinite: as NumPy, from that of the two that gives a
-    number, and on a point its value."""
+    """Interpolate between points that may be infinite, as NumPy does: from whichever of the two
+    gives a number; at a data point, its value."""
     with np.errstate(invalid="ignore"):
         slope = ops.ratio(y1 - y0, x1 - x0)
         y = y0 + slope * (x - x0)
         y = ops.where(ops.isnan(y), y1 + slope * (x - x1), y)
-    lost = ops.isnan(y)
-    y = ops.where(lost & (y0 == y1), y0, y)
-    return ops.where(lost & (x == x1), y1, ops.where(lost & (x == x0), y0, y))
+    nan = ops.isnan(y)
+    y = ops.where(nan & (y0 == y1), y0, y)
+    return ops.where(nan & (x == x1), y1, ops.where(nan & (x == x0), y0, y))
 
 
 def _double(x, dtype):
-    """``x`` in double precision, which must hold it."""
+    """``x`` in double precision; TypeError if that loses information."""
     if not np.can_cast(x.dtype, dtype):
         raise TypeError(
             f"Cannot cast array data from {x.dtype!r} to {np.dtype(dtype)!r} according to the rule "
@@ -195,8 +195,8 @@ def _double(x, dtype):
     return x.astype(dtype)
 
 
-def _wrapped(x, xp, fp, period):
-    """``x`` and the points modulo ``period``, the points in order and with one more at each end."""
+def _wrapped(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
+    """``x`` and the points modulo ``period``; the points sorted, with one added at each end."""
     if not is_traced(period) and period == 0:
         raise ValueError("period must be a non-zero value")
     period = abs(period)
@@ -221,8 +221,8 @@ def unwrap(p, discont=None, axis=-1, *, period: Any = 2 * np.pi):
         return p.astype(dtype)
     step = diff(p, axis=axis)
     turns = _turns(stop(step), stop(period) if isinstance(period, Tracer) else period, discont)
-    moved = p[along(axis, slice(1, None))] + cumsum(turns, axis) * period
-    return np.concatenate([p[along(axis, slice(1))].astype(dtype), moved.astype(dtype)], axis=axis)
+    rest = p[along(axis, slice(1, None))] + cumsum(turns, axis) * period
+    return np.concatenate([p[along(axis, slice(1))].astype(dtype), rest.astype(dtype)], axis=axis)
 
 
 def _weak(x):
@@ -230,7 +230,7 @@ def _weak(x):
 
 
 def _turns(step, period, discont):
-    """How many periods each step is to be moved by; a whole number, which has no derivative."""
+    """The number of periods to add to each step; a whole number, which has no derivative."""
     discont = period / 2 if discont is None else discont
     whole = np.result_type(step.dtype, _weak(period)).kind in "iu"
     half = period // 2 if whole else period / 2

@@ -1,8 +1,9 @@
-"""What the Python array API standard (2024.12) asks of a namespace beyond NumPy's older names."""
+"""What the Python array API standard (2024.12) requires beyond NumPy's older names."""
 
 from __future__ import annotations
 
 import sys
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,11 @@ from functrans.errors import ConcretizationError, user_line
 __array_api_version__ = "2024.12"
 __array_namespace_info__ = np.__array_namespace_info__
 
-# The versions that 2024.12 is compatible with; an earlier one was a draft.
+# The versions that 2024.12 is compatible with.
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 
-def namespace(api_version: str | None = None) -> Any:
+def namespace(api_version: str | None = None) -> ModuleType:
     """The module that ``x.__array_namespace__()`` returns; ValueError for a version unknown here.
 
     >>> import functrans as ft
@@ -40,20 +41,20 @@ def _described(x: Any) -> Any:
 
 
 def finfo(dtype: Any) -> np.finfo:
-    """The limits of a floating or complex type, given by name or by an array that has it."""
+    """The limits of a floating or complex dtype, or of that of an array."""
     return np.finfo(_described(dtype))
 
 
 def iinfo(type: Any) -> np.iinfo:
-    """The limits of an integer type, given by name or by an array that has it."""
+    """The limits of an integer dtype, or of that of an array."""
     return np.iinfo(_described(type))
 
 
 # ---- devices and exchange
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
-    """An Array on the memory of an array of another library."""
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> np.ndarray:
+    """An Array that shares the memory of another library's array."""
     return np.from_dlpack(x, device=device, copy=copy)
 
 

@@ -1,7 +1,7 @@
 """Covariance, histograms, counts and bins under NumPy's names.
 
-Counts have no derivative in what is counted. They have one in its weights, and densities have one
-in the edges of the bins.
+Counts have no derivative in the entries counted, but in their weights. Densities also have one in
+the edges of the bins.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functrans._core.bind import Tracer, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing
 from functrans._ops.indexing import ARRAY
-from functrans.numpy.indexing import known
+from functrans.numpy.indexing import concrete
 from functrans.numpy.options import NoValue, like
 from functrans.numpy.order import searchsorted
 from functrans.numpy.reductions import all as all_of
@@ -28,7 +28,7 @@ from functrans.numpy.structure import as_operand, is_traced, numpy_like, ravel
 
 
 def _observations(m, rowvar, dtype):
-    """``m`` with a variable a row."""
+    """``m`` with one variable per row."""
     if m.ndim > 2:
         raise ValueError("m has more than 2 dimensions")
     x = np.atleast_2d(m).astype(dtype)
@@ -36,7 +36,7 @@ def _observations(m, rowvar, dtype):
 
 
 def _weights(name, w, n):
-    """Frequencies or weights of ``n`` observations, checked where they are known."""
+    """Frequencies or weights of ``n`` observations, checked unless they are traced."""
     w = as_operand(w).astype(np.float64)
     if w.ndim > 1:
         raise RuntimeError(f"cannot handle multidimensional {name}")
@@ -54,7 +54,7 @@ def _weights(name, w, n):
 @numpy_like(np.cov)
 def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, *,
         dtype=None):
-    """Covariance matrix of variables, one a row, from observations, one a column.
+    """Covariance matrix of variables (rows) from observations (columns).
 
     >>> import functrans as ft, numpy as np
     >>> ft.grad(np.cov)(np.array([1.0, 2.0, 6.0]))
@@ -86,7 +86,7 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
 
 
 def _freedom(total, ddof, w, aweights):
-    """What the sum of squares is divided by; infinite variance, with a warning, where nothing."""
+    """The divisor of the sum of squares; at least 0, with a warning where it is 0."""
     free = total.real - (ddof if aweights is None else ddof * np.sum(w * aweights) / total.real)
     if is_traced(free):
         return ops.where(free <= 0, 0.0, free)
@@ -97,12 +97,12 @@ def _freedom(total, ddof, w, aweights):
 
 @numpy_like(np.corrcoef)
 def corrcoef(x, y=None, rowvar=True, *, dtype=None):
-    """Correlation coefficients of variables, one a row, from observations, one a column."""
+    """Correlation coefficients of variables (rows) from observations (columns)."""
     c = cov(x, y, rowvar, dtype=dtype)
     if c.ndim == 0:
         return c / c
-    spread = np.sqrt(ops.real(np.diag(c)))
-    c = c / spread[:, None] / spread[None, :]
+    std = np.sqrt(ops.real(np.diag(c)))
+    c = c / std[:, None] / std[None, :]
     if c.dtype.kind == "c":
         return np.clip(c.real, -1, 1) + 1j * np.clip(c.imag, -1, 1)
     return np.clip(c, -1, 1)
@@ -113,14 +113,14 @@ def corrcoef(x, y=None, rowvar=True, *, dtype=None):
 
 @numpy_like(np.bincount)
 def bincount(x, /, weights=None, minlength=0):
-    """How often each number occurs in ``x``, or the sum of the ``weights`` of its occurrences.
+    """The number of occurrences of each integer in ``x``, or the sum of their ``weights``.
 
     >>> import functrans as ft, numpy as np
     >>> ft.grad(lambda w: np.bincount([0, 1, 1], w)[1] ** 2)(np.array([1.0, 2.0, 3.0]))
     Array([ 0., 10., 10.])
     """
     x = as_operand(x)
-    places = known(x, "np.bincount")
+    places = concrete(x, "np.bincount")
     if weights is None:
         return np.bincount(places, minlength=minlength)
     size = np.bincount(_ends(places), minlength=minlength).size  # and NumPy's errors
@@ -131,7 +131,7 @@ def bincount(x, /, weights=None, minlength=0):
 
 
 def _ends(places):
-    """What of ``places`` decides how many there are and whether NumPy takes them."""
+    """The least and greatest of ``places``, which decide the size and NumPy's errors; else all."""
     plain = isinstance(places, np.ndarray) and places.size and places.dtype.kind in "iu"
     return places[[places.argmin(), places.argmax()]] if plain and places.ndim == 1 else places
 
@@ -152,12 +152,12 @@ def _sums(weights, places, n):
 
 @numpy_like(np.digitize)
 def digitize(x, bins, right=False):
-    """The number of the bin that each entry of ``x`` is in."""
+    """The index of the bin that each entry of ``x`` falls into."""
     x, bins = as_operand(x), as_operand(bins)
     if x.dtype.kind == "c":
         raise TypeError("x may not be complex")
     steps = None if is_traced(bins) and bins.concrete() is None else np.diff(
-        known(bins, "np.digitize")
+        concrete(bins, "np.digitize")
     )
     side = "left" if right else "right"
     if steps is None or np.all(steps >= 0):
@@ -170,8 +170,8 @@ def digitize(x, bins, right=False):
 # ---- histograms
 
 
-def _outer_edges(a, range):
-    """The least and the greatest value that is counted."""
+def _outer_edges(a: Any, range: Any) -> tuple[Any, Any]:
+    """The least and the greatest value counted."""
     if range is not None:
         first, last = range
         if not is_traced(range) and first > last:
@@ -184,7 +184,7 @@ def _outer_edges(a, range):
     if any(isinstance(v, Tracer) and v.concrete() is None for v in (first, last)):
         same = ops.equal(first, last)
     else:
-        low, high = known(first, "np.histogram"), known(last, "np.histogram")
+        low, high = concrete(first, "np.histogram"), concrete(last, "np.histogram")
         if not (np.isfinite(low) and np.isfinite(high)):
             raise ValueError(f"{what} range of [{low}, {high}] is not finite")
         if low != high:
@@ -194,13 +194,13 @@ def _outer_edges(a, range):
 
 
 def _edges(a, bins, range, weights):
-    """The edges of the bins: derivatives flow to them from the extremes of ``a``."""
+    """The edges of the bins; their derivatives come from the extremes of ``a``."""
     if isinstance(bins, str):
         if weights is not None:
             raise TypeError(
                 "Automated estimation of the number of bins is not supported for weighted data"
             )
-        sample = known(a, f"np.histogram(bins={bins!r})")
+        sample = concrete(a, f"np.histogram(bins={bins!r})")
         bins = np.histogram_bin_edges(sample, bins, range).size - 1
     bins = as_operand(bins)
     if bins.ndim == 1:
@@ -227,13 +227,13 @@ def _count(name, bins):
 
 
 def _bins(x, edges):
-    """The bin of each entry: 1 is the first, 0 and the last are for what lies outside."""
+    """The bin of each entry, from 1; bin 0 and the one after the last take what lies outside."""
     place = searchsorted(edges, x, "right")
     return place - ops.where(x == edges[-1], 1, 0)
 
 
 def _histogram(places, weights, shape):
-    """Counts or sums of weights in bins of ``shape``, of which the outermost are dropped."""
+    """Counts or sums of weights in bins of ``shape``; what lies outside is dropped."""
     whole = tuple([n + 2 for n in shape])
     flat: Any = 0
     for place, n in zip(places, whole, strict=True):
@@ -272,12 +272,13 @@ def histogram(a, bins=10, range=None, density=None, weights=None):
 
 @numpy_like(np.histogram_bin_edges)
 def histogram_bin_edges(a, bins=10, range=None, weights=None):
-    """The edges of the bins that ``histogram`` takes."""
+    """The edges of the bins that ``histogram`` uses."""
     a = as_operand(a)
     return _edges(ravel(a), bins, range, _flat_weights(a, weights))
 
 
 def _columns(sample: Any) -> list:
+    """The coordinates of the points, one array for each dimension."""
     points = as_operand(sample)
     if isinstance(sample, Tracer | np.ndarray) and points.ndim == 2:
         points = points.T
@@ -311,7 +312,7 @@ def histogramdd(sample, bins=10, range=None, density=None, weights=None):
 
 @numpy_like(np.histogram2d)
 def histogram2d(x, y, bins: Any = 10, range=None, density=None, weights=None):
-    """Counts of points in the plane in a grid of bins, or sums of their ``weights``; the edges."""
+    """Counts of points of the plane in a grid of bins, or sums of ``weights``; and the edges."""
     x, y = as_operand(x), as_operand(y)
     if x.shape != y.shape:
         raise ValueError("x and y must have the same length.")
@@ -321,7 +322,7 @@ def histogram2d(x, y, bins: Any = 10, range=None, density=None, weights=None):
     return hist, edges[0], edges[1]
 
 
-# ---- places of extremes without NaNs
+# ---- positions of extremes, ignoring NaNs
 
 
 def _nan_position(find, worst, a, axis, out, keepdims):

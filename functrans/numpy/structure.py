@@ -28,9 +28,9 @@ def is_traced(x: Any) -> bool:
 
 
 def numpy_like(numpy_function: Callable | None) -> Callable[[Callable], Callable]:
-    """Leave calls without a traced argument to NumPy; refuse what a traced result cannot do.
+    """Leave calls without a traced argument to NumPy; refuse ``out=`` in the others.
 
-    None stands for a function that this version of NumPy lacks.
+    ``numpy_function`` is None where this version of NumPy has no such function.
     """
 
     def decorate(f: Callable) -> Callable:
@@ -43,14 +43,14 @@ def numpy_like(numpy_function: Callable | None) -> Callable[[Callable], Callable
                 raise refused(f"np.{f.__name__}", "got out=", USE_RESULT)
             return f(*args, **kwargs)
 
-        named.traced = f  # type: ignore[attr-defined]  # for calls that NumPy hands over: see publish
+        named.traced = f  # type: ignore[attr-defined]  # for calls that NumPy dispatches: see publish
         return named
 
     return decorate
 
 
 def as_operand(x: Any) -> Any:
-    """``x`` as a traced value or plain ndarray; a list of traced values is their stack."""
+    """``x`` as a traced value or plain ndarray; a list of traced values is stacked."""
     if isinstance(x, Tracer):
         return x
     if is_traced(x):
@@ -92,7 +92,7 @@ def reshape(a, /, shape, order="C", *, copy=None):
 
 @numpy_like(np.ravel)
 def ravel(a, order="C"):
-    """``a`` as one axis."""
+    """``a`` flattened to one axis."""
     return _reshape(as_operand(a), (-1,) if np.size(a) else (0,), "C" if order == "K" else order)
 
 
@@ -146,8 +146,8 @@ def moveaxis(a, source, destination):
             "`source` and `destination` arguments must have the same number of elements"
         )
     axes = [n for n in range(a.ndim) if n not in source]
-    for to, frm in sorted(zip(destination, source, strict=True)):
-        axes.insert(to, frm)
+    for place, axis in sorted(zip(destination, source, strict=True)):
+        axes.insert(place, axis)
     return a if source == destination else bind(rows.transpose, a, axes=tuple(axes))
 
 
@@ -164,7 +164,7 @@ def rollaxis(a, axis, start=0):
 
 @numpy_like(np.expand_dims)
 def expand_dims(a, axis):
-    """``a`` with axes of length 1 inserted so that they are ``axis`` of the result."""
+    """``a`` with axes of length 1 inserted, at ``axis`` in the result."""
     a = as_operand(a)
     axes = axis if isinstance(axis, tuple | list) else (axis,)
     ndim = a.ndim + len(axes)
@@ -237,7 +237,7 @@ def take_axis(x: Any, indices: Any, axis: int) -> Any:
 
 def astype(x: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
            copy: bool = True, *, device: Any = None) -> Any:
-    """``x`` in another dtype. To integers the derivative is zero."""
+    """``x`` in another dtype. Casts to integers have zero derivative."""
     if not isinstance(x, Tracer):
         return plain(x).astype(dtype, order, casting, subok, copy)
     dtype = np.dtype(dtype)
@@ -261,7 +261,7 @@ def astype(x: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok:
 
 @numpy_like(np.copy)
 def copy(a, order="K", subok=False):
-    """``a`` itself where it is traced: traced values do not change."""
+    """``a`` itself, as traced values never change."""
     return a
 
 

@@ -1,7 +1,7 @@
 """``reduce``, ``accumulate``, ``reduceat`` and ``outer`` of every ufunc of two operands.
 
-Sums, products and extremes have rows of their own, found in ``reductions``. Every other ufunc is
-folded, entry by entry, in NumPy's order.
+Sums, products and extremes have rows of their own (see ``reductions``). Every other ufunc is folded
+over the entries in NumPy's order.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from functrans._core.bind import bind
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing
 from functrans._ops.structure import along
-from functrans.numpy.indexing import known
+from functrans.numpy.indexing import concrete
 from functrans.numpy.options import NoValue, axes_of, axis_of, flat_axes, keep, masked
 from functrans.numpy.protocols import MAKERS, METHODS, UFUNCS, refused, ufunc_name
 from functrans.numpy.structure import as_operand, moveaxis, take_axis
 
 
 def _in_type_of(method: Callable, a: Any, dtype: Any, *args: Any) -> Any:
-    """``a`` in the type that ``method`` of a ufunc computes in: NumPy says it of one entry."""
+    """``a`` in the dtype that ``method`` of a ufunc computes in: NumPy's own for a single entry."""
     return a.astype(method(np.ones(1, a.dtype), *args, dtype=dtype).dtype)
 
 
@@ -44,7 +44,7 @@ def _reduce(ufunc: np.ufunc) -> Callable:
 
 
 def _require_order(ufunc, a, axes, start, where):
-    """NumPy's errors for several axes, no entries or a mask where they have no meaning."""
+    """Raise NumPy's errors where several axes, no entries or a mask have no meaning."""
     sample = np.ones([min(n, 1) for n in a.shape], a.dtype)
     options: dict[str, Any] = {} if start is None else {"initial": 1}
     if masked(where):
@@ -53,15 +53,15 @@ def _require_order(ufunc, a, axes, start, where):
 
 
 def _fold(ufunc, a, mask, start):
-    """The entries along the last axis of ``a`` taken in from the left."""
+    """The entries along the last axis of ``a``, folded from the left."""
     row, n = UFUNCS[ufunc], a.shape[-1]
     if start is None:
         y, rest = a[..., 0], range(1, n)
     else:
         y, rest = np.broadcast_to(as_operand(start).astype(a.dtype), a.shape[:-1]), range(n)
     for k in rest:
-        moved = row(y, a[..., k])
-        y = moved if mask is None else ops.where(mask[..., k], moved, y)
+        new = row(y, a[..., k])
+        y = new if mask is None else ops.where(mask[..., k], new, y)
     return y
 
 
@@ -93,9 +93,9 @@ def _reduceat(ufunc: np.ufunc) -> Callable:
     return reduceat
 
 
-def _parts(ufunc, indices, n):
-    """From where to where each entry of the result reduces."""
-    starts = known(as_operand(indices), f"{ufunc_name(ufunc)}.reduceat").tolist()
+def _parts(ufunc: np.ufunc, indices: Any, n: int) -> list[tuple[int, int]]:
+    """Where the range that each entry of the result reduces starts and stops."""
+    starts = concrete(as_operand(indices), f"{ufunc_name(ufunc)}.reduceat").tolist()
     for i in starts:
         if not 0 <= i < n:
             raise IndexError(f"index {i} out-of-bounds in {ufunc.__name__}.reduceat [0, {n})")
@@ -128,7 +128,7 @@ def _outer(ufunc: np.ufunc) -> Callable:
     return outer
 
 
-# ufunc -> the method of x.at that does the same
+# ufunc -> the equivalent method of x.at
 _UPDATES = {
     np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.divide: "divide",
     np.power: "power", np.minimum: "min", np.maximum: "max",

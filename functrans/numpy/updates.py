@@ -13,13 +13,13 @@ from functrans._ops import elementwise as ops
 from functrans._ops import indexing as rows
 from functrans._ops.indexing import ARRAY
 from functrans.errors import ArgumentError, user_line
-from functrans.numpy.indexing import getitem, known, split_key
+from functrans.numpy.indexing import concrete, getitem, split_key
 from functrans.numpy.standard import namespace
 from functrans.numpy.structure import as_operand
 
 
 class At:
-    """``x.at``: index it, then say what to do there. Every method returns a changed copy.
+    """``x.at[index].set(v)`` and other updates, each of which returns a changed copy.
 
     >>> import functrans as ft
     >>> ft.array([1.0, 2.0, 3.0]).at[1:].multiply(10.0)
@@ -36,7 +36,7 @@ class At:
 
 
 class Slot:
-    """A place in an array, and what can be done to it."""
+    """The entries of an array at an index, with methods that update them."""
 
     __slots__ = ("indices", "key", "masked", "pattern", "x")
 
@@ -49,9 +49,9 @@ class Slot:
             self.pattern, self.indices = split_key(key, self.x.shape)
 
     def get(self) -> Any:
-        """What is there: ``x[index]``."""
+        """The entries themselves: ``x[index]``."""
         if self.masked is not None:
-            known(self.masked, "a boolean mask as an index")
+            concrete(self.masked, "a boolean mask as an index")
         return self._out(self._read(self.x))
 
     def set(self, value: Any) -> Any:
@@ -121,7 +121,7 @@ class Slot:
         return value
 
     def _fit(self, value):
-        """``value`` in the dtype of x and the shape of the place."""
+        """``value`` in the dtype of x and the shape of ``x[index]``."""
         value = self._operand(value)
         if value.dtype != self.x.dtype:
             value = value.astype(self.x.dtype)
@@ -153,7 +153,7 @@ def _turns(places: Any) -> list:
     """Entries of ``places`` grouped so that no place repeats within a group."""
     if isinstance(places, Tracer):
         value = places.concrete()
-        if value is None:  # places differ within the batch: one at a time
+        if value is None:  # they differ within the batch: one at a time
             return [slice(i, i + 1) for i in range(places.size)]
         places = np.asarray(value)
     order = np.argsort(places, kind="stable")
@@ -168,7 +168,7 @@ def _turns(places: Any) -> list:
 
 
 def _is_batched_mask(key, shape):
-    """Whether ``key`` is a mask of the whole array that is not known."""
+    """Whether ``key`` is a mask of the whole array that is not concrete."""
     return (isinstance(key, Tracer) and key.dtype.kind == "b" and key.shape == shape
             and key.concrete() is None)
 

@@ -1,7 +1,7 @@
-"""``vectorize``, and ufuncs that ``np.frompyfunc`` made: a Python function of entries, of arrays.
+"""``vectorize`` and ufuncs of ``np.frompyfunc``: Python functions of entries, applied to arrays.
 
-The function is called once for each entry, as NumPy does, so that it may branch on values. Where it
-need not, ``ft.vmap`` calls it once.
+The function is called once for each entry, as in NumPy, so it may branch on values. If it does not,
+``ft.vmap`` needs only one call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CORE = re.compile(r"\(([^()]*)\)")
 
 
 class vectorize:  # NumPy's name
-    """A Python function of numbers as a function of arrays, as ``np.vectorize`` has it.
+    """A Python function of numbers as a function of arrays, as in ``np.vectorize``.
 
     >>> import functrans as ft, functrans.numpy as fnp, numpy as np
     >>> f = fnp.vectorize(lambda x: x**2 if x > 0 else -x)
@@ -46,17 +46,17 @@ class vectorize:  # NumPy's name
             return tuple(map(wrap, y)) if isinstance(y, tuple) else wrap(y)
         places = [i for i in range(len(args)) if i not in self.excluded]
         names = [n for n in kwargs if n not in self.excluded]
-        given = [as_operand(args[i]) for i in places] + [as_operand(kwargs[n]) for n in names]
-        core = self._core(len(given))
+        operands = [as_operand(args[i]) for i in places] + [as_operand(kwargs[n]) for n in names]
+        core = self._core(len(operands))
 
-        def one(*entries: Any) -> Any:
+        def of_entries(*entries: Any) -> Any:
             full, named = list(args), dict(kwargs)
             for i, x in zip(places, entries, strict=False):
                 full[i] = x
             named.update(zip(names, entries[len(places) :], strict=True))
             return self.pyfunc(*full, **named)
 
-        return _each(one, given, core)
+        return _each(of_entries, operands, core)
 
     def _core(self, count: int) -> list[int]:
         """How many axes of each argument the function sees."""
@@ -92,18 +92,18 @@ def _joined(values, lead):
 
 
 def of_python(ufunc: np.ufunc) -> Callable | None:
-    """The rule of a ufunc that ``np.frompyfunc`` made; None for any other."""
+    """The rule of a ufunc of ``np.frompyfunc``; None for any other."""
     if set("".join(ufunc.types)) != set("O->"):
         return None
 
     def call(*xs: Any) -> Any:
-        def one(*entries):
+        def of_entries(*entries):
             boxes = [np.empty((), object) for _ in entries]
             for box, x in zip(boxes, entries, strict=True):
                 box[()] = x
             return ufunc(*boxes)
 
-        return _each(one, [as_operand(x) for x in xs], [0] * len(xs))
+        return _each(of_entries, [as_operand(x) for x in xs], [0] * len(xs))
 
     return call
 
