@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from functrans.torch._functions.table import METHODS, NUMBERS, op, promoted, row
 from functrans.torch._graph.custom import DelayedError
 from functrans.torch._graph.graph import RowNode, Value
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.observed import observed, observed_unary
 from functrans.torch._graph.titles import named
 from functrans.torch._graph.views import changed, getitem, guard, rebase, view
 from functrans.torch._tensors.dtypes import result_dtype
@@ -67,7 +69,7 @@ def get(self: Tensor, key: Any) -> Tensor:
     if pattern is None:
         return _picked(self, key)
     title = "SelectBackward0" if int in map(type, pattern) else "SliceBackward0"
-    return view(self, getitem, title, pattern=pattern)
+    return view(title, getitem, (self,), {"pattern": pattern})
 
 
 @op(method=False, title="IndexBackward0")
@@ -76,11 +78,9 @@ def _picked(x, key):
     return getitem(x, *indices, pattern=pattern)
 
 
+@partial(observed, name="setitem")
 def put(self: Tensor, key: Any, value: Any) -> None:
     """``self[key] = value``."""
-    if state.watch is not None and state.watch.enters():
-        state.watch.run("setitem", put, (self, key, value))
-        return
     try:
         _put(self, _key(key), value)
     except ValueError as failure:
@@ -302,10 +302,9 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     return self
 
 
+@observed_unary
 def zero_(self: Tensor) -> Tensor:
     """Write zero everywhere."""
-    if state.watch is not None and state.watch.enters():
-        return state.watch.run("zero_", zero_, (self,))
     if not (state.grad and self.requires_grad):
         guard(self, False, "zero_")
         self._array.fill(0)

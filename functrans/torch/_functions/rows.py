@@ -16,6 +16,7 @@ from functrans.extend import Elementwise
 from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse, title_for
 from functrans.torch._graph.graph import ZERO, Edge, ElementwiseNode, Storage, caller, quiet
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.observed import observed_binary, observed_unary
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, edge_of, made
@@ -153,8 +154,6 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
     reading = any(of.reads)
 
     def f(input: Any, other: Any) -> Any:
-        if state.watch is not None and state.watch.enters():
-            return state.watch.run(name, f, (input, other))
         if not isinstance(input, Tensor):
             return general(input, other)
         a = input._array
@@ -196,18 +195,18 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
             out._node = kind((e1, e2), parts, (), None)
             return out
         marks = of.marks(e1, e2, input, other, own)
-        frame = sys._getframe(1)
+        frame = sys._getframe(2)
         out._node = kind((e1, e2), parts, marks, (frame.f_code, frame.f_lasti))
         return out
 
     f.of = of  # type: ignore[attr-defined]  # what the reflected and in-place variants share
-    return _labelled(f, name, f"{row.name} of two tensors or numbers, entry by entry.")
+    _label(f, name, f"{row.name} of two tensors or numbers, entry by entry.")
+    return observed_binary(f)
 
 
-def _labelled(f: Callable, name: str, doc: str) -> Callable:
+def _label(f: Callable, name: str, doc: str) -> None:
     f.__name__ = f.__qualname__ = name
     f.__doc__ = doc
-    return f
 
 
 def reflected(f: Any) -> Callable:
@@ -217,8 +216,6 @@ def reflected(f: Any) -> Callable:
     compute = _quietly(of.ufunc) if of.singular else of.ufunc
 
     def method(self: Tensor, other: Any) -> Any:
-        if state.watch is not None and state.watch.enters():
-            return state.watch.run(name, method, (self, other))
         b = self._array
         if type(other) is not float or (b.dtype is not _F32 and b.dtype is not _F64):
             return NotImplemented if _declines(other) else general(other, self)
@@ -231,7 +228,7 @@ def reflected(f: Any) -> Callable:
             out._node = kind((None, edge), (part,), marks, caller() if marks else None)
         return out
 
-    return method
+    return observed_binary(method, name)
 
 
 def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
@@ -244,8 +241,6 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
     compute = _quietly(ufunc) if not row.differentiable or action.singular else ufunc
 
     def f(input: Tensor) -> Tensor:
-        if state.watch is not None and state.watch.enters():
-            return state.watch.run(name, f, (input,))
         a = input._array
         d = a.dtype
         if d is not _F32 and d is not _F64 and floats:
@@ -265,11 +260,12 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
             out._node = kind((edge,), ((0, action, (), _unlike(input, y)),), (), None)
             return out
         kept = out if needs[0] == "y" else input
-        frame = sys._getframe(1)
+        frame = sys._getframe(2)
         out._node = kind(
             (edge,), ((0, action, pick(y, a), _unlike(input, y)),),
             ((kept._storage, kept._storage.version),), (frame.f_code, frame.f_lasti),
         )
         return out
 
-    return _labelled(f, name, f"{row.name} of each entry.")
+    _label(f, name, f"{row.name} of each entry.")
+    return observed_unary(f)

@@ -28,6 +28,7 @@ from functrans.errors import FunctransError
 from functrans.extend import TABLE
 from functrans.torch._graph.graph import Node, Value, quiet
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.observed import observed
 from functrans.torch._graph.titles import rename
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, lift, made
@@ -49,9 +50,7 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
     shown = title or title_for(body.__name__)
 
     @functools.wraps(body)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        if state.watch is not None and state.watch.enters():
-            return state.watch.run(body.__name__.strip("_"), called, args, kwargs)
+    def run(*args: Any, **kwargs: Any) -> Any:
         if kwargs.pop("out", None) is not None:
             raise NotImplementedError(
                 f"{body.__name__}: out= is not supported; use the result, or y.copy_(result)"
@@ -74,6 +73,7 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
             raise RuntimeError(f"{body.__name__}: {failure}") from failure
         return wrap(out, given, shown)
 
+    called = observed(run, body.__name__.strip("_"))
     called.body = body  # type: ignore[attr-defined]  # for other bodies
     for name in (body.__name__, *names.split()):
         if method:

@@ -41,7 +41,7 @@ from functrans.extend import (
     pull,
     sum_to,
 )
-from functrans.torch._graph.modes import state
+from functrans.torch._graph.observed import observed_row
 from functrans.torch._graph.titles import named, title_of
 
 if TYPE_CHECKING:
@@ -420,23 +420,24 @@ class Recorder(Trace):
             k2 is not Value and issubclass(k2, Tracer)
         ):
             return bind(prim, x1, x2)
-        return self.elementwise(prim, (x1, x2))
+        return self.elementwise(prim, (x1, x2), {})
 
     def unary(self, prim: Primitive, x: Any) -> Any:
-        return self.elementwise(prim, (x,))
+        return self.elementwise(prim, (x,), {})
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         if isinstance(prim, Elementwise):
-            return self.elementwise(prim, args)
-        if state.watch is not None and state.watch.enters_row():
-            return state.watch.run(prim.name, self.process, args, given=(prim, args, params))
+            return self.elementwise(prim, args, params)
+        return self.general(prim, args, params)
+
+    @observed_row
+    def general(self, prim: Primitive, args: tuple, params: dict) -> Any:
         primals = [x.primal if type(x) is Value else x for x in args]
         y = bind(prim, *primals, **params)
         return record(prim, args, primals, y, params)
 
-    def elementwise(self, prim: Any, args: tuple) -> Any:
-        if state.watch is not None and state.watch.enters_row():
-            return state.watch.run(prim.name, self.elementwise, args, given=(prim, args))
+    @observed_row
+    def elementwise(self, prim: Any, args: tuple, params: dict) -> Any:
         primals = [x.primal if type(x) is Value else x for x in args]
         y = prim.impl(*primals)
         own = Storage()

@@ -15,6 +15,7 @@ import numpy as np
 from functrans.extend import TABLE, Primitive, bind
 from functrans.torch._graph.graph import Edge, Node, RowNode, Value, caller
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.observed import observed_row
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors.tensor import Tensor, edge_of, made
 
@@ -23,10 +24,10 @@ broadcast_to, diagonal = TABLE["broadcast_to"], TABLE["diagonal"]
 real, imag = TABLE["real"], TABLE["imag"]
 
 
-def view(t: Tensor, prim: Primitive, title: str, **params: Any) -> Tensor:
-    """``prim``, linear, applied to ``t``: a view where NumPy makes one, else a new tensor."""
-    if state.watch is not None and state.watch.enters():
-        return state.watch.run(prim.name, view, (t,), params, (t, prim, title))
+@observed_row
+def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any]) -> Tensor:
+    """``prim``, linear, applied to one tensor: a view where NumPy makes one, else a new tensor."""
+    (t,) = args
     array = t._array
     y = prim.impl(array, **params)
     if y is array:

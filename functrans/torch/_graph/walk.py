@@ -176,12 +176,12 @@ def _walk(cts, heap, needed, found, retain, create, glance=None):
         if not plain and node.extras is not None and node.extras.post_hooks:
             _between_hooks(node, ct, create, cts, heap, needed, found)
         else:
-            if ct is None or type(ct) is list:
+            if ct is None or type(ct) is list or watch is not None:
                 pulled = _pulled(node, ct, create)
             elif glance is not None:
                 pulled = node.bare(ct)
             else:
-                pulled = node.pull(ct, create) if watch is None else watch.pull(node, ct, create)
+                pulled = node.pull(ct, create)
             for edge, c in zip(node.edges, pulled, strict=False):
                 if edge is None:
                     continue

@@ -32,6 +32,7 @@ from typing import Any, ClassVar
 from functrans.torch._graph.custom import CustomNode, DelayedError, call
 from functrans.torch._graph.graph import RemovableHandle
 from functrans.torch._graph.modes import no_grad, state
+from functrans.torch._graph.observed import call_observed
 from functrans.torch._tensors.tensor import Tensor, edge_of, made
 
 
@@ -162,8 +163,10 @@ class Function(_ContextMethodMixin, _HookMixin, metaclass=FunctionMeta):
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Call the function, and record the call."""
-        if state.watch is not None and state.watch.enters():
-            return state.watch.run(cls.__name__, cls.apply, args)
+        return call_observed(cls.__name__, cls._apply, *args)
+
+    @classmethod
+    def _apply(cls, *args: Any) -> Any:
         ctx = cls._backward_cls()
         if cls.setup_context is Function.setup_context:
             forward: Callable = functools.partial(cls.forward, ctx)
