@@ -15,13 +15,13 @@ from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed_binary
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, edge_of, made
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 
 def _same_type(who, *xs):
     if any(x.dtype != xs[0].dtype for x in xs):
-        found = ", ".join([dtypes.dtype_of(x).name for x in xs])
-        raise RuntimeError(f"{who}: operands must have one dtype, but they are {found}")
+        names = ", ".join([dtypes.dtype_of(x).name for x in xs])
+        raise RuntimeError(f"{who}: operands must have one dtype, but they are {names}")
 
 
 class ProductNode(Node):
@@ -66,7 +66,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     a, b = input._array, other._array
     if a.ndim != 2 or b.ndim != 2 or a.dtype is not b.dtype or a.shape[1] != b.shape[0]:
         return _product(input, other)
-    out = made(a.dot(b) if a.dtype.kind in "fc" else np.matmul(a, b))
+    out = from_array(a.dot(b) if a.dtype.kind in "fc" else np.matmul(a, b))
     if not state.grad or a.dtype.kind not in "fcV":
         return out
     e1, e2 = edge_of(input), edge_of(other)

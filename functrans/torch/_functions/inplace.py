@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.table import any_requires
-from functrans.torch._graph.graph import ElementwiseNode, RowNode, Value, caller, quiet
+from functrans.torch._graph.graph import ElementwiseNode, RowNode, Value, quiet
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed
+from functrans.torch._graph.source import caller
 from functrans.torch._graph.views import changed, guard, rebase, value_for_write
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, lift, made
+from functrans.torch._tensors.tensor import Tensor, from_array, lift
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -38,7 +39,7 @@ def in_place(f: Callable, name: str) -> Callable:
             else:
                 of.ufunc(array, other, out=array)
         else:
-            array[...] = fitting(f(made(array), *args, **kwargs)._array, self, name)
+            array[...] = fitting(f(from_array(array), *args, **kwargs)._array, self, name)
         frame = sys._getframe(2)
         self._storage.version += 1
         self._storage.changed = name, (frame.f_code, frame.f_lasti)
@@ -62,7 +63,7 @@ def _fits(array: np.ndarray, other: Any) -> bool:
 def _recorded_write(t: Tensor, f: Callable, args: tuple, kwargs: dict, name: str) -> Tensor:
     """``f`` of the old content becomes the new, and its node that of ``t``."""
     old = value_for_write(t)
-    before = made(old.primal, None, old.node, old.index)
+    before = from_array(old.primal, None, old.node, old.index)
     if old.node is None:
         before._requires = False
     args = tuple([before if x is t else x for x in args])

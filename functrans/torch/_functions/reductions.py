@@ -14,7 +14,7 @@ from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed_unary
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, edge_of, made
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 _logsumexp, _softmax, _moving_as = row("logsumexp"), row("softmax"), row("moving_as")
 # characters of the types whose sums need no wider one: single and double, real and complex
@@ -80,7 +80,7 @@ def _total(name: str, mean: bool) -> Callable:
         array = input._array
         y = np.add.reduce(array, None)
         scale = 1 / array.size if mean else 1
-        out = made(y * y.dtype.type(scale) if mean else y)
+        out = from_array(y * y.dtype.type(scale) if mean else y)
         edge = edge_of(input) if state.grad else None
         if edge is not None:
             out._node = kind(edge, array, scale)

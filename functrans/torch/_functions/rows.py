@@ -14,12 +14,13 @@ import numpy as np
 
 from functrans.extend import Elementwise
 from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse, title_for
-from functrans.torch._graph.graph import ZERO, Edge, ElementwiseNode, Storage, caller, quiet
+from functrans.torch._graph.graph import ZERO, Edge, ElementwiseNode, Storage, quiet
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed_binary, observed_unary
+from functrans.torch._graph.source import caller
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, edge_of, made
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _new = object.__new__
@@ -61,7 +62,7 @@ class Row:
         compute = self.integers if kinds <= {"b", "i", "u"} else self.ufunc
         with quiet():
             y = np.asarray(apply(self.name, compute, a, b))
-        out = made(y)
+        out = from_array(y)
         if not state.grad or y.dtype.kind not in "fcV":
             return out
         e1 = edge_of(x1) if isinstance(x1, Tensor) else None
@@ -220,7 +221,7 @@ def reflected(f: Any) -> Callable:
         if type(other) is not float or (b.dtype is not _F32 and b.dtype is not _F64):
             return NotImplemented if _declines(other) else general(other, self)
         y = np.asarray(compute(other, b))
-        out = made(y)
+        out = from_array(y)
         edge = edge_of(self) if state.grad else None
         if edge is not None:
             marks = of.marks(None, edge, other, self, out._storage)
@@ -252,7 +253,7 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
             raise
         if type(y) is not np.ndarray:
             y = np.asarray(y)
-        out = made(y)
+        out = from_array(y)
         edge = edge_of(input) if state.grad else None
         if edge is None or not dtypes.is_differentiable(y.dtype):
             return out

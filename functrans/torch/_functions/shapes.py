@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.table import METHODS, op, promoted
+from functrans.torch._functions.table import METHODS, PROPERTIES, op, promoted
 from functrans.torch._graph.views import broadcast_to, diagonal, view
 from functrans.torch._graph.views import imag as imag_row
 from functrans.torch._graph.views import real as real_row
@@ -281,12 +281,9 @@ METHODS["broadcast_to"] = METHODS.pop("broadcast_to_")
 METHODS["diagonal"] = METHODS.pop("diagonal_")
 METHODS["swapaxes"] = METHODS["swapdims"] = transpose
 METHODS["moveaxis"] = movedim
-for _name, _f in {
-    "T": lambda self: permute(self, range(self.ndim - 1, -1, -1)),
-    "mT": lambda self: transpose(self, -2, -1),
-    "H": lambda self: METHODS["conj"](transpose(self, -2, -1)),
-}.items():
-    setattr(Tensor, _name, property(_f))
+PROPERTIES["T"] = lambda self: permute(self, range(self.ndim - 1, -1, -1))
+PROPERTIES["mT"] = lambda self: transpose(self, -2, -1)
+PROPERTIES["H"] = lambda self: METHODS["conj"](transpose(self, -2, -1))
 
 # ---- new memory
 

@@ -20,7 +20,6 @@ Nodes are ordered by ``seq``, which falls with time: an operand's node always ha
 from __future__ import annotations
 
 import itertools
-import sys
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -42,6 +41,7 @@ from functrans.extend import (
     sum_to,
 )
 from functrans.torch._graph.observed import observed_row
+from functrans.torch._graph.source import caller, place
 from functrans.torch._graph.titles import named, title_of
 
 if TYPE_CHECKING:
@@ -282,24 +282,24 @@ class ElementwiseNode(Node):
         self.marks = marks
         self.where = where
 
-    def bare(self, ct: Any) -> Sequence:
+    def available(self) -> Sequence:
+        """The parts, unless they were freed, or the arrays in them have changed."""
         if self.parts is None:
             raise freed(self)
         if self.marks:
             check(self)
+        return self.parts
+
+    def bare(self, ct: Any) -> Sequence:
         out: list[Any] = [None] * len(self.edges)
-        for i, action, saved, unlike in self.parts:
+        for i, action, saved, unlike in self.available():
             c = action.act(ct, saved[0]) if len(saved) == 1 else action.act(ct, *saved)
             out[i] = c if unlike is None else summed(c, *unlike)
         return out
 
     def pull(self, ct: Any, create: bool) -> Sequence:
-        if self.parts is None:
-            raise freed(self)
-        if self.marks:
-            check(self)
         out: list[Any] = [None] * len(self.edges)
-        for i, action, saved, unlike in self.parts:
+        for i, action, saved, unlike in self.available():
             if create and saved:
                 saved = self.recorded(action, saved)
             c = action.pull(ct, *saved)
@@ -330,26 +330,6 @@ def summed(c: Any, shape: tuple, dtype: np.dtype) -> Any:
     if type(c) is np.ndarray and c.shape[1:] == shape and c.dtype is dtype and dtype.itemsize > 2:
         return np.add.reduce(c)
     return sum_to(c, shape, dtype)
-
-
-def caller() -> tuple:
-    """Where the user's code stands: a code object and the place in it."""
-    frame: Any = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
-        frame = frame.f_back
-    return frame.f_code, frame.f_lasti
-
-
-_OURS = ("functrans.", "numpy.", "<__array_function__")
-
-
-def place(where: tuple | None) -> str:
-    """``file:line`` of what ``caller`` found."""
-    if where is None:
-        return "an unknown line"
-    code, at = where
-    lines = [line for start, stop, line in code.co_lines() if start <= at < stop and line]
-    return f"{code.co_filename}:{lines[0] if lines else code.co_firstlineno}"
 
 
 def freed(node: Node) -> RuntimeError:

@@ -33,7 +33,7 @@ from functrans.torch._graph.custom import CustomNode, DelayedError, call
 from functrans.torch._graph.graph import RemovableHandle
 from functrans.torch._graph.modes import no_grad, state
 from functrans.torch._graph.observed import call_observed
-from functrans.torch._tensors.tensor import Tensor, edge_of, made
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 
 class _ContextMethodMixin:
@@ -198,7 +198,8 @@ def once_differentiable(fn: Callable) -> Callable:
         edges += node.edges if node is not None else []
         many = isinstance(outputs, tuple | list)
         sealed = [
-            made(t._array, t._storage, DelayedError(edges, _TWICE)) if isinstance(t, Tensor) else t
+            from_array(t._array, t._storage, DelayedError(edges, _TWICE))
+            if isinstance(t, Tensor) else t
             for t in (outputs if many else (outputs,))
         ]
         return tuple(sealed) if many else sealed[0]
@@ -265,22 +266,22 @@ def _iter_filter(condition: Callable, allow_unknown: bool = False,
                  condition_msg: str | None = None, conversion: Callable | None = None) -> Callable:
     """A function that yields what meets ``condition`` inside lists, tuples and dicts."""
 
-    def found(obj: Any) -> Iterator:
+    def items(obj: Any) -> Iterator:
         obj = obj if conversion is None else conversion(obj)
         if condition(obj):
             yield obj
         elif isinstance(obj, list | tuple):
             for x in obj:
-                yield from found(x)
+                yield from items(x)
         elif isinstance(obj, dict):
             for x in obj.values():
-                yield from found(x)
+                yield from items(x)
         elif allow_unknown and obj is not None:
             yield obj
         elif obj is not None:
             raise _unknown(obj, condition_msg)
 
-    return found
+    return items
 
 
 def _unflatten(input: Any, proto: Any) -> Any:
@@ -344,9 +345,9 @@ class NestedIOFunction(Function):
         if not isinstance(nested, tuple | list):
             nested = (nested,)
         flat = list(_iter_None_tensors(self.backward_extended(*nested)))
-        given = list(_entries(self._nested_input))
-        if len(flat) == len(given):  # a gradient for each input, also for those that are None
-            flat = list(itertools.compress(flat, [x is not None for x in given]))
+        inputs = list(_entries(self._nested_input))
+        if len(flat) == len(inputs):  # a gradient for each input, also for those that are None
+            flat = list(itertools.compress(flat, [x is not None for x in inputs]))
         return tuple(flat)
 
     def save_for_backward(self, *args: Any) -> None:
