@@ -1,7 +1,7 @@
 """Functions of one elementwise row, by the shortest way from tensor to tensor.
 
-Everything here runs once for each recorded operation: no closure, no tuple and no call that is not
-needed. Operands of unlike types or shapes take the ``general`` way.
+This code runs once for each recorded operation, so it avoids every closure, tuple and call that it
+can. ``Row.general`` takes all other operands, such as those of different types.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Row:
         return marks
 
 
-def _unlike(x: Tensor, y: Any) -> Any:
+def _unlike(x: Tensor, y: Any) -> tuple[tuple, np.dtype] | None:
     """The shape and dtype of ``x`` where those of ``y`` differ."""
     a = x._array
     return None if a.shape == y.shape and a.dtype == y.dtype else (a.shape, a.dtype)
@@ -115,7 +115,7 @@ def operand(x: Any) -> Any:
 
 
 def _declines(x: Any) -> bool:
-    """Whether an operand is none that we know, so that it may know what to do with us."""
+    """Whether an operand is of a type unknown here, whose own method may know what to do."""
     return not (isinstance(x, np.ndarray | np.generic | Tensor) or type(x) in NUMBERS
                 or hasattr(x, "__index__") or hasattr(x, "__float__"))
 
@@ -136,7 +136,7 @@ def apply(name: str, ufunc: Callable, a: Any, b: Any) -> Any:
 
 
 def _quietly(ufunc: Callable) -> Callable:
-    """``ufunc`` where infinities and NaNs are to be expected."""
+    """``ufunc`` without NumPy's warnings about infinities and NaNs."""
 
     def compute(*xs: Any) -> Any:
         with quiet():

@@ -128,7 +128,7 @@ class CustomNode(Node):
 
     @property
     def saved_tensors(self) -> tuple:
-        """What was saved, if nobody has changed it since, with its place in the graph."""
+        """The saved tensors with their places in the graph; an error if they have changed since."""
         if self.saved is None:
             raise freed(self)
         check(self)

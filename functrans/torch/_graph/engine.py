@@ -1,4 +1,4 @@
-"""What starts a walk: ``backward`` and ``grad``."""
+"""The functions that start a walk: ``backward`` and ``grad``."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ Edge = tuple["Node", int]
 
 
 class Storage:
-    """What tensors that share memory have in common.
+    """The state that tensors on the same memory share.
 
     ``version`` counts changes in place, ``changed`` says by what and where the last one was made.
     ``history`` counts those that a graph has recorded, after which views look up their node again.
@@ -86,7 +86,7 @@ def joint(marks: Sequence) -> Any:
 
 
 class Extras:
-    """What few nodes have: hooks of tensors by output, tensors that retain their grad, metadata."""
+    """The rarer state of a node: hooks by output, tensors that retain their grad, metadata."""
 
     __slots__ = ("metadata", "post_hooks", "pre_hooks", "retaining", "tensor_hooks")
 
@@ -239,7 +239,7 @@ class RowNode(Node):
             self.xs = self.y = None
 
 
-def quiet() -> Any:
+def quiet() -> np.errstate:
     """A context in which NumPy does not warn about infinities and NaNs."""
     return np.errstate(all="ignore")
 
@@ -250,7 +250,7 @@ class _Zero:
     needs = ()
 
     @staticmethod
-    def act(g: Any) -> Any:
+    def act(g: Any) -> np.ndarray:
         return np.zeros(g.shape, g.dtype)
 
     pull = act
@@ -307,7 +307,7 @@ class ElementwiseNode(Node):
         return out
 
     def recorded(self, action: Any, saved: Sequence) -> list:
-        """What ``action`` reads, as values that know where they came from."""
+        """The arrays that ``action`` reads, as values with their places in the graph."""
         names = ("x",) if len(self.edges) == 1 else [f"x{i + 1}" for i in range(len(self.edges))]
         edges: dict[str, Any] = dict(zip(names, self.edges, strict=True))
         edges["y"] = (self, 0)

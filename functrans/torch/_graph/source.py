@@ -9,15 +9,15 @@ _OURS = ("functrans.", "numpy.", "<__array_function__")
 
 
 def caller() -> tuple:
-    """Where the user's code stands: a code object and the offset of the instruction in it."""
-    frame: Any = sys._getframe(2)  # who asks is ours
+    """The place in the user's code: a code object and the offset of an instruction in it."""
+    frame: Any = sys._getframe(2)  # frame 1 is functrans's own
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
         frame = frame.f_back
     return frame.f_code, frame.f_lasti
 
 
 def place(where: tuple | None) -> str:
-    """``file:line`` of what ``caller`` found."""
+    """``file:line`` of what ``caller`` returned."""
     if where is None:
         return "an unknown line"
     code, at = where

@@ -1,10 +1,9 @@
 """The walk backward.
 
-Nodes are passed by falling sequence number, newest first, from a heap. All who read an operand are
-newer than the node that made it, so that node's cotangent is complete when its turn comes. An
-undefined cotangent, None, is passed on too: it counts as zeros for the functions of users. Nothing
-recurs: depth is bounded by memory alone. All state is local to a walk, so walks may nest and run in
-several threads.
+A heap yields the nodes newest first. Every node that reads an operand is newer than the node that
+made it, so a node's cotangent is complete when its turn comes. An undefined cotangent, None, is
+passed on too: users' functions receive zeros for it. There is no recursion: only memory bounds the
+depth. All state is local to a walk, so walks may nest and run in several threads.
 """
 
 from __future__ import annotations
@@ -112,10 +111,10 @@ def _reached(edges: Sequence[Edge]) -> set[Node]:
 
 
 def _glance(cts: dict, heap: list, needed: set | None, captured: dict, retain: bool) -> tuple:
-    """What ``_walk`` starts from: where a walk by the bare formulas has come to.
+    """Walk by the bare formulas, and return where ``_walk`` continues.
 
-    That goes as far as nodes may be passed twice, and nobody sees it. Where a NaN has arrived,
-    zero times infinity may have made it, and the walk starts from the beginning.
+    This goes as far as nodes may be passed twice without anybody noticing. A NaN that has arrived
+    may come from zero times infinity; ``_walk`` then starts from the beginning.
     """
     ends: list[tuple[AccumulateGrad, Any]] = []
     passed: list[Node] = []
@@ -149,7 +148,7 @@ def _all_finite(cts: Sequence) -> bool:
 
 
 def _walk(cts, heap, needed, captured, retain, create, glance=None):
-    sums = set()  # nodes whose cotangent is an array made here, which nobody else reads yet
+    sums = set()  # nodes whose cotangent is an array made in this walk, which nothing else reads
     watch = state.watch
     while heap:
         node = heap[0][1]
@@ -228,7 +227,7 @@ def _pulled(node: Node, ct: Any, create: bool) -> Sequence:
 
 
 def edge_key(edge: Edge) -> tuple:
-    """What a place is found by: a leaf may have had several nodes, but it is one."""
+    """The key of a place. A leaf has one, though it may have had several nodes."""
     node, k = edge
     return (id(node.variable), 0) if type(node) is AccumulateGrad else (id(node), k)
 
@@ -263,7 +262,7 @@ def _leading_to(heap: list, wanted: Sequence[Edge]) -> set:
 
 
 def _after_hooks(node: Node, ct: Any, create: bool) -> Any:
-    """What hooks make of the cotangent that arrives at ``node``, kept where it is retained."""
+    """Apply the hooks of ``node`` to its cotangent, and keep that where it is retained."""
     extras = node.extras
     if type(node) is AccumulateGrad and node.variable._hooks:
         ct = _hooked(node.variable._hooks, ct, create)

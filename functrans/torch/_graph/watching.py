@@ -1,4 +1,4 @@
-"""Who is told what a thread does with tensors: the profiler, and anomaly mode.
+"""The observers of a thread's tensors: the profiler, and anomaly mode.
 
 ``observed`` calls ``Watch.run`` for each operation of a watched thread, and the walk calls
 ``Watch.pull`` for each node. Observers are ``functrans.extend.Observer``s; operations of tensors

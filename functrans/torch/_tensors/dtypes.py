@@ -201,5 +201,5 @@ class Size(tuple):
         part = tuple.__getitem__(self, key)
         return Size(part) if isinstance(key, slice) else part
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Any) -> Size:
         return Size(tuple.__add__(self, tuple(other)))

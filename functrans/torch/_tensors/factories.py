@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -119,18 +119,18 @@ def _shaped(name: str, make: Callable) -> Callable:
 
 
 class _Random:
-    """Where random numbers come from; ``manual_seed`` starts it again."""
+    """The random generator, which ``manual_seed`` replaces."""
 
     source = np.random.default_rng()
 
 
-def random_state() -> Any:
-    """Where the random numbers stand."""
+def random_state() -> Mapping[str, Any]:
+    """The state of the random generator."""
     return _Random.source.bit_generator.state
 
 
 @contextlib.contextmanager
-def random_from(state: Any) -> Iterator[None]:
+def random_from(state: Mapping[str, Any] | None) -> Iterator[None]:
     """Inside, the random numbers that came after ``state``; None changes nothing."""
     before = random_state()
     _Random.source.bit_generator.state = state or before

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -77,7 +77,7 @@ class Tensor:
         def __matmul__(self, other: Any) -> Tensor: ...
         def __neg__(self) -> Tensor: ...
 
-    def __new__(cls, *data: Any) -> Any:
+    def __new__(cls, *data: Any) -> Self:
         t = object.__new__(cls)
         array = np.empty(0, dtypes.default_float())
         if len(data) == 1 and not isinstance(data[0], int):
@@ -355,7 +355,7 @@ class Tensor:
     # ---- what the engine does to it
 
     def accumulate(self, ct: Any, create: bool) -> None:
-        """Add what the engine found to ``grad``, keeping its layout, and call what waits for it."""
+        """Add a cotangent to ``grad``, keeping its layout, and call the hooks that wait for it."""
         if ct is not None:
             with _adding:
                 new = show(ct)
@@ -389,7 +389,7 @@ class Tensor:
             copied._grad = self._grad.__deepcopy__(memo)
         return copied
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: Any) -> tuple:
         if self._node is not None:
             raise RuntimeError("only leaves can be pickled; use detach()")
         return _unpickled, (np.array(self._array), self._requires)
@@ -463,7 +463,7 @@ def lift(t: Tensor) -> Value:
 
 
 def unwrap(x: Any) -> Any:
-    """What a tensor is to NumPy code: a value while it is recorded, else its array."""
+    """A tensor as NumPy code takes it: a value while it is recorded, else its array."""
     if not isinstance(x, Tensor):
         return x
     return lift(x) if state.grad and x.requires_grad else x._array

@@ -107,7 +107,7 @@ def analytical_jacobian(y: Tensor, leaves: Sequence[Tensor], seed: complex) -> t
 
 
 def seeds_of(y: Tensor) -> tuple:
-    """The output gradients for which a check is made."""
+    """The output gradients that are checked."""
     return (REAL, IMAGINARY) if y.is_complex() else (REAL,)
 
 

@@ -37,7 +37,7 @@ from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 
 class _ContextMethodMixin:
-    """What ``forward`` says about its operands and results, and ``backward`` asks for."""
+    """The record of one call: ``forward`` writes it, ``backward`` reads it."""
 
     to_save: tuple = ()
     dirty_tensors: tuple = ()
@@ -55,7 +55,7 @@ class _ContextMethodMixin:
 
     @property
     def saved_tensors(self) -> Any:
-        """What was saved; an error if it has been changed in place since, or freed."""
+        """The saved tensors; an error if they were freed, or changed in place since."""
         node = self._node and self._node()
         return () if node is None else node.saved_tensors
 
@@ -150,7 +150,7 @@ class Function(_ContextMethodMixin, _HookMixin, metaclass=FunctionMeta):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
-        """Where given, ``forward`` takes no context, and this fills it in afterwards."""
+        """Fill in the context after ``forward``, which then takes none."""
         raise NotImplementedError("setup_context is not implemented")
 
     @staticmethod
@@ -207,9 +207,9 @@ def once_differentiable(fn: Callable) -> Callable:
     return wrapper
 
 
-def traceable(fn_cls: Any) -> Any:
+def traceable(fn_cls: type) -> type:
     """Mark a function as fit for tracing; nothing here depends on it."""
-    fn_cls.is_traceable = True
+    fn_cls.is_traceable = True  # type: ignore[attr-defined]  # as torch does
     return fn_cls
 
 
@@ -357,7 +357,7 @@ class NestedIOFunction(Function):
 
     @property
     def saved_tensors(self) -> Any:
-        """What was saved, nested as it was given."""
+        """The saved tensors, nested as they were saved."""
         return _unflatten(super().saved_tensors, self._to_save_nested)
 
     def mark_dirty(self, *args: Any, **kwargs: Any) -> None:

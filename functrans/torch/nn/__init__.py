@@ -18,7 +18,7 @@ class Parameter(Tensor):
     tensor([0., 0.], requires_grad=True)
     """
 
-    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Tensor:
         data = as_tensor([] if data is None else data)
         t = from_array(data._array, data._storage)
         t.__class__ = cls
@@ -27,7 +27,7 @@ class Parameter(Tensor):
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: Any) -> tuple:
         return Parameter, (self.detach(), self.requires_grad)
 
 

@@ -1,15 +1,15 @@
 """``torch.utils.checkpoint``: functions of which only the arguments are stored.
 
-The function runs once with recording, which finds the places in the graph that it starts from:
-those of its arguments and of tensors that it closes over. What it recorded is then dropped. The
-backward runs it again and walks as far as those places, so that it is valid under ``backward`` and
-``grad``, once and differentiated.
+The function runs once with recording, to find the places in the graph that it starts from: those
+of its arguments and of tensors that it closes over. That recording is then dropped. The backward
+runs the function again and walks as far as those places, so checkpoints work under ``backward`` and
+``grad``, and can be differentiated again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from functrans.torch._graph.source import caller
 from functrans.torch._graph.walk import edge_key, run
 from functrans.torch._tensors.factories import random_from, random_state
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
+
+_R = TypeVar("_R")
 
 
 class Boundary(Node):
@@ -108,9 +110,9 @@ def _sample(t: Tensor) -> tuple:
     return t._array.shape, t._array.dtype, flat[:: max(1, flat.size // 16)].tobytes()
 
 
-def checkpoint(function: Callable, *args: Any, use_reentrant: bool | None = None,
+def checkpoint(function: Callable[..., _R], *args: Any, use_reentrant: bool | None = None,
                preserve_rng_state: bool = True, context_fn: Any = None,
-               determinism_check: str = "default", debug: bool = False, **kwargs: Any) -> Any:
+               determinism_check: str = "default", debug: bool = False, **kwargs: Any) -> _R:
     """``function(*args, **kwargs)``, of which the backward runs the function again.
 
     The derivative is the same; what the function computes in between is not stored. It must
