@@ -33,6 +33,7 @@ from functrans.torch._functions.shapes import (
     stack,
     vstack,
 )
+from functrans.torch._graph.engine import tensor_backward
 from functrans.torch._graph.modes import (
     enable_grad,
     inference_mode,
@@ -41,7 +42,7 @@ from functrans.torch._graph.modes import (
     no_grad,
     set_grad_enabled,
 )
-from functrans.torch._tensors import dtypes, factories, printing
+from functrans.torch._tensors import dtypes, factories
 from functrans.torch._tensors.dtypes import (
     Size,
     bfloat16,
@@ -66,7 +67,9 @@ from functrans.torch._tensors.dtypes import (
     short,
     uint8,
 )
-from functrans.torch._tensors.sparse import sparse_coo, sparse_coo_tensor, strided
+from functrans.torch._tensors.layouts import sparse_coo, strided
+from functrans.torch._tensors.printing import show_tensor
+from functrans.torch._tensors.sparse import sparse_coo_tensor
 from functrans.torch._tensors.tensor import Tensor
 
 bool, int, float = dtypes.bool_, dtypes.int32, dtypes.float32
@@ -98,11 +101,16 @@ __all__ = [
 __all__ += factories.NAMES
 globals().update({_name: getattr(factories, _name) for _name in factories.NAMES})
 
-# What is a method is a function too, but for conversions and operators.
+# Tensor is below its operations, and gets them here. A method is a function too, except for
+# conversions and operators.
+Tensor.backward = tensor_backward  # type: ignore[method-assign]
+Tensor.__repr__ = show_tensor  # type: ignore[method-assign,assignment]
+for _name, _f in table.PROPERTIES.items():
+    setattr(Tensor, _name, property(_f))
 for _name, _f in table.METHODS.items():
     setattr(Tensor, _name, property(_f) if _name in ("real", "imag") else _f)
     if _name not in __all__ and _name not in shapes.CONVERSIONS and not _name.startswith("__"):
         globals()[_name] = _f
         __all__.append(_name)
 
-assert algebra and elementwise and indexing and printing and reductions  # for what they enter
+assert algebra and elementwise and indexing and reductions  # for what they enter

@@ -10,7 +10,7 @@ import functrans.torch as torch
 from functrans.torch import autograd
 from functrans.torch._graph.graph import Node
 from functrans.torch._graph.modes import state
-from functrans.torch._tensors.tensor import edge_of, made
+from functrans.torch._tensors.tensor import edge_of, from_array
 
 
 class Failing(Node):
@@ -20,7 +20,7 @@ class Failing(Node):
 
 def failing(x):
     y = x * 2
-    return made(y._array.copy(), None, Failing([edge_of(y)]))
+    return from_array(y._array.copy(), None, Failing([edge_of(y)]))
 
 
 def root(x):

@@ -5,7 +5,7 @@ import pytest
 
 import functrans.torch as torch
 from functrans.torch._graph.graph import Node
-from functrans.torch._tensors.tensor import edge_of, made
+from functrans.torch._tensors.tensor import edge_of, from_array
 from functrans.torch.autograd import GradcheckError, gradcheck, gradgradcheck
 
 
@@ -30,7 +30,7 @@ def planted(pull, *xs, outputs=1, value=None):
     Planted.pull = lambda self, ct, create: pull(ct)
     node = Planted([edge_of(x) for x in xs])
     value = sum([x._array for x in xs]) if value is None else value
-    ys = tuple([made(value + 0.0, None, node, k) for k in range(outputs)])
+    ys = tuple([from_array(value + 0.0, None, node, k) for k in range(outputs)])
     return ys if outputs > 1 else ys[0]
 
 

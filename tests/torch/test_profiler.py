@@ -1,14 +1,14 @@
 """The profiler of tensors: section J of the checklist."""
 
-import ast
 import inspect
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 import functrans.torch as torch
-from functrans.torch._functions import algebra, indexing, inplace, reductions, rows, table
-from functrans.torch._graph import views
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.observed import _watched_threads
 from functrans.torch.autograd import profiler
 from tests.test_profile import valid_trace
 
@@ -166,12 +166,39 @@ def test_there_is_no_other_device():
         profiler.load_nvprof("trace.prof")
 
 
-@pytest.mark.parametrize("module", [rows, table, inplace, algebra, reductions, views, indexing],
-                         ids=lambda m: m.__name__.rsplit(".", 1)[-1])
-def test_an_operation_pays_one_look_when_no_profile_runs(module):
-    for f in ast.walk(ast.parse(inspect.getsource(module))):
-        if isinstance(f, ast.FunctionDef):
-            own = [n for s in f.body if not isinstance(s, ast.FunctionDef) for n in ast.walk(s)]
-            tests = [ast.unparse(n.test) for n in own if isinstance(n, ast.If)]
-            looks = [t for t in tests if "state.watch" in t]
-            assert looks in ([], ["state.watch is not None and state.watch.enters()"]), f.name
+MODULES = sorted(Path(torch.__file__).parent.rglob("*.py"))
+# who is told, the calls that ask, the walk, and what shows or sets it
+ASKING = {"watching", "observed", "walk", "anomaly_mode", "profiler"}
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if p.stem not in ASKING], ids=lambda p: p.stem)
+def test_no_operation_asks_for_itself_whether_it_is_watched(path):
+    assert "state.watch" not in path.read_text().replace("``state.watch``", "")
+
+
+def test_a_thread_is_told_of_its_own_operations_only():
+    def elsewhere():
+        point(2).exp()
+        return state.watch
+
+    with ThreadPoolExecutor(1) as pool, profiler.profile() as prof:
+        watch = pool.submit(elsewhere).result()
+        point(2).sin()
+    assert watch is None and names(prof) == ["sin"]
+
+
+def test_a_thread_that_ends_its_profile_leaves_the_others_watched():
+    def elsewhere():
+        with profiler.profile() as prof:
+            point(2).exp()
+        return names(prof)
+
+    with ThreadPoolExecutor(1) as pool, profiler.profile() as prof:
+        assert pool.submit(elsewhere).result() == ["exp"]
+        point(2).sin()
+    assert names(prof) == ["sin"] and not _watched_threads
+
+
+def test_an_operation_keeps_its_name_and_its_parameters():
+    assert torch.matmul.__name__ == "matmul" and torch.exp.__name__ == "exp"
+    assert list(inspect.signature(torch.matmul).parameters) == ["input", "other"]

@@ -12,15 +12,16 @@ from functrans.torch._functions.reductions import axes
 from functrans.torch._functions.table import METHODS, op
 from functrans.torch._graph.graph import Node, check, freed, joint, saved_value, sequence
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.observed import observed_binary
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, edge_of, made
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 
 def _same_type(who, *xs):
     if any(x.dtype != xs[0].dtype for x in xs):
-        found = ", ".join([dtypes.dtype_of(x).name for x in xs])
-        raise RuntimeError(f"{who}: operands must have one dtype, but they are {found}")
+        names = ", ".join([dtypes.dtype_of(x).name for x in xs])
+        raise RuntimeError(f"{who}: operands must have one dtype, but they are {names}")
 
 
 class ProductNode(Node):
@@ -57,16 +58,15 @@ class ProductNode(Node):
 _MM = named(ProductNode, "MmBackward0")
 
 
+@observed_binary
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product, of batches of matrices too."""
-    if state.watch is not None and state.watch.enters():
-        return state.watch.run("matmul", matmul, (input, other))
     if not isinstance(input, Tensor) or not isinstance(other, Tensor):
         return _product(input, other)
     a, b = input._array, other._array
     if a.ndim != 2 or b.ndim != 2 or a.dtype is not b.dtype or a.shape[1] != b.shape[0]:
         return _product(input, other)
-    out = made(a.dot(b) if a.dtype.kind in "fc" else np.matmul(a, b))
+    out = from_array(a.dot(b) if a.dtype.kind in "fc" else np.matmul(a, b))
     if not state.grad or a.dtype.kind not in "fcV":
         return out
     e1, e2 = edge_of(input), edge_of(other)
@@ -80,7 +80,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
             a = None
         else:
             marks.append((input._storage, input._storage.version))
-        frame = sys._getframe(1)
+        frame = sys._getframe(2)
         out._node = _MM((e1, e2), (a, b), marks, (frame.f_code, frame.f_lasti))
     return out
 

@@ -433,11 +433,11 @@ _OPERATOR_ROWS = {"add": "add", "sub": "subtract", "div": "divide", "pow": "powe
 for _method, _name in OPERATORS.items():
     _row = _OPERATOR_ROWS.get(_name) or BINARY[_name]
     _f = _binary(_name, _row, floats=_name == "div", operator=True)
-    setattr(Tensor, f"__{_method}__", _power(_f) if _name == "pow" else _f)
-    setattr(Tensor, f"__r{_method}__", reflected(_f))
-    setattr(Tensor, f"__i{_method}__", METHODS[f"{_name}_"])
+    METHODS[f"__{_method}__"] = _power(_f) if _name == "pow" else _f
+    METHODS[f"__r{_method}__"] = reflected(_f)
+    METHODS[f"__i{_method}__"] = METHODS[f"{_name}_"]
 for _name in COMPARISONS:
-    setattr(Tensor, f"__{_name}__", _binary(_name, BINARY[_name], operator=True))
+    METHODS[f"__{_name}__"] = _binary(_name, BINARY[_name], operator=True)
 for _method, _name in {"neg": "neg", "abs": "abs", "invert": "bitwise_not"}.items():
-    setattr(Tensor, f"__{_method}__", METHODS[_name])
-Tensor.__pos__ = positive  # type: ignore[attr-defined]
+    METHODS[f"__{_method}__"] = METHODS[_name]
+METHODS["__pos__"] = positive

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +15,11 @@ from functrans.torch._functions.table import METHODS, NUMBERS, op, promoted, row
 from functrans.torch._graph.custom import DelayedError
 from functrans.torch._graph.graph import RowNode, Value
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.observed import observed, observed_unary
 from functrans.torch._graph.titles import named
 from functrans.torch._graph.views import changed, getitem, guard, rebase, view
 from functrans.torch._tensors.dtypes import result_dtype
-from functrans.torch._tensors.tensor import Tensor, edge_of, lowered
+from functrans.torch._tensors.tensor import Tensor, edge_of, unwrap
 
 _scatter_set = row("scatter_set")
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
@@ -67,7 +70,7 @@ def get(self: Tensor, key: Any) -> Tensor:
     if pattern is None:
         return _picked(self, key)
     title = "SelectBackward0" if int in map(type, pattern) else "SliceBackward0"
-    return view(self, getitem, title, pattern=pattern)
+    return view(title, getitem, (self,), {"pattern": pattern})
 
 
 @op(method=False, title="IndexBackward0")
@@ -76,11 +79,9 @@ def _picked(x, key):
     return getitem(x, *indices, pattern=pattern)
 
 
+@partial(observed, name="setitem")
 def put(self: Tensor, key: Any, value: Any) -> None:
     """``self[key] = value``."""
-    if state.watch is not None and state.watch.enters():
-        state.watch.run("setitem", put, (self, key, value))
-        return
     try:
         _put(self, _key(key), value)
     except ValueError as failure:
@@ -96,7 +97,7 @@ def _put(self: Tensor, key: Any, value: Any) -> None:
     guard(self, recorded, "__setitem__")
     array = self._array
     if isinstance(value, Tensor):
-        v: Any = lowered(value)
+        v: Any = unwrap(value)
         have = np.asarray(v.primal if type(v) is Value else v)
     else:
         v = have = np.asarray(value, None if type(value) in NUMBERS else array.dtype)
@@ -136,9 +137,11 @@ def _shaped(v: Any, shape: tuple) -> Any:
     return v if v.shape == shape else np.broadcast_to(v, shape)
 
 
-Tensor.__getitem__ = get  # type: ignore[method-assign]  # Tensor is below its operations
-Tensor.__setitem__ = put  # type: ignore[method-assign]
-Tensor.__iter__ = lambda self: iter([self[i] for i in range(len(self))])  # type: ignore[attr-defined]
+def _entries(self: Tensor) -> Iterator[Tensor]:
+    return iter([self[i] for i in range(len(self))])
+
+
+METHODS.update({"__getitem__": get, "__setitem__": put, "__iter__": _entries})
 
 
 # ---- functions
@@ -272,17 +275,17 @@ METHODS["where"] = lambda self, condition, other: where(condition, self, other)
 @op
 def nonzero(x, *, as_tuple=False):
     """Where the entries are not zero: a row each, or an index for each dimension."""
-    found = np.nonzero(np.atleast_1d(_plain(x)))
-    return tuple(found) if as_tuple else np.stack(found, 1)[:, : x.ndim]
+    places = np.nonzero(np.atleast_1d(_plain(x)))
+    return tuple(places) if as_tuple else np.stack(places, 1)[:, : x.ndim]
 
 
 @op
 def unique(x, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """The distinct entries in order."""
-    found = np.unique(_plain(x), False, return_inverse, return_counts, dim)
+    results = np.unique(_plain(x), False, return_inverse, return_counts, dim)
     if type(x) is not Value or x.edge is None:
-        return found
-    first, rest = (found[0], found[1:]) if isinstance(found, tuple) else (found, ())
+        return results
+    first, rest = (results[0], results[1:]) if isinstance(results, tuple) else (results, ())
     node = named(DelayedError, "UniqueBackward0")(
         [x.edge], "the derivative of unique is not implemented; index the tensor with one place "
         "of each entry"
@@ -302,10 +305,9 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     return self
 
 
+@observed_unary
 def zero_(self: Tensor) -> Tensor:
     """Write zero everywhere."""
-    if state.watch is not None and state.watch.enters():
-        return state.watch.run("zero_", zero_, (self,))
     if not (state.grad and self.requires_grad):
         guard(self, False, "zero_")
         self._array.fill(0)

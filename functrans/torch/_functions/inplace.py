@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.table import any_requires
-from functrans.torch._graph.graph import ElementwiseNode, RowNode, Value, caller, quiet
+from functrans.torch._graph.graph import ElementwiseNode, RowNode, Value, quiet
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.observed import observed
+from functrans.torch._graph.source import caller
 from functrans.torch._graph.views import changed, guard, rebase, value_for_write
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, lift, made
+from functrans.torch._tensors.tensor import Tensor, from_array, lift
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -23,8 +25,6 @@ def in_place(f: Callable, name: str) -> Callable:
     of = getattr(f, "of", None)
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if state.watch is not None and state.watch.enters():
-            return state.watch.run(name, method, (self, *args), kwargs)
         recorded = state.grad and (self.requires_grad or any_requires(args))
         array = self._array
         if recorded or not array.flags.writeable:
@@ -39,15 +39,15 @@ def in_place(f: Callable, name: str) -> Callable:
             else:
                 of.ufunc(array, other, out=array)
         else:
-            array[...] = fitting(f(made(array), *args, **kwargs)._array, self, name)
-        frame = sys._getframe(1)
+            array[...] = fitting(f(from_array(array), *args, **kwargs)._array, self, name)
+        frame = sys._getframe(2)
         self._storage.version += 1
         self._storage.changed = name, (frame.f_code, frame.f_lasti)
         return self
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"{name[:-1]} in place: the result is written to this tensor."
-    return method
+    return observed(method)
 
 
 def _fits(array: np.ndarray, other: Any) -> bool:
@@ -63,7 +63,7 @@ def _fits(array: np.ndarray, other: Any) -> bool:
 def _recorded_write(t: Tensor, f: Callable, args: tuple, kwargs: dict, name: str) -> Tensor:
     """``f`` of the old content becomes the new, and its node that of ``t``."""
     old = value_for_write(t)
-    before = made(old.primal, None, old.node, old.index)
+    before = from_array(old.primal, None, old.node, old.index)
     if old.node is None:
         before._requires = False
     args = tuple([before if x is t else x for x in args])

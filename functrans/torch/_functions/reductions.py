@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans.torch._functions.table import METHODS, floating, op, ordered, row
+from functrans.torch._functions.table import METHODS, floating, op, ordered, row, title_for
 from functrans.torch._graph.graph import Edge, Node
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.observed import observed_unary
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, edge_of, made
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 _logsumexp, _softmax, _moving_as = row("logsumexp"), row("softmax"), row("moving_as")
 # characters of the types whose sums need no wider one: single and double, real and complex
@@ -70,21 +72,24 @@ class TotalNode(Node):
         return (np.broadcast_to(ct, self.aval[0]),)
 
 
-_SUM, _MEAN = named(TotalNode, "SumBackward0"), named(TotalNode, "MeanBackward0")
+def _total(name: str, mean: bool) -> Callable:
+    """The sum or the mean of all entries, as a function of a tensor."""
+    kind = named(TotalNode, title_for(name))
+
+    def total(input: Tensor) -> Tensor:
+        array = input._array
+        y = np.add.reduce(array, None)
+        scale = 1 / array.size if mean else 1
+        out = from_array(y * y.dtype.type(scale) if mean else y)
+        edge = edge_of(input) if state.grad else None
+        if edge is not None:
+            out._node = kind(edge, array, scale)
+        return out
+
+    return observed_unary(total, name)
 
 
-def _total(input: Tensor, mean: bool) -> Tensor:
-    """The sum or the mean of all entries."""
-    if state.watch is not None and state.watch.enters():
-        return state.watch.run("mean" if mean else "sum", _total, (input,), None, (input, mean))
-    array = input._array
-    total = np.add.reduce(array, None)
-    scale = 1 / array.size if mean else 1
-    out = made(total * total.dtype.type(scale) if mean else total)
-    edge = edge_of(input) if state.grad else None
-    if edge is not None:
-        out._node = (_MEAN if mean else _SUM)(edge, array, scale)
-    return out
+_sum_all, _mean_all = _total("sum", mean=False), _total("mean", mean=True)
 
 
 @op(title="SumBackward0", method=False)
@@ -99,7 +104,7 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     dim = axis if dim is None else dim
     if dim is None and not keepdim:
         plain = dtype is None and input._array.dtype.char in _WIDE
-        return _total(input, False) if plain else sum_all(input, dtype=dtype)
+        return _sum_all(input) if plain else sum_all(input, dtype=dtype)
     return sum_dim(input, dim, keepdim, dtype=dtype)
 
 
@@ -139,7 +144,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     dim = axis if dim is None else dim
     if dim is None and not keepdim:
         plain = dtype is None and input._array.dtype.char in _WIDE and input._array.size
-        return _total(input, True) if plain else mean_all(input, dtype=dtype)
+        return _mean_all(input) if plain else mean_all(input, dtype=dtype)
     return mean_dim(input, dim, keepdim, dtype=dtype)
 
 

@@ -1,7 +1,7 @@
 """Functions of one elementwise row, by the shortest way from tensor to tensor.
 
-Everything here runs once for each recorded operation: no closure, no tuple and no call that is not
-needed. Operands of unlike types or shapes take the ``general`` way.
+This code runs once for each recorded operation, so it avoids every closure, tuple and call that it
+can. ``Row.general`` takes all other operands, such as those of different types.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import numpy as np
 
 from functrans.extend import Elementwise
 from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse, title_for
-from functrans.torch._graph.graph import ZERO, Edge, ElementwiseNode, Storage, caller, quiet
+from functrans.torch._graph.graph import ZERO, Edge, ElementwiseNode, Storage, quiet
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.observed import observed_binary, observed_unary
+from functrans.torch._graph.source import caller
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, edge_of, made
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _new = object.__new__
@@ -60,7 +62,7 @@ class Row:
         compute = self.integers if kinds <= {"b", "i", "u"} else self.ufunc
         with quiet():
             y = np.asarray(apply(self.name, compute, a, b))
-        out = made(y)
+        out = from_array(y)
         if not state.grad or y.dtype.kind not in "fcV":
             return out
         e1 = edge_of(x1) if isinstance(x1, Tensor) else None
@@ -92,7 +94,7 @@ class Row:
         return marks
 
 
-def _unlike(x: Tensor, y: Any) -> Any:
+def _unlike(x: Tensor, y: Any) -> tuple[tuple, np.dtype] | None:
     """The shape and dtype of ``x`` where those of ``y`` differ."""
     a = x._array
     return None if a.shape == y.shape and a.dtype == y.dtype else (a.shape, a.dtype)
@@ -113,7 +115,7 @@ def operand(x: Any) -> Any:
 
 
 def _declines(x: Any) -> bool:
-    """Whether an operand is none that we know, so that it may know what to do with us."""
+    """Whether an operand is of a type unknown here, whose own method may know what to do."""
     return not (isinstance(x, np.ndarray | np.generic | Tensor) or type(x) in NUMBERS
                 or hasattr(x, "__index__") or hasattr(x, "__float__"))
 
@@ -134,7 +136,7 @@ def apply(name: str, ufunc: Callable, a: Any, b: Any) -> Any:
 
 
 def _quietly(ufunc: Callable) -> Callable:
-    """``ufunc`` where infinities and NaNs are to be expected."""
+    """``ufunc`` without NumPy's warnings about infinities and NaNs."""
 
     def compute(*xs: Any) -> Any:
         with quiet():
@@ -153,8 +155,6 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
     reading = any(of.reads)
 
     def f(input: Any, other: Any) -> Any:
-        if state.watch is not None and state.watch.enters():
-            return state.watch.run(name, f, (input, other))
         if not isinstance(input, Tensor):
             return general(input, other)
         a = input._array
@@ -196,18 +196,18 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
             out._node = kind((e1, e2), parts, (), None)
             return out
         marks = of.marks(e1, e2, input, other, own)
-        frame = sys._getframe(1)
+        frame = sys._getframe(2)
         out._node = kind((e1, e2), parts, marks, (frame.f_code, frame.f_lasti))
         return out
 
     f.of = of  # type: ignore[attr-defined]  # what the reflected and in-place variants share
-    return _labelled(f, name, f"{row.name} of two tensors or numbers, entry by entry.")
+    _label(f, name, f"{row.name} of two tensors or numbers, entry by entry.")
+    return observed_binary(f)
 
 
-def _labelled(f: Callable, name: str, doc: str) -> Callable:
+def _label(f: Callable, name: str, doc: str) -> None:
     f.__name__ = f.__qualname__ = name
     f.__doc__ = doc
-    return f
 
 
 def reflected(f: Any) -> Callable:
@@ -217,13 +217,11 @@ def reflected(f: Any) -> Callable:
     compute = _quietly(of.ufunc) if of.singular else of.ufunc
 
     def method(self: Tensor, other: Any) -> Any:
-        if state.watch is not None and state.watch.enters():
-            return state.watch.run(name, method, (self, other))
         b = self._array
         if type(other) is not float or (b.dtype is not _F32 and b.dtype is not _F64):
             return NotImplemented if _declines(other) else general(other, self)
         y = np.asarray(compute(other, b))
-        out = made(y)
+        out = from_array(y)
         edge = edge_of(self) if state.grad else None
         if edge is not None:
             marks = of.marks(None, edge, other, self, out._storage)
@@ -231,7 +229,7 @@ def reflected(f: Any) -> Callable:
             out._node = kind((None, edge), (part,), marks, caller() if marks else None)
         return out
 
-    return method
+    return observed_binary(method, name)
 
 
 def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
@@ -244,8 +242,6 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
     compute = _quietly(ufunc) if not row.differentiable or action.singular else ufunc
 
     def f(input: Tensor) -> Tensor:
-        if state.watch is not None and state.watch.enters():
-            return state.watch.run(name, f, (input,))
         a = input._array
         d = a.dtype
         if d is not _F32 and d is not _F64 and floats:
@@ -257,7 +253,7 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
             raise
         if type(y) is not np.ndarray:
             y = np.asarray(y)
-        out = made(y)
+        out = from_array(y)
         edge = edge_of(input) if state.grad else None
         if edge is None or not dtypes.is_differentiable(y.dtype):
             return out
@@ -265,11 +261,12 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
             out._node = kind((edge,), ((0, action, (), _unlike(input, y)),), (), None)
             return out
         kept = out if needs[0] == "y" else input
-        frame = sys._getframe(1)
+        frame = sys._getframe(2)
         out._node = kind(
             (edge,), ((0, action, pick(y, a), _unlike(input, y)),),
             ((kept._storage, kept._storage.version),), (frame.f_code, frame.f_lasti),
         )
         return out
 
-    return _labelled(f, name, f"{row.name} of each entry.")
+    _label(f, name, f"{row.name} of each entry.")
+    return observed_unary(f)

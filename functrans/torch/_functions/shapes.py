@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.table import METHODS, op, promoted
+from functrans.torch._functions.table import METHODS, PROPERTIES, op, promoted
 from functrans.torch._graph.views import broadcast_to, diagonal, view
 from functrans.torch._graph.views import imag as imag_row
 from functrans.torch._graph.views import real as real_row
@@ -60,7 +60,7 @@ def _full_shape(shape: tuple, have: tuple, who: str) -> tuple:
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The same entries in another shape, of which one length may be -1; a view if possible."""
     full = _full_shape(sizes(shape), input._array.shape, "reshape")
-    return view(input, reshape_row, "ViewBackward0", shape=full)
+    return view("ViewBackward0", reshape_row, (input,), {"shape": full})
 
 
 @method
@@ -125,7 +125,7 @@ def squeeze(input: Tensor, dim: Any = None, *more: int) -> Tensor:
     gone = {_dim(d, len(shape)) for d in dims}
     full = tuple([n for i, n in enumerate(shape) if n != 1 or i not in gone])
     title = "SqueezeBackward0" if dim is None else "SqueezeBackward1"
-    return view(input, reshape_row, title, shape=full)
+    return view(title, reshape_row, (input,), {"shape": full})
 
 
 @method
@@ -133,7 +133,8 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a dimension of length 1 inserted at ``dim``."""
     shape = input._array.shape
     dim = _dim(dim, len(shape) + 1)
-    return view(input, reshape_row, "UnsqueezeBackward0", shape=(*shape[:dim], 1, *shape[dim:]))
+    full = *shape[:dim], 1, *shape[dim:]
+    return view("UnsqueezeBackward0", reshape_row, (input,), {"shape": full})
 
 
 @method
@@ -143,7 +144,7 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
     order = tuple([_dim(d, n) for d in sizes(dims)])
     if sorted(order) != list(range(n)):
         raise RuntimeError(f"permute: {list(order)} is not an order of {n} dimensions")
-    return view(input, transpose_row, "PermuteBackward0", axes=order)
+    return view("PermuteBackward0", transpose_row, (input,), {"axes": order})
 
 
 @method
@@ -154,7 +155,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     order = list(range(n))
     if n:
         order[i], order[j] = j, i
-    return view(input, transpose_row, "TransposeBackward0", axes=tuple(order))
+    return view("TransposeBackward0", transpose_row, (input,), {"axes": tuple(order)})
 
 
 @method
@@ -163,7 +164,7 @@ def t(input: Tensor) -> Tensor:
     n = input._array.ndim
     if n > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {n}D")
-    return view(input, transpose_row, "TBackward0", axes=tuple(range(n))[::-1])
+    return view("TBackward0", transpose_row, (input,), {"axes": tuple(range(n))[::-1]})
 
 
 @method
@@ -190,7 +191,7 @@ def expand(input: Tensor, *shape: Any) -> Tensor:
         raise RuntimeError(f"expand: {list(have)} cannot be expanded to {list(wanted)}")
     # what broadcasting returns cannot be written to, even where no entry is repeated
     row = reshape_row if math.prod(full) == input._array.size else broadcast_to
-    return view(input, row, "ExpandBackward0", shape=full)
+    return view("ExpandBackward0", row, (input,), {"shape": full})
 
 
 @method
@@ -212,13 +213,13 @@ def diagonal_(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> T
     pair = _dim(dim1, n), _dim(dim2, n)
     if pair != (n - 2, n - 1):
         input = permute(input, [*[i for i in range(n) if i not in pair], *pair])
-    return view(input, diagonal, "DiagonalBackward0", offset=offset)
+    return view("DiagonalBackward0", diagonal, (input,), {"offset": offset})
 
 
 @method
 def real(input: Tensor) -> Tensor:
     """The real part, a view; of a real tensor the tensor itself."""
-    return view(input, real_row, "RealBackward0") if input.is_complex() else input
+    return view("RealBackward0", real_row, (input,), {}) if input.is_complex() else input
 
 
 @method
@@ -226,7 +227,7 @@ def imag(input: Tensor) -> Tensor:
     """The imaginary part, a view."""
     if not input.is_complex():
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
-    return view(input, imag_row, "ImagBackward0")
+    return view("ImagBackward0", imag_row, (input,), {})
 
 
 @method
@@ -280,12 +281,9 @@ METHODS["broadcast_to"] = METHODS.pop("broadcast_to_")
 METHODS["diagonal"] = METHODS.pop("diagonal_")
 METHODS["swapaxes"] = METHODS["swapdims"] = transpose
 METHODS["moveaxis"] = movedim
-for _name, _f in {
-    "T": lambda self: permute(self, range(self.ndim - 1, -1, -1)),
-    "mT": lambda self: transpose(self, -2, -1),
-    "H": lambda self: METHODS["conj"](transpose(self, -2, -1)),
-}.items():
-    setattr(Tensor, _name, property(_f))
+PROPERTIES["T"] = lambda self: permute(self, range(self.ndim - 1, -1, -1))
+PROPERTIES["mT"] = lambda self: transpose(self, -2, -1)
+PROPERTIES["H"] = lambda self: METHODS["conj"](transpose(self, -2, -1))
 
 # ---- new memory
 

@@ -9,7 +9,7 @@ Called with tensors of which one requires gradients, the body runs on ``graph.Va
 record; otherwise on the arrays. Results come out as tensors, the last node as ``MeanBackward0``.
 
     op(body)   a function of tensors; ``f.body`` is the NumPy code, to be used in other bodies
-    METHODS    name -> function, for those that are also methods of tensors
+    METHODS    name -> function, for those that are also methods of tensors; PROPERTIES likewise
 
 ``rows`` has a shorter way for functions of one elementwise row, ``inplace`` the variants that write
 to their first argument.
@@ -28,11 +28,13 @@ from functrans.errors import FunctransError
 from functrans.extend import TABLE
 from functrans.torch._graph.graph import Node, Value, quiet
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.observed import observed
 from functrans.torch._graph.titles import rename
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, lift, made
+from functrans.torch._tensors.tensor import Tensor, from_array, lift
 
 METHODS: dict[str, Callable] = {}
+PROPERTIES: dict[str, Callable] = {}
 NUMBERS = frozenset({bool, int, float, complex})
 
 
@@ -49,31 +51,30 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
     shown = title or title_for(body.__name__)
 
     @functools.wraps(body)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        if state.watch is not None and state.watch.enters():
-            return state.watch.run(body.__name__.strip("_"), called, args, kwargs)
+    def run(*args: Any, **kwargs: Any) -> Any:
         if kwargs.pop("out", None) is not None:
             raise NotImplementedError(
                 f"{body.__name__}: out= is not supported; use the result, or y.copy_(result)"
             )
         if state.grad and (any_requires(args) or (kwargs and any_requires(kwargs.values()))):
-            given = [_lifted(x) for x in args]
+            operands = [_lifted(x) for x in args]
             options = {k: _lifted(x) for k, x in kwargs.items()}
         else:
-            given = [_plain(x) for x in args]
+            operands = [_plain(x) for x in args]
             options = {k: _plain(x) for k, x in kwargs.items()}
         try:
             with quiet():
-                out = body(*given, **options)
+                out = body(*operands, **options)
         except TypeError as failure:
-            refuse(body.__name__, failure, given)
+            refuse(body.__name__, failure, operands)
             raise
         except ValueError as failure:
             if isinstance(failure, IndexError | FunctransError):
                 raise
             raise RuntimeError(f"{body.__name__}: {failure}") from failure
-        return wrap(out, given, shown)
+        return wrap(out, operands, shown)
 
+    called = observed(run, body.__name__.strip("_"))
     called.body = body  # type: ignore[attr-defined]  # for other bodies
     for name in (body.__name__, *names.split()):
         if method:
@@ -123,16 +124,16 @@ def _plain(x: Any) -> Any:
     return x.array_dtype if isinstance(x, dtypes.dtype) else x
 
 
-def wrap(out: Any, given: Any, title: str) -> Any:
+def wrap(out: Any, operands: Any, title: str) -> Any:
     """Results of NumPy code as tensors; none is on the memory of an argument."""
     if type(out) is Value:
-        if out.node is not None and not any(_is_output(x, out.node) for x in given):
+        if out.node is not None and not any(_is_output(x, out.node) for x in operands):
             rename(out.node, title)
-        return made(_apart(out.primal, given), out.storage, out.node, out.index)
+        return from_array(_apart(out.primal, operands), out.storage, out.node, out.index)
     if isinstance(out, np.ndarray | np.generic):
-        return made(_apart(np.asarray(out), given))
+        return from_array(_apart(np.asarray(out), operands))
     if isinstance(out, tuple | list):
-        items = [wrap(x, given, title) for x in out]
+        items = [wrap(x, operands, title) for x in out]
         return type(out)(*items) if hasattr(out, "_fields") else type(out)(items)
     return out
 
@@ -143,11 +144,11 @@ def _is_output(x: Any, node: Node) -> bool:
     return type(x) is Value and x.node is node
 
 
-def _apart(array: Any, given: Any) -> Any:
+def _apart(array: Any, operands: Any) -> Any:
     """``array``, copied if it is on the memory of an argument."""
     if type(array) is not np.ndarray:
         return array
-    for x in given:
+    for x in operands:
         x = x.primal if type(x) is Value else x
         if x is array or (array.base is not None and isinstance(x, np.ndarray)
                           and np.may_share_memory(x, array)):

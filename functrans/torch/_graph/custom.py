@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans.extend import Aval, Tracer, aval_of, cast, sum_to
-from functrans.torch._graph.graph import Edge, Node, Storage, Value, caller, check, freed
+from functrans.torch._graph.graph import Edge, Node, Storage, Value, check, freed
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.source import caller
 from functrans.torch._graph.views import changed, guard, rebase
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, edge_of, made, show, take
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, show, take
 
 
 class Saved(NamedTuple):
@@ -58,32 +59,32 @@ class CustomNode(Node):
         cts = [ct] if self.outputs == 1 else ct
         if any(isinstance(c, Tracer) and type(c) is not Value for c in cts):
             raise NotImplementedError(f"{self.name()}: a custom function is not batched")
-        given = self.backward(*[None if out is None else self.shown(cts[out[0]], out[1])
+        grads = self.backward(*[None if out is None else self.shown(cts[out[0]], out[1])
                                 for out in self.outs])
-        return self.taken(given, create)
+        return self.taken(grads, create)
 
     def shown(self, ct: Any, aval: Aval) -> Tensor | None:
         """The gradient of an output, which others read too: it cannot be written to."""
         if ct is None:
-            return made(np.zeros(*aval)) if self.ctx.materialize_grads else None
+            return from_array(np.zeros(*aval)) if self.ctx.materialize_grads else None
         grad = show(ct)
         grad._array = grad._array.view()
         grad._array.flags.writeable = False
         return grad
 
-    def taken(self, given: Any, create: bool) -> Sequence:
+    def taken(self, grads: Any, create: bool) -> Sequence:
         """The cotangents of the operands that ``backward`` returned."""
-        given = tuple(given) if isinstance(given, tuple | list) else (given,)
+        grads = tuple(grads) if isinstance(grads, tuple | list) else (grads,)
         n = len(self.args)
-        if len(given) > n and all(g is None for g in given[n:]):
-            given = given[:n]
-        if len(given) != n:
+        if len(grads) > n and all(g is None for g in grads[n:]):
+            grads = grads[:n]
+        if len(grads) != n:
             raise RuntimeError(
                 f"function {self.name()} returned an incorrect number of gradients (expected {n}, "
-                f"got {len(given)})"
+                f"got {len(grads)})"
             )
         out: list[Any] = [None] * len(self.edges)
-        for i, (g, arg) in enumerate(zip(given, self.args, strict=True)):
+        for i, (g, arg) in enumerate(zip(grads, self.args, strict=True)):
             if g is None:
                 continue
             if arg is None:
@@ -127,7 +128,7 @@ class CustomNode(Node):
 
     @property
     def saved_tensors(self) -> tuple:
-        """What was saved, if nobody has changed it since, with its place in the graph."""
+        """The saved tensors with their places in the graph; an error if they have changed since."""
         if self.saved is None:
             raise freed(self)
         check(self)
@@ -135,21 +136,21 @@ class CustomNode(Node):
 
     def unpacked(self, s: Saved) -> Tensor:
         if s.output is not None:
-            return made(s.array, s.storage, self, s.output)
+            return from_array(s.array, s.storage, self, s.output)
         leaf = getattr(s.edge[0], "variable", None) if s.edge else None
         if leaf is not None and leaf._array is s.array:
             return leaf
         node, k = s.edge or (None, 0)
-        return made(s.array, s.storage, node, k)
+        return from_array(s.array, s.storage, node, k)
 
 
 def _numbered(xs: Sequence) -> list:
     """For each tensor its number among them and its aval, None for anything else."""
-    found, n = [], 0
+    numbers, n = [], 0
     for x in xs:
-        found.append((n, aval_of(x._array)) if isinstance(x, Tensor) else None)
+        numbers.append((n, aval_of(x._array)) if isinstance(x, Tensor) else None)
         n += isinstance(x, Tensor)
-    return found
+    return numbers
 
 
 def call(ctx: Any, forward: Callable, backward: Callable, kind: type, inputs: tuple) -> Any:
@@ -162,26 +163,26 @@ def call(ctx: Any, forward: Callable, backward: Callable, kind: type, inputs: tu
         result = forward(*inputs)
     finally:
         state.grad = before
-    found = result if isinstance(result, tuple) else (result,)
+    results = result if isinstance(result, tuple) else (result,)
     node = kind(ctx, backward, inputs, edges) if any(e is not None for e in edges) else None
-    outs = _placed(ctx, node, inputs, found, kind.__name__)
+    outs = _placed(ctx, node, inputs, results, kind.__name__)
     if node is not None:
         node.outs = _numbered(outs)
         node.outputs = sum([out is not None for out in node.outs])
-        node.saved = _saved(ctx, node, inputs, edges, found, outs)
+        node.saved = _saved(ctx, node, inputs, edges, results, outs)
         node.marks = [(s.storage, s.storage.version) for s in node.saved if s is not None]
         ctx._node = weakref.ref(node)  # the node holds the context
     ctx.to_save = ctx.dirty_tensors = ctx.non_differentiable = ()
     return outs if isinstance(result, tuple) else outs[0]
 
 
-def _placed(ctx: Any, node: Any, inputs: tuple, found: tuple, name: str) -> tuple:
+def _placed(ctx: Any, node: Any, inputs: tuple, results: tuple, name: str) -> tuple:
     """The results of ``forward`` with their history. With one, none is on the memory of an input,
     unless it is that input, changed in place."""
     dirty = {id(x) for x in ctx.dirty_tensors}
     if not dirty <= {id(x) for x in inputs}:
         raise RuntimeError(f"{name}: mark_dirty was given a tensor that is not an input")
-    if not dirty <= {id(x) for x in found}:
+    if not dirty <= {id(x) for x in results}:
         raise RuntimeError(
             f"{name}: some elements marked as dirty during the forward method were not returned "
             "as output. The inputs that are modified inplace must all be outputs of the Function."
@@ -189,7 +190,7 @@ def _placed(ctx: Any, node: Any, inputs: tuple, found: tuple, name: str) -> tupl
     constant = {id(x) for x in ctx.non_differentiable}
     tensors = [x for x in inputs if isinstance(x, Tensor)]
     outs, k, taken = [], 0, set()
-    for out in found:
+    for out in results:
         if not isinstance(out, Tensor):
             outs.append(out)
             continue
@@ -226,14 +227,14 @@ def _apart(out: Tensor, inputs: Sequence[Tensor], again: bool) -> Tensor:
     shared = any(x._storage is out._storage or np.may_share_memory(x._array, out._array)
                  for x in inputs)
     if shared or again or out._requires or out._node is not None:
-        return made(np.array(out._array))
-    return out if out._base is None else made(out._array, out._storage)
+        return from_array(np.array(out._array))
+    return out if out._base is None else from_array(out._array, out._storage)
 
 
-def _saved(ctx: Any, node: Any, inputs: tuple, edges: Sequence, found: tuple,
+def _saved(ctx: Any, node: Any, inputs: tuple, edges: Sequence, results: tuple,
            outs: tuple) -> list[Saved | None]:
     places: dict[int, tuple[Tensor, Edge | None, int | None]] = {}
-    for x, out, number in zip(found, outs, node.outs, strict=True):
+    for x, out, number in zip(results, outs, node.outs, strict=True):
         if number is not None:
             k = number[0]
             places.setdefault(id(x), (out, None, k if out._node is not None else None))

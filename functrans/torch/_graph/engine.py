@@ -1,4 +1,4 @@
-"""What starts a walk: ``backward`` and ``grad``."""
+"""The functions that start a walk: ``backward`` and ``grad``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from functrans.extend import cast
 from functrans.torch._graph.graph import Edge
-from functrans.torch._graph.walk import pulled, pulled_rows, run, walks
-from functrans.torch._tensors.tensor import Tensor, edge_of, made, show, take
+from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at, run, walks
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, show, take
 
 
 def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None,
@@ -78,13 +78,13 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     edges = _places(targets, "grad")
     retain = create_graph if retain_graph is None else retain_graph
     roots = _roots(as_tuple(outputs), grad_outputs, create_graph, is_grads_batched)
-    run_from = pulled_rows if is_grads_batched else pulled
+    run_from = cotangent_rows_at if is_grads_batched else cotangents_at
     cts = run_from(roots, edges, retain, create_graph)
     out = []
     for i, (t, ct) in enumerate(zip(targets, cts, strict=True)):
         if ct is None and materialize_grads:
             shape = roots[0][1].shape[:1] if is_grads_batched else ()
-            out.append(made(np.zeros((*shape, *t._array.shape), t._array.dtype)))
+            out.append(from_array(np.zeros((*shape, *t._array.shape), t._array.dtype)))
         elif ct is None and not allow_unused:
             raise RuntimeError(
                 f"The differentiated Tensor at index {i} appears to not have been used in the "
@@ -120,11 +120,11 @@ def _places(targets: Sequence[Tensor], who: str) -> list[Edge]:
 def _roots(outputs: Sequence, grads: Any, create: bool,
            batched: bool = False) -> list[tuple[Edge, Any]]:
     """The outputs' places with the cotangents that the walk starts from."""
-    given = [None] * len(outputs) if grads is None else list(as_tuple(grads))
-    if len(given) != len(outputs):
-        raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
+    seeds = [None] * len(outputs) if grads is None else list(as_tuple(grads))
+    if len(seeds) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(seeds)} gradients")
     roots = []
-    for i, (t, g) in enumerate(zip(outputs, given, strict=True)):
+    for i, (t, g) in enumerate(zip(outputs, seeds, strict=True)):
         if not isinstance(t, Tensor):
             raise TypeError(f"element {i} of tensors must be a Tensor, not {type(t).__name__}")
         edge = edge_of(t)
@@ -173,18 +173,15 @@ def _seed(g: Tensor, t: Tensor, i: int, create: bool, batched: bool) -> Any:
     return take(g, create)
 
 
-def _tensor_backward(self: Tensor, gradient: Any = None, retain_graph: bool | None = None,
-                     create_graph: bool = False, inputs: Any = None,
-                     retain_variables: bool | None = None) -> None:
+def tensor_backward(self: Tensor, gradient: Any = None, retain_graph: bool | None = None,
+                    create_graph: bool = False, inputs: Any = None,
+                    retain_variables: bool | None = None) -> None:
     """Add the gradients of this tensor to the ``grad`` of the leaves; see ``autograd.backward``."""
     if retain_variables is not None:
         warnings.warn("'retain_variables' is now 'retain_graph'.", FutureWarning, stacklevel=2)
         retain_graph = retain_variables if retain_graph is None else retain_graph
     backward((self,), None if gradient is None else (gradient,), retain_graph, create_graph,
              inputs=inputs)
-
-
-Tensor.backward = _tensor_backward  # type: ignore[method-assign]  # Tensor is below the engine
 
 
 def is_checkpoint_valid() -> bool:

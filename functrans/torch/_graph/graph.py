@@ -20,7 +20,6 @@ Nodes are ordered by ``seq``, which falls with time: an operand's node always ha
 from __future__ import annotations
 
 import itertools
-import sys
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -41,7 +40,8 @@ from functrans.extend import (
     pull,
     sum_to,
 )
-from functrans.torch._graph.modes import state
+from functrans.torch._graph.observed import observed_row
+from functrans.torch._graph.source import caller, place
 from functrans.torch._graph.titles import named, title_of
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ Edge = tuple["Node", int]
 
 
 class Storage:
-    """What tensors that share memory have in common.
+    """The state that tensors on the same memory share.
 
     ``version`` counts changes in place, ``changed`` says by what and where the last one was made.
     ``history`` counts those that a graph has recorded, after which views look up their node again.
@@ -86,7 +86,7 @@ def joint(marks: Sequence) -> Any:
 
 
 class Extras:
-    """What few nodes have: hooks of tensors by output, tensors that retain their grad, metadata."""
+    """The rarer state of a node: hooks by output, tensors that retain their grad, metadata."""
 
     __slots__ = ("metadata", "post_hooks", "pre_hooks", "retaining", "tensor_hooks")
 
@@ -239,7 +239,7 @@ class RowNode(Node):
             self.xs = self.y = None
 
 
-def quiet() -> Any:
+def quiet() -> np.errstate:
     """A context in which NumPy does not warn about infinities and NaNs."""
     return np.errstate(all="ignore")
 
@@ -250,7 +250,7 @@ class _Zero:
     needs = ()
 
     @staticmethod
-    def act(g: Any) -> Any:
+    def act(g: Any) -> np.ndarray:
         return np.zeros(g.shape, g.dtype)
 
     pull = act
@@ -282,24 +282,24 @@ class ElementwiseNode(Node):
         self.marks = marks
         self.where = where
 
-    def bare(self, ct: Any) -> Sequence:
+    def available(self) -> Sequence:
+        """The parts, unless they were freed, or the arrays in them have changed."""
         if self.parts is None:
             raise freed(self)
         if self.marks:
             check(self)
+        return self.parts
+
+    def bare(self, ct: Any) -> Sequence:
         out: list[Any] = [None] * len(self.edges)
-        for i, action, saved, unlike in self.parts:
+        for i, action, saved, unlike in self.available():
             c = action.act(ct, saved[0]) if len(saved) == 1 else action.act(ct, *saved)
             out[i] = c if unlike is None else summed(c, *unlike)
         return out
 
     def pull(self, ct: Any, create: bool) -> Sequence:
-        if self.parts is None:
-            raise freed(self)
-        if self.marks:
-            check(self)
         out: list[Any] = [None] * len(self.edges)
-        for i, action, saved, unlike in self.parts:
+        for i, action, saved, unlike in self.available():
             if create and saved:
                 saved = self.recorded(action, saved)
             c = action.pull(ct, *saved)
@@ -307,7 +307,7 @@ class ElementwiseNode(Node):
         return out
 
     def recorded(self, action: Any, saved: Sequence) -> list:
-        """What ``action`` reads, as values that know where they came from."""
+        """The arrays that ``action`` reads, as values with their places in the graph."""
         names = ("x",) if len(self.edges) == 1 else [f"x{i + 1}" for i in range(len(self.edges))]
         edges: dict[str, Any] = dict(zip(names, self.edges, strict=True))
         edges["y"] = (self, 0)
@@ -330,26 +330,6 @@ def summed(c: Any, shape: tuple, dtype: np.dtype) -> Any:
     if type(c) is np.ndarray and c.shape[1:] == shape and c.dtype is dtype and dtype.itemsize > 2:
         return np.add.reduce(c)
     return sum_to(c, shape, dtype)
-
-
-def caller() -> tuple:
-    """Where the user's code stands: a code object and the place in it."""
-    frame: Any = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
-        frame = frame.f_back
-    return frame.f_code, frame.f_lasti
-
-
-_OURS = ("functrans.", "numpy.", "<__array_function__")
-
-
-def place(where: tuple | None) -> str:
-    """``file:line`` of what ``caller`` found."""
-    if where is None:
-        return "an unknown line"
-    code, at = where
-    lines = [line for start, stop, line in code.co_lines() if start <= at < stop and line]
-    return f"{code.co_filename}:{lines[0] if lines else code.co_firstlineno}"
 
 
 def freed(node: Node) -> RuntimeError:
@@ -420,23 +400,24 @@ class Recorder(Trace):
             k2 is not Value and issubclass(k2, Tracer)
         ):
             return bind(prim, x1, x2)
-        return self.elementwise(prim, (x1, x2))
+        return self.elementwise(prim, (x1, x2), {})
 
     def unary(self, prim: Primitive, x: Any) -> Any:
-        return self.elementwise(prim, (x,))
+        return self.elementwise(prim, (x,), {})
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         if isinstance(prim, Elementwise):
-            return self.elementwise(prim, args)
-        if state.watch is not None and state.watch.enters_row():
-            return state.watch.run(prim.name, self.process, args, given=(prim, args, params))
+            return self.elementwise(prim, args, params)
+        return self.general(prim, args, params)
+
+    @observed_row
+    def general(self, prim: Primitive, args: tuple, params: dict) -> Any:
         primals = [x.primal if type(x) is Value else x for x in args]
         y = bind(prim, *primals, **params)
         return record(prim, args, primals, y, params)
 
-    def elementwise(self, prim: Any, args: tuple) -> Any:
-        if state.watch is not None and state.watch.enters_row():
-            return state.watch.run(prim.name, self.elementwise, args, given=(prim, args))
+    @observed_row
+    def elementwise(self, prim: Any, args: tuple, params: dict) -> Any:
         primals = [x.primal if type(x) is Value else x for x in args]
         y = prim.impl(*primals)
         own = Storage()

@@ -1,8 +1,8 @@
 """Whether operations are recorded: ``no_grad``, ``enable_grad``, ``set_grad_enabled``.
 
 The mode belongs to a thread. ``state.grad`` is read by every operation; only the classes here and
-the engine set it, and each restores what it found. So is ``state.watch``, which ``watching`` sets:
-who is told of each operation, None as a rule.
+the engine set it, and each restores the previous mode. ``state.watch`` is who is told of each
+operation, usually None; ``observed`` sets and reads it.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class _Mode:
     mode = True
 
     def __init__(self) -> None:
-        self._found: list[bool] = []
+        self._previous: list[bool] = []
 
     def __enter__(self) -> None:
-        self._found.append(state.grad)
+        self._previous.append(state.grad)
         state.grad = self.mode
 
     def __exit__(self, *failure: Any) -> None:
-        state.grad = self._found.pop()
+        state.grad = self._previous.pop()
 
     def _fresh(self) -> _Mode:
         """Another context like this one: a decorated function may run in several threads."""
@@ -94,11 +94,7 @@ class _Bare(_Mode):
     """A mode that decorates with or without parentheses."""
 
     def __new__(cls, f: Callable | None = None) -> Any:
-        made = super().__new__(cls)
-        if f is None:
-            return made
-        made.__init__()
-        return made(f)
+        return super().__new__(cls) if f is None else cls()(f)
 
 
 class no_grad(_Bare):
@@ -125,18 +121,18 @@ class set_grad_enabled(_Mode):
 
     def __init__(self, mode: bool):
         self.mode = bool(mode)
-        self._found = [state.grad]
+        self._previous = [state.grad]
         state.grad = self.mode
 
     def __enter__(self) -> None:
-        # the call has already set the mode; what it found is what __exit__ restores
+        # the call has already set the mode, and __exit__ restores what was set before it
         state.grad = self.mode
 
     def __exit__(self, *failure: Any) -> None:
-        state.grad = self._found[0]
+        state.grad = self._previous[0]
 
     def __call__(self, f: Callable) -> Callable:
-        state.grad = self._found[0]  # used as a decorator, the call was not meant for now
+        state.grad = self._previous[0]  # used as a decorator, the call was not meant for now
         return super().__call__(f)
 
     def _fresh(self) -> _Mode:
@@ -147,11 +143,7 @@ class inference_mode(_Mode):
     """As ``no_grad``, and ``is_inference_mode_enabled`` says so; ``mode=False`` undoes it."""
 
     def __new__(cls, mode: Any = True) -> Any:
-        made = super().__new__(cls)
-        if not callable(mode):
-            return made
-        made.__init__()
-        return made(mode)
+        return cls()(mode) if callable(mode) else super().__new__(cls)
 
     def __init__(self, mode: bool = True):
         super().__init__()

@@ -13,20 +13,22 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import TABLE, Primitive, bind
-from functrans.torch._graph.graph import Edge, Node, RowNode, Value, caller
+from functrans.torch._graph.graph import Edge, Node, RowNode, Value
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.observed import observed_row
+from functrans.torch._graph.source import caller
 from functrans.torch._graph.titles import named
-from functrans.torch._tensors.tensor import Tensor, edge_of, made
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 getitem, reshape, transpose = TABLE["getitem"], TABLE["reshape"], TABLE["transpose"]
 broadcast_to, diagonal = TABLE["broadcast_to"], TABLE["diagonal"]
 real, imag = TABLE["real"], TABLE["imag"]
 
 
-def view(t: Tensor, prim: Primitive, title: str, **params: Any) -> Tensor:
-    """``prim``, linear, applied to ``t``: a view where NumPy makes one, else a new tensor."""
-    if state.watch is not None and state.watch.enters():
-        return state.watch.run(prim.name, view, (t,), params, (t, prim, title))
+@observed_row
+def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any]) -> Tensor:
+    """``prim``, linear, applied to one tensor: a view where NumPy makes one, else a new tensor."""
+    (t,) = args
     array = t._array
     y = prim.impl(array, **params)
     if y is array:
@@ -35,9 +37,9 @@ def view(t: Tensor, prim: Primitive, title: str, **params: Any) -> Tensor:
         y.flags.writeable = array.flags.writeable  # NumPy's own is read-only
     edge = edge_of(t) if state.grad else None
     if y.base is None or not np.may_share_memory(y, array):
-        seen = made(y)
+        seen = from_array(y)
     else:
-        seen = made(y, t._storage)
+        seen = from_array(y, t._storage)
         seen._base = t if t._base is None else t._base
         seen._seen = t._storage.history
         known = t._steps is not None and state.grad

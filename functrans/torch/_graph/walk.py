@@ -1,10 +1,9 @@
 """The walk backward.
 
-Nodes are passed by falling sequence number, newest first, from a heap. All who read an operand are
-newer than the node that made it, so that node's cotangent is complete when its turn comes. An
-undefined cotangent, None, is passed on too: it counts as zeros for the functions of users. Nothing
-recurs: depth is bounded by memory alone. All state is local to a walk, so walks may nest and run in
-several threads.
+A heap yields the nodes newest first. Every node that reads an operand is newer than the node that
+made it, so a node's cotangent is complete when its turn comes. An undefined cotangent, None, is
+passed on too: users' functions receive zeros for it. There is no recursion: only memory bounds the
+depth. All state is local to a walk, so walks may nest and run in several threads.
 """
 
 from __future__ import annotations
@@ -48,22 +47,22 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
         for (node, k), ct in roots:
             _add(cts, heap, node, k, ct)
     needed = None if wanted is None else _leading_to(heap, wanted)
-    found: dict[tuple, Any] = {} if wanted is None else {edge_key(e): None for e in wanted}
+    captured: dict[tuple, Any] = {} if wanted is None else {edge_key(e): None for e in wanted}
     before, state.grad = state.grad, create
     walks.depth += 1
     try:
         with quiet():
             if not create and state.watch is None:
-                cts, heap, found = _glance(cts, heap, needed, found, retain)
-            _walk(cts, heap, needed, found, retain, create)
+                cts, heap, captured = _glance(cts, heap, needed, captured, retain)
+            _walk(cts, heap, needed, captured, retain, create)
     finally:
         state.grad = before
         walks.depth -= 1
-    return [] if wanted is None else [found[edge_key(e)] for e in wanted]
+    return [] if wanted is None else [captured[edge_key(e)] for e in wanted]
 
 
-def pulled(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge], retain: bool,
-           create: bool) -> list:
+def cotangents_at(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge],
+                  retain: bool, create: bool) -> list:
     """The cotangents at ``wanted``, and at no other leaf: what ``grad`` computes."""
     walks.partial += 1
     try:
@@ -72,9 +71,9 @@ def pulled(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge], retain: bo
         walks.partial -= 1
 
 
-def pulled_rows(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge], retain: bool,
-                create: bool, at_once: bool = True) -> list:
-    """``pulled`` for each entry of cotangents that have one more axis in front.
+def cotangent_rows_at(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge],
+                      retain: bool, create: bool, at_once: bool = True) -> list:
+    """``cotangents_at`` for each entry of cotangents that have one more axis in front.
 
     ``at_once``: in one walk, if all nodes allow it.
     """
@@ -82,11 +81,11 @@ def pulled_rows(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge], retai
     n = roots[0][1].shape[0]
     if at_once and all(node.batches and node.extras is None for node in _reached(edges)):
         def walk(*cts):
-            return tuple(pulled(list(zip(edges, cts, strict=True)), wanted, retain, create))
+            return tuple(cotangents_at(list(zip(edges, cts, strict=True)), wanted, retain, create))
 
         return list(vmap(walk)(*[ct for _, ct in roots]))
     rows = [
-        pulled([(edge, ct[i]) for edge, ct in roots], wanted, retain or i < n - 1, create)
+        cotangents_at([(edge, ct[i]) for edge, ct in roots], wanted, retain or i < n - 1, create)
         for i in range(n)
     ]
     return [_stacked(cts) for cts in zip(*rows, strict=True)]
@@ -111,19 +110,19 @@ def _reached(edges: Sequence[Edge]) -> set[Node]:
     return seen
 
 
-def _glance(cts: dict, heap: list, needed: set | None, found: dict, retain: bool) -> tuple:
-    """What ``_walk`` starts from: where a walk by the bare formulas has come to.
+def _glance(cts: dict, heap: list, needed: set | None, captured: dict, retain: bool) -> tuple:
+    """Walk by the bare formulas, and return where ``_walk`` continues.
 
-    That goes as far as nodes may be passed twice, and nobody sees it. Where a NaN has arrived,
-    zero times infinity may have made it, and the walk starts from the beginning.
+    This goes as far as nodes may be passed twice without anybody noticing. A NaN that has arrived
+    may come from zero times infinity; ``_walk`` then starts from the beginning.
     """
     ends: list[tuple[AccumulateGrad, Any]] = []
     passed: list[Node] = []
     here = {n: ct if n.outputs == 1 else list(ct) for n, ct in cts.items()}
-    ahead, seen = list(heap), {**found}
+    ahead, seen = list(heap), {**captured}
     _walk(here, ahead, needed, seen, retain, False, (ends, passed))
     if not _all_finite([*[ct for _, ct in ends], *seen.values(), *here.values()]):
-        return cts, heap, found
+        return cts, heap, captured
     for end, ct in ends:
         end.variable.accumulate(ct, False)
     if not retain:
@@ -148,8 +147,8 @@ def _all_finite(cts: Sequence) -> bool:
     return all([c is None or is_finite(c) for c in flat])
 
 
-def _walk(cts, heap, needed, found, retain, create, glance=None):
-    sums = set()  # nodes whose cotangent is an array made here, which nobody else reads yet
+def _walk(cts, heap, needed, captured, retain, create, glance=None):
+    sums = set()  # nodes whose cotangent is an array made in this walk, which nothing else reads
     watch = state.watch
     while heap:
         node = heap[0][1]
@@ -166,27 +165,27 @@ def _walk(cts, heap, needed, found, retain, create, glance=None):
                 leaf = node.variable
                 leaf.accumulate(_hooked(leaf._hooks, ct, create) if leaf._hooks else ct, create)
                 continue
-            ct = _watched(node, ct, create)
+            ct = _after_hooks(node, ct, create)
         elif not plain:
-            ct = _watched(node, ct, create)
+            ct = _after_hooks(node, ct, create)
         if needed is not None:
-            _capture(node, ct, found)
+            _capture(node, ct, captured)
             if node not in needed:
                 continue
         if not plain and node.extras is not None and node.extras.post_hooks:
-            _between_hooks(node, ct, create, cts, heap, needed, found)
+            _between_hooks(node, ct, create, cts, heap, needed, captured)
         else:
-            if ct is None or type(ct) is list:
-                pulled = _pulled(node, ct, create)
+            if ct is None or type(ct) is list or watch is not None:
+                parts = _pulled(node, ct, create)
             elif glance is not None:
-                pulled = node.bare(ct)
+                parts = node.bare(ct)
             else:
-                pulled = node.pull(ct, create) if watch is None else watch.pull(node, ct, create)
-            for edge, c in zip(node.edges, pulled, strict=False):
+                parts = node.pull(ct, create)
+            for edge, c in zip(node.edges, parts, strict=False):
                 if edge is None:
                     continue
                 parent, k = edge
-                if needed is not None and parent not in needed and not _sought(parent, k, found):
+                if needed is not None and parent not in needed and not _sought(parent, k, captured):
                     continue
                 if parent.outputs == 1 and c is not None:
                     old = cts.get(parent)
@@ -228,25 +227,25 @@ def _pulled(node: Node, ct: Any, create: bool) -> Sequence:
 
 
 def edge_key(edge: Edge) -> tuple:
-    """What a place is found by: a leaf may have had several nodes, but it is one."""
+    """The key of a place. A leaf has one, though it may have had several nodes."""
     node, k = edge
     return (id(node.variable), 0) if type(node) is AccumulateGrad else (id(node), k)
 
 
-def _sought(node: Node, k: int, found: dict) -> bool:
-    return edge_key((node, k)) in found
+def _sought(node: Node, k: int, captured: dict) -> bool:
+    return edge_key((node, k)) in captured
 
 
-def _capture(node: Node, ct: Any, found: dict) -> None:
+def _capture(node: Node, ct: Any, captured: dict) -> None:
     if node.outputs == 1:
         key = edge_key((node, 0))
-        if key in found and ct is not None:
-            found[key] = ct if found[key] is None else found[key] + ct
+        if key in captured and ct is not None:
+            captured[key] = ct if captured[key] is None else captured[key] + ct
         return
     for k, c in enumerate(ct):
         key = edge_key((node, k))
-        if key in found and c is not None:
-            found[key] = c
+        if key in captured and c is not None:
+            captured[key] = c
 
 
 def _leading_to(heap: list, wanted: Sequence[Edge]) -> set:
@@ -262,8 +261,8 @@ def _leading_to(heap: list, wanted: Sequence[Edge]) -> set:
     return needed
 
 
-def _watched(node: Node, ct: Any, create: bool) -> Any:
-    """What hooks make of the cotangent that arrives at ``node``, kept where it is retained."""
+def _after_hooks(node: Node, ct: Any, create: bool) -> Any:
+    """Apply the hooks of ``node`` to its cotangent, and keep that where it is retained."""
     extras = node.extras
     if type(node) is AccumulateGrad and node.variable._hooks:
         ct = _hooked(node.variable._hooks, ct, create)
@@ -324,7 +323,7 @@ def _replaced(hook: Any, cts: Sequence, new: Any, create: bool) -> list:
     return out
 
 
-def _between_hooks(node, ct, create, cts, heap, needed, found):
+def _between_hooks(node, ct, create, cts, heap, needed, captured):
     """Pass a node that has hooks: they see, and may replace, the cotangents of its operands."""
     arrived = [ct] if node.outputs == 1 else ct
     out = list(_pulled(node, ct, create))
@@ -335,6 +334,6 @@ def _between_hooks(node, ct, create, cts, heap, needed, found):
             out = _replaced(hook, out, new, create)
     for edge, c in zip(node.edges, out, strict=False):
         if edge is None or (needed is not None and edge[0] not in needed
-                            and not _sought(edge[0], edge[1], found)):
+                            and not _sought(edge[0], edge[1], captured)):
             continue
         _add(cts, heap, edge[0], edge[1], c)

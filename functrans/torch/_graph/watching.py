@@ -1,8 +1,8 @@
-"""Who is told what a thread does with tensors: the profiler, and anomaly mode.
+"""The observers of a thread's tensors: the profiler, and anomaly mode.
 
-As a rule ``modes.state.watch`` is None, and all there is of this module in an operation is that it
-looks. Observers are ``functrans.extend.Observer``s; the operations of tensors reach them as ``Op``s
-without a label, whose ``prim`` is the node they made.
+``observed`` calls ``Watch.run`` for each operation of a watched thread, and the walk calls
+``Watch.pull`` for each node. Observers are ``functrans.extend.Observer``s; operations of tensors
+reach them as ``Op``s without a label, whose ``prim`` is the node they made.
 """
 
 from __future__ import annotations
@@ -10,81 +10,80 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
 from functrans.extend import Observer, Observers, Op
-from functrans.torch._graph.graph import AccumulateGrad, Node, Value, caller
+from functrans.torch._graph.graph import AccumulateGrad, Node, Value
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.observed import set_watch
+from functrans.torch._graph.source import caller
 from functrans.torch._tensors.tensor import Tensor
 
 
 class Watch(Observers):
     """The observers of one thread."""
 
-    def __init__(self, observers: tuple):
+    def __init__(self, observers: tuple[Observer, ...]):
         super().__init__(observers)
         self._thread = threading.get_ident()
-        self._passing = False  # the operation that is called now has already been told of
-        self._creating = 0  # walks that record the derivative
+        self._recording_walks = 0
 
-    def enters(self) -> bool:
-        """Whether an operation that has just been called is still to be told of."""
-        if self._passing:
-            self._passing = False
-            return False
-        return True
+    @property
+    def records_derivative(self) -> bool:
+        """Whether a backward is under way that records its own derivative."""
+        return self._recording_walks > 0
 
-    def enters_row(self) -> bool:
-        """The same for a row: told of where a derivative is recorded, else part of its caller."""
-        return self._creating > 0 and self.enters()
+    def run(self, name: str, f: Callable, args: tuple, kwargs: dict | None = None,
+            actual: tuple | None = None) -> Any:
+        """``f(*args, **kwargs)``, which observers are told of; ``f(*actual)`` if that is there."""
+        call = partial(f, *args, **(kwargs or {})) if actual is None else partial(f, *actual)
+        storage = args[0]._storage if args and type(args[0]) is Tensor else None
+        before = None if storage is None else storage.changed
+        try:
+            if self.quick is not None:
+                return self._timed(name, call, args)
+            return self._told(Op(name, args, kwargs or {}, ""), call)
+        finally:
+            if storage is not None and storage.changed and storage.changed is not before:
+                storage.changed = storage.changed[0], caller()
 
-    def run(self, name: str, f: Callable, args: tuple, kwargs: Any = None,
-            given: tuple | None = None) -> Any:
-        """``f(*args, **kwargs)``, or ``f(*given)``, told of."""
-        if self.quick is not None:
-            return self._timed(name, f, given or args, kwargs or {})
-        op = Op(name, args, kwargs or {}, "")
-        nodes = [x._node if type(x) is Tensor else None for x in args]
+    def _told(self, op: Op, call: Callable) -> Any:
+        nodes = [x._node if type(x) is Tensor else None for x in op.args]
         tokens = [o.begin(op) for o in self.observers]
         out = None
-        self._passing = True
         try:
-            out = f(*(given or args), **(kwargs or {}))
+            out = call()
             node = _node_of(out)
-            if node is None and args and type(args[0]) is Tensor:
-                node = args[0]._node  # written to
+            if node is None and op.args and type(op.args[0]) is Tensor:
+                node = op.args[0]._node  # written to
             if node is not None and node not in nodes:
                 op.prim, op.sequence = node, -node.seq
                 _place(node)
             return out
         finally:
-            self._passing = False
-            _place_change(args)
             for o, token in zip(self.observers, tokens, strict=True):
                 o.end(token, out)
 
-    def _timed(self, name: str, f: Callable, args: tuple, kwargs: dict) -> Any:
-        """The same where only times are written down."""
+    def _timed(self, name: str, call: Callable, args: tuple) -> Any:
+        """The same for an observer that only writes down times."""
         first = args[0] if args else None
         before = first._node if type(first) is Tensor else None
-        self._passing, node = True, None
+        node = None
         start = perf_counter_ns()
         try:
-            out = f(*args, **kwargs)
+            out = call()
             node = out._node if type(out) is Tensor else _node_of(out)
             return out
         finally:
             end = perf_counter_ns()
-            self._passing = False
             if node is None and type(first) is Tensor:
                 node = first._node  # written to
             number = None
             if node is not None and node is not before:
                 number = -node.seq
                 _place(node)
-            if name[-1] == "_" or name == "setitem":
-                _place_change(args)
             self.quick.append((name, start, end, self._thread, "forward", number))
 
     def pull(self, node: Node, ct: Any, create: bool) -> Sequence:
@@ -101,7 +100,7 @@ class Watch(Observers):
                 self.quick.append((name, start, end, self._thread, "backward", -node.seq))
         op = Op(name, (), {}, "", -node.seq, prim=node, backward=name)
         tokens = [o.back(op, ct) for o in self.observers]
-        self._creating += create
+        self._recording_walks += create
         try:
             parts = node.pull(ct, create)
             for o, token in zip(self.observers, tokens, strict=True):
@@ -112,7 +111,7 @@ class Watch(Observers):
                 o.failed(token, failure)
             raise
         finally:
-            self._creating -= create
+            self._recording_walks -= create
 
 
 def _node_of(out: Any) -> Node | None:
@@ -125,30 +124,18 @@ def _node_of(out: Any) -> Node | None:
     return None
 
 
-_OURS = Watch.run.__code__, Watch._timed.__code__
-
-
 def _place(node: Any) -> None:
-    """Operations note the line that called them; here that was not the user's."""
-    where = getattr(node, "where", None)
-    if where is not None and where[0] in _OURS:
+    """Nodes note the line that called their operation, which here is one of this module."""
+    if getattr(node, "where", None) is not None:
         node.where = caller()
-
-
-def _place_change(args: tuple) -> None:
-    storage = args[0]._storage if args and type(args[0]) is Tensor else None
-    if storage is not None and storage.changed and storage.changed[1]:
-        by, where = storage.changed
-        if where[0] in _OURS:
-            storage.changed = by, caller()
 
 
 @contextmanager
 def watched(observer: Observer) -> Iterator[None]:
     """Tell ``observer`` what this thread does in this block, besides those told already."""
     before = state.watch
-    state.watch = Watch((*(before.observers if before else ()), observer))
+    set_watch(Watch((*(before.observers if before else ()), observer)))
     try:
         yield
     finally:
-        state.watch = before
+        set_watch(before)

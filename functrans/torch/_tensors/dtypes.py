@@ -103,13 +103,13 @@ def array_dtype(d: Any) -> np.dtype:
 
 def dtype_of(a: Any) -> dtype:
     """Ours for an array; TypeError where there is none."""
-    found = BY_ARRAY_DTYPE.get(a.dtype)
-    if found is None:
+    d = BY_ARRAY_DTYPE.get(a.dtype)
+    if d is None:
         raise ArgumentError(
             f"tensors cannot hold {a.dtype}; supported are {', '.join(d.name for d in ALL)}. "
             "Convert the array first, with .astype."
         )
-    return found
+    return d
 
 
 def is_differentiable(d: np.dtype) -> bool:
@@ -145,15 +145,15 @@ def result_dtype(operands: Any) -> np.dtype:
     Arrays with axes come first, then those without, then numbers; one that comes later counts only
     where its category is higher.
     """
-    found: list[Any] = [None, None, None]
+    widest: list[Any] = [None, None, None]
     for x in operands:
         if type(x) in _NUMBERS:
             place, d = 2, _of_number(x)
         else:
             place, d = (0 if x.shape else 1), x.dtype
-        found[place] = d if found[place] is None else promote(found[place], d)
+        widest[place] = d if widest[place] is None else promote(widest[place], d)
     result = None
-    for d in found:
+    for d in widest:
         if d is None:
             continue
         if result is None:
@@ -198,8 +198,8 @@ class Size(tuple):
         return f"torch.Size({list(self)})"
 
     def __getitem__(self, key: Any) -> Any:
-        found = tuple.__getitem__(self, key)
-        return Size(found) if isinstance(key, slice) else found
+        part = tuple.__getitem__(self, key)
+        return Size(part) if isinstance(key, slice) else part
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Any) -> Size:
         return Size(tuple.__add__(self, tuple(other)))

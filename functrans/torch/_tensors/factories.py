@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,13 +12,13 @@ import numpy as np
 from functrans.torch._functions.shapes import require_cpu, sizes
 from functrans.torch._functions.table import METHODS
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, as_array, made
+from functrans.torch._tensors.tensor import Tensor, as_array, from_array
 
 
 def finished(who: str, array: Any, dtype: Any, requires_grad: bool, device: Any = None) -> Tensor:
     """A leaf around a new array."""
     require_cpu(who, device)
-    t = made(array if dtype is None else array.astype(dtypes.array_dtype(dtype), copy=False))
+    t = from_array(array if dtype is None else array.astype(dtypes.array_dtype(dtype), copy=False))
     dtypes.dtype_of(t._array)
     return t.requires_grad_() if requires_grad else t
 
@@ -69,7 +69,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         return data if dtype is None else data.to(dtype)
     if isinstance(data, np.ndarray) and dtype in (None, dtypes.BY_ARRAY_DTYPE.get(data.dtype)):
         return from_numpy(data)
-    return made(_of_data(data, dtype))
+    return from_array(_of_data(data, dtype))
 
 
 def from_numpy(ndarray: np.ndarray) -> Tensor:
@@ -83,7 +83,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
         )
     array = ndarray.view(np.ndarray)
     dtypes.dtype_of(array)
-    return made(array)
+    return from_array(array)
 
 
 def _shaped(name: str, make: Callable) -> Callable:
@@ -119,18 +119,18 @@ def _shaped(name: str, make: Callable) -> Callable:
 
 
 class _Random:
-    """Where random numbers come from; ``manual_seed`` starts it again."""
+    """The random generator, which ``manual_seed`` replaces."""
 
     source = np.random.default_rng()
 
 
-def random_state() -> Any:
-    """Where the random numbers stand."""
+def random_state() -> Mapping[str, Any]:
+    """The state of the random generator."""
     return _Random.source.bit_generator.state
 
 
 @contextlib.contextmanager
-def random_from(state: Any) -> Iterator[None]:
+def random_from(state: Mapping[str, Any] | None) -> Iterator[None]:
     """Inside, the random numbers that came after ``state``; None changes nothing."""
     before = random_state()
     _Random.source.bit_generator.state = state or before
@@ -245,13 +245,13 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None) -> Tensor:
         size = np.broadcast_shapes(*[a.shape for a in arrays])
     d = next((x._array.dtype for x in (mean, std) if isinstance(x, Tensor)),
              dtypes.default_float())
-    return made((_Random.source.standard_normal(tuple(size)) * as_array(std)
+    return from_array((_Random.source.standard_normal(tuple(size)) * as_array(std)
                  + as_array(mean)).astype(d))
 
 
 def _filled_in_place(name: str, draw: Callable) -> None:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        self[...] = made(np.asarray(draw(self._array.shape, *args, **kwargs)).astype(
+        self[...] = from_array(np.asarray(draw(self._array.shape, *args, **kwargs)).astype(
             self._array.dtype))
         return self
 

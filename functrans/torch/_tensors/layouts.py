@@ -1,13 +1,28 @@
-"""How the memory of a new ``grad`` is laid out.
+"""How the entries of a tensor are stored, and how the memory of a new ``grad`` is laid out.
 
-Without a ``grad`` yet: as the tensor, if that is dense and does not overlap, else in row order.
-Where there is one, ``backward`` adds to it in place, which keeps its layout; with ``create_graph``
-it is replaced by the sum.
+The first ``grad`` is laid out as the tensor, if that is dense and does not overlap, else in row
+order. ``backward`` adds to an existing one in place, which keeps its layout, or replaces it by the
+sum with ``create_graph``.
 """
 
 from __future__ import annotations
 
 import numpy as np
+
+
+class layout:
+    """How the entries of a tensor are stored."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+
+strided, sparse_coo = layout("strided"), layout("sparse_coo")
 
 
 def empty_like(array: np.ndarray) -> np.ndarray:

@@ -117,6 +117,3 @@ def _lines(items: list[str], indent: int) -> str:
     per_line = max(1, (WIDTH - indent) // (len(items[0]) + 2))
     rows = [", ".join(items[i : i + per_line]) for i in range(0, len(items), per_line)]
     return "[" + (",\n" + " " * (indent + 1)).join(rows) + "]"
-
-
-Tensor.__repr__ = show_tensor  # type: ignore[method-assign,assignment]  # Tensor is below

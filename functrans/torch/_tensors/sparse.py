@@ -16,30 +16,14 @@ from functrans.torch._functions.table import op
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.factories import as_tensor, tensor
-from functrans.torch._tensors.tensor import Tensor, made
-
-
-class layout:
-    """How the entries of a tensor are stored."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str):
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"torch.{self.name}"
+from functrans.torch._tensors.layouts import sparse_coo
+from functrans.torch._tensors.tensor import Tensor, from_array
 
 
 @op(title="ToDenseBackward0", method=False)
 def _spread(values, places, shape):
     """Zeros with ``values`` added at ``places``."""
     return ft.array(np.zeros(shape, values.dtype)).at[places].add(values)  # pyright: ignore  # published from a table
-
-
-strided, sparse_coo = layout("strided"), layout("sparse_coo")
-Tensor.is_sparse = False  # type: ignore[attr-defined]  # Tensor is below
-Tensor.layout = strided  # type: ignore[attr-defined]  # likewise
 
 
 class SparseTensor:
@@ -103,7 +87,7 @@ class SparseTensor:
         return self._places.shape[1]
 
     def _indices(self) -> Tensor:
-        return made(self._places.copy())
+        return from_array(self._places.copy())
 
     def _values(self) -> Tensor:
         return self._leaf
@@ -151,8 +135,8 @@ class SparseTensor:
 
     def __repr__(self) -> str:
         return (
-            f"tensor(indices={made(self._places)!r},\n       "
-            f"values={made(self._leaf._array)!r},\n       size={tuple(self._size)}, "
+            f"tensor(indices={from_array(self._places)!r},\n       "
+            f"values={from_array(self._leaf._array)!r},\n       size={tuple(self._size)}, "
             f"nnz={self._nnz()}, layout={self.layout}"
             f"{', requires_grad=True' if self.requires_grad else ''})"
         )

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from functrans.torch._graph.graph import (
 from functrans.torch._graph.modes import state
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import Size
-from functrans.torch._tensors.layouts import empty_like
+from functrans.torch._tensors.layouts import empty_like, strided
 
 # Guards the addition of one gradient to a leaf against another thread's.
 _adding = Lock()
@@ -60,9 +60,10 @@ class Tensor:
 
     __array_priority__ = 1000  # ndarray + tensor is ours
     __hash__ = object.__hash__
+    is_sparse, layout = False, strided
 
     if TYPE_CHECKING:
-        # put on the class by the modules above this one
+        # put on the class by functrans.torch, from modules above this one
 
         def __getattr__(self, name: str) -> Any: ...
         def __getitem__(self, key: Any) -> Tensor: ...
@@ -76,15 +77,15 @@ class Tensor:
         def __matmul__(self, other: Any) -> Tensor: ...
         def __neg__(self) -> Tensor: ...
 
-    def __new__(cls, *data: Any) -> Any:
-        made = object.__new__(cls)
+    def __new__(cls, *data: Any) -> Self:
+        t = object.__new__(cls)
         array = np.empty(0, dtypes.default_float())
         if len(data) == 1 and not isinstance(data[0], int):
             array = np.array(as_array(data[0]), dtypes.default_float())
         elif data:
             array = np.empty(data, dtypes.default_float())
-        made._array, made._storage = array, Storage()
-        return made
+        t._array, t._storage = array, Storage()
+        return t
 
     # ---- what it is
 
@@ -302,8 +303,8 @@ class Tensor:
     def retains_grad(self) -> bool:
         """Whether ``retain_grad`` was called on it, it not being a leaf."""
         extras = self._node.extras if self._node is not None else None
-        found = extras.retaining.get(self._index) if extras is not None else None
-        return found is not None and found() is self
+        ref = extras.retaining.get(self._index) if extras is not None else None
+        return ref is not None and ref() is self
 
     def register_hook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(grad)`` whenever its gradient is computed; what it returns replaces it."""
@@ -329,7 +330,7 @@ class Tensor:
 
     def detach(self) -> Tensor:
         """A tensor on the same memory, without history."""
-        return made(self._array, self._storage)
+        return from_array(self._array, self._storage)
 
     def detach_(self) -> Tensor:
         """Forget its history: this tensor becomes a leaf."""
@@ -342,7 +343,7 @@ class Tensor:
     @property
     def data(self) -> Tensor:
         """A tensor on the same memory that is not watched: changes through it are not noticed."""
-        return made(self._array)
+        return from_array(self._array)
 
     @data.setter
     def data(self, new: Tensor) -> None:
@@ -354,7 +355,7 @@ class Tensor:
     # ---- what the engine does to it
 
     def accumulate(self, ct: Any, create: bool) -> None:
-        """Add what the engine found to ``grad``, keeping its layout, and call what waits for it."""
+        """Add a cotangent to ``grad``, keeping its layout, and call the hooks that wait for it."""
         if ct is not None:
             with _adding:
                 new = show(ct)
@@ -365,7 +366,7 @@ class Tensor:
                     else:
                         array = empty_like(self._array)
                         array[...] = new._array
-                    self._grad = made(array, None, new._node, new._index)
+                    self._grad = from_array(array, None, new._node, new._index)
                 elif not create:
                     np.add(old._array, new._array, out=old._array, casting="unsafe")
                     old._storage.version += 1
@@ -380,7 +381,7 @@ class Tensor:
             raise RuntimeError(
                 "only tensors that the user created (leaves) can be copied deeply; use detach()"
             )
-        copied = made(self._array.copy(order="K"))
+        copied = from_array(self._array.copy(order="K"))
         copied.__class__ = type(self)
         copied._requires = self._requires
         memo[id(self)] = copied
@@ -388,14 +389,14 @@ class Tensor:
             copied._grad = self._grad.__deepcopy__(memo)
         return copied
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: Any) -> tuple:
         if self._node is not None:
             raise RuntimeError("only leaves can be pickled; use detach()")
         return _unpickled, (np.array(self._array), self._requires)
 
 
 def _unpickled(array: np.ndarray, requires: bool) -> Tensor:
-    t = made(array)
+    t = from_array(array)
     t._requires = requires
     return t
 
@@ -403,8 +404,8 @@ def _unpickled(array: np.ndarray, requires: bool) -> Tensor:
 _new = object.__new__
 
 
-def made(array: Any, storage: Storage | None = None, node: Node | None = None,
-         index: int = 0) -> Tensor:
+def from_array(array: Any, storage: Storage | None = None, node: Node | None = None,
+               index: int = 0) -> Tensor:
     """A tensor around ``array``, the output ``index`` of ``node``."""
     t = _new(Tensor)
     t._array = array if type(array) is np.ndarray else np.asarray(array)
@@ -461,8 +462,8 @@ def lift(t: Tensor) -> Value:
     return Value(t._array, edge[0], edge[1], t._storage)
 
 
-def lowered(x: Any) -> Any:
-    """What a tensor is to NumPy code: a value while it is recorded, else its array."""
+def unwrap(x: Any) -> Any:
+    """A tensor as NumPy code takes it: a value while it is recorded, else its array."""
     if not isinstance(x, Tensor):
         return x
     return lift(x) if state.grad and x.requires_grad else x._array
@@ -485,10 +486,10 @@ def show(ct: Any) -> Tensor:
     if type(ct) is Value:
         if ct.dtype.kind == "c":
             ct = np.conjugate(ct)
-        return made(ct.primal, None, ct.node, ct.index)
+        return from_array(ct.primal, None, ct.node, ct.index)
     if ct.dtype.kind == "c":
         ct = np.conjugate(ct)
-    return made(ct)
+    return from_array(ct)
 
 
 def take(t: Tensor, create: bool) -> Any:

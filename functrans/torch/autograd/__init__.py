@@ -45,7 +45,8 @@ class Variable(metaclass=_VariableMeta):
     tensor([1., 1.], requires_grad=True)
     """
 
-    def __new__(cls, data: Any = None, requires_grad: bool = False, volatile: bool = False) -> Any:
+    def __new__(cls, data: Any = None, requires_grad: bool = False, volatile: bool = False,
+                ) -> Tensor:
         t = as_tensor([] if data is None else data).detach()
         return t.requires_grad_() if requires_grad else t
 

@@ -13,6 +13,7 @@ from functrans.debug import Anomaly, is_nan, line_of, user_stack
 from functrans.extend import Op
 from functrans.torch._graph.graph import Node
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.observed import set_watch
 from functrans.torch._graph.watching import Watch
 
 KEY = "traceback_"
@@ -98,13 +99,13 @@ class set_detect_anomaly:
         others = tuple([o for o in (self._before.observers if self._before else ())
                         if not isinstance(o, _TensorAnomaly)])
         now = (*others, _TensorAnomaly(check_nan)) if mode else others
-        state.watch = Watch(now) if now else None
+        set_watch(Watch(now) if now else None)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *failure: Any) -> None:
-        state.watch = self._before
+        set_watch(self._before)
 
 
 class detect_anomaly:

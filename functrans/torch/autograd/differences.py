@@ -16,9 +16,9 @@ import numpy as np
 
 from functrans.torch._graph.engine import grad
 from functrans.torch._graph.graph import Edge, Node
-from functrans.torch._graph.walk import pulled_rows, run
+from functrans.torch._graph.walk import cotangent_rows_at, run
 from functrans.torch._tensors.sparse import SparseTensor
-from functrans.torch._tensors.tensor import Tensor, edge_of, made
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 REAL, IMAGINARY = 1.0, 1.0j
 
@@ -53,14 +53,14 @@ def numerical_jacobian(f: Callable[[], Sequence[Tensor]], t: Tensor, eps: float)
     """For each output of ``f``, an array a direction: how it moves with each entry of ``t``."""
     avals = [(y.numel(), y._array.dtype) for y in f()]
     with movable(t) as flat:
-        found = []
+        jacobians = []
         for way in axes_of(t):
             columns = [np.zeros((flat.size, n), d) for n, d in avals]
             for k in range(flat.size):
                 for column, slope in zip(columns, _central(f, flat, k, way, eps), strict=True):
                     column[k] = slope
-            found.append(columns)
-    return [list(ways) for ways in zip(*found, strict=True)]
+            jacobians.append(columns)
+    return [list(ways) for ways in zip(*jacobians, strict=True)]
 
 
 def _central(f, flat, k, way, eps):
@@ -85,9 +85,9 @@ def numerical_slope(f: Callable[[], Sequence[Tensor]], t: Tensor, u: np.ndarray,
     return [(h - m) / (2 * eps) for h, m in zip(high, low, strict=True)]
 
 
-def pulled(y: Tensor, leaves: Sequence[Tensor], v: np.ndarray) -> tuple:
+def vjp(y: Tensor, leaves: Sequence[Tensor], v: np.ndarray) -> tuple:
     """The gradients of ``y``, weighed by ``v``, in the leaves; None where there is no path."""
-    return grad((y,), leaves, (made(np.array(v, y._array.dtype)),), retain_graph=True,
+    return grad((y,), leaves, (from_array(np.array(v, y._array.dtype)),), retain_graph=True,
                 allow_unused=True)
 
 
@@ -95,19 +95,19 @@ def analytical_jacobian(y: Tensor, leaves: Sequence[Tensor], seed: complex) -> t
     """The gradients of each entry of ``y`` in each leaf, as rows, and those of one entry."""
     rows = [np.zeros((y.numel(), t.numel()), t._array.dtype) for t in leaves]
     v = np.zeros(y._array.shape, y._array.dtype)
-    found: Sequence = [None] * len(leaves)
+    grads: Sequence = [None] * len(leaves)
     for k in range(y.numel()):
         v.reshape(-1)[k] = seed
-        found = pulled(y, leaves, v)
+        grads = vjp(y, leaves, v)
         v.reshape(-1)[k] = 0
-        for row, g, t in zip(rows, found, leaves, strict=True):
+        for row, g, t in zip(rows, grads, leaves, strict=True):
             if g is not None and g.shape == t.shape:
                 row[k] = g._array.reshape(-1)
-    return rows, list(found)
+    return rows, list(grads)
 
 
 def seeds_of(y: Tensor) -> tuple:
-    """The output gradients for which a check is made."""
+    """The output gradients that are checked."""
     return (REAL, IMAGINARY) if y.is_complex() else (REAL,)
 
 
@@ -123,7 +123,7 @@ def batched(y: Tensor, leaves: Sequence[Tensor], seeds: np.ndarray) -> tuple[lis
     Where a custom function is on the way, whose backward gets one gradient, rows are not at once.
     """
     start, *places = _places([y, *leaves])
-    each, together = [pulled_rows([(start, seeds)], places, True, False, at_once)
+    each, together = [cotangent_rows_at([(start, seeds)], places, True, False, at_once)
                       for at_once in (False, True)]
     used = [i for i, c in enumerate(each) if c is not None]
     return [np.asarray(each[i]) for i in used], [np.asarray(together[i]) for i in used]
@@ -143,16 +143,16 @@ def from_undefined(outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> list:
 
 
 def _places(tensors: Sequence[Tensor]) -> list[Edge]:
-    found = [edge_of(t) for t in tensors]
-    assert None not in found, tensors
-    return found  # type: ignore[return-value]  # asserted
+    edges = [edge_of(t) for t in tensors]
+    assert None not in edges, tensors
+    return edges  # type: ignore[return-value]  # asserted
 
 
-def pushed(y: Tensor, t: Tensor, u: np.ndarray) -> np.ndarray:
+def jvp(y: Tensor, t: Tensor, u: np.ndarray) -> np.ndarray:
     """How ``y`` moves along ``u`` of ``t``: the derivative of the backward in its own seed."""
-    v = made(np.zeros(y._array.shape, y._array.dtype)).requires_grad_()
+    v = from_array(np.zeros(y._array.shape, y._array.dtype)).requires_grad_()
     (g,) = grad((y,), (t,), (v,), retain_graph=True, create_graph=True, allow_unused=True)
     if g is None or not g.requires_grad:
         return np.zeros(y._array.shape, y._array.dtype)
-    (moved,) = grad((g,), (v,), (made(np.array(u, t._array.dtype)),), allow_unused=True)
-    return np.zeros(y._array.shape, y._array.dtype) if moved is None else moved._array
+    (tangent,) = grad((g,), (v,), (from_array(np.array(u, t._array.dtype)),), allow_unused=True)
+    return np.zeros(y._array.shape, y._array.dtype) if tangent is None else tangent._array

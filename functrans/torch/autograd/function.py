@@ -32,11 +32,12 @@ from typing import Any, ClassVar
 from functrans.torch._graph.custom import CustomNode, DelayedError, call
 from functrans.torch._graph.graph import RemovableHandle
 from functrans.torch._graph.modes import no_grad, state
-from functrans.torch._tensors.tensor import Tensor, edge_of, made
+from functrans.torch._graph.observed import call_observed
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 
 class _ContextMethodMixin:
-    """What ``forward`` says about its operands and results, and ``backward`` asks for."""
+    """The record of one call: ``forward`` writes it, ``backward`` reads it."""
 
     to_save: tuple = ()
     dirty_tensors: tuple = ()
@@ -54,7 +55,7 @@ class _ContextMethodMixin:
 
     @property
     def saved_tensors(self) -> Any:
-        """What was saved; an error if it has been changed in place since, or freed."""
+        """The saved tensors; an error if they were freed, or changed in place since."""
         node = self._node and self._node()
         return () if node is None else node.saved_tensors
 
@@ -149,7 +150,7 @@ class Function(_ContextMethodMixin, _HookMixin, metaclass=FunctionMeta):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
-        """Where given, ``forward`` takes no context, and this fills it in afterwards."""
+        """Fill in the context after ``forward``, which then takes none."""
         raise NotImplementedError("setup_context is not implemented")
 
     @staticmethod
@@ -162,8 +163,10 @@ class Function(_ContextMethodMixin, _HookMixin, metaclass=FunctionMeta):
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Call the function, and record the call."""
-        if state.watch is not None and state.watch.enters():
-            return state.watch.run(cls.__name__, cls.apply, args)
+        return call_observed(cls.__name__, cls._apply, *args)
+
+    @classmethod
+    def _apply(cls, *args: Any) -> Any:
         ctx = cls._backward_cls()
         if cls.setup_context is Function.setup_context:
             forward: Callable = functools.partial(cls.forward, ctx)
@@ -195,7 +198,8 @@ def once_differentiable(fn: Callable) -> Callable:
         edges += node.edges if node is not None else []
         many = isinstance(outputs, tuple | list)
         sealed = [
-            made(t._array, t._storage, DelayedError(edges, _TWICE)) if isinstance(t, Tensor) else t
+            from_array(t._array, t._storage, DelayedError(edges, _TWICE))
+            if isinstance(t, Tensor) else t
             for t in (outputs if many else (outputs,))
         ]
         return tuple(sealed) if many else sealed[0]
@@ -203,9 +207,9 @@ def once_differentiable(fn: Callable) -> Callable:
     return wrapper
 
 
-def traceable(fn_cls: Any) -> Any:
+def traceable(fn_cls: type) -> type:
     """Mark a function as fit for tracing; nothing here depends on it."""
-    fn_cls.is_traceable = True
+    fn_cls.is_traceable = True  # type: ignore[attr-defined]  # as torch does
     return fn_cls
 
 
@@ -262,22 +266,22 @@ def _iter_filter(condition: Callable, allow_unknown: bool = False,
                  condition_msg: str | None = None, conversion: Callable | None = None) -> Callable:
     """A function that yields what meets ``condition`` inside lists, tuples and dicts."""
 
-    def found(obj: Any) -> Iterator:
+    def items(obj: Any) -> Iterator:
         obj = obj if conversion is None else conversion(obj)
         if condition(obj):
             yield obj
         elif isinstance(obj, list | tuple):
             for x in obj:
-                yield from found(x)
+                yield from items(x)
         elif isinstance(obj, dict):
             for x in obj.values():
-                yield from found(x)
+                yield from items(x)
         elif allow_unknown and obj is not None:
             yield obj
         elif obj is not None:
             raise _unknown(obj, condition_msg)
 
-    return found
+    return items
 
 
 def _unflatten(input: Any, proto: Any) -> Any:
@@ -341,9 +345,9 @@ class NestedIOFunction(Function):
         if not isinstance(nested, tuple | list):
             nested = (nested,)
         flat = list(_iter_None_tensors(self.backward_extended(*nested)))
-        given = list(_entries(self._nested_input))
-        if len(flat) == len(given):  # a gradient for each input, also for those that are None
-            flat = list(itertools.compress(flat, [x is not None for x in given]))
+        inputs = list(_entries(self._nested_input))
+        if len(flat) == len(inputs):  # a gradient for each input, also for those that are None
+            flat = list(itertools.compress(flat, [x is not None for x in inputs]))
         return tuple(flat)
 
     def save_for_backward(self, *args: Any) -> None:
@@ -353,7 +357,7 @@ class NestedIOFunction(Function):
 
     @property
     def saved_tensors(self) -> Any:
-        """What was saved, nested as it was given."""
+        """The saved tensors, nested as they were saved."""
         return _unflatten(super().saved_tensors, self._to_save_nested)
 
     def mark_dirty(self, *args: Any, **kwargs: Any) -> None:

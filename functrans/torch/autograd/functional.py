@@ -23,8 +23,8 @@ import numpy as np
 from functrans.torch._graph.engine import owned
 from functrans.torch._graph.graph import Edge
 from functrans.torch._graph.modes import enable_grad
-from functrans.torch._graph.walk import pulled, pulled_rows
-from functrans.torch._tensors.tensor import Tensor, edge_of, made, show, take
+from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, show, take
 
 
 class _Point:
@@ -33,18 +33,18 @@ class _Point:
     def __init__(self, who: str, func: Callable, inputs: Any, create: bool, strict: bool):
         self.who, self.create, self.strict = who, create, strict
         self.many_in = isinstance(inputs, tuple | list)
-        given = self.tensors(inputs, f"inputs of {who}")
+        primals = self.tensors(inputs, f"inputs of {who}")
         with enable_grad():
             # copies, so that func may change them in place; what is differentiated is their start
             self.inputs = [
                 (x if create and x.requires_grad else x.detach().requires_grad_()).clone()
-                for x in given
+                for x in primals
             ]
             self.edges: list[Any] = [edge_of(x) for x in self.inputs]
             self.like = [(x._array.shape, x._array.dtype) for x in self.inputs]
-            found = func(*self.inputs)
-        self.many_out = isinstance(found, tuple | list)
-        self.outputs = self.tensors(found, f"outputs of the function given to {who}")
+            outputs = func(*self.inputs)
+        self.many_out = isinstance(outputs, tuple | list)
+        self.outputs = self.tensors(outputs, f"outputs of the function given to {who}")
         if strict:
             for i, y in enumerate(self.outputs):
                 if not y.requires_grad:
@@ -54,13 +54,13 @@ class _Point:
                         "strict mode; pass strict=False to get zeros."
                     )
 
-    def tensors(self, given: Any, what: str) -> list[Tensor]:
-        items = list(given) if isinstance(given, tuple | list) else [given]
+    def tensors(self, values: Any, what: str) -> list[Tensor]:
+        items = list(values) if isinstance(values, tuple | list) else [values]
         for i, x in enumerate(items):
             if not isinstance(x, Tensor):
                 raise TypeError(
                     f"The {what} must be either a Tensor or a tuple of Tensors, but "
-                    f"{f'element {i}' if items is not given and len(items) > 1 else 'the value'} "
+                    f"{f'element {i}' if items is not values and len(items) > 1 else 'the value'} "
                     f"has type {type(x).__name__}"
                 )
         return items
@@ -74,14 +74,14 @@ class _Point:
                     "a single element"
                 )
             return [np.ones_like(of[0]._array)]
-        given = self.tensors(v, "vector v")
-        if len(given) != len(of):
+        vs = self.tensors(v, "vector v")
+        if len(vs) != len(of):
             raise RuntimeError(
                 f"{self.who}: v is a tuple of invalid length: should be {len(of)} but got "
-                f"{len(given)}"
+                f"{len(vs)}"
             )
         cts = []
-        for i, (t, y) in enumerate(zip(given, of, strict=True)):
+        for i, (t, y) in enumerate(zip(vs, of, strict=True)):
             if t._array.shape != y._array.shape and not t.numel() == y.numel() == 1:
                 raise RuntimeError(
                     f"{self.who}: entry {i} of v has invalid size: should be {tuple(y.shape)} but "
@@ -94,10 +94,10 @@ class _Point:
     def single(self) -> None:
         """Require that there is one output of one element, as Hessians need."""
         if self.many_out or self.outputs[0]._array.size != 1:
-            found = "a tuple" if self.many_out else str(tuple(self.outputs[0].shape))
+            returned = "a tuple" if self.many_out else str(tuple(self.outputs[0].shape))
             raise RuntimeError(
                 f"The function given to {self.who} should return a single Tensor with a single "
-                f"element, but it returned {found}"
+                f"element, but it returned {returned}"
             )
 
     def gradient(self) -> list[Tensor]:
@@ -117,7 +117,7 @@ class _Point:
                     f"{self.who}: the {what} of the user-provided function is independent of input "
                     f"{i}. This is not allowed in strict mode; pass strict=False to get zeros."
                 )
-            t = made(np.zeros(*aval)) if ct is None else owned(show(ct))
+            t = from_array(np.zeros(*aval)) if ct is None else owned(show(ct))
             if self.strict and (self.create or recorded) and not t.requires_grad:
                 raise RuntimeError(
                     f"{self.who}: the derivative of the {what} of the user-provided function is "
@@ -127,10 +127,10 @@ class _Point:
             out.append(t)
         return out
 
-    def result(self, found: Sequence[Tensor], many: bool) -> tuple:
+    def result(self, derivatives: Sequence[Tensor], many: bool) -> tuple:
         """(outputs, ``found``), each nested as given."""
         ys = [y if self.create else y.detach() for y in self.outputs]
-        return tuple(ys) if self.many_out else ys[0], tuple(found) if many else found[0]
+        return tuple(ys) if self.many_out else ys[0], tuple(derivatives) if many else derivatives[0]
 
 
 def _pull(outputs: Sequence[Tensor], cts: Sequence, edges: Sequence[Edge], create: bool) -> list:
@@ -139,12 +139,12 @@ def _pull(outputs: Sequence[Tensor], cts: Sequence, edges: Sequence[Edge], creat
         (edge, ct)
         for edge, ct in zip(map(edge_of, outputs), cts, strict=True) if edge is not None
     ]
-    return pulled(roots, edges, True, create) if roots else [None] * len(edges)
+    return cotangents_at(roots, edges, True, create) if roots else [None] * len(edges)
 
 
 def _unknowns(like: Sequence) -> tuple[list[Tensor], list]:
     """Leaves that a derivative is linear in. Ones: a zero would win against infinite slopes."""
-    leaves = [made(np.ones(*aval)).requires_grad_() for aval in like]
+    leaves = [from_array(np.ones(*aval)).requires_grad_() for aval in like]
     return leaves, [take(u, True) for u in leaves]
 
 
@@ -158,8 +158,8 @@ def vjp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False,
     """
     at = _Point("vjp", func, inputs, create_graph, strict)
     cts = at.vector(v, at.outputs, "the output of the user-provided function")
-    found = _pull(at.outputs, cts, at.edges, create_graph)
-    return at.result(at.filled(found, at.like, "output"), at.many_in)
+    grads = _pull(at.outputs, cts, at.edges, create_graph)
+    return at.result(at.filled(grads, at.like, "output"), at.many_in)
 
 
 def jvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False,
@@ -175,8 +175,8 @@ def jvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False,
     like = [(y._array.shape, y._array.dtype) for y in at.outputs]
     us, u_cts = _unknowns(like)
     back = at.filled(_pull(at.outputs, u_cts, at.edges, True), at.like, "output", recorded=True)
-    found = _pull(back, cts, [edge_of(u) for u in us], create_graph)  # type: ignore[misc]
-    return at.result(at.filled(found, like, "output"), at.many_out)
+    tangents = _pull(back, cts, [edge_of(u) for u in us], create_graph)  # type: ignore[misc]
+    return at.result(at.filled(tangents, like, "output"), at.many_out)
 
 
 def vhp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False,
@@ -188,10 +188,10 @@ def vhp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False,
     (tensor(9.), tensor([ 6., 12.]))
     """
     at = _Point("vhp", func, inputs, create_graph, strict)
-    slopes = at.gradient()
+    grads = at.gradient()
     cts = at.vector(v, at.inputs, "the input to the user-provided function")
-    found = _pull(slopes, cts, at.edges, create_graph)
-    return at.result(at.filled(found, at.like, "jacobian"), at.many_in)
+    products = _pull(grads, cts, at.edges, create_graph)
+    return at.result(at.filled(products, at.like, "jacobian"), at.many_in)
 
 
 def hvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False,
@@ -203,12 +203,12 @@ def hvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False,
     (tensor(9.), tensor([ 6., 12.]))
     """
     at = _Point("hvp", func, inputs, create_graph, strict)
-    slopes = at.gradient()
+    grads = at.gradient()
     cts = at.vector(v, at.inputs, "the input to the user-provided function")
     us, u_cts = _unknowns(at.like)
-    back = at.filled(_pull(slopes, u_cts, at.edges, True), at.like, "jacobian", recorded=True)
-    found = _pull(back, cts, [edge_of(u) for u in us], create_graph)  # type: ignore[misc]
-    return at.result(at.filled(found, at.like, "jacobian"), at.many_in)
+    back = at.filled(_pull(grads, u_cts, at.edges, True), at.like, "jacobian", recorded=True)
+    products = _pull(back, cts, [edge_of(u) for u in us], create_graph)  # type: ignore[misc]
+    return at.result(at.filled(products, at.like, "jacobian"), at.many_in)
 
 
 def jacobian(func: Callable, inputs: Any, create_graph: bool = False, strict: bool = False,
@@ -250,10 +250,10 @@ def _block(at: _Point, y: Tensor, vectorize: bool) -> list:
     edge = edge_of(y)
     if edge is None:
         return [None] * len(at.edges)
-    found = pulled_rows([(edge, seeds)], at.edges, True, at.create, vectorize)
+    rows = cotangent_rows_at([(edge, seeds)], at.edges, True, at.create, vectorize)
     return [
         None if ct is None else ct.reshape(_both(y, x)[0])
-        for ct, x in zip(found, at.like, strict=True)
+        for ct, x in zip(rows, at.like, strict=True)
     ]
 
 
@@ -270,12 +270,12 @@ def hessian(func: Callable, inputs: Any, create_graph: bool = False, strict: boo
     """
     many = isinstance(inputs, tuple | list)
 
-    def slopes(*xs: Tensor) -> Any:
+    def gradient(*xs: Tensor) -> Any:
         at = _Point("hessian", func, xs if many else xs[0], True, strict)
-        found = at.gradient()
-        return tuple(found) if many else found[0]
+        grads = at.gradient()
+        return tuple(grads) if many else grads[0]
 
-    return jacobian(slopes, inputs, create_graph, strict, vectorize)
+    return jacobian(gradient, inputs, create_graph, strict, vectorize)
 
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]

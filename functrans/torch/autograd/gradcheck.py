@@ -15,20 +15,20 @@ import numpy as np
 from functrans.errors import FunctransError, name_of
 from functrans.torch._graph.engine import as_tuple, grad
 from functrans.torch._tensors.sparse import SparseTensor
-from functrans.torch._tensors.tensor import Tensor, made
+from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.autograd.differences import (
     analytical_jacobian,
     axes_of,
     batched,
     expected_rows,
     from_undefined,
+    jvp,
     leaf_of,
     numerical_jacobian,
     numerical_slope,
     outputs_of,
-    pulled,
-    pushed,
     seeds_of,
+    vjp,
 )
 
 # What a backward, or a rule in it, that was not written for such a call may raise.
@@ -55,34 +55,34 @@ class _Options:
 
 
 class _Check:
-    """One function at one point, and what it was found to do there."""
+    """One function at one point, and what it returned there."""
 
     def __init__(self, f: Callable, inputs: tuple, options: _Options):
         self.f, self.inputs, self.options = f, inputs, options
         self.places = _checked_inputs(inputs, options.sparse)
         self.leaves = [leaf_of(inputs[i]) for i in self.places]
         before = [x._array.copy() if isinstance(x, Tensor) else None for x in inputs]
-        self.found = self.call()
+        self.ys = self.call()
         for i, (x, old) in enumerate(zip(inputs, before, strict=True)):
             if old is not None and not _same(x._array, old, 0.0):
                 raise ValueError(
                     f"gradcheck: `{name_of(f)}` changed input {i}. The numerical derivative calls "
                     "it many times on the same input: let it change a clone() instead."
                 )
-        self.outputs = [k for k, y in enumerate(self.found) if y.requires_grad]
+        self.outputs = [k for k, y in enumerate(self.ys) if y.requires_grad]
         self._rows: dict[tuple, list] = {}
 
     def rows(self, k: int, seed: complex) -> list:
         """The Jacobians of output ``k``, by the engine."""
         if (k, seed) not in self._rows:
-            rows, last = analytical_jacobian(self.found[k], self.leaves, seed)
+            rows, last = analytical_jacobian(self.ys[k], self.leaves, seed)
             _check_form(self, last)
             self._rows[k, seed] = rows
         return self._rows[k, seed]
 
     def call(self) -> tuple:
-        found = outputs_of(self.f(*self.inputs))
-        for k, y in enumerate(found):
+        ys = outputs_of(self.f(*self.inputs))
+        for k, y in enumerate(ys):
             if isinstance(y, SparseTensor):
                 raise ValueError(
                     f"gradcheck: output {k} of `{name_of(self.f)}` is sparse; return its to_dense()"
@@ -92,7 +92,7 @@ class _Check:
                     f"gradcheck expects `{name_of(self.f)}` to return a Tensor or a tuple of "
                     f"Tensors, but output {k} is of type {type(y).__name__}"
                 )
-        return tuple([y for y in found if y.is_floating_point() or y.is_complex()])
+        return tuple([y for y in ys if y.is_floating_point() or y.is_complex()])
 
 
 def _checked_inputs(inputs: tuple, sparse: bool) -> list[int]:
@@ -180,9 +180,9 @@ def gradcheck(func: Callable, inputs: Any, eps: float = 1e-6, atol: float = 1e-5
     options = _Options(eps, atol, rtol, check_sparse_nnz or bool(masked), nondet_tol,
                        check_undefined_grad and check_backward_ad, check_grad_dtypes,
                        check_batched_grad, check_forward_ad, check_backward_ad, fast_mode)
-    given = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     try:
-        _run(_Check(func, given, options))
+        _run(_Check(func, args, options))
     except GradcheckError:
         if raise_exception:
             raise
@@ -213,7 +213,7 @@ def _run(check: _Check) -> None:
 def _repeats(check: _Check) -> bool:
     return all(
         _same(a._array, b._array, check.options.nondet_tol)
-        for a, b in zip(check.found, check.call(), strict=True)
+        for a, b in zip(check.ys, check.call(), strict=True)
     )
 
 
@@ -224,7 +224,7 @@ def _compare_entries(check: _Check, at: int) -> None:
     """Every entry of the Jacobians in one input."""
     options, place, leaf = check.options, check.places[at], check.leaves[at]
     numerical = numerical_jacobian(check.call, leaf, options.eps)
-    for k, (y, ways) in enumerate(zip(check.found, numerical, strict=True)):
+    for k, (y, ways) in enumerate(zip(check.ys, numerical, strict=True)):
         if k not in check.outputs:
             if any((np.abs(way) > options.atol).any() for way in ways):
                 raise GradcheckError(
@@ -238,14 +238,14 @@ def _compare_entries(check: _Check, at: int) -> None:
                 rows = check.rows(k, seed)
                 _compare(check, place, k, seed, "Jacobian", rows[at], expected)
         if options.forward:
-            found = [_columns(y, leaf, way) for way in axes_of(leaf)]
-            for got, want in zip(found, ways, strict=True):
+            columns = [_columns(y, leaf, way) for way in axes_of(leaf)]
+            for got, want in zip(columns, ways, strict=True):
                 _compare(check, place, k, 1.0, "Jacobian computed with forward mode", got.T, want.T)
 
 
 def _columns(y: Tensor, leaf: Tensor, way: complex) -> np.ndarray:
     units = way * np.eye(leaf.numel())
-    return np.array([pushed(y, leaf, u.reshape(leaf.shape)).reshape(-1) for u in units]).reshape(
+    return np.array([jvp(y, leaf, u.reshape(leaf.shape)).reshape(-1) for u in units]).reshape(
         leaf.numel(), y.numel()
     )
 
@@ -259,7 +259,7 @@ def _compare(check: _Check, place: int, k: int, seed: complex, what: str, got: n
         return
     wrong = np.where(error <= limit, -1.0, np.where(np.isnan(error), np.inf, error))
     row, column = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
-    y, x = check.found[k], check.inputs[place]
+    y, x = check.ys[k], check.inputs[place]
     shape = leaf_of(x)._array.shape
     places = _entry(row, y._array.shape), _entry(column, shape)
     part = "" if not y.is_complex() else f" (for the output gradient {'1' if seed == 1 else '1j'})"
@@ -281,18 +281,18 @@ def _compare_projections(check: _Check, at: int) -> None:
     rng = np.random.default_rng(place)
     u = _direction(rng, leaf)
     slopes = numerical_slope(check.call, leaf, u, check.options.eps)
-    for k, (y, slope) in enumerate(zip(check.found, slopes, strict=True)):
+    for k, (y, slope) in enumerate(zip(check.ys, slopes, strict=True)):
         v = _direction(rng, y)
         terms = np.real(np.conj(v) * slope)
         expected, got = float(terms.sum()), [0.0]
         if k in check.outputs and check.options.backward:
-            found = pulled(y, check.leaves, v)
-            _check_form(check, found)
-            g = found[at]
+            grads = vjp(y, check.leaves, v)
+            _check_form(check, grads)
+            g = grads[at]
             got = [0.0 if g is None else float(np.real(np.conj(g._array) * u).sum())]
         if k in check.outputs and check.options.forward:
-            moved = pushed(y, leaf, u)
-            got.append(float(np.real(np.conj(v) * moved).sum()))
+            tangent = jvp(y, leaf, u)
+            got.append(float(np.real(np.conj(v) * tangent).sum()))
         # each entry of the Jacobian may be off by atol + rtol * |entry|
         limit = check.options.atol * np.abs(u).sum() * np.abs(v).sum()
         limit += check.options.rtol * np.abs(terms).sum()
@@ -333,9 +333,9 @@ def _check_form(check: _Check, found: Sequence[Tensor | None]) -> None:
 
 def _check_repeats(check: _Check, k: int) -> None:
     """A second backward gives what the first gave."""
-    y = check.found[k]
+    y = check.ys[k]
     v = _direction(np.random.default_rng(k), y)
-    first, second = pulled(y, check.leaves, v), pulled(y, check.leaves, v)
+    first, second = vjp(y, check.leaves, v), vjp(y, check.leaves, v)
     for place, a, b in zip(check.places, first, second, strict=True):
         if (a is None) != (b is None) or (
             a is not None and b is not None
@@ -350,9 +350,9 @@ def _check_repeats(check: _Check, k: int) -> None:
 
 def _check_seeds(check: _Check, k: int) -> None:
     """Zeros give zeros; an output without a gradient counts as one with zeros."""
-    y = check.found[k]
+    y = check.ys[k]
     try:
-        zeros = pulled(y, check.leaves, np.zeros(y.shape))
+        zeros = vjp(y, check.leaves, np.zeros(y.shape))
     except FAILURES as failure:
         raise GradcheckError(
             f"The backward of output {k} failed for an output gradient of zeros: {failure}"
@@ -366,11 +366,13 @@ def _check_seeds(check: _Check, k: int) -> None:
     if not check.options.undefined or len(check.outputs) == 1:
         return
     v = _direction(np.random.default_rng(k), y)
-    full = [made(np.array(v if j == k else np.zeros(check.found[j].shape),
-                          check.found[j]._array.dtype)) for j in check.outputs]
-    outputs = [check.found[j] for j in check.outputs]
+    full = [
+        from_array(np.array(v if j == k else np.zeros(check.ys[j].shape), check.ys[j]._array.dtype))
+        for j in check.outputs
+    ]
+    outputs = [check.ys[j] for j in check.outputs]
     try:
-        alone = pulled(y, check.leaves, v)
+        alone = vjp(y, check.leaves, v)
         among = grad(outputs, check.leaves, full, retain_graph=True, allow_unused=True)
     except FAILURES as failure:
         raise GradcheckError(
@@ -389,7 +391,7 @@ def _check_seeds(check: _Check, k: int) -> None:
 
 def _check_undefined(check: _Check) -> None:
     """Without any output gradient there is no gradient, or zeros."""
-    outputs = [check.found[k] for k in check.outputs]
+    outputs = [check.ys[k] for k in check.outputs]
     if not outputs:
         return
     try:
@@ -408,7 +410,7 @@ def _check_undefined(check: _Check) -> None:
 
 def _check_batched(check: _Check, k: int) -> None:
     """A batch of output gradients, carried back at once."""
-    y = check.found[k]
+    y = check.ys[k]
     rng = np.random.default_rng(k)
     seeds = np.stack([np.array(_direction(rng, y), y._array.dtype) for _ in range(3)])
     try:
@@ -445,25 +447,25 @@ def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, eps: fl
     >>> torch.autograd.gradgradcheck(lambda x: x ** 3, x)
     True
     """
-    given = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     if grad_outputs is None:
-        found = [y for y in outputs_of(func(*given)) if isinstance(y, Tensor) and y.requires_grad]
-        seeds = tuple([_seed(k, y, gen_non_contig_grad_outputs) for k, y in enumerate(found)])
+        outputs = [y for y in outputs_of(func(*args)) if isinstance(y, Tensor) and y.requires_grad]
+        seeds = tuple([_seed(k, y, gen_non_contig_grad_outputs) for k, y in enumerate(outputs)])
     else:
         seeds = as_tuple(grad_outputs)
-    wanted = [i for i, x in enumerate(given)
+    wanted = [i for i, x in enumerate(args)
               if isinstance(x, Tensor | SparseTensor) and x.requires_grad]
 
     def gradients(*both: Any) -> tuple:
-        xs, vs = both[: len(given)], both[len(given):]
+        xs, vs = both[: len(args)], both[len(args):]
         ys = [y for y in outputs_of(func(*xs)) if y.requires_grad]
         leaves = [leaf_of(xs[i]) for i in wanted]
-        found = grad(ys, leaves, vs, create_graph=True, allow_unused=True)
-        return tuple([g for g in found if g is not None])
+        grads = grad(ys, leaves, vs, create_graph=True, allow_unused=True)
+        return tuple([g for g in grads if g is not None])
 
     gradients.__name__ = f"the gradient of {name_of(func)}"
     return gradcheck(
-        gradients, given + seeds, eps, atol, rtol, raise_exception, masked, nondet_tol,
+        gradients, args + seeds, eps, atol, rtol, raise_exception, masked, nondet_tol,
         check_undefined_grad and check_rev_over_rev, check_grad_dtypes, check_batched_grad,
         check_forward_ad=check_fwd_over_rev, check_backward_ad=check_rev_over_rev,
         fast_mode=fast_mode, masked=masked,
@@ -477,7 +479,7 @@ def _seed(k: int, y: Tensor, gaps: bool) -> Tensor:
     if y.is_complex():
         v = v + 1j * rng.uniform(-1, 1, shape)
     v = np.asarray(v).astype(y._array.dtype)
-    return made(v[..., 0] if gaps and y.ndim else v).requires_grad_()
+    return from_array(v[..., 0] if gaps and y.ndim else v).requires_grad_()
 
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]

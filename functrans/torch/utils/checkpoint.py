@@ -1,24 +1,27 @@
 """``torch.utils.checkpoint``: functions of which only the arguments are stored.
 
-The function runs once with recording, which finds the places in the graph that it starts from:
-those of its arguments and of tensors that it closes over. What it recorded is then dropped. The
-backward runs it again and walks as far as those places, so that it is valid under ``backward`` and
-``grad``, once and differentiated.
+The function runs once with recording, to find the places in the graph that it starts from: those
+of its arguments and of tensors that it closes over. That recording is then dropped. The backward
+runs the function again and walks as far as those places, so checkpoints work under ``backward`` and
+``grad``, and can be differentiated again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from functrans import tree
-from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, Storage, caller, check, freed
+from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, Storage, check, freed
 from functrans.torch._graph.modes import enable_grad, state
+from functrans.torch._graph.source import caller
 from functrans.torch._graph.walk import edge_key, run
 from functrans.torch._tensors.factories import random_from, random_state
-from functrans.torch._tensors.tensor import Tensor, edge_of, made
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
+
+_R = TypeVar("_R")
 
 
 class Boundary(Node):
@@ -57,8 +60,8 @@ class CheckpointNode(Node):
         check(self)
         ends = [Boundary(()) for _ in self.sources]
         with enable_grad():
-            found = [t for t in self.repeat() if isinstance(t, Tensor)]
-        outs = [found[i] for i in self.places] if len(found) > max(self.places) else []
+            tensors = [t for t in self.repeat() if isinstance(t, Tensor)]
+        outs = [tensors[i] for i in self.places] if len(tensors) > max(self.places) else []
         if [_sample(t) for t in outs] != self.samples:
             raise RuntimeError(
                 "checkpoint: the function returned other values when it was run again for the "
@@ -75,11 +78,11 @@ class CheckpointNode(Node):
             node.edges = [e and stands_for.get(edge_key(e), e) for e in node.edges]
         cts = [ct] if self.outputs == 1 else ct
         roots = [(e, c) for e, c in zip(map(edge_of, outs), cts, strict=True) if e is not None]
-        pulled = run(roots, [(end, 0) for end in ends], create, create)
+        parts = run(roots, [(end, 0) for end in ends], create, create)
         if create:  # what was recorded goes on beyond the stretch
             for end, e in zip(ends, self.sources, strict=True):
                 end.edges = (e,)
-        return pulled
+        return parts
 
     def release(self) -> None:
         self.repeat = None
@@ -107,9 +110,9 @@ def _sample(t: Tensor) -> tuple:
     return t._array.shape, t._array.dtype, flat[:: max(1, flat.size // 16)].tobytes()
 
 
-def checkpoint(function: Callable, *args: Any, use_reentrant: bool | None = None,
+def checkpoint(function: Callable[..., _R], *args: Any, use_reentrant: bool | None = None,
                preserve_rng_state: bool = True, context_fn: Any = None,
-               determinism_check: str = "default", debug: bool = False, **kwargs: Any) -> Any:
+               determinism_check: str = "default", debug: bool = False, **kwargs: Any) -> _R:
     """``function(*args, **kwargs)``, of which the backward runs the function again.
 
     The derivative is the same; what the function computes in between is not stored. It must
@@ -124,8 +127,8 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: bool | None = None
     """
     if not state.grad:
         return function(*args, **kwargs)
-    given = [x for x in tree.leaves((args, kwargs)) if isinstance(x, Tensor)]
-    marks = [(t._storage, t._storage.version) for t in given]
+    inputs = [x for x in tree.leaves((args, kwargs)) if isinstance(x, Tensor)]
+    marks = [(t._storage, t._storage.version) for t in inputs]
     random = random_state() if preserve_rng_state else None
     mark = Node(()).seq
     result = function(*args, **kwargs)
@@ -142,13 +145,13 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: bool | None = None
             return tree.leaves(function(*args, **kwargs))
 
     node = CheckpointNode(sources, repeat, places, [_sample(t) for t in outs], marks)
-    used = {id(t._storage) for t in given}
+    used = {id(t._storage) for t in inputs}
     replaced = {}
     for k, t in enumerate(outs):
         shared = id(t._storage) in used
         used.add(id(t._storage))
-        replaced[id(t)] = made(np.array(t._array) if shared else t._array,
-                               None if shared else t._storage, node, k)
+        replaced[id(t)] = from_array(np.array(t._array) if shared else t._array,
+                                     None if shared else t._storage, node, k)
     return tree.unflatten(structure, [replaced.get(id(x), x) for x in leaves])
 
 

@@ -1,0 +1,28 @@
+"""The line of the user's code that called an operation, for errors and profiles."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+_OURS = ("functrans.", "numpy.", "<__array_function__")
+
+
+def caller() -> tuple:
+    """The place in the user's code: a code object and the offset of an instruction in it."""
+    frame: Any = sys._getframe(2)  # frame 1 is functrans's own
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
+        frame = frame.f_back
+    return frame.f_code, frame.f_lasti
+
+
+def place(where: tuple | None) -> str:
+    """``file:line`` of what ``caller`` returned."""
+    if where is None:
+        return "an unknown line"
+    code, at = where
+    lines = [line for start, stop, line in code.co_lines() if start <= at < stop and line]
+    return f"{code.co_filename}:{lines[0] if lines else code.co_firstlineno}"
+
+
+__all__ = ["caller", "place"]
