@@ -23,7 +23,7 @@ class Primitive:
     entry: Callable[..., tuple]
 
     __slots__ = ("abstract", "at_kink", "differentiable", "doc", "domain", "impl", "kinks",
-                 "lowering", "name", "outputs")
+                 "lowering", "name", "native_from", "outputs")
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class Primitive:
         doc: str = "",
         outputs: int = 1,
         differentiable: bool = True,
+        native_from: str = "",
     ):
         self.name = name
         self.impl = impl
@@ -48,6 +49,8 @@ class Primitive:
         self.doc = doc
         self.outputs = outputs
         self.differentiable = differentiable
+        # the size in ``_kernels/sizes`` from which native code pays for it on plain arrays
+        self.native_from = native_from
         self.lowering: Callable | None = None
 
     def __repr__(self) -> str:

@@ -26,6 +26,7 @@ from functrans._core.bind import (
     sum_to,
 )
 from functrans._core.primitive import Primitive
+from functrans._kernels import large
 
 TABLE: dict[str, Primitive] = {}
 
@@ -275,6 +276,8 @@ class Linear(Primitive):
     def __init__(self, name: str, impl: Callable, transpose: Callable, batch: Callable,
                  operands: int | None, drops: bool = False, fills: bool = False, **columns: Any):
         super().__init__(name, impl, **columns)
+        if self.native_from:
+            self.impl = large.forward(self, impl, self.native_from)
         self.drops, self.fills = drops, fills
         self.transpose = transpose
         self._batch = batch
@@ -310,17 +313,18 @@ def _zeros_like(x):
 
 def linear(name: str, impl: Callable, transpose: Callable, *, batch: Callable,
            abstract: Callable | None = None, operands: int | None = 1, drops: bool = False,
-           fills: bool = False, doc: str = "") -> Linear:
+           fills: bool = False, native_from: str = "", doc: str = "") -> Linear:
     """Declare a linear op.
 
     ``transpose(ct, *xs, **params)`` returns the cotangent of the one linear operand; with
     ``operands`` other than 1 it also takes ``wanted`` and returns one for each. Linear operands
     arrive there as ``Aval``. ``batch(size, xs, batched, **params)`` adds axis 0 to the output.
     ``drops``: some of an operand does not reach the output; ``fills``: the output has zeros where
-    nothing has come in.
+    nothing has come in. ``native_from``: the name of the size (``_kernels/sizes``) from which it
+    is native code, also outside of ``jit``.
     """
     row = Linear(name, impl, transpose, batch, operands, drops, fills, abstract=abstract,
-                 domain=ANY, doc=doc)
+                 domain=ANY, native_from=native_from, doc=doc)
     _enter(row)
     return row
 
@@ -394,6 +398,9 @@ class General(Primitive):
         self.split = split
         self.jvp_rule = jvp
         self.vjp_rule = vjp
+        if self.native_from:
+            self.impl = large.forward(self, impl, self.native_from)
+            self.vjp_rule = vjp and large.backward(vjp, self.native_from)
         self._batch = batch or self._loop
         self._saves = saves
 
@@ -431,7 +438,7 @@ def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
               abstract: Callable | None = None, saves: str = "xy", outputs: int = 1,
               choose: Callable | None = None, domain: str = ANY, kinks: str = "",
               at_kink: Callable | None = None, split: Callable | None = None,
-              doc: str = "") -> General:
+              native_from: str = "", doc: str = "") -> General:
     """Declare an op column by column.
 
     ``jvp(ts, y, xs, **params)`` and ``vjp(ct, y, xs, wanted, **params)``; ``y``, ``ct`` and the
@@ -441,10 +448,10 @@ def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
     ``batch``, vmap loops and stacks. ``at_kink(*xs, **params)`` as for ``elementwise``.
     ``split(y, **params)``: where parts of the output coincide, so that the backward rule divides
     zero by zero, the output and directions in which it comes apart, else None; see ``coinciding``.
-    Neither jvp nor vjp: the op is constant.
+    ``native_from`` as for ``linear``; its vjp too. Neither jvp nor vjp: the op is constant.
     """
     row = General(name, impl, jvp=jvp, vjp=vjp, batch=batch, saves=saves, choose=choose,
-                  split=split, abstract=abstract,
+                  split=split, abstract=abstract, native_from=native_from,
                   outputs=outputs, domain=domain, kinks=kinks, at_kink=at_kink, doc=doc)
     _enter(row)
     return row
