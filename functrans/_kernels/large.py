@@ -40,15 +40,11 @@ def _compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
     return None  # replaced by the floor where programs are staged: until then there is no code
 
 
-def install(compiled: Callable[[Callable, tuple, Sequence], list | None]) -> None:
+def install(compiled: Callable[..., list | None]) -> None:
     """Called once by the package: ``compiled(f, static, xs)`` is ``f(static, *xs)``, arrays in a
     list, by native code; None where there is none."""
     global _compiled
     _compiled = compiled
-
-
-def _pays(size: int, native_from: str) -> bool:
-    return size >= sizes.LARGE and size >= getattr(sizes, native_from)
 
 
 def _compiles(xs: Sequence) -> bool:
@@ -66,11 +62,12 @@ def forward(row: Primitive, impl: Callable, native_from: str) -> Callable:
 
     @functools.wraps(impl)
     def run(x: Any, *xs: Any, **params: Any) -> Any:
-        if type(x) is np.ndarray and _pays(x.size, native_from) and _compiles((x, *xs)):
+        if type(x) is not np.ndarray or x.size < sizes.LARGE:  # as nearly always
+            return impl(x, *xs, **params)
+        ys = None
+        if x.size >= getattr(sizes, native_from) and _compiles((x, *xs)):
             ys = _compiled(staged, tuple(params.items()), (x, *xs))
-            if ys is not None:
-                return ys[0]
-        return impl(x, *xs, **params)
+        return impl(x, *xs, **params) if ys is None else ys[0]
 
     return run
 
@@ -93,7 +90,7 @@ def backward(vjp: Callable, native_from: str) -> Callable:
     @functools.wraps(vjp)
     def rule(ct: Any, y: Any, xs: Sequence, wanted: Sequence[bool], **params: Any) -> Sequence:
         x = xs[0]
-        if type(ct) in STRONG and isinstance(x, _SIZED) and _pays(x.size, native_from):
+        if type(ct) in STRONG and isinstance(x, _SIZED) and x.size >= getattr(sizes, native_from):
             every = ct, y, *xs
             values = [v for v in every if not isinstance(v, _ABSENT)]
             absent = tuple([v if isinstance(v, _ABSENT) else _HERE for v in every])
@@ -146,7 +143,7 @@ def elementwise(impl: Callable, *xs: Any, out: np.ndarray | None = None) -> Any:
     if type(impl) is not np.ufunc or not all(
         not _has_axes(x) or (x.shape in (shape, column) and x.flags.c_contiguous) for x in xs
     ):
-        return impl(*xs) if out is None else impl(*xs, out=out)
+        return impl(*xs, out=out)
     rows = [x.reshape(-1, width if x.shape == shape else 1) if _has_axes(x) else x for x in xs]
     out = np.empty(shape, _result_dtype(impl, xs)) if out is None else out
     flat = out.reshape(-1, width)

@@ -15,19 +15,21 @@ from functrans._ops.linalg import conj
 
 
 def _sum_of_squares(x, axis):
-    dtype = x.real.dtype
-    if len(axis) == x.ndim and x.size >= sizes.LARGE and x.flags.c_contiguous:
-        flat, width = x.reshape(-1), 4096
-        whole = flat.size // width * width
-        rows = flat[:whole].reshape(-1, width)
-        parts = large.by_rows(_add_squares, (1,), rows, dtype=dtype, reduces=True)
-        return np.add.reduce(parts) + _add_squares((0,), flat[whole:])
-    return large.by_rows(_add_squares, axis, x, dtype=dtype, reduces=True)
-
-
-def _add_squares(axis, x):
+    if x.size >= sizes.LARGE and x.dtype.char in "fd" and x.flags.c_contiguous:
+        if axis == (x.ndim - 1,) and x.shape[-1] <= sizes.LARGE:
+            return large.by_rows(_squares_of_rows, axis, x, reduces=True)
+        if len(axis) == x.ndim:
+            flat, width = x.reshape(-1), 4096
+            whole = flat.size // width * width
+            rows, rest = flat[:whole].reshape(-1, width), flat[whole:]
+            parts = large.by_rows(_squares_of_rows, (1,), rows, reduces=True)
+            return np.add.reduce(parts) + np.vecdot(rest, rest)
     real = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
     return np.add.reduce(real, axis)
+
+
+def _squares_of_rows(axis, x):
+    return np.vecdot(x, x)
 
 
 def _norm2(x, axis):
