@@ -16,12 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from functrans._compile.ir import expand
-from functrans._compile.lowering.complex_scalars import COMPLEX
-from functrans._compile.lowering.scalars import LOWERINGS, REDUCTIONS
-from functrans._compile.schedule import gather, linear
-from functrans._compile.schedule.recurrences import STEPS
-from functrans._compile.schedule.schedule import MOVES
+from functrans._compile.schedule.schedule import is_known
 from functrans.extend import TABLE, Bilinear, Elementwise, General, Linear, Primitive
 
 DOCS = Path(__file__).resolve().parent
@@ -188,10 +183,7 @@ def modes(row: Primitive) -> str:
 
 def native(row: Primitive) -> str:
     """Whether compiled code has the op in its own loops."""
-    tables = LOWERINGS, COMPLEX, REDUCTIONS, MOVES, STEPS, linear.ENTER, gather.ROWS
-    more = ("concatenate", "stack", "running_share")
-    known = row in expand.RULES or row.name in more or any(row.name in names for names in tables)
-    return "native" if known else "host"
+    return "native" if is_known(row) else "host"
 
 
 def _rule_cost(row: Primitive, mode: str, d: Declaration) -> str:

@@ -97,6 +97,7 @@ def _announced(declare_row: F) -> F:
     def declared(name: str, impl: Callable, *columns: Any, **options: Any) -> Primitive:
         known = _meanings(impl) if isinstance(impl, np.ufunc) else None
         row = declare_row(name, impl, *columns, **options)
+        row.ours = False
         if known is not None:
             known[impl] = row
         return row

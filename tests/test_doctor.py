@@ -141,6 +141,24 @@ def test_without_the_fault_nothing_is_found(f):
     assert report.findings == [] and "0 findings" in str(report)
 
 
+KINKS = {
+    "absolute": (lambda x: np.sum(np.abs(x)), "a kink (0: 0) in 1 of 3 entries (first [1])"),
+    "cummax": (lambda x: np.sum(np.maximum.accumulate(x * x)),
+               "a kink (a tie: shared equally) in 1 of 3 entries (first [2])"),
+    "heaviside": (lambda x: np.sum(np.heaviside(x, 0.5)),
+                  "a kink (x1 = 0) in 1 of 3 entries (first [1])"),
+    "rint": (lambda x: np.sum(np.rint(x / 2)),
+             "a jump (between two whole numbers) in 2 of 3 entries (first [0])"),
+}
+
+
+@pytest.mark.parametrize("op", KINKS)
+def test_the_words_for_a_kink_are_those_of_the_row(op):
+    f, words = KINKS[op]
+    texts = [x.text for x in explain(f)(np.array([-1.0, 0.0, 1.0])).findings]
+    assert f"`{op}` is at {words}" in texts
+
+
 # ---- inputs
 
 

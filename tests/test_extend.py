@@ -184,6 +184,27 @@ def test_a_transform_from_outside_nests_inside_those_inside(count_ops):
     assert seen == [{"sin": 1}]
 
 
+NAMED_AS_ONE_OF_OURS = """
+import numpy as np
+from functrans import extend
+twice = extend.elementwise("copy", lambda x: 2 * x, lambda g: 2 * g)
+import functrans as ft
+print(ft.jit(twice)(np.ones(3)))
+"""
+
+
+def test_compiled_code_takes_no_op_from_outside_for_one_of_its_own():
+    # declared before anything is compiled, in a process of its own: the compiler is loaded late
+    run = [sys.executable, "-c", NAMED_AS_ONE_OF_OURS]
+    printed = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[2. 2. 2.]"
+
+
+def test_a_column_that_rows_do_not_have_is_named():
+    with pytest.raises(TypeError, match=r"op 'twice': rows have no column domian"):
+        extend.elementwise("twice", lambda x: 2 * x, lambda g: 2 * g, domian="any")
+
+
 def test_the_example_runs():
     run = [sys.executable, "-m", "examples.extend_op"]
     printed = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True).stdout

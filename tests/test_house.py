@@ -4,10 +4,16 @@ import ast
 import inspect
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import functrans as ft
+from functrans._compile.ir import expand
+from functrans._compile.lowering import complex_scalars, scalars
+from functrans._compile.schedule import linear, recurrences, schedule
+from functrans._core.primitive import Computes
+from functrans._ops.declare import TABLE
 
 ROOT = Path(ft.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
@@ -199,5 +205,54 @@ def test_sizes_are_asked_for_where_they_are_used(path):
 @pytest.mark.parametrize("path", FILES, ids=relative)
 def test_rows_are_what_their_declaration_says(path):
     """No module changes the rows of another."""
-    columns = r"(?<!self)\.(impl|jvp_rule|vjp_rule|native_from|abstract|at_kink) = "
+    columns = r"(?<!self)\.(impl|jvp_rule|vjp_rule|facts|abstract|at_kink) = "
     assert not re.search(columns, path.read_text()), relative(path)
+
+
+# ---- what compiled code does about each row
+
+TREATMENTS = {
+    "views": schedule.VIEWS,
+    "joins": schedule.JOINS,
+    "loops": linear.LOOPS,
+    "lapack": linear.LAPACK,
+    "running": recurrences.ROWS,
+    "expanded": expand.RULES,
+    "lowerings": scalars.LOWERINGS,
+    "complex": complex_scalars.COMPLEX,
+}
+OF_SCHEDULES = {scalars.copy, scalars.gather, scalars.inside}
+# Rows that are steps of NumPy's between the compiled loops, and why.
+HOSTED = {
+    **dict.fromkeys(["argmax", "argmin", "bitwise_count", "cross", "exponent", "gcd", "last_write",
+                     "lcm", "ldexp", "left_shift", "nextafter", "right_shift", "root", "spacing"],
+                    "nobody has asked for its loop"),
+    **dict.fromkeys(["argpartition", "argsort", "lexsort", "ranked", "searchsorted", "tied_mean",
+                     "tied_spread"], "order is found by NumPy"),
+    **dict.fromkeys(["cofactor", "cofactor_slope", "eig", "pinv", "qr", "roots", "svd",
+                     "vectors_if"], "calls of LAPACK are written for fewer rows"),
+    **dict.fromkeys(["bessel_i", "sinc_nth"], "a series of as many terms as the numbers need"),
+    **dict.fromkeys(["convolve", "fft", "irfft", "rfft"], "NumPy has the fast algorithm"),
+    "norm2": "how it is scaled depends on the numbers",
+}
+
+
+@pytest.mark.parametrize("table", TREATMENTS)
+def test_what_compiled_code_treats_is_a_row_of_the_table(table):
+    strangers = [r for r in TREATMENTS[table] if r not in OF_SCHEDULES and TABLE[r.name] is not r]
+    assert not strangers
+
+
+def test_a_row_without_native_code_says_why():
+    ours = [row for row in TABLE.values() if row.ours]
+    assert {row.name for row in ours if not schedule.is_known(row)} == set(HOSTED)
+
+
+@pytest.mark.parametrize("row", [row for row in TABLE.values() if row.ours], ids=str)
+def test_the_facts_of_a_row_agree(row):
+    f = row.facts
+    assert f.computes in get_args(Computes)
+    assert (f.reduces is None) == (f.neutral is None)
+    assert f.index in ("", "reads", "sets", "adds")
+    assert all(TABLE[r.name] is r for r in (f.reduces, f.scans) if r is not None)
+    assert not (f.commutes and len(row.actions) != 2)

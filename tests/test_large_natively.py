@@ -138,7 +138,7 @@ def test_numbers_do_not_depend_on_when_native_code_begins(name, native, monkeypa
 
 
 def test_sizes_from_which_rows_are_native_have_names():
-    names = {row.name: row.native_from for row in TABLE.values() if row.native_from}
+    names = {r.name: r.facts.native_from for r in TABLE.values() if r.facts.native_from}
     assert {"logsumexp", "cumsum", "norm2", "cholesky"} <= names.keys()
     assert all(getattr(sizes, name) >= sizes.LARGE for name in names.values())
 

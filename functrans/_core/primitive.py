@@ -3,10 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from functrans._core.aval import Aval
 from functrans._core.bind import bind
+
+# The output's dtype; the operand's; the operand's where that is inexact, else float64; one that all
+# operands have in common; bool; or, of ``where``, bool for the first and the output's for the rest.
+Computes = Literal["output", "operand", "inexact", "common", "bool", "choice"]
+# Arithmetic operations that take as long as a mathematical function of one number.
+FUNCTION = 16.0
+
+
+class Facts(NamedTuple):
+    """What is true of an op, whoever asks; what follows from it is the business of who asks."""
+
+    commutes: bool = False  # operands may change places, to the bit but for which NaN comes out
+    exact: bool = False  # its result is exact or correctly rounded
+    moves: bool = False  # its result is its operand in another shape
+    cost: float = FUNCTION  # arithmetic operations for an entry
+    computes: Computes = "output"  # what its operands are converted to
+    libm: str = ""  # the function of C's mathematics library that it is
+    intrinsic: str = ""  # the instruction that it is, as LLVM calls it
+    reduces: Primitive | None = None  # the row that joins two entries along the axes
+    scans: Primitive | None = None  # the same, where all results on the way are kept
+    neutral: Callable[[np.dtype], Any] | None = None  # what a reduction of nothing is
+    index: str = ""  # "reads", "sets" or "adds" entries by index
+    # the size, as ``_kernels/sizes`` calls it, from which native code pays on plain arrays
+    native_from: str = ""
+    jumps: str = ""  # where its value jumps; there, unlike at kinks, its derivative is not in doubt
+    at_jump: Callable | None = None  # where ndarray operands are so, as booleans
+
+    @property
+    def cheap(self) -> bool:
+        """Whether it is an instruction or a few: it calls no function and does not divide."""
+        return self.cost <= 3
+
+
+NO_FACTS = Facts()
 
 
 class Primitive:
@@ -22,8 +58,8 @@ class Primitive:
     # of elementwise rows, what makes their entry on a tape (``_ops/declare.py``)
     entry: Callable[..., tuple]
 
-    __slots__ = ("abstract", "at_kink", "differentiable", "doc", "domain", "impl", "kinks",
-                 "lowering", "name", "native_from", "outputs")
+    __slots__ = ("abstract", "at_kink", "differentiable", "doc", "domain", "facts", "impl",
+                 "kinks", "name", "ours", "outputs")
 
     def __init__(
         self,
@@ -37,8 +73,11 @@ class Primitive:
         doc: str = "",
         outputs: int = 1,
         differentiable: bool = True,
-        native_from: str = "",
+        **facts: Any,
     ):
+        unknown = facts.keys() - set(Facts._fields)
+        if unknown:
+            raise TypeError(f"op {name!r}: rows have no column {', '.join(sorted(unknown))}")
         self.name = name
         self.impl = impl
         self.abstract = abstract or self.default_abstract
@@ -49,9 +88,8 @@ class Primitive:
         self.doc = doc
         self.outputs = outputs
         self.differentiable = differentiable
-        # the size in ``_kernels/sizes`` from which native code pays for it on plain arrays
-        self.native_from = native_from
-        self.lowering: Callable | None = None
+        self.facts = Facts(**facts) if facts else NO_FACTS
+        self.ours = False  # set by the package's declarators: compiled code may know it by name
 
     def __repr__(self) -> str:
         return self.name

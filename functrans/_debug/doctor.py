@@ -12,8 +12,8 @@ import numpy as np
 from functrans import tree
 from functrans._core.aval import aval_of, dtype_of, is_inexact
 from functrans._core.bind import Tracer
+from functrans._core.primitive import Primitive
 from functrans._debug.anomaly import entry, user_stack
-from functrans._debug.kinks import KINKS
 from functrans._ops.declare import Action
 from functrans._transforms.arguments import open_all, require_numbers
 from functrans._transforms.reverse.vjp import VJPTrace, VJPTracer, pull_back
@@ -103,7 +103,7 @@ class Doctor(Observer):
         with np.errstate(all="ignore"):
             self._look_at_values(op, outs, place)
             self._look_at_types(op, outs, place)
-            self._look_for_kinks(op, out, place)
+            self._look_for_kinks(op, place)
         if mine and not any(isinstance(y, Tracer) for y in outs):
             self.stops.append((op.name, place, mine))
 
@@ -154,17 +154,19 @@ class Doctor(Observer):
                            f"`{op.name}` rounds {widest} to {y.dtype}: {_digits(y.dtype)} digits "
                            "are left of values and of derivatives")
 
-    def _look_for_kinks(self, op: Op, out: Any, place: Place) -> None:
-        if op.name not in KINKS:
-            return
-        mask_of, what = KINKS[op.name]
+    def _look_for_kinks(self, op: Op, place: Place) -> None:
+        if not isinstance(op.prim, Primitive):
+            return  # a call
         xs = [value_of(x) for x in op.args]
-        y = tuple([value_of(v) for v in out]) if isinstance(out, tuple) else value_of(out)
         if any(x is None for x in xs):
             return
-        mask = np.asarray(mask_of(y, *xs, **op.params))
-        if mask.any():
-            self.found("kink", place, op.name, f"`{op.name}` meets {what} in {_count(mask)}")
+        facts = op.prim.facts
+        for what, where, test in (("kink", op.prim.kinks, op.prim.at_kink),
+                                  ("jump", facts.jumps, facts.at_jump)):
+            mask = np.asarray(test(*map(np.asarray, xs), **op.params)) if test else np.False_
+            if mask.any():
+                self.found("kink", place, op.name,
+                           f"`{op.name}` is at a {what} ({where}) in {_count(mask)}")
 
     def _bytes(self, entries: Sequence) -> int:
         """The bytes of the arrays that are held from here on and were not before."""

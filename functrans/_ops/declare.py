@@ -39,6 +39,7 @@ def _enter(prim: Primitive) -> None:
     if prim.name in TABLE:
         raise ValueError(f"there is already an op named {prim.name!r}; choose another name")
     TABLE[prim.name] = prim
+    prim.ours = True
 
 
 # ---- elementwise
@@ -102,7 +103,7 @@ class LinearAction:
 
     singular = False
 
-    def __init__(self, prim: Linear):
+    def __init__(self, prim: Linear, accumulate: Callable | None):
         def pull(ct: Any, x: Aval, fixed: tuple, params: dict) -> Any:
             return prim.transpose(ct, x, *fixed, **params)
 
@@ -112,8 +113,7 @@ class LinearAction:
         self.act = self.pull = pull
         self.push = push
         self.masks = prim.drops
-        # ``accumulate(buffer, ct, fixed, params)`` adds the transpose into a buffer in place
-        self.accumulate: Callable | None = None
+        self.accumulate = accumulate
 
 
 class BilinearAction:
@@ -243,7 +243,8 @@ def _align(x, ndim):
 
 def elementwise(name: str, impl: Callable, *actions: Callable | None, domain: str = REAL,
                 kinks: str = "", at_kink: Callable | None = None, singular: bool = False,
-                propagates: bool = False, selects: bool = False, doc: str = "") -> Elementwise:
+                propagates: bool = False, selects: bool = False, doc: str = "",
+                **facts: Any) -> Elementwise:
     """Declare an op on matching entries. An action of None: no derivative in that operand.
 
     ``singular``: the slope is infinite or undefined somewhere; NumPy's warnings about it are off.
@@ -251,18 +252,18 @@ def elementwise(name: str, impl: Callable, *actions: Callable | None, domain: st
     finite. Compiled code needs no strong zero where all ops are so: see ``walk``.
     ``selects``: each slope is 0 or 1 and the actions choose, so that they are strong as they are.
     ``kinks`` says where the derivative is a convention, and which; ``at_kink(*xs)``, of ndarrays,
-    where that is, as booleans.
+    where that is, as booleans. ``facts``, here and in the other families, are those of ``Facts``.
     """
-    columns = {"domain": domain, "kinks": kinks, "at_kink": at_kink, "doc": doc}
+    columns = {"domain": domain, "kinks": kinks, "at_kink": at_kink, "doc": doc, **facts}
     row = Elementwise(name, impl, actions, len(actions), singular, propagates, selects, **columns)
     _enter(row)
     return row
 
 
 def constant(name: str, impl: Callable, arity: int = 1, *, domain: str = REAL,
-             doc: str = "") -> Elementwise:
+             doc: str = "", **facts: Any) -> Elementwise:
     """Declare an elementwise op whose derivative is zero or meaningless: comparisons, rounding."""
-    return elementwise(name, impl, *[None] * arity, domain=domain, doc=doc)
+    return elementwise(name, impl, *[None] * arity, domain=domain, doc=doc, **facts)
 
 
 # ---- linear
@@ -274,15 +275,16 @@ class Linear(Primitive):
     __slots__ = ("_batch", "action", "drops", "fills", "operands", "transpose")
 
     def __init__(self, name: str, impl: Callable, transpose: Callable, batch: Callable,
-                 operands: int | None, drops: bool = False, fills: bool = False, **columns: Any):
+                 operands: int | None, accumulate: Callable | None = None, drops: bool = False,
+                 fills: bool = False, **columns: Any):
         super().__init__(name, impl, **columns)
-        if self.native_from:
-            self.impl = large.forward(self, impl, self.native_from)
+        if self.facts.native_from:
+            self.impl = large.forward(self, impl, self.facts.native_from)
         self.drops, self.fills = drops, fills
         self.transpose = transpose
         self._batch = batch
         self.operands = operands
-        self.action = LinearAction(self) if operands == 1 else None
+        self.action = LinearAction(self, accumulate) if operands == 1 else None
 
     def saves(self, wanted: Sequence[bool], params: dict) -> tuple[bool, tuple[bool, ...]]:
         n = len(wanted) if self.operands is None else self.operands
@@ -312,19 +314,20 @@ def _zeros_like(x):
 
 
 def linear(name: str, impl: Callable, transpose: Callable, *, batch: Callable,
-           abstract: Callable | None = None, operands: int | None = 1, drops: bool = False,
-           fills: bool = False, native_from: str = "", doc: str = "") -> Linear:
+           abstract: Callable | None = None, operands: int | None = 1,
+           accumulate: Callable | None = None, drops: bool = False, fills: bool = False,
+           doc: str = "", **facts: Any) -> Linear:
     """Declare a linear op.
 
     ``transpose(ct, *xs, **params)`` returns the cotangent of the one linear operand; with
     ``operands`` other than 1 it also takes ``wanted`` and returns one for each. Linear operands
     arrive there as ``Aval``. ``batch(size, xs, batched, **params)`` adds axis 0 to the output.
-    ``drops``: some of an operand does not reach the output; ``fills``: the output has zeros where
-    nothing has come in. ``native_from``: the name of the size (``_kernels/sizes``) from which it
-    is native code, also outside of ``jit``.
+    ``accumulate(buffer, ct, fixed, params)``, of one linear operand, adds the transpose to an array
+    in place; ``fixed`` are the other operands. ``drops``: some of an operand does not reach the
+    output; ``fills``: the output has zeros where nothing has come in.
     """
-    row = Linear(name, impl, transpose, batch, operands, drops, fills, abstract=abstract,
-                 domain=ANY, native_from=native_from, doc=doc)
+    row = Linear(name, impl, transpose, batch, operands, accumulate, drops, fills,
+                 abstract=abstract, domain=ANY, doc=doc, **facts)
     _enter(row)
     return row
 
@@ -369,14 +372,15 @@ class Bilinear(Primitive):
 
 def bilinear(name: str, impl: Callable, transpose1: Callable, transpose2: Callable, *,
              batch: Callable, abstract: Callable | None = None, sums: bool = True,
-             doc: str = "") -> Bilinear:
+             doc: str = "", **facts: Any) -> Bilinear:
     """Declare an op linear in each of two operands; ``sums``: it adds products, and subtracts none.
 
     ``transpose1(ct, x1, x2, **params)`` is the cotangent of x1, given as ``Aval``; it may still be
     broadcast, the family sums it. Likewise ``transpose2``.
     """
     transposes = transpose1, transpose2
-    row = Bilinear(name, impl, transposes, batch, sums, abstract=abstract, domain=ANY, doc=doc)
+    row = Bilinear(name, impl, transposes, batch, sums, abstract=abstract, domain=ANY, doc=doc,
+                   **facts)
     _enter(row)
     return row
 
@@ -398,9 +402,9 @@ class General(Primitive):
         self.split = split
         self.jvp_rule = jvp
         self.vjp_rule = vjp
-        if self.native_from:
-            self.impl = large.forward(self, impl, self.native_from)
-            self.vjp_rule = vjp and large.backward(vjp, self.native_from)
+        if self.facts.native_from:
+            self.impl = large.forward(self, impl, self.facts.native_from)
+            self.vjp_rule = vjp and large.backward(vjp, self.facts.native_from)
         self._batch = batch or self._loop
         self._saves = saves
 
@@ -438,7 +442,7 @@ def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
               abstract: Callable | None = None, saves: str = "xy", outputs: int = 1,
               choose: Callable | None = None, domain: str = ANY, kinks: str = "",
               at_kink: Callable | None = None, split: Callable | None = None,
-              native_from: str = "", doc: str = "") -> General:
+              doc: str = "", **facts: Any) -> General:
     """Declare an op column by column.
 
     ``jvp(ts, y, xs, **params)`` and ``vjp(ct, y, xs, wanted, **params)``; ``y``, ``ct`` and the
@@ -448,11 +452,11 @@ def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
     ``batch``, vmap loops and stacks. ``at_kink(*xs, **params)`` as for ``elementwise``.
     ``split(y, **params)``: where parts of the output coincide, so that the backward rule divides
     zero by zero, the output and directions in which it comes apart, else None; see ``coinciding``.
-    ``native_from`` as for ``linear``; its vjp too. Neither jvp nor vjp: the op is constant.
+    Neither jvp nor vjp: the op is constant.
     """
     row = General(name, impl, jvp=jvp, vjp=vjp, batch=batch, saves=saves, choose=choose,
-                  split=split, abstract=abstract, native_from=native_from,
-                  outputs=outputs, domain=domain, kinks=kinks, at_kink=at_kink, doc=doc)
+                  split=split, abstract=abstract,
+                  outputs=outputs, domain=domain, kinks=kinks, at_kink=at_kink, doc=doc, **facts)
     _enter(row)
     return row
 
@@ -473,12 +477,13 @@ def _strong_multiply(a, b):
 strong_multiply = elementwise(
     "strong_multiply", _strong_multiply,
     lambda g, x2: strong_multiply(g, x2), lambda g, x1: strong_multiply(g, x1),
+    commutes=True, exact=True, cost=1,
 )
 where = elementwise(
     "where", np.where, None, lambda g, x1: where(x1, g, 0), lambda g, x1: where(x1, 0, g),
-    domain=ANY, selects=True,
+    domain=ANY, selects=True, exact=True, cost=1, computes="choice",
 )
-isnan = constant("isnan", np.isnan)
+isnan = constant("isnan", np.isnan, cost=1, computes="inexact")
 
 __all__ = [
     "ABOVE_ONE", "ANY", "BOOLEAN", "INTEGER", "NONZERO", "POSITIVE", "REAL", "TABLE", "UNIT",

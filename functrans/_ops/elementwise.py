@@ -47,20 +47,39 @@ def _whole_ratio(x1, x2):
         return np.fmod(x1, x2) == 0
 
 
+# ---- and their jumps
+
+
+def _whole(x):
+    return x == np.floor(x)
+
+
+def _half(x):
+    return x - np.floor(x) == 0.5
+
+
+WHOLE = {"jumps": "a whole number", "at_jump": _whole}
+EQUAL = {"jumps": "equal numbers", "at_jump": _tie}
+
+
 # ---- arithmetic
 
-add = elementwise("add", np.add, lambda g: g, lambda g: g, domain=ANY)
-subtract = elementwise("subtract", np.subtract, lambda g: g, lambda g: -g, domain=ANY)
+add = elementwise(
+    "add", np.add, lambda g: g, lambda g: g, domain=ANY, commutes=True, exact=True, cost=1
+)
+subtract = elementwise(
+    "subtract", np.subtract, lambda g: g, lambda g: -g, domain=ANY, exact=True, cost=1
+)
 multiply = elementwise(
     "multiply", np.multiply, lambda g, x2: g * x2, lambda g, x1: g * x1, domain=ANY,
-    propagates=True,
+    propagates=True, commutes=True, exact=True, cost=1,
 )
 divide = elementwise(
     "divide", np.divide, lambda g, x2: g / x2, lambda g, y, x2: -(g * y) / x2,
-    domain=NONZERO, singular=True,
+    domain=NONZERO, singular=True, exact=True,
 )
-negative = elementwise("negative", np.negative, lambda g: -g, domain=ANY)
-positive = elementwise("positive", np.positive, lambda g: g, domain=ANY)
+negative = elementwise("negative", np.negative, lambda g: -g, domain=ANY, cost=1)
+positive = elementwise("positive", np.positive, lambda g: g, domain=ANY, cost=1)
 
 
 def _first(x1, x2):
@@ -71,7 +90,7 @@ def _first(x1, x2):
 # row: the value of x1, moving as x2, which is the same number found on a way that has a slope
 moving_as = elementwise("moving_as", _first, None, lambda g: g)
 square = elementwise(
-    "square", np.square, lambda g, x: g * (x + x), domain=ANY, propagates=True
+    "square", np.square, lambda g, x: g * (x + x), domain=ANY, propagates=True, cost=1
 )
 reciprocal = elementwise(
     "reciprocal", np.reciprocal, lambda g, y: -g * (y * y), domain=NONZERO, singular=True
@@ -94,16 +113,21 @@ def _ratio(a, b):
 
 # row: a quotient that is 0 wherever the divisor is 0: the least-norm slope of |x|, hypot, norm
 ratio = elementwise(
-    "ratio", _ratio, lambda g, x2: ratio(g, x2), lambda g, y, x2: -ratio(g * y, x2), domain=NONZERO
+    "ratio", _ratio, lambda g, x2: ratio(g, x2), lambda g, y, x2: -ratio(g * y, x2), domain=NONZERO,
+    exact=True,
 )
 
 # ---- powers
 
-sqrt = elementwise("sqrt", np.sqrt, lambda g, y: g / (2 * y), domain=POSITIVE, singular=True)
-cbrt = elementwise("cbrt", np.cbrt, lambda g, y: g / (3 * (y * y)), domain=NONZERO, singular=True)
+sqrt = elementwise(
+    "sqrt", np.sqrt, lambda g, y: g / (2 * y), domain=POSITIVE, singular=True, intrinsic="sqrt"
+)
+cbrt = elementwise(
+    "cbrt", np.cbrt, lambda g, y: g / (3 * (y * y)), domain=NONZERO, singular=True, libm="cbrt"
+)
 hypot = elementwise(
     "hypot", np.hypot, lambda g, y, x1: g * ratio(x1, y), lambda g, y, x2: g * ratio(x2, y),
-    kinks="the origin: 0", at_kink=_both_zero,
+    kinks="the origin: 0", at_kink=_both_zero, libm="hypot",
 )
 
 
@@ -126,24 +150,30 @@ power = elementwise(
     "power", np.power,
     lambda g, x1, x2: g * _slope_of_power(x1, x2),
     lambda g, y, x1: g * strong_multiply(y, _log_of_base(x1)),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE, singular=True, libm="pow",
 )
 float_power = elementwise(
     "float_power", np.float_power,
     lambda g, x1, x2: g * _slope_of_power(x1, x2),
     lambda g, y, x1: g * strong_multiply(y, _log_of_base(x1)),
-    domain=POSITIVE, singular=True,
+    domain=POSITIVE, singular=True, libm="pow",
 )
 
 # ---- exponentials and logarithms
 
-exp = elementwise("exp", np.exp, lambda g, y: g * y, singular=True)
-exp2 = elementwise("exp2", np.exp2, lambda g, y: g * (y * LN2), singular=True)
-expm1 = elementwise("expm1", np.expm1, lambda g, x: g * exp(x), singular=True)
-log = elementwise("log", np.log, lambda g, x: g / x, domain=POSITIVE, singular=True)
-log2 = elementwise("log2", np.log2, lambda g, x: g / (x * LN2), domain=POSITIVE, singular=True)
-log10 = elementwise("log10", np.log10, lambda g, x: g / (x * LN10), domain=POSITIVE, singular=True)
-log1p = elementwise("log1p", np.log1p, lambda g, x: g / (1 + x), domain=POSITIVE, singular=True)
+exp = elementwise("exp", np.exp, lambda g, y: g * y, singular=True, libm="exp")
+exp2 = elementwise("exp2", np.exp2, lambda g, y: g * (y * LN2), singular=True, libm="exp2")
+expm1 = elementwise("expm1", np.expm1, lambda g, x: g * exp(x), singular=True, libm="expm1")
+log = elementwise("log", np.log, lambda g, x: g / x, domain=POSITIVE, singular=True, libm="log")
+log2 = elementwise(
+    "log2", np.log2, lambda g, x: g / (x * LN2), domain=POSITIVE, singular=True, libm="log2"
+)
+log10 = elementwise(
+    "log10", np.log10, lambda g, x: g / (x * LN10), domain=POSITIVE, singular=True, libm="log10"
+)
+log1p = elementwise(
+    "log1p", np.log1p, lambda g, x: g / (1 + x), domain=POSITIVE, singular=True, libm="log1p"
+)
 logaddexp = elementwise(
     "logaddexp", np.logaddexp,
     lambda g, y, x1: g * exp(_gap(x1, y)), lambda g, y, x2: g * exp(_gap(x2, y)),
@@ -159,35 +189,38 @@ def _gap(x, y):
 
 # ---- trigonometric and hyperbolic
 
-sin = elementwise("sin", np.sin, lambda g, x: g * cos(x), propagates=True)
-cos = elementwise("cos", np.cos, lambda g, x: -g * sin(x), propagates=True)
-tan = elementwise("tan", np.tan, lambda g, y: g * (1 + y * y), propagates=True)
+sin = elementwise("sin", np.sin, lambda g, x: g * cos(x), propagates=True, libm="sin")
+cos = elementwise("cos", np.cos, lambda g, x: -g * sin(x), propagates=True, libm="cos")
+tan = elementwise("tan", np.tan, lambda g, y: g * (1 + y * y), propagates=True, libm="tan")
 arcsin = elementwise(
-    "arcsin", np.arcsin, lambda g, x: g / sqrt((1 - x) * (1 + x)), domain=UNIT, singular=True
+    "arcsin", np.arcsin, lambda g, x: g / sqrt((1 - x) * (1 + x)), domain=UNIT, singular=True,
+    libm="asin",
 )
 arccos = elementwise(
-    "arccos", np.arccos, lambda g, x: -g / sqrt((1 - x) * (1 + x)), domain=UNIT, singular=True
+    "arccos", np.arccos, lambda g, x: -g / sqrt((1 - x) * (1 + x)), domain=UNIT, singular=True,
+    libm="acos",
 )
-arctan = elementwise("arctan", np.arctan, lambda g, x: g / (1 + x * x))
-sinh = elementwise("sinh", np.sinh, lambda g, x: g * cosh(x), singular=True)
-cosh = elementwise("cosh", np.cosh, lambda g, x: g * sinh(x), singular=True)
-tanh = elementwise("tanh", np.tanh, lambda g, y: g * (1 - y * y))
-arcsinh = elementwise("arcsinh", np.arcsinh, lambda g, x: g / sqrt(1 + x * x))
+arctan = elementwise("arctan", np.arctan, lambda g, x: g / (1 + x * x), libm="atan")
+sinh = elementwise("sinh", np.sinh, lambda g, x: g * cosh(x), singular=True, libm="sinh")
+cosh = elementwise("cosh", np.cosh, lambda g, x: g * sinh(x), singular=True, libm="cosh")
+tanh = elementwise("tanh", np.tanh, lambda g, y: g * (1 - y * y), libm="tanh")
+arcsinh = elementwise("arcsinh", np.arcsinh, lambda g, x: g / sqrt(1 + x * x), libm="asinh")
 arccosh = elementwise(
     "arccosh", np.arccosh, lambda g, x: g / (sqrt(x - 1) * sqrt(x + 1)),
-    domain=ABOVE_ONE, singular=True,
+    domain=ABOVE_ONE, singular=True, libm="acosh",
 )
 arctanh = elementwise(
-    "arctanh", np.arctanh, lambda g, x: g / ((1 - x) * (1 + x)), domain=UNIT, singular=True
+    "arctanh", np.arctanh, lambda g, x: g / ((1 - x) * (1 + x)), domain=UNIT, singular=True,
+    libm="atanh",
 )
 arctan2 = elementwise(
     "arctan2", np.arctan2,
     lambda g, x1, x2: g * ratio(ratio(x2, hypot(x1, x2)), hypot(x1, x2)),
     lambda g, x1, x2: -g * ratio(ratio(x1, hypot(x1, x2)), hypot(x1, x2)),
-    kinks="the origin: 0", at_kink=_both_zero,
+    kinks="the origin: 0", at_kink=_both_zero, libm="atan2",
 )
-deg2rad = elementwise("deg2rad", np.deg2rad, lambda g: g * DEGREE)
-rad2deg = elementwise("rad2deg", np.rad2deg, lambda g: g / DEGREE)
+deg2rad = elementwise("deg2rad", np.deg2rad, lambda g: g * DEGREE, cost=1)
+rad2deg = elementwise("rad2deg", np.rad2deg, lambda g: g / DEGREE, cost=1)
 
 
 def _sinc_nth(x, n):
@@ -230,22 +263,24 @@ sinc_nth = elementwise(
 
 # ---- absolute values, extremes and steps
 
-sign = constant("sign", np.sign)
+sign = constant("sign", np.sign, cost=1, jumps="0", at_jump=_zero)
 absolute = elementwise(
     "absolute", np.absolute, lambda g, x: g * sign(x), domain=NONZERO, kinks="0: 0",
-    at_kink=_zero,
+    at_kink=_zero, cost=1,
 )
 # row: |z| of a complex number; its slope conj(z)/|z| is 0 at 0
 absolute_complex = elementwise(
     "absolute_complex", np.absolute, lambda g, y, x: g * ratio(conjugate(x), y), domain="complex",
-    kinks="0: 0", at_kink=_zero,
+    kinks="0: 0", at_kink=_zero, computes="operand",
 )
 fabs = elementwise(
-    "fabs", np.fabs, lambda g, x: g * sign(x), domain=NONZERO, kinks="0: 0", at_kink=_zero
+    "fabs", np.fabs, lambda g, x: g * sign(x), domain=NONZERO, kinks="0: 0", at_kink=_zero,
+    intrinsic="fabs",
 )
 copysign = elementwise(
     "copysign", np.copysign, lambda g, x1, x2: g * (sign(x1) * copysign(1, x2)), None,
     domain=NONZERO, kinks="x1 = 0: 0", at_kink=lambda x1, x2: x1 == 0,
+    exact=True, intrinsic="copysign",
 )
 
 
@@ -255,28 +290,28 @@ def _precedence(a, b):
 
 
 # row: 1 where x1 > x2, 1/2 at a tie: how the slope of maximum is shared
-precedence = constant("precedence", _precedence, arity=2)
+precedence = constant("precedence", _precedence, arity=2, exact=True, computes="common")
 maximum = elementwise(
     "maximum", np.maximum,
     lambda g, x1, x2: g * precedence(x1, x2), lambda g, x1, x2: g * precedence(x2, x1),
-    kinks="a tie: 1/2 each", at_kink=_tie,
+    kinks="a tie: 1/2 each", at_kink=_tie, exact=True, cost=1,
 )
 minimum = elementwise(
     "minimum", np.minimum,
     lambda g, x1, x2: g * precedence(x2, x1), lambda g, x1, x2: g * precedence(x1, x2),
-    kinks="a tie: 1/2 each", at_kink=_tie,
+    kinks="a tie: 1/2 each", at_kink=_tie, exact=True, cost=1,
 )
 fmax = elementwise(
     "fmax", np.fmax,
     lambda g, x1, x2: g * where(isnan(x2), 1, precedence(x1, x2)),
     lambda g, x1, x2: g * where(isnan(x1), 1, precedence(x2, x1)),
-    kinks="a tie: 1/2 each", at_kink=_tie,
+    kinks="a tie: 1/2 each", at_kink=_tie, exact=True,
 )
 fmin = elementwise(
     "fmin", np.fmin,
     lambda g, x1, x2: g * where(isnan(x2), 1, precedence(x2, x1)),
     lambda g, x1, x2: g * where(isnan(x1), 1, precedence(x1, x2)),
-    kinks="a tie: 1/2 each", at_kink=_tie,
+    kinks="a tie: 1/2 each", at_kink=_tie, exact=True,
 )
 clip = elementwise(
     "clip", np.clip,
@@ -284,6 +319,7 @@ clip = elementwise(
     lambda g, x1, x2, x3: where((x1 < x2) & (x2 <= x3), g, 0),
     lambda g, x1, x2, x3: where((x1 > x3) | (x2 > x3), g, 0),
     selects=True, kinks="a bound: 1 in x1", at_kink=lambda x1, x2, x3: (x1 == x2) | (x1 == x3),
+    exact=True, cost=1,
 )
 heaviside = elementwise(
     "heaviside", np.heaviside, None, lambda g, x1: where(x1 == 0, g, 0),
@@ -291,10 +327,12 @@ heaviside = elementwise(
 )
 ldexp = elementwise("ldexp", np.ldexp, lambda g, x2: ldexp(g, x2), None, domain=INTEGER)
 nextafter = elementwise("nextafter", np.nextafter, lambda g: g, None)
-floor = constant("floor", np.floor)
-ceil = constant("ceil", np.ceil)
-trunc = constant("trunc", np.trunc)
-rint = constant("rint", np.rint)
+floor = constant("floor", np.floor, intrinsic="floor", **WHOLE)
+ceil = constant("ceil", np.ceil, intrinsic="ceil", **WHOLE)
+trunc = constant("trunc", np.trunc, intrinsic="trunc", **WHOLE)
+rint = constant(
+    "rint", np.rint, intrinsic="rint", jumps="between two whole numbers", at_jump=_half
+)
 spacing = constant("spacing", np.spacing)
 # row: the power of two that np.frexp splits off
 exponent = constant("exponent", lambda x: np.frexp(x)[1])
@@ -303,29 +341,47 @@ floor_divide = constant("floor_divide", np.floor_divide, arity=2, domain=NONZERO
 # ---- complex parts
 
 # A map to the reals is declared by its slope: the families take the real part going forward.
-conjugate = elementwise("conjugate", np.conjugate, lambda g: conjugate(g), domain=ANY)
-real = elementwise("real", np.real, lambda g: g, domain=ANY)
-imag = elementwise("imag", np.imag, lambda g: g * -1j, domain="complex")
+conjugate = elementwise("conjugate", np.conjugate, lambda g: conjugate(g), domain=ANY, cost=1)
+real = elementwise("real", np.real, lambda g: g, domain=ANY, cost=1, computes="operand")
+imag = elementwise("imag", np.imag, lambda g: g * -1j, domain="complex", cost=1, computes="operand")
 
 # ---- comparisons, tests and integer operations
 
-equal = constant("equal", np.equal, arity=2)
-not_equal = constant("not_equal", np.not_equal, arity=2)
-less = constant("less", np.less, arity=2)
-less_equal = constant("less_equal", np.less_equal, arity=2)
-greater = constant("greater", np.greater, arity=2)
-greater_equal = constant("greater_equal", np.greater_equal, arity=2)
-isfinite = constant("isfinite", np.isfinite)
-isinf = constant("isinf", np.isinf)
-signbit = constant("signbit", np.signbit)
-logical_and = constant("logical_and", np.logical_and, arity=2)
-logical_or = constant("logical_or", np.logical_or, arity=2)
-logical_xor = constant("logical_xor", np.logical_xor, arity=2)
-logical_not = constant("logical_not", np.logical_not)
-bitwise_and = constant("bitwise_and", np.bitwise_and, arity=2, domain=BOOLEAN)
-bitwise_or = constant("bitwise_or", np.bitwise_or, arity=2, domain=BOOLEAN)
-bitwise_xor = constant("bitwise_xor", np.bitwise_xor, arity=2, domain=BOOLEAN)
-invert = constant("invert", np.invert, domain=BOOLEAN)
+equal = constant("equal", np.equal, arity=2, commutes=True, exact=True, cost=1, computes="common")
+not_equal = constant(
+    "not_equal", np.not_equal, arity=2, commutes=True, exact=True, cost=1, computes="common"
+)
+less = constant("less", np.less, arity=2, exact=True, cost=1, computes="common", **EQUAL)
+less_equal = constant(
+    "less_equal", np.less_equal, arity=2, exact=True, cost=1, computes="common", **EQUAL
+)
+greater = constant(
+    "greater", np.greater, arity=2, exact=True, cost=1, computes="common", **EQUAL
+)
+greater_equal = constant(
+    "greater_equal", np.greater_equal, arity=2, exact=True, cost=1, computes="common", **EQUAL
+)
+isfinite = constant("isfinite", np.isfinite, cost=1, computes="inexact")
+isinf = constant("isinf", np.isinf, cost=1, computes="inexact")
+signbit = constant("signbit", np.signbit, cost=1, computes="inexact")
+logical_and = constant(
+    "logical_and", np.logical_and, arity=2, commutes=True, exact=True, cost=1, computes="bool"
+)
+logical_or = constant(
+    "logical_or", np.logical_or, arity=2, commutes=True, exact=True, cost=1, computes="bool"
+)
+logical_xor = constant(
+    "logical_xor", np.logical_xor, arity=2, commutes=True, exact=True, cost=1, computes="bool"
+)
+logical_not = constant("logical_not", np.logical_not, cost=1, computes="bool")
+bitwise_and = constant(
+    "bitwise_and", np.bitwise_and, arity=2, domain=BOOLEAN, commutes=True, cost=1
+)
+bitwise_or = constant("bitwise_or", np.bitwise_or, arity=2, domain=BOOLEAN, commutes=True, cost=1)
+bitwise_xor = constant(
+    "bitwise_xor", np.bitwise_xor, arity=2, domain=BOOLEAN, commutes=True, cost=1
+)
+invert = constant("invert", np.invert, domain=BOOLEAN, cost=1)
 left_shift = constant("left_shift", np.left_shift, arity=2, domain=INTEGER)
 right_shift = constant("right_shift", np.right_shift, arity=2, domain=INTEGER)
 gcd = constant("gcd", np.gcd, arity=2, domain=INTEGER)

@@ -220,9 +220,8 @@ getitem = linear(
     lambda ct, x, *indices, pattern: bind(put_add, ct, *indices, pattern=pattern, shape=x.shape),
     batch=_batch_getitem, drops=True,
     abstract=lambda x, *indices, pattern: Aval(result_shape(x.shape, indices, pattern), x.dtype),
+    accumulate=accumulate, index="reads",
 )
-assert getitem.action is not None
-getitem.action.accumulate = accumulate
 
 
 # ---- writing
@@ -250,7 +249,7 @@ def _batch_put_add(size, xs, batched, pattern, shape):
 put_add = linear(
     "put_add", _put_add,
     lambda ct, v, *indices, pattern, shape: bind(getitem, ct, *indices, pattern=pattern),
-    batch=_batch_put_add, fills=True,
+    batch=_batch_put_add, fills=True, index="adds",
     abstract=lambda v, *indices, pattern, shape: Aval(shape, v.dtype),
 )
 
@@ -298,7 +297,7 @@ def _transpose_set(ct, x, v, *indices, wanted, pattern):
 # row: a copy of x with v, of the shape that the index reads, written at the index
 scatter_set = linear(
     "scatter_set", _scatter_set, _transpose_set, batch=_batch_scatter("scatter_set"),
-    abstract=_scattered, operands=2, drops=True, fills=True,
+    abstract=_scattered, operands=2, drops=True, fills=True, index="sets",
 )
 
 
@@ -312,7 +311,7 @@ def _transpose_add(ct, x, v, *indices, wanted, pattern):
 # row: a copy of x with v added at the index, repeatedly where the index repeats
 scatter_add = linear(
     "scatter_add", _scatter_add, _transpose_add, batch=_batch_scatter("scatter_add"),
-    abstract=_scattered, operands=2,
+    abstract=_scattered, operands=2, index="adds",
 )
 
 

@@ -414,7 +414,8 @@ eigh = primitive(
     "eigh", lambda x, lower: tuple(np.linalg.eigh(x, "L" if lower else "U")),
     jvp=_eigh_jvp, vjp=_eigh_vjp, outputs=2, saves="y", choose=_eigh_choose,
     split=_eigh_split, batch=stacked(lambda: eigh), abstract=_eigh_abstract,
-    kinks="repeated eigenvalues",
+    kinks="repeated eigenvalues", jumps="repeated eigenvalues",
+    at_jump=lambda x, lower: np.diff(eigh.impl(x, lower)[0], axis=-1) == 0,  # of eigenvectors
     doc="""Giles 2008, section 3.1. With a phase of each eigenvector as LAPACK has it.
 
     Repeated eigenvalues (gap up to 8 n eps of the largest) have no eigenvectors of their own, and

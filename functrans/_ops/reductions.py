@@ -13,7 +13,15 @@ from functrans._core.aval import PYTHON_SCALARS, Aval, dtype_of, finfo, floating
 from functrans._core.bind import PLAIN, STRONG, cast, is_finite
 from functrans._kernels import large
 from functrans._ops.declare import POSITIVE, elementwise, linear, primitive, strong_multiply
-from functrans._ops.elementwise import ratio
+from functrans._ops.elementwise import (
+    add,
+    logical_and,
+    logical_or,
+    maximum,
+    minimum,
+    multiply,
+    ratio,
+)
 
 
 def reduced_shape(shape: tuple[int, ...], axis: tuple[int, ...]) -> tuple[int, ...]:
@@ -75,6 +83,7 @@ def _sum_abstract(x, axis):
 sum = linear(
     "sum", lambda x, axis: np.add.reduce(x, axis), _sum_transpose, abstract=_sum_abstract,
     batch=lambda size, xs, batched, axis: sum(xs[0], axis=_shift_axis(axis)),
+    reduces=add, neutral=lambda dtype: 0,
 )
 
 
@@ -121,7 +130,15 @@ def weigh(g: Any, share: Any) -> Any:
     return g * share if is_finite(g) else strong_multiply(g, share)
 
 
-def _extreme(name, ufunc):
+def _least(dtype):
+    return -np.inf if dtype.kind == "f" else False if dtype.kind == "b" else np.iinfo(dtype).min
+
+
+def _greatest(dtype):
+    return np.inf if dtype.kind == "f" else True if dtype.kind == "b" else np.iinfo(dtype).max
+
+
+def _extreme(name, ufunc, join, neutral):
     def jvp(ts, y, xs, axis):
         return cast(weigh(ts[0], equal_share(xs[0], y, axis=axis)).sum(axis=axis), y.dtype)
 
@@ -137,6 +154,7 @@ def _extreme(name, ufunc):
         abstract=lambda x, axis: Aval(reduced_shape(x.shape, axis), x.dtype),
         kinks="a tie: shared equally", native_from="NATIVE",
         at_kink=lambda x, axis: _shared(_equal_share(x, ufunc.reduce(x, axis), axis)),
+        reduces=join, neutral=neutral,
     )
     return row
 
@@ -145,17 +163,18 @@ def _shared(share):
     return (share > 0) & (share < 1)
 
 
-max = _extreme("max", np.maximum)
-min = _extreme("min", np.minimum)
+max = _extreme("max", np.maximum, maximum, _least)
+min = _extreme("min", np.minimum, minimum, _greatest)
 
 # ---- constant reductions
 
 
-def _constant(name, impl, dtype):
+def _constant(name, impl, dtype, join, neutral):
     """A reduction over a tuple of axes without a derivative."""
     row = primitive(
         name, impl, batch=lambda size, xs, batched, axis: row(xs[0], axis=_shift_axis(axis)),
         abstract=lambda x, axis: Aval(reduced_shape(x.shape, axis), np.dtype(dtype)),
+        reduces=join, neutral=lambda dtype: neutral,
     )
     return row
 
@@ -169,9 +188,11 @@ def _constant_index(name, impl):
     return row
 
 
-any = _constant("any", lambda x, axis: np.logical_or.reduce(x, axis), bool)
-all = _constant("all", lambda x, axis: np.logical_and.reduce(x, axis), bool)
-count_nonzero = _constant("count_nonzero", lambda x, axis: np.add.reduce(x != 0, axis), np.intp)
+any = _constant("any", lambda x, axis: np.logical_or.reduce(x, axis), bool, logical_or, False)
+all = _constant("all", lambda x, axis: np.logical_and.reduce(x, axis), bool, logical_and, True)
+count_nonzero = _constant(
+    "count_nonzero", lambda x, axis: np.add.reduce(x != 0, axis), np.intp, add, 0
+)
 argmax = _constant_index("argmax", lambda x, axis: np.argmax(x, axis))
 argmin = _constant_index("argmin", lambda x, axis: np.argmin(x, axis))
 
@@ -195,7 +216,7 @@ cumsum = linear(
     "cumsum", lambda x, axis, reverse: _accumulate(np.add, x, axis, reverse),
     lambda ct, x, axis, reverse: cast(cumsum(ct, axis=axis, reverse=not reverse), x.dtype),
     batch=lambda size, xs, batched, axis, reverse: cumsum(xs[0], axis=axis + 1, reverse=reverse),
-    abstract=_running_abstract(np.add), native_from="NATIVE",
+    abstract=_running_abstract(np.add), native_from="NATIVE", scans=add,
 )
 
 
@@ -305,7 +326,7 @@ cumprod = primitive(
     ),
     vjp=_cumprod_vjp,
     batch=lambda size, xs, batched, axis, reverse: cumprod(xs[0], axis=axis + 1, reverse=reverse),
-    abstract=_running_abstract(np.multiply), native_from="NATIVE",
+    abstract=_running_abstract(np.multiply), native_from="NATIVE", scans=multiply,
 )
 
 
@@ -331,6 +352,7 @@ prod = primitive(
     abstract=lambda x, axis: Aval(
         reduced_shape(x.shape, (axis,)), np.multiply.reduce(np.empty(0, x.dtype)).dtype
     ),
+    reduces=multiply, neutral=lambda dtype: 1,
 )
 
 # ---- running extremes
@@ -362,7 +384,7 @@ running_share = primitive(
 )
 
 
-def _running_extreme(name, ufunc, largest):
+def _running_extreme(name, ufunc, join, largest):
     def jvp(ts, y, xs, axis):
         share = running_share(xs[0], axis=axis, largest=largest)
         return recurrence(1 - share, weigh(ts[0], share), axis=axis, reverse=False)
@@ -376,13 +398,13 @@ def _running_extreme(name, ufunc, largest):
         native_from="NATIVE",
         batch=lambda size, xs, batched, axis: row(xs[0], axis=axis + 1),
         abstract=lambda x, axis: x, kinks="a tie: shared equally",
-        at_kink=lambda x, axis: _shared(_running_share(x, axis, largest)),
+        at_kink=lambda x, axis: _shared(_running_share(x, axis, largest)), scans=join,
     )
     return row
 
 
-cummax = _running_extreme("cummax", np.maximum, True)
-cummin = _running_extreme("cummin", np.minimum, False)
+cummax = _running_extreme("cummax", np.maximum, maximum, True)
+cummin = _running_extreme("cummin", np.minimum, minimum, False)
 
 # ---- the rest
 

@@ -31,7 +31,7 @@ reshape = linear(
     "reshape", lambda x, shape: _array(x).reshape(shape),
     lambda ct, x, shape: ct.reshape(x.shape),
     batch=lambda size, xs, batched, shape: bind(reshape, xs[0], shape=(size, *shape)),
-    abstract=lambda x, shape: Aval(shape, x.dtype),
+    abstract=lambda x, shape: Aval(shape, x.dtype), moves=True,
 )
 
 
@@ -48,7 +48,7 @@ transpose = linear(
     batch=lambda size, xs, batched, axes: bind(
         transpose, xs[0], axes=(0, *[a + 1 for a in axes])
     ),
-    abstract=lambda x, axes: Aval(tuple(x.shape[a] for a in axes), x.dtype),
+    abstract=lambda x, axes: Aval(tuple(x.shape[a] for a in axes), x.dtype), moves=True,
 )
 
 
@@ -64,7 +64,7 @@ broadcast_to = linear(
     "broadcast_to", lambda x, shape: np.broadcast_to(x, shape),
     lambda ct, x, shape: sum_to(ct, x.shape, x.dtype),
     batch=_batch_broadcast,
-    abstract=lambda x, shape: Aval(shape, x.dtype),
+    abstract=lambda x, shape: Aval(shape, x.dtype), moves=True,
 )
 
 # ---- dtypes
@@ -81,13 +81,13 @@ astype = linear(
     "astype", _astype,
     lambda ct, x, dtype: cast(ct, x.dtype),
     batch=lambda size, xs, batched, dtype: bind(astype, xs[0], dtype=dtype),
-    abstract=lambda x, dtype: Aval(x.shape, dtype),
+    abstract=lambda x, dtype: Aval(x.shape, dtype), cost=1,
 )
 # row: to integers or booleans; a step function, whose derivative is zero
 astype_discrete = primitive(
     "astype_discrete", _astype,
     batch=lambda size, xs, batched, dtype: bind(astype_discrete, xs[0], dtype=dtype),
-    abstract=lambda x, dtype: Aval(x.shape, dtype),
+    abstract=lambda x, dtype: Aval(x.shape, dtype), cost=1,
 )
 
 # ---- joining

@@ -26,6 +26,8 @@ from functrans._compile.lowering.numbers import (
 from functrans._compile.lowering.scalars import combine, lowering_of, reduction_start
 from functrans._compile.schedule.kernels import Kernel, Load, Op, Reduce, Store
 from functrans._compile.schedule.views import Window
+from functrans._ops.reductions import count_nonzero
+from functrans._ops.reductions import sum as sum_
 
 # Operations of a kernel up to which LLVM vectorises it, in time quadratic in their number.
 VECTORISED = 3000
@@ -295,9 +297,8 @@ class Nest:
 
     def reduce(self, r: Reduce) -> None:
         code, t = self.code, type_of(r.dtype)
-        x = self.value(r.value, np.dtype(bool)) if r.row == "count_nonzero" else r.value
-        if r.row == "count_nonzero":
-            x = convert(code, x, np.dtype(bool), r.dtype)
+        if r.row is count_nonzero:
+            x = convert(code, self.value(r.value, np.dtype(bool)), np.dtype(bool), r.dtype)
         else:
             x = self.value(r.value, r.dtype)
         if self.starts[r] == len(self.k.space):
@@ -366,7 +367,7 @@ def _strip(k: Kernel, starts: dict[Reduce, int]) -> tuple[int, int]:
 
 
 def _is_sum(r: Reduce) -> bool:
-    return r.row == "sum" and r.dtype.kind in "fc"
+    return r.row is sum_ and r.dtype.kind in "fc"
 
 
 __all__ = ["Nest"]

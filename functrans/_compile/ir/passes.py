@@ -12,7 +12,7 @@ they have already dealt with, so one walk is all that is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,19 +32,12 @@ from functrans._compile.ir.rewrites import RULES, Rule
 from functrans._compile.ir.structured import Structured, live
 from functrans._core.aval import Aval
 from functrans._core.primitive import Primitive
-from functrans._ops import elementwise as ops
-from functrans._ops.declare import strong_multiply
 from functrans._ops.structure import broadcast_to
 
 # Larger results of folding are left to be computed: a program should not grow by what it holds.
 FOLDED = 4096
 # Constants of more bytes are not compared.
 COMPARED = 1 << 20
-# The order of the operands does not matter to a bit, but for which of two NaNs is returned.
-COMMUTATIVE = frozenset({
-    ops.add, ops.multiply, strong_multiply, ops.equal, ops.not_equal, ops.logical_and,
-    ops.logical_or, ops.logical_xor, ops.bitwise_and, ops.bitwise_or, ops.bitwise_xor,
-})
 
 
 def optimise(program: Program) -> Program:
@@ -90,10 +83,11 @@ def _walk(
 class _Walk:
     """One walk forward: what was found about the variables before."""
 
-    __slots__ = ("by_prim", "changed", "fold", "known", "made", "numbers")
+    __slots__ = ("by_prim", "changed", "fold", "known", "made", "numbers", "rules")
 
     def __init__(self, rules: Sequence[Rule], fold: bool, share: bool):
-        self.by_prim = _by_prim(rules)
+        self.rules = rules
+        self.by_prim: dict[Primitive, list[Rule]] = {}
         self.fold = fold
         self.numbers = _Numbers() if share else None
         self.known: dict[Var, Atom] = {}  # variables that are gone, and what stands for them
@@ -111,7 +105,7 @@ class _Walk:
         """The equation in its final form, None where it is not needed."""
         new = self._substituted(eqn)
         found: Sequence[Atom] | None = None
-        if self.by_prim and len(eqn.outputs) == 1:
+        if self.rules and len(eqn.outputs) == 1:
             while (step := self._rewritten(new)) is not None:
                 if not isinstance(step, Eqn):
                     found = [self.read(step)]
@@ -136,19 +130,14 @@ class _Walk:
         return Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.line)
 
     def _rewritten(self, eqn: Eqn) -> Atom | Eqn | None:
-        for rule in self.by_prim.get(eqn.prim, ()):
+        rules = self.by_prim.get(eqn.prim)
+        if rules is None:
+            rules = self.by_prim[eqn.prim] = [r for r in self.rules if r.concerns(eqn.prim)]
+        for rule in rules:
             found = rule.replace(eqn, self.made)
             if found is not None and _fits(found, eqn.outputs[0]):
                 return found
         return None
-
-
-def _by_prim(rules: Iterable[Rule]) -> dict[Primitive, list[Rule]]:
-    table: dict[Primitive, list[Rule]] = {}
-    for rule in rules:
-        for prim in rule.prims:
-            table.setdefault(prim, []).append(rule)
-    return table
 
 
 def _fits(found: Atom | Eqn, out: Var) -> bool:
@@ -214,7 +203,7 @@ class _Numbers:
     def earlier(self, eqn: Eqn) -> tuple[Var, ...] | None:
         """The outputs of an equal equation before this one, which is remembered."""
         numbers = [self._number(a) for a in eqn.inputs]
-        if eqn.prim in COMMUTATIVE and eqn.outputs[0].aval.dtype.kind != "c":
+        if eqn.prim.facts.commutes and eqn.outputs[0].aval.dtype.kind != "c":
             numbers.sort()
         key = eqn.prim, tuple(numbers), _frozen(sorted(eqn.params.items()))
         try:

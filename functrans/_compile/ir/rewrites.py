@@ -34,11 +34,14 @@ Found = Atom | Eqn | None
 
 
 class Rule(NamedTuple):
-    """``replace`` is asked about equations of ``prims``."""
+    """``replace`` is asked about equations of ``prims``, or of the rows of which that holds."""
 
     name: str
-    prims: tuple[Primitive, ...]
+    prims: tuple[Primitive, ...] | Callable[[Primitive], bool]
     replace: Callable[[Eqn, Made], Found]
+
+    def concerns(self, prim: Primitive) -> bool:
+        return self.prims(prim) if callable(self.prims) else prim in self.prims
 
 
 # ---- what a rule asks of an operand
@@ -340,17 +343,17 @@ def _broadcast_operand(eqn, made):
     return become(eqn, eqn.prim, *inputs) if changed else None
 
 
-# Rows whose result is exact or correctly rounded. Others may round otherwise where NumPy's loop
-# meets a number instead of an array: its power of a fixed exponent 2 is a square.
-_EXACT = (
-    ops.add, ops.subtract, ops.multiply, ops.divide, ops.ratio, strong_multiply, ops.where,
-    ops.maximum, ops.minimum, ops.fmax, ops.fmin, ops.clip, ops.precedence, ops.copysign,
-    ops.equal, ops.not_equal, ops.less, ops.less_equal, ops.greater, ops.greater_equal,
-    ops.logical_and, ops.logical_or, ops.logical_xor,
-)
+
+def _is_exact(prim: Primitive) -> bool:
+    """Others may round otherwise where NumPy's loop meets a number instead of an array.
+
+    Its power of a fixed exponent 2 is a square.
+    """
+    return prim.facts.exact
+
 
 RULES = (
-    Rule("an operand broadcast by the op itself", _EXACT, _broadcast_operand),
+    Rule("an operand broadcast by the op itself", _is_exact, _broadcast_operand),
     Rule("strong zero, one factor tame: x * y", (strong_multiply,), _strong),
     Rule("x * 1 = x", (ops.multiply,), _times_one),
     Rule("x * -1 = -x", (ops.multiply,), _times_minus_one),

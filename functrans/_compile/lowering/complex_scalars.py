@@ -11,13 +11,16 @@ import os
 from collections.abc import Callable
 
 from functrans._compile.lowering.numbers import Code, part_of
+from functrans._core.primitive import Primitive
+from functrans._ops import elementwise as ops
+from functrans._ops.declare import strong_multiply
 
 Pair = tuple[str, str]
 # Rows whose operands are complex. Each emits the entry from operands and their type.
-COMPLEX: dict[str, Callable[..., str]] = {}
+COMPLEX: dict[Primitive, Callable[..., str]] = {}
 
 
-def lowers(names: str) -> Callable:
+def lowers(row: Primitive) -> Callable:
     """Enter a lowering ``f(code, type of a part, *pairs)``, which returns a pair or a register."""
 
     def enter(f: Callable) -> Callable:
@@ -25,7 +28,7 @@ def lowers(names: str) -> Callable:
             y = f(code, part_of(t), *[code.parts(t, x) for x in xs])
             return code.pair(t, y) if isinstance(y, tuple) else y
 
-        COMPLEX.update(dict.fromkeys(names.split(), lower))
+        COMPLEX[row] = lower
         return f
 
     return enter
@@ -42,29 +45,29 @@ def _negated(code: Code, t: str, x: str) -> str:
 # ---- arithmetic
 
 
-@lowers("add")
+@lowers(ops.add)
 def _add(code, t, x, y):
     return _plain(code, "add", t, x[0], y[0]), _plain(code, "add", t, x[1], y[1])
 
 
-@lowers("subtract")
+@lowers(ops.subtract)
 def _subtract(code, t, x, y):
     return _plain(code, "sub", t, x[0], y[0]), _plain(code, "sub", t, x[1], y[1])
 
 
-@lowers("multiply")
+@lowers(ops.multiply)
 def _multiply(code, t, x, y):
     (a, b), (c, d) = x, y
     ac, bd, ad, bc = (_plain(code, "mul", t, *pair) for pair in ((a, c), (b, d), (a, d), (b, c)))
     return _plain(code, "sub", t, ac, bd), _plain(code, "add", t, ad, bc)
 
 
-lowers("square")(lambda code, t, x: _multiply(code, t, x, x))
-lowers("negative")(lambda code, t, x: (_negated(code, t, x[0]), _negated(code, t, x[1])))
-lowers("conjugate")(lambda code, t, x: (x[0], _negated(code, t, x[1])))
-lowers("real")(lambda code, t, x: x[0])
-lowers("imag")(lambda code, t, x: x[1])
-lowers("absolute_complex")(lambda code, t, x: code.libm("hypot", t, *x))
+lowers(ops.square)(lambda code, t, x: _multiply(code, t, x, x))
+lowers(ops.negative)(lambda code, t, x: (_negated(code, t, x[0]), _negated(code, t, x[1])))
+lowers(ops.conjugate)(lambda code, t, x: (x[0], _negated(code, t, x[1])))
+lowers(ops.real)(lambda code, t, x: x[0])
+lowers(ops.imag)(lambda code, t, x: x[1])
+lowers(ops.absolute_complex)(lambda code, t, x: code.libm("hypot", t, *x))
 
 
 def _chosen(code: Code, t: str, condition: str, x: Pair, y: Pair) -> Pair:
@@ -78,7 +81,7 @@ def _is_zero(code: Code, t: str, x: Pair) -> str:
     )
 
 
-@lowers("divide")
+@lowers(ops.divide)
 def _divide(code, t, x, y):
     """R. L. Smith, Algorithm 116 (1962): the smaller part of the divisor over the larger."""
     zero, one = code.number(t, 0), code.number(t, 1)
@@ -99,7 +102,7 @@ def _divide(code, t, x, y):
     return _chosen(code, t, by_zero, simple, quotient)
 
 
-@lowers("reciprocal")
+@lowers(ops.reciprocal)
 def _reciprocal(code, t, x):
     a, b = x
     one = code.number(t, 1)
@@ -112,13 +115,13 @@ def _reciprocal(code, t, x):
     return real, _negated(code, t, imag)
 
 
-@lowers("ratio")
+@lowers(ops.ratio)
 def _ratio(code, t, x, y):
     zero = code.number(t, 0)
     return _chosen(code, t, _is_zero(code, t, y), (zero, zero), _divide(code, t, x, y))
 
 
-@lowers("strong_multiply")
+@lowers(strong_multiply)
 def _strong_multiply(code, t, x, y):
     product, zero = _multiply(code, t, x, y), code.number(t, 0)
     either = code.op(f"or i1 {_is_zero(code, t, x)}, {_is_zero(code, t, y)}")
@@ -129,22 +132,22 @@ def _strong_multiply(code, t, x, y):
 # ---- comparisons and tests
 
 
-def _test(rows: str, how: str, join: str, *given: str) -> None:
+def _test(row: Primitive, how: str, join: str, *given: str) -> None:
     """A test of the parts of one operand or two, joined by a bit operation."""
 
-    @lowers(rows)
+    @lowers(row)
     def lower(code, t, x, y=None):
         pairs = zip(x, y, strict=True) if y else [(part, part) for part in x]
         real, imag = (code.op(f"fcmp {how} {t} {a}, {b}") for a, b in pairs)
         return code.op(f"{join} i1 {real}, {imag}")
 
 
-_test("equal", "oeq", "and")
-_test("not_equal", "une", "or")
-_test("isnan", "uno", "or")
+_test(ops.equal, "oeq", "and")
+_test(ops.not_equal, "une", "or")
+_test(ops.isnan, "uno", "or")
 
 
-def _size_test(row: str, how: str, join: str) -> None:
+def _size_test(row: Primitive, how: str, join: str) -> None:
     @lowers(row)
     def lower(code, t, x):
         infinity = code.number(t, math.inf)
@@ -152,16 +155,16 @@ def _size_test(row: str, how: str, join: str) -> None:
         return code.op(f"{join} i1 {real}, {imag}")
 
 
-_size_test("isinf", "eq", "or")
-_size_test("isfinite", "lt", "and")
+_size_test(ops.isinf, "eq", "or")
+_size_test(ops.isfinite, "lt", "and")
 
 # ---- functions of the C library
 
-FUNCTIONS = {
-    "log": "clog", "sqrt": "csqrt", "sin": "csin", "cos": "ccos", "tan": "ctan", "sinh": "csinh",
-    "cosh": "ccosh", "tanh": "ctanh", "arcsin": "casin", "arccos": "cacos", "arctan": "catan",
-    "arcsinh": "casinh", "arccosh": "cacosh", "arctanh": "catanh",
-}
+# Rows that C has for complex numbers too: its names begin with a c.
+FUNCTIONS = (
+    ops.log, ops.sqrt, ops.sin, ops.cos, ops.tan, ops.sinh, ops.cosh, ops.tanh, ops.arcsin,
+    ops.arccos, ops.arctan, ops.arcsinh, ops.arccosh, ops.arctanh,
+)
 # How C passes complex numbers: two registers each, or on x86-64 one for both floats. Elsewhere in
 # memory, and then NumPy calls these functions.
 _MACHINE = os.uname().machine if hasattr(os, "uname") else ""
@@ -192,7 +195,8 @@ def _both(code: Code, t: str, x: str) -> Pair:
     return real, imag
 
 
-def _function(row: str, name: str) -> None:
+def _function(row: Primitive) -> None:
+    name = "c" + (row.facts.libm or row.facts.intrinsic)
     lowers(row)(lambda code, t, x: c_function(code, name, t, x))
 
 
@@ -228,7 +232,7 @@ def _exp(code, t, x):
     return real, code.select(t, gone, code.call("copysign", t, zero, b), imag)
 
 
-def _scaled_log(row: str, factor: float) -> None:
+def _scaled_log(row: Primitive, factor: float) -> None:
     @lowers(row)
     def lower(code, t, x):
         parts = c_function(code, "clog", t, x)
@@ -236,10 +240,10 @@ def _scaled_log(row: str, factor: float) -> None:
 
 
 if _MACHINE in PASSED:
-    for _row, _name in FUNCTIONS.items():
-        _function(_row, _name)
-    lowers("exp")(_exp)
-    _scaled_log("log2", math.log2(math.e))
-    _scaled_log("log10", math.log10(math.e))
+    for _row in FUNCTIONS:
+        _function(_row)
+    lowers(ops.exp)(_exp)
+    _scaled_log(ops.log2, math.log2(math.e))
+    _scaled_log(ops.log10, math.log10(math.e))
 
 __all__ = ["COMPLEX"]

@@ -1,7 +1,7 @@
 """Scalar lowerings: for a row, the LLVM IR that computes one entry of its output.
 
-``LOWERINGS[name]`` emits the entry from operands that already have the row's computing type;
-of complex numbers ``COMPLEX[name]`` does.
+``LOWERINGS[row]`` emits the entry from operands that already have the row's computing type;
+of complex numbers ``COMPLEX[row]`` does.
 """
 
 from __future__ import annotations
@@ -23,57 +23,65 @@ from functrans._compile.lowering.numbers import (
     part_of,
     type_of,
 )
+from functrans._core.primitive import Facts, Primitive
+from functrans._ops import elementwise as ops
+from functrans._ops.calls import stop
+from functrans._ops.declare import strong_multiply
+from functrans._ops.structure import astype, astype_discrete
+
+# Rows of schedules only: an entry as it is in memory, at an index, and 0 outside windows.
+copy, inside = (Primitive(name, np.positive, cost=1) for name in ("copy", "inside"))
+gather = Primitive("gather", np.take)
 
 # ---- the table
 
 Lowering = Callable[..., str]
-LOWERINGS: dict[str, Lowering] = {}
+LOWERINGS: dict[Primitive, Lowering] = {}
 # The kinds of computing type that a lowering takes.
-KINDS: dict[str, str] = {}
+KINDS: dict[Primitive, str] = {}
 
 
-def lowers(names: str, kinds: str = "f") -> Callable[[Lowering], Lowering]:
-    """Enter a lowering ``f(code, type, *operands)`` for rows of these names."""
+def lowers(*rows: Primitive, kinds: str = "f") -> Callable[[Lowering], Lowering]:
+    """Enter a lowering ``f(code, type, *operands)`` for these rows."""
 
     def enter(f: Lowering) -> Lowering:
-        for name in names.split():
-            LOWERINGS[name], KINDS[name] = f, kinds
+        LOWERINGS.update(dict.fromkeys(rows, f))
+        KINDS.update(dict.fromkeys(rows, kinds))
         return f
 
     return enter
 
 
-def _arithmetic(row: str, name: str, on_bool: str) -> None:
-    @lowers(row, "fib")
+def _arithmetic(row: Primitive, name: str, on_bool: str) -> None:
+    @lowers(row, kinds="fib")
     def lower(code, t, x, y):
         return code.op(f"{on_bool} i1 {x}, {y}") if t == "i1" else code.arith(name, t, x, y)
 
 
-_arithmetic("add", "add", "or")
-_arithmetic("multiply", "mul", "and")
-lowers("subtract", "fi")(lambda code, t, x, y: code.arith("sub", t, x, y))
-lowers("divide")(lambda code, t, x, y: code.arith("div", t, x, y))
-lowers("reciprocal")(lambda code, t, x: code.arith("div", t, code.number(t, 1), x))
-lowers("square", "fi")(lambda code, t, x: code.arith("mul", t, x, x))
-SAME = "positive stop conjugate real astype astype_discrete copy gather"
-lowers(SAME, "fib")(lambda code, t, x: x)
-lowers("moving_as", "fi")(lambda code, t, x, y: x)
-for _row in ("moving_as", "positive", "stop", "astype", "astype_discrete", "copy", "gather"):
-    COMPLEX[_row] = LOWERINGS[_row]
+_arithmetic(ops.add, "add", "or")
+_arithmetic(ops.multiply, "mul", "and")
+lowers(ops.subtract, kinds="fi")(lambda code, t, x, y: code.arith("sub", t, x, y))
+lowers(ops.divide)(lambda code, t, x, y: code.arith("div", t, x, y))
+lowers(ops.reciprocal)(lambda code, t, x: code.arith("div", t, code.number(t, 1), x))
+lowers(ops.square, kinds="fi")(lambda code, t, x: code.arith("mul", t, x, x))
+_SAME = (ops.positive, stop, astype, astype_discrete, copy, gather)
+lowers(*_SAME, ops.conjugate, ops.real, kinds="fib")(lambda code, t, x: x)
+lowers(ops.moving_as, kinds="fi")(lambda code, t, x, y: x)
+COMPLEX.update({row: LOWERINGS[row] for row in (ops.moving_as, *_SAME)})
 
 
-@lowers("negative", "fi")
+@lowers(ops.negative, kinds="fi")
 def _negative(code, t, x):
     return code.op(f"fneg {t} {x}" if is_float(t) else f"sub {t} 0, {x}")
 
 
-@lowers("ratio")
+@lowers(ops.ratio)
 def _ratio(code, t, x, y):
     zero = code.number(t, 0)
     return code.select(t, code.compare("eq", t, y, zero), zero, code.arith("div", t, x, y))
 
 
-@lowers("strong_multiply", "fi")
+@lowers(strong_multiply, kinds="fi")
 def _strong_multiply(code, t, x, y):
     product = code.arith("mul", t, x, y)
     if not is_float(t):
@@ -87,36 +95,11 @@ def _strong_multiply(code, t, x, y):
     return code.select(t, lost, zero, product)
 
 
-LIBM = {
-    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2",
-    "log10": "log10", "log1p": "log1p", "sin": "sin", "cos": "cos", "tan": "tan",
-    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "sinh": "sinh", "cosh": "cosh",
-    "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "cbrt": "cbrt",
-    "arctan2": "atan2", "hypot": "hypot",
-}
-INTRINSICS = {
-    "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint",
-    "fabs": "fabs", "copysign": "copysign",
-}
+lowers(ops.deg2rad)(lambda code, t, x: code.arith("mul", t, x, code.number(t, math.pi / 180)))
+lowers(ops.rad2deg)(lambda code, t, x: code.arith("mul", t, x, code.number(t, 180 / math.pi)))
 
 
-def _library(row: str, name: str) -> None:
-    lowers(row)(lambda code, t, *xs: code.libm(name, t, *xs))
-
-
-def _intrinsic(row: str, name: str) -> None:
-    lowers(row)(lambda code, t, *xs: code.call(name, t, *xs))
-
-
-for _row, _name in LIBM.items():
-    _library(_row, _name)
-for _row, _name in INTRINSICS.items():
-    _intrinsic(_row, _name)
-lowers("deg2rad")(lambda code, t, x: code.arith("mul", t, x, code.number(t, math.pi / 180)))
-lowers("rad2deg")(lambda code, t, x: code.arith("mul", t, x, code.number(t, 180 / math.pi)))
-
-
-@lowers("power float_power")
+@lowers(ops.power, ops.float_power)
 def _power(code, t, x, y):
     # small whole exponents; the literal is text by now
     if not code.precise:
@@ -132,12 +115,12 @@ def _power(code, t, x, y):
     return code.libm("pow", t, x, y)
 
 
-@lowers("absolute", "fi")
+@lowers(ops.absolute, kinds="fi")
 def _absolute(code, t, x):
     return code.call("fabs", t, x) if is_float(t) else code.call("abs", t, x, extra=", i1 false")
 
 
-@lowers("sign", "fi")
+@lowers(ops.sign, kinds="fi")
 def _sign(code, t, x):
     zero, one, less = (code.number(t, v) for v in (0, 1, -1))
     y = code.select(t, code.compare("lt", t, x, zero), less, zero)
@@ -145,35 +128,35 @@ def _sign(code, t, x):
     return code.select(t, code.is_nan(t, x), x, y) if is_float(t) else y
 
 
-def _extreme(row: str, name: str, on_bool: str) -> None:
-    @lowers(row, "fib")
+def _extreme(row: Primitive, name: str, on_bool: str) -> None:
+    @lowers(row, kinds="fib")
     def lower(code, t, x, y):
         if t == "i1":
             return code.op(f"{on_bool} i1 {x}, {y}")
         return code.call(name if is_float(t) else "s" + name[:3], t, x, y)
 
 
-_extreme("maximum", "maximum", "or")
-_extreme("minimum", "minimum", "and")
+_extreme(ops.maximum, "maximum", "or")
+_extreme(ops.minimum, "minimum", "and")
 
 
-def _skipping(row: str, how: str) -> None:
+def _skipping(row: Primitive, how: str) -> None:
     @lowers(row)
     def lower(code, t, x, y):
         first = code.op(f"or i1 {code.compare(how, t, x, y)}, {code.is_nan(t, y)}")
         return code.select(t, first, x, y)
 
 
-_skipping("fmax", "ge")
-_skipping("fmin", "le")
+_skipping(ops.fmax, "ge")
+_skipping(ops.fmin, "le")
 
 
-@lowers("clip", "fi")
+@lowers(ops.clip, kinds="fi")
 def _clip(code, t, x, low, high):
-    return LOWERINGS["minimum"](code, t, LOWERINGS["maximum"](code, t, x, low), high)
+    return LOWERINGS[ops.minimum](code, t, LOWERINGS[ops.maximum](code, t, x, low), high)
 
 
-@lowers("heaviside")
+@lowers(ops.heaviside)
 def _heaviside(code, t, x, at_zero):
     zero = code.number(t, 0)
     y = code.select(t, code.compare("lt", t, x, zero), zero, code.number(t, 1))
@@ -181,7 +164,7 @@ def _heaviside(code, t, x, at_zero):
     return code.select(t, code.is_nan(t, x), x, y)
 
 
-def _log_of_sum(row: str, exp: str, tie: float, scale: float) -> None:
+def _log_of_sum(row: Primitive, exp: str, tie: float, scale: float) -> None:
     @lowers(row)
     def lower(code, t, x, y):
         larger = code.call("maximum", t, x, y)
@@ -195,16 +178,16 @@ def _log_of_sum(row: str, exp: str, tie: float, scale: float) -> None:
         return code.arith("add", t, larger, more)
 
 
-_log_of_sum("logaddexp", "exp", math.log(2), 1)
-_log_of_sum("logaddexp2", "exp2", 1, 1 / math.log(2))
+_log_of_sum(ops.logaddexp, "exp", math.log(2), 1)
+_log_of_sum(ops.logaddexp2, "exp2", 1, 1 / math.log(2))
 
 
-@lowers("where", "fib")
+@lowers(ops.where, kinds="fib")
 def _where(code, t, condition, x, y):
     return code.select(t, condition, x, y)
 
 
-COMPLEX["where"] = _where
+COMPLEX[ops.where] = _where
 
 # ---- quotients as Python rounds them
 
@@ -244,69 +227,73 @@ def _int_divmod(code: Code, t: str, x: str, y: str) -> tuple[str, str]:
     return code.select(t, by_zero, "0", quotient), code.select(t, by_zero, "0", rest)
 
 
-def _divmod(row: str, part: int) -> None:
-    @lowers(row, "fi")
+def _divmod(row: Primitive, part: int) -> None:
+    @lowers(row, kinds="fi")
     def lower(code, t, x, y):
         return (_float_divmod if is_float(t) else _int_divmod)(code, t, x, y)[part]
 
 
-_divmod("floor_divide", 0)
-_divmod("remainder", 1)
-lowers("fmod")(lambda code, t, x, y: code.libm("fmod", t, x, y))
+_divmod(ops.floor_divide, 0)
+_divmod(ops.remainder, 1)
+lowers(ops.fmod)(lambda code, t, x, y: code.libm("fmod", t, x, y))
 
 # ---- comparisons, tests, bits
 
 
-def _comparison(row: str, how: str) -> None:
-    lowers(row, "fib")(lambda code, t, x, y: code.compare(how, t, x, y))
+def _comparison(row: Primitive, how: str) -> None:
+    lowers(row, kinds="fib")(lambda code, t, x, y: code.compare(how, t, x, y))
 
 
-for _row, _name in {"equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le",
-                    "greater": "gt", "greater_equal": "ge"}.items():
-    _comparison(_row, _name)
+for _row, _how in {ops.equal: "eq", ops.not_equal: "ne", ops.less: "lt", ops.less_equal: "le",
+                   ops.greater: "gt", ops.greater_equal: "ge"}.items():
+    _comparison(_row, _how)
 
 
-def _bitwise(rows: str, name: str, kinds: str) -> None:
-    lowers(rows, kinds)(lambda code, t, x, y: code.op(f"{name} {t} {x}, {y}"))
+def _bitwise(name: str, bits: Primitive, truth: Primitive) -> None:
+    def lower(code, t, x, y):
+        return code.op(f"{name} {t} {x}, {y}")
+
+    lowers(bits, kinds="ib")(lower)
+    lowers(truth, kinds="b")(lower)
 
 
-for _row, _name in {"and": "and", "or": "or", "xor": "xor"}.items():
-    _bitwise(f"bitwise_{_row}", _name, "ib")
-    _bitwise(f"logical_{_row}", _name, "b")
+_bitwise("and", ops.bitwise_and, ops.logical_and)
+_bitwise("or", ops.bitwise_or, ops.logical_or)
+_bitwise("xor", ops.bitwise_xor, ops.logical_xor)
 
 
-@lowers("logical_not", "b")
+@lowers(ops.logical_not, kinds="b")
 def _not(code, t, x):
     return code.op(f"xor i1 {x}, true")
 
 
-@lowers("invert", "ib")
+@lowers(ops.invert, kinds="ib")
 def _invert(code, t, x):
     return code.op(f"xor {t} {x}, {'true' if t == 'i1' else '-1'}")
 
 
-@lowers("isnan")
+@lowers(ops.isnan)
 def _isnan(code, t, x):
     return code.is_nan(t, x)
 
 
-@lowers("isinf")
+@lowers(ops.isinf)
 def _isinf(code, t, x):
     return code.compare("eq", t, code.call("fabs", t, x), code.number(t, math.inf))
 
 
-@lowers("isfinite")
+@lowers(ops.isfinite)
 def _isfinite(code, t, x):
     return code.compare("lt", t, code.call("fabs", t, x), code.number(t, math.inf))
 
 
-@lowers("signbit")
+@lowers(ops.signbit)
 def _signbit(code, t, x):
     bits = "i32" if t == "float" else "i64"
     return code.compare("lt", bits, code.op(f"bitcast {t} {x} to {bits}"), "0")
 
 
-@lowers("precedence", "fib")
+@lowers(ops.precedence, kinds="fib")
 def _precedence(code, t, x, y):
     # the result's type is float64 or, of float32 operands, float32
     r = t if is_float(t) else "double"
@@ -319,54 +306,59 @@ def _precedence(code, t, x, y):
 
 def computing_types(eqn: Eqn) -> tuple[np.dtype, ...] | None:
     """The dtypes in which an elementwise equation takes its operands; None: it has no lowering."""
-    name = eqn.prim.name
-    out = eqn.outputs[0].aval.dtype
+    row, out = eqn.prim, eqn.outputs[0].aval.dtype
     types = _operand_types(eqn, out)
     computing = types[-1]
     sources = [dtype_of_atom(a) for a in eqn.inputs]
     if not all(map(is_native, [out, *types, *sources])):
         return None
-    if lowering_of(name, computing) is None:
+    if lowering_of(row, computing) is None:
         return None
     if any(type(a) is int and not _fits(a, t) for a, t in zip(eqn.inputs, types, strict=True)):
         return None
     pairs = zip(sources, types, strict=True)
     narrowed = any(s.kind == "c" and t.kind not in "cb" for s, t in pairs)
-    if narrowed and name not in ("astype", "astype_discrete"):
+    if narrowed and row not in (astype, astype_discrete):
         return None
-    if name == "precedence" and not is_float(type_of(computing)) and out.char != "d":
+    if row is ops.precedence and not is_float(type_of(computing)) and out.char != "d":
         return None
     return types
 
 
-def lowering_of(name: str, dtype: np.dtype) -> Lowering | None:
+def lowering_of(row: Primitive, dtype: np.dtype) -> Lowering | None:
     """The lowering of a row that computes in a dtype, None where it has none."""
     if dtype.kind == "c":
-        return COMPLEX.get(name)
-    return LOWERINGS.get(name) if dtype.kind in KINDS.get(name, "") else None
+        return COMPLEX.get(row)
+    if row in LOWERINGS:
+        return LOWERINGS[row] if dtype.kind in KINDS[row] else None
+    return _function(row.facts) if dtype.kind == "f" else None
+
+
+def _function(facts: Facts) -> Lowering | None:
+    """The call of what C or LLVM has for a row."""
+    if facts.libm:
+        return lambda code, t, *xs: code.libm(facts.libm, t, *xs)
+    if facts.intrinsic:
+        return lambda code, t, *xs: code.call(facts.intrinsic, t, *xs)
+    return None
 
 
 def _operand_types(eqn: Eqn, out: np.dtype) -> tuple[np.dtype, ...]:
-    name, n = eqn.prim.name, len(eqn.inputs)
-    if name == "where":
-        return np.dtype(bool), out, out
-    if name == "precedence":
-        return (np.result_type(*map(_weakly, eqn.inputs)),) * n
-    if name in ("real", "imag", "absolute_complex"):
-        return (dtype_of_atom(eqn.inputs[0]),)
-    if name.startswith("is") or name == "signbit":
-        given = dtype_of_atom(eqn.inputs[0])
-        return (given if given.kind in "fc" else np.dtype(float),)
-    if name.startswith("logical_"):
+    computes, n = eqn.prim.facts.computes, len(eqn.inputs)
+    if computes == "output":
+        return (out,) * n
+    if computes == "common":
+        return (_common(eqn.inputs),) * n
+    if computes == "bool":
         return (np.dtype(bool),) * n
-    if out.kind == "b" and name in ("equal", "not_equal", "less", "less_equal", "greater",
-                                    "greater_equal"):
-        return (_compared(eqn.inputs),) * n
-    return (out,) * n
+    if computes == "choice":
+        return np.dtype(bool), *[out] * (n - 1)
+    dtype = dtype_of_atom(eqn.inputs[0])
+    return (dtype if computes == "operand" or dtype.kind in "fc" else np.dtype(float),)
 
 
-def _compared(inputs: tuple[Atom, ...]) -> np.dtype:
-    """The dtype in which NumPy's answer is found: a Python integer need not fit the other's."""
+def _common(inputs: tuple[Atom, ...]) -> np.dtype:
+    """The dtype in which operands are compared: a Python integer need not fit the other's."""
     dtype = np.result_type(*map(_weakly, inputs))
     if dtype.kind == "i" and not all(_fits(a, dtype) for a in inputs):
         return np.result_type(*map(dtype_of_atom, inputs))
@@ -394,46 +386,38 @@ def _weakly(a: Atom) -> Any:
 
 # ---- reductions
 
-REDUCTIONS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or",
-              "all": "and", "count_nonzero": "add"}
 
-
-def reduction_start(name: str, dtype: np.dtype) -> str:
+def reduction_start(row: Primitive, dtype: np.dtype) -> str:
     """What a reduction of nothing is."""
-    if name in ("max", "min"):
-        if dtype.kind == "f":
-            return literal(-math.inf if name == "max" else math.inf, dtype)
-        limits = (False, True) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-        return literal(limits[name == "min"], dtype)
-    return literal(name in ("prod", "all"), dtype)
+    assert row.facts.neutral is not None, row
+    return literal(row.facts.neutral(dtype), dtype)
 
 
-def combine(code: Code, name: str, dtype: np.dtype, x: str, y: str, ordered: bool) -> str:
+def combine(
+    code: Code, row: Primitive, dtype: np.dtype, x: str, y: str, ordered: bool
+) -> str:
     """One more entry in a reduction; of sums and products the order is free unless ``ordered``."""
-    t = type_of(dtype)
-    free = "" if ordered else "reassoc "
-    how = REDUCTIONS[name]
-    if is_pair(t):
-        if how == "mul":
-            return COMPLEX["multiply"](code, t, x, y)
+    t, join, free = type_of(dtype), row.facts.reduces, "" if ordered else "reassoc "
+    assert join is not None, row
+    name = {ops.add: "add", ops.multiply: "mul"}.get(join)
+    if name and is_float(t):
+        return code.op(f"f{name} {free}{code.flags}{t} {x}, {y}")
+    if join is ops.add and is_pair(t):
         parts = zip(code.parts(t, x), code.parts(t, y), strict=True)
         part = part_of(t)
         return code.pair(t, [code.op(f"fadd {free}{part} {a}, {b}") for a, b in parts])
-    if how in ("maximum", "minimum"):
-        return LOWERINGS[how](code, t, x, y)
-    if is_float(t):
-        return code.op(f"f{how} {free}{code.flags}{t} {x}, {y}")
-    if t == "i1":
-        return code.op(f"{'or' if how in ('or', 'add') else 'and'} i1 {x}, {y}")
-    return code.op(f"{how} {t} {x}, {y}")
+    lower = lowering_of(join, dtype)
+    assert lower is not None, (row, dtype)
+    return lower(code, t, x, y)
 
 
-def reduces(name: str, dtype: np.dtype) -> bool:
-    """Whether entries of a dtype are reduced in a loop; complex numbers have no order here."""
-    return name in REDUCTIONS and not (dtype.kind == "c" and name in ("max", "min"))
+def reduces(row: Primitive, dtype: np.dtype) -> bool:
+    """Whether a row's entries are reduced to a dtype in a loop; complex numbers have no order."""
+    join = row.facts.reduces
+    return join is not None and lowering_of(join, dtype) is not None
 
 
 __all__ = [
-    "LIBM", "LOWERINGS", "REDUCTIONS", "combine", "computing_types", "lowering_of", "reduces",
-    "reduction_start",
+    "LOWERINGS", "combine", "computing_types", "copy", "gather", "inside",
+    "lowering_of", "reduces", "reduction_start",
 ]

@@ -14,7 +14,6 @@ import numpy as np
 
 from functrans._compile.ir.program import Atom, Const, Program, Structured, Var
 from functrans._compile.run import sources, store
-from functrans._compile.schedule.schedule import OURS
 
 # Bytes of constants up to which a program has a key.
 MOST_BYTES = 1 << 16
@@ -67,7 +66,7 @@ def _lines(program: Program) -> list[str]:
             for inner in eqn.prim.programs.values():
                 lines += ["(", *_lines(inner), ")"]
             continue
-        if eqn.prim not in OURS:
+        if not eqn.prim.ours:
             raise _Opaque
         params = [(k, _plain(v)) for k, v in eqn.params.items()] if eqn.params else ""
         lines.append(f"{eqn.prim.name} {given} {params} {define(eqn.outputs)}")

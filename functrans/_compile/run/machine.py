@@ -16,10 +16,10 @@ import numpy as np
 
 from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS, VectorLibrary
 from functrans._compile.lowering import routines
-from functrans._compile.lowering.scalars import LIBM
 from functrans._compile.run import sources, store
 from functrans._core.locks import compiling, lazy
 from functrans._core.version import VERSION
+from functrans._ops.declare import TABLE
 
 # How LLVM optimises. Loops are unrolled only where one asks for it: twice the time to compile.
 # Straight-line code is not vectorised: LLVM 22 gets some of it wrong (docs/how_jit_works.md).
@@ -86,8 +86,8 @@ class Machine:
         except RuntimeError:
             return frozenset()  # another C library: scalar functions do
         found = set()
-        for name in [*LIBM.values(), "pow"]:
-            arity = "vv" if name in ("pow", "atan2", "hypot") else "v"
+        for row in [row for row in list(TABLE.values()) if row.facts.libm]:
+            name, arity = row.facts.libm, "v" * len(row.actions)
             for letter, bits in lanes:
                 for symbol in (f"_ZGV{letter}N{bits // 64}{arity}_{name}",
                                f"_ZGV{letter}N{bits // 32}{arity}_{name}f"):

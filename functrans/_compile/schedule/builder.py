@@ -18,8 +18,10 @@ import numpy as np
 from functrans._compile.ir.program import Atom, Const, Program, Var
 from functrans._compile.lowering import library
 from functrans._compile.lowering.numbers import is_native
+from functrans._compile.lowering.scalars import copy
 from functrans._compile.schedule import views
 from functrans._compile.schedule.views import Shape, View, Window
+from functrans._core.primitive import Primitive
 
 
 @dataclass(slots=True, eq=False)
@@ -27,7 +29,7 @@ class Node:
     """An equation on its way to a kernel or a host step."""
 
     kind: str  # map, reduce, part (of a joined array), or apart: a step of its own
-    row: str
+    row: Primitive | None
     space: Shape
     operands: tuple[Any, ...]  # views in the space, or Python numbers
     target: Var
@@ -83,12 +85,12 @@ class Builder:
 
     # ---- nodes
 
-    def add(self, kind: str, row: str, shape: Shape, inputs: tuple, target: Var,
+    def add(self, kind: str, row: Primitive, shape: Shape, inputs: tuple, target: Var,
             **more: Any) -> None:
         """A node with loops over ``shape``."""
         self.enter_node(kind, row, shape, [self.operand(a, shape) for a in inputs], target, **more)
 
-    def enter_node(self, kind: str, row: str, shape: Shape, given: Sequence, target: Var,
+    def enter_node(self, kind: str, row: Primitive, shape: Shape, given: Sequence, target: Var,
                    **more: Any) -> None:
         """A node whose operands, views or numbers, have its shape."""
         space = tuple([n for n in shape if n != 1])
@@ -105,7 +107,7 @@ class Builder:
         shape = self.view(source).shape
         if self.scatter(source, target):
             return
-        self.add("map", "copy", shape, (source,), target, types=(source.aval.dtype,))
+        self.add("map", copy, shape, (source,), target, types=(source.aval.dtype,))
         self.shapes[target] = shape
 
     def scatter(self, source: Var | Const, target: Var) -> bool:
@@ -122,12 +124,12 @@ class Builder:
         own = dict(zip(v.strides, views.c_strides(v.shape), strict=True))
         place = 0, tuple([own[s] for s in steps])
         # the buffer as its maker fills it, which need not be the order of the value's own axes
-        self.enter_node("part", "copy", space, (views.identity(v.root, space),), target,
+        self.enter_node("part", copy, space, (views.identity(v.root, space),), target,
                         types=(source.aval.dtype,), place=place)
         self.shapes[target] = self.view(source).shape
         return True
 
-    def reduce(self, row: str, x: View, out: Var, axis: Shape) -> None:
+    def reduce(self, row: Primitive, x: View, out: Var, axis: Shape) -> None:
         """A reduction over some axes; ``out`` holds what is left of them in order."""
         shape = x.shape
         left = tuple([n for i, n in enumerate(shape) if i not in axis])
@@ -156,12 +158,12 @@ class Builder:
 
     def call(self, step: library.Call) -> None:
         """Enter a library call."""
-        self.apart(step, step.name)
+        self.apart(step)
         for v in step.made:
             self.shapes[v.root] = v.shape  # type: ignore[index]  # a step fills no constant
 
-    def apart(self, step: Any, row: str) -> None:
-        node = Node("apart", row, (), step.operands, step.makes[0], step)
+    def apart(self, step: Any) -> None:
+        node = Node("apart", None, (), step.operands, step.makes[0], step)
         node.level = max([self.needs(v, None) for v in step.operands], default=0)
         self.nodes.append(node)
         for v in step.makes:

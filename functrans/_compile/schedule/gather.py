@@ -20,9 +20,9 @@ from functrans._compile.lowering.scalars import lowering_of
 from functrans._compile.schedule import views
 from functrans._compile.schedule.builder import Builder
 from functrans._compile.schedule.views import Shape, View
+from functrans._ops import elementwise as ops
+from functrans._ops.declare import Linear
 from functrans._ops.indexing import ARRAY, WHOLE, first_array_axis
-
-ROWS = ("getitem", "put_add", "scatter_set", "scatter_add")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Scatter(Indexed):
         place = self.axes.place(indices, self.found(w, indices, y))
         x = w.load(v, indices)
         if self.adds:
-            add = lowering_of("add", w.dtype)
+            add = lowering_of(ops.add, w.dtype)
             assert add is not None, w.dtype
             x = add(w.code, w.t, w.load(y, place), x)
         w.store(y, place, x)
@@ -123,25 +123,25 @@ class Scatter(Indexed):
 
 def enter(build: Builder, eqn: Eqn) -> bool:
     """Enter an equation that reads or writes by index, if it can be; else nothing has happened."""
-    name, out = eqn.prim.name, eqn.outputs[0]
+    row, out = eqn.prim, eqn.outputs[0]
     operands = [a for a in eqn.inputs if isinstance(a, Var | Const)]
-    if name not in ROWS or len(operands) < len(eqn.inputs):
+    if not row.facts.index or len(operands) < len(eqn.inputs):
         return False
-    pattern = eqn.params["pattern"]
-    own = 1 if name in ("getitem", "put_add") else 2
+    assert isinstance(row, Linear), row
+    assert row.operands is not None, row
+    pattern, own = eqn.params["pattern"], row.operands
     values, given = operands[:own], operands[own:]
     avals = [a.aval for a in (*operands, out)]
     if any(a.size == 0 for a in avals) or any(a.aval.dtype.kind != "i" for a in given):
         return False
     dtype = out.aval.dtype
-    adds = name in ("put_add", "scatter_add")
+    reads, adds = row.facts.index == "reads", row.facts.index == "adds"
     if any(a.aval.dtype != dtype for a in values) or dtype.hasobject:
         return False
     if adds and (not is_native(dtype) or dtype.kind == "b"):
         return False
-    shape = values[0].aval.shape if name != "put_add" else out.aval.shape
-    read = values[0] if name == "getitem" else None
-    array = build.view(read) if read is not None else views.identity(out, shape)
+    shape = values[0].aval.shape if reads else out.aval.shape
+    array = build.view(values[0]) if reads else views.identity(out, shape)
     if not array.whole:
         return False
     full = tuple([WHOLE if e is ARRAY else e for e in pattern])
@@ -150,7 +150,7 @@ def enter(build: Builder, eqn: Eqn) -> bool:
     if 0 in part.shape:
         return False
     indices = [_index(build, a, given) for a in given]
-    if name == "getitem":
+    if reads:
         made = views.identity(out, out.aval.shape)
         build.call(Gather((part, *indices), (made,), out.aval.shape, axes))
         return True

@@ -17,6 +17,7 @@ from functrans._compile.ir.program import Const, Eqn, Program, Var
 from functrans._compile.lowering.library import Call
 from functrans._compile.schedule.control import Nested
 from functrans._compile.schedule.views import Shape, View, Window
+from functrans._core.primitive import Primitive
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Op:
     """
 
     name: str
-    row: str
+    row: Primitive
     dtype: np.dtype
     types: tuple[np.dtype, ...]
     args: tuple[Any, ...]
@@ -65,7 +66,7 @@ class Reduce:
     """
 
     buffer: Var
-    row: str
+    row: Primitive
     value: Any
     dtype: np.dtype
     axes: Shape

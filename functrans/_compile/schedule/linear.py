@@ -16,7 +16,13 @@ from functrans._compile.schedule import views
 from functrans._compile.schedule.builder import Builder
 from functrans._compile.schedule.views import Shape, View
 from functrans._core.aval import Aval
-from functrans._ops.contractions import plan
+from functrans._core.primitive import Primitive
+from functrans._ops import elementwise as ops
+from functrans._ops.contractions import einsum, matmul, plan
+from functrans._ops.determinants import det, slogdet
+from functrans._ops.linalg import cholesky, eigh, inv, solve, triangular_solve
+from functrans._ops.reductions import sum as sum_
+from functrans._ops.structure import astype, embed_diagonal
 
 # Multiply-adds up to which loops are as fast as a call, of matrices and of a matrix with a vector:
 # measured with OpenBLAS, whose own loops for small matrices start in a tenth of a microsecond.
@@ -25,7 +31,6 @@ SMALL_VECTOR = 1024
 # Columns from which on the innermost loop runs along a row of the product.
 WIDE = 4
 FLOAT64, INT64 = np.dtype(np.float64), np.dtype(np.int64)
-LAPACK = {"solve", "inv", "triangular_solve", "det", "slogdet", "cholesky", "eigh"}
 
 # Called with the builder, the equation, and a view of each operand.
 Enter = Callable[..., bool]
@@ -33,7 +38,7 @@ Enter = Callable[..., bool]
 
 def enter(build: Builder, eqn: Eqn) -> bool:
     """Enter an equation as loops or calls, if it can be; else False, and nothing has happened."""
-    how = ENTER.get(eqn.prim.name)
+    how = LOOPS.get(eqn.prim) or LAPACK.get(eqn.prim)
     given = [a for a in eqn.inputs if isinstance(a, Var | Const)]
     if how is None or len(given) < len(eqn.inputs):
         return False
@@ -42,7 +47,7 @@ def enter(build: Builder, eqn: Eqn) -> bool:
         return False
     if any(a.dtype != avals[0].dtype or not is_native(a.dtype) for a in avals):
         return False
-    if eqn.prim.name in LAPACK and not (avals[0].dtype.char in "fd" and _callable(avals[0].dtype)):
+    if eqn.prim in LAPACK and not (avals[0].dtype.char in "fd" and _callable(avals[0].dtype)):
         return False
     return how(build, eqn, *map(build.view, given))
 
@@ -152,12 +157,12 @@ def _loops(build: Builder, a: View, b: View, y: View, out: Var) -> None:
     dtype = out.aval.dtype
     term = out if k == 1 else Var(Aval(space, dtype))
     build.shapes[term] = space
-    build.enter_node("map", "multiply", space, operands, term, types=(dtype, dtype))
+    build.enter_node("map", ops.multiply, space, operands, term, types=(dtype, dtype))
     if k == 1:
         return
     summed = len(space) - 2 if along else len(space) - 1
     build.shapes[out] = y.shape
-    build.reduce("sum", views.identity(term, space), out, (summed,))
+    build.reduce(sum_, views.identity(term, space), out, (summed,))
 
 
 def _with_axis(v: View, at: int) -> View:
@@ -174,7 +179,7 @@ def _double(build: Builder, v: View, fits: Callable[[View], Any] = bool) -> View
         return _settled(build, v, fits)
     target = Var(Aval(v.shape, FLOAT64))
     build.shapes[target] = v.shape
-    build.enter_node("map", "astype", v.shape, (v,), target, types=(FLOAT64,))
+    build.enter_node("map", astype, v.shape, (v,), target, types=(FLOAT64,))
     return views.identity(target, v.shape)
 
 
@@ -191,7 +196,7 @@ def _finish(build: Builder, out: Var, y: View) -> None:
         build.views[out] = y
         return
     build.shapes[out] = shape
-    build.enter_node("map", "astype", shape, (y,), out, types=(dtype,))
+    build.enter_node("map", astype, shape, (y,), out, types=(dtype,))
 
 
 def _factored(build: Builder, a: View) -> tuple[View, View, bool]:
@@ -268,8 +273,8 @@ def _det(build: Builder, eqn: Eqn, a: View) -> bool:
     sign, log = _log_det(build, a)
     shape, size, y = a.shape[:-2], Var(log.root.aval), Var(log.root.aval)
     build.shapes.update({size: shape, y: shape})
-    build.enter_node("map", "exp", shape, (log,), size, types=(FLOAT64,))
-    build.enter_node("map", "multiply", shape, (sign, build.view(size)), y, types=(FLOAT64,) * 2)
+    build.enter_node("map", ops.exp, shape, (log,), size, types=(FLOAT64,))
+    build.enter_node("map", ops.multiply, shape, (sign, build.view(size)), y, types=(FLOAT64,) * 2)
     _finish(build, eqn.outputs[0], build.view(y))
     return True
 
@@ -315,14 +320,16 @@ def _embed_diagonal(build: Builder, eqn: Eqn, x: View) -> bool:
     given = views.broadcast(build.view(Const(mask)), shape), views.broadcast(x, shape), 0
     build.shapes[out] = shape
     types = np.dtype(bool), out.aval.dtype, out.aval.dtype
-    build.enter_node("map", "where", shape, given, out, types=types)
+    build.enter_node("map", ops.where, shape, given, out, types=types)
     return True
 
 
-ENTER: dict[str, Enter] = {
-    "matmul": _matmul, "einsum": _einsum, "solve": _solve, "inv": _solve,
-    "triangular_solve": _triangular_solve, "det": _det, "slogdet": _slogdet,
-    "cholesky": _cholesky, "eigh": _eigh, "embed_diagonal": _embed_diagonal,
+LOOPS: dict[Primitive, Enter] = {
+    matmul: _matmul, einsum: _einsum, embed_diagonal: _embed_diagonal,
+}
+LAPACK: dict[Primitive, Enter] = {
+    solve: _solve, inv: _solve, triangular_solve: _triangular_solve, det: _det, slogdet: _slogdet,
+    cholesky: _cholesky, eigh: _eigh,
 }
 
-__all__ = ["ENTER", "enter"]
+__all__ = ["LAPACK", "LOOPS", "enter"]

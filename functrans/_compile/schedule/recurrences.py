@@ -27,6 +27,10 @@ from functrans._compile.lowering.scalars import lowering_of
 from functrans._compile.schedule import views
 from functrans._compile.schedule.builder import Builder
 from functrans._compile.schedule.views import View
+from functrans._core.primitive import Primitive
+from functrans._ops import elementwise as ops
+from functrans._ops.declare import strong_multiply
+from functrans._ops.reductions import recurrence, running_share
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,47 +98,32 @@ def read(w: Writer, v: View, at: Sequence[str]) -> str:
     return convert(w.code, load(w, v, at), v.root.aval.dtype, w.dtype)
 
 
-class _Accumulated(Running):
-    """``how`` names the row that joins an entry to what came before."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Scan(Running):
+    """A running sum, product or extreme: ``row`` says what joins an entry to those before."""
 
-    __slots__ = ()
+    row: Primitive
 
-    how: ClassVar[str] = ""
+    @property
+    def name(self) -> str:
+        return self.row.name
 
     def next(self, w: Writer, before: str, xs: Sequence[str]) -> str:
-        lower = lowering_of(self.how, w.dtype)
-        assert lower is not None, (self.how, w.dtype)
+        assert self.row.facts.scans is not None, self.row
+        lower = lowering_of(self.row.facts.scans, w.dtype)
+        assert lower is not None, (self.row, w.dtype)
         return lower(w.code, w.t, before, xs[0])
-
-
-class CumSum(_Accumulated):
-    __slots__ = ()
-    name, how = "cumsum", "add"
-
-
-class CumProd(_Accumulated):
-    __slots__ = ()
-    name, how = "cumprod", "multiply"
-
-
-class CumMax(_Accumulated):
-    __slots__ = ()
-    name, how = "cummax", "maximum"
-
-
-class CumMin(_Accumulated):
-    __slots__ = ()
-    name, how = "cummin", "minimum"
 
 
 class Recurrence(Running):
     """``y_k = a_k y_(k-1) + b_k``, with strong zero in the product."""
 
     __slots__ = ()
-    name = "recurrence"
+
+    name: ClassVar[str] = "recurrence"
 
     def next(self, w: Writer, before: str, xs: Sequence[str]) -> str:
-        multiply, add = (lowering_of(n, w.dtype) for n in ("strong_multiply", "add"))
+        multiply, add = (lowering_of(row, w.dtype) for row in (strong_multiply, ops.add))
         assert multiply and add, w.dtype
         w.code.exact = True
         total = add(w.code, w.t, multiply(w.code, w.t, xs[0], before), xs[1])
@@ -181,7 +170,7 @@ class Share(Running):
         """The extreme with one more entry, whether that attains it, and whether it is a new one."""
         code, dtype = w.code, self.operands[0].root.aval.dtype
         t = type_of(dtype)
-        lower = lowering_of("maximum" if self.largest else "minimum", dtype)
+        lower = lowering_of(ops.maximum if self.largest else ops.minimum, dtype)
         assert lower, dtype
         now = lower(code, t, before, x)
         attains, fresh = code.compare("eq", t, x, now), code.compare("ne", t, now, before)
@@ -198,35 +187,34 @@ def _number(x: float) -> str:
     return literal(x, np.dtype(float))
 
 
-STEPS: dict[str, type[Running]] = {
-    c.name: c for c in (CumSum, CumProd, CumMax, CumMin, Recurrence)
-}
-# Kinds of operands, where there are not sums and products of all.
-KINDS = dict.fromkeys(("cummax", "cummin", Share.name), "fi")
+ROWS = frozenset({recurrence, running_share})
 
 
 def enter(build: Builder, eqn: Eqn) -> bool:
     """Enter a running operation as a step, if it can be; else nothing has happened."""
-    name = eqn.prim.name
+    row, join = eqn.prim, eqn.prim.facts.scans
     given = [a for a in eqn.inputs if isinstance(a, Var | Const)]
-    if name not in (*STEPS, Share.name) or len(given) < len(eqn.inputs):
+    if (join is None and row not in ROWS) or len(given) < len(eqn.inputs):
         return False
     out, axis = eqn.outputs[0], eqn.params["axis"]
     shape, dtypes = out.aval.shape, [a.aval.dtype for a in (*given, out)]
     if not out.aval.size or not all(map(is_native, dtypes)) or out.aval.dtype.kind == "b":
         return False
-    if dtypes[0].kind not in KINDS.get(name, "fibc"):
+    if join is not None and lowering_of(join, out.aval.dtype) is None:
         return False
     operands, made = [build.whole(a) for a in given], views.identity(out, shape)
-    if name == Share.name:
+    if row is running_share:
+        if dtypes[0].kind not in "fi":
+            return False
         lines = shape[:axis] + shape[axis + 1 :]
         build.call(Share(tuple(operands), (made,), lines, axis, eqn.params["largest"]))
         return True
     if eqn.params.get("reverse"):
         back = along(axis, (None, None, -1))
         *operands, made = [views.indexed(v, back) for v in (*operands, made)]
-    build.call(STEPS[name](tuple(operands), (made,), shape[:axis], axis))
+    step = tuple(operands), (made,), shape[:axis], axis
+    build.call(Recurrence(*step) if join is None else Scan(*step, row))
     return True
 
 
-__all__ = ["STEPS", "Running", "Share", "enter"]
+__all__ = ["ROWS", "Running", "Scan", "Share", "enter"]

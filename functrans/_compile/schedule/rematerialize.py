@@ -15,19 +15,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from functrans._compile.ir.program import Var
+from functrans._compile.lowering.scalars import inside
 from functrans._compile.schedule.builder import Builder, Node
 from functrans._compile.schedule.views import Shape, View, composed, identity, origin
 from functrans._core.aval import Aval
 
-# Rows of an instruction or a few; none calls a function or divides.
-CHEAP = frozenset({
-    "add", "subtract", "multiply", "strong_multiply", "square", "negative", "positive", "copy",
-    "astype", "astype_discrete", "conjugate", "real", "imag", "absolute", "sign", "maximum",
-    "minimum", "clip", "where", "equal", "not_equal", "less", "less_equal", "greater",
-    "greater_equal", "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and",
-    "bitwise_or", "bitwise_xor", "invert", "isnan", "isinf", "isfinite", "signbit", "deg2rad",
-    "rad2deg", "inside",
-})
 # Operations that may be repeated for one value, and arrays as large that they may read: storing
 # costs as much as reading three.
 OPERATIONS, ARRAYS = 24, 3
@@ -69,7 +61,8 @@ class _Costs:
 
     def of(self, node: Node) -> _Cost | None:
         """What the node's value costs, made of what is in memory; None where that is too much."""
-        if node.row not in CHEAP:
+        assert node.row is not None, node
+        if not node.row.facts.cheap:
             return None
         equations, elsewhere, arrays = {node.target}, 0, set()
         for v in node.operands:
@@ -224,7 +217,7 @@ class _Copier:
         value = self.copy(v, space, False)
         node = self.build.makers[value.root][0]  # type: ignore[index]
         dtype = value.root.aval.dtype
-        return self._add(replace(node, row="inside", operands=(value,), types=(dtype,),
+        return self._add(replace(node, row=inside, operands=(value,), types=(dtype,),
                                  windows=v.windows), dtype)
 
     def _add(self, node: Node, dtype: Any) -> View:

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from functrans._compile.ir import expand
 from functrans._compile.ir.constant_indices import gathered, scattered
-from functrans._compile.ir.expand import expanded
 from functrans._compile.ir.program import Atom, Const, Eqn, Program, Structured, Var, atoms
 from functrans._compile.ir.structured import live_equations
+from functrans._compile.lowering.complex_scalars import COMPLEX
 from functrans._compile.lowering.numbers import is_native
-from functrans._compile.lowering.scalars import computing_types, reduces
+from functrans._compile.lowering.scalars import LOWERINGS, computing_types, copy, reduces
+from functrans._compile.lowering.scalars import gather as gather_row
 from functrans._compile.schedule import control, gather, linear, recurrences, views
 from functrans._compile.schedule.assemble import Assembler
 from functrans._compile.schedule.builder import Builder, Node, read
@@ -25,40 +27,48 @@ from functrans._compile.schedule.kernels import HostStep, Schedule
 from functrans._compile.schedule.rematerialize import recompute, recompute_late
 from functrans._compile.schedule.views import View
 from functrans._core.aval import Aval
-from functrans._ops.declare import TABLE
-
-# The rows that lowerings are written for; one declared from outside may have the name of one.
-OURS = frozenset(TABLE.values())
+from functrans._core.primitive import Primitive
+from functrans._ops.indexing import getitem, put_add
+from functrans._ops.reductions import shift
+from functrans._ops.reductions import sum as sum_
+from functrans._ops.structure import (
+    broadcast_to,
+    concatenate,
+    diagonal,
+    reshape,
+    stack,
+    transpose,
+)
 
 
 def enter(build: Builder, eqn: Eqn) -> None:
     """Turn an equation into a view, or one node or more."""
     if isinstance(eqn.prim, Structured) and _nested(build, eqn):
         return
-    if eqn.prim not in OURS:
+    if not eqn.prim.ours:
         _host(build, eqn)
         return
-    parts = expanded(eqn)
+    parts = expand.expanded(eqn)
     if parts is not None:
         for part in parts:
             enter(build, part)
         return
-    name = eqn.prim.name
-    if name in MOVES and _move(build, eqn):
+    row = eqn.prim
+    if row in VIEWS and _move(build, eqn):
         return
-    if name in ("getitem", "put_add") and len(eqn.inputs) > 1 and _indexed(build, eqn):
+    if row in (getitem, put_add) and len(eqn.inputs) > 1 and _indexed(build, eqn):
         return
     out = eqn.outputs[0]
     if _reduction(build, eqn):
         return
-    if name in ("concatenate", "stack") and _join(build, eqn):
+    if row in JOINS and _join(build, eqn):
         return
     if any(part.enter(build, eqn) for part in (linear, gather, recurrences)):
         return
     types = computing_types(eqn) if len(eqn.outputs) == 1 else None
     if types is not None:
         build.shapes[out] = out.aval.shape
-        build.add("map", name, out.aval.shape, eqn.inputs, out, types=types)
+        build.add("map", row, out.aval.shape, eqn.inputs, out, types=types)
         return
     _host(build, eqn)
 
@@ -68,11 +78,11 @@ def _move(build: Builder, eqn: Eqn) -> bool:
     x, out = eqn.inputs[0], eqn.outputs[0]
     if not isinstance(x, Var | Const) or len(eqn.inputs) > 1 or not is_native(x.aval.dtype):
         return False
-    moved = MOVES[eqn.prim.name](build.view(x), eqn.params)
+    moved = VIEWS[eqn.prim](build.view(x), eqn.params)
     if moved is not None:
         build.views[out] = moved
         return True
-    if eqn.prim.name == "reshape":
+    if eqn.prim is reshape:
         build.copy(x, out)
         return True
     return False
@@ -83,18 +93,18 @@ def _indexed(build: Builder, eqn: Eqn) -> bool:
     x, out = eqn.inputs[0], eqn.outputs[0]
     if not isinstance(x, Var | Const) or not is_native(x.aval.dtype):
         return False
-    if eqn.prim.name == "getitem":
+    if eqn.prim is getitem:
         v = gathered(build.view(x), eqn)
         if v is None:
             return False
-        build.add_node(Node("map", "gather", v.shape, (v,), out, types=(x.aval.dtype,)))
+        build.add_node(Node("map", gather_row, v.shape, (v,), out, types=(x.aval.dtype,)))
     else:
         found = scattered(x.aval.shape, eqn) if out.aval.dtype.kind in "fic" else None
         if found is None:
             return False
         index, strides = found
         value = read(build.operand(x, x.aval.shape))
-        build.add_node(Node("reduce", "sum", index.shape, (value, index), out,
+        build.add_node(Node("reduce", sum_, index.shape, (value, index), out,
                             types=(out.aval.dtype,), place=(0, strides)))
     build.shapes[out] = out.aval.shape
     return True
@@ -102,13 +112,13 @@ def _indexed(build: Builder, eqn: Eqn) -> bool:
 
 def _reduction(build: Builder, eqn: Eqn) -> bool:
     x, out = eqn.inputs[0], eqn.outputs[0]
-    if not isinstance(x, Var | Const) or not reduces(eqn.prim.name, x.aval.dtype):
+    if not isinstance(x, Var | Const) or not reduces(eqn.prim, out.aval.dtype):
         return False
     if not is_native(x.aval.dtype) or not is_native(out.aval.dtype):
         return False
     build.shapes[out] = out.aval.shape
     axis = eqn.params["axis"]
-    build.reduce(eqn.prim.name, build.view(x), out, (axis,) if isinstance(axis, int) else axis)
+    build.reduce(eqn.prim, build.view(x), out, (axis,) if isinstance(axis, int) else axis)
     return True
 
 
@@ -118,19 +128,19 @@ def _join(build: Builder, eqn: Eqn) -> bool:
         return False
     strides = views.c_strides(out.aval.shape)
     build.shapes[out] = out.aval.shape
-    at, stacked = 0, eqn.prim.name == "stack"
+    at, stacked = 0, eqn.prim is stack
     for a in eqn.inputs:
         shape = a.aval.shape  # type: ignore[union-attr]  # checked above
         own = strides[:axis] + strides[axis + 1 :] if stacked else strides
         place = at * strides[axis], tuple([s for s, n in zip(own, shape, strict=True) if n != 1])
-        build.add("part", "copy", shape, (a,), out, types=(out.aval.dtype,), place=place)
+        build.add("part", copy, shape, (a,), out, types=(out.aval.dtype,), place=place)
         at += 1 if stacked else shape[axis]
     return True
 
 
 def _host(build: Builder, eqn: Eqn) -> None:
     operands = tuple([build.whole(a) if isinstance(a, Var | Const) else a for a in eqn.inputs])
-    build.apart(HostStep(eqn, operands), eqn.prim.name)
+    build.apart(HostStep(eqn, operands))
     for v in eqn.outputs:
         build.shapes[v] = v.aval.shape
 
@@ -144,7 +154,7 @@ def _nested(build: Builder, eqn: Eqn) -> bool:
     types = eqn.prim.operand_types()
     operands = [_in_memory(build, a, t) for a, t in zip(eqn.inputs, types, strict=True)]
     step = control.nested(eqn, operands, inner)
-    build.apart(step, eqn.prim.name)
+    build.apart(step)
     build.shapes.update({v: v.aval.shape for v in step.makes})
     return True
 
@@ -156,19 +166,25 @@ def _in_memory(build: Builder, a: Atom, t: Aval) -> View:
     return build.in_order(a)
 
 
-def _getitem(v: View, params: dict) -> View:
-    return views.indexed(v, params["pattern"])
-
-
-MOVES: dict[str, Callable[[View, dict], View | None]] = {
-    "reshape": lambda v, params: views.reshaped(v, params["shape"]),
-    "transpose": lambda v, params: views.transposed(v, params["axes"]),
-    "broadcast_to": lambda v, params: views.broadcast(v, params["shape"]),
-    "getitem": _getitem,
-    "diagonal": lambda v, params: views.diagonal(v, params["offset"]),
-    "put_add": lambda v, params: views.embedded(v, params["pattern"], params["shape"]),
-    "shift": lambda v, params: views.shifted(v, params["axis"], params["by"]),
+VIEWS: dict[Primitive, Callable[[View, dict], View | None]] = {
+    reshape: lambda v, params: views.reshaped(v, params["shape"]),
+    transpose: lambda v, params: views.transposed(v, params["axes"]),
+    broadcast_to: lambda v, params: views.broadcast(v, params["shape"]),
+    getitem: lambda v, params: views.indexed(v, params["pattern"]),
+    diagonal: lambda v, params: views.diagonal(v, params["offset"]),
+    put_add: lambda v, params: views.embedded(v, params["pattern"], params["shape"]),
+    shift: lambda v, params: views.shifted(v, params["axis"], params["by"]),
 }
+JOINS = frozenset({concatenate, stack})
+
+
+def is_known(row: Primitive) -> bool:
+    """Whether compiled code has loops or calls of its own for a row, in some dtype at least."""
+    tables = (VIEWS, JOINS, LOWERINGS, COMPLEX, linear.LOOPS, linear.LAPACK, recurrences.ROWS,
+              expand.RULES)
+    f = row.facts
+    named = f.libm or f.intrinsic or f.reduces or f.scans or f.index
+    return any(row in table for table in tables) or bool(named)
 
 
 def schedule(program: Program) -> Schedule:
@@ -198,4 +214,4 @@ def _output(build: Builder, a: Atom) -> Any:
     return out
 
 
-__all__ = ["schedule"]
+__all__ = ["is_known", "schedule"]

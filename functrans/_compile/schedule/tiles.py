@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from functrans._compile.ir.program import Var
 from functrans._compile.schedule import views
 from functrans._compile.schedule.kernels import (
@@ -28,14 +26,14 @@ from functrans._compile.schedule.kernels import (
     Tiles,
     collapse,
 )
-from functrans._compile.schedule.rematerialize import CHEAP
 from functrans._compile.schedule.views import Shape
 from functrans._core.aval import Aval
 from functrans._kernels import sizes
+from functrans._ops.reductions import count_nonzero
+from functrans._ops.reductions import sum as sum_
 
-# Nanoseconds that an operation takes for one entry, and a load or a store.
-COSTS = {True: 0.1, False: 0.5}
-MEMORY = 0.2
+# Nanoseconds that an operation takes for one entry, a cheap one or not, and a load or a store.
+CHEAP, FUNCTION, MEMORY = 0.1, 0.5, 0.2
 
 
 @dataclass(slots=True, eq=False)
@@ -199,7 +197,7 @@ def _chunks(kernels: Sequence[Kernel], rows: int, collected: int) -> int:
 
 def _cost(k: Kernel) -> float:
     places = len(k.loads) + len(k.stores) + len(k.reductions)
-    return sum(COSTS[op.row in CHEAP] for op in k.ops) + MEMORY * places
+    return sum(CHEAP if op.row.facts.cheap else FUNCTION for op in k.ops) + MEMORY * places
 
 
 def _into(k: Kernel, parts: dict[Any, Var]) -> Kernel:
@@ -212,7 +210,8 @@ def _start(b: Var, r: Reduce, shapes: dict[Var, Shape]) -> Kernel:
     """A buffer filled with what a reduction of nothing is."""
     size = math.prod(shapes[b])
     space = (size,) if size > 1 else ()
-    store = Store(b, START[r.row](r.dtype), r.dtype, 0, views.c_strides(space))
+    assert r.row.facts.neutral is not None, r
+    store = Store(b, r.row.facts.neutral(r.dtype), r.dtype, 0, views.c_strides(space))
     return Kernel(space, (), (), (store,), (), {})
 
 
@@ -221,21 +220,10 @@ def _joined(part: Var, r: Reduce) -> Kernel:
     chunks, size = part.aval.shape[0], math.prod(part.aval.shape[1:])
     space = (chunks, size) if size > 1 else (chunks,)
     load = Load("part", part, r.dtype, 0, views.c_strides(space), views.full(space))
-    row = "sum" if r.row == "count_nonzero" else r.row
+    row = sum_ if r.row is count_nonzero else r.row
     strides = (0, 1) if size > 1 else (0,)
     joined = Reduce(r.buffer, row, "part", r.dtype, (0,), strides)
     return Kernel(space, (load,), (), (), (joined,), {"part": r.dtype})
 
-
-def _least(dtype: np.dtype) -> Any:
-    return -math.inf if dtype.kind == "f" else False if dtype.kind == "b" else np.iinfo(dtype).min
-
-
-def _most(dtype: np.dtype) -> Any:
-    return math.inf if dtype.kind == "f" else True if dtype.kind == "b" else np.iinfo(dtype).max
-
-
-START = {"sum": lambda t: 0, "count_nonzero": lambda t: 0, "any": lambda t: False,
-         "prod": lambda t: 1, "all": lambda t: True, "max": _least, "min": _most}
 
 __all__ = ["tiled"]

@@ -6,14 +6,12 @@ import math
 
 from functrans._compile.ir.program import Program, Structured, Var
 from functrans._compile.ir.structured import Loop
-from functrans._compile.schedule.rematerialize import CHEAP
+from functrans._core.primitive import FUNCTION
 from functrans._ops.declare import Bilinear, Elementwise
-from functrans._transforms.staging.restage import MOVES, Cut
+from functrans._transforms.staging.restage import Cut
 
 # Arithmetic operations that take as long as storing a number and loading it again.
 STORE = 4.0
-# Arithmetic operations that take as long as one mathematical function.
-FUNCTION = 16.0
 
 
 def operations(program: Program) -> float:
@@ -25,12 +23,10 @@ def operations(program: Program) -> float:
             total += (eqn.prim.length or math.inf) * operations(eqn.prim.body)
         elif isinstance(eqn.prim, Structured):
             total += max(map(operations, eqn.prim.programs.values()))
-        elif eqn.prim in MOVES:
+        elif eqn.prim.facts.moves:
             continue
-        elif eqn.prim.name in CHEAP:
-            total += size
-        elif isinstance(eqn.prim, Elementwise):
-            total += FUNCTION * size
+        elif eqn.prim.facts.cheap or isinstance(eqn.prim, Elementwise):
+            total += eqn.prim.facts.cost * size
         elif isinstance(eqn.prim, Bilinear):
             given = [math.prod(a.aval.shape) for a in eqn.inputs if isinstance(a, Var)]
             total += 2 * max([size, *given]) * math.sqrt(max(given, default=1))

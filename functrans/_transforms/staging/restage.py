@@ -27,7 +27,7 @@ from functrans._core.bind import Tracer, is_staged, may_have_nan
 from functrans._core.primitive import Primitive
 from functrans._ops.calls import Call
 from functrans._ops.declare import Bilinear, Elementwise, Linear
-from functrans._ops.structure import astype, broadcast_to, reshape, transpose
+from functrans._ops.structure import astype
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.forward.jvp import JVPTrace
 from functrans._transforms.reverse.degenerate import ReverseTrace
@@ -37,8 +37,6 @@ from functrans._transforms.staging.staging import stage
 from functrans._transforms.vmap import BatchTrace, BatchTracer
 
 Mask = tuple[bool, ...]
-# Rows that make no numbers: their results are not worth keeping beside their operand.
-MOVES = frozenset({reshape, transpose, broadcast_to})
 
 
 def examples_of(program: Program) -> list:
@@ -235,7 +233,7 @@ def cut(program: Program, n: int, outs: int, takes: Sequence[bool]) -> Cut:
     needed |= {a for a in program.outputs[outs:] if isinstance(a, Var) and a not in late}
     moves: list[Eqn] = []
     for eqn in reversed(forward):  # what only moves is not kept: what it moves is
-        if eqn.prim in MOVES and eqn.outputs[0] in needed:
+        if eqn.prim.facts.moves and eqn.outputs[0] in needed:
             needed.remove(eqn.outputs[0])
             needed.update(a for a in eqn.inputs if isinstance(a, Var))
             moves.append(eqn)
