@@ -8,19 +8,20 @@ Array([0.        , 0.90929743])
 from functrans import cache, errors, numpy, tree
 from functrans._core import version as _version
 from functrans._core.array import Array
+from functrans._kernels import large as _large
 from functrans._transforms.control.api import cond, fori_loop, switch, while_loop
 from functrans._transforms.control.scan import scan
 from functrans._transforms.forward.api import derivative, jvp
 from functrans._transforms.forward.jet import jet
 from functrans._transforms.matrices.jacobian import hessian, jacfwd, jacobian, jacrev
 from functrans._transforms.matrices.products import elementwise_grad, hvp, vhp
-from functrans._transforms.reverse import large as _large
 from functrans._transforms.reverse.api import linear_transpose, linearize, vjp
 from functrans._transforms.reverse.checkpoint import checkpoint
 from functrans._transforms.reverse.grad import grad, value_and_grad
 from functrans._transforms.rules.custom import custom_jvp, custom_vjp
 from functrans._transforms.rules.external import external
 from functrans._transforms.rules.stop_gradient import stop_gradient
+from functrans._transforms.staging import native_rows as _native_rows
 from functrans._transforms.staging.jit import jit
 from functrans._transforms.staging.staging import make_program
 from functrans._transforms.vmap import vmap
@@ -30,7 +31,7 @@ array = numpy.array
 
 __version__ = _version.VERSION
 
-_large.take_over()
+_large.install(_native_rows.compiled)
 
 __all__ = [
     "Array",

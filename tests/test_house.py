@@ -196,6 +196,19 @@ def test_locks_are_of_the_kind_that_outlives_a_fork(path):
     assert not re.search(r"threading\.R?Lock|cached_property", path.read_text()), relative(path)
 
 
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_sizes_are_asked_for_where_they_are_used(path):
+    """So that changing one in ``sizes`` changes it everywhere."""
+    assert "from functrans._kernels.sizes import" not in path.read_text(), relative(path)
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_rows_are_what_their_declaration_says(path):
+    """No module changes the rows of another."""
+    columns = r"(?<!self)\.(impl|jvp_rule|vjp_rule|facts|abstract|at_kink) = "
+    assert not re.search(columns, path.read_text()), relative(path)
+
+
 # ---- what compiled code does about each row
 
 TREATMENTS = {

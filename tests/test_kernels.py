@@ -10,10 +10,10 @@ import functrans as ft
 from functrans._compile.emit import loop_nest
 from functrans._compile.ir.expand import expanded
 from functrans._compile.run.native import compile_program
-from functrans._compile.schedule import assemble, tiles
+from functrans._compile.schedule import assemble
 from functrans._compile.schedule.kernels import HostStep, Kernel, Tiles
 from functrans._core.bind import bind
-from functrans._kernels import blocks
+from functrans._kernels import blocks, sizes
 from functrans._ops.indexing import put_add
 from functrans._ops.reductions import equal_share, logsumexp, softmax
 from functrans._transforms.staging.staging import make_program
@@ -35,8 +35,8 @@ def draw(*shape, dtype=float):
 @pytest.fixture
 def small_tiles(monkeypatch):
     """Everything counts as large: tiles of a row or two, a chunk for each row, short blocks."""
-    for name, value in {"LARGE": 0, "TILE": 64, "THREADED": 0, "CHUNK": 0.1}.items():
-        monkeypatch.setattr(tiles, name, value)
+    for name, value in {"SHARED": 0, "TILE": 64, "WORK": 0, "CHUNK": 0.1}.items():
+        monkeypatch.setattr(sizes, name, value)
     monkeypatch.setattr(loop_nest, "BLOCK", 4)
 
 

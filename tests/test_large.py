@@ -7,9 +7,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._kernels import blocks
+from functrans._kernels import blocks, sizes
 from functrans._ops import reductions
-from functrans._transforms.reverse import fusion, vjp, walk
 
 N = 1000
 
@@ -17,13 +16,9 @@ N = 1000
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of 64 from 100 elements on, on three threads from 200 on."""
-    for module in (blocks, walk, fusion):
-        monkeypatch.setattr(module, "LARGE", 100)
-    for module in (blocks, vjp):
-        monkeypatch.setattr(module, "THREADED", 200)
+    for name, value in {"LARGE": 100, "THREADED": 200, "BLOCK": 64, "WIDE": 64}.items():
+        monkeypatch.setattr(sizes, name, value)
     monkeypatch.setattr(reductions, "SMALL", 8)
-    monkeypatch.setattr(blocks, "BLOCK", 64)
-    monkeypatch.setattr(blocks, "WIDE", 64)
     monkeypatch.setattr(blocks, "cores", lambda: 3)
 
 
@@ -68,7 +63,7 @@ def test_the_blocks_are_used(small_blocks, monkeypatch):
     sizes = []
     run = blocks.run_blocks
     monkeypatch.setattr(
-        fusion, "run_blocks", lambda work, *size: sizes.append(size) or run(work, *size)
+        blocks, "run_blocks", lambda work, *size: sizes.append(size) or run(work, *size)
     )
     for name in ("chain", "rows", "columns", "one of each"):
         ft.grad(LOSSES[name])(np.ones(N))
@@ -97,7 +92,7 @@ def test_an_error_in_a_thread_reaches_the_caller():
 
     before = threading.active_count()
     with pytest.raises(KeyError):
-        blocks.run_blocks(work, blocks.THREADED)
+        blocks.run_blocks(work, sizes.THREADED)
     assert threading.active_count() == before
 
 

@@ -8,9 +8,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 from functrans._compile.run.executable import Executable
 from functrans._compile.run.machine import NativeUnavailable
+from functrans._kernels import large, sizes
+from functrans._ops.declare import TABLE
 from functrans._ops.linalg import triangular_solve
 from functrans._ops.reductions import cumsum
-from functrans._transforms.reverse import large
 from functrans._transforms.staging import jit
 from functrans.profile import profile
 
@@ -22,13 +23,13 @@ RTOL = {"f": 2e-5, "d": 1e-12, "F": 2e-5, "D": 1e-12}  # sums in another order; 
 def native(monkeypatch):
     """The results of native code in the test, None where there was none."""
     found = []
-    run = large._native
+    run = large._compiled
 
     def seen(*args):
         found.append(run(*args))
         return found[-1]
 
-    monkeypatch.setattr(large, "_native", seen)
+    monkeypatch.setattr(large, "_compiled", seen)
     return found
 
 
@@ -111,6 +112,35 @@ def test_special_values_are_those_of_numpy(name, values, native):
     assert native
     for y, e in zip(found, expected, strict=True):
         assert_allclose(y, e, rtol=1e-12, atol=1e-12)
+
+
+SMALL = {
+    **ROWS, "cholesky": lambda x: np.linalg.cholesky(x @ x.T + 16 * np.eye(16)),
+    "triangular_solve": lambda x: triangular_solve(
+        x + 9 * np.eye(16), x, lower=True, transposed=False, unit=False
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_numbers_do_not_depend_on_when_native_code_begins(name, native, monkeypatch):
+    x = draw()[:16, :16].copy()
+    ct = np.array(SMALL[name](x))
+    expected = value_and_pullback(SMALL[name], x, ct)
+    assert not native
+    for size in ("LARGE", "NATIVE", "SYSTEM"):
+        monkeypatch.setattr(sizes, size, 200)
+    found = value_and_pullback(SMALL[name], x, ct)
+    assert native
+    assert all(ys is not None for ys in native)
+    for y, e in zip(found, expected, strict=True):
+        assert_allclose(y, e, rtol=1e-12, atol=1e-12)
+
+
+def test_sizes_from_which_rows_are_native_have_names():
+    names = {r.name: r.facts.native_from for r in TABLE.values() if r.facts.native_from}
+    assert {"logsumexp", "cumsum", "norm2", "cholesky"} <= names.keys()
+    assert all(getattr(sizes, name) >= sizes.LARGE for name in names.values())
 
 
 def test_sums_of_complex_numbers(native):

@@ -6,9 +6,9 @@ import scipy.special
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._kernels import blocks
-from functrans._ops import indexing, norms, ranks
-from functrans._transforms.reverse import cotangents, fusion, vjp, walk
+from functrans._kernels import blocks, large, sizes
+from functrans._ops import indexing, ranks
+from functrans._transforms.reverse import cotangents
 
 ROWS = 40, 25
 
@@ -16,12 +16,8 @@ ROWS = 40, 25
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Blocks of 64 from 100 elements on, on three threads from 200 on."""
-    for module in (blocks, walk, fusion, cotangents, norms):
-        monkeypatch.setattr(module, "LARGE", 100)
-    for module in (blocks, vjp):
-        monkeypatch.setattr(module, "THREADED", 200)
-    monkeypatch.setattr(blocks, "BLOCK", 64)
-    monkeypatch.setattr(blocks, "WIDE", 64)
+    for name, value in {"LARGE": 100, "THREADED": 200, "BLOCK": 64, "WIDE": 64}.items():
+        monkeypatch.setattr(sizes, name, value)
     monkeypatch.setattr(blocks, "cores", lambda: 3)
 
 
@@ -195,4 +191,4 @@ def test_one_cotangent_of_two_operands_is_not_added_into():
 ])
 def test_broadcast_operands(shapes):
     a, b = draw(*shapes[0]), draw(*shapes[1])
-    assert_array_equal(blocks.elementwise(np.subtract, a, b), a - b)
+    assert_array_equal(large.elementwise(np.subtract, a, b), a - b)

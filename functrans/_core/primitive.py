@@ -35,6 +35,8 @@ class Facts(NamedTuple):
     neutral: Callable[[np.dtype], Any] | None = None  # what a reduction of nothing is
     indexing: str = ""  # "reads", "sets" or "adds" entries by index
     flops: Callable[[Sequence[tuple], dict], int] | None = None  # of operands of these shapes
+    # the size, as ``_kernels/sizes`` calls it, from which native code pays on plain arrays
+    native_from: str = ""
     jumps: str = ""  # where its value jumps; there, unlike at kinks, its derivative is not in doubt
     at_jump: Callable | None = None  # where ndarray operands are so, as booleans
 

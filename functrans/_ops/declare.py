@@ -26,6 +26,7 @@ from functrans._core.bind import (
     sum_to,
 )
 from functrans._core.primitive import Primitive
+from functrans._kernels import large
 
 TABLE: dict[str, Primitive] = {}
 
@@ -277,6 +278,8 @@ class Linear(Primitive):
                  operands: int | None, accumulate: Callable | None = None, drops: bool = False,
                  fills: bool = False, **columns: Any):
         super().__init__(name, impl, **columns)
+        if self.facts.native_from:
+            self.impl = large.forward(self, impl, self.facts.native_from)
         self.drops, self.fills = drops, fills
         self.transpose = transpose
         self._batch = batch
@@ -399,6 +402,9 @@ class General(Primitive):
         self.split = split
         self.jvp_rule = jvp
         self.vjp_rule = vjp
+        if self.facts.native_from:
+            self.impl = large.forward(self, impl, self.facts.native_from)
+            self.vjp_rule = vjp and large.backward(vjp, self.facts.native_from)
         self._batch = batch or self._loop
         self._saves = saves
 

@@ -251,6 +251,7 @@ def _triangular_vjp(ct, y, xs, wanted, lower, transposed, unit):
 triangular_solve = primitive(
     "triangular_solve", _triangular_solve, jvp=_triangular_jvp, vjp=_triangular_vjp,
     batch=_system_batch(lambda: triangular_solve), abstract=_system_abstract,
+    native_from="SYSTEM",
 )
 
 # ---- Cholesky
@@ -271,7 +272,7 @@ def _cholesky_vjp(ct, y, xs, wanted):
 # The lower factor, of the lower triangle.
 cholesky = primitive(
     "cholesky", np.linalg.cholesky, jvp=_cholesky_jvp, vjp=_cholesky_vjp, saves="y",
-    batch=stacked(lambda: cholesky), abstract=same, domain=POSITIVE,
+    batch=stacked(lambda: cholesky), abstract=same, domain=POSITIVE, native_from="SYSTEM",
     doc="Murray 2016, equations 8 and 10.",
 )
 

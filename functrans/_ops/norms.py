@@ -8,24 +8,28 @@ import numpy as np
 
 from functrans._core.aval import Aval, finfo
 from functrans._core.bind import STRONG
-from functrans._kernels import blocks
-from functrans._kernels.blocks import LARGE
+from functrans._kernels import large, sizes
 from functrans._ops.declare import primitive
 from functrans._ops.elementwise import ratio
 from functrans._ops.linalg import conj
 
 
 def _sum_of_squares(x, axis):
-    if x.dtype.char in "fd" and blocks.are_rows(x, axis):
-        return blocks.reduce_rows(lambda x, axis: np.vecdot(x, x), x, x.dtype)
-    if x.dtype.char in "fd" and len(axis) == x.ndim and x.size >= LARGE and x.flags.c_contiguous:
-        flat, width = x.reshape(-1), 4096
-        whole = flat.size // width * width
-        rows = flat[:whole].reshape(-1, width)
-        parts = blocks.reduce_rows(lambda x, axis: np.vecdot(x, x), rows, x.dtype)
-        return np.add.reduce(parts) + np.vecdot(flat[whole:], flat[whole:])
+    if x.size >= sizes.LARGE and x.dtype.char in "fd" and x.flags.c_contiguous:
+        if axis == (x.ndim - 1,) and x.shape[-1] <= sizes.LARGE:
+            return large.by_rows(_squares_of_rows, axis, x, reduces=True)
+        if len(axis) == x.ndim:
+            flat, width = x.reshape(-1), 4096
+            whole = flat.size // width * width
+            rows, rest = flat[:whole].reshape(-1, width), flat[whole:]
+            parts = large.by_rows(_squares_of_rows, (1,), rows, reduces=True)
+            return np.add.reduce(parts) + np.vecdot(rest, rest)
     real = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
     return np.add.reduce(real, axis)
+
+
+def _squares_of_rows(axis, x):
+    return np.vecdot(x, x)
 
 
 def _norm2(x, axis):
@@ -66,11 +70,12 @@ def _norm2_jvp(ts, y, xs, axis):
 def _norm2_vjp(ct, y, xs, wanted, axis):
     x = xs[0]
     kept = tuple(1 if i in axis else n for i, n in enumerate(x.shape))
-    if type(x) is np.ndarray and x.dtype.char in "fd" and type(ct) in STRONG and x.size >= LARGE:
+    plain = type(x) is np.ndarray and type(ct) in STRONG
+    if plain and x.size >= sizes.LARGE and x.dtype.char in "fd":
         factor = ct / y
         if np.all(np.abs(factor) > _underflow(x.dtype)) and np.isfinite(factor).all():
             factor = factor.reshape(kept) if factor.ndim else factor
-            return [blocks.elementwise(np.multiply, x, factor)]
+            return [large.elementwise(np.multiply, x, factor)]
     return [ct.reshape(kept) * _direction(x, y, axis)]
 
 
@@ -78,7 +83,7 @@ def _norm2_vjp(ct, y, xs, wanted, axis):
 # at 0 would be infinite; here it is the least of the subgradients, 0
 norm2 = primitive(
     "norm2", _norm2_quiet, jvp=_norm2_jvp, vjp=_norm2_vjp, kinks="the origin: 0",
-    at_kink=lambda x, axis: np.all(x == 0, axis),
+    at_kink=lambda x, axis: np.all(x == 0, axis), native_from="NATIVE",
     batch=lambda size, xs, batched, axis: norm2(xs[0], axis=tuple(i + 1 for i in axis)),
     abstract=lambda x, axis: Aval(
         tuple(n for i, n in enumerate(x.shape) if i not in axis), np.empty(0, x.dtype).real.dtype

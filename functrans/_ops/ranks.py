@@ -11,7 +11,7 @@ import numpy as np
 
 from functrans._core.aval import Aval
 from functrans._core.bind import bind, cast
-from functrans._kernels import blocks
+from functrans._kernels import large
 from functrans._ops.calls import stop
 from functrans._ops.declare import linear, primitive
 from functrans._ops.reductions import share_out, tied
@@ -139,7 +139,7 @@ def _tied_mean(t, x, y):
 def _tied_spread(ct, x, y):
     axis = (x.ndim - 1,)
     parts = [
-        blocks.spread(share_out, axis, x, ct.dtype, one, c)
+        large.by_rows(share_out, axis, x, one, c, dtype=ct.dtype)
         for one, c in zip(_each(y), _each(ct), strict=True)
     ]
     return functools.reduce(np.add, parts) if parts else np.zeros(x.shape, ct.dtype)

@@ -11,7 +11,7 @@ import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, Aval, dtype_of, finfo, floating_of
 from functrans._core.bind import PLAIN, STRONG, cast, is_finite
-from functrans._kernels import blocks
+from functrans._kernels import large
 from functrans._ops.declare import POSITIVE, elementwise, linear, primitive, strong_multiply
 from functrans._ops.elementwise import (
     add,
@@ -144,7 +144,7 @@ def _extreme(name, ufunc, join, neutral):
 
     def vjp(ct, y, xs, wanted, axis):
         if type(xs[0]) is np.ndarray and type(y) in STRONG and type(ct) in STRONG:
-            return [blocks.spread(share_out, axis, xs[0], xs[0].dtype, y, ct)]
+            return [large.by_rows(share_out, axis, xs[0], y, ct)]
         share = equal_share(xs[0], y, axis=axis)
         return [cast(weigh(ct.reshape(kept_shape(share.shape, axis)), share), dtype_of(xs[0]))]
 
@@ -152,7 +152,7 @@ def _extreme(name, ufunc, join, neutral):
         name, lambda x, axis: ufunc.reduce(x, axis), jvp=jvp, vjp=vjp,
         batch=lambda size, xs, batched, axis: row(xs[0], axis=_shift_axis(axis)),
         abstract=lambda x, axis: Aval(reduced_shape(x.shape, axis), x.dtype),
-        kinks="a tie: shared equally",
+        kinks="a tie: shared equally", native_from="NATIVE",
         at_kink=lambda x, axis: _shared(_equal_share(x, ufunc.reduce(x, axis), axis)),
         reduces=join, neutral=neutral, rounds="never",
     )
@@ -217,7 +217,7 @@ cumsum = linear(
     "cumsum", lambda x, axis, reverse: _accumulate(np.add, x, axis, reverse),
     lambda ct, x, axis, reverse: cast(cumsum(ct, axis=axis, reverse=not reverse), x.dtype),
     batch=lambda size, xs, batched, axis, reverse: cumsum(xs[0], axis=axis + 1, reverse=reverse),
-    abstract=_running_abstract(np.add), scans=add,
+    abstract=_running_abstract(np.add), native_from="NATIVE", scans=add,
 )
 
 
@@ -327,7 +327,7 @@ cumprod = primitive(
     ),
     vjp=_cumprod_vjp,
     batch=lambda size, xs, batched, axis, reverse: cumprod(xs[0], axis=axis + 1, reverse=reverse),
-    abstract=_running_abstract(np.multiply), scans=multiply,
+    abstract=_running_abstract(np.multiply), native_from="NATIVE", scans=multiply,
 )
 
 
@@ -396,6 +396,7 @@ def _running_extreme(name, ufunc, join, largest):
 
     row = primitive(
         name, lambda x, axis: ufunc.accumulate(x, axis), jvp=jvp, vjp=vjp, saves="x",
+        native_from="NATIVE",
         batch=lambda size, xs, batched, axis: row(xs[0], axis=axis + 1),
         abstract=lambda x, axis: x, kinks="a tie: shared equally",
         at_kink=lambda x, axis: _shared(_running_share(x, axis, largest)), scans=join,
@@ -422,12 +423,10 @@ def _powers(x, axis):
 
 
 def _logsumexp(x, axis):
-    if blocks.are_rows(x, axis):
-        return blocks.reduce_rows(_logsumexp_whole, x, x.dtype)
-    return _logsumexp_whole(np.asarray(x), axis)
+    return large.by_rows(_logsumexp_whole, axis, np.asarray(x), reduces=True)
 
 
-def _logsumexp_whole(x, axis):
+def _logsumexp_whole(axis, x):
     e, top = _powers(x, axis)
     with np.errstate(divide="ignore"):
         y = np.log(np.add.reduce(e, axis))
@@ -435,8 +434,7 @@ def _logsumexp_whole(x, axis):
 
 
 def _softmax(x, axis):
-    x = np.asarray(x)
-    return blocks.spread(_softmax_whole, axis, x, x.dtype)
+    return large.by_rows(_softmax_whole, axis, np.asarray(x))
 
 
 def _softmax_whole(axis, x, ct=None):
@@ -462,13 +460,13 @@ softmax = primitive(
     jvp=lambda ts, y, xs, axis: _softmax_move(ts[0], y, axis),
     vjp=lambda ct, y, xs, wanted, axis: [cast(_softmax_move(ct, y, axis), dtype_of(xs[0]))],
     batch=lambda size, xs, batched, axis: softmax(xs[0], axis=_shift_axis(axis)),
-    abstract=lambda x, axis: x, saves="y",
+    abstract=lambda x, axis: x, saves="y", native_from="NATIVE",
 )
 
 
 def _logsumexp_vjp(ct, y, xs, wanted, axis):
     if type(ct) in STRONG and type(xs[0]) is np.ndarray and ct.dtype == xs[0].dtype:
-        return [blocks.spread(_softmax_whole, axis, xs[0], xs[0].dtype, ct)]
+        return [large.by_rows(_softmax_whole, axis, xs[0], ct)]
     share = softmax(xs[0], axis=axis)
     return [ct.reshape(kept_shape(share.shape, axis)) * share]
 
@@ -477,7 +475,7 @@ def _logsumexp_vjp(ct, y, xs, wanted, axis):
 logsumexp = primitive(
     "logsumexp", _logsumexp,
     jvp=lambda ts, y, xs, axis: (ts[0] * softmax(xs[0], axis=axis)).sum(axis=axis),
-    vjp=_logsumexp_vjp, saves="x",
+    vjp=_logsumexp_vjp, saves="x", native_from="NATIVE",
     batch=lambda size, xs, batched, axis: logsumexp(xs[0], axis=_shift_axis(axis)),
     abstract=lambda x, axis: Aval(reduced_shape(x.shape, axis), x.dtype),
 )

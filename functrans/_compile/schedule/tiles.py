@@ -28,16 +28,10 @@ from functrans._compile.schedule.kernels import (
 )
 from functrans._compile.schedule.views import Shape
 from functrans._core.aval import Aval
+from functrans._kernels import sizes
 from functrans._ops.reductions import count_nonzero
 from functrans._ops.reductions import sum as sum_
 
-# Bytes of a tile of what the kernels share: well within the second-level cache.
-TILE = 1 << 15
-# Bytes from which what is shared does not stay in the cache by itself.
-LARGE = 1 << 17
-# Estimated nanoseconds of work from which threads pay, which take about 40,000 to start, and of a
-# chunk; chunks at most.
-THREADED, CHUNK, CHUNKS = 1_000_000, 100_000, 64
 # Nanoseconds that an operation takes for one entry, a cheap one or not, and a load or a store.
 CHEAP, FUNCTION, MEMORY = 0.1, 0.5, 0.2
 
@@ -160,7 +154,7 @@ def _steps(group: _Group, needed: set[Any], shapes: dict[Var, Shape]) -> list[St
         return [collapse(k) for k in kernels]
     chunk = -(-rows // chunks)
     chunks = -(-rows // chunk)
-    tile = min(chunk, max(1, TILE // row_bytes)) if row_bytes else chunk
+    tile = min(chunk, max(1, sizes.TILE // row_bytes)) if row_bytes else chunk
     parts: dict[Any, Var] = {}
     if chunks > 1:
         for b in collected:
@@ -176,7 +170,7 @@ def _steps(group: _Group, needed: set[Any], shapes: dict[Var, Shape]) -> list[St
 def _row_bytes(buffers: dict[Any, int], rows: int) -> int:
     """Bytes of a row of these buffers, 0 where the rows need not or cannot stay in the cache."""
     size = sum(n * b.aval.dtype.itemsize for b, n in buffers.items())
-    return size if size <= TILE and size * rows >= LARGE else 0
+    return size if size <= sizes.TILE and size * rows >= sizes.SHARED else 0
 
 
 def _read_again(kernels: list[Kernel], rows: int, shapes: dict[Var, Shape]) -> dict[Any, int]:
@@ -194,11 +188,11 @@ def _read_again(kernels: list[Kernel], rows: int, shapes: dict[Var, Shape]) -> d
 def _chunks(kernels: Sequence[Kernel], rows: int, collected: int) -> int:
     """How many chunks: by the work that there is, not by the processors."""
     work = sum(math.prod(k.space) * _cost(k) for k in kernels)
-    if work < THREADED:
+    if work < sizes.WORK:
         return 1
     # what is collected must stay little beside what is computed
     most = sum(math.prod(k.space) for k in kernels) // (8 * max(collected, 1))
-    return max(1, min(CHUNKS, int(work / CHUNK), rows, most))
+    return max(1, min(sizes.CHUNKS, int(work / sizes.CHUNK), rows, most))
 
 
 def _cost(k: Kernel) -> float:

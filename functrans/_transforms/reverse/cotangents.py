@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.bind import STRONG, Tracer, cast, may_have_nan
-from functrans._kernels import blocks
-from functrans._kernels.blocks import LARGE
+from functrans._kernels import large, sizes
 
 
 def add_cotangents(cts: list, slots: Sequence, contributions: Sequence) -> None:
@@ -28,10 +27,10 @@ def add_cotangents(cts: list, slots: Sequence, contributions: Sequence) -> None:
 
 def add_into(cts: list, slot: int, c: Any) -> None:
     """Add ``c`` to the cotangent at ``slot``, in place where it is large and nobody can see it."""
-    if type(c) is np.ndarray and c.size >= LARGE and _is_alone(cts, slot):
+    if type(c) is np.ndarray and c.size >= sizes.LARGE and _is_alone(cts, slot):
         before = cts[slot]
         if before.shape == c.shape and before.dtype == c.dtype:
-            blocks.elementwise(np.add, before, c, out=before)
+            large.elementwise(np.add, before, c, out=before)
             return
     cts[slot] = cts[slot] + c
 
@@ -56,7 +55,7 @@ def unless_zero(parts: Sequence, cts: Sequence) -> Sequence:
 def accumulate(cts: list, late: dict, parent: int, action: Any, ct: Any, saved: tuple) -> None:
     """Add a scatter to the parent's cotangent, later where a larger one may still come there."""
     x = saved[0]
-    if cts[parent] is None and parent not in late and x.size >= LARGE > ct.size:
+    if cts[parent] is None and parent not in late and x.size >= sizes.LARGE > ct.size:
         late[parent] = action, ct, saved
         return
     if parent in late:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._core.bind import may_have_nan
-from functrans._kernels.blocks import LARGE, run_blocks
+from functrans._kernels import blocks, sizes
 from functrans._ops.declare import Action
 from functrans._transforms.reverse.cotangents import add_cotangents
 
@@ -32,7 +32,7 @@ class Stretch(NamedTuple):
 
 
 def is_large(ct: Any) -> bool:
-    return type(ct) is np.ndarray and ct.size >= LARGE and ct.dtype.kind in "fc"
+    return type(ct) is np.ndarray and ct.size >= sizes.LARGE and ct.dtype.kind in "fc"
 
 
 def find(tape: list, cts: list, last: int, start: int = 0) -> Stretch | None:
@@ -127,7 +127,7 @@ def walk(stretch: Stretch, cts: list) -> None:
             cut(out)[...] = c
 
     several = any([len(y) == stretch.rows for y in outs.values() if y.ndim])
-    run_blocks(block, stretch.rows if several else 1, stretch.width)
+    blocks.run_blocks(block, stretch.rows if several else 1, stretch.width)
     for k in stretch.seeds:
         cts[k] = None
     add_cotangents(cts, list(outs), [_from_rows(y, stretch.shape) for y in outs.values()])

@@ -25,8 +25,7 @@ from functrans._core.bind import (
     is_staged,
 )
 from functrans._core.primitive import Primitive
-from functrans._kernels import blocks
-from functrans._kernels.blocks import THREADED
+from functrans._kernels import large, sizes
 from functrans._ops.declare import Bilinear, Elementwise, Linear, LinearAction
 from functrans._transforms.reverse.captures import SMALL, Captures
 from functrans._transforms.reverse.cotangents import add_cotangents, unless_zero
@@ -150,13 +149,13 @@ class VJPTrace(Trace):
             k1 is np.float64
             or (k1 is np.ndarray and v1.shape == v2.shape and v1.dtype is v2.dtype)
         )
-        if (alike or (k1 is np.ndarray and k2 is float)) and v1.size < THREADED:
+        if (alike or (k1 is np.ndarray and k2 is float)) and v1.size < sizes.THREADED:
             y = prim.impl(v1, v2)
         elif k1 in PLAIN and k2 in PLAIN:
-            if (k1 is np.ndarray and v1.size >= THREADED) or (
-                k2 is np.ndarray and v2.size >= THREADED
+            if (k1 is np.ndarray and v1.size >= sizes.THREADED) or (
+                k2 is np.ndarray and v2.size >= sizes.THREADED
             ):
-                y = blocks.elementwise(prim.impl, v1, v2)
+                y = large.elementwise(prim.impl, v1, v2)
             elif k1 in STRONG or k2 in STRONG:
                 y = prim.impl(v1, v2)
             else:
@@ -199,7 +198,7 @@ class VJPTrace(Trace):
         if self.closed or action is None:
             return bind(prim, x)
         if type(v) in STRONG:
-            y = prim.impl(v) if v.size < THREADED else blocks.elementwise(prim.impl, v)
+            y = prim.impl(v) if v.size < sizes.THREADED else large.elementwise(prim.impl, v)
         elif isinstance(v, Tracer):
             y = v.owner.unary(prim, v)
         else:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.bind import STRONG, may_have_nan, sum_to
-from functrans._kernels.blocks import LARGE
+from functrans._kernels import sizes
 from functrans._ops.declare import Linear
 from functrans._transforms.reverse import fusion
 from functrans._transforms.reverse.cotangents import accumulate, add_into, scatter, scatter_late
@@ -80,7 +80,7 @@ def _glance(tape: list, cts: list) -> int:
         ct = cts[k]
         if ct is None:
             continue
-        if type(ct) is np.ndarray and ct.size >= LARGE:
+        if type(ct) is np.ndarray and ct.size >= sizes.LARGE:
             scatter_late(cts, late)
             return k + 1
         cts[k] = None
@@ -121,7 +121,7 @@ def walk(
             continue
         if ct is None:
             continue
-        if type(ct) is np.ndarray and ct.size >= LARGE:
+        if type(ct) is np.ndarray and ct.size >= sizes.LARGE:
             scatter_late(cts, late)
             tape[k] = node
             stretch = fusion.find(tape, cts, k, start)
@@ -141,7 +141,7 @@ def walk(
                 c = sum_to(c, *unlike[0])
             if cts[parent] is None:
                 cts[parent] = c
-            elif type(c) is np.ndarray and c.size >= LARGE:
+            elif type(c) is np.ndarray and c.size >= sizes.LARGE:
                 add_into(cts, parent, c)
             else:
                 cts[parent] = cts[parent] + c

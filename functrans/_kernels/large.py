@@ -1,0 +1,166 @@
+"""How a large array is worked through: the one policy, whose numbers are in ``sizes``.
+
+NumPy makes a pass over memory for each step, on one processor. For what is larger than the cache:
+
+- rows that NumPy makes several passes for, or goes through one entry after the other, say
+  ``native_from`` in the table. From there on they, and the rules that pull cotangents back through
+  them, are native code, compiled once for each shape and dtype: ``forward`` and ``backward``.
+  Where nothing can or should be compiled, NumPy does it as before;
+- what such rows compute along the last axis is done on blocks of rows: ``by_rows``;
+- ufuncs, in a forward run and where cotangents are added up, are shared by threads:
+  ``elementwise``. They stay NumPy's, so that values are NumPy's to the last bit, and warnings are
+  given;
+- the walk takes stretches of elementwise ops block by block (``_transforms/reverse/fusion.py``),
+  and adds cotangents in place (``cotangents.py``).
+
+A chain of NumPy calls on blocks that fit the second-level cache reads and writes main memory once,
+keeps NumPy's vectorised functions, and runs in parallel because ufuncs release the interpreter
+lock. What ``jit`` compiles has blocks and threads of its own (``_compile/schedule/tiles.py``).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans._core.aval import Aval
+from functrans._core.bind import STRONG
+from functrans._core.primitive import Primitive
+from functrans._kernels import blocks, sizes
+from functrans.config import config
+
+# ---- native code
+
+
+def _compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
+    return None  # replaced by the floor where programs are staged: until then there is no code
+
+
+def install(compiled: Callable[..., list | None]) -> None:
+    """Called once by the package: ``compiled(f, static, xs)`` is ``f(static, *xs)``, arrays in a
+    list, by native code; None where there is none."""
+    global _compiled
+    _compiled = compiled
+
+
+def _compiles(xs: Sequence) -> bool:
+    """Whether ``xs`` are plain numbers of kinds that compile, and nobody has switched it off."""
+    return config.jit and all(
+        [type(x) in STRONG and x.dtype.char in "fdFD" and x.dtype.isnative for x in xs]
+    )
+
+
+def forward(row: Primitive, impl: Callable, native_from: str) -> Callable:
+    """The function of ``row``: natively where its first operand is large, else ``impl``."""
+
+    def staged(params: tuple, *xs: Any) -> list:
+        return [row(*xs, **dict(params))]
+
+    @functools.wraps(impl)
+    def run(x: Any, *xs: Any, **params: Any) -> Any:
+        if type(x) is not np.ndarray or x.size < sizes.LARGE:  # as nearly always
+            return impl(x, *xs, **params)
+        ys = None
+        if x.size >= getattr(sizes, native_from) and _compiles((x, *xs)):
+            ys = _compiled(staged, tuple(params.items()), (x, *xs))
+        return impl(x, *xs, **params) if ys is None else ys[0]
+
+    return run
+
+
+# What a rule is given instead of a value that it does not read; and where it is given one.
+_ABSENT, _HERE = Aval | None, object()
+_SIZED = np.ndarray | Aval
+
+
+def backward(vjp: Callable, native_from: str) -> Callable:
+    """The vjp rule of a row: natively where its first operand is large, else ``vjp``."""
+
+    def staged(static: tuple, *values: Any) -> list:
+        absent, wanted, params = static
+        rest = iter(values)
+        ct, y, *xs = [next(rest) if a is _HERE else a for a in absent]
+        cts = vjp(ct, y, xs, wanted, **dict(params))
+        return [c for c, w in zip(cts, wanted, strict=True) if w]
+
+    @functools.wraps(vjp)
+    def rule(ct: Any, y: Any, xs: Sequence, wanted: Sequence[bool], **params: Any) -> Sequence:
+        x = xs[0]
+        if type(ct) in STRONG and isinstance(x, _SIZED) and x.size >= getattr(sizes, native_from):
+            every = ct, y, *xs
+            values = [v for v in every if not isinstance(v, _ABSENT)]
+            absent = tuple([v if isinstance(v, _ABSENT) else _HERE for v in every])
+            static = absent, tuple(wanted), tuple(params.items())
+            cts = _compiled(staged, static, values) if _compiles(values) else None
+            if cts is not None:
+                rest = iter(cts)
+                return [next(rest) if w else None for w in wanted]
+        return vjp(ct, y, xs, wanted, **params)
+
+    return rule
+
+
+# ---- blocks
+
+
+def by_rows(f: Callable, axis: tuple[int, ...], x: np.ndarray, *ys: Any, dtype: Any = None,
+            reduces: bool = False) -> np.ndarray:
+    """``f(axis, x, *ys)``, on blocks of rows where ``x`` is large and ``axis`` its last.
+
+    The result, of ``dtype`` (None: that of ``x``), has the shape of ``x``, or one number for each
+    row if ``f`` ``reduces``. ``ys`` are reduced over ``axis`` and reach ``f`` with length 1 there.
+    """
+    if not (
+        x.size >= sizes.LARGE and axis == (x.ndim - 1,) and x.shape[-1] <= sizes.LARGE
+        and x.flags.c_contiguous
+    ):
+        if ys:
+            kept = tuple([1 if i in axis else n for i, n in enumerate(x.shape)])
+            ys = tuple([y.reshape(kept) for y in ys])
+        return f(axis, x, *ys)
+    *shape, width = x.shape
+    out = np.empty(shape if reduces else x.shape, x.dtype if dtype is None else dtype)
+    rows, flat = x.reshape(-1, width), out.reshape(-1) if reduces else out.reshape(-1, width)
+    ys = tuple([y.reshape(-1, 1) for y in ys])
+
+    def block(start: int, stop: int) -> None:
+        flat[start:stop] = f((1,), rows[start:stop], *[y[start:stop] for y in ys])
+
+    blocks.run_blocks(block, *rows.shape)
+    return out
+
+
+def elementwise(impl: Callable, *xs: Any, out: np.ndarray | None = None) -> Any:
+    """``impl``, a ufunc, on operands of which some are large: a share for each thread."""
+    shapes = {x.shape for x in xs if _has_axes(x)}
+    shape = max(shapes, key=math.prod)
+    width = 1 if len(shapes) == 1 else shape[-1]
+    column = (*shape[:-1], 1)  # one number a row
+    if type(impl) is not np.ufunc or not all(
+        not _has_axes(x) or (x.shape in (shape, column) and x.flags.c_contiguous) for x in xs
+    ):
+        return impl(*xs, out=out)
+    rows = [x.reshape(-1, width if x.shape == shape else 1) if _has_axes(x) else x for x in xs]
+    out = np.empty(shape, _result_dtype(impl, xs)) if out is None else out
+    flat = out.reshape(-1, width)
+    if width == 1:  # all of one shape
+        rows, flat = [x.reshape(-1) if _has_axes(x) else x for x in xs], out.reshape(-1)
+
+    def block(start: int, stop: int) -> None:
+        impl(*[x[start:stop] if _has_axes(x) else x for x in rows], out=flat[start:stop])
+
+    blocks.run_blocks(block, len(flat), width, max(sizes.BLOCK, -(-out.size // blocks.cores())))
+    return out
+
+
+def _has_axes(x):
+    return type(x) is np.ndarray and x.ndim
+
+
+def _result_dtype(impl, xs):
+    """NumPy's own choice, asked on empty slices."""
+    return impl(*[x.reshape(-1)[:0] if _has_axes(x) else x for x in xs]).dtype

@@ -1,0 +1,26 @@
+"""The sizes from which large arrays are treated apart; ``large.py`` says how.
+
+Results do not depend on them but for rounding. They are read here whenever they are used
+(``sizes.LARGE``), so that whoever changes one changes it for all.
+"""
+
+# Entries of a block: just under 128 KB of float64, from where on malloc maps fresh pages.
+BLOCK = 16000
+# Entries from which working block by block beats working on whole arrays ...
+LARGE = 1 << 17
+# ... and from which threads pay, which wait for the interpreter lock less often on wider blocks.
+THREADED, WIDE = 1 << 20, 32768
+
+# Entries from which native code pays for rows that NumPy makes several passes for; to compile
+# it takes 10 to 60 ms. And entries of a matrix from which a system with it is worth a call of
+# LAPACK's own. Neither is less than LARGE.
+NATIVE = 1 << 20
+SYSTEM = 1 << 17
+
+# In native code. Bytes of a tile of what kernels share: well within the second-level cache.
+TILE = 1 << 15
+# Bytes from which what is shared does not stay in the cache by itself.
+SHARED = 1 << 17
+# Estimated nanoseconds of work from which threads pay, which take about 40,000 to start, and of a
+# chunk; chunks at most.
+WORK, CHUNK, CHUNKS = 1_000_000, 100_000, 64

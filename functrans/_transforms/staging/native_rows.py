@@ -1,0 +1,30 @@
+"""Rows on large plain arrays as native code, without a word of ``jit``: see ``_kernels/large``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+from functrans._compile.lowering.numbers import AS_NUMPY
+from functrans._core.bind import watching
+from functrans._transforms.staging.jit import Jitted
+from functrans.config import config
+
+
+@functools.cache
+def _program(f: Callable) -> Jitted:
+    return Jitted(f, (0,), (), AS_NUMPY)
+
+
+def compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
+    """``f(static, *xs)`` by native code, as ``jit`` would compile it; None where there is none."""
+    token = watching.set(None)  # who watches the caller's ops sees this as one of them
+    try:
+        with config(jit=False):  # a step that the program leaves to its row is NumPy's
+            code = _program(f).code(static, *xs)
+            return code and code(xs)
+    finally:
+        watching.reset(token)
+
+
+__all__ = ["compiled"]
