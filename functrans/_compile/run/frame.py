@@ -68,7 +68,7 @@ class Operand(NamedTuple):
             return x.item()
         v = self.view
         if self.whole:
-            y = x.reshape(v.shape)
+            y = x if x.shape == v.shape else x.reshape(v.shape)
         elif 0 in v.shape:
             y = np.empty(v.shape, x.dtype)  # NumPy checks even strides that lead nowhere
         else:
