@@ -115,7 +115,7 @@ class Jitted:
 
     Programs are in ``entries``. Two caches stand before it, each for calls that the one behind it
     takes too long for. ``latest`` is the C function that took the last call: it looks at types,
-    dtypes and shapes itself, 0.27 us a call of ten operations. ``shortcuts`` is asked where that
+    dtypes and shapes itself, 0.27 us a call of a small program. ``shortcuts`` is asked where that
     declines, by the kinds of plain positional arguments alone: 0.9 us for a function whose kinds
     take turns, or whose program has no C function. Everything else takes the general way, with the
     signature and all that the function closes over: 11 us. Both forget all when a program goes.
