@@ -415,6 +415,22 @@ def test_threads_compile_an_executable_once(monkeypatch):
     assert all(np.array_equal(y, found[0]) for y in found) and len(found) == 8
 
 
+def test_threads_that_stage_at_once_keep_one_program():
+    both = threading.Barrier(2, timeout=60)
+    f = Jitted(lambda x: both.wait() * 0 + np.exp(x), (), (), AS_NUMPY)
+    entries = []
+
+    def work():
+        entries.append(f._entry(f.signature.of((X,), {}))[0])
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(entries) == 2 and entries[0] is entries[1]
+
+
 def test_errors_are_those_of_the_general_way():
     f = ft.jit(lambda x: x * 2)
     f(X), f(X)
