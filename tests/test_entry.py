@@ -12,6 +12,7 @@ import functrans as ft
 from functrans import errors
 from functrans._compile.emit import module
 from functrans._compile.emit.entry_code import PLAN
+from functrans._compile.lowering.numbers import AS_NUMPY
 from functrans._compile.run import entry, executable
 from functrans._compile.run.native import compile_program
 from functrans._ops.declare import Elementwise
@@ -56,6 +57,31 @@ def test_it_returns_what_the_call_with_a_list_does(name, transform, dtype):
         same(program.entry(x), program([x]))
     else:  # only where NumPy runs a step, or nothing is to be run
         assert "host" in repr(program.schedule) or not repr(program.schedule)
+
+
+@pytest.mark.parametrize("call", ["first", "later"])
+def test_the_call_with_a_list_returns_arrays_of_its_own_that_can_be_written_to(call):
+    program = compiled(lambda x, s: (x, x * s, np.sum(x), 2.5), X, 1.5)
+    if call == "later":
+        program([X, 1.5]), program([X, 1.5])
+    ys = program([X, 1.5])
+    assert type(ys) is list
+    for y, e in zip(ys, (X, X * 1.5, np.sum(X), 2.5), strict=True):
+        assert type(y) is np.ndarray and y.flags.writeable and y.flags.owndata
+        assert not np.shares_memory(y, X)
+        np.testing.assert_array_equal(y, e)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_call_step_by_step_returns_the_same(name):
+    f, shape = FUNCTIONS[name]
+    x = np.random.default_rng(1).normal(size=shape)
+    program = compiled(f, x)
+    first, later = program([x]), program([x])
+    for y, e, z in zip(later, first, program._code.in_steps([x]), strict=True):
+        np.testing.assert_array_equal(y, e)
+        np.testing.assert_array_equal(z, e)
+        assert type(y) is type(z) is np.ndarray and (y.shape, y.dtype) == (z.shape, z.dtype)
 
 
 def test_inputs_constants_and_repeated_outputs_are_copied():
@@ -279,7 +305,7 @@ def test_an_interrupt_in_a_host_step_ends_the_call_and_nothing_else():
 
 
 def test_the_second_call_and_all_later_ones_are_the_entry():
-    f = Jitted(lambda x, s: (x * s, np.sum(x)), (), (), False)
+    f = Jitted(lambda x, s: (x * s, np.sum(x)), (), (), AS_NUMPY)
     ys = [f.positional((X, 2.0)) for _ in range(3)]
     assert type(f.latest) is type(len)
     for y in (*ys, f.latest(X, 2.0)):
@@ -387,6 +413,22 @@ def test_threads_compile_an_executable_once(monkeypatch):
         t.join()
     assert len(made) == 1
     assert all(np.array_equal(y, found[0]) for y in found) and len(found) == 8
+
+
+def test_threads_that_stage_at_once_keep_one_program():
+    both = threading.Barrier(2, timeout=60)
+    f = Jitted(lambda x: both.wait() * 0 + np.exp(x), (), (), AS_NUMPY)
+    entries = []
+
+    def work():
+        entries.append(f._entry(f.signature.of((X,), {}))[0])
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(entries) == 2 and entries[0] is entries[1]
 
 
 def test_errors_are_those_of_the_general_way():

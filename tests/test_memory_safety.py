@@ -15,7 +15,7 @@ PRELUDE = """
 import ctypes, mmap, sys
 import numpy as np
 import functrans as ft
-from functrans._compile.run import native
+from functrans._compile.run import frame, native
 
 libc = ctypes.CDLL(None, use_errno=True)
 PAGE = mmap.PAGESIZE
@@ -50,15 +50,14 @@ def check(f, shapes, dtypes=(np.float64, np.float32)):
             xs = [filled(s, dtype, at_end) for s in shapes]
             program = ft.make_program(f)(*xs)
             compiled = native.compile_program(program)
-            empty = compiled._call.__globals__
             made = []
 
             def ours(shape, dtype, at_end=at_end):
                 made.append(guarded(shape, dtype, at_end))
                 return made[-1]
 
-            empty["empty"] = ours
-            got = compiled(xs)
+            frame.empty = ours
+            got = compiled._code.in_steps(xs)
             assert made or not compiled.llvm, "results were to be guarded as well"
             with np.errstate(all="ignore"):
                 expected = f(*xs)

@@ -93,6 +93,7 @@ class Action:
 @functools.cache
 def _picker(needs: tuple[str, ...], operands: tuple[str, ...]) -> Callable[..., tuple]:
     """``pick(y, *operands)``: those of the output and the operands that are named in ``needs``."""
+    # eval: 80 ns a call, a closure with indices 110, of the 1 us that recording an op takes
     return eval(f"lambda y, {', '.join(operands)}: ({''.join([f'{n}, ' for n in needs])})")
 
 
@@ -231,6 +232,8 @@ def _recorder(needs: tuple[tuple | None, ...], operands: tuple[str, ...]) -> Cal
         for i, names in enumerate(needs) if names is not None
     ])
     given = f"y, {', '.join(operands)}, {slots}, {unlike}"
+    # eval: 145 ns a call of one operand and 205 of two; closures written for just these numbers
+    # 220 and 370, one closure for any number 1,100 and 1,400
     return eval(f"lambda {actions}: lambda {given}: ({edges})")
 
 

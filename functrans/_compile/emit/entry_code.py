@@ -23,7 +23,7 @@ MOST, SLOTS = 64, 256
 ARRAY, SCALAR, FLOAT, INT = range(4)
 # The words of a plan, and of what it points to.
 PLAN = ("run", "known", "arguments", "argument", "held", "hold", "results", "result",
-        "scratch", "scratch.slot", "lets")
+        "scratch", "scratch.slot", "lets", "class", "flags")
 ARGUMENT = ("kind", "dtype", "ndim", "dims")
 HOLD = ("slot", "array")
 RESULT = ("slot", "dtype", "ndim", "dims", "bytes", "source")
@@ -205,8 +205,8 @@ make:
   %incref = call ptr @pointer(ptr %known, i64 <known.Py_IncRef>)
   call void %incref(ptr %dtype) ; the array takes over this reference
   %new = call ptr @pointer(ptr %known, i64 <known.PyArray_NewFromDescr>)
-  %Array = call ptr @pointer(ptr %known, i64 <known.Array>)
-  %y = call ptr %new(ptr %Array, ptr %dtype, i32 %ndim.int, ptr %dims, ptr null, ptr null, i32 0,
+  %class = call ptr @pointer(ptr %plan, i64 <plan.class>)
+  %y = call ptr %new(ptr %class, ptr %dtype, i32 %ndim.int, ptr %dims, ptr null, ptr null, i32 0,
                      ptr null)
   %y.missing = icmp eq ptr %y, null
   br i1 %y.missing, label %drop, label %is.made
@@ -270,7 +270,9 @@ finish:
   %z = call ptr @pointer(ptr %made, i64 %k.made.offset)
   %flags.at = getelementptr i8, ptr %z, i64 <object.flags>
   %flags = load i32, ptr %flags.at
-  %flags.kept = and i32 %flags, <read only>
+  %flags.plan = call i64 @word(ptr %plan, i64 <plan.flags>)
+  %flags.mask = trunc i64 %flags.plan to i32
+  %flags.kept = and i32 %flags, %flags.mask
   store i32 %flags.kept, ptr %flags.at
   %k.offset = mul i64 %k, <size of result>
   %finished.result = getelementptr i8, ptr %result0, i64 %k.offset
@@ -349,11 +351,11 @@ def text() -> str:
     for record, words in RECORDS.items():
         numbers |= {f"{record}.{name}": 8 * i for i, name in enumerate(words)}
         numbers[f"size of {record}"] = 8 * len(words)
-    numbers |= {"in order": IN_ORDER, "read only": ~WRITEABLE, "most": MOST, "cells": MOST + 1,
+    numbers |= {"in order": IN_ORDER, "most": MOST, "cells": MOST + 1,
                 "slots": SLOTS, "list": LIST_ITEMS + 8,
                 "array": ARRAY, "scalar": SCALAR, "float": FLOAT, "int": INT}
     return re.sub("<([a-zA-Z_0-9. ]+)>", lambda found: str(numbers[found[1]]), TEXT)
 
 
 __all__ = ["ARRAY", "FLOAT", "FUNCTIONS", "INT", "IN_ORDER", "MOST", "OBJECTS", "OFFSETS", "PLAN",
-           "SCALAR", "SLOTS", "text"]
+           "SCALAR", "SLOTS", "WRITEABLE", "text"]

@@ -6,6 +6,7 @@ On one thread: BLAS's own, which spin after a product, would stall others.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -17,14 +18,21 @@ from functrans.config import settings
 ROW, LARGE = 4096, 1 << 17
 
 TEXT = """\
-define i32 @row_sums(ptr noalias readonly %frame) nounwind {
+define internal ptr @data(ptr %list, i64 %i) alwaysinline {
+  %items.at = getelementptr i8, ptr %list, i64 <items>
+  %items = load ptr, ptr %items.at
+  %item.at = getelementptr ptr, ptr %items, i64 %i
+  %item = load ptr, ptr %item.at
+  %data.at = getelementptr i8, ptr %item, i64 <data>
+  %data = load ptr, ptr %data.at
+  ret ptr %data
+}
+define i32 @row_sums(ptr %list) nounwind {
 entry:
-  %words = load ptr, ptr %frame
-  %shifts.at = getelementptr ptr, ptr %frame, i64 1
-  %shifts = load ptr, ptr %shifts.at
-  %sums.at = getelementptr ptr, ptr %frame, i64 2
-  %sums = load ptr, ptr %sums.at
-  %rows.at = getelementptr i64, ptr %frame, i64 3
+  %words = call ptr @data(ptr %list, i64 0)
+  %shifts = call ptr @data(ptr %list, i64 1)
+  %sums = call ptr @data(ptr %list, i64 2)
+  %rows.at = call ptr @data(ptr %list, i64 3)
   %rows = load i64, ptr %rows.at
   br label %row
 row:
@@ -101,23 +109,21 @@ def _by_numpy(rows: np.ndarray, sums: np.ndarray) -> None:
 @functools.cache
 def _native() -> Callable | None:
     """The same by compiled code, in less than half the time."""
-    from functrans._compile.run.machine import NativeUnavailable, local  # lazy: few need it
+    from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS  # lazy: few need it
+    from functrans._compile.run.machine import NativeUnavailable, local  # lazy: likewise
 
-    text = TEXT.replace("<row>", str(ROW))
+    numbers = {"row": ROW, "items": LIST_ITEMS, "data": ARRAY_DATA}
+    text = re.sub("<([a-z]+)>", lambda name: str(numbers[name[1]]), TEXT)
     try:
         with compiler():
-            loaded = local().compile(text, ["row_sums"], "checksums of captured arrays")
-            if loaded.keep is not None:
-                loaded.keep()
+            code, call = local().compile_own(text, "row_sums", "checksums of captured arrays")
     except (NativeUnavailable, ImportError):
         return None
-    shifts, call = _shifts().ctypes.data, loaded.functions["row_sums"]
 
     def work(rows: np.ndarray, sums: np.ndarray) -> None:
-        frame = np.array([rows.ctypes.data, shifts, sums.ctypes.data, sums.size], np.uintp)
-        call(frame.ctypes.data)
+        call([rows, _shifts(), sums, np.array(sums.size)])
 
-    work.code = loaded.code  # type: ignore[attr-defined]  # lives as long as it is called
+    work.code = code  # type: ignore[attr-defined]  # lives as long as it is called
     return work
 
 

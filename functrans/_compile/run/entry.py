@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -31,9 +32,11 @@ from functrans._compile.emit.entry_code import (
     PLAN,
     SCALAR,
     SLOTS,
+    WRITEABLE,
     text,
 )
 from functrans._compile.run.machine import local
+from functrans._core.array import Array
 
 if TYPE_CHECKING:
     from functrans._compile.run.frame import Argument, Frame
@@ -43,42 +46,50 @@ METH_FASTCALL = 0x0080
 ARRAY_TYPE, NEW_FROM_DESCRIPTOR = 2, 94
 # Operations from which on other threads may run meanwhile: letting them costs 50 ns.
 LONG = 20_000
+ALL = 0xFFFFFFFF  # of an array's flags
 
 
 @functools.cache
 def _function() -> tuple[Any, int]:
     """The function, compiled: what must live as long as it is called, and its address."""
-    loaded = local().compile(text(), ["entry"], "calls of compiled functions")
-    if loaded.keep is not None:
-        loaded.keep()
-    return loaded.code, _address(loaded.functions["entry"])
+    code, function = local().compile_own(text(), "entry", "calls of compiled functions")
+    return code, _address(function)
 
 
 # ---- one program
 
 
-def entry_of(frame: Frame, run: Any, code: Any) -> Callable | None:
-    """The entry of a function in its frame, None where it cannot have one.
+def entry_of(frame: Frame, functions: dict[str, Any], code: Any, locked: bool) -> Callable | None:
+    """The entry of the one function in a frame, None where it cannot have one.
 
-    ``code`` is kept alive.
+    ``code`` is kept alive. Results are read-only Arrays where ``locked``, else ndarrays.
     """
     kinds = [_kind(x) for x in frame.arguments]
-    if None in kinds or not supported():
+    if len(frame.segments) != 1 or frame.segments[0].chunks > 1 or len(frame.runs) > 1:
         return None
+    copies = sum(y.copied for y in frame.results)
+    few = 0 < len(frame.results) <= MOST and len(kinds) <= MOST and frame.slots + copies <= SLOTS
+    if not few or None in kinds or not supported():
+        return None
+    (segment,) = frame.segments
     plan = _Plan()
     arguments = [(kind, plan.keep(x.dtype), len(x.shape), plan.array(x.shape))
                  for kind, x in zip(kinds, frame.arguments, strict=True)]
-    holds = [(slot, plan.keep(x)) for slot, x in frame.held.items()]
-    results = [
-        (y.slot, plan.keep(y.dtype), len(y.shape), plan.array(y.shape),
-         0 if y.source is None else math.prod(y.shape) * y.dtype.itemsize, y.source or 0)
-        for y in frame.results
-    ]
-    slot, size = frame.scratch
+    holds = [(i, plan.keep(x)) for i, x in enumerate(frame.constants, len(arguments))]
+    results, free = [], itertools.count(frame.slots)
+    for y in frame.results:
+        source = (math.prod(y.shape) * y.dtype.itemsize, y.slot) if y.copied else (0, 0)
+        slot = next(free) if y.copied else y.slot
+        results.append((slot, plan.keep(y.dtype), len(y.shape), plan.array(y.shape), *source))
+    lent = [(math.prod(x.shape), x.slot) for x in segment.makes
+            if not any(x.slot == y.slot for y in frame.results)]
+    assert len(lent) <= 1, lent  # scratch, in bytes
+    size, slot = lent[0] if lent else (0, 0)
+    kind, flags = (Array, ALL & ~WRITEABLE) if locked else (np.ndarray, ALL)
     return plan.function(
-        _address(run), plan.array(_known()), len(arguments), plan.array(arguments), len(holds),
-        plan.array(holds), len(results), plan.array(results), size, slot, frame.work >= LONG,
-        code=code,
+        _address(functions[segment.name]), plan.array(_known()), len(arguments),
+        plan.array(arguments), len(holds), plan.array(holds), len(results), plan.array(results),
+        size, slot, frame.work >= LONG, id(kind), flags, code=code,
     )
 
 
@@ -167,4 +178,4 @@ def supported() -> bool:
     return shape == x.shape and _numpy_functions()[ARRAY_TYPE] == id(np.ndarray)
 
 
-__all__ = ["MOST", "SLOTS", "entry_of", "supported"]
+__all__ = ["entry_of", "supported"]

@@ -1,26 +1,26 @@
-"""How one native function is called: what it takes, the arrays that it works on, its results.
+"""How compiled code is called: what it takes, the arrays that it works on, its results.
 
-A frame is all that has to be known beside the machine code, so it is kept on disk with it: a later
-process then needs neither passes nor schedule for a program that it has staged.
+All of it works on a list of arrays, its slots: first the arguments, then constants, then what a
+call makes. Native functions are given the list and read from it where the numbers are; NumPy's
+steps take arrays out and put arrays in. A frame says which, and is all that has to be known beside
+the machine code. Without steps of NumPy's it is kept on disk with that: a later process then needs
+neither passes nor schedule for a program that it has staged.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import empty, ndarray
 
 from functrans._compile.emit.entry_code import IN_ORDER
-from functrans._compile.ir.program import Const, Var, aval_of_atom
 from functrans._compile.lowering.library import refused
-from functrans._compile.run.entry import MOST, SLOTS, entry_of
-from functrans._compile.schedule.kernels import Schedule
-from functrans._compile.schedule.views import Shape
+from functrans._compile.run.entry import entry_of
+from functrans._compile.run.threads import on_threads
+from functrans._compile.schedule.views import Shape, View
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.locks import lazy
 from functrans.errors import ArgumentError
@@ -29,8 +29,7 @@ from functrans.errors import ArgumentError
 KEPT_CONSTANTS = 1 << 16
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Argument:
+class Argument(NamedTuple):
     """``weak``: a Python number."""
 
     shape: Shape
@@ -38,123 +37,194 @@ class Argument:
     weak: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Result:
-    """An array made for the function to fill; ``source``: copied from that slot afterwards."""
+class Buffer(NamedTuple):
+    """An array that is made for a call: an output, scratch, or what a step of NumPy's reads."""
 
     slot: int
     shape: Shape
     dtype: np.dtype
-    source: int | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Frame:
-    """``slots`` arrays are given to the function: first the arguments, others as said here.
+class Segment(NamedTuple):
+    """A native function; ``makes``: what it fills, ``drops``: slots that are not read again."""
 
-    ``held`` are constants by their slots. ``scratch`` is a slot, and the bytes of memory lent
-    there, 0 for none. ``work`` is about how many operations a run takes.
-    """
+    name: str
+    makes: tuple[Buffer, ...]
+    drops: tuple[int, ...]
+    chunks: int  # which threads share, 1: none
+
+
+class Operand(NamedTuple):
+    """What NumPy is given of the array in a slot: a part; a Python number where it is weak."""
+
+    slot: int
+    view: View
+    whole: bool
+    weak: bool
+
+    def read(self, slots: list) -> Any:
+        x = slots[self.slot]
+        if self.weak:
+            return x.item()
+        v = self.view
+        if self.whole:
+            y = x if x.shape == v.shape else x.reshape(v.shape)
+        elif 0 in v.shape:
+            y = np.empty(v.shape, x.dtype)  # NumPy checks even strides that lead nowhere
+        else:
+            strides = tuple([s * x.itemsize for s in v.strides])
+            y = np.ndarray(v.shape, x.dtype, x, v.offset * x.itemsize, strides)
+        return y if v.shape else y[()]
+
+
+class Host(NamedTuple):
+    """A step that NumPy runs: operands are read from slots, outputs put into slots."""
+
+    impl: Callable
+    operands: tuple[Any, ...]
+    params: dict[str, Any]
+    outputs: tuple[tuple[int, np.dtype], ...]
+    single: bool
+    drops: tuple[int, ...]
+
+    makes = ()
+
+    def run(self, slots: list) -> None:
+        xs = [x.read(slots) if type(x) is Operand else x for x in self.operands]
+        y = self.impl(*xs, **self.params)
+        for y1, (slot, dtype) in zip((y,) if self.single else y, self.outputs, strict=True):
+            slots[slot] = y1 if _fits(y1, dtype) else np.require(y1, dtype, ["C", "A"])
+
+
+class Result(NamedTuple):
+    """An output: the array in a slot; a copy where someone else may have that array."""
+
+    slot: int
+    shape: Shape
+    dtype: np.dtype
+    copied: bool
+
+
+class Frame(NamedTuple):
+    """``constants`` are in the slots behind the arguments; ``work``: about how many operations."""
 
     arguments: tuple[Argument, ...]
+    constants: tuple[np.ndarray, ...]
     slots: int
-    held: dict[int, np.ndarray]
+    runs: tuple[Segment | Host, ...]
     results: tuple[Result, ...]
-    scratch: tuple[int, int]
     work: float
 
+    @property
+    def segments(self) -> list[Segment]:
+        return [run for run in self.runs if isinstance(run, Segment)]
+
     def text(self) -> str:
-        """A line to keep on disk, empty where too much would have to be written."""
-        if sum(x.nbytes for x in self.held.values()) > KEPT_CONSTANTS:
+        """A line to keep on disk, empty where it cannot be written or is too long."""
+        if (len(self.segments) < len(self.runs)
+                or sum(x.nbytes for x in self.constants) > KEPT_CONSTANTS):
             return ""
-        held = [(slot, x.shape, x.dtype.char, x.tobytes().hex())
-                for slot, x in self.held.items()]
-        arguments = [(x.shape, x.dtype.char, x.weak) for x in self.arguments]
-        results = [(y.slot, y.shape, y.dtype.char, y.source) for y in self.results]
-        return json.dumps((arguments, self.slots, held, results, self.scratch, self.work))
+        constants = [(x.shape, x.dtype, x.tobytes().hex()) for x in self.constants]
+        return json.dumps(self._replace(constants=constants), default=_char)
 
     @classmethod
     def read(cls, text: str) -> Frame:
         """The frame that ``text`` was written for."""
-        arguments, slots, held, results, scratch, work = json.loads(text)
-        constants = {
-            slot: np.frombuffer(bytes.fromhex(data), char).reshape(shape)
-            for slot, shape, char, data in held
-        }
-        given = [Argument(tuple(shape), np.dtype(char), weak) for shape, char, weak in arguments]
-        made = [Result(slot, tuple(shape), np.dtype(char), source)
-                for slot, shape, char, source in results]
-        return cls(tuple(given), slots, constants, tuple(made), tuple(scratch), work)
+        arguments, constants, slots, runs, results, work = json.loads(text)
+        return cls(
+            tuple([Argument(tuple(shape), np.dtype(char), weak)
+                   for shape, char, weak in arguments]),
+            tuple([np.frombuffer(bytes.fromhex(data), char).reshape(shape)
+                   for shape, char, data in constants]),
+            slots,
+            tuple([Segment(name, tuple([Buffer(slot, tuple(shape), np.dtype(char))
+                                        for slot, shape, char in makes]), tuple(drops), chunks)
+                   for name, makes, drops, chunks in runs]),
+            tuple([Result(slot, tuple(shape), np.dtype(char), copied)
+                   for slot, shape, char, copied in results]),
+            work,
+        )
 
 
-def frame_of(s: Schedule, places: dict[Any, Any], consts: Sequence[np.ndarray], slots: int,
-             scratch: tuple[int, int]) -> Frame:
-    """The frame of a schedule of kernels, which are one function.
-
-    It is given ``slots`` arrays, of which ``consts`` are those behind the arguments.
-    """
-    inputs = s.program.inputs
-    held = {len(inputs) + i: x for i, x in enumerate(consts)}
-    free = itertools.count(slots)
-    results = []
-    for i, (a, b) in enumerate(zip(s.outputs, s.program.outputs, strict=True)):
-        shape, dtype = aval_of_atom(b)
-        if not isinstance(a, Var):
-            source = next(free)
-            value = a.value if isinstance(a, Const) else a
-            held[source] = np.require(value, dtype, ["C", "A"])
-            results.append(Result(next(free), shape, dtype, source))
-        elif a in inputs or any(a is y for y in s.outputs[:i]):
-            results.append(Result(next(free), shape, dtype, places[a].slot))
-        else:
-            # it is filled by code that was written for these
-            assert (math.prod(s.shapes[a]), a.aval.dtype) == (math.prod(shape), dtype), (a, b)
-            results.append(Result(places[a].slot, shape, dtype, None))
-    arguments = tuple([Argument(*v.aval, v.weak) for v in inputs])
-    work = sum(step.work for step in s.steps)
-    return Frame(arguments, next(free), held, tuple(results), scratch, work)
+def _char(x: Any) -> str:
+    """A dtype in a line of text."""
+    assert isinstance(x, np.dtype), x
+    return x.char
 
 
 class Framed:
-    """A native function in its frame: called with a list of values, returns fresh ndarrays.
+    """Compiled code in its frame: called with a list of values, returns fresh ndarrays.
 
-    ``code`` must live as long as the function is called.
+    ``code`` must live as long as the functions are called.
     """
 
-    def __init__(self, frame: Frame, run: Callable[[int], int], code: Any):
-        self.frame, self.code = frame, code
-        self._run = run
+    def __init__(self, frame: Frame, functions: dict[str, Any], code: Any):
+        self.frame, self.functions, self.code = frame, functions, code
+        self._called = False
+        # what a call reads, as plain tuples
+        self._arguments = [(i, x.shape, x.dtype) for i, x in enumerate(frame.arguments)]
+        fixed = len(frame.arguments) + len(frame.constants)
+        self._rest = (*frame.constants, *[None] * (frame.slots - fixed))
+        self._runs = [(run.makes, self._function(run), run.drops) for run in frame.runs]
+        self._results = [(y.slot, y.shape, y.copied) for y in frame.results]
+
+    def _function(self, run: Segment | Host) -> Callable[[list], Any]:
+        if isinstance(run, Host):
+            return run.run
+        function = self.functions[run.name]
+        return function if run.chunks == 1 else on_threads(function, run.chunks)
 
     @lazy
     def entry(self) -> Callable | None:
-        """The function as a C function of the values, where it can be one.
+        """The same as a C function of the values, where it can be one.
 
         It returns read-only Arrays, in a tuple where they are several; or NotImplemented for
         values that it leaves to the call with a list.
         """
-        f = self.frame
-        few = 0 < len(f.results) <= MOST and len(f.arguments) <= MOST and f.slots <= SLOTS
-        return entry_of(f, self._run, self.code) if few else None
+        return entry_of(self.frame, self.functions, self.code, locked=True)
+
+    @lazy
+    def _direct(self) -> Callable | None:
+        """Likewise, but it returns ndarrays that can be written to."""
+        return entry_of(self.frame, self.functions, self.code, locked=False)
 
     def __call__(self, values: Sequence[Any]) -> list[np.ndarray]:
-        f = self.frame
-        if len(values) != len(f.arguments):
-            raise TypeError(f"the program takes {len(f.arguments)} values, not {len(values)}")
-        slots: list[Any] = [None] * f.slots
-        for i, (x, a) in enumerate(zip(values, f.arguments, strict=True)):
-            slots[i] = in_order(x, a.dtype, a.shape, i)
-        for i, x in f.held.items():
-            slots[i] = x
-        for y in f.results:
-            slots[y.slot] = np.empty(y.shape, y.dtype)
-        if f.scratch[1]:
-            slots[f.scratch[0]] = np.empty(f.scratch[1], np.uint8)
-        if status := self._run(id(slots)):
-            raise refused(status)
-        for y in f.results:
-            if y.source is not None:
-                slots[y.slot][...] = slots[y.source].reshape(y.shape)
-        return [slots[y.slot] for y in f.results]
+        # the first call, often the only one, does not pay for loading the C function
+        if self._called and (direct := self._direct) is not None:
+            ys = direct(*values)
+            if ys is not NotImplemented:
+                return list(ys) if type(ys) is tuple else [ys]
+        self._called = True
+        return self.in_steps(values)
+
+    def in_steps(self, values: Sequence[Any]) -> list[np.ndarray]:
+        """The call step by step in Python, for any program and any values that fit."""
+        if len(values) != len(self._arguments):
+            raise TypeError(f"the program takes {len(self._arguments)} values, not {len(values)}")
+        slots: list[Any] = [*values, *self._rest]
+        for i, shape, dtype in self._arguments:
+            x = slots[i]
+            # _fits, written out: a call of it for each argument costs as much as the test
+            if not (type(x) is ndarray and x.dtype is dtype and x.shape == shape
+                    and x.flags.num & IN_ORDER == IN_ORDER):
+                slots[i] = in_order(x, dtype, shape, i)
+        for makes, run, drops in self._runs:
+            for slot, shape, dtype in makes:
+                slots[slot] = empty(shape, dtype)
+            if status := run(slots):
+                raise refused(status)
+            for slot in drops:
+                slots[slot] = None
+        outputs = []
+        for slot, shape, copied in self._results:
+            y = slots[slot]
+            outputs.append(np.array(y.reshape(shape), order="C") if copied else y)
+        return outputs
+
+
+def _fits(x: Any, dtype: np.dtype) -> bool:
+    """Whether native code can read an array as it is."""
+    return type(x) is ndarray and x.dtype is dtype and x.flags.num & IN_ORDER == IN_ORDER
 
 
 def in_order(x: Any, dtype: np.dtype, shape: Shape, i: int) -> np.ndarray:
@@ -176,4 +246,4 @@ def in_order(x: Any, dtype: np.dtype, shape: Shape, i: int) -> np.ndarray:
     return np.require(y, dtype, ["C", "A"])
 
 
-__all__ = ["Frame", "Framed", "frame_of", "in_order"]
+__all__ = ["Argument", "Buffer", "Frame", "Framed", "Host", "Operand", "Result", "Segment"]

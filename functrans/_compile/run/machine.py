@@ -131,13 +131,12 @@ class Machine:
             notes += [("frame", frame)] * bool(frame)
             return Loaded(*self.load(code, names), lambda: store.put(key, code, notes))
 
-    def kept(self, key: str, names: Sequence[str]) -> tuple[str, Any, dict[str, Any]] | None:
-        """Frame and functions of what is kept under a key."""
-        with compiling:
-            found = store.find(key)
-            if found is None or "frame" not in found[0]:
-                return None
-            return found[0]["frame"], *self.load(found[1], names)
+    def compile_own(self, text: str, name: str, title: str) -> tuple[Any, Any]:
+        """A function that serves all programs, and what must live as long as it is called."""
+        loaded = self.compile(text, [name], title)
+        if loaded.keep is not None:
+            loaded.keep()
+        return loaded.code, loaded.functions[name]
 
     def target(self) -> Any:
         """The processor as LLVM's code generator knows it; each engine takes one of its own."""
@@ -178,7 +177,7 @@ class Machine:
         return target.emit_object(module)
 
     def load(self, code: bytes, names: Sequence[str]) -> tuple[Any, dict[str, Any]]:
-        """Object code as functions, in an engine that must live as long as they are called."""
+        """Object code as functions of a list, in an engine that must live while they are called."""
         llvm = self.llvm
         if routines.PREFIX.encode() in code and self.routines is None:
             raise NativeUnavailable("SciPy, which brings BLAS and LAPACK, is not there")
@@ -189,9 +188,9 @@ class Machine:
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.target())
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
-        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)  # lets other Python threads run
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object)  # lets other Python threads run
         if asks:  # does so itself, and may come back with an exception
-            kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+            kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object)
         found = {n: engine.get_function_address(n) for n in names}
         assert all(found.values()), found
         return engine, {n: kind(address) for n, address in found.items()}

@@ -15,14 +15,14 @@ def is_shared(step: Step) -> bool:
     return isinstance(step, Tiles) and step.chunks > 1
 
 
-def on_threads(function: Any) -> Callable[[int, int], None]:
-    """A native function of a list and a range of chunks, as one of the list and all chunks."""
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+def on_threads(function: Any, chunks: int) -> Callable[[list], None]:
+    """A native function of a list and a range of chunks, as one of the list: it runs all."""
+    kind = ctypes.CFUNCTYPE(None, ctypes.py_object, ctypes.c_int64, ctypes.c_int64)
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address, function
     native = kind(address)
 
-    def run(slots: int, chunks: int) -> None:
+    def run(slots: list) -> None:
         threads = min(cores(), chunks)
         if threads == 1:
             native(slots, 0, chunks)

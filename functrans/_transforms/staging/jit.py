@@ -111,12 +111,19 @@ def _nothing(*args: Any) -> Any:
 
 
 class Jitted:
-    """A function and the programs that were staged of it."""
+    """A function and the programs that were staged of it.
+
+    Programs are in ``entries``. Two caches stand before it, each for calls that the one behind it
+    takes too long for. ``latest`` is the C function that took the last call: it looks at types,
+    dtypes and shapes itself, 0.27 us a call of a small program. ``shortcuts`` is asked where that
+    declines, by the kinds of plain positional arguments alone: 0.9 us for a function whose kinds
+    take turns, or whose program has no C function. Everything else takes the general way, with the
+    signature and all that the function closes over: 11 us. Both forget all when a program goes.
+    """
 
     def __init__(self, f: Callable, nums: Any, names: Any, rounding: Rounding):
         self.f, self.signature, self.rounding = f, Signature(f, nums, names), rounding
         self.entries: OrderedDict[Any, Entry | None] = OrderedDict()
-        # by the kinds of positional arguments; and what took the last ones
         self.shortcuts: dict[tuple, Entry] = {}
         self.latest: Callable = _nothing
         self.lock = Lock()
@@ -188,6 +195,8 @@ class Jitted:
             return entry, [*hidden, *operands]
         with self.lock:
             known = self.entries.get(key)
+            if known is not None and known.is_current():  # another thread was faster
+                return known, operands
             self.entries[key] = entry
             if known is not None:
                 self._forget_shortcuts()
@@ -268,7 +277,11 @@ def _example(x: Any) -> Any:
 
 
 class Entry:
-    """A staged program, its native code, and the programs derived from it."""
+    """A staged program, its native code, and the programs derived from it.
+
+    ``derived`` are these by transform and by which operands it is for: made of the program once,
+    they are called at each later derivative or batch.
+    """
 
     def __init__(self, name: str, program: Program, structure: Any, rounding: Rounding,
                  reads: Reads | None = None):
