@@ -88,15 +88,15 @@ def _aligned(index: Any, y: Any) -> Any:
 def _dual(row: Branch, mask: Sequence[bool]) -> tuple[Branch, list[bool]]:
     moved = [False] * len(row.branches[0].outputs)
     for p in row.branches:
-        moved = [a or b for a, b in zip(moved, restage.pushed(p, tuple(mask), row.name)[1],
+        moved = [a or b for a, b in zip(moved, restage.jvp(p, tuple(mask), row.name)[1],
                                         strict=True)]
-    duals = [restage.pushed(p, tuple(mask), row.name, moved)[0] for p in row.branches]
+    duals = [restage.jvp(p, tuple(mask), row.name, moved)[0] for p in row.branches]
     return Branch(row.name, list(map(optimise, duals)), BranchCall), moved
 
 
 def _all_of(row: Branch, mask: tuple, size: int) -> list[Program]:
     return [
-        optimise(restage.mapped(p, mask, size, row.name)[0]) for p in row.branches
+        optimise(restage.vmap(p, mask, size, row.name)[0]) for p in row.branches
     ]
 
 
@@ -111,21 +111,19 @@ class _Pair:
         n, outs = len(mask), len(row.branches[0].outputs)
         self.takes = restage.inexact_outputs(row.branches[0])
         self.types = [aval_of_atom(a) for a in row.branches[0].outputs]
-        cuts = [
-            restage.cut(restage.pulled(p, tuple(mask), row.name, None, strong), n, outs, self.takes)
-            for p in row.branches
-        ]
-        kept = [[aval_of_atom(a) for a in c.forward.outputs[outs:]] for c in cuts]
-        self.reads = sorted({i for c in cuts for i in c.reads})
+        joint = [restage.vjp(p, tuple(mask), row.name, None, strong) for p in row.branches]
+        halves = [restage.partition(p, n, outs, self.takes) for p in joint]
+        kept = [[aval_of_atom(a) for a in c.forward.outputs[outs:]] for c in halves]
+        self.reads = sorted({i for c in halves for i in c.reads})
         forward, backward = [], []
-        for k, c in enumerate(cuts):
+        for k, c in enumerate(halves):
             blank = [[zeros_like(a) for a in types] for types in kept]
             forward.append(_padded(c, outs, blank, k, row.name))
             backward.append(self._full(row.branches[k], c, kept, k))
         self.forward = Branch(row.name, list(map(optimise, forward)), BranchCall)
         self.backward = Branch(f"backward of {row.name}", backward, BranchCall)
 
-    def _full(self, program: Program, c: restage.Cut, kept: list, k: int) -> Program:
+    def _full(self, program: Program, c: restage.Partition, kept: list, k: int) -> Program:
         """The backward of one program, taking what all of them read, keep and are seeded with."""
         given = dict(zip(c.reads, c.backward.inputs, strict=False))
         reads = [given.get(i) or Var(program.inputs[i].aval, program.inputs[i].weak)
@@ -137,7 +135,7 @@ class _Pair:
         return Program(inputs, c.backward.eqns, c.backward.outputs)
 
 
-def _padded(c: restage.Cut, outs: int, blank: list, k: int, name: str) -> Program:
+def _padded(c: restage.Partition, outs: int, blank: list, k: int, name: str) -> Program:
     """The forward of one program, returning zeros for what the others keep."""
 
     def run(*values: Any) -> tuple:

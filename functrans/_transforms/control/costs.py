@@ -8,7 +8,7 @@ from functrans._compile.ir.program import Program, Structured, Var
 from functrans._compile.ir.structured import Loop
 from functrans._compile.schedule.rematerialize import CHEAP
 from functrans._ops.declare import Bilinear, Elementwise
-from functrans._transforms.staging.restage import MOVES, Cut
+from functrans._transforms.staging.restage import MOVES, Partition
 
 # Arithmetic operations that take as long as storing a number and loading it again.
 STORE = 4.0
@@ -40,11 +40,11 @@ def operations(program: Program) -> float:
     return total
 
 
-def cheaper_again(cut: Cut, body: Program) -> bool:
+def cheaper_again(split: Partition, body: Program) -> bool:
     """Whether a step's backward should compute from the state what its forward would store."""
-    stored = cut.forward.outputs[len(body.outputs) :]
+    stored = split.forward.outputs[len(body.outputs) :]
     kept = sum(math.prod(a.aval.shape) for a in stored if isinstance(a, Var))
-    return operations(cut.forward) <= STORE * kept
+    return operations(split.forward) <= STORE * kept
 
 
 __all__ = ["cheaper_again", "operations"]

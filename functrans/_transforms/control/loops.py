@@ -155,13 +155,13 @@ def _dual(row: Loop, mask: Sequence[bool]) -> tuple[Loop, list, list[bool]]:
     while True:  # a part of the state moves as soon as one step makes it move
         moving = (*fixed, *state, *arrays)
         wanted = [*state, *[False] * (len(body.outputs) - n)]
-        _, moves = restage.pushed(body, moving, row.name)
+        _, moves = restage.jvp(body, moving, row.name)
         more = [a or b for a, b in zip(state, moves, strict=False)]
         if more == state:
             break
         state = more
     wanted = [*state, *moves[n:]]
-    dual, _ = restage.pushed(body, moving, row.name, wanted)
+    dual, _ = restage.jvp(body, moving, row.name, wanted)
     values, ts = dual.inputs[: len(moving)], dual.inputs[len(moving) :]
     parts = zip(_split(values, row.consts, n), _split(ts, sum(fixed), sum(state)), strict=True)
     inputs = [v for pair in parts for group in pair for v in group]
@@ -199,10 +199,10 @@ class Batched:
         rest = [False] * (len(body.outputs) - n)
         while True:
             if test is not None:
-                _, differs = restage.mapped(test, (*fixed, *state), size, row.name, [False])
+                _, differs = restage.vmap(test, (*fixed, *state), size, row.name, [False])
                 self.split = differs[0]
             wanted = [True] * len(body.outputs) if self.split or own else [*state, *rest]
-            whole, self.varies = restage.mapped(
+            whole, self.varies = restage.vmap(
                 body, (*fixed, *wanted[:n], *arrays), size, row.name, wanted
             )
             if self.varies[:n] == state:
@@ -210,7 +210,7 @@ class Batched:
             state = self.varies[:n]
         body, consts = whole, row.consts
         if test is not None:
-            test = restage.mapped(test, (*fixed, *state), size, row.name, [self.split])[0]
+            test = restage.vmap(test, (*fixed, *state), size, row.name, [self.split])[0]
         if test is not None and self.split:
             body, test = _while_any(row, body, test)
             n += 1
@@ -280,8 +280,8 @@ class _Pair:
         inexact = restage.inexact_outputs(body)
         takes = [*state, *inexact[n:]]
         moving = (*fixed, *state, *arrays)
-        joint = restage.pulled(body, moving, row.name, takes, strong)
-        split = restage.cut(joint, len(body.inputs), len(body.outputs), takes)
+        joint = restage.vjp(body, moving, row.name, takes, strong)
+        split = restage.partition(joint, len(body.inputs), len(body.outputs), takes)
         types = row.abstract()
         self.types = types if row.outputs > 1 else (types,)
         self.takes, self.fixed, self.state, self.arrays = takes, fixed, state, arrays

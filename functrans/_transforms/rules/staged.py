@@ -55,7 +55,7 @@ class RuleCall(restage.RowCall):
         row, mask, size = self.row, tuple(batched), trace.batch_size
 
         def whole() -> Ruled:
-            program, _ = restage.mapped(row.program, mask, size, row.name)
+            program, _ = restage.vmap(row.program, mask, size, row.name)
             return Ruled(row.name, program, row.consts, row.rule.mapped(mask, size), RuleCall)
 
         return RuleCall(self.derive(("vmap", mask, size), whole))(*xs)

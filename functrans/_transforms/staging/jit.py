@@ -342,14 +342,14 @@ class Entry:
         """The entry of a program made from this one's."""
         return Entry(f"{what}({self.name})", program, None, self.rounding)
 
-    def pushed(self, mask: Mask) -> tuple[Entry, list[bool]]:
+    def jvp(self, mask: Mask) -> tuple[Entry, list[bool]]:
         """The entry of outputs and tangents, and which outputs have one."""
-        made, moves = restage.pushed(self.program, mask, self.name)
+        made, moves = restage.jvp(self.program, mask, self.name)
         return self.of("jvp", made), moves
 
-    def mapped(self, mask: Mask, size: int) -> Entry:
+    def vmap(self, mask: Mask, size: int) -> Entry:
         """The entry for a batch of ``size``, the batch axis of every output 0."""
-        return self.of("vmap", restage.mapped(self.program, mask, size, self.name)[0])
+        return self.of("vmap", restage.vmap(self.program, mask, size, self.name)[0])
 
 
 def _checked(check: Callable[[Sequence], None], run: Callable, args: Sequence) -> list:
@@ -358,17 +358,17 @@ def _checked(check: Callable[[Sequence], None], run: Callable, args: Sequence) -
 
 
 class VJPPair:
-    """A program cut in two, of which the second takes what the first has kept for it."""
+    """A program split in two, of which the second takes what the first has kept for it."""
 
     def __init__(self, entry: Entry, mask: Mask, strong: bool):
         program = entry.program
         self.strong = strong
         takes = restage.inexact_outputs(program)
-        joint = restage.pulled(program, mask, entry.name, takes, strong)
-        cut = restage.cut(joint, len(mask), len(program.outputs), takes)
-        self.forward = entry.of("forward of vjp", cut.forward)
-        self.backward = entry.of("backward of vjp", cut.backward)
-        self.reads, self.takes = cut.reads, takes
+        joint = restage.vjp(program, mask, entry.name, takes, strong)
+        split = restage.partition(joint, len(mask), len(program.outputs), takes)
+        self.forward = entry.of("forward of vjp", split.forward)
+        self.backward = entry.of("backward of vjp", split.backward)
+        self.reads, self.takes = split.reads, takes
         self.types = [aval_of_atom(a) for a in program.outputs]
 
 
@@ -386,7 +386,7 @@ class JitCall(Call):
 
     def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
         mask = tuple(t is not None for t in tangents)
-        entry, moves = self.entry.derive(("jvp", mask), lambda: self.entry.pushed(mask))
+        entry, moves = self.entry.derive(("jvp", mask), lambda: self.entry.jvp(mask))
         flat = JitCall(entry)(*primals, *[t for t in tangents if t is not None])
         ys, ts = flat[: len(moves)], iter(flat[len(moves) :])
         return ys, [next(ts) if m else None for m in moves]
@@ -403,7 +403,7 @@ class JitCall(Call):
     def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
         mask, size = tuple(batched), trace.batch_size
         key = ("vmap", mask, size)
-        entry = self.entry.derive(key, lambda: self.entry.mapped(mask, size))
+        entry = self.entry.derive(key, lambda: self.entry.vmap(mask, size))
         return JitCall(entry)(*xs)
 
     def taylor(self, trace: Any, args: Sequence) -> tuple:

@@ -68,7 +68,7 @@ class RowCall(Call):
         return self.row.derived[key]
 
 
-def pushed(
+def jvp(
     program: Program, mask: Mask, name: str, wanted: Sequence[bool] | None = None
 ) -> tuple[Program, list[bool]]:
     """The program of outputs and tangents, and which outputs have one.
@@ -97,7 +97,7 @@ def pushed(
     return stage(dual, [*examples, *tangents], f"jvp({name})")[0], moves
 
 
-def mapped(
+def vmap(
     program: Program, mask: Mask, size: int, name: str, wanted: Sequence[bool] | None = None
 ) -> tuple[Program, list[bool]]:
     """The program for a batch, and which outputs have an axis 0 for it: those ``wanted``, or all.
@@ -153,7 +153,7 @@ def _with_strong(program: Program, mask: Mask) -> Program:
     return Program(program.inputs, tuple(eqns), program.outputs)
 
 
-class Cut(NamedTuple):
+class Partition(NamedTuple):
     """A program in two: outputs and residuals; cotangents from primals, residuals and seeds.
 
     ``reads`` are the inputs that ``backward`` takes, ``takes`` the outputs that have a seed.
@@ -166,7 +166,7 @@ class Cut(NamedTuple):
     kept: int
 
 
-def pulled(
+def vjp(
     program: Program, mask: Mask, name: str, takes: Sequence[bool] | None = None,
     strong: bool = False,
 ) -> Program:
@@ -219,8 +219,8 @@ def inexact_outputs(program: Program) -> list[bool]:
     return [inexact_dtype(aval_of_atom(o).dtype) for o in program.outputs]
 
 
-def cut(program: Program, n: int, outs: int, takes: Sequence[bool]) -> Cut:
-    """The program of ``pulled``, of ``n`` inputs and ``outs`` outputs, cut where seeds come in."""
+def partition(program: Program, n: int, outs: int, takes: Sequence[bool]) -> Partition:
+    """The program of ``vjp``, of ``n`` inputs and ``outs`` outputs, split where seeds come in."""
     primals, seeds = program.inputs[:n], program.inputs[n:]
     late: set[Atom] = set(seeds)
     forward: list[Eqn] = []
@@ -245,7 +245,7 @@ def cut(program: Program, n: int, outs: int, takes: Sequence[bool]) -> Cut:
     first = check(Program(primals, tuple(forward), program.outputs[:outs] + kept))
     inputs = tuple(primals[i] for i in reads) + kept + seeds
     second = check(Program(inputs, tuple(backward), program.outputs[outs:]))
-    return Cut(first, second, reads, list(takes), len(kept))
+    return Partition(first, second, reads, list(takes), len(kept))
 
 
 class ProgramNode(CallNode):
@@ -297,6 +297,6 @@ class ProgramNode(CallNode):
 
 
 __all__ = [
-    "Cut", "ProgramNode", "RowCall", "cut", "examples_of", "inexact_outputs", "mapped", "may_mask",
-    "pulled", "pushed",
+    "Partition", "ProgramNode", "RowCall", "examples_of", "inexact_outputs", "jvp", "may_mask",
+    "partition", "vjp", "vmap",
 ]
