@@ -191,9 +191,9 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
         begins = not k and (staged.any_staged(x) or staged.reaches_staged(body_fn))
         new = None if begins else carry.checked(x, body_fn(i, x))
         if begins or (not k and staged.any_staged(new)):
-            found = staged_scan(step, (i, x), None, len(steps), False, "fori_loop")
-            if found is not None:
-                return handed_out(found[0][1])
+            outputs = staged_scan(step, (i, x), None, len(steps), False, "fori_loop")
+            if outputs is not None:
+                return handed_out(outputs[0][1])
             new = carry.checked(x, body_fn(i, x)) if new is None else new
         x = new
     return handed_out(x)
@@ -261,17 +261,17 @@ def _branched(index, calls, functions, name):
 def _staged_while(test, carry, init, most):
     state, shape = tree.flatten(init)
 
-    def going(now: Sequence) -> Any:
-        holds = test(tree.unflatten(shape, now))
+    def going(values: Sequence) -> Any:
+        holds = test(tree.unflatten(shape, values))
         _require_scalar(carry.who, "predicate", holds)
         return holds
 
-    def flat(now: Sequence, _: Sequence) -> tuple:
-        old = tree.unflatten(shape, now)
+    def flat(values: Sequence, _: Sequence) -> tuple:
+        old = tree.unflatten(shape, values)
         return tree.leaves(carry.checked(old, carry.f(old))), []
 
-    found = staged.while_loop(going, flat, state, most, carry.who)
-    return handed_out(tree.unflatten(shape, found))
+    final = staged.while_loop(going, flat, state, most, carry.who)
+    return handed_out(tree.unflatten(shape, final))
 
 
 # ---- what branches and steps return

@@ -77,17 +77,17 @@ def staged_scan(step, init, xs, n, reverse, name):
     """The outputs of a scan as one equation; None where it must be run step by step."""
     (state, shape), (columns, nest) = tree.flatten(init), tree.flatten(xs)
 
-    def flat(now: Sequence, entries: Sequence) -> tuple:
-        new, y = step(tree.unflatten(shape, now), tree.unflatten(nest, entries))
-        kept.append(tree.structure(y))
+    def flat(values: Sequence, entries: Sequence) -> tuple:
+        new, y = step(tree.unflatten(shape, values), tree.unflatten(nest, entries))
+        structures.append(tree.structure(y))
         return tree.leaves(new), tree.leaves(y)
 
-    kept: list = []
-    found = staged.scan(flat, state, columns, n, reverse, name)
-    if found is None:
+    structures: list = []
+    outputs = staged.scan(flat, state, columns, n, reverse, name)
+    if outputs is None:
         return None
-    last, collected = found
-    return handed_out((tree.unflatten(shape, last), tree.unflatten(kept[-1], collected)))
+    last, collected = outputs
+    return handed_out((tree.unflatten(shape, last), tree.unflatten(structures[-1], collected)))
 
 
 __all__ = ["Carry", "as_arrays", "handed_out", "is_value", "staged_scan"]

@@ -32,8 +32,8 @@ def operations(program: Program) -> float:
         elif isinstance(eqn.prim, Elementwise):
             total += FUNCTION * size
         elif isinstance(eqn.prim, Bilinear):
-            given = [math.prod(a.aval.shape) for a in eqn.inputs if isinstance(a, Var)]
-            total += 2 * max([size, *given]) * math.sqrt(max(given, default=1))
+            sizes = [math.prod(a.aval.shape) for a in eqn.inputs if isinstance(a, Var)]
+            total += 2 * max([size, *sizes]) * math.sqrt(max(sizes, default=1))
         else:
             total += FUNCTION * max(math.prod(a.aval.shape) for a in (*eqn.outputs, *(
                 a for a in eqn.inputs if isinstance(a, Var))))
@@ -43,8 +43,8 @@ def operations(program: Program) -> float:
 def cheaper_again(split: Partition, body: Program) -> bool:
     """Whether a step's backward should compute from the state what its forward would store."""
     stored = split.forward.outputs[len(body.outputs) :]
-    kept = sum(math.prod(a.aval.shape) for a in stored if isinstance(a, Var))
-    return operations(split.forward) <= STORE * kept
+    size = sum(math.prod(a.aval.shape) for a in stored if isinstance(a, Var))
+    return operations(split.forward) <= STORE * size
 
 
 __all__ = ["cheaper_again", "operations"]

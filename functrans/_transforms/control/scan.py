@@ -67,15 +67,15 @@ def scan(
         return staged_scan(step, init, xs, n, reverse, "scan")
 
     begins = staged.any_staged(init, leaves) or staged.reaches_staged(f)
-    if n and begins and (found := natively()) is not None:
-        return found
+    if n and begins and (outputs := natively()) is not None:
+        return outputs
     state, rows = handed_out(init), []
     for k in reversed(range(n)) if reverse else range(n):
         state, y = step(state, tree.unflatten(structure, [v[k] for v in leaves]))
         # by what f closes over, unseen: then the step just made is not needed
         late = not rows and not begins and staged.any_staged(state, y)
-        if late and (found := natively()) is not None:
-            return found
+        if late and (outputs := natively()) is not None:
+            return outputs
         rows.append(tree.flatten(y))
     if not rows:
         return state, _no_entries(f, state, leaves, structure)
@@ -94,9 +94,9 @@ def _length(f: Callable, leaves: Sequence, length: int | None) -> int:
     if not sizes:
         raise ArgumentError(f"scan: xs of `{name_of(f)}` holds no arrays; pass length")
     if len(sizes) > 1:
-        found = ", ".join(map(str, [shape_of(x)[0] for x in leaves]))
+        lengths = ", ".join(map(str, [shape_of(x)[0] for x in leaves]))
         asked = "" if length is None else f", and length is {length}"
-        raise ShapeError(f"scan: the arrays in xs have lengths {found}{asked}. They must agree.")
+        raise ShapeError(f"scan: the arrays in xs have lengths {lengths}{asked}. They must agree.")
     (n,) = sizes
     if n < 0:
         raise ShapeError(f"scan: length is {n}, but must not be negative")
@@ -111,13 +111,13 @@ def levels(n: int, budget: int | str) -> list[int]:
     """
     if budget == "sqrt":
         budget = 2 * math.isqrt(n) + 2
-    kept = integer(budget)
-    if kept is None or kept < 2:
+    carries = integer(budget)
+    if carries is None or carries < 2:
         raise ArgumentError(
             f'scan: checkpoint must be "sqrt" or the number of carries to keep, at least 2, but is '
             f"{budget!r}"
         )
-    budget = kept
+    budget = carries
     if n <= budget:
         return []
     depth = 2
@@ -145,10 +145,10 @@ def _in_parts(f, init, xs, n, reverse, parts):
     state, ys = scan(recomputed(part), init, grouped, count, reverse)
     ys = tree.map(lambda y: y.reshape(count * size, *y.shape[2:]), ys)
     if rest:
-        state, more = recomputed(lambda c, x: scan(f, c, x, rest, reverse))(
+        state, last_ys = recomputed(lambda c, x: scan(f, c, x, rest, reverse))(
             state, tree.map(lambda x: x[last], xs)
         )
-        pair = (more, ys) if reverse else (ys, more)
+        pair = (last_ys, ys) if reverse else (ys, last_ys)
         ys = tree.map(lambda a, b: np.concatenate([a, b]), *pair)
     return state, ys
 
@@ -165,11 +165,11 @@ def _pair(f, out):
 def _columns(f, rows):
     """The outputs of the steps, stacked."""
     shape = rows[0][1]
-    for k, (_, found) in enumerate(rows):
-        if found != shape:
+    for k, (_, structure) in enumerate(rows):
+        if structure != shape:
             raise ArgumentError(
-                f"scan: the outputs of `{name_of(f)}` have the structure {found!r} at entry {k}, "
-                f"but had {shape!r} before"
+                f"scan: the outputs of `{name_of(f)}` have the structure {structure!r} at entry "
+                f"{k}, but had {shape!r} before"
             )
     leaves = zip(*[row for row, _ in rows], strict=True)
     return tree.unflatten(shape, [_stacked(f, column) for column in leaves])

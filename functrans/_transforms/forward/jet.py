@@ -38,7 +38,14 @@ from functrans._transforms.arguments import (
     zeros_like,
 )
 from functrans._transforms.forward.factorials import coefficient, derivative, unit_of
-from functrans._transforms.forward.series import PRODUCTS, Series, convolve, over, still, total
+from functrans._transforms.forward.series import (
+    PRODUCTS,
+    Series,
+    convolve,
+    over,
+    total,
+    with_strong_zero,
+)
 from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.reverse.vjp import transpose_vjp
 from functrans._transforms.watching.kinks import Watching
@@ -155,8 +162,8 @@ class JetTrace(Trace):
         if isinstance(prim, Bilinear):
             return self._bilinear(prim, y, args, starts, params)
         ys = y if prim.outputs > 1 else (y,)
-        found = self._solve(ys, args, self._rule(prim, args, params))
-        return found if prim.outputs > 1 else found[0]
+        outputs = self._solve(ys, args, self._rule(prim, args, params))
+        return outputs if prim.outputs > 1 else outputs[0]
 
     # ---- the families
 
@@ -168,25 +175,25 @@ class JetTrace(Trace):
         aval = aval_of(y)
         varying = {"y", *[n for n, m in zip(prim.operands, mine, strict=True) if m]}
         if not any(varying & set(a.needs) for i in moving if (a := prim.actions[i])):
-            more = self._coefficientwise(prim, y, args, starts, moving)
+            compute = self._coefficientwise(prim, y, args, starts, moving)
         elif prim.name in PRODUCTS:
             series = [x.series if m else Series([x]) for x, m in zip(args, mine, strict=True)]
             known = [y]
             rule = PRODUCTS[prim.name]
 
-            def more(k: int) -> Any:
+            def compute(k: int) -> Any:
                 return rule(k, known, *series)
 
-            return JetTracer(self, Series(known, self._fitted(more, prim, aval, args, moving)))
+            return JetTracer(self, Series(known, self._fitted(compute, prim, aval, args, moving)))
         else:
-            more = self._action(prim, known := [y], args, moving)
-            return JetTracer(self, Series(known, self._fitted(more, prim, aval, args, moving)))
-        return JetTracer(self, Series([y], self._fitted(more, prim, aval, args, moving)))
+            compute = self._action(prim, known := [y], args, moving)
+            return JetTracer(self, Series(known, self._fitted(compute, prim, aval, args, moving)))
+        return JetTracer(self, Series([y], self._fitted(compute, prim, aval, args, moving)))
 
     def _coefficientwise(self, prim, y, args, starts, moving):
         """Each coefficient by itself: the op is linear in all that varies."""
 
-        def more(k: int) -> Any:
+        def compute(k: int) -> Any:
             parts = [
                 prim.actions[i].act(args[i].series[k], *prim.actions[i].pick(y, *starts))
                 for i in moving
@@ -194,20 +201,20 @@ class JetTrace(Trace):
             ]
             return total(parts)
 
-        return more
+        return compute
 
     def _action(self, prim, known, args, moving):
         """y' = act(x'; y, x), by the row's own lambda on lazy series."""
         y = JetTracer(self, Series(known))
         slope: list = []
 
-        def more(k: int) -> Any:
+        def compute(k: int) -> Any:
             if not slope:
                 slope.append(self._slope(prim, y, args, moving))
             return over(self.coefficient(slope[0], k - 1), k)
 
-        y.series.more = more
-        return more
+        y.series.compute = compute
+        return compute
 
     def _slope(self, prim, y, args, moving):
         if prim.name in ("power", "float_power") and not _by_unfolding(self, *args):
@@ -219,18 +226,18 @@ class JetTrace(Trace):
             ]
         )
 
-    def _fitted(self, more, prim, aval, args, moving):
+    def _fitted(self, compute, prim, aval, args, moving):
         """Coefficients in the shape and dtype of the output, strong zero included."""
         singular = any(prim.actions[i].singular for i in moving)
 
         def fitted(k: int) -> Any:
-            c = more(k)
+            c = compute(k)
             if c is None:
                 return None
             c = spread(c, aval.shape, aval.dtype)
-            return (
-                c if not singular or is_finite(c) else still(c, [args[i].series for i in moving], k)
-            )
+            if not singular or is_finite(c):
+                return c
+            return with_strong_zero(c, [args[i].series for i in moving], k)
 
         return fitted
 
@@ -240,14 +247,14 @@ class JetTrace(Trace):
         if not any(mine) or not inexact_dtype(dtype_of(y)):
             return y
 
-        def more(k: int) -> Any:
+        def compute(k: int) -> Any:
             parts = [x.series[k] if m else None for x, m in zip(args, mine, strict=False)]
             if all(c is None for c in parts):
                 return None
             parts = [zeros_like(x) if c is None else c for c, x in zip(parts, starts, strict=False)]
             return bind(prim, *parts, *starts[n:], **params)
 
-        return JetTracer(self, Series([y], more))
+        return JetTracer(self, Series([y], compute))
 
     def _bilinear(
         self, prim: Bilinear, y: Any, args: Sequence, starts: Sequence, params: dict
@@ -286,20 +293,20 @@ class JetTrace(Trace):
     def _solve(self, ys: Sequence, args: Sequence, rule: Callable[[tuple], Sequence]) -> tuple:
         """Outputs whose derivative is ``rule`` of themselves, written down when first needed."""
         slopes: list = []
-        found: list = []
+        outputs: list = []
 
-        def more(i: int) -> Callable:
+        def compute(i: int) -> Callable:
             def coefficient(k: int) -> Any:
                 if not slopes:
-                    slopes.extend(rule(tuple(found)))
+                    slopes.extend(rule(tuple(outputs)))
                 c = over(self.coefficient(slopes[i], k - 1), k)
                 return None if c is None else spread(c, shape_of(ys[i]), dtype_of(ys[i]))
 
             return coefficient
 
         for i, y in enumerate(ys):
-            found.append(JetTracer(self, Series([y], more(i))) if is_inexact(y) else y)
-        return tuple(found)
+            outputs.append(JetTracer(self, Series([y], compute(i))) if is_inexact(y) else y)
+        return tuple(outputs)
 
     def derivative(self, x: Any) -> Any:
         """The series of x'."""
@@ -307,10 +314,10 @@ class JetTrace(Trace):
         series = x.series
         if (key := ("derivative", id(series))) not in self.seen:
             first = zeros_like(series[0]) if series[1] is None else series[1]
-            moved = Series(
+            shifted = Series(
                 [first], lambda k: None if series[k + 1] is None else (k + 1) * series[k + 1]
             )
-            self.seen[key] = (JetTracer(self, moved), x)
+            self.seen[key] = (JetTracer(self, shifted), x)
         return self.seen[key][0]
 
     def coefficient(self, x: Any, k: int) -> Any:

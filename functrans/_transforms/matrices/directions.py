@@ -53,11 +53,11 @@ class Directions:
     def split(self, images: Any) -> list[list]:
         """The images of all rows as those of each aval: along 1, and along ``second``."""
         spans = iter(zip(self.spans, self.ends, strict=True))
-        found = []
+        groups = []
         for a, factors in zip(self.avals, self.factors, strict=True):
             ends = [end for _, end in itertools.islice(spans, len(factors))]
-            found.append([images[end - a.size : end] for end in ends])
-        return found
+            groups.append([images[end - a.size : end] for end in ends])
+        return groups
 
 
 class TooLarge(BaseException):

@@ -67,8 +67,8 @@ def _control_groups() -> Iterator[tuple[int, int]]:
         while True:
             most, taken = _text(root + path + "/" + limit), _text(root + path + "/" + use)
             if most.strip().isdigit() and taken.strip().isdigit():
-                kept = _fields(root + path + "/memory.stat").get(cache, 0)  # given up when needed
-                yield int(most), int(taken) - kept
+                cached = _fields(root + path + "/memory.stat").get(cache, 0)  # given up when needed
+                yield int(most), int(taken) - cached
             if path in ("", "/"):
                 break
             path = path.rpartition("/")[0]

@@ -56,7 +56,7 @@ class RuleCall(restage.RowCall):
 
         def whole() -> Ruled:
             program, _ = restage.vmap(row.program, mask, size, row.name)
-            return Ruled(row.name, program, row.consts, row.rule.mapped(mask, size), RuleCall)
+            return Ruled(row.name, program, row.consts, row.rule.vmap(mask, size), RuleCall)
 
         return RuleCall(self.derive(("vmap", mask, size), whole))(*xs)
 
@@ -75,10 +75,10 @@ class RuleCall(restage.RowCall):
     def _closing_over(self, trace: Any, consts: Sequence, xs: Sequence) -> tuple:
         """The outputs where only what the function closes over moves. The rule knows nothing of
         that, so that they have no derivative by the arguments."""
-        return self.fun(*consts, *[_held(self.row.name, trace.fun, x) for x in xs])
+        return self.fun(*consts, *[_without_derivative(self.row.name, trace.fun, x) for x in xs])
 
 
-class Late:
+class LazilyStaged:
     """A flat function that is staged when it is first called, and whose program runs from then on.
 
     ``consts`` are the traced values that it may close over; a call gives others in their place.
@@ -143,7 +143,7 @@ def enter(call: Any, trace: Any, args: Sequence) -> tuple:
     values = [x for x, _ in consts.values()]
     p = part.program
     program = Program((*[v for _, v in consts.values()], *p.inputs), p.eqns, p.outputs)
-    row = Ruled(call.name, program, len(values), call.held(values), RuleCall)
+    row = Ruled(call.name, program, len(values), call.equation_rule(values), RuleCall)
     return RuleCall(row)(*values, *args)
 
 
@@ -156,11 +156,11 @@ class _Refused:
     def bound(self, *_: Any) -> Any:
         raise UnsupportedError(self.text)
 
-    def mapped(self, *_: Any) -> _Refused:
+    def vmap(self, *_: Any) -> _Refused:
         return self
 
 
-def _held(name: str, inside: str, x: Any) -> Any:
+def _without_derivative(name: str, inside: str, x: Any) -> Any:
     """``x``, of which no derivative can be taken."""
     if not isinstance(x, Tracer) or not inexact_dtype(x.dtype):
         return x
@@ -190,4 +190,4 @@ def _kind(a: Aval) -> str:
     return "float" if inexact_dtype(a.dtype) and a.dtype.kind != "c" else a.dtype.kind
 
 
-__all__ = ["Late", "RuleCall", "enter", "fitted"]
+__all__ = ["LazilyStaged", "RuleCall", "enter", "fitted"]

@@ -10,7 +10,7 @@ import functools
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -33,10 +33,11 @@ from functrans._transforms.reverse.nodes import recorded
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.staging import restage
 from functrans._transforms.staging.closures import Reached
-from functrans._transforms.staging.environment import Reads, Watched
+from functrans._transforms.staging.compiled import Compiled
+from functrans._transforms.staging.environment import Reads, ReadTracker
 from functrans._transforms.staging.integers import integers
 from functrans._transforms.staging.restage import Mask
-from functrans._transforms.staging.signature import Given, Signature
+from functrans._transforms.staging.signature import BoundCall, Signature
 from functrans._transforms.staging.staging import example_of, stage_part, with_consts
 from functrans.config import settings
 from functrans.errors import ArgumentError, ConcretizationError, name_of, user_line
@@ -44,10 +45,27 @@ from functrans.errors import ArgumentError, ConcretizationError, name_of, user_l
 if TYPE_CHECKING:
     from functrans._compile.run.executable import Executable
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 # Kinds of arguments that one function keeps programs for; the one staged first goes first.
 KEPT = 128
 # Times that a function is compiled anew, since what it reads has changed, until a warning is given.
 MANY = 4
+
+
+@overload
+def jit(
+    f: Callable[P, R], *, static_argnums: int | Sequence[int] = ...,
+    static_argnames: str | Sequence[str] = ..., precise: bool = ..., contract: bool = ...,
+) -> Compiled[P, R]: ...
+
+
+@overload
+def jit(
+    f: None = None, *, static_argnums: int | Sequence[int] = ...,
+    static_argnames: str | Sequence[str] = ..., precise: bool = ..., contract: bool = ...,
+) -> Callable[[Callable[P, R]], Compiled[P, R]]: ...
 
 
 def jit(
@@ -57,7 +75,7 @@ def jit(
     static_argnames: str | Sequence[str] = (),
     precise: bool = False,
     contract: bool = False,
-) -> Callable:
+) -> Any:  # as the overloads say
     """``f`` compiled: staged once for each kind of arguments, then run without its Python.
 
     The kind is the structure of the arguments, their shapes and dtypes, and the values of static
@@ -166,7 +184,7 @@ class Jitted:
         self.shortcuts.clear()
         self.latest = _nothing
 
-    def _entry(self, given: Given) -> tuple[Entry | None, list]:
+    def _entry(self, given: BoundCall) -> tuple[Entry | None, list]:
         """The entry of a call, and its operands: what it closes over, then the arguments.
 
         None: the function decides by traced values that it closes over, as only its Python can.
@@ -198,7 +216,7 @@ class Jitted:
         return entry, operands
 
     def _staged(
-        self, reached: Reached, operands: list, given: Given
+        self, reached: Reached, operands: list, given: BoundCall
     ) -> tuple[Entry | None, list]:
         """A new entry, and traced values in it that were not reached: operands before all others.
         """
@@ -210,7 +228,7 @@ class Jitted:
 
         examples = [*map(example_of, operands[:n]), *map(_example, operands[n:])]
         name = f"jit({name_of(self.f)})"
-        watched = Watched(name, self.f, given.fixed)
+        tracker = ReadTracker(name, self.f, given.fixed)
         try:
             part = stage_part(lifted, examples, name)
         except ConcretizationError:
@@ -218,7 +236,7 @@ class Jitted:
                 raise
             return None, []
         hidden, (program,) = with_consts([part])
-        entry = Entry(name, program, part.structure, self.rounding, watched.ended())
+        entry = Entry(name, program, part.structure, self.rounding, tracker.ended())
         entry.closes_over = n
         return entry, hidden
 
@@ -418,4 +436,4 @@ class Residuals(restage.ProgramNode):
     def pull(self, cts: Sequence) -> Sequence:
         read = [self.primals[i] for i in self.pair.reads]
         backward = JitCall(self.pair.backward)
-        return self.spread(backward(*read, *self.kept, *self.seeds(cts)))
+        return self.spread(backward(*read, *self.residuals, *self.seeds(cts)))

@@ -113,8 +113,8 @@ def vmap(
         outs = evaluate(program, xs)
         trace.closed = True
         mine = [type(y) is BatchTracer and y.owner is trace for y in outs]
-        given = [True] * len(outs) if wanted is None else wanted
-        varies[:] = [m or w for m, w in zip(mine, given, strict=True)]
+        required = [True] * len(outs) if wanted is None else wanted
+        varies[:] = [m or w for m, w in zip(mine, required, strict=True)]
         return tuple(trace.batched(y) if v else y for y, v in zip(outs, varies, strict=True))
 
     examples = [
@@ -163,7 +163,7 @@ class Partition(NamedTuple):
     backward: Program
     reads: list[int]
     takes: list[bool]
-    kept: int
+    residuals: int
 
 
 def vjp(
@@ -187,12 +187,12 @@ def vjp(
         outs = evaluate(program, xs)
         trace.closed = True
         trace.hand_out(outs)
-        given = iter(values[n:])
-        seeds = [next(given) if t else None for t in takes]
+        remaining = iter(values[n:])
+        seeds = [next(remaining) if t else None for t in takes]
         inputs = [x for x, m in zip(xs, mask, strict=True) if m]
         cts = map(trace.settled, pull_back(trace, outs, seeds, inputs, consume=True))
-        found = [zeros_like(x) if c is None else c for c, x in zip(cts, inputs, strict=True)]
-        return (*[trace.settled(trace.lower(y)) for y in outs], *found)
+        input_cts = [zeros_like(x) if c is None else c for c, x in zip(cts, inputs, strict=True)]
+        return (*[trace.settled(trace.lower(y)) for y in outs], *input_cts)
 
     seeds = [np.ones(a.shape, a.dtype) for a, t in zip(avals, takes, strict=True) if t]
     return optimise(stage(both, [*examples_of(program), *seeds], f"vjp({name})")[0])
@@ -241,24 +241,28 @@ def partition(program: Program, n: int, outs: int, takes: Sequence[bool]) -> Par
             moves.append(eqn)
     backward = [*reversed(moves), *backward]
     reads = [i for i, v in enumerate(primals) if v in needed]
-    kept = tuple(v for eqn in forward for v in eqn.outputs if v in needed)
-    first = check(Program(primals, tuple(forward), program.outputs[:outs] + kept))
-    inputs = tuple(primals[i] for i in reads) + kept + seeds
+    residuals = tuple(v for eqn in forward for v in eqn.outputs if v in needed)
+    first = check(Program(primals, tuple(forward), program.outputs[:outs] + residuals))
+    inputs = tuple(primals[i] for i in reads) + residuals + seeds
     second = check(Program(inputs, tuple(backward), program.outputs[outs:]))
-    return Partition(first, second, reads, list(takes), len(kept))
+    return Partition(first, second, reads, list(takes), len(residuals))
 
 
 class ProgramNode(CallNode):
-    """A tape entry of a call of programs: of ``pair``, the forward has ``kept`` what the backward
-    takes beside cotangents of the outputs that it ``takes``, of all of which it knows ``types``."""
+    """A tape entry of a call of programs.
 
-    __slots__ = ("call", "kept", "pair", "primals")
+    ``pair`` is the forward program, whose last outputs are the ``residuals``, and the backward one,
+    which reads them; it knows the ``types`` of all outputs, and which of them it ``takes`` a
+    cotangent of.
+    """
+
+    __slots__ = ("call", "pair", "primals", "residuals")
 
     def __init__(
-        self, call: Any, pair: Any, primals: list, parents: list, kept: Sequence, size: int
+        self, call: Any, pair: Any, primals: list, parents: list, residuals: Sequence, size: int
     ):
         self.parents, self.size = parents, size
-        self.call, self.pair, self.primals, self.kept = call, pair, primals, kept
+        self.call, self.pair, self.primals, self.residuals = call, pair, primals, residuals
 
     def push(self, ts: Sequence) -> Sequence:
         return self.call.jvp(None, self.primals, ts)[1]
@@ -280,8 +284,8 @@ class ProgramNode(CallNode):
             outs = self.call(*xs)
         finally:
             trace.closed = True
-        found = iter(pull_back(trace, outs, cts, inputs, consume=True))
-        return [None if p is None else next(found) for p in self.parents]
+        input_cts = iter(pull_back(trace, outs, cts, inputs, consume=True))
+        return [None if p is None else next(input_cts) for p in self.parents]
 
     def seeds(self, cts: Sequence) -> list:
         """What the backward takes for the cotangents."""
@@ -290,9 +294,9 @@ class ProgramNode(CallNode):
             for c, a, takes in zip(cts, self.pair.types, self.pair.takes, strict=False) if takes
         ]
 
-    def spread(self, found: Sequence) -> list:
+    def spread(self, cts: Sequence) -> list:
         """One cotangent for each of those parents that have a slot, as one for each of all."""
-        rest = iter(found)
+        rest = iter(cts)
         return [None if p is None else next(rest) for p in self.parents]
 
 

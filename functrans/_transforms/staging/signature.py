@@ -23,7 +23,7 @@ _NAMED = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
 _REST, _KEYWORDS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 
-class Given(NamedTuple):
+class BoundCall(NamedTuple):
     """A call: what its program depends on, the numbers, and the function of such numbers.
 
     ``fixed`` are the arguments that the program holds.
@@ -71,18 +71,18 @@ class Signature:
         self.nums = tuple(dict.fromkeys([*nums, *numbered]))
         self.names = tuple(dict.fromkeys([*self.names, *named]))
 
-    def of(self, args: tuple, kwargs: dict) -> Given:
+    def of(self, args: tuple, kwargs: dict) -> BoundCall:
         """A call taken apart."""
         static: tuple = ()
-        free, given = list(args), kwargs
+        positional, named = list(args), kwargs
         if self.nums or self.names:
             nums = sorted({i % len(args) for i in self.nums if -len(args) <= i < len(args)})
             static = tuple([(i, args[i]) for i in nums])
             static += tuple([(n, kwargs[n]) for n in self.names if n in kwargs])
-            given = {n: x for n, x in kwargs.items() if n not in self.names}
+            named = {n: x for n, x in kwargs.items() if n not in self.names}
             for i in nums:
-                free[i] = None
-        leaves, structure = tree.flatten((free, given))
+                positional[i] = None
+        leaves, structure = tree.flatten((positional, named))
         leaves = [plain(x) for x in leaves]
         numbers = [i for i, x in enumerate(leaves) if is_number(x)]
         operands, others = leaves, ()
@@ -104,7 +104,7 @@ class Signature:
                 f"jit: a static argument of `{name_of(self.f)}` cannot be hashed: {describe(fixed)}"
             ) from None
         call = functools.partial(self._call, structure, leaves, numbers, static)
-        return Given(key, operands, call, fixed)
+        return BoundCall(key, operands, call, fixed)
 
     def _call(self, structure: tree.Structure, leaves: list, numbers: list, static: tuple,
               *values: Any) -> Any:
@@ -137,16 +137,16 @@ _NAMES = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type, Enum,
           functools.partial)
 
 
-def _entries(what: str, given: Any, kind: type) -> tuple:
+def _entries(what: str, value: Any, kind: type) -> tuple:
     """One ``int`` or ``str``, or several, as a tuple."""
-    one = isinstance(given, str) or integer(given) is not None
-    entries = (given,) if one else given
+    one = isinstance(value, str) or integer(value) is not None
+    entries = (value,) if one else value
     if kind is int and isinstance(entries, Sequence):
         entries = [x if (n := integer(x)) is None else n for x in entries]
     if not isinstance(entries, Sequence) or not all(
         isinstance(x, kind) and not isinstance(x, bool) for x in entries
     ):
-        raise ArgumentError(f"jit: {what} must be one {kind.__name__} or several, but is {given!r}")
+        raise ArgumentError(f"jit: {what} must be one {kind.__name__} or several, but is {value!r}")
     return tuple(entries)
 
 
@@ -183,9 +183,9 @@ def _orders(structure: tree.Structure) -> tuple:
     """The keys of dicts in their order, which a function may go through, and their types."""
     if structure is tree.LEAF:
         return ()
-    found = tuple([_orders(s) for s in structure.children if s is not tree.LEAF])
+    inner = tuple([_orders(s) for s in structure.children if s is not tree.LEAF])
     order = getattr(structure.aux, "order", None)
-    return found if order is None else (order, tuple(map(type, order)), found)
+    return inner if order is None else (order, tuple(map(type, order)), inner)
 
 
-__all__ = ["Given", "Signature", "kind_of", "typed"]
+__all__ = ["BoundCall", "Signature", "kind_of", "typed"]

@@ -98,10 +98,10 @@ class StagingTrace(Trace):
             return self.lift(x)
         if id(x) not in self.consts:
             # x is kept: its id is the key
-            self.consts[id(x)] = x, self.held(plain(x))
+            self.consts[id(x)] = x, self.constant(plain(x))
         return self.consts[id(x)][1]
 
-    def held(self, x: Any) -> Atom:
+    def constant(self, x: Any) -> Atom:
         """An array as a constant, the program's own, for its owner may change it later.
 
         Of one that repeats its entries these are held, and an equation repeats them.
@@ -133,8 +133,8 @@ class StagingTrace(Trace):
             return heir.enter(prim, args)
         self.require_open(prim)
         inputs = tuple([self.atom(x) for x in args])
-        found = prim.abstract(*[aval_of(x) for x in args])
-        avals = found if prim.outputs > 1 else (found,)
+        types = prim.abstract(*[aval_of(x) for x in args])
+        avals = types if prim.outputs > 1 else (types,)
         outs = [
             self.input(a.dtype.type(1).item() if w else np.broadcast_to(a.dtype.type(1), a.shape))
             for a, w in zip(avals, prim.weak_outputs(), strict=True)
@@ -210,8 +210,8 @@ def _example(prim: Primitive, examples: Sequence, params: dict) -> Any:
 
 def _stand_in(prim: Primitive, examples: Sequence, params: dict) -> Any:
     """Ones of the shapes and dtypes that the row's rule gives, in the memory of one number."""
-    given = [x if type(x) in PYTHON_SCALARS else aval_of(x) for x in examples]
-    avals = prim.abstract(*given, **params)
+    operands = [x if type(x) in PYTHON_SCALARS else aval_of(x) for x in examples]
+    avals = prim.abstract(*operands, **params)
     ones = [
         np.broadcast_to(a.dtype.type(1), a.shape) for a in (avals if prim.outputs > 1 else [avals])
     ]
@@ -239,7 +239,7 @@ def _written(trace: StagingTrace, f: Callable, args: Sequence[Any]) -> tuple[Pro
         _writing.reset(token)
 
 
-class Part(NamedTuple):
+class StagedFunction(NamedTuple):
     """A function as a program, how its outputs nest, and the values of older traces in it.
 
     ``lifted`` are pairs of such a value and the variable that stands for it.
@@ -250,7 +250,7 @@ class Part(NamedTuple):
     lifted: list[tuple[Any, Var]]
 
 
-def stage_part(f: Callable, args: Sequence[Any], name: str, late: bool = False) -> Part:
+def stage_part(f: Callable, args: Sequence[Any], name: str, late: bool = False) -> StagedFunction:
     """A part of a function that is being transformed or staged: it may close over traced values.
 
     They are not inputs of the program yet: ``with_consts`` makes them its first ones. ``late``: the
@@ -264,10 +264,10 @@ def stage_part(f: Callable, args: Sequence[Any], name: str, late: bool = False) 
     finally:
         if token is not None:
             _heir.reset(token)
-    return Part(program, structure, [(x, t.variable) for x, t in lifted.values()])
+    return StagedFunction(program, structure, [(x, t.variable) for x, t in lifted.values()])
 
 
-def with_consts(parts: Sequence[Part]) -> tuple[list, list[Program]]:
+def with_consts(parts: Sequence[StagedFunction]) -> tuple[list, list[Program]]:
     """What the parts close over, each value once, and their programs with it as first inputs."""
     values = {id(x): x for part in parts for x, _ in part.lifted}
     programs = []
@@ -301,10 +301,10 @@ def make_program(f: Callable) -> Callable[..., Program]:
         numbers = [i for i, x in enumerate(leaves) if is_number(x)]
 
         def flat(*values: Any) -> Any:
-            given = list(leaves)
+            full = list(leaves)
             for i, v in zip(numbers, values, strict=True):
-                given[i] = v
-            a, k = tree.unflatten(structure, given)
+                full[i] = v
+            a, k = tree.unflatten(structure, full)
             return f(*a, **k)
 
         return stage(flat, [plain(leaves[i]) for i in numbers], f"make_program({name_of(f)})")[0]

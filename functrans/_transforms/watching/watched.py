@@ -104,9 +104,9 @@ class Watch(Observers):
 
     def trace(self, cls: type) -> Any:
         """A new trace of the watched subclass of ``cls``, not yet initialised."""
-        made = object.__new__(watched(cls))
-        made.watch = self
-        return made
+        trace = object.__new__(watched(cls))
+        trace.watch = self
+        return trace
 
 
 @contextmanager
@@ -147,12 +147,12 @@ class Watched:
         return _closed.__get__(self)
 
     @closed.setter
-    def closed(self, now: bool) -> None:
-        if now:
+    def closed(self, value: bool) -> None:
+        if value:
             for o, token in zip(self.watch.observers, getattr(self, "_tokens", ()), strict=False):
                 o.leave(token)
             self._tokens = []
-        _closed.__set__(self, now)
+        _closed.__set__(self, value)
 
     def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
         if self.watch.quick is not None:
@@ -174,13 +174,13 @@ class Watched:
             return self._timed(super().call, call, call, args)  # type: ignore[misc]  # Trace's
         return self._run(super().call, call, args, {}, (call, args))  # type: ignore[misc]  # Trace's
 
-    def _timed(self, run, prim, *given):
+    def _timed(self, run, prim, *operands):
         """``_run`` where only times are written down."""
         quick, first = self.watch.quick, self._start()
         before, number, name = len(quick), None, prim.name
         start = perf_counter_ns()
         try:
-            out = run(*given)
+            out = run(*operands)
             number = self._numbered(name, first)
             return out
         finally:
@@ -188,13 +188,13 @@ class Watched:
             if len(quick) == before or not done_inside(quick, before, name):
                 quick.append((name, start, end, get_ident(), "forward", number))
 
-    def _run(self, run, prim, args, params, given):
+    def _run(self, run, prim, args, params, operands):
         op = Op(prim.name, args, params, self.fun, prim=prim)
         observers = self.watch.observers
         tokens = [o.begin(op) for o in observers]
         out, start = None, self._start()
         try:
-            out = run(*given)
+            out = run(*operands)
             self._entered(op, start)
             return out
         finally:
