@@ -19,7 +19,7 @@ from functrans.errors import ArgumentError, NotDifferentiable, ShapeError, name_
 Argnums = int | str | Sequence[int | str]
 
 
-def plain_argnums(who: str, argnums: Any) -> Any:
+def plain_argnums(who: str, argnums: Any) -> int | str | tuple:
     """``argnums``, an argument or a tuple of them, with integers of every type as Python's."""
     if _are_several(argnums):
         return tuple([plain_argnums(who, a) for a in argnums])
@@ -208,7 +208,7 @@ def wrong_structure(who: str, f: Callable, what: str, actual: Any, expected: Any
     )
 
 
-def _check_leaf(who, f, what, t, x):
+def _check_leaf(who: str, f: Callable, what: str, t: Any, x: Any) -> None:
     if not is_number(t) and not isinstance(t, bool):
         raise ArgumentError(
             f"{who}: {what} of `{name_of(f)}` must be an array, but is {describe(t)}"

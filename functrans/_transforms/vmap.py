@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec
 
 import numpy as np
@@ -45,7 +45,7 @@ class BatchTracer(Tracer):
     def ndim(self) -> int:
         return self.value.ndim - 1
 
-    def concrete(self) -> Any:
+    def concrete(self) -> None:
         return None
 
     def is_finite(self) -> bool:
@@ -113,7 +113,7 @@ class BatchTrace(Trace):
     def input(self, value: Any) -> BatchTracer:
         return BatchTracer(self, value)
 
-    def batched(self, x: Any) -> Any:
+    def batched(self, x: Any) -> np.ndarray | Tracer:
         """The value of ``x`` with axis 0 the batch, repeated where it does not vary."""
         if type(x) is BatchTracer and x.owner is self:
             return x.value
@@ -177,7 +177,9 @@ def vmap(
     return batched
 
 
-def _run(f, structure, xs, flat_axes, size):
+def _run(
+    f: Callable, structure: tree.Structure, xs: Sequence, flat_axes: Sequence[int | None], size: int
+) -> tuple[list, tree.Structure]:
     """Batched output leaves, batch axis 0, and the output's structure."""
     trace = BatchTrace(f"vmap({name_of(f)})", size)
     try:
@@ -228,7 +230,7 @@ def _axes_of(f, what, axis, x) -> list:
     return [leaf_axis for a, part in pairs for leaf_axis in _axes_of(f, what, a, part)]
 
 
-def _scalar_axis(f, axis, v):
+def _scalar_axis(f: Callable, axis: int | None, v: Any) -> None:
     if axis is None or not is_number(v):
         return None
     raise ShapeError(
@@ -273,7 +275,7 @@ def _size(f, leaves, axes, axis_size, structure) -> int:
     return sizes[first]
 
 
-def _place_out(f, out_axes, outs, structure):
+def _place_out(f: Callable, out_axes: Any, outs: list, structure: tree.Structure) -> Any:
     axes = _axes_of(f, "out_axes", out_axes, tree.unflatten(structure, outs))
     if any(a is None for a in axes):
         raise ArgumentError(f"vmap: out_axes of `{name_of(f)}` must be ints, but is {out_axes!r}")

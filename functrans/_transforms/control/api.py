@@ -227,7 +227,7 @@ def _predicate(who: str, pred: Any, loop: bool = False) -> _Predicate:
     return _Predicate(pred, anywhere, anywhere and not np.all(inner))
 
 
-def _require_scalar(who, what, x):
+def _require_scalar(who: str, what: str, x: Any) -> None:
     if shape_of(x):
         raise ShapeError(
             f"{who}: the {what} has shape {shape_of(x)}, but must be a scalar. Use np.where to "
@@ -252,13 +252,15 @@ def _bound(n):
 # ---- staged
 
 
-def _branched(index, calls, functions, name):
+def _branched(
+    index: Any, calls: Sequence[Callable], functions: Sequence[Callable], name: str
+) -> Any:
     """What the function that ``index`` chooses returns, all of them staged."""
     outs, structure = staged.branch(index, calls, functions, name)
     return handed_out(tree.unflatten(structure, outs))
 
 
-def _staged_while(test, carry, init, most):
+def _staged_while(test: Callable, carry: Carry, init: Any, most: int | None) -> Any:
     state, shape = tree.flatten(init)
 
     def going(values: Sequence) -> Any:
@@ -266,7 +268,7 @@ def _staged_while(test, carry, init, most):
         _require_scalar(carry.who, "predicate", holds)
         return holds
 
-    def flat(values: Sequence, _: Sequence) -> tuple:
+    def flat(values: Sequence, _: Sequence) -> tuple[list, list]:
         old = tree.unflatten(shape, values)
         return tree.leaves(carry.checked(old, carry.f(old))), []
 

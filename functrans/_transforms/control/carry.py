@@ -29,7 +29,7 @@ def as_arrays(x: Any) -> Any:
     return tree.map(lambda v: wrap(v) if isinstance(v, np.ndarray) else plain(v), x)
 
 
-def is_value(x):
+def is_value(x: Any) -> bool:
     return is_number(x) or isinstance(x, bool)
 
 
@@ -59,7 +59,7 @@ class Carry:
             self._check_leaf(x, y)
         return as_arrays(new) if any(type(y) is np.ndarray for y in ys) else new
 
-    def _check_leaf(self, x, y):
+    def _check_leaf(self, x: Any, y: Any) -> None:
         if not (is_value(x) and is_value(y)):
             if x is y or type(x) is type(y):
                 return
@@ -73,11 +73,13 @@ class Carry:
         )
 
 
-def staged_scan(step, init, xs, n, reverse, name):
+def staged_scan(
+    step: Callable, init: Any, xs: Any, n: int, reverse: bool, name: str
+) -> tuple[Any, Any] | None:
     """The outputs of a scan as one equation; None where it must be run step by step."""
     (state, shape), (columns, nest) = tree.flatten(init), tree.flatten(xs)
 
-    def flat(values: Sequence, entries: Sequence) -> tuple:
+    def flat(values: Sequence, entries: Sequence) -> tuple[list, list]:
         new, y = step(tree.unflatten(shape, values), tree.unflatten(nest, entries))
         structures.append(tree.structure(y))
         return tree.leaves(new), tree.leaves(y)

@@ -238,13 +238,13 @@ def _while_any(row: Loop, body: Program, ends: Program) -> tuple[Program, Progra
         ys = [_kept(going, y, np.zeros((), y.dtype)) for y in new[row.carries :]]
         return (*selected, steps + going.astype(INT), *ys)
 
-    def some(*values: Any) -> Any:
+    def any_going(*values: Any) -> Any:
         return evaluate(ends, values[:m])[0].any()
 
     examples = restage.examples_of(body)
     steps = np.zeros(examples[first].shape[0] if row.carries else 1, INT)
     operands = [*examples[:m], steps, *examples[m:]]
-    return stage(step, operands, row.name)[0], stage(some, operands[: m + 1], row.name)[0]
+    return stage(step, operands, row.name)[0], stage(any_going, operands[: m + 1], row.name)[0]
 
 
 def _while_counted(row: Loop, body: Program, size: int) -> Program:

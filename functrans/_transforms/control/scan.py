@@ -59,11 +59,12 @@ def scan(
     if checkpoint is not None and (parts := levels(n, checkpoint)):
         return _in_parts(f, init, xs, n, reverse, parts)
     carry = Carry("scan", f)
-    def step(state: Any, x: Any) -> tuple:
+
+    def step(state: Any, x: Any) -> tuple[Any, Any]:
         new, y = _pair(f, f(state, x))
         return carry.checked(state, new), y
 
-    def natively() -> Any:
+    def natively() -> tuple[Any, Any] | None:
         return staged_scan(step, init, xs, n, reverse, "scan")
 
     begins = staged.any_staged(init, leaves) or staged.reaches_staged(f)
@@ -127,7 +128,9 @@ def levels(n: int, budget: int | str) -> list[int]:
     return [share**k for k in range(depth - 1, 0, -1)]
 
 
-def _in_parts(f, init, xs, n, reverse, parts):
+def _in_parts(
+    f: Callable, init: Any, xs: Any, n: int, reverse: bool, parts: list[int]
+) -> tuple[Any, Any]:
     """The scan as one over parts of ``parts[0]`` steps, each recomputed, and one over the rest."""
     size, inner = parts[0], parts[1:]
     count = n // size
@@ -136,7 +139,7 @@ def _in_parts(f, init, xs, n, reverse, parts):
     if reverse:
         first, last = slice(rest, n), slice(0, rest)
 
-    def part(state: Any, entries: Any) -> tuple:
+    def part(state: Any, entries: Any) -> tuple[Any, Any]:
         if inner:
             return _in_parts(f, state, entries, size, reverse, inner)
         return scan(f, state, entries, size, reverse)
@@ -153,7 +156,7 @@ def _in_parts(f, init, xs, n, reverse, parts):
     return state, ys
 
 
-def _pair(f, out):
+def _pair(f: Callable, out: Any) -> tuple[Any, Any]:
     if not isinstance(out, tuple) or len(out) != 2:
         raise ArgumentError(
             f"scan: `{name_of(f)}` must return (carry, y), but returned {describe(out)}. Return "
@@ -162,7 +165,7 @@ def _pair(f, out):
     return out
 
 
-def _columns(f, rows):
+def _columns(f: Callable, rows: Sequence[tuple[list, tree.Structure]]) -> Any:
     """The outputs of the steps, stacked."""
     shape = rows[0][1]
     for k, (_, structure) in enumerate(rows):
@@ -175,7 +178,7 @@ def _columns(f, rows):
     return tree.unflatten(shape, [_stacked(f, column) for column in leaves])
 
 
-def _stacked(f, column):
+def _stacked(f: Callable, column: Sequence) -> Any:
     shapes = {shape_of(v) if is_value(v) else None for v in column}
     if None in shapes or len(shapes) > 1:
         raise ShapeError(
@@ -186,7 +189,7 @@ def _stacked(f, column):
     return hand_out(np.stack([plain(v) for v in column]))
 
 
-def _no_entries(f, init, leaves, structure):
+def _no_entries(f: Callable, init: Any, leaves: list, structure: tree.Structure) -> Any:
     zeros = [np.zeros(shape_of(x)[1:], dtype_of(x)) for x in leaves]
     with np.errstate(all="ignore"):
         _, y = _pair(f, f(init, tree.unflatten(structure, zeros)))

@@ -50,7 +50,7 @@ def weak(x: Any) -> bool:
     return x.variable.weak if isinstance(x, StagedTracer) else type(x) in PYTHON_SCALARS
 
 
-def strong(x: Any, dtype: np.dtype) -> Any:
+def strong(x: Any, dtype: np.dtype) -> np.ndarray | Tracer:
     """``x`` in ``dtype``, no Python scalar."""
     if not isinstance(x, Tracer):
         return np.asarray(plain(x), dtype)
@@ -77,7 +77,7 @@ class LoopBody:
     def _typed(self, f: Callable) -> Callable:
         """``f`` whose next state is not weak where the first is not."""
 
-        def step(*values: Any) -> tuple:
+        def step(*values: Any) -> tuple[list, list]:
             n = len(self.state)
             new, collected = f(values[:n], values[n:])
             carried = [

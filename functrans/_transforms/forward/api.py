@@ -22,7 +22,7 @@ from functrans._transforms.arguments import (
     require_numbers,
     zeros_like,
 )
-from functrans._transforms.forward.jvp import mine
+from functrans._transforms.forward.jvp import JVPTrace, mine
 from functrans._transforms.reverse.api import active_tangents
 from functrans._transforms.reverse.grad import require_callable, split_aux
 from functrans._transforms.watching.kinks import jvp_trace
@@ -69,11 +69,11 @@ def run_jvp(
         trace.closed = True
 
 
-def _value(trace, x):
+def _value(trace: JVPTrace, x: Any) -> Any:
     return trace.lower(x)
 
 
-def _tangent(trace, x):
+def _tangent(trace: JVPTrace, x: Any) -> Any:
     if mine(trace, x):
         return spread(x.tangent, aval_of(x.primal).shape, aval_of(x.primal).dtype)
     return zeros_like(x)

@@ -17,6 +17,7 @@ from functrans import tree
 from functrans._core.array import plain
 from functrans._core.aval import (
     PYTHON_SCALARS,
+    Aval,
     aval_of,
     dtype_of,
     inexact_dtype,
@@ -143,7 +144,7 @@ class JetTrace(Trace):
             prim.run.out = self.seen[key][2].run.out
         return self.seen[key][0]
 
-    def _mark(self, x: Any) -> Any:
+    def _mark(self, x: Any) -> object:
         if self._is(x, self):
             return id(x.series)
         return (type(x), x) if type(x) in PYTHON_SCALARS else ("fixed", id(x))
@@ -181,16 +182,18 @@ class JetTrace(Trace):
             known = [y]
             rule = PRODUCTS[prim.name]
 
-            def compute(k: int) -> Any:
+            def term(k: int) -> Any:
                 return rule(k, known, *series)
 
-            return JetTracer(self, Series(known, self._fitted(compute, prim, aval, args, moving)))
+            return JetTracer(self, Series(known, self._fitted(term, prim, aval, args, moving)))
         else:
             compute = self._action(prim, known := [y], args, moving)
             return JetTracer(self, Series(known, self._fitted(compute, prim, aval, args, moving)))
         return JetTracer(self, Series([y], self._fitted(compute, prim, aval, args, moving)))
 
-    def _coefficientwise(self, prim, y, args, starts, moving):
+    def _coefficientwise(
+        self, prim: Elementwise, y: Any, args: Sequence, starts: Sequence, moving: list[int]
+    ) -> Callable[[int], Any]:
         """Each coefficient by itself: the op is linear in all that varies."""
 
         def compute(k: int) -> Any:
@@ -203,7 +206,9 @@ class JetTrace(Trace):
 
         return compute
 
-    def _action(self, prim, known, args, moving):
+    def _action(
+        self, prim: Elementwise, known: list, args: Sequence, moving: list[int]
+    ) -> Callable[[int], Any]:
         """y' = act(x'; y, x), by the row's own lambda on lazy series."""
         y = JetTracer(self, Series(known))
         slope: list = []
@@ -216,7 +221,7 @@ class JetTrace(Trace):
         y.series.compute = compute
         return compute
 
-    def _slope(self, prim, y, args, moving):
+    def _slope(self, prim: Elementwise, y: Any, args: Sequence, moving: list[int]) -> Any:
         if prim.name in ("power", "float_power") and not _by_unfolding(self, *args):
             return y * _logarithmic_slope(self, args[0], args[1], moving)
         return total(
@@ -226,7 +231,10 @@ class JetTrace(Trace):
             ]
         )
 
-    def _fitted(self, compute, prim, aval, args, moving):
+    def _fitted(
+        self, compute: Callable[[int], Any], prim: Elementwise, aval: Aval, args: Sequence,
+        moving: list[int],
+    ) -> Callable[[int], Any]:
         """Coefficients in the shape and dtype of the output, strong zero included."""
         singular = any(prim.actions[i].singular for i in moving)
 
@@ -295,7 +303,7 @@ class JetTrace(Trace):
         slopes: list = []
         outputs: list = []
 
-        def compute(i: int) -> Callable:
+        def coefficients(i: int) -> Callable[[int], Any]:
             def coefficient(k: int) -> Any:
                 if not slopes:
                     slopes.extend(rule(tuple(outputs)))
@@ -305,10 +313,10 @@ class JetTrace(Trace):
             return coefficient
 
         for i, y in enumerate(ys):
-            outputs.append(JetTracer(self, Series([y], compute(i))) if is_inexact(y) else y)
+            outputs.append(JetTracer(self, Series([y], coefficients(i))) if is_inexact(y) else y)
         return tuple(outputs)
 
-    def derivative(self, x: Any) -> Any:
+    def derivative(self, x: JetTracer) -> JetTracer:
         """The series of x'."""
         assert self.seen is not None
         series = x.series

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from functrans._ops.declare import Bilinear, Elementwise
 from functrans._transforms.matrices.memory import available, require_room
 from functrans._transforms.vmap import BatchTrace, BatchTracer
 from functrans.errors import name_of
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 # Bytes of the largest value of one batch with chunk_size="auto". Up to here values stay in the
 # second-level cache; larger ones cost more an entry than Python's share of the ops that it saves.
@@ -130,12 +133,12 @@ class Batches:
     def _ask(self, nbytes: int) -> None:
         require_room(self.who, f"the result for `{name_of(self.f)}`", nbytes, self.instead)
 
-    def _bar(self, total: int) -> Any:
+    def _bar(self, total: int) -> _NoBar | tqdm:
         if not self.progress:
             return _NoBar()
-        from tqdm import tqdm  # lazy: slow to import
+        import tqdm  # lazy: slow to import
 
-        return tqdm(total=total, desc=self.who)
+        return tqdm.tqdm(total=total, desc=self.who)
 
 
 class _NoBar(contextlib.nullcontext):

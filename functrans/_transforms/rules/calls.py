@@ -48,7 +48,7 @@ class Ruled(Call):
         """The functions that are the rule."""
         raise NotImplementedError
 
-    def equation_rule(self, consts: Sequence) -> Any:
+    def equation_rule(self, consts: Sequence) -> ForwardRule | ReverseRule:
         """The rule of an equation, of which ``consts`` are operands, closed over here."""
         raise NotImplementedError
 
@@ -78,7 +78,7 @@ class ForwardRuled(Ruled):
 
         return ForwardRule(LazilyStaged(f"the rule of {self.name}", flat, consts))
 
-    def jvp(self, trace, primals, tangents):
+    def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
         ys, ts = self.rule(primals, filled(primals, tangents))
         if trace is not None:
             outside(self.name, trace, (*ys, *ts))
@@ -106,8 +106,8 @@ class ForwardRuled(Ruled):
         slots = [p for p in parents if p is not None]
         return recorded(trace, Linearized(slots, len(ys), linear, inputs, ts), ys)
 
-    def batch(self, trace, xs, batched):
-        def rule(primals, tangents):
+    def batch(self, trace: BatchTrace, xs: Sequence, batched: Sequence[bool]) -> Sequence:
+        def rule(primals: Sequence, tangents: Sequence) -> tuple[list, list]:
             inner = [
                 None if t is None else wrapped(trace, t, b)
                 for t, b in zip(tangents, batched, strict=True)
@@ -181,7 +181,7 @@ class ReverseRuled(Ruled):
         fwd = LazilyStaged(f"fwd of {self.name}", forward, consts)
         return ReverseRule(fwd, LazilyStaged(f"bwd of {self.name}", backward, consts))
 
-    def jvp(self, trace, primals, tangents):
+    def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
         ys, residuals, rest = self.fwd(primals)
         if trace is not None:
             residuals = [trace.lower(r) for r in residuals]
@@ -200,8 +200,8 @@ class ReverseRuled(Ruled):
         node = ReverseRuleNode(self, parents, residuals, rest, avals, trace.level)
         return recorded(trace, node, ys)
 
-    def batch(self, trace, xs, batched):
-        def fwd(primals):
+    def batch(self, trace: BatchTrace, xs: Sequence, batched: Sequence[bool]) -> Sequence:
+        def fwd(primals: Sequence) -> tuple[list, list, tuple]:
             with reopened(trace):
                 ys, residuals, rest = self.fwd(
                     [wrapped(trace, x, b) for x, b in zip(primals, batched, strict=True)]
@@ -210,7 +210,7 @@ class ReverseRuled(Ruled):
                 values = [r.value if m else r for r, m in zip(residuals, mine, strict=True)]
                 return batched_all(self.name, trace, ys), values, (mine, rest)
 
-        def bwd(residuals, rest, cts):
+        def bwd(residuals: Sequence, rest: tuple, cts: Sequence) -> list:
             mine, inner = rest
             with reopened(trace):
                 arg_cts = self.bwd(

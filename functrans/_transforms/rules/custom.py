@@ -298,11 +298,11 @@ def aligned(what: str, like: Any, value: Any, structure: tree.Structure) -> list
     return leaves
 
 
-def _structure(x):
+def _structure(x: Any) -> tree.Structure:
     return tree.LEAF if isinstance(x, Aval) else _with_avals(x)
 
 
-def _with_avals(x):
+def _with_avals(x: Any) -> tree.Structure:
     """The structure of ``x``, in which an Aval, though a namedtuple, is a leaf."""
     opened = tree.opened(x)
     if opened is None:

@@ -93,7 +93,7 @@ def _by_units(apply: Callable, types: Callable) -> Callable:
             if not is_inexact(x):
                 continue
 
-            def along(t: np.ndarray, i: int = i) -> Any:
+            def along(t: np.ndarray, i: int = i) -> complex:
                 units: list[Any] = [None] * len(like)
                 units[i] = t
                 return inner(changes, apply(xs, units, options))
@@ -126,7 +126,7 @@ def unit(x: np.ndarray, k: int) -> np.ndarray:
     return e.reshape(x.shape)
 
 
-def inner(a: Iterable, b: Iterable) -> Any:
+def inner(a: Iterable, b: Iterable) -> complex:
     """The sum of products of entries, without conjugation."""
     return sum(
         np.sum(x * y) for x, y in zip(a, b, strict=True) if x is not None and y is not None
@@ -162,7 +162,7 @@ def _contracted_back(jacobians: Callable) -> Callable:
     return vjp
 
 
-def _total(parts: Any) -> Any:
+def _total(parts: Iterable[np.ndarray]) -> np.ndarray | None:
     total = None
     for part in parts:
         total = part if total is None else total + part

@@ -224,7 +224,9 @@ class ExternalFunction:
                 self._compare(what, x, n, y, size, eps ** (1 / 3))
         self.verified = True
 
-    def _compare(self, what, actual, expected, y, size, rtol):
+    def _compare(
+        self, what: str, actual: Any, expected: Any, y: np.ndarray, size: Any, rtol: float
+    ) -> None:
         if expected is None or not np.all(np.isfinite(expected)):
             return
         actual = np.zeros_like(expected) if actual is None else np.asarray(actual)
@@ -241,14 +243,14 @@ class ExternalFunction:
         )
 
 
-def _direction(rng, x):
-    def draw():
+def _direction(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    def draw() -> np.ndarray:
         return rng.choice([-1.0, 1.0], x.shape) * rng.uniform(0.5, 1.5, x.shape)
 
     return (draw() + 1j * draw() if x.dtype.kind == "c" else draw()).astype(x.dtype)
 
 
-def _size(x):
+def _size(x: np.ndarray | None) -> np.ndarray | None:
     return None if x is None else np.abs(x)
 
 
@@ -264,13 +266,13 @@ class Opaque:
             abstract=self.abstract, outputs=outputs, doc="A function that cannot be looked into.",
         )
 
-    def run(self, *xs: Any, **options: Any) -> Any:
+    def run(self, *xs: Any, **options: Any) -> np.ndarray | tuple:
         xs = tuple(map(np.asarray, xs))
         ys = self.f(xs, options)
         self.seen[self._key(xs, options)] = [aval_of(y) for y in ys]
         return tuple(ys) if self.outputs > 1 else ys[0]
 
-    def abstract(self, *xs: Aval, **options: Any) -> Any:
+    def abstract(self, *xs: Aval, **options: Any) -> Aval | tuple[Aval, ...]:
         ys = self.out_avals(xs, options, None)
         return tuple(ys) if self.outputs > 1 else ys[0]
 

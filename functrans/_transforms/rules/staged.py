@@ -8,7 +8,7 @@ used, which may be after the function around it has been staged.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from functrans import tree
 from functrans._compile.ir.passes import optimise
@@ -153,7 +153,7 @@ class _Refused:
     def __init__(self, text: str):
         self.text = text
 
-    def bound(self, *_: Any) -> Any:
+    def bound(self, *_: Any) -> NoReturn:
         raise UnsupportedError(self.text)
 
     def vmap(self, *_: Any) -> _Refused:

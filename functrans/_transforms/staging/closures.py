@@ -181,14 +181,14 @@ def _has_traced(x: Any) -> bool:
     return tree.opened(x) is not None and any(map(_has_traced, _children(x)))
 
 
-def _content(cell: Any) -> Any:
+def _content(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:  # not assigned yet, or deleted
         return None
 
 
-def _refill(cell: Any, x: Any) -> None:
+def _refill(cell: types.CellType, x: Any) -> None:
     cell.cell_contents = x
 
 

@@ -225,7 +225,7 @@ def _has_traced(x: Any) -> bool:
     return isinstance(x, Tracer) or (isinstance(x, tuple) and any(map(_has_traced, x)))
 
 
-def _without_traced(x: Any) -> Any:
+def _without_traced(x: Any) -> object:
     if isinstance(x, Tracer):
         return _Traced
     return tuple(map(_without_traced, x)) if _has_traced(x) else x
@@ -412,7 +412,7 @@ class Draws:
                 )
 
 
-def _state(g: Any) -> Any:
+def _state(g: Any) -> object:
     if hasattr(g, "getstate"):  # Python's
         return g.getstate()
     if hasattr(g, "get_state"):  # NumPy's first
@@ -420,7 +420,7 @@ def _state(g: Any) -> Any:
     return _frozen(getattr(g, "bit_generator", g).state)
 
 
-def _frozen(x: Any) -> Any:
+def _frozen(x: Any) -> object:
     if isinstance(x, dict):
         return tuple((k, _frozen(v)) for k, v in x.items())
     return x.tobytes() if isinstance(x, np.ndarray) else x

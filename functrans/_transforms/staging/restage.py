@@ -6,7 +6,7 @@ Compiled functions and structured equations keep these; each is made once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from functrans._transforms.staging.staging import stage
 from functrans._transforms.vmap import BatchTrace, BatchTracer
 
 Mask = tuple[bool, ...]
+T = TypeVar("T")
 # Rows that make no numbers: their results are not worth keeping beside their operand.
 MOVES = frozenset({reshape, transpose, broadcast_to})
 
@@ -61,7 +62,7 @@ class RowCall(Call):
     def staged(self, trace: Any, args: tuple) -> tuple:
         return trace.enter(self.row, args)
 
-    def derive(self, key: Any, make: Callable[[], Any]) -> Any:
+    def derive(self, key: Any, make: Callable[[], T]) -> T:
         """What ``make`` returns, made once for the row."""
         if key not in self.row.derived:
             self.row.derived[key] = make()

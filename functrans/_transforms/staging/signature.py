@@ -150,14 +150,14 @@ def _entries(what: str, value: Any, kind: type) -> tuple:
     return tuple(entries)
 
 
-def kind_of(x: Any) -> Any:
+def kind_of(x: Any) -> type | tuple:
     """What the program depends on in a number: a Python scalar's type, else shape and dtype."""
     if type(x) in PYTHON_SCALARS:
         return type(x)
     return x.shape, x.dtype
 
 
-def typed(x: Any) -> Any:
+def typed(x: Any) -> tuple:
     """A key for ``x``: not that of what is equal but of another type (1, True, 1.0), nor that of a
     zero of the other sign; inside of containers too."""
     kind = type(x)

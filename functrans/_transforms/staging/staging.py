@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class StagedTracer(Tracer):
     def dtype(self) -> np.dtype:
         return self.variable.aval.dtype
 
-    def concrete(self) -> Any:
+    def concrete(self) -> None:
         return None
 
     def is_finite(self) -> bool:
@@ -63,7 +63,7 @@ class StagedTracer(Tracer):
     def followed(self) -> bool:
         return False
 
-    def _number(self, use: str) -> Any:
+    def _number(self, use: str) -> NoReturn:
         raise ConcretizationError(
             f"{user_line()}: {use} of {self!r} would fix what depends on the values that the "
             "compiled function is given. Use np.where(condition, a, b), or ft.cond instead of "
@@ -225,7 +225,9 @@ def stage(f: Callable, args: Sequence[Any], name: str) -> tuple[Program, tree.St
     return check(program), structure
 
 
-def _written(trace: StagingTrace, f: Callable, args: Sequence[Any]) -> tuple[Program, Any]:
+def _written(
+    trace: StagingTrace, f: Callable, args: Sequence[Any]
+) -> tuple[Program, tree.Structure]:
     """The program that a trace writes, and how its outputs nest."""
     token = _writing.set(True)
     try:

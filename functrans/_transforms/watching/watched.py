@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import get_ident
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from functrans._core.bind import Trace, Tracer, watching
 from functrans._core.primitive import Primitive
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.reverse.walk import walk
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -102,7 +104,7 @@ class Observers:
 class Watch(Observers):
     """Observers of the traces that start in a context."""
 
-    def trace(self, cls: type) -> Any:
+    def trace(self, cls: type[T]) -> T:
         """A new trace of the watched subclass of ``cls``, not yet initialised."""
         trace = object.__new__(watched(cls))
         trace.watch = self
@@ -174,7 +176,7 @@ class Watched:
             return self._timed(super().call, call, call, args)  # type: ignore[misc]  # Trace's
         return self._run(super().call, call, args, {}, (call, args))  # type: ignore[misc]  # Trace's
 
-    def _timed(self, run, prim, *operands):
+    def _timed(self, run: Callable, prim: Any, *operands: Any) -> Any:
         """``_run`` where only times are written down."""
         quick, first = self.watch.quick, self._start()
         before, number, name = len(quick), None, prim.name
@@ -188,7 +190,7 @@ class Watched:
             if len(quick) == before or not done_inside(quick, before, name):
                 quick.append((name, start, end, get_ident(), "forward", number))
 
-    def _run(self, run, prim, args, params, operands):
+    def _run(self, run: Callable, prim: Any, args: tuple, params: dict, operands: tuple) -> Any:
         op = Op(prim.name, args, params, self.fun, prim=prim)
         observers = self.watch.observers
         tokens = [o.begin(op) for o in observers]
