@@ -233,9 +233,9 @@ def hand_out_all(
 ) -> list:
     """Results as the caller sees them: numbers as Arrays that no one can change, all else as it is.
 
-    What others may refer to is copied: to be spared that, the caller must drop an array, and
-    whatever it is a view of, wherever it is but in ``xs``, which is changed, or say how many
-    references to it it has ``references`` and only reads. ``weak``: Python's own numbers are left.
+    ``xs`` itself is changed. An array is copied if anything but ``xs`` refers to it, or to what it
+    is a view of; ``references`` says how many references belong to a caller that only reads it.
+    ``weak``: Python's own numbers are left as they are.
     """
     for i in range(len(xs)):
         alone = _is_alone(xs, i) or (references is not None and _is_alone(xs, i, references(xs[i])))
@@ -292,7 +292,7 @@ def _handed_out(x: Any, alone: bool) -> Any:
 
 
 def is_number(x: Any) -> bool:
-    """Whether a transform can follow ``x``; a member of an enumeration is a name, not a number."""
+    """Whether a transform can trace ``x``; a member of an enumeration is a name, not a number."""
     return isinstance(
         x, np.ndarray | np.generic | Tracer | int | float | complex
     ) and not isinstance(x, bool | Enum)

@@ -145,7 +145,7 @@ def while_loop(
             return _staged_while(cond_fn, carry, x, left)
         steps += 1
         going = _predicate("while_loop", cond_fn(x), loop=True)
-        if going.staged:  # what cond_fn closes over is
+        if going.staged:  # cond_fn closes over a staged value
             return _staged_while(cond_fn, carry, x, left)
         if not going.any:
             return handed_out(x)
@@ -203,7 +203,7 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
 
 
 class _Predicate(NamedTuple):
-    """What decides. ``any`` is its value where it is the same for all; ``varies`` if it is not."""
+    """A predicate. ``any``: its value, if all entries agree; ``varies``: they do not."""
 
     value: Any
     any: bool

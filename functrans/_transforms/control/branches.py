@@ -1,4 +1,4 @@
-"""A staged branch under the transforms: each makes a branch of the programs it turns them into."""
+"""A staged branch under each transform: a branch of the transformed programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from functrans._transforms.staging.staging import stage
 
 
 class BranchCall(restage.RowCall):
-    """A branch as one op: the number of the program that runs, and what they all take."""
+    """A branch as one op, of the index of the program to run and the operands of all of them."""
 
     __slots__ = ()
 
@@ -103,7 +103,7 @@ def _all_of(row: Branch, mask: tuple, size: int) -> list[Program]:
 class BranchVJP:
     """The branch that also returns what the backward of each needs, and the branch backward.
 
-    What a program has kept for its backward is zero where another one has run.
+    The residuals of a program that did not run are zeros.
     """
 
     def __init__(self, row: Branch, mask: Sequence[bool], strong: bool):
@@ -124,7 +124,7 @@ class BranchVJP:
         self.backward = Branch(f"backward of {row.name}", backward, BranchCall)
 
     def _full(self, program: Program, c: restage.Partition, residuals: list, k: int) -> Program:
-        """The backward of one program, taking what all of them read, keep and are seeded with."""
+        """The backward of one program, with the inputs, residuals and seeds of all of them."""
         own_reads = dict(zip(c.reads, c.backward.inputs, strict=False))
         reads = [own_reads.get(i) or Var(program.inputs[i].aval, program.inputs[i].weak)
                  for i in self.reads]
@@ -138,7 +138,7 @@ class BranchVJP:
 
 
 def _padded(c: restage.Partition, outs: int, blank: list, k: int, name: str) -> Program:
-    """The forward of one program, returning zeros for what the others keep."""
+    """The forward of one program, with zeros for the residuals of the others."""
 
     def run(*values: Any) -> tuple:
         ys = evaluate(c.forward, values)
@@ -149,7 +149,7 @@ def _padded(c: restage.Partition, outs: int, blank: list, k: int, name: str) -> 
 
 
 class BranchNode(restage.ProgramNode):
-    """A branch, and what the program that ran has left for its backward."""
+    """The tape entry of a branch: the residuals of the program that ran."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""A staged loop under the transforms: each makes another loop from the program of its body."""
+"""A staged loop under each transform: another loop, of the transformed body."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LoopCall(restage.RowCall):
         super().__init__(row, self.unrolled)
 
     def plain(self, *operands: Any) -> tuple:
-        # while a program is written: what depends on no argument is computed at once
+        # while a program is staged, what depends on no argument is computed at once
         from functrans._compile.run.executable import alone  # lazy: the whole compiler
 
         return tuple(self.derive("plain", lambda: alone(self.row))(operands))
@@ -152,7 +152,7 @@ def _dual(row: Loop, mask: Sequence[bool]) -> tuple[Loop, list, list[bool]]:
     """The loop of values and tangents; which operands of each part, and which outputs, have one."""
     body, n = row.body, row.carries
     _, fixed, state, arrays = row.parts(mask)
-    while True:  # a part of the state moves as soon as one step makes it move
+    while True:  # a part of the state has a tangent as soon as one step gives it one
         moving = (*fixed, *state, *arrays)
         wanted = [*state, *[False] * (len(body.outputs) - n)]
         _, moves = restage.jvp(body, moving, row.name)
@@ -220,7 +220,7 @@ class Batched:
         self.row = _loop(row, body, consts, n, test=test)
 
 
-def _kept(going: Any, new: Any, old: Any) -> Any:
+def _where_going(going: Any, new: Any, old: Any) -> Any:
     """``new`` for the entries of a batch that are going on."""
     mask = going.reshape((going.shape[0],) + (1,) * (len(new.shape) - 1))
     return ops.where(mask, new, old)
@@ -234,8 +234,8 @@ def _while_any(row: Loop, body: Program, ends: Program) -> tuple[Program, Progra
         state, steps, arrays = values[first:m], values[m], values[m + 1 :]
         going = evaluate(ends, values[:m])[0]
         new = evaluate(body, [*values[:m], *arrays])
-        selected = [_kept(going, y, x) for y, x in zip(new, state, strict=False)]
-        ys = [_kept(going, y, np.zeros((), y.dtype)) for y in new[row.carries :]]
+        selected = [_where_going(going, y, x) for y, x in zip(new, state, strict=False)]
+        ys = [_where_going(going, y, np.zeros((), y.dtype)) for y in new[row.carries :]]
         return (*selected, steps + going.astype(INT), *ys)
 
     def any_going(*values: Any) -> Any:
@@ -249,7 +249,7 @@ def _while_any(row: Loop, body: Program, ends: Program) -> tuple[Program, Progra
 
 def _while_counted(row: Loop, body: Program, size: int) -> Program:
     """The body for a batch with a number of steps for each entry, which is the last constant; the
-    last array tells where a step is."""
+    last array numbers the steps."""
     first, m = row.consts, row.consts + row.carries
 
     def step(*values: Any) -> tuple:
@@ -257,8 +257,9 @@ def _while_counted(row: Loop, body: Program, size: int) -> Program:
         arrays, place = values[m + 1 : -1], values[-1]
         going = place < counts
         new = evaluate(body, [*values[:first], *state, *arrays])
-        selected = [_kept(going, y, x) for y, x in zip(new, state, strict=False)]
-        return (*selected, *[_kept(going, y, np.zeros((), y.dtype)) for y in new[row.carries :]])
+        selected = [_where_going(going, y, x) for y, x in zip(new, state, strict=False)]
+        ys = [_where_going(going, y, np.zeros((), y.dtype)) for y in new[row.carries :]]
+        return (*selected, *ys)
 
     examples = restage.examples_of(body)
     operands = [*examples[:first], np.zeros(size, INT), *examples[first:], np.int64(0)]
@@ -266,7 +267,7 @@ def _while_counted(row: Loop, body: Program, size: int) -> Program:
 
 
 class LoopVJP:
-    """The loop that also collects what the backward needs, and the loop that goes backward.
+    """The loop that also collects the residuals, and the loop that goes backward.
 
     A step's backward reads constants, the step's entries, and either values that the forward has
     collected or the state before the step, from which it computes them again.
@@ -352,7 +353,7 @@ def _moving(body: Program, row: Loop, fixed: list, state: list, arrays: list) ->
 
 
 class LoopNode(restage.ProgramNode):
-    """A loop, and what its steps have left for the backward."""
+    """The tape entry of a loop: the residuals of its steps, and how many steps there were."""
 
     __slots__ = ("steps",)
 

@@ -73,7 +73,7 @@ def scan(
     state, rows = handed_out(init), []
     for k in reversed(range(n)) if reverse else range(n):
         state, y = step(state, tree.unflatten(structure, [v[k] for v in leaves]))
-        # by what f closes over, unseen: then the step just made is not needed
+        # f closes over a staged value that was not seen: the step just run is dropped
         late = not rows and not begins and staged.any_staged(state, y)
         if late and (outputs := natively()) is not None:
             return outputs

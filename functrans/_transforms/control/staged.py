@@ -139,9 +139,9 @@ def while_loop(
 
 
 def once(name: str, f: Callable, operands: Sequence) -> tuple:
-    """The flat outputs of ``f``, of which reverse mode stores nothing and computes all again.
+    """The flat outputs of ``f``, for which reverse mode stores nothing and runs it again.
 
-    A loop of one step: in the backward it comes after the cotangents that it is given.
+    It is a loop of one step, so that the backward runs it only when its cotangents are there.
     """
     part = stage_part(f, list(map(example_of, operands)), name)
     consts, (body,) = with_consts([part])

@@ -133,8 +133,8 @@ class JetTrace(Trace):
         return type(x) is JetTracer and x.owner is trace
 
     def once(self, prim: Any, args: Sequence, params: dict) -> Any:
-        """``prim`` on lazy series. What was computed before is found again: this closes the
-        circle of sin and cos, without which the rules of most ops would unfold without end."""
+        """``prim`` on lazy series, computed once: the derivatives of sin and cos are each other,
+        and like those of most ops would unfold without end."""
         assert self.seen is not None
         key = (getattr(prim, "key", prim), tuple(map(self._mark, args)), tuple(params.items()))
         if key not in self.seen:

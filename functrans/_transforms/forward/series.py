@@ -83,7 +83,7 @@ PRODUCTS: dict[str, Callable] = {
 
 
 def with_strong_zero(c: Any, operands: Sequence[Series], k: int) -> Any:
-    """``c`` with exact zeros where nothing has moved up to order ``k``: strong zero."""
+    """``c`` with exact zeros where no operand varies up to order ``k``: strong zero."""
     fixed = None
     for series in operands:
         for i in range(1, k + 1):

@@ -1,4 +1,4 @@
-"""Unit vectors that derivative matrices are made along, pushed or pulled in batches that fit."""
+"""The unit vectors along which derivative matrices are computed, in batches that fit in memory."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ from functrans.errors import name_of
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-# Bytes of the largest value of one batch with chunk_size="auto". Up to here values stay in the
-# second-level cache; larger ones cost more an entry than Python's share of the ops that it saves.
+# Bytes of the largest value of one batch with chunk_size="auto". Such values stay in the
+# second-level cache; larger batches lose more per entry than they save of Python's overhead per op.
 LARGEST = 2**19
-# All values of a batch together, before memory is asked for.
+# Bytes that all values of a batch may take before the free memory is looked up.
 UNASKED = 2**30
-# Unit vectors and their images, whatever lies between.
+# Bytes of the unit vectors and their images, where the values between them are not known.
 ENDS = 2**25
 
 
 class Directions:
-    """The unit vectors of the space of ``avals``, a row each; of complex ones ``second`` times
-    each as well, unless one of the two tells of the other (``holomorphic``)."""
+    """The unit vectors of the space of ``avals``, one a row.
+
+    A complex entry has two, 1 and ``second``, unless the function is ``holomorphic``.
+    """
 
     def __init__(self, avals: Sequence[Aval], second: complex, holomorphic: bool):
         self.avals = avals
@@ -54,7 +56,7 @@ class Directions:
                 for p, a in zip(parts, self.avals, strict=True)]
 
     def split(self, images: Any) -> list[list]:
-        """The images of all rows as those of each aval: along 1, and along ``second``."""
+        """The images of all rows, grouped by aval: those along 1, then those along ``second``."""
         spans = iter(zip(self.spans, self.ends, strict=True))
         groups = []
         for a, factors in zip(self.avals, self.factors, strict=True):
@@ -79,8 +81,11 @@ class Batches:
         self.most: int | None = None
 
     def run(self, ways: Directions, width: int, values: Sequence, image: Callable) -> list:
-        """What ``image`` makes of all directions, joined along axis 0; it is called for a batch at
-        a time, and again where that was too large. ``width``: entries of an image, if known."""
+        """The images of all directions, joined along axis 0.
+
+        ``image`` is called for a batch at a time, and again for a smaller one where that was too
+        large. ``width``: entries of an image, if known.
+        """
         total, entries = ways.total, sum(a.size for a in ways.avals) + width
         staged = any(map(_is_staged, values))
         auto = self.chunk_size == "auto" and not staged
@@ -99,7 +104,7 @@ class Batches:
                     self._ask(sum(total * _nbytes(y) // max(1, size) for y in images))
                     columns = [_Column(total) for _ in images]
                 if size > 1 and (lost := _first_nan(images)) is not None:
-                    # a rule that refuses a point has NaN in a batch: alone the direction says why
+                    # a rule that refuses a point returns NaN in a batch; alone, it says why
                     self._images(ways.rows(start + lost, start + lost + 1), 1, auto, image)
                 for column, y in zip(columns, images, strict=True):
                     column.add(y, start)
@@ -219,7 +224,7 @@ class SizedTrace(BatchTrace):
                 raise TooLarge
 
     def spend(self, y: Any) -> None:
-        """The same of a value that is there, and of all that were made so far."""
+        """Note a value that was computed, and the size of all of them so far."""
         if type(y) is not BatchTracer:
             return
         nbytes = y.value.nbytes

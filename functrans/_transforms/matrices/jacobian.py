@@ -108,7 +108,7 @@ class JacobianBlocks(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """A function, and how its matrix is to be made."""
+    """A function, and how its matrix is to be computed."""
 
     who: str
     f: Callable
@@ -166,7 +166,7 @@ class _Job(NamedTuple):
             self._require_holomorphic(ins, outs)
         along = Directions(ins, 1j, self.holomorphic)
         back = Directions(outs, -1j, self.holomorphic)
-        # a tape on which values were told apart knows their slopes on the way back alone
+        # a tape that has split coinciding values has their derivatives in reverse mode only
         if self.mode == "auto" and not run.trace.split and along.total <= back.total:
             width = sum(a.size for a in outs)
             columns = self._batches().run(along, width, run.inputs, run.push)

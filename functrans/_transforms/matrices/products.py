@@ -71,7 +71,7 @@ def elementwise_grad(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P,
     require_callable("elementwise_grad", f)
     argnum = plain_argnums("elementwise_grad", argnums)
     if isinstance(argnum, tuple):
-        raise ArgumentError(f"elementwise_grad: argnums must be one argument, but is {argnums!r}")
+        raise ArgumentError(f"elementwise_grad: argnums must be one argument, but is {argnum!r}")
 
     @functools.wraps(f, updated=())
     def slopes(*args: P.args, **kwargs: P.kwargs) -> Any:

@@ -1,4 +1,4 @@
-"""Functions with a rule of their own, under each transform: given one mode's rule, the other's.
+"""Functions with a derivative rule under each transform; the rule of one mode gives the other's.
 
 Flat throughout: operands and outputs are lists of values. What a function or its rule closes over
 is differentiated in the ordinary way, and the two derivatives add up.
@@ -33,7 +33,7 @@ from functrans.errors import ArgumentError, LeakedTracerError, UnsupportedError
 class Ruled(Call):
     """A call with a derivative rule. ``key`` says when two calls are the same function.
 
-    ``run`` knows how the outputs nest, which is seen only when something runs.
+    ``run.out`` is the structure of the outputs, known once something has run.
     """
 
     __slots__ = ("key", "run")
@@ -49,7 +49,7 @@ class Ruled(Call):
         raise NotImplementedError
 
     def equation_rule(self, consts: Sequence) -> ForwardRule | ReverseRule:
-        """The rule of an equation, of which ``consts`` are operands, closed over here."""
+        """The rule for an equation, whose first operands are the ``consts`` closed over here."""
         raise NotImplementedError
 
     def staged(self, trace: Any, args: tuple) -> tuple:
@@ -101,7 +101,7 @@ class ForwardRuled(Ruled):
         outside(self.name, trace, (*ys, *map(linear.lower, ts)))
         for t in ts:
             _require_linear(self.name, linear, t)
-        if len(trace.tape) > start:  # the rule closes over values of the trace: fixed, here
+        if len(trace.tape) > start:  # values of this trace in the rule are constants
             linear.tape = [_lowered(entry, trace) for entry in linear.tape]
         slots = [p for p in parents if p is not None]
         return recorded(trace, Linearized(slots, len(ys), linear, inputs, ts), ys)
@@ -228,7 +228,7 @@ class ReverseRuled(Ruled):
 
 
 class ReverseRuleNode(CallNode):
-    """The residuals that a backward rule reads."""
+    """The tape entry of a call with a backward rule: its residuals."""
 
     __slots__ = ("avals", "call", "level", "residuals", "rest")
 

@@ -1,8 +1,8 @@
-"""Derivatives from values alone, and one half of a derivative from the other.
+"""Derivatives from values alone, and the rule of one mode from that of the other.
 
 Functions here take lists of ndarrays. ``jvp(xs, ts, options)`` and ``vjp(xs, cts, options)`` have
-None for changes that are absent. Both are linear over the real numbers: a complex operand moves in
-two directions an entry, and what they keep equal is the real part of ``inner``.
+None where there is no tangent or cotangent. Both are linear over the real numbers: a complex entry
+has two directions, and they are transposes by the real part of ``inner``.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _step(moving: Sequence) -> float | None:
 
 
 def _by_units(apply: Callable, types: Callable) -> Callable:
-    """The other half of a derivative: ``apply`` takes a unit for each entry of ``types(xs)``."""
+    """The rule of the other mode: ``apply`` takes a unit for each entry of ``types(xs)``."""
 
     def other(xs: Sequence, changes: Sequence, options: dict) -> list:
         like = types(xs, options)

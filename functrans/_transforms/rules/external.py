@@ -1,9 +1,8 @@
 """Functions that cannot be looked into: simulators, solvers, compiled code.
 
-Such a function becomes an op that is run on plain ndarrays. So do the two halves of its derivative,
-``push`` (tangents forward) and ``pull`` (cotangents back): each is linear in the changes, with the
-other one as its transpose, and at a point it is again a function that cannot be looked into. That
-gives every order in every mode.
+Such a function becomes an op that is run on plain ndarrays. So do its JVP and its VJP: each is
+linear in tangents or cotangents, with the other one as its transpose, and as a function of the
+point it again cannot be looked into. That gives every order in every mode.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ class ExternalFunction:
                 )
         return [np.asarray(x) if type(x) in PYTHON_SCALARS else plain(x) for x in args]
 
-    # ---- what the user gave, with its results as arrays that fit
+    # ---- the user's functions, with their results as arrays that fit
 
     def values(self, xs: Sequence, options: dict) -> list:
         """The outputs of the function."""
@@ -289,7 +288,7 @@ class Opaque:
     def derivative(
         self, back: bool, changed: tuple[int, ...], out: tuple[int, ...]
     ) -> OpaqueDerivative:
-        """The op of the tangents (``back``: of the cotangents) of ``changed`` operands."""
+        """The JVP (``back``: the VJP) between the operands ``changed`` and the outputs ``out``."""
         key = back, changed, out
         if key not in self.derivatives:
             self.derivatives[key] = OpaqueDerivative(self, back, changed, out)
@@ -328,9 +327,9 @@ def _run(derivative: OpaqueDerivative, operands: Sequence, options: dict) -> Seq
 
 
 class OpaqueDerivative(Opaque):
-    """Push or pull of ``of``: its operands, then changes, in which it is linear.
+    """The JVP of ``of``, or with ``back`` its VJP, of operands and then tangents or cotangents.
 
-    Operands ``changed`` and outputs ``out`` are those that take part, in both directions.
+    In both, ``changed`` are the operands and ``out`` the outputs that take part.
     """
 
     def __init__(self, of: Opaque, back: bool, changed: tuple[int, ...], out: tuple[int, ...]):

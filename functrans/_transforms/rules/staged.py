@@ -73,8 +73,8 @@ class RuleCall(restage.RowCall):
         return self.row.rule.bound(self.row, consts, consts).taylor(trace, xs)
 
     def _closing_over(self, trace: Any, consts: Sequence, xs: Sequence) -> tuple:
-        """The outputs where only what the function closes over moves. The rule knows nothing of
-        that, so that they have no derivative by the arguments."""
+        """The outputs where only what the function closes over is differentiated: the rule says
+        nothing of that, so they have no derivative with respect to the arguments."""
         return self.fun(*consts, *[_without_derivative(self.row.name, trace.fun, x) for x in xs])
 
 
@@ -121,14 +121,14 @@ class LazilyStaged:
         p = part.program
         self.structure = part.structure
         self.program = optimise(check(Program((*first, *p.inputs), p.eqns, p.outputs)))
-        del self.f, self.consts  # with them go the values of traces that have ended
+        del self.f, self.consts  # they hold values of traces that have ended
 
 
 def enter(call: Any, trace: Any, args: Sequence) -> tuple:
     """The outputs of a call with a rule, one equation of the program that ``trace`` writes.
 
-    Of ``call`` it takes ``fun``, the ``functions`` that are its rule, and ``held``, which makes of
-    the values that they close over the rule for any others.
+    Of ``call`` it takes ``fun``, the ``functions`` that are its rule, and ``equation_rule``, which
+    is given the values that these close over.
     """
     part = stage_part(call.fun, list(map(example_of, args)), call.name)
     consts = {id(x): (x, v) for x, v in part.lifted}

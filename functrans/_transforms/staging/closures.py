@@ -1,9 +1,9 @@
 """What a function reaches beside its arguments: variables, and what these hold.
 
 A compiled function does not run its Python again, so it has to be told where that would find traced
-values. Its code is asked which names it uses, and these are followed through functions, containers
-and attributes. While the function is staged, the traced values that were found are replaced by
-inputs of the program, where they stand: so nothing of it can depend on what they happen to be.
+values. The names that its code uses are looked up, through functions, containers and attributes.
+While the function is staged, inputs of the program stand in the places of these traced values, so
+nothing in it can depend on what they happen to be.
 """
 
 from __future__ import annotations

@@ -232,7 +232,7 @@ def _without_traced(x: Any) -> object:
 
 
 class Reads(NamedTuple):
-    """What a program was staged under. ``unchanged()``: whether that still is so."""
+    """What a function read when it was staged. ``unchanged()``: whether that is still so."""
 
     locations: list[Location]
     unchanged: Callable[[], bool]
@@ -244,7 +244,7 @@ class Reads(NamedTuple):
 
 
 class ReadTracker:
-    """A run of a function that makes a program of it: what it reads, and whether it draws."""
+    """Follows a function while it is staged: what it reads, and whether it draws random numbers."""
 
     def __init__(self, name: str, f: Callable, others: Sequence = ()):
         self.name, self.f, self.others = name, f, others

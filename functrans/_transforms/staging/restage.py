@@ -51,7 +51,7 @@ def examples_of(program: Program) -> list:
 
 
 class RowCall(Call):
-    """A row that holds programs, as one op. What is made from these is kept with the row."""
+    """A row that holds programs, as one op. Programs derived from them are cached with the row."""
 
     __slots__ = ("row",)
 
@@ -235,7 +235,7 @@ def partition(program: Program, n: int, outs: int, takes: Sequence[bool]) -> Par
     needed = {a for eqn in backward for a in eqn.inputs if isinstance(a, Var) and a not in late}
     needed |= {a for a in program.outputs[outs:] if isinstance(a, Var) and a not in late}
     moves: list[Eqn] = []
-    for eqn in reversed(forward):  # what only moves is not kept: what it moves is
+    for eqn in reversed(forward):  # the residual is the operand of a move
         if eqn.prim in MOVES and eqn.outputs[0] in needed:
             needed.remove(eqn.outputs[0])
             needed.update(a for a in eqn.inputs if isinstance(a, Var))

@@ -24,9 +24,9 @@ _REST, _KEYWORDS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWO
 
 
 class BoundCall(NamedTuple):
-    """A call: what its program depends on, the numbers, and the function of such numbers.
+    """A call taken apart: what its program depends on, and a function of its numbers alone.
 
-    ``fixed`` are the arguments that the program holds.
+    ``fixed`` are the arguments that become part of the program.
     """
 
     key: Any

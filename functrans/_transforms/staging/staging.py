@@ -72,7 +72,7 @@ class StagedTracer(Tracer):
 
 
 class StagingTrace(Trace):
-    """``lifted``: what older traces follow becomes an input, listed there; None: it is refused."""
+    """Values of older traces become inputs, listed in ``lifted``; without it they are refused."""
 
     __slots__ = ("consts", "eqns", "lifted", "lines")
 
@@ -104,7 +104,7 @@ class StagingTrace(Trace):
     def constant(self, x: Any) -> Atom:
         """An array as a constant, the program's own, for its owner may change it later.
 
-        Of one that repeats its entries these are held, and an equation repeats them.
+        One that repeats its entries is stored without repeats, and an equation broadcasts it.
         """
         shape, part = np.shape(x), _distinct(x) if isinstance(x, np.ndarray) else x
         value = np.array(in_native_order(part))

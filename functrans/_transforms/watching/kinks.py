@@ -1,7 +1,7 @@
-"""Kinks watched: traces that look at the operands of each op which has kinks.
+"""Traces that look for kinks among the operands of each op that has any.
 
-The tracing transforms make their traces here. By default they are the plain ones, which know
-nothing of it. Otherwise, before an op with kinks, another op is bound on the same operands, which
+The tracing transforms make their traces here. By default they are the plain ones, which do not
+look. Otherwise, before an op with kinks, another op is bound on the same operands, which
 looks for them where their values are known, below all transforms.
 """
 

@@ -51,7 +51,7 @@ class Op:
 
 
 class Observer:
-    """What is told nothing more than it asks for."""
+    """Is told what traces do; each method is optional."""
 
     # where it only wants times: the list to which (name, start, end, thread, kind, number) is added
     quick: Any = None
@@ -84,7 +84,7 @@ sequence = itertools.count(1 << 32)
 
 
 class Observers:
-    """Those who are told together; ``quick`` is the list of one who only wants times, else None."""
+    """Observers that are told together. ``quick`` is the list of a lone one that wants times."""
 
     def __init__(self, observers: tuple):
         self.observers: tuple[Observer, ...] = observers
