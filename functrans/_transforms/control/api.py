@@ -1,4 +1,4 @@
-"""Control flow as functions: conditions and loops that every transform can follow.
+"""Control flow as functions: conditions and loops under every transform.
 
 Where the predicate is one value these are Python's own ``if``, ``while`` and ``for``, and the
 transforms record what is run. Under ``vmap`` a predicate may have a value for each entry of the

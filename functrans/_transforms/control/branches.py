@@ -39,11 +39,11 @@ class BranchCall(restage.RowCall):
     def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
         row = self.row
         mask = tuple(t is not None for t in tangents[1:])
-        dual, moves = self.derive(("jvp", mask), lambda: _dual(row, mask))
+        dual, active = self.derive(("jvp", mask), lambda: _dual(row, mask))
         flat = BranchCall(dual)(*primals, *[t for t in tangents if t is not None])
-        n = len(moves)
+        n = len(active)
         ts = iter(flat[n:])
-        return flat[:n], [next(ts) if m else None for m in moves]
+        return flat[:n], [next(ts) if m else None for m in active]
 
     def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
         row, size = self.row, trace.batch_size
@@ -86,12 +86,12 @@ def _aligned(index: Any, y: Any) -> Any:
 
 
 def _dual(row: Branch, mask: Sequence[bool]) -> tuple[Branch, list[bool]]:
-    moves = [False] * len(row.branches[0].outputs)
+    active = [False] * len(row.branches[0].outputs)
     for p in row.branches:
-        moves = [a or b for a, b in zip(moves, restage.jvp(p, tuple(mask), row.name)[1],
+        active = [a or b for a, b in zip(active, restage.jvp(p, tuple(mask), row.name)[1],
                                         strict=True)]
-    duals = [restage.jvp(p, tuple(mask), row.name, moves)[0] for p in row.branches]
-    return Branch(row.name, list(map(optimise, duals)), BranchCall), moves
+    duals = [restage.jvp(p, tuple(mask), row.name, active)[0] for p in row.branches]
+    return Branch(row.name, list(map(optimise, duals)), BranchCall), active
 
 
 def _all_of(row: Branch, mask: tuple, size: int) -> list[Program]:

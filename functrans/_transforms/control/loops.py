@@ -67,11 +67,11 @@ class LoopCall(restage.RowCall):
     def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
         row = self.row
         mask = tuple(t is not None for t in tangents)
-        dual, moving, moves = self.derive(("jvp", mask), lambda: _dual(row, mask))
+        dual, masks, active = self.derive(("jvp", mask), lambda: _dual(row, mask))
         count, *parts = row.parts(primals)
-        _, *shifts = row.parts(tangents)
+        _, *tangent_parts = row.parts(tangents)
         operands = [count] if row.counted else []
-        for xs, ts, wanted in zip(parts, shifts, moving, strict=True):
+        for xs, ts, wanted in zip(parts, tangent_parts, masks, strict=True):
             operands += xs
             operands += [
                 zeros_like(x) if t is None else t
@@ -79,7 +79,7 @@ class LoopCall(restage.RowCall):
             ]
         flat = list(LoopCall(dual)(*operands))
         steps = [flat.pop()] if row.test is not None else []
-        ys, ts = _untangled(flat, moves, row.carries)
+        ys, ts = _untangled(flat, active, row.carries)
         return [*ys, *steps], [*ts, *[None] * len(steps)]
 
     def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
@@ -153,16 +153,16 @@ def _dual(row: Loop, mask: Sequence[bool]) -> tuple[Loop, list, list[bool]]:
     body, n = row.body, row.carries
     _, fixed, state, arrays = row.parts(mask)
     while True:  # a part of the state has a tangent as soon as one step gives it one
-        moving = (*fixed, *state, *arrays)
+        in_mask = (*fixed, *state, *arrays)
         wanted = [*state, *[False] * (len(body.outputs) - n)]
-        _, moves = restage.jvp(body, moving, row.name)
-        reached = [a or b for a, b in zip(state, moves, strict=False)]
+        _, out_mask = restage.jvp(body, in_mask, row.name)
+        reached = [a or b for a, b in zip(state, out_mask, strict=False)]
         if reached == state:
             break
         state = reached
-    wanted = [*state, *moves[n:]]
-    dual, _ = restage.jvp(body, moving, row.name, wanted)
-    values, ts = dual.inputs[: len(moving)], dual.inputs[len(moving) :]
+    wanted = [*state, *out_mask[n:]]
+    dual, _ = restage.jvp(body, in_mask, row.name, wanted)
+    values, ts = dual.inputs[: len(in_mask)], dual.inputs[len(in_mask) :]
     parts = zip(_split(values, row.consts, n), _split(ts, sum(fixed), sum(state)), strict=True)
     inputs = [v for pair in parts for group in pair for v in group]
     outs, touts = dual.outputs[: len(wanted)], dual.outputs[len(wanted) :]
@@ -181,12 +181,12 @@ def _dual(row: Loop, mask: Sequence[bool]) -> tuple[Loop, list, list[bool]]:
     return dual_loop, [fixed, state, arrays], wanted
 
 
-def _untangled(flat: list, moves: list[bool], n: int) -> tuple[list, list]:
+def _untangled(flat: list, active: list[bool], n: int) -> tuple[list, list]:
     """Outputs and tangents, None where absent, from the outputs of the dual loop."""
-    state, ys = moves[:n], moves[n:]
+    state, ys = active[:n], active[n:]
     first, tfirst, second, tsecond = _split(flat, n, sum(state), len(ys))
     tangents = iter([*tfirst, *tsecond])
-    return [*first, *second], [next(tangents) if m else None for m in moves]
+    return [*first, *second], [next(tangents) if m else None for m in active]
 
 
 class Batched:
@@ -277,11 +277,11 @@ class LoopVJP:
         self.strong = strong
         body, n = row.body, row.carries
         _, fixed, state, arrays = row.parts(mask)
-        state = _moving(body, row, fixed, state, arrays)
+        state = _active_state(body, row, fixed, state, arrays)
         inexact = restage.inexact_outputs(body)
         takes = [*state, *inexact[n:]]
-        moving = (*fixed, *state, *arrays)
-        joint = restage.vjp(body, moving, row.name, takes, strong)
+        active = (*fixed, *state, *arrays)
+        joint = restage.vjp(body, active, row.name, takes, strong)
         split = restage.partition(joint, len(body.inputs), len(body.outputs), takes)
         types = row.abstract()
         self.types = types if row.outputs > 1 else (types,)
@@ -334,8 +334,8 @@ class LoopVJP:
                      reverse=not row.reverse, counted=row.test is not None or row.counted)
 
 
-def _moving(body: Program, row: Loop, fixed: list, state: list, arrays: list) -> list[bool]:
-    """Which parts of the state depend, after any number of steps, on what moves."""
+def _active_state(body: Program, row: Loop, fixed: list, state: list, arrays: list) -> list[bool]:
+    """Which parts of the state depend, after any number of steps, on differentiated operands."""
     inexact = [inexact_dtype(v.aval.dtype) for v in body.inputs[row.consts :]]
     while True:
         mask = (*fixed, *state, *arrays)
@@ -343,13 +343,13 @@ def _moving(body: Program, row: Loop, fixed: list, state: list, arrays: list) ->
         for eqn in body.eqns:
             if any(isinstance(a, Var) and a in reached for a in eqn.inputs):
                 reached.update(eqn.outputs)
-        moves = [
+        active = [
             s or (isinstance(a, Var) and a in reached and i)
             for s, a, i in zip(state, body.outputs, inexact, strict=False)
         ]
-        if moves == state:
+        if active == state:
             return state
-        state = moves
+        state = active
 
 
 class LoopNode(restage.ProgramNode):

@@ -478,7 +478,7 @@ def _coefficients(f: Callable, i: int, a: Any, x: Any, terms: Sequence, unit: in
             leaves = tree.leaves(term)
         for column, j, v in zip(columns, a.active, a.primals, strict=True):
             c = plain(leaves[j])
-            if c is not None:  # of v's own type: a Python scalar would follow what it meets
+            if c is not None:  # of v's own type: a Python scalar would take others' dtypes
                 c = np.asarray(c) if type(c) in PYTHON_SCALARS else c
                 c = cast(c, dtype_of(v))
                 c = coefficient(c, k, unit)

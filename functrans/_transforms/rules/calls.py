@@ -347,7 +347,7 @@ class ReverseRule:
 
 
 def unbound(row: Any, consts: Sequence, *rule: Callable) -> tuple:
-    """What a call is made of: its function, a rule, its key, and what knows how outputs nest."""
+    """The parts of a call: its function, rule and key, and a place for its output structure."""
 
     def fun(*xs: Any) -> tuple:
         return row.rules(row)(*consts, *xs)

@@ -155,8 +155,8 @@ class custom_jvp(Custom):
     ``f.defjvp(rule)`` sets it; ``rule(primals, tangents)`` takes two tuples with an entry for each
     positional argument, keywords resolved, and returns the output and its tangent, which must be
     linear in the tangents. Containers nest alike in both. Tangents of floating values are never
-    None (zeros where nothing moves); of integers, strings and other objects they are. Reverse mode
-    is the rule's transpose, Taylor mode follows from it, ``vmap`` runs it on slices, and it is
+    None (zeros where nothing varies); those of integers, strings and other objects are. Reverse
+    mode is the rule's transpose, Taylor mode follows from it, ``vmap`` runs it on slices, and it is
     differentiated for higher orders. What ``f`` or the rule closes over is differentiated as usual.
 
     Raises ArgumentError or ShapeError when called, where the rule's result does not fit.

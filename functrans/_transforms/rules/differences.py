@@ -29,7 +29,7 @@ def rule_of(
     vjp: Callable | None = None,
     jacobians: Callable | None = None,
 ) -> DerivativeRule:
-    """The rule of ``f(xs, options)`` from one way to say what it is."""
+    """The rule of ``f(xs, options)`` from any one of its three forms."""
     if jacobians is not None:
         return DerivativeRule(_contracted(jacobians), _contracted_back(jacobians))
     if jvp is not None:
@@ -78,7 +78,7 @@ def _step(moving: Sequence) -> float | None:
     if not np.isfinite(length):
         return 1.0  # the result is NaN, whatever the step
     eps = max(float(np.finfo(x.dtype).eps) for x, _ in moving)
-    # by what moves, entry by entry: one large entry elsewhere is no scale for it
+    # by the entries that change: one large entry elsewhere sets no scale for them
     size = max(1.0, *(float(np.max(np.where(t != 0, np.abs(x), 0))) for x, t in moving))
     return 2.0 ** np.round(np.log2(eps**0.2 * size / length))
 

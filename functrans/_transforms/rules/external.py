@@ -276,7 +276,7 @@ class Opaque:
         return tuple(ys) if self.outputs > 1 else ys[0]
 
     def out_avals(self, avals: Sequence[Aval], options: dict, xs: Sequence | None) -> list[Aval]:
-        """The types of the outputs; for operand types that were not met yet ``f`` is run."""
+        """The types of the outputs; ``f`` is run for operand types that are new."""
         key = self._key(avals, options)
         if key not in self.seen:
             self.run(*(xs or [np.ones(a.shape, a.dtype) for a in avals]), **options)

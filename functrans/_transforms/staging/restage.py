@@ -1,6 +1,6 @@
-"""Programs made from a program: a transform is run over it while it is staged again.
+"""Transforms of programs: a transform runs over the program while it is staged again.
 
-Compiled functions and structured equations keep these; each is made once.
+Compiled functions and structured equations cache the results.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def jvp(
 
     It takes tangents for the inputs in ``mask``. Outputs ``wanted`` have one, zero if need be.
     """
-    moves: list[bool] = []
+    active: list[bool] = []
 
     def dual(*values: Any) -> tuple:
         n = len(mask)
@@ -85,17 +85,17 @@ def jvp(
         outs = evaluate(program, duals)
         trace.closed = True
         mine = [isinstance(y, Tracer) and y.owner is trace for y in outs]
-        moves[:] = mine if wanted is None else wanted
+        active[:] = mine if wanted is None else wanted
         ys = tuple(y.primal if m else y for y, m in zip(outs, mine, strict=True))
         tangents = tuple(
             y.tangent if m else zeros_like(y)
-            for y, m, w in zip(outs, mine, moves, strict=True) if w
+            for y, m, w in zip(outs, mine, active, strict=True) if w
         )
         return ys + tangents
 
     examples = examples_of(program)
     tangents = [np.asarray(x) for x, m in zip(examples, mask, strict=True) if m]
-    return stage(dual, [*examples, *tangents], f"jvp({name})")[0], moves
+    return stage(dual, [*examples, *tangents], f"jvp({name})")[0], active
 
 
 def vmap(
@@ -275,7 +275,7 @@ class ProgramNode(CallNode):
             parts = self.pull(cts)
             if not any([c is not None and may_have_nan(c) for c in parts]):
                 return parts
-        # the call again, and a backward that is made with strong zero
+        # the call again, with strong zero in its backward
         trace = ReverseTrace(self.call.name)
         trace.strong = True
         pairs = zip(self.primals, self.parents, strict=True)

@@ -93,7 +93,7 @@ class Signature:
                 self._require_value(x)
         fixed = tuple([x for _, x in static + others])
         kinds = tuple(map(kind_of, operands))
-        # (free, given) itself has no order but that of keywords, which is Python's business
+        # (positional, named) itself has no order but that of keywords, which Python resolves
         orders = tuple([_orders(s) for s in structure.children[0].children if s is not tree.LEAF])
         orders += tuple([_orders(s) for s in structure.children[1].children if s is not tree.LEAF])
         key = structure, orders, kinds, typed(static + others) if fixed else ()
@@ -108,7 +108,7 @@ class Signature:
 
     def _call(self, structure: tree.Structure, leaves: list, numbers: list, static: tuple,
               *values: Any) -> Any:
-        """The function of numbers in the places of those that it was given."""
+        """The function, called with ``values`` in the places of its numbers."""
         full = list(leaves)
         for i, v in zip(numbers, values, strict=True):
             full[i] = v

@@ -58,7 +58,7 @@ class StagedTracer(Tracer):
         return None
 
     def is_finite(self) -> bool:
-        return False  # not known: depends on what the program will be given
+        return False  # not known: it depends on the values that the program will run on
 
     def followed(self) -> bool:
         return False
@@ -204,7 +204,7 @@ def _example(prim: Primitive, examples: Sequence, params: dict) -> Any:
         try:
             return bind(prim, *examples, **params)
         except (np.linalg.LinAlgError, IndexError):
-            # the example is singular or out of bounds; what it is run on need not be
+            # the example is singular or out of bounds, which real arguments need not be
             return _stand_in(prim, examples, params)
 
 

@@ -207,10 +207,10 @@ class Watched:
         return 0
 
     def _numbered(self, name: str, start: int) -> int | None:
-        """The number of the entry that an op has made."""
+        """The number of the tape entry that an op has added."""
 
     def _entered(self, op: Op, start: int) -> None:
-        """Note which entries of a tape, from ``start`` on, an op has made."""
+        """Note which entries of a tape, from ``start`` on, an op has added."""
 
 
 def done_inside(records: list, before: int, name: str) -> bool:
