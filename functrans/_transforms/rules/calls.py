@@ -30,7 +30,7 @@ from functrans._transforms.vmap import BatchTrace, BatchTracer
 from functrans.errors import ArgumentError, LeakedTracerError, UnsupportedError
 
 
-class Ruled(Call):
+class RuledCall(Call):
     """A call with a derivative rule. ``key`` says when two calls are the same function.
 
     ``run.out`` is the structure of the outputs, known once something has run.
@@ -59,7 +59,7 @@ class Ruled(Call):
         return trace.solve_call(self, args)
 
 
-class ForwardRuled(Ruled):
+class ForwardRuled(RuledCall):
     """``rule(primals, tangents)`` returns outputs and tangents; reverse mode transposes it."""
 
     __slots__ = ("rule",)
@@ -144,7 +144,7 @@ class Linearized(CallNode):
         return self
 
 
-class ReverseRuled(Ruled):
+class ReverseRuled(RuledCall):
     """``fwd(primals)`` returns outputs, residuals and the rest of what ``bwd`` takes.
 
     ``bwd(residuals, rest, cts)`` returns one cotangent an operand, None where it is zero;
@@ -466,4 +466,4 @@ def batched_all(name: str, trace: Any, ys: Sequence) -> list:
     return [None if y is None else trace.batched(y) for y in ys]
 
 
-__all__ = ["CallNode", "ForwardRuled", "ReverseRuled", "Ruled", "outside", "recorded", "under"]
+__all__ = ["CallNode", "ForwardRuled", "ReverseRuled", "RuledCall", "outside", "recorded", "under"]

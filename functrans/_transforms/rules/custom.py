@@ -15,7 +15,7 @@ from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, is_inexact, shape_of
 from functrans._core.bind import Tracer, cast, newest_trace
 from functrans._transforms.arguments import describe, zeros_like
-from functrans._transforms.rules.calls import ForwardRuled, ReverseRuled, Ruled
+from functrans._transforms.rules.calls import ForwardRuled, ReverseRuled, RuledCall
 from functrans.errors import ArgumentError, ShapeError, name_of
 
 
@@ -48,7 +48,7 @@ class Custom:
     def _require_rule(self) -> None:
         raise NotImplementedError
 
-    def _call(self, run: FlatCall) -> Ruled:
+    def _call(self, run: FlatCall) -> RuledCall:
         raise NotImplementedError
 
 
@@ -187,7 +187,7 @@ class custom_jvp(Custom):
         if self.rule is None:
             raise ArgumentError(f"{self.name} has no rule; set it with .defjvp(rule)")
 
-    def _call(self, run: FlatCall) -> Ruled:
+    def _call(self, run: FlatCall) -> RuledCall:
         return ForwardRuled(self.name, run.fun, functools.partial(self._apply, run), run.key, run)
 
     def _apply(self, run: FlatCall, primals: Sequence, tangents: Sequence) -> tuple[list, list]:
@@ -244,7 +244,7 @@ class custom_vjp(Custom):
         if self.fwd is None:
             raise ArgumentError(f"{self.name} has no rule; set it with .defvjp(fwd, bwd)")
 
-    def _call(self, run: FlatCall) -> Ruled:
+    def _call(self, run: FlatCall) -> RuledCall:
         fwd, bwd = functools.partial(self._forward, run), functools.partial(self._backward, run)
         return ReverseRuled(self.name, run.fun, fwd, bwd, run.key, run)
 

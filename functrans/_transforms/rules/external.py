@@ -97,7 +97,7 @@ class ExternalFunction:
         # where the user gave both, each mode has its own
         first, last = self._verified_first(rules[0].jvp), self._verified_first(rules[-1].vjp)
         rule = DerivativeRule(first, last)
-        self.opaque = Opaque(name, self.values, rule, outputs)
+        self.opaque = OpaqueOp(name, self.values, rule, outputs)
 
     def __repr__(self) -> str:
         return self.name
@@ -253,7 +253,7 @@ def _size(x: np.ndarray | None) -> np.ndarray | None:
     return None if x is None else np.abs(x)
 
 
-class Opaque:
+class OpaqueOp:
     """A function of ndarrays as a row, ``f(xs, options)``, and the rows of its derivative."""
 
     def __init__(self, name: str, f: Callable, rule: DerivativeRule, outputs: int):
@@ -326,13 +326,13 @@ def _run(derivative: OpaqueDerivative, operands: Sequence, options: dict) -> Seq
     return outs if derivative.outputs > 1 else (outs,)
 
 
-class OpaqueDerivative(Opaque):
+class OpaqueDerivative(OpaqueOp):
     """The JVP of ``of``, or with ``back`` its VJP, of operands and then tangents or cotangents.
 
     In both, ``changed`` are the operands and ``out`` the outputs that take part.
     """
 
-    def __init__(self, of: Opaque, back: bool, changed: tuple[int, ...], out: tuple[int, ...]):
+    def __init__(self, of: OpaqueOp, back: bool, changed: tuple[int, ...], out: tuple[int, ...]):
         self.of, self.back, self.changed, self.out = of, back, changed, out
         name = f"{'vjp' if back else 'jvp'} of {of.name}"
         outputs = len(changed if back else out)
