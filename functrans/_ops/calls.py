@@ -52,7 +52,7 @@ class Call:
     def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
         """The outputs, each with a new axis 0, given that operands with ``batched`` have one.
 
-        One that does not vary may be given as ``Same``.
+        One that does not vary may be given as ``Unbatched``.
         """
         raise NotImplementedError
 

@@ -19,7 +19,7 @@ from functrans.errors import ArgumentError, NotDifferentiable, ShapeError, name_
 Argnums = int | str | Sequence[int | str]
 
 
-def plain_argnums(who: str, argnums: Any) -> Any:
+def plain_argnums(who: str, argnums: Any) -> int | str | tuple:
     """``argnums``, an argument or a tuple of them, with integers of every type as Python's."""
     if _are_several(argnums):
         return tuple([plain_argnums(who, a) for a in argnums])
@@ -190,25 +190,25 @@ class _Text(str):
         return str(self)
 
 
-def check_like(who: str, f: Callable, what: str, given: Any, expected: Any) -> None:
-    """``given`` (a tangent or cotangent) has the structure, shapes and kinds of ``expected``."""
-    found, have = tree.flatten(given)
-    wanted, structure = tree.flatten(expected)
+def check_like(who: str, f: Callable, what: str, actual: Any, expected: Any) -> None:
+    """``actual`` (a tangent or cotangent) has the structure, shapes and kinds of ``expected``."""
+    ts, have = tree.flatten(actual)
+    xs, structure = tree.flatten(expected)
     if have != structure and repr(have) != repr(structure):
-        raise wrong_structure(who, f, what, given, expected)
-    for t, x in zip(found, wanted, strict=True):
+        raise wrong_structure(who, f, what, actual, expected)
+    for t, x in zip(ts, xs, strict=True):
         _check_leaf(who, f, what, plain(t), plain(x))
 
 
-def wrong_structure(who: str, f: Callable, what: str, given: Any, expected: Any) -> ArgumentError:
+def wrong_structure(who: str, f: Callable, what: str, actual: Any, expected: Any) -> ArgumentError:
     """The error for a tangent or cotangent that does not nest as the value it belongs to."""
     return ArgumentError(
         f"{who}: {what} of `{name_of(f)}` must have the structure of {describe(expected)}, but "
-        f"is {describe(given)}"
+        f"is {describe(actual)}"
     )
 
 
-def _check_leaf(who, f, what, t, x):
+def _check_leaf(who: str, f: Callable, what: str, t: Any, x: Any) -> None:
     if not is_number(t) and not isinstance(t, bool):
         raise ArgumentError(
             f"{who}: {what} of `{name_of(f)}` must be an array, but is {describe(t)}"
@@ -229,16 +229,16 @@ def _check_leaf(who, f, what, t, x):
 
 
 def hand_out_all(
-    xs: list, weak: bool = False, held: Callable[[Any], int] | None = None
+    xs: list, weak: bool = False, references: Callable[[Any], int] | None = None
 ) -> list:
     """Results as the caller sees them: numbers as Arrays that no one can change, all else as it is.
 
-    What others may refer to is copied: to be spared that, the caller must drop an array, and
-    whatever it is a view of, wherever it is but in ``xs``, which is changed, or say how many
-    references to it it has ``held`` and only reads. ``weak``: Python's own numbers are left.
+    ``xs`` itself is changed. An array is copied if anything but ``xs`` refers to it, or to what it
+    is a view of; ``references`` says how many references belong to a caller that only reads it.
+    ``weak``: Python's own numbers are left as they are.
     """
     for i in range(len(xs)):
-        alone = _is_alone(xs, i) or (held is not None and _is_alone(xs, i, held(xs[i])))
+        alone = _is_alone(xs, i) or (references is not None and _is_alone(xs, i, references(xs[i])))
         if not (weak and type(xs[i]) in PYTHON_SCALARS):
             xs[i] = _handed_out(xs[i], alone)
     return xs
@@ -264,10 +264,10 @@ def hand_out_fresh(x: np.ndarray) -> Array:
     return x.view(Array)
 
 
-def _is_alone(xs: list, i: int, held: int = 0) -> bool:
+def _is_alone(xs: list, i: int, references: int = 0) -> bool:
     """Whether the memory of an entry of a list can be reached from there alone."""
     # two references: that of the list, or of the view, and that of the call
-    if type(xs[i]) not in _ARRAYS or getrefcount(xs[i]) > 2 + held:
+    if type(xs[i]) not in _ARRAYS or getrefcount(xs[i]) > 2 + references:
         return False
     if xs[i].base is None:
         return True
@@ -292,7 +292,7 @@ def _handed_out(x: Any, alone: bool) -> Any:
 
 
 def is_number(x: Any) -> bool:
-    """Whether a transform can follow ``x``; a member of an enumeration is a name, not a number."""
+    """Whether a transform can trace ``x``; a member of an enumeration is a name, not a number."""
     return isinstance(
         x, np.ndarray | np.generic | Tracer | int | float | complex
     ) and not isinstance(x, bool | Enum)

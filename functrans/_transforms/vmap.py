@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec
 
 import numpy as np
@@ -45,7 +45,7 @@ class BatchTracer(Tracer):
     def ndim(self) -> int:
         return self.value.ndim - 1
 
-    def concrete(self) -> Any:
+    def concrete(self) -> None:
         return None
 
     def is_finite(self) -> bool:
@@ -58,7 +58,7 @@ class BatchTracer(Tracer):
         return self.value.whole() if isinstance(self.value, Tracer) else self.value
 
 
-class Same(NamedTuple):
+class Unbatched(NamedTuple):
     """What a call returns where an output is the same for the whole batch."""
 
     value: Any
@@ -86,7 +86,7 @@ class BatchTrace(Trace):
         batched = [type(x) is BatchTracer and x.owner is self for x in args]
         xs = [x.value if b else x for x, b in zip(args, batched, strict=True)]
         ys = call.batch(self, xs, batched)
-        return tuple(y.value if type(y) is Same else BatchTracer(self, y) for y in ys)
+        return tuple(y.value if type(y) is Unbatched else BatchTracer(self, y) for y in ys)
 
     def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
         v1 = x1.value if type(x1) is BatchTracer and x1.owner is self else None
@@ -113,7 +113,7 @@ class BatchTrace(Trace):
     def input(self, value: Any) -> BatchTracer:
         return BatchTracer(self, value)
 
-    def batched(self, x: Any) -> Any:
+    def batched(self, x: Any) -> np.ndarray | Tracer:
         """The value of ``x`` with axis 0 the batch, repeated where it does not vary."""
         if type(x) is BatchTracer and x.owner is self:
             return x.value
@@ -149,22 +149,22 @@ def vmap(
         raise ArgumentError(f"vmap: chunk_size must be None or a positive int, not {chunk_size!r}")
 
     @functools.wraps(f, updated=())
-    def mapped(*args: P.args, **kwargs: P.kwargs) -> Any:
+    def batched(*args: P.args, **kwargs: P.kwargs) -> Any:
         axes = _spread_axes(f, in_axes, args)
         leaves, structure = tree.flatten((args, kwargs))
         leaves = [plain(x) for x in leaves]
         flat_axes = axes + [0 if is_number(x) and ndim_of(x) else None for x in leaves[len(axes) :]]
         size = _size(f, leaves, flat_axes, axis_size, structure)
-        moved = [np.moveaxis(x, a, 0) if a else x for x, a in zip(leaves, flat_axes, strict=True)]
+        xs = [np.moveaxis(x, a, 0) if a else x for x, a in zip(leaves, flat_axes, strict=True)]
         if chunk is None or chunk >= size:
-            return _place_out(f, out_axes, *_run(f, structure, moved, flat_axes, size))
+            return _place_out(f, out_axes, *_run(f, structure, xs, flat_axes, size))
         parts = [
             _run(
                 f,
                 structure,
                 [
                     x if a is None else x[i : i + chunk]
-                    for x, a in zip(moved, flat_axes, strict=True)
+                    for x, a in zip(xs, flat_axes, strict=True)
                 ],
                 flat_axes,
                 min(chunk, size - i),
@@ -174,14 +174,16 @@ def vmap(
         joined = [np.concatenate(column) for column in zip(*[p[0] for p in parts], strict=True)]
         return _place_out(f, out_axes, joined, parts[0][1])
 
-    return mapped
+    return batched
 
 
-def _run(f, structure, moved, flat_axes, size):
+def _run(
+    f: Callable, structure: tree.Structure, xs: Sequence, flat_axes: Sequence[int | None], size: int
+) -> tuple[list, tree.Structure]:
     """Batched output leaves, batch axis 0, and the output's structure."""
     trace = BatchTrace(f"vmap({name_of(f)})", size)
     try:
-        leaves = [x if a is None else trace.input(x) for x, a in zip(moved, flat_axes, strict=True)]
+        leaves = [x if a is None else trace.input(x) for x, a in zip(xs, flat_axes, strict=True)]
         args, kwargs = tree.unflatten(structure, leaves)
         draws = draws_near(f)
         outs, out_structure = tree.flatten(f(*args, **kwargs))
@@ -220,14 +222,15 @@ def _axes_of(f, what, axis, x) -> list:
             else _scalar_axis(f, axis, v)
             for v in map(plain, tree.leaves(x))
         ]
-    given, wanted = _children(axis), _children(x)
+    axes, parts = _children(axis), _children(x)
     named = isinstance(axis, dict) and isinstance(x, dict)
-    if given is None or wanted is None or len(given) != len(wanted) or (named and {*axis} != {*x}):
+    if axes is None or parts is None or len(axes) != len(parts) or (named and {*axis} != {*x}):
         raise ArgumentError(f"vmap: {what} {axis!r} does not fit {describe(x)} of `{name_of(f)}`")
-    return [a for g, w in zip(given, wanted, strict=True) for a in _axes_of(f, what, g, w)]
+    pairs = zip(axes, parts, strict=True)
+    return [leaf_axis for a, part in pairs for leaf_axis in _axes_of(f, what, a, part)]
 
 
-def _scalar_axis(f, axis, v):
+def _scalar_axis(f: Callable, axis: int | None, v: Any) -> None:
     if axis is None or not is_number(v):
         return None
     raise ShapeError(
@@ -272,7 +275,7 @@ def _size(f, leaves, axes, axis_size, structure) -> int:
     return sizes[first]
 
 
-def _place_out(f, out_axes, outs, structure):
+def _place_out(f: Callable, out_axes: Any, outs: list, structure: tree.Structure) -> Any:
     axes = _axes_of(f, "out_axes", out_axes, tree.unflatten(structure, outs))
     if any(a is None for a in axes):
         raise ArgumentError(f"vmap: out_axes of `{name_of(f)}` must be ints, but is {out_axes!r}")
@@ -288,4 +291,4 @@ def _place_out(f, out_axes, outs, structure):
     return tree.unflatten(structure, hand_out_all(outs))
 
 
-__all__ = ["BatchTrace", "BatchTracer", "Same", "vmap"]
+__all__ = ["BatchTrace", "BatchTracer", "Unbatched", "vmap"]

@@ -20,6 +20,30 @@ ft.jacobian(loss, argnums="x")(w, x)
 ft.hessian(loss, chunk_size=2)(w, x)
 ft.checkpoint(loss)(w, x, 3.0)
 assert_type(ft.checkpoint(loss)(w, x), np.ndarray)
+assert_type(ft.jit(loss)(w, x, scale=2.0), np.ndarray)
+print(ft.jit(loss).lower(w, x).program)
+ft.jit(loss).clear_cache()
+ft.grad(ft.jit(loss))(w, x, scale=2.0)
+ft.jit(ft.vmap(loss, in_axes=(None, 0)))(w, x)
+
+
+@ft.jit(static_argnums=1)
+def power(x: np.ndarray, n: int) -> np.ndarray:
+    return x**n
+
+
+class Layer:
+    def __init__(self, w: np.ndarray) -> None:
+        self.w = w
+
+    @ft.jit
+    def run(self, x: np.ndarray) -> np.ndarray:
+        return x @ self.w
+
+
+assert_type(power(w, 3), np.ndarray)
+assert_type(Layer(w).run(x), np.ndarray)
+assert_type(Layer.run(Layer(w), x), np.ndarray)
 assert_type(ft.array([1.0, 2.0]), ft.Array)
 assert_type(fnp.sum(fnp.exp(x), axis=0, keepdims=True), ft.Array)
 assert_type(fnp.allclose(x, x), bool)

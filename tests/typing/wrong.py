@@ -14,6 +14,11 @@ ft.grad(loss)()  # wrong: no argument
 ft.grad(loss)(np.ones(3), factor=2.0)  # wrong: no such parameter
 ft.hessian(loss)(np.ones(3), "2")  # wrong: a text for a number
 ft.checkpoint(loss)(1, 2, 3)  # wrong: too many arguments
+ft.jit(loss)()  # wrong: no argument
+ft.jit(loss)(np.ones(3), factor=2.0)  # wrong: no such parameter
+ft.jit(loss, static=1)  # wrong: no such option
+ft.jit(loss).lower("text")  # wrong: a text for an array
+ft.jit(precise=True)(loss)(np.ones(3), "2")  # wrong: a text for a number
 fnp.sum(np.ones(3), axes=0)  # wrong: the parameter is named axis
 fnp.summ(np.ones(3))  # wrong: no such function
 fnp.linalg.solve(np.eye(3))  # wrong: one argument is missing

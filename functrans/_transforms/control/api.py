@@ -1,4 +1,4 @@
-"""Control flow as functions: conditions and loops that every transform can follow.
+"""Control flow as functions: conditions and loops under every transform.
 
 Where the predicate is one value these are Python's own ``if``, ``while`` and ``for``, and the
 transforms record what is run. Under ``vmap`` a predicate may have a value for each entry of the
@@ -145,7 +145,7 @@ def while_loop(
             return _staged_while(cond_fn, carry, x, left)
         steps += 1
         going = _predicate("while_loop", cond_fn(x), loop=True)
-        if going.staged:  # what cond_fn closes over is
+        if going.staged:  # cond_fn closes over a staged value
             return _staged_while(cond_fn, carry, x, left)
         if not going.any:
             return handed_out(x)
@@ -191,9 +191,9 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
         begins = not k and (staged.any_staged(x) or staged.reaches_staged(body_fn))
         new = None if begins else carry.checked(x, body_fn(i, x))
         if begins or (not k and staged.any_staged(new)):
-            found = staged_scan(step, (i, x), None, len(steps), False, "fori_loop")
-            if found is not None:
-                return handed_out(found[0][1])
+            outputs = staged_scan(step, (i, x), None, len(steps), False, "fori_loop")
+            if outputs is not None:
+                return handed_out(outputs[0][1])
             new = carry.checked(x, body_fn(i, x)) if new is None else new
         x = new
     return handed_out(x)
@@ -203,7 +203,7 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
 
 
 class _Predicate(NamedTuple):
-    """What decides. ``any`` is its value where it is the same for all; ``varies`` if it is not."""
+    """A predicate. ``any``: its value, if all entries agree; ``varies``: they do not."""
 
     value: Any
     any: bool
@@ -227,7 +227,7 @@ def _predicate(who: str, pred: Any, loop: bool = False) -> _Predicate:
     return _Predicate(pred, anywhere, anywhere and not np.all(inner))
 
 
-def _require_scalar(who, what, x):
+def _require_scalar(who: str, what: str, x: Any) -> None:
     if shape_of(x):
         raise ShapeError(
             f"{who}: the {what} has shape {shape_of(x)}, but must be a scalar. Use np.where to "
@@ -252,26 +252,28 @@ def _bound(n):
 # ---- staged
 
 
-def _branched(index, calls, functions, name):
+def _branched(
+    index: Any, calls: Sequence[Callable], functions: Sequence[Callable], name: str
+) -> Any:
     """What the function that ``index`` chooses returns, all of them staged."""
     outs, structure = staged.branch(index, calls, functions, name)
     return handed_out(tree.unflatten(structure, outs))
 
 
-def _staged_while(test, carry, init, most):
+def _staged_while(test: Callable, carry: Carry, init: Any, most: int | None) -> Any:
     state, shape = tree.flatten(init)
 
-    def going(now: Sequence) -> Any:
-        holds = test(tree.unflatten(shape, now))
+    def going(values: Sequence) -> Any:
+        holds = test(tree.unflatten(shape, values))
         _require_scalar(carry.who, "predicate", holds)
         return holds
 
-    def flat(now: Sequence, _: Sequence) -> tuple:
-        old = tree.unflatten(shape, now)
+    def flat(values: Sequence, _: Sequence) -> tuple[list, list]:
+        old = tree.unflatten(shape, values)
         return tree.leaves(carry.checked(old, carry.f(old))), []
 
-    found = staged.while_loop(going, flat, state, most, carry.who)
-    return handed_out(tree.unflatten(shape, found))
+    final = staged.while_loop(going, flat, state, most, carry.who)
+    return handed_out(tree.unflatten(shape, final))
 
 
 # ---- what branches and steps return

@@ -1,4 +1,4 @@
-"""A staged branch under the transforms: each makes a branch of the programs it turns them into."""
+"""A staged branch under each transform: a branch of the transformed programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from functrans._transforms.staging.staging import stage
 
 
 class BranchCall(restage.RowCall):
-    """A branch as one op: the number of the program that runs, and what they all take."""
+    """A branch as one op, of the index of the program to run and the operands of all of them."""
 
     __slots__ = ()
 
@@ -25,8 +25,8 @@ class BranchCall(restage.RowCall):
         super().__init__(row, self.selected)
 
     def plain(self, *operands: Any) -> tuple:
-        found = self.row.impl(*operands)
-        return found if self.row.outputs > 1 else (found,)
+        outs = self.row.impl(*operands)
+        return outs if self.row.outputs > 1 else (outs,)
 
     def selected(self, index: Any, *xs: Any) -> tuple:
         """All programs run, and of each output the right one is chosen, entry by entry."""
@@ -39,27 +39,27 @@ class BranchCall(restage.RowCall):
     def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
         row = self.row
         mask = tuple(t is not None for t in tangents[1:])
-        made, moved = self.derive(("jvp", mask), lambda: _dual(row, mask))
-        flat = BranchCall(made)(*primals, *[t for t in tangents if t is not None])
-        n = len(moved)
+        dual, active = self.derive(("jvp", mask), lambda: _dual(row, mask))
+        flat = BranchCall(dual)(*primals, *[t for t in tangents if t is not None])
+        n = len(active)
         ts = iter(flat[n:])
-        return flat[:n], [next(ts) if m else None for m in moved]
+        return flat[:n], [next(ts) if m else None for m in active]
 
     def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
         row, size = self.row, trace.batch_size
         if batched[0]:  # each entry of the batch may take another branch
-            made = self.derive(
+            programs = self.derive(
                 ("select", tuple(batched), size), lambda: _all_of(row, tuple(batched[1:]), size)
             )
-            outs = [evaluate(p, xs[1:]) for p in made]
+            outs = [evaluate(p, xs[1:]) for p in programs]
             return [
                 _chosen(_aligned(xs[0], column[0]), column) for column in zip(*outs, strict=True)
             ]
-        made = self.derive(
+        whole = self.derive(
             ("vmap", tuple(batched), size),
             lambda: Branch(row.name, _all_of(row, tuple(batched[1:]), size), BranchCall),
         )
-        return BranchCall(made)(*xs)
+        return BranchCall(whole)(*xs)
 
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
         primals, parents = trace.operands([*map(trace.capture, args)])
@@ -67,10 +67,10 @@ class BranchCall(restage.RowCall):
         strong = trace.strong or self.derive(
             "may mask", lambda: any(map(restage.may_mask, self.row.branches))
         )
-        pair = self.derive(("vjp", mask, strong), lambda: _Pair(self.row, mask, strong))
+        pair = self.derive(("vjp", mask, strong), lambda: BranchVJP(self.row, mask, strong))
         flat = BranchCall(pair.forward)(*primals)
         n = len(self.row.branches[0].outputs)
-        return recorded(trace, Taken(self, pair, primals, parents, flat[n:], n), flat[:n])
+        return recorded(trace, BranchNode(self, pair, primals, parents, flat[n:], n), flat[:n])
 
 
 def _chosen(index: Any, column: Sequence) -> Any:
@@ -86,24 +86,24 @@ def _aligned(index: Any, y: Any) -> Any:
 
 
 def _dual(row: Branch, mask: Sequence[bool]) -> tuple[Branch, list[bool]]:
-    moved = [False] * len(row.branches[0].outputs)
+    active = [False] * len(row.branches[0].outputs)
     for p in row.branches:
-        moved = [a or b for a, b in zip(moved, restage.pushed(p, tuple(mask), row.name)[1],
+        active = [a or b for a, b in zip(active, restage.jvp(p, tuple(mask), row.name)[1],
                                         strict=True)]
-    duals = [restage.pushed(p, tuple(mask), row.name, moved)[0] for p in row.branches]
-    return Branch(row.name, list(map(optimise, duals)), BranchCall), moved
+    duals = [restage.jvp(p, tuple(mask), row.name, active)[0] for p in row.branches]
+    return Branch(row.name, list(map(optimise, duals)), BranchCall), active
 
 
 def _all_of(row: Branch, mask: tuple, size: int) -> list[Program]:
     return [
-        optimise(restage.mapped(p, mask, size, row.name)[0]) for p in row.branches
+        optimise(restage.vmap(p, mask, size, row.name)[0]) for p in row.branches
     ]
 
 
-class _Pair:
+class BranchVJP:
     """The branch that also returns what the backward of each needs, and the branch backward.
 
-    What a program has kept for its backward is zero where another one has run.
+    The residuals of a program that did not run are zeros.
     """
 
     def __init__(self, row: Branch, mask: Sequence[bool], strong: bool):
@@ -111,52 +111,52 @@ class _Pair:
         n, outs = len(mask), len(row.branches[0].outputs)
         self.takes = restage.inexact_outputs(row.branches[0])
         self.types = [aval_of_atom(a) for a in row.branches[0].outputs]
-        cuts = [
-            restage.cut(restage.pulled(p, tuple(mask), row.name, None, strong), n, outs, self.takes)
-            for p in row.branches
-        ]
-        kept = [[aval_of_atom(a) for a in c.forward.outputs[outs:]] for c in cuts]
-        self.reads = sorted({i for c in cuts for i in c.reads})
+        joint = [restage.vjp(p, tuple(mask), row.name, None, strong) for p in row.branches]
+        halves = [restage.partition(p, n, outs, self.takes) for p in joint]
+        residuals = [[aval_of_atom(a) for a in c.forward.outputs[outs:]] for c in halves]
+        self.reads = sorted({i for c in halves for i in c.reads})
         forward, backward = [], []
-        for k, c in enumerate(cuts):
-            blank = [[zeros_like(a) for a in types] for types in kept]
+        for k, c in enumerate(halves):
+            blank = [[zeros_like(a) for a in types] for types in residuals]
             forward.append(_padded(c, outs, blank, k, row.name))
-            backward.append(self._full(row.branches[k], c, kept, k))
+            backward.append(self._full(row.branches[k], c, residuals, k))
         self.forward = Branch(row.name, list(map(optimise, forward)), BranchCall)
         self.backward = Branch(f"backward of {row.name}", backward, BranchCall)
 
-    def _full(self, program: Program, c: restage.Cut, kept: list, k: int) -> Program:
-        """The backward of one program, taking what all of them read, keep and are seeded with."""
-        given = dict(zip(c.reads, c.backward.inputs, strict=False))
-        reads = [given.get(i) or Var(program.inputs[i].aval, program.inputs[i].weak)
+    def _full(self, program: Program, c: restage.Partition, residuals: list, k: int) -> Program:
+        """The backward of one program, with the inputs, residuals and seeds of all of them."""
+        own_reads = dict(zip(c.reads, c.backward.inputs, strict=False))
+        reads = [own_reads.get(i) or Var(program.inputs[i].aval, program.inputs[i].weak)
                  for i in self.reads]
-        own = c.backward.inputs[len(c.reads) : len(c.reads) + c.kept]
-        every = [list(own) if j == k else [Var(a) for a in types] for j, types in enumerate(kept)]
-        seeds = c.backward.inputs[len(c.reads) + c.kept :]
+        own = c.backward.inputs[len(c.reads) : len(c.reads) + c.residuals]
+        every = [
+            list(own) if j == k else [Var(a) for a in types] for j, types in enumerate(residuals)
+        ]
+        seeds = c.backward.inputs[len(c.reads) + c.residuals :]
         inputs = (*reads, *[v for vs in every for v in vs], *seeds)
         return Program(inputs, c.backward.eqns, c.backward.outputs)
 
 
-def _padded(c: restage.Cut, outs: int, blank: list, k: int, name: str) -> Program:
-    """The forward of one program, returning zeros for what the others keep."""
+def _padded(c: restage.Partition, outs: int, blank: list, k: int, name: str) -> Program:
+    """The forward of one program, with zeros for the residuals of the others."""
 
     def run(*values: Any) -> tuple:
-        found = evaluate(c.forward, values)
-        rest = [found[outs:] if j == k else zeros for j, zeros in enumerate(blank)]
-        return (*found[:outs], *[x for xs in rest for x in xs])
+        ys = evaluate(c.forward, values)
+        rest = [ys[outs:] if j == k else zeros for j, zeros in enumerate(blank)]
+        return (*ys[:outs], *[x for xs in rest for x in xs])
 
     return stage(run, restage.examples_of(c.forward), name)[0]
 
 
-class Taken(restage.ProgramNode):
-    """A branch, and what the program that ran has left for its backward."""
+class BranchNode(restage.ProgramNode):
+    """The tape entry of a branch: the residuals of the program that ran."""
 
     __slots__ = ()
 
     def pull(self, cts: Sequence) -> Sequence:
         read = [self.primals[1 + i] for i in self.pair.reads]
         backward = BranchCall(self.pair.backward)
-        return self.spread(backward(self.primals[0], *read, *self.kept, *self.seeds(cts)))
+        return self.spread(backward(self.primals[0], *read, *self.residuals, *self.seeds(cts)))
 
 
 __all__ = ["BranchCall"]

@@ -29,7 +29,7 @@ def as_arrays(x: Any) -> Any:
     return tree.map(lambda v: wrap(v) if isinstance(v, np.ndarray) else plain(v), x)
 
 
-def is_value(x):
+def is_value(x: Any) -> bool:
     return is_number(x) or isinstance(x, bool)
 
 
@@ -59,7 +59,7 @@ class Carry:
             self._check_leaf(x, y)
         return as_arrays(new) if any(type(y) is np.ndarray for y in ys) else new
 
-    def _check_leaf(self, x, y):
+    def _check_leaf(self, x: Any, y: Any) -> None:
         if not (is_value(x) and is_value(y)):
             if x is y or type(x) is type(y):
                 return
@@ -73,21 +73,23 @@ class Carry:
         )
 
 
-def staged_scan(step, init, xs, n, reverse, name):
+def staged_scan(
+    step: Callable, init: Any, xs: Any, n: int, reverse: bool, name: str
+) -> tuple[Any, Any] | None:
     """The outputs of a scan as one equation; None where it must be run step by step."""
     (state, shape), (columns, nest) = tree.flatten(init), tree.flatten(xs)
 
-    def flat(now: Sequence, entries: Sequence) -> tuple:
-        new, y = step(tree.unflatten(shape, now), tree.unflatten(nest, entries))
-        kept.append(tree.structure(y))
+    def flat(values: Sequence, entries: Sequence) -> tuple[list, list]:
+        new, y = step(tree.unflatten(shape, values), tree.unflatten(nest, entries))
+        structures.append(tree.structure(y))
         return tree.leaves(new), tree.leaves(y)
 
-    kept: list = []
-    found = staged.scan(flat, state, columns, n, reverse, name)
-    if found is None:
+    structures: list = []
+    outputs = staged.scan(flat, state, columns, n, reverse, name)
+    if outputs is None:
         return None
-    last, collected = found
-    return handed_out((tree.unflatten(shape, last), tree.unflatten(kept[-1], collected)))
+    last, collected = outputs
+    return handed_out((tree.unflatten(shape, last), tree.unflatten(structures[-1], collected)))
 
 
 __all__ = ["Carry", "as_arrays", "handed_out", "is_value", "staged_scan"]

@@ -8,7 +8,7 @@ from functrans._compile.ir.program import Program, Structured, Var
 from functrans._compile.ir.structured import Loop
 from functrans._core.primitive import FUNCTION
 from functrans._ops.declare import Bilinear, Elementwise
-from functrans._transforms.staging.restage import Cut
+from functrans._transforms.staging.restage import Partition
 
 # Arithmetic operations that take as long as storing a number and loading it again.
 STORE = 4.0
@@ -28,19 +28,19 @@ def operations(program: Program) -> float:
         elif eqn.prim.facts.cheap or isinstance(eqn.prim, Elementwise):
             total += eqn.prim.facts.cost * size
         elif isinstance(eqn.prim, Bilinear):
-            given = [math.prod(a.aval.shape) for a in eqn.inputs if isinstance(a, Var)]
-            total += 2 * max([size, *given]) * math.sqrt(max(given, default=1))
+            sizes = [math.prod(a.aval.shape) for a in eqn.inputs if isinstance(a, Var)]
+            total += 2 * max([size, *sizes]) * math.sqrt(max(sizes, default=1))
         else:
             total += FUNCTION * max(math.prod(a.aval.shape) for a in (*eqn.outputs, *(
                 a for a in eqn.inputs if isinstance(a, Var))))
     return total
 
 
-def cheaper_again(cut: Cut, body: Program) -> bool:
+def cheaper_again(split: Partition, body: Program) -> bool:
     """Whether a step's backward should compute from the state what its forward would store."""
-    stored = cut.forward.outputs[len(body.outputs) :]
-    kept = sum(math.prod(a.aval.shape) for a in stored if isinstance(a, Var))
-    return operations(cut.forward) <= STORE * kept
+    stored = split.forward.outputs[len(body.outputs) :]
+    size = sum(math.prod(a.aval.shape) for a in stored if isinstance(a, Var))
+    return operations(split.forward) <= STORE * size
 
 
 __all__ = ["cheaper_again", "operations"]

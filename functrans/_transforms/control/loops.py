@@ -1,4 +1,4 @@
-"""A staged loop under the transforms: each makes another loop from the program of its body."""
+"""A staged loop under each transform: another loop, of the transformed body."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from functrans._transforms.reverse.sums import entrywise
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.staging import restage
 from functrans._transforms.staging.staging import stage
-from functrans._transforms.vmap import Same
+from functrans._transforms.vmap import Unbatched
 from functrans.errors import NotDifferentiable, user_line
 
 
@@ -32,7 +32,7 @@ class LoopCall(restage.RowCall):
         super().__init__(row, self.unrolled)
 
     def plain(self, *operands: Any) -> tuple:
-        # while a program is written: what depends on no argument is computed at once
+        # while a program is staged, what depends on no argument is computed at once
         from functrans._compile.run.executable import alone  # lazy: the whole compiler
 
         return tuple(self.derive("plain", lambda: alone(self.row))(operands))
@@ -67,11 +67,11 @@ class LoopCall(restage.RowCall):
     def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
         row = self.row
         mask = tuple(t is not None for t in tangents)
-        dual, moving, moved = self.derive(("jvp", mask), lambda: _dual(row, mask))
+        dual, masks, active = self.derive(("jvp", mask), lambda: _dual(row, mask))
         count, *parts = row.parts(primals)
-        _, *shifts = row.parts(tangents)
+        _, *tangent_parts = row.parts(tangents)
         operands = [count] if row.counted else []
-        for xs, ts, wanted in zip(parts, shifts, moving, strict=True):
+        for xs, ts, wanted in zip(parts, tangent_parts, masks, strict=True):
             operands += xs
             operands += [
                 zeros_like(x) if t is None else t
@@ -79,7 +79,7 @@ class LoopCall(restage.RowCall):
             ]
         flat = list(LoopCall(dual)(*operands))
         steps = [flat.pop()] if row.test is not None else []
-        ys, ts = _untangled(flat, moved, row.carries)
+        ys, ts = _untangled(flat, active, row.carries)
         return [*ys, *steps], [*ts, *[None] * len(steps)]
 
     def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
@@ -87,27 +87,27 @@ class LoopCall(restage.RowCall):
         _, consts, state, arrays = row.parts(xs)
         _, *masks = row.parts(batched)
         own = row.counted and batched[0]  # a number of steps for each entry of the batch
-        made = self.derive(
+        whole = self.derive(
             ("vmap", tuple(batched), size), lambda: Batched(row, masks, own, size)
         )
         state = [
             x if b or not v else np.broadcast_to(x, (size, *x.shape))
-            for x, b, v in zip(map(_array, state), masks[1], made.varies, strict=False)
+            for x, b, v in zip(map(_array, state), masks[1], whole.varies, strict=False)
         ]
         arrays = [np.moveaxis(x, 0, 1) if b else x for x, b in zip(arrays, masks[2], strict=True)]
         count = [xs[0].max(initial=0) if own else xs[0]] if row.counted else []
         if own:
             consts, arrays = [*consts, xs[0]], [*arrays, np.arange(row.length or 0)]
-        steps = [np.zeros(size, INT)] if made.split else []
-        outs = list(LoopCall(made.row)(*count, *consts, *state, *steps, *arrays))
-        if made.split:  # each entry has its own number of steps, which is part of the state
+        steps = [np.zeros(size, INT)] if whole.split else []
+        outs = list(LoopCall(whole.row)(*count, *consts, *state, *steps, *arrays))
+        if whole.split:  # each entry has its own number of steps, which is part of the state
             outs[-1] = outs.pop(row.carries)
-        varies = [*made.varies, made.split]
+        varies = [*whole.varies, whole.split]
         ends = [
-            np.moveaxis(y, 1, 0) if v and row.carries <= i < len(made.varies) else y
+            np.moveaxis(y, 1, 0) if v and row.carries <= i < len(whole.varies) else y
             for i, (y, v) in enumerate(zip(outs, varies, strict=False))
         ]
-        return [y if v else Same(y) for y, v in zip(ends, varies, strict=False)]
+        return [y if v else Unbatched(y) for y, v in zip(ends, varies, strict=False)]
 
     # ---- reverse
 
@@ -121,11 +121,11 @@ class LoopCall(restage.RowCall):
         primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents)
         strong = trace.strong or self.derive("may mask", lambda: restage.may_mask(row.body))
-        pair = self.derive(("vjp", mask, strong), lambda: _Pair(row, mask, strong))
+        pair = self.derive(("vjp", mask, strong), lambda: LoopVJP(row, mask, strong))
         flat = list(LoopCall(pair.forward)(*primals))
         outs, rest = flat[: len(row.body.outputs)], flat[len(row.body.outputs) :]
-        kept, steps = rest[: pair.kept], rest[pair.kept :]
-        node = Steps(self, pair, primals, parents, kept, steps)
+        residuals, steps = rest[: pair.residuals], rest[pair.residuals :]
+        node = LoopNode(self, pair, primals, parents, residuals, steps)
         return recorded(trace, node, [*outs, *steps])
 
 
@@ -135,8 +135,8 @@ def _array(x: Any) -> Any:
 
 def _loop(row: Loop, body: Program, consts: int, carries: int, **other: Any) -> Loop:
     """A loop of the same kind with another body."""
-    given = {"test": row.test, "reverse": row.reverse, "counted": row.counted, "again": row.again}
-    return Loop(row.name, optimise(body), consts, carries, row.length, LoopCall, **(given | other))
+    own = {"test": row.test, "reverse": row.reverse, "counted": row.counted, "again": row.again}
+    return Loop(row.name, optimise(body), consts, carries, row.length, LoopCall, **(own | other))
 
 
 def _split(xs: Sequence, *sizes: int) -> list[list]:
@@ -152,17 +152,17 @@ def _dual(row: Loop, mask: Sequence[bool]) -> tuple[Loop, list, list[bool]]:
     """The loop of values and tangents; which operands of each part, and which outputs, have one."""
     body, n = row.body, row.carries
     _, fixed, state, arrays = row.parts(mask)
-    while True:  # a part of the state moves as soon as one step makes it move
-        moving = (*fixed, *state, *arrays)
+    while True:  # a part of the state has a tangent as soon as one step gives it one
+        in_mask = (*fixed, *state, *arrays)
         wanted = [*state, *[False] * (len(body.outputs) - n)]
-        _, moves = restage.pushed(body, moving, row.name)
-        more = [a or b for a, b in zip(state, moves, strict=False)]
-        if more == state:
+        _, out_mask = restage.jvp(body, in_mask, row.name)
+        reached = [a or b for a, b in zip(state, out_mask, strict=False)]
+        if reached == state:
             break
-        state = more
-    wanted = [*state, *moves[n:]]
-    dual, _ = restage.pushed(body, moving, row.name, wanted)
-    values, ts = dual.inputs[: len(moving)], dual.inputs[len(moving) :]
+        state = reached
+    wanted = [*state, *out_mask[n:]]
+    dual, _ = restage.jvp(body, in_mask, row.name, wanted)
+    values, ts = dual.inputs[: len(in_mask)], dual.inputs[len(in_mask) :]
     parts = zip(_split(values, row.consts, n), _split(ts, sum(fixed), sum(state)), strict=True)
     inputs = [v for pair in parts for group in pair for v in group]
     outs, touts = dual.outputs[: len(wanted)], dual.outputs[len(wanted) :]
@@ -171,22 +171,22 @@ def _dual(row: Loop, mask: Sequence[bool]) -> tuple[Loop, list, list[bool]]:
     if test is not None:
         more_consts = [Var(v.aval) for v in ts[: sum(fixed)]]
         more_state = [Var(v.aval) for v in ts[sum(fixed) : sum(fixed) + sum(state)]]
-        given = test.inputs
+        operands = test.inputs
         test = Program(
-            (*given[: row.consts], *more_consts, *given[row.consts :], *more_state),
+            (*operands[: row.consts], *more_consts, *operands[row.consts :], *more_state),
             test.eqns, test.outputs,
         )
-    made = _loop(row, Program(tuple(inputs), dual.eqns, tuple(outputs)),
-                 row.consts + sum(fixed), n + sum(state), test=test)
-    return made, [fixed, state, arrays], wanted
+    dual_body = Program(tuple(inputs), dual.eqns, tuple(outputs))
+    dual_loop = _loop(row, dual_body, row.consts + sum(fixed), n + sum(state), test=test)
+    return dual_loop, [fixed, state, arrays], wanted
 
 
-def _untangled(flat: list, moved: list[bool], n: int) -> tuple[list, list]:
+def _untangled(flat: list, active: list[bool], n: int) -> tuple[list, list]:
     """Outputs and tangents, None where absent, from the outputs of the dual loop."""
-    state, ys = moved[:n], moved[n:]
+    state, ys = active[:n], active[n:]
     first, tfirst, second, tsecond = _split(flat, n, sum(state), len(ys))
     tangents = iter([*tfirst, *tsecond])
-    return [*first, *second], [next(tangents) if m else None for m in moved]
+    return [*first, *second], [next(tangents) if m else None for m in active]
 
 
 class Batched:
@@ -199,10 +199,10 @@ class Batched:
         rest = [False] * (len(body.outputs) - n)
         while True:
             if test is not None:
-                _, differs = restage.mapped(test, (*fixed, *state), size, row.name, [False])
+                _, differs = restage.vmap(test, (*fixed, *state), size, row.name, [False])
                 self.split = differs[0]
             wanted = [True] * len(body.outputs) if self.split or own else [*state, *rest]
-            whole, self.varies = restage.mapped(
+            whole, self.varies = restage.vmap(
                 body, (*fixed, *wanted[:n], *arrays), size, row.name, wanted
             )
             if self.varies[:n] == state:
@@ -210,7 +210,7 @@ class Batched:
             state = self.varies[:n]
         body, consts = whole, row.consts
         if test is not None:
-            test = restage.mapped(test, (*fixed, *state), size, row.name, [self.split])[0]
+            test = restage.vmap(test, (*fixed, *state), size, row.name, [self.split])[0]
         if test is not None and self.split:
             body, test = _while_any(row, body, test)
             n += 1
@@ -220,7 +220,7 @@ class Batched:
         self.row = _loop(row, body, consts, n, test=test)
 
 
-def _kept(going: Any, new: Any, old: Any) -> Any:
+def _where_going(going: Any, new: Any, old: Any) -> Any:
     """``new`` for the entries of a batch that are going on."""
     mask = going.reshape((going.shape[0],) + (1,) * (len(new.shape) - 1))
     return ops.where(mask, new, old)
@@ -234,22 +234,22 @@ def _while_any(row: Loop, body: Program, ends: Program) -> tuple[Program, Progra
         state, steps, arrays = values[first:m], values[m], values[m + 1 :]
         going = evaluate(ends, values[:m])[0]
         new = evaluate(body, [*values[:m], *arrays])
-        kept = [_kept(going, y, x) for y, x in zip(new, state, strict=False)]
-        ys = [_kept(going, y, np.zeros((), y.dtype)) for y in new[row.carries :]]
-        return (*kept, steps + going.astype(INT), *ys)
+        selected = [_where_going(going, y, x) for y, x in zip(new, state, strict=False)]
+        ys = [_where_going(going, y, np.zeros((), y.dtype)) for y in new[row.carries :]]
+        return (*selected, steps + going.astype(INT), *ys)
 
-    def some(*values: Any) -> Any:
+    def any_going(*values: Any) -> Any:
         return evaluate(ends, values[:m])[0].any()
 
     examples = restage.examples_of(body)
     steps = np.zeros(examples[first].shape[0] if row.carries else 1, INT)
-    given = [*examples[:m], steps, *examples[m:]]
-    return stage(step, given, row.name)[0], stage(some, given[: m + 1], row.name)[0]
+    operands = [*examples[:m], steps, *examples[m:]]
+    return stage(step, operands, row.name)[0], stage(any_going, operands[: m + 1], row.name)[0]
 
 
 def _while_counted(row: Loop, body: Program, size: int) -> Program:
     """The body for a batch with a number of steps for each entry, which is the last constant; the
-    last array tells where a step is."""
+    last array numbers the steps."""
     first, m = row.consts, row.consts + row.carries
 
     def step(*values: Any) -> tuple:
@@ -257,16 +257,17 @@ def _while_counted(row: Loop, body: Program, size: int) -> Program:
         arrays, place = values[m + 1 : -1], values[-1]
         going = place < counts
         new = evaluate(body, [*values[:first], *state, *arrays])
-        kept = [_kept(going, y, x) for y, x in zip(new, state, strict=False)]
-        return (*kept, *[_kept(going, y, np.zeros((), y.dtype)) for y in new[row.carries :]])
+        selected = [_where_going(going, y, x) for y, x in zip(new, state, strict=False)]
+        ys = [_where_going(going, y, np.zeros((), y.dtype)) for y in new[row.carries :]]
+        return (*selected, *ys)
 
     examples = restage.examples_of(body)
-    given = [*examples[:first], np.zeros(size, INT), *examples[first:], np.int64(0)]
-    return stage(step, given, row.name)[0]
+    operands = [*examples[:first], np.zeros(size, INT), *examples[first:], np.int64(0)]
+    return stage(step, operands, row.name)[0]
 
 
-class _Pair:
-    """The loop that also collects what the backward needs, and the loop that goes backward.
+class LoopVJP:
+    """The loop that also collects the residuals, and the loop that goes backward.
 
     A step's backward reads constants, the step's entries, and either values that the forward has
     collected or the state before the step, from which it computes them again.
@@ -276,16 +277,16 @@ class _Pair:
         self.strong = strong
         body, n = row.body, row.carries
         _, fixed, state, arrays = row.parts(mask)
-        state = _moving(body, row, fixed, state, arrays)
+        state = _active_state(body, row, fixed, state, arrays)
         inexact = restage.inexact_outputs(body)
         takes = [*state, *inexact[n:]]
-        moving = (*fixed, *state, *arrays)
-        joint = restage.pulled(body, moving, row.name, takes, strong)
-        split = restage.cut(joint, len(body.inputs), len(body.outputs), takes)
+        active = (*fixed, *state, *arrays)
+        joint = restage.vjp(body, active, row.name, takes, strong)
+        split = restage.partition(joint, len(body.inputs), len(body.outputs), takes)
         types = row.abstract()
         self.types = types if row.outputs > 1 else (types,)
         self.takes, self.fixed, self.state, self.arrays = takes, fixed, state, arrays
-        self.reads, self.collected = split.reads, list(range(split.kept))
+        self.reads, self.collected = split.reads, list(range(split.residuals))
         forward, backward = split.forward, split.backward
         stored = forward.outputs[len(body.outputs) :]
         if row.again or cheaper_again(split, body):
@@ -303,9 +304,9 @@ class _Pair:
         self.read_arrays = [i for i in self.reads if i >= m]
         extra = (*(forward.inputs[i] for i in self.read_state), *stored)
         outputs = (*forward.outputs[: len(body.outputs)], *extra)
-        self.kept = len(extra)
-        made = Program(forward.inputs, forward.eqns, outputs)
-        self.forward = _loop(row, made, row.consts, n)
+        self.residuals = len(extra)
+        joined = Program(forward.inputs, forward.eqns, outputs)
+        self.forward = _loop(row, joined, row.consts, n)
         self.backward = self._backward(row, backward, len(stored))
 
     def _backward(self, row: Loop, program: Program, stored: int) -> Loop:
@@ -316,26 +317,25 @@ class _Pair:
         )
         values, seeds = rest[:stored], rest[stored:]
         ct_state, ct_ys = _split(seeds, sum(self.state))
-        found = _split(program.outputs, sum(self.fixed), sum(self.state))
-        sums = [Var(aval_of_atom(a)) for a in found[0]]
+        const_cts, *_ = _split(program.outputs, sum(self.fixed), sum(self.state))
+        sums = [Var(aval_of_atom(a)) for a in const_cts]
 
         def step(*xs: Any) -> tuple:
-            fixed, now, total, each = _split(xs, len(consts), len(ct_state), len(sums))
-            given = _split(each, len(state), len(values), len(arrays))
-            read, kept, entries, above = given
-            outs = evaluate(program, [*fixed, *read, *entries, *kept, *now, *above])
+            fixed, cts, total, each = _split(xs, len(consts), len(ct_state), len(sums))
+            read, residuals, entries, y_cts = _split(each, len(state), len(values), len(arrays))
+            outs = evaluate(program, [*fixed, *read, *entries, *residuals, *cts, *y_cts])
             own, before, below = _split(outs, len(sums), len(ct_state))
             return (*before, *[ops.add(t, c) for t, c in zip(total, own, strict=True)], *below)
 
         order = [*consts, *ct_state, *sums, *state, *values, *arrays, *ct_ys]
         examples = restage.examples_of(Program(tuple(order), (), ()))
-        made, _ = stage(step, examples, f"backward of {row.name}")
-        return _loop(row, entrywise(made), len(consts), len(ct_state) + len(sums), test=None,
+        stepped, _ = stage(step, examples, f"backward of {row.name}")
+        return _loop(row, entrywise(stepped), len(consts), len(ct_state) + len(sums), test=None,
                      reverse=not row.reverse, counted=row.test is not None or row.counted)
 
 
-def _moving(body: Program, row: Loop, fixed: list, state: list, arrays: list) -> list[bool]:
-    """Which parts of the state depend, after any number of steps, on what moves."""
+def _active_state(body: Program, row: Loop, fixed: list, state: list, arrays: list) -> list[bool]:
+    """Which parts of the state depend, after any number of steps, on differentiated operands."""
     inexact = [inexact_dtype(v.aval.dtype) for v in body.inputs[row.consts :]]
     while True:
         mask = (*fixed, *state, *arrays)
@@ -343,24 +343,25 @@ def _moving(body: Program, row: Loop, fixed: list, state: list, arrays: list) ->
         for eqn in body.eqns:
             if any(isinstance(a, Var) and a in reached for a in eqn.inputs):
                 reached.update(eqn.outputs)
-        more = [
+        active = [
             s or (isinstance(a, Var) and a in reached and i)
             for s, a, i in zip(state, body.outputs, inexact, strict=False)
         ]
-        if more == state:
+        if active == state:
             return state
-        state = more
+        state = active
 
 
-class Steps(restage.ProgramNode):
-    """A loop, and what its steps have left for the backward."""
+class LoopNode(restage.ProgramNode):
+    """The tape entry of a loop: the residuals of its steps, and how many steps there were."""
 
     __slots__ = ("steps",)
 
     def __init__(
-        self, call: LoopCall, pair: _Pair, primals: list, parents: list, kept: list, steps: list
+        self, call: LoopCall, pair: LoopVJP, primals: list, parents: list, residuals: list,
+        steps: list,
     ):
-        super().__init__(call, pair, primals, parents, kept, call.row.outputs)
+        super().__init__(call, pair, primals, parents, residuals, call.row.outputs)
         self.steps = steps
 
     def pull(self, cts: Sequence) -> Sequence:
@@ -371,21 +372,21 @@ class Steps(restage.ProgramNode):
         sums = [zeros_like(x) for x, m in zip(consts, pair.fixed, strict=True) if m]
         steps = self.steps or ([count] if row.counted else [])
         n = sum(pair.state)
-        found = LoopCall(pair.backward)(
+        operand_cts = LoopCall(pair.backward)(
             *steps,
             *[self.primals[skip + i] for i in pair.read_consts],
             *seeds[:n],
             *sums,
-            *self.kept,
+            *self.residuals,
             *[self.primals[skip + i] for i in pair.read_arrays],
             *seeds[n:],
         )
-        before, own, below = _split(found, n, len(sums))
+        before, own, below = _split(operand_cts, n, len(sums))
         masks = zip((pair.fixed, pair.state, pair.arrays), (own, before, below), strict=True)
         all_cts: list = [None] * skip
         for mask, values in masks:
-            given = iter(values)
-            all_cts += [next(given) if m else None for m in mask]
+            parts = iter(values)
+            all_cts += [next(parts) if m else None for m in mask]
         return all_cts
 
 

@@ -59,23 +59,24 @@ def scan(
     if checkpoint is not None and (parts := levels(n, checkpoint)):
         return _in_parts(f, init, xs, n, reverse, parts)
     carry = Carry("scan", f)
-    def step(state: Any, x: Any) -> tuple:
+
+    def step(state: Any, x: Any) -> tuple[Any, Any]:
         new, y = _pair(f, f(state, x))
         return carry.checked(state, new), y
 
-    def natively() -> Any:
+    def natively() -> tuple[Any, Any] | None:
         return staged_scan(step, init, xs, n, reverse, "scan")
 
     begins = staged.any_staged(init, leaves) or staged.reaches_staged(f)
-    if n and begins and (found := natively()) is not None:
-        return found
+    if n and begins and (outputs := natively()) is not None:
+        return outputs
     state, rows = handed_out(init), []
     for k in reversed(range(n)) if reverse else range(n):
         state, y = step(state, tree.unflatten(structure, [v[k] for v in leaves]))
-        # by what f closes over, unseen: then the step just made is not needed
+        # f closes over a staged value that was not seen: the step just run is dropped
         late = not rows and not begins and staged.any_staged(state, y)
-        if late and (found := natively()) is not None:
-            return found
+        if late and (outputs := natively()) is not None:
+            return outputs
         rows.append(tree.flatten(y))
     if not rows:
         return state, _no_entries(f, state, leaves, structure)
@@ -94,9 +95,9 @@ def _length(f: Callable, leaves: Sequence, length: int | None) -> int:
     if not sizes:
         raise ArgumentError(f"scan: xs of `{name_of(f)}` holds no arrays; pass length")
     if len(sizes) > 1:
-        found = ", ".join(map(str, [shape_of(x)[0] for x in leaves]))
+        lengths = ", ".join(map(str, [shape_of(x)[0] for x in leaves]))
         asked = "" if length is None else f", and length is {length}"
-        raise ShapeError(f"scan: the arrays in xs have lengths {found}{asked}. They must agree.")
+        raise ShapeError(f"scan: the arrays in xs have lengths {lengths}{asked}. They must agree.")
     (n,) = sizes
     if n < 0:
         raise ShapeError(f"scan: length is {n}, but must not be negative")
@@ -111,13 +112,13 @@ def levels(n: int, budget: int | str) -> list[int]:
     """
     if budget == "sqrt":
         budget = 2 * math.isqrt(n) + 2
-    kept = integer(budget)
-    if kept is None or kept < 2:
+    carries = integer(budget)
+    if carries is None or carries < 2:
         raise ArgumentError(
             f'scan: checkpoint must be "sqrt" or the number of carries to keep, at least 2, but is '
             f"{budget!r}"
         )
-    budget = kept
+    budget = carries
     if n <= budget:
         return []
     depth = 2
@@ -127,7 +128,9 @@ def levels(n: int, budget: int | str) -> list[int]:
     return [share**k for k in range(depth - 1, 0, -1)]
 
 
-def _in_parts(f, init, xs, n, reverse, parts):
+def _in_parts(
+    f: Callable, init: Any, xs: Any, n: int, reverse: bool, parts: list[int]
+) -> tuple[Any, Any]:
     """The scan as one over parts of ``parts[0]`` steps, each recomputed, and one over the rest."""
     size, inner = parts[0], parts[1:]
     count = n // size
@@ -136,7 +139,7 @@ def _in_parts(f, init, xs, n, reverse, parts):
     if reverse:
         first, last = slice(rest, n), slice(0, rest)
 
-    def part(state: Any, entries: Any) -> tuple:
+    def part(state: Any, entries: Any) -> tuple[Any, Any]:
         if inner:
             return _in_parts(f, state, entries, size, reverse, inner)
         return scan(f, state, entries, size, reverse)
@@ -145,15 +148,15 @@ def _in_parts(f, init, xs, n, reverse, parts):
     state, ys = scan(recomputed(part), init, grouped, count, reverse)
     ys = tree.map(lambda y: y.reshape(count * size, *y.shape[2:]), ys)
     if rest:
-        state, more = recomputed(lambda c, x: scan(f, c, x, rest, reverse))(
+        state, last_ys = recomputed(lambda c, x: scan(f, c, x, rest, reverse))(
             state, tree.map(lambda x: x[last], xs)
         )
-        pair = (more, ys) if reverse else (ys, more)
+        pair = (last_ys, ys) if reverse else (ys, last_ys)
         ys = tree.map(lambda a, b: np.concatenate([a, b]), *pair)
     return state, ys
 
 
-def _pair(f, out):
+def _pair(f: Callable, out: Any) -> tuple[Any, Any]:
     if not isinstance(out, tuple) or len(out) != 2:
         raise ArgumentError(
             f"scan: `{name_of(f)}` must return (carry, y), but returned {describe(out)}. Return "
@@ -162,20 +165,20 @@ def _pair(f, out):
     return out
 
 
-def _columns(f, rows):
+def _columns(f: Callable, rows: Sequence[tuple[list, tree.Structure]]) -> Any:
     """The outputs of the steps, stacked."""
     shape = rows[0][1]
-    for k, (_, found) in enumerate(rows):
-        if found != shape:
+    for k, (_, structure) in enumerate(rows):
+        if structure != shape:
             raise ArgumentError(
-                f"scan: the outputs of `{name_of(f)}` have the structure {found!r} at entry {k}, "
-                f"but had {shape!r} before"
+                f"scan: the outputs of `{name_of(f)}` have the structure {structure!r} at entry "
+                f"{k}, but had {shape!r} before"
             )
     leaves = zip(*[row for row, _ in rows], strict=True)
     return tree.unflatten(shape, [_stacked(f, column) for column in leaves])
 
 
-def _stacked(f, column):
+def _stacked(f: Callable, column: Sequence) -> Any:
     shapes = {shape_of(v) if is_value(v) else None for v in column}
     if None in shapes or len(shapes) > 1:
         raise ShapeError(
@@ -186,7 +189,7 @@ def _stacked(f, column):
     return hand_out(np.stack([plain(v) for v in column]))
 
 
-def _no_entries(f, init, leaves, structure):
+def _no_entries(f: Callable, init: Any, leaves: list, structure: tree.Structure) -> Any:
     zeros = [np.zeros(shape_of(x)[1:], dtype_of(x)) for x in leaves]
     with np.errstate(all="ignore"):
         _, y = _pair(f, f(init, tree.unflatten(structure, zeros)))

@@ -24,7 +24,7 @@ from functrans._transforms.control.branches import BranchCall
 from functrans._transforms.control.loops import LoopCall
 from functrans._transforms.staging.closures import Reached
 from functrans._transforms.staging.staging import (
-    Part,
+    StagedFunction,
     StagedTracer,
     example_of,
     innermost,
@@ -50,7 +50,7 @@ def weak(x: Any) -> bool:
     return x.variable.weak if isinstance(x, StagedTracer) else type(x) in PYTHON_SCALARS
 
 
-def strong(x: Any, dtype: np.dtype) -> Any:
+def strong(x: Any, dtype: np.dtype) -> np.ndarray | Tracer:
     """``x`` in ``dtype``, no Python scalar."""
     if not isinstance(x, Tracer):
         return np.asarray(plain(x), dtype)
@@ -64,7 +64,7 @@ def _value(x: Any) -> bool:
 # ---- loops
 
 
-class Step:
+class LoopBody:
     """The body of a loop on flat values, staged for a state whose types stay as they are."""
 
     def __init__(self, name: str, f: Callable, state: Sequence, entries: Sequence):
@@ -77,14 +77,14 @@ class Step:
     def _typed(self, f: Callable) -> Callable:
         """``f`` whose next state is not weak where the first is not."""
 
-        def step(*values: Any) -> tuple:
+        def step(*values: Any) -> tuple[list, list]:
             n = len(self.state)
             new, collected = f(values[:n], values[n:])
-            kept = [
+            carried = [
                 y if weak(x) or not weak(y) else strong(y, dtype_of(x))
                 for x, y in zip(self.state, new, strict=True)
             ]
-            return kept, [y if not weak(y) else strong(y, dtype_of(y)) for y in collected]
+            return carried, [y if not weak(y) else strong(y, dtype_of(y)) for y in collected]
 
         return step
 
@@ -110,13 +110,13 @@ def scan(
         return None
     entries = [_entry(x) for x in columns]
     try:
-        step = Step(name, f, state, entries)
+        body = LoopBody(name, f, state, entries)
     except ConcretizationError:
         return None  # Python's own control flow on values that only a run of each step knows
-    consts, (body,) = with_consts([step.part])
+    consts, (program,) = with_consts([body.part])
     n = len(state)
-    row = Loop(name, optimise(body), len(consts), n, length, LoopCall, reverse=reverse)
-    outs = LoopCall(row)(*consts, *step.state, *map(plain, columns))
+    row = Loop(name, optimise(program), len(consts), n, length, LoopCall, reverse=reverse)
+    outs = LoopCall(row)(*consts, *body.state, *map(plain, columns))
     return list(outs[:n]), list(outs[n:])
 
 
@@ -130,7 +130,7 @@ def while_loop(
     test: Callable, f: Callable, state: Sequence, most: int | None, name: str
 ) -> list:
     """The state, flat, after the steps for which ``test`` holds, ``most`` of them at most."""
-    step = Step(name, f, state, [])
+    step = LoopBody(name, f, state, [])
     n = len(state)
     ends = stage_part(lambda *xs: test(xs), [*map(example_of, step.state)], name)
     consts, (body, ended) = with_consts([step.part, ends])
@@ -139,22 +139,22 @@ def while_loop(
 
 
 def once(name: str, f: Callable, operands: Sequence) -> tuple:
-    """The flat outputs of ``f``, of which reverse mode stores nothing and computes all again.
+    """The flat outputs of ``f``, for which reverse mode stores nothing and runs it again.
 
-    A loop of one step: in the backward it comes after the cotangents that it is given.
+    It is a loop of one step, so that the backward runs it only when its cotangents are there.
     """
     part = stage_part(f, list(map(example_of, operands)), name)
     consts, (body,) = with_consts([part])
-    given = [*consts, *operands]
+    inputs = [*consts, *operands]
     # Python scalars stay what they are as parts of the state, which is not stacked
     scalars = [i for i, a in enumerate(body.outputs) if is_weak(a)]
     order = sorted(range(len(body.outputs)), key=lambda i: i not in scalars)
     state = [Var(aval_of_atom(body.outputs[i]), weak=True) for i in scalars]
     program = Program((*body.inputs, *state), body.eqns, tuple([body.outputs[i] for i in order]))
-    row = Loop(name, optimise(program), len(given), len(state), 1, LoopCall, again=True)
-    outs = LoopCall(row)(*given, *[v.aval.dtype.type(0).item() for v in state])
-    found = [*outs[: len(state)], *[y[0] for y in outs[len(state) :]]]
-    return tuple(y for _, y in sorted(zip(order, found, strict=True), key=lambda pair: pair[0]))
+    row = Loop(name, optimise(program), len(inputs), len(state), 1, LoopCall, again=True)
+    outs = LoopCall(row)(*inputs, *[v.aval.dtype.type(0).item() for v in state])
+    ys = [*outs[: len(state)], *[y[0] for y in outs[len(state) :]]]
+    return tuple(y for _, y in sorted(zip(order, ys, strict=True), key=lambda pair: pair[0]))
 
 
 # ---- branches
@@ -194,7 +194,7 @@ def _common(outputs: Sequence[Atom]) -> _Kind:
     return _Kind(np.result_type(*numbers), False)
 
 
-def _in_kinds(part: Part, kinds: Sequence[_Kind]) -> Part:
+def _in_kinds(part: StagedFunction, kinds: Sequence[_Kind]) -> StagedFunction:
     """The part with outputs of the given kinds."""
     p = part.program
     eqns = list(p.eqns)
@@ -226,7 +226,9 @@ def _as_int(index: Any) -> Any:
     return astype(index, dtype=INT) if dtype_of(index) != INT or weak(index) else index
 
 
-def _require_alike(name: str, f: Callable, first: Part, g: Callable, other: Part) -> None:
+def _require_alike(
+    name: str, f: Callable, first: StagedFunction, g: Callable, other: StagedFunction
+) -> None:
     if first.structure != other.structure:
         raise ArgumentError(
             f"{name}: `{name_of(f)}` returned the structure {first.structure!r} and "

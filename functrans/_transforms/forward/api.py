@@ -22,7 +22,7 @@ from functrans._transforms.arguments import (
     require_numbers,
     zeros_like,
 )
-from functrans._transforms.forward.jvp import mine
+from functrans._transforms.forward.jvp import JVPTrace, mine
 from functrans._transforms.reverse.api import active_tangents
 from functrans._transforms.reverse.grad import require_callable, split_aux
 from functrans._transforms.watching.kinks import jvp_trace
@@ -31,7 +31,7 @@ from functrans.errors import ArgumentError, name_of
 P = ParamSpec("P")
 
 
-class Pushed(NamedTuple):
+class JVPResult(NamedTuple):
     """Values and tangents of the output leaves, and how they nest."""
 
     values: list
@@ -40,7 +40,7 @@ class Pushed(NamedTuple):
     aux: Any
 
 
-def push(
+def run_jvp(
     who: str,
     f: Callable,
     opened: Sequence[Leaves | None],
@@ -48,13 +48,13 @@ def push(
     tangents: Sequence,
     has_aux: bool,
     call: Callable | None = None,
-) -> Pushed:
+) -> JVPResult:
     """Run ``f`` on dual numbers; ``tangents`` are those of the active leaves, in order."""
     trace = jvp_trace(f"{who}({name_of(f)})")
     try:
-        given = iter(tangents)
+        remaining = iter(tangents)
         duals = [
-            a.rebuild([trace.input(v, next(given)) for v in a.primals]) if a else x
+            a.rebuild([trace.input(v, next(remaining)) for v in a.primals]) if a else x
             for a, x in zip(opened, args, strict=True)
         ]
         out = (call or (lambda xs: f(*xs)))(duals)
@@ -62,18 +62,18 @@ def push(
         outs, structure = tree.flatten(out)
         require_numbers(f"{who}: `{name_of(f)}`", outs)
         values = [_value(trace, x) for x in outs]
-        moved = [_tangent(trace, x) for x in outs]
+        out_tangents = [_tangent(trace, x) for x in outs]
         aux = tree.map(lambda x: _value(trace, x), aux) if has_aux else None
-        return Pushed(values, moved, structure, aux)
+        return JVPResult(values, out_tangents, structure, aux)
     finally:
         trace.closed = True
 
 
-def _value(trace, x):
+def _value(trace: JVPTrace, x: Any) -> Any:
     return trace.lower(x)
 
 
-def _tangent(trace, x):
+def _tangent(trace: JVPTrace, x: Any) -> Any:
     if mine(trace, x):
         return spread(x.tangent, aval_of(x.primal).shape, aval_of(x.primal).dtype)
     return zeros_like(x)
@@ -95,10 +95,10 @@ def jvp(f: Callable, primals: Any, tangents: Any, *, has_aux: bool = False) -> t
     args, ts = as_arguments("jvp", f, primals, tangents)
     opened = open_all("jvp", f, args)
     flat = active_tangents("jvp", f, opened, args, ts)
-    run = push("jvp", f, opened, args, flat, has_aux)
+    run = run_jvp("jvp", f, opened, args, flat, has_aux)
     out = tree.unflatten(run.structure, hand_out_all(run.values))
-    moved = tree.unflatten(run.structure, hand_out_all(run.tangents))
-    return (out, moved, hand_out_tree(run.aux)) if has_aux else (out, moved)
+    out_tangent = tree.unflatten(run.structure, hand_out_all(run.tangents))
+    return (out, out_tangent, hand_out_tree(run.aux)) if has_aux else (out, out_tangent)
 
 
 def as_arguments(who: str, f: Callable, primals: Any, tangents: Any) -> tuple[tuple, tuple]:
@@ -131,7 +131,9 @@ def derivative(f: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[An
             )
         opened = [open_argument("derivative", f, 0, x)]
         one = np.ones((), aval_of(opened[0].primals[0]).dtype)
-        run = push("derivative", f, opened, [x], [one], False, lambda xs: f(xs[0], *args, **kwargs))
-        return tree.unflatten(run.structure, hand_out_all(run.tangents))
+        result = run_jvp(
+            "derivative", f, opened, [x], [one], False, lambda xs: f(xs[0], *args, **kwargs)
+        )
+        return tree.unflatten(result.structure, hand_out_all(result.tangents))
 
     return slope

@@ -17,6 +17,7 @@ from functrans import tree
 from functrans._core.array import plain
 from functrans._core.aval import (
     PYTHON_SCALARS,
+    Aval,
     aval_of,
     dtype_of,
     inexact_dtype,
@@ -38,7 +39,14 @@ from functrans._transforms.arguments import (
     zeros_like,
 )
 from functrans._transforms.forward.factorials import coefficient, derivative, unit_of
-from functrans._transforms.forward.series import PRODUCTS, Series, convolve, over, still, total
+from functrans._transforms.forward.series import (
+    PRODUCTS,
+    Series,
+    convolve,
+    over,
+    total,
+    with_strong_zero,
+)
 from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.reverse.vjp import transpose_vjp
 from functrans._transforms.watching.kinks import Watching
@@ -125,8 +133,8 @@ class JetTrace(Trace):
         return type(x) is JetTracer and x.owner is trace
 
     def once(self, prim: Any, args: Sequence, params: dict) -> Any:
-        """``prim`` on lazy series. What was computed before is found again: this closes the
-        circle of sin and cos, without which the rules of most ops would unfold without end."""
+        """``prim`` on lazy series, computed once: the derivatives of sin and cos are each other,
+        and like those of most ops would unfold without end."""
         assert self.seen is not None
         key = (getattr(prim, "key", prim), tuple(map(self._mark, args)), tuple(params.items()))
         if key not in self.seen:
@@ -136,7 +144,7 @@ class JetTrace(Trace):
             prim.run.out = self.seen[key][2].run.out
         return self.seen[key][0]
 
-    def _mark(self, x: Any) -> Any:
+    def _mark(self, x: Any) -> object:
         if self._is(x, self):
             return id(x.series)
         # repr tells the zeros apart, which == does not
@@ -156,8 +164,8 @@ class JetTrace(Trace):
         if isinstance(prim, Bilinear):
             return self._bilinear(prim, y, args, starts, params)
         ys = y if prim.outputs > 1 else (y,)
-        found = self._solve(ys, args, self._rule(prim, args, params))
-        return found if prim.outputs > 1 else found[0]
+        outputs = self._solve(ys, args, self._rule(prim, args, params))
+        return outputs if prim.outputs > 1 else outputs[0]
 
     # ---- the families
 
@@ -169,25 +177,27 @@ class JetTrace(Trace):
         aval = aval_of(y)
         varying = {"y", *[n for n, m in zip(prim.operands, mine, strict=True) if m]}
         if not any(varying & set(a.needs) for i in moving if (a := prim.actions[i])):
-            more = self._coefficientwise(prim, y, args, starts, moving)
+            compute = self._coefficientwise(prim, y, args, starts, moving)
         elif prim in PRODUCTS:
             series = [x.series if m else Series([x]) for x, m in zip(args, mine, strict=True)]
             known = [y]
             rule = PRODUCTS[prim]
 
-            def more(k: int) -> Any:
+            def term(k: int) -> Any:
                 return rule(k, known, *series)
 
-            return JetTracer(self, Series(known, self._fitted(more, prim, aval, args, moving)))
+            return JetTracer(self, Series(known, self._fitted(term, prim, aval, args, moving)))
         else:
-            more = self._action(prim, known := [y], args, moving)
-            return JetTracer(self, Series(known, self._fitted(more, prim, aval, args, moving)))
-        return JetTracer(self, Series([y], self._fitted(more, prim, aval, args, moving)))
+            compute = self._action(prim, known := [y], args, moving)
+            return JetTracer(self, Series(known, self._fitted(compute, prim, aval, args, moving)))
+        return JetTracer(self, Series([y], self._fitted(compute, prim, aval, args, moving)))
 
-    def _coefficientwise(self, prim, y, args, starts, moving):
+    def _coefficientwise(
+        self, prim: Elementwise, y: Any, args: Sequence, starts: Sequence, moving: list[int]
+    ) -> Callable[[int], Any]:
         """Each coefficient by itself: the op is linear in all that varies."""
 
-        def more(k: int) -> Any:
+        def compute(k: int) -> Any:
             parts = [
                 prim.actions[i].act(args[i].series[k], *prim.actions[i].pick(y, *starts))
                 for i in moving
@@ -195,22 +205,24 @@ class JetTrace(Trace):
             ]
             return total(parts)
 
-        return more
+        return compute
 
-    def _action(self, prim, known, args, moving):
+    def _action(
+        self, prim: Elementwise, known: list, args: Sequence, moving: list[int]
+    ) -> Callable[[int], Any]:
         """y' = act(x'; y, x), by the row's own lambda on lazy series."""
         y = JetTracer(self, Series(known))
         slope: list = []
 
-        def more(k: int) -> Any:
+        def compute(k: int) -> Any:
             if not slope:
                 slope.append(self._slope(prim, y, args, moving))
             return over(self.coefficient(slope[0], k - 1), k)
 
-        y.series.more = more
-        return more
+        y.series.compute = compute
+        return compute
 
-    def _slope(self, prim, y, args, moving):
+    def _slope(self, prim: Elementwise, y: Any, args: Sequence, moving: list[int]) -> Any:
         if prim in (ops.power, ops.float_power) and not _by_unfolding(self, *args):
             return y * _logarithmic_slope(self, args[0], args[1], moving)
         return total(
@@ -220,18 +232,21 @@ class JetTrace(Trace):
             ]
         )
 
-    def _fitted(self, more, prim, aval, args, moving):
+    def _fitted(
+        self, compute: Callable[[int], Any], prim: Elementwise, aval: Aval, args: Sequence,
+        moving: list[int],
+    ) -> Callable[[int], Any]:
         """Coefficients in the shape and dtype of the output, strong zero included."""
         singular = any(prim.actions[i].singular for i in moving)
 
         def fitted(k: int) -> Any:
-            c = more(k)
+            c = compute(k)
             if c is None:
                 return None
             c = spread(c, aval.shape, aval.dtype)
-            return (
-                c if not singular or is_finite(c) else still(c, [args[i].series for i in moving], k)
-            )
+            if not singular or is_finite(c):
+                return c
+            return with_strong_zero(c, [args[i].series for i in moving], k)
 
         return fitted
 
@@ -241,14 +256,14 @@ class JetTrace(Trace):
         if not any(mine) or not inexact_dtype(dtype_of(y)):
             return y
 
-        def more(k: int) -> Any:
+        def compute(k: int) -> Any:
             parts = [x.series[k] if m else None for x, m in zip(args, mine, strict=False)]
             if all(c is None for c in parts):
                 return None
             parts = [zeros_like(x) if c is None else c for c, x in zip(parts, starts, strict=False)]
             return bind(prim, *parts, *starts[n:], **params)
 
-        return JetTracer(self, Series([y], more))
+        return JetTracer(self, Series([y], compute))
 
     def _bilinear(
         self, prim: Bilinear, y: Any, args: Sequence, starts: Sequence, params: dict
@@ -287,31 +302,31 @@ class JetTrace(Trace):
     def _solve(self, ys: Sequence, args: Sequence, rule: Callable[[tuple], Sequence]) -> tuple:
         """Outputs whose derivative is ``rule`` of themselves, written down when first needed."""
         slopes: list = []
-        found: list = []
+        outputs: list = []
 
-        def more(i: int) -> Callable:
+        def coefficients(i: int) -> Callable[[int], Any]:
             def coefficient(k: int) -> Any:
                 if not slopes:
-                    slopes.extend(rule(tuple(found)))
+                    slopes.extend(rule(tuple(outputs)))
                 c = over(self.coefficient(slopes[i], k - 1), k)
                 return None if c is None else spread(c, shape_of(ys[i]), dtype_of(ys[i]))
 
             return coefficient
 
         for i, y in enumerate(ys):
-            found.append(JetTracer(self, Series([y], more(i))) if is_inexact(y) else y)
-        return tuple(found)
+            outputs.append(JetTracer(self, Series([y], coefficients(i))) if is_inexact(y) else y)
+        return tuple(outputs)
 
-    def derivative(self, x: Any) -> Any:
+    def derivative(self, x: JetTracer) -> JetTracer:
         """The series of x'."""
         assert self.seen is not None
         series = x.series
         if (key := ("derivative", id(series))) not in self.seen:
             first = zeros_like(series[0]) if series[1] is None else series[1]
-            moved = Series(
+            shifted = Series(
                 [first], lambda k: None if series[k + 1] is None else (k + 1) * series[k + 1]
             )
-            self.seen[key] = (JetTracer(self, moved), x)
+            self.seen[key] = (JetTracer(self, shifted), x)
         return self.seen[key][0]
 
     def coefficient(self, x: Any, k: int) -> Any:
@@ -464,7 +479,7 @@ def _coefficients(f: Callable, i: int, a: Any, x: Any, terms: Sequence, unit: in
             leaves = tree.leaves(term)
         for column, j, v in zip(columns, a.active, a.primals, strict=True):
             c = plain(leaves[j])
-            if c is not None:  # of v's own type: a Python scalar would follow what it meets
+            if c is not None:  # of v's own type: a Python scalar would take others' dtypes
                 c = np.asarray(c) if type(c) in PYTHON_SCALARS else c
                 c = cast(c, dtype_of(v))
                 c = coefficient(c, k, unit)

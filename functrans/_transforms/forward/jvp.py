@@ -154,7 +154,7 @@ class JVPTrace(Trace):
         ys, ts = call.jvp(self, primals, tangents)
         return tuple(self._total(y, t) for y, t in zip(ys, ts, strict=True))
 
-    def _total(self, y, t):
+    def _total(self, y: Any, t: Any) -> Any:
         """An output: its tangent by the rule is ``t``; through what it closes over, its own."""
         t = self.lower(t)
         if mine(self, y):

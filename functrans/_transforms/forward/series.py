@@ -13,22 +13,22 @@ from functrans._ops.declare import strong_multiply
 class Series:
     """Taylor coefficients, computed when first asked for; None is zero."""
 
-    __slots__ = ("known", "more")
+    __slots__ = ("compute", "known")
 
-    def __init__(self, known: list, more: Callable[[int], Any] | None = None):
+    def __init__(self, known: list, compute: Callable[[int], Any] | None = None):
         self.known = known
-        self.more = more
+        self.compute = compute
 
     def __getitem__(self, k: int) -> Any:
         known = self.known
         while len(known) <= k:
-            known.append(None if self.more is None else self.more(len(known)))
+            known.append(None if self.compute is None else self.compute(len(known)))
         return known[k]
 
     def settle(self, order: int) -> Series:
         """All coefficients up to ``order``, and none of what they were computed from."""
         self[order]
-        self.more = None
+        self.compute = None
         return self
 
 
@@ -83,8 +83,8 @@ PRODUCTS: dict[Primitive, Callable] = {
 }
 
 
-def still(c: Any, operands: Sequence[Series], k: int) -> Any:
-    """``c`` with exact zeros where nothing has moved up to order ``k``: strong zero."""
+def with_strong_zero(c: Any, operands: Sequence[Series], k: int) -> Any:
+    """``c`` with exact zeros where no operand varies up to order ``k``: strong zero."""
     fixed = None
     for series in operands:
         for i in range(1, k + 1):
@@ -94,4 +94,4 @@ def still(c: Any, operands: Sequence[Series], k: int) -> Any:
     return c if fixed is None else ops.where(fixed, 0, c)
 
 
-__all__ = ["PRODUCTS", "Series", "convolve", "over", "still", "total"]
+__all__ = ["PRODUCTS", "Series", "convolve", "over", "total", "with_strong_zero"]

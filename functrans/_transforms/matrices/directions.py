@@ -1,4 +1,4 @@
-"""Unit vectors that derivative matrices are made along, pushed or pulled in batches that fit."""
+"""The unit vectors along which derivative matrices are computed, in batches that fit in memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,20 +18,25 @@ from functrans._transforms.matrices.memory import available, require_room
 from functrans._transforms.vmap import BatchTrace, BatchTracer
 from functrans.errors import name_of
 
-# Bytes of the largest value of one batch with chunk_size="auto". Up to here values stay in the
-# second-level cache; larger ones cost more an entry than Python's share of the ops that it saves.
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+# Bytes of the largest value of one batch with chunk_size="auto". Such values stay in the
+# second-level cache; larger batches lose more per entry than they save of Python's overhead per op.
 LARGEST = 2**19
-# All values of a batch together, before memory is asked for.
+# Bytes that all values of a batch may take before the free memory is looked up.
 UNASKED = 2**30
 # Kinds of arguments for which the size of a batch is remembered, for one derivative.
 KINDS = 64
-# Unit vectors and their images, whatever lies between.
+# Bytes of the unit vectors and their images, where the values between them are not known.
 ENDS = 2**25
 
 
 class Directions:
-    """The unit vectors of the space of ``avals``, a row each; of complex ones ``second`` times
-    each as well, unless one of the two tells of the other (``holomorphic``)."""
+    """The unit vectors of the space of ``avals``, one a row.
+
+    A complex entry has two, 1 and ``second``, unless the function is ``holomorphic``.
+    """
 
     def __init__(self, avals: Sequence[Aval], second: complex, holomorphic: bool):
         self.avals = avals
@@ -53,15 +58,15 @@ class Directions:
                 for p, a in zip(parts, self.avals, strict=True)]
 
     def split(self, images: Any) -> list[list]:
-        """The images of all rows as those of each aval: along 1, and along ``second``."""
+        """The images of all rows, grouped by aval: those along 1, then those along ``second``."""
         if len(self.spans) == 1:
             return [[images]]
         spans = iter(zip(self.spans, self.ends, strict=True))
-        found = []
+        groups = []
         for a, factors in zip(self.avals, self.factors, strict=True):
             ends = [end for _, end in itertools.islice(spans, len(factors))]
-            found.append([images[end - a.size : end] for end in ends])
-        return found
+            groups.append([images[end - a.size : end] for end in ends])
+        return groups
 
 
 class TooLarge(BaseException):
@@ -84,8 +89,11 @@ class Batches:
         self.most: int | None = None
 
     def run(self, ways: Directions, width: int, values: Sequence, image: Callable) -> list:
-        """What ``image`` makes of all directions, joined along axis 0; it is called for a batch at
-        a time, and again where that was too large. ``width``: entries of an image, if known."""
+        """The images of all directions, joined along axis 0.
+
+        ``image`` is called for a batch at a time, and again for a smaller one where that was too
+        large. ``width``: entries of an image, if known.
+        """
         total, entries = ways.total, sum(a.size for a in ways.avals) + width
         staged = any(map(_is_staged, values))
         kind = (*ways.avals, width, total)
@@ -107,7 +115,7 @@ class Batches:
                     self._ask(sum(total * _nbytes(y) // max(1, size) for y in images))
                     columns = [_Column(total) for _ in images]
                 if size > 1 and (lost := _first_nan(images)) is not None:
-                    # a rule that refuses a point has NaN in a batch: alone the direction says why
+                    # a rule that refuses a point returns NaN in a batch; alone, it says why
                     self._images(ways.rows(start + lost, start + lost + 1), 1, auto, image)
                 for column, y in zip(columns, images, strict=True):
                     column.add(y, start)
@@ -143,12 +151,12 @@ class Batches:
     def _ask(self, nbytes: int) -> None:
         require_room(self.who, f"the result for `{name_of(self.f)}`", nbytes, self.instead)
 
-    def _bar(self, total: int) -> Any:
+    def _bar(self, total: int) -> _NoBar | tqdm:
         if not self.progress:
             return _NoBar()
-        from tqdm import tqdm  # lazy: slow to import
+        import tqdm  # lazy: slow to import
 
-        return tqdm(total=total, desc=self.who)
+        return tqdm.tqdm(total=total, desc=self.who)
 
 
 class _NoBar(contextlib.nullcontext):
@@ -229,7 +237,7 @@ class SizedTrace(BatchTrace):
                 raise TooLarge
 
     def spend(self, y: Any) -> None:
-        """The same of a value that is there, and of all that were made so far."""
+        """Note a value that was computed, and the size of all of them so far."""
         if type(y) is not BatchTracer:
             return
         nbytes = y.value.nbytes

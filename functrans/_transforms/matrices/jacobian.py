@@ -21,7 +21,7 @@ from functrans._transforms.arguments import (
     plain_argnums,
     select,
 )
-from functrans._transforms.forward.api import push
+from functrans._transforms.forward.api import run_jvp
 from functrans._transforms.matrices.directions import Batches, Directions
 from functrans._transforms.reverse.api import record
 from functrans._transforms.reverse.grad import require_callable, require_holomorphic
@@ -99,7 +99,7 @@ def _chunk(who: str, chunk_size: Any) -> int | str | None:
     return size
 
 
-class Parts(NamedTuple):
+class JacobianBlocks(NamedTuple):
     """Jacobian blocks, a row an output leaf, a column an active input leaf."""
 
     blocks: list[list]
@@ -109,7 +109,7 @@ class Parts(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """A function, and how its matrix is to be made."""
+    """A function, and how its matrix is to be computed."""
 
     who: str
     f: Callable
@@ -123,7 +123,7 @@ class _Job(NamedTuple):
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         chosen = select(self.who, self.f, self.argnums, args, kwargs)
-        parts = (self._by_pushing if self.mode == "forward" else self._by_tape)(chosen)
+        parts = (self._by_forward if self.mode == "forward" else self._by_tape)(chosen)
         rows = [
             [
                 leaves.only(blocks)
@@ -134,7 +134,7 @@ class _Job(NamedTuple):
         J = tree.unflatten(parts.structure, [r[0] if chosen.single else tuple(r) for r in rows])
         return (J, hand_out_tree(parts.aux)) if self.has_aux else J
 
-    def _by_pushing(self, chosen: Selected) -> Parts:
+    def _by_forward(self, chosen: Selected) -> JacobianBlocks:
         """Forward: the function runs on dual numbers whose tangents are batches of directions."""
         argnums = self.argnums
         names = [argnums] if isinstance(argnums, int | str) else argnums
@@ -148,7 +148,7 @@ class _Job(NamedTuple):
 
         def image(ts: Sequence) -> list:
             nonlocal run
-            run = push(self.who, self.f, opened, chosen.values, ts, self.has_aux, chosen.call)
+            run = run_jvp(self.who, self.f, opened, chosen.values, ts, self.has_aux, chosen.call)
             if self.holomorphic:
                 self._require_holomorphic(ins, [aval_of(v) for v in run.values])
             return run.tangents
@@ -156,10 +156,10 @@ class _Job(NamedTuple):
         ways = Directions(ins, 1j, self.holomorphic)
         columns = self._batches().run(ways, 0, values, image)
         assert run is not None
-        blocks = self._pushed(ways, columns, [aval_of(v) for v in run.values])
-        return Parts(blocks, opened, run.structure, run.aux)
+        blocks = self._forward_blocks(ways, columns, [aval_of(v) for v in run.values])
+        return JacobianBlocks(blocks, opened, run.structure, run.aux)
 
-    def _by_tape(self, chosen: Selected) -> Parts:
+    def _by_tape(self, chosen: Selected) -> JacobianBlocks:
         """Record once, then push or pull batches of directions through the tape."""
         run = record(self.who, self.f, chosen.values, self.has_aux, chosen.call, needed=True)
         ins = [aval_of(x) for x in run.inputs]
@@ -168,19 +168,20 @@ class _Job(NamedTuple):
             self._require_holomorphic(ins, outs)
         along = Directions(ins, 1j, self.holomorphic)
         back = Directions(outs, -1j, self.holomorphic)
-        # a tape on which values were told apart knows their slopes on the way back alone
         if len(outs) == back.total == 1:
-            blocks = [[self._row(ct, outs[0], a) for ct, a in zip(
-                run.pull([np.ones(outs[0].shape, outs[0].dtype)]), ins, strict=True)]]
+            cts = run.pull([np.ones(outs[0].shape, outs[0].dtype)])
+            blocks = [[self._row(ct, outs[0], a) for ct, a in zip(cts, ins, strict=True)]]
+        # a tape that has split coinciding values has their derivatives in reverse mode only
         elif self.mode == "auto" and not run.trace.split and along.total <= back.total:
             width = sum(a.size for a in outs)
             columns = self._batches().run(along, width, run.inputs, run.push)
-            blocks = self._pushed(along, columns, outs)
+            blocks = self._forward_blocks(along, columns, outs)
         else:
             width = sum(a.size for a in ins)
             columns = self._batches().run(back, width, run.inputs, run.pull)
-            blocks = self._pulled(back, columns, ins)
-        return Parts(blocks, [a for a in run.opened if a is not None], run.structure, run.aux)
+            blocks = self._reverse_blocks(back, columns, ins)
+        opened = [a for a in run.opened if a is not None]
+        return JacobianBlocks(blocks, opened, run.structure, run.aux)
 
     def _row(self, ct: Any, out: Aval, into: Aval) -> Any:
         """The block of one number: a gradient where it is real."""
@@ -194,28 +195,28 @@ class _Job(NamedTuple):
             self.who, self.f, self.chunk_size, self.progress, instead, self.sizes
         )
 
-    def _pushed(self, along: Directions, columns: list, outs: list[Aval]) -> list[list]:
+    def _forward_blocks(self, along: Directions, columns: list, outs: list[Aval]) -> list[list]:
         """Images of tangents as blocks, with the input axes last."""
         blocks = []
         for images, out in zip(columns, outs, strict=True):
             row = []
-            for found, into in zip(along.split(images), along.avals, strict=True):
-                J = found[0]
-                if len(found) > 1:
-                    J = self._analytic(J, found[1], 1j) if _is_complex(out) else J + 1j * found[1]
+            for pair, into in zip(along.split(images), along.avals, strict=True):
+                J = pair[0]
+                if len(pair) > 1:
+                    J = self._analytic(J, pair[1], 1j) if _is_complex(out) else J + 1j * pair[1]
                 J = J.transpose((*range(1, J.ndim), 0))
                 row.append(_shaped(J, out, into))
             blocks.append(row)
         return blocks
 
-    def _pulled(self, back: Directions, columns: list, ins: list[Aval]) -> list[list]:
+    def _reverse_blocks(self, back: Directions, columns: list, ins: list[Aval]) -> list[list]:
         """Images of cotangents as blocks. A real function of complex numbers has gradients."""
         blocks: list[list] = [[] for _ in back.avals]
         for images, into in zip(columns, ins, strict=True):
-            for row, found, out in zip(blocks, back.split(images), back.avals, strict=True):
-                J = found[0]
-                if len(found) > 1:
-                    J = self._analytic(J, found[1], -1j) if _is_complex(into) else J + 1j * found[1]
+            for row, pair, out in zip(blocks, back.split(images), back.avals, strict=True):
+                J = pair[0]
+                if len(pair) > 1:
+                    J = self._analytic(J, pair[1], -1j) if _is_complex(into) else J + 1j * pair[1]
                 elif _is_complex(into) and not _is_complex(out):
                     J = np.conjugate(J)
                 row.append(_shaped(J, out, into))
@@ -246,10 +247,10 @@ class _Job(NamedTuple):
         require_holomorphic(self.who, self.f, ins, outs)
 
 
-def _by_argument(parts: Parts, row: list) -> list[list]:
+def _by_argument(parts: JacobianBlocks, row: list) -> list[list]:
     """A row's blocks by argument."""
-    given = iter(hand_out_all(row))
-    return [[next(given) for _ in a.active] for a in parts.opened]
+    blocks = iter(hand_out_all(row))
+    return [[next(blocks) for _ in a.active] for a in parts.opened]
 
 
 def _is_complex(a: Aval) -> bool:

@@ -32,7 +32,7 @@ def _limits() -> Iterator[int]:
     free = _fields("/proc/meminfo")
     if "MemAvailable" in free:
         yield (free["MemAvailable"] + free.get("SwapFree", 0)) * 1024
-    elif "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ()):  # no Linux: what the machine has
+    elif "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ()):  # not Linux: all that the machine has
         yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for most, taken in _control_groups():
         yield max(0, most - taken)
@@ -67,8 +67,8 @@ def _control_groups() -> Iterator[tuple[int, int]]:
         while True:
             most, taken = _text(root + path + "/" + limit), _text(root + path + "/" + use)
             if most.strip().isdigit() and taken.strip().isdigit():
-                kept = _fields(root + path + "/memory.stat").get(cache, 0)  # given up when needed
-                yield int(most), int(taken) - kept
+                cached = _fields(root + path + "/memory.stat").get(cache, 0)  # given up when needed
+                yield int(most), int(taken) - cached
             if path in ("", "/"):
                 break
             path = path.rpartition("/")[0]

@@ -69,9 +69,9 @@ def elementwise_grad(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P,
     Array([1.        , 0.41997434])
     """
     require_callable("elementwise_grad", f)
-    argnums = plain_argnums("elementwise_grad", argnums)
-    if not isinstance(argnums, int | str):
-        raise ArgumentError(f"elementwise_grad: argnums must be one argument, but is {argnums!r}")
+    argnum = plain_argnums("elementwise_grad", argnums)
+    if isinstance(argnum, tuple):
+        raise ArgumentError(f"elementwise_grad: argnums must be one argument, but is {argnum!r}")
 
     @functools.wraps(f, updated=())
     def slopes(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -79,6 +79,6 @@ def elementwise_grad(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P,
             return f(*args, **kwargs).sum()
 
         functools.update_wrapper(total, f)
-        return grad(total, argnums)(*args, **kwargs)
+        return grad(total, argnum)(*args, **kwargs)
 
     return slopes

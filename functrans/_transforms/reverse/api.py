@@ -45,7 +45,7 @@ class Recording(NamedTuple):
 
     @property
     def output(self) -> Any:
-        ys = hand_out_all(self.values, held=lambda y: _references(self.trace.tape, y))
+        ys = hand_out_all(self.values, references=lambda y: _references(self.trace.tape, y))
         return tree.unflatten(self.structure, ys)
 
     def pull(self, seeds: Sequence) -> list:

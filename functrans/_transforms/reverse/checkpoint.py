@@ -24,7 +24,7 @@ from functrans._transforms.reverse.replay import advance
 from functrans._transforms.reverse.vjp import VJPTracer
 from functrans._transforms.reverse.walk import walk
 from functrans._transforms.rules.calls import outside, under
-from functrans._transforms.rules.custom import Run
+from functrans._transforms.rules.custom import FlatCall
 from functrans.errors import CaptureError, LeakedTracerError, name_of
 
 P = ParamSpec("P")
@@ -53,7 +53,7 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(f, updated=())
     def recomputed(*args: P.args, **kwargs: P.kwargs) -> R:
-        run = Run(name, lambda xs, options: call(*xs, **options), (args, kwargs))
+        run = FlatCall(name, lambda xs, options: call(*xs, **options), (args, kwargs))
         if newest_trace(run.operands) is None:
             return f(*args, **kwargs)
         if any(map(is_staged, run.operands)):

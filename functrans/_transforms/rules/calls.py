@@ -1,4 +1,4 @@
-"""Functions with a rule of their own, under each transform: given one mode's rule, the other's.
+"""Functions with a derivative rule under each transform; the rule of one mode gives the other's.
 
 Flat throughout: operands and outputs are lists of values. What a function or its rule closes over
 is differentiated in the ordinary way, and the two derivatives add up.
@@ -25,15 +25,15 @@ from functrans._transforms.reverse.vjp import (
     pull_back,
     transpose,
 )
-from functrans._transforms.rules.staged import Late, enter, fitted
+from functrans._transforms.rules.staged import LazilyStaged, enter, fitted
 from functrans._transforms.vmap import BatchTrace, BatchTracer
 from functrans.errors import ArgumentError, LeakedTracerError, UnsupportedError
 
 
-class Ruled(Call):
+class RuledCall(Call):
     """A call with a derivative rule. ``key`` says when two calls are the same function.
 
-    ``run`` knows how the outputs nest, which is seen only when something runs.
+    ``run.out`` is the structure of the outputs, known once something has run.
     """
 
     __slots__ = ("key", "run")
@@ -48,8 +48,8 @@ class Ruled(Call):
         """The functions that are the rule."""
         raise NotImplementedError
 
-    def held(self, consts: Sequence) -> Any:
-        """The rule of an equation, of which ``consts`` are operands, closed over here."""
+    def equation_rule(self, consts: Sequence) -> ForwardRule | ReverseRule:
+        """The rule for an equation, whose first operands are the ``consts`` closed over here."""
         raise NotImplementedError
 
     def staged(self, trace: Any, args: tuple) -> tuple:
@@ -59,7 +59,7 @@ class Ruled(Call):
         return trace.solve_call(self, args)
 
 
-class ForwardRuled(Ruled):
+class ForwardRuled(RuledCall):
     """``rule(primals, tangents)`` returns outputs and tangents; reverse mode transposes it."""
 
     __slots__ = ("rule",)
@@ -72,13 +72,13 @@ class ForwardRuled(Ruled):
     def functions(self) -> tuple:
         return (self.rule,)
 
-    def held(self, consts: Sequence) -> ForwardRule:
+    def equation_rule(self, consts: Sequence) -> ForwardRule:
         def flat(primals: list, tangents: list) -> tuple:
             return tuple(map(list, self.rule(primals, tangents))), None
 
-        return ForwardRule(Late(f"the rule of {self.name}", flat, consts))
+        return ForwardRule(LazilyStaged(f"the rule of {self.name}", flat, consts))
 
-    def jvp(self, trace, primals, tangents):
+    def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
         ys, ts = self.rule(primals, filled(primals, tangents))
         if trace is not None:
             outside(self.name, trace, (*ys, *ts))
@@ -101,13 +101,13 @@ class ForwardRuled(Ruled):
         outside(self.name, trace, (*ys, *map(linear.lower, ts)))
         for t in ts:
             _require_linear(self.name, linear, t)
-        if len(trace.tape) > start:  # the rule closes over values of the trace: fixed, here
+        if len(trace.tape) > start:  # values of this trace in the rule are constants
             linear.tape = [_lowered(entry, trace) for entry in linear.tape]
         slots = [p for p in parents if p is not None]
         return recorded(trace, Linearized(slots, len(ys), linear, inputs, ts), ys)
 
-    def batch(self, trace, xs, batched):
-        def rule(primals, tangents):
+    def batch(self, trace: BatchTrace, xs: Sequence, batched: Sequence[bool]) -> Sequence:
+        def rule(primals: Sequence, tangents: Sequence) -> tuple[list, list]:
             inner = [
                 None if t is None else wrapped(trace, t, b)
                 for t, b in zip(tangents, batched, strict=True)
@@ -144,7 +144,7 @@ class Linearized(CallNode):
         return self
 
 
-class ReverseRuled(Ruled):
+class ReverseRuled(RuledCall):
     """``fwd(primals)`` returns outputs, residuals and the rest of what ``bwd`` takes.
 
     ``bwd(residuals, rest, cts)`` returns one cotangent an operand, None where it is zero;
@@ -164,29 +164,29 @@ class ReverseRuled(Ruled):
     def functions(self) -> tuple:
         return self.fwd, self.bwd
 
-    def held(self, consts: Sequence) -> ReverseRule:
+    def equation_rule(self, consts: Sequence) -> ReverseRule:
         def forward(primals: list) -> tuple:
             ys, residuals, rest = self.fwd(primals)
             traced = [isinstance(r, Tracer) for r in residuals]
-            kept = [r for r, t in zip(residuals, traced, strict=True) if t]
-            others = [None if t else r for r, t in zip(residuals, traced, strict=True)]
-            return (list(ys), kept), (traced, others, rest)
+            dynamic = [r for r, t in zip(residuals, traced, strict=True) if t]
+            static = [None if t else r for r, t in zip(residuals, traced, strict=True)]
+            return (list(ys), dynamic), (traced, static, rest)
 
-        def backward(kept: list, cts: list) -> tuple:
-            traced, others, rest = fwd.rest
-            values = iter(kept)
-            residuals = [next(values) if t else r for t, r in zip(traced, others, strict=True)]
+        def backward(dynamic: list, cts: list) -> tuple:
+            traced, static, rest = fwd.rest
+            values = iter(dynamic)
+            residuals = [next(values) if t else r for t, r in zip(traced, static, strict=True)]
             return list(self.bwd(residuals, rest, cts)), None
 
-        fwd = Late(f"fwd of {self.name}", forward, consts)
-        return ReverseRule(fwd, Late(f"bwd of {self.name}", backward, consts))
+        fwd = LazilyStaged(f"fwd of {self.name}", forward, consts)
+        return ReverseRule(fwd, LazilyStaged(f"bwd of {self.name}", backward, consts))
 
-    def jvp(self, trace, primals, tangents):
+    def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
         ys, residuals, rest = self.fwd(primals)
         if trace is not None:
             residuals = [trace.lower(r) for r in residuals]
-        given = [i for i, t in enumerate(tangents) if t is not None]
-        ts = push_rule(self, residuals, rest, ys, given, [tangents[i] for i in given])
+        active = [i for i, t in enumerate(tangents) if t is not None]
+        ts = push_rule(self, residuals, rest, ys, active, [tangents[i] for i in active])
         if trace is not None:
             outside(self.name, trace, (*ys, *ts))
         return ys, ts
@@ -197,10 +197,11 @@ class ReverseRuled(Ruled):
         outside(self.name, trace, ys)
         residuals = [trace.capture(trace.lower(r)) for r in residuals]
         avals = [aval_of(trace.lower(y)) for y in ys]
-        return recorded(trace, Pulled(self, parents, residuals, rest, avals, trace.level), ys)
+        node = ReverseRuleNode(self, parents, residuals, rest, avals, trace.level)
+        return recorded(trace, node, ys)
 
-    def batch(self, trace, xs, batched):
-        def fwd(primals):
+    def batch(self, trace: BatchTrace, xs: Sequence, batched: Sequence[bool]) -> Sequence:
+        def fwd(primals: Sequence) -> tuple[list, list, tuple]:
             with reopened(trace):
                 ys, residuals, rest = self.fwd(
                     [wrapped(trace, x, b) for x, b in zip(primals, batched, strict=True)]
@@ -209,15 +210,15 @@ class ReverseRuled(Ruled):
                 values = [r.value if m else r for r, m in zip(residuals, mine, strict=True)]
                 return batched_all(self.name, trace, ys), values, (mine, rest)
 
-        def bwd(residuals, rest, cts):
+        def bwd(residuals: Sequence, rest: tuple, cts: Sequence) -> list:
             mine, inner = rest
             with reopened(trace):
-                found = self.bwd(
+                arg_cts = self.bwd(
                     [wrapped(trace, r, m) for r, m in zip(residuals, mine, strict=True)],
                     inner,
                     [None if c is None else BatchTracer(trace, c) for c in cts],
                 )
-                whole = batched_all(self.name, trace, found)
+                whole = batched_all(self.name, trace, arg_cts)
             return [
                 c if c is None or b else c.sum(axis=0) for c, b in zip(whole, batched, strict=True)
             ]
@@ -226,8 +227,8 @@ class ReverseRuled(Ruled):
         return ReverseRuled(self.name, fun, fwd, bwd, (self.key, trace.level), self.run)(*xs)
 
 
-class Pulled(CallNode):
-    """The residuals that a backward rule reads."""
+class ReverseRuleNode(CallNode):
+    """The tape entry of a call with a backward rule: its residuals."""
 
     __slots__ = ("avals", "call", "level", "residuals", "rest")
 
@@ -244,24 +245,24 @@ class Pulled(CallNode):
 
     def pull(self, cts: Sequence) -> Sequence:
         try:
-            found = self.call.bwd(self.residuals, self.rest, cts)
+            arg_cts = self.call.bwd(self.residuals, self.rest, cts)
         except LeakedTracerError as error:
             error.add_note(f"bwd of {self.call.name} closes over it; make it a residual.")
             raise
-        return [self._fixed(c) for c in found]
+        return [self._fixed(c) for c in arg_cts]
 
     def push(self, ts: Sequence) -> Sequence:
-        given = [i for i, t in enumerate(ts) if t is not None]
-        moved = push_rule(
-            self.call, self.residuals, self.rest, self.avals, given, [ts[i] for i in given]
+        active = [i for i, t in enumerate(ts) if t is not None]
+        tangents = push_rule(
+            self.call, self.residuals, self.rest, self.avals, active, [ts[i] for i in active]
         )
-        return [self._fixed(t) for t in moved]
+        return [self._fixed(t) for t in tangents]
 
     def _fixed(self, x: Any) -> Any:
         # what the rule closes over is fixed here: its derivative is the forward function's
         return x.primal if type(x) is VJPTracer and x.owner.level == self.level else x
 
-    def lowered(self, trace: VJPTrace) -> Pulled:
+    def lowered(self, trace: VJPTrace) -> ReverseRuleNode:
         self.residuals = [trace.lower(r) for r in self.residuals]
         return self
 
@@ -270,31 +271,31 @@ class Pulled(CallNode):
 
 
 class ForwardRule:
-    """The rule of an equation: ``push(consts, primals, tangents)``, outputs and their tangents."""
+    """The rule of an equation: ``jvp(consts, primals, tangents)``, outputs and their tangents."""
 
-    def __init__(self, push: Callable):
-        self.push = push
+    def __init__(self, jvp: Callable):
+        self.jvp = jvp
 
     def bound(self, row: Any, consts: Sequence, fixed: Sequence) -> ForwardRuled:
         """The equation as a call that closes over ``consts``."""
 
         def rule(primals: Sequence, tangents: Sequence) -> tuple:
-            ys, ts = self.push(consts, list(primals), list(tangents))
+            ys, ts = self.jvp(consts, list(primals), list(tangents))
             return fitted(row, ys), ts
 
         return ForwardRuled(row.name, *unbound(row, consts, rule))
 
-    def mapped(self, mask: Sequence[bool], size: int) -> ForwardRule:
+    def vmap(self, mask: Sequence[bool], size: int) -> ForwardRule:
         """The rule for a batch; operands in ``mask`` have an axis 0 for it, and all outputs."""
 
         def flat(consts: list, primals: list, tangents: list) -> tuple:
             trace = BatchTrace("vmap", size)
             n = len(consts)
             moving = [_in_batch(trace, v, mask[n:]) for v in (primals, tangents)]
-            ys, ts = self.push(_in_batch(trace, consts, mask), *moving)
+            ys, ts = self.jvp(_in_batch(trace, consts, mask), *moving)
             return (_out_of_batch(trace, ys), _out_of_batch(trace, ts)), None
 
-        late = Late("the rule of a batch", flat)
+        late = LazilyStaged("the rule of a batch", flat)
         return ForwardRule(lambda *args: late((), *map(list, args)))
 
 
@@ -317,36 +318,36 @@ class ReverseRule:
 
         return ReverseRuled(row.name, *unbound(row, consts, fwd, bwd))
 
-    def mapped(self, mask: Sequence[bool], size: int) -> ReverseRule:
+    def vmap(self, mask: Sequence[bool], size: int) -> ReverseRule:
         """The rule for a batch, as in ``ForwardRule``."""
 
         def forward(consts: list, primals: list) -> tuple:
             trace = BatchTrace("vmap", size)
             n = len(consts)
-            ys, kept = self.fwd(
+            ys, residuals = self.fwd(
                 _in_batch(trace, consts, mask), _in_batch(trace, primals, mask[n:])
             )
-            varies = [type(r) is BatchTracer and r.owner is trace for r in kept]
-            kept = [r.value if v else r for r, v in zip(kept, varies, strict=True)]
-            return (_out_of_batch(trace, ys), kept), varies
+            varies = [type(r) is BatchTracer and r.owner is trace for r in residuals]
+            residuals = [r.value if v else r for r, v in zip(residuals, varies, strict=True)]
+            return (_out_of_batch(trace, ys), residuals), varies
 
         def backward(consts: list, residuals: list, cts: list) -> tuple:
             trace = BatchTrace("vmap", size)
-            back = self.bwd(
+            arg_cts = self.bwd(
                 _in_batch(trace, consts, mask), _in_batch(trace, residuals, fwd.rest),
                 _in_batch(trace, cts, [True] * len(cts)),
             )
-            whole = zip(_out_of_batch(trace, back), mask[len(consts) :], strict=True)
+            whole = zip(_out_of_batch(trace, arg_cts), mask[len(consts) :], strict=True)
             return [c if c is None or b else c.sum(axis=0) for c, b in whole], None
 
-        fwd, bwd = Late("fwd of a batch", forward), Late("bwd of a batch", backward)
+        fwd, bwd = LazilyStaged("fwd of a batch", forward), LazilyStaged("bwd of a batch", backward)
         return ReverseRule(
             lambda *args: fwd((), *map(list, args)), lambda *args: bwd((), *map(list, args))
         )
 
 
 def unbound(row: Any, consts: Sequence, *rule: Callable) -> tuple:
-    """What a call is made of: its function, a rule, its key, and what knows how outputs nest."""
+    """The parts of a call: its function, rule and key, and a place for its output structure."""
 
     def fun(*xs: Any) -> tuple:
         return row.rules(row)(*consts, *xs)
@@ -369,22 +370,22 @@ def push_rule(
     residuals: Sequence,
     rest: Any,
     ys: Sequence,
-    given: Sequence[int],
+    which: Sequence[int],
     ts: Sequence,
 ) -> list:
-    """Tangents of the outputs by the transposed ``bwd``, for those of the operands ``given``."""
+    """Tangents of the outputs by the transposed ``bwd``, for those of the operands ``which``."""
     active = [i for i, y in enumerate(ys) if is_inexact(y)]
 
     def pull(*cts: Any) -> tuple:
         full: list[Any] = [None] * len(ys)
         for i, c in zip(active, cts, strict=True):
             full[i] = c
-        found = call.bwd(residuals, rest, full)
-        return tuple(found[i] for i in given)
+        arg_cts = call.bwd(residuals, rest, full)
+        return tuple(arg_cts[i] for i in which)
 
-    moved = transpose(pull, [aval_of(ys[i]) for i in active], tuple(ts), call.name)
+    tangents = transpose(pull, [aval_of(ys[i]) for i in active], tuple(ts), call.name)
     out: list[Any] = [None] * len(ys)
-    for i, t in zip(active, moved, strict=True):
+    for i, t in zip(active, tangents, strict=True):
         out[i] = t
     return out
 
@@ -431,7 +432,7 @@ def _lowered(entry: Any, trace: VJPTrace) -> Any:
         entry.y = (
             tuple(map(trace.lower, entry.y)) if type(entry.y) is tuple else trace.lower(entry.y)
         )
-    elif isinstance(entry, Linearized | Pulled):
+    elif isinstance(entry, Linearized | ReverseRuleNode):
         return entry.lowered(trace)
     return entry
 
@@ -465,4 +466,4 @@ def batched_all(name: str, trace: Any, ys: Sequence) -> list:
     return [None if y is None else trace.batched(y) for y in ys]
 
 
-__all__ = ["CallNode", "ForwardRuled", "ReverseRuled", "Ruled", "outside", "recorded", "under"]
+__all__ = ["CallNode", "ForwardRuled", "ReverseRuled", "RuledCall", "outside", "recorded", "under"]

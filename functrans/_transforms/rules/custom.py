@@ -15,7 +15,7 @@ from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, is_inexact, shape_of
 from functrans._core.bind import Tracer, cast, newest_trace
 from functrans._transforms.arguments import describe, zeros_like
-from functrans._transforms.rules.calls import ForwardRuled, ReverseRuled, Ruled
+from functrans._transforms.rules.calls import ForwardRuled, ReverseRuled, RuledCall
 from functrans.errors import ArgumentError, ShapeError, name_of
 
 
@@ -38,7 +38,7 @@ class Custom:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._require_rule()
-        run = Run(self.name, self.f, positional(self, args, kwargs))
+        run = FlatCall(self.name, self.f, positional(self, args, kwargs))
         if newest_trace(run.operands) is None:
             return self.f(*args, **kwargs)
         outs = self._call(run)(*run.operands)
@@ -48,11 +48,11 @@ class Custom:
     def _require_rule(self) -> None:
         raise NotImplementedError
 
-    def _call(self, run: Run) -> Ruled:
+    def _call(self, run: FlatCall) -> RuledCall:
         raise NotImplementedError
 
 
-class Run:
+class FlatCall:
     """One call of a function: which leaves of its arguments are operands, how its outputs nest."""
 
     __slots__ = ("f", "leaves", "name", "operands", "out", "places", "structure")
@@ -155,8 +155,8 @@ class custom_jvp(Custom):
     ``f.defjvp(rule)`` sets it; ``rule(primals, tangents)`` takes two tuples with an entry for each
     positional argument, keywords resolved, and returns the output and its tangent, which must be
     linear in the tangents. Containers nest alike in both. Tangents of floating values are never
-    None (zeros where nothing moves); of integers, strings and other objects they are. Reverse mode
-    is the rule's transpose, Taylor mode follows from it, ``vmap`` runs it on slices, and it is
+    None (zeros where nothing varies); those of integers, strings and other objects are. Reverse
+    mode is the rule's transpose, Taylor mode follows from it, ``vmap`` runs it on slices, and it is
     differentiated for higher orders. What ``f`` or the rule closes over is differentiated as usual.
 
     Raises ArgumentError or ShapeError when called, where the rule's result does not fit.
@@ -187,10 +187,10 @@ class custom_jvp(Custom):
         if self.rule is None:
             raise ArgumentError(f"{self.name} has no rule; set it with .defjvp(rule)")
 
-    def _call(self, run: Run) -> Ruled:
+    def _call(self, run: FlatCall) -> RuledCall:
         return ForwardRuled(self.name, run.fun, functools.partial(self._apply, run), run.key, run)
 
-    def _apply(self, run: Run, primals: Sequence, tangents: Sequence) -> tuple[list, list]:
+    def _apply(self, run: FlatCall, primals: Sequence, tangents: Sequence) -> tuple[list, list]:
         assert self.rule is not None
         pair = self.rule(run.args(primals), run.tangents(tangents))
         if not isinstance(pair, tuple) or len(pair) != 2:
@@ -244,11 +244,11 @@ class custom_vjp(Custom):
         if self.fwd is None:
             raise ArgumentError(f"{self.name} has no rule; set it with .defvjp(fwd, bwd)")
 
-    def _call(self, run: Run) -> Ruled:
+    def _call(self, run: FlatCall) -> RuledCall:
         fwd, bwd = functools.partial(self._forward, run), functools.partial(self._backward, run)
         return ReverseRuled(self.name, run.fun, fwd, bwd, run.key, run)
 
-    def _forward(self, run: Run, primals: Sequence) -> tuple[list, list, Any]:
+    def _forward(self, run: FlatCall, primals: Sequence) -> tuple[list, list, Any]:
         assert self.fwd is not None
         pair = self.fwd(*run.args(primals))
         if not isinstance(pair, tuple) or len(pair) != 2:
@@ -260,22 +260,22 @@ class custom_vjp(Custom):
         avals = [aval_of(x) for x in primals]
         return ys, [plain(r) for r in residuals], (structure, [aval_of(y) for y in ys], avals)
 
-    def _backward(self, run: Run, residuals: Sequence, rest: Any, cts: Sequence) -> list:
+    def _backward(self, run: FlatCall, residuals: Sequence, rest: Any, cts: Sequence) -> list:
         assert self.bwd is not None and run.out is not None
         structure, outs, avals = rest
         full = [
             zeros_like(y) if ct is None and is_inexact(y) else ct
             for ct, y in zip(cts, outs, strict=True)
         ]
-        found = self.bwd(tree.unflatten(structure, residuals), tree.unflatten(run.out, full))
+        arg_cts = self.bwd(tree.unflatten(structure, residuals), tree.unflatten(run.out, full))
         args = run.args(avals)
-        if not isinstance(found, tuple | list) or len(found) != len(args):
+        if not isinstance(arg_cts, tuple | list) or len(arg_cts) != len(args):
             raise ArgumentError(
                 f"{self.name}: bwd must return a tuple of {len(args)} cotangents, one for each "
-                f"positional argument, but returned {describe(found)}"
+                f"positional argument, but returned {describe(arg_cts)}"
             )
         leaves: list = []
-        for i, (ct, x) in enumerate(zip(found, args, strict=True)):
+        for i, (ct, x) in enumerate(zip(arg_cts, args, strict=True)):
             what = f"{self.name}: bwd returned a cotangent of argument {i}"
             leaves += aligned(what, x, ct, tree.structure(ct))
         return [
@@ -289,20 +289,20 @@ def require_rule(custom: Custom, method: str, rule: Any) -> Callable:
     return rule
 
 
-def aligned(what: str, like: Any, given: Any, structure: tree.Structure) -> list:
-    """What ``given`` has at each leaf of ``like``; None where it is in a part that is None."""
+def aligned(what: str, like: Any, value: Any, structure: tree.Structure) -> list:
+    """What ``value`` has at each leaf of ``like``; None where it is in a part that is None."""
     shape = like if isinstance(like, tree.Structure) else _structure(like)
-    found = _aligned(shape, given)
-    if found is None:
+    leaves = _aligned(shape, value)
+    if leaves is None:
         raise ArgumentError(f"{what} with structure {structure!r} where {shape!r} was needed")
-    return found
+    return leaves
 
 
-def _structure(x):
+def _structure(x: Any) -> tree.Structure:
     return tree.LEAF if isinstance(x, Aval) else _with_avals(x)
 
 
-def _with_avals(x):
+def _with_avals(x: Any) -> tree.Structure:
     """The structure of ``x``, in which an Aval, though a namedtuple, is a leaf."""
     opened = tree.opened(x)
     if opened is None:
@@ -310,13 +310,13 @@ def _with_avals(x):
     return tree.Structure(type(x), opened[1], tuple(map(_structure, opened[0])))
 
 
-def _aligned(shape, given) -> list | None:
-    if given is None:
+def _aligned(shape, value) -> list | None:
+    if value is None:
         return [None] * shape.size
     if shape.kind is None:
-        return [given]
-    opened = tree.opened(given)
-    if opened is None or type(given) is not shape.kind or opened[1] != shape.aux:
+        return [value]
+    opened = tree.opened(value)
+    if opened is None or type(value) is not shape.kind or opened[1] != shape.aux:
         return None
     children = list(opened[0])
     if len(children) != len(shape.children):

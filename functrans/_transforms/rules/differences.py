@@ -1,8 +1,8 @@
-"""Derivatives from values alone, and one half of a derivative from the other.
+"""Derivatives from values alone, and the rule of one mode from that of the other.
 
-Functions here take lists of ndarrays. ``push(xs, ts, options)`` and ``pull(xs, cts, options)`` have
-None for changes that are absent. Both are linear over the real numbers: a complex operand moves in
-two directions an entry, and what they keep equal is the real part of ``inner``.
+Functions here take lists of ndarrays. ``jvp(xs, ts, options)`` and ``vjp(xs, cts, options)`` have
+None where there is no tangent or cotangent. Both are linear over the real numbers: a complex entry
+has two directions, and they are transposes by the real part of ``inner``.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ import numpy as np
 from functrans._core.aval import is_inexact
 
 
-class Rule(NamedTuple):
+class DerivativeRule(NamedTuple):
     """A derivative: tangents of the outputs from those of the operands, and cotangents back."""
 
-    push: Callable[[Sequence, Sequence, dict], list]
-    pull: Callable[[Sequence, Sequence, dict], list]
+    jvp: Callable[[Sequence, Sequence, dict], list]
+    vjp: Callable[[Sequence, Sequence, dict], list]
 
 
 def rule_of(
     f: Callable,
     *,
-    push: Callable | None = None,
-    pull: Callable | None = None,
+    jvp: Callable | None = None,
+    vjp: Callable | None = None,
     jacobians: Callable | None = None,
-) -> Rule:
-    """The rule of ``f(xs, options)`` from one way to say what it is."""
+) -> DerivativeRule:
+    """The rule of ``f(xs, options)`` from any one of its three forms."""
     if jacobians is not None:
-        return Rule(_contracted(jacobians), _contracted_back(jacobians))
-    if push is not None:
-        return Rule(push, _by_units(push, _operands))
-    assert pull is not None, "one of the three"
-    return Rule(_by_units(pull, f), pull)
+        return DerivativeRule(_contracted(jacobians), _contracted_back(jacobians))
+    if jvp is not None:
+        return DerivativeRule(jvp, _by_units(jvp, _operands))
+    assert vjp is not None, "one of the three"
+    return DerivativeRule(_by_units(vjp, f), vjp)
 
 
-def differences(f: Callable) -> Rule:
+def differences(f: Callable) -> DerivativeRule:
     """The rule of ``f(xs, options)`` by central differences, extrapolated once.
 
     With steps h and h/2 the error is of order h^4 and rounding of order eps/h, so h^5 = eps.
     """
 
-    def push(xs: Sequence, ts: Sequence, options: dict) -> list:
+    def jvp(xs: Sequence, ts: Sequence, options: dict) -> list:
         moving = [(x, t) for x, t in zip(xs, ts, strict=True) if t is not None and t.size]
         h = _step(moving)
         if h is None:
@@ -62,7 +62,7 @@ def differences(f: Callable) -> Rule:
         runs = zip(at(h), at(-h), at(h / 2), at(-h / 2), strict=True)
         return [np.asarray(_slope(*ys, h)) if is_inexact(ys[0]) else None for ys in runs]
 
-    return Rule(push, _by_units(push, _operands))
+    return DerivativeRule(jvp, _by_units(jvp, _operands))
 
 
 def _slope(far, back, near, near_back, h):
@@ -78,13 +78,13 @@ def _step(moving: Sequence) -> float | None:
     if not np.isfinite(length):
         return 1.0  # the result is NaN, whatever the step
     eps = max(float(np.finfo(x.dtype).eps) for x, _ in moving)
-    # by what moves, entry by entry: one large entry elsewhere is no scale for it
+    # by the entries that change: one large entry elsewhere sets no scale for them
     size = max(1.0, *(float(np.max(np.where(t != 0, np.abs(x), 0))) for x, t in moving))
     return 2.0 ** np.round(np.log2(eps**0.2 * size / length))
 
 
-def _by_units(carry: Callable, types: Callable) -> Callable:
-    """The other half of a derivative: ``carry`` takes a unit for each entry of ``types(xs)``."""
+def _by_units(apply: Callable, types: Callable) -> Callable:
+    """The rule of the other mode: ``apply`` takes a unit for each entry of ``types(xs)``."""
 
     def other(xs: Sequence, changes: Sequence, options: dict) -> list:
         like = types(xs, options)
@@ -93,10 +93,10 @@ def _by_units(carry: Callable, types: Callable) -> Callable:
             if not is_inexact(x):
                 continue
 
-            def along(t: np.ndarray, i: int = i) -> Any:
+            def along(t: np.ndarray, i: int = i) -> complex:
                 units: list[Any] = [None] * len(like)
                 units[i] = t
-                return inner(changes, carry(xs, units, options))
+                return inner(changes, apply(xs, units, options))
 
             out[i] = _entries(x, along)
         return out
@@ -126,7 +126,7 @@ def unit(x: np.ndarray, k: int) -> np.ndarray:
     return e.reshape(x.shape)
 
 
-def inner(a: Iterable, b: Iterable) -> Any:
+def inner(a: Iterable, b: Iterable) -> complex:
     """The sum of products of entries, without conjugation."""
     return sum(
         np.sum(x * y) for x, y in zip(a, b, strict=True) if x is not None and y is not None
@@ -134,7 +134,7 @@ def inner(a: Iterable, b: Iterable) -> Any:
 
 
 def _contracted(jacobians: Callable) -> Callable:
-    def push(xs: Sequence, ts: Sequence, options: dict) -> list:
+    def jvp(xs: Sequence, ts: Sequence, options: dict) -> list:
         return [
             _total(
                 np.tensordot(j, t, t.ndim)
@@ -144,11 +144,11 @@ def _contracted(jacobians: Callable) -> Callable:
             for row in jacobians(xs, options)
         ]
 
-    return push
+    return jvp
 
 
 def _contracted_back(jacobians: Callable) -> Callable:
-    def pull(xs: Sequence, cts: Sequence, options: dict) -> list:
+    def vjp(xs: Sequence, cts: Sequence, options: dict) -> list:
         rows = jacobians(xs, options)
         return [
             _total(
@@ -159,14 +159,14 @@ def _contracted_back(jacobians: Callable) -> Callable:
             for i in range(len(xs))
         ]
 
-    return pull
+    return vjp
 
 
-def _total(parts: Any) -> Any:
+def _total(parts: Iterable[np.ndarray]) -> np.ndarray | None:
     total = None
     for part in parts:
         total = part if total is None else total + part
     return total
 
 
-__all__ = ["Rule", "differences", "inner", "rule_of"]
+__all__ = ["DerivativeRule", "differences", "inner", "rule_of"]

@@ -1,9 +1,8 @@
 """Functions that cannot be looked into: simulators, solvers, compiled code.
 
-Such a function becomes an op that is run on plain ndarrays. So do the two halves of its derivative,
-``push`` (tangents forward) and ``pull`` (cotangents back): each is linear in the changes, with the
-other one as its transpose, and at a point it is again a function that cannot be looked into. That
-gives every order in every mode.
+Such a function becomes an op that is run on plain ndarrays. So do its JVP and its VJP: each is
+linear in tangents or cotangents, with the other one as its transpose, and as a function of the
+point it again cannot be looked into. That gives every order in every mode.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from functrans._core.bind import Tracer, cast
 from functrans._ops.declare import General
 from functrans._transforms.arguments import describe, is_number
 from functrans._transforms.reverse.grad import require_callable
-from functrans._transforms.rules.differences import Rule, differences, inner, rule_of
+from functrans._transforms.rules.differences import DerivativeRule, differences, inner, rule_of
 from functrans.errors import ArgumentError, CheckError, ShapeError, name_of
 
 
@@ -72,13 +71,13 @@ def external(
         raise ArgumentError(f"{name}: give jac, or jvp and vjp, but not both")
     if outputs < 1:
         raise ArgumentError(f"{name}: outputs must be at least 1, but is {outputs}")
-    box = Box(name, f, jvp, vjp, jac, outputs)
+    box = ExternalFunction(name, f, jvp, vjp, jac, outputs)
     if example is not None:
         box.verify([np.array(x) for x in box.operands(tuple(example))], {})
     return box
 
 
-class Box:
+class ExternalFunction:
     """What ``external`` returns: called, it is the op."""
 
     def __init__(self, name: str, f: Callable, jvp: Any, vjp: Any, jac: Any, outputs: int):
@@ -87,17 +86,18 @@ class Box:
         self.__wrapped__ = f
         self.outputs = outputs
         self.parts = {"jvp": jvp, "vjp": vjp, "jac": jac}
-        given = {
-            "jvp": rule_of(self.values, push=self.push) if jvp else None,
-            "vjp": rule_of(self.values, pull=self.pull) if vjp else None,
+        candidates = {
+            "jvp": rule_of(self.values, jvp=self.tangents) if jvp else None,
+            "vjp": rule_of(self.values, vjp=self.cotangents) if vjp else None,
             "jac": rule_of(self.values, jacobians=self.jacobians) if jac else None,
         }
-        self.rules = {what: rule for what, rule in given.items() if rule is not None}
+        self.rules = {what: rule for what, rule in candidates.items() if rule is not None}
         self.verified = not self.rules
         rules = list(self.rules.values()) or [differences(self.values)]
-        push, pull = rules[0].push, rules[-1].pull  # with both jvp and vjp, its own half of each
-        rule = Rule(self._verified_first(push), self._verified_first(pull))
-        self.opaque = Opaque(name, self.values, rule, outputs)
+        # where the user gave both, each mode has its own
+        first, last = self._verified_first(rules[0].jvp), self._verified_first(rules[-1].vjp)
+        rule = DerivativeRule(first, last)
+        self.opaque = OpaqueOp(name, self.values, rule, outputs)
 
     def __repr__(self) -> str:
         return self.name
@@ -122,7 +122,7 @@ class Box:
                 )
         return [np.asarray(x) if type(x) in PYTHON_SCALARS else plain(x) for x in args]
 
-    # ---- what the user gave, with its results as arrays that fit
+    # ---- the user's functions, with their results as arrays that fit
 
     def values(self, xs: Sequence, options: dict) -> list:
         """The outputs of the function."""
@@ -136,7 +136,7 @@ class Box:
             )
         return [np.asarray(plain(y)) for y in outs]
 
-    def push(self, xs: Sequence, ts: Sequence, options: dict) -> list:
+    def tangents(self, xs: Sequence, ts: Sequence, options: dict) -> list:
         full = [
             np.zeros_like(x) if t is None and is_inexact(x) else t
             for x, t in zip(xs, ts, strict=True)
@@ -144,7 +144,7 @@ class Box:
         out = self.parts["jvp"](tuple(map(np.array, xs)), tuple(full), **options)
         return self._fitted("jvp", [out] if self.outputs == 1 else out, self.avals(xs, options))
 
-    def pull(self, xs: Sequence, cts: Sequence, options: dict) -> list:
+    def cotangents(self, xs: Sequence, cts: Sequence, options: dict) -> list:
         ys = self.avals(xs, options)
         full = [
             np.zeros(y.shape, y.dtype) if ct is None and is_inexact(y) else ct
@@ -160,20 +160,20 @@ class Box:
         rows = [out] if self.outputs == 1 else out
         ys, avals = self.avals(xs, options), [aval_of(x) for x in xs]
         self._require_count("jac", rows, self.outputs)
-        found = []
+        matrices = []
         for y, row in zip(ys, rows, strict=True):
             row = [row] if len(xs) == 1 and not isinstance(row, tuple | list) else row
             shapes = [Aval(y.shape + x.shape, x.dtype) for x in avals]
-            found.append(self._fitted("jac", row, shapes))
-        return found
+            matrices.append(self._fitted("jac", row, shapes))
+        return matrices
 
     def avals(self, xs: Sequence, options: dict) -> list[Aval]:
         return self.opaque.out_avals([aval_of(x) for x in xs], options, xs)
 
-    def _fitted(self, what: str, found: Any, wanted: Sequence[Aval]) -> list:
-        self._require_count(what, found, len(wanted))
+    def _fitted(self, what: str, results: Any, wanted: Sequence[Aval]) -> list:
+        self._require_count(what, results, len(wanted))
         out = []
-        for i, (x, a) in enumerate(zip(found, wanted, strict=True)):
+        for i, (x, a) in enumerate(zip(results, wanted, strict=True)):
             if x is None or not is_inexact(a):
                 out.append(None)
                 continue
@@ -186,19 +186,19 @@ class Box:
             out.append(x)
         return out
 
-    def _require_count(self, what: str, found: Any, n: int) -> None:
-        if not isinstance(found, tuple | list) or len(found) != n:
+    def _require_count(self, what: str, results: Any, n: int) -> None:
+        if not isinstance(results, tuple | list) or len(results) != n:
             raise ArgumentError(
-                f"{self.name}: {what} must return a tuple of {n}, but returned {describe(found)}"
+                f"{self.name}: {what} must return a tuple of {n}, but returned {describe(results)}"
             )
 
     # ---- the check
 
-    def _verified_first(self, half: Callable) -> Callable:
+    def _verified_first(self, rule: Callable) -> Callable:
         def checked(xs: Sequence, changes: Sequence, options: dict) -> list:
             if not self.verified:
                 self.verify(xs, options)
-            return half(xs, changes, options)
+            return rule(xs, changes, options)
 
         return checked
 
@@ -207,74 +207,76 @@ class Box:
         rng = np.random.default_rng(0)
         ys = self.values(xs, options)
         ts, cts = ([_direction(rng, x) if is_inexact(x) else None for x in v] for v in (xs, ys))
-        numeric = differences(self.values).push(xs, ts, options)
+        numeric = differences(self.values).jvp(xs, ts, options)
         eps = max([float(np.finfo(x.dtype).eps) for x in [*xs, *ys] if is_inexact(x)], default=0.0)
         for what, rule in self.rules.items():
-            found, expected = rule.push(xs, ts, options) if what != "vjp" else [], numeric
+            actual, expected = rule.jvp(xs, ts, options) if what != "vjp" else [], numeric
             sizes = [_size(n) for n in numeric]
             if what == "vjp":
-                found = [np.real(inner(rule.pull(xs, cts, options), ts))]
+                actual = [np.real(inner(rule.vjp(xs, cts, options), ts))]
                 expected = [np.real(inner(cts, numeric))]
                 sizes = [inner(map(_size, cts), sizes)]
             elif what == "jac":  # of a real result the complex Jacobian counts by its real part
-                pairs = zip(found, ys, strict=True)
-                found = [x if x is None else cast(x, y.dtype) for x, y in pairs]
-            for x, n, y, size in zip(found, expected, ys, sizes, strict=False):
+                pairs = zip(actual, ys, strict=True)
+                actual = [x if x is None else cast(x, y.dtype) for x, y in pairs]
+            for x, n, y, size in zip(actual, expected, ys, sizes, strict=False):
                 self._compare(what, x, n, y, size, eps ** (1 / 3))
         self.verified = True
 
-    def _compare(self, what, found, expected, y, size, rtol):
+    def _compare(
+        self, what: str, actual: Any, expected: Any, y: np.ndarray, size: Any, rtol: float
+    ) -> None:
         if expected is None or not np.all(np.isfinite(expected)):
             return
-        found = np.zeros_like(expected) if found is None else np.asarray(found)
+        actual = np.zeros_like(expected) if actual is None else np.asarray(actual)
         largest = max(float(np.max(size, initial=0)), 1e-3 * float(np.max(np.abs(y), initial=0)))
-        error = np.asarray(np.abs(found - expected))
+        error = np.asarray(np.abs(actual - expected))
         if np.all(error <= rtol * largest):
             return
         worst = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
         at = np.unravel_index(worst, error.shape)
         raise CheckError(
-            f"{self.name}: {what} is wrong: along a random direction it gives {found[at]:.8g}, "
+            f"{self.name}: {what} is wrong: along a random direction it gives {actual[at]:.8g}, "
             f"where differences of the function give {np.asarray(expected)[at]:.8g} (entry {at}). "
             "If the function is not smooth at this point, pass example= with arguments where it is."
         )
 
 
-def _direction(rng, x):
-    def draw():
+def _direction(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    def draw() -> np.ndarray:
         return rng.choice([-1.0, 1.0], x.shape) * rng.uniform(0.5, 1.5, x.shape)
 
     return (draw() + 1j * draw() if x.dtype.kind == "c" else draw()).astype(x.dtype)
 
 
-def _size(x):
+def _size(x: np.ndarray | None) -> np.ndarray | None:
     return None if x is None else np.abs(x)
 
 
-class Opaque:
+class OpaqueOp:
     """A function of ndarrays as a row, ``f(xs, options)``, and the rows of its derivative."""
 
-    def __init__(self, name: str, f: Callable, rule: Rule, outputs: int):
+    def __init__(self, name: str, f: Callable, rule: DerivativeRule, outputs: int):
         self.name, self.f, self.rule, self.outputs = name, f, rule, outputs
         self.seen: dict[tuple, list[Aval]] = {}  # output types, which only a run can tell
-        self.halves: dict[tuple, Half] = {}
+        self.derivatives: dict[tuple, OpaqueDerivative] = {}
         self.row = General(
             name, self.run, jvp=self.jvp, vjp=self.vjp, batch=None, saves="x",
             abstract=self.abstract, outputs=outputs, doc="A function that cannot be looked into.",
         )
 
-    def run(self, *xs: Any, **options: Any) -> Any:
+    def run(self, *xs: Any, **options: Any) -> np.ndarray | tuple:
         xs = tuple(map(np.asarray, xs))
         ys = self.f(xs, options)
         self.seen[self._key(xs, options)] = [aval_of(y) for y in ys]
         return tuple(ys) if self.outputs > 1 else ys[0]
 
-    def abstract(self, *xs: Aval, **options: Any) -> Any:
+    def abstract(self, *xs: Aval, **options: Any) -> Aval | tuple[Aval, ...]:
         ys = self.out_avals(xs, options, None)
         return tuple(ys) if self.outputs > 1 else ys[0]
 
     def out_avals(self, avals: Sequence[Aval], options: dict, xs: Sequence | None) -> list[Aval]:
-        """The types of the outputs; for operand types that were not met yet ``f`` is run."""
+        """The types of the outputs; ``f`` is run for operand types that are new."""
         key = self._key(avals, options)
         if key not in self.seen:
             self.run(*(xs or [np.ones(a.shape, a.dtype) for a in avals]), **options)
@@ -283,73 +285,78 @@ class Opaque:
     def _key(self, xs: Sequence, options: dict) -> tuple:
         return (*map(aval_of, xs), repr(options))
 
-    def half(self, back: bool, moved: tuple[int, ...], out: tuple[int, ...]) -> Half:
-        """The row that carries changes of the operands (of the outputs, if ``back``) ``moved``."""
-        key = back, moved, out
-        if key not in self.halves:
-            self.halves[key] = Half(self, back, moved, out)
-        return self.halves[key]
+    def derivative(
+        self, back: bool, changed: tuple[int, ...], out: tuple[int, ...]
+    ) -> OpaqueDerivative:
+        """The JVP (``back``: the VJP) between the operands ``changed`` and the outputs ``out``."""
+        key = back, changed, out
+        if key not in self.derivatives:
+            self.derivatives[key] = OpaqueDerivative(self, back, changed, out)
+        return self.derivatives[key]
 
     def jvp(self, ts: Sequence, y: Any, xs: Sequence, **options: Any) -> Any:
-        moved = tuple([i for i, t in enumerate(ts) if t is not None])
+        changed = tuple([i for i, t in enumerate(ts) if t is not None])
         ys = y if self.outputs > 1 else (y,)
         out = tuple([i for i, v in enumerate(ys) if is_inexact(v)])
-        if not moved or not out:
+        if not changed or not out:
             return None
-        found = _run(self.half(False, moved, out), (*xs, *[ts[i] for i in moved]), options)
+        derivative = self.derivative(False, changed, out)
+        tangents = _run(derivative, (*xs, *[ts[i] for i in changed]), options)
         full: list[Any] = [None] * len(ys)
-        for i, t in zip(out, found, strict=True):
+        for i, t in zip(out, tangents, strict=True):
             full[i] = t
         return tuple(full) if self.outputs > 1 else full[0]
 
     def vjp(self, ct: Any, y: Any, xs: Sequence, wanted: Sequence[bool], **options: Any) -> list:
         cts = ct if self.outputs > 1 else (ct,)
-        moved = tuple([i for i, c in enumerate(cts) if c is not None])
+        changed = tuple([i for i, c in enumerate(cts) if c is not None])
         out = tuple([i for i, x in enumerate(xs) if wanted[i] and is_inexact(x)])
         full: list[Any] = [None] * len(xs)
-        if not moved or not out:
+        if not changed or not out:
             return full
-        found = _run(self.half(True, out, moved), (*xs, *[cts[i] for i in moved]), options)
-        for i, c in zip(out, found, strict=True):
+        derivative = self.derivative(True, out, changed)
+        cotangents = _run(derivative, (*xs, *[cts[i] for i in changed]), options)
+        for i, c in zip(out, cotangents, strict=True):
             full[i] = c
         return full
 
 
-def _run(half: Half, operands: Sequence, options: dict) -> Sequence:
-    found = half.row(*operands, **options)
-    return found if half.outputs > 1 else (found,)
+def _run(derivative: OpaqueDerivative, operands: Sequence, options: dict) -> Sequence:
+    outs = derivative.row(*operands, **options)
+    return outs if derivative.outputs > 1 else (outs,)
 
 
-class Half(Opaque):
-    """Push or pull of ``of``: its operands, then changes, in which it is linear.
+class OpaqueDerivative(OpaqueOp):
+    """The JVP of ``of``, or with ``back`` its VJP, of operands and then tangents or cotangents.
 
-    Operands ``moved`` and outputs ``out`` are those that take part, in both directions.
+    In both, ``changed`` are the operands and ``out`` the outputs that take part.
     """
 
-    def __init__(self, of: Opaque, back: bool, moved: tuple[int, ...], out: tuple[int, ...]):
-        self.of, self.back, self.moved, self.out = of, back, moved, out
-        name = f"{'pull' if back else 'push'} of {of.name}"
-        super().__init__(name, self.carry, differences(self.carry), len(moved if back else out))
+    def __init__(self, of: OpaqueOp, back: bool, changed: tuple[int, ...], out: tuple[int, ...]):
+        self.of, self.back, self.changed, self.out = of, back, changed, out
+        name = f"{'vjp' if back else 'jvp'} of {of.name}"
+        outputs = len(changed if back else out)
+        super().__init__(name, self.run_rule, differences(self.run_rule), outputs)
 
-    def carry(self, operands: Sequence, options: dict) -> list:
-        given, out = (self.out, self.moved) if self.back else (self.moved, self.out)
-        n = len(operands) - len(given)
+    def run_rule(self, operands: Sequence, options: dict) -> list:
+        sources, out = (self.out, self.changed) if self.back else (self.changed, self.out)
+        n = len(operands) - len(sources)
         xs, changes = operands[:n], operands[n:]
         ys = self.of.out_avals([aval_of(x) for x in xs], options, xs)
         avals = [aval_of(x) for x in xs]
         placed: list[Any] = [None] * (len(ys) if self.back else n)
-        for i, c in zip(given, changes, strict=True):
+        for i, c in zip(sources, changes, strict=True):
             placed[i] = c
-        rule = self.of.rule.pull if self.back else self.of.rule.push
-        found, types = rule(xs, placed, options), avals if self.back else ys
+        rule = self.of.rule.vjp if self.back else self.of.rule.jvp
+        results, types = rule(xs, placed, options), avals if self.back else ys
         return [
             np.zeros(types[i].shape, types[i].dtype)
-            if found[i] is None else np.asarray(cast(found[i], types[i].dtype))
+            if results[i] is None else np.asarray(cast(results[i], types[i].dtype))
             for i in out
         ]
 
     def _split(self, operands: Sequence) -> int:
-        return len(operands) - len(self.out if self.back else self.moved)
+        return len(operands) - len(self.out if self.back else self.changed)
 
     def jvp(self, ts: Sequence, y: Any, xs: Sequence, **options: Any) -> Any:
         n = self._split(xs)
@@ -366,15 +373,15 @@ class Half(Opaque):
 
     def vjp(self, ct: Any, y: Any, xs: Sequence, wanted: Sequence[bool], **options: Any) -> list:
         n = self._split(xs)
-        found = super().vjp(ct, y, xs, [*wanted[:n], *[False] * (len(xs) - n)], **options)
+        point_cts = super().vjp(ct, y, xs, [*wanted[:n], *[False] * (len(xs) - n)], **options)
         if not any(wanted[n:]):
-            return found
+            return point_cts
         cts = ct if self.outputs > 1 else (ct,)
         types = self.of.out_avals([aval_of(x) for x in xs[:n]], options, None)
-        like = [xs[i] for i in self.moved] if self.back else [types[i] for i in self.out]
-        back = [_or_zeros(c, a) for c, a in zip(cts, like, strict=True)]
-        other = self.of.half(not self.back, self.moved, self.out)
-        return [*found[:n], *_run(other, (*xs[:n], *back), options)]
+        like = [xs[i] for i in self.changed] if self.back else [types[i] for i in self.out]
+        full = [_or_zeros(c, a) for c, a in zip(cts, like, strict=True)]
+        other = self.of.derivative(not self.back, self.changed, self.out)
+        return [*point_cts[:n], *_run(other, (*xs[:n], *full), options)]
 
 
 def _or_zeros(t: Any, like: Any) -> Any:

@@ -8,7 +8,7 @@ used, which may be after the function around it has been staged.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from functrans import tree
 from functrans._compile.ir.passes import optimise
@@ -55,8 +55,8 @@ class RuleCall(restage.RowCall):
         row, mask, size = self.row, tuple(batched), trace.batch_size
 
         def whole() -> Ruled:
-            program, _ = restage.mapped(row.program, mask, size, row.name)
-            return Ruled(row.name, program, row.consts, row.rule.mapped(mask, size), RuleCall)
+            program, _ = restage.vmap(row.program, mask, size, row.name)
+            return Ruled(row.name, program, row.consts, row.rule.vmap(mask, size), RuleCall)
 
         return RuleCall(self.derive(("vmap", mask, size), whole))(*xs)
 
@@ -73,12 +73,12 @@ class RuleCall(restage.RowCall):
         return self.row.rule.bound(self.row, consts, consts).taylor(trace, xs)
 
     def _closing_over(self, trace: Any, consts: Sequence, xs: Sequence) -> tuple:
-        """The outputs where only what the function closes over moves. The rule knows nothing of
-        that, so that they have no derivative by the arguments."""
-        return self.fun(*consts, *[_held(self.row.name, trace.fun, x) for x in xs])
+        """The outputs where only what the function closes over is differentiated: the rule says
+        nothing of that, so they have no derivative with respect to the arguments."""
+        return self.fun(*consts, *[_without_derivative(self.row.name, trace.fun, x) for x in xs])
 
 
-class Late:
+class LazilyStaged:
     """A flat function that is staged when it is first called, and whose program runs from then on.
 
     ``consts`` are the traced values that it may close over; a call gives others in their place.
@@ -121,14 +121,14 @@ class Late:
         p = part.program
         self.structure = part.structure
         self.program = optimise(check(Program((*first, *p.inputs), p.eqns, p.outputs)))
-        del self.f, self.consts  # with them go the values of traces that have ended
+        del self.f, self.consts  # they hold values of traces that have ended
 
 
 def enter(call: Any, trace: Any, args: Sequence) -> tuple:
     """The outputs of a call with a rule, one equation of the program that ``trace`` writes.
 
-    Of ``call`` it takes ``fun``, the ``functions`` that are its rule, and ``held``, which makes of
-    the values that they close over the rule for any others.
+    Of ``call`` it takes ``fun``, the ``functions`` that are its rule, and ``equation_rule``, which
+    is given the values that these close over.
     """
     part = stage_part(call.fun, list(map(example_of, args)), call.name)
     consts = {id(x): (x, v) for x, v in part.lifted}
@@ -143,7 +143,7 @@ def enter(call: Any, trace: Any, args: Sequence) -> tuple:
     values = [x for x, _ in consts.values()]
     p = part.program
     program = Program((*[v for _, v in consts.values()], *p.inputs), p.eqns, p.outputs)
-    row = Ruled(call.name, program, len(values), call.held(values), RuleCall)
+    row = Ruled(call.name, program, len(values), call.equation_rule(values), RuleCall)
     return RuleCall(row)(*values, *args)
 
 
@@ -153,14 +153,14 @@ class _Refused:
     def __init__(self, text: str):
         self.text = text
 
-    def bound(self, *_: Any) -> Any:
+    def bound(self, *_: Any) -> NoReturn:
         raise UnsupportedError(self.text)
 
-    def mapped(self, *_: Any) -> _Refused:
+    def vmap(self, *_: Any) -> _Refused:
         return self
 
 
-def _held(name: str, inside: str, x: Any) -> Any:
+def _without_derivative(name: str, inside: str, x: Any) -> Any:
     """``x``, of which no derivative can be taken."""
     if not isinstance(x, Tracer) or not inexact_dtype(x.dtype):
         return x
@@ -190,4 +190,4 @@ def _kind(a: Aval) -> str:
     return "float" if inexact_dtype(a.dtype) and a.dtype.kind != "c" else a.dtype.kind
 
 
-__all__ = ["Late", "RuleCall", "enter", "fitted"]
+__all__ = ["LazilyStaged", "RuleCall", "enter", "fitted"]

@@ -1,9 +1,9 @@
 """What a function reaches beside its arguments: variables, and what these hold.
 
 A compiled function does not run its Python again, so it has to be told where that would find traced
-values. Its code is asked which names it uses, and these are followed through functions, containers
-and attributes. While the function is staged, the traced values that were found are replaced by
-inputs of the program, where they stand: so nothing of it can depend on what they happen to be.
+values. The names that its code uses are looked up, through functions, containers and attributes.
+While the function is staged, inputs of the program stand in the places of these traced values, so
+nothing in it can depend on what they happen to be.
 """
 
 from __future__ import annotations
@@ -181,14 +181,14 @@ def _has_traced(x: Any) -> bool:
     return tree.opened(x) is not None and any(map(_has_traced, _children(x)))
 
 
-def _content(cell: Any) -> Any:
+def _content(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:  # not assigned yet, or deleted
         return None
 
 
-def _refill(cell: Any, x: Any) -> None:
+def _refill(cell: types.CellType, x: Any) -> None:
     cell.cell_contents = x
 
 

@@ -43,7 +43,7 @@ _NOT_IMPLICIT = frozenset({"__init__", "__new__", "__repr__", "__str__", "__del_
                            "__init_subclass__", "__class_getitem__", "__getstate__"})
 
 
-class Slot(NamedTuple):
+class Location(NamedTuple):
     """A place that is read, and a test in Python of ``holder``, ``value`` that it is as it was."""
 
     label: str
@@ -59,7 +59,7 @@ class Environment:
     """The places that a function reads, as they were when this was made."""
 
     def __init__(self, f: Callable, others: Sequence = ()):
-        self.slots: dict[tuple, Slot] = {}
+        self.locations: dict[tuple, Location] = {}
         self.generators: dict[str, Any] = {}
         self._names: set[str] = set()  # of attributes, in all the code that was met
         self._owners: list[Any] = []  # what has attributes
@@ -97,7 +97,7 @@ class Environment:
         kind = type(x)
         if isinstance(x, np.ndarray):
             if _may_change(x):
-                self.slots[id(x), ""] = Slot(label, _same_array(x), x, x.tobytes())
+                self.locations[id(x), ""] = Location(label, _same_array(x), x, x.tobytes())
         elif is_generator(x):
             self.generators[label] = x
         elif kind is FunctionType:
@@ -123,12 +123,12 @@ class Environment:
             return
         if isinstance(x, list | deque):
             seen = tuple(map(_without_traced, x))
-            self.slots[id(x), ""] = Slot(label, "same_entries({0}, {1})", x, seen)
+            self.locations[id(x), ""] = Location(label, "same_entries({0}, {1})", x, seen)
         elif isinstance(x, dict):
             seen = tuple([(k, _without_traced(v)) for k, v in x.items()])
-            self.slots[id(x), ""] = Slot(label, "same_items({0}, {1})", x, seen)
+            self.locations[id(x), ""] = Location(label, "same_items({0}, {1})", x, seen)
         elif isinstance(x, set):
-            self.slots[id(x), ""] = Slot(label, "{0} == {1}", x, frozenset(x))
+            self.locations[id(x), ""] = Location(label, "{0} == {1}", x, frozenset(x))
         for part in x.values() if isinstance(x, dict) else x:
             self._visit(part, label)
 
@@ -168,7 +168,7 @@ class Environment:
         if type(x) in _VALUES:  # an equal one in its place is as good
             test = f"({test} or same_value({test.removesuffix(' is {1}')}, {{1}}))"
         known = key if isinstance(key, tuple) else (id(holder), key)
-        self.slots[known] = Slot(label, test, holder, x)
+        self.locations[known] = Location(label, test, holder, x)
 
     # ---- attributes, of which only those are read that some code names
 
@@ -225,26 +225,26 @@ def _has_traced(x: Any) -> bool:
     return isinstance(x, Tracer) or (isinstance(x, tuple) and any(map(_has_traced, x)))
 
 
-def _without_traced(x: Any) -> Any:
+def _without_traced(x: Any) -> object:
     if isinstance(x, Tracer):
         return _Traced
     return tuple(map(_without_traced, x)) if _has_traced(x) else x
 
 
 class Reads(NamedTuple):
-    """What a program was staged under. ``unchanged()``: whether that still is so."""
+    """What a function read when it was staged. ``unchanged()``: whether that is still so."""
 
-    slots: list[Slot]
+    locations: list[Location]
     unchanged: Callable[[], bool]
     guarded: Callable[[Callable], Callable]
 
     def changed(self) -> str:
         """What is not as it was."""
-        return next((s.label for s in self.slots if not s.holds()), "")
+        return next((s.label for s in self.locations if not s.holds()), "")
 
 
-class Watched:
-    """A run of a function that makes a program of it: what it reads, and whether it draws."""
+class ReadTracker:
+    """Follows a function while it is staged: what it reads, and whether it draws random numbers."""
 
     def __init__(self, name: str, f: Callable, others: Sequence = ()):
         self.name, self.f, self.others = name, f, others
@@ -257,27 +257,27 @@ class Watched:
         Raises UnsupportedError if random numbers were drawn.
         """
         self.draws.refuse(self.name, "each call")
-        after = Environment(self.f, self.others).slots
-        before = self.before.slots
-        slots = [s for key, s in after.items()
+        after = Environment(self.f, self.others).locations
+        before = self.before.locations
+        locations = [s for key, s in after.items()
                  if key not in before or before[key].value is None or _same(before[key], s)]
-        return _reads(slots) if slots else None
+        return _reads(locations) if locations else None
 
 
-def _same(before: Slot, after: Slot) -> bool:
+def _same(before: Location, after: Location) -> bool:
     x, y = before.value, after.value
     if type(x) is tuple and type(y) is tuple:
         return same_entries(x, y)
     return x is y or (type(x) in (*_VALUES, frozenset) and same_value(x, y))
 
 
-def _reads(slots: list[Slot]) -> Reads:
+def _reads(locations: list[Location]) -> Reads:
     """Tests written out as one expression: a call of one in a loop takes 900 ns, this 100."""
     env: dict[str, Any] = dict(_HELPERS)
     tests = []
-    for i, slot in enumerate(slots):
-        env[f"h{i}"], env[f"v{i}"] = slot.holder, slot.value
-        tests.append(slot.test.format(f"h{i}", f"v{i}"))
+    for i, place in enumerate(locations):
+        env[f"h{i}"], env[f"v{i}"] = place.holder, place.value
+        tests.append(place.test.format(f"h{i}", f"v{i}"))
     test = "(\n  " + "\n  and ".join(tests) + ")"
     exec(
         f"def unchanged():\n return {test}\n"
@@ -285,7 +285,7 @@ def _reads(slots: list[Slot]) -> Reads:
         f" def call(*args):\n  return run(*args) if {test} else NotImplemented\n"
         " return call\n", env,
     )
-    return Reads(slots, env["unchanged"], env["guarded"])
+    return Reads(locations, env["unchanged"], env["guarded"])
 
 
 # ---- comparisons
@@ -412,7 +412,7 @@ class Draws:
                 )
 
 
-def _state(g: Any) -> Any:
+def _state(g: Any) -> object:
     if hasattr(g, "getstate"):  # Python's
         return g.getstate()
     if hasattr(g, "get_state"):  # NumPy's first
@@ -420,7 +420,7 @@ def _state(g: Any) -> Any:
     return _frozen(getattr(g, "bit_generator", g).state)
 
 
-def _frozen(x: Any) -> Any:
+def _frozen(x: Any) -> object:
     if isinstance(x, dict):
         return tuple((k, _frozen(v)) for k, v in x.items())
     return x.tobytes() if isinstance(x, np.ndarray) else x
@@ -453,4 +453,4 @@ def _generators_near(f: Any) -> Iterator[tuple[str, Any]]:
         yield "np.random", np.random.mtrand._rand  # type: ignore[attr-defined]  # not in stubs
 
 
-__all__ = ["Environment", "Reads", "Watched", "draws_near"]
+__all__ = ["Environment", "ReadTracker", "Reads", "draws_near"]

@@ -30,10 +30,10 @@ MOST_BITS = 4096
 
 def integers(name: str, program: Program) -> Callable[[Sequence], None] | None:
     """What raises where Python's integers do not fit, from a call's numbers; None: they all do."""
-    given = {v: i for i, v in enumerate(program.inputs) if v.weak and v.aval.dtype.kind == "i"}
-    known: set[Atom] = set(given)
+    weak_ints = {v: i for i, v in enumerate(program.inputs) if v.weak and v.aval.dtype.kind == "i"}
+    known: set[Atom] = set(weak_ints)
     steps = []
-    for eqn in program.eqns if given else ():
+    for eqn in program.eqns if weak_ints else ():
         mine = [isinstance(a, Var) and a in known for a in eqn.inputs]
         python = all(m or type(a) is int for a, m in zip(eqn.inputs, mine, strict=True))
         if eqn.prim in _EXACT and any(mine) and python:
@@ -43,7 +43,7 @@ def integers(name: str, program: Program) -> Callable[[Sequence], None] | None:
         return None
 
     def check(numbers: Sequence) -> None:
-        values: dict[Atom, Any] = {v: numbers[i] for v, i in given.items()}
+        values: dict[Atom, Any] = {v: numbers[i] for v, i in weak_ints.items()}
         if not all(type(x) is int for x in values.values()):
             return  # traced by another transform
         for eqn in steps:

@@ -10,7 +10,7 @@ import functools
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -33,10 +33,11 @@ from functrans._transforms.reverse.nodes import recorded
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.staging import restage
 from functrans._transforms.staging.closures import Reached
-from functrans._transforms.staging.environment import Reads, Watched
+from functrans._transforms.staging.compiled import Compiled
+from functrans._transforms.staging.environment import Reads, ReadTracker
 from functrans._transforms.staging.integers import integers
 from functrans._transforms.staging.restage import Mask
-from functrans._transforms.staging.signature import Given, Signature
+from functrans._transforms.staging.signature import BoundCall, Signature
 from functrans._transforms.staging.staging import example_of, stage_part, with_consts
 from functrans.config import settings
 from functrans.errors import ArgumentError, ConcretizationError, name_of, user_line
@@ -44,10 +45,27 @@ from functrans.errors import ArgumentError, ConcretizationError, name_of, user_l
 if TYPE_CHECKING:
     from functrans._compile.run.executable import Executable
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 # Kinds of arguments that one function keeps programs for; the one staged first goes first.
 KEPT = 128
 # Times that a function is compiled anew, since what it reads has changed, until a warning is given.
 MANY = 4
+
+
+@overload
+def jit(
+    f: Callable[P, R], *, static_argnums: int | Sequence[int] = ...,
+    static_argnames: str | Sequence[str] = ..., precise: bool = ..., contract: bool = ...,
+) -> Compiled[P, R]: ...
+
+
+@overload
+def jit(
+    f: None = None, *, static_argnums: int | Sequence[int] = ...,
+    static_argnames: str | Sequence[str] = ..., precise: bool = ..., contract: bool = ...,
+) -> Callable[[Callable[P, R]], Compiled[P, R]]: ...
 
 
 def jit(
@@ -57,7 +75,7 @@ def jit(
     static_argnames: str | Sequence[str] = (),
     precise: bool = False,
     contract: bool = False,
-) -> Callable:
+) -> Any:  # as the overloads say
     """``f`` compiled: staged once for each kind of arguments, then run without its Python.
 
     The kind is the structure of the arguments, their shapes and dtypes, and the values of static
@@ -173,7 +191,7 @@ class Jitted:
         self.shortcuts.clear()
         self.latest = _nothing
 
-    def _entry(self, given: Given) -> tuple[Entry | None, list]:
+    def _entry(self, given: BoundCall) -> tuple[Entry | None, list]:
         """The entry of a call, and its operands: what it closes over, then the arguments.
 
         None: the function decides by traced values that it closes over, as only its Python can.
@@ -207,7 +225,7 @@ class Jitted:
         return entry, operands
 
     def _staged(
-        self, reached: Reached, operands: list, given: Given
+        self, reached: Reached, operands: list, given: BoundCall
     ) -> tuple[Entry | None, list]:
         """A new entry, and traced values in it that were not reached: operands before all others.
         """
@@ -219,7 +237,7 @@ class Jitted:
 
         examples = [*map(example_of, operands[:n]), *map(_example, operands[n:])]
         name = f"jit({name_of(self.f)})"
-        watched = Watched(name, self.f, given.fixed)
+        tracker = ReadTracker(name, self.f, given.fixed)
         try:
             part = stage_part(lifted, examples, name)
         except ConcretizationError:
@@ -227,7 +245,7 @@ class Jitted:
                 raise
             return None, []
         hidden, (program,) = with_consts([part])
-        entry = Entry(name, program, part.structure, self.rounding, watched.ended())
+        entry = Entry(name, program, part.structure, self.rounding, tracker.ended())
         entry.closes_over = n
         return entry, hidden
 
@@ -355,14 +373,14 @@ class Entry:
         """The entry of a program made from this one's."""
         return Entry(f"{what}({self.name})", program, None, self.rounding)
 
-    def pushed(self, mask: Mask) -> tuple[Entry, list[bool]]:
+    def jvp(self, mask: Mask) -> tuple[Entry, list[bool]]:
         """The entry of outputs and tangents, and which outputs have one."""
-        made, moves = restage.pushed(self.program, mask, self.name)
+        made, moves = restage.jvp(self.program, mask, self.name)
         return self.of("jvp", made), moves
 
-    def mapped(self, mask: Mask, size: int) -> Entry:
+    def vmap(self, mask: Mask, size: int) -> Entry:
         """The entry for a batch of ``size``, the batch axis of every output 0."""
-        return self.of("vmap", restage.mapped(self.program, mask, size, self.name)[0])
+        return self.of("vmap", restage.vmap(self.program, mask, size, self.name)[0])
 
 
 def _checked(check: Callable[[Sequence], None], run: Callable, args: Sequence) -> list:
@@ -371,17 +389,17 @@ def _checked(check: Callable[[Sequence], None], run: Callable, args: Sequence) -
 
 
 class VJPPair:
-    """A program cut in two, of which the second takes what the first has kept for it."""
+    """A program split in two, of which the second takes what the first has kept for it."""
 
     def __init__(self, entry: Entry, mask: Mask, strong: bool):
         program = entry.program
         self.strong = strong
         takes = restage.inexact_outputs(program)
-        joint = restage.pulled(program, mask, entry.name, takes, strong)
-        cut = restage.cut(joint, len(mask), len(program.outputs), takes)
-        self.forward = entry.of("forward of vjp", cut.forward)
-        self.backward = entry.of("backward of vjp", cut.backward)
-        self.reads, self.takes = cut.reads, takes
+        joint = restage.vjp(program, mask, entry.name, takes, strong)
+        split = restage.partition(joint, len(mask), len(program.outputs), takes)
+        self.forward = entry.of("forward of vjp", split.forward)
+        self.backward = entry.of("backward of vjp", split.backward)
+        self.reads, self.takes = split.reads, takes
         self.types = [aval_of_atom(a) for a in program.outputs]
 
 
@@ -399,7 +417,7 @@ class JitCall(Call):
 
     def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
         mask = tuple(t is not None for t in tangents)
-        entry, moves = self.entry.derive(("jvp", mask), lambda: self.entry.pushed(mask))
+        entry, moves = self.entry.derive(("jvp", mask), lambda: self.entry.jvp(mask))
         flat = JitCall(entry)(*primals, *[t for t in tangents if t is not None])
         ys, ts = flat[: len(moves)], iter(flat[len(moves) :])
         return ys, [next(ts) if m else None for m in moves]
@@ -416,7 +434,7 @@ class JitCall(Call):
     def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
         mask, size = tuple(batched), trace.batch_size
         key = ("vmap", mask, size)
-        entry = self.entry.derive(key, lambda: self.entry.mapped(mask, size))
+        entry = self.entry.derive(key, lambda: self.entry.vmap(mask, size))
         return JitCall(entry)(*xs)
 
     def taylor(self, trace: Any, args: Sequence) -> tuple:
@@ -431,4 +449,4 @@ class Residuals(restage.ProgramNode):
     def pull(self, cts: Sequence) -> Sequence:
         read = [self.primals[i] for i in self.pair.reads]
         backward = JitCall(self.pair.backward)
-        return self.spread(backward(*read, *self.kept, *self.seeds(cts)))
+        return self.spread(backward(*read, *self.residuals, *self.seeds(cts)))

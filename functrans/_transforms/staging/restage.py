@@ -1,12 +1,12 @@
-"""Programs made from a program: a transform is run over it while it is staged again.
+"""Transforms of programs: a transform runs over the program while it is staged again.
 
-Compiled functions and structured equations keep these; each is made once.
+Compiled functions and structured equations cache the results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from functrans._transforms.staging.staging import stage
 from functrans._transforms.vmap import BatchTrace, BatchTracer
 
 Mask = tuple[bool, ...]
+T = TypeVar("T")
 
 
 def examples_of(program: Program) -> list:
@@ -48,7 +49,7 @@ def examples_of(program: Program) -> list:
 
 
 class RowCall(Call):
-    """A row that holds programs, as one op. What is made from these is kept with the row."""
+    """A row that holds programs, as one op. Programs derived from them are cached with the row."""
 
     __slots__ = ("row",)
 
@@ -59,21 +60,21 @@ class RowCall(Call):
     def staged(self, trace: Any, args: tuple) -> tuple:
         return trace.enter(self.row, args)
 
-    def derive(self, key: Any, make: Callable[[], Any]) -> Any:
+    def derive(self, key: Any, make: Callable[[], T]) -> T:
         """What ``make`` returns, made once for the row."""
         if key not in self.row.derived:
             self.row.derived[key] = make()
         return self.row.derived[key]
 
 
-def pushed(
+def jvp(
     program: Program, mask: Mask, name: str, wanted: Sequence[bool] | None = None
 ) -> tuple[Program, list[bool]]:
     """The program of outputs and tangents, and which outputs have one.
 
     It takes tangents for the inputs in ``mask``. Outputs ``wanted`` have one, zero if need be.
     """
-    moves: list[bool] = []
+    active: list[bool] = []
 
     def dual(*values: Any) -> tuple:
         n = len(mask)
@@ -82,20 +83,20 @@ def pushed(
         outs = evaluate(program, duals)
         trace.closed = True
         mine = [isinstance(y, Tracer) and y.owner is trace for y in outs]
-        moves[:] = mine if wanted is None else wanted
+        active[:] = mine if wanted is None else wanted
         ys = tuple(y.primal if m else y for y, m in zip(outs, mine, strict=True))
         tangents = tuple(
             y.tangent if m else zeros_like(y)
-            for y, m, w in zip(outs, mine, moves, strict=True) if w
+            for y, m, w in zip(outs, mine, active, strict=True) if w
         )
         return ys + tangents
 
     examples = examples_of(program)
     tangents = [np.asarray(x) for x, m in zip(examples, mask, strict=True) if m]
-    return stage(dual, [*examples, *tangents], f"jvp({name})")[0], moves
+    return stage(dual, [*examples, *tangents], f"jvp({name})")[0], active
 
 
-def mapped(
+def vmap(
     program: Program, mask: Mask, size: int, name: str, wanted: Sequence[bool] | None = None
 ) -> tuple[Program, list[bool]]:
     """The program for a batch, and which outputs have an axis 0 for it: those ``wanted``, or all.
@@ -111,8 +112,8 @@ def mapped(
         outs = evaluate(program, xs)
         trace.closed = True
         mine = [type(y) is BatchTracer and y.owner is trace for y in outs]
-        given = [True] * len(outs) if wanted is None else wanted
-        varies[:] = [m or w for m, w in zip(mine, given, strict=True)]
+        required = [True] * len(outs) if wanted is None else wanted
+        varies[:] = [m or w for m, w in zip(mine, required, strict=True)]
         return tuple(trace.batched(y) if v else y for y, v in zip(outs, varies, strict=True))
 
     examples = [
@@ -151,7 +152,7 @@ def _with_strong(program: Program, mask: Mask) -> Program:
     return Program(program.inputs, tuple(eqns), program.outputs)
 
 
-class Cut(NamedTuple):
+class Partition(NamedTuple):
     """A program in two: outputs and residuals; cotangents from primals, residuals and seeds.
 
     ``reads`` are the inputs that ``backward`` takes, ``takes`` the outputs that have a seed.
@@ -161,10 +162,10 @@ class Cut(NamedTuple):
     backward: Program
     reads: list[int]
     takes: list[bool]
-    kept: int
+    residuals: int
 
 
-def pulled(
+def vjp(
     program: Program, mask: Mask, name: str, takes: Sequence[bool] | None = None,
     strong: bool = False,
 ) -> Program:
@@ -185,12 +186,12 @@ def pulled(
         outs = evaluate(program, xs)
         trace.closed = True
         trace.hand_out(outs)
-        given = iter(values[n:])
-        seeds = [next(given) if t else None for t in takes]
+        remaining = iter(values[n:])
+        seeds = [next(remaining) if t else None for t in takes]
         inputs = [x for x, m in zip(xs, mask, strict=True) if m]
         cts = map(trace.settled, pull_back(trace, outs, seeds, inputs, consume=True))
-        found = [zeros_like(x) if c is None else c for c, x in zip(cts, inputs, strict=True)]
-        return (*[trace.settled(trace.lower(y)) for y in outs], *found)
+        input_cts = [zeros_like(x) if c is None else c for c, x in zip(cts, inputs, strict=True)]
+        return (*[trace.settled(trace.lower(y)) for y in outs], *input_cts)
 
     seeds = [np.ones(a.shape, a.dtype) for a, t in zip(avals, takes, strict=True) if t]
     return optimise(stage(both, [*examples_of(program), *seeds], f"vjp({name})")[0])
@@ -217,8 +218,8 @@ def inexact_outputs(program: Program) -> list[bool]:
     return [inexact_dtype(aval_of_atom(o).dtype) for o in program.outputs]
 
 
-def cut(program: Program, n: int, outs: int, takes: Sequence[bool]) -> Cut:
-    """The program of ``pulled``, of ``n`` inputs and ``outs`` outputs, cut where seeds come in."""
+def partition(program: Program, n: int, outs: int, takes: Sequence[bool]) -> Partition:
+    """The program of ``vjp``, of ``n`` inputs and ``outs`` outputs, split where seeds come in."""
     primals, seeds = program.inputs[:n], program.inputs[n:]
     late: set[Atom] = set(seeds)
     forward: list[Eqn] = []
@@ -232,31 +233,35 @@ def cut(program: Program, n: int, outs: int, takes: Sequence[bool]) -> Cut:
     needed = {a for eqn in backward for a in eqn.inputs if isinstance(a, Var) and a not in late}
     needed |= {a for a in program.outputs[outs:] if isinstance(a, Var) and a not in late}
     moves: list[Eqn] = []
-    for eqn in reversed(forward):  # what only moves is not kept: what it moves is
+    for eqn in reversed(forward):  # the residual is the operand of a move
         if eqn.prim.facts.moves and eqn.outputs[0] in needed:
             needed.remove(eqn.outputs[0])
             needed.update(a for a in eqn.inputs if isinstance(a, Var))
             moves.append(eqn)
     backward = [*reversed(moves), *backward]
     reads = [i for i, v in enumerate(primals) if v in needed]
-    kept = tuple(v for eqn in forward for v in eqn.outputs if v in needed)
-    first = check(Program(primals, tuple(forward), program.outputs[:outs] + kept))
-    inputs = tuple(primals[i] for i in reads) + kept + seeds
+    residuals = tuple(v for eqn in forward for v in eqn.outputs if v in needed)
+    first = check(Program(primals, tuple(forward), program.outputs[:outs] + residuals))
+    inputs = tuple(primals[i] for i in reads) + residuals + seeds
     second = check(Program(inputs, tuple(backward), program.outputs[outs:]))
-    return Cut(first, second, reads, list(takes), len(kept))
+    return Partition(first, second, reads, list(takes), len(residuals))
 
 
 class ProgramNode(CallNode):
-    """A tape entry of a call of programs: of ``pair``, the forward has ``kept`` what the backward
-    takes beside cotangents of the outputs that it ``takes``, of all of which it knows ``types``."""
+    """A tape entry of a call of programs.
 
-    __slots__ = ("call", "kept", "pair", "primals")
+    ``pair`` is the forward program, whose last outputs are the ``residuals``, and the backward one,
+    which reads them; it knows the ``types`` of all outputs, and which of them it ``takes`` a
+    cotangent of.
+    """
+
+    __slots__ = ("call", "pair", "primals", "residuals")
 
     def __init__(
-        self, call: Any, pair: Any, primals: list, parents: list, kept: Sequence, size: int
+        self, call: Any, pair: Any, primals: list, parents: list, residuals: Sequence, size: int
     ):
         self.parents, self.size = parents, size
-        self.call, self.pair, self.primals, self.kept = call, pair, primals, kept
+        self.call, self.pair, self.primals, self.residuals = call, pair, primals, residuals
 
     def push(self, ts: Sequence) -> Sequence:
         return self.call.jvp(None, self.primals, ts)[1]
@@ -268,7 +273,7 @@ class ProgramNode(CallNode):
             parts = self.pull(cts)
             if not any([c is not None and may_have_nan(c) for c in parts]):
                 return parts
-        # the call again, and a backward that is made with strong zero
+        # the call again, with strong zero in its backward
         trace = ReverseTrace(self.call.name)
         trace.strong = True
         pairs = zip(self.primals, self.parents, strict=True)
@@ -278,8 +283,8 @@ class ProgramNode(CallNode):
             outs = self.call(*xs)
         finally:
             trace.closed = True
-        found = iter(pull_back(trace, outs, cts, inputs, consume=True))
-        return [None if p is None else next(found) for p in self.parents]
+        input_cts = iter(pull_back(trace, outs, cts, inputs, consume=True))
+        return [None if p is None else next(input_cts) for p in self.parents]
 
     def seeds(self, cts: Sequence) -> list:
         """What the backward takes for the cotangents."""
@@ -288,13 +293,13 @@ class ProgramNode(CallNode):
             for c, a, takes in zip(cts, self.pair.types, self.pair.takes, strict=False) if takes
         ]
 
-    def spread(self, found: Sequence) -> list:
+    def spread(self, cts: Sequence) -> list:
         """One cotangent for each of those parents that have a slot, as one for each of all."""
-        rest = iter(found)
+        rest = iter(cts)
         return [None if p is None else next(rest) for p in self.parents]
 
 
 __all__ = [
-    "Cut", "ProgramNode", "RowCall", "cut", "examples_of", "inexact_outputs", "mapped", "may_mask",
-    "pulled", "pushed",
+    "Partition", "ProgramNode", "RowCall", "examples_of", "inexact_outputs", "jvp", "may_mask",
+    "partition", "vjp", "vmap",
 ]

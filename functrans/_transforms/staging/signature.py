@@ -23,10 +23,10 @@ _NAMED = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
 _REST, _KEYWORDS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 
-class Given(NamedTuple):
-    """A call: what its program depends on, the numbers, and the function of such numbers.
+class BoundCall(NamedTuple):
+    """A call taken apart: what its program depends on, and a function of its numbers alone.
 
-    ``fixed`` are the arguments that the program holds.
+    ``fixed`` are the arguments that become part of the program.
     """
 
     key: Any
@@ -71,18 +71,18 @@ class Signature:
         self.nums = tuple(dict.fromkeys([*nums, *numbered]))
         self.names = tuple(dict.fromkeys([*self.names, *named]))
 
-    def of(self, args: tuple, kwargs: dict) -> Given:
+    def of(self, args: tuple, kwargs: dict) -> BoundCall:
         """A call taken apart."""
         static: tuple = ()
-        free, given = list(args), kwargs
+        positional, named = list(args), kwargs
         if self.nums or self.names:
             nums = sorted({i % len(args) for i in self.nums if -len(args) <= i < len(args)})
             static = tuple([(i, args[i]) for i in nums])
             static += tuple([(n, kwargs[n]) for n in self.names if n in kwargs])
-            given = {n: x for n, x in kwargs.items() if n not in self.names}
+            named = {n: x for n, x in kwargs.items() if n not in self.names}
             for i in nums:
-                free[i] = None
-        leaves, structure = tree.flatten((free, given))
+                positional[i] = None
+        leaves, structure = tree.flatten((positional, named))
         leaves = [plain(x) for x in leaves]
         numbers = [i for i, x in enumerate(leaves) if is_number(x)]
         operands, others = leaves, ()
@@ -93,7 +93,7 @@ class Signature:
                 self._require_value(x)
         fixed = tuple([x for _, x in static + others])
         kinds = tuple(map(kind_of, operands))
-        # (free, given) itself has no order but that of keywords, which is Python's business
+        # (positional, named) itself has no order but that of keywords, which Python resolves
         orders = tuple([_orders(s) for s in structure.children[0].children if s is not tree.LEAF])
         orders += tuple([_orders(s) for s in structure.children[1].children if s is not tree.LEAF])
         key = structure, orders, kinds, typed(static + others) if fixed else ()
@@ -104,11 +104,11 @@ class Signature:
                 f"jit: a static argument of `{name_of(self.f)}` cannot be hashed: {describe(fixed)}"
             ) from None
         call = functools.partial(self._call, structure, leaves, numbers, static)
-        return Given(key, operands, call, fixed)
+        return BoundCall(key, operands, call, fixed)
 
     def _call(self, structure: tree.Structure, leaves: list, numbers: list, static: tuple,
               *values: Any) -> Any:
-        """The function of numbers in the places of those that it was given."""
+        """The function, called with ``values`` in the places of its numbers."""
         full = list(leaves)
         for i, v in zip(numbers, values, strict=True):
             full[i] = v
@@ -137,27 +137,27 @@ _NAMES = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type, Enum,
           functools.partial)
 
 
-def _entries(what: str, given: Any, kind: type) -> tuple:
+def _entries(what: str, value: Any, kind: type) -> tuple:
     """One ``int`` or ``str``, or several, as a tuple."""
-    one = isinstance(given, str) or integer(given) is not None
-    entries = (given,) if one else given
+    one = isinstance(value, str) or integer(value) is not None
+    entries = (value,) if one else value
     if kind is int and isinstance(entries, Sequence):
         entries = [x if (n := integer(x)) is None else n for x in entries]
     if not isinstance(entries, Sequence) or not all(
         isinstance(x, kind) and not isinstance(x, bool) for x in entries
     ):
-        raise ArgumentError(f"jit: {what} must be one {kind.__name__} or several, but is {given!r}")
+        raise ArgumentError(f"jit: {what} must be one {kind.__name__} or several, but is {value!r}")
     return tuple(entries)
 
 
-def kind_of(x: Any) -> Any:
+def kind_of(x: Any) -> type | tuple:
     """What the program depends on in a number: a Python scalar's type, else shape and dtype."""
     if type(x) in PYTHON_SCALARS:
         return type(x)
     return x.shape, x.dtype
 
 
-def typed(x: Any) -> Any:
+def typed(x: Any) -> tuple:
     """A key for ``x``: not that of what is equal but of another type (1, True, 1.0), nor that of a
     zero of the other sign; inside of containers too."""
     kind = type(x)
@@ -183,9 +183,9 @@ def _orders(structure: tree.Structure) -> tuple:
     """The keys of dicts in their order, which a function may go through, and their types."""
     if structure is tree.LEAF:
         return ()
-    found = tuple([_orders(s) for s in structure.children if s is not tree.LEAF])
+    inner = tuple([_orders(s) for s in structure.children if s is not tree.LEAF])
     order = getattr(structure.aux, "order", None)
-    return found if order is None else (order, tuple(map(type, order)), found)
+    return inner if order is None else (order, tuple(map(type, order)), inner)
 
 
-__all__ = ["Given", "Signature", "kind_of", "typed"]
+__all__ = ["BoundCall", "Signature", "kind_of", "typed"]

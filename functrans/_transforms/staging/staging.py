@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -54,16 +54,16 @@ class StagedTracer(Tracer):
     def dtype(self) -> np.dtype:
         return self.variable.aval.dtype
 
-    def concrete(self) -> Any:
+    def concrete(self) -> None:
         return None
 
     def is_finite(self) -> bool:
-        return False  # not known: depends on what the program will be given
+        return False  # not known: it depends on the values that the program will run on
 
     def followed(self) -> bool:
         return False
 
-    def _number(self, use: str) -> Any:
+    def _number(self, use: str) -> NoReturn:
         raise ConcretizationError(
             f"{user_line()}: {use} of {self!r} would fix what depends on the values that the "
             "compiled function is given. Use np.where(condition, a, b), or ft.cond instead of "
@@ -72,7 +72,7 @@ class StagedTracer(Tracer):
 
 
 class StagingTrace(Trace):
-    """``lifted``: what older traces follow becomes an input, listed there; None: it is refused."""
+    """Values of older traces become inputs, listed in ``lifted``; without it they are refused."""
 
     __slots__ = ("consts", "eqns", "lifted", "lines")
 
@@ -98,13 +98,13 @@ class StagingTrace(Trace):
             return self.lift(x)
         if id(x) not in self.consts:
             # x is kept: its id is the key
-            self.consts[id(x)] = x, self.held(plain(x))
+            self.consts[id(x)] = x, self.constant(plain(x))
         return self.consts[id(x)][1]
 
-    def held(self, x: Any) -> Atom:
+    def constant(self, x: Any) -> Atom:
         """An array as a constant, the program's own, for its owner may change it later.
 
-        Of one that repeats its entries these are held, and an equation repeats them.
+        One that repeats its entries is stored without repeats, and an equation broadcasts it.
         """
         shape, part = np.shape(x), _distinct(x) if isinstance(x, np.ndarray) else x
         value = np.array(in_native_order(part))
@@ -133,8 +133,8 @@ class StagingTrace(Trace):
             return heir.enter(prim, args)
         self.require_open(prim)
         inputs = tuple([self.atom(x) for x in args])
-        found = prim.abstract(*[aval_of(x) for x in args])
-        avals = found if prim.outputs > 1 else (found,)
+        types = prim.abstract(*[aval_of(x) for x in args])
+        avals = types if prim.outputs > 1 else (types,)
         outs = [
             self.input(a.dtype.type(1).item() if w else np.broadcast_to(a.dtype.type(1), a.shape))
             for a, w in zip(avals, prim.weak_outputs(), strict=True)
@@ -204,14 +204,14 @@ def _example(prim: Primitive, examples: Sequence, params: dict) -> Any:
         try:
             return bind(prim, *examples, **params)
         except (np.linalg.LinAlgError, IndexError):
-            # the example is singular or out of bounds; what it is run on need not be
+            # the example is singular or out of bounds, which real arguments need not be
             return _stand_in(prim, examples, params)
 
 
 def _stand_in(prim: Primitive, examples: Sequence, params: dict) -> Any:
     """Ones of the shapes and dtypes that the row's rule gives, in the memory of one number."""
-    given = [x if type(x) in PYTHON_SCALARS else aval_of(x) for x in examples]
-    avals = prim.abstract(*given, **params)
+    operands = [x if type(x) in PYTHON_SCALARS else aval_of(x) for x in examples]
+    avals = prim.abstract(*operands, **params)
     ones = [
         np.broadcast_to(a.dtype.type(1), a.shape) for a in (avals if prim.outputs > 1 else [avals])
     ]
@@ -225,7 +225,9 @@ def stage(f: Callable, args: Sequence[Any], name: str) -> tuple[Program, tree.St
     return check(program), structure
 
 
-def _written(trace: StagingTrace, f: Callable, args: Sequence[Any]) -> tuple[Program, Any]:
+def _written(
+    trace: StagingTrace, f: Callable, args: Sequence[Any]
+) -> tuple[Program, tree.Structure]:
     """The program that a trace writes, and how its outputs nest."""
     token = _writing.set(True)
     try:
@@ -239,7 +241,7 @@ def _written(trace: StagingTrace, f: Callable, args: Sequence[Any]) -> tuple[Pro
         _writing.reset(token)
 
 
-class Part(NamedTuple):
+class StagedFunction(NamedTuple):
     """A function as a program, how its outputs nest, and the values of older traces in it.
 
     ``lifted`` are pairs of such a value and the variable that stands for it.
@@ -250,7 +252,7 @@ class Part(NamedTuple):
     lifted: list[tuple[Any, Var]]
 
 
-def stage_part(f: Callable, args: Sequence[Any], name: str, late: bool = False) -> Part:
+def stage_part(f: Callable, args: Sequence[Any], name: str, late: bool = False) -> StagedFunction:
     """A part of a function that is being transformed or staged: it may close over traced values.
 
     They are not inputs of the program yet: ``with_consts`` makes them its first ones. ``late``: the
@@ -264,10 +266,10 @@ def stage_part(f: Callable, args: Sequence[Any], name: str, late: bool = False) 
     finally:
         if token is not None:
             _heir.reset(token)
-    return Part(program, structure, [(x, t.variable) for x, t in lifted.values()])
+    return StagedFunction(program, structure, [(x, t.variable) for x, t in lifted.values()])
 
 
-def with_consts(parts: Sequence[Part]) -> tuple[list, list[Program]]:
+def with_consts(parts: Sequence[StagedFunction]) -> tuple[list, list[Program]]:
     """What the parts close over, each value once, and their programs with it as first inputs."""
     values = {id(x): x for part in parts for x, _ in part.lifted}
     programs = []
@@ -301,10 +303,10 @@ def make_program(f: Callable) -> Callable[..., Program]:
         numbers = [i for i, x in enumerate(leaves) if is_number(x)]
 
         def flat(*values: Any) -> Any:
-            given = list(leaves)
+            full = list(leaves)
             for i, v in zip(numbers, values, strict=True):
-                given[i] = v
-            a, k = tree.unflatten(structure, given)
+                full[i] = v
+            a, k = tree.unflatten(structure, full)
             return f(*a, **k)
 
         return stage(flat, [plain(leaves[i]) for i in numbers], f"make_program({name_of(f)})")[0]

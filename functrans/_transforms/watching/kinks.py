@@ -1,7 +1,7 @@
-"""Kinks watched: traces that look at the operands of each op which has kinks.
+"""Traces that look for kinks among the operands of each op that has any.
 
-The tracing transforms make their traces here. By default they are the plain ones, which know
-nothing of it. Otherwise, before an op with kinks, another op is bound on the same operands, which
+The tracing transforms make their traces here. By default they are the plain ones, which do not
+look. Otherwise, before an op with kinks, another op is bound on the same operands, which
 looks for them where their values are known, below all transforms.
 """
 
@@ -81,19 +81,19 @@ def _lookout(prim: Primitive, fun: str) -> General:
 
     def look(*xs: Any, **params: Any) -> np.ndarray:
         assert prim.at_kink is not None
-        found = np.asarray(prim.at_kink(*map(np.asarray, xs), **params))
-        if found.any() and not _inside_a_rule():
-            _report(prim, fun, found)
+        kinks = np.asarray(prim.at_kink(*map(np.asarray, xs), **params))
+        if kinks.any() and not _inside_a_rule():
+            _report(prim, fun, kinks)
         return np.zeros(())
 
     return General(f"kinks of {prim.name}", look, jvp=None, vjp=None, batch=None, saves="")
 
 
-def _report(prim: Primitive, fun: str, found: np.ndarray) -> None:
+def _report(prim: Primitive, fun: str, kinks: np.ndarray) -> None:
     where = ""
-    if found.ndim:
-        first = tuple(int(k[0]) for k in np.nonzero(found))
-        where = f", in {np.count_nonzero(found)} of {found.size} entries, the first {list(first)}"
+    if kinks.ndim:
+        first = tuple(int(k[0]) for k in np.nonzero(kinks))
+        where = f", in {np.count_nonzero(kinks)} of {kinks.size} entries, the first {list(first)}"
     text = (
         f"{user_line()}: {fun}: `{prim.name}` is differentiated at a kink{where}. Its derivative "
         f"there is a convention ({prim.kinks}), which config(kinks='subgradient') takes silently."

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import get_ident
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from functrans._core.bind import Trace, Tracer, watching
 from functrans._core.primitive import Primitive
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.reverse.walk import walk
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -49,7 +51,7 @@ class Op:
 
 
 class Observer:
-    """What is told nothing more than it asks for."""
+    """Is told what traces do; each method is optional."""
 
     # where it only wants times: the list to which (name, start, end, thread, kind, number) is added
     quick: Any = None
@@ -82,7 +84,7 @@ sequence = itertools.count(1 << 32)
 
 
 class Observers:
-    """Those who are told together; ``quick`` is the list of one who only wants times, else None."""
+    """Observers that are told together. ``quick`` is the list of a lone one that wants times."""
 
     def __init__(self, observers: tuple):
         self.observers: tuple[Observer, ...] = observers
@@ -102,11 +104,11 @@ class Observers:
 class Watch(Observers):
     """Observers of the traces that start in a context."""
 
-    def trace(self, cls: type) -> Any:
+    def trace(self, cls: type[T]) -> T:
         """A new trace of the watched subclass of ``cls``, not yet initialised."""
-        made = object.__new__(watched(cls))
-        made.watch = self
-        return made
+        trace = object.__new__(watched(cls))
+        trace.watch = self
+        return trace
 
 
 @contextmanager
@@ -147,12 +149,12 @@ class Watched:
         return _closed.__get__(self)
 
     @closed.setter
-    def closed(self, now: bool) -> None:
-        if now:
+    def closed(self, value: bool) -> None:
+        if value:
             for o, token in zip(self.watch.observers, getattr(self, "_tokens", ()), strict=False):
                 o.leave(token)
             self._tokens = []
-        _closed.__set__(self, now)
+        _closed.__set__(self, value)
 
     def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
         if self.watch.quick is not None:
@@ -174,13 +176,13 @@ class Watched:
             return self._timed(super().call, call, call, args)  # type: ignore[misc]  # Trace's
         return self._run(super().call, call, args, {}, (call, args))  # type: ignore[misc]  # Trace's
 
-    def _timed(self, run, prim, *given):
+    def _timed(self, run: Callable, prim: Any, *operands: Any) -> Any:
         """``_run`` where only times are written down."""
         quick, first = self.watch.quick, self._start()
         before, number, name = len(quick), None, prim.name
         start = perf_counter_ns()
         try:
-            out = run(*given)
+            out = run(*operands)
             number = self._numbered(name, first)
             return out
         finally:
@@ -188,13 +190,13 @@ class Watched:
             if len(quick) == before or not done_inside(quick, before, name):
                 quick.append((name, start, end, get_ident(), "forward", number))
 
-    def _run(self, run, prim, args, params, given):
+    def _run(self, run: Callable, prim: Any, args: tuple, params: dict, operands: tuple) -> Any:
         op = Op(prim.name, args, params, self.fun, prim=prim)
         observers = self.watch.observers
         tokens = [o.begin(op) for o in observers]
         out, start = None, self._start()
         try:
-            out = run(*given)
+            out = run(*operands)
             self._entered(op, start)
             return out
         finally:
@@ -205,10 +207,10 @@ class Watched:
         return 0
 
     def _numbered(self, name: str, start: int) -> int | None:
-        """The number of the entry that an op has made."""
+        """The number of the tape entry that an op has added."""
 
     def _entered(self, op: Op, start: int) -> None:
-        """Note which entries of a tape, from ``start`` on, an op has made."""
+        """Note which entries of a tape, from ``start`` on, an op has added."""
 
 
 def done_inside(records: list, before: int, name: str) -> bool:

@@ -1,0 +1,38 @@
+"""What ``jit`` returns, as type checkers know it: a function with the parameters of the one given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overload
+
+from functrans._inspect.lowered import Lowered
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Compiled(Protocol[P, R_co]):
+    """A function that is staged at its first call for each kind of arguments, then run natively."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    @overload
+    def __get__(self, instance: None, owner: type, /) -> Self: ...
+
+    @overload
+    def __get__(
+        self: Compiled[Concatenate[Any, Q], R_co], instance: object, owner: type | None = None, /
+    ) -> Callable[Q, R_co]: ...
+
+    def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered:
+        """What is run for such arguments: the program as staged and as optimised, and its steps."""
+        ...
+
+    def clear_cache(self) -> None:
+        """Forget every program."""
+        ...
+
+
+__all__ = ["Compiled"]
