@@ -59,7 +59,6 @@ def scan(
     if checkpoint is not None and (parts := levels(n, checkpoint)):
         return _in_parts(f, init, xs, n, reverse, parts)
     carry = Carry("scan", f)
-
     def step(state: Any, x: Any) -> tuple[Any, Any]:
         new, y = _pair(f, f(state, x))
         return carry.checked(state, new), y
