@@ -11,7 +11,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from functrans import tree
 from functrans._core.aval import aval_of
 from functrans._core.bind import Tracer
 from functrans._ops.calls import Call
+from functrans._transforms.staging.libraries import homes, is_library
 from functrans._transforms.staging.staging import example_of
 
 Path = tuple[Any, ...]
@@ -34,8 +34,6 @@ _CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type, 
          staticmethod, classmethod, types.MemberDescriptorType)
 # Steps from the function at which looking ends.
 DEEPEST = 50
-# Packages whose functions and objects hold nothing of the user's.
-_LIBRARIES = frozenset({"functrans", "numpy", "scipy", *sys.stdlib_module_names} - {"__main__"})
 
 
 class Reached:
@@ -50,6 +48,7 @@ class Reached:
         # put(at, y) replaces x
         self._held: list[tuple[Callable, Any, Any]] = []
         self._names: set[str] = {"__call__"}
+        self._homes = homes(functions)
         self._seen: dict[int, Any] = {}  # kept meanwhile, so that no other object gets its id
         self._objects: list[tuple[Path, Any]] = []
         for i, f in enumerate(functions):
@@ -112,7 +111,7 @@ class Reached:
             self._visit_all(path, _children(x))
         elif _package(type(x)) == "functrans":
             self._visit_all(path, [v for v in getattr(x, "__dict__", {}).values() if callable(v)])
-        elif _package(x if isinstance(x, _CODE) else type(x)) not in _LIBRARIES:
+        elif not self._is_library(_package(x if isinstance(x, _CODE) else type(x))):
             self._objects.append((path, x))
 
     def _visit_all(self, path: Path, parts: Iterable) -> None:
@@ -128,7 +127,8 @@ class Reached:
     def _visit_function(self, path: Path, f: types.FunctionType) -> None:
         if (inner := getattr(f, "__wrapped__", None)) is not None:
             self._visit((*path, "__wrapped__"), inner)
-        if (library := f.__globals__.get("__name__", "").partition(".")[0]) in _LIBRARIES:
+        library = f.__globals__.get("__name__", "").partition(".")[0]
+        if self._is_library(library):
             if library == "functrans":  # it may call functions of the user's
                 self._visit_all(path, filter(callable, map(_content, f.__closure__ or ())))
             return
@@ -150,11 +150,20 @@ class Reached:
         while before != len(done):
             before = len(done)
             for path, x in list(self._objects):
-                for i, (owner, names) in enumerate(_namespaces(x)):
+                for i, (owner, names) in enumerate(self._namespaces(x)):
                     for name in sorted(self._names & names.keys()):
                         if (*path, i, name) not in done:
                             done.add((*path, i, name))
                             self._attribute((*path, i, name), x, owner, name)
+
+    def _namespaces(self, x: Any) -> list[tuple[Any, Any]]:
+        """Where attributes of an object are looked up: what has them, and its dict."""
+        kinds = (x if isinstance(x, type) else type(x)).__mro__
+        own = [] if isinstance(x, type) or not hasattr(x, "__dict__") else [x]
+        return [(k, vars(k)) for k in (*own, *kinds) if k is x or not self._is_library(_package(k))]
+
+    def _is_library(self, package: str) -> bool:
+        return is_library(package, self._homes)
 
     def _attribute(self, path: Path, x: Any, owner: Any, name: str) -> None:
         names = vars(owner)
@@ -211,13 +220,6 @@ def _names_of(code: types.CodeType) -> Iterator[str]:
 def _package(x: Any) -> str:
     name = x.__name__ if isinstance(x, types.ModuleType) else getattr(x, "__module__", None)
     return (name or "").partition(".")[0]
-
-
-def _namespaces(x: Any) -> list[tuple[Any, Any]]:
-    """Where attributes of an object are looked up: what has them, and its dict."""
-    kinds = (x if isinstance(x, type) else type(x)).__mro__
-    own = [] if isinstance(x, type) or not hasattr(x, "__dict__") else [x]
-    return [(k, vars(k)) for k in (*own, *kinds) if k is x or _package(k) not in _LIBRARIES]
 
 
 __all__ = ["Reached"]

@@ -29,6 +29,7 @@ import numpy as np
 
 from functrans._core.array import Array
 from functrans._core.bind import Tracer
+from functrans._transforms.staging.libraries import homes, is_library
 from functrans.errors import UnsupportedError, user_line
 
 # Objects that are looked at, at most, for one function.
@@ -65,6 +66,7 @@ class Environment:
         self._owners: list[Any] = []  # what has attributes
         self._seen: dict[int, Any] = {}
         self._todo: list[tuple[Any, str]] = [(x, "an argument") for x in (f, *others)]
+        self._homes = homes((f, *others))
         self._look()
         if "random" in self._names:
             self.generators["np.random"] = np.random.mtrand._rand  # type: ignore[attr-defined]  # not in stubs
@@ -88,6 +90,9 @@ class Environment:
                     self._look_into_class(x)
                 else:
                     self._look_into_instance(x)
+
+    def _is_library(self, module: str | None) -> bool:
+        return is_library((module or "").partition(".")[0], self._homes)
 
     def _visit(self, x: Any, label: str) -> None:
         if type(x) not in _IMMUTABLE and not isinstance(x, Tracer):
@@ -133,7 +138,8 @@ class Environment:
             self._visit(part, label)
 
     def _look_into_function(self, f: FunctionType) -> None:
-        ours = _is_library(f.__globals__.get("__name__"))  # __module__ may be a wrapped function's
+        # __module__ may be a wrapped function's
+        ours = self._is_library(f.__globals__.get("__name__"))
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
             try:
                 x = cell.cell_contents
@@ -173,7 +179,7 @@ class Environment:
     # ---- attributes, of which only those are read that some code names
 
     def _look_into_module(self, module: ModuleType) -> None:
-        ours = _is_library(module.__name__)
+        ours = self._is_library(module.__name__)
         for name in self._names & vars(module).keys():
             if not ours:
                 self._read(vars(module), name, f"`{module.__name__}.{name}`")
@@ -182,7 +188,7 @@ class Environment:
 
     def _look_into_class(self, cls: type) -> None:
         for base in cls.__mro__:
-            if _is_library(base.__module__):
+            if self._is_library(base.__module__):
                 continue
             for name, x in vars(base).items():
                 implicit = name.startswith("__") and isinstance(x, FunctionType)
@@ -202,7 +208,7 @@ class Environment:
                 if isinstance(v, FunctionType | MethodType | functools.partial):
                     self._visit(v, cls.__name__)
             return
-        if not _is_library(cls.__module__):
+        if not self._is_library(cls.__module__):
             self._visit(cls, cls.__name__)
         for name in self._names & attributes.keys():
             self._read(attributes, name, f"attribute `{name}` of {cls.__name__}")
@@ -373,24 +379,18 @@ def read_names(code: CodeType) -> Names:
     return Names(*[frozenset(names) for names in loaded.values()])
 
 
-@functools.lru_cache(4096)
-def _is_library(module: str | None) -> bool:
-    """Whether a module is Python's, NumPy's or ours: what is in it does not change."""
-    top = (module or "").partition(".")[0]
-    return top in ("numpy", "scipy", "functrans") or top in sys.stdlib_module_names
-
-
 # ---- random numbers
 
 
+_GENERATORS = {("numpy", "Generator"), ("numpy", "RandomState"), ("numpy", "BitGenerator"),
+               ("_random", "Random")}
+
+
 def is_generator(x: Any) -> bool:
-    """Whether random numbers are drawn from ``x``. Importing these modules takes a while."""
-    numpys, pythons = sys.modules.get("numpy.random"), sys.modules.get("random")
-    if pythons is not None and isinstance(x, pythons.Random):
-        return True
-    return numpys is not None and isinstance(
-        x, numpys.Generator | numpys.RandomState | numpys.BitGenerator
-    )
+    """Whether random numbers are drawn from ``x``, by names: no module is imported for this."""
+    kinds = type(x).__mro__
+    # the module of a class in C may be a descriptor
+    return any([(str(k.__module__).partition(".")[0], k.__name__) in _GENERATORS for k in kinds])
 
 
 class Draws:

@@ -1,0 +1,41 @@
+"""Whose code is whose: libraries hold nothing of the user's, and are not looked into."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+_OURS = frozenset({"functrans", "numpy", "scipy", *sys.stdlib_module_names} - {"__main__"})
+
+
+def package_of(x: Any) -> str:
+    """The top-level package that a function, class or object is from."""
+    name = getattr(x, "__module__", None)
+    return (name if isinstance(name, str) else type(x).__module__ or "").partition(".")[0]
+
+
+def homes(functions: Iterable) -> frozenset[str]:
+    """The packages of functions: their authors' own code, installed or not."""
+    packages = set()
+    for f in functions:
+        while (inner := getattr(f, "__wrapped__", None) or getattr(f, "func", None)) is not None:
+            f = inner
+        packages.add(package_of(f))
+    return frozenset(packages - _OURS)
+
+
+def is_library(package: str, homes: frozenset[str]) -> bool:
+    """Whether a package is Python's, NumPy's or ours, or one installed by others than ``homes``."""
+    return package in _OURS or (package not in homes and _is_installed(package))
+
+
+@functools.lru_cache(4096)
+def _is_installed(package: str) -> bool:
+    module = sys.modules.get(package)
+    places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", ())]
+    return any(["site-packages" in place or "dist-packages" in place for place in places])
+
+
+__all__ = ["homes", "is_library", "package_of"]
