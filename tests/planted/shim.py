@@ -174,7 +174,7 @@ ERRORS = (
     Planted(
         "torch: set_grad_enabled forgets the mode before",
         "functrans/torch/_graph/modes.py",
-        "        state.grad = self._found[0]\n\n    def __call__",
+        "        state.grad = self._previous[0]\n\n    def __call__",
         "        state.grad = True\n\n    def __call__",
         "tests/torch/test_modes.py::test_set_grad_enabled_leaves_the_mode_that_it_met",
     ),

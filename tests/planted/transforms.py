@@ -76,8 +76,8 @@ ERRORS = (
     Planted(
         "jet: strong zero is lost",
         "functrans/_transforms/forward/jet.py",
-        "c if not singular or is_finite(c) else",
-        "c if True else",
+        "if not singular or is_finite(c):",
+        "if True:",
         "tests/test_jet.py::test_what_does_not_move_has_no_infinite_derivative",
     ),
     Planted(
@@ -182,8 +182,8 @@ ERRORS = (
     Planted(
         "fori_loop: the lower bound is dropped under jit",
         "functrans/_transforms/control/api.py",
-        "found = staged_scan(step, (i, x),",
-        "found = staged_scan(step, (0, x),",
+        "outputs = staged_scan(step, (i, x),",
+        "outputs = staged_scan(step, (0, x),",
         "tests/test_loops.py::test_jit_agrees_with_plain_python",
     ),
     Planted(
@@ -218,8 +218,8 @@ ERRORS = (
     Planted(
         "scan: the first collected array of a batch is not moved",
         "functrans/_transforms/control/loops.py",
-        "row.carries <= i < len(made.varies)",
-        "row.carries < i < len(made.varies)",
+        "row.carries <= i < len(whole.varies)",
+        "row.carries < i < len(whole.varies)",
         "tests/test_loops.py::test_jit_agrees_with_plain_python",
     ),
     Planted(
@@ -232,16 +232,16 @@ ERRORS = (
     Planted(
         "scan: tangents that reach the state later are lost",
         "functrans/_transforms/control/loops.py",
-        "        if more == state:\n            break\n        state = more\n    wanted = ",
+        "        if reached == state:\n            break\n        state = reached\n    wanted = ",
         "        break\n    wanted = ",
         "tests/test_loops.py::test_jit_agrees_with_plain_python",
     ),
     Planted(
         "loops: a batch keeps the state of finished entries moving",
         "functrans/_transforms/control/loops.py",
-        "        kept = [_kept(going, y, x) for y, x in zip(new, state, strict=False)]\n        "
-        "ys = ",
-        "        kept = new[: row.carries]\n        ys = ",
+        "[*values[:m], *arrays])\n"
+        "        selected = [_where_going(going, y, x) for y, x in zip(new, state, strict=False)]\n",
+        "[*values[:m], *arrays])\n        selected = new[: row.carries]\n",
         "tests/test_loops.py::test_entries_of_a_batch_end_at_their_own_step",
     ),
     Planted(
