@@ -240,7 +240,8 @@ ERRORS = (
         "loops: a batch keeps the state of finished entries moving",
         "functrans/_transforms/control/loops.py",
         "[*values[:m], *arrays])\n"
-        "        selected = [_where_going(going, y, x) for y, x in zip(new, state, strict=False)]\n",
+        "        selected = [_where_going(going, y, x) for y, x in zip(new, state, strict=False)]"
+        "\n",
         "[*values[:m], *arrays])\n        selected = new[: row.carries]\n",
         "tests/test_loops.py::test_entries_of_a_batch_end_at_their_own_step",
     ),
