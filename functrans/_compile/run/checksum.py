@@ -129,10 +129,15 @@ def _native() -> Callable | None:
 
 @functools.cache
 def _shifts() -> np.ndarray:
-    k = np.arange(1, ROW + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return scattered(1, ROW)
+
+
+def scattered(start: int, count: int) -> np.ndarray:
+    """64-bit words that look like chance, the same each time (splitmix64)."""
+    k = np.arange(start, start + count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     k = (k ^ (k >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     k = (k ^ (k >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return k ^ (k >> np.uint64(31))
 
 
-__all__ = ["checksum"]
+__all__ = ["checksum", "scattered"]

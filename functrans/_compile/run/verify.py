@@ -12,6 +12,7 @@ loops, which would take too long.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._compile.ir.program import Atom, Const, Program, Structured, Var
+from functrans._compile.run.checksum import scattered
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import Elementwise
@@ -59,7 +61,7 @@ def _difference(program: Program, values: Sequence, outputs: Sequence[np.ndarray
     _require_small(program)
     pairs = list(zip(outputs, map(np.asarray, _Run()(program, values)), strict=True))
     open_ = [i for i, pair in enumerate(pairs) if not _is_close(*pair)]
-    random, moved = np.random.default_rng(0), []
+    random, moved = _Noise(), []
     for noises in ((NOISE,) * RUNS, DOUBTS):
         if open_:
             moved += [_moved(_Run(random, noise), program, values) for noise in noises]
@@ -84,13 +86,27 @@ def _require_small(program: Program, times: int = 1) -> None:
         raise _Undecided
 
 
+class _Noise:
+    """Numbers that look like chance. ``np.random`` is imported by its first use, for which a child
+    that is forked meanwhile would wait for ever."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def uniform(self, low: float, high: float, shape: tuple[int, ...]) -> np.ndarray:
+        size = math.prod(shape)
+        words = scattered(self.count, size)
+        self.count += size
+        return low + (high - low) * words.astype(float).reshape(shape) / 2.0**64
+
+
 class _Run:
     """An interpretation; with ``random`` numbers every rounding is disturbed.
 
     ``calm``: nothing in it was infinite, NaN, or near to overflow.
     """
 
-    def __init__(self, random: np.random.Generator | None = None, noise: float = 0.0):
+    def __init__(self, random: _Noise | None = None, noise: float = 0.0):
         self.random, self.noise, self.calm = random, noise, True
         self.steps = self.entries = 0  # in loops and branches
 
