@@ -17,7 +17,8 @@ HERE = Path(__file__).parent / "typing"
 STUBS = runpy.run_path(str(Path(__file__).parents[1] / "docs" / "stubs.py"))
 CHECKERS = {
     "pyright": ["-m", "pyright", "--pythonpath", sys.executable],
-    "mypy": ["-m", "mypy", "--no-incremental", "--follow-imports=silent", "--no-error-summary"],
+    "mypy": ["-m", "mypy", f"--cache-dir={os.devnull}", "--follow-imports=silent",
+             "--no-error-summary"],
 }
 
 
