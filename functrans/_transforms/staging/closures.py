@@ -22,7 +22,7 @@ from functrans import tree
 from functrans._core.aval import aval_of
 from functrans._core.bind import Tracer
 from functrans._ops.calls import Call
-from functrans._transforms.staging.libraries import homes, is_library
+from functrans._transforms.staging.libraries import homes, is_library, package_of
 from functrans._transforms.staging.staging import example_of
 
 Path = tuple[Any, ...]
@@ -109,9 +109,9 @@ class Reached:
             self._objects.append((path, x))
         elif isinstance(x, _CONTAINERS) or tree.opened(x) is not None:
             self._visit_all(path, _children(x))
-        elif _package(type(x)) == "functrans":
+        elif package_of(type(x)) == "functrans":
             self._visit_all(path, [v for v in getattr(x, "__dict__", {}).values() if callable(v)])
-        elif not self._is_library(_package(x if isinstance(x, _CODE) else type(x))):
+        elif not self._is_library(package_of(x if isinstance(x, _CODE) else type(x))):
             self._objects.append((path, x))
 
     def _visit_all(self, path: Path, parts: Iterable) -> None:
@@ -160,7 +160,9 @@ class Reached:
         """Where attributes of an object are looked up: what has them, and its dict."""
         kinds = (x if isinstance(x, type) else type(x)).__mro__
         own = [] if isinstance(x, type) or not hasattr(x, "__dict__") else [x]
-        return [(k, vars(k)) for k in (*own, *kinds) if k is x or not self._is_library(_package(k))]
+        return [
+            (k, vars(k)) for k in (*own, *kinds) if k is x or not self._is_library(package_of(k))
+        ]
 
     def _is_library(self, package: str) -> bool:
         return is_library(package, self._homes)
@@ -215,11 +217,6 @@ def _names_of(code: types.CodeType) -> Iterator[str]:
             yield x  # getattr may be given it
         elif isinstance(x, types.CodeType):
             yield from _names_of(x)
-
-
-def _package(x: Any) -> str:
-    name = x.__name__ if isinstance(x, types.ModuleType) else getattr(x, "__module__", None)
-    return (name or "").partition(".")[0]
 
 
 __all__ = ["Reached"]

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._core.array import Array
+from functrans._core.array import Array, changeable
 from functrans._core.bind import Tracer
 from functrans._transforms.staging.libraries import homes, is_library
 from functrans.errors import UnsupportedError, user_line
@@ -341,13 +341,7 @@ _HELPERS = {"same_entries": same_entries, "same_items": same_items, "same_value"
 
 def _may_change(x: np.ndarray) -> bool:
     """Whether someone may write into the memory of ``x``: an Array that says no means it."""
-    if type(x) is Array:
-        return x.flags.writeable
-    while isinstance(x, np.ndarray):
-        if x.flags.writeable:
-            return True
-        x = x.base  # type: ignore[assignment]  # of another type it ends the loop
-    return not isinstance(x, bytes | type(None))
+    return x.flags.writeable if type(x) is Array else changeable(x)
 
 
 # ---- code

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Iterable
+from types import FunctionType, ModuleType
 from typing import Any
 
 _OURS = frozenset({"functrans", "numpy", "scipy", *sys.stdlib_module_names} - {"__main__"})
 
 
 def package_of(x: Any) -> str:
-    """The top-level package that a function, class or object is from."""
-    name = getattr(x, "__module__", None)
-    return (name if isinstance(name, str) else type(x).__module__ or "").partition(".")[0]
+    """The top-level package that a function, class, object or module is from."""
+    name = x.__name__ if isinstance(x, ModuleType) else getattr(x, "__module__", None)
+    return name.partition(".")[0] if isinstance(name, str) else ""
 
 
 def homes(functions: Iterable) -> frozenset[str]:
     """The packages of functions: their authors' own code, installed or not."""
     packages = set()
     for f in functions:
-        while (inner := getattr(f, "__wrapped__", None) or getattr(f, "func", None)) is not None:
-            f = inner
+        while isinstance(f, functools.partial):
+            f = f.func
+        f = inspect.unwrap(f) if isinstance(f, FunctionType) else f
         packages.add(package_of(f))
     return frozenset(packages - _OURS)
 
