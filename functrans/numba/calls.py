@@ -71,7 +71,8 @@ class KernelCall(Call):
         if not self._alone(primals, active):
             ys = trace.process(self.op.row, tuple(args), {})
             return ys if self.op.outputs > 1 else (ys,)
-        xs = [np.asarray(trace.capture(x)) for x in primals]
+        xs = [np.asarray(x if p is not None else trace.capture(x))
+              for x, p in zip(primals, parents, strict=True)]
         level = self.op.level(0, active)
         run = level.linearized(xs, [[] for _ in active])
         node = RunNode([p for p in parents if p is not None], level, xs, run)

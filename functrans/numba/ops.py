@@ -24,7 +24,7 @@ from numba.core import types
 from numba.core.dispatcher import Dispatcher
 
 from functrans._core.aval import Aval, aval_of
-from functrans._core.bind import Tracer, cast
+from functrans._core.bind import Tracer, cast, may_have_nan
 from functrans._ops.declare import General
 from functrans.errors import ShapeError, UnsupportedError
 from functrans.numba.runs import Args, Runs, leaves_of
@@ -460,7 +460,7 @@ class Tapes:
     def pull(self, cts: Sequence) -> list[np.ndarray]:
         with np.errstate(all="ignore"):
             found = self.bare.pull(cts)
-            if not any(np.isnan(c).any() for c in found):
+            if not any(map(may_have_nan, found)):
                 return found
             self.strong = self.strong or self._recorded(strong=True)
             return self.strong.pull(cts)

@@ -15,6 +15,7 @@ import numpy as np
 from numba.core import types
 from numba.core.dispatcher import Dispatcher
 
+from functrans._core.bind import may_have_nan
 from functrans.numba import tape
 from functrans.numba.arrays import Returned, Words
 from functrans.numba.convert import converted
@@ -88,7 +89,7 @@ class Runs:
                     operands[i] = self._words(i, kind, [xs[i]])
             outs = self.run(kind, operands)
             found = [part(_words_of(outs[i], kind)) for i in moving]
-            if strong or not any(np.isnan(y).any() for y in found):
+            if strong or not any(map(may_have_nan, found)):
                 return found
         raise AssertionError
 
@@ -166,14 +167,15 @@ class Runs:
         self, i: int, kind: Active, columns: Sequence[np.ndarray], node: int
     ) -> tuple[Words, int]:
         """An argument whose entries are nodes from ``node`` on; constant where that is 0."""
-        words = np.zeros((*columns[0].shape, kind.words))
+        size, shape = columns[0].size, columns[0].shape
+        words = (np.empty if node else np.zeros)((size, kind.words))
         for k, x in enumerate(columns):
-            words[..., 3 * k] = x
             if node:
-                index = words[..., 3 * k + 1 : 3 * k + 2].view(np.int64)[..., 0]
-                index[...] = np.arange(node, node + x.size).reshape(x.shape)
-                words[..., 3 * k + 2] = 1.0
-                node += x.size
+                tape.number_inputs(words, np.ravel(x), node, 3 * k)
+                node += size
+            else:
+                words[:, 3 * k] = np.ravel(x)
+        words = words.reshape(*shape, kind.words)
         return Words(words, kind, self.args.scalars[i], i not in self.args.outs), node
 
 
@@ -190,15 +192,15 @@ class Recorded(NamedTuple):
 
     def pull(self, cts: Sequence[Any]) -> list[np.ndarray]:
         """The cotangents of the inputs from those of the outputs, None where there is none."""
-        nodes = np.zeros(len(self.tape.entries))
+        seeds = []
         for words, ct in zip(self.outs, cts, strict=True):
             if ct is None:
                 continue
             slopes = words[..., -1]
-            seeds = np.where(slopes == 0, 0.0, ct * slopes) if self.strong else ct * slopes
-            np.add.at(nodes, words[..., -2:-1].copy().view(np.int64)[..., 0], seeds)
-        nodes[0] = 0.0
-        flat = self.tape.pull(nodes, self.strong)
+            with np.errstate(all="ignore"):
+                values = np.where(slopes == 0, 0.0, ct * slopes) if self.strong else ct * slopes
+            seeds.append((words[..., -2:-1].copy().view(np.int64)[..., 0], values))
+        flat = self.tape.pull(seeds, self.strong)
         ends = np.cumsum([int(np.prod(s)) for s in self.shapes])
         return [part.reshape(s) for part, s in zip(np.split(flat, ends[:-1]), self.shapes,
                                                    strict=True)]
