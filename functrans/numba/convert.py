@@ -19,6 +19,7 @@ from numba.extending import intrinsic, overload
 
 from functrans.numba.arrays import fresh
 from functrans.numba.numbers import Active
+from functrans.numba.source import require_pure
 from functrans.numba.updates import KernelCompiler
 
 # Options of a kernel that its copies keep. Threads would race for the tape, and fast mathematics
@@ -85,6 +86,7 @@ class Conversion:
         if kernel in self.copies:
             return self.copies[kernel]
         f = kernel.py_func
+        require_pure(f)
         names: dict[str, Any] = {}
         cells = tuple([python_types.CellType() for _ in f.__closure__ or ()])
         copy = python_types.FunctionType(f.__code__, names, f.__name__, f.__defaults__, cells)

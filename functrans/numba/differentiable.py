@@ -17,10 +17,11 @@ from functrans._core.aval import Aval, aval_of, integer
 from functrans._core.bind import Tracer
 from functrans._core.locks import Lock
 from functrans._transforms.arguments import describe
-from functrans.errors import ArgumentError, UnsupportedError, user_line
+from functrans.errors import ArgumentError, UnsupportedError
 from functrans.numba.calls import KernelCall
 from functrans.numba.ops import AUTO, FORWARD, REVERSE, KernelOp, Mode
 from functrans.numba.runs import WIDTHS, Args
+from functrans.numba.source import line_of_call
 
 # Kinds of arguments that one kernel keeps rows for.
 KEPT = 64
@@ -113,21 +114,26 @@ class Differentiable:
 
     def _is_operand(self, i: int, x: Any) -> bool:
         """Whether an argument is differentiated or batched, rather than a constant of the call."""
+        if isinstance(x, np.random.Generator):
+            raise ArgumentError(
+                f"{line_of_call()}: {self.name}: argument {i} is a random generator, which draws other "
+                "numbers in the run for the derivative; draw them before and pass them"
+            )
         if not isinstance(x, Tracer):
             if any(isinstance(v, Tracer) for v in tree.leaves(x)):
                 raise ArgumentError(
-                    f"{user_line()}: {self.name}: argument {i} is a container with traced values. "
+                    f"{line_of_call()}: {self.name}: argument {i} is a container with traced values. "
                     "A kernel takes such values as arguments of their own."
                 )
             return isinstance(x, np.ndarray | np.floating | float) and np.asarray(x).dtype.kind in "fiub"
         if i not in self.argnums:
             raise ArgumentError(
-                f"{user_line()}: {self.name}: argument {i} is traced, but argnums names "
+                f"{line_of_call()}: {self.name}: argument {i} is traced, but argnums names "
                 f"{sorted(self.argnums)} only"
             )
         if x.dtype.kind not in "fiub" or x.dtype.name == "float16":
             raise UnsupportedError(
-                f"{user_line()}: {self.name}: argument {i} is {x.dtype}. Kernels are differentiated "
+                f"{line_of_call()}: {self.name}: argument {i} is {x.dtype}. Kernels are differentiated "
                 "in arguments of float64 and float32."
             )
         return True
@@ -139,7 +145,7 @@ class Differentiable:
                 arrays = isinstance(x, np.ndarray) and isinstance(values[i], np.ndarray)
                 if j != i and (x is values[i] or (arrays and np.may_share_memory(x, values[i]))):
                     raise ArgumentError(
-                        f"{user_line()}: {self.name}: argument {i}, which is written into, shares "
+                        f"{line_of_call()}: {self.name}: argument {i}, which is written into, shares "
                         f"memory with argument {j}; pass copies"
                     )
 

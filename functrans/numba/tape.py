@@ -19,7 +19,8 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from functrans._core.locks import Lock
-from functrans.errors import OutOfMemoryError, user_line
+from functrans.errors import OutOfMemoryError
+from functrans.numba.source import line_of_call
 
 # Unsigned, so that no index counts from the end; small, since a tape is read at the pace of memory.
 ENTRY = np.dtype([("i", np.uint32), ("j", np.uint32), ("p", np.float64), ("q", np.float64)])
@@ -131,7 +132,7 @@ def _block(n: int) -> np.ndarray:
     except MemoryError:
         pass
     raise OutOfMemoryError(
-        f"{user_line()}: the tape of a kernel has {n:,} entries, {n * ENTRY.itemsize / 2**30:.3g} GiB. "
+        f"{line_of_call()}: the tape of a kernel has {n:,} entries, {n * ENTRY.itemsize / 2**30:.3g} GiB. "
         'Differentiate it forward: functrans.numba.differentiable(kernel, mode="forward")'
     )
 
