@@ -14,10 +14,7 @@ from typing import Any
 
 import numpy as np
 from numba.core import cgutils, types
-from numba.core.errors import TypingError
 from numba.extending import (
-    NativeValue,
-    box,
     intrinsic,
     models,
     overload,
@@ -25,20 +22,18 @@ from numba.extending import (
     overload_method,
     register_jitable,
     register_model,
-    typeof_impl,
-    unbox,
 )
 from numba.np.arrayobj import intrin_alloc
 
 from functrans.numba.emit import Emitter
-from functrans.numba.numbers import Active, Dual, Taped, is_plain
+from functrans.numba.numbers import Active, is_plain
 from functrans.numba.rules import BINARY, CONSTANT, UNARY
 
 
 class ActiveArray(types.Array):
     """An array of numbers that carry derivatives; ``readonly`` where the kernel must not write."""
 
-    def __init__(self, dtype: Active, ndim: int, layout: str, readonly: bool = False,
+    def __init__(self, dtype: Active, ndim: int, layout: Any, readonly: bool = False,
                  aligned: bool = True):
         name = f"{'readonly ' if readonly else ''}array({dtype}, {ndim}d, {layout})"
         super().__init__(dtype, ndim, layout, readonly=readonly, name=name, aligned=aligned)
@@ -66,7 +61,7 @@ register_model(ActiveArray)(models.ArrayModel)
 @overload_classmethod(ActiveArray, "_allocate", target="CPU")
 def _allocate(cls, size, align):
     """numba asks the type of an array for its memory."""
-    return lambda cls, size, align: intrin_alloc(size, align)
+    return lambda cls, size, align: intrin_alloc(size, align)  # type: ignore[call-arg]
 
 
 # ---- the same memory as words
@@ -79,16 +74,17 @@ def words_type(kind: ActiveArray) -> types.Array:
 
 
 
-def _reinterpret(context: Any, builder: Any, source: Any, target: Any, value: Any) -> Any:
+def reinterpret(context: Any, builder: Any, source: Any, target: Any, value: Any) -> Any:
     """An array's structure with the last axis made part of an entry, or split off."""
     x = context.make_array(source)(context, builder, value=value)
     y = context.make_array(target)(context, builder)
-    element = source.dtype if isinstance(source, ActiveArray) else target.dtype
+    element: Any = source.dtype if isinstance(source, ActiveArray) else target.dtype
     words, word = element.words, context.get_constant(types.intp, 8)
     n = min(source.ndim, target.ndim)
     shape = cgutils.unpack_tuple(builder, x.shape)[:n]
     strides = cgutils.unpack_tuple(builder, x.strides)[:n]
-    number, size = context.get_constant(types.intp, words), context.get_constant(types.intp, 8 * words)
+    number = context.get_constant(types.intp, words)
+    size = context.get_constant(types.intp, 8 * words)
     if target.ndim > n:
         shape, strides = [*shape, number], [*strides, word]
         y.nitems, y.itemsize = builder.mul(x.nitems, number), word
@@ -108,7 +104,7 @@ def words_of(typingctx: Any, x: Any) -> Any:
     target = words_type(x)
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        y = _reinterpret(context, builder, x, target, args[0])
+        y = reinterpret(context, builder, x, target, args[0])
         context.nrt.incref(builder, target, y)
         return y
 
@@ -125,7 +121,7 @@ def active(element: Active) -> Any:
         target = ActiveArray(element, words.ndim - 1, layout, readonly=not words.mutable)
 
         def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            y = _reinterpret(context, builder, words, target, args[0])
+            y = reinterpret(context, builder, words, target, args[0])
             context.nrt.incref(builder, target, y)
             return y
 
@@ -144,83 +140,6 @@ def fresh(element: Active) -> Any:
         return of_words(np.zeros(shape + n))
 
     return make
-
-
-# ---- from and to Python
-
-
-class Words:
-    """The memory of active numbers, as kernels take them."""
-
-    __slots__ = ("kind", "words")
-
-    def __init__(self, words: np.ndarray, element: Active, scalar: bool, readonly: bool):
-        self.words = words
-        self.kind = element if scalar else ActiveArray(element, words.ndim - 1, "C", readonly)
-
-    def copy(self) -> Words:
-        other = object.__new__(Words)
-        other.words, other.kind = self.words.copy(), self.kind
-        return other
-
-
-@typeof_impl.register(Words)
-def _typeof(x: Words, context: Any) -> types.Type:
-    return x.kind
-
-
-@unbox(ActiveArray)
-def _unbox_array(kind: ActiveArray, x: Any, c: Any) -> NativeValue:
-    words = c.pyapi.object_getattr_string(x, "words")
-    source = types.Array(types.float64, kind.ndim + 1, "C")
-    native = c.unbox(source, words)
-    c.pyapi.decref(words)
-    value = _reinterpret(c.context, c.builder, source, kind, native.value)
-    return NativeValue(value, is_error=native.is_error, cleanup=native.cleanup)
-
-
-@unbox(Dual)
-@unbox(Taped)
-def _unbox_number(kind: Active, x: Any, c: Any) -> NativeValue:
-    array = ActiveArray(kind, 0, "C")
-    native = _unbox_array(array, x, c)
-    data = c.context.make_array(array)(c.context, c.builder, value=native.value).data
-    value = c.context.unpack_value(c.builder, kind, data)
-    c.context.nrt.decref(c.builder, array, native.value)
-    return NativeValue(value, is_error=native.is_error)
-
-
-class Returned:
-    """What a kernel returns of active numbers: the words of a number or of an array."""
-
-    __slots__ = ("words",)
-
-    def __init__(self, words: Any):
-        self.words = np.frombuffer(words) if isinstance(words, bytes) else words
-
-
-def _returned(c: Any, words: Any) -> Any:
-    kind = c.pyapi.unserialize(c.pyapi.serialize_object(Returned))
-    y = c.pyapi.call_function_objargs(kind, (words,))
-    c.pyapi.decref(kind)
-    c.pyapi.decref(words)
-    return y
-
-
-@box(ActiveArray)
-def _box_array(kind: ActiveArray, value: Any, c: Any) -> Any:
-    target = words_type(kind)
-    return _returned(c, c.box(target, _reinterpret(c.context, c.builder, kind, target, value)))
-
-
-@box(Dual)
-@box(Taped)
-def _box_number(kind: Active, value: Any, c: Any) -> Any:
-    data = c.context.data_model_manager[kind].as_data(c.builder, value)
-    place = cgutils.alloca_once_value(c.builder, data)
-    size = c.context.get_constant(types.intp, 8 * kind.words)
-    start = c.builder.bitcast(place, c.pyapi.cstring)
-    return _returned(c, c.pyapi.bytes_from_string_and_size(start, size))
 
 
 # ---- values and shapes
@@ -255,8 +174,14 @@ def spread(x: Any, shape: Any) -> Any:
 @overload(spread)
 def _spread(x, shape):
     if isinstance(x, ActiveArray):
-        of_words, n = active(x.dtype), (x.dtype.words,)
-        return lambda x, shape: of_words(np.broadcast_to(words_of(x), shape + n))
+        element: Any = x.dtype
+        of_words, n = active(element), (element.words,)
+
+        def broadcast(x, shape):
+            words = words_of(x)  # type: ignore[call-arg]  # numba passes a context
+            return of_words(np.broadcast_to(words, shape + n))
+
+        return broadcast
     if isinstance(x, types.Array):
         return lambda x, shape: np.broadcast_to(x, shape)
     return lambda x, shape: x
@@ -311,9 +236,9 @@ def values(x: Any) -> Any:
 @overload(values)
 def _values(x):
     if isinstance(x, ActiveArray):
-        return lambda x: words_of(x)[..., 0]
+        return lambda x: words_of(x)[..., 0]  # type: ignore[call-arg]  # numba passes a context
     if isinstance(x, Active):
-        return lambda x: _innermost(x)
+        return lambda x: _innermost(x)  # type: ignore[call-arg]  # likewise
     return lambda x: x
 
 
@@ -493,11 +418,12 @@ def _product_of_matrices(a, b):
                 out[i, j] = np.dot(a[i], b[:, j])
         return out
 
-    return {(1, 1): of_vectors, (2, 1): of_rows, (1, 2): of_columns, (2, 2): of_both}[a.ndim, b.ndim]
+    by_axes = {(1, 1): of_vectors, (2, 1): of_rows, (1, 2): of_columns, (2, 2): of_both}
+    return by_axes[a.ndim, b.ndim]
 
 
 overload(np.dot)(_product_of_matrices)
 overload(operator.matmul)(_product_of_matrices)
 
 
-__all__ = ["ActiveArray", "Returned", "Words", "fresh", "is_operand"]
+__all__ = ["ActiveArray", "fresh", "is_operand", "reinterpret", "words_type"]

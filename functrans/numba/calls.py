@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import aval_of
-from functrans._core.bind import Tracer
+from functrans._core.bind import Tracer, is_staged
 from functrans._ops.calls import Call
 from functrans._transforms.reverse.nodes import CallNode, recorded
 from functrans.numba.ops import KernelOp
@@ -36,8 +36,11 @@ class KernelCall(Call):
             self._checked = self.make(True)
         return self._checked
 
+    def row(self, operands: Sequence) -> Any:
+        return (self.checked if any(map(is_staged, operands)) else self.op).row
+
     def bound(self, *operands: Any) -> tuple:
-        ys = self.op.row(*operands)
+        ys = self.row(operands)(*operands)
         return ys if self.op.outputs > 1 else (ys,)
 
     def staged(self, trace: Any, args: tuple) -> tuple:
@@ -48,7 +51,7 @@ class KernelCall(Call):
         return self.bound(*args)
 
     def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
-        ys = self.op.row.batch(trace.batch_size, xs, batched, {})
+        ys = self.row(xs).batch(trace.batch_size, xs, batched, {})
         return ys if self.op.outputs > 1 else (ys,)
 
     def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
@@ -56,10 +59,9 @@ class KernelCall(Call):
         active = [i for i, t in enumerate(tangents) if t is not None]
         ts = [tangents[i] for i in active]
         if not self._alone([*primals, *ts], active):
-            ys = self.bound(*primals)
-            y, t = (ys, op.jvp(tangents, ys, primals)) if op.outputs > 1 else (
-                ys[0], op.jvp(tangents, ys[0], primals))
-            return ys, (t if op.outputs > 1 else (t,)) if t is not None else [None] * len(ys)
+            ys, row = self.bound(*primals), self.row([*primals, *ts])
+            t = row.jvp(tangents, ys if op.outputs > 1 else ys[0], primals, {})
+            return ys, t if op.outputs > 1 else (t,)
         xs = [np.asarray(x) for x in primals]
         found = op.runs.chunk(xs, active, [np.asarray(t)[..., None] for t in ts], op.moving,
                               values=True)
@@ -69,7 +71,7 @@ class KernelCall(Call):
         primals, parents = trace.operands(args)
         active = [i for i, p in enumerate(parents) if p is not None]
         if not self._alone(primals, active):
-            ys = trace.process(self.op.row, tuple(args), {})
+            ys = trace.process(self.row(primals), tuple(args), {})
             return ys if self.op.outputs > 1 else (ys,)
         xs = [np.asarray(x if p is not None else trace.capture(x))
               for x, p in zip(primals, parents, strict=True)]

@@ -1,13 +1,15 @@
 """A kernel's Python, compiled for active numbers: the same code with other globals.
 
-numba compiles a function's code with the objects that its names stand for. In a copy of the function
-these are exchanged: NumPy's functions that make arrays by such that make active ones, and compiled
-functions that it calls by copies of their own. All arrays of floats that a kernel makes are active.
+numba compiles a function's code with the objects that its names stand for. In a copy of the
+function these are exchanged: NumPy's functions that make arrays for such that make active ones, and
+compiled functions that it calls for copies of theirs. All arrays of floats that a kernel makes are
+active.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import types as python_types
 from typing import Any
 
@@ -69,6 +71,7 @@ class Conversion:
 
     def __init__(self, element: Active, options: dict[str, Any]):
         self.element, self.options = element, options
+        self.creators = creators(element)  # known to numba before it asks for them
         self.copies: dict[Any, Any] = {}
 
     def of(self, x: Any) -> Any:
@@ -78,7 +81,7 @@ class Conversion:
         if isinstance(x, python_types.ModuleType):
             return self.module(x)
         try:
-            return creators(self.element).get(x, x)
+            return self.creators.get(x, x)
         except TypeError:  # it cannot be hashed: an array
             return x
 
@@ -107,11 +110,15 @@ class Conversion:
         return self.copies[module]
 
 
+_modules = itertools.count()
+
+
 class Module(python_types.ModuleType):
     """A module whose functions are those of a conversion."""
 
     def __init__(self, module: python_types.ModuleType, conversion: Conversion):
-        super().__init__(f"{module.__name__} of {conversion.element}")
+        # numba tells modules by their names
+        super().__init__(f"{module.__name__} of {conversion.element}, {next(_modules)}")
         self.of = lambda name: conversion.of(getattr(module, name))
 
     def __getattr__(self, name: str) -> Any:
@@ -240,17 +247,13 @@ def _of_sequences(element: Active, zeros: Any) -> dict[Any, Any]:
 
             return copied
         entry = x.dtype if isinstance(x, types.List | types.UniTuple) else None
-        if isinstance(x, types.BaseTuple) and any(isinstance(v, Active) for v in x):
-            entry = element
         if not isinstance(entry, types.Float | Active):
             return lambda x: np.array(x)
 
         def gathered(x):
             y = zeros(len(x))
-            k = 0
-            for v in x:
+            for k, v in enumerate(x):
                 y[k] = v
-                k += 1
             return y
 
         return gathered

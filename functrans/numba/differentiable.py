@@ -34,17 +34,18 @@ def differentiable(
     outs: str | Sequence[str] = (),
     chunk: int = WIDTHS[-1],
     mode: str = AUTO,
-) -> Callable:
+) -> Differentiable:
     r"""``kernel``, a function compiled by ``numba.njit``, for every transform and to any order.
 
-    It is compiled again, from its Python, for numbers that carry derivatives. A tangent :math:`J t` is
-    a run with dual numbers. A gradient :math:`v^T J` in up to ``chunk`` entries is such a run with as
-    many tangents in it, in more a run on a native tape; ``mode`` "forward" or "reverse" decides
-    instead. Values and derivatives come from one run where only one transform is about.
+    It is compiled again, from its Python, for numbers that carry derivatives. A tangent
+    :math:`J t` is a run with dual numbers. A gradient :math:`v^T J` in up to ``chunk`` entries is
+    such a run with as many tangents in it, in more a run on a native tape; ``mode`` "forward" or
+    "reverse" decides instead. Where only one transform is about, the value comes from the same run.
 
-    ``argnums``: which arguments may be traced, as a check; all by default. ``outs`` names the arguments
-    that the kernel writes into. It gets copies of them, and the call returns its result, if it has
-    one, and then what is in these after it. A kernel that writes into any other argument is refused.
+    ``argnums``: which arguments may be traced, as a check; all by default. ``outs`` names the
+    arguments that the kernel writes into. It gets copies of them, and the call returns its result,
+    if it has one, and then what is in these after it. A kernel that writes into any other argument
+    is refused.
 
     Raises UnsupportedError, with the line, for kernels that use what has no derivative here, and
     ArgumentError for arguments that do not fit.
@@ -82,7 +83,8 @@ class Differentiable:
         self.name = f"numba({kernel.__name__})"
         self.signature = inspect.signature(kernel.py_func)
         names = list(self.signature.parameters)
-        self.outs = tuple([self._place(o, names) for o in ([outs] if isinstance(outs, str) else outs)])
+        written = [outs] if isinstance(outs, str) else outs
+        self.outs = tuple([self._place(o, names) for o in written])
         nums = range(len(names)) if argnums is None else np.atleast_1d(argnums).tolist()
         self.argnums = frozenset([self._place(i, names) for i in nums])
         self.ops: OrderedDict[Any, KernelCall] = OrderedDict()
@@ -96,8 +98,8 @@ class Differentiable:
         i = names.index(which) if which in names else integer(which)
         if i is None or not -len(names) <= i < len(names):
             raise ArgumentError(
-                f"differentiable: `{self.kernel.__name__}` has no argument {which!r}; its arguments "
-                f"are {', '.join(names)}"
+                f"differentiable: `{self.kernel.__name__}` has no argument {which!r}; its "
+                f"arguments are {', '.join(names)}"
             )
         return i % len(names)
 
@@ -116,16 +118,17 @@ class Differentiable:
         """Whether an argument is differentiated or batched, rather than a constant of the call."""
         if isinstance(x, np.random.Generator):
             raise ArgumentError(
-                f"{line_of_call()}: {self.name}: argument {i} is a random generator, which draws other "
-                "numbers in the run for the derivative; draw them before and pass them"
+                f"{line_of_call()}: {self.name}: argument {i} is a random generator, which draws "
+                "other numbers in the run for the derivative; draw them before and pass them"
             )
         if not isinstance(x, Tracer):
             if any(isinstance(v, Tracer) for v in tree.leaves(x)):
                 raise ArgumentError(
-                    f"{line_of_call()}: {self.name}: argument {i} is a container with traced values. "
-                    "A kernel takes such values as arguments of their own."
+                    f"{line_of_call()}: {self.name}: argument {i} is a container with traced "
+                    "values. A kernel takes such values as arguments of their own."
                 )
-            return isinstance(x, np.ndarray | np.floating | float) and np.asarray(x).dtype.kind in "fiub"
+            number = isinstance(x, np.ndarray | np.floating | float)
+            return number and np.asarray(x).dtype.kind in "fiub"
         if i not in self.argnums:
             raise ArgumentError(
                 f"{line_of_call()}: {self.name}: argument {i} is traced, but argnums names "
@@ -133,8 +136,8 @@ class Differentiable:
             )
         if x.dtype.kind not in "fiub" or x.dtype.name == "float16":
             raise UnsupportedError(
-                f"{line_of_call()}: {self.name}: argument {i} is {x.dtype}. Kernels are differentiated "
-                "in arguments of float64 and float32."
+                f"{line_of_call()}: {self.name}: argument {i} is {x.dtype}. Kernels are "
+                "differentiated in arguments of float64 and float32."
             )
         return True
 
@@ -145,8 +148,8 @@ class Differentiable:
                 arrays = isinstance(x, np.ndarray) and isinstance(values[i], np.ndarray)
                 if j != i and (x is values[i] or (arrays and np.may_share_memory(x, values[i]))):
                     raise ArgumentError(
-                        f"{line_of_call()}: {self.name}: argument {i}, which is written into, shares "
-                        f"memory with argument {j}; pass copies"
+                        f"{line_of_call()}: {self.name}: argument {i}, which is written into, "
+                        f"shares memory with argument {j}; pass copies"
                     )
 
     def _call(self, values: Sequence, places: Sequence[int]) -> KernelCall:

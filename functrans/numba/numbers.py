@@ -4,11 +4,12 @@ A ``Dual`` is a value and its tangent; or ``n`` tangents, a chunk, in one vector
 tangents are of the type ``base``: float64, a taped number, or again a dual one.
 
 A ``Taped`` number is a value, the index of a node of the tape, and its slope in that node: it moves
-as ``slope`` times the node does. Functions of one number so need no entry; only where numbers of two
-nodes meet is there a new one. Node 0 is where constants are: zeroed memory is a constant zero.
+as ``slope`` times the node does. So functions of one number need no entry; only where numbers of
+two nodes meet is there a new one. Constants are at node 0: zeroed memory is a constant zero.
 
-Slopes are multiplied as they are. ``strong`` numbers take ``0 * inf`` and ``0 * nan`` in a derivative
-as 0, which costs up to half as much again, so kernels are run with them where NaN came out.
+Slopes are multiplied as they are. ``strong`` numbers take ``0 * inf`` and ``0 * nan`` in a
+derivative as 0. That triples the time of dual numbers, so that kernels are run with them only where
+NaN came out.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.core.typeconv import Conversion
+from numba.core.typeconv.castgraph import Conversion
 from numba.extending import lower_cast, models, register_model
 
 DOUBLE, INT32 = ir.DoubleType(), ir.IntType(32)

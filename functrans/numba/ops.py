@@ -1,15 +1,15 @@
 r"""A kernel as an op, and its derivatives of any order as ops again.
 
-Of a kernel :math:`f`, :math:`D_k` is its derivative along k directions, a function of 2^k components of
-each argument, and :math:`R_k(c, v) = \nabla_c \langle v, D_k(c) \rangle` is a reverse run of that. They
-are closed under differentiation:
+Of a kernel :math:`f`, :math:`D_k` is its derivative along k directions, a function of 2^k
+components of each argument, and :math:`R_k(c, v) = \nabla_c \langle v, D_k(c) \rangle` is a
+reverse run of that. They are closed under differentiation:
 
 .. math::
     D_k'(c)\,\dot c = D_{k+1}(c, \dot c), \qquad
     R_k'(c, v)\,(\dot c, \dot v) = R_k(c, \dot v) + \nabla_c \langle v, D_{k+1}(c, \dot c) \rangle,
 
-where the last is the first half of :math:`R_{k+1}`; transposed, :math:`R_k` is :math:`D_{k+1}` in v and
-the same half in c.
+where the last is the first half of :math:`R_{k+1}`; transposed, :math:`R_k` is :math:`D_{k+1}` in v
+and the same half in c.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ from numba.core import types
 from numba.core.dispatcher import Dispatcher
 
 from functrans._core.aval import Aval, aval_of
-from functrans._core.bind import Tracer, cast, may_have_nan
+from functrans._core.bind import Tracer, cast
 from functrans._ops.declare import General
 from functrans.errors import ShapeError, UnsupportedError
+from functrans.numba.convert import KEPT
+from functrans.numba.linear import Jacobian, Tapes
 from functrans.numba.runs import Args, Runs, leaves_of
 from functrans.numba.source import explained
+from functrans.numba.updates import KernelCompiler
 
 AUTO, FORWARD, REVERSE = "auto", "forward", "reverse"
 
@@ -43,18 +46,18 @@ class Mode(NamedTuple):
 class KernelOp:
     """A kernel for arguments of one kind, as a row.
 
-    ``checked``: for programs, whose examples need not be real: indices are compared with bounds, and
-    what a kernel returns must have the shapes that it had.
+    ``checked``: for programs, whose examples need not be real: indices are compared with bounds,
+    and what a kernel returns must have the shapes that it had.
     """
 
     def __init__(self, kernel: Dispatcher, args: Args, avals: Sequence[Aval], mode: Mode,
                  checked: bool = False):
         self.kernel, self.args, self.mode, self.checked = kernel, args, mode, checked
         self.name = f"numba({kernel.__name__})"
-        options = {k: v for k, v in kernel.targetoptions.items() if k not in ("cache", "nopython")}
+        options = {k: v for k, v in kernel.targetoptions.items() if k in (*KEPT, "fastmath")}
         if checked:
-            options |= {"boundscheck": True, "parallel": False}
-        self.plain = numba.njit(kernel.py_func, **options)
+            options |= {"boundscheck": True}
+        self.plain = numba.njit(kernel.py_func, **options, pipeline_class=KernelCompiler)
         self.runs = Runs(kernel, args, checked)
         self.result = self._result_type(avals)
         kinds = _leaves(self, self.result) + [avals[i].dtype for i in args.outs]
@@ -99,7 +102,7 @@ class KernelOp:
         n = self.outputs - len(self.args.outs)
         result: Any = ys[0] if n == 1 else tuple(ys[:n])
         if isinstance(self.result, types.BaseNamedTuple):
-            result = self.result.instance_class(*ys[:n])
+            result = self.result.instance_class(*ys[:n])  # type: ignore[attr-defined]  # it has
         elif isinstance(self.result, types.BaseTuple):
             result = tuple(ys[:n])
         if not self.args.outs:
@@ -307,12 +310,12 @@ class Level:
         xs, columns, cts = self.split([np.asarray(x) for x in operands])
         return self._cotangents(xs, self.linearized(xs, columns).pull(cts))
 
-    def linearized(self, xs: Sequence, columns: Sequence[list]) -> Any:
+    def linearized(self, xs: Sequence, columns: Sequence[list]) -> Jacobian | Tapes:
         """A run after which cotangents can be pulled back, any number of times."""
         if self.depth == 0 and self.op.forward(xs, self.active):
-            return Jacobian.of(self.op, xs, self.active)
+            return Jacobian.of(self.op.runs, xs, self.active, self.op.moving)
         components = [[xs[i], *c] for i, c in zip(self.active, columns, strict=True)]
-        return Tapes(self.op, xs, self.active, components, self.depth)
+        return Tapes(self.op.runs, xs, self.active, components, self.depth, self.op.moving)
 
     def _cotangents(self, xs: Sequence, by_operand: Sequence[np.ndarray]) -> Any:
         """Cotangents, ordered by operand and then component, as the row has them."""
@@ -399,73 +402,6 @@ class Level:
         return tuple(map(np.stack, zip(*rows, strict=True)))
 
 
-class Jacobian(NamedTuple):
-    """A kernel run forward along all entries of its active operands."""
-
-    matrices: list[np.ndarray]  # of each output, its shape and an axis for the entries
-    shapes: list[tuple[int, ...]]
-    outs: list[np.ndarray]
-
-    @classmethod
-    def of(cls, op: KernelOp, xs: Sequence, active: Sequence[int]) -> Jacobian:
-        shapes = [xs[i].shape for i in active]
-        size, at, seeds = sum(map(prod, shapes)), 0, []
-        for shape in shapes:
-            seed = np.zeros((prod(shape), size))
-            seed[np.arange(len(seed)), at + np.arange(len(seed))] = 1.0
-            at += len(seed)
-            seeds.append(seed.reshape(*shape, size))
-        found = op.runs.chunk(xs, active, seeds, op.moving, values=True)
-        return cls([y[..., 1:] for y in found], shapes, [y[..., 0] for y in found])
-
-    def values(self) -> list[np.ndarray]:
-        return self.outs
-
-    def pull(self, cts: Sequence) -> list[np.ndarray]:
-        total: Any = 0.0
-        for matrix, ct in zip(self.matrices, cts, strict=True):
-            if ct is not None:
-                total = total + _product(np.asarray(ct), matrix)
-        ends = np.cumsum([prod(s) for s in self.shapes])
-        parts = np.split(np.broadcast_to(total, ends[-1:]), ends[:-1])
-        return [p.reshape(s) for p, s in zip(parts, self.shapes, strict=True)]
-
-
-def _product(ct: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """``ct`` times a Jacobian, with strong zero where that is needed."""
-    flat = matrix.reshape(-1, matrix.shape[-1])
-    with np.errstate(all="ignore"):
-        y = ct.reshape(-1) @ flat
-        if not np.isnan(y).any():
-            return y
-        products = ct.reshape(-1, 1) * flat
-        return np.where((ct.reshape(-1, 1) == 0) | (flat == 0), 0.0, products).sum(axis=0)
-
-
-class Tapes:
-    """A kernel run on a tape; again with strong zero where that gave a NaN."""
-
-    def __init__(self, op: KernelOp, *run: Any):
-        self.op, self.run = op, run
-        self.bare = self._recorded(strong=False)
-        self.strong: Any = None
-
-    def _recorded(self, strong: bool) -> Any:
-        xs, active, components, depth = self.run
-        return self.op.runs.recorded(xs, active, components, depth, self.op.moving, strong)
-
-    def values(self) -> list[np.ndarray]:
-        return self.bare.values()
-
-    def pull(self, cts: Sequence) -> list[np.ndarray]:
-        with np.errstate(all="ignore"):
-            found = self.bare.pull(cts)
-            if not any(map(may_have_nan, found)):
-                return found
-            self.strong = self.strong or self._recorded(strong=True)
-            return self.strong.pull(cts)
-
-
 # ---- what all need
 
 
@@ -491,7 +427,7 @@ def _flat(kind: types.Type) -> list:
     """The types of the numbers and arrays in a result."""
     if isinstance(kind, types.NoneType):
         return []
-    return list(kind) if isinstance(kind, types.BaseTuple) else [kind]
+    return list(kind) if isinstance(kind, types.BaseTuple) else [kind]  # type: ignore[arg-type]
 
 
 def _leaves(op: KernelOp, kind: types.Type) -> list[np.dtype]:
@@ -501,8 +437,8 @@ def _leaves(op: KernelOp, kind: types.Type) -> list[np.dtype]:
         number = k.dtype if isinstance(k, types.Array) else k
         if not isinstance(number, types.Number | types.Boolean):
             raise UnsupportedError(
-                f"{op.name} returns {kind}. A kernel that is differentiated returns numbers, arrays "
-                "of numbers, or a tuple of these."
+                f"{op.name} returns {kind}. A kernel that is differentiated returns numbers, "
+                "arrays of numbers, or a tuple of these."
             )
         found.append(np.dtype(str(numba.types.unliteral(number)).replace("boolean", "bool")))
     return found

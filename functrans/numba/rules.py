@@ -1,7 +1,7 @@
 """The rules of scalar functions in kernels, a row each: names, and slopes by operand.
 
-Slopes are functions of the operands' values and then of the result, in the type of the values: those
-of dual numbers of dual numbers are dual themselves, so every rule is differentiated by the others.
+Slopes are functions of the operands' values and then of the result, in the type of the values:
+those of dual numbers of dual numbers are dual themselves, so the rules differentiate each other.
 The conventions (kinks, ties, powers of zero) are those of the rows in ``_ops/elementwise.py``.
 """
 
@@ -176,7 +176,7 @@ binary(operator.truediv, operator.itruediv, np.divide, np.true_divide,
        slopes=(lambda a, b, y: 1.0 / b, lambda a, b, y: -y / b))
 binary(operator.mod, operator.imod, np.remainder, np.mod,
        slopes=(lambda a, b, y: 1.0, lambda a, b, y: -np.floor(a / b)))
-binary(math.fmod, np.fmod, slopes=(lambda a, b, y: 1.0, lambda a, b, y: -np.trunc(a / b)))
+binary(np.fmod, slopes=(lambda a, b, y: 1.0, lambda a, b, y: -np.trunc(a / b)))
 binary(operator.pow, operator.ipow, pow, np.power, math.pow, slopes=(of_power, of_exponent))
 
 # ---- powers, exponentials, logarithms
@@ -252,30 +252,26 @@ def _where(condition, x, y):
 
 
 # Python's own: the first of equals, as Python takes it.
-@overload(max)
-def _max(x, y):
-    if number_kind(x, y) is None:
-        return None
+def _extreme(f: Any, beats: Callable) -> None:
+    @overload(f)
+    def of_two(x, y):
+        if number_kind(x, y) is None:
+            return None
 
-    def larger(x, y):
-        if y > x:
-            return y
-        return x
+        def chosen(x, y):
+            if beats(y, x):
+                return y
+            return x
 
-    return larger
+        return chosen
+
+    @overload(f)
+    def of_three(x, y, z):
+        return None if number_kind(x, y, z) is None else (lambda x, y, z: f(f(x, y), z))
 
 
-@overload(min)
-def _min(x, y):
-    if number_kind(x, y) is None:
-        return None
-
-    def smaller(x, y):
-        if y < x:
-            return y
-        return x
-
-    return smaller
+_extreme(max, operator.gt)
+_extreme(min, operator.lt)
 
 
 __all__ = ["BINARY", "CONSTANT", "RULES", "UNARY", "number_kind"]

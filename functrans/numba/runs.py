@@ -17,7 +17,7 @@ from numba.core.dispatcher import Dispatcher
 
 from functrans._core.bind import may_have_nan
 from functrans.numba import tape
-from functrans.numba.arrays import Returned, Words
+from functrans.numba.boxing import Returned, Words
 from functrans.numba.convert import converted
 from functrans.numba.numbers import Active, Dual, Taped
 from functrans.numba.source import explained

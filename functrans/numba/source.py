@@ -52,13 +52,13 @@ def require_pure(f: Callable) -> None:
         for instruction in dis.get_instructions(code):
             line = instruction.starts_line or line
             name = instruction.argval
-            reason = _impurity(f.__globals__.get(name) if isinstance(name, str) else None, name, last)
-            if reason:
+            named = f.__globals__.get(name) if isinstance(name, str) else None
+            if reason := _impurity(named, name, last):
                 raise UnsupportedError(
-                    f"{line_of_call()}: the kernel `{f.__name__}` cannot be differentiated: {reason} "
-                    f"({code.co_filename}:{line})"
+                    f"{line_of_call()}: the kernel `{f.__name__}` cannot be differentiated: "
+                    f"{reason} ({code.co_filename}:{line})"
                 )
-            last = f.__globals__.get(name) if isinstance(name, str) else None
+            last = named
 
 
 def _impurity(x: Any, name: Any, module: Any) -> str:

@@ -63,7 +63,7 @@ def meet(i, p, j, q):
         return j, q
     if i == j:
         return i, p + q
-    return enter(i, j, p, q), 1.0
+    return enter(i, j, p, q), 1.0  # type: ignore[call-arg]  # numba passes the first
 
 
 class Memory:
@@ -132,7 +132,8 @@ def _block(n: int) -> np.ndarray:
     except MemoryError:
         pass
     raise OutOfMemoryError(
-        f"{line_of_call()}: the tape of a kernel has {n:,} entries, {n * ENTRY.itemsize / 2**30:.3g} GiB. "
+        f"{line_of_call()}: the tape of a kernel has {n:,} entries, "
+        f"{n * ENTRY.itemsize / 2**30:.3g} GiB. "
         'Differentiate it forward: functrans.numba.differentiable(kernel, mode="forward")'
     )
 
@@ -155,7 +156,7 @@ def recorded(run: Callable[[], Any], inputs: int, room: int) -> tuple[Any, Tape]
 
 @numba.njit(nogil=True)
 def number_inputs(words, values, first, at):
-    """Write inputs into words, numbered from ``first`` on, as the number at ``at`` of each entry."""
+    """Write inputs, numbered from ``first`` on, as the number at ``at`` of each entry's words."""
     index = words.view(np.int64)
     for k in range(len(values)):
         words[k, at] = values[k]

@@ -1,10 +1,10 @@
 """Traced values as arguments of kernels, called as they are.
 
-numba asks an argument for its type, ``_numba_type_``, and compiles a kernel for the types that it has
-not met. Of a traced value that is ``TracedType``. A rewrite, numba's way to change a kernel before its
-types are inferred, puts one call in place of such a kernel's body: that of ``Differentiable``, with the
-kernel's Python. So a kernel needs no wrapper, numba is not patched, and calls without traced values
-do what they did.
+numba asks an argument for its type, ``_numba_type_``, and compiles a kernel for the types that it
+has not met. Of a traced value that is ``TracedType``. A rewrite, numba's way to change a kernel
+before its types are inferred, puts one call in place of such a kernel's body: that of
+``Differentiable``, with the kernel's Python. So a kernel needs no wrapper, numba is not patched,
+and calls without traced values do what they did.
 
 Kernels with fixed signatures take no other types. numba's error then names the type, and so this::
 
@@ -13,14 +13,13 @@ Kernels with fixed signatures take no other types. numba's error then names the 
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numba
 from llvmlite import ir as llvm
 from numba.core import ir, types
 from numba.core.ir_utils import build_definitions, mk_unique_var
-from numba.core.rewrites import Rewrite, register_rewrite
+from numba.core.rewrites.registry import Rewrite, register_rewrite
 from numba.extending import (
     NativeValue,
     box,
@@ -30,6 +29,7 @@ from numba.extending import (
     unbox,
 )
 
+from functrans._core.locks import lazy
 from functrans.errors import ArgumentError, UnsupportedError
 from functrans.numba.differentiable import Differentiable, differentiable
 from functrans.numba.source import line_of_call
@@ -84,7 +84,7 @@ class Met:
     def __reduce__(self) -> tuple:
         return Met, (self.kernel,)
 
-    @functools.cached_property
+    @lazy
     def function(self) -> Differentiable:
         return differentiable(self.kernel)
 
@@ -137,10 +137,14 @@ class MeetTraced(Rewrite):
 
     def __init__(self, state: Any):
         super().__init__(state)
-        self.flags, self.kinds = state.flags, state.args or ()
+        # numba also rewrites loops that it inlines, and then knows neither
+        self.flags: Any = getattr(state, "flags", None)
+        self.kinds: Any = getattr(state, "args", None) or ()
         self.applies = _has_traced(self.kinds)
 
-    def match(self, func_ir: Any, block: Any, typemap: Any, calltypes: Any) -> bool:
+    def match(  # type: ignore[override]  # numba's is annotated by what it returns
+        self, func_ir: Any, block: Any, typemap: Any, calltypes: Any
+    ) -> bool:
         if not self.applies or block is not func_ir.blocks.get(min(func_ir.blocks)):
             return False
         self.func_ir, self.block, self.applies = func_ir, block, False
@@ -150,12 +154,13 @@ class MeetTraced(Rewrite):
         block, f = self.block, self.func_ir.func_id.func
         if any(map(_hides_traced, self.kinds)):
             raise ArgumentError(
-                f"{line_of_call()}: the kernel `{f.__name__}` got a list with traced values. A kernel "
-                "takes such values as arguments of their own."
+                f"{line_of_call()}: the kernel `{f.__name__}` got a list with traced values. A "
+                "kernel takes such values as arguments of their own."
             )
         if self.func_ir.is_generator:
             raise UnsupportedError(
-                f"{line_of_call()}: the kernel `{f.__name__}` is a generator, which has no derivative"
+                f"{line_of_call()}: the kernel `{f.__name__}` is a generator, which has no "
+                "derivative"
             )
         flags = self.flags
         options = {"error_model": flags.error_model, "boundscheck": bool(flags.boundscheck)}
@@ -180,23 +185,24 @@ class MeetTraced(Rewrite):
         blocks = self.func_ir.blocks
         for key in [k for k in blocks if blocks[k] is not block]:
             del blocks[key]
-        # as numba marks text of its own: a call cannot be shared among threads, which is no surprise
+        # as numba marks text of its own: it does not warn that threads cannot share the call
         self.func_ir.loc = ir.Loc("<string>", loc.line)
         self.func_ir._definitions = build_definitions({min(blocks): new})
         return new
 
 
 def _has_traced(kinds: Any) -> bool:
-    return any(
-        k is TRACED or (isinstance(k, types.BaseTuple) and _has_traced(k)) or _hides_traced(k)
-        for k in kinds
-    )
+    return any([k is TRACED or _hides_traced(k) or _has_traced(_entries(k)) for k in kinds])
+
+
+def _entries(kind: Any) -> Any:
+    return kind if isinstance(kind, types.BaseTuple) else ()
 
 
 def _hides_traced(kind: Any) -> bool:
     """Whether a list or the like has traced values, in it or in what it holds."""
-    if isinstance(kind, types.BaseTuple):
-        return any(map(_hides_traced, kind))
+    if any(map(_hides_traced, _entries(kind))):
+        return True
     inside = getattr(kind, "dtype", None) if isinstance(kind, types.Container) else None
     return inside is not None and _has_traced((inside,))
 

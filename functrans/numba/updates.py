@@ -18,6 +18,8 @@ from numba.extending import lower_builtin, overload, type_callable
 
 from functrans.numba.arrays import ActiveArray, is_operand
 
+READONLY = "Cannot modify readonly array"
+
 
 def _update(inplace: Any, of: Any) -> Any:
     """What updates with an operator."""
@@ -29,7 +31,7 @@ def _update(inplace: Any, of: Any) -> Any:
         if not isinstance(a, ActiveArray) or not is_operand(b):
             return None
         if not a.mutable:
-            raise TypingError("Cannot modify readonly array")
+            raise TypingError(READONLY)
 
         def write(a, b):
             a[...] = of(a, b)
@@ -42,6 +44,8 @@ def _update(inplace: Any, of: Any) -> Any:
         def typer(a: Any, b: Any) -> Any:
             if isinstance(a, ActiveArray):
                 return None
+            if isinstance(a, types.Array) and not a.mutable:
+                raise TypingError(READONLY)
             return context.resolve_function_type(inplace, (a, b), {})
 
         return typer
@@ -76,7 +80,7 @@ class UpdatesAsFunctions(FunctionPass):
     def __init__(self) -> None:  # numba's is abstract
         super().__init__()
 
-    def run_pass(self, state: Any) -> bool:
+    def run_pass(self, state: Any) -> bool:  # type: ignore[override]  # numba's says nothing
         changed = False
         for block in state.func_ir.blocks.values():
             for assignment in block.find_insts(ir.Assign):

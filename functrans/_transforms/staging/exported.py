@@ -1,9 +1,9 @@
 """Compiled functions of functrans as functions of numba and of C.
 
-Native code takes a list of arrays and reads from it where the numbers are. The functions made here lay
-out such a list on the stack, with the addresses of their arguments in it, and call the code: no Python
-object is touched, and no lock needed. What is called so lives for ever, since compiled code that calls
-it cannot say when it is gone.
+Native code takes a list of arrays and reads from it where the numbers are. The functions made here
+lay out such a list on the stack, with the addresses of their arguments in it, and call the code: no
+Python object is touched, and no lock needed. What is called so lives as long as the process, since
+compiled code that calls it cannot say when it is gone.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import numba
 import numpy as np
 from llvmlite import ir
+from numba import carray  # type: ignore[attr-defined]  # not in its stubs
 from numba.core import cgutils, types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
@@ -29,7 +30,7 @@ from functrans._transforms.arguments import describe
 from functrans.errors import ArgumentError, UnsupportedError
 
 BYTE = ir.IntType(8)
-# The functions made, with the machine code that they call: see above.
+# The functions made, with the machine code that they call; kept for good, as said above.
 _kept: list[Any] = []
 _lock = Lock()
 
@@ -55,7 +56,8 @@ def for_c(name: str, code: Callable, example: Sequence) -> Any:
     ]
     if len(example) >= len(kinds):
         raise ArgumentError(
-            f"{name}: a function of C is made of up to {len(kinds) - 1} doubles, not of {len(example)}"
+            f"{name}: a function of C is made of up to {len(kinds) - 1} doubles, not of "
+            f"{len(example)}"
         )
     return _c_function(types.float64(*[types.float64] * len(example)), kinds[len(example)])
 
@@ -94,7 +96,7 @@ def _of_buffer(name: str, code: Callable, example: Sequence) -> Any:
     def filtered(xs, count, out, data):
         if count != n:
             return 0
-        out[0] = f(numba.carray(xs, (n,)))
+        out[0] = f(carray(xs, (n,)))
         return 1
 
     doubles = types.CPointer(types.float64)
@@ -134,8 +136,8 @@ def _of_numbers(name: str, code: Callable, example: Sequence) -> Callable:
     for i, x in enumerate(example):
         if np.ndim(x) or np.asarray(x).dtype != np.float64:
             raise ArgumentError(
-                f"{name}: argument {i} is {describe(x)}. C knows no shapes, so that such a function "
-                "takes and returns doubles only"
+                f"{name}: argument {i} is {describe(x)}. C knows no shapes, so that such a "
+                "function takes and returns doubles only"
             )
     framed = _framed(name, code, example)
     _require_one_double(name, framed)
@@ -172,7 +174,8 @@ def _framed(name: str, code: Callable, example: Sequence) -> Framed:
     function = framed.functions[frame.segments[0].name]
     if type(function)._flags_ & ctypes._FUNCFLAG_PYTHONAPI:  # type: ignore[attr-defined]
         raise UnsupportedError(
-            f"{name} cannot be called from native code: it has loops, which look for Python's signals"
+            f"{name} cannot be called from native code: it has loops, which look for Python's "
+            "signals"
         )
     return framed
 
