@@ -89,7 +89,7 @@ def test_a_read_only_array_is_never_compared():
     f = ft.jit(lambda x: x * w * own)
     f(X)
     (entry,) = programs(f)
-    assert "tobytes" not in "".join(place.test for place in entry.reads.locations)
+    assert "tobytes" not in "".join(check.test for check in entry.reads.checks)
 
 
 def programs(f):

@@ -41,6 +41,13 @@ PLAIN = STRONG | PYTHON_SCALARS
 # Who watches the traces that start in this context (`_transforms.watching`); as a rule, no one.
 watching: ContextVar[Any] = ContextVar("watching", default=None)
 
+# The trace that writes down, in this context, what is done with values of older traces too.
+writer: ContextVar[Any] = ContextVar("writer", default=None)
+
+# ``Trace.closed`` of a trace that a writer has asked for its values: true, so that none of its ops
+# takes a short way, and each looks for a writer.
+LENT = "lent"
+
 
 class Trace:
     """One run of one transform. Its level says how new it is; newer traces wrap older values."""
@@ -55,7 +62,7 @@ class Trace:
     def __init__(self, fun: str):
         self.level: float = next(_levels)
         self.fun = fun
-        self.closed = False
+        self.closed: bool | str = False
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         """The result of ``prim`` on ``args``, of which at least one is a tracer of this trace."""
@@ -76,13 +83,25 @@ class Trace:
         """
         return call.fun(*args)
 
-    def require_open(self, prim: Primitive) -> None:
-        if self.closed:
+    def lend(self) -> None:
+        """Leave ops on my values to a newer trace, in contexts where that is the writer."""
+        self.closed = self.closed or LENT
+
+    def taken_by(self) -> Any:
+        """The trace that takes ops on my values in this context; None: I do."""
+        newer = writer.get() if self.closed else None
+        return newer if newer is not None and newer.level > self.level else None
+
+    def successor(self, prim: Primitive) -> Any:
+        """``taken_by`` for an op; where that is None I must not have ended."""
+        newer = self.taken_by()
+        if newer is None and self.closed is True:
             raise LeakedTracerError(
                 f"{user_line()}: `{prim.name}` got a traced value of {self.fun}, which has already "
                 f"ended. A value that {self.fun} traces must not be kept in a global, an attribute "
                 "or a default argument; return it (with has_aux=True) instead."
             )
+        return newer
 
 
 class Tracer:
@@ -251,14 +270,19 @@ class PrimalTracer(Tracer):
         return x.ndim if type(x) is np.ndarray else len(shape_of(x))
 
     def concrete(self) -> Any:
+        if self.owner.taken_by() is not None:
+            return None
         return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
 
 
 def layers(x: Any) -> Iterator[Any]:
-    """``x``, then what is inside of it, layer by layer."""
-    yield x
-    while isinstance(x, Tracer) and (x := x.inner) is not None:
+    """``x``, then what is inside of it, layer by layer; or what stands for it in a program."""
+    while x is not None:
         yield x
+        if not isinstance(x, Tracer):
+            return
+        newer = x.owner.taken_by()
+        x = x.inner if newer is None else newer.operand(x)
 
 
 def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
@@ -318,7 +342,11 @@ def is_finite(x: Any) -> bool:
     # one pass and no temporary; an overflow of the sum only costs the slower path
     if isinstance(x, np.ndarray):
         return isfinite(abs(_total(x)))
-    return x.is_finite() if isinstance(x, Tracer) else isfinite(abs(x))
+    return _known_finite(x) if isinstance(x, Tracer) else isfinite(abs(x))
+
+
+def _known_finite(x: Tracer) -> bool:
+    return x.owner.taken_by() is None and x.is_finite()
 
 
 def _total(x: np.ndarray) -> Any:
@@ -340,7 +368,7 @@ def may_have_nan(x: Any) -> bool:
             with np.errstate(all="ignore"):
                 total = np.maximum.reduce(x, axis=None)  # half the time of a sum
         return total != total
-    return not x.is_finite() if isinstance(x, Tracer) else x != x
+    return not _known_finite(x) if isinstance(x, Tracer) else x != x
 
 
 def is_staged(x: Any) -> bool:

@@ -15,7 +15,7 @@ from functrans._core.aval import integer, ndim_of, shape_of
 from functrans._core.bind import PLAIN, Trace, Tracer, bind, bind_operands, is_finite
 from functrans._core.primitive import Primitive
 from functrans._transforms.arguments import describe, hand_out_all, is_number, require_numbers
-from functrans._transforms.staging.environment import draws_near
+from functrans._transforms.staging.draws import draws_near
 from functrans.errors import ArgumentError, ShapeError, name_of
 
 P = ParamSpec("P")
@@ -55,6 +55,8 @@ class BatchTracer(Tracer):
         return isinstance(self.value, Tracer) and self.value.followed()
 
     def whole(self) -> Any:
+        if self.owner.taken_by() is not None:
+            return None
         return self.value.whole() if isinstance(self.value, Tracer) else self.value
 
 
@@ -72,8 +74,8 @@ class BatchTrace(Trace):
         self.batch_size = batch_size
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
-        if self.closed:
-            self.require_open(prim)
+        if self.closed and (newer := self.successor(prim)) is not None:
+            return newer.process(prim, args, params)
         batched = [type(x) is BatchTracer and x.owner is self for x in args]
         xs = [x.value if b else x for x, b in zip(args, batched, strict=True)]
         y = prim.batch(self.batch_size, xs, batched, params)
@@ -82,7 +84,8 @@ class BatchTrace(Trace):
         return BatchTracer(self, y)
 
     def call(self, call: Any, args: tuple) -> tuple:
-        self.require_open(call)
+        if (newer := self.successor(call)) is not None:
+            return newer.call(call, args)
         batched = [type(x) is BatchTracer and x.owner is self for x in args]
         xs = [x.value if b else x for x, b in zip(args, batched, strict=True)]
         ys = call.batch(self, xs, batched)

@@ -22,7 +22,7 @@ from functrans._ops.structure import astype
 from functrans._transforms.arguments import is_number
 from functrans._transforms.control.branches import BranchCall
 from functrans._transforms.control.loops import LoopCall
-from functrans._transforms.staging.closures import Reached
+from functrans._transforms.staging.environment import Environment
 from functrans._transforms.staging.staging import (
     StagedFunction,
     StagedTracer,
@@ -41,7 +41,7 @@ def any_staged(*trees: Any) -> bool:
 
 def reaches_staged(*functions: Callable) -> bool:
     """Whether functions close over such values, as far as that can be seen."""
-    return writing() and any(map(is_staged, Reached(*functions).tracers))
+    return writing() and any(map(is_staged, Environment(*functions).tracers))
 
 
 def weak(x: Any) -> bool:

@@ -32,13 +32,14 @@ from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.reverse.nodes import recorded
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.staging import restage
-from functrans._transforms.staging.closures import Reached
 from functrans._transforms.staging.compiled import Compiled
-from functrans._transforms.staging.environment import Reads, ReadTracker
+from functrans._transforms.staging.draws import Draws
+from functrans._transforms.staging.environment import Environment, Key
 from functrans._transforms.staging.integers import integers
+from functrans._transforms.staging.reads import Reads, checks, unchanged_since
 from functrans._transforms.staging.restage import Mask
 from functrans._transforms.staging.signature import BoundCall, Signature
-from functrans._transforms.staging.staging import example_of, stage_part, with_consts
+from functrans._transforms.staging.staging import stage_part, with_consts
 from functrans.config import settings
 from functrans.errors import ArgumentError, ConcretizationError, name_of, user_line
 
@@ -139,6 +140,8 @@ class Jitted:
     signature and all that the function closes over: 11 us. Both forget all when a program goes.
     """
 
+    __slots__ = ("changes", "entries", "f", "latest", "lock", "rounding", "shortcuts", "signature")
+
     def __init__(self, f: Callable, nums: Any, names: Any, rounding: Rounding):
         self.f, self.signature, self.rounding = f, Signature(f, nums, names), rounding
         self.entries: OrderedDict[Any, Entry | None] = OrderedDict()
@@ -200,21 +203,23 @@ class Jitted:
         known = self.entries.get(key)
         if known is not None and known.is_current():
             return known, operands
-        reached = Reached(self.f, *given.fixed)
-        if reached.tracers:
-            key, operands = (key, reached.key()), [*reached.traced.values(), *operands]
+        environment = Environment(self.f, *given.fixed)
+        if environment.tracers:
+            key = key, environment.key()
             if key in self.entries:
                 known = self.entries[key]
-                if known is None or known.is_current():
-                    return known, operands
-        entry, hidden = self._staged(reached, operands, given)
-        if entry is not None and (hidden or reached.fixed):
-            entry.once = True  # it cannot be told where these values will be next time
-            return entry, [*hidden, *operands]
+                if known is None:
+                    return None, operands
+                if known.is_current():
+                    return known, [*known.closed_over(environment), *operands]
+        entry, closed_over = self._staged(environment, given)
+        operands = [*closed_over, *operands]
+        if entry is not None and entry.once:
+            return entry, operands
         with self.lock:
             known = self.entries.get(key)
             if known is not None and known.is_current():  # another thread was faster
-                return known, operands
+                return known, [*known.closed_over(environment), *given.operands]
             self.entries[key] = entry
             if known is not None:
                 self._forget_shortcuts()
@@ -224,30 +229,24 @@ class Jitted:
                 self._forget_shortcuts()
         return entry, operands
 
-    def _staged(
-        self, reached: Reached, operands: list, given: BoundCall
-    ) -> tuple[Entry | None, list]:
-        """A new entry, and traced values in it that were not reached: operands before all others.
-        """
-        n = len(reached.traced)
-
-        def lifted(*values: Any) -> Any:
-            with reached.replaced(values[:n]):
-                return given.call(*values[n:])
-
-        examples = [*map(example_of, operands[:n]), *map(_example, operands[n:])]
+    def _staged(self, environment: Environment, given: BoundCall) -> tuple[Entry | None, list]:
+        """A new entry, and the traced values that it closes over, operands before the others."""
         name = f"jit({name_of(self.f)})"
-        tracker = ReadTracker(name, self.f, given.fixed)
+        before, draws = checks(environment), Draws(environment.generators)
+        environment.lend()
         try:
-            part = stage_part(lifted, examples, name)
+            part = stage_part(given.call, list(map(_example, given.operands)), name, older=True)
         except ConcretizationError:
-            if not reached.tracers:
+            if not environment.tracers:
                 raise
             return None, []
-        hidden, (program,) = with_consts([part])
-        entry = Entry(name, program, part.structure, self.rounding, tracker.ended())
-        entry.closes_over = n
-        return entry, hidden
+        draws.refuse(name, "each call")
+        values, (program,) = with_consts([part])
+        reads = unchanged_since(before, checks(Environment(self.f, *given.fixed)))
+        entry = Entry(name, program, part.structure, self.rounding, reads)
+        places = {id(x): key for key, x in reversed(environment.traced.items())}
+        entry.closes_over = [places.get(id(x)) for x in values]
+        return entry, values
 
     def _count_change(self, old: Entry) -> None:
         """Warn, once, of a function that is compiled again and again."""
@@ -305,10 +304,19 @@ class Entry:
                  reads: Reads | None = None):
         self.name, self.program, self.structure = name, program, structure
         self.rounding, self.reads = rounding, reads
-        # how many of its first operands are what the function closes over; once: for one call
-        self.closes_over, self.once = 0, False
+        # where the first operands stand, which the function closes over; None: where no name leads
+        self.closes_over: list[Key | None] = []
         self.check_integers = integers(name, program)
         self.derived: dict[Any, Any] = {}
+
+    @property
+    def once(self) -> bool:
+        """Whether it serves for one call: who knows where what it closes over will be then."""
+        return None in self.closes_over
+
+    def closed_over(self, environment: Environment) -> list:
+        """The first operands."""
+        return [environment.traced[key] for key in self.closes_over if key is not None]
 
     def is_current(self) -> bool:
         """Whether what the function read when it was staged is still so."""
