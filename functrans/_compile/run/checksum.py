@@ -14,8 +14,8 @@ import numpy as np
 from functrans._core.locks import Interrupted, compiler
 from functrans.config import settings
 
-# 64-bit words of a row; bytes from which compiled code pays, and from which a copy is on pages fresh
-# from the system, which take longer than two checksums.
+# 64-bit words of a row; bytes from which compiled code pays. From there on a copy is on pages fresh
+# from the system, too, which take longer than two checksums.
 ROW, LARGE = 4096, 1 << 17
 
 TEXT = """\

@@ -104,7 +104,7 @@ class JetTrace(Trace):
             return ys if prim.outputs > 1 else ys[0]
 
     def call(self, call: Call, args: tuple) -> tuple:
-        if (newer := self.successor(call)) is not None:
+        if (newer := self.successor(call)) is not None:  # type: ignore[arg-type]
             return newer.call(call, args)
         return call.taylor(self, args)
 

@@ -37,6 +37,8 @@ from functrans._transforms.staging.staging import example_of
 
 # Objects that are looked at, at most, for one function; steps from a place to what stands in it.
 MOST, DEEPEST = 10_000, 50
+# Entries up to which each place in a container is compared by itself.
+FEW = 16
 
 _IMMUTABLE = frozenset({bool, int, float, complex, str, bytes, type(None), type(Ellipsis), np.ufunc,
                         np.dtype, slice, range, CodeType})
@@ -117,7 +119,7 @@ class Environment:
         for i, x in enumerate(parts):
             self._visit(x, label, (*key, i) if 0 < len(key) < DEEPEST else ())
 
-    def _read(self, label: str, read: str, holder: Any, name: str, x: Any) -> None:
+    def _read(self, label: str, read: str, holder: Any, name: Any, x: Any) -> None:
         """Note a place and what stands there."""
         key = id(holder), name
         if key not in self.places:
@@ -125,7 +127,7 @@ class Environment:
                 self.places[key] = Place(label, read, holder, x)
             self._visit(x, label, key)
 
-    def _read_entry(self, label: str, namespace: Any, name: str) -> None:
+    def _read_entry(self, label: str, namespace: Any, name: str | int) -> None:
         self._read(label, "{}[" + repr(name) + "]", namespace, name, namespace[name])
 
     def _look_at(self, x: Any, label: str, key: Key) -> None:
@@ -150,8 +152,13 @@ class Environment:
             self._visit_all(() if opened is None else tuple(opened[0]), label, key)
 
     def _look_into_container(self, x: Any, label: str) -> None:
-        if len(x) <= MOST:
-            self.mutable[id(x)] = label, x
+        if len(x) > MOST:
+            return
+        self.mutable[id(x)] = label, x
+        if has_places(x):
+            for key in x if isinstance(x, dict) else range(len(x)):
+                self._read_entry(label, x, key)
+        else:
             self._visit_all(tuple(x.values() if isinstance(x, dict) else x), label, (id(x),))
 
     def _look_into_function(self, f: FunctionType) -> None:
@@ -220,6 +227,13 @@ class Environment:
                     self._read(label, "{}." + name, x, name, getattr(x, name))
 
 
+def has_places(x: Any) -> bool:
+    """Whether each entry of a container is a place, as those of a namespace are."""
+    if len(x) > FEW or not isinstance(x, list | dict):
+        return False
+    return isinstance(x, list) or all([type(k) is str and k.isidentifier() for k in x])
+
+
 def parts_of(x: Any) -> tuple | None:
     """What a value is made of that cannot be changed itself; None: nothing that counts."""
     if isinstance(x, tuple | frozenset):
@@ -242,4 +256,4 @@ def _may_change(x: np.ndarray) -> bool:
     return x.flags.writeable if type(x) is Array else changeable(x)
 
 
-__all__ = ["DEEPEST", "Environment", "Key", "Place", "parts_of"]
+__all__ = ["DEEPEST", "Environment", "Key", "Place", "has_places", "parts_of"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import functools
 from collections.abc import Iterator
+from keyword import iskeyword
 from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
 
@@ -31,7 +32,8 @@ def names_read(code: CodeType) -> Names:
         for step in dis.get_instructions(code):
             if step.opname in _KINDS:
                 loaded[_KINDS[step.opname]].add(step.argval)
-        loaded["ATTR"].update([c for c in code.co_consts if isinstance(c, str)])  # of getattr
+        texts = [c for c in code.co_consts if isinstance(c, str)]  # getattr may be given them
+        loaded["ATTR"].update([c for c in texts if c.isidentifier() and not iskeyword(c)])
         todo += [c for c in code.co_consts if isinstance(c, CodeType)]
     return Names(*map(frozenset, loaded.values()))
 

@@ -16,7 +16,13 @@ import numpy as np
 
 from functrans._compile.run.checksum import content
 from functrans._core.bind import Tracer
-from functrans._transforms.staging.environment import DEEPEST, Environment, Place, parts_of
+from functrans._transforms.staging.environment import (
+    DEEPEST,
+    Environment,
+    Place,
+    has_places,
+    parts_of,
+)
 
 _VALUES = (bool, int, float, complex, str, bytes, type(None))
 
@@ -42,21 +48,25 @@ def _of_place(place: Place) -> Check:
     read, x = place.read.format("{0}"), place.value
     test = f"{read} is {{1}}"
     if isinstance(x, _VALUES) or has_traced(x):  # an equal one in its place is as good
-        test = f"({test} or _same({read}, {{1}}))"
+        test = f"({test} or _ft_same({read}, {{1}}))"
     return Check(place.label, test, place.holder, without_traced(x))
 
 
 def _of_contents(label: str, x: Any) -> Check:
     if isinstance(x, np.ndarray):
         saved = content(x)
-        now = "{0}.tobytes()" if type(saved) is bytes else "_content({0})"
+        now = "{0}.tobytes()" if type(saved) is bytes else "_ft_content({0})"
         return Check(label, f"{now} == {{1}} and {{0}}.shape == {x.shape}", x, saved)
     if isinstance(x, set):
         return Check(label, "{0} == {1}", x, frozenset(x))
+    if has_places(x) and isinstance(x, dict):
+        return Check(label, "(*{0},) == {1}", x, tuple(x))
+    if has_places(x):
+        return Check(label, "len({0}) == {1}", x, len(x))
     values = tuple(map(without_traced, x.values() if isinstance(x, dict) else x))
     if isinstance(x, dict):
-        return Check(label, "_same_items({0}, {1})", x, (tuple(x), values))
-    return Check(label, "_same_all({0}, {1})", x, values)
+        return Check(label, "_ft_same_items({0}, {1})", x, (tuple(x), values))
+    return Check(label, "_ft_same_all({0}, {1})", x, values)
 
 
 class Reads:
@@ -85,7 +95,7 @@ def make({variables}):
     def unchanged():
         try:
             return {test}
-        except _gone:
+        except _ft_gone:
             return False
     return unchanged
 """
@@ -101,11 +111,11 @@ def _written(checks: Sequence[Check]) -> Callable[[], bool]:
     tests = []
     for i, (_, test, holder, saved) in enumerate(checks):
         if holder is names:
-            test = re.sub(r"\{0\}\['(\w+)'\]", r"\1", test)
-        cells[f"_saved{i}"] = CellType(saved)
-        cells[f"_holder{i}"] = holder if type(holder) is CellType else CellType(holder)
+            test = re.sub(r"\{0\}\['(?!_ft_)(\w+)'\]", r"\1", test)
+        cells[f"_ft_saved{i}"] = CellType(saved)
+        cells[f"_ft_holder{i}"] = holder if type(holder) is CellType else CellType(holder)
         test = test.replace("{0}.cell_contents", "{0}")
-        tests.append(test.format(f"_holder{i}", f"_saved{i}"))
+        tests.append(test.format(f"_ft_holder{i}", f"_ft_saved{i}"))
     scope: dict[str, Any] = {}
     exec(TEXT.format(variables=", ".join(cells), test=" and ".join(tests)), scope)
     code = scope["make"](*cells).__code__
@@ -167,7 +177,7 @@ def same_items(x: dict, saved: tuple[tuple, tuple]) -> bool:
     return len(x) == len(keys) and all(map(is_, x, keys)) and same_all(x.values(), values)
 
 
-_HELPERS = {"_same": same, "_same_all": same_all, "_same_items": same_items, "_content": content,
-            "_gone": (AttributeError, KeyError, NameError)}
+_HELPERS = {"_ft_same": same, "_ft_same_all": same_all, "_ft_same_items": same_items,
+            "_ft_content": content, "_ft_gone": (AttributeError, LookupError, NameError)}
 
 __all__ = ["Reads", "checks", "unchanged_since"]
