@@ -389,6 +389,19 @@ def test_traced_values_that_a_compiled_function_closes_over_are_never_frozen():
     assert len(runs) == 2  # plain and traced
 
 
+def test_each_operand_is_read_where_it_stands():
+    held = [1.0, 2.0, 3.0, 4.0]
+    inner = ft.jit(lambda v: held[3] / held[1] * v)
+
+    def loss(*values):
+        held[:] = values
+        return inner(6.0)
+
+    for k in (1.0, 2.0):
+        gradient = ft.grad(loss, (0, 1, 2, 3))(5.0, 2.0 * k, 7.0, 8.0)
+        same(gradient, (0.0, -12.0 / k**2, 0.0, 3.0 / k))
+
+
 def test_a_closure_is_staged_once_for_many_calls():
     _, loss, runs = lifting()
     for k in range(5):
@@ -754,7 +767,8 @@ def test_loops_inside_keep_dtypes_of_their_own(loop):
             a = LOOPS[loop](lambda c: c + v, 0)
             b = LOOPS[loop](lambda c: c + w, 0)
             n = LOOPS[loop](lambda c: c + 1, 0)
-            return c * n + a + LOOPS[loop](lambda c: c + b * a, 0.0)
+            d = LOOPS[loop](lambda d: d * 1, c)
+            return d * n + a + LOOPS[loop](lambda c: c + b * a, 0.0)
         return LOOPS[loop](body, 0), LOOPS[loop](lambda c: c + w, 0)
 
     v, w = np.float64(1.25), np.float32(2.5)
