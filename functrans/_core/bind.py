@@ -44,8 +44,7 @@ watching: ContextVar[Any] = ContextVar("watching", default=None)
 # The trace that writes down, in this context, what is done with values of older traces too.
 writer: ContextVar[Any] = ContextVar("writer", default=None)
 
-# ``Trace.closed`` of a trace that a writer has asked for its values: true, so that none of its ops
-# takes a short way, and each looks for a writer.
+# ``Trace.closed`` of a trace that leaves ops to a writer: true, so that none takes a short way.
 LENT = "lent"
 
 
@@ -92,16 +91,13 @@ class Trace:
         newer = writer.get() if self.closed else None
         return newer if newer is not None and newer.level > self.level else None
 
-    def successor(self, prim: Primitive) -> Any:
-        """``taken_by`` for an op; where that is None I must not have ended."""
-        newer = self.taken_by()
-        if newer is None and self.closed is True:
+    def require_open(self, prim: Primitive) -> None:
+        if self.closed is True:
             raise LeakedTracerError(
                 f"{user_line()}: `{prim.name}` got a traced value of {self.fun}, which has already "
                 f"ended. A value that {self.fun} traces must not be kept in a global, an attribute "
                 "or a default argument; return it (with has_aux=True) instead."
             )
-        return newer
 
 
 class Tracer:
@@ -290,7 +286,10 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
     if len(args) == 1:
         x = args[0]
         if isinstance(x, Tracer):
-            return x.owner.process(prim, args, params)
+            top = x.owner
+            if top.closed:
+                top = top.taken_by() or top
+            return top.process(prim, args, params)
         return prim.impl(plain(x), **params)
     top = None
     for x in args:
@@ -310,6 +309,8 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
                 )
     if top is None:
         return prim.impl(*args, **params)
+    if top.closed:
+        top = top.taken_by() or top
     return top.process(prim, args, params)
 
 
@@ -332,9 +333,10 @@ def bind_operands(prim: Primitive, x1: Any, x2: Any) -> Any:
 
 
 def newest_trace(args: Any) -> Trace | None:
-    """The newest trace among ``args``, None when nothing is traced."""
+    """The trace that takes ops on ``args``, the newest among them; None: nothing is traced."""
     traces = [x.owner for x in args if isinstance(x, Tracer)]
-    return max(traces, key=lambda t: t.level, default=None)
+    top = max(traces, key=lambda t: t.level, default=None)
+    return top and (top.taken_by() or top)
 
 
 def is_finite(x: Any) -> bool:

@@ -74,8 +74,8 @@ class BatchTrace(Trace):
         self.batch_size = batch_size
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
-        if self.closed and (newer := self.successor(prim)) is not None:
-            return newer.process(prim, args, params)
+        if self.closed:
+            self.require_open(prim)
         batched = [type(x) is BatchTracer and x.owner is self for x in args]
         xs = [x.value if b else x for x, b in zip(args, batched, strict=True)]
         y = prim.batch(self.batch_size, xs, batched, params)
@@ -84,8 +84,7 @@ class BatchTrace(Trace):
         return BatchTracer(self, y)
 
     def call(self, call: Any, args: tuple) -> tuple:
-        if (newer := self.successor(call)) is not None:
-            return newer.call(call, args)
+        self.require_open(call)
         batched = [type(x) is BatchTracer and x.owner is self for x in args]
         xs = [x.value if b else x for x, b in zip(args, batched, strict=True)]
         ys = call.batch(self, xs, batched)

@@ -93,8 +93,7 @@ class JetTrace(Trace):
         self.seen = seen
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
-        if (newer := self.successor(prim)) is not None:
-            return newer.process(prim, args, params)
+        self.require_open(prim)
         with np.errstate(all="ignore"):
             if self.seen is not None:
                 return self.once(prim, args, params)
@@ -104,8 +103,7 @@ class JetTrace(Trace):
             return ys if prim.outputs > 1 else ys[0]
 
     def call(self, call: Call, args: tuple) -> tuple:
-        if (newer := self.successor(call)) is not None:  # type: ignore[arg-type]
-            return newer.call(call, args)
+        self.require_open(call)  # type: ignore[arg-type]  # it only wants the name
         return call.taylor(self, args)
 
     def solve_call(self, call: Any, args: tuple) -> tuple:

@@ -48,8 +48,8 @@ class JVPTrace(Trace):
         self.careful = False
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
-        if self.closed and (newer := self.successor(prim)) is not None:
-            return newer.process(prim, args, params)
+        if self.closed:
+            self.require_open(prim)
         if isinstance(prim, Linear) and prim.operands == 1 and mine(self, args[0]):
             return self._linear(prim, args, params)
         owned = [mine(self, x) for x in args]
@@ -147,8 +147,7 @@ class JVPTrace(Trace):
         return self.push(prim, ts, y, xs, {})
 
     def call(self, call: Any, args: tuple) -> tuple:
-        if (newer := self.successor(call)) is not None:
-            return newer.call(call, args)
+        self.require_open(call)
         owned = [mine(self, x) for x in args]
         primals = [x.primal if m else x for x, m in zip(args, owned, strict=True)]
         tangents = [x.tangent if m else None for x, m in zip(args, owned, strict=True)]

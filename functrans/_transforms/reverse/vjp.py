@@ -209,8 +209,8 @@ class VJPTrace(Trace):
         return VJPTracer(self, y, len(tape) - 1)
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
-        if self.closed and (newer := self.successor(prim)) is not None:
-            return newer.process(prim, args, params)
+        if self.closed:
+            self.require_open(prim)
         if isinstance(prim, Linear) and prim.action is not None:
             return self._linear(prim, prim.action, args, params)
         if isinstance(prim, Bilinear):
@@ -296,8 +296,7 @@ class VJPTrace(Trace):
         return primals, slots
 
     def call(self, call: Any, args: tuple) -> tuple:
-        if (newer := self.successor(call)) is not None:
-            return newer.call(call, args)
+        self.require_open(call)
         return call.record(self, args)
 
     def enter(self, node: Any, count: int) -> int:

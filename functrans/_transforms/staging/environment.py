@@ -156,7 +156,7 @@ class Environment:
             return
         self.mutable[id(x)] = label, x
         if has_places(x):
-            for key in x if isinstance(x, dict) else range(len(x)):
+            for key in tuple(x) if isinstance(x, dict) else range(len(x)):
                 self._read_entry(label, x, key)
         else:
             self._visit_all(tuple(x.values() if isinstance(x, dict) else x), label, (id(x),))

@@ -255,6 +255,7 @@ class Jitted:
         entry = Entry(name, program, part.structure, self.rounding, reads)
         places = {id(x): key for key, x in reversed(environment.traced.items())}
         entry.closes_over = [places.get(id(x)) for x in values]
+        entry.holders = [p.holder for p in environment.places.values()]
         return entry, values
 
     def _count_change(self, old: Entry) -> None:
@@ -315,6 +316,7 @@ class Entry:
         self.rounding, self.reads = rounding, reads
         # where the first operands stand, which the function closes over; None: where no name leads
         self.closes_over: list[Key | None] = []
+        self.holders: list[Any] = []  # kept, so that no other gets the id that is in a key
         self.check_integers = integers(name, program)
         self.derived: dict[Any, Any] = {}
 

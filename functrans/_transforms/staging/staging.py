@@ -74,6 +74,7 @@ class StagingTrace(Trace):
 
     def __init__(self, fun: str, lines: bool = True, lifted: dict | None = None):
         super().__init__(fun)
+        self.lend()
         self.lifted = lifted
         self.eqns: list[Eqn] = []
         self.consts: dict[int, tuple[Any, Atom]] = {}
@@ -127,14 +128,9 @@ class StagingTrace(Trace):
             self.lifted[id(x)] = x, self.input(example_of(x))
         return self.lifted[id(x)][1]
 
-    def taken_by(self) -> Any:
-        newer = writer.get()
-        return newer if newer is not None and newer.level > self.level else None
-
     def enter(self, prim: Structured, args: tuple) -> tuple:
         """The outputs of an equation that holds programs; none of its values is known."""
-        if (newer := self.successor(prim)) is not None:
-            return newer.enter(prim, args)
+        self.require_open(prim)
         inputs = tuple([self.atom(x) for x in args])
         types = prim.abstract(*[aval_of(x) for x in args])
         avals = types if prim.outputs > 1 else (types,)
@@ -150,8 +146,7 @@ class StagingTrace(Trace):
         return call.staged(self, args)
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
-        if (newer := self.successor(prim)) is not None:
-            return newer.process(prim, args, params)
+        self.require_open(prim)
         inputs = tuple([self.atom(x) for x in args])
         examples = [example_of(x) if isinstance(x, Tracer) else x for x in args]
         y = _example(prim, examples, params)
