@@ -6,8 +6,10 @@ Compiled code is kept in a directory of the test run, never in the user's cache.
 import atexit
 import os
 import shutil
+import sys
 import tempfile
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -27,8 +29,19 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("FUNCTRANS_PROFILE", "quick"))
 
-os.environ["FUNCTRANS_CACHE_DIR"] = tempfile.mkdtemp(prefix="functrans-tests-")
-atexit.register(shutil.rmtree, os.environ["FUNCTRANS_CACHE_DIR"], ignore_errors=True)
+if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker has the directory of who started it
+    os.environ["FUNCTRANS_CACHE_DIR"] = tempfile.mkdtemp(prefix="functrans-tests-")
+    atexit.register(shutil.rmtree, os.environ["FUNCTRANS_CACHE_DIR"], ignore_errors=True)
+BYTECODE = os.path.join(os.environ["FUNCTRANS_CACHE_DIR"], "bytecode")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def bytecode_of_processes():
+    """Processes that tests start compile no module twice, even where no bytecode is kept."""
+    if sys.dont_write_bytecode:
+        del os.environ["PYTHONDONTWRITEBYTECODE"]
+        os.environ["PYTHONPYCACHEPREFIX"] = BYTECODE
+
 
 # Read by type checkers alone: the second is wrong on purpose.
 collect_ignore = ["typing"]
