@@ -1,6 +1,7 @@
 """The rules of the house, read off the source."""
 
 import ast
+import functools
 import inspect
 import re
 from pathlib import Path
@@ -56,9 +57,15 @@ def module_of(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@functools.cache
+def nodes_of(path):
+    """Every node of the file's syntax tree."""
+    return [*ast.walk(ast.parse(path.read_text()))]
+
+
 def imports_of(path):
     """(imported dotted name, node, line) for every import of this package in the file."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             names = [a.name for a in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -85,7 +92,7 @@ def test_imports_point_down(path):
 
 def _type_checking_nodes(path):
     lines = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if (
             isinstance(node, ast.If)
             and isinstance(node.test, ast.Name)
@@ -102,7 +109,7 @@ def test_an_import_inside_a_function_is_lazy_and_says_why(path):
     text = path.read_text().splitlines()
     bad = [
         f"line {n.lineno}"
-        for f in ast.walk(ast.parse("\n".join(text)))
+        for f in nodes_of(path)
         if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for n in ast.walk(f)
         if isinstance(n, ast.Import | ast.ImportFrom) and "# lazy:" not in text[n.lineno - 1]
@@ -119,7 +126,7 @@ def test_file_is_short(path):
 def test_functions_are_short(path):
     long = [
         f"{f.name} ({f.end_lineno - f.lineno + 1} lines)"
-        for f in ast.walk(ast.parse(path.read_text()))
+        for f in nodes_of(path)
         if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef)
         and f.end_lineno - f.lineno >= MAX_FUNCTION
         and f"{module_of(path)}.{f.name}" not in LONG_FUNCTIONS
