@@ -261,7 +261,15 @@ def test_a_function_works_after_it_ran_out_of_memory():
     np.testing.assert_allclose(f(X), np.sin(X) * np.sum(np.sin(X)), rtol=1e-14)
 
 
-def test_an_interrupt_in_a_host_step_ends_the_call_and_nothing_else():
+@pytest.fixture
+def interruptible():
+    """SIGINT raises, also in a job that was started in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_in_a_host_step_ends_the_call_and_nothing_else(interruptible):
     interrupts = []
 
     def impl(x):
