@@ -41,6 +41,12 @@ PLAIN = STRONG | PYTHON_SCALARS
 # Who watches the traces that start in this context (`_transforms.watching`); as a rule, no one.
 watching: ContextVar[Any] = ContextVar("watching", default=None)
 
+# The trace that writes down, in this context, what is done with values of older traces too.
+writer: ContextVar[Any] = ContextVar("writer", default=None)
+
+# ``Trace.closed`` of a trace that leaves ops to a writer: true, so that none takes a short way.
+LENT = "lent"
+
 
 class Trace:
     """One run of one transform. Its level says how new it is; newer traces wrap older values."""
@@ -55,7 +61,7 @@ class Trace:
     def __init__(self, fun: str):
         self.level: float = next(_levels)
         self.fun = fun
-        self.closed = False
+        self.closed: bool | str = False
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         """The result of ``prim`` on ``args``, of which at least one is a tracer of this trace."""
@@ -76,8 +82,17 @@ class Trace:
         """
         return call.fun(*args)
 
+    def lend(self) -> None:
+        """Leave ops on my values to a newer trace, in contexts where that is the writer."""
+        self.closed = self.closed or LENT
+
+    def taken_by(self) -> Any:
+        """The trace that takes ops on my values in this context; None: I do."""
+        newer = writer.get() if self.closed else None
+        return newer if newer is not None and newer.level > self.level else None
+
     def require_open(self, prim: Primitive) -> None:
-        if self.closed:
+        if self.closed is True:
             raise LeakedTracerError(
                 f"{user_line()}: `{prim.name}` got a traced value of {self.fun}, which has already "
                 f"ended. A value that {self.fun} traces must not be kept in a global, an attribute "
@@ -251,14 +266,19 @@ class PrimalTracer(Tracer):
         return x.ndim if type(x) is np.ndarray else len(shape_of(x))
 
     def concrete(self) -> Any:
+        if self.owner.taken_by() is not None:
+            return None
         return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
 
 
 def layers(x: Any) -> Iterator[Any]:
-    """``x``, then what is inside of it, layer by layer."""
-    yield x
-    while isinstance(x, Tracer) and (x := x.inner) is not None:
+    """``x``, then what is inside of it, layer by layer; or what stands for it in a program."""
+    while x is not None:
         yield x
+        if not isinstance(x, Tracer):
+            return
+        newer = x.owner.taken_by()
+        x = x.inner if newer is None else newer.operand(x)
 
 
 def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
@@ -266,7 +286,10 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
     if len(args) == 1:
         x = args[0]
         if isinstance(x, Tracer):
-            return x.owner.process(prim, args, params)
+            top = x.owner
+            if top.closed:
+                top = top.taken_by() or top
+            return top.process(prim, args, params)
         return prim.impl(plain(x), **params)
     top = None
     for x in args:
@@ -286,6 +309,8 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
                 )
     if top is None:
         return prim.impl(*args, **params)
+    if top.closed:
+        top = top.taken_by() or top
     return top.process(prim, args, params)
 
 
@@ -308,9 +333,10 @@ def bind_operands(prim: Primitive, x1: Any, x2: Any) -> Any:
 
 
 def newest_trace(args: Any) -> Trace | None:
-    """The newest trace among ``args``, None when nothing is traced."""
+    """The trace that takes ops on ``args``, the newest among them; None: nothing is traced."""
     traces = [x.owner for x in args if isinstance(x, Tracer)]
-    return max(traces, key=lambda t: t.level, default=None)
+    top = max(traces, key=lambda t: t.level, default=None)
+    return top and (top.taken_by() or top)
 
 
 def is_finite(x: Any) -> bool:
@@ -318,7 +344,11 @@ def is_finite(x: Any) -> bool:
     # one pass and no temporary; an overflow of the sum only costs the slower path
     if isinstance(x, np.ndarray):
         return isfinite(abs(_total(x)))
-    return x.is_finite() if isinstance(x, Tracer) else isfinite(abs(x))
+    return _known_finite(x) if isinstance(x, Tracer) else isfinite(abs(x))
+
+
+def _known_finite(x: Tracer) -> bool:
+    return x.owner.taken_by() is None and x.is_finite()
 
 
 def _total(x: np.ndarray) -> Any:
@@ -340,7 +370,7 @@ def may_have_nan(x: Any) -> bool:
             with np.errstate(all="ignore"):
                 total = np.maximum.reduce(x, axis=None)  # half the time of a sum
         return total != total
-    return not x.is_finite() if isinstance(x, Tracer) else x != x
+    return not _known_finite(x) if isinstance(x, Tracer) else x != x
 
 
 def is_staged(x: Any) -> bool:

@@ -52,7 +52,10 @@ def getitem(x: Any, key: Any) -> Any:
     elif (entry := _entry(key)) is not _entry:
         pattern = (entry,)
     if pattern is not None and isinstance(x, Tracer):
-        y = x.owner.process(rows.getitem, (x,), {"pattern": pattern})
+        if x.owner.closed:
+            y = bind(rows.getitem, x, pattern=pattern)
+        else:
+            y = x.owner.process(rows.getitem, (x,), {"pattern": pattern})
         return y if x.root_of is None else length(y, _part_of_square, (x,), (pattern,))
     if pattern is not None:
         return bind(rows.getitem, x, pattern=pattern)

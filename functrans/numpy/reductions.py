@@ -55,7 +55,7 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, w
     if out is dtype is None and keepdims is initial is where is NoValue:
         ndim = len(a.shape)
         axes = ALL_AXES[ndim] if axis is None else axes_of(axis, ndim)
-        if isinstance(a, Tracer):
+        if isinstance(a, Tracer) and not a.owner.closed:
             return a.owner.process(rows.sum, (a,), {"axis": axes})
         return rows.sum(a, axis=axes)
     a = prepared("sum", a, out, dtype, where, 0)

@@ -404,6 +404,52 @@ ERRORS = (
         "key = structure, kinds,",
         "tests/test_jit_environment.py::test_dicts_of_another_order_have_programs_of_their_own",
     ),
+    Planted(
+        "jit: the program leaves ops on closed-over values to their own trace",
+        "functrans/_transforms/staging/jit.py",
+        "        environment.lend()\n",
+        "",
+        "tests/test_rule_calls.py::"
+        "test_a_decision_by_a_traced_value_that_is_closed_over_is_made_at_each_call",
+    ),
+    Planted(
+        "jit: a value that an outer transform traces is taken for known",
+        "functrans/_core/bind.py",
+        "        if self.owner.taken_by() is not None:\n            return None\n",
+        "",
+        "tests/test_rule_calls.py::"
+        "test_python_never_decides_by_a_closed_over_value_for_later_calls",
+    ),
+    Planted(
+        "jit: what stands beside a traced value in a tuple is not compared",
+        "functrans/_transforms/staging/reads.py",
+        "        return same_all(x if type(x) is _Parts else",
+        "        return True or same_all(x if type(x) is _Parts else",
+        "tests/test_rule_calls.py::"
+        "test_a_plain_value_in_a_tuple_with_a_traced_one_is_read_anew",
+    ),
+    Planted(
+        "jit: keys of a small dict are not compared",
+        "functrans/_transforms/staging/reads.py",
+        'return Check(label, "(*{0},) == {1}", x, tuple(x))',
+        'return Check(label, "True", x, tuple(x))',
+        "tests/test_jit_environment.py::test_containers_are_looked_into",
+    ),
+    Planted(
+        "jit: an operand that a program closes over is taken from the first place",
+        "functrans/_transforms/staging/jit.py",
+        "[environment.traced[key] for key in self.closes_over if key is not None]",
+        "[*environment.traced.values()][: len(self.closes_over)]",
+        "tests/test_rule_calls.py::test_each_operand_is_read_where_it_stands",
+    ),
+    Planted(
+        "loops: those inside a body that is staged again begin anew",
+        "functrans/_transforms/control/staged.py",
+        "_loops.set((inside, self.loops))",
+        "_loops.set((inside, []))",
+        "tests/test_rule_calls.py::"
+        "test_nested_loops_from_python_s_numbers_are_staged_about_once_for_each_level",
+    ),
 )
 
 __all__ = ["ERRORS"]

@@ -14,7 +14,8 @@ import numpy as np
 from functrans._core.locks import Interrupted, compiler
 from functrans.config import settings
 
-# 64-bit words of a row; bytes from which compiled code pays.
+# 64-bit words of a row; bytes from which compiled code pays. From there on a copy is on pages fresh
+# from the system, too, which take longer than two checksums.
 ROW, LARGE = 4096, 1 << 17
 
 TEXT = """\
@@ -72,6 +73,11 @@ done:
   ret i32 0
 }
 """
+
+
+def content(x: np.ndarray) -> int | bytes:
+    """What tells whether any of ``x`` has changed: a copy, of a large array its checksum."""
+    return checksum(x) if x.nbytes > LARGE else x.tobytes()
 
 
 def checksum(x: np.ndarray) -> int:
@@ -140,4 +146,4 @@ def scattered(start: int, count: int) -> np.ndarray:
     return k ^ (k >> np.uint64(31))
 
 
-__all__ = ["checksum", "scattered"]
+__all__ = ["LARGE", "checksum", "content", "scattered"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.run.checksum import checksum
+from functrans._compile.run.checksum import LARGE, checksum, content
 from functrans._core.array import changeable, frozen_copy, unrepeated
 from functrans._core.aval import aval_of
 from functrans._core.bind import layers
@@ -19,9 +19,6 @@ from functrans.errors import CaptureError, user_line
 
 # Entries up to which to look for a copy of the same array costs more than another one.
 SMALL = 256
-# Bytes up to which arrays are copied, in a quarter of the time of two checksums; from there on the
-# copy would be on pages fresh from the system, which take longer than both.
-COPIED = 1 << 17
 
 
 class Captures:
@@ -49,7 +46,7 @@ class Captures:
             return x
         if x.size <= SMALL:
             return frozen_copy(x)
-        if x.nbytes > COPIED:
+        if x.nbytes > LARGE:
             self.watch(x, user_line())
             return x
         owner, copy = self.copies.get(id(x), (None, x))
@@ -66,7 +63,7 @@ class Captures:
         *_, x = layers(x)
         if not isinstance(x, np.ndarray) or not changeable(x):
             return
-        now = _content(x)
+        now = content(x)
         _, before, line = self.watched.setdefault(id(x), (x, now, line))
         if now != before:
             raise self._changed(x, line)
@@ -74,7 +71,7 @@ class Captures:
     def check(self) -> None:
         """Raise if an array that is watched no longer is what it was when it was used."""
         for x, before, line in self.watched.values():
-            if _content(x) != before:
+            if content(x) != before:
                 raise self._changed(x, line)
 
     def _changed(self, x: np.ndarray, line: str) -> CaptureError:
@@ -83,10 +80,6 @@ class Captures:
             f"{self.fun}: the {aval_of(x)!r} array {place} was changed before its "
             "derivative was taken. Use a copy there (x.copy()), or change a copy."
         )
-
-
-def _content(x: np.ndarray) -> int | bytes:
-    return x.tobytes() if x.size <= SMALL else checksum(x)
 
 
 def same_bits(x: np.ndarray, y: np.ndarray) -> bool:
