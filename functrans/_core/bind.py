@@ -316,26 +316,34 @@ def newest_trace(args: Any) -> Trace | None:
 def is_finite(x: Any) -> bool:
     """Whether every number in ``x`` is known to be finite; False may also mean: near overflow."""
     # one pass and no temporary; an overflow of the sum only costs the slower path
+    if isinstance(x, float):
+        return isfinite(x)
     if isinstance(x, np.ndarray):
-        return isfinite(abs(_total(x)))
+        if x.size <= 4096:
+            return isfinite(abs(_small_total(x)))
+        with np.errstate(all="ignore"):
+            return isfinite(abs(np.add.reduce(x, axis=None)))
     return x.is_finite() if isinstance(x, Tracer) else isfinite(abs(x))
 
 
-def _total(x: np.ndarray) -> Any:
-    """A sum over ``x`` that is not finite where an entry is not. It does not warn."""
-    if x.size <= 4096:
-        return np.vdot(x, x)  # has the least overhead, but on large arrays it wakes threads
-    with np.errstate(all="ignore"):
-        return np.add.reduce(x, axis=None)
+def _small_total(x: np.ndarray) -> Any:
+    """A sum over ``x``, or over its squares, that is not finite where an entry is not.
+
+    Of all ways these have the least overhead, and they do not warn. On large arrays the second
+    would wake threads.
+    """
+    x = x if x.ndim == 1 else x.ravel()
+    return sum(x.tolist()) if x.size <= 16 and x.dtype.kind == "f" else x.dot(x)
 
 
 def may_have_nan(x: Any) -> bool:
     """Whether a NaN is in ``x``; of traced values also where that is not known, or an infinity."""
     if isinstance(x, np.ndarray):
-        if x.ndim == 1 and x.size <= 16:
-            total = sum(x.tolist())  # a third of what any call of NumPy takes
-        elif x.size <= 4096:
-            total = np.vdot(x, x)
+        size = x.size
+        if size <= 4096:  # as ``_small_total``, whose call would cost as much as the sum
+            if x.ndim != 1:
+                x = x.ravel()
+            total = sum(x.tolist()) if size <= 16 else x.dot(x)
         else:
             with np.errstate(all="ignore"):
                 total = np.maximum.reduce(x, axis=None)  # half the time of a sum

@@ -238,8 +238,13 @@ def hand_out_all(
     ``weak``: Python's own numbers are left as they are.
     """
     for i in range(len(xs)):
-        alone = _is_alone(xs, i) or (references is not None and _is_alone(xs, i, references(xs[i])))
-        if not (weak and type(xs[i]) in PYTHON_SCALARS):
+        # the short way for what was computed last: two references, of the list and of the call
+        if type(xs[i]) is np.ndarray and xs[i].base is None and getrefcount(xs[i]) == 2:
+            xs[i] = hand_out_fresh(xs[i])
+        elif not (weak and type(xs[i]) in PYTHON_SCALARS):
+            alone = _is_alone(xs, i) or (
+                references is not None and _is_alone(xs, i, references(xs[i]))
+            )
             xs[i] = _handed_out(xs[i], alone)
     return xs
 
@@ -280,6 +285,8 @@ _ARRAYS = (np.ndarray, Array)
 
 
 def _handed_out(x: Any, alone: bool) -> Any:
+    if type(x) is np.float64:
+        return wrap(x)
     if isinstance(x, np.ndarray):
         if alone:
             if x.base is not None:
