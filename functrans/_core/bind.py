@@ -319,28 +319,24 @@ def is_finite(x: Any) -> bool:
     if isinstance(x, float):
         return isfinite(x)
     if isinstance(x, np.ndarray):
-        if x.size <= 4096:
-            return isfinite(abs(_small_total(x)))
+        size = x.size
+        if size <= 4096:  # see ``may_have_nan``
+            if x.ndim != 1:
+                x = x.ravel()
+            total = sum(x.tolist()) if size <= 16 and x.dtype.kind == "f" else abs(x.dot(x))
+            return isfinite(total)
         with np.errstate(all="ignore"):
             return isfinite(abs(np.add.reduce(x, axis=None)))
     return x.is_finite() if isinstance(x, Tracer) else isfinite(abs(x))
-
-
-def _small_total(x: np.ndarray) -> Any:
-    """A sum over ``x``, or over its squares, that is not finite where an entry is not.
-
-    Of all ways these have the least overhead, and they do not warn. On large arrays the second
-    would wake threads.
-    """
-    x = x if x.ndim == 1 else x.ravel()
-    return sum(x.tolist()) if x.size <= 16 and x.dtype.kind == "f" else x.dot(x)
 
 
 def may_have_nan(x: Any) -> bool:
     """Whether a NaN is in ``x``; of traced values also where that is not known, or an infinity."""
     if isinstance(x, np.ndarray):
         size = x.size
-        if size <= 4096:  # as ``_small_total``, whose call would cost as much as the sum
+        if size <= 4096:
+            # of all ways those of the least overhead, which do not warn; on large arrays, dot would
+            # wake threads. Written twice: one call more would cost as much as the sum
             if x.ndim != 1:
                 x = x.ravel()
             total = sum(x.tolist()) if size <= 16 else x.dot(x)
@@ -353,7 +349,11 @@ def may_have_nan(x: Any) -> bool:
 
 def is_staged(x: Any) -> bool:
     """Whether ``x`` depends on what a program that is being written will be given."""
-    return isinstance(x, Tracer) and any([getattr(v, "staged", False) for v in layers(x)])
+    while isinstance(x, Tracer):
+        if x.staged:
+            return True
+        x = x.inner
+    return False
 
 
 def sum_to(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:

@@ -300,9 +300,12 @@ def _handed_out(x: Any, alone: bool) -> Any:
 
 def is_number(x: Any) -> bool:
     """Whether a transform can trace ``x``; a member of an enumeration is a name, not a number."""
-    return isinstance(
-        x, np.ndarray | np.generic | Tracer | int | float | complex
-    ) and not isinstance(x, bool | Enum)
+    return isinstance(x, _NUMBERS) and not isinstance(x, _NAMES)
+
+
+# Written out in a call, a union would be made anew at each.
+_NUMBERS = (np.ndarray, Tracer, np.generic, int, float, complex)
+_NAMES = (bool, Enum)
 
 
 def require_numbers(who: str, outs: Sequence, what: str = "a number") -> None:

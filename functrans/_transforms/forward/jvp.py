@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import dtype_of, inexact_dtype, shape_of
+from functrans._core.aval import PYTHON_SCALARS, dtype_of, inexact_dtype, shape_of
 from functrans._core.bind import (
     PLAIN,
     STRONG,
@@ -199,11 +199,8 @@ def fit(t: Any, y: Any) -> Any:
         u = u.primal  # shape and dtype are those of what is inside
     while isinstance(v, PrimalTracer):
         v = v.primal
-    kind = type(u)
-    if kind is type(v) and (
-        kind is np.float64
-        or (kind is np.ndarray and u.dtype is v.dtype and u.shape == v.shape)
-    ):
+    weak = type(u) in PYTHON_SCALARS or type(v) in PYTHON_SCALARS
+    if not weak and u.dtype is v.dtype and u.shape == v.shape:
         return t
     return spread(t, shape_of(y), dtype_of(y))
 

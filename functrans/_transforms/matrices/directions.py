@@ -14,6 +14,7 @@ from functrans._core.aval import Aval, aval_of, inexact_dtype, shape_of
 from functrans._core.bind import Tracer, is_finite, layers
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import Bilinear, Elementwise
+from functrans._transforms.matrices import memory
 from functrans._transforms.matrices.memory import available, require_room
 from functrans._transforms.vmap import BatchTrace, BatchTracer
 from functrans.errors import name_of
@@ -49,13 +50,15 @@ class Directions:
 
     def rows(self, start: int, stop: int) -> list[np.ndarray]:
         """The rows from ``start`` to ``stop``, a part for each aval."""
-        parts = [np.zeros((stop - start, a.size), a.dtype) for a in self.avals]
+        parts = [np.zeros((stop - start, *a.shape), a.dtype) for a in self.avals]
         for (i, factor), end in zip(self.spans, self.ends, strict=True):
-            offset = end - self.avals[i].size
-            rows = np.arange(max(start, offset), min(stop, end))
-            parts[i][rows - start, rows - offset] = factor
-        return [p.reshape(-1, *a.shape) if p.size else np.zeros((stop - start, *a.shape), a.dtype)
-                for p, a in zip(parts, self.avals, strict=True)]
+            size = self.avals[i].size
+            offset = end - size
+            first, count = max(start, offset), min(stop, end) - max(start, offset)
+            if count > 0:  # of each of these rows, the entry after that of the row before
+                at = (first - start) * size + first - offset
+                parts[i].reshape(-1)[at : at + count * (size + 1) : size + 1] = factor
+        return parts
 
     def split(self, images: Any) -> list[list]:
         """The images of all rows, grouped by aval: those along 1, then those along ``second``."""
@@ -94,13 +97,13 @@ class Batches:
         ``image`` is called for a batch at a time, and again for a smaller one where that was too
         large. ``width``: entries of an image, if known.
         """
-        total, entries = ways.total, sum(a.size for a in ways.avals) + width
+        total, entries = ways.total, sum([a.size for a in ways.avals]) + width
         staged = any(map(_is_staged, values))
         kind = (*ways.avals, width, total)
-        if not staged and kind in self.sizes:
-            self.chunk_size = self.sizes[kind]
+        if not staged:
+            self.chunk_size = self.sizes.get(kind, self.chunk_size)
         auto = self.chunk_size == "auto" and not staged
-        self.largest = max(1, *[_nbytes(a) for a in ways.avals], 8 * width if auto else 1)
+        self.largest = max(1, *[_nbytes(a) for a in ways.avals], 8 * width) if auto else 1
         columns: list[_Column] = []
         start = 0
         with self._bar(total) as bar:
@@ -112,7 +115,8 @@ class Batches:
                 except TooLarge:
                     continue
                 if not columns:
-                    self._ask(sum(total * _nbytes(y) // max(1, size) for y in images))
+                    if size < total:
+                        self._ask(sum([total * _nbytes(y) // size for y in images]))
                     columns = [_Column(total) for _ in images]
                 if size > 1 and (lost := _first_nan(images)) is not None:
                     # a rule that refuses a point returns NaN in a batch; alone, it says why
@@ -149,11 +153,12 @@ class Batches:
         return max(1, min(total, fits, -(-total // 20) if self.progress else total))
 
     def _ask(self, nbytes: int) -> None:
-        require_room(self.who, f"the result for `{name_of(self.f)}`", nbytes, self.instead)
+        if nbytes > memory.UNASKED:
+            require_room(self.who, f"the result for `{name_of(self.f)}`", nbytes, self.instead)
 
     def _bar(self, total: int) -> _NoBar | tqdm:
         if not self.progress:
-            return _NoBar()
+            return NO_BAR
         import tqdm  # lazy: slow to import
 
         return tqdm.tqdm(total=total, desc=self.who)
@@ -167,6 +172,9 @@ class _NoBar(contextlib.nullcontext):
 
     def update(self, n: int) -> None:
         """Nothing."""
+
+
+NO_BAR = _NoBar()
 
 
 class _Column:
@@ -267,6 +275,8 @@ def _nbytes(x: Any) -> int:
 
 def _is_staged(x: Any) -> bool:
     """Whether ``x`` has no value yet."""
+    if not isinstance(x, Tracer):
+        return False
     *_, inside = layers(x)
     return isinstance(inside, Tracer)
 
