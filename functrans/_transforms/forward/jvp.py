@@ -119,7 +119,8 @@ class JVPTrace(Trace):
         ):
             t = fit(t, y)
         dual = _new(JVPTracer)
-        dual.owner, dual.root_of, dual.primal, dual.tangent = self, None, y, t
+        dual.owner, dual.root_of = self, None
+        dual.primal, dual.tangent = y, t
         return dual
 
     def unary(self, prim: Primitive, x: JVPTracer) -> Any:

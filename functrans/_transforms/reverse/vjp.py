@@ -193,7 +193,8 @@ class VJPTrace(Trace):
                 return VJPTracer(self, y, x2.slot)
             node = ((x2.slot, a2, a2.pick(y, v1, v2) if a2.needs else (), unlike),)
         tape, z = self.tape, _new(VJPTracer)
-        z.owner, z.root_of, z.primal, z.slot = self, None, y, len(tape)
+        z.owner, z.root_of = self, None
+        z.primal, z.slot = y, len(tape)
         tape.append(node)
         return z
 
@@ -210,7 +211,8 @@ class VJPTrace(Trace):
             return bind(prim, x)
         alike = type(v) is type(y) is np.ndarray and v.dtype is y.dtype
         tape, z = self.tape, _new(VJPTracer)
-        z.owner, z.root_of, z.primal, z.slot = self, None, y, len(tape)
+        z.owner, z.root_of = self, None
+        z.primal, z.slot = y, len(tape)
         tape.append(prim.entry(y, v, x.slot, None if alike else _unlike(v, y)))
         return z
 
@@ -247,10 +249,11 @@ class VJPTrace(Trace):
             fixed = tuple([self.capture(i) for i in args[1:]])
         else:
             y = prim.impl(v, **params) if type(v) in PLAIN else bind(prim, v, **params)
-        if not inexact_dtype(y.dtype):
+        if y.dtype.kind != "f" and not inexact_dtype(y.dtype):
             return y
         tape, z = self.tape, _new(VJPTracer)
-        z.owner, z.root_of, z.primal, z.slot = self, None, y, len(tape)
+        z.owner, z.root_of = self, None
+        z.primal, z.slot = y, len(tape)
         tape.append(((x.slot, action, (aval_of(v), fixed, params), None),))
         return z
 
