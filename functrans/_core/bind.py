@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from functrans._core.array import Array, as_number, is_subclassed, plain, require_common
+from functrans._core.array import (
+    Array,
+    as_number,
+    is_subclassed,
+    plain,
+    require_common,
+    unrepeated,
+)
 from functrans._core.aval import PYTHON_SCALARS, dtype_of, shape_of
 from functrans.errors import (
     ArgumentError,
@@ -342,7 +349,7 @@ def may_have_nan(x: Any) -> bool:
             total = sum(x.tolist()) if size <= 16 else x.dot(x)
         else:
             with np.errstate(all="ignore"):
-                total = np.maximum.reduce(x, axis=None)  # half the time of a sum
+                total = np.maximum.reduce(unrepeated(x), axis=None)  # half the time of a sum
         return total != total
     return not x.is_finite() if isinstance(x, Tracer) else x != x
 

@@ -134,8 +134,8 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     r"""The value of ``f`` and its pullback, :math:`v \mapsto v^H J`.
 
     ``pullback(ct)`` takes a cotangent with the structure and shapes of the output and returns a
-    tuple, one entry a primal; it may be called many times. Changing a primal or a captured array
-    before that raises CaptureError.
+    tuple, one entry a primal; it may be called many times. If a primal or a captured array that it
+    reads has been changed by then, it raises CaptureError.
 
     Returns ``(out, pullback)``, or ``(out, pullback, aux)`` with ``has_aux``.
 

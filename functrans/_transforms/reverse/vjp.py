@@ -127,8 +127,8 @@ class VJPTrace(Trace):
     def argument(self, x: Any) -> VJPTracer:
         """An input whose memory is the caller's."""
         if isinstance(x, Tracer):
-            self._captures().watch(x)
-        return self.input(self.capture(x))
+            self._captures().watch(x, argument=True)
+        return self.input(self.capture(x, argument=True))
 
     def walk(self, seeds: dict, wanted: Sequence[int], consume: bool, staged: bool) -> list:
         """The cotangents of the slots ``wanted`` from those in ``seeds``."""
@@ -314,13 +314,13 @@ class VJPTrace(Trace):
         self.tape += [node, *[FOLLOWS] * (count - 1)]
         return len(self.tape) - count
 
-    def capture(self, x: Any) -> Any:
-        """A constant that the walk will read, safe from its owner."""
+    def capture(self, x: Any, argument: bool = False) -> Any:
+        """A constant that the walk will read, an argument that it may read, safe from its owner."""
         if not isinstance(x, np.ndarray):
             return x
         if self.captures is None and x.size <= SMALL and x.flags.writeable:
             return x.copy()
-        return self._captures().keep(x)
+        return self._captures().keep(x, argument)
 
     def _captures(self) -> Captures:
         if self.captures is None:
@@ -330,7 +330,7 @@ class VJPTrace(Trace):
     def check_captures(self) -> None:
         """Raise if an array that the tape refers to has changed."""
         if self.captures is not None:
-            self.captures.check()
+            self.captures.check(self.tape)
 
 
 def _unlike(x, y):
@@ -360,8 +360,7 @@ def pull_back(
     trace: VJPTrace, outs: Sequence, seeds: Sequence, inputs: Sequence[VJPTracer], consume: bool
 ) -> list:
     """Cotangents of ``inputs`` for the given ones of ``outs``; None where there is no path."""
-    if trace.captures is not None:
-        trace.captures.check()
+    trace.check_captures()
     seeds_of: dict[int, Any] = {}
     staged = False
     for out, seed in zip(outs, seeds, strict=True):
