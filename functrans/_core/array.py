@@ -84,6 +84,7 @@ def wrap(x: Any) -> Array:
     if not isinstance(x, np.ndarray):
         x = np.asarray(x)
         x.setflags(write=False)
+        return x.view(Array)
     y = x.view(Array)
     y.setflags(write=False)
     return y

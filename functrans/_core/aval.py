@@ -13,6 +13,8 @@ PYTHON_SCALARS = frozenset({bool, int, float, complex})
 
 def integer(x: Any) -> int | None:
     """``x`` as a Python int, of whatever type it is; None where it is none, or a boolean."""
+    if type(x) is int:
+        return x
     if isinstance(x, bool | np.bool_):
         return None
     try:

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from functrans._core.array import Array, as_number, is_subclassed, plain, require_common
+from functrans._core.array import (
+    Array,
+    as_number,
+    is_subclassed,
+    plain,
+    require_common,
+    unrepeated,
+)
 from functrans._core.aval import PYTHON_SCALARS, dtype_of, shape_of
 from functrans.errors import (
     ArgumentError,
@@ -342,8 +349,17 @@ def newest_trace(args: Any) -> Trace | None:
 def is_finite(x: Any) -> bool:
     """Whether every number in ``x`` is known to be finite; False may also mean: near overflow."""
     # one pass and no temporary; an overflow of the sum only costs the slower path
+    if isinstance(x, float):
+        return isfinite(x)
     if isinstance(x, np.ndarray):
-        return isfinite(abs(_total(x)))
+        size = x.size
+        if size <= 4096:  # see ``may_have_nan``
+            if x.ndim != 1:
+                x = x.ravel()
+            total = sum(x.tolist()) if size <= 16 and x.dtype.kind == "f" else abs(x.dot(x))
+            return isfinite(total)
+        with np.errstate(all="ignore"):
+            return isfinite(abs(np.add.reduce(x, axis=None)))
     return _known_finite(x) if isinstance(x, Tracer) else isfinite(abs(x))
 
 
@@ -351,31 +367,30 @@ def _known_finite(x: Tracer) -> bool:
     return x.owner.taken_by() is None and x.is_finite()
 
 
-def _total(x: np.ndarray) -> Any:
-    """A sum over ``x`` that is not finite where an entry is not. It does not warn."""
-    if x.size <= 4096:
-        return np.vdot(x, x)  # has the least overhead, but on large arrays it wakes threads
-    with np.errstate(all="ignore"):
-        return np.add.reduce(x, axis=None)
-
-
 def may_have_nan(x: Any) -> bool:
     """Whether a NaN is in ``x``; of traced values also where that is not known, or an infinity."""
     if isinstance(x, np.ndarray):
-        if x.ndim == 1 and x.size <= 16:
-            total = sum(x.tolist())  # a third of what any call of NumPy takes
-        elif x.size <= 4096:
-            total = np.vdot(x, x)
+        size = x.size
+        if size <= 4096:
+            # of all ways those of the least overhead, which do not warn; on large arrays, dot would
+            # wake threads. Written twice: one call more would cost as much as the sum
+            if x.ndim != 1:
+                x = x.ravel()
+            total = sum(x.tolist()) if size <= 16 else x.dot(x)
         else:
             with np.errstate(all="ignore"):
-                total = np.maximum.reduce(x, axis=None)  # half the time of a sum
+                total = np.maximum.reduce(unrepeated(x), axis=None)  # half the time of a sum
         return total != total
     return not _known_finite(x) if isinstance(x, Tracer) else x != x
 
 
 def is_staged(x: Any) -> bool:
     """Whether ``x`` depends on what a program that is being written will be given."""
-    return isinstance(x, Tracer) and any([getattr(v, "staged", False) for v in layers(x)])
+    while isinstance(x, Tracer):
+        if x.staged:
+            return True
+        x = x.inner
+    return False
 
 
 def sum_to(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:

@@ -270,8 +270,8 @@ ERRORS = (
     Planted(
         "walk: a NaN where the bare walk has stopped is overlooked",
         "functrans/_transforms/reverse/walk.py",
-        "if any(map(_has_nan, cts if stop else [cts[k] for k in wanted])):",
-        "if any(map(_has_nan, [cts[k] for k in wanted])):",
+        "arrived = cts if stop else [cts[k] for k in wanted]",
+        "arrived = [cts[k] for k in wanted]",
         "tests/test_strong_zero.py::test_a_rule_of_the_users_runs_once",
     ),
     Planted(
@@ -319,17 +319,17 @@ ERRORS = (
     Planted(
         "jvp: strong zero asks the first operand alone",
         "functrans/_transforms/forward/jvp.py",
-        "if (a1.needs or a2.needs) and may_have_nan(t):",
-        "if a1.needs and may_have_nan(t):",
+        "if (a1.needs or a2.needs) and (",
+        "if a1.needs and (",
         "tests/test_strong_zero.py::"
         "test_a_divisor_that_does_not_move_does_not_move_the_remainder_of_an_infinity",
     ),
     Planted(
         "jvp: the tangent of a broadcast operand keeps its shape",
         "functrans/_transforms/forward/jvp.py",
-        "t.dtype is y.dtype and t.shape == y.shape)",
-        "t.dtype is y.dtype)",
-        "tests/test_transforms.py::test_a_tangent_has_the_shape_that_the_operand_is_broadcast_to",
+        "t.dtype is not y.dtype or t.shape != y.shape)",
+        "t.dtype is not y.dtype)",
+        "tests/test_transforms.py::test_a_sum_over_a_broadcast_operand_moves_once_for_each_entry",
     ),
     Planted(
         "fusion: blocks with a NaN are not walked again",

@@ -14,9 +14,10 @@ import numpy as np
 from functrans._core.locks import Interrupted, compiler
 from functrans.config import settings
 
-# 64-bit words of a row; bytes from which compiled code pays. From there on a copy is on pages fresh
-# from the system, too, which take longer than two checksums.
-ROW, LARGE = 4096, 1 << 17
+# 64-bit words of a row, whose 4 KiB of shifts leave the first-level cache to the array; bytes from
+# which compiled code pays. From there on a copy is on pages fresh from the system, too, which take
+# longer than two checksums.
+ROW, LARGE = 512, 1 << 17
 
 TEXT = """\
 define internal ptr @data(ptr %list, i64 %i) alwaysinline {

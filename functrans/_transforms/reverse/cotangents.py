@@ -54,8 +54,7 @@ def unless_zero(parts: Sequence, cts: Sequence) -> Sequence:
 
 def accumulate(cts: list, late: dict, parent: int, action: Any, ct: Any, saved: tuple) -> None:
     """Add a scatter to the parent's cotangent, later where a larger one may still come there."""
-    x = saved[0]
-    if cts[parent] is None and parent not in late and x.size >= sizes.LARGE > ct.size:
+    if cts[parent] is None and parent not in late and ct.size < sizes.LARGE <= saved[0].size:
         late[parent] = action, ct, saved
         return
     if parent in late:

@@ -156,7 +156,10 @@ def _finish(cts: list, inputs: Sequence, holomorphic: bool) -> list:
 def _gradient(ct, x, holomorphic):
     if ct is None:
         return zeros_like(x)
-    ct = cast(ct, dtype_of(x))  # a rule with a float64 constant may have promoted it
+    dtype = dtype_of(x)
+    if type(ct) is np.ndarray and ct.dtype is dtype and dtype.kind == "f":
+        return ct
+    ct = cast(ct, dtype)  # a rule with a float64 constant may have promoted it
     return np.conjugate(ct) if not holomorphic and dtype_of(ct).kind == "c" else ct
 
 

@@ -38,12 +38,16 @@ def carry(tape: list, seeds: dict[int, Any], wanted: Sequence[int], consume: boo
         walk(tape, cts, consume, strong=EVERYWHERE if strong else _masked(tape))
         return [cts[k] for k in wanted]
     stop = _glance(tape, cts)
-    if any(map(_has_nan, cts if stop else [cts[k] for k in wanted])):
-        cts, stop = _seeded(tape, seeds), len(tape)
-    if stop:
-        if consume:
-            tape[stop:] = [None] * (len(tape) - stop)
-        walk(tape, cts, consume, 0, stop)
+    arrived = cts if stop else [cts[k] for k in wanted]
+    for ct in arrived:
+        if ct is not None and may_have_nan(ct):
+            cts, stop = _seeded(tape, seeds), len(tape)
+            break
+    if not stop:
+        return arrived
+    if consume:
+        tape[stop:] = [None] * (len(tape) - stop)
+    walk(tape, cts, consume, 0, stop)
     return [cts[k] for k in wanted]
 
 
@@ -64,6 +68,7 @@ def _glance(tape: list, cts: list) -> int:
     The hot path of a backward pass.
     """
     late: dict[int, tuple] = {}
+    array, large = np.ndarray, sizes.LARGE
     for k in range(len(tape) - 1, -1, -1):
         if late and k in late:
             scatter(cts, k, *late.pop(k))
@@ -80,7 +85,7 @@ def _glance(tape: list, cts: list) -> int:
         ct = cts[k]
         if ct is None:
             continue
-        if type(ct) is np.ndarray and ct.size >= sizes.LARGE:
+        if type(ct) is array and ct.size >= large:
             scatter_late(cts, late)
             return k + 1
         cts[k] = None
@@ -95,7 +100,8 @@ def _glance(tape: list, cts: list) -> int:
             if unlike is not None:
                 c = sum_to(c, *unlike[0])
             cts[parent] = c if cts[parent] is None else cts[parent] + c
-    scatter_late(cts, late)
+    if late:
+        scatter_late(cts, late)
     return 0
 
 
