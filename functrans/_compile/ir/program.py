@@ -50,52 +50,6 @@ class Const:
         return aval_of(self.value)
 
 
-class Structured(Primitive):
-    """A row that holds programs (``structured.py``): called, it goes to the rules it was made with.
-    """
-
-    __slots__ = ("derived", "rules")
-
-    def __init__(self, name: str, impl: Callable, rules: Callable, abstract: Callable,
-                 outputs: int):
-        super().__init__(name, impl, abstract=abstract, outputs=outputs)
-        self.rules = rules
-        self.derived: dict[Any, Any] = {}  # programs made from it, kept with it
-
-    def __call__(self, *args: Any, **params: Any) -> Any:
-        found = self.rules(self)(*args)
-        return found if self.outputs > 1 else found[0]
-
-    @property
-    def programs(self) -> dict[str, Program]:
-        """The programs that it holds, by what they are for."""
-        raise NotImplementedError
-
-    def with_programs(self, change: Callable[[Program], Program]) -> Structured:
-        """The same row with each of its programs changed."""
-        raise NotImplementedError
-
-    def note(self) -> str:
-        """What is printed behind its name."""
-        raise NotImplementedError
-
-    def numbers(self) -> tuple:
-        """All that it is beside its programs."""
-        raise NotImplementedError
-
-    def operand_types(self) -> list[Aval]:
-        """What its operands are."""
-        raise NotImplementedError
-
-    def weak_outputs(self) -> list[bool]:
-        """Which outputs are Python scalars."""
-        raise NotImplementedError
-
-    def pruned(self, used: Sequence[bool]) -> Any:
-        """The row without outputs that are not used, and which operands and outputs it has."""
-        raise NotImplementedError
-
-
 # An operand: a variable, an array that the program holds, or a Python scalar.
 Atom = Var | Const | bool | int | float | complex
 
@@ -228,9 +182,76 @@ def evaluate(program: Program, args: Sequence[Any]) -> list:
     return [read(a) for a in program.outputs]
 
 
+Runner = Callable[[Program, Sequence[Any]], list]
+
+
 def interpret(program: Program, values: Sequence[Any]) -> list[np.ndarray]:
     """The outputs for plain values, by NumPy; fresh arrays."""
     return [np.array(y) for y in evaluate(program, values)]
+
+
+class Structured(Primitive):
+    """A row that holds programs (``structured.py``): called, it goes to the rules it was made with.
+    """
+
+    __slots__ = ("derived", "rules")
+
+    def __init__(self, name: str, rules: Callable, outputs: int):
+        super().__init__(name, self.run, abstract=self.types, outputs=outputs)
+        self.rules = rules
+        self.derived: dict[Any, Any] = {}  # programs made from it, kept with it
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        return self.one_or_all(self.rules(self)(*args))
+
+    def one_or_all(self, outputs: Sequence) -> Any:
+        """The outputs as an op returns them: in a tuple only where they are several."""
+        return tuple(outputs) if self.outputs > 1 else outputs[0]
+
+    @property
+    def programs(self) -> dict[str, Program]:
+        """The programs that it holds, by what they are for."""
+        raise NotImplementedError
+
+    def with_programs(self, change: Callable[[Program], Program]) -> Structured:
+        """The same row with each of its programs changed."""
+        raise NotImplementedError
+
+    def note(self) -> str:
+        """What is printed behind its name."""
+        return ""
+
+    def numbers(self) -> tuple:
+        """All that it is beside its programs."""
+        return ()
+
+    def operand_types(self) -> list[Aval]:
+        raise NotImplementedError
+
+    def output_types(self) -> list[Aval]:
+        raise NotImplementedError
+
+    def types(self, *xs: Aval) -> Any:
+        return self.one_or_all(self.output_types())
+
+    def weak_outputs(self) -> list[bool]:
+        """Which outputs are Python scalars."""
+        raise NotImplementedError
+
+    def run(self, *xs: Any, run: Runner = evaluate) -> Any:
+        """The outputs for plain values; ``run`` runs the programs."""
+        return self.one_or_all(self.computed(xs, run))
+
+    def computed(self, xs: Sequence[Any], run: Runner) -> Sequence:
+        """A list of the same."""
+        raise NotImplementedError
+
+    def pruned(self, used: Sequence[bool]) -> tuple[Structured, list[bool], list[bool]] | None:
+        """The row that computes only the outputs ``used``; which operands and outputs it has.
+
+        None where it needs all that it has.
+        """
+        return None
 
 
 # ---- printing
