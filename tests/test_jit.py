@@ -8,7 +8,7 @@ import functrans as ft
 from functrans import errors
 from functrans._compile.lowering.numbers import AS_NUMPY
 from functrans._compile.run import executable
-from functrans._compile.run.native import NativeUnavailable
+from functrans._compile.run.machine import NativeUnavailable
 from functrans._ops.declare import Elementwise
 from functrans._transforms.staging.jit import Jitted
 

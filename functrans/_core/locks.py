@@ -136,5 +136,3 @@ def _in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before, after_in_parent=_release, after_in_child=_in_child)
-
-__all__ = ["Interrupted", "Lock", "compiler", "compiling", "lazy"]

@@ -69,6 +69,3 @@ def reopened(trace: Trace) -> Iterator[None]:
         yield
     finally:
         trace.closed = closed
-
-
-__all__ = ["Call", "reopened", "stop"]

@@ -487,9 +487,3 @@ where = elementwise(
     domain=ANY, selects=True, cost=1, computes="choice", rounds="never",
 )
 isnan = constant("isnan", np.isnan, rounds="never", cost=1, computes="inexact")
-
-__all__ = [
-    "ABOVE_ONE", "ANY", "BOOLEAN", "INTEGER", "NONZERO", "POSITIVE", "REAL", "TABLE", "UNIT",
-    "Action", "Bilinear", "Elementwise", "General", "Linear", "bilinear", "constant",
-    "elementwise", "isnan", "linear", "primitive", "strong_multiply", "where",
-]

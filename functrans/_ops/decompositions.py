@@ -494,5 +494,3 @@ qr = primitive(
     With ``complete`` the columns of q beyond those of x turn only as much as they must.
     """,
 )
-
-__all__ = ["first_flag", "number", "of_matrix", "pinv", "qr", "svd", "top", "visible"]

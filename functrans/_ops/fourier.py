@@ -91,5 +91,3 @@ irfft = linear(
         _resized(x.shape, axis, n), _dtype_of_result(np.fft.irfft, x.dtype)
     ),
 )
-
-__all__ = ["SWAPPED", "fft", "irfft", "rfft"]

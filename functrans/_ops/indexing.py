@@ -331,8 +331,3 @@ last_write = primitive(
     ),
     rounds="never",
 )
-
-__all__ = [
-    "ARRAY", "WHOLE", "accumulate", "getitem", "index_of", "last_write", "put_add",
-    "result_shape", "scatter_add", "scatter_set",
-]

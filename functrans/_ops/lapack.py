@@ -58,6 +58,3 @@ def _where_finite(f: Callable[[Any], Any], x: np.ndarray) -> tuple:
         np.where(finite.reshape(finite.shape + (1,) * (y.ndim - finite.ndim)), y, np.nan)
         for y in f(np.where(finite[..., None, None], x, 0))
     ])
-
-
-__all__ = ["eigh_or_nan", "pinv", "svd", "svd_for_values", "svd_or_nan"]

@@ -157,9 +157,3 @@ vectors_if = primitive(
     abstract=lambda x, near: x,
     doc="Eigenvectors of ``x`` if any of the flags ``near`` is set, else the identity.",
 )
-
-
-__all__ = [
-    "blocks", "equal_and_apart", "first_order", "followed", "may_meet", "settle", "settled",
-    "shared", "slope_ratio", "unmoved", "vectors_if",
-]

@@ -433,10 +433,3 @@ eigh = primitive(
     perturbation that mixes the block gives NaN in its eigenvectors.
     """,
 )
-
-
-__all__ = [
-    "adjoint", "basis_of_blocks", "cholesky", "column", "conj", "diagonal_of", "eigh",
-    "floating", "hermitian", "inv", "mT", "magnitude", "same", "solve", "stacked",
-    "triangular_solve",
-]

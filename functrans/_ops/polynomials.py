@@ -91,6 +91,3 @@ def leading_zeros(p: Any) -> int:
         return 0
     found = np.flatnonzero(known)
     return int(found[0]) if found.size else len(known)
-
-
-__all__ = ["leading_zeros", "powers", "roots"]

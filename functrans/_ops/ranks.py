@@ -165,7 +165,3 @@ tied_spread = linear(
     batch=_batch_tied(lambda: tied_spread), fills=True,
     abstract=lambda v, x, y: Aval(x.shape, v.dtype),
 )
-
-__all__ = [
-    "argpartition", "argsort", "lexsort", "ranked", "searchsorted", "tied_mean", "tied_spread",
-]

@@ -485,10 +485,3 @@ root = elementwise(
     "root", np.sqrt, lambda g, y: ratio(g, 2 * y), domain=POSITIVE, kinks="0: 0",
     at_kink=lambda x: x == 0,
 )
-
-__all__ = [
-    "all", "any", "argmax", "argmin", "count_nonzero", "cummax", "cummin", "cumprod", "cumsum",
-    "equal_share", "expand", "kept_shape", "logsumexp", "max", "min", "others", "prod",
-    "recurrence", "reduced_shape", "root", "running_share", "share_out", "shift", "softmax",
-    "sum", "tied", "weigh",
-]

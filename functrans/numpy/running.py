@@ -119,8 +119,3 @@ def accumulating(row: Primitive, **params: Any) -> Callable:
         return row(array, axis=axis, **params)
 
     return accumulate
-
-__all__ = [
-    "accumulating", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "diff", "nancumprod",
-    "nancumsum", "trapezoid",
-]

@@ -149,5 +149,3 @@ def _at(ufunc: np.ufunc) -> Callable:
 MAKERS.update(
     reduce=_reduce, accumulate=_accumulate, reduceat=_reduceat, outer=_outer, at=_at,
 )
-
-__all__: list[str] = []

@@ -355,7 +355,3 @@ def text() -> str:
                 "slots": SLOTS, "list": LIST_ITEMS + 8,
                 "array": ARRAY, "scalar": SCALAR, "float": FLOAT, "int": INT}
     return re.sub("<([a-zA-Z_0-9. ]+)>", lambda found: str(numbers[found[1]]), TEXT)
-
-
-__all__ = ["ARRAY", "FLOAT", "FUNCTIONS", "INT", "IN_ORDER", "MOST", "OBJECTS", "OFFSETS", "PLAN",
-           "SCALAR", "SLOTS", "WRITEABLE", "text"]

@@ -368,6 +368,3 @@ def _strip(k: Kernel, starts: dict[Reduce, int]) -> tuple[int, int]:
 
 def _is_sum(r: Reduce) -> bool:
     return r.row is sum_ and r.dtype.kind in "fc"
-
-
-__all__ = ["Nest"]

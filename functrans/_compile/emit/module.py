@@ -221,6 +221,3 @@ def _mark_calls(text: str, name: str, number: int) -> str:
         f"{line} #{number}" if f" @{name}(" in line and " call " in line else line
         for line in text.split("\n")
     ])
-
-
-__all__ = ["ARRAY_DATA", "LIST_ITEMS", "Place", "VectorLibrary", "emit_module"]

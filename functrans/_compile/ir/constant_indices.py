@@ -65,6 +65,3 @@ def _split(places: np.ndarray) -> tuple[View, Shape]:
     table = Const(np.ascontiguousarray(places))
     index = views.broadcast(views.identity(table, places.shape), shape)
     return views.squeezed(index), tuple([s for s, n in zip(strides, shape, strict=True) if n != 1])
-
-
-__all__ = ["gathered", "scattered"]

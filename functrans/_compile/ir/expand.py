@@ -81,5 +81,3 @@ RULES: dict[Primitive, Callable] = {
     reductions.equal_share: _equal_share, reductions.softmax: _softmax,
     reductions.logsumexp: _logsumexp,
 }
-
-__all__ = ["RULES", "expanded"]

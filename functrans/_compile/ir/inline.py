@@ -39,6 +39,3 @@ def _write(program: Program, known: dict[Var, Atom], eqns: list[Eqn]) -> tuple[A
         known.update(zip(eqn.outputs, outputs, strict=True))
         eqns.append(Eqn(prim, inputs, eqn.params, outputs, eqn.line))
     return tuple(map(read, program.outputs))
-
-
-__all__ = ["inlined"]

@@ -227,6 +227,3 @@ def _frozen(x: Any) -> Any:
     if isinstance(x, tuple | list):
         return tuple([_frozen(v) for v in x])
     return (type(x), repr(x)) if type(x) is float or type(x) is complex else (type(x), x)
-
-
-__all__ = ["dead_code", "fold", "optimise", "rewrite", "share"]

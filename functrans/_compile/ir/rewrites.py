@@ -383,5 +383,3 @@ RULES = (
     Rule("reading what was put there", (getitem,), _reads_what_was_put),
     Rule("one array joined", (concatenate,), _joins_one),
 )
-
-__all__ = ["RULES", "Rule"]

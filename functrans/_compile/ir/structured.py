@@ -262,6 +262,3 @@ def live_equations(program: Program) -> tuple[Eqn, ...]:
         kept.append(eqn)
         needed.update(a for a in eqn.inputs if isinstance(a, Var))
     return tuple(reversed(kept))
-
-
-__all__ = ["Branch", "Loop", "Ruled", "Structured", "live", "live_equations"]

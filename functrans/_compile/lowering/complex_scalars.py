@@ -245,5 +245,3 @@ if _MACHINE in PASSED:
     lowers(ops.exp)(_exp)
     _scaled_log(ops.log2, math.log2(math.e))
     _scaled_log(ops.log10, math.log10(math.e))
-
-__all__ = ["COMPLEX"]

@@ -426,8 +426,3 @@ class LogDet(Call):
         over(w, lu.shape[-1:], entry)
         have = code.op(f"load {t}, ptr {at_sign}")
         code.line(f"store {t} {code.op(f'fadd {t} {have}, {zero}')}, ptr {at_sign}")  # no -0
-
-
-__all__ = ["OUTSIDE", "REFUSALS", "Call", "Cholesky", "Eigh", "Factor", "LogDet", "Product",
-           "Solve", "Triangular", "Writer", "eigh_room", "layout", "over", "refused",
-           "transposed"]

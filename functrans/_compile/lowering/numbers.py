@@ -266,7 +266,3 @@ def _convert_complex(code: Code, x: str, source: np.dtype, target: np.dtype) -> 
 
 def _part_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(dtype.char.lower()) if dtype.kind == "c" else dtype
-
-
-__all__ = ["AS_NUMPY", "TYPES", "Code", "Rounding", "convert", "is_float", "is_native", "is_pair",
-           "literal", "part_of", "stored_type", "type_of"]

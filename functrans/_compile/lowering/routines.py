@@ -82,6 +82,3 @@ def _signature(capsule: Any) -> bytes:
 def _pointer(capsule: Any, signature: bytes) -> int:
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     return pointer(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, signature)
-
-
-__all__ = ["PREFIX", "Routines", "found", "of_numpy", "of_scipy"]

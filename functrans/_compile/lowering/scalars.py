@@ -415,9 +415,3 @@ def reduces(row: Primitive, dtype: np.dtype) -> bool:
     """Whether a row's entries are reduced to a dtype in a loop; complex numbers have no order."""
     join = row.facts.reduces
     return join is not None and lowering_of(join, dtype) is not None
-
-
-__all__ = [
-    "LOWERINGS", "combine", "computing_types", "copy", "gather", "inside",
-    "lowering_of", "reduces", "reduction_start",
-]

@@ -138,6 +138,3 @@ def scattered(start: int, count: int) -> np.ndarray:
     k = (k ^ (k >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     k = (k ^ (k >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return k ^ (k >> np.uint64(31))
-
-
-__all__ = ["checksum", "scattered"]

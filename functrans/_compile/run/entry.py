@@ -176,6 +176,3 @@ def supported() -> bool:
     dims = ctypes.c_void_p.from_address(id(x) + OFFSETS["dims"]).value or 0
     shape = tuple((ctypes.c_int64 * 2).from_address(dims))
     return shape == x.shape and _numpy_functions()[ARRAY_TYPE] == id(np.ndarray)
-
-
-__all__ = ["entry_of", "supported"]

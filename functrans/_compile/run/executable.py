@@ -94,6 +94,3 @@ def alone(prim: Structured) -> Callable[[Sequence[Any]], Sequence]:
         return compile_program(program)
     except NativeUnavailable:
         return lambda xs: prim.impl(*xs) if prim.outputs > 1 else [prim.impl(*xs)]
-
-
-__all__ = ["Executable", "alone", "optimise"]

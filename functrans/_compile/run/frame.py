@@ -244,6 +244,3 @@ def in_order(x: Any, dtype: np.dtype, shape: Shape, i: int) -> np.ndarray:
     if y.dtype == dtype and y.flags.num & IN_ORDER == IN_ORDER:
         return y
     return np.require(y, dtype, ["C", "A"])
-
-
-__all__ = ["Argument", "Buffer", "Frame", "Framed", "Host", "Operand", "Result", "Segment"]

@@ -93,6 +93,3 @@ def _dtype(dtype: np.dtype) -> str:
     if dtype.char in _DTYPES and dtype.isnative:
         return dtype.char
     raise _Opaque
-
-
-__all__ = ["program_key"]

@@ -181,6 +181,3 @@ class Layout:
         whole = v.is_identity() and math.prod(v.shape) == math.prod(v.root.aval.shape)
         weak = isinstance(v.root, Var) and v.root.weak and not v.shape
         return Operand(self.places[v.root].slot, v, whole, weak)
-
-
-__all__ = ["Layout"]

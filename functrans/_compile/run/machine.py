@@ -243,7 +243,3 @@ def _check_layout() -> None:
     data = ctypes.c_void_p.from_address(id(x) + ARRAY_DATA).value
     if data != x.ctypes.data:
         raise NativeUnavailable("this NumPy keeps an array's data elsewhere")
-
-
-__all__ = ["LEVELS", "OPTIONS", "SAFE", "Machine", "NativeUnavailable", "choose", "llvm_binding",
-           "local"]

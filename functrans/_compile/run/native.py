@@ -14,7 +14,7 @@ from functrans._compile.lowering.numbers import AS_NUMPY, Rounding
 from functrans._compile.run import store
 from functrans._compile.run.frame import Frame, Framed
 from functrans._compile.run.layout import Layout
-from functrans._compile.run.machine import OPTIONS, SAFE, NativeUnavailable, local
+from functrans._compile.run.machine import OPTIONS, SAFE, local
 from functrans._compile.run.verify import difference, warn
 from functrans._compile.schedule.schedule import schedule
 from functrans._core.locks import compiling
@@ -126,6 +126,3 @@ def kept_program(key: str) -> Framed | None:
         frame = Frame.read(notes["frame"])
         engine, functions = local().load(code, [x.name for x in frame.segments])
     return Framed(frame, functions, engine)
-
-
-__all__ = ["NativeProgram", "NativeUnavailable", "compile_program", "kept_program"]

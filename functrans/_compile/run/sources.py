@@ -34,6 +34,3 @@ def _sources(folder: Path | str, prefix: str) -> Iterator[tuple[str, int, int]]:
             yield prefix + entry.name, status.st_size, status.st_mtime_ns
         elif entry.is_dir() and entry.name != "__pycache__":
             yield from _sources(entry.path, f"{prefix}{entry.name}/")
-
-
-__all__ = ["stamp", "stamp_of"]

@@ -302,7 +302,3 @@ def _bound(where: Path, newest: str, size: int) -> None:
                     f.path.unlink()
                     total -= f.size
         _totals[where] = total
-
-
-__all__ = ["Entry", "clear", "directory", "enabled", "entries", "files", "find", "get", "key_of",
-           "limit", "off", "put"]

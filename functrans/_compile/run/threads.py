@@ -30,6 +30,3 @@ def on_threads(function: Any, chunks: int) -> Callable[[list], None]:
             share(lambda chunk: native(slots, chunk, chunk + 1), range(chunks), threads)
 
     return run
-
-
-__all__ = ["is_shared", "on_threads"]

@@ -229,6 +229,3 @@ def warn(title: str, wrong: str, cured: bool) -> None:
            if cured else "So it is without that; NumPy runs the program.")
     text = f"jit: machine code made of the program {title} computes something else: {wrong}. {now}"
     warnings.warn(text, MiscompilationWarning, stacklevel=7)
-
-
-__all__ = ["difference", "warn"]

@@ -168,6 +168,3 @@ class Assembler:
 
     def _buffer_name(self, root: Var | Const) -> str:
         return self.names(root) if isinstance(root, Var) else "const"
-
-
-__all__ = ["Assembler"]

@@ -219,6 +219,3 @@ def _uniform(v: View) -> Any:
         if (np.signbit(parts) != np.signbit(parts[0])).any():
             return None
     return x.flat[0]
-
-
-__all__ = ["Builder", "Node", "read"]

@@ -427,6 +427,3 @@ def nested(eqn: Eqn, operands: Sequence[View], schedules: Sequence[Any]) -> Nest
     size = kind(eqn, tuple(operands), made, parts, None).bytes()
     scratch = Var(Aval((size,), np.dtype(np.uint8))) if size > STACK else None
     return kind(eqn, tuple(operands), made, parts, scratch)
-
-
-__all__ = ["Choice", "Emitted", "Nested", "Part", "Repeat", "nested"]

@@ -178,6 +178,3 @@ def _axes(pattern: tuple, ndim: int, given: Sequence[Any]) -> Axes:
 def _index(build: Builder, a: Any, given: Sequence[Any]) -> View:
     """An index array in the shape that all of them have together."""
     return views.broadcast(build.whole(a), np.broadcast_shapes(*[b.aval.shape for b in given]))
-
-
-__all__ = ["Gather", "Scatter", "enter"]

@@ -97,6 +97,3 @@ def _dependents(steps: Sequence[Any], b: Any) -> list:
 
 def _last_reader(steps: Sequence[Any], b: Var, last: Any) -> bool:
     return not any(b in [*step.reads, *step.makes] for step in steps[steps.index(last) + 1 :])
-
-
-__all__ = ["Placed", "placed"]

@@ -337,7 +337,3 @@ def _operand(v: Any, names: Callable[[Var], str]) -> str:
     if not isinstance(v, View):
         return _argument(v)
     return names(v.root) if isinstance(v.root, Var) else f"<{v.root.aval!r}>"
-
-
-__all__ = ["Call", "HostStep", "Kernel", "Load", "NativeStep", "Nested", "Op", "Reduce", "Schedule",
-           "Step", "Store", "Tiles", "check_bounds", "collapse", "place"]

@@ -331,5 +331,3 @@ LAPACK: dict[Primitive, Enter] = {
     solve: _solve, inv: _solve, triangular_solve: _triangular_solve, det: _det, slogdet: _slogdet,
     cholesky: _cholesky, eigh: _eigh,
 }
-
-__all__ = ["LAPACK", "LOOPS", "enter"]

@@ -39,6 +39,3 @@ def allocate(
         offsets[v] = at
         size = max(size, at + need)
     return offsets, size
-
-
-__all__ = ["ALIGNMENT", "STACK", "allocate"]

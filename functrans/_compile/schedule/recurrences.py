@@ -215,6 +215,3 @@ def enter(build: Builder, eqn: Eqn) -> bool:
     step = tuple(operands), (made,), shape[:axis], axis
     build.call(Recurrence(*step) if join is None else Scan(*step, row))
     return True
-
-
-__all__ = ["ROWS", "Running", "Scan", "Share", "enter"]

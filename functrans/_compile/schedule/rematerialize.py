@@ -240,6 +240,3 @@ def _drop_unused(build: Builder, kept: set[Any]) -> None:
             build.makers.pop(node.target, None)
             build.shapes.pop(node.target, None)
     build.nodes = left[::-1]
-
-
-__all__ = ["recompute", "recompute_late"]

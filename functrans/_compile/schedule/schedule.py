@@ -212,6 +212,3 @@ def _output(build: Builder, a: Atom) -> Any:
     out = Var(a.aval)
     build.copy(a, out)
     return out
-
-
-__all__ = ["is_known", "schedule"]

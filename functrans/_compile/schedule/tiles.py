@@ -224,6 +224,3 @@ def _joined(part: Var, r: Reduce) -> Kernel:
     strides = (0, 1) if size > 1 else (0,)
     joined = Reduce(r.buffer, row, "part", r.dtype, (0,), strides)
     return Kernel(space, (load,), (), (), (joined,), {"part": r.dtype})
-
-
-__all__ = ["tiled"]

@@ -306,9 +306,3 @@ def composed(u: View, v: View, space: Shape) -> View | None:
 def _zeros(u: View, v: View) -> View:
     """Zeros like the entries of u, in the shape of v."""
     return nothing(View(u.root, v.shape, 0, v.strides, v.windows))
-
-
-__all__ = [
-    "Shape", "View", "Window", "broadcast", "c_strides", "composed", "diagonal", "embedded", "full",
-    "identity", "indexed", "origin", "reshaped", "shifted", "squeezed", "transposed",
-]

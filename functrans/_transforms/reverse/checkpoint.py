@@ -271,6 +271,3 @@ def same(a: Any, b: Any) -> bool:
     near = 1e-4 if a[1].itemsize > 4 else 1e-2
     scale = np.max(np.abs(a[2]), initial=0.0)
     return np.allclose(a[2], b[2], rtol=near, atol=near * float(scale), equal_nan=True)
-
-
-__all__ = ["checkpoint"]

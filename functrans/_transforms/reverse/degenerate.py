@@ -111,6 +111,3 @@ class ReverseTrace(VJPTrace):
     def split(self) -> bool:
         """Whether the backward of this tape takes a ratio of slopes anywhere."""
         return bool(self.hidden) and any(self._splits())
-
-
-__all__ = ["ReverseTrace"]

@@ -68,6 +68,3 @@ def _both(trace: VJPTrace, y: VJPTracer, mine: VJPTracer) -> VJPTracer:
     """The value that ``y`` and ``mine`` share, moved by a change of either."""
     edges = tuple((x.slot, _PASS, (), None) for x in (y, mine))
     return VJPTracer(trace, y.primal, trace.enter(edges, 1))
-
-
-__all__ = ["CallNode", "recorded"]

@@ -44,6 +44,3 @@ def _push_elementwise(node, ts):
             c = spread(c, *unlike[1])
         total = c if total is None else total + c
     return total
-
-
-__all__ = ["advance", "push_forward"]

@@ -74,6 +74,3 @@ class _Sums:
         v = eqn.inputs[0]
         few = isinstance(v, Var) and math.prod(v.aval.shape) * SPARSE <= math.prod(out.aval.shape)
         return eqn if few else None
-
-
-__all__ = ["entrywise"]

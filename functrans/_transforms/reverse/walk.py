@@ -170,6 +170,3 @@ def _masked(tape: list) -> Container[int]:
 def _keeps(prim: Any) -> bool:
     """Whether each entry of its operands reaches the output."""
     return isinstance(prim, Linear) and not prim.drops
-
-
-__all__ = ["carry", "walk"]
