@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
 from functrans._compile.lowering import library, routines
-from functrans._compile.run.native import compile_program
+from functrans._compile.run.native import NativeProgram
 from functrans._compile.schedule import linear
 from functrans._compile.schedule.kernels import Call, HostStep, Kernel
 from functrans._ops.linalg import triangular_solve
@@ -23,7 +23,7 @@ RTOL = {"d": 1e-12, "f": 2e-5, "l": 0.0}
 
 
 def compiled(f, *args):
-    return compile_program(make_program(f)(*args))
+    return NativeProgram(make_program(f)(*args))
 
 
 def check(f, *args, rtol=None):

@@ -49,7 +49,7 @@ def check(f, shapes, dtypes=(np.float64, np.float32)):
         for at_end in (True, False):
             xs = [filled(s, dtype, at_end) for s in shapes]
             program = ft.make_program(f)(*xs)
-            compiled = native.compile_program(program)
+            compiled = native.NativeProgram(program)
             made = []
 
             def ours(shape, dtype, at_end=at_end):

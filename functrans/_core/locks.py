@@ -75,6 +75,19 @@ class lazy(Generic[T]):
 compiling = Lock()  # held by who calls LLVM; no user's function is called meanwhile
 
 
+class once(lazy[T]):
+    """``lazy`` under the compiler's lock: threads that ask at once wait for the one that makes it.
+
+    A signal handler may still make the value first; then that one stays.
+    """
+
+    def __get__(self, x: Any, owner: type) -> T:
+        if x is None:
+            return self  # type: ignore[return-value]  # asked of the class
+        with compiling:
+            return x.__dict__[self.name] if self.name in x.__dict__ else super().__get__(x, owner)
+
+
 class Interrupted(RuntimeError):
     """The compiler was asked for by code that interrupts it, such as a signal handler."""
 

@@ -92,7 +92,7 @@ def _implementation(prim: Primitive, rounding: Rounding) -> Callable:
 
     def run(program: Program, values: Sequence[Any]) -> list:
         if program not in compiled:
-            compiled[program] = compile_program(program, rounding)
+            compiled[program] = NativeProgram(program, rounding)
         return compiled[program]([np.asarray(x) for x in values])
 
     return functools.partial(prim.impl, run=run)
@@ -105,16 +105,6 @@ def _title(program: Program) -> str:
     lines = list(dict.fromkeys([eqn.line for eqn in program.eqns if eqn.line]))
     where = f", {lines[0]}" if lines else ""
     return f"({inputs}) -> ({outputs}), {len(program.eqns)} equations{where}"
-
-
-def compile_program(
-    program: Program, rounding: Rounding = AS_NUMPY, key: str | None = None
-) -> NativeProgram:
-    """The program as native code.
-
-    Called with a flat list of values of the inputs' dtypes and shapes, it returns the outputs.
-    """
-    return NativeProgram(program, rounding, key)
 
 
 def kept_program(key: str) -> Framed | None:
