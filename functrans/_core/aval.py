@@ -35,6 +35,10 @@ class Aval(NamedTuple):
     def size(self) -> int:
         return prod(self.shape)
 
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
     def __repr__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
 

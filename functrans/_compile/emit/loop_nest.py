@@ -58,9 +58,7 @@ class Nest:
         self.code = code
         self.ranged = ranged
         self.local = local
-        self.buffers = tuple(dict.fromkeys(
-            [x.buffer for x in (*k.loads, *k.stores, *k.reductions)]
-        ))
+        self.buffers = tuple(dict.fromkeys([*k.reads, *k.makes]))
         self.pointers = {b: f"%buffer{i}" for i, b in enumerate(self.buffers)}
         self.registers: dict[str, str] = {}
         self.sums = {r: f"%sum{i}" for i, r in enumerate(k.reductions)}
@@ -89,8 +87,7 @@ class Nest:
         code.line("ret void")
         given = ", ".join([f"ptr noalias {p}" for p in self.pointers.values()]
                           + ["i64 %start", "i64 %stop"] * self.ranged)
-        body = "\n".join(code.lines)
-        return f"define internal void @{self.name}({given}) #0 {{\nentry:\n{body}\n}}\n"
+        return code.function(f"internal void @{self.name}", given)
 
     def whole(self, r: Reduce) -> bool:
         """Whether a reduction is finished in one run of its own loops, and then stored."""
@@ -221,9 +218,8 @@ class Nest:
 
     def read(self, buffer: Any, dtype: np.dtype, offset: int, strides: Sequence[int],
              index: str | None = None) -> str:
-        t = stored_type(dtype)
-        x = self.code.op(f"load {t}, ptr {self.address(buffer, t, offset, strides, index)}")
-        return self.code.op(f"icmp ne i8 {x}, 0") if dtype.kind == "b" else x
+        at = self.address(buffer, stored_type(dtype), offset, strides, index)
+        return self.code.read(dtype, at)
 
     def write(self, buffer: Any, dtype: np.dtype, offset: int, strides: Sequence[int],
               x: str, index: str | None = None) -> None:

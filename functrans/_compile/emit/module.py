@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from functrans._compile.emit.loop_nest import Nest
 from functrans._compile.lowering.numbers import Code, Rounding
-from functrans._compile.run.threads import is_shared
 from functrans._compile.schedule.control import Emit, Emitted, Nested
 from functrans._compile.schedule.kernels import Call, Kernel, NativeStep, Tiles
 
@@ -91,7 +90,7 @@ def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Plac
         return Emitted(name, buffers, step.refuses)
 
     for s, steps in enumerate(segments):
-        shared = any(is_shared(step) for step in steps)
+        shared = any(step.chunks > 1 for step in steps)
         texts.append(_run(f"run{s}", list(map(emit, steps)), places, stack, shared))
     apart = next(count) > INLINED
     vectors = None if rounding.precise else library
@@ -117,7 +116,7 @@ def _tiles(name: str, step: Tiles, nests: Sequence[Nest], buffers: Sequence[Any]
     """The function that runs kernels tile by tile, from chunk %lo to before chunk %hi."""
     code = Code()
     pointers = {b: f"%buffer{i}" for i, b in enumerate(buffers)}
-    given = "".join(f"ptr noalias {p}, " for p in pointers.values())
+    parameters = "".join(f"ptr noalias {p}, " for p in pointers.values())
     for i, (b, row) in enumerate(step.local.items()):
         code.line(f"%local{i} = alloca [{row * b.aval.dtype.itemsize * step.tile} x i8], align 64")
     with code.loop("%lo", "%hi", stem="chunk") as c:
@@ -139,8 +138,7 @@ def _tiles(name: str, step: Tiles, nests: Sequence[Nest], buffers: Sequence[Any]
                 parts = "".join(f"ptr {pointers[b]}, " for b in n.buffers)
                 code.line(f"call void @{n.name}({parts}i64 {ends[0]}, i64 {ends[1]})")
     code.line("ret void")
-    body = "\n".join(code.lines)
-    return f"define internal void @{name}({given}i64 %lo, i64 %hi) #0 {{\nentry:\n{body}\n}}\n"
+    return code.function(f"internal void @{name}", f"{parameters}i64 %lo, i64 %hi")
 
 
 def _run(name: str, calls: Sequence[Emitted], places: dict[Any, Place], stack: int,
@@ -163,17 +161,10 @@ def _run(name: str, calls: Sequence[Emitted], places: dict[Any, Place], stack: i
         pointers[b] = bases[slot]
         if offset:
             pointers[b] = code.op(f"getelementptr i8, ptr {bases[slot]}, i64 {offset}")
-    for step, buffers, refuses, numbers in calls:
-        given = ", ".join(f"ptr {pointers[b]}" for b in buffers)
-        call = f"@{step}({given}{more or numbers})"
-        if refuses:
-            status = code.op(f"call i32 {call}")
-            code.leave_if(code.op(f"icmp ne i32 {status}, 0"), f"i32 {status}")
-        else:
-            code.line(f"call void {call}")
+    for step in calls:
+        step.call(code, pointers, more)
     code.line("ret i32 0")
-    body = "\n".join(code.lines)
-    return f"define i32 @{name}(ptr %list{more}) #0 {{\nentry:\n{body}\n}}\n"
+    return code.function(f"i32 @{name}", f"ptr %list{more}")
 
 
 def _pointer(code: Code, base: str, offset: int) -> str:

@@ -168,7 +168,12 @@ def _one(dtype: np.dtype) -> Any:
     return dtype.type(1).item()
 
 
-def evaluate(program: Program, args: Sequence[Any]) -> list:
+def apply(prim: Primitive, xs: Sequence[Any], params: dict[str, Any]) -> Any:
+    return prim(*xs, **params)
+
+
+def evaluate(program: Program, args: Sequence[Any],
+             apply: Callable[[Primitive, Sequence[Any], dict[str, Any]], Any] = apply) -> list:
     """The outputs for ``args``, equation by equation; works on traced values."""
     env: dict[Var, Any] = dict(zip(program.inputs, args, strict=True))
 
@@ -176,9 +181,9 @@ def evaluate(program: Program, args: Sequence[Any]) -> list:
         return env[a] if isinstance(a, Var) else a.value if isinstance(a, Const) else a
 
     for eqn in program.eqns:
-        y = eqn.prim(*map(read, eqn.inputs), **eqn.params)
+        y = apply(eqn.prim, list(map(read, eqn.inputs)), eqn.params)
         for v, x in zip(eqn.outputs, y if eqn.prim.outputs > 1 else (y,), strict=True):
-            env[v] = x.item() if v.weak and isinstance(x, np.generic) else x
+            env[v] = x.item() if v.weak and isinstance(x, np.generic | np.ndarray) else x
     return [read(a) for a in program.outputs]
 
 

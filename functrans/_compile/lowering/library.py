@@ -51,6 +51,7 @@ class Call:
 
     name: ClassVar[str] = ""
     refuses: ClassVar[bool] = False
+    chunks: ClassVar[int] = 1
 
     @property
     def reads(self) -> list[Var | Const]:
@@ -105,10 +106,9 @@ class Writer:
     def text(self, name: str, refuses: bool) -> str:
         """The function that has been written, its result a status if it ``refuses``."""
         self.code.line("ret i32 0" if refuses else "ret void")
-        given = ", ".join([f"ptr noalias {p}" for p in self.pointers.values()])
-        result = "i32" if refuses else "void"
-        lines = "\n".join([*self.allocas, *self.code.lines])
-        return f"define internal {result} @{name}({given}) #0 {{\nentry:\n{lines}\n}}\n"
+        self.code.lines[:0] = self.allocas
+        parameters = ", ".join([f"ptr noalias {p}" for p in self.pointers.values()])
+        return self.code.function(f"internal {'i32' if refuses else 'void'} @{name}", parameters)
 
     def constant(self, t: str, text: str) -> str:
         """The address of a number that does not change."""

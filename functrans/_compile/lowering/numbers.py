@@ -101,6 +101,11 @@ class Code:
     def line(self, text: str) -> None:
         self.lines.append(f"  {text}")
 
+    def function(self, head: str, parameters: str) -> str:
+        """The lines as a function; ``head`` stands before its parameters."""
+        body = "\n".join(self.lines)
+        return f"define {head}({parameters}) #0 {{\nentry:\n{body}\n}}\n"
+
     def label(self, name: str) -> None:
         self.lines.append(f"{name}:")
         self.block = name
@@ -192,6 +197,11 @@ class Code:
 
     def is_nan(self, t: str, x: str) -> str:
         return self.op(f"fcmp uno {t} {x}, {x}")
+
+    def read(self, dtype: np.dtype, pointer: str) -> str:
+        """The number at an address."""
+        x = self.op(f"load {stored_type(dtype)}, ptr {pointer}")
+        return self.op(f"icmp ne i8 {x}, 0") if dtype.kind == "b" else x
 
     def copy(self, target: str, source: str, size: int) -> None:
         """Copy bytes from one address to another."""

@@ -52,12 +52,13 @@ def of_numpy() -> Routines | None:
     for pattern in PATTERNS[bits]:
         names = {f"{PREFIX}{n}": getattr(library, pattern.format(n), None) for n in NAMES}
         if None not in names.values():
-            addresses = {n: _address(f) for n, f in names.items()}
+            addresses = {n: address_of(f) for n, f in names.items()}
             return Routines(addresses, bits, f"NumPy, {pattern.format('dgemm')}")
     return None
 
 
-def _address(function: Any) -> int:
+def address_of(function: Any) -> int:
+    """Where a function of ctypes is."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
@@ -70,7 +71,7 @@ def of_scipy() -> Routines | None:
     offered = {name: capsule for m in modules for name, capsule in m.__pyx_capi__.items()}
     if not all(n in offered and b"int *" in _signature(offered[n]) for n in NAMES):
         return None
-    addresses = {f"{PREFIX}{n}": _pointer(offered[n], _signature(offered[n])) for n in NAMES}
+    addresses = {f"{PREFIX}{n}": pointer_of(offered[n], _signature(offered[n])) for n in NAMES}
     return Routines(addresses, 32, "SciPy")
 
 
@@ -79,6 +80,7 @@ def _signature(capsule: Any) -> bytes:
     return name(("PyCapsule_GetName", ctypes.pythonapi))(capsule)
 
 
-def _pointer(capsule: Any, signature: bytes) -> int:
+def pointer_of(capsule: Any, signature: bytes | None) -> int:
+    """What a capsule of CPython's holds."""
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     return pointer(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, signature)

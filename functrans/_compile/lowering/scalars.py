@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.ir.program import Atom, Const, Eqn, Var
+from functrans._compile.ir.program import Atom, Const, Eqn, Var, aval_of_atom
 from functrans._compile.lowering.complex_scalars import COMPLEX
 from functrans._compile.lowering.numbers import (
     Code,
@@ -309,7 +309,7 @@ def computing_types(eqn: Eqn) -> tuple[np.dtype, ...] | None:
     row, out = eqn.prim, eqn.outputs[0].aval.dtype
     types = _operand_types(eqn, out)
     computing = types[-1]
-    sources = [dtype_of_atom(a) for a in eqn.inputs]
+    sources = [aval_of_atom(a).dtype for a in eqn.inputs]
     if not all(map(is_native, [out, *types, *sources])):
         return None
     if lowering_of(row, computing) is None:
@@ -353,7 +353,7 @@ def _operand_types(eqn: Eqn, out: np.dtype) -> tuple[np.dtype, ...]:
         return (np.dtype(bool),) * n
     if computes == "choice":
         return np.dtype(bool), *[out] * (n - 1)
-    dtype = dtype_of_atom(eqn.inputs[0])
+    dtype = aval_of_atom(eqn.inputs[0]).dtype
     return (dtype if computes == "operand" or dtype.kind in "fc" else np.dtype(float),)
 
 
@@ -361,7 +361,7 @@ def _common(inputs: tuple[Atom, ...]) -> np.dtype:
     """The dtype in which operands are compared: a Python integer need not fit the other's."""
     dtype = np.result_type(*map(_weakly, inputs))
     if dtype.kind == "i" and not all(_fits(a, dtype) for a in inputs):
-        return np.result_type(*map(dtype_of_atom, inputs))
+        return np.result_type(*[aval_of_atom(a).dtype for a in inputs])
     return dtype
 
 
@@ -372,10 +372,6 @@ def _fits(a: Atom, dtype: np.dtype) -> bool:
     if type(a) is not int or dtype.kind != "i":
         return True
     return np.iinfo(dtype).min <= a <= np.iinfo(dtype).max
-
-
-def dtype_of_atom(a: Atom) -> np.dtype:
-    return a.aval.dtype if isinstance(a, Var | Const) else np.dtype(type(a))
 
 
 def _weakly(a: Atom) -> Any:

@@ -35,6 +35,7 @@ from functrans._compile.emit.entry_code import (
     WRITEABLE,
     text,
 )
+from functrans._compile.lowering.routines import address_of, pointer_of
 from functrans._compile.run.machine import local
 from functrans._core.array import Array
 
@@ -53,7 +54,7 @@ ALL = 0xFFFFFFFF  # of an array's flags
 def _function() -> tuple[Any, int]:
     """The function, compiled: what must live as long as it is called, and its address."""
     code, function = local().compile_own(text(), "entry", "calls of compiled functions")
-    return code, _address(function)
+    return code, address_of(function)
 
 
 # ---- one program
@@ -87,7 +88,7 @@ def entry_of(frame: Frame, functions: dict[str, Any], code: Any, locked: bool) -
     size, slot = lent[0] if lent else (0, 0)
     kind, flags = (Array, ALL & ~WRITEABLE) if locked else (np.ndarray, ALL)
     return plan.function(
-        _address(functions[segment.name]), plan.array(_known()), len(arguments),
+        address_of(functions[segment.name]), plan.array(_known()), len(arguments),
         plan.array(arguments), len(holds), plan.array(holds), len(results), plan.array(results),
         size, slot, frame.work >= LONG, id(kind), flags, code=code,
     )
@@ -144,20 +145,14 @@ def _new_function() -> Callable:
 def _known() -> list[int]:
     """The addresses that the function knows by their places."""
     found = [id(x) for x in OBJECTS.values()]
-    found += [_address(getattr(ctypes.pythonapi, name)) for name in FUNCTIONS]
-    return [*found, _address(ctypes.memmove), _numpy_functions()[NEW_FROM_DESCRIPTOR] or 0]
-
-
-def _address(f: Any) -> int:
-    return ctypes.cast(f, ctypes.c_void_p).value or 0
+    found += [address_of(getattr(ctypes.pythonapi, name)) for name in FUNCTIONS]
+    return [*found, address_of(ctypes.memmove), _numpy_functions()[NEW_FROM_DESCRIPTOR] or 0]
 
 
 def _numpy_functions() -> Any:
     """NumPy's table of C functions."""
-    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]  # not in stubs
-    at = pointer(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, None)
-    return ctypes.cast(at, ctypes.POINTER(ctypes.c_void_p))
+    return ctypes.cast(pointer_of(capsule, None), ctypes.POINTER(ctypes.c_void_p))
 
 
 @functools.cache

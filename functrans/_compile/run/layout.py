@@ -20,7 +20,6 @@ from functrans._compile.run.frame import (
     Result,
     Segment,
 )
-from functrans._compile.run.threads import is_shared
 from functrans._compile.schedule.kernels import HostStep, NativeStep, Schedule
 from functrans._compile.schedule.memory import STACK, allocate
 from functrans._compile.schedule.views import View
@@ -64,9 +63,8 @@ class Layout:
         for step in self.schedule.steps:
             if isinstance(step, HostStep):
                 self.order.append(step)
-            elif self.order and isinstance(self.order[-1], list) and not (
-                is_shared(step) or is_shared(self.order[-1][-1])
-            ):
+            elif (step.chunks == 1 and self.order and isinstance(self.order[-1], list)
+                  and self.order[-1][-1].chunks == 1):
                 self.order[-1].append(step)
             else:
                 self.order.append([step])
@@ -152,8 +150,7 @@ class Layout:
                 continue
             makes = tuple([b for b in self.buffers(part) if b.slot not in started])
             started.update(b.slot for b in makes)
-            chunks = part[0].chunks if is_shared(part[0]) else 1
-            runs.append(Segment(f"run{count}", makes, drops, chunks))
+            runs.append(Segment(f"run{count}", makes, drops, part[0].chunks))
             count += 1
         return tuple(runs)
 

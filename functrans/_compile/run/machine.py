@@ -184,7 +184,7 @@ class Machine:
         asks = b"PyErr_CheckSignals" in code
         if asks:
             for name in CALLED:
-                self.llvm.add_symbol(name, _address(getattr(ctypes.pythonapi, name)))
+                self.llvm.add_symbol(name, routines.address_of(getattr(ctypes.pythonapi, name)))
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.target())
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
@@ -194,10 +194,6 @@ class Machine:
         found = {n: engine.get_function_address(n) for n in names}
         assert all(found.values()), found
         return engine, {n: kind(address) for n, address in found.items()}
-
-
-def _address(f: Any) -> int:
-    return ctypes.cast(f, ctypes.c_void_p).value or 0
 
 
 @functools.cache

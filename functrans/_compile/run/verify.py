@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._compile.ir.program import Atom, Const, Program, Structured, Var
+from functrans._compile.ir.program import Program, Structured, evaluate
 from functrans._compile.run.checksum import scattered
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.primitive import Primitive
@@ -111,16 +111,7 @@ class _Run:
         self.steps = self.entries = 0  # in loops and branches
 
     def __call__(self, program: Program, values: Sequence[Any]) -> list:
-        env: dict[Var, Any] = dict(zip(program.inputs, values, strict=True))
-
-        def read(a: Atom) -> Any:
-            return env[a] if isinstance(a, Var) else a.value if isinstance(a, Const) else a
-
-        for eqn in program.eqns:
-            ys = self.outputs(eqn.prim, list(map(read, eqn.inputs)), eqn.params)
-            for v, y in zip(eqn.outputs, ys, strict=True):
-                env[v] = y.item() if v.weak and isinstance(y, np.generic | np.ndarray) else y
-        return [read(a) for a in program.outputs]
+        return evaluate(program, values, self.apply)
 
     def body(self, program: Program, values: Sequence[Any]) -> list:
         """A step of a loop, or a branch."""
@@ -130,13 +121,11 @@ class _Run:
             raise _Undecided
         return self(program, values)
 
-    def outputs(self, prim: Primitive, xs: list, params: dict) -> Sequence:
+    def apply(self, prim: Primitive, xs: Sequence[Any], params: dict[str, Any]) -> Any:
         if isinstance(prim, Structured):
-            y = prim.impl(*xs, run=self.body)
-            return y if prim.outputs > 1 else (y,)
+            return prim.run(*xs, run=self.body)
         if self.random is None:
-            y = prim.impl(*xs, **params)
-            return y if prim.outputs > 1 else (y,)
+            return prim.impl(*xs, **params)
         rounds = prim.facts.rounds != "never"
         if rounds and not isinstance(prim, Elementwise):  # as if it added up in another order
             xs = list(map(self.disturbed, xs))
@@ -145,7 +134,9 @@ class _Run:
         if prim in (astype, astype_discrete):
             _require_range(xs[0], np.asarray(ys[0]).dtype)
         self.calm = self.calm and all(map(_is_calm, ys))
-        return list(map(self.disturbed, ys)) if rounds else ys
+        if not rounds:
+            return y
+        return tuple(map(self.disturbed, y)) if prim.outputs > 1 else self.disturbed(y)
 
     def disturbed(self, x: Any) -> Any:
         """A number or numbers, moved by some roundings."""

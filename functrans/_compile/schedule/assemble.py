@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.ir.program import Const, Var, namer
+from functrans._compile.ir.program import Var, namer
 from functrans._compile.schedule import views
 from functrans._compile.schedule.builder import Builder, Node
 from functrans._compile.schedule.kernels import (
@@ -137,7 +137,8 @@ class Assembler:
             index = read(v.index, node) if v.index else None
             key = id(v.root), v.offset, v.strides, v.windows, index
             if key not in loads:
-                name = f"{self._buffer_name(v.root)}_{len(loads)}"
+                stem = self.names(v.root) if isinstance(v.root, Var) else "const"
+                name = f"{stem}_{len(loads)}"
                 dtype = v.root.aval.dtype
                 loads[key] = Load(name, v.root, dtype, v.offset, v.strides, v.windows, index)
                 types[name] = dtype
@@ -165,6 +166,3 @@ class Assembler:
                     stores.append(Store(out, name, out.aval.dtype, 0, strides))
         return Kernel(space, tuple(loads.values()), tuple(ops), tuple(stores), tuple(reductions),
                       types)
-
-    def _buffer_name(self, root: Var | Const) -> str:
-        return self.names(root) if isinstance(root, Var) else "const"

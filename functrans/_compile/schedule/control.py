@@ -10,17 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from functrans._compile.ir.program import Const, Eqn, Program, Structured, Var
+from functrans._compile.ir.program import Const, Eqn, Program, Structured, Var, aval_of_atom
 from functrans._compile.ir.structured import Branch, Loop
 from functrans._compile.lowering.library import Writer, pointers_of
 from functrans._compile.lowering.numbers import Code, literal, stored_type
 from functrans._compile.schedule import views
 from functrans._compile.schedule.inplace import placed
-from functrans._compile.schedule.memory import STACK, allocate
+from functrans._compile.schedule.memory import STACK, aligned, allocate
 from functrans._compile.schedule.views import View
 from functrans._core.aval import Aval
 
@@ -58,6 +58,16 @@ class Emitted(NamedTuple):
     buffers: tuple
     refuses: bool
     numbers: str = ""
+
+    def call(self, code: Code, pointers: dict[Any, str], numbers: str = "") -> None:
+        """Write a call; where the step refuses, the caller returns its status."""
+        given = ", ".join(f"ptr {pointers[b]}" for b in self.buffers)
+        call = f"@{self.name}({given}{numbers or self.numbers})"
+        if not self.refuses:
+            code.line(f"call void {call}")
+            return
+        status = code.op(f"call i32 {call}")
+        code.leave_if(code.op(f"icmp ne i32 {status}, 0"), f"i32 {status}")
 
 
 Emit = Callable[[Any], Emitted]
@@ -108,6 +118,7 @@ class Nested:
     made: tuple[View, ...]
     parts: tuple[Part, ...]
     scratch: Var | None  # of more bytes than go on the stack
+    chunks: ClassVar[int] = 1
 
     @property
     def name(self) -> str:
@@ -197,31 +208,18 @@ class _Writer(Writer):
         for v, other in part.same.items():
             pointers[v] = pointers[other]
         for step in part.steps:
-            self.call_step(self.emit(step), pointers)
+            self.emit(step).call(self.code, pointers)
         for i, (a, target) in enumerate(zip(part.schedule.outputs, targets, strict=True)):
             if target is None or part.claimed.get(a) == i:
                 continue
             out = part.schedule.program.outputs[i]
             if isinstance(a, Var | Const):
-                self.code.copy(target, pointers[a], nbytes(a.aval))
+                self.code.copy(target, pointers[a], a.aval.nbytes)
             else:
                 dtype = np.dtype(type(out))
                 t = stored_type(dtype)
                 text = {"true": "1", "false": "0"}.get(literal(a, dtype), literal(a, dtype))
                 self.code.line(f"store {t} {text}, ptr {target}")
-
-    def call_step(self, step: Emitted, pointers: dict[Any, str]) -> None:
-        given = ", ".join(f"ptr {pointers[b]}" for b in step.buffers)
-        call = f"@{step.name}({given}{step.numbers})"
-        if not step.refuses:
-            self.code.line(f"call void {call}")
-            return
-        status = self.code.op(f"call i32 {call}")
-        self.code.leave_if(self.code.op(f"icmp ne i32 {status}, 0"), f"i32 {status}")
-
-
-def nbytes(a: Aval) -> int:
-    return math.prod(a.shape) * a.dtype.itemsize
 
 
 class Repeat(Nested):
@@ -259,7 +257,12 @@ class Repeat(Nested):
                 if outputs[j] is not state[j] and j not in part.updated]
 
     def bytes(self) -> int:
-        return super_bytes(self.parts) + sum(_padded(self.made[j]) for j in self.changed())
+        return self.state_at + sum(aligned(self.made[j].root.aval.nbytes) for j in self.changed())
+
+    @property
+    def state_at(self) -> int:
+        """Where in the scratch memory, behind that of the parts, the next state is made."""
+        return aligned(Nested.bytes(self))
 
     def body(self, w: _Writer) -> None:
         loop, code, part = self.loop, w.code, self.parts[-1]
@@ -267,15 +270,15 @@ class Repeat(Nested):
         outs = [w.pointers[v.root] for v in self.made]
         state, ys = outs[: loop.carries], outs[loop.carries : len(part.schedule.outputs)]
         for target, source, v in zip(state, first, self.made, strict=False):
-            code.copy(target, source, _size(v))
+            code.copy(target, source, v.root.aval.nbytes)
         if loop.test is not None or loop.counted:
             for y, v in zip(ys, self.made[loop.carries :], strict=False):
-                code.clear(y, _size(v))
+                code.clear(y, v.root.aval.nbytes)
         steps = code.op(f"load i64, ptr {count}") if loop.counted else str(loop.length)
-        rooms, at = {}, super_bytes(self.parts)
+        rooms, at = {}, self.state_at
         for j in self.changed():
-            rooms[j] = _Room(w, state[j], w.shifted(w.scratch, at), _size(self.made[j]))
-            at += _padded(self.made[j])
+            rooms[j] = _Room(w, state[j], w.shifted(w.scratch, at), self.made[j].root.aval.nbytes)
+            at += aligned(self.made[j].root.aval.nbytes)
         with code.loop("0", None, stem="k") as k:
             self.step(w, k, steps, rooms, state, consts, arrays, ys)
         code.label("end")
@@ -300,10 +303,10 @@ class Repeat(Nested):
         place = k
         if loop.reverse:
             place = code.op(f"sub i64 {code.op(f'sub i64 {steps}, 1')}, {k}")
-        entries = [w.entry(x, nbytes(v.aval), place)
+        entries = [w.entry(x, v.aval.nbytes, place)
                    for x, v in zip(arrays, part.inputs[loop.consts + loop.carries :], strict=True)]
-        types = [_aval(a) for a in part.schedule.program.outputs]
-        collected = [w.entry(y, nbytes(a), place)
+        types = list(map(aval_of_atom, part.schedule.program.outputs))
+        collected = [w.entry(y, a.nbytes, place)
                      for y, a in zip(ys, types[loop.carries :], strict=True)]
         targets = [rooms[j].next() if j in rooms else p if j in part.updated else None
                    for j, p in enumerate(now)]
@@ -396,23 +399,6 @@ class Choice(Nested):
             w.run(part, dict(zip(part.inputs, given, strict=True)), targets)
             code.line("br label %end")
         code.label("end")
-
-
-def super_bytes(parts: Sequence[Part]) -> int:
-    size = max(part.bytes for part in parts)
-    return size + -size % 64
-
-
-def _size(v: View) -> int:
-    return math.prod(v.shape) * v.root.aval.dtype.itemsize
-
-
-def _padded(v: View) -> int:
-    return _size(v) + -_size(v) % 64
-
-
-def _aval(a: Any) -> Aval:
-    return a.aval if isinstance(a, Var | Const) else Aval((), np.dtype(type(a)))
 
 
 def nested(eqn: Eqn, operands: Sequence[View], schedules: Sequence[Any]) -> Nested:

@@ -6,7 +6,6 @@ what is added is computed with.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -101,11 +100,10 @@ class Scatter(Indexed):
         if not self.fills:
             return
         root = self.made[0].root
-        size = math.prod(root.aval.shape) * root.aval.dtype.itemsize
         if self.copies:
-            w.code.copy(w.pointers[root], w.pointers[self.operands[0].root], size)
+            w.code.copy(w.pointers[root], w.pointers[self.operands[0].root], root.aval.nbytes)
         else:
-            w.code.clear(w.pointers[root], size)
+            w.code.clear(w.pointers[root], root.aval.nbytes)
 
     def entry(self) -> str:
         return Call.entry(self) if self.adds else Indexed.entry(self)
@@ -121,11 +119,10 @@ class Scatter(Indexed):
         w.store(y, place, x)
 
 
-def enter(build: Builder, eqn: Eqn) -> bool:
+def enter(build: Builder, eqn: Eqn, operands: Sequence[Var | Const]) -> bool:
     """Enter an equation that reads or writes by index, if it can be; else nothing has happened."""
     row, out = eqn.prim, eqn.outputs[0]
-    operands = [a for a in eqn.inputs if isinstance(a, Var | Const)]
-    if not row.facts.indexing or len(operands) < len(eqn.inputs):
+    if not row.facts.indexing:
         return False
     assert isinstance(row, Linear), row
     assert row.operands is not None, row

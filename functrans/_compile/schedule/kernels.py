@@ -16,8 +16,11 @@ import numpy as np
 from functrans._compile.ir.program import Const, Eqn, Program, Var
 from functrans._compile.lowering.library import Call
 from functrans._compile.schedule.control import Nested
-from functrans._compile.schedule.views import Shape, View, Window
+from functrans._compile.schedule.views import Shape, View, Window, extent, full
 from functrans._core.primitive import Primitive
+
+# A buffer, and the offset, strides and windows of the loops that read or write it.
+Place = tuple[Var | Const, int, Shape, tuple[Window, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,7 @@ class Kernel:
     reductions: tuple[Reduce, ...]
     types: dict[str, np.dtype]
     refuses: ClassVar[bool] = False
+    chunks: ClassVar[int] = 1
 
     @property
     def reads(self) -> list[Any]:
@@ -96,6 +100,16 @@ class Kernel:
     @property
     def makes(self) -> list[Any]:
         return [x.buffer for x in (*self.stores, *self.reductions)]
+
+    @property
+    def places(self) -> list[Place]:
+        """What it reads and writes, apart from what is at an index."""
+        if 0 in self.space:
+            return []
+        whole = full(self.space)
+        places = [(x.buffer, x.offset, x.strides, x.windows) for x in self.loads if not x.index]
+        places += [(x.buffer, x.offset, x.strides, whole) for x in self.stores]
+        return places + [(x.buffer, 0, x.strides, whole) for x in self.reductions if not x.index]
 
     @property
     def work(self) -> float:
@@ -235,27 +249,18 @@ def check_bounds(step: NativeStep, shapes: dict[Var, Shape]) -> None:
     are NumPy's.
     """
     for buffer, offset, strides, windows in _places(step):
-        if any(lo >= hi for lo, hi in windows):
-            continue
         shape = shapes.get(buffer, buffer.aval.shape)  # type: ignore[arg-type]  # a Const is no key
-        ends = [(s * lo, s * (hi - 1)) for s, (lo, hi) in zip(strides, windows, strict=True)]
-        least, most = (offset + sum(map(f, ends)) for f in (min, max))
+        least, most = extent(offset, strides, windows)
         assert least >= 0, (buffer, offset, strides, windows)
         assert most < math.prod(shape), (buffer, offset, strides, windows, shape)
 
 
-def _places(step: NativeStep) -> list[tuple[Var | Const, int, Shape, tuple[Window, ...]]]:
-    """Buffer, offset, strides and windows of all that a step reads or writes."""
+def _places(step: NativeStep) -> list[Place]:
     if isinstance(step, Tiles):
-        return [place for k in step.kernels for place in _places(k)]
-    if not isinstance(step, Kernel):
-        return [(v.root, v.offset, v.strides, v.windows) for v in (*step.operands, *step.made)]
-    if 0 in step.space:
-        return []
-    whole = tuple([(0, n) for n in step.space])
-    places = [(x.buffer, x.offset, x.strides, x.windows) for x in step.loads if not x.index]
-    places += [(x.buffer, x.offset, x.strides, whole) for x in step.stores]
-    return places + [(x.buffer, 0, x.strides, whole) for x in step.reductions if not x.index]
+        return [place for k in step.kernels for place in k.places]
+    if isinstance(step, Kernel):
+        return step.places
+    return [(v.root, v.offset, v.strides, v.windows) for v in (*step.operands, *step.made)]
 
 
 # ---- printing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,20 +36,19 @@ FLOAT64, INT64 = np.dtype(np.float64), np.dtype(np.int64)
 Enter = Callable[..., bool]
 
 
-def enter(build: Builder, eqn: Eqn) -> bool:
+def enter(build: Builder, eqn: Eqn, operands: Sequence[Var | Const]) -> bool:
     """Enter an equation as loops or calls, if it can be; else False, and nothing has happened."""
     how = LOOPS.get(eqn.prim) or LAPACK.get(eqn.prim)
-    given = [a for a in eqn.inputs if isinstance(a, Var | Const)]
-    if how is None or len(given) < len(eqn.inputs):
+    if how is None:
         return False
-    avals = [a.aval for a in (*given, *eqn.outputs)]
+    avals = [a.aval for a in (*operands, *eqn.outputs)]
     if any(a.size == 0 or max(a.shape, default=0) > library.LARGEST for a in avals):
         return False
     if any(a.dtype != avals[0].dtype or not is_native(a.dtype) for a in avals):
         return False
     if eqn.prim in LAPACK and not (avals[0].dtype.char in "fd" and _callable(avals[0].dtype)):
         return False
-    return how(build, eqn, *map(build.view, given))
+    return how(build, eqn, *map(build.view, operands))
 
 
 def _callable(dtype: np.dtype) -> bool:

@@ -13,6 +13,10 @@ STACK = 4096
 ALIGNMENT = 64
 
 
+def aligned(size: int) -> int:
+    return size + -size % ALIGNMENT
+
+
 def allocate(
     steps: Sequence[Any], shapes: dict[Var, tuple[int, ...]], buffers: Iterable[Var]
 ) -> tuple[dict[Var, int], int]:
@@ -28,8 +32,7 @@ def allocate(
     size = 0
     for v in sorted([b for b in buffers if b in first], key=first.__getitem__):
         taken = sorted(t for t in taken if t[2] >= first[v])
-        need = max(math.prod(shapes[v]) * v.aval.dtype.itemsize, 1)
-        need += -need % ALIGNMENT
+        need = aligned(max(math.prod(shapes[v]) * v.aval.dtype.itemsize, 1))
         at = 0
         for start, stop, _ in taken:
             if start - at >= need:

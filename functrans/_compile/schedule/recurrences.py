@@ -88,9 +88,7 @@ def along(axis: int, entry: tuple) -> tuple:
 def load(w: Writer, v: View, at: Sequence[str]) -> str:
     """An entry of an operand."""
     dtype = v.root.aval.dtype
-    t = stored_type(dtype)
-    x = w.code.op(f"load {t}, ptr {w.at(v, at, t)}")
-    return w.code.op(f"icmp ne i8 {x}, 0") if dtype.kind == "b" else x
+    return w.code.read(dtype, w.at(v, at, stored_type(dtype)))
 
 
 def read(w: Writer, v: View, at: Sequence[str]) -> str:
@@ -190,19 +188,18 @@ def _number(x: float) -> str:
 ROWS = frozenset({recurrence, running_share})
 
 
-def enter(build: Builder, eqn: Eqn) -> bool:
+def enter(build: Builder, eqn: Eqn, arrays: Sequence[Var | Const]) -> bool:
     """Enter a running operation as a step, if it can be; else nothing has happened."""
     row, join = eqn.prim, eqn.prim.facts.scans
-    given = [a for a in eqn.inputs if isinstance(a, Var | Const)]
-    if (join is None and row not in ROWS) or len(given) < len(eqn.inputs):
+    if join is None and row not in ROWS:
         return False
     out, axis = eqn.outputs[0], eqn.params["axis"]
-    shape, dtypes = out.aval.shape, [a.aval.dtype for a in (*given, out)]
+    shape, dtypes = out.aval.shape, [a.aval.dtype for a in (*arrays, out)]
     if not out.aval.size or not all(map(is_native, dtypes)) or out.aval.dtype.kind == "b":
         return False
     if join is not None and lowering_of(join, out.aval.dtype) is None:
         return False
-    operands, made = [build.whole(a) for a in given], views.identity(out, shape)
+    operands, made = [build.whole(a) for a in arrays], views.identity(out, shape)
     if row is running_share:
         if dtypes[0].kind not in "fi":
             return False

@@ -63,7 +63,10 @@ def enter(build: Builder, eqn: Eqn) -> None:
         return
     if row in JOINS and _join(build, eqn):
         return
-    if any(part.enter(build, eqn) for part in (linear, gather, recurrences)):
+    arrays = [a for a in eqn.inputs if isinstance(a, Var | Const)]
+    if len(arrays) == len(eqn.inputs) and any(
+        part.enter(build, eqn, arrays) for part in (linear, gather, recurrences)
+    ):
         return
     types = computing_types(eqn) if len(eqn.outputs) == 1 else None
     if types is not None:

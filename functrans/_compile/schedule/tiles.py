@@ -112,20 +112,11 @@ def _by_rows(k: Kernel, b: Any, shapes: dict[Var, Shape]) -> bool:
     row = size // rows
     if row * rows != size or any(x.index and x.buffer is b for x in (*k.loads, *k.reductions)):
         return False
-    whole = views.full(k.space)
-    places = [(x.offset, x.strides, x.windows) for x in k.loads if x.buffer is b]
-    places += [(x.offset, x.strides, whole) for x in k.stores if x.buffer is b]
-    places += [(0, x.strides, whole) for x in k.reductions if x.buffer is b]
-    for offset, strides, windows in places:
-        if strides[0] != row or windows[0] != (0, rows):
-            return False
-        inner = list(zip(strides[1:], windows[1:], strict=True))
-        if any(lo >= hi for _, (lo, hi) in inner):
-            continue
-        ends = [(s * lo, s * (hi - 1)) for s, (lo, hi) in inner]
-        least, most = (offset + sum(map(f, ends)) for f in (min, max))
-        if least < 0 or most >= row:
-            return False
+    for buffer, offset, strides, windows in k.places:
+        if buffer is b:
+            least, most = views.extent(offset, strides[1:], windows[1:])
+            if strides[0] != row or windows[0] != (0, rows) or least < 0 or most >= row:
+                return False
     return True
 
 

@@ -233,6 +233,14 @@ def _with_sizes(slots: list, shape: Shape) -> list[tuple]:
     return [(e, 0 if e is None else next(sizes)) for e in slots]
 
 
+def extent(offset: int, strides: Shape, windows: tuple[Window, ...]) -> tuple[int, int]:
+    """The first and the last place that loops come to inside of windows: (0, -1) for none."""
+    if any(lo >= hi for lo, hi in windows):
+        return 0, -1
+    ends = [(s * lo, s * (hi - 1)) for s, (lo, hi) in zip(strides, windows, strict=True)]
+    return offset + sum(map(min, ends)), offset + sum(map(max, ends))
+
+
 def origin(v: View, space: Shape) -> tuple[list[int], list[tuple[int, int]]] | None:
     """Where the entries of a view lie in a root of shape ``space``, None where no map says so.
 
