@@ -410,7 +410,7 @@ def scipy_s(monkeypatch):
     monkeypatch.setattr(library, "PREFIX", "from_scipy_")
     addresses = {n.replace("functrans_", "from_scipy_"): a for n, a in found.addresses.items()}
     found = found._replace(addresses=addresses)
-    monkeypatch.setattr(routines, "found", lambda: found)
+    monkeypatch.setattr(routines, "available", lambda: found)
     machine = linear_machine()
     kept = machine.__dict__.pop("routines", None)
     yield
@@ -426,7 +426,7 @@ def linear_machine():
 
 
 def test_the_library_is_numpy_s_where_it_can_be_reached():
-    found = routines.found()
+    found = routines.available()
     assert found is not None
     assert found == (routines.of_numpy() or routines.of_scipy())
     assert all(found.addresses.values())
@@ -442,7 +442,7 @@ def test_a_library_that_counts_in_32_bits_gives_the_same(scipy_s):
 
 
 def test_without_a_library_numpy_runs_what_loops_do_not(monkeypatch):
-    monkeypatch.setattr(routines, "found", lambda: None)
+    monkeypatch.setattr(routines, "available", lambda: None)
     a = definite(9)
     program = compiled(lambda a: (a @ a, la.inv(a), a[:2, :2] @ a[:2, :2]), a)
     assert [type(s) for s in program.schedule.steps].count(HostStep) == 2

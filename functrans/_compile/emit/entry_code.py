@@ -354,4 +354,4 @@ def text() -> str:
     numbers |= {"in order": IN_ORDER, "most": MOST, "cells": MOST + 1,
                 "slots": SLOTS, "list": LIST_ITEMS + 8,
                 "array": ARRAY, "scalar": SCALAR, "float": FLOAT, "int": INT}
-    return re.sub("<([a-zA-Z_0-9. ]+)>", lambda found: str(numbers[found[1]]), TEXT)
+    return re.sub("<([a-zA-Z_0-9. ]+)>", lambda name: str(numbers[name[1]]), TEXT)

@@ -85,9 +85,9 @@ class Nest:
         if not self.empty:
             self.loop(0)
         code.line("ret void")
-        given = ", ".join([f"ptr noalias {p}" for p in self.pointers.values()]
+        parameters = ", ".join([f"ptr noalias {p}" for p in self.pointers.values()]
                           + ["i64 %start", "i64 %stop"] * self.ranged)
-        return code.function(f"internal void @{self.name}", given)
+        return code.function(f"internal void @{self.name}", parameters)
 
     def whole(self, r: Reduce) -> bool:
         """Whether a reduction is finished in one run of its own loops, and then stored."""
@@ -157,9 +157,9 @@ class Nest:
     def add_block(self, r: Reduce) -> None:
         code, t, total = self.code, type_of(r.dtype), self.sums[r]
         held = [code.op(f"load {t}, ptr {total}{name}") for name in ("", ".block", ".lost")]
-        found = [_two_sum(code, part_of(t), *xs)
+        sums = [_two_sum(code, part_of(t), *xs)
                  for xs in zip(*[code.parts(t, x) for x in held], strict=True)]
-        z, lost = (code.pair(t, parts) for parts in zip(*found, strict=True))
+        z, lost = (code.pair(t, parts) for parts in zip(*sums, strict=True))
         code.line(f"store {t} {z}, ptr {total}")
         code.line(f"store {t} {lost}, ptr {total}.lost")
 
@@ -259,14 +259,14 @@ class Nest:
 
     def inside(self, windows: Sequence[Window]) -> str:
         """Whether the iteration is inside windows: a register, or true or false if known."""
-        code, found = self.code, ""
+        code, inside = self.code, ""
         for d, ((lo, hi), (first, end)) in enumerate(zip(windows, self.at, strict=True)):
             if lo >= end or hi <= first or lo >= hi:
                 return "false"
             for how, bound in [("sge", lo)] * (lo > first) + [("slt", hi)] * (hi < end):
                 test = code.op(f"icmp {how} i64 {self.counters[d]}, {bound}")
-                found = code.op(f"and i1 {found}, {test}") if found else test
-        return found or "true"
+                inside = code.op(f"and i1 {inside}, {test}") if inside else test
+        return inside or "true"
 
     def value(self, x: Any, dtype: np.dtype) -> str:
         """An argument in a dtype: a register, converted where needed, or a number."""

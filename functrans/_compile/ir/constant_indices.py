@@ -21,19 +21,19 @@ LISTED = 1 << 22
 
 def gathered(v: View, eqn: Eqn) -> View | None:
     """The view that indexing ``v`` by constant arrays makes, without axes of length 1."""
-    found = _places(v.shape, v.strides, v.offset, eqn)
-    if found is None or not v.whole or found.shape != eqn.outputs[0].aval.shape:
+    places = _places(v.shape, v.strides, v.offset, eqn)
+    if places is None or not v.whole or places.shape != eqn.outputs[0].aval.shape:
         return None
-    index, strides = _split(found)
-    shape = tuple([n for n in found.shape if n != 1])
+    index, strides = _split(places)
+    shape = tuple([n for n in places.shape if n != 1])
     return View(v.root, shape, 0, strides, views.full(shape), index)
 
 
 def scattered(shape: Shape, eqn: Eqn) -> tuple[View, Shape] | None:
     """Where in the output entries of this shape are added: an index and strides."""
     out = eqn.outputs[0].aval.shape
-    found = _places(out, views.c_strides(out), 0, eqn)
-    return None if found is None or found.shape != shape else _split(found)
+    places = _places(out, views.c_strides(out), 0, eqn)
+    return None if places is None or places.shape != shape else _split(places)
 
 
 def _places(shape: Shape, strides: Shape, offset: int, eqn: Eqn) -> np.ndarray | None:
@@ -46,10 +46,10 @@ def _places(shape: Shape, strides: Shape, offset: int, eqn: Eqn) -> np.ndarray |
         places += (s * np.arange(n)).reshape([n if i == axis else 1 for i in range(len(shape))])
     values = tuple([a.value for a in indices if isinstance(a, Const)])
     try:
-        found = places[index_of(eqn.params["pattern"], values)]
+        taken = places[index_of(eqn.params["pattern"], values)]
     except IndexError:
         return None
-    return found if 0 < found.size <= LISTED else None
+    return taken if 0 < taken.size <= LISTED else None
 
 
 def _split(places: np.ndarray) -> tuple[View, Shape]:

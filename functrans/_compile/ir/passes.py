@@ -83,7 +83,7 @@ def _walk(
 class _Walk:
     """One walk forward: what was found about the variables before."""
 
-    __slots__ = ("by_prim", "changed", "fold", "known", "made", "numbers", "rules")
+    __slots__ = ("by_prim", "changed", "fold", "known", "numbers", "producers", "rules")
 
     def __init__(self, rules: Sequence[Rule], fold: bool, share: bool):
         self.rules = rules
@@ -91,7 +91,7 @@ class _Walk:
         self.fold = fold
         self.numbers = _Numbers() if share else None
         self.known: dict[Var, Atom] = {}  # variables that are gone, and what stands for them
-        self.made: dict[Var, Eqn] = {}
+        self.producers: dict[Var, Eqn] = {}
         self.changed = False
 
     def read(self, a: Atom) -> Atom:
@@ -104,23 +104,23 @@ class _Walk:
     def process(self, eqn: Eqn) -> Eqn | None:
         """The equation in its final form, None where it is not needed."""
         new = self._substituted(eqn)
-        found: Sequence[Atom] | None = None
+        atoms: Sequence[Atom] | None = None
         if self.rules and len(eqn.outputs) == 1:
             while (step := self._rewritten(new)) is not None:
                 if not isinstance(step, Eqn):
-                    found = [self.read(step)]
+                    atoms = [self.read(step)]
                     break
                 new = self._substituted(step)  # a rule may bring a constant that is known
-        if found is None and self.fold:
-            found = _folded(new)
-        if found is None and self.numbers is not None:
-            found = self.numbers.earlier(new)
-        if found is None:
+        if atoms is None and self.fold:
+            atoms = _folded(new)
+        if atoms is None and self.numbers is not None:
+            atoms = self.numbers.earlier(new)
+        if atoms is None:
             self.changed |= new is not eqn
-            self.made.update(dict.fromkeys(new.outputs, new))
+            self.producers.update(dict.fromkeys(new.outputs, new))
             return new
         self.changed = True
-        self.known.update(zip(eqn.outputs, map(self.read, found), strict=True))
+        self.known.update(zip(eqn.outputs, map(self.read, atoms), strict=True))
         return None
 
     def _substituted(self, eqn: Eqn) -> Eqn:
@@ -134,17 +134,17 @@ class _Walk:
         if rules is None:
             rules = self.by_prim[eqn.prim] = [r for r in self.rules if r.concerns(eqn.prim)]
         for rule in rules:
-            found = rule.replace(eqn, self.made)
-            if found is not None and _fits(found, eqn.outputs[0]):
-                return found
+            new = rule.replace(eqn, self.producers)
+            if new is not None and _fits(new, eqn.outputs[0]):
+                return new
         return None
 
 
-def _fits(found: Atom | Eqn, out: Var) -> bool:
-    """Whether ``found`` has the type of the output that it is to stand for."""
-    if isinstance(found, Eqn):
-        return not out.weak and types_of(found) == (out.aval,)
-    return is_weak(found) == out.weak and aval_of_atom(found) == out.aval
+def _fits(new: Atom | Eqn, out: Var) -> bool:
+    """Whether ``new`` has the type of the output that it is to stand for."""
+    if isinstance(new, Eqn):
+        return not out.weak and types_of(new) == (out.aval,)
+    return is_weak(new) == out.weak and aval_of_atom(new) == out.aval
 
 
 # ---- folding
@@ -207,10 +207,10 @@ class _Numbers:
             numbers.sort()
         key = eqn.prim, tuple(numbers), _frozen(sorted(eqn.params.items()))
         try:
-            found = self.eqns.setdefault(key, eqn.outputs)
+            outputs = self.eqns.setdefault(key, eqn.outputs)
         except TypeError:  # a parameter that cannot be hashed
             return None
-        return None if found is eqn.outputs else found
+        return None if outputs is eqn.outputs else outputs
 
     def _number(self, a: Atom) -> int:
         if isinstance(a, Var):

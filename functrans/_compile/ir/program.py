@@ -79,8 +79,8 @@ class Program:
     @property
     def consts(self) -> list[Const]:
         """The arrays that it holds, each once, in order of use."""
-        found = {id(a): a for a in atoms(self) if type(a) is Const}
-        return list(found.values())
+        consts = {id(a): a for a in atoms(self) if type(a) is Const}
+        return list(consts.values())
 
 
 def atoms(program: Program) -> Iterator[Atom]:
@@ -135,24 +135,25 @@ _MOST_TYPES = 4096
 def types_of(eqn: Eqn) -> tuple[Aval, ...]:
     """The types of the outputs by the rule of the row."""
     weak = isinstance(eqn.prim, Elementwise)  # other rows do not promote
-    given = [_abstract_atom(a, weak) for a in eqn.inputs]
-    key = eqn.prim, *given, *map(type, given), *[(k, type(v), v) for k, v in eqn.params.items()]
+    operands = [_abstract_atom(a, weak) for a in eqn.inputs]
+    params = [(k, type(v), v) for k, v in eqn.params.items()]
+    key = eqn.prim, *operands, *map(type, operands), *params
     try:
         known = _types.get(key)
     except TypeError:  # a parameter that cannot be hashed
-        return _types_by_rule(eqn, given)
+        return _types_by_rule(eqn, operands)
     if known is None:
-        known = _types_by_rule(eqn, given)
+        known = _types_by_rule(eqn, operands)
         if len(_types) >= _MOST_TYPES:
             _types.clear()
         _types[key] = known
     return known
 
 
-def _types_by_rule(eqn: Eqn, given: Sequence[Any]) -> tuple[Aval, ...]:
+def _types_by_rule(eqn: Eqn, operands: Sequence[Any]) -> tuple[Aval, ...]:
     with np.errstate(all="ignore"):  # Python scalars are computed with
-        found = eqn.prim.abstract(*given, **eqn.params)
-    return found if eqn.prim.outputs > 1 else (found,)
+        types = eqn.prim.abstract(*operands, **eqn.params)
+    return types if eqn.prim.outputs > 1 else (types,)
 
 
 def _abstract_atom(a: Atom, weak: bool) -> Any:
@@ -269,12 +270,12 @@ def _names() -> Iterator[str]:
 
 def namer() -> Callable[[Var], str]:
     """Short names for variables, in the order in which they are asked for."""
-    fresh, given = _names(), {}
+    fresh, names = _names(), {}
 
     def name(v: Var) -> str:
-        if v not in given:
-            given[v] = next(fresh)
-        return given[v]
+        if v not in names:
+            names[v] = next(fresh)
+        return names[v]
 
     return name
 

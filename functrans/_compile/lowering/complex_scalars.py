@@ -132,7 +132,7 @@ def _strong_multiply(code, t, x, y):
 # ---- comparisons and tests
 
 
-def _test(row: Primitive, how: str, join: str, *given: str) -> None:
+def _test(row: Primitive, how: str, join: str) -> None:
     """A test of the parts of one operand or two, joined by a bit operation."""
 
     @lowers(row)
@@ -214,11 +214,10 @@ def _exp(code, t, x):
     rest = code.select(t, high, _plain(code, "sub", t, a, far), a)
     scale = code.select(t, high, code.number(t, math.exp(SHIFT[t])), code.number(t, 1))
     size = code.libm("exp", t, rest)
-    found = []
-    for name in ("cos", "sin"):
-        turned = _plain(code, "mul", t, size, code.libm(name, t, b))
-        found.append(_plain(code, "mul", t, turned, scale))
-    real, imag = found
+    real, imag = (
+        _plain(code, "mul", t, _plain(code, "mul", t, size, code.libm(name, t, b)), scale)
+        for name in ("cos", "sin")
+    )
     on_axis = code.compare("eq", t, b, zero)
     whole = _plain(code, "mul", t, size, scale)
     real, imag = _chosen(code, t, on_axis, (whole, b), (real, imag))

@@ -46,7 +46,7 @@ class Call:
     """
 
     operands: tuple[View, ...]
-    made: tuple[View, ...]
+    outputs: tuple[View, ...]
     batch: Shape
 
     name: ClassVar[str] = ""
@@ -59,12 +59,12 @@ class Call:
 
     @property
     def makes(self) -> list[Any]:
-        return [v.root for v in self.made]
+        return [v.root for v in self.outputs]
 
     def function(self, name: str, code: Code) -> tuple[tuple, str]:
         """The buffers that a function for this step is given, and its text."""
         pointers = pointers_of(self)
-        writer = Writer(code, self.made[0].root.aval.dtype, pointers, self.entry())
+        writer = Writer(code, self.outputs[0].root.aval.dtype, pointers, self.entry())
         self.prepare(writer)
         over(writer, self.batch, lambda indices: self.body(writer, indices))
         return tuple(pointers), writer.text(name, self.refuses)
@@ -72,11 +72,11 @@ class Call:
     @property
     def work(self) -> float:
         """About how many operations a run takes."""
-        return sum(math.prod(v.shape) * max(v.shape, default=1) for v in self.made)
+        return sum(math.prod(v.shape) * max(v.shape, default=1) for v in self.outputs)
 
     def entry(self) -> str:
         """The type of what it loads and stores."""
-        return type_of(self.made[0].root.aval.dtype)
+        return type_of(self.outputs[0].root.aval.dtype)
 
     def prepare(self, w: Writer) -> None:
         """What is done once, before the matrices."""
@@ -133,11 +133,11 @@ class Writer:
         Fortran wants the length of each letter behind the arguments, C does without; none minds.
         """
         full = f"{PREFIX}{LETTERS[self.dtype.char]}{routine}"
-        given = [self.constant("i8", str(ord(x))) if len(x) == 1 else x for x in args]
+        pointers = [self.constant("i8", str(ord(x))) if len(x) == 1 else x for x in args]
         lengths = ["i64 1" for x in args if len(x) == 1]
         kinds = ["ptr"] * len(args) + ["i64"] * len(lengths)
         self.code.functions[full] = f"declare void @{full}({', '.join(kinds)})"
-        self.code.line(f"call void @{full}({', '.join([*given, *lengths])})")
+        self.code.line(f"call void @{full}({', '.join([*pointers, *lengths])})")
 
     def refuse_unless_zero(self, info: str, status: int) -> None:
         have = self.code.op(f"load i32, ptr {info}")  # of 64 bits the lower half
@@ -230,7 +230,7 @@ class Product(Call):
 
     def body(self, w: Writer, indices: list[str]) -> None:
         a, b = self.operands
-        y = self.made[0]
+        y = self.outputs[0]
         (n, k), m = a.shape[-2:], b.shape[-1]
         one, zero = w.number(1), w.number(0)
         (how_a, lead_a), (how_b, lead_b) = _layout(a), _layout(b)
@@ -251,9 +251,9 @@ class Product(Call):
 
 
 def _layout(v: View) -> tuple[str, int]:
-    found = layout(v)
-    assert found is not None, v
-    return found
+    how = layout(v)
+    assert how is not None, v
+    return how
 
 
 # ---- systems
@@ -266,7 +266,7 @@ class Factor(Call):
     name: ClassVar[str] = "getrf"
 
     def body(self, w: Writer, indices: list[str]) -> None:
-        (a,), (lu, pivots) = self.operands, self.made
+        (a,), (lu, pivots) = self.operands, self.outputs
         n = w.count(a.shape[-1])
         copy(w, a, transposed(lu), indices)
         # a pivot of 0 is for those to judge who divide by it
@@ -293,7 +293,7 @@ class Solve(Call):
 
     def body(self, w: Writer, indices: list[str]) -> None:
         lu, pivots, *b = self.operands
-        x = self.made[0]
+        x = self.outputs[0]
         m, n = x.shape[-2:]
         refuse_zeros(w, lu, indices)
         copy(w, b[0] if b else None, transposed(x), indices)
@@ -325,7 +325,7 @@ class Triangular(Call):
 
     def body(self, w: Writer, indices: list[str]) -> None:
         a, b = self.operands
-        x = self.made[0]
+        x = self.outputs[0]
         n, m = b.shape[-2:]
         if not self.unit:
             refuse_zeros(w, a, indices)
@@ -335,13 +335,13 @@ class Triangular(Call):
         upper = self.lower == (how == "N")
         turned = "T" if self.flipped == (how == "N") else "N"
         unit = "U" if self.unit else "N"
-        triangle, given = "U" if upper else "L", (w.address(a, indices), w.count(lead))
+        triangle, matrix = "U" if upper else "L", (w.address(a, indices), w.count(lead))
         if m == 1:
-            w.call("trsv", triangle, flip(turned), unit, w.count(n), *given,
+            w.call("trsv", triangle, flip(turned), unit, w.count(n), *matrix,
                    w.address(x, indices), w.count(1))
         else:
             w.call("trsm", "R", triangle, turned, unit, w.count(m), w.count(n), w.number(1),
-                   *given, w.address(x, indices), w.count(m))
+                   *matrix, w.address(x, indices), w.count(m))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -352,7 +352,7 @@ class Cholesky(Call):
     refuses: ClassVar[bool] = True
 
     def body(self, w: Writer, indices: list[str]) -> None:
-        y = self.made[0]
+        y = self.outputs[0]
         n, info = w.count(y.shape[-1]), w.info()
         copy(w, self.operands[0], y, indices, part="lower")
         w.call("potrf", "U", n, w.address(y, indices), n, f"ptr {info}")
@@ -370,7 +370,7 @@ class Eigh(Call):
     refuses: ClassVar[bool] = True
 
     def body(self, w: Writer, indices: list[str]) -> None:
-        values, vectors, room, counts = self.made
+        values, vectors, room, counts = self.outputs
         n, info = w.count(vectors.shape[-1]), w.info()
         copy(w, self.operands[0], transposed(vectors), indices)
         job, triangle = "V" if self.vectors else "N", "L" if self.lower else "U"
@@ -396,7 +396,7 @@ class LogDet(Call):
     def body(self, w: Writer, indices: list[str]) -> None:
         code, t = w.code, w.t
         lu, pivots = self.operands
-        sign, log = self.made
+        sign, log = self.outputs
         at_sign, at_log = w.at(sign, indices), w.at(log, indices)
         zero, one = literal(0, w.dtype), literal(1, w.dtype)
         code.line(f"store {t} {one}, ptr {at_sign}")

@@ -158,9 +158,9 @@ class Code:
         """A call of an LLVM intrinsic on operands of one type."""
         kind = {"float": "f32", "double": "f64"}.get(t, t)
         full = f"llvm.{name}.{kind}"
-        given = ", ".join(f"{t} {x}" for x in xs)
+        operands = ", ".join(f"{t} {x}" for x in xs)
         self.functions[full] = f"declare {t} @{full}({', '.join([t] * len(xs))}{extra and ', i1'})"
-        return self.op(f"call {t} @{full}({given}{extra})")
+        return self.op(f"call {t} @{full}({operands}{extra})")
 
     def libm(self, name: str, t: str, *xs: str) -> str:
         """A call of a function of the C mathematics library."""
@@ -265,13 +265,13 @@ def _convert_complex(code: Code, x: str, source: np.dtype, target: np.dtype) -> 
     """From complex or to it: a real number has the imaginary part 0, and none takes one along."""
     a, b = type_of(source), type_of(target)
     parts = code.parts(a, x)
-    given = _part_dtype(source)
+    own = _part_dtype(source)
     if b == "i1":
-        real, imag = (convert(code, part, given, target) for part in parts)
+        real, imag = (convert(code, part, own, target) for part in parts)
         return code.op(f"or i1 {real}, {imag}")
     to = _part_dtype(target)
-    found = [convert(code, part, given, to) for part in parts]
-    return code.pair(b, [*found, literal(0, to)])
+    converted = [convert(code, part, own, to) for part in parts]
+    return code.pair(b, [*converted, literal(0, to)])
 
 
 def _part_dtype(dtype: np.dtype) -> np.dtype:

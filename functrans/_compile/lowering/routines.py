@@ -35,7 +35,7 @@ class Routines(NamedTuple):
 
 
 @functools.cache
-def found() -> Routines | None:
+def available() -> Routines | None:
     """The routines that this process can call, None where it has none of either library."""
     return of_numpy() or of_scipy()
 

@@ -195,7 +195,7 @@ COMPLEX[ops.where] = _where
 def _float_divmod(code: Code, t: str, x: str, y: str) -> tuple[str, str]:
     """Floor quotient and remainder of the divisor's sign, as NumPy computes them."""
     zero, one = code.number(t, 0), code.number(t, 1)
-    given = rest = code.libm("fmod", t, x, y)
+    raw = rest = code.libm("fmod", t, x, y)
     exact = code.op(f"fdiv {t} {code.op(f'fsub {t} {x}, {rest}')}, {y}")
     negative = code.compare("lt", t, y, zero), code.compare("lt", t, rest, zero)
     nonzero = code.compare("ne", t, rest, zero)
@@ -210,7 +210,7 @@ def _float_divmod(code: Code, t: str, x: str, y: str) -> tuple[str, str]:
     signed = code.call("copysign", t, zero, plain)
     down = code.select(t, code.compare("ne", t, quotient, zero), down, signed)
     by_zero = code.compare("eq", t, y, zero)
-    return code.select(t, by_zero, plain, down), code.select(t, by_zero, given, rest)
+    return code.select(t, by_zero, plain, down), code.select(t, by_zero, raw, rest)
 
 
 def _int_divmod(code: Code, t: str, x: str, y: str) -> tuple[str, str]:

@@ -115,8 +115,8 @@ class _Plan:
         assert len(words) == len(PLAN), words
         engine, address = _function()
         method = _Method(b"compiled", address, METH_FASTCALL, None)
-        given = np.array(words, np.uintp), self.kept, method, code, engine
-        return _new_function()(ctypes.addressof(method), given, None)
+        owned = np.array(words, np.uintp), self.kept, method, code, engine
+        return _new_function()(ctypes.addressof(method), owned, None)
 
 
 def _kind(x: Argument) -> int | None:
@@ -144,9 +144,9 @@ def _new_function() -> Callable:
 @functools.cache
 def _known() -> list[int]:
     """The addresses that the function knows by their places."""
-    found = [id(x) for x in OBJECTS.values()]
-    found += [address_of(getattr(ctypes.pythonapi, name)) for name in FUNCTIONS]
-    return [*found, address_of(ctypes.memmove), _numpy_functions()[NEW_FROM_DESCRIPTOR] or 0]
+    addresses = [id(x) for x in OBJECTS.values()]
+    addresses += [address_of(getattr(ctypes.pythonapi, name)) for name in FUNCTIONS]
+    return [*addresses, address_of(ctypes.memmove), _numpy_functions()[NEW_FROM_DESCRIPTOR] or 0]
 
 
 def _numpy_functions() -> Any:

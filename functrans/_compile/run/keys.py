@@ -59,17 +59,17 @@ def _lines(program: Program) -> list[str]:
 
     lines.append(define(program.inputs))
     for eqn in program.eqns:
-        given = ", ".join([atom(a) for a in eqn.inputs])
+        inputs = ", ".join([atom(a) for a in eqn.inputs])
         if isinstance(eqn.prim, Structured):
             kind = type(eqn.prim).__name__, eqn.prim.numbers()
-            lines.append(f"{kind} {given} {define(eqn.outputs)}")
+            lines.append(f"{kind} {inputs} {define(eqn.outputs)}")
             for inner in eqn.prim.programs.values():
                 lines += ["(", *_lines(inner), ")"]
             continue
         if not eqn.prim.ours:
             raise _Opaque
         params = [(k, _plain(v)) for k, v in eqn.params.items()] if eqn.params else ""
-        lines.append(f"{eqn.prim.name} {given} {params} {define(eqn.outputs)}")
+        lines.append(f"{eqn.prim.name} {inputs} {params} {define(eqn.outputs)}")
     lines.append(", ".join([atom(a) for a in program.outputs]))
     return lines
 

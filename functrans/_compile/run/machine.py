@@ -85,15 +85,15 @@ class Machine:
             self.llvm.load_library_permanently("libmvec.so.1")
         except RuntimeError:
             return frozenset()  # another C library: scalar functions do
-        found = set()
+        symbols = set()
         for row in [row for row in list(TABLE.values()) if row.facts.libm]:
             name, arity = row.facts.libm, "v" * len(row.actions)
             for letter, bits in lanes:
                 for symbol in (f"_ZGV{letter}N{bits // 64}{arity}_{name}",
                                f"_ZGV{letter}N{bits // 32}{arity}_{name}f"):
                     if self.llvm.address_of_symbol(symbol):
-                        found.add(symbol)
-        return frozenset(found)
+                        symbols.add(symbol)
+        return frozenset(symbols)
 
     @lazy
     def identity(self) -> tuple[str, ...]:
@@ -102,17 +102,17 @@ class Machine:
 
         versions = VERSION, sources.stamp(), np.__version__, sys.version, llvmlite.__version__
         llvm = str(self.llvm.llvm_version_info), self.llvm.get_process_triple()
-        called = routines.found()
-        library = "" if called is None else f"{called.source}, {called.bits} bits"
+        blas = routines.available()
+        library = "" if blas is None else f"{blas.source}, {blas.bits} bits"
         return (*versions, *llvm, _libc(), self.cpu, self.features, str(OPTIONS), library)
 
     @lazy
     def routines(self) -> routines.Routines | None:
         """BLAS and LAPACK, once LLVM knows where they are."""
-        found = routines.found()
-        for name, address in found.addresses.items() if found else ():
+        blas = routines.available()
+        for name, address in blas.addresses.items() if blas else ():
             self.llvm.add_symbol(name, address)
-        return found
+        return blas
 
     def compile(self, text: str, names: Sequence[str], title: str, key: str | None = None,
                 frame: str = "", options: dict[str, bool] = OPTIONS) -> Loaded:
@@ -191,9 +191,9 @@ class Machine:
         kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object)  # lets other Python threads run
         if asks:  # does so itself, and may come back with an exception
             kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object)
-        found = {n: engine.get_function_address(n) for n in names}
-        assert all(found.values()), found
-        return engine, {n: kind(address) for n, address in found.items()}
+        addresses = {n: engine.get_function_address(n) for n in names}
+        assert all(addresses.values()), addresses
+        return engine, {n: kind(address) for n, address in addresses.items()}
 
 
 @functools.cache

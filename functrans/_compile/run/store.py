@@ -122,8 +122,8 @@ def _hash() -> Any:
 
 def get(key: str) -> bytes | None:
     """The object code kept under a key, None where there is none; marked as just used."""
-    found = find(key)
-    return None if found is None else found[1]
+    entry = find(key)
+    return None if entry is None else entry[1]
 
 
 def find(key: str) -> tuple[dict[str, str], bytes] | None:
@@ -134,7 +134,7 @@ def find(key: str) -> tuple[dict[str, str], bytes] | None:
         where = directory()
         path = where / f"{key}.object"
         safe = _is_trusted(os.stat(where))
-        found = _read(path) if safe else None
+        contents = _read(path) if safe else None
     except (OSError, RuntimeError):  # RuntimeError: there is no home directory
         return None
     if not safe:
@@ -143,12 +143,12 @@ def find(key: str) -> tuple[dict[str, str], bytes] | None:
              "write from group and others (chmod go-w), or name another directory in "
              "FUNCTRANS_CACHE_DIR.")
         return None
-    if found is None or found[0] != key:
+    if contents is None or contents[0] != key:
         warn(f"{path} is not what functrans wrote there; the code is compiled anew")
         return None
     with suppress(OSError):
         os.utime(path)
-    return found[1:]
+    return contents[1:]
 
 
 def put(key: str, code: bytes, notes: Sequence[tuple[str, str]]) -> None:
@@ -239,8 +239,8 @@ def files() -> list[_File]:
 
 
 def _scan(where: Path) -> Iterator[_File]:
-    with os.scandir(where) as found:
-        for x in found:
+    with os.scandir(where) as items:
+        for x in items:
             if _is_ours(x.name):
                 with suppress(FileNotFoundError):  # another process was faster
                     status = x.stat(follow_symlinks=False)
@@ -256,15 +256,15 @@ def _is_ours(name: str) -> bool:
 
 def entries() -> list[Entry]:
     """What is kept and whole, the least recently used first."""
-    found = []
+    kept = []
     for f in files():
         with suppress(OSError):
             opened = _read(f.path)
             if opened is not None and f.path.name == f"{opened[0]}.object":
                 notes = opened[1]
-                found.append(Entry(f.path, notes.get("program", ""), notes.get("functrans", ""),
+                kept.append(Entry(f.path, notes.get("program", ""), notes.get("functrans", ""),
                                    f.size, f.used))
-    return found
+    return kept
 
 
 def clear() -> int:

@@ -90,11 +90,11 @@ class Builder:
         """A node with loops over ``shape``."""
         self.enter_node(kind, row, shape, [self.operand(a, shape) for a in inputs], target, **more)
 
-    def enter_node(self, kind: str, row: Primitive, shape: Shape, given: Sequence, target: Var,
+    def enter_node(self, kind: str, row: Primitive, shape: Shape, operands: Sequence, target: Var,
                    **more: Any) -> None:
         """A node whose operands, views or numbers, have its shape."""
         space = tuple([n for n in shape if n != 1])
-        operands = tuple([read(v) for v in given])
+        operands = tuple([read(v) for v in operands])
         self.add_node(Node(kind, row, space, operands, target, **more))
 
     def add_node(self, node: Node) -> None:
@@ -159,7 +159,7 @@ class Builder:
     def call(self, step: library.Call) -> None:
         """Enter a library call."""
         self.apart(step)
-        for v in step.made:
+        for v in step.outputs:
             self.shapes[v.root] = v.shape  # type: ignore[index]  # a step fills no constant
 
     def apart(self, step: Any) -> None:

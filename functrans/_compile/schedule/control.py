@@ -61,8 +61,8 @@ class Emitted(NamedTuple):
 
     def call(self, code: Code, pointers: dict[Any, str], numbers: str = "") -> None:
         """Write a call; where the step refuses, the caller returns its status."""
-        given = ", ".join(f"ptr {pointers[b]}" for b in self.buffers)
-        call = f"@{self.name}({given}{numbers or self.numbers})"
+        arguments = ", ".join(f"ptr {pointers[b]}" for b in self.buffers)
+        call = f"@{self.name}({arguments}{numbers or self.numbers})"
         if not self.refuses:
             code.line(f"call void {call}")
             return
@@ -115,7 +115,7 @@ class Nested:
 
     eqn: Eqn
     operands: tuple[View, ...]
-    made: tuple[View, ...]
+    outputs: tuple[View, ...]
     parts: tuple[Part, ...]
     scratch: Var | None  # of more bytes than go on the stack
     chunks: ClassVar[int] = 1
@@ -145,7 +145,7 @@ class Nested:
 
     @property
     def makes(self) -> list[Any]:
-        return [v.root for v in self.made] + [v for v in [self.scratch] if v is not None]
+        return [v.root for v in self.outputs] + [v for v in [self.scratch] if v is not None]
 
     @property
     def refuses(self) -> bool:
@@ -198,9 +198,9 @@ class _Writer(Writer):
         """The address of entry ``k`` of an array of entries of ``size`` bytes."""
         return self.shifted(pointer, self.code.op(f"mul nsw i64 {k}, {size}")) if size else pointer
 
-    def run(self, part: Part, given: dict[Any, str], targets: Sequence[str | None]) -> None:
+    def run(self, part: Part, inputs: dict[Any, str], targets: Sequence[str | None]) -> None:
         """Run the steps of a part, its outputs going to ``targets``; None: it is not wanted."""
-        pointers = {**self.pointers, **given}
+        pointers = {**self.pointers, **inputs}
         for v, i in part.claimed.items():
             pointers[v] = targets[i] or self.scratch
         for v, offset in part.offsets.items():
@@ -257,7 +257,11 @@ class Repeat(Nested):
                 if outputs[j] is not state[j] and j not in part.updated]
 
     def bytes(self) -> int:
-        return self.state_at + sum(aligned(self.made[j].root.aval.nbytes) for j in self.changed())
+        return self.state_at + sum(aligned(self.size(j)) for j in self.changed())
+
+    def size(self, j: int) -> int:
+        """Bytes of a part of the state."""
+        return self.outputs[j].root.aval.nbytes
 
     @property
     def state_at(self) -> int:
@@ -267,18 +271,18 @@ class Repeat(Nested):
     def body(self, w: _Writer) -> None:
         loop, code, part = self.loop, w.code, self.parts[-1]
         count, consts, first, arrays = loop.parts([w.pointers[v.root] for v in self.operands])
-        outs = [w.pointers[v.root] for v in self.made]
+        outs = [w.pointers[v.root] for v in self.outputs]
         state, ys = outs[: loop.carries], outs[loop.carries : len(part.schedule.outputs)]
-        for target, source, v in zip(state, first, self.made, strict=False):
+        for target, source, v in zip(state, first, self.outputs, strict=False):
             code.copy(target, source, v.root.aval.nbytes)
         if loop.test is not None or loop.counted:
-            for y, v in zip(ys, self.made[loop.carries :], strict=False):
+            for y, v in zip(ys, self.outputs[loop.carries :], strict=False):
                 code.clear(y, v.root.aval.nbytes)
         steps = code.op(f"load i64, ptr {count}") if loop.counted else str(loop.length)
         rooms, at = {}, self.state_at
         for j in self.changed():
-            rooms[j] = _Room(w, state[j], w.shifted(w.scratch, at), self.made[j].root.aval.nbytes)
-            at += aligned(self.made[j].root.aval.nbytes)
+            rooms[j] = _Room(w, state[j], w.shifted(w.scratch, at), self.size(j))
+            at += aligned(self.size(j))
         with code.loop("0", None, stem="k") as k:
             self.step(w, k, steps, rooms, state, consts, arrays, ys)
         code.label("end")
@@ -310,8 +314,8 @@ class Repeat(Nested):
                      for y, a in zip(ys, types[loop.carries :], strict=True)]
         targets = [rooms[j].next() if j in rooms else p if j in part.updated else None
                    for j, p in enumerate(now)]
-        given = dict(zip(part.inputs, [*consts, *now, *entries], strict=True))
-        w.run(part, given, [*targets, *collected])
+        inputs = dict(zip(part.inputs, [*consts, *now, *entries], strict=True))
+        w.run(part, inputs, [*targets, *collected])
         for room in rooms.values():
             room.move()
         if self.asks:
@@ -386,7 +390,7 @@ class Choice(Nested):
 
     def body(self, w: _Writer) -> None:
         code = w.code
-        index, *given = [w.pointers[v.root] for v in self.operands]
+        index, *inputs = [w.pointers[v.root] for v in self.operands]
         i = code.op(f"load i64, ptr {index}")
         last = len(self.parts) - 1
         low = code.op(f"icmp slt i64 {i}, 0")
@@ -395,21 +399,21 @@ class Choice(Nested):
         code.line(f"switch i64 {i}, label %case{last} [ {cases} ]")
         for n, part in enumerate(self.parts):
             code.label(f"case{n}")
-            targets = [w.pointers[v.root] for v in self.made]
-            w.run(part, dict(zip(part.inputs, given, strict=True)), targets)
+            targets = [w.pointers[v.root] for v in self.outputs]
+            w.run(part, dict(zip(part.inputs, inputs, strict=True)), targets)
             code.line("br label %end")
         code.label("end")
 
 
 def nested(eqn: Eqn, operands: Sequence[View], schedules: Sequence[Any]) -> Nested:
     """The step of an equation that holds programs, from the schedules of these."""
-    made = tuple([views.identity(v, v.aval.shape) for v in eqn.outputs])
+    outputs = tuple([views.identity(v, v.aval.shape) for v in eqn.outputs])
     kind = Choice if isinstance(eqn.prim, Branch) else Repeat
     *others, body = schedules
     state: tuple = ()
     if isinstance(eqn.prim, Loop):
         state = body.program.inputs[eqn.prim.consts : eqn.prim.consts + eqn.prim.carries]
     parts = (*map(Part, others), Part(body, state))
-    size = kind(eqn, tuple(operands), made, parts, None).bytes()
+    size = kind(eqn, tuple(operands), outputs, parts, None).bytes()
     scratch = Var(Aval((size,), np.dtype(np.uint8))) if size > STACK else None
-    return kind(eqn, tuple(operands), made, parts, scratch)
+    return kind(eqn, tuple(operands), outputs, parts, scratch)

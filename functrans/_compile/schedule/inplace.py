@@ -39,7 +39,7 @@ def placed(
         b: Any = out
         while i not in updated and (step := plan.maker(b)) is not None:
             b = step.operands[0].root
-            if b in plan.made and plan.update(step):
+            if b in plan.filled and plan.update(step):
                 same[b] = out
             elif i < len(state) and b is state[i] and plan.update(step):
                 updated.add(i)
@@ -53,13 +53,13 @@ class _Plan:
 
     def __init__(self, steps: list, outputs: set[Var]):
         self.steps, self.outputs = steps, outputs
-        self.made = {b for step in steps for b in step.makes}
+        self.filled = {b for step in steps for b in step.makes}
         self.over: dict[Var, Scatter] = {}
 
     def maker(self, b: Var) -> Scatter | None:
         """The step that makes ``b`` as a changed copy."""
         for step in self.steps:
-            if isinstance(step, Scatter) and step.copies and step.made[0].root is b:
+            if isinstance(step, Scatter) and step.copies and step.outputs[0].root is b:
                 return step
         return None
 
@@ -69,7 +69,7 @@ class _Plan:
         if b in self.outputs or b in self.over or b in step.reads[1:]:
             return False
         at = self.steps.index(step)
-        late = _dependents(self.steps[at + 1 :], step.made[0].root)
+        late = _dependents(self.steps[at + 1 :], step.outputs[0].root)
         rest = self.steps[at + 1 :]
         order = [*self.steps[:at], *[s for s in rest if s not in late], step,
                  *[s for s in rest if s in late]]
@@ -87,12 +87,12 @@ class _Plan:
 
 def _dependents(steps: Sequence[Any], b: Any) -> list:
     """The steps that need ``b``, or what such steps make."""
-    made, found = {b}, []
+    buffers, dependents = {b}, []
     for step in steps:
-        if not made.isdisjoint([*step.reads, *step.makes]):
-            made.update(step.makes)
-            found.append(step)
-    return found
+        if not buffers.isdisjoint([*step.reads, *step.makes]):
+            buffers.update(step.makes)
+            dependents.append(step)
+    return dependents
 
 
 def _last_reader(steps: Sequence[Any], b: Var, last: Any) -> bool:

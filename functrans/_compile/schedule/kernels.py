@@ -260,7 +260,7 @@ def _places(step: NativeStep) -> list[Place]:
         return [place for k in step.kernels for place in k.places]
     if isinstance(step, Kernel):
         return step.places
-    return [(v.root, v.offset, v.strides, v.windows) for v in (*step.operands, *step.made)]
+    return [(v.root, v.offset, v.strides, v.windows) for v in (*step.operands, *step.outputs)]
 
 
 # ---- printing
@@ -272,9 +272,9 @@ def show(s: Schedule) -> str:
     for i, step in enumerate(s.steps):
         if not isinstance(step, Kernel | Tiles):
             outs = ", ".join([s.names(v) for v in step.makes if v in s.shapes])
-            given = " ".join(_operand(v, s.names) for v in step.operands)
+            operands = " ".join(_operand(v, s.names) for v in step.operands)
             what = "host" if isinstance(step, HostStep) else "call"
-            lines.append(f"{i}: {what} {outs} = {step.name} {given}")
+            lines.append(f"{i}: {what} {outs} = {step.name} {operands}")
             if isinstance(step, Nested):
                 for label, part in zip(step.programs, step.parts, strict=True):
                     lines.append(f"  {label}:")
@@ -304,11 +304,10 @@ def _body(k: Kernel, names: Callable[[Var], str]) -> list[str]:
         text = f"{x.name} = load {buffer}[{place(x.offset, x.strides, x.index)}]"
         lines.append(text + (f" if {inside} else 0" if inside else ""))
     for op in k.ops:
-        given = " ".join(map(_argument, op.args))
-        if op.windows:
-            lines.append(f"{op.name}:{op.dtype} = {given} if {_inside(op.windows, k.space)} else 0")
-        else:
-            lines.append(f"{op.name}:{op.dtype} = {op.row} {given}")
+        args = " ".join(map(_argument, op.args))
+        inside = _inside(op.windows, k.space) if op.windows else ""
+        value = f"{args} if {inside} else 0" if op.windows else f"{op.row} {args}"
+        lines.append(f"{op.name}:{op.dtype} = {value}")
     for store in k.stores:
         at = place(store.offset, store.strides)
         lines.append(f"store {names(store.buffer)}[{at}] = {_argument(store.value)}")

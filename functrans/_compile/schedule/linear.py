@@ -52,7 +52,7 @@ def enter(build: Builder, eqn: Eqn, operands: Sequence[Var | Const]) -> bool:
 
 
 def _callable(dtype: np.dtype) -> bool:
-    return dtype.char in library.LETTERS and routines.found() is not None
+    return dtype.char in library.LETTERS and routines.available() is not None
 
 
 def _settled(build: Builder, v: View, fits: Callable[[View], Any]) -> View:
@@ -102,11 +102,11 @@ def _einsum(build: Builder, eqn: Eqn, a: View, b: View) -> bool:
 
 
 def _reshaped(build: Builder, v: View, shape: Shape) -> View:
-    found = views.reshaped(v, shape)
-    if found is None:
-        found = views.reshaped(_settled(build, v, lambda v: False), shape)
-    assert found is not None, (v, shape)
-    return found
+    reshaped = views.reshaped(v, shape)
+    if reshaped is None:
+        reshaped = views.reshaped(_settled(build, v, lambda v: False), shape)
+    assert reshaped is not None, (v, shape)
+    return reshaped
 
 
 def _wanted(dtype: np.dtype, n: int, k: int, m: int) -> bool:
@@ -201,9 +201,9 @@ def _finish(build: Builder, out: Var, y: View) -> None:
 def _factored(build: Builder, a: View) -> tuple[View, View, bool]:
     """Factors and pivots of ``a`` or, where the flag says so, of its transpose: computed once."""
     for flipped in (False, True):
-        found = build.factors.get(_place(transposed(a) if flipped else a))
-        if found is not None:
-            return *found, flipped
+        factors = build.factors.get(_place(transposed(a) if flipped else a))
+        if factors is not None:
+            return *factors, flipped
     *batch, n, _ = a.shape
     lu = views.identity(Var(Aval(a.shape, FLOAT64)), a.shape)
     pivots = views.identity(Var(Aval((*batch, n), INT64)), (*batch, n))
@@ -227,8 +227,8 @@ def _solve(build: Builder, eqn: Eqn, a: View, *bs: View) -> bool:
     batch = np.broadcast_shapes(a.shape[:-2], *[b.shape[:-2] for b in rest])
     lu, pivots, flipped = _factored(build, a)
     x = views.identity(_result(out), (*batch, m, n))
-    given = _stacked(lu, batch), _stacked(pivots, batch, 1), *[_stacked(b, batch) for b in rest]
-    build.call(library.Solve(given, (x,), batch, flipped))
+    operands = _stacked(lu, batch), _stacked(pivots, batch, 1), *[_stacked(b, batch) for b in rest]
+    build.call(library.Solve(operands, (x,), batch, flipped))
     _finish(build, out, transposed(x))
     return True
 
@@ -253,12 +253,12 @@ def _triangular_solve(build: Builder, eqn: Eqn, a: View, b: View) -> bool:
 
 def _log_det(build: Builder, a: View) -> tuple[View, View]:
     """Sign and logarithm of the determinant."""
-    found = routines.found()
-    assert found is not None, a
+    blas = routines.available()
+    assert blas is not None, a
     lu, pivots, _ = _factored(build, a)  # of the transpose it is the same
     batch = a.shape[:-2]
     sign, log = (views.identity(Var(Aval(batch, FLOAT64)), batch) for _ in range(2))
-    build.call(library.LogDet((lu, pivots), (sign, log), batch, found.bits))
+    build.call(library.LogDet((lu, pivots), (sign, log), batch, blas.bits))
     return sign, log
 
 
@@ -294,10 +294,10 @@ def _eigh(build: Builder, eqn: Eqn, a: View) -> bool:
     a = _double(build, a)
     room, counts = library.eigh_room(a.shape[-1])
     buffers = _result(w), _result(v), Var(Aval((room,), FLOAT64)), Var(Aval((counts,), INT64))
-    made = tuple([views.identity(b, b.aval.shape) for b in buffers])
-    build.call(library.Eigh((a,), made, a.shape[:-2], eqn.params["lower"], v in build.wanted))
-    _finish(build, w, made[0])
-    _finish(build, v, transposed(made[1]))
+    outputs = tuple([views.identity(b, b.aval.shape) for b in buffers])
+    build.call(library.Eigh((a,), outputs, a.shape[:-2], eqn.params["lower"], v in build.wanted))
+    _finish(build, w, outputs[0])
+    _finish(build, v, transposed(outputs[1]))
     return True
 
 
@@ -316,10 +316,10 @@ def _embed_diagonal(build: Builder, eqn: Eqn, x: View) -> bool:
         return False
     mask = np.eye(n, m, offset, dtype=bool)
     mask.setflags(write=False)
-    given = views.broadcast(build.view(Const(mask)), shape), views.broadcast(x, shape), 0
+    operands = views.broadcast(build.view(Const(mask)), shape), views.broadcast(x, shape), 0
     build.shapes[out] = shape
     types = np.dtype(bool), out.aval.dtype, out.aval.dtype
-    build.enter_node("map", ops.where, shape, given, out, types=types)
+    build.enter_node("map", ops.where, shape, operands, out, types=types)
     return True
 
 

@@ -42,7 +42,7 @@ class Running(Call):
     @property
     def work(self) -> float:
         """About how many operations a run takes."""
-        return 2 * math.prod(self.made[0].shape)
+        return 2 * math.prod(self.outputs[0].shape)
 
     def first(self, w: Writer, xs: Sequence[str]) -> str:
         """The entry that none is before."""
@@ -53,7 +53,7 @@ class Running(Call):
 
     def body(self, w: Writer, indices: list[str]) -> None:
         """One line, or a stack of lines that are next to each other; ``indices`` lead there."""
-        y, n = self.made[0], self.made[0].shape[self.axis]
+        y, n = self.outputs[0], self.outputs[0].shape[self.axis]
         inner = y.shape[self.axis + 1 :]
         held = w.variable(w.t) if math.prod(inner) == 1 else ""
 
@@ -139,7 +139,7 @@ class Share(Running):
 
     def body(self, w: Writer, indices: list[str]) -> None:
         """One line; the extreme so far, and how many have attained it, are in registers."""
-        code, x, y = w.code, self.operands[0], self.made[0]
+        code, x, y = w.code, self.operands[0], self.outputs[0]
         t = type_of(x.root.aval.dtype)
         extreme, count = w.variable(t), w.variable("double")
         lead, rest = indices[: self.axis], indices[self.axis :]
@@ -199,16 +199,16 @@ def enter(build: Builder, eqn: Eqn, arrays: Sequence[Var | Const]) -> bool:
         return False
     if join is not None and lowering_of(join, out.aval.dtype) is None:
         return False
-    operands, made = [build.whole(a) for a in arrays], views.identity(out, shape)
+    operands, output = [build.whole(a) for a in arrays], views.identity(out, shape)
     if row is running_share:
         if dtypes[0].kind not in "fi":
             return False
         lines = shape[:axis] + shape[axis + 1 :]
-        build.call(Share(tuple(operands), (made,), lines, axis, eqn.params["largest"]))
+        build.call(Share(tuple(operands), (output,), lines, axis, eqn.params["largest"]))
         return True
     if eqn.params.get("reverse"):
         back = along(axis, (None, None, -1))
-        *operands, made = [views.indexed(v, back) for v in (*operands, made)]
-    step = tuple(operands), (made,), shape[:axis], axis
+        *operands, output = [views.indexed(v, back) for v in (*operands, output)]
+    step = tuple(operands), (output,), shape[:axis], axis
     build.call(Recurrence(*step) if join is None else Scan(*step, row))
     return True

@@ -80,8 +80,8 @@ class _Costs:
                     elsewhere += cost.elsewhere + len(cost.equations)
             elif REPEATED * v.root.aval.size >= math.prod(node.space):
                 arrays.add(v.root)
-        found = _Cost(frozenset(equations), elsewhere, frozenset(arrays))
-        return found if found.small else None
+        cost = _Cost(frozenset(equations), elsewhere, frozenset(arrays))
+        return cost if cost.small else None
 
 
 def recompute(build: Builder, outputs: Iterable[Any]) -> None:
@@ -183,14 +183,14 @@ class _Copier:
         self.known = known
         self.nodes: list[Node] = []
         self.level = 0
-        self.made: dict[tuple, View] = {}
+        self.copies: dict[tuple, View] = {}
 
     def copy(self, v: View, space: Shape, masked: bool) -> View:
         """The view as a register of a loop over ``space``; 0 outside its windows if masked."""
         key = v.root, v.offset, v.strides, v.windows, space, masked
-        if key not in self.made:
-            self.made[key] = self._masked(v, space) if masked else self._copied(v, space)
-        return self.made[key]
+        if key not in self.copies:
+            self.copies[key] = self._masked(v, space) if masked else self._copied(v, space)
+        return self.copies[key]
 
     def _copied(self, v: View, space: Shape) -> View:
         node = self.build.makers[v.root][0]  # type: ignore[index]  # known ones are variables

@@ -102,10 +102,10 @@ def _indexed(build: Builder, eqn: Eqn) -> bool:
             return False
         build.add_node(Node("map", gather_row, v.shape, (v,), out, types=(x.aval.dtype,)))
     else:
-        found = scattered(x.aval.shape, eqn) if out.aval.dtype.kind in "fic" else None
-        if found is None:
+        places = scattered(x.aval.shape, eqn) if out.aval.dtype.kind in "fic" else None
+        if places is None:
             return False
-        index, strides = found
+        index, strides = places
         value = read(build.operand(x, x.aval.shape))
         build.add_node(Node("reduce", sum_, index.shape, (value, index), out,
                             types=(out.aval.dtype,), place=(0, strides)))
@@ -209,8 +209,8 @@ def _output(build: Builder, a: Atom) -> Any:
         return a
     v = build.view(a)
     root = v.root
-    made = isinstance(root, Var) and root in build.makers and v.is_identity()
-    if made and math.prod(root.aval.shape) == math.prod(v.shape):
+    filled = isinstance(root, Var) and root in build.makers and v.is_identity()
+    if filled and math.prod(root.aval.shape) == math.prod(v.shape):
         return root
     out = Var(a.aval)
     build.copy(a, out)

@@ -68,13 +68,13 @@ def _touched(item: Any) -> set[Any]:
 def _grouped(steps: Sequence[Step], shapes: dict[Var, Shape]) -> list[Any]:
     """Each kernel in the last group that it can join, after all that it needs."""
     items: list[Any] = []
-    made: dict[Any, list[tuple[int, Step]]] = {}  # buffer -> who fills it, and as part of what
+    makers: dict[Any, list[tuple[int, Step]]] = {}  # buffer -> who fills it, and as part of what
     latest: dict[int, int] = {}  # number of rows -> the last group
     for step in steps:
         at = -1
         if isinstance(step, Kernel) and _has_rows(step):
             rows = step.space[0]
-            first = max([_first(b, step, made, items, shapes) for b in step.reads], default=0)
+            first = max([_first(b, step, makers, items, shapes) for b in step.reads], default=0)
             at = latest.get(rows, -1)
             if at < first:
                 at = latest[rows] = len(items)
@@ -84,7 +84,7 @@ def _grouped(steps: Sequence[Step], shapes: dict[Var, Shape]) -> list[Any]:
             at = len(items)
             items.append(step)
         for b in step.makes:
-            made.setdefault(b, []).append((at, step))
+            makers.setdefault(b, []).append((at, step))
     return items
 
 
@@ -93,9 +93,9 @@ def _has_rows(k: Kernel) -> bool:
     return bool(k.space) and 0 not in k.space and not any(r.index for r in k.reductions)
 
 
-def _first(b: Any, k: Kernel, made: dict, items: list, shapes: dict[Var, Shape]) -> int:
+def _first(b: Any, k: Kernel, writers: dict, items: list, shapes: dict[Var, Shape]) -> int:
     """The first item that a kernel which reads this buffer can be part of."""
-    makers = made.get(b, [])
+    makers = writers.get(b, [])
     last = max([at for at, _ in makers], default=-1)
     if last < 0:
         return 0
