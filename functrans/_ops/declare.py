@@ -231,10 +231,10 @@ def _recorder(needs: tuple[tuple | None, ...], operands: tuple[str, ...]) -> Cal
         f"(slot{i}, action{i}, ({''.join([f'{n}, ' for n in names])}), unlike{i}), "
         for i, names in enumerate(needs) if names is not None
     ])
-    given = f"y, {', '.join(operands)}, {slots}, {unlike}"
+    parameters = f"y, {', '.join(operands)}, {slots}, {unlike}"
     # eval: 145 ns a call of one operand and 205 of two; closures written for just these numbers
     # 220 and 370, one closure for any number 1,100 and 1,400
-    return eval(f"lambda {actions}: lambda {given}: ({edges})")
+    return eval(f"lambda {actions}: lambda {parameters}: ({edges})")
 
 
 def _align(x, ndim):
@@ -302,10 +302,10 @@ class Linear(Primitive):
 
     def vjp(self, ct: Any, y: Any, xs: Sequence, params: dict, wanted: Sequence[bool]) -> Sequence:
         n = len(xs) if self.operands is None else self.operands
-        given = [aval_of(x) if i < n else x for i, x in enumerate(xs)]
+        operands = [aval_of(x) if i < n else x for i, x in enumerate(xs)]
         if n == 1 and self.operands == 1:
-            return [self.transpose(ct, *given, **params)] + [None] * (len(xs) - 1)
-        return list(self.transpose(ct, *given, wanted=wanted, **params)) + [None] * (len(xs) - n)
+            return [self.transpose(ct, *operands, **params)] + [None] * (len(xs) - 1)
+        return list(self.transpose(ct, *operands, wanted=wanted, **params)) + [None] * (len(xs) - n)
 
     def batch(self, size: int, xs: Sequence, batched: Sequence[bool], params: dict) -> Any:
         return self._batch(size, xs, batched, **params)
@@ -435,8 +435,8 @@ class General(Primitive):
     def _of_no_slices(self, xs, batched, params):
         avals = [aval_of(x) for x in xs]
         slices = [Aval(a.shape[b:], a.dtype) for a, b in zip(avals, batched, strict=True)]
-        found = self.abstract(*slices, **params)
-        ys = [np.zeros((0, *a.shape), a.dtype) for a in (found if self.outputs > 1 else [found])]
+        avals = self.abstract(*slices, **params)
+        ys = [np.zeros((0, *a.shape), a.dtype) for a in (avals if self.outputs > 1 else [avals])]
         return tuple(ys) if self.outputs > 1 else ys[0]
 
 

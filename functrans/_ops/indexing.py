@@ -32,8 +32,8 @@ def index_of(pattern: tuple, indices: tuple) -> Any:
     """The index, as NumPy takes it, that a pattern and its arrays stand for."""
     if not indices:
         return _basic(pattern)
-    given = iter(indices)
-    key = [slice(*e) if type(e) is tuple else next(given) if e is ARRAY else e for e in pattern]
+    arrays = iter(indices)
+    key = [slice(*e) if type(e) is tuple else next(arrays) if e is ARRAY else e for e in pattern]
     return tuple(key)
 
 

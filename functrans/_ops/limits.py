@@ -19,8 +19,8 @@ from functrans._ops.structure import batched_to
 
 
 def _batched_pair(size, xs, batched):
-    given = zip(xs, batched, strict=True)
-    return slope_ratio(*[x if b else np.broadcast_to(x, (size, *x.shape)) for x, b in given])
+    pairs = zip(xs, batched, strict=True)
+    return slope_ratio(*[x if b else np.broadcast_to(x, (size, *x.shape)) for x, b in pairs])
 
 
 def _slope_ratio_choose(ts, y):

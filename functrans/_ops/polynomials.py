@@ -33,10 +33,10 @@ def _roots(p, lead):
 
 def powers(x: Any, n: int) -> Any:
     """The powers of ``x`` from n - 1 down to 0, along a new last axis."""
-    found = [np.ones_like(x)]
+    powers = [np.ones_like(x)]
     for _ in range(n - 1):
-        found.append(found[-1] * x)
-    return np.stack(found[::-1], -1)
+        powers.append(powers[-1] * x)
+    return np.stack(powers[::-1], -1)
 
 
 def _slopes(p, r):
@@ -89,5 +89,5 @@ def leading_zeros(p: Any) -> int:
     known = p.concrete() if isinstance(p, Tracer) else p
     if known is None or isinstance(known, Tracer):
         return 0
-    found = np.flatnonzero(known)
-    return int(found[0]) if found.size else len(known)
+    indices = np.flatnonzero(known)
+    return int(indices[0]) if indices.size else len(known)

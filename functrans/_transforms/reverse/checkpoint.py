@@ -77,11 +77,11 @@ class Recomputed(Call):
         moved: list[bool] = []
 
         def dual(*flat: Any) -> tuple:
-            given = iter(flat[len(moving) :])
+            leaves = iter(flat[len(moving) :])
             with reopened(trace):
                 ys = self.fun(
                     *[
-                        trace.input(x, next(given)) if m else x
+                        trace.input(x, next(leaves)) if m else x
                         for x, m in zip(flat, moving, strict=False)
                     ]
                 )
@@ -91,8 +91,8 @@ class Recomputed(Call):
             return (*map(trace.lower, ys), *[y.tangent for y, m in zip(ys, mine, strict=True) if m])
 
         outs = Recomputed(self.name, dual)(*primals, *[t for t in tangents if t is not None])
-        found = iter(outs[len(moved) :])
-        return outs[: len(moved)], [next(found) if m else None for m in moved]
+        cotangents = iter(outs[len(moved) :])
+        return outs[: len(moved)], [next(cotangents) if m else None for m in moved]
 
     def batch(self, trace, xs, batched):
         return Recomputed(self.name, under(self.name, trace, self.fun, batched))(*xs)
@@ -174,12 +174,12 @@ class Stretch:
         return [slot for _, slot in self.args]
 
     def pull_into(self, cts: list, k: int, strong: bool) -> None:
-        given = cts[k : k + self.size]
-        if all(c is None for c in given):
+        own = cts[k : k + self.size]
+        if all(c is None for c in own):
             return
         cts[k : k + self.size] = [None] * self.size
         with self.recorded(cts, backward=True) as (trace, start, ys):
-            for y, ct in zip(ys, given, strict=True):
+            for y, ct in zip(ys, own, strict=True):
                 if ct is not None:
                     before = cts[y.slot]
                     cts[y.slot] = ct if before is None else before + ct
@@ -188,8 +188,9 @@ class Stretch:
     def push_into(self, ts: list, k: int) -> None:
         with self.recorded(ts) as (trace, start, ys):
             advance(trace.tape, ts, start)
-            found = [ts[y.slot] if type(y) is VJPTracer and y.owner is trace else None for y in ys]
-        ts[k : k + self.size] = found
+            tangents = [ts[y.slot] if type(y) is VJPTracer and y.owner is trace else None
+                        for y in ys]
+        ts[k : k + self.size] = tangents
 
     @contextmanager
     def recorded(

@@ -84,21 +84,21 @@ class ReverseTrace(VJPTrace):
     def _of_basis(self) -> set[int]:
         """The slots of what may depend on a basis: all that comes from one, but for products of
         two such values, which sum over its vectors."""
-        found: set[int] = set()
+        slots: set[int] = set()
         split = list(self._splits())
         for k, entry in enumerate(self.tape):
             if entry is FOLLOWS:
                 continue
             if any(entry is node for node in split):
-                found.update(k + i for i, y in enumerate(entry.y or ()) if not self._is_dual(y))
+                slots.update(k + i for i, y in enumerate(entry.y or ()) if not self._is_dual(y))
                 continue
             edges = type(entry) is tuple
-            met = [p in found for p in ([e[0] for e in entry] if edges else entry.parents)]
+            met = [p in slots for p in ([e[0] for e in entry] if edges else entry.parents)]
             summed = edges and met == [True, True] and type(entry[0][1]) is BilinearAction
             if any(met) and not summed:
                 ends = (i for i in range(k + 1, len(self.tape)) if self.tape[i] is not FOLLOWS)
-                found.update(range(k, next(ends, len(self.tape))))
-        return found
+                slots.update(range(k, next(ends, len(self.tape))))
+        return slots
 
     def _splits(self) -> Iterator[Node]:
         """The entries whose outputs were taken apart."""

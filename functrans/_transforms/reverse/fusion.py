@@ -113,7 +113,7 @@ def _operand_as_rows(x, shape, width):
 def walk(stretch: Stretch, cts: list) -> None:
     """Carry the cotangents of a stretch to the slots before it."""
     dtype = cts[stretch.entries[0][0]].dtype
-    outs = {slot: np.empty(made, dtype) for slot, made in stretch.outputs.items()}
+    outs = {slot: np.empty(shape, dtype) for slot, shape in stretch.outputs.items()}
 
     def block(start: int, stop: int) -> None:
         def cut(x: Any) -> Any:

@@ -115,12 +115,12 @@ class _Run:
         finally:
             trace.closed = True
             trace.tape = []
-        found = _finish(cts, flat, self.holomorphic)
+        gradients = _finish(cts, flat, self.holomorphic)
         aux = lower_all(trace, aux) if self.has_aux else None
         if chosen.single:
-            return value, aux, opened[0].only(found)
-        given = iter(found)
-        return value, aux, tuple(a.only([next(given) for _ in a.active]) for a in opened)
+            return value, aux, opened[0].only(gradients)
+        leaves = iter(gradients)
+        return value, aux, tuple(a.only([next(leaves) for _ in a.active]) for a in opened)
 
     def _of_array(self, x: np.ndarray) -> tuple:
         """The same where the one argument is an array of floats: the call that loops make."""

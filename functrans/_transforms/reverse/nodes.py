@@ -38,30 +38,30 @@ class CallNode:
         return unless_zero(self.pull(cts), cts)
 
     def pull_into(self, cts: list, k: int, strong: bool) -> None:
-        given = cts[k : k + self.size]
-        if all(c is None for c in given):
+        own = cts[k : k + self.size]
+        if all(c is None for c in own):
             return
         cts[k : k + self.size] = [None] * self.size
-        add_cotangents(cts, self.parents, (self.pull_strongly if strong else self.pull)(given))
+        add_cotangents(cts, self.parents, (self.pull_strongly if strong else self.pull)(own))
 
     def push_into(self, ts: list, k: int) -> None:
-        given = [None if p is None else ts[p] for p in self.parents]
-        if any(t is not None for t in given):
-            ts[k : k + self.size] = self.push(given)
+        tangents = [None if p is None else ts[p] for p in self.parents]
+        if any(t is not None for t in tangents):
+            ts[k : k + self.size] = self.push(tangents)
 
 
 def recorded(trace: VJPTrace, node: Any, ys: Sequence) -> tuple:
     """The outputs of a node; one that is traced already, by what it closes over, keeps both."""
     slot = trace.enter(node, len(ys))
-    found = []
+    values = []
     for i, y in enumerate(ys):
         value = trace.lower(y)
         if not is_inexact(value):
-            found.append(value)
+            values.append(value)
             continue
         mine = VJPTracer(trace, value, slot + i)
-        found.append(mine if value is y else _both(trace, y, mine))
-    return tuple(found)
+        values.append(mine if value is y else _both(trace, y, mine))
+    return tuple(values)
 
 
 def _both(trace: VJPTrace, y: VJPTracer, mine: VJPTracer) -> VJPTracer:

@@ -31,7 +31,7 @@ def entrywise(program: Program) -> Program:
 
 class _Sums:
     def __init__(self, program: Program):
-        self.made = {v: eqn for eqn in program.eqns for v in eqn.outputs}
+        self.producers = {v: eqn for eqn in program.eqns for v in eqn.outputs}
         used = [a for eqn in program.eqns for a in eqn.inputs]
         self.uses = Counter(a for a in (*used, *program.outputs) if isinstance(a, Var))
 
@@ -57,18 +57,18 @@ class _Sums:
 
     def terms(self, eqn: Eqn, out: Var) -> list[Atom]:
         """What is added up, sums that nothing else reads taken apart."""
-        found: list[Atom] = []
+        terms: list[Atom] = []
         for a in eqn.inputs:
-            inner = self.made.get(a) if isinstance(a, Var) and self.uses[a] == 1 else None
+            inner = self.producers.get(a) if isinstance(a, Var) and self.uses[a] == 1 else None
             if inner is not None and inner.prim is ops.add and inner.outputs[0].aval == out.aval:
-                found += self.terms(inner, out)
+                terms += self.terms(inner, out)
             else:
-                found.append(a)
-        return found
+                terms.append(a)
+        return terms
 
     def update(self, a: Atom, out: Var) -> Eqn | None:
         """The equation of an array that is mostly zero and that nothing else reads."""
-        eqn = self.made.get(a) if isinstance(a, Var) and self.uses[a] == 1 else None
+        eqn = self.producers.get(a) if isinstance(a, Var) and self.uses[a] == 1 else None
         if eqn is None or eqn.prim is not put_add or eqn.outputs[0].aval != out.aval:
             return None
         v = eqn.inputs[0]

@@ -368,12 +368,12 @@ def transpose_jvp(
     """The vjp of a row that has only a jvp: its jvp, linear in the tangents, transposed."""
 
     def push(*ts: Any) -> Any:
-        given = iter(ts)
-        return prim.jvp([next(given) if w else None for w in wanted], y, xs, params)
+        tangents = iter(ts)
+        return prim.jvp([next(tangents) if w else None for w in wanted], y, xs, params)
 
     active = [x for x, w in zip(xs, wanted, strict=True) if w]
-    found = iter(transpose(push, [aval_of(x) for x in active], ct, prim.name))
-    return [next(found) if w else None for w in wanted]
+    cts = iter(transpose(push, [aval_of(x) for x in active], ct, prim.name))
+    return [next(cts) if w else None for w in wanted]
 
 
 def transpose(f: Callable, avals: Sequence[Aval], ct: Any, name: str) -> list:
@@ -396,8 +396,8 @@ def transpose_vjp(prim: Primitive, ts: Sequence, y: Any, xs: Sequence, params: d
 
     def pull(*cts: Any) -> tuple:
         ct = cts if prim.outputs > 1 else cts[0]
-        found = prim.vjp(ct, y, xs, params, wanted)
-        return tuple(c for c, w in zip(found, wanted, strict=True) if w)
+        x_cts = prim.vjp(ct, y, xs, params, wanted)
+        return tuple(c for c, w in zip(x_cts, wanted, strict=True) if w)
 
     t = transpose(pull, [aval_of(v) for v in ys], tuple(t for t in ts if t is not None), prim.name)
     return tuple(t) if prim.outputs > 1 else t[0]
