@@ -134,7 +134,7 @@ def by_rows(f: Callable, axis: tuple[int, ...], x: np.ndarray, *ys: Any, dtype: 
     return out
 
 
-def elementwise(impl: Callable, *xs: Any, out: np.ndarray | None = None) -> Any:
+def elementwise(impl: Callable, *xs: Any, out: np.ndarray | None = None) -> np.ndarray:
     """``impl``, a ufunc, on operands of which some are large: a share for each thread."""
     shapes = {x.shape for x in xs if _has_axes(x)}
     shape = max(shapes, key=math.prod)

@@ -8,7 +8,6 @@ so the entries that stand for two of it count twice on one of the two ways.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,7 @@ fft = linear(
 
 
 @functools.cache
-def _ends(n: int, inside: float, behind: int, dtype: np.dtype) -> Any:
+def _ends(n: int, inside: float, behind: int, dtype: np.dtype) -> np.ndarray:
     """The half spectrum of ``n`` numbers: 1 at frequencies 0 and n/2, ``inside`` at those between.
 
     With ``behind`` axes of length 1 after it.

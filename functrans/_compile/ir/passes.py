@@ -222,7 +222,7 @@ class _Numbers:
         return self.numbers.setdefault(key, len(self.numbers))
 
 
-def _frozen(x: Any) -> Any:
+def _frozen(x: Any) -> tuple:
     """``x`` as a key that tells 1, 1.0 and True apart."""
     if isinstance(x, tuple | list):
         return tuple([_frozen(v) for v in x])

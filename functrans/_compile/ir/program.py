@@ -164,7 +164,7 @@ def _abstract_atom(a: Atom, weak: bool) -> Any:
 
 
 @functools.lru_cache(maxsize=64)
-def _one(dtype: np.dtype) -> Any:
+def _one(dtype: np.dtype) -> bool | int | float | complex:
     """A Python scalar of a dtype."""
     return dtype.type(1).item()
 
@@ -237,7 +237,7 @@ class Structured(Primitive):
     def output_types(self) -> list[Aval]:
         raise NotImplementedError
 
-    def types(self, *xs: Aval) -> Any:
+    def types(self, *xs: Aval) -> Aval | tuple[Aval, ...]:
         return self.one_or_all(self.output_types())
 
     def weak_outputs(self) -> list[bool]:

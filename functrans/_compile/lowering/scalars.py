@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -374,7 +373,7 @@ def _fits(a: Atom, dtype: np.dtype) -> bool:
     return np.iinfo(dtype).min <= a <= np.iinfo(dtype).max
 
 
-def _weakly(a: Atom) -> Any:
+def _weakly(a: Atom) -> np.dtype | bool | int | float | complex:
     if isinstance(a, Var) and a.weak:
         return a.aval.dtype.type(1).item()
     return a.aval.dtype if isinstance(a, Var | Const) else a

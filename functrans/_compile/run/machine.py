@@ -10,6 +10,7 @@ import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,7 +50,7 @@ class Loaded(NamedTuple):
     keep: Callable[[], None] | None = None
 
 
-def llvm_binding() -> Any:
+def llvm_binding() -> ModuleType:
     """LLVM's bindings, with their library loaded."""
     try:
         import llvmlite.binding as llvm  # lazy: slow to import

@@ -28,7 +28,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 from functrans._core.locks import Lock
 from functrans.errors import warn
@@ -112,7 +113,7 @@ def _sha256(data: bytes) -> bytes:
 
 
 @functools.cache
-def _hash() -> Any:
+def _hash() -> ModuleType:
     """A module with sha256: not hashlib where there is a smaller one, as it loads OpenSSL, 3 ms."""
     for name in ("_sha2", "_sha256"):  # Python 3.12 and later; before
         with suppress(ImportError):

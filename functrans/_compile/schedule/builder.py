@@ -23,6 +23,9 @@ from functrans._compile.schedule import views
 from functrans._compile.schedule.views import Shape, View, Window
 from functrans._core.primitive import Primitive
 
+# A view, or a number that every iteration has.
+Operand = View | bool | int | float | complex | np.generic
+
 
 @dataclass(slots=True, eq=False)
 class Node:
@@ -31,7 +34,7 @@ class Node:
     kind: str  # map, reduce, part (of a joined array), or apart: a step of its own
     row: Primitive | None
     space: Shape
-    operands: tuple[Any, ...]  # views in the space, or Python numbers
+    operands: tuple[Any, ...]  # views in the space, or numbers
     target: Var
     step: Any = None  # where it is apart
     types: tuple[np.dtype, ...] = ()
@@ -63,7 +66,7 @@ class Builder:
             self.views[a] = views.identity(a, a.aval.shape)
         return self.views[a]
 
-    def operand(self, a: Atom, shape: Shape) -> Any:
+    def operand(self, a: Atom, shape: Shape) -> Operand:
         """The operand in the shape of the loops that read it."""
         if not isinstance(a, Var | Const):
             return a
@@ -198,7 +201,7 @@ class Builder:
                 ))
 
 
-def read(v: Any) -> Any:
+def read(v: Operand) -> Operand:
     """What a kernel reads for an operand: entries at the counters of its loops, or a number."""
     if not isinstance(v, View):
         return v
@@ -206,7 +209,7 @@ def read(v: Any) -> Any:
     return views.squeezed(v) if number is None else number
 
 
-def _uniform(v: View) -> Any:
+def _uniform(v: View) -> np.generic | None:
     """The one number that a constant consists of, None where there are several."""
     if not isinstance(v.root, Const) or not v.whole or not is_native(v.root.aval.dtype):
         return None

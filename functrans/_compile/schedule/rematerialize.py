@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from functrans._compile.ir.program import Var
 from functrans._compile.lowering.scalars import inside
-from functrans._compile.schedule.builder import Builder, Node
+from functrans._compile.schedule.builder import Builder, Node, Operand
 from functrans._compile.schedule.views import Shape, View, composed, identity, origin
 from functrans._core.aval import Aval
 
@@ -201,7 +201,7 @@ class _Copier:
         self.known[copy.root] = self.known[v.root]  # type: ignore[index]
         return copy
 
-    def _operand(self, u: Any, v: View, inner: Shape, space: Shape) -> Any:
+    def _operand(self, u: Operand, v: View, inner: Shape, space: Shape) -> Operand:
         if not isinstance(u, View):
             return u
         w = composed(u, v, inner)

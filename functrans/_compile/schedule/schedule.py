@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -203,7 +202,7 @@ def schedule(program: Program) -> Schedule:
     return Assembler(build, outputs).schedule()
 
 
-def _output(build: Builder, a: Atom) -> Any:
+def _output(build: Builder, a: Atom) -> Atom:
     """Where an output is found: a buffer of the same size in order, or a constant or input."""
     if not isinstance(a, Var) or a in build.program.inputs:
         return a
