@@ -454,7 +454,7 @@ def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
     that are equally right, the one that has a derivative along these tangents. Without
     ``batch``, vmap loops and stacks. ``at_kink(*xs, **params)`` as for ``elementwise``.
     ``split(y, **params)``: where parts of the output coincide, so that the backward rule divides
-    zero by zero, the output and directions in which it comes apart, else None; see ``coinciding``.
+    zero by zero, the output and directions in which they come apart, else None (``degenerate.py``).
     Neither jvp nor vjp: the op is constant.
     """
     row = General(name, impl, jvp=jvp, vjp=vjp, batch=batch, saves=saves, choose=choose,

@@ -1,6 +1,6 @@
 """Values that coincide, where a rule divides zero by zero or a function has a kink.
 
-``slope_ratio`` and ``settle`` are not in the table: they serve only ``coinciding``.
+``slope_ratio`` and ``settle`` are not in the table: they serve only ``degenerate.py``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ slope_ratio = General(
         np.broadcast_shapes(x1.shape, x2.shape), np.result_type(x1.dtype, x2.dtype)
     ),
 )
-# the identity, at which the trace of that level gives up its tangents; see ``coinciding``
+# the identity, at which the trace of that level gives up its tangents; see ``degenerate.py``
 settle = Linear(
     "settle", lambda x, of: x, lambda ct, x, of: ct,
     lambda size, xs, batched, of: settle(xs[0], of=of), 1, abstract=lambda x, of: x,

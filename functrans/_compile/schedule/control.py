@@ -24,13 +24,13 @@ from functrans._compile.schedule.memory import STACK, aligned, allocate
 from functrans._compile.schedule.views import View
 from functrans._core.aval import Aval
 
-# Operations, a few milliseconds, after which a loop asks whether it has been interrupted.
-ASKED = 1 << 23
+# Operations, a few milliseconds, between two checks for signals in a loop.
+UNCHECKED = 1 << 23
 # Bytes of a part of the state up to which it is copied from step to step.
 COPIED = 1024
-# The function that lets other threads run, and Python look for signals: not 0 where an exception is
-# set; and the functions of CPython's that it calls.
-ASKING = {
+# ``interrupted`` lets other threads run and Python handle signals: not 0 where an exception is set.
+# Then CPython's functions that it calls.
+SIGNAL_CHECK = {
     "PyGILState_Ensure": "declare i32 @PyGILState_Ensure()",
     "PyGILState_Release": "declare void @PyGILState_Release(i32)",
     "PyErr_CheckSignals": "declare i32 @PyErr_CheckSignals()",
@@ -238,16 +238,16 @@ class Repeat(Nested):
         return step * (math.inf if self.loop.length is None else self.loop.length)
 
     @property
-    def asks(self) -> int:
-        """After how many steps, a power of two, it asks whether to go on; 0: it never does."""
-        if self.work < ASKED:
+    def check_interval(self) -> int:
+        """Steps between two checks for signals, a power of two; 0: there are none."""
+        if self.work < UNCHECKED:
             return 0
         step = sum(part.work for part in self.parts) + 1
-        return 1 << max(0, int(math.log2(ASKED / step))) if step < ASKED else 1
+        return 1 << max(0, int(math.log2(UNCHECKED / step))) if step < UNCHECKED else 1
 
     @property
     def refuses(self) -> bool:
-        return self.asks > 0 or any(part.refuses for part in self.parts)
+        return self.check_interval > 0 or any(part.refuses for part in self.parts)
 
     def changed(self) -> list[int]:
         """The parts of the state that a step makes anew, in a place of their own."""
@@ -318,15 +318,15 @@ class Repeat(Nested):
         w.run(part, inputs, [*targets, *collected])
         for room in rooms.values():
             room.move()
-        if self.asks:
-            self.ask(w, code.op(f"add nuw nsw i64 {k}, 1"))
+        if self.check_interval:
+            self.check_signals(w, code.op(f"add nuw nsw i64 {k}, 1"))
 
-    def ask(self, w: _Writer, k: str) -> None:
-        """Every so often let Python look for signals; what a handler raises ends the call."""
+    def check_signals(self, w: _Writer, k: str) -> None:
+        """Every so often let Python handle signals; what a handler raises ends the call."""
         code = w.code
-        code.functions.update(ASKING)
+        code.functions.update(SIGNAL_CHECK)
         ask, go = (code.fresh(stem)[1:] for stem in ("ask", "on"))
-        due = code.op(f"icmp eq i64 {code.op(f'and i64 {k}, {self.asks - 1}')}, 0")
+        due = code.op(f"icmp eq i64 {code.op(f'and i64 {k}, {self.check_interval - 1}')}, 0")
         code.line(f"br i1 {due}, label %{ask}, label %{go}")
         code.label(ask)
         raised = code.op(f"icmp ne i32 {code.op('call i32 @interrupted()')}, 0")

@@ -1,7 +1,7 @@
 """From a Program to steps: fused loop nests, and host steps for what has no lowering.
 
 ``enter`` makes nodes of the equations one by one (``builder.py``); then cheap values are computed
-again where they are read (``recompute.py``), and nodes become steps (``assemble.py``).
+again where they are read (``rematerialize.py``), and nodes become steps (``assemble.py``).
 """
 
 from __future__ import annotations

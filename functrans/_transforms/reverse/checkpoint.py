@@ -103,7 +103,7 @@ class Recomputed(Call):
     def record(self, trace, args):
         start, captures, splits = len(trace.tape), trace.captures, trace.splits
         trace.captures = Captures(self.name, digests := [])  # for what is cut out
-        trace.splits = False  # what leaves it goes on without: see ``Stretch.recorded``
+        trace.splits = False  # what leaves it goes on without: see ``CheckpointNode.recorded``
         try:
             ys = self.fun(*args)
         finally:
@@ -113,7 +113,7 @@ class Recomputed(Call):
         trace.tape[start:] = [CUT] * (len(trace.tape) - start)
         trace.growing = trace.growing or Lock()
         kept = [x if isinstance(x, Tracer) else trace.capture(x) for x in args]
-        slot = trace.enter(Stretch(self, trace, kept, ys, digests), len(ys))
+        slot = trace.enter(CheckpointNode(self, trace, kept, ys, digests), len(ys))
         return tuple(
             VJPTracer(trace, y.primal, slot + i) if type(y) is VJPTracer and y.owner is trace else y
             for i, y in enumerate(ys)
@@ -151,7 +151,7 @@ class Cut:
 CUT = Cut()
 
 
-class Stretch:
+class CheckpointNode:
     """The tape entry of a checkpointed call: how to record again what was cut out."""
 
     __slots__ = ("args", "call", "digests", "sample", "size", "trace")

@@ -17,7 +17,7 @@ from functrans._ops.declare import Action
 from functrans._transforms.reverse.cotangents import add_cotangents
 
 
-class Stretch(NamedTuple):
+class Fusion(NamedTuple):
     """Tape entries that can be walked together, their arrays as rows of ``width`` entries.
 
     An array has a row for each of ``rows``; or one row, one column or one number that repeats.
@@ -35,7 +35,7 @@ def is_large(ct: Any) -> bool:
     return type(ct) is np.ndarray and ct.size >= sizes.LARGE and ct.dtype.kind in "fc"
 
 
-def find(tape: list, cts: list, last: int, start: int = 0) -> Stretch | None:
+def find(tape: list, cts: list, last: int, start: int = 0) -> Fusion | None:
     """The longest stretch from ``start`` on that ends at ``last``, whose cotangent is large."""
     shape = cts[last].shape
     flat = _find(tape, cts, last, start, shape, 1)
@@ -71,7 +71,7 @@ def _find(tape, cts, last, start, shape, width):
     if not entries:
         return None
     outputs = {slot: shapes[slot] for slot in sorted(shapes) if slot <= k}
-    return Stretch(shape, math.prod(shape) // width, width, entries, seeds, outputs)
+    return Fusion(shape, math.prod(shape) // width, width, entries, seeds, outputs)
 
 
 def _as_rows(x, shape, width):
@@ -110,27 +110,27 @@ def _operand_as_rows(x, shape, width):
     return x if isinstance(x, np.generic | float | int | complex) else None
 
 
-def walk(stretch: Stretch, cts: list) -> None:
+def walk(fused: Fusion, cts: list) -> None:
     """Carry the cotangents of a stretch to the slots before it."""
-    dtype = cts[stretch.entries[0][0]].dtype
-    outs = {slot: np.empty(shape, dtype) for slot, shape in stretch.outputs.items()}
+    dtype = cts[fused.entries[0][0]].dtype
+    outs = {slot: np.empty(shape, dtype) for slot, shape in fused.outputs.items()}
 
     def block(start: int, stop: int) -> None:
-        def cut(x: Any) -> Any:
-            several = type(x) is np.ndarray and x.ndim and len(x) == stretch.rows
+        def part(x: Any) -> Any:
+            several = type(x) is np.ndarray and x.ndim and len(x) == fused.rows
             return x[start:stop] if several else x
 
-        local = _walk_block(stretch, outs, cut, strong=False)
+        local = _walk_block(fused, outs, part, strong=False)
         if any([may_have_nan(c) for c in local]):
-            local = _walk_block(stretch, outs, cut, strong=True)
+            local = _walk_block(fused, outs, part, strong=True)
         for out, c in zip(outs.values(), local, strict=True):
-            cut(out)[...] = c
+            part(out)[...] = c
 
-    several = any([len(y) == stretch.rows for y in outs.values() if y.ndim])
-    blocks.run_blocks(block, stretch.rows if several else 1, stretch.width)
-    for k in stretch.seeds:
+    several = any([len(y) == fused.rows for y in outs.values() if y.ndim])
+    blocks.run_blocks(block, fused.rows if several else 1, fused.width)
+    for k in fused.seeds:
         cts[k] = None
-    add_cotangents(cts, list(outs), [_from_rows(y, stretch.shape) for y in outs.values()])
+    add_cotangents(cts, list(outs), [_from_rows(y, fused.shape) for y in outs.values()])
 
 
 def _from_rows(y, shape):
@@ -142,16 +142,16 @@ def _from_rows(y, shape):
     return np.broadcast_to(y, shape)
 
 
-def _walk_block(stretch, slots, cut, strong):
+def _walk_block(fused, slots, part, strong):
     """What comes to ``slots`` by way of one block; ``strong``: with strong zero at each edge."""
-    local = {k: cut(s) for k, s in stretch.seeds.items()}
-    for k, edges in stretch.entries:
+    local = {k: part(s) for k, s in fused.seeds.items()}
+    for k, edges in fused.entries:
         ct = local.pop(k, None)
         if ct is None:
             continue
         for parent, action, saved in edges:
             pull = action.pull if strong else action.act
-            c = pull(ct, *[cut(x) for x in saved])
+            c = pull(ct, *[part(x) for x in saved])
             before = local.get(parent)
             local[parent] = c if before is None else before + c
     return [local[slot] for slot in slots]

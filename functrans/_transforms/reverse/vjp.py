@@ -111,7 +111,7 @@ class VJPTrace(Trace):
     def __init__(self, fun: str, outlives: bool = False):
         super().__init__(fun)
         self.tape: list = []
-        self.outlives, self.splits, self.hidden = outlives, True, ()  # see ``coinciding``
+        self.outlives, self.splits, self.hidden = outlives, True, ()  # see ``degenerate.py``
         self.captures: Captures | None = None
         self.strong = False  # programs called are to have backwards with strong zero throughout
         # a lock, where walking the tape makes it grow for a while: one thread at a time may

@@ -124,11 +124,11 @@ def walk(
         if type(ct) is np.ndarray and ct.size >= sizes.LARGE:
             scatter_late(cts, late)
             tape[k] = node
-            stretch = fusion.find(tape, cts, k, start)
+            fused = fusion.find(tape, cts, k, start)
             tape[k] = None if consume else node
-            if stretch is not None:
+            if fused is not None:
                 del ct
-                fusion.walk(stretch, cts)
+                fusion.walk(fused, cts)
                 continue
         cts[k] = None
         careful = k in strong
