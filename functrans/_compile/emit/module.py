@@ -25,14 +25,14 @@ _HINTS = """\
 
 
 class Place(NamedTuple):
-    """Where a buffer is: an array in a slot of the list, ``offset`` bytes in; slot -1: stack."""
+    """Where a buffer is: ``offset`` bytes into the array in a slot, or into the stack (slot -1)."""
 
     slot: int
     offset: int = 0
 
 
 class VectorLibrary(NamedTuple):
-    """Variants of mathematics functions on several numbers at once.
+    """Vector variants of mathematical functions.
 
     ``lanes`` are (letter of the instruction set, bits); ``has`` says whether a symbol is there.
     """
@@ -54,7 +54,7 @@ class VectorLibrary(NamedTuple):
 
 # ---- the module
 
-# Kernels up to which they become part of the function that calls them.
+# Most kernels that are inlined into the function that calls them.
 INLINED = 8
 
 
@@ -96,7 +96,7 @@ def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Plac
     vectors = None if rounding.precise else library
     header, attributes, texts = _declare(functions, texts, vectors)
     prefer = ' "prefer-vector-width"="512"' if wide else ""
-    # one function of very many kernels takes LLVM time that grows faster than their number
+    # LLVM's time for one function grows faster than the number of kernels in it
     inlined = " noinline" if apart else ""
     attributes.insert(0, f"attributes #0 = {{ nounwind{inlined}{prefer} }}")
     return "\n".join([*header, "", *texts, *attributes, _HINTS])
@@ -129,7 +129,7 @@ def _tiles(name: str, step: Tiles, nests: Sequence[Nest], buffers: Sequence[Any]
             pointers[b] = code.op(f"getelementptr i8, ptr {pointers[b]}, i64 {at}")
         with code.pieces(first, end, step.tile, "tile") as (start, stop):
             for i, (b, row) in enumerate(step.local.items()):
-                # as if the rows before were there too: kernels count from the first row of all
+                # as if the rows before were there too: kernels count from the very first row
                 back = code.op(f"mul nsw i64 {start}, {-row * b.aval.dtype.itemsize}")
                 pointers[b] = code.op(f"getelementptr i8, ptr %local{i}, i64 {back}")
             for n in nests:

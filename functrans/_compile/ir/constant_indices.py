@@ -1,7 +1,7 @@
-"""Indexing by arrays that the program holds: NumPy says once, before compiling, where entries lie.
+"""Indexing by constant arrays: NumPy works out once, before compiling, where the entries lie.
 
-So negative indices, masks and the order of the axes are NumPy's own, nothing is checked in a loop,
-and an index that is out of bounds is left to NumPy, which raises when the program runs.
+Negative indices, masks and the order of the axes are therefore NumPy's own, loops check nothing,
+and an index out of bounds is left to NumPy, which raises when the program runs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functrans._compile.schedule import views
 from functrans._compile.schedule.views import Shape, View
 from functrans._ops.indexing import index_of
 
-# Entries up to which places are worked out.
+# Entries of the largest array whose places are worked out.
 LISTED = 1 << 22
 
 
@@ -37,7 +37,7 @@ def scattered(shape: Shape, eqn: Eqn) -> tuple[View, Shape] | None:
 
 
 def _places(shape: Shape, strides: Shape, offset: int, eqn: Eqn) -> np.ndarray | None:
-    """Places of the entries that an index with constant arrays takes; None where it cannot."""
+    """Places of the entries that constant index arrays select, None where they are not known."""
     size, indices = math.prod(shape), eqn.inputs[1:]
     if not 1 < size <= LISTED or not all(isinstance(a, Const) for a in indices):
         return None

@@ -1,13 +1,13 @@
 """Passes: each takes a Program and returns one that computes the same, bit for bit.
 
-    dead_code   equations that no output needs are gone
+    dead_code   equations that no output needs are dropped
     share       equal equations, and equal constants, are computed and held once
     fold        equations of constants are constants
     rewrite     the table in ``rewrites.py``
     optimise    all of them; running it again changes nothing
 
-Each is one walk over the equations. The walks that go forward look only at equations before, which
-they have already dealt with, so one walk is all that is needed.
+Each is one walk over the equations. A forward walk looks only at earlier equations, which are in
+their final form already, so one walk is enough.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from functrans._core.aval import Aval
 from functrans._core.primitive import Primitive
 from functrans._ops.structure import broadcast_to
 
-# Larger results of folding are left to be computed: a program should not grow by what it holds.
+# Entries of the largest result that is folded: a program should not grow by its constants.
 FOLDED = 4096
-# Constants of more bytes are not compared.
+# Bytes of the largest constants that are compared.
 COMPARED = 1 << 20
 
 
@@ -81,7 +81,7 @@ def _walk(
 
 
 class _Walk:
-    """One walk forward: what was found about the variables before."""
+    """A forward walk, and what it knows of the variables so far."""
 
     __slots__ = ("by_prim", "changed", "fold", "known", "numbers", "producers", "rules")
 
@@ -90,7 +90,7 @@ class _Walk:
         self.by_prim: dict[Primitive, list[Rule]] = {}
         self.fold = fold
         self.numbers = _Numbers() if share else None
-        self.known: dict[Var, Atom] = {}  # variables that are gone, and what stands for them
+        self.known: dict[Var, Atom] = {}  # replaced variables, and what replaces them
         self.producers: dict[Var, Eqn] = {}
         self.changed = False
 
@@ -141,7 +141,7 @@ class _Walk:
 
 
 def _fits(new: Atom | Eqn, out: Var) -> bool:
-    """Whether ``new`` has the type of the output that it is to stand for."""
+    """Whether ``new`` has the type of the output that it replaces."""
     if isinstance(new, Eqn):
         return not out.weak and types_of(new) == (out.aval,)
     return is_weak(new) == out.weak and aval_of_atom(new) == out.aval

@@ -127,7 +127,7 @@ def _known(a: Atom, known: set[int]) -> bool:
     return type(a) is Const or type(a) in PYTHON_SCALARS
 
 
-# Results of rows' rules, since most equations of a program are like others before.
+# Cached results of rows' rules: most equations of a program resemble earlier ones.
 _types: dict[tuple, tuple[Aval, ...]] = {}
 _MOST_TYPES = 4096
 
@@ -197,8 +197,7 @@ def interpret(program: Program, values: Sequence[Any]) -> list[np.ndarray]:
 
 
 class Structured(Primitive):
-    """A row that holds programs (``structured.py``): called, it goes to the rules it was made with.
-    """
+    """A row that holds programs (``structured.py``). A call goes to the rules it was made with."""
 
     __slots__ = ("derived", "rules")
 
@@ -211,7 +210,7 @@ class Structured(Primitive):
         return self.one_or_all(self.rules(self)(*args))
 
     def one_or_all(self, outputs: Sequence) -> Any:
-        """The outputs as an op returns them: in a tuple only where they are several."""
+        """The outputs as an op returns them: a tuple only if there are several."""
         return tuple(outputs) if self.outputs > 1 else outputs[0]
 
     @property
@@ -228,7 +227,7 @@ class Structured(Primitive):
         return ""
 
     def numbers(self) -> tuple:
-        """All that it is beside its programs."""
+        """Everything about it but its programs."""
         return ()
 
     def operand_types(self) -> list[Aval]:

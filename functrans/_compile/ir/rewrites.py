@@ -1,9 +1,9 @@
-"""The table of rewrites: what an equation may be replaced by without changing a bit of its value.
+"""The table of rewrites: what may replace an equation without changing a bit of its value.
 
-A rule is given an equation and the equations that made its operands. It returns an operand that
-is the result already, an equation for the same output, or None. Rules are exact in floating
-point, for signed zeros, infinities and subnormals too; of NaNs there is one, whatever its bits.
-Derivatives are the same as well: a program is optimised before it is transformed, and after.
+A rule takes an equation and the equations that produced its operands. It returns an operand that
+is already the result, another equation for the same output, or None. Rules are exact in floating
+point, signed zeros, infinities and subnormals included; NaNs count as equal whatever their bits.
+They keep derivatives too, since programs are optimised before they are transformed and after.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Producers = Mapping[Var, Eqn]
 
 
 class Rule(NamedTuple):
-    """``replace`` is asked about equations of ``prims``, or of the rows of which that holds."""
+    """``replace`` is tried on equations of ``prims``: rows, or a predicate of rows."""
 
     name: str
     prims: tuple[Primitive, ...] | Callable[[Primitive], bool]
@@ -43,7 +43,7 @@ class Rule(NamedTuple):
         return self.prims(prim) if callable(self.prims) else prim in self.prims
 
 
-# ---- what a rule asks of an operand
+# ---- properties of operands
 
 
 def producer(a: Atom, producers: Producers, prim: Primitive) -> Eqn | None:
@@ -346,8 +346,8 @@ def _broadcast_operand(eqn, producers):
 def _broadcasts(prim: Primitive) -> bool:
     """Whether a smaller operand gives the same bits.
 
-    Where rows round freely, NumPy's loops may do so otherwise of a number than of an array: its
-    power of a fixed exponent 2 is a square.
+    Where rows round freely, NumPy may round a number and an array differently: its power with the
+    fixed exponent 2 is a square.
     """
     return isinstance(prim, Elementwise) and prim.facts.rounds != "freely"
 

@@ -1,7 +1,7 @@
 """Equations that hold programs: loops, branches, and functions with derivative rules.
 
-A row of either is made for one use and is not in the table. It is given its derivative and
-batching rules by whoever makes it; here it is what the compiler knows: types, and how it runs.
+Such a row is made for one use and is not in the table. Whoever makes it supplies its derivative and
+batching rules; this module knows its types, and how it runs.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Loop(Structured):
     constants, state and entries; it returns the next state and what is collected in arrays.
     ``test`` takes constants and state: the loop ends where it is false.
 
-    There are ``length`` steps, or, where there is a count or a test, at most as many; None: any
-    number, and nothing is taken or collected. With ``reverse`` the first step is the one with the
-    highest number. Outputs are the last state, the collected arrays, zero for steps that were not
-    run, and where there is a test the number of steps. ``again``: reverse mode stores nothing of a
-    step but its state, and computes the rest again.
+    There are ``length`` steps, or at most as many if there is a count or a test; with None there
+    may be any number, and no arrays are taken or collected. A ``reverse`` loop runs from the last
+    step to the first. Outputs are the last state, the collected arrays, which are zero for steps that
+    were not run, and, if there is a test, the number of steps. ``again``: reverse mode stores only
+    the state of each step and computes the rest again.
     """
 
     __slots__ = ("again", "body", "carries", "consts", "counted", "length", "reverse", "test")
@@ -123,7 +123,7 @@ class Loop(Structured):
         asked = [test is not None and v in tested for v in (test or body).inputs[:stop]]
         keep = list(used[: len(body.outputs)])
         keep[:n] = [k or a for k, a in zip(keep[:n], asked[self.consts :], strict=True)]
-        while True:  # a part of the state is needed where the next of a needed part is made of it
+        while True:  # the state that a needed part of the next one depends on is needed
             reached = _reached(body, keep)
             more = [k or v in reached
                     for k, v in zip(keep[:n], body.inputs[self.consts : stop], strict=True)]
@@ -146,9 +146,9 @@ class Loop(Structured):
 
 
 class Branch(Structured):
-    """One of several programs of the same types: the one whose number is the first operand.
+    """One of several programs of the same types; the first operand is its index.
 
-    A number out of range is taken as the nearest in it. Every program takes all other operands.
+    An index out of range is clipped. Every program takes all the other operands.
     """
 
     __slots__ = ("branches",)
@@ -194,11 +194,11 @@ class Branch(Structured):
 
 
 class Ruled(Structured):
-    """A function that has a derivative rule: its program, and ``rule``, which is not looked into.
+    """A function that has a derivative rule: its program, and the rule, which is opaque here.
 
-    Operands are ``consts`` values that the function or its rule closes over, then its own. Code is
-    made of the program alone, written out where the equation stands (``inline.py``). It is never
-    pruned: the rule speaks of all operands and outputs.
+    Operands are ``consts`` values that the function or its rule closes over, then its own. Only the
+    program is compiled, inlined where the equation stands (``inline.py``). It is never pruned,
+    since the rule takes all operands and outputs.
     """
 
     __slots__ = ("consts", "program", "rule")

@@ -1,7 +1,7 @@
 """Scalar lowerings of complex numbers, as NumPy's loops compute them.
 
 Products are never fused with sums, so that ``z * conj(z)`` has no imaginary part. Most functions
-are those of the C library, whose complex ones NumPy calls too.
+are the C library's complex ones, which NumPy calls too.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ _size_test(ops.isfinite, "lt", "and")
 
 # ---- functions of the C library
 
-# Rows that C has for complex numbers too: its names begin with a c.
+# Rows that C has for complex numbers too, under names that begin with a c.
 FUNCTIONS = (
     ops.log, ops.sqrt, ops.sin, ops.cos, ops.tan, ops.sinh, ops.cosh, ops.tanh, ops.arcsin,
     ops.arccos, ops.arctan, ops.arcsinh, ops.arccosh, ops.arctanh,
@@ -221,7 +221,7 @@ def _exp(code, t, x):
     on_axis = code.compare("eq", t, b, zero)
     whole = _plain(code, "mul", t, size, scale)
     real, imag = _chosen(code, t, on_axis, (whole, b), (real, imag))
-    # exp(-inf) is 0 and exp(inf) infinite in whatever direction
+    # exp(-inf) is 0 and exp(inf) infinite, whatever the direction
     lost = code.is_nan(t, _plain(code, "sub", t, b, b))
     gone, grown = (
         code.op(f"and i1 {lost}, {code.compare('eq', t, a, code.number(t, end))}")

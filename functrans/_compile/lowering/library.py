@@ -1,7 +1,7 @@
 """Library calls: steps of native code that call BLAS and LAPACK.
 
-BLAS counts entries as Fortran does, down the columns: in the same memory it sees the transpose of
-what we see. So a product is asked for as ``y.T = b.T @ a.T``, and nothing is copied.
+BLAS stores matrices by columns, as Fortran does, so it sees the transposes of ours. It is told to
+compute ``y.T = b.T @ a.T``, and nothing is copied.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from functrans._compile.lowering.routines import PREFIX
 from functrans._compile.schedule import views
 from functrans._compile.schedule.views import Shape, View
 
-# What is raised when a step cannot go on: its status is the place in this list, from 1.
+# What a step that cannot go on raises: its status is the place in this list, from 1.
 REFUSALS = (
     np.linalg.LinAlgError("Singular matrix"),
     np.linalg.LinAlgError("Matrix is not positive definite"),
     np.linalg.LinAlgError("Eigenvalues did not converge"),
     IndexError("an index is out of bounds for its axis"),
 )
-# Sizes that a library may count in 32 bits.
+# The largest size, as a library may count in 32 bits.
 LARGEST = 2**31 - 1
 SINGULAR, INDEFINITE, UNCONVERGED, OUTSIDE = range(1, 5)
 
@@ -42,7 +42,7 @@ def refused(status: int) -> Exception:
 class Call:
     """A step that reads views of buffers and fills others, matrix by matrix of a ``batch``.
 
-    ``body`` writes what is done for one of them.
+    ``body`` writes the code for one of them.
     """
 
     operands: tuple[View, ...]
@@ -79,7 +79,7 @@ class Call:
         return type_of(self.outputs[0].root.aval.dtype)
 
     def prepare(self, w: Writer) -> None:
-        """What is done once, before the matrices."""
+        """Write what happens once, before the matrices."""
 
     def body(self, w: Writer, indices: list[str]) -> None:
         raise NotImplementedError
@@ -91,7 +91,7 @@ def pointers_of(step: Any) -> dict[Any, str]:
     return {b: f"%buffer{i}" for i, b in enumerate(buffers)}
 
 
-# With what a routine's name begins.
+# The first letters of routines' names.
 LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
 
@@ -130,7 +130,7 @@ class Writer:
     def call(self, routine: str, *args: str) -> None:
         """Call a routine: a letter is a choice, all else an address.
 
-        Fortran wants the length of each letter behind the arguments, C does without; none minds.
+        Fortran wants the length of each letter after the arguments; C ignores them.
         """
         full = f"{PREFIX}{LETTERS[self.dtype.char]}{routine}"
         pointers = [self.constant("i8", str(ord(x))) if len(x) == 1 else x for x in args]
@@ -269,7 +269,7 @@ class Factor(Call):
         (a,), (lu, pivots) = self.operands, self.outputs
         n = w.count(a.shape[-1])
         copy(w, a, transposed(lu), indices)
-        # a pivot of 0 is for those to judge who divide by it
+        # whoever divides by a pivot checks that it is not 0
         w.call("getrf", n, n, w.address(lu, indices), n, f"ptr {w.at(pivots, indices, 'i64')}",
                f"ptr {w.info()}")
 
@@ -303,7 +303,7 @@ class Solve(Call):
 
 
 def refuse_zeros(w: Writer, a: View, batch: list[str]) -> None:
-    """A triangle with a 0 on its diagonal is singular."""
+    """Refuse a triangle with a 0 on its diagonal, which is singular."""
 
     def entry(indices: list[str]) -> None:
         x = w.load(a, [*batch, *indices, *indices])
@@ -331,7 +331,7 @@ class Triangular(Call):
             refuse_zeros(w, a, indices)
         copy(w, b, x, indices)
         how, lead = _layout(a)
-        # to BLAS ``a`` is the transpose where its rows are lines, and so is the product
+        # where its rows are lines of memory, BLAS sees the transpose of ``a``, and of the product
         upper = self.lower == (how == "N")
         turned = "T" if self.flipped == (how == "N") else "N"
         unit = "U" if self.unit else "N"

@@ -114,9 +114,9 @@ class Code:
     def loop(
         self, lo: str, hi: str | None, step: str = "1", stem: str = "i", hint: str = ""
     ) -> Iterator[str]:
-        """The lines of a loop, given its counter: from lo to before hi, at least one iteration.
+        """A loop from lo to before hi, of at least one iteration; yields its counter.
 
-        Without ``hi`` the lines leave it themselves.
+        Without ``hi`` the body leaves it by itself.
         """
         copy = self._loops[stem] = self._loops.get(stem, -1) + 1
         name, before = f"{stem}.{copy}" if copy else stem, self.block
@@ -136,7 +136,7 @@ class Code:
 
     @contextmanager
     def pieces(self, lo: str, hi: str, size: int, stem: str = "s") -> Iterator[tuple[str, str]]:
-        """A loop over pieces of ``size`` iterations, given the ends of each; the last is short."""
+        """A loop over pieces of ``size`` iterations, the last shorter; yields the ends of each."""
         with self.loop(lo, hi, str(size), stem) as first:
             end = self.op(f"add nuw nsw i64 {first}, {size}")
             whole = self.op(f"icmp ult i64 {end}, {hi}")
@@ -224,7 +224,7 @@ class Code:
 
 
 def convert(code: Code, x: str, source: np.dtype, target: np.dtype) -> str:
-    """``x`` cast as NumPy's ``astype`` does on this machine, also out of an integer's range."""
+    """``x`` cast as by NumPy's ``astype`` on this machine, even beyond an integer's range."""
     a, b = type_of(source), type_of(target)
     if a == b:
         return x
@@ -243,8 +243,8 @@ def convert(code: Code, x: str, source: np.dtype, target: np.dtype) -> str:
     return code.op(f"{'sext' if int(a[1:]) < int(b[1:]) else 'trunc'} {a} {x} to {b}")
 
 
-# What C leaves undefined, and NumPy to the processor: x86's instruction answers with the least
-# integer of 32 or 64 bits to all that it cannot hold, NaN among it; those of ARM saturate.
+# Undefined in C, and left to the processor by NumPy: x86 returns the least integer of 32 or 64 bits
+# for all that does not fit, NaN included; ARM saturates.
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 
 
@@ -262,7 +262,7 @@ def _to_integer(code: Code, x: str, a: str, b: str) -> str:
 
 
 def _convert_complex(code: Code, x: str, source: np.dtype, target: np.dtype) -> str:
-    """From complex or to it: a real number has the imaginary part 0, and none takes one along."""
+    """From or to complex: a real number has the imaginary part 0, and loses that of its source."""
     a, b = type_of(source), type_of(target)
     parts = code.parts(a, x)
     own = _part_dtype(source)

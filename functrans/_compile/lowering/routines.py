@@ -1,8 +1,8 @@
 """Where BLAS and LAPACK are: addresses of routines that native code calls.
 
-NumPy's own library is taken where it can be reached, since NumPy runs the host steps between. A
-second one brings threads of its own, which wait for a processor while those of the first still
-spin. SciPy tells the addresses of its library to anyone who asks, so that is the other choice.
+NumPy's own library is preferred, since NumPy runs the host steps between: a second library would
+bring threads of its own, which wait for a processor while those of the first still spin. SciPy
+publishes the addresses of its library, so it is the second choice.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ NAMES = (
 )
 # How a NumPy with integers of so many bits may name a routine that it is linked to.
 PATTERNS = {64: ("scipy_{}_64_", "{}_64_"), 32: ("scipy_{}_", "{}_")}
-# What native code calls a routine by, so that object code on disk knows names and no addresses.
+# Prefix of the names that native code uses, so that object code on disk holds no addresses.
 PREFIX = "functrans_"
 
 
 class Routines(NamedTuple):
     """``addresses`` by the names that native code uses; ``bits`` of the integers they write.
 
-    The integers that they read are given as 64 bits: the lower half alone means the same.
+    Integers are passed to them as 64 bits, whose lower half has the same value.
     """
 
     addresses: dict[str, int]

@@ -1,7 +1,7 @@
 """Scalar lowerings: for a row, the LLVM IR that computes one entry of its output.
 
 ``LOWERINGS[row]`` emits the entry from operands that already have the row's computing type;
-of complex numbers ``COMPLEX[row]`` does.
+``COMPLEX[row]`` does for complex numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from functrans._ops.calls import stop
 from functrans._ops.declare import strong_multiply
 from functrans._ops.structure import astype, astype_discrete
 
-# Rows of schedules only: an entry as it is in memory, at an index, and 0 outside windows.
+# Rows of schedules alone: a copied entry, one at an index, and one that is 0 outside windows.
 copy, inside = (Primitive(name, np.positive, cost=1) for name in ("copy", "inside"))
 gather = Primitive("gather", np.take)
 
@@ -391,7 +391,7 @@ def reduction_start(row: Primitive, dtype: np.dtype) -> str:
 
 
 def combine(code: Code, row: Primitive, dtype: np.dtype, x: str, y: str, ordered: bool) -> str:
-    """One more entry in a reduction; of sums and products the order is free unless ``ordered``."""
+    """One more entry in a reduction; sums and products may be reordered unless ``ordered``."""
     t, join, free = type_of(dtype), row.facts.reduces, "" if ordered else "reassoc "
     assert join is not None, row
     name = _REORDERED.get(join)

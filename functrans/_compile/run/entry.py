@@ -1,13 +1,12 @@
 """The way from Python into native code: a C function that checks, makes results, and runs.
 
-For a small program the call costs more than the program. CPython calls the function below as it
-calls those written in C (METH_FASTCALL): it reads the arguments where they lie, makes the results
-with NumPy's C function, and runs. It is compiled once; what it does for a program is written in a
-plan, which is its ``__self__``.
+A call costs more than a small program. CPython calls the function below like one written in C
+(METH_FASTCALL): it reads the arguments in place, allocates the results with NumPy's C function, and
+runs. It is compiled once; a plan, which is its ``__self__``, says what it does for a program.
 
 It takes arrays of exactly the shapes and dtypes of the program, contiguous and aligned, and Python
-floats and ints where the program has such. Given anything else, or where the code reports that
-something went wrong, it returns NotImplemented, and the caller goes the general way.
+floats and ints where the program has them. For anything else, or if the code reports a failure, it
+returns NotImplemented, and the caller takes the general way.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ if TYPE_CHECKING:
 METH_FASTCALL = 0x0080
 # Places in NumPy's table of C functions; fixed by its ABI.
 ARRAY_TYPE, NEW_FROM_DESCRIPTOR = 2, 94
-# Operations from which on other threads may run meanwhile: letting them costs 50 ns.
+# Operations from which other threads may run meanwhile: releasing the lock costs 50 ns.
 LONG = 20_000
 ALL = 0xFFFFFFFF  # of an array's flags
 
 
 @functools.cache
 def _function() -> tuple[Any, int]:
-    """The function, compiled: what must live as long as it is called, and its address."""
+    """The compiled function: what must live as long as it is called, and its address."""
     code, function = local().compile_own(text(), "entry", "calls of compiled functions")
     return code, address_of(function)
 
@@ -157,7 +156,7 @@ def _numpy_functions() -> Any:
 
 @functools.cache
 def supported() -> bool:
-    """Whether objects lie in memory as the function expects, tried out on some."""
+    """Whether objects are laid out as the function expects, tried on a few."""
     x = np.ones((2, 3), np.float32)
     pair = (x, None)
     read = [

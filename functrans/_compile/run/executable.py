@@ -71,7 +71,7 @@ class Executable:
 
 @functools.cache
 def _warn_once(text: str) -> None:
-    """A reason that holds for every function is told for the first."""
+    """Warn once about a reason that holds for every function."""
     warn(text)
 
 

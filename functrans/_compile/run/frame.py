@@ -1,10 +1,10 @@
 """How compiled code is called: what it takes, the arrays that it works on, its results.
 
-All of it works on a list of arrays, its slots: first the arguments, then constants, then what a
-call makes. Native functions are given the list and read from it where the numbers are; NumPy's
-steps take arrays out and put arrays in. A frame says which, and is all that has to be known beside
-the machine code. Without steps of NumPy's it is kept on disk with that: a later process then needs
-neither passes nor schedule for a program that it has staged.
+A call works on a list of arrays, its slots: first the arguments, then constants, then what the call
+allocates. Native functions take the list and find the data through it; NumPy's steps take arrays
+out and put arrays in. The frame says which, and is all that must be known beside the machine code.
+If it has no steps of NumPy's, it is kept on disk too: a later process then needs neither passes nor
+schedule for a program that it has staged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from functrans._core.locks import lazy
 from functrans._kernels.blocks import cores, share
 from functrans.errors import ArgumentError
 
-# Bytes of constants up to which a frame is kept on disk.
+# Most bytes of constants in a frame that is kept on disk.
 KEPT_CONSTANTS = 1 << 16
 
 
@@ -40,7 +40,7 @@ class Argument(NamedTuple):
 
 
 class Buffer(NamedTuple):
-    """An array that is made for a call: an output, scratch, or what a step of NumPy's reads."""
+    """An array that a call allocates: an output, scratch, or what a step of NumPy's reads."""
 
     slot: int
     shape: Shape
@@ -48,16 +48,16 @@ class Buffer(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A native function; ``makes``: what it fills, ``drops``: slots that are not read again."""
+    """A native function: what it fills (``makes``), and slots not read again (``drops``)."""
 
     name: str
     makes: tuple[Buffer, ...]
     drops: tuple[int, ...]
-    chunks: int  # which threads share, 1: none
+    chunks: int  # that threads share; 1: none
 
 
 class Operand(NamedTuple):
-    """What NumPy is given of the array in a slot: a part; a Python number where it is weak."""
+    """The part of the array in a slot that NumPy takes; a Python number if it is weak."""
 
     slot: int
     view: View
@@ -99,7 +99,7 @@ class Host(NamedTuple):
 
 
 class Result(NamedTuple):
-    """An output: the array in a slot; a copy where someone else may have that array."""
+    """An output: the array in a slot, or a copy if someone else may hold that array."""
 
     slot: int
     shape: Shape
@@ -122,7 +122,7 @@ class Frame(NamedTuple):
         return [run for run in self.runs if isinstance(run, Segment)]
 
     def text(self) -> str:
-        """A line to keep on disk, empty where it cannot be written or is too long."""
+        """A line to keep on disk, empty if it cannot be written or is too long."""
         if (len(self.segments) < len(self.runs)
                 or sum(x.nbytes for x in self.constants) > KEPT_CONSTANTS):
             return ""
@@ -180,14 +180,14 @@ class Framed:
     def entry(self) -> Callable | None:
         """The same as a C function of the values, where it can be one.
 
-        It returns read-only Arrays, in a tuple where they are several; or NotImplemented for
-        values that it leaves to the call with a list.
+        It returns read-only Arrays, in a tuple if there are several; or NotImplemented for values
+        that it leaves to the call with a list.
         """
         return entry_of(self.frame, self.functions, self.code, locked=True)
 
     @lazy
     def _direct(self) -> Callable | None:
-        """Likewise, but it returns ndarrays that can be written to."""
+        """The same, but it returns writeable ndarrays."""
         return entry_of(self.frame, self.functions, self.code, locked=False)
 
     def __call__(self, values: Sequence[Any]) -> list[np.ndarray]:

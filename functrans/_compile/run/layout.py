@@ -40,7 +40,7 @@ class Layout:
         for v in s.program.inputs:
             self.slot(v)
         host = [v for x in s.steps if isinstance(x, HostStep) for v in x.eqn.outputs]
-        # what a host step returns may be a view of what it was given
+        # what a host step returns may be a view of its operands
         self.foreign = {*s.program.inputs, *host}
         self.cut()
         self.place_constants()
@@ -95,7 +95,7 @@ class Layout:
         return out
 
     def place_scratch(self) -> None:
-        """Places for what only native code sees: on the stack, or in an array lent for a call."""
+        """Places for what only native code sees: on the stack, or in an array for the call."""
         s = self.schedule
         hidden = [v for v in s.shapes if v not in self.visible]
         offsets, scratch = allocate(s.steps, s.shapes, hidden)
@@ -119,7 +119,7 @@ class Layout:
         return Frame(arguments, tuple(self.constants), self.size, self.runs(), results, work)
 
     def result(self, i: int) -> Result:
-        """How an output leaves: never as memory that someone else has."""
+        """How an output leaves: never in memory that someone else holds."""
         outputs = self.schedule.outputs
         a, (shape, dtype) = outputs[i], aval_of_atom(self.schedule.program.outputs[i])
         if not isinstance(a, Var):
@@ -131,7 +131,7 @@ class Layout:
         return Result(self.places[a].slot, shape, dtype, copied)
 
     def runs(self) -> tuple[Segment | Host, ...]:
-        """What each run makes first and drops afterwards."""
+        """The runs, each with what it allocates before and drops afterwards."""
         last: dict[int, int] = {}
         for i, part in enumerate(self.order):
             for step in part if isinstance(part, list) else [part]:

@@ -22,24 +22,24 @@ from functrans._core.locks import compiling, lazy
 from functrans._core.version import VERSION
 from functrans._ops.declare import TABLE
 
-# How LLVM optimises. Loops are unrolled only where one asks for it: twice the time to compile.
-# Straight-line code is not vectorised: LLVM 22 gets some of it wrong (docs/how_jit_works.md).
+# How LLVM optimises. Loops are unrolled only on request, as it doubles the time to compile.
+# Straight-line code is not vectorised, as LLVM 22 gets some of it wrong (docs/how_jit_works.md).
 OPTIONS = {"loop_vectorization": True, "loop_unrolling": False, "slp_vectorization": False}
-# For code that came out wrong: nothing is vectorised, loops stay as they are written.
+# For code that came out wrong: nothing is vectorised or interleaved.
 SAFE = {**OPTIONS, "loop_vectorization": False, "loop_interleaving": False}
 
-# Processors that code can be made for by name, and the letters of glibc's vector functions there.
+# Processors that can be named as targets, and the letters of glibc's vector functions on them.
 LEVELS = {"x86-64": "", "x86-64-v2": "", "x86-64-v3": "d", "x86-64-v4": "de"}
 # Bits of the vectors that each of those letters stands for.
 BITS = {"d": 256, "e": 512}
 
-# What CPython is asked for in the middle of long loops.
+# CPython's functions that long loops call.
 CALLED = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyEval_SaveThread",
           "PyEval_RestoreThread")
 
 
 class NativeUnavailable(RuntimeError):
-    """This Python, NumPy or machine is not one that native code can be made for."""
+    """There is no native code for this Python, NumPy or machine."""
 
 
 class Loaded(NamedTuple):
@@ -98,7 +98,7 @@ class Machine:
 
     @lazy
     def identity(self) -> tuple[str, ...]:
-        """What object code depends on besides the text that it is made from."""
+        """Everything but the text that object code depends on."""
         import llvmlite  # lazy: slow to import
 
         versions = VERSION, sources.stamp(), np.__version__, sys.version, llvmlite.__version__
@@ -109,7 +109,7 @@ class Machine:
 
     @lazy
     def routines(self) -> routines.Routines | None:
-        """BLAS and LAPACK, once LLVM knows where they are."""
+        """BLAS and LAPACK, whose addresses LLVM knows from then on."""
         blas = routines.available()
         for name, address in blas.addresses.items() if blas else ():
             self.llvm.add_symbol(name, address)
@@ -119,8 +119,8 @@ class Machine:
                 frame: str = "", options: dict[str, bool] = OPTIONS) -> Loaded:
         """The module's functions, from disk or fresh.
 
-        On disk the code has ``key`` as its name, else one made of the text; with it is kept what is
-        given as ``frame``. With other options than the usual ones it is compiled in any case.
+        On disk the code is named by ``key``, else by a hash of the text, and ``frame`` is kept with
+        it. With other options than the usual ones it is always compiled.
         """
         with compiling:
             key = key or store.key_of(text, *self.identity)
@@ -152,7 +152,7 @@ class Machine:
         return target, str(target.target_data)
 
     def builder(self, options: dict[str, bool]) -> Any:
-        """What makes the passes: kept, since llvmlite's are not given back to the last byte."""
+        """The builder of the passes: kept, since llvmlite does not free all of it."""
         key = str(options)
         if key not in self.builders:
             llvm = self.llvm
@@ -172,7 +172,7 @@ class Machine:
         try:
             passes.run(module, builder)
         finally:
-            # its own close() frees nothing: of its bases the one that does not know how comes first
+            # its own close() frees nothing, because of the order of its bases
             self.llvm.newpassmanagers.NewPassManager._dispose(passes)
             passes.detach()
         return target.emit_object(module)
@@ -190,7 +190,7 @@ class Machine:
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object)  # lets other Python threads run
-        if asks:  # does so itself, and may come back with an exception
+        if asks:  # it does so itself, and may return with an exception
             kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object)
         addresses = {n: engine.get_function_address(n) for n in names}
         assert all(addresses.values()), addresses
@@ -213,7 +213,7 @@ def local() -> Machine:
 
 @contextmanager
 def choose(machine: Machine) -> Iterator[None]:
-    """Code for another processor, for the time of a ``with`` block."""
+    """Code for another processor, during a ``with`` block."""
     token = _chosen.set(machine)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Which state of this library's own sources code was compiled by: part of each key on disk."""
+"""The state of this library's own sources: part of each key on disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PARTS = ("_core", "_kernels", "_ops", "_compile")
 
 @functools.cache
 def stamp() -> str:
-    """Tells this state of the sources from any other."""
+    """A text that differs between any two states of the sources."""
     package = Path(__file__).parents[2]
     return "".join([stamp_of(package / part) for part in PARTS])
 

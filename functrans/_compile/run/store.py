@@ -8,11 +8,11 @@ A file is text lines, an empty line, and the object code:
     program: (float64[100]) -> (float64[100]), 12 equations, model.py:7
     functrans: 0.1.0
 
-Nothing here raises because of the disk: what cannot be read is compiled, what cannot be written is
-not kept. Writers write under a name of their own and then rename, so readers see whole files only.
+The disk never causes an error: what cannot be read is compiled, what cannot be written is not kept.
+Writers write under a name of their own and then rename, so readers only see whole files.
 
-Code from here is run, so what somebody else could have written is refused: files and directories of
-other users or that other users may write to, and whatever is no regular file.
+Code from here is run, so anything that someone else could have written is refused: files and
+directories that other users own or may write to, and whatever is not a regular file.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from functrans._core.locks import Lock
 from functrans.errors import warn
 
 MAGIC = b"functrans object 2"
-# The bound where FUNCTRANS_CACHE_SIZE does not name one, in MB.
+# The bound in MB unless FUNCTRANS_CACHE_SIZE sets one.
 SIZE = 256.0
-# Bytes of the largest file that is kept, and so of the largest that is read.
+# Bytes of the largest file that is kept or read.
 LARGEST = 1 << 28
 # Seconds after which a file that a writer left unfinished is swept up.
 ABANDONED = 3600.0
@@ -78,7 +78,7 @@ def enabled() -> bool:
 
 @contextmanager
 def off() -> Iterator[None]:
-    """Nothing is read from the cache or kept in it, for the time of a ``with`` block."""
+    """Nothing is read from the cache or kept in it during a ``with`` block."""
     token = _on.set(False)
     try:
         yield
@@ -102,9 +102,9 @@ def limit() -> float:
 
 
 def key_of(*parts: str) -> str:
-    """The name of what depends on these texts, and on nothing else."""
+    """The name of something that depends on these texts alone."""
     datas = [part.encode() for part in parts]
-    # with their lengths, so that no two lists of texts look the same
+    # with lengths, so that no two lists of texts give the same bytes
     return _sha256(b"".join([MAGIC, *[b"%d:%b" % (len(data), data) for data in datas]])).decode()
 
 
@@ -195,7 +195,7 @@ def _for_us_alone(path: str, flags: int) -> int:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Not through a link, and not until someone writes into a pipe."""
+    """Open without following a link or waiting for a writer to a pipe."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -269,7 +269,7 @@ def entries() -> list[Entry]:
 
 
 def clear() -> int:
-    """Delete every file of the cache, and no other file; how many there were."""
+    """Delete every file of the cache, and no other file; returns how many."""
     count = 0
     for f in files():
         with suppress(OSError):
@@ -293,7 +293,7 @@ def _bound(where: Path, newest: str, size: int) -> None:
             return
         kept = sorted(_scan(where))
         total = sum(f.size for f in kept)
-        # further down than the bound, so that not every write from now on has to look
+        # below the bound, so that not every later write has to look
         most = limit() if total <= limit() else 0.9 * limit()
         for f in kept:
             unfinished = f.path.suffix == ".tmp"

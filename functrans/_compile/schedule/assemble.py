@@ -30,7 +30,7 @@ def _rank(node: Node) -> int:
     return 0 if node.step is None else 2 if isinstance(node.step, HostStep) else 1
 
 
-# Loads and stores of one kernel, if it can be several: LLVM compares each of them with each.
+# Loads and stores of a kernel, if it can be split: LLVM compares each of them with every other.
 MOST_ACCESSES = 32
 
 
@@ -70,7 +70,7 @@ class Assembler:
             key = node.level, own, node.space
             groups[key].append(node)
             order.setdefault(key, i)
-        # at one level host steps come last, so that fewer segments are cut
+        # at one level host steps come last, which leaves fewer segments
         keys = sorted(groups, key=lambda k: (k[0], _rank(groups[k][0]), order[k]))
         steps: list[Step] = []
         for key in keys:
@@ -88,8 +88,7 @@ class Assembler:
         return Schedule(self.build.program, tuple(steps), shapes, self.outputs, self.names)
 
     def parts(self, nodes: list[Node]) -> list[list[Node]]:
-        """Nodes with the same loops in kernels of so few accesses that they compile in linear time.
-        """
+        """Nodes with the same loops, split so that kernels have few accesses and compile fast."""
         parts: list[list[Node]] = []
         accesses = MOST_ACCESSES
         for group in self.connected(nodes):
@@ -107,7 +106,7 @@ class Assembler:
         return len(reads) + (node.kind != "map" or node.target in self.stored)
 
     def connected(self, nodes: list[Node]) -> list[list[Node]]:
-        """The same nodes, together those that hand values to each other in registers."""
+        """The nodes in groups, each of nodes that pass values to each other in registers."""
         groups: dict[Node, list[Node]] = {}
         for node in nodes:
             group = groups[node] = [node]

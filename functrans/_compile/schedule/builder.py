@@ -1,8 +1,8 @@
-"""What a schedule is made from: equations on their way to kernels and steps, each with a level.
+"""Nodes, from which a schedule is assembled: equations on their way to kernels, each with a level.
 
-Entrywise equations with the same loops as the producers of their operands run at those producers'
-level, all others one level later. What shares level and loops is one kernel. Equations that only
-move entries cost nothing: they are views.
+An entrywise equation with the same loops as the producers of its operands runs at their level, any
+other one level later. Nodes with the same level and loops form a kernel. Equations that only move
+entries cost nothing: they become views.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Builder:
         self.shapes[target] = shape
 
     def scatter(self, source: Var | Const, target: Var) -> bool:
-        """Fill ``target`` from the loop that computes the source, if that is in another order."""
+        """Fill ``target`` in the loop that computes the source, if only the order differs."""
         v = views.squeezed(self.view(source))
         makers = self.makers.get(v.root, ()) if isinstance(v.root, Var) else ()
         if len(makers) != 1 or makers[0].kind != "map" or not v.whole or v.offset:
@@ -154,7 +154,7 @@ class Builder:
         return self.view(a)
 
     def whole(self, a: Var | Const) -> View:
-        """The operand as a view of memory, with nothing that is only thought of."""
+        """The operand as a view of memory alone, without windows."""
         if isinstance(a, Var) and not self.view(a).whole:
             self.materialise(a)
         return self.view(a)
@@ -173,7 +173,7 @@ class Builder:
             self.makers[v] = [node]
 
     def materialise(self, a: Var) -> None:
-        """A buffer for a view that NumPy cannot express; later uses read it too."""
+        """Give a view that NumPy cannot express a buffer, which later uses read too."""
         v = Var(a.aval)
         self.copy(a, v)
         self.views[a] = views.identity(v, a.aval.shape)
@@ -181,13 +181,13 @@ class Builder:
     # ---- levels
 
     def relevel(self) -> None:
-        """Levels anew, after nodes were replaced."""
+        """Recompute the levels after nodes have been replaced."""
         for node in self.nodes:
             space = node.space if node.kind in ("map", "reduce", "part") else None
             node.level = max([self.needs(v, space) for v in node.operands], default=0)
 
     def sink(self) -> None:
-        """Move entrywise nodes down to their first use: what is not needed yet is not stored."""
+        """Move entrywise nodes down to their first use, so that fewer values are stored."""
         users = defaultdict(list)
         for node in self.nodes:
             for v in node.operands:
@@ -217,7 +217,7 @@ def _uniform(v: View) -> np.generic | None:
     if not x.size or (x.size > 1 and not (x == x.flat[0]).all()):
         return None
     if x.dtype.kind in "fc":
-        # equal zeros may differ in their signs
+        # equal zeros may differ in sign
         parts = np.ascontiguousarray(x).reshape(x.size, 1).view(x.dtype.char.lower())
         if (np.signbit(parts) != np.signbit(parts[0])).any():
             return None

@@ -1,8 +1,7 @@
 """Loops and branches as native steps: functions that call the steps of the programs they hold.
 
-A loop's state lies in the buffers of its outputs. A step of the body writes the next state beside
-it, then small parts are copied over and large ones change places; entries of arrays are read and
-written where they lie.
+A loop's state lies in the buffers of its outputs. The body writes the next state beside it; then
+small parts are copied and large ones swapped. Entries of arrays are read and written in place.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from functrans._core.aval import Aval
 
 # Operations, a few milliseconds, between two checks for signals in a loop.
 UNCHECKED = 1 << 23
-# Bytes of a part of the state up to which it is copied from step to step.
+# Bytes of the largest part of the state that is copied from step to step.
 COPIED = 1024
 # ``interrupted`` lets other threads run and Python handle signals: not 0 where an exception is set.
 # Then CPython's functions that it calls.
@@ -51,7 +50,7 @@ define internal i32 @interrupted() noinline {
 class Emitted(NamedTuple):
     """A step's function: its name, the buffers that it takes, whether it returns a status.
 
-    ``numbers`` are behind the buffers in a call.
+    ``numbers`` follow the buffers in a call.
     """
 
     name: str
@@ -74,14 +73,14 @@ Emit = Callable[[Any], Emitted]
 
 
 class Part:
-    """A schedule inside of a step: which of its buffers are filled in place, and its scratch.
+    """A schedule inside a step: which of its buffers are filled in place, and its scratch.
 
-    ``state`` are the inputs that the first of its outputs will take the place of.
+    ``state`` are the inputs that its first outputs will replace.
     """
 
     def __init__(self, schedule: Any, state: Sequence[Var] = ()):
         self.schedule = schedule
-        self.claimed: dict[Var, int] = {}  # buffers that an output is made in
+        self.claimed: dict[Var, int] = {}  # buffers that become outputs
         for i, a in enumerate(schedule.outputs):
             if isinstance(a, Var) and a in schedule.shapes:
                 self.claimed.setdefault(a, i)
@@ -117,7 +116,7 @@ class Nested:
     operands: tuple[View, ...]
     outputs: tuple[View, ...]
     parts: tuple[Part, ...]
-    scratch: Var | None  # of more bytes than go on the stack
+    scratch: Var | None  # if it is too large for the stack
     chunks: ClassVar[int] = 1
 
     @property
@@ -189,7 +188,7 @@ class _Writer(Writer):
         return name
 
     def shifted(self, pointer: str, offset: int | str) -> str:
-        """The address so many bytes behind another."""
+        """The address ``offset`` bytes after another."""
         if offset == 0:
             return pointer
         return self.code.op(f"getelementptr inbounds i8, ptr {pointer}, i64 {offset}")
@@ -199,7 +198,7 @@ class _Writer(Writer):
         return self.shifted(pointer, self.code.op(f"mul nsw i64 {k}, {size}")) if size else pointer
 
     def run(self, part: Part, inputs: dict[Any, str], targets: Sequence[str | None]) -> None:
-        """Run the steps of a part, its outputs going to ``targets``; None: it is not wanted."""
+        """Run the steps of a part, its outputs going to ``targets``, None for those not wanted."""
         pointers = {**self.pointers, **inputs}
         for v, i in part.claimed.items():
             pointers[v] = targets[i] or self.scratch
@@ -250,7 +249,7 @@ class Repeat(Nested):
         return self.check_interval > 0 or any(part.refuses for part in self.parts)
 
     def changed(self) -> list[int]:
-        """The parts of the state that a step makes anew, in a place of their own."""
+        """The parts of the state whose next value is written beside the present one."""
         loop, part = self.loop, self.parts[-1]
         state, outputs = part.inputs[loop.consts :], part.schedule.outputs
         return [j for j in range(loop.carries)
@@ -294,7 +293,7 @@ class Repeat(Nested):
     def step(self, w: _Writer, k: str, steps: str, rooms: dict[int, _Room],
              state: Sequence[str], consts: Sequence[str], arrays: Sequence[str],
              ys: Sequence[str]) -> None:
-        """One iteration, the k-th; what it makes becomes the state."""
+        """The k-th iteration, whose outputs become the state."""
         loop, code, part = self.loop, w.code, self.parts[-1]
         now = [rooms[j].now() if j in rooms else p for j, p in enumerate(state)]
         if loop.length is not None:
@@ -341,7 +340,7 @@ class Repeat(Nested):
 
 
 class _Room:
-    """A part of a loop's state, and the room for the next: copied over, or changing places."""
+    """A part of a loop's state and room for its next value: copied if small, else swapped."""
 
     def __init__(self, w: _Writer, state: str, beside: str, size: int):
         self.w, self.state, self.beside, self.size = w, state, beside, size
@@ -361,7 +360,7 @@ class _Room:
         return self.held[1]
 
     def move(self) -> None:
-        """What has been made becomes what is."""
+        """The next value becomes the present one."""
         if not self.cells:
             self.w.code.copy(self.state, self.beside, self.size)
             return

@@ -1,7 +1,6 @@
 """Reading and writing by index arrays, as native steps: every index is checked before it is used.
 
-What is moved is not looked at, so entries of any type are moved as integers of their size; only
-what is added is computed with.
+Entries are moved as integers of their size, whatever their type; only what is added is computed.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class Gather(Indexed):
 class Scatter(Indexed):
     """``y[index] = v`` or ``y[index] += v``.
 
-    Before, y is filled with zeros or, where it ``copies``, the first operand; or it is there.
+    ``fills``: y is zero before, or with ``copies`` the first operand; otherwise it exists already.
     """
 
     adds: bool

@@ -1,6 +1,6 @@
-"""Updates in place: writing entries of an array that nobody reads any more needs no copy of it.
+"""Updates in place: an array that nobody reads any more need not be copied before entries are set.
 
-A loop that sets an entry of its state then costs as much a step as the entry, not as the array.
+A loop that sets an entry of its state then pays for the entry in each step, not for the array.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from functrans._compile.schedule.gather import Scatter
 class Placed(NamedTuple):
     """Steps in an order in which they can update in place.
 
-    ``same`` are buffers that lie where another one does; ``updated`` are the outputs that lie where
-    the part of the state before them does.
+    ``same`` maps buffers to others that they share memory with; ``updated`` are the outputs that
+    share theirs with the same part of the state before.
     """
 
     steps: tuple[Any, ...]
@@ -30,7 +30,7 @@ def placed(
 ) -> Placed:
     """The steps of a body whose outputs begin with the next ``state``.
 
-    ``claimed`` are the buffers that an output is made in.
+    ``claimed`` maps buffers to the outputs that they become.
     """
     plan = _Plan(list(steps), {a for a in outputs if isinstance(a, Var)})
     same: dict[Var, Var] = {}
@@ -64,7 +64,7 @@ class _Plan:
         return None
 
     def update(self, step: Scatter) -> bool:
-        """Let a step overwrite what it would copy, if all others can read that before."""
+        """Let a step overwrite what it would copy, if all other readers can run before it."""
         b: Any = step.operands[0].root
         if b in self.outputs or b in self.over or b in step.reads[1:]:
             return False

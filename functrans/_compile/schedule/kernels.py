@@ -1,6 +1,6 @@
-"""What a schedule consists of: kernels, which are single loop nests, library calls, host steps.
+"""The parts of a schedule: kernels, each a single loop nest, library calls, and host steps.
 
-Every step knows the buffers that it ``reads``, and those that it ``makes``.
+Every step knows the buffers that it ``reads`` and those that it ``makes``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Load:
 class Op:
     """``name = row(*args)``; an arg is a register or a number; ``types`` are computed in.
 
-    0 outside the windows, if there are any; where ``exact`` no product is fused with a sum.
+    0 outside the windows, if there are any. ``exact``: no product is fused with a sum.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Store:
 class Reduce:
     """``buffer`` collects ``value`` over the loops in ``axes``, where its strides are 0.
 
-    With an ``index``, a register that is added to the place, over all that come to one place.
+    With an ``index``, a register that is added to the place, it collects whatever comes to a place.
     """
 
     buffer: Var
@@ -126,7 +126,7 @@ class HostStep:
     eqn: Eqn
     operands: tuple[Any, ...]
 
-    work: ClassVar[float] = math.inf  # it does not say
+    work: ClassVar[float] = math.inf  # unknown
 
     @property
     def name(self) -> str:
@@ -145,9 +145,8 @@ class HostStep:
 class Tiles:
     """Kernels that take turns on ``tile`` of the ``rows`` of their first loops at a time.
 
-    ``local`` buffers exist for one tile only; the entries of a row are given. Rows are gathered in
-    chunks of ``chunk``, which threads can share; ``parts`` are buffers of which each chunk has its
-    own part, of so many entries.
+    ``local`` buffers, with the entries of a row, exist for one tile only. Threads can share chunks
+    of ``chunk`` rows; of the buffers in ``parts``, each chunk has a part of so many entries.
     """
 
     kernels: tuple[Kernel, ...]
@@ -181,7 +180,7 @@ Step = NativeStep | HostStep
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """Steps in order; ``shapes`` of the buffers that they fill; where the outputs are found."""
+    """Steps in order; ``shapes`` of the buffers that they fill; where the outputs are."""
 
     program: Program
     steps: tuple[Step, ...]
@@ -197,7 +196,7 @@ class Schedule:
 
 
 def collapse(k: Kernel) -> Kernel:
-    """Neighbouring loops joined wherever everything goes through memory as if they were one."""
+    """Neighbouring loops joined wherever all accesses are those of a single loop."""
     axis = len(k.space) - 2
     while axis >= 0:
         if _joinable(k, axis):
@@ -245,8 +244,8 @@ def _join(k: Kernel, axis: int) -> Kernel:
 def check_bounds(step: NativeStep, shapes: dict[Var, Shape]) -> None:
     """Raise where an iteration or a library reads or writes outside a buffer.
 
-    Native code checks nothing: this is where a wrong index map would show. Places with an index
-    are NumPy's.
+    Native code checks nothing: a wrong index map shows here. Places at constant indices come from
+    NumPy.
     """
     for buffer, offset, strides, windows in _places(step):
         shape = shapes.get(buffer, buffer.aval.shape)  # type: ignore[arg-type]  # a Const is no key

@@ -1,4 +1,4 @@
-"""Linear algebra on its way to steps: small products become loops, the rest calls of a library."""
+"""Linear algebra as steps: small products become loops, everything else library calls."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from functrans._ops.linalg import cholesky, eigh, inv, solve, triangular_solve
 from functrans._ops.reductions import sum as sum_
 from functrans._ops.structure import astype, embed_diagonal
 
-# Multiply-adds up to which loops are as fast as a call, of matrices and of a matrix with a vector:
-# measured with OpenBLAS, whose own loops for small matrices start in a tenth of a microsecond.
+# Multiply-adds up to which loops are as fast as a call, for two matrices and for a matrix and a
+# vector: measured with OpenBLAS, whose loops for small matrices start in 0.1 microseconds.
 SMALL_PRODUCT = 128
 SMALL_VECTOR = 1024
-# Columns from which on the innermost loop runs along a row of the product.
+# Columns of a product from which the innermost loop runs along a row.
 WIDE = 4
 FLOAT64, INT64 = np.dtype(np.float64), np.dtype(np.int64)
 
@@ -56,7 +56,7 @@ def _callable(dtype: np.dtype) -> bool:
 
 
 def _settled(build: Builder, v: View, fits: Callable[[View], Any]) -> View:
-    """The view itself where it fits a library, else a copy of what it shows."""
+    """The view itself if the library can read it, else a copy of its entries."""
     if v.whole and fits(v):
         return v
     aval = Aval(v.shape, v.root.aval.dtype)
@@ -173,7 +173,7 @@ def _with_axis(v: View, at: int) -> View:
 
 
 def _double(build: Builder, v: View, fits: Callable[[View], Any] = bool) -> View:
-    """The view itself where it fits a library, else a copy of what it shows; in float64."""
+    """The same in float64."""
     if v.root.aval.dtype == FLOAT64:
         return _settled(build, v, fits)
     target = Var(Aval(v.shape, FLOAT64))
@@ -188,7 +188,7 @@ def _result(out: Var) -> Var:
 
 
 def _finish(build: Builder, out: Var, y: View) -> None:
-    """What was found in its buffer is the output, in whatever dtype."""
+    """Take the output from its buffer, in whatever dtype."""
     shape, dtype = out.aval.shape, out.aval.dtype
     y = _reshaped(build, y, shape)
     if dtype == FLOAT64:

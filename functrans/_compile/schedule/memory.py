@@ -1,4 +1,4 @@
-"""Scratch memory: where intermediates lie, one over another once they are not read any more."""
+"""Scratch memory: where intermediates lie, reused once they are not read any more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from functrans._compile.ir.program import Var
 
-# Bytes of intermediates up to which they live on the stack, where LLVM can turn them to registers.
+# Bytes of intermediates that may live on the stack, where LLVM can turn them into registers.
 STACK = 4096
 ALIGNMENT = 64
 
@@ -20,7 +20,7 @@ def aligned(size: int) -> int:
 def allocate(
     steps: Sequence[Any], shapes: dict[Var, tuple[int, ...]], buffers: Iterable[Var]
 ) -> tuple[dict[Var, int], int]:
-    """Offsets in one piece of memory for ``buffers``, and its size in bytes."""
+    """Offsets of ``buffers`` in one block of memory, and its size in bytes."""
     first: dict[Any, int] = {}
     last: dict[Any, int] = {}
     for i, step in enumerate(steps):

@@ -1,7 +1,7 @@
 """Running sums, products, extremes and recurrences: steps that go along an axis entry by entry.
 
 The order is NumPy's, and nothing is fused or reassociated, so the bits are NumPy's too. Along any
-but the last axis a whole slice is made from the one before it, which LLVM vectorises.
+but the last axis, a whole slice is computed from the one before, which LLVM vectorises.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from functrans._ops.reductions import recurrence, running_share
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Running(Call):
-    """An entry of what is made is found from the one before it and those of the operands there."""
+    """Computes each entry of the output from the one before it and the operands' entries there."""
 
     axis: int
 
@@ -45,14 +45,14 @@ class Running(Call):
         return 2 * math.prod(self.outputs[0].shape)
 
     def first(self, w: Writer, xs: Sequence[str]) -> str:
-        """The entry that none is before."""
+        """The first entry, which has none before it."""
         return xs[-1]
 
     def next(self, w: Writer, before: str, xs: Sequence[str]) -> str:
         raise NotImplementedError
 
     def body(self, w: Writer, indices: list[str]) -> None:
-        """One line, or a stack of lines that are next to each other; ``indices`` lead there."""
+        """One line at ``indices``, or several that are next to each other."""
         y, n = self.outputs[0], self.outputs[0].shape[self.axis]
         inner = y.shape[self.axis + 1 :]
         held = w.variable(w.t) if math.prod(inner) == 1 else ""
@@ -92,7 +92,7 @@ def load(w: Writer, v: View, at: Sequence[str]) -> str:
 
 
 def read(w: Writer, v: View, at: Sequence[str]) -> str:
-    """An entry of an operand in the dtype of what is made."""
+    """An entry of an operand, in the dtype of the output."""
     return convert(w.code, load(w, v, at), v.root.aval.dtype, w.dtype)
 
 
@@ -131,7 +131,7 @@ class Recurrence(Running):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Share(Running):
-    """The weight of the newest entry in a running extreme: 1/n if it is the n-th to attain it."""
+    """The weight of the latest entry in a running extreme: 1/n if it is the n-th to attain it."""
 
     largest: bool
 

@@ -1,9 +1,9 @@
 """Cheap values computed again where they are read, instead of stored by one kernel for another.
 
-A sum or a product costs less than its trip through memory. A value is computed again when only
-other kernels' loops keep it from staying in a register, when what it is made of lies in memory
-anyway, and when the arithmetic is little. Such arithmetic is marked exact: it is not fused into
-multiply-adds, so that every copy has the same bits.
+A sum or a product costs less than its trip through memory. A value is recomputed if only the loops
+of other kernels keep it out of a register, its operands are in memory anyway, and the arithmetic is
+cheap. Such arithmetic is marked exact: it is not fused into multiply-adds, so that all copies have
+the same bits.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from functrans._compile.schedule.builder import Builder, Node, Operand
 from functrans._compile.schedule.views import Shape, View, composed, identity, origin
 from functrans._core.aval import Aval
 
-# Operations that may be repeated for one value, and arrays as large that they may read: storing
-# costs as much as reading three.
+# Operations that may be repeated for one value, and arrays of its size that they may read: a store
+# costs as much as three reads.
 OPERATIONS, ARRAYS = 24, 3
-# How many times as many entries may be computed as there are.
+# How many times as many entries may be computed as the value has.
 REPEATED = 4
 
 
 class _Cost(NamedTuple):
-    """What computing a value takes: its equations, more of them at other places, and arrays."""
+    """What it takes to compute a value: its equations, how many are elsewhere, and arrays."""
 
     equations: frozenset[Var]
     elsewhere: int
@@ -60,7 +60,7 @@ class _Costs:
                 yield node
 
     def of(self, node: Node) -> _Cost | None:
-        """What the node's value costs, made of what is in memory; None where that is too much."""
+        """The cost of the node's value, given what is in memory; None if it is too high."""
         assert node.row is not None, node
         if not node.row.facts.cheap:
             return None
@@ -153,7 +153,7 @@ def _kept(build: Builder, outputs: Iterable[Any]) -> set[Any]:
 
 
 def _worthwhile(node: Node, foreign: Sequence[tuple[Node, View]], costs: _Costs) -> bool:
-    """Whether the loops that read the value are not many times as long, and find its operands."""
+    """Whether the loops that read the value are not much longer, and can reach its operands."""
     if sum(math.prod(n.space) for n, _ in foreign) > REPEATED * math.prod(node.space):
         return False
     return all(_reachable(node, v, costs) for _, v in foreign)
@@ -176,7 +176,7 @@ def _reachable(node: Node, v: View, costs: _Costs) -> bool:
 
 
 class _Copier:
-    """Copies of the equations behind a view, in the loops that read it."""
+    """Copies the equations behind a view into the loops that read it."""
 
     def __init__(self, build: Builder, known: dict[Var, Any]):
         self.build = build

@@ -1,11 +1,10 @@
 """Kernels that run together on a few rows at a time, and on several threads.
 
-Kernels whose first loops have the same length, and which hand rows to each other or read the same
-ones, need not each run over all the rows. They take turns on a tile of rows, so what one leaves or
-has read is still in the cache for the next, and what is handed over takes no more memory than a
-tile. Tiles are gathered in chunks, which threads can
-share. What a reduction over the rows collects, it collects for each chunk apart, and the parts of
-the chunks are joined in order: results depend on shapes alone, not on threads.
+Kernels whose first loops have the same length, and which pass rows to each other or read the same
+ones, take turns on a tile of rows: what one has written or read is still in the cache for the next,
+and what they pass on takes no more memory than a tile. Threads can share chunks of tiles.
+Reductions over the rows collect into a part for each chunk, and the parts are joined in order, so
+that results depend on shapes alone, not on threads.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class _Group:
 
 
 def tiled(steps: Sequence[Step], kept: set[Any], shapes: dict[Var, Shape]) -> list[Step]:
-    """The steps with kernels joined where that saves memory, or lets threads share them.
+    """The steps, with kernels grouped where that saves memory or lets threads share them.
 
     ``kept`` are the outputs; ``shapes`` of the buffers, to which those of parts are added.
     """
@@ -66,7 +65,7 @@ def _touched(item: Any) -> set[Any]:
 
 
 def _grouped(steps: Sequence[Step], shapes: dict[Var, Shape]) -> list[Any]:
-    """Each kernel in the last group that it can join, after all that it needs."""
+    """Each kernel in the last group that it can join, after everything that it reads."""
     items: list[Any] = []
     makers: dict[Any, list[tuple[int, Step]]] = {}  # buffer -> who fills it, and as part of what
     latest: dict[int, int] = {}  # number of rows -> the last group
@@ -137,7 +136,7 @@ def _steps(group: _Group, needed: set[Any], shapes: dict[Var, Shape]) -> list[St
     if not row_bytes:
         local, row_bytes = {}, _row_bytes(_read_again(kernels, rows, shapes), rows)
     if len(kernels) > 1 and not row_bytes:
-        # nothing is gained by taking turns
+        # taking turns gains nothing
         return [s for k in kernels for s in _steps(_Group(rows, [k]), needed, shapes)]
     collected = {r.buffer: r for k in kernels for r in k.reductions if 0 in r.axes}
     chunks = _chunks(kernels, rows, sum(math.prod(shapes[b]) for b in collected))
@@ -181,7 +180,7 @@ def _chunks(kernels: Sequence[Kernel], rows: int, collected: int) -> int:
     work = sum(math.prod(k.space) * _cost(k) for k in kernels)
     if work < sizes.WORK:
         return 1
-    # what is collected must stay little beside what is computed
+    # collecting must stay cheap beside computing
     most = sum(math.prod(k.space) for k in kernels) // (8 * max(collected, 1))
     return max(1, min(sizes.CHUNKS, int(work / sizes.CHUNK), rows, most))
 

@@ -221,7 +221,7 @@ def embedded(v: View, pattern: tuple, shape: Shape) -> View | None:
 
 
 def shifted(v: View, axis: int, by: int) -> View | None:
-    """Entry ``k - by`` at place k along an axis, 0 where there is none; ``by`` is 1 or -1."""
+    """Entry ``k - by`` at place k along an axis, 0 if there is none; ``by`` is 1 or -1."""
     lead = ((None, None, None),) * axis
     late, early = (*lead, (1, None, None)), (*lead, (None, -1, None))
     source, target = (early, late) if by > 0 else (late, early)
@@ -234,7 +234,7 @@ def _with_sizes(slots: list, shape: Shape) -> list[tuple]:
 
 
 def extent(offset: int, strides: Shape, windows: tuple[Window, ...]) -> tuple[int, int]:
-    """The first and the last place that loops come to inside of windows: (0, -1) for none."""
+    """The first and the last place that loops reach inside their windows; (0, -1) for none."""
     if any(lo >= hi for lo, hi in windows):
         return 0, -1
     ends = [(s * lo, s * (hi - 1)) for s, (lo, hi) in zip(strides, windows, strict=True)]
@@ -242,7 +242,7 @@ def extent(offset: int, strides: Shape, windows: tuple[Window, ...]) -> tuple[in
 
 
 def origin(v: View, space: Shape) -> tuple[list[int], list[tuple[int, int]]] | None:
-    """Where the entries of a view lie in a root of shape ``space``, None where no map says so.
+    """Where the entries of a view lie in a root of shape ``space``, None if no such map exists.
 
     The index of the first entry inside the windows; for each axis of the view the axis of the root
     that it runs along (-1: none) and its step there.
@@ -274,9 +274,9 @@ def origin(v: View, space: Shape) -> tuple[list[int], list[tuple[int, int]]] | N
 
 
 def composed(u: View, v: View, space: Shape) -> View | None:
-    """The view ``u`` of shape ``space`` where ``v`` reads it; what lies outside v's windows is 0.
+    """The view ``u`` of shape ``space`` as ``v`` reads it; 0 outside v's windows.
 
-    None where the places are not affine, or u's windows no windows of it.
+    None if the places are not affine, or u's windows are not windows in v.
     """
     if v.is_identity() and v.shape == space:
         return u
