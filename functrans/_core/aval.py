@@ -12,7 +12,7 @@ PYTHON_SCALARS = frozenset({bool, int, float, complex})
 
 
 def integer(x: Any) -> int | None:
-    """``x`` as a Python int, of whatever type it is; None where it is none, or a boolean."""
+    """``x`` as a Python int, whatever its type; None if it is no integer, or a boolean."""
     if isinstance(x, bool | np.bool_):
         return None
     try:

@@ -38,9 +38,9 @@ class Loop(Structured):
 
     There are ``length`` steps, or at most as many if there is a count or a test; with None there
     may be any number, and no arrays are taken or collected. A ``reverse`` loop runs from the last
-    step to the first. Outputs are the last state, the collected arrays, which are zero for steps that
-    were not run, and, if there is a test, the number of steps. ``again``: reverse mode stores only
-    the state of each step and computes the rest again.
+    step to the first. Outputs are the last state, the collected arrays, which are zero for steps
+    that were not run, and, if there is a test, the number of steps. ``again``: reverse mode stores
+    only the state of each step and computes the rest again.
     """
 
     __slots__ = ("again", "body", "carries", "consts", "counted", "length", "reverse", "test")

@@ -1,4 +1,4 @@
-"""Rematerialisation: a stretch of the tape is cut out, and recorded again when it is walked."""
+"""Rematerialisation: part of the tape is cut out, and recorded again when it is walked."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Recomputed(Call):
     __slots__ = ()
 
     def jvp(self, trace, primals, tangents):
-        """The dual run of ``fun``, which is itself a call to recompute under older tapes."""
+        """The dual run of ``fun``, which older tapes recompute too."""
         moving = [t is not None for t in tangents]
         moved: list[bool] = []
 
@@ -103,7 +103,7 @@ class Recomputed(Call):
     def record(self, trace, args):
         start, captures, splits = len(trace.tape), trace.captures, trace.splits
         trace.captures = Captures(self.name, digests := [])  # for what is cut out
-        trace.splits = False  # what leaves it goes on without: see ``CheckpointNode.recorded``
+        trace.splits = False  # what leaves it continues without: see ``CheckpointNode.recorded``
         try:
             ys = self.fun(*args)
         finally:
@@ -152,7 +152,7 @@ CUT = Cut()
 
 
 class CheckpointNode:
-    """The tape entry of a checkpointed call: how to record again what was cut out."""
+    """The tape entry of a checkpointed call, which can record again what was cut out."""
 
     __slots__ = ("args", "call", "digests", "sample", "size", "trace")
 
@@ -196,9 +196,9 @@ class CheckpointNode:
     def recorded(
         self, column: list, backward: bool = False
     ) -> Iterator[tuple[ReverseTrace, int, Sequence]]:
-        """The stretch at the end of the tape, and of ``column``, for as long as it is needed.
+        """The part that was cut out, at the end of the tape and of ``column``, while it is needed.
 
-        ``backward``: values that coincide come apart in it, for the way back through it alone.
+        ``backward``: values that coincide are told apart in it, for the way back through it alone.
         """
         trace = self.trace()
         assert trace is not None, self.call.name
@@ -237,7 +237,7 @@ class CheckpointNode:
 
 
 class Noted:
-    """Add a note to an error that passes."""
+    """Adds a note to an error that is raised inside."""
 
     __slots__ = ("note",)
 
@@ -253,7 +253,7 @@ class Noted:
 
 
 def sample(y: Any) -> Any:
-    """A few numbers of an output, to know it again by; None where it has no plain value."""
+    """A few numbers of an output, to recognise it by; None if it has no plain value."""
     x = y.concrete() if isinstance(y, Tracer) else y
     if x is None:
         return None

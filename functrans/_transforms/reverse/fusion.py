@@ -1,7 +1,8 @@
-"""Stretches of elementwise tape entries on large arrays, walked block by block.
+"""Fusion of elementwise tape entries on large arrays, which are walked block by block.
 
-Walking entry by entry, each action reads and writes whole arrays. Here a stretch of entries of one
-shape is walked once for each cache-sized block: intermediate cotangents never reach main memory.
+Walking entry by entry, each action reads and writes whole arrays. Here neighbouring entries of one
+shape are walked once for each cache-sized block, so intermediate cotangents never reach main
+memory.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Fusion(NamedTuple):
     width: int
     entries: list[tuple]  # from last to first: (slot, ((parent, action, saved), ...))
     seeds: dict[int, Any]
-    outputs: dict[int, tuple[int, ...]]  # the shape of what comes to a slot before them, in rows
+    outputs: dict[int, tuple[int, ...]]  # the shape of what reaches a slot before them, in rows
 
 
 def is_large(ct: Any) -> bool:
@@ -36,7 +37,7 @@ def is_large(ct: Any) -> bool:
 
 
 def find(tape: list, cts: list, last: int, start: int = 0) -> Fusion | None:
-    """The longest stretch from ``start`` on that ends at ``last``, whose cotangent is large."""
+    """As many entries after ``start`` as can be fused with ``last``, whose cotangent is large."""
     shape = cts[last].shape
     flat = _find(tape, cts, last, start, shape, 1)
     return _find(tape, cts, last, start, shape, shape[-1]) if flat is None else flat
@@ -44,7 +45,7 @@ def find(tape: list, cts: list, last: int, start: int = 0) -> Fusion | None:
 
 def _find(tape, cts, last, start, shape, width):
     entries, seeds = [], {}
-    shapes: dict[int, tuple[int, ...]] = {}  # of the cotangents that come to a slot
+    shapes: dict[int, tuple[int, ...]] = {}  # of the cotangents that reach a slot
     k = last
     while k >= start and type(tape[k]) is tuple:
         ct = cts[k]
@@ -111,7 +112,7 @@ def _operand_as_rows(x, shape, width):
 
 
 def walk(fused: Fusion, cts: list) -> None:
-    """Carry the cotangents of a stretch to the slots before it."""
+    """Carry the cotangents of fused entries to the slots before them."""
     dtype = cts[fused.entries[0][0]].dtype
     outs = {slot: np.empty(shape, dtype) for slot, shape in fused.outputs.items()}
 
@@ -134,7 +135,7 @@ def walk(fused: Fusion, cts: list) -> None:
 
 
 def _from_rows(y, shape):
-    """An array in rows as one of ``shape``, what repeats broadcast."""
+    """An array in rows as one of ``shape``, with repeats broadcast."""
     if y.size == math.prod(shape):
         return y.reshape(shape)
     if y.ndim == 2 and y.shape[1] == 1:
@@ -143,7 +144,7 @@ def _from_rows(y, shape):
 
 
 def _walk_block(fused, slots, part, strong):
-    """What comes to ``slots`` by way of one block; ``strong``: with strong zero at each edge."""
+    """What reaches ``slots`` through one block; ``strong``: with strong zero at each edge."""
     local = {k: part(s) for k, s in fused.seeds.items()}
     for k, edges in fused.entries:
         ct = local.pop(k, None)

@@ -15,7 +15,7 @@ _PASS = Action(lambda g: g, ("x",), False)
 
 
 class CallNode:
-    """A tape entry of a call: all its outputs, ``size`` of them, are carried at once."""
+    """A tape entry of a call, which carries all its ``size`` outputs at once."""
 
     __slots__ = ("parents", "size")
 
@@ -34,7 +34,7 @@ class CallNode:
         raise NotImplementedError
 
     def pull_strongly(self, cts: Sequence) -> Sequence:
-        """``pull`` with strong zero, as far as that can be seen from outside."""
+        """``pull`` with strong zero, as far as it shows from outside."""
         return unless_zero(self.pull(cts), cts)
 
     def pull_into(self, cts: list, k: int, strong: bool) -> None:
@@ -51,7 +51,7 @@ class CallNode:
 
 
 def recorded(trace: VJPTrace, node: Any, ys: Sequence) -> tuple:
-    """The outputs of a node; one that is traced already, by what it closes over, keeps both."""
+    """The outputs of a node; one that a closure has already traced keeps both edges."""
     slot = trace.enter(node, len(ys))
     values = []
     for i, y in enumerate(ys):

@@ -46,7 +46,7 @@ class VJPTracer(PrimalTracer):
 
 
 class Node:
-    """A tape entry for ops that are not elementwise: what the rule asked to be kept."""
+    """A tape entry for ops that are not elementwise: what the rule needs."""
 
     __slots__ = ("params", "parents", "prim", "wanted", "xs", "y")
 
@@ -113,8 +113,8 @@ class VJPTrace(Trace):
         self.tape: list = []
         self.outlives, self.splits, self.hidden = outlives, True, ()  # see ``degenerate.py``
         self.captures: Captures | None = None
-        self.strong = False  # programs called are to have backwards with strong zero throughout
-        # a lock, where walking the tape makes it grow for a while: one thread at a time may
+        self.strong = False  # backwards of called programs use strong zero throughout
+        # a lock, if walking the tape makes it grow meanwhile: one thread at a time
         self.growing: Any = None
 
     def input(self, primal: Any) -> VJPTracer:
@@ -231,7 +231,7 @@ class VJPTrace(Trace):
         return VJPTracer(self, y, len(self.tape) - 1)
 
     def _linear(self, prim: Linear, action: LinearAction, args: tuple, params: dict) -> Any:
-        # a short way for what is linear in its first operand: sums, indexing, reshapes
+        # a fast path for what is linear in its first operand: sums, indexing, reshapes
         x = args[0]
         if type(x) is not VJPTracer or x.owner is not self:
             return bind(prim, *[self.lower(v) for v in args], **params)
@@ -290,7 +290,7 @@ class VJPTrace(Trace):
         )
 
     def operands(self, args: Sequence) -> tuple[list, list]:
-        """The values of ``args`` without this trace, and their slots, None of what is not mine."""
+        """The values of ``args`` without this trace, and their slots, None for what is not mine."""
         primals = [x.primal if type(x) is VJPTracer and x.owner is self else x for x in args]
         slots = [x.slot if type(x) is VJPTracer and x.owner is self else None for x in args]
         return primals, slots
@@ -305,7 +305,7 @@ class VJPTrace(Trace):
         return len(self.tape) - count
 
     def capture(self, x: Any) -> Any:
-        """A constant that the walk will read, safe from its owner."""
+        """A constant that the walk will read, protected from changes by its owner."""
         if not isinstance(x, np.ndarray):
             return x
         if self.captures is None and x.size <= SMALL and x.flags.writeable:
@@ -326,7 +326,7 @@ class VJPTrace(Trace):
 def _unlike(x, y):
     """The avals of ``x`` and ``y`` where they differ, so that the walk sums, spreads and casts."""
     while isinstance(x, PrimalTracer):
-        x = x.primal  # shape and dtype are those of what is inside
+        x = x.primal  # shape and dtype are those of the value inside
     while isinstance(y, PrimalTracer):
         y = y.primal
     if type(x) in PYTHON_SCALARS:
@@ -349,7 +349,7 @@ def _unlike_both(x1, x2, y):
 def pull_back(
     trace: VJPTrace, outs: Sequence, seeds: Sequence, inputs: Sequence[VJPTracer], consume: bool
 ) -> list:
-    """Cotangents of ``inputs`` for the given ones of ``outs``; None where there is no path."""
+    """Cotangents of ``inputs`` from those of ``outs``; None where there is no path."""
     trace.check_captures()
     seeds_of: dict[int, Any] = {}
     staged = False
