@@ -2,7 +2,7 @@
 
 The matrix of the complex transform is symmetric: it is its own transpose, in both directions and
 with any norm. The real transforms leave out the half of the spectrum that the other half implies,
-so the entries that stand for two of it count twice on one of the two ways.
+so entries that stand for two count twice in one of the two directions.
 """
 
 from __future__ import annotations

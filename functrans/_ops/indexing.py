@@ -84,7 +84,7 @@ class _Plan:
         self.indices = (each, *align(indices, batched, self.count))
 
     def from_numpy(self, y):
-        """What NumPy's index gave, with the batch axis first and the others as in one entry."""
+        """The result of NumPy's index, with the batch axis first and the others as in one entry."""
         if not self.indices:
             return y
         if self.per_entry:
@@ -187,7 +187,7 @@ def _whole_rows(pattern):
     return pattern[0] is ARRAY and all([e == WHOLE for e in pattern[1:]])
 
 
-# From so many numbers on adding rows as a sparse matrix product is worth its fixed cost.
+# Numbers from which adding rows as a sparse matrix product is worth its fixed cost.
 MANY = 4096
 
 

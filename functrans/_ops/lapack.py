@@ -1,6 +1,6 @@
 """Decompositions by LAPACK of matrices that need not be finite.
 
-LAPACK's svd of a matrix with inf never returns. NumPy raises, or has NaN, where one holds NaN.
+LAPACK's svd of a matrix with inf never returns. For NaN, NumPy raises or returns NaN.
 """
 
 from __future__ import annotations

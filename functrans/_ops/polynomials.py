@@ -17,7 +17,7 @@ from functrans._ops.decompositions import first_flag, number
 from functrans._ops.elementwise import absolute, absolute_complex, ratio, where
 from functrans.errors import NotDifferentiable
 
-# How near a root must be, against the rounding of both, to count as the same.
+# How far apart roots that count as equal may be, relative to the rounding of both.
 MARGIN = 16
 
 
@@ -40,7 +40,7 @@ def powers(x: Any, n: int) -> Any:
 
 
 def _slopes(p, r):
-    """Powers of the roots, p' at them, and where another root is the same up to rounding."""
+    """Powers of the roots, p' there, and which roots equal another up to rounding."""
     n = len(p)
     v = powers(r, n)
     slope = v[:, 1:] @ (p[:-1] * np.arange(n - 1, 0, -1).astype(p.real.dtype))
@@ -85,7 +85,7 @@ roots = primitive(
 
 
 def leading_zeros(p: Any) -> int:
-    """How many coefficients in front are 0; none where that is not known."""
+    """How many leading coefficients are 0; none if that is not known."""
     known = p.concrete() if isinstance(p, Tracer) else p
     if known is None or isinstance(known, Tracer):
         return 0

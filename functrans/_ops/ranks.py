@@ -58,7 +58,7 @@ searchsorted = primitive(
 # ---- entries by rank
 
 
-# Parting at one rank after another is faster than sorting for so many ranks of so many entries.
+# For few ranks of long slices, partitioning at each is faster than sorting.
 FEW, LONG = 3, 1000
 
 
