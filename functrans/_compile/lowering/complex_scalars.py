@@ -45,14 +45,14 @@ def _negated(code: Code, t: str, x: str) -> str:
 # ---- arithmetic
 
 
-@lowers(ops.add)
-def _add(code, t, x, y):
-    return _plain(code, "add", t, x[0], y[0]), _plain(code, "add", t, x[1], y[1])
+def _partwise(row: Primitive, name: str) -> None:
+    @lowers(row)
+    def lower(code, t, x, y):
+        return _plain(code, name, t, x[0], y[0]), _plain(code, name, t, x[1], y[1])
 
 
-@lowers(ops.subtract)
-def _subtract(code, t, x, y):
-    return _plain(code, "sub", t, x[0], y[0]), _plain(code, "sub", t, x[1], y[1])
+_partwise(ops.add, "add")
+_partwise(ops.subtract, "sub")
 
 
 @lowers(ops.multiply)

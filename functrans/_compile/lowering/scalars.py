@@ -67,11 +67,9 @@ _SAME = (ops.positive, stop, astype, astype_discrete, copy, gather)
 lowers(*_SAME, ops.conjugate, ops.real, kinds="fib")(lambda code, t, x: x)
 lowers(ops.moving_as, kinds="fi")(lambda code, t, x, y: x)
 COMPLEX.update({row: LOWERINGS[row] for row in (ops.moving_as, *_SAME)})
-
-
-@lowers(ops.negative, kinds="fi")
-def _negative(code, t, x):
-    return code.op(f"fneg {t} {x}" if is_float(t) else f"sub {t} 0, {x}")
+lowers(ops.negative, kinds="fi")(
+    lambda code, t, x: code.op(f"fneg {t} {x}" if is_float(t) else f"sub {t} 0, {x}")
+)
 
 
 @lowers(ops.ratio)
@@ -261,29 +259,21 @@ _bitwise("or", ops.bitwise_or, ops.logical_or)
 _bitwise("xor", ops.bitwise_xor, ops.logical_xor)
 
 
-@lowers(ops.logical_not, kinds="b")
-def _not(code, t, x):
-    return code.op(f"xor i1 {x}, true")
+lowers(ops.logical_not, kinds="b")(lambda code, t, x: code.op(f"xor i1 {x}, true"))
+lowers(ops.invert, kinds="ib")(
+    lambda code, t, x: code.op(f"xor {t} {x}, {'true' if t == 'i1' else '-1'}")
+)
+lowers(ops.isnan)(lambda code, t, x: code.is_nan(t, x))
 
 
-@lowers(ops.invert, kinds="ib")
-def _invert(code, t, x):
-    return code.op(f"xor {t} {x}, {'true' if t == 'i1' else '-1'}")
+def _size_test(row: Primitive, how: str) -> None:
+    @lowers(row)
+    def lower(code, t, x):
+        return code.compare(how, t, code.call("fabs", t, x), code.number(t, math.inf))
 
 
-@lowers(ops.isnan)
-def _isnan(code, t, x):
-    return code.is_nan(t, x)
-
-
-@lowers(ops.isinf)
-def _isinf(code, t, x):
-    return code.compare("eq", t, code.call("fabs", t, x), code.number(t, math.inf))
-
-
-@lowers(ops.isfinite)
-def _isfinite(code, t, x):
-    return code.compare("lt", t, code.call("fabs", t, x), code.number(t, math.inf))
+_size_test(ops.isinf, "eq")
+_size_test(ops.isfinite, "lt")
 
 
 @lowers(ops.signbit)

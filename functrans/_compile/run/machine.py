@@ -182,15 +182,15 @@ class Machine:
         llvm = self.llvm
         if routines.PREFIX.encode() in code and self.routines is None:
             raise NativeUnavailable("SciPy, which brings BLAS and LAPACK, is not there")
-        asks = b"PyErr_CheckSignals" in code
-        if asks:
+        checks_signals = b"PyErr_CheckSignals" in code
+        if checks_signals:
             for name in CALLED:
-                self.llvm.add_symbol(name, routines.address_of(getattr(ctypes.pythonapi, name)))
+                llvm.add_symbol(name, routines.address_of(getattr(ctypes.pythonapi, name)))
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.target())
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object)  # lets other Python threads run
-        if asks:  # it does so itself, and may return with an exception
+        if checks_signals:  # it does so itself, and may return with an exception
             kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object)
         addresses = {n: engine.get_function_address(n) for n in names}
         assert all(addresses.values()), addresses
