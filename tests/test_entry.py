@@ -14,7 +14,7 @@ from functrans._compile.emit import module
 from functrans._compile.emit.entry_code import PLAN
 from functrans._compile.lowering.numbers import AS_NUMPY
 from functrans._compile.run import entry, executable
-from functrans._compile.run.native import compile_program
+from functrans._compile.run.native import NativeProgram
 from functrans._ops.declare import Elementwise
 from functrans._transforms.staging.jit import Jitted
 from functrans._transforms.staging.staging import make_program
@@ -24,7 +24,7 @@ X = np.linspace(0.5, 1.5, 6)
 
 
 def compiled(f, *args):
-    return compile_program(make_program(f)(*args))
+    return NativeProgram(make_program(f)(*args))
 
 
 def entered(f, *args):
@@ -378,13 +378,13 @@ def test_only_long_programs_let_other_threads_run():
 
 def test_threads_compile_an_executable_once(monkeypatch):
     start, made = threading.Barrier(8), []
-    real = executable.compile_program
+    real = executable.NativeProgram
 
     def counted(*args):
         made.append(args)
         return real(*args)
 
-    monkeypatch.setattr(executable, "compile_program", counted)
+    monkeypatch.setattr(executable, "NativeProgram", counted)
     f = ft.jit(lambda x: np.exp(x) * x)
     found = []
 

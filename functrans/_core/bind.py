@@ -41,11 +41,11 @@ STRONG = frozenset(
     {np.ndarray, np.float64, np.float32, np.float16, np.complex128, np.complex64, np.longdouble}
     | {np.int64, np.int32, np.bool_}
 )
-# The same and Python's scalars, which NumPy promotes weakly (NEP 50).
+# The same, and Python's scalars, which NumPy promotes weakly (NEP 50).
 PLAIN = STRONG | PYTHON_SCALARS
 
 
-# Who watches the traces that start in this context (`_transforms.watching`); as a rule, no one.
+# Who watches the traces that start in this context (`_transforms.watching`); usually no one.
 watching: ContextVar[Any] = ContextVar("watching", default=None)
 
 # The trace that writes down, in this context, what is done with values of older traces too.
@@ -62,7 +62,7 @@ class Trace:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         watch = watching.get()
-        # a watched trace is of a subclass that reports each op: others pay for nothing
+        # a watched trace is of a subclass that reports each op: unused observers are free
         return object.__new__(cls) if watch is None else watch.trace(cls)
 
     def __init__(self, fun: str):
@@ -75,7 +75,7 @@ class Trace:
         raise NotImplementedError
 
     def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
-        """``prim`` on two operands, one of them mine: a trace may have a shorter way for it."""
+        """``prim`` on two operands, one of them mine; traces may have a faster path for it."""
         return bind(prim, x1, x2)
 
     def unary(self, prim: Primitive, x: Any) -> Any:
@@ -85,7 +85,7 @@ class Trace:
     def call(self, call: Any, args: tuple) -> tuple:
         """A function that has rules of its own (``_ops/calls.py``), on ``args``, some of them mine.
 
-        Here: the function itself, so that its rules are lost to older traces.
+        By default the function itself is called, and older traces do not see its rules.
         """
         return call.fun(*args)
 
@@ -114,18 +114,18 @@ class Tracer:
     __hash__ = None  # type: ignore[assignment]  # as an ndarray: == is elementwise
 
     owner: Trace
-    # its numbers are not known while it is traced: a program is being written
+    # whether a program is being written, so that its numbers are not known
     staged = False
     # what a length is the root of (``functrans.numpy.lengths``), in tracers with a slot for it
     root_of: Any = None
 
     @property
     def inner(self) -> Any:
-        """What it is around: a value of an older transform, or a plain one; None: of no value."""
+        """What it wraps, a value of an older transform or a plain one; None if there is none."""
         return None
 
     def concrete(self) -> Any:
-        """The plain value inside, or None where there is none (or one for each batch entry)."""
+        """The plain value inside, None if there is none (or one for each batch entry)."""
         raise NotImplementedError
 
     def is_finite(self) -> bool:
@@ -137,7 +137,7 @@ class Tracer:
         return True
 
     def whole(self) -> Any:
-        """The plain values inside, of all entries of a batch; None where they are not known."""
+        """The plain values inside, of all entries of a batch; None if they are not known."""
         return None
 
     @property
@@ -247,7 +247,7 @@ class Tracer:
 
 
 class PrimalTracer(Tracer):
-    """A tracer around one value, which it takes its shape and dtype from."""
+    """A tracer around one value, whose shape and dtype it has."""
 
     __slots__ = ("primal",)
 
@@ -279,7 +279,7 @@ class PrimalTracer(Tracer):
 
 
 def layers(x: Any) -> Iterator[Any]:
-    """``x``, then what is inside of it, layer by layer; or what stands for it in a program."""
+    """``x``, then what it wraps, layer by layer; or what stands for it in a program."""
     while x is not None:
         yield x
         if not isinstance(x, Tracer):
@@ -326,7 +326,7 @@ def _as_plain(x: Any) -> Any:
 
 
 def bind_operands(prim: Primitive, x1: Any, x2: Any) -> Any:
-    """``bind`` for an elementwise row and two operands, by the shortest way for their types."""
+    """``bind`` for an elementwise row and two operands, by the fastest path for their types."""
     if type(x1) in PLAIN and type(x2) in PLAIN:
         if type(x1) in PYTHON_SCALARS and type(x2) in PYTHON_SCALARS:
             y = prim.impl(x1, x2)
@@ -347,7 +347,7 @@ def newest_trace(args: Any) -> Trace | None:
 
 
 def is_finite(x: Any) -> bool:
-    """Whether every number in ``x`` is known to be finite; False may also mean: near overflow."""
+    """Whether every number in ``x`` is known to be finite; False also for some near overflow."""
     # one pass and no temporary; an overflow of the sum only costs the slower path
     if isinstance(x, float):
         return isfinite(x)
@@ -368,7 +368,7 @@ def _known_finite(x: Tracer) -> bool:
 
 
 def may_have_nan(x: Any) -> bool:
-    """Whether a NaN is in ``x``; of traced values also where that is not known, or an infinity."""
+    """Whether ``x`` holds a NaN; for traced values also if it holds an infinity or is not known."""
     if isinstance(x, np.ndarray):
         size = x.size
         if size <= 4096:
@@ -385,11 +385,12 @@ def may_have_nan(x: Any) -> bool:
 
 
 def is_staged(x: Any) -> bool:
-    """Whether ``x`` depends on what a program that is being written will be given."""
+    """Whether ``x`` depends on inputs of a program that is being written."""
     while isinstance(x, Tracer):
         if x.staged:
             return True
-        x = x.inner
+        newer = x.owner.taken_by()
+        x = x.inner if newer is None else newer.operand(x)
     return False
 
 

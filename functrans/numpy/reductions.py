@@ -18,7 +18,6 @@ from functrans.numpy.options import (
     ALL_AXES,
     NoValue,
     axes_of,
-    axis_of,
     is_set,
     keep,
     like,
@@ -39,7 +38,7 @@ from functrans.numpy.running import (
     nancumsum,
     trapezoid,
 )
-from functrans.numpy.structure import as_operand
+from functrans.numpy.structure import as_operand, one_axis
 
 # ---- sums and products
 
@@ -272,7 +271,7 @@ def ptp(a, axis=None, out=None, keepdims=NoValue):
 def _position(row, a, axis, out, keepdims):
     if out is not None:
         raise no_out(row.name)
-    axes = ALL_AXES[a.ndim] if axis is None else (axis_of(axis, a.ndim),)
+    axes = ALL_AXES[a.ndim] if axis is None else (one_axis(axis, a.ndim),)
     y = row(a.reshape(-1), axis=0) if axis is None else row(a, axis=axes[0])
     return keep(y, a, axes, keepdims)
 

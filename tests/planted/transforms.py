@@ -335,7 +335,7 @@ ERRORS = (
         "fusion: blocks with a NaN are not walked again",
         "functrans/_transforms/reverse/fusion.py",
         "        if any([may_have_nan(c) for c in local]):\n            local = "
-        "_walk_block(stretch, outs, cut, strong=True)\n",
+        "_walk_block(fused, outs, part, strong=True)\n",
         "",
         "tests/test_strong_zero.py::"
         "test_an_entry_does_not_depend_on_the_others_nor_on_how_many_they_are",

@@ -1,6 +1,6 @@
-"""A number for the content of an array, as fast as memory gives it.
+"""A checksum of an array's contents, at the speed of memory.
 
-On one thread: BLAS's own, which spin after a product, would stall others.
+On one thread: BLAS's threads spin after a product and would stall others.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ def content(x: np.ndarray) -> int | bytes:
 
 
 def checksum(x: np.ndarray) -> int:
-    """A number that is another one, but for a chance in 2**32, when any bit of ``x`` is.
+    """A number that changes when any bit of ``x`` does, but for a chance of 2**-32.
 
-    Of each row of 64-bit words, the products of the halves, each half shifted by a number of its
-    own, are added up: the hash NH (Black et al., UMAC, CRYPTO 1999). Words times numbers would not
-    do: there the signs of two floats cancel.
+    For each row of 64-bit words it adds up the products of their halves, each half shifted by a
+    number of its own: the hash NH (Black et al., UMAC, CRYPTO 1999). Words times numbers would not
+    do, as the signs of two floats would cancel.
     """
     x = x.T if x.flags.f_contiguous else np.ascontiguousarray(x)
     octets = x.reshape(-1).view(np.uint8)
@@ -104,7 +104,7 @@ def _worker(nbytes: int) -> Callable:
         return _by_numpy
     try:
         return _native() or _by_numpy
-    except Interrupted:  # this code interrupts the compiler
+    except Interrupted:  # called while this thread compiles
         return _by_numpy
 
 
@@ -140,11 +140,8 @@ def _shifts() -> np.ndarray:
 
 
 def scattered(start: int, count: int) -> np.ndarray:
-    """64-bit words that look like chance, the same each time (splitmix64)."""
+    """Pseudo-random 64-bit words, the same each time (splitmix64)."""
     k = np.arange(start, start + count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     k = (k ^ (k >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     k = (k ^ (k >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return k ^ (k >> np.uint64(31))
-
-
-__all__ = ["LARGE", "checksum", "content", "scattered"]

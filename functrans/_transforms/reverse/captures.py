@@ -119,6 +119,3 @@ def same_bits(x: np.ndarray, y: np.ndarray) -> bool:
         return x.tobytes() == y.tobytes()
     word = f"u{x.itemsize}"
     return bool((x.view(word) == y.view(word)).all())
-
-
-__all__ = ["SMALL", "Captures"]
