@@ -1,4 +1,4 @@
-"""Kernels compiled by numba: what a gradient costs beside the kernel, and a call from native code."""
+"""Kernels compiled by numba: what a gradient costs beside the kernel; calls from native code."""
 
 from __future__ import annotations
 
