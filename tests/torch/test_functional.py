@@ -183,7 +183,7 @@ def test_v_is_left_out_for_a_single_number():
 def test_v_must_be_there_and_fit(product, f, side):
     with pytest.raises(RuntimeError, match=f"v can only be None if the {side}.*single element"):
         product(f, t(X))
-    with pytest.raises(RuntimeError, match=r"v has invalid size: should be .*got torch.Size\(\[3\]\)"):
+    with pytest.raises(RuntimeError, match=r"v has invalid size: .*got torch.Size\(\[3\]\)"):
         product(f, t(X), t([1.0, 2.0, 3.0]))
     with pytest.raises(RuntimeError, match=r"The given v should contain a single Tensor\."):
         product(f, t(X), (t(X), t(X)))
