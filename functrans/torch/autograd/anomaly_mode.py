@@ -153,7 +153,7 @@ class detect_anomaly:
     ...     with detect_anomaly():
     ...         x.sqrt().backward()
     Traceback (most recent call last):
-    RuntimeError: Function 'SqrtBackward0' returned nan values in its 0th output. The first is at [0]. ...
+    RuntimeError: Function 'SqrtBackward0' returned nan values in its 0th output. ...
     """
 
     def __init__(self, check_nan: bool = True):
