@@ -332,6 +332,8 @@ def from_array(array: Any, storage: Storage | None = None, node: Node | None = N
     t = _new(Tensor)
     t._array = array if type(array) is np.ndarray else np.asarray(array)
     t._storage = storage or Storage()
+    if not state.grad and state.inference:
+        t._inference = True
     if node is not None:
         t._node = node
         if index:
