@@ -195,7 +195,8 @@ REFUSED = {
     "outputs": (lambda: func.grad(lambda x: (x, x))(X), "return a Tensor, got 2 of them"),
     "argnum": (lambda: func.grad(torch.sum, argnums=1)(X), "Got argnum=1, but only 1 positional"),
     "numbers": (
-        lambda: func.grad(lambda x: x)(1.0), "Thing passed to transform API must be Tensor, got .*float"
+        lambda: func.grad(lambda x: x)(1.0),
+        r"Thing passed to transform API must be Tensor, got .*float"
     ),
     "a number": (
         lambda: func.jacrev(lambda x: 1.0)(X), "to return only tensors, got unsupported type"
@@ -208,7 +209,7 @@ REFUSED = {
     "complex": (lambda: func.jacrev(lambda x: x * 1j)(X), "Expected all outputs to be real"),
     "in_dims": (lambda: func.vmap(torch.mul, in_dims=(0,))(X, X), "1 of them for 2 arguments"),
     "nested in_dims": (
-        lambda: func.vmap(lambda d: d[0], in_dims=([0, 0],))([X]), "structure of `inputs`: list for"),
+        lambda: func.vmap(lambda d: d[0], in_dims=([0, 0],))([X]), "structure of `inputs`: list"),
     "no dims": (lambda: func.vmap(torch.sin, in_dims=None)(X), "expected `in_dims` to be int or a"),
     "a dimension": (lambda: func.vmap(torch.sin, in_dims=1)(X), "Tensor of dimensionality 1 so"),
     "no tensor": (lambda: func.vmap(torch.mul)(X, 2.0), "cannot vmap over non-Tensor arguments"),

@@ -24,7 +24,6 @@ from functrans.extend import is_finite
 from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, RowNode, quiet
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import set_watch
-from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import BY_ARRAY_DTYPE, Size
 from functrans.torch._tensors.tensor import Tensor, show, take
 
@@ -94,11 +93,10 @@ def _elsewhere(f: Callable[[], list]) -> list:
     results: list[list] = []
     failures: list[BaseException] = []
     context, partial = contextvars.copy_context(), walks.partial
-    fields = [(local, dict(local.__dict__)) for local in (state, dtypes.default_of_thread)]
+    modes = dict(state.__dict__)
 
     def work() -> None:
-        for local, values in fields:
-            local.__dict__.update(values)
+        state.__dict__.update(modes)
         walks.partial = partial
         set_watch(state.watch)
         try:
