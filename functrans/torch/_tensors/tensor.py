@@ -35,7 +35,7 @@ from functrans.torch._graph.graph import (
     Value,
     record,
 )
-from functrans.torch._graph.modes import state
+from functrans.torch._graph.modes import state, unusual
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.facts import Facts
 from functrans.torch._tensors.layouts import empty_like
@@ -332,6 +332,8 @@ def from_array(array: Any, storage: Storage | None = None, node: Node | None = N
     t = _new(Tensor)
     t._array = array if type(array) is np.ndarray else np.asarray(array)
     t._storage = storage or Storage()
+    if unusual and state.inference and not state.grad:
+        t._inference = True
     if node is not None:
         t._node = node
         if index:

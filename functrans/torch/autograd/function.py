@@ -35,6 +35,7 @@ from functrans.torch._graph.dual import tangent_of, with_tangent
 from functrans.torch._graph.hooks import RemovableHandle
 from functrans.torch._graph.modes import no_grad, state
 from functrans.torch._graph.observed import call_observed
+from functrans.torch._tensors.dtypes import is_differentiable
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 
@@ -242,7 +243,8 @@ class Function(FunctionBase, FunctionCtx, _HookMixin, metaclass=FunctionMeta):
         found = ctx.apply_jvp(*tangents)
         if not isinstance(out, tuple):
             return out if found is None else with_tangent(out, found)
-        return tuple([y if t is None else with_tangent(y, t)
+        return tuple([with_tangent(y, y.detach() * 0 if t is None else t)
+                      if isinstance(y, Tensor) and is_differentiable(y._array.dtype) else y
                       for y, t in zip(out, found, strict=True)])
 
     @classmethod
