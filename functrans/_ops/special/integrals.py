@@ -10,9 +10,9 @@ import math
 from scipy import special as sp
 
 from functrans._ops.declare import POSITIVE, UNIT, elementwise, where
-from functrans._ops.elementwise import absolute, cos, cosh, exp, sin, sinc_nth
-from functrans._ops.special.arguments import real, refused
-from functrans._ops.special.elementary import exprel, log1p, polynomial
+from functrans._ops.elementwise import absolute, cos, cosh, exp, log, sin, sinc_nth, sinh
+from functrans._ops.special.arguments import refused
+from functrans._ops.special.elementary import polynomial
 
 # ---- exponential and trigonometric
 
@@ -45,7 +45,6 @@ cosine_integral = elementwise(
     "special.cosine_integral", _of_pair(sp.sici, 1), lambda g, x: g * (cos(x) / x),
     domain=POSITIVE, singular=True, cython="sici.1",
 )
-# row: sinh(x) / x is half of exprel(x) + exprel(-x)
 sinh_integral = elementwise(
     "special.sinh_integral", _of_pair(sp.shichi, 0), lambda g, x: g * _sinhc(x), singular=True,
     cython="shichi.0",
@@ -64,8 +63,14 @@ fresnel_c = elementwise(
 )
 
 
+# sinh(x) / x in x^2
+_SINHC = [1 / math.factorial(2 * k + 1) for k in range(10)]
+
+
 def _sinhc(x):
-    return 0.5 * (exprel(real("shichi", x)) + exprel(-x))
+    near = absolute(x) < 1
+    z, far = where(near, x, 0.0), where(near, 1.0, x)
+    return where(near, polynomial(_SINHC, z * z), sinh(far) / far)
 
 
 def sici(x):
@@ -88,13 +93,14 @@ _LOG_SERIES = [(-1) ** k / (k + 1) for k in range(46)]
 
 
 def _log_over(x):
-    near = absolute(x) < 0.4
-    far = where(near, 1.0, x)
-    return where(near, polynomial(_LOG_SERIES, where(near, x, 0.0)), log1p(far) / far)
+    """log(x) / (x - 1)."""
+    near = absolute(x - 1) < 0.4
+    far = where(near, 2.0, x)
+    return where(near, polynomial(_LOG_SERIES, where(near, x - 1, 0.0)), log(far) / (far - 1))
 
 
 spence = elementwise(
-    "special.spence", sp.spence, lambda g, x: -g * _log_over(x - 1), domain=POSITIVE,
+    "special.spence", sp.spence, lambda g, x: -g * _log_over(x), domain=POSITIVE,
     singular=True, cython="spence",
 )
 
