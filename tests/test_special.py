@@ -40,6 +40,8 @@ FAR = [
     ("eval_legendre", (5, 1.0), 1), ("eval_chebyt", (6, -1.0), 1), ("ndtri", (1e-30,), 0),
     ("wrightomega", (-50.0,), 0), ("lambertw", (1e8, 0), 0), ("poch", (3.5, 2.0), 1),
     ("zeta", (1.5, 0.1), 0), ("zeta", (30.0, 2.5), 0), ("riemann_zeta", (0.5,), 0),
+    ("ellipkinc", (1.5, 0.999), 1), ("ellipkinc", (7.0, -5.0), 1), ("ellipeinc", (0.1, 0.5), 1),
+    ("ellipeinc", (-4.0, 0.9), 1), ("ellipkinc", (0.7, 1e-9), 1), ("ellipeinc", (1.2, 0.4), 0),
     ("stdtr", (3.5, 1e-5), 0), ("stdtr", (1e3, -2.0), 0), ("stdtr", (2.5, 1e3), 0),
 ]
 # Where SciPy's own value is no better, or the second derivative is a difference of large terms.

@@ -236,6 +236,8 @@ SPECIAL |= {
     "fresnel_c": mp.fresnelc,
     "spence": lambda x: mp.re(mp.polylog(2, 1 - x)),
     "ellipk": mp.ellipk,
+    "ellipkinc": mp.ellipf,
+    "ellipeinc": mp.ellipe,
     "ellipkm1": lambda x: mp.ellipk(1 - x),
     "ellipe": mp.ellipe,
     "lambertw": mp.lambertw,

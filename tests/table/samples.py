@@ -121,6 +121,8 @@ OPERANDS: dict[str, tuple] = {
     "special.huber": (positive, nonzero),
     "special.zeta": (lambda rng, shape: rng.integers(2, 5, shape), positive),
     "special.stdtr": (positive, nonzero),
+    "special.hankel1": (integers, complexes),
+    "special.hankel2": (integers, complexes),
     "special.pdtr": (integers, positive),
     "special.pdtrc": (integers, positive),
     "special.pdtri": (integers, probability),
