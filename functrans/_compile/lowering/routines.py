@@ -81,7 +81,7 @@ def signature_of(capsule: Any) -> bytes:
     return name(("PyCapsule_GetName", ctypes.pythonapi))(capsule)
 
 
-def pointer_of(capsule: Any, signature: bytes) -> int:
+def pointer_of(capsule: Any, signature: bytes | None) -> int:
     """What a capsule of CPython's holds."""
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     return pointer(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, signature)
