@@ -163,3 +163,11 @@ def test_attributes_that_hold_a_tensor_together_are_not_deleted():
         x.data = None
     with pytest.raises(RuntimeError, match="must be floating point or complex dtype"):
         x.data = torch.tensor([1])
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_a_dense_gradient_replaces_a_sparse_one_by_the_sum(create):
+    x = leaf(1.0, 2.0)
+    x.grad = sparse = torch.sparse_coo_tensor([[1, 1]], [10.0, 5.0], (2,), dtype=torch.float64)
+    (x * x).sum().backward(create_graph=create)
+    assert x.grad is not sparse and x.grad.tolist() == [2.0, 19.0]
