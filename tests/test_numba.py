@@ -106,8 +106,9 @@ def test_a_tangent_is_that_of_the_python():
         lambda f: ft.jacfwd(ft.jacfwd(f, argnums=1)),
         lambda f: ft.jacrev(ft.jacrev(f), argnums=(0, 1)),
         lambda f: ft.jacrev(ft.jacfwd(f)),
+        lambda f: ft.hessian(lambda x, a: f(x, a) ** 2),
     ],
-    ids=["hessian", "forward twice", "reverse twice", "reverse over forward"],
+    ids=["hessian", "forward twice", "reverse twice", "reverse over forward", "of its square"],
 )
 def test_second_derivatives_are_those_of_the_python(f, nest):
     agree(nest(f)(X, 1.3), nest(plainly)(X, 1.3), rtol=1e-12)  # sums in another order

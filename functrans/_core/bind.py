@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from functrans._core import scipy_names
 from functrans._core.array import (
     Array,
     as_number,
@@ -179,7 +180,8 @@ class Tracer:
 
     def __setitem__(self, key, value):
         raise ImmutableError(
-            f"{user_line()}: a traced array cannot be assigned into. Write y = x.at[index]"
+            scipy_names.advice(self)
+            or f"{user_line()}: a traced array cannot be assigned into. Write y = x.at[index]"
             ".set(value), or build the result with np.stack, np.concatenate or np.where."
         )
 
@@ -191,16 +193,18 @@ class Tracer:
                 "functrans.numpy.take(y, x, axis=0); np.array([i, j]) is np.stack([i, j])."
             )
         raise ConcretizationError(
-            f"{user_line()}: {self!r} cannot become a plain ndarray: its derivative would be lost. "
-            "np.array([a, b]) of traced values is np.stack([a, b]); assigning into an ndarray is "
-            "functrans' .at[i].set(v); np.asarray(x) is x; np.vectorize(f) is functrans.numpy"
-            ".vectorize(f); y[x] of a plain array y is functrans.numpy.take(y, x, axis=0); a "
-            "constant copy is ft.stop_gradient(x)."
+            scipy_names.advice(self)
+            or f"{user_line()}: {self!r} cannot become a plain ndarray: its derivative would be "
+            "lost. np.array([a, b]) of traced values is np.stack([a, b]); assigning into an "
+            "ndarray is functrans' .at[i].set(v); np.asarray(x) is x; np.vectorize(f) is "
+            "functrans.numpy.vectorize(f); y[x] of a plain array y is "
+            "functrans.numpy.take(y, x, axis=0); a constant copy is ft.stop_gradient(x)."
         )
 
     def __float__(self):
         raise ConcretizationError(
-            f"{user_line()}: float() or a function of the math module got {self!r}; the result "
+            scipy_names.advice(self)
+            or f"{user_line()}: float() or a function of the math module got {self!r}; the result "
             "would have no derivative. Use NumPy's function (np.sin for math.sin), or "
             "float(ft.stop_gradient(x)) for a constant."
         )
@@ -354,10 +358,8 @@ def is_finite(x: Any) -> bool:
     if isinstance(x, np.ndarray):
         size = x.size
         if size <= 4096:  # see ``may_have_nan``
-            if x.ndim != 1:
-                x = x.ravel()
-            total = sum(x.tolist()) if size <= 16 and x.dtype.kind == "f" else abs(x.dot(x))
-            return isfinite(total)
+            few = size <= 16 and x.ndim == 1 and x.dtype.kind == "f"
+            return isfinite(sum(x.tolist()) if few else abs(np.vdot(x, x)))
         with np.errstate(all="ignore"):
             return isfinite(abs(np.add.reduce(x, axis=None)))
     return _known_finite(x) if isinstance(x, Tracer) else isfinite(abs(x))
@@ -372,11 +374,9 @@ def may_have_nan(x: Any) -> bool:
     if isinstance(x, np.ndarray):
         size = x.size
         if size <= 4096:
-            # of all ways those of the least overhead, which do not warn; on large arrays, dot would
+            # of all ways that do not warn those of the least overhead; on large arrays, vdot would
             # wake threads. Written twice: one call more would cost as much as the sum
-            if x.ndim != 1:
-                x = x.ravel()
-            total = sum(x.tolist()) if size <= 16 else x.dot(x)
+            total = sum(x.tolist()) if size <= 16 and x.ndim == 1 else np.vdot(x, x)
         else:
             with np.errstate(all="ignore"):
                 total = np.maximum.reduce(unrepeated(x), axis=None)  # half the time of a sum

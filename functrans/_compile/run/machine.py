@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS, VectorLibrary
-from functrans._compile.lowering import routines
+from functrans._compile.lowering import routines, special_functions
 from functrans._compile.run import sources, store
 from functrans._core.locks import compiling, lazy
 from functrans._core.version import VERSION
@@ -87,8 +87,10 @@ class Machine:
         except RuntimeError:
             return frozenset()  # another C library: scalar functions do
         symbols = set()
-        for row in [row for row in list(TABLE.values()) if row.facts.libm]:
-            name, arity = row.facts.libm, "v" * len(row.actions)
+        rows = [row for row in list(TABLE.values()) if row.facts.libm]
+        functions = {(row.facts.libm, "v" * len(row.actions)) for row in rows}
+        # with those of rows that are loaded later
+        for name, arity in functions | {("erf", "v"), ("erfc", "v")}:
             for letter, bits in lanes:
                 for symbol in (f"_ZGV{letter}N{bits // 64}{arity}_{name}",
                                f"_ZGV{letter}N{bits // 32}{arity}_{name}f"):
@@ -114,6 +116,14 @@ class Machine:
         for name, address in blas.addresses.items() if blas else ():
             self.llvm.add_symbol(name, address)
         return blas
+
+    @lazy
+    def special(self) -> dict[str, special_functions.Function]:
+        """SciPy's special functions, once LLVM knows where they are."""
+        functions = special_functions.available()
+        for name, function in functions.items():
+            self.llvm.add_symbol(special_functions.PREFIX + name, function.address)
+        return functions
 
     def compile(self, text: str, names: Sequence[str], title: str, key: str | None = None,
                 frame: str = "", options: dict[str, bool] = OPTIONS) -> Loaded:
@@ -182,6 +192,9 @@ class Machine:
         llvm = self.llvm
         if routines.PREFIX.encode() in code and self.routines is None:
             raise NativeUnavailable("SciPy, which brings BLAS and LAPACK, is not there")
+        special = special_functions.called(code)
+        if special and (missing := special - self.special.keys()):
+            raise NativeUnavailable(f"this SciPy offers no {', '.join(sorted(missing))} to C")
         checks_signals = b"PyErr_CheckSignals" in code
         if checks_signals:
             for name in CALLED:
