@@ -118,6 +118,10 @@ class Tracer:
         """The plain values inside, of all entries of a batch; None where they are not known."""
         return None
 
+    def current(self) -> Any:
+        """Itself; of a name for a value that may change, the value it has now."""
+        return self
+
     @property
     def shape(self) -> tuple[int, ...]:
         raise NotImplementedError
