@@ -41,7 +41,7 @@ class Place(NamedTuple):
         """The other way round, for writing."""
         if self.order is None:
             return v
-        axes = tuple([n for n in self.shape if n != 1])
+        axes = (v.size,) if len(self.order) == 1 else tuple([n for n in self.shape if n != 1])
         v = v if v.shape == axes else np.reshape(v, axes)
         if self.order != tuple(range(len(self.order))):
             v = np.transpose(v, tuple(np.argsort(self.order).tolist()))
@@ -126,10 +126,18 @@ class Memory:
             return x
         if place.flat:
             x = np.reshape(x, (-1,))
+        return place.arranged(self._fetched(x, place.key))
+
+    def entry(self, key: Any) -> Any:
+        """A traced number at a basic index of the whole."""
+        return self._fetched(self.value, key)
+
+    def _fetched(self, x: Any, key: Any) -> Any:
+        """``x[key]``, as a copy if x may be written to in place."""
         if not self.alone:
-            return place.arranged(x[place.key])
-        pattern, indices = split_key(place.key, x.shape)
-        return place.arranged(bind(fetch, x, *indices, pattern=pattern))
+            return x[key]
+        pattern, indices = split_key(key, x.shape)
+        return bind(fetch, x, *indices, pattern=pattern)
 
     def write(self, place: Place | None, v: Any) -> None:
         """A value of the shape of a view, and of this dtype, written there."""
@@ -185,6 +193,9 @@ class Section:
 
     def read(self, place: Place | None) -> Any:
         return self._copy().read(place)
+
+    def entry(self, key: Any) -> Any:
+        return self.value[key]
 
     def write(self, place: Place | None, v: Any) -> None:
         part = self._copy()

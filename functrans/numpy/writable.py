@@ -162,7 +162,7 @@ class Writable(Tracer):
                 return Writable(m, part)
             if m.value is None:
                 return part
-            return m.value[key] if self.place is None else self._view_at(key).current()
+            return m.entry(key) if self.place is None else self._view_at(key).current()
         if _selects_part(key):
             return Writable(Section(self, key))
         if m.value is None and not _is_traced(key):

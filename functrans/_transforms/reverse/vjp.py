@@ -113,7 +113,7 @@ class Overwritten(Node):
         _, v, *indices = self.xs
         pattern = self.params["pattern"]
         parts = unstore(ct, v, tuple(indices), pattern, self.wanted, alone)
-        add_cotangents(cts, self.parents, parts)
+        add_cotangents(cts, self.parents[:2], parts)
 
 
 # The tape entry of the second and later outputs of one node (the first one's entry handles all),
