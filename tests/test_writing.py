@@ -113,7 +113,7 @@ def program(drawn, start):
         for source, view, i, n, write, a in drawn:
             y = arrays[source % len(arrays)]
             y = _views(y, view, i, n)
-            if not y.size or y.ndim > 4:
+            if not y.size or not 0 < y.ndim < 5:
                 continue
             arrays.append(y)
             _write(y, x, write, n, a)

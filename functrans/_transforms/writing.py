@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import itertools
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,9 +21,9 @@ from functrans._core.writing import with_names
 # NumPy's methods and functions that write into an array.
 WRITERS = frozenset({
     "fill", "sort", "partition", "put", "copyto", "fill_diagonal", "put_along_axis", "place",
-    "putmask", "out",
+    "putmask",
 })
-LIBRARIES = frozenset({"functrans", "numpy", "scipy"})
+LIBRARIES = frozenset({"builtins", "functools", "functrans", "numpy", "scipy", "types"})
 _writes: WeakKeyDictionary[types.CodeType, bool] = WeakKeyDictionary()
 
 
@@ -40,11 +41,8 @@ def follow(f: Callable) -> Callable:
 
 
 def may_write(f: Any) -> bool:
-    """Whether a function that knows ``functrans.numpy`` may write into arrays."""
-    function = _function_of(f)
-    if function is None or not _knows_us(function):
-        return False
-    return any(map(_code_writes, _codes(function)))
+    """Whether it can be seen that a function may write into arrays."""
+    return any(map(_code_writes, _codes(f)))
 
 
 def _function_of(f: Any) -> types.FunctionType | None:
@@ -67,12 +65,6 @@ def _function_of(f: Any) -> types.FunctionType | None:
     return None
 
 
-def _knows_us(function: types.FunctionType) -> bool:
-    """Whether its module, or its closure, has ``functrans.numpy`` under some name."""
-    seen = [*function.__globals__.values(), *_cells(function)]
-    return any(isinstance(v, types.ModuleType) and v.__name__ == "functrans.numpy" for v in seen)
-
-
 def _cells(function: types.FunctionType) -> Iterator[Any]:
     for cell in function.__closure__ or ():
         try:
@@ -81,24 +73,27 @@ def _cells(function: types.FunctionType) -> Iterator[Any]:
             continue
 
 
-def _codes(function: types.FunctionType) -> Iterator[types.CodeType]:
+def _codes(function: Any) -> Iterator[types.CodeType]:
     """The code of a function and of those that it names, as far as they can be seen."""
     seen: set[int] = set()
     rest: list[Any] = [function]
     while rest:
-        f = _function_of(rest.pop())
+        f = _function_of(named := rest.pop())
         if f is None or id(f.__code__) in seen:
             continue
         seen.add(id(f.__code__))
         yield f.__code__
-        rest += _cells(f)
         names = {n for c in _nested(f.__code__) for n in c.co_names}
-        named = [f.__globals__[n] for n in names if n in f.__globals__]
-        rest += [v for v in named if callable(v) and not isinstance(v, type)]
-        kinds = [v if isinstance(v, type) else type(v) for v in (*named, *_cells(f))]
-        for kind in kinds:
-            if kind.__module__ == f.__module__:
-                rest += [m for m in vars(kind).values() if isinstance(m, types.FunctionType)]
+        values = [*_cells(f), *[f.__globals__[n] for n in names if n in f.__globals__]]
+        rest += [v for v in values if callable(v) and not isinstance(v, type)]
+        for v in (*values, getattr(named, "__self__", named)):
+            rest += _methods(v if isinstance(v, type) else type(v))
+
+
+def _methods(kind: type) -> list[types.FunctionType]:
+    """The methods of a class of the user's."""
+    own = [k for k in kind.__mro__ if k.__module__.split(".")[0] not in LIBRARIES]
+    return [m for k in own for m in vars(k).values() if isinstance(m, types.FunctionType)]
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -116,15 +111,29 @@ def _code_writes(code: types.CodeType) -> bool:
 
 
 def _instructions_write(code: types.CodeType) -> bool:
-    names = {*code.co_names, *[n for c in code.co_consts if isinstance(c, tuple) for n in c
-                               if isinstance(n, str)]}
-    if names & WRITERS:
+    texts = [c for group in code.co_consts if isinstance(group, tuple) for c in group]
+    if not WRITERS.isdisjoint(code.co_names) or "out" in texts:
         return True
-    return any(
-        i.opname in ("STORE_SUBSCR", "STORE_SLICE")
-        or (i.opname == "BINARY_OP" and i.argrepr.endswith("="))
-        for i in dis.get_instructions(code)
-    )
+    steps = list(dis.get_instructions(code))
+    if any(i.opname in ("STORE_SUBSCR", "STORE_SLICE") for i in steps):
+        return True
+    changed = {
+        (b.opname, b.argval) for a, b in itertools.pairwise(steps)
+        if a.opname == "BINARY_OP" and a.argrepr.endswith("=")
+    }
+    return any(not _is_sum(name, steps) for name in changed)
+
+
+def _is_sum(name: tuple[str, Any], steps: list[dis.Instruction]) -> bool:
+    """Whether all that a variable is ever set to are constants and what ``+=`` makes of them.
+
+    The first array that comes of it is its own.
+    """
+    before = [a for a, b in itertools.pairwise(steps) if (b.opname, b.argval) == name]
+    starts = [a for a in before if not (a.opname == "BINARY_OP" and a.argrepr.endswith("="))]
+    return name[0] == "STORE_FAST" and bool(starts) and all([
+        a.opname == "LOAD_CONST" and isinstance(a.argval, int | float | complex) for a in starts
+    ])
 
 
 __all__ = ["follow", "may_write"]

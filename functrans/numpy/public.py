@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.array import Array
+from functrans import tree
+from functrans._core.array import Array, frozen_copy, wrap
 from functrans._core.bind import Tracer
-from functrans._core.writing import writing
+from functrans._core.writing import current, writing
 from functrans.numpy import protocols
 from functrans.numpy.writing import adopt, call
 
@@ -41,6 +42,23 @@ def public(f: Callable, theirs: Any = None) -> Callable:
             # a namedtuple takes its entries as separate arguments
             return type(out)(*parts) if hasattr(out, "_fields") else type(out)(parts)
         return out
+
+    return named
+
+
+def immutable(f: Callable) -> Callable:
+    """A function of this package as one whose results nobody can change."""
+    f = f.__wrapped__  # type: ignore[attr-defined]  # of the public one
+
+    @functools.wraps(f)
+    def named(*args: Any, **kwargs: Any) -> Any:
+        y = f(*tree.map(current, args), **kwargs)
+        if isinstance(y, Tracer):
+            return y
+        if any(isinstance(x, np.ndarray) and np.may_share_memory(x, y) for x in args):
+            y = frozen_copy(y)
+        y.setflags(write=False)
+        return wrap(y)
 
     return named
 

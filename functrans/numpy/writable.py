@@ -49,24 +49,41 @@ _UNKNOWN: Any = object()
 
 
 class Writable(Tracer):
-    """A name for an array, or for a view of one: ``window`` is the view as NumPy has it."""
+    """A name for an array, or for a view of one: ``window`` is the view as NumPy has it.
 
-    __slots__ = ("_frozen", "_of", "_place", "_window", "memory")
+    ``value`` is the traced value of an array that has neither been written to nor viewed, as most
+    never are: it has no memory yet. None otherwise.
+    """
 
-    def __init__(self, memory: Any, window: np.ndarray | None = None):
+    __slots__ = ("_frozen", "_memory", "_of", "_place", "_window", "value")
+
+    def __init__(self, value: Any):
         self.owner = NAMES
-        self.memory = memory
+        self.value = value
+
+    @property
+    def memory(self) -> Any:
+        if self.value is not None:
+            self._see(of_value(self.value))
+        return self._memory
+
+    def _see(self, memory: Any, window: np.ndarray | None = None) -> Writable:
+        """Become the name of a view, or of all, of what lies in memory."""
+        self._memory = memory
         self._of = memory.array
         self._window = self._of if window is None else window
-        self._place: Any = _UNKNOWN
-        self._frozen: tuple[int, np.ndarray] | None = None
+        self._place = _UNKNOWN
+        self._frozen = None
+        self.value = None
+        return self
 
     # ---- its value
 
     @property
     def window(self) -> np.ndarray:
         """The view in the array that the memory has now."""
-        array, old = self.memory.array, self._window
+        array = self.memory.array
+        old = self._window
         if self._of is not array:
             offset = address(old) - address(self._of)
             self._window = np.ndarray(old.shape, old.dtype, array, offset, old.strides)
@@ -77,18 +94,21 @@ class Writable(Tracer):
 
     @property
     def place(self) -> Place | None:
+        if self.value is not None:
+            return None
         if self._place is _UNKNOWN:
             self._place = place_of(self.window, self.memory.array)
         return self._place
 
     def current(self) -> Any:
-        m = self.memory
-        if m.value is not None:
-            return m.read(self.place)
-        if m.borrowed:
+        if self.value is not None:
+            return self.value
+        m = self._memory
+        if m.borrowed and m.value is None:
             return self.window  # it is left as it is: a write makes a copy first
         if self._frozen is None or self._frozen[0] != m.version:
-            self._frozen = m.version, frozen_copy(self.window)
+            x = frozen_copy(self.window) if m.value is None else m.read(self.place)
+            self._frozen = m.version, x
         return self._frozen[1]
 
     def own_window(self) -> np.ndarray:
@@ -97,7 +117,7 @@ class Writable(Tracer):
         return self.window
 
     def is_plain(self) -> bool:
-        return self.memory.value is None
+        return self.value is None and self._memory.value is None
 
     @property
     def inner(self) -> Any:
@@ -105,15 +125,15 @@ class Writable(Tracer):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._window.shape
+        return self._window.shape if self.value is None else self.value.shape
 
     @property
     def dtype(self) -> np.dtype:
-        return self._window.dtype
+        return self._window.dtype if self.value is None else self.value.dtype
 
     @property
     def ndim(self) -> int:
-        return self._window.ndim
+        return self._window.ndim if self.value is None else self.value.ndim
 
     def concrete(self) -> Any:
         x = self.current()
@@ -159,12 +179,15 @@ class Writable(Tracer):
         if basic:
             part = self.window[key]
             if isinstance(part, np.ndarray):
-                return Writable(m, part)
+                y = view(m, part)
+                if self.place is None:
+                    y._place = Place(False, key, None, part.shape)
+                return y
             if m.value is None:
                 return part
             return m.entry(key) if self.place is None else self._view_at(key).current()
         if _selects_part(key):
-            return Writable(Section(self, key))
+            return view(Section(self, key))
         if m.value is None and not _is_traced(key):
             return named(self.window[key])
         return named(self.current()[key])
@@ -174,7 +197,7 @@ class Writable(Tracer):
         part = self.window[key]
         if not isinstance(part, np.ndarray):
             part = self.window[(*_as_tuple(key), ...)]
-        return Writable(self.memory, part)
+        return view(self.memory, part)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         key, basic = _opened_key(key)
@@ -195,7 +218,7 @@ class Writable(Tracer):
             if not (type(value) is Writable and _is_same(value, target)):
                 target.assign(value)
             return
-        shape = self._window[key].shape
+        shape = self.window[key].shape
         value = _fitted(value, shape, self.dtype)
         if value.size:
             self.memory.write(Place(False, key, None, shape), value)
@@ -210,6 +233,7 @@ class Writable(Tracer):
 
     def assign(self, value: Any) -> None:
         """Write the whole view."""
+        m = self.memory
         if not self._window.flags.writeable and self._of.flags.writeable:
             raise ValueError("assignment destination is read-only")
         if self.is_plain() and not _is_traced(value):
@@ -222,19 +246,24 @@ class Writable(Tracer):
 
 
 
+def view(memory: Any, window: np.ndarray | None = None) -> Writable:
+    """The name of a view, or of all, of what lies in memory."""
+    return Writable(None)._see(memory, window)
+
+
 def named(x: Any) -> Any:
     """A result as a name, so that it may be written to; of several, each. Numbers stay numbers."""
     kind = type(x)
     if kind is Writable:
         return x
     if isinstance(x, Tracer):
-        return Writable(of_value(x)) if x.shape else x
+        return Writable(x) if x.ndim else x
     if kind is np.ndarray or kind is Array:
         if not x.ndim or x.dtype.kind not in "biufc":
             return x
         x = plain(x)
         fresh = x.base is None and x.flags.writeable
-        return Writable(*of_array(x if fresh else x.copy("K"), borrowed=False))
+        return view(*of_array(x if fresh else x.copy("K"), borrowed=False))
     if isinstance(x, tuple | list):
         parts = map(named, x)
         return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
@@ -244,7 +273,7 @@ def named(x: Any) -> Any:
 def argument(x: Any) -> Any:
     """A name for an array that a function is called with, whose memory is the caller's."""
     if type(plain(x)) is np.ndarray and x.ndim and x.dtype.kind in "biufc":
-        return Writable(*of_array(plain(x), borrowed=True))
+        return view(*of_array(plain(x), borrowed=True))
     return named(x) if isinstance(x, Tracer) else x
 
 
@@ -342,4 +371,4 @@ def _updated(x: Any, key: Any, value: Any) -> Any:
     return At(x)[key].set(value)
 
 
-__all__ = ["NAMES", "Writable", "argument", "named"]
+__all__ = ["NAMES", "Writable", "argument", "named", "view"]

@@ -21,7 +21,7 @@ from functrans.errors import UnsupportedError, user_line
 from functrans.numpy import protocols
 from functrans.numpy.ufunc_methods import UPDATES
 from functrans.numpy.updates import At
-from functrans.numpy.writable import Writable, argument, named
+from functrans.numpy.writable import Writable, argument, named, view
 
 # Functions and methods whose results may be views.
 _VIEW_METHODS = ("reshape", "transpose", "ravel", "squeeze", "swapaxes", "diagonal", "view")
@@ -112,11 +112,17 @@ def _operator(name: str) -> tuple[Callable, Callable]:
     op = getattr(operator, f"__{name}__")
 
     def forward(self: Writable, other: Any) -> Any:
+        x, y = self.value, other.value if type(other) is Writable else other
+        if x is not None and y is not None:  # the short way, for arrays that no one writes into
+            z = op(x, y)
+            return Writable(z) if isinstance(z, Tracer) and z.ndim else named(z)
         if self.is_plain() and _is_plain(other):
             return named(op(self.window, _window(other)))
         return named(op(self.current(), current(other)))
 
     def reflected(self: Writable, other: Any) -> Any:
+        if self.value is not None and type(other) is not Writable:
+            return named(op(other, self.value))
         if self.is_plain() and _is_plain(other):
             return named(op(other, self.window))
         return named(op(current(other), self.current()))
@@ -163,6 +169,11 @@ for _name in "neg pos abs invert".split():
 def _array_ufunc(
     self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
 ) -> Any:
+    if method == "__call__" and not kwargs:
+        values = [x.value if type(x) is Writable else x for x in inputs]
+        first = values[0]
+        if isinstance(first, Tracer) and values[-1] is not None and len(values) <= 2:
+            return named(protocols.array_ufunc(first, ufunc, method, *values))
     if method == "at":
         return _update(ufunc, *inputs)
     if "out" in kwargs and len(kwargs["out"]) > 1:
@@ -208,7 +219,7 @@ def _views(call: Callable, args: tuple, kwargs: dict) -> Any:
     each = list(parts) if isinstance(parts, tuple | list) else [parts]
     array, dtype = name.memory.array, name.dtype
     if all(x.dtype == dtype and np.may_share_memory(x, array) for x in each):
-        views = [Writable(name.memory, x) for x in each]
+        views = [view(name.memory, x) for x in each]
         return type(parts)(views) if isinstance(parts, tuple | list) else views[0]
     return _apply(call, args, kwargs)
 
@@ -233,11 +244,13 @@ def call(f: Callable, theirs: Any, args: tuple, kwargs: dict) -> Any:
         dtype = kwargs.get("dtype", args[1] if len(args) > 1 else None)
         if dtype is None or np.dtype(dtype) == x.dtype:
             return x
-    if _has_name(args) or _has_name(tuple(kwargs.values())):
-        if isinstance(theirs, np.ufunc) or hasattr(theirs, "_implementation"):
-            return theirs(*args, **kwargs)
-        args, kwargs = _value(args), {k: _value(v) for k, v in kwargs.items()}
-    return named(f(*args, **kwargs))
+    if not (_has_name(args) or _has_name(tuple(kwargs.values()))):
+        return named(f(*args, **kwargs))
+    if theirs in VIEWS:
+        return _views(f, args, kwargs)
+    if theirs in WRITERS and kwargs.get("inplace", True):
+        return _write_by(theirs, *args, **kwargs)
+    return _apply(f, args, kwargs)
 
 
 # ---- methods
