@@ -47,6 +47,7 @@ def _views(y, kind, i, n):
         "flattened": lambda: y.reshape(-1),
         "raveled": lambda: y.ravel(),
         "longer": lambda: y[:, None] if flat else y[None],
+        "cell": lambda: y[i % y.shape[0], ...],
         "row": lambda: y if flat else y[i % y.shape[0]],
         "column": lambda: y if flat else y[:, i % y.shape[1]],
         "squeezed": lambda: np.squeeze(y),
@@ -59,6 +60,8 @@ def _views(y, kind, i, n):
 
 def _write(y, x, kind, i, a):
     """Write something computed from ``x`` into ``y``."""
+    if not y.ndim:
+        kind = {"scale": kind, "add": "sub", "out": kind, "copyto": kind}.get(kind, "square")
     i = i % y.shape[0] if y.ndim else 0
     if kind == "entry":
         y[i] = a * x[0]
@@ -92,7 +95,7 @@ def _write(y, x, kind, i, a):
 
 VIEW_KINDS = [
     "head", "tail", "stride", "back", "transposed", "folded", "flattened", "raveled", "longer",
-    "row", "column", "squeezed", "flipped", "copied", "picked", "masked",
+    "cell", "row", "column", "squeezed", "flipped", "copied", "picked", "masked",
 ]
 WRITE_KINDS = [
     "entry", "slice", "add", "scale", "square", "constant", "overlap", "mask", "list", "out", "at",
@@ -112,8 +115,8 @@ def program(drawn, start):
         arrays = [x if start == "argument" else first]
         for source, view, i, n, write, a in drawn:
             y = arrays[source % len(arrays)]
-            y = _views(y, view, i, n)
-            if not y.size or not 0 < y.ndim < 5:
+            y = _views(y, view, i, n) if y.ndim else y[...]
+            if not y.size or y.ndim > 4:
                 continue
             arrays.append(y)
             _write(y, x, write, n, a)

@@ -85,6 +85,13 @@ class Trace:
             )
 
 
+# why an array cannot be written to
+UNSEEN = (
+    "a function's arrays can be written to where functrans sees that it does so, in its own code or "
+    "that of the functions it names"
+)
+
+
 class Tracer:
     """A value that a transform follows. Its methods and operators come from ``functrans.numpy``."""
 
@@ -161,8 +168,8 @@ class Tracer:
 
     def __setitem__(self, key, value):
         raise ImmutableError(
-            f"{user_line()}: a traced array cannot be assigned into. Write y = x.at[index]"
-            ".set(value), or build the result with np.stack, np.concatenate or np.where."
+            f"{user_line()}: a traced array cannot be assigned into here: {UNSEEN}. Write y = "
+            "x.at[index].set(value), or build the result with np.stack, np.concatenate or np.where."
         )
 
     def __array__(self, dtype=None, copy=None):
@@ -170,12 +177,13 @@ class Tracer:
             raise ConcretizationError(
                 f"{user_line()}: {self!r} cannot become a plain ndarray: its numbers are not known "
                 "while it is traced. y[x] of a plain array y is ft.array(y)[x] or "
-                "functrans.numpy.take(y, x, axis=0); np.array([i, j]) is np.stack([i, j])."
+                "functrans.numpy.take(y, x, axis=0); np.array([i, j]) is np.stack([i, j]); to assign "
+                "it into an array, make that one after import functrans.numpy as np."
             )
         raise ConcretizationError(
             f"{user_line()}: {self!r} cannot become a plain ndarray: its derivative would be lost. "
-            "np.array([a, b]) of traced values is np.stack([a, b]); assigning into an ndarray is "
-            "functrans' .at[i].set(v); np.asarray(x) is x; np.vectorize(f) is functrans.numpy"
+            "np.array([a, b]) of traced values is np.stack([a, b]); to assign it into an array, make "
+            "that one after import functrans.numpy as np, or use .at[i].set(v); np.asarray(x) is x; np.vectorize(f) is functrans.numpy"
             ".vectorize(f); y[x] of a plain array y is functrans.numpy.take(y, x, axis=0); a "
             "constant copy is ft.stop_gradient(x)."
         )
@@ -184,7 +192,8 @@ class Tracer:
         raise ConcretizationError(
             f"{user_line()}: float() or a function of the math module got {self!r}; the result "
             "would have no derivative. Use NumPy's function (np.sin for math.sin), or "
-            "float(ft.stop_gradient(x)) for a constant."
+            "float(ft.stop_gradient(x)) for a constant. To assign it into an array of numpy's own "
+            "(y[0] = x[0]), make that one after import functrans.numpy as np."
         )
 
     def __complex__(self):

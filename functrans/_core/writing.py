@@ -12,9 +12,31 @@ from contextvars import ContextVar
 from typing import Any
 
 from functrans._core.bind import Tracer
+from functrans.errors import UnsupportedError, name_of, user_line
 
-# Whether a function that writes into arrays runs under a transform in this context.
-writing: ContextVar[bool] = ContextVar("writing", default=False)
+# The run of a function that writes into arrays, under a transform, that this context is in.
+writing: ContextVar[Run | None] = ContextVar("writing", default=None)
+
+
+class Run:
+    """One run of a function with names for its arrays; no other run may write into them."""
+
+    __slots__ = ("fun",)
+
+    def __init__(self, fun: str):
+        self.fun = fun
+
+
+def require_own(run: Run | None) -> None:
+    """Raise where an array of another run is written to, which has its own trace."""
+    now = writing.get()
+    if run is not now:
+        where = f"`{run.fun}`" if run else "no function"
+        inside = f"in `{now.fun}`, which runs under a transform of its own" if now else "after that"
+        raise UnsupportedError(
+            f"{user_line()}: an array made in {where} was written to {inside}. Return what is to be "
+            "written, or pass the array as an argument and return it."
+        )
 
 
 def current(x: Any) -> Any:
@@ -24,7 +46,7 @@ def current(x: Any) -> Any:
 
 def with_names(f: Callable, args: tuple, kwargs: dict) -> Any:
     """``f`` called with names for the arrays among its arguments."""
-    token = writing.set(True)
+    token = writing.set(Run(name_of(f)))
     try:
         return f(*map(_named, args), **{k: _named(v) for k, v in kwargs.items()})
     finally:

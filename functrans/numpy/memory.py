@@ -7,13 +7,16 @@ value, its numbers without meaning, and a view of the one is known by the view o
 from __future__ import annotations
 
 import math
+import weakref
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from functrans._core.bind import Tracer, bind, is_staged
+from functrans._core.writing import require_own, writing
 from functrans._ops import indexing as rows
 from functrans._ops.writing import fetch, store
+from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.indexing import split_key
 
 
@@ -102,21 +105,33 @@ class Memory:
 
     ``value`` is traced, or None while ``array``, in C's order, holds plain numbers. ``alone``: the
     memory of the value is nobody else's, so that it may be written in place. ``borrowed``: the
-    array is the caller's. ``lent``: somebody holds the array itself.
+    array is the caller's. ``lent`` refers to what others hold the array by, if they still do.
     """
 
-    __slots__ = ("alone", "array", "borrowed", "lent", "value", "version")
+    __slots__ = ("alone", "array", "borrowed", "lent", "run", "value", "version")
 
     def __init__(self, array: np.ndarray, value: Any = None, borrowed: bool = False):
         self.array, self.value, self.borrowed = array, value, borrowed
-        self.alone = self.lent = False
+        self.alone = False
+        self.lent: weakref.ref | None = None
         self.version = 0
+        self.run = writing.get()
 
     def own(self) -> None:
         """Before plain numbers are written into the array."""
+        require_own(self.run)
         if self.borrowed or not self.array.flags.writeable:
             self.array, self.borrowed = self.array.copy(), False
         self.version += 1
+
+    def lend(self, window: np.ndarray) -> np.ndarray:
+        """A view of plain numbers for code that knows of no names."""
+        whole = self.lent and self.lent()
+        if whole is None:
+            whole = np.asarray(_Lent(self.array))
+            self.lent = weakref.ref(whole)
+        offset = address(window) - address(self.array)
+        return np.ndarray(window.shape, window.dtype, whole, offset, window.strides)
 
     def read(self, place: Place | None) -> Any:
         """The traced value of a view."""
@@ -141,6 +156,7 @@ class Memory:
 
     def write(self, place: Place | None, v: Any) -> None:
         """A value of the shape of a view, and of this dtype, written there."""
+        require_own(self.run)
         self.version += 1
         if place is None:
             self._release()
@@ -163,12 +179,26 @@ class Memory:
         numbers = self.array
         if self.value is not None:
             return numbers
-        if self.lent and not self.borrowed:
+        if self.lent and self.lent() is not None:
+            if numbers.dtype.kind not in "fc":
+                raise UnsupportedError(
+                    f"{user_line()}: a traced value was assigned into an array of {numbers.dtype} "
+                    "that np.asarray or compiled code has handed out, where its old numbers would "
+                    "stay. Hand out a copy: y.copy()."
+                )
             numbers = numbers.copy()
-            if numbers.dtype.kind in "fc":
-                self.array.fill(np.nan)
-        self.array, self.borrowed = np.empty(numbers.shape, numbers.dtype), False
+            self.array.fill(np.nan)
+        self.array, self.borrowed, self.lent = np.empty(numbers.shape, numbers.dtype), False, None
         return numbers
+
+
+class _Lent:
+    """What an array that is handed out refers to: alive as long as any view of that."""
+
+    __slots__ = ("__array_interface__", "array")
+
+    def __init__(self, array: np.ndarray):
+        self.array, self.__array_interface__ = array, array.__array_interface__
 
 
 class Section:
@@ -176,7 +206,7 @@ class Section:
 
     __slots__ = ("array", "base", "key")
 
-    borrowed = lent = False
+    borrowed = False
 
     def __init__(self, base: Any, key: Any):
         self.base, self.key = base, key
@@ -191,6 +221,9 @@ class Section:
     def value(self) -> Any:
         return self.base.current()[self.key]
 
+    def replace(self, value: Any) -> None:
+        self.base[self.key] = value
+
     def read(self, place: Place | None) -> Any:
         return self._copy().read(place)
 
@@ -200,10 +233,25 @@ class Section:
     def write(self, place: Place | None, v: Any) -> None:
         part = self._copy()
         part.write(place, v)
-        self.base[self.key] = part.value
+        self.replace(part.value)
 
     def _copy(self) -> Memory:
         return Memory(self.array, self.value)
+
+
+class Half(Section):
+    """Memory of the real or the imaginary parts of complex numbers: ``key`` says which."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> Any:
+        return getattr(self.base.current(), self.key)
+
+    def replace(self, value: Any) -> None:
+        x = self.base.current()
+        real, imag = (value, x.imag) if self.key == "real" else (x.real, value)
+        self.base.assign(real + 1j * imag)
 
 
 def of_value(x: Any) -> Memory:
@@ -223,4 +271,4 @@ def of_array(x: np.ndarray, borrowed: bool) -> tuple[Memory, np.ndarray]:
     return memory, memory.array
 
 
-__all__ = ["Memory", "Place", "Section", "address", "of_array", "of_value", "place_of"]
+__all__ = ["Half", "Memory", "Place", "Section", "address", "of_array", "of_value", "place_of"]

@@ -119,7 +119,10 @@ def array_function(self: Tracer, func: Any, types: Any, args: tuple, kwargs: dic
     return ours(*args, **kwargs)
 
 
-USE_RESULT = "use the value that it returns, as in y = y + x where y += x stood"
+USE_RESULT = (
+    "use the value that it returns, as in y = y + x where y += x stood, or make the array with "
+    "functrans.numpy.zeros"
+)
 
 
 def refused(name: str, what: str, cure: str) -> UnsupportedError:

@@ -154,9 +154,9 @@ class Writable(Tracer):
     def __array__(self, dtype=None, copy=None):
         if not self.is_plain():
             return self.current().__array__(dtype, copy)
-        window = self.own_window()
-        self.memory.lent = True
-        return np.array(window, dtype, copy=copy)
+        if self.memory.borrowed:
+            self.memory.own()
+        return np.array(self.memory.lend(self.window), dtype, copy=copy)
 
     def __float__(self):
         return float(self.window if self.is_plain() else self.current())
@@ -270,6 +270,15 @@ def named(x: Any) -> Any:
     return x
 
 
+def array_of(x: Any) -> Any:
+    """What a constructor has made as a name, also without axes: it is no number."""
+    if getattr(x, "shape", None) != () or x.dtype.kind not in "biufc":
+        return named(x)
+    if isinstance(x, Tracer):
+        return x if type(x) is Writable else Writable(x)
+    return view(*of_array(np.array(x), borrowed=False))
+
+
 def argument(x: Any) -> Any:
     """A name for an array that a function is called with, whose memory is the caller's."""
     if type(plain(x)) is np.ndarray and x.ndim and x.dtype.kind in "biufc":
@@ -297,7 +306,7 @@ def _opened_key(key: Any) -> tuple[Any, bool]:
 def _opened_entry(e: Any) -> Any:
     if type(e) is slice or type(e) is int:
         return e
-    e = plain(current(e))
+    e = np.arange(e.start, e.stop, e.step) if type(e) is range else plain(current(e))
     if isinstance(e, np.ndarray) and not e.ndim and e.dtype.kind in "iu":
         return int(e)
     return e
@@ -371,4 +380,4 @@ def _updated(x: Any, key: Any, value: Any) -> Any:
     return At(x)[key].set(value)
 
 
-__all__ = ["NAMES", "Writable", "argument", "named", "view"]
+__all__ = ["NAMES", "Writable", "argument", "array_of", "named", "view"]
