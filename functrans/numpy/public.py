@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from functrans._core.writing import current, writing
 from functrans.numpy import protocols
 from functrans.numpy.writing import adopt, call
 
-
+F = TypeVar("F", bound=Callable)
 # What a ufunc has beside being called; NumPy passes the methods on where an operand is traced.
 UFUNC_ATTRIBUTES = (
     "accumulate", "at", "identity", "nargs", "nin", "nout", "outer", "reduce", "reduceat",
@@ -46,13 +46,13 @@ def public(f: Callable, theirs: Any = None) -> Callable:
     return named
 
 
-def immutable(f: Callable) -> Callable:
+def immutable(f: F) -> F:
     """A function of this package as one whose results nobody can change."""
-    f = f.__wrapped__  # type: ignore[attr-defined]  # of the public one
+    bare = f.__wrapped__  # type: ignore[attr-defined]  # of the public one
 
-    @functools.wraps(f)
+    @functools.wraps(bare)
     def named(*args: Any, **kwargs: Any) -> Any:
-        y = f(*tree.map(current, args), **kwargs)
+        y = bare(*tree.map(current, args), **kwargs)
         if isinstance(y, Tracer):
             return y
         if any(isinstance(x, np.ndarray) and np.may_share_memory(x, y) for x in args):
@@ -60,7 +60,7 @@ def immutable(f: Callable) -> Callable:
         y.setflags(write=False)
         return wrap(y)
 
-    return named
+    return named  # type: ignore[return-value]  # of f's signature
 
 
 def _as_array(x: Any) -> Array:

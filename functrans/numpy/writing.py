@@ -225,10 +225,10 @@ def _update(ufunc: np.ufunc, target: Any, indices: Any, *values: Any) -> None:
             "make it with functrans.numpy.zeros or functrans.numpy.array",
         )
     update = UPDATES.get(ufunc)
-    slot = At(target.current())[_value(indices)]
     if update is None or len(values) != 1:
-        raise protocols.unsupported(f"{protocols.ufunc_name(ufunc)}.at")
-    target.assign(getattr(slot, update)(_value(values[0])))
+        protocols.MAKERS["at"](ufunc)(target, indices)  # raises, and says what to do
+    slot = At(target.current())[_value(indices)]
+    target.assign(getattr(slot, str(update))(_value(values[0])))
 
 
 def _array_function(self: Tracer, func: Any, types: Any, args: tuple, kwargs: dict) -> Any:
