@@ -209,7 +209,8 @@ def deriche(np, image):
     y2[:, -1] = 0.0
     y2[:, -2] = a2 * image[:, -1]
     for j in range(h - 3, -1, -1):
-        y2[:, j] = a2 * image[:, j + 1] + k * image[:, j + 2] + b1 * y2[:, j + 1] + b2 * y2[:, j + 2]
+        y2[:, j] = a2 * image[:, j + 1] + k * image[:, j + 2]
+        y2[:, j] += b1 * y2[:, j + 1] + b2 * y2[:, j + 2]
     out = 0.5 * (y1 + y2)
     for i in range(1, w):
         out[i, :] += b1 * out[i - 1, :]
@@ -366,7 +367,7 @@ def test_the_value_is_bit_for_bit_that_of_numpy(f):
 
 @PROGRAMS
 def test_the_derivative_is_that_of_numpys_program(f):
-    """Along a line, by central differences of NumPy's own program, and two modes with each other."""
+    """Along a line, by central differences of NumPy's program, and two modes with each other."""
     x, t = drawn(f), numpy.cos(numpy.arange(drawn(f).size)).reshape(SHAPES[f])
     run = functools.partial(f, fnp)
     g = ft.grad(run)(x)

@@ -1,8 +1,9 @@
 """Functions that write into arrays, as far as the floors below NumPy's names know of them.
 
-While such a function runs under a transform, its arrays are names for values (``numpy/writable.py``):
-its arguments, what constructors make, and what is computed from them. ``with_names`` runs it so.
-Names never leave the function: what takes a value from it takes ``current(x)``.
+While such a function runs under a transform, its arrays are names for values
+(``numpy/writable.py``): its arguments, what constructors make, and what is computed from them.
+``with_names`` runs it so. Names never leave the function: what takes a value from it takes
+``current(x)``.
 """
 
 from __future__ import annotations
@@ -32,10 +33,12 @@ def require_own(run: Run | None) -> None:
     now = writing.get()
     if run is not now:
         where = f"`{run.fun}`" if run else "no function"
-        inside = f"in `{now.fun}`, which runs under a transform of its own" if now else "after that"
+        inside = "after that"
+        if now:
+            inside = f"in `{now.fun}`, which runs under a transform of its own"
         raise UnsupportedError(
-            f"{user_line()}: an array made in {where} was written to {inside}. Return what is to be "
-            "written, or pass the array as an argument and return it."
+            f"{user_line()}: an array made in {where} was written to {inside}. Return what is to "
+            "be written, or pass the array as an argument and return it."
         )
 
 

@@ -273,7 +273,8 @@ def _scattered(x, v, *indices, pattern):
 def _batch_scatter(row):
     def batch(size, xs, batched, pattern):
         x, v, *indices = xs
-        plan = BatchedIndex(size, tuple(indices), tuple(batched[2:]), pattern, ndim_of(x) - batched[0])
+        ndim = ndim_of(x) - batched[0]
+        plan = BatchedIndex(size, tuple(indices), tuple(batched[2:]), pattern, ndim)
         x = batched_to(x, batched[0], size)
         v = plan.to_numpy(batched_to(v, batched[1], size))
         return bind(TABLE[row], x, v, *plan.indices, pattern=plan.pattern)

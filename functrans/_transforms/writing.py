@@ -83,9 +83,10 @@ def _function_of(f: Any) -> types.FunctionType | None:
         if isinstance(f, types.FunctionType):
             if f.__globals__.get("__name__", "").split(".")[0] in LIBRARIES:
                 return None  # transforms follow what they call themselves
-            if not hasattr(f, "__wrapped__"):
+            wrapped = vars(f).get("__wrapped__")
+            if wrapped is None:
                 return f
-            f = f.__wrapped__
+            f = wrapped
         elif isinstance(f, functools.partial):
             f = f.func
         elif isinstance(f, types.MethodType):
@@ -93,7 +94,7 @@ def _function_of(f: Any) -> types.FunctionType | None:
         elif isinstance(f, type) or not callable(f):
             return None
         else:
-            f = getattr(type(f), "__call__", None)
+            f = type(f).__call__
     return None
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._core.bind import Tracer, bind, is_staged
+from functrans._core.bind import bind, is_staged
 from functrans._core.writing import require_own, writing
 from functrans._ops import indexing as rows
 from functrans._ops.writing import fetch, store

@@ -19,9 +19,9 @@ from functrans._core.writing import current
 from functrans._ops import elementwise as ops
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy import protocols
+from functrans.numpy.memory import Half
 from functrans.numpy.ufunc_methods import UPDATES
 from functrans.numpy.updates import At
-from functrans.numpy.memory import Half
 from functrans.numpy.writable import Writable, argument, array_of, named, view
 
 # Functions and methods whose results may be views.
@@ -43,7 +43,7 @@ _MAYBE_VIEWS = {
     np.einsum: lambda args, kwargs: len(args) == 2,
     np.diff: lambda args, kwargs: kwargs.get("n", args[1] if len(args) > 1 else 1) == 0,
     np.meshgrid: lambda args, kwargs: kwargs.get("copy", True) is not True,
-    np.linalg.matrix_power: lambda args, kwargs: args[-1] == 1,
+    np.linalg.matrix_power: lambda args, kwargs: kwargs.get("n", args[-1]) == 1,
 }
 # Their results are arrays also where they have no axes; those of others are then numbers.
 _CREATORS = {
@@ -180,14 +180,14 @@ def _unary(name: str) -> Callable:
     return method
 
 
-for _name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split():
+for _name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift"]:
     _forward, _reflected = _operator(_name)
     setattr(Writable, f"__{_name}__", _forward)
     setattr(Writable, f"__r{_name}__", _reflected)
     setattr(Writable, f"__i{_name}__", _in_place(_name))
-for _name in "eq ne lt le gt ge".split():
+for _name in ["eq", "ne", "lt", "le", "gt", "ge"]:
     setattr(Writable, f"__{_name}__", _operator(_name)[0])
-for _name in "neg pos abs invert".split():
+for _name in ["neg", "pos", "abs", "invert"]:
     setattr(Writable, f"__{_name}__", _unary(_name))
 
 
@@ -377,7 +377,7 @@ def _put(self: Writable, indices: Any, values: Any, mode: str = "raise") -> None
 
 
 def _flat(self: Writable) -> Any:
-    y = np.ravel(self)
+    y: Any = np.ravel(self)  # type: ignore[call-overload]  # a name, and what comes is one too
     if y.memory is self.memory:
         return y
     raise UnsupportedError(
