@@ -652,6 +652,59 @@ def loop_by_numpy(x):
     return (y * y).sum()
 
 
+def part_is_kept(x):
+    y = x * 1.0
+    y[0] = x[1] * 2
+    y[1] = x[0]
+    part = y[:3]
+    total = (part * part).sum()
+    y[:2] = x[4:] * 5
+    return total * y.sum()
+
+
+def whole_is_kept(x):
+    y = x * 1.0
+    y[0] = x[1] * 2
+    squares = y * y
+    y[1:] = x[0]
+    return squares.sum() * y.sum()
+
+
+def written_over(x):
+    y = x * 1.0
+    y[0] = x[1] ** 2
+    y[1] = x[2] ** 2
+    y[:2] = x[3:5] ** 2
+    y[0] = x[5] ** 2
+    return (y * y).sum()
+
+
+def cotangent_is_shared(x):
+    z = x * x
+    y = x * 3.0
+    y[0] = x[1]
+    y[1] = x[2]
+    total = y + z
+    return (total * plain_np.arange(1.0, 7.0)).sum()
+
+
+def axes_are_permuted(x):
+    y = x.reshape(2, 3, 1) * plain_np.arange(1.0, 5.0)
+    y[0, 0, 0] = x[5]
+    y.transpose(2, 0, 1)[1] = x.reshape(2, 3) ** 2
+    y.transpose(1, 2, 0)[:, 2, :] *= x[3:, None]
+    return (y * y * plain_np.arange(24.0).reshape(2, 3, 4)).sum()
+
+
+@pytest.mark.parametrize("f", [
+    part_is_kept, whole_is_kept, written_over, cotangent_is_shared, axes_are_permuted,
+])
+def test_what_the_backward_needs_survives_writes_in_place(f):
+    want, ways = derivatives(f, X)
+    for g in ways:
+        plain_np.testing.assert_allclose(g, want, rtol=1e-12, atol=1e-12)
+
+
 # ---- which functions are followed
 
 
