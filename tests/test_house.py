@@ -32,6 +32,7 @@ FLOORS = {
     "_inspect": 4,
     "numpy": 5,
     "scipy": 5,
+    "numba": 5,
     "testing": 6,
     "extend": 6,
     "": 6,
@@ -250,6 +251,11 @@ HOSTED = {
                      "vectors_if"], "calls of LAPACK are written for fewer rows"),
     **dict.fromkeys(["bessel_i", "sinc_nth"], "a series of as many terms as the numbers need"),
     **dict.fromkeys(["convolve", "fft", "irfft", "rfft"], "NumPy has the fast algorithm"),
+    **dict.fromkeys([f"special.spherical_{n}" for n in ("jn", "yn", "in", "kn")],
+                    "SciPy reflects negative operands in Python"),
+    **dict.fromkeys([f"special.{n}" for n in ("lambertw", "wofz", "hankel1", "hankel2")],
+                    "SciPy offers it to Cython with complex results alone"),
+    "special.riemann_zeta": "SciPy does not offer it to Cython",
     "norm2": "how it is scaled depends on the numbers",
 }
 

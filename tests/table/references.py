@@ -1,6 +1,9 @@
 """Independent values: each elementwise row as mpmath computes it, and so its derivatives."""
 
+from functools import partial
+
 import mpmath as mp
+import scipy.special as sp
 
 LN2 = mp.log(2)
 
@@ -88,3 +91,176 @@ REFERENCES = {
     "real": lambda x: x,
     "imag": lambda x: mp.mpf(0),
 }
+
+def _boxcox(x, lam):
+    return (x**lam - 1) / lam
+
+
+SPECIAL = {
+    "beta": mp.beta,
+    "betaln": lambda a, b: mp.log(mp.beta(a, b)),
+    "binom": mp.binomial,
+    "boxcox": _boxcox,
+    "boxcox1p": lambda x, lam: _boxcox(1 + x, lam),
+    "cbrt": lambda x: mp.sign(x) * mp.cbrt(abs(x)),
+    "cosdg": lambda x: mp.cos(x * mp.pi / 180),
+    "cosm1": lambda x: mp.cos(x) - 1,
+    "cotdg": lambda x: mp.cot(x * mp.pi / 180),
+    "dawsn": lambda x: mp.sqrt(mp.pi) / 2 * mp.exp(-(x**2)) * mp.erfi(x),
+    "entr": lambda x: -x * mp.log(x),
+    "erf": mp.erf,
+    "erfc": mp.erfc,
+    "erfcinv": lambda x: mp.erfinv(1 - x),
+    "erfcx": lambda x: mp.exp(x**2) * mp.erfc(x),
+    "erfi": mp.erfi,
+    "erfinv": mp.erfinv,
+    "exp10": lambda x: mp.exp(x * mp.log(10)),
+    "exp2": lambda x: mp.exp(x * LN2),
+    "expit": lambda x: 1 / (1 + mp.exp(-x)),
+    "expm1": lambda x: mp.exp(x) - 1,
+    "exprel": lambda x: (mp.exp(x) - 1) / x,
+    "gamma": mp.gamma,
+    "gammaln": lambda x: mp.log(mp.gamma(x)),
+    "huber": lambda d, x: x**2 / 2 if abs(x) <= d else d * (abs(x) - d / 2),
+    "inv_boxcox": lambda x, lam: (lam * x + 1) ** (1 / lam),
+    "inv_boxcox1p": lambda x, lam: (lam * x + 1) ** (1 / lam) - 1,
+    "kl_div": lambda x, y: x * mp.log(x / y) - x + y,
+    "log1p": lambda x: mp.log(1 + x),
+    "log_expit": lambda x: -mp.log(1 + mp.exp(-x)),
+    "log_ndtr": lambda x: mp.log(mp.ncdf(x)),
+    "loggamma": mp.loggamma,
+    "logit": lambda x: mp.log(x / (1 - x)),
+    "ndtr": mp.ncdf,
+    "ndtri": lambda x: mp.sqrt(2) * mp.erfinv(2 * x - 1),
+    "ndtri_exp": lambda x: mp.sqrt(2) * mp.erfinv(2 * mp.exp(x) - 1),
+    "owens_t": lambda h, a: mp.quad(
+        lambda t: mp.exp(-(h**2) * (1 + t * t) / 2) / (1 + t * t), [0, a]
+    ) / (2 * mp.pi),
+    "poch": mp.rf,
+    "powm1": lambda x, y: x**y - 1,
+    "pseudo_huber": lambda d, x: d**2 * (mp.sqrt(1 + (x / d) ** 2) - 1),
+    "psi": mp.digamma,
+    "radian": lambda d, m, s: (d + m / 60 + s / 3600) * mp.pi / 180,
+    "rel_entr": lambda x, y: x * mp.log(x / y),
+    "rgamma": mp.rgamma,
+    "sindg": lambda x: mp.sin(x * mp.pi / 180),
+    "steepness": lambda x: x / mp.sqrt(1 + x * x),
+    "tandg": lambda x: mp.tan(x * mp.pi / 180),
+    "xdivy": lambda x, y: x / y,
+    "xlog1py": lambda x, y: x * mp.log(1 + y),
+    "xlogy": lambda x, y: x * mp.log(y),
+    "zeta": lambda s, q: mp.zeta(s, q),
+}
+
+
+def _solved(cdf, y, start):
+    """The x with cdf(x) = y, near SciPy's."""
+    return mp.findroot(lambda x: cdf(x) - y, start, tol=1e-80)
+
+
+def _p(a, x):
+    return mp.gammainc(a, 0, x, regularized=True)
+
+
+def _i(a, b, x):
+    return mp.re(mp.betainc(a, b, 0, x, regularized=True))
+
+
+def _pi_half(f):
+    return lambda v, x: mp.sqrt(mp.pi / (2 * x)) * f(v + mp.mpf(1) / 2, x)
+
+
+SPECIAL |= {
+    "riemann_zeta": mp.zeta,
+    "pdtr": lambda k, m: 1 - _p(k + 1, m),
+    "pdtrc": lambda k, m: _p(k + 1, m),
+    "pdtri": lambda k, y: _solved(lambda m: 1 - _p(k + 1, m), y, sp.pdtri(k, float(y))),
+    "bdtr": lambda k, n, p: 1 - _i(k + 1, n - k, p),
+    "bdtrc": lambda k, n, p: _i(k + 1, n - k, p),
+    "nbdtr": lambda k, n, p: _i(n, k + 1, p),
+    "nbdtrc": lambda k, n, p: 1 - _i(n, k + 1, p),
+    "wofz": lambda x: mp.exp(-(x**2)) * mp.erfc(-1j * x),
+    "stdtr": lambda v, t: mp.mpf(1) / 2 + mp.sign(t) / 2 * (1 - _i(v / 2, 0.5, v / (v + t * t))),
+    "stdtrit": lambda v, p: _solved(
+        lambda t: mp.mpf(1) / 2 + mp.sign(t) / 2 * (1 - _i(v / 2, 0.5, v / (v + t * t))), p,
+        sp.stdtrit(float(v), float(p))
+    ),
+    "jv": mp.besselj,
+    "yv": mp.bessely,
+    "yn": mp.bessely,
+    "iv": mp.besseli,
+    "kv": mp.besselk,
+    "kn": mp.besselk,
+    "jve": mp.besselj,
+    "yve": mp.bessely,
+    "ive": lambda v, x: mp.besseli(v, x) * mp.exp(-abs(x)),
+    "kve": lambda v, x: mp.besselk(v, x) * mp.exp(x),
+    "spherical_jn": _pi_half(mp.besselj),
+    "spherical_yn": _pi_half(mp.bessely),
+    "spherical_in": _pi_half(mp.besseli),
+    "spherical_kn": lambda v, x: mp.sqrt(mp.pi / (2 * x)) * mp.besselk(v + mp.mpf(1) / 2, x),
+    "ai": mp.airyai,
+    "aip": lambda x: mp.airyai(x, derivative=1),
+    "bi": mp.airybi,
+    "bip": lambda x: mp.airybi(x, derivative=1),
+    "struve": mp.struveh,
+    "modstruve": mp.struvel,
+    "hyp0f1": mp.hyp0f1,
+    "hyp1f1": mp.hyp1f1,
+    "hyp2f1": mp.hyp2f1,
+    "hyperu": mp.hyperu,
+    "eval_jacobi": mp.jacobi,
+    "eval_sh_jacobi": lambda n, p, q, x: mp.jacobi(n, p - q, q - 1, 2 * x - 1)
+    / mp.binomial(2 * n + p - 1, n),
+    "eval_gegenbauer": mp.gegenbauer,
+    "eval_legendre": mp.legendre,
+    "eval_chebyt": mp.chebyt,
+    "eval_chebyu": mp.chebyu,
+    "eval_chebyc": lambda n, x: 2 * mp.chebyt(n, x / 2),
+    "eval_chebys": lambda n, x: mp.chebyu(n, x / 2),
+    "eval_sh_legendre": lambda n, x: mp.legendre(n, 2 * x - 1),
+    "eval_sh_chebyt": lambda n, x: mp.chebyt(n, 2 * x - 1),
+    "eval_sh_chebyu": lambda n, x: mp.chebyu(n, 2 * x - 1),
+    "eval_genlaguerre": mp.laguerre,
+    "eval_laguerre": lambda n, x: mp.laguerre(n, 0, x),
+    "eval_hermite": mp.hermite,
+    "eval_hermitenorm": lambda n, x: 2 ** (-mp.mpf(n) / 2) * mp.hermite(n, x / mp.sqrt(2)),
+    "exp1": mp.e1,
+    "expi": mp.ei,
+    "expn": mp.expint,
+    "sine_integral": mp.si,
+    "cosine_integral": mp.ci,
+    "sinh_integral": mp.shi,
+    "cosh_integral": mp.chi,
+    "fresnel_s": mp.fresnels,
+    "fresnel_c": mp.fresnelc,
+    "spence": lambda x: mp.re(mp.polylog(2, 1 - x)),
+    "ellipk": mp.ellipk,
+    "ellipkinc": mp.ellipf,
+    "ellipeinc": mp.ellipe,
+    "ellipkm1": lambda x: mp.ellipk(1 - x),
+    "ellipe": mp.ellipe,
+    "lambertw": mp.lambertw,
+    "wrightomega": lambda x: mp.re(mp.lambertw(mp.exp(x))),
+}
+SPECIAL |= {
+    f"{f}{n}{e}": partial(SPECIAL[f"{f}v{e}"], n)
+    for f in "jyik" for n in (0, 1) for e in ("", "e") if not (e and f in "jy")
+}
+SPECIAL |= {
+    "gammainc": _p,
+    "gammaincc": lambda a, x: 1 - _p(a, x),
+    "gammaincinv": lambda a, y: _solved(lambda x: _p(a, x), y, sp.gammaincinv(float(a), float(y))),
+    "gammainccinv": lambda a, y: _solved(
+        lambda x: 1 - _p(a, x), y, sp.gammainccinv(float(a), float(y))
+    ),
+    "betainc": _i,
+    "betaincc": lambda a, b, x: 1 - _i(a, b, x),
+    "betaincinv": lambda a, b, y: _solved(
+        lambda x: _i(a, b, x), y, sp.betaincinv(float(a), float(b), float(y))
+    ),
+    "betainccinv": lambda a, b, y: _solved(
+        lambda x: 1 - _i(a, b, x), y, sp.betainccinv(float(a), float(b), float(y))
+    ),
+}
+REFERENCES |= {f"special.{name}": f for name, f in SPECIAL.items()}
