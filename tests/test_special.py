@@ -258,12 +258,12 @@ def test_code_that_calls_what_this_scipy_has_not_is_not_loaded():
 
 def test_without_cython_special_nothing_is_called(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "scipy.special.cython_special", None)
-    special_functions.found.cache_clear()
+    special_functions.available.cache_clear()
     try:
-        assert special_functions.found() == {}
+        assert special_functions.available() == {}
         assert not special_functions.is_there("psi") and special_functions.is_there("zeta")
     finally:
-        special_functions.found.cache_clear()
+        special_functions.available.cache_clear()
 
 
 @pytest.mark.parametrize("name", [r.name for r in TABLE.values() if r.facts.cython])

@@ -101,6 +101,3 @@ def _candidates(frames: list[FrameType]) -> Iterator[tuple[str, str, str]]:
         for name in (getattr(owner, "name", None), type(owner).__name__):
             if isinstance(name, str):
                 yield namespace, name, f"{name}{suffix}"
-
-
-__all__ = ["NAMES", "Names", "advice"]

@@ -244,3 +244,29 @@ def test_the_legacy_way_of_a_function_is_refused():
     for name in ("metadata", "next_functions", "register_hook", "_do_backward"):
         with pytest.raises(RuntimeError, match=f"Attribute '{name}' is invalid for this instance"):
             getattr(old, name)
+
+
+def test_what_is_no_place_in_the_graph_is_refused():
+    x = leaf(1.0)
+    with pytest.raises(TypeError, match="all inputs have to be Tensors or GradientEdges, but got"):
+        torch.autograd.grad(x * 2, [3])
+    with pytest.raises(RuntimeError, match=r"`inputs` argument to `grad\(\)` cannot be empty"):
+        torch.autograd.grad(x * 2, [])
+    with pytest.raises(RuntimeError, match=r"`inputs` argument to `backward\(\)` cannot be empty"):
+        (x * 2).backward(inputs=[])
+    with pytest.raises(RuntimeError, match="nodes are made by operations"):
+        torch.autograd.Variable(torch.ones(1), _grad_fn=(x * 2).grad_fn)
+    with pytest.raises(RuntimeError, match="incompatible tensor type: one is sparse"):
+        x.data = torch.sparse_coo_tensor([[0]], [1.0], (1,))
+
+
+def test_views_of_one_function_are_batched_and_differentiated_twice():
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
+
+    def f(x):
+        return (x.unbind()[1] * x.split(1, 1)[0].squeeze(1) ** 2).sum()
+
+    one_by_one = torch.autograd.functional.hessian(f, x)
+    assert torch.equal(torch.autograd.functional.hessian(f, x, vectorize=True), one_by_one)
+    assert one_by_one.reshape(4, 4).tolist() == [
+        [6.0, 0.0, 2.0, 0.0], [0.0, 0.0, 0.0, 0.0], [2.0, 0.0, 8.0, 6.0], [0.0, 0.0, 6.0, 0.0]]

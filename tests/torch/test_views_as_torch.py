@@ -163,3 +163,22 @@ def test_attributes_that_hold_a_tensor_together_are_not_deleted():
         x.data = None
     with pytest.raises(RuntimeError, match="must be floating point or complex dtype"):
         x.data = torch.tensor([1])
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_a_dense_gradient_replaces_a_sparse_one_by_the_sum(create):
+    x = leaf(1.0, 2.0)
+    x.grad = sparse = torch.sparse_coo_tensor([[1, 1]], [10.0, 5.0], (2,), dtype=torch.float64)
+    (x * x).sum().backward(create_graph=create)
+    assert x.grad is not sparse and x.grad.tolist() == [2.0, 19.0]
+
+
+@pytest.mark.parametrize("change", [torch.Tensor.add_, torch.Tensor.copy_, torch.Tensor.mul_])
+def test_an_operand_on_part_of_the_written_memory_is_refused(change):
+    for x in (torch.arange(4.0), leaf(0.0, 1.0, 2.0, 3.0).clone()):
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            change(x[1:], x[:-1])
+        change(x[2:], x[:2])
+        change(x, x)
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        change(torch.ones(1).expand(3), 2.0 if change is not torch.Tensor.copy_ else torch.ones(3))

@@ -120,10 +120,10 @@ class Machine:
     @lazy
     def special(self) -> dict[str, special_functions.Function]:
         """SciPy's special functions, once LLVM knows where they are."""
-        found = special_functions.found()
-        for name, function in found.items():
+        functions = special_functions.available()
+        for name, function in functions.items():
             self.llvm.add_symbol(special_functions.PREFIX + name, function.address)
-        return found
+        return functions
 
     def compile(self, text: str, names: Sequence[str], title: str, key: str | None = None,
                 frame: str = "", options: dict[str, bool] = OPTIONS) -> Loaded:

@@ -236,6 +236,3 @@ modstruve = elementwise(
     lambda g, x1, x2: g * (modstruve(x1 - 1, x2) - x1 * modstruve(x1, x2) / x2), domain=POSITIVE,
     singular=True, cython="modstruve",
 )
-
-__all__ = ["airy", "iv", "ive", "jv", "jve", "kn", "kv", "kve", "neighbours", "spherical_in",
-           "spherical_jn", "spherical_kn", "spherical_yn", "yn", "yv", "yve"]

@@ -158,5 +158,3 @@ COMPOSED = {
     "chdtr": chdtr, "chdtrc": chdtrc, "chdtri": chdtri, "fdtr": fdtr, "fdtrc": fdtrc,
     "fdtri": fdtri, "gdtr": gdtr, "gdtrc": gdtrc, "gdtrix": gdtrix,
 }
-
-__all__ = ["COMPOSED", "stdtr", "stdtrit"]

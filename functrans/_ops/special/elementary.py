@@ -101,6 +101,3 @@ exprel = elementwise(
     "special.exprel", sp.exprel, lambda g, x, y: g * slope_of_exprel(x, y), singular=True,
     cython="exprel",
 )
-
-__all__ = ["column", "cosm1", "cospi", "exp10", "expm1", "exprel", "log1p", "polynomial", "sinpi",
-           "slope_of_exprel"]

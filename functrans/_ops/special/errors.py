@@ -102,6 +102,3 @@ owens_t = elementwise(
     lambda g, x1, x2: g * (exp(-0.5 * (x1 * x1) * (1 + x2 * x2)) / (2 * math.pi * (1 + x2 * x2))),
     cython="owens_t",
 )
-
-__all__ = ["dawsn", "erf", "erfc", "erfcinv", "erfcx", "erfi", "erfinv", "log_ndtr", "ndtr",
-           "ndtri", "ndtri_exp", "owens_t", "voigt_profile", "wofz"]

@@ -131,6 +131,3 @@ binom = elementwise(
     lambda g, y, x1, x2: g * (y * (psi(x1 - x2 + 1) - psi(x2 + 1))),
     domain=POSITIVE, singular=True, cython="binom",
 )
-
-__all__ = ["beta", "betaln", "binom", "gamma", "gammaln", "gammasgn", "loggamma", "poch", "psi",
-           "rgamma", "riemann_zeta", "zeta"]

@@ -238,6 +238,3 @@ betainccinv = elementwise(
     lambda g, y, x1, x2: -g / betainc_in_x(x1, x2, y),
     domain="probability", singular=True, cython="betainccinv",
 )
-
-__all__ = ["betainc", "betainc_in_shapes", "betainc_in_x", "betaincc", "betainccinv", "betaincinv",
-           "gammainc", "gammainc_in_x", "gammaincc", "gammainccinv", "gammaincinv"]

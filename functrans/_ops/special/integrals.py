@@ -210,8 +210,3 @@ lambertw = elementwise(
 wrightomega = elementwise(
     "special.wrightomega", sp.wrightomega, lambda g, y: g * (y / (1 + y)), cython="wrightomega",
 )
-
-__all__ = [
-    "ellipe", "ellipeinc", "ellipk", "ellipkinc", "ellipkm1", "exp1", "expi", "expn", "fresnel",
-    "lambertw", "shichi", "sici", "spence", "wrightomega",
-]

@@ -7,7 +7,7 @@ from scipy import special as sp
 
 from functrans._ops.declare import POSITIVE, elementwise, where
 from functrans._ops.elementwise import absolute, clip, divide, exp, log, minimum, power, sqrt
-from functrans._ops.special.elementary import exprel, log1p, slope_of_exprel
+from functrans._ops.special.elementary import log1p, slope_of_exprel
 
 # ---- logistic
 
@@ -158,7 +158,3 @@ inv_boxcox1p = elementwise(
     lambda g, y, x2: -g * (exp((1 - x2) * log1p(y)) * _slope_of_exponent(log1p(y), x2)),
     domain=POSITIVE, singular=True, cython="inv_boxcox1p",
 )
-
-__all__ = ["boxcox", "boxcox1p", "entr", "expit", "exprel", "huber", "inv_boxcox", "inv_boxcox1p",
-           "kl_div", "log_expit", "logit", "powm1", "pseudo_huber", "rel_entr", "xdivy", "xlog1py",
-           "xlogy"]

@@ -108,7 +108,15 @@ class BackwardCFunction(FunctionCtx, _HookMixin):
     _forward_cls: Any = None
 
     def apply(self, *args: Any) -> Any:
-        return self._forward_cls.backward(self, *args)
+        cls = self._forward_cls
+        if cls.vjp is Function.vjp:
+            return cls.backward(self, *args)
+        if cls.backward is not Function.backward:
+            raise RuntimeError(
+                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You "
+                f"should only implement one of them, in {cls.__name__}."
+            )
+        return cls.vjp(self, *args)
 
     def apply_jvp(self, *tangents: Any) -> Any:
         """The tangents of the results, by the function's own ``jvp``."""
@@ -194,6 +202,11 @@ class Function(FunctionBase, FunctionCtx, _HookMixin, metaclass=FunctionMeta):
         raise NotImplementedError(
             "You must implement the backward function for custom autograd.Function."
         )
+
+    @staticmethod
+    def vjp(ctx: Any, *grad_outputs: Any) -> Any:
+        """Another name for ``backward``."""
+        return Function.backward(ctx, *grad_outputs)
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:

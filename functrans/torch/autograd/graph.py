@@ -123,12 +123,14 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[..., None],
     def hook_of(i: int) -> Callable[[Tensor], None]:
         def hook(grad: Tensor) -> None:
             first = walks.number not in arrived
-            grads = arrived.setdefault(walks.number, [None] * len(tensors))
-            grads[i] = grad
             if mode == "any":
                 if first:
+                    arrived.clear()
+                    arrived[walks.number] = []
                     fn(grad)
                 return
+            grads = arrived.setdefault(walks.number, [None] * len(tensors))
+            grads[i] = grad
             awaited = [will_pass(e.node) for e in edges]
             if all(g is not None for g, a in zip(grads, awaited, strict=True) if a):
                 del arrived[walks.number]
