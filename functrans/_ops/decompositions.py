@@ -29,6 +29,7 @@ from functrans._ops.linalg import (
     stacked,
     triangular_solve,
 )
+from functrans._ops.lu import lu
 from functrans._ops.structure import concatenate
 from functrans.errors import NotDifferentiable
 
@@ -495,4 +496,4 @@ qr = primitive(
     """,
 )
 
-__all__ = ["first_flag", "number", "of_matrix", "pinv", "qr", "svd", "top", "visible"]
+__all__ = ["first_flag", "lu", "number", "of_matrix", "pinv", "qr", "svd", "top", "visible"]

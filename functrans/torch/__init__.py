@@ -17,21 +17,20 @@ from __future__ import annotations
 
 from math import e, inf, nan, pi
 
-from functrans.torch import autograd, func, nn, utils
-from functrans.torch._functions import algebra, elementwise, indexing, reductions, shapes, table
-from functrans.torch._functions.algebra import einsum, linalg, solve, tensordot
-from functrans.torch._functions.elementwise import complex_ as complex
-from functrans.torch._functions.elementwise import logsigmoid, softplus
-from functrans.torch._functions.indexing import where
-from functrans.torch._functions.reductions import numel, std_mean, var_mean
-from functrans.torch._functions.shapes import (
-    broadcast_shapes,
-    broadcast_tensors,
-    cat,
-    hstack,
-    meshgrid,
-    stack,
-    vstack,
+from functrans.torch import autograd, fft, func, linalg, nn, utils
+from functrans.torch._functions import (
+    algebra,
+    calculus,
+    elementwise,
+    indexing,
+    joining,
+    order,
+    outputs,
+    reductions,
+    scattering,
+    shapes,
+    systems,
+    table,
 )
 from functrans.torch._graph.engine import tensor_backward
 from functrans.torch._graph.modes import (
@@ -73,7 +72,6 @@ from functrans.torch._tensors.sparse import sparse_coo_tensor
 from functrans.torch._tensors.tensor import Tensor
 
 bool, int, float = dtypes.bool_, dtypes.int32, dtypes.float32
-concat = concatenate = cat
 
 
 def is_tensor(obj: object) -> object:
@@ -88,15 +86,12 @@ def result_type(*xs: object) -> dtype:
 
 
 __all__ = [
-    "Size", "Tensor", "autograd", "bfloat16", "bool", "broadcast_shapes", "broadcast_tensors",
-    "cat", "cdouble", "cfloat", "complex", "complex64", "complex128", "concat", "concatenate",
-    "double", "dtype", "e", "einsum", "enable_grad", "float", "float16", "float32", "float64",
-    "func", "get_default_dtype", "half", "hstack", "inf", "inference_mode", "int", "int8", "int16",
-    "int32", "int64", "is_grad_enabled", "is_inference_mode_enabled", "is_tensor", "linalg",
-    "logsigmoid", "long", "meshgrid", "nan", "nn", "no_grad", "numel", "pi", "promote_types",
-    "result_type", "set_default_dtype", "set_grad_enabled", "short", "softplus", "solve",
-    "sparse_coo", "sparse_coo_tensor", "stack", "std_mean", "strided", "tensordot", "uint8",
-    "utils", "var_mean", "vstack", "where",
+    "Size", "Tensor", "autograd", "bfloat16", "bool", "cdouble", "cfloat", "complex64",
+    "complex128", "double", "dtype", "e", "enable_grad", "fft", "float", "float16", "float32", "float64",
+    "func", "get_default_dtype", "half", "inf", "inference_mode", "int", "int8", "int16", "int32",
+    "int64", "is_grad_enabled", "is_inference_mode_enabled", "is_tensor", "linalg", "long", "nan",
+    "nn", "no_grad", "pi", "promote_types", "result_type", "set_default_dtype",
+    "set_grad_enabled", "short", "sparse_coo", "sparse_coo_tensor", "strided", "uint8", "utils",
 ]
 __all__ += factories.NAMES
 globals().update({_name: getattr(factories, _name) for _name in factories.NAMES})
@@ -110,7 +105,12 @@ for _name, _f in table.PROPERTIES.items():
 for _name, _f in table.METHODS.items():
     setattr(Tensor, _name, property(_f) if _name in ("real", "imag") else _f)
     if _name not in __all__ and _name not in shapes.CONVERSIONS and not _name.startswith("__"):
-        globals()[_name] = _f
+        globals()[_name] = outputs.taking_out(_f) if _name in table.TAKING_OUT else _f
         __all__.append(_name)
+for _name, _f in table.FUNCTIONS.items():
+    globals()[_name] = _f
+    __all__.append(_name)
 
-assert algebra and elementwise and indexing and reductions  # for what they enter
+# for what they enter
+assert algebra and calculus and elementwise and indexing and joining and order and reductions
+assert scattering and systems

@@ -11,7 +11,17 @@ import numpy as np
 from functrans.extend import Elementwise
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.rows import binary, operand, reflected, unary
-from functrans.torch._functions.table import METHODS, NUMBERS, floating, op, ordered, promoted, row
+from functrans.torch._functions.table import (
+    FUNCTIONS,
+    METHODS,
+    NUMBERS,
+    TAKING_OUT,
+    floating,
+    op,
+    ordered,
+    promoted,
+    row,
+)
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor
 
@@ -366,7 +376,7 @@ def angle(x):
     return np.pi * np.maximum(-np.sign(floating(x)), 0)
 
 
-@op(method=False, title="ComplexBackward0")
+@op(space=FUNCTIONS, title="ComplexBackward0")
 def complex_(real, imag):
     """real + i imag."""
     if real.dtype.kind != "f" or real.dtype != imag.dtype:
@@ -420,6 +430,8 @@ METHODS["absolute"] = abs
 
 # ---- in place, and operators
 
+TAKING_OUT.update([*FLOATING, *KEEPING, *BINARY, "add", "sub", "subtract", "div", "divide",
+                   "true_divide", "pow"])
 IN_PLACE = [
     *FLOATING, *KEEPING, *BINARY, "add", "sub", "subtract", "div", "divide", "true_divide", "pow",
     "abs", "absolute", "rsqrt", "sigmoid", "relu", "leaky_relu", "round", "frac", "nan_to_num",
