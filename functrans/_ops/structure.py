@@ -14,6 +14,7 @@ import numpy as np
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, shape_of
 from functrans._core.bind import bind, cast, sum_to
 from functrans._ops.declare import linear, primitive
+from functrans._ops.windows import overlap_add, windows
 
 
 def _array(x: Any) -> Any:
@@ -210,5 +211,6 @@ def resolve_shape(shape: tuple[int, ...], have: tuple[int, ...]) -> tuple[int, .
 
 __all__ = [
     "along", "astype", "astype_discrete", "batched_to", "broadcast_to", "concatenate", "diagonal",
-    "diagonal_length", "embed_diagonal", "reshape", "resolve_shape", "stack", "transpose",
+    "diagonal_length", "embed_diagonal", "overlap_add", "reshape", "resolve_shape", "stack",
+    "transpose", "windows",
 ]

@@ -26,6 +26,7 @@ from functrans.torch._functions import (
     joining,
     order,
     outputs,
+    parts,
     reductions,
     scattering,
     shapes,
@@ -113,4 +114,4 @@ for _name, _f in table.FUNCTIONS.items():
 
 # for what they enter
 assert algebra and calculus and elementwise and indexing and joining and order and reductions
-assert scattering and systems
+assert parts and scattering and systems

@@ -16,10 +16,11 @@ from functrans.torch._functions.table import (
     method,
     op,
     promoted,
+    row,
 )
 from functrans.torch._tensors.tensor import Tensor, from_array
 
-cat: Callable = FUNCTIONS["cat"]
+_on_diagonal = row("embed_diagonal")
 
 
 # ---- with at least so many dimensions
@@ -78,10 +79,9 @@ def block_diag(*tensors):
 def diag_embed(input, offset=0, dim1=-2, dim2=-1):
     """The last dimension on a diagonal of two new ones."""
     n = input.shape[-1] + abs(offset)
-    i = np.arange(input.shape[-1])
-    places = np.zeros((input.shape[-1], n, n), input.dtype)
-    places[i, i + max(-offset, 0), i + max(offset, 0)] = 1
-    y = np.where(places.any(0), np.sum(np.where(places != 0, input[..., None, None], 0), -3), 0)
+    if dim1 % (input.ndim + 1) == dim2 % (input.ndim + 1):
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    y = _on_diagonal(input, offset=offset, shape=(n, n))
     return np.moveaxis(y, (-2, -1), (dim1, dim2))
 
 

@@ -29,7 +29,8 @@ def _split(x: Any, key: tuple) -> tuple[Any, list]:
     return pattern, list(np.broadcast_arrays(*indices)) if indices else []
 
 
-def _write(x: Any, key: tuple, value: Any) -> Any:
+def written(x: Any, key: tuple, value: Any) -> Any:
+    """``x`` with ``value`` at the places of ``key``."""
     pattern, indices = _split(x, key)
     return _scatter_set(x, value.astype(x.dtype), *indices, pattern=pattern)
 
@@ -75,7 +76,7 @@ def _source(x: Any, src: Any, index: np.ndarray) -> Any:
 
 @_whole
 def _set_along(x, dim, index, src):
-    return _write(x, _places(dim, index, x.ndim), src)
+    return written(x, _places(dim, index, x.ndim), src)
 
 
 @_whole
@@ -198,7 +199,7 @@ def index_copy(x, dim, index, source):
     _typed("index_copy", x, source)
     whole, key = _slices("index_copy", x, dim, index)
     source = source if source.ndim else source.reshape(1)
-    return _write(whole, key, source).reshape(x.shape)
+    return written(whole, key, source).reshape(x.shape)
 
 
 @op
@@ -209,7 +210,7 @@ def index_fill(x, dim, index, value):
         raise RuntimeError("index_fill_ only supports a 0-dimensional value tensor, but got tensor "
                            f"with {value.ndim} dimension(s).")
     shape = plain(whole)[key].shape
-    return _write(whole, key, np.broadcast_to(np.asarray(value) if type(value) in NUMBERS
+    return written(whole, key, np.broadcast_to(np.asarray(value) if type(value) in NUMBERS
                                               else value, shape)).reshape(x.shape)
 
 
@@ -231,7 +232,7 @@ def index_put(x, indices, values, accumulate=False):
     _typed("index_put", x, values)
     shape = plain(x)[key].shape
     values = values.reshape(values.shape[max(values.ndim - len(shape), 0) :])
-    return (_add if accumulate else _write)(x, key, np.broadcast_to(values, shape))
+    return (_add if accumulate else written)(x, key, np.broadcast_to(values, shape))
 
 
 @op
@@ -242,7 +243,7 @@ def put(x, index, source, accumulate=False):
     if source.size != index.size:
         raise RuntimeError("put_(): Expected source and index to have the same number of elements, "
                            f"but got {source.size} and {index.size}")
-    y = (_add if accumulate else _write)(
+    y = (_add if accumulate else written)(
         x.reshape(-1), (index.reshape(-1),), source.reshape(-1))
     return y.reshape(x.shape)
 
@@ -257,7 +258,7 @@ def masked_scatter(x, mask, source):
     if n > source.size:
         raise RuntimeError(f"masked_scatter: expected self and source to have {n} entries where "
                            f"mask holds, but source has {source.size}")
-    return _write(x + 0, (mask,), source.reshape(-1)[:n])
+    return written(x + 0, (mask,), source.reshape(-1)[:n])
 
 
 # ---- where views are
@@ -266,14 +267,14 @@ def masked_scatter(x, mask, source):
 @op
 def select_scatter(input, src, dim, index):
     """``input`` with ``src`` at ``index`` along ``dim``."""
-    return _write(input, (slice(None),) * (dim % input.ndim) + (index,), src)
+    return written(input, (slice(None),) * (dim % input.ndim) + (index,), src)
 
 
 @op
 def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
     """``input`` with ``src`` in a slice along ``dim``."""
     key = (slice(None),) * (dim % input.ndim) + (slice(start, end, step),)
-    return _write(input, key, np.broadcast_to(src, plain(input)[key].shape))
+    return written(input, key, np.broadcast_to(src, plain(input)[key].shape))
 
 
 @op
@@ -286,7 +287,7 @@ def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
                            f"dimension, but it has {src.shape[-1]}")
     turned = np.moveaxis(input, (dim1, dim2), (-2, -1))
     i = np.arange(length)
-    y = _write(turned, (Ellipsis, i + max(-offset, 0), i + max(offset, 0)), src)
+    y = written(turned, (Ellipsis, i + max(-offset, 0), i + max(offset, 0)), src)
     return np.moveaxis(y, (-2, -1), (dim1, dim2))
 
 

@@ -10,7 +10,7 @@ record; otherwise on the arrays. Results come out as tensors, the last node as `
 
     op(body)   a function of tensors; ``f.body`` is the NumPy code, to be used in other bodies
     METHODS    name -> function, for those that are also methods of tensors; PROPERTIES likewise
-    FUNCTIONS, LINALG, FFT, SPECIAL  name -> function, for those of one module alone: ``space=``
+    FUNCTIONS, LINALG, FFT, SPECIAL, NN  name -> function, for those of one module alone: ``space=``
 
 ``rows`` has a shorter way for functions of one elementwise row, ``inplace`` the variants that write
 to their first argument, ``outputs`` what ``out=`` means.
@@ -40,6 +40,7 @@ FUNCTIONS: dict[str, Callable] = {}
 LINALG: dict[str, Callable] = {}
 FFT: dict[str, Callable] = {}
 SPECIAL: dict[str, Callable] = {}
+NN: dict[str, Callable] = {}
 PROPERTIES: dict[str, Callable] = {}
 # names of METHODS whose functions, but not methods, take ``out=``; those of ``op`` do anyway
 TAKING_OUT: set[str] = set()
