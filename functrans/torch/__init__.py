@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from math import e, inf, nan, pi
 
-from functrans.torch import autograd, fft, func, linalg, nn, utils
+from functrans.torch import autograd, fft, func, linalg, nn, optim, utils
 from functrans.torch._functions import (
     algebra,
     calculus,
@@ -91,7 +91,7 @@ __all__ = [
     "complex128", "double", "dtype", "e", "enable_grad", "fft", "float", "float16", "float32", "float64",
     "func", "get_default_dtype", "half", "inf", "inference_mode", "int", "int8", "int16", "int32",
     "int64", "is_grad_enabled", "is_inference_mode_enabled", "is_tensor", "linalg", "long", "nan",
-    "nn", "no_grad", "pi", "promote_types", "result_type", "set_default_dtype",
+    "nn", "no_grad", "optim", "pi", "promote_types", "result_type", "set_default_dtype",
     "set_grad_enabled", "short", "sparse_coo", "sparse_coo_tensor", "strided", "uint8", "utils",
 ]
 __all__ += factories.NAMES
