@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from math import e, inf, nan, pi
 
-from functrans.torch import autograd, fft, func, linalg, nn, optim, utils
+from functrans.torch import autograd, distributions, fft, func, linalg, nn, optim, utils
 from functrans.torch._functions import (
     algebra,
     calculus,
@@ -71,6 +71,7 @@ from functrans.torch._tensors.layouts import sparse_coo, strided
 from functrans.torch._tensors.printing import show_tensor
 from functrans.torch._tensors.sparse import sparse_coo_tensor
 from functrans.torch._tensors.tensor import Tensor
+from functrans.torch.serialization import load, save
 
 bool, int, float = dtypes.bool_, dtypes.int32, dtypes.float32
 
@@ -88,10 +89,10 @@ def result_type(*xs: object) -> dtype:
 
 __all__ = [
     "Size", "Tensor", "autograd", "bfloat16", "bool", "cdouble", "cfloat", "complex64",
-    "complex128", "double", "dtype", "e", "enable_grad", "fft", "float", "float16", "float32", "float64",
+    "complex128", "distributions", "double", "dtype", "e", "enable_grad", "fft", "float", "float16", "float32", "float64",
     "func", "get_default_dtype", "half", "inf", "inference_mode", "int", "int8", "int16", "int32",
-    "int64", "is_grad_enabled", "is_inference_mode_enabled", "is_tensor", "linalg", "long", "nan",
-    "nn", "no_grad", "optim", "pi", "promote_types", "result_type", "set_default_dtype",
+    "int64", "is_grad_enabled", "is_inference_mode_enabled", "is_tensor", "linalg", "load", "long", "nan",
+    "nn", "no_grad", "optim", "pi", "promote_types", "result_type", "save", "set_default_dtype",
     "set_grad_enabled", "short", "sparse_coo", "sparse_coo_tensor", "strided", "uint8", "utils",
 ]
 __all__ += factories.NAMES

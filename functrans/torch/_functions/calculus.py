@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.reductions import axes, count_dims, norm
-from functrans.torch._functions.table import FUNCTIONS, NUMBERS, floating, op
+from functrans.torch._functions.table import FUNCTIONS, NUMBERS, floating, op, promoted
 
 
 @op
@@ -28,6 +29,7 @@ def _steps(x: Any, dx: Any, y: Any, dim: int) -> Any:
     """The distances between samples, along ``dim`` of ``y``."""
     if x is None:
         return dx
+    x = floating(x)
     if x.ndim == 1:
         if x.shape[0] != y.shape[dim]:
             raise RuntimeError("There must be one `x` value for each sample point")
@@ -62,6 +64,7 @@ def cumulative_trapezoid(y, x=None, *, dx=1.0, dim=-1):
 def gradient(input, *, spacing=1, dim=None, edge_order=1):
     """Slopes along each of ``dim`` by differences of second order inside."""
     dims = range(input.ndim) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    spacing = 1 if spacing is None else spacing
     spacings = list(spacing) if isinstance(spacing, list | tuple) else [spacing] * len(dims)
     if any(input.shape[d] < edge_order + 1 for d in dims):
         raise RuntimeError("torch.gradient expected each dimension size to be at least "
@@ -166,8 +169,13 @@ def logcumsumexp(input, dim):
         return input + 0
     x = np.moveaxis(floating(input), dim, -1)
     n = x.shape[-1]
-    if x.dtype.kind == "c" or not n:
-        return np.moveaxis(np.log(np.cumsum(np.exp(x), axis=-1)), -1, dim)
+    if not n:
+        return input + 0
+    if x.dtype.kind == "c":
+        top = np.maximum.accumulate(plain(x).real, -1)
+        parts = [np.log(np.sum(np.exp(x[..., : k + 1] - top[..., k : k + 1]), axis=-1))
+                 for k in range(n)]
+        return np.moveaxis(np.stack(parts, -1) + top, -1, dim)
     step = 1
     while step < n:  # doubling: after each turn an entry covers twice as many
         later = np.logaddexp(x[..., step:], x[..., :-step])
@@ -179,8 +187,9 @@ def logcumsumexp(input, dim):
 @op(space=FUNCTIONS)
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """x1 . x2 / (|x1| |x2|) along ``dim``, the lengths at least ``eps``."""
-    d = np.result_type(x1.dtype, x2.dtype)
-    x1, x2 = x1.astype(d), x2.astype(d)
+    x1, x2 = promoted(x1, x2)
+    shape = np.broadcast_shapes(x1.shape, x2.shape)
+    x1, x2 = np.broadcast_to(x1, shape), np.broadcast_to(x2, shape)
     sizes = [np.maximum(np.linalg.vector_norm(x, axis=axes(dim, x), keepdims=True), eps)
              for x in (x1, x2)]
     x1, x2 = x1 / sizes[0], x2 / sizes[1]

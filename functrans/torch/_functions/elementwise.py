@@ -272,8 +272,9 @@ def logsigmoid(x):
 
 @op
 def softplus(x, beta=1, threshold=20):
-    """log(1 + exp(beta x)) / beta, without overflow."""
-    return np.logaddexp(0, x * beta) / beta
+    """log(1 + exp(beta x)) / beta, and x where beta x is above ``threshold``."""
+    y = np.logaddexp(0, x * beta) / beta
+    return np.where(x * beta > threshold, x, y).astype(x.dtype)
 
 
 @op
@@ -453,3 +454,4 @@ for _name in COMPARISONS:
 for _method, _name in {"neg": "neg", "abs": "abs", "invert": "bitwise_not"}.items():
     METHODS[f"__{_method}__"] = METHODS[_name]
 METHODS["__pos__"] = positive
+METHODS["__div__"], METHODS["__rdiv__"] = METHODS["__truediv__"], METHODS["__rtruediv__"]

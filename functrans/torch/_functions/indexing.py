@@ -190,6 +190,8 @@ def take_along_dim(input, indices, dim=None):
 def gather(x, dim, index, *, sparse_grad=False):
     """Entries picked along ``dim`` by an index of as many dimensions."""
     index = from_start("gather", index_array(index))
+    if not index.size:
+        return np.zeros(index.shape, x.dtype)
     if not x.ndim or not index.ndim:
         return x.reshape(-1)[index.reshape(-1)].reshape(index.shape)
     return np.take_along_axis(_cut(x, dim, index.shape), index, dim)
@@ -201,7 +203,7 @@ def _cut(x, dim, shape):
     return x[tuple([slice(None) if i == dim else slice(n) for i, n in enumerate(shape)])]
 
 
-@op(space=FUNCTIONS)
+@op
 def argwhere(x):
     """The indices of the entries that are not zero, a row each."""
     return nonzero.body(x)

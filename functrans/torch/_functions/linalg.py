@@ -299,7 +299,7 @@ def order_of(A: Any) -> np.ndarray:
     order = np.broadcast_to(np.arange(m), (*lead, m)).copy()
     with quiet():
         for i in range(min(m, n)):
-            best = np.argmax(np.abs(a[..., i:, i]), -1)[..., None] + i
+            best = np.argmax(_size(a[..., i:, i]), -1)[..., None] + i
             for x in (order, *[a[..., j] for j in range(n)]):
                 top = x[..., i].copy()
                 x[..., i] = np.take_along_axis(x, best, -1)[..., 0]
@@ -308,6 +308,11 @@ def order_of(A: Any) -> np.ndarray:
             a[..., i + 1 :, i] /= np.where(pivot == 0, 1, pivot)[..., None]
             a[..., i + 1 :, i + 1 :] -= a[..., i + 1 :, i : i + 1] * a[..., i : i + 1, i + 1 :]
     return order
+
+
+def _size(a: np.ndarray) -> np.ndarray:
+    """By what LAPACK picks a pivot."""
+    return np.abs(a.real) + np.abs(a.imag) if a.dtype.kind == "c" else np.abs(a)
 
 
 def pivots_of(order: np.ndarray, count: int) -> np.ndarray:
@@ -410,6 +415,8 @@ def vector_norm(x, ord: Any = 2, dim: Any = None, keepdim: Any = False, *, dtype
     x = _inexact("vector_norm", x, dtype)
     if dim is None and not keepdim:
         x = x.reshape(-1)
+    if ord == 0:  # a count, with slope 0
+        return np.sum(np.sign(np.absolute(x)), axis=axes(dim, x), keepdims=keepdim)
     return np.linalg.vector_norm(x, axis=axes(dim, x), keepdims=keepdim, ord=ord)
 
 
@@ -466,6 +473,7 @@ def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
 @op(space=LINALG)
 def vander(x, *, N=None):
     """Powers 0 to N - 1 of each entry, along a new last dimension."""
+    x = x if x.ndim else x.reshape(1)
     N = x.shape[-1] if N is None else N
     if N <= 1:
         raise RuntimeError("linalg.vander: N must be greater than 1.")
@@ -489,8 +497,7 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
     matrices("pinv", A)
     atol, rtol = _tolerances(A, atol, rcond if rtol is None else rtol)
     if hermitian:
-        low = np.tril(A, -1)
-        A = low + adjoint(low) + np.eye(A.shape[-1], dtype=A.dtype) * A.real
+        A = (A + adjoint(A)) / 2
     if not A.size:
         return adjoint(A) + 0
     if np.any(atol):

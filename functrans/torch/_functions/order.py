@@ -146,6 +146,8 @@ def _nanmedian(x):
     if not known.size:
         return np.sum(x) + np.nan
     middle = np.sort(known)[(known.size - 1) // 2]
+    if isinstance(x, np.ndarray):
+        return np.asarray(middle)
     return np.mean(x.reshape(-1)[values == middle])
 
 
@@ -187,7 +189,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
     else:
         n = n - correction
     y = np.matmul(scaled, np.conjugate(np.swapaxes(centred, 0, 1))) / np.maximum(n, 0)
-    return y.reshape(()) if input.ndim < 2 else y
+    return y.reshape(()) if y.shape == (1, 1) else y
 
 
 @op

@@ -109,7 +109,7 @@ def logit(x, eps=None):
     """log(x / (1 - x)), x first kept within [eps, 1 - eps]."""
     x = floating(x)
     if eps is not None:
-        x = np.clip(x, eps, 1 - eps)
+        x = np.where(x < eps, eps, np.where(x > 1 - eps, 1 - eps, x)).astype(x.dtype)
     return np.log(x / (1 - x)) if x.dtype.kind == "c" else np.log(x) - np.log1p(-x)
 
 

@@ -239,6 +239,10 @@ def count_dims(dim: Any, ndim: int) -> tuple:
     return np.lib.array_utils.normalize_axis_tuple(tuple(dims), ndim)
 
 
+def _kept_out(x, dims):
+    return tuple([n for i, n in enumerate(x.shape) if i not in dims])
+
+
 def _kept(y, x, dims):
     return y.reshape(tuple([1 if i in dims else n for i, n in enumerate(x.shape)]))
 
@@ -247,6 +251,10 @@ def _kept(y, x, dims):
 def logsumexp(x, dim, keepdim=False):
     """log(sum(exp(x))) along ``dim`` without overflow."""
     dims = count_dims(dim, x.ndim)
+    if x.dtype.kind == "c":
+        top = np.max(_plain(x).real, axis=dims, keepdims=True)
+        y = np.log(np.sum(np.exp(x - top), axis=dims, keepdims=True)) + top
+        return y if keepdim else y.reshape(_kept_out(x, dims))
     y = _logsumexp(floating(x), axis=dims)
     return _kept(y, x, dims) if keepdim else y
 
@@ -273,6 +281,8 @@ def norm(x, p: Any = "fro", dim=None, keepdim=False, *, dtype=None):
     if p == "nuc":
         return np.linalg.norm(x, "nuc", axis=axes(dim, x), keepdims=keepdim)
     p = 2 if p == "fro" or p is None else p
+    if p == 0:  # a count, with slope 0
+        return np.sum(np.sign(np.absolute(x)), axis=axes(dim, x), keepdims=keepdim)
     return np.linalg.vector_norm(x, axis=axes(dim, x), keepdims=keepdim, ord=p)
 
 

@@ -344,8 +344,11 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
 
 
 @op
-def repeat_interleave(x, repeats, dim=None):
-    """Each entry repeated."""
+def repeat_interleave(x, repeats=None, dim=None, *, output_size=None):
+    """Each entry repeated; alone, a tensor of counts gives each place so often."""
+    if repeats is None:
+        counts = np.asarray(getattr(x, "primal", x))
+        return np.repeat(np.arange(counts.size), counts)
     return np.repeat(x, getattr(repeats, "primal", repeats), dim)
 
 

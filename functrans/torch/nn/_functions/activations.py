@@ -13,7 +13,8 @@ from functrans.torch._functions.elementwise import logsigmoid, softplus
 from functrans.torch._functions.indexing import index_array
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.linalg import plain
-from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, op
+from functrans.torch._functions.reductions import axes
+from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, floating, op
 from functrans.torch._functions.table import method as enter_method
 from functrans.torch._tensors import factories
 from functrans.torch._tensors.tensor import Tensor, from_array
@@ -79,13 +80,14 @@ def softshrink(input, lambd=0.5):
 @op(space=NN)
 def tanhshrink(input):
     """input - tanh(input)."""
+    input = floating(input)
     return input - np.tanh(input)
 
 
 @op(space=NN)
 def softsign(input):
     """input / (1 + |input|)."""
-    return input / (1 + np.absolute(input))
+    return floating(input) / (1 + np.absolute(input))
 
 
 @op(space=NN)
@@ -149,7 +151,7 @@ def softmin(input, dim=-1, *, dtype=None):
 @op(space=NN)
 def normalize(input, p=2.0, dim: Any = 1, eps=1e-12):
     """input divided by its p-norms along ``dim``, which are at least ``eps``."""
-    size = np.linalg.vector_norm(input, ord=p, axis=dim, keepdims=True)
+    size = np.linalg.vector_norm(input, ord=p, axis=axes(dim, input), keepdims=True)
     return input / np.maximum(size, eps)
 
 

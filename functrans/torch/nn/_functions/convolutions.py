@@ -162,7 +162,8 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
     sizes = each(kernel_size, 2)
     x = padded(x, [(p, p) for p in each(padding, 2)])
     x = windows(x, sizes, each(stride, 2), each(dilation, 2))
-    x = x.transpose((0, 1, 4, 5, 2, 3)).reshape((x.shape[0], x.shape[1] * math.prod(sizes), -1))
+    x = x.transpose((0, 1, 4, 5, 2, 3)).reshape(
+        (x.shape[0], x.shape[1] * math.prod(sizes), math.prod(x.shape[2:4])))
     return x if input.ndim == 4 else x[0]
 
 

@@ -34,7 +34,9 @@ def pad(input, pad, mode="constant", value=None):
         raise NotImplementedError("Only 2D, 3D, 4D, 5D padding with non-constant padding are "
                                   "supported for now")
     for i, (a, b) in enumerate(pairs):
-        input = np.take(input, _places(mode, input.shape[lead + i], a, b), lead + i)
+        n = input.shape[lead + i]
+        places = _places(mode, n, max(a, 0), max(b, 0))
+        input = np.take(input, places[max(-a, 0) : len(places) - max(-b, 0)], lead + i)
     return input
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.reductions import log_softmax as _log_softmax
 from functrans.torch._functions.reductions import logsumexp
-from functrans.torch._functions.table import NN, op, promoted
+from functrans.torch._functions.table import NN, floating, op, promoted
 
 
 def reduced(x: Any, reduction: str, who: str) -> Any:
@@ -139,6 +139,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8,
                      reduce=None, reduction="mean"):
     """exp(x) - t x for logarithms x of rates, or x - t log(x + eps); ``full``: Stirling's term."""
+    input = floating(input)
     loss = np.exp(input) - target * input if log_input else input - target * np.log(input + eps)
     if full:
         large = target > 1
@@ -236,7 +237,7 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
 def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None,
                         reduction="mean"):
     """max(0, -target (input1 - input2) + margin)."""
-    loss = _positive(-target * (input1 - input2) + margin)
+    loss = _positive(-target * floating(input1 - input2) + margin)
     return reduced(loss, _old(size_average, reduce, reduction), "margin_ranking_loss")
 
 
@@ -265,6 +266,7 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
 def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None,
                           reduction="mean"):
     """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
+    input1, input2 = floating(input1), floating(input2)
     dot = np.sum(input1 * input2, axis=-1)
     sizes = [np.sum(x * x, axis=-1) + 1e-12 for x in (input1, input2)]
     cos = dot / np.sqrt(sizes[0] * sizes[1])
@@ -275,7 +277,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
 @op(space=NN)
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     """The p-norm of x1 - x2 + eps along the last dimension."""
-    return np.linalg.vector_norm(x1 - x2 + eps, axis=-1, ord=p, keepdims=keepdim)
+    return np.linalg.vector_norm(floating(x1 - x2) + eps, axis=-1, ord=p, keepdims=keepdim)
 
 
 @op(space=NN)

@@ -112,7 +112,7 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
     """Divided by the root of the mean square along the last dimensions."""
     axis = _trailing("rms_norm", input, normalized_shape)
     eps = np.finfo(input.dtype).eps if eps is None else eps
-    size = np.mean(np.square(np.absolute(input)), axis=axis, keepdims=True)
+    size = np.mean(np.square(input), axis=axis, keepdims=True)
     return _affine(input / np.sqrt(size + eps), weight, None)
 
 
