@@ -18,7 +18,7 @@ from functrans._compile.run.native import compile_program
 from functrans._ops.declare import Elementwise
 from functrans._transforms.staging.jit import Jitted
 from functrans._transforms.staging.staging import make_program
-from tests.test_native import FUNCTIONS, TRANSFORMS, frozen, misaligned
+from tests.test_native import FUNCTIONS, frozen, misaligned, same
 
 X = np.linspace(0.5, 1.5, 6)
 
@@ -34,29 +34,7 @@ def entered(f, *args):
     return found
 
 
-def same(ours, theirs):
-    ours = ours if type(ours) is tuple else (ours,)
-    for y, e in zip(ours, theirs, strict=True):
-        assert type(y) is ft.Array
-        assert not y.flags.writeable and y.flags.owndata and y.flags.c_contiguous
-        assert (y.shape, y.dtype) == (e.shape, e.dtype)
-        np.testing.assert_array_equal(y, e)
-
-
-# ---- what it returns
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("transform", TRANSFORMS)
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_it_returns_what_the_call_with_a_list_does(name, transform, dtype):
-    f, shape = FUNCTIONS[name]
-    x = np.random.default_rng(1).normal(size=shape).astype(dtype)
-    program = compiled(TRANSFORMS[transform](f), x)
-    if program.entry is not None:
-        same(program.entry(x), program([x]))
-    else:  # only where NumPy runs a step, or nothing is to be run
-        assert "host" in repr(program.schedule) or not repr(program.schedule)
+# ---- what it returns: test_native asks it of transformed functions
 
 
 @pytest.mark.parametrize("call", ["first", "later"])
@@ -283,7 +261,15 @@ def test_a_function_works_after_it_ran_out_of_memory():
     np.testing.assert_allclose(f(X), np.sin(X) * np.sum(np.sin(X)), rtol=1e-14)
 
 
-def test_an_interrupt_in_a_host_step_ends_the_call_and_nothing_else():
+@pytest.fixture
+def interruptible():
+    """SIGINT raises, also in a job that was started in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_in_a_host_step_ends_the_call_and_nothing_else(interruptible):
     interrupts = []
 
     def impl(x):

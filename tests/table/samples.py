@@ -4,10 +4,12 @@ Elementwise rows are drawn by their domain, with broadcasting. Every other row i
 function of a random generator to its operands, and parameters.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
 import functrans as ft
 from functrans._ops.declare import TABLE, Elementwise
@@ -419,4 +421,34 @@ def has_samples(name: str) -> bool:
 
 
 def case_id(case: Any) -> str:
-    return f"{case[0]}-{case[1]}" if isinstance(case, tuple) else str(case)
+    return "-".join(map(str, case)) if isinstance(case, tuple) else str(case)
+
+
+@contextmanager
+def named(case: Any) -> Iterator[None]:
+    """What is raised says in which case."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"in the case {case_id(case)}")
+        raise
+
+
+def by_row(cases: Sequence[tuple]) -> Callable:
+    """A test of one case becomes one of all the cases of a row, since pytest's own work for each
+    test is more than what most of them do."""
+    rows: dict[str, list] = {}
+    for case in cases:
+        rows.setdefault(case[0], []).append(case)
+
+    def decorate(test: Callable) -> Callable:
+        @pytest.mark.parametrize("cases", rows.values(), ids=rows)
+        def of_a_row(cases):
+            for case in cases:
+                with named(case):
+                    test(case)
+
+        of_a_row.__name__, of_a_row.__doc__ = test.__name__, test.__doc__
+        return of_a_row
+
+    return decorate
