@@ -28,6 +28,7 @@ from functrans.torch._functions import (
     outputs,
     parts,
     reductions,
+    sampling,
     scattering,
     shapes,
     systems,
@@ -115,4 +116,4 @@ for _name, _f in table.FUNCTIONS.items():
 
 # for what they enter
 assert algebra and calculus and elementwise and indexing and joining and order and reductions
-assert parts and scattering and systems
+assert parts and sampling and scattering and systems

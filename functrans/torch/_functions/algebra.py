@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, TAKING_OUT, op
 from functrans.torch._graph.graph import Node, check, freed, joint, saved_value, sequence
 from functrans.torch._graph.modes import state
@@ -233,6 +234,8 @@ def trace(x):
     return np.trace(x.astype(np.int64) if x.dtype.kind in "biu" else x)
 
 
+for _name in ("addmm", "addmv", "addr", "addbmm", "baddbmm"):
+    METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
 METHODS["matmul"] = METHODS["__matmul__"] = matmul
 METHODS["__rmatmul__"] = lambda self, other: matmul(other, self)
 TAKING_OUT.add("matmul")

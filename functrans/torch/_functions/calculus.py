@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.reductions import axes, count_dims, norm
-from functrans.torch._functions.table import FUNCTIONS, NUMBERS, floating, op, promoted
+from functrans.torch._functions.table import FUNCTIONS, METHODS, NUMBERS, floating, op, promoted
 
 
 @op
@@ -157,6 +158,8 @@ def renorm(input, p, dim, maxnorm):
     scale = np.where(size > maxnorm, maxnorm / (size + 1e-7), 1).astype(input.real.dtype)
     return np.moveaxis(turned * scale.reshape((-1, *[1] * (input.ndim - 1))), 0, dim)
 
+
+METHODS["renorm_"] = in_place(METHODS["renorm"], "renorm_")
 
 # ---- running sums of exponentials
 

@@ -408,6 +408,11 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
+def resolve_neg(input: Tensor) -> Tensor:
+    """The tensor itself: negatives are computed at once."""
+    return input
+
+
 def resolve_conj(input: Tensor) -> Tensor:
     """The tensor itself: conjugates are computed at once."""
     return input
@@ -425,7 +430,8 @@ def _of_complex(f: Callable) -> Callable:
 
 for _name in ("conj", "conj_physical"):
     METHODS[_name] = _of_complex(METHODS[_name])
-for _f in (allclose, equal, positive, resolve_conj):
+METHODS["conj_physical_"] = in_place(METHODS["conj_physical"], "conj_physical_")
+for _f in (allclose, equal, positive, resolve_conj, resolve_neg):
     METHODS[_f.__name__] = _f
 METHODS["absolute"] = abs
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.shapes import narrow, reshape, split
+from functrans.torch._functions.inplace import in_place
+from functrans.torch._functions.shapes import narrow, reshape, sizes, split
 from functrans.torch._functions.table import (
     FUNCTIONS,
     METHODS,
@@ -18,6 +19,7 @@ from functrans.torch._functions.table import (
     promoted,
     row,
 )
+from functrans.torch._graph.views import changed
 from functrans.torch._tensors.tensor import Tensor, from_array
 
 _on_diagonal = row("embed_diagonal")
@@ -212,20 +214,43 @@ def read_only(f: Callable) -> Callable:
     return copied
 
 
-@op(name="as_strided")
-def strided(input, size, stride, storage_offset=None):
-    """Entries of a contiguous tensor that lie so many entries apart."""
-    if isinstance(input, np.ndarray) and not input.flags.c_contiguous:
-        raise NotImplementedError("as_strided: only contiguous tensors are supported; call "
-                                  ".contiguous() first")
-    where = np.asarray(storage_offset or 0)
+@op(method=False, title="AsStridedBackward0")
+def _strided(flat, where):
+    return np.take(flat, where)
+
+
+def _memory(input: Tensor, size: Any, stride: Any, offset: int | None) -> tuple:
+    """The tensor whose memory ``input`` is on, and the places of entries that lie so far apart."""
+    owner = input if input._base is None else input._base
+    if not owner.is_contiguous():
+        raise NotImplementedError("as_strided: only views of contiguous tensors are supported; "
+                                  "call .contiguous() first")
+    where = np.asarray(input.storage_offset() if offset is None else offset)
     for n, s in zip(size, stride, strict=True):
         where = where[..., None] + np.arange(n) * s
-    return np.take(input.reshape(-1), where)
+    if where.size and where.max() >= owner.numel():
+        raise RuntimeError(f"setStorage: sizes {list(size)}, strides {list(stride)} are out of "
+                           f"bounds for storage of {owner.numel()} entries")
+    return owner, where
+
+
+def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """Entries of the memory of a tensor that lie so many entries apart."""
+    owner, where = _memory(input, size, stride, storage_offset)
+    return _strided(owner.reshape(-1), where)
+
+
+@method
+def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any,
+                       storage_offset: int | None = None) -> Tensor:
+    """``input`` with ``src`` written to entries that lie so many entries apart."""
+    where = _memory(input, size, stride, storage_offset or 0)[1]
+    flat = METHODS["put"](input.reshape(-1), from_array(where.reshape(-1)), src.reshape(-1))
+    return flat.reshape(input.shape)
 
 
 METHODS["unfold"] = read_only(METHODS["unfold"])
-METHODS["as_strided"] = read_only(METHODS["as_strided"])
+METHODS["as_strided"] = read_only(as_strided)
 
 # ---- complex numbers as pairs
 
@@ -260,6 +285,40 @@ def adjoint(input: Tensor) -> Tensor:
 
 PROPERTIES["mH"] = adjoint
 
+for _name in ("tril", "triu", "cumsum", "cumprod"):
+    METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
+
+
+def _reshaping(name: str) -> None:
+    def write(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if self.requires_grad:
+            raise NotImplementedError(f"{name}_ of a tensor that requires gradients is not "
+                                      f"supported; use y = x.{name}(...)")
+        self._array = METHODS[name](self, *args, **kwargs)._array
+        changed(self, f"{name}_")
+        return self
+
+    write.__name__ = write.__qualname__ = f"{name}_"
+    write.__doc__ = f"``{name}`` of this tensor itself."
+    METHODS[f"{name}_"] = write
+
+
+for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims"):
+    _reshaping(_name)
+
+
+@method
+def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+    """``input`` summed along the dimensions that broadcasting from ``size`` has made."""
+    want, have = sizes(size), input._array.shape
+    lead = len(have) - len(want)
+    if lead < 0 or any(n not in (1, m) for n, m in zip(want, have[lead:], strict=True)):
+        raise RuntimeError(f"size {{{list(want)}}} is not expandable to size {{{list(have)}}}.")
+    dims = [i for i in range(len(have)) if i < lead or want[i - lead] != have[i]]
+    y = METHODS["sum"](input, tuple(dims), True) if dims else input
+    return y.reshape(want)
+
+
 # ---- copies where others make views
 
 _COPIES = ("expand", "permute", "transpose", "t", "select", "squeeze", "unsqueeze", "unbind",
@@ -274,7 +333,7 @@ def _copying(name: str) -> None:
 
     copied.__name__ = copied.__qualname__ = f"{name}_copy"
     copied.__doc__ = f"As ``{name}``, in new memory."
-    function(copied)
+    (method if name == "narrow" else function)(copied)
 
 
 for _name in _COPIES:

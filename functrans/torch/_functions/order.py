@@ -9,7 +9,7 @@ import numpy as np
 from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.reductions import Extreme, axes, count_dims, picked, sort
 from functrans.torch._functions.table import FUNCTIONS, METHODS, function, op, ordered
-from functrans.torch._tensors.tensor import Tensor
+from functrans.torch._tensors.tensor import Tensor, from_array
 
 
 class Ends(NamedTuple):
@@ -17,6 +17,13 @@ class Ends(NamedTuple):
 
     min: Any
     max: Any
+
+
+class Histogram(NamedTuple):
+    """What ``histogram`` returns."""
+
+    hist: Any
+    bin_edges: Any
 
 
 @op
@@ -200,6 +207,7 @@ def corrcoef(input):
         return c / c
     size = np.sqrt(np.diagonal(c).real)
     y = c / size[:, None] / size[None, :]
+    y = y.astype(input.dtype) if input.dtype.kind == "f" else y
     return y if y.dtype.kind == "c" else np.clip(y, -1, 1)
 
 
@@ -281,6 +289,33 @@ def unique_consecutive(x, return_inverse=False, return_counts=False, dim=None):
     if return_counts:
         results.append(np.diff(np.append(first, n)))
     return tuple(results) if len(results) > 1 else results[0]
+
+
+@function
+def unravel_index(indices: Tensor, shape: Any) -> tuple:
+    """The index for each dimension of places in a flattened tensor of ``shape``."""
+    shape = (int(shape),) if isinstance(shape, int) else tuple(shape)
+    return tuple([from_array(np.asarray(i, np.int64))
+                  for i in np.unravel_index(indices._array, shape)])
+
+
+@op
+def nonzero_static(x, *, size, fill_value=-1):
+    """The first ``size`` indices of entries that are not zero, filled up."""
+    found = np.stack(np.nonzero(plain(x)), 1)[:size]
+    y = np.full((size, x.ndim), fill_value, np.int64)
+    y[: len(found)] = found
+    return y
+
+
+@op
+def histogram(input, bins, *, range=None, weight=None, density=False):
+    """How many entries fall between edges, or their weights, and the edges."""
+    x = plain(input)
+    edges = bins if isinstance(bins, int) else plain(bins)
+    w = None if weight is None else plain(weight).reshape(-1)
+    hist, edges = np.histogram(x.reshape(-1), edges, range, density, w)
+    return Histogram(hist.astype(x.dtype), np.asarray(edges).astype(x.dtype))
 
 
 @function

@@ -35,7 +35,8 @@ def written(x: Any, key: tuple, value: Any) -> Any:
     return _scatter_set(x, value.astype(x.dtype), *indices, pattern=pattern)
 
 
-def _add(x: Any, key: tuple, value: Any) -> Any:
+def added(x: Any, key: tuple, value: Any) -> Any:
+    """``x`` with ``value`` added at the places of ``key``."""
     pattern, indices = _split(x, key)
     return _scatter_add(x, value.astype(x.dtype), *indices, pattern=pattern)
 
@@ -81,7 +82,7 @@ def _set_along(x, dim, index, src):
 
 @_whole
 def _add_along(x, dim, index, src):
-    return _add(x, _places(dim, index, x.ndim), src)
+    return added(x, _places(dim, index, x.ndim), src)
 
 
 @_whole
@@ -151,7 +152,7 @@ def _extreme(ufunc: Any) -> Any:
         mine, theirs = plain(x) == y, plain(src) == y[key]
         count = mine.astype(x.dtype)
         np.add.at(count, key, theirs.astype(x.dtype))
-        share = _add(np.where(mine, x, 0), key, np.where(theirs, src, 0))
+        share = added(np.where(mine, x, 0), key, np.where(theirs, src, 0))
         return _moving_as(y, share / np.maximum(count, 1))
 
     return extreme
@@ -167,7 +168,7 @@ def _limit(sign: int) -> Any:
     return limit
 
 
-_REDUCTIONS = {"sum": _add, "mean": _add, "prod": _product, "amax": _extreme(np.maximum),
+_REDUCTIONS = {"sum": added, "mean": added, "prod": _product, "amax": _extreme(np.maximum),
                "amin": _extreme(np.minimum)}
 _NEUTRAL = {"sum": lambda d: 0, "mean": lambda d: 0, "prod": lambda d: 1, "amax": _limit(-1),
             "amin": _limit(1)}
@@ -190,7 +191,7 @@ def index_add(x, dim, index, source, *, alpha=1):
     _typed("index_add", x, source)
     whole, key = _slices("index_add", x, dim, index)
     source = source if source.ndim else source.reshape(1)
-    return _add(whole, key, source if alpha == 1 else source * alpha).reshape(x.shape)
+    return added(whole, key, source if alpha == 1 else source * alpha).reshape(x.shape)
 
 
 @op
@@ -232,7 +233,7 @@ def index_put(x, indices, values, accumulate=False):
     _typed("index_put", x, values)
     shape = plain(x)[key].shape
     values = values.reshape(values.shape[max(values.ndim - len(shape), 0) :])
-    return (_add if accumulate else written)(x, key, np.broadcast_to(values, shape))
+    return (added if accumulate else written)(x, key, np.broadcast_to(values, shape))
 
 
 @op
@@ -243,7 +244,7 @@ def put(x, index, source, accumulate=False):
     if source.size != index.size:
         raise RuntimeError("put_(): Expected source and index to have the same number of elements, "
                            f"but got {source.size} and {index.size}")
-    y = (_add if accumulate else written)(
+    y = (added if accumulate else written)(
         x.reshape(-1), (index.reshape(-1),), source.reshape(-1))
     return y.reshape(x.shape)
 

@@ -14,6 +14,7 @@ from functrans.torch._functions.indexing import index_array
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.reductions import axes
+from functrans.torch._functions.scattering import added, reduced
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, floating, op
 from functrans.torch._functions.table import method as enter_method
 from functrans.torch._tensors import factories
@@ -265,6 +266,55 @@ def _renormalised(weight: Tensor, index: np.ndarray, max_norm: float, norm_type:
     weight._storage.version += 1
 
 
+@op(method=False, title="EmbeddingBagBackward0")
+def _bagged(weight, index, bags, count, mode, scale, kept):
+    """Rows of each bag added, averaged, or their greatest entries."""
+    rows = weight[index]
+    rows = rows if scale is None else rows * scale[:, None]
+    rows = np.where(kept[:, None], rows, 0)
+    total = np.zeros((count, weight.shape[1]), weight.dtype)
+    if mode != "max":
+        y = added(total, (bags,), rows)
+        size = np.maximum(np.bincount(bags[kept], minlength=count), 1)[:, None]
+        return y / size.astype(weight.dtype) if mode == "mean" else y
+    y = reduced(total, (bags[kept],), rows[kept], "amax", False)
+    return y
+
+
+def embedding_bag(
+    input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None,
+    norm_type: float = 2, scale_grad_by_freq: bool = False, mode: str = "mean",
+    sparse: bool = False, per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False, padding_idx: int | None = None,
+) -> Tensor:
+    """Sums, means or maxima of rows of ``weight``: a bag a row, or from each offset on."""
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError("mode has to be one of sum, mean or max")
+    if per_sample_weights is not None and mode != "sum":
+        raise NotImplementedError("embedding_bag: per_sample_weights was not None. "
+                                  "per_sample_weights is only supported for mode='sum'")
+    index = input._array.reshape(-1)
+    if input.dim() == 2:
+        if offsets is not None:
+            raise ValueError("if input is 2D, then offsets has to be None, as input is treated is "
+                             "a mini-batch of fixed length sequences.")
+        count = input.shape[0]
+        bags = np.repeat(np.arange(count), input.shape[1])
+    else:
+        if offsets is None:
+            raise ValueError("offsets has to be a 1D Tensor but got None")
+        starts = offsets._array[:-1] if include_last_offset else offsets._array
+        count = len(starts)
+        bags = np.searchsorted(starts, np.arange(len(index)), "right") - 1
+    kept = np.ones(len(index), bool)
+    if padding_idx is not None:
+        kept = index != padding_idx % weight.shape[0]
+    if max_norm is not None:
+        _renormalised(weight, index, max_norm, norm_type)
+    scale = None if per_sample_weights is None else per_sample_weights.reshape(-1)
+    return _bagged(weight, index.copy(), bags, count, mode, scale, kept)
+
+
 @op(space=NN)
 def one_hot(tensor, num_classes=-1):
     """1 at the class of each entry, else 0, along a new last dimension."""
@@ -338,7 +388,8 @@ for _name in ("hardtanh", "threshold", "relu6", "elu", "leaky_relu", "relu", "se
     NN[f"{_name}_"] = in_place(NN[_name], f"{_name}_")
 NN.update(
     sigmoid=METHODS["sigmoid"], tanh=METHODS["tanh"], softplus=softplus, logsigmoid=logsigmoid,
-    prelu=METHODS["prelu"], linear=linear, embedding=embedding, rrelu=rrelu, dropout=dropout,
+    prelu=METHODS["prelu"], linear=linear, embedding=embedding,
+    embedding_bag=embedding_bag, rrelu=rrelu, dropout=dropout,
     alpha_dropout=alpha_dropout, gumbel_softmax=gumbel_softmax,
     cosine_similarity=cosine_similarity, pdist=pdist,
 )

@@ -34,6 +34,11 @@ def pad(input, pad, mode="constant", value=None):
         raise NotImplementedError("Only 2D, 3D, 4D, 5D padding with non-constant padding are "
                                   "supported for now")
     for i, (a, b) in enumerate(pairs):
+        if mode == "circular":  # what is taken away does not come back
+            n = input.shape[lead + i]
+            kept = slice(max(-a, 0), n - max(-b, 0))
+            input = input[(slice(None),) * (lead + i) + (kept,)]
+            a, b = max(a, 0), max(b, 0)
         n = input.shape[lead + i]
         places = _places(mode, n, max(a, 0), max(b, 0))
         input = np.take(input, places[max(-a, 0) : len(places) - max(-b, 0)], lead + i)
@@ -54,6 +59,10 @@ def _places(mode: str, n: int, before: int, after: int) -> np.ndarray:
                            f"but got: padding ({before}, {after}) at a dimension of size {n}")
     return n - 1 - np.abs(n - 1 - np.abs(i)) if n > 1 else i * 0
 
+
+FUNCTIONS["constant_pad_nd"] = op(
+    lambda input, pad, value=0: NN["pad"].body(input, pad, "constant", value), method=False,
+    name="constant_pad_nd")
 
 # ---- resizing
 

@@ -140,6 +140,7 @@ def poisson_nll_loss(input, target, log_input=True, full=False, size_average=Non
                      reduce=None, reduction="mean"):
     """exp(x) - t x for logarithms x of rates, or x - t log(x + eps); ``full``: Stirling's term."""
     input = floating(input)
+    target = floating(target)
     loss = np.exp(input) - target * input if log_input else input - target * np.log(input + eps)
     if full:
         large = target > 1

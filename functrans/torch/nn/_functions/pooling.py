@@ -61,7 +61,11 @@ def _average(n: int) -> Any:
         counts = _counts(x.shape[2:], sizes, steps, pads, ones, ceil_mode)
         w = windows(_cover(x, sizes, steps, pads, ones, counts, 0), sizes, steps, ones)
         y = np.sum(w, axis=tuple(range(-n, 0)))
-        if divisor_override is not None:
+        if x.dtype.kind in "iu":
+            each_of = divisor_override or _divisors(x, sizes, steps, pads, counts,
+                                                    count_include_pad)
+            y = (y // each_of).astype(x.dtype)
+        elif divisor_override is not None:
             y = y / divisor_override
         else:
             y = y / _divisors(x, sizes, steps, pads, counts, count_include_pad)
