@@ -190,7 +190,7 @@ def _picked(x, target, weight, ignored, reduction, who, total=None, smoothing=0.
     index = np.where(kept, target, 0)
     if ((index < 0) | (index >= x.shape[axis])).any():
         wrong = index[(index < 0) | (index >= x.shape[axis])][0]
-        raise IndexError(f"Target {wrong} is out of bounds: {who} has {x.shape[axis]} classes.")
+        raise IndexError(f"Target {wrong} is out of bounds: there are {x.shape[axis]} classes.")
     values = np.take_along_axis(x, np.expand_dims(index, axis), axis).reshape(shape)
     values = values if total is None else values - total
     w = kept.astype(x.dtype) if weight is None else np.where(kept, weight[index], 0)
