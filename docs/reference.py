@@ -27,8 +27,11 @@ FAMILIES = {
     Bilinear: "bilinear",
     General: "primitive",
 }
-for _path in sorted(OPS.glob("[!_]*.py")):
-    importlib.import_module(f"functrans._ops.{_path.stem}")
+FILES = sorted(OPS.rglob("[!_]*.py"))
+for _path in FILES:
+    importlib.import_module(
+        ".".join(["functrans._ops", *_path.relative_to(OPS).with_suffix("").parts])
+    )
 DECLARATORS = {"elementwise", "constant", "linear", "bilinear", "primitive"}
 
 HEAD = """# Table of ops
@@ -110,12 +113,13 @@ def _one_line(text: str) -> str:
 def table() -> str:
     """The page."""
     parts = [HEAD]
-    for path in sorted(OPS.glob("*.py")):
+    for path in FILES:
         rows = declarations(path)
         if not rows:
             continue
-        title = path.stem.replace("_", " ").capitalize()
-        parts.append(f"\n## {title}\n\n`functrans/_ops/{path.name}`\n")
+        place = path.relative_to(OPS)
+        title = ": ".join(place.with_suffix("").parts).replace("_", " ").capitalize()
+        parts.append(f"\n## {title}\n\n`functrans/_ops/{place.as_posix()}`\n")
         for family in FAMILIES.values():
             members = [(TABLE[n], d) for n, d in rows if FAMILIES[type(TABLE[n])] == family]
             if members:
@@ -203,6 +207,8 @@ def numpy_name(row: Primitive) -> str:
     """The NumPy function that the op is, or is named for."""
     if isinstance(row.impl, np.ufunc) and getattr(np, row.impl.__name__, None) is row.impl:
         return _code(f"np.{row.impl.__name__}")
+    if row.name.startswith("special.") and isinstance(row.impl, np.ufunc):
+        return _code(f"scipy.{row.name}")
     for prefix, module in (("np", np), ("np.linalg", np.linalg), ("np.fft", np.fft)):
         if callable(getattr(module, row.name, None)):
             return _code(f"{prefix}.{row.name}")

@@ -5,7 +5,7 @@
 Array([0.        , 0.90929743])
 """
 
-from functrans import cache, errors, numpy, tree
+from functrans import cache, errors, numpy, scipy, tree
 from functrans._core import version as _version
 from functrans._core.array import Array
 from functrans._kernels import large as _large
@@ -61,6 +61,7 @@ __all__ = [
     "make_program",
     "numpy",
     "scan",
+    "scipy",
     "stop_gradient",
     "switch",
     "tree",

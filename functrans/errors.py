@@ -105,14 +105,36 @@ def user_frames() -> Iterator[FrameType]:
 
 
 def _user_frame() -> FrameType | None:
-    """The innermost frame that is neither ours nor NumPy's."""
+    """The innermost frame that is neither ours nor NumPy's or SciPy's."""
     frame = sys._getframe(1)
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if not path.startswith((PACKAGE, "<__array_function__")) and "/numpy/" not in path:
-            break
+    while frame is not None and (_is_ours(frame) or _is_of_library(frame)):
         frame = frame.f_back
     return frame
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith((PACKAGE, "<__array_function__"))
+
+
+def _is_of_library(frame: FrameType) -> bool:
+    path = frame.f_code.co_filename
+    return "/numpy/" in path or package_of_frame(frame) == "scipy"
+
+
+def package_of_frame(frame: FrameType) -> str:
+    """The top-level package whose code a frame runs."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def scipy_frames() -> list[FrameType]:
+    """SciPy's frames between the user's code and here, the outermost first."""
+    frames: list[FrameType] = []
+    frame = sys._getframe(1)
+    while frame is not None and (_is_ours(frame) or _is_of_library(frame)):
+        if package_of_frame(frame) == "scipy":
+            frames.append(frame)
+        frame = frame.f_back
+    return frames[::-1]
 
 
 def user_line() -> str:

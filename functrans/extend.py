@@ -6,10 +6,11 @@ existing code that calls the ufunc can be differentiated.
 
 >>> import functrans as ft, numpy as np
 >>> from functrans import extend
->>> from scipy.special import expit
->>> op = extend.elementwise("logistic", expit, lambda g, y: g * (y * (1 - y)))
->>> ft.grad(lambda x: np.sum(expit(x)))(np.zeros(2))
-Array([0.25, 0.25])
+>>> from scipy.special import wright_bessel
+>>> op = extend.elementwise(
+...     "wright", wright_bessel, None, None, lambda g, x1, x2, x3: g * op(x1, x1 + x2, x3))
+>>> ft.grad(lambda x: np.sum(wright_bessel(1, 1, x)))(np.zeros(2))
+Array([1., 1.])
 >>> extend.withdraw(op)
 
 A transform is a ``Trace`` and its ``Tracer``; see docs/adding_a_transform.md. A transform with a
@@ -50,7 +51,7 @@ from functrans._transforms.reverse.vjp import transpose_jvp
 from functrans._transforms.watching.watched import Observer, Observers, Op, observed
 from functrans.errors import ArgumentError, name_of
 from functrans.numpy.indexing import split_key
-from functrans.numpy.protocols import FUNCTIONS, UFUNCS
+from functrans.numpy.protocols import FUNCTIONS, UFUNCS, meaning_of
 
 F = TypeVar("F", bound=Callable)
 
@@ -81,6 +82,8 @@ def implements(numpy_function: Callable) -> Callable[[F], F]:
 def _meanings(function: Any) -> dict:
     """The table for the meaning of ``function`` on traced values, which it must not have yet."""
     meanings: dict = UFUNCS if isinstance(function, np.ufunc) else FUNCTIONS
+    if isinstance(function, np.ufunc):
+        meaning_of(function)  # which loads those of SciPy
     if function in meanings:
         raise ArgumentError(
             f"{name_of(function)} already has a meaning on traced values: {meanings[function]!r}. "

@@ -107,7 +107,7 @@ def test_the_table_of_ops_counts_what_a_rule_costs():
 
 
 def test_the_table_of_ops_has_every_row():
-    paths = (ROOT / "functrans" / "_ops").glob("*.py")
+    paths = (ROOT / "functrans" / "_ops").rglob("*.py")
     named = [name for path in paths for name, _ in REFERENCE["declarations"](path)]
     assert sorted(named) == sorted(set(named))
     assert sorted(OF_THE_PACKAGE) == sorted(named)

@@ -10,6 +10,7 @@ import pytest
 import scipy.special as special
 
 import functrans as ft
+import functrans.scipy.special  # whose meanings the fixture below takes away
 from functrans import extend
 from functrans.errors import ArgumentError, UnsupportedError
 from functrans.numpy.protocols import FUNCTIONS, UFUNCS
@@ -21,7 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 @pytest.fixture(autouse=True)
 def afterwards_forgotten():
     kept = [(d, dict(d)) for d in (extend.TABLE, UFUNCS, FUNCTIONS)]
-    UFUNCS.pop(special.erf, None)
+    for ufunc in (special.erf, special.xlogy, special.exprel):
+        UFUNCS.pop(ufunc, None)
     yield
     for d, before in kept:
         d.clear()

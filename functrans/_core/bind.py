@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from functrans._core import scipy_names
 from functrans._core.array import Array, as_number, is_subclassed, plain, require_common
 from functrans._core.aval import PYTHON_SCALARS, dtype_of, shape_of
 from functrans.errors import (
@@ -157,7 +158,8 @@ class Tracer:
 
     def __setitem__(self, key, value):
         raise ImmutableError(
-            f"{user_line()}: a traced array cannot be assigned into. Write y = x.at[index]"
+            scipy_names.advice(self)
+            or f"{user_line()}: a traced array cannot be assigned into. Write y = x.at[index]"
             ".set(value), or build the result with np.stack, np.concatenate or np.where."
         )
 
@@ -169,16 +171,18 @@ class Tracer:
                 "functrans.numpy.take(y, x, axis=0); np.array([i, j]) is np.stack([i, j])."
             )
         raise ConcretizationError(
-            f"{user_line()}: {self!r} cannot become a plain ndarray: its derivative would be lost. "
-            "np.array([a, b]) of traced values is np.stack([a, b]); assigning into an ndarray is "
-            "functrans' .at[i].set(v); np.asarray(x) is x; np.vectorize(f) is functrans.numpy"
-            ".vectorize(f); y[x] of a plain array y is functrans.numpy.take(y, x, axis=0); a "
-            "constant copy is ft.stop_gradient(x)."
+            scipy_names.advice(self)
+            or f"{user_line()}: {self!r} cannot become a plain ndarray: its derivative would be "
+            "lost. np.array([a, b]) of traced values is np.stack([a, b]); assigning into an "
+            "ndarray is functrans' .at[i].set(v); np.asarray(x) is x; np.vectorize(f) is "
+            "functrans.numpy.vectorize(f); y[x] of a plain array y is "
+            "functrans.numpy.take(y, x, axis=0); a constant copy is ft.stop_gradient(x)."
         )
 
     def __float__(self):
         raise ConcretizationError(
-            f"{user_line()}: float() or a function of the math module got {self!r}; the result "
+            scipy_names.advice(self)
+            or f"{user_line()}: float() or a function of the math module got {self!r}; the result "
             "would have no derivative. Use NumPy's function (np.sin for math.sin), or "
             "float(ft.stop_gradient(x)) for a constant."
         )

@@ -29,6 +29,8 @@ class Facts(NamedTuple):
     cost: float = FUNCTION  # arithmetic operations for an entry
     computes: Computes = "output"  # what its operands are converted to
     libm: str = ""  # the function of C's mathematics library that it is
+    cython: str = ""  # the function of ``scipy.special.cython_special`` that it is
+    formula: Callable | None = None  # the same of other rows, for native code
     intrinsic: str = ""  # the instruction that it is, as LLVM calls it
     reduces: Primitive | None = None  # the row that joins two entries along the axes
     scans: Primitive | None = None  # the same, where all results on the way are kept

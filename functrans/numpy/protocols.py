@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib
+import sys
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,17 @@ MAKERS: dict[str, Any] = {}
 _LISTS = (list, tuple)
 
 
+def meaning_of(ufunc: np.ufunc) -> Any:
+    """The row of a ufunc, or what selects one; None: it has no meaning on traced values.
+
+    Those of ``scipy.special`` are loaded when a ufunc is met that is not known, so that nobody
+    imports SciPy for them who has not done so.
+    """
+    if ufunc not in UFUNCS and "scipy.special" in sys.modules:
+        importlib.import_module("functrans.scipy.special")
+    return UFUNCS.get(ufunc)
+
+
 def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """``__array_ufunc__`` of traced values."""
     if method == "__call__" and not kwargs and type(row := UFUNCS.get(ufunc)) is Elementwise:
@@ -53,13 +66,13 @@ def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
         x if type(x) is np.ndarray or isinstance(x, Tracer) else _operand(x) for x in inputs
     ])
     if method == "__call__":
-        row = UFUNCS.get(ufunc) or MAKERS["__call__"](ufunc)
+        row = meaning_of(ufunc) or MAKERS["__call__"](ufunc)
         if row is None:
             raise unsupported(ufunc_name(ufunc))
         return row(*inputs) if not kwargs else _with_options(ufunc, row, inputs, kwargs)
     function = METHODS.get((ufunc, method))
     if function is None:
-        if ufunc not in UFUNCS or ufunc.nin != 2 or ufunc.nout != 1 or ufunc.signature:
+        if meaning_of(ufunc) is None or ufunc.nin != 2 or ufunc.nout != 1 or ufunc.signature:
             raise unsupported(f"{ufunc_name(ufunc)}.{method}")
         function = MAKERS[method](ufunc)
     if kwargs.pop("out", None) is not None:

@@ -88,3 +88,63 @@ REFERENCES = {
     "real": lambda x: x,
     "imag": lambda x: mp.mpf(0),
 }
+
+def _boxcox(x, lam):
+    return (x**lam - 1) / lam
+
+
+SPECIAL = {
+    "beta": mp.beta,
+    "betaln": lambda a, b: mp.log(mp.beta(a, b)),
+    "binom": mp.binomial,
+    "boxcox": _boxcox,
+    "boxcox1p": lambda x, lam: _boxcox(1 + x, lam),
+    "cbrt": lambda x: mp.sign(x) * mp.cbrt(abs(x)),
+    "cosdg": lambda x: mp.cos(x * mp.pi / 180),
+    "cosm1": lambda x: mp.cos(x) - 1,
+    "cotdg": lambda x: mp.cot(x * mp.pi / 180),
+    "dawsn": lambda x: mp.sqrt(mp.pi) / 2 * mp.exp(-(x**2)) * mp.erfi(x),
+    "entr": lambda x: -x * mp.log(x),
+    "erf": mp.erf,
+    "erfc": mp.erfc,
+    "erfcinv": lambda x: mp.erfinv(1 - x),
+    "erfcx": lambda x: mp.exp(x**2) * mp.erfc(x),
+    "erfi": mp.erfi,
+    "erfinv": mp.erfinv,
+    "exp10": lambda x: mp.exp(x * mp.log(10)),
+    "exp2": lambda x: mp.exp(x * LN2),
+    "expit": lambda x: 1 / (1 + mp.exp(-x)),
+    "expm1": lambda x: mp.exp(x) - 1,
+    "exprel": lambda x: (mp.exp(x) - 1) / x,
+    "gamma": mp.gamma,
+    "gammaln": lambda x: mp.log(mp.gamma(x)),
+    "huber": lambda d, x: x**2 / 2 if abs(x) <= d else d * (abs(x) - d / 2),
+    "inv_boxcox": lambda x, lam: (lam * x + 1) ** (1 / lam),
+    "inv_boxcox1p": lambda x, lam: (lam * x + 1) ** (1 / lam) - 1,
+    "kl_div": lambda x, y: x * mp.log(x / y) - x + y,
+    "log1p": lambda x: mp.log(1 + x),
+    "log_expit": lambda x: -mp.log(1 + mp.exp(-x)),
+    "log_ndtr": lambda x: mp.log(mp.ncdf(x)),
+    "loggamma": mp.loggamma,
+    "logit": lambda x: mp.log(x / (1 - x)),
+    "ndtr": mp.ncdf,
+    "ndtri": lambda x: mp.sqrt(2) * mp.erfinv(2 * x - 1),
+    "ndtri_exp": lambda x: mp.sqrt(2) * mp.erfinv(2 * mp.exp(x) - 1),
+    "owens_t": lambda h, a: mp.quad(
+        lambda t: mp.exp(-(h**2) * (1 + t * t) / 2) / (1 + t * t), [0, a]
+    ) / (2 * mp.pi),
+    "poch": mp.rf,
+    "powm1": lambda x, y: x**y - 1,
+    "pseudo_huber": lambda d, x: d**2 * (mp.sqrt(1 + (x / d) ** 2) - 1),
+    "psi": mp.digamma,
+    "radian": lambda d, m, s: (d + m / 60 + s / 3600) * mp.pi / 180,
+    "rel_entr": lambda x, y: x * mp.log(x / y),
+    "rgamma": mp.rgamma,
+    "sindg": lambda x: mp.sin(x * mp.pi / 180),
+    "tandg": lambda x: mp.tan(x * mp.pi / 180),
+    "xdivy": lambda x, y: x / y,
+    "xlog1py": lambda x, y: x * mp.log(1 + y),
+    "xlogy": lambda x, y: x * mp.log(y),
+    "zeta": lambda s, q: mp.zeta(s, q),
+}
+REFERENCES |= {f"special.{name}": f for name, f in SPECIAL.items()}

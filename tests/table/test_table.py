@@ -157,7 +157,9 @@ def test_derivatives_keep_the_dtype(case):
     ys = f(*f.xs)
     if not {"astype"} & {case[0]}:
         wide = [y for y in ys if y.dtype not in (dtype, np.result_type(dtype, np.complex64))]
-        assert not wide or any(x.dtype.kind in "c" for x in f.xs) or case[0] == "float_power", wide
+        # a ufunc of SciPy's takes an array of integers beside float32 as NumPy does, to float64
+        allowed = any(x.dtype.kind in "ci" for x in f.operands) or case[0] == "float_power"
+        assert not wide or allowed, wide
     assert [aval_of(t) for t in f.pushed(*f.xs)] == [aval_of(y) for y in ys]
     assert [aval_of(t) for t in f.pulled(*f.xs)] == [aval_of(x) for x in f.xs]
 

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from functrans._compile.lowering import special_functions
+
 TYPES = {"?": "i1", "b": "i8", "h": "i16", "i": "i32", "l": "i64", "q": "i64",
          "f": "float", "d": "double", "F": "{ float, float }", "D": "{ double, double }"}
 
@@ -162,6 +164,15 @@ class Code:
         full = name + ("f" if t == "float" else "")
         self.functions[full] = f"{t} {' '.join([t] * len(xs))}"
         return self.op(f"call {t} @{full}({', '.join(f'{t} {x}' for x in xs)})")
+
+    def special(self, name: str, t: str, *xs: str) -> str:
+        """A call of a function of SciPy's, which computes in double precision."""
+        full = special_functions.PREFIX + name
+        declared = f"declare double @{full}({'double, ' * len(xs)}i32) #1"
+        self.functions |= special_functions.OWN.get(name, {full: declared})
+        xs = xs if t == "double" else tuple([self.op(f"fpext {t} {x} to double") for x in xs])
+        y = self.op(f"call double @{full}({''.join([f'double {x}, ' for x in xs])}i32 0)")
+        return y if t == "double" else self.op(f"fptrunc double {y} to {t}")
 
     def number(self, t: str, value: float) -> str:
         dtype = np.dtype({"float": "f", "double": "d", "i1": "?"}.get(t, "q"))

@@ -68,20 +68,22 @@ def of_scipy() -> Routines | None:
     except ImportError:
         return None
     offered = {name: capsule for m in modules for name, capsule in m.__pyx_capi__.items()}
-    if not all(n in offered and b"int *" in _signature(offered[n]) for n in NAMES):
+    if not all(n in offered and b"int *" in signature_of(offered[n]) for n in NAMES):
         return None
-    addresses = {f"{PREFIX}{n}": _pointer(offered[n], _signature(offered[n])) for n in NAMES}
+    addresses = {f"{PREFIX}{n}": pointer_of(offered[n], signature_of(offered[n])) for n in NAMES}
     return Routines(addresses, 32, "SciPy")
 
 
-def _signature(capsule: Any) -> bytes:
+def signature_of(capsule: Any) -> bytes:
+    """The name of a capsule, which is the type of the C function in it."""
     name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)
     return name(("PyCapsule_GetName", ctypes.pythonapi))(capsule)
 
 
-def _pointer(capsule: Any, signature: bytes) -> int:
+def pointer_of(capsule: Any, signature: bytes) -> int:
+    """The address in a capsule of that name."""
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     return pointer(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, signature)
 
 
-__all__ = ["PREFIX", "Routines", "found", "of_numpy", "of_scipy"]
+__all__ = ["PREFIX", "Routines", "found", "of_numpy", "of_scipy", "pointer_of", "signature_of"]

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.ir.program import Atom, Const, Eqn, Var
+from functrans._compile.lowering import special_functions
 from functrans._compile.lowering.complex_scalars import COMPLEX
+from functrans._compile.lowering.formulas import lowering_of_formula
 from functrans._compile.lowering.numbers import (
     Code,
     is_float,
@@ -340,6 +342,10 @@ def _function(facts: Facts) -> Lowering | None:
         return lambda code, t, *xs: code.libm(facts.libm, t, *xs)
     if facts.intrinsic:
         return lambda code, t, *xs: code.call(facts.intrinsic, t, *xs)
+    if facts.formula:
+        return lowering_of_formula(facts.formula, lowering_of)
+    if facts.cython and special_functions.is_there(facts.cython):
+        return lambda code, t, *xs: code.special(facts.cython, t, *xs)
     return None
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS, VectorLibrary
-from functrans._compile.lowering import routines
+from functrans._compile.lowering import routines, special_functions
 from functrans._compile.run import sources, store
 from functrans._core.locks import compiling, lazy
 from functrans._core.version import VERSION
@@ -114,6 +114,14 @@ class Machine:
             self.llvm.add_symbol(name, address)
         return found
 
+    @lazy
+    def special(self) -> dict[str, int]:
+        """SciPy's special functions, once LLVM knows where they are."""
+        found = special_functions.found()
+        for name, address in found.items():
+            self.llvm.add_symbol(special_functions.PREFIX + name, address)
+        return found
+
     def compile(self, text: str, names: Sequence[str], title: str, key: str | None = None,
                 frame: str = "", options: dict[str, bool] = OPTIONS) -> Loaded:
         """The module's functions, from disk or fresh.
@@ -181,6 +189,9 @@ class Machine:
         llvm = self.llvm
         if routines.PREFIX.encode() in code and self.routines is None:
             raise NativeUnavailable("SciPy, which brings BLAS and LAPACK, is not there")
+        special = special_functions.called(code)
+        if special and (missing := special - self.special.keys()):
+            raise NativeUnavailable(f"this SciPy offers no {', '.join(sorted(missing))} to C")
         asks = b"PyErr_CheckSignals" in code
         if asks:
             for name in CALLED:

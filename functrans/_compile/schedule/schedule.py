@@ -183,7 +183,7 @@ def is_known(row: Primitive) -> bool:
     tables = (VIEWS, JOINS, LOWERINGS, COMPLEX, linear.LOOPS, linear.LAPACK, recurrences.ROWS,
               expand.RULES)
     f = row.facts
-    named = f.libm or f.intrinsic or f.reduces or f.scans or f.indexing
+    named = f.libm or f.intrinsic or f.cython or f.formula or f.reduces or f.scans or f.indexing
     return any(row in table for table in tables) or bool(named)
 
 

@@ -1,0 +1,96 @@
+"""Writes docs/scipy.md, the names of SciPy that take traced values, from the table of them.
+
+Run it with ``python docs/scipy_page.py``; a test says when the page is out of date.
+"""
+
+from __future__ import annotations
+
+import importlib
+import textwrap
+from pathlib import Path
+
+from functrans._core.scipy_names import NAMES
+
+DOCS = Path(__file__).resolve().parent
+
+HEAD = """# SciPy's functions
+
+SciPy's ufuncs take traced values as they are: a program that calls `scipy.special.gammaln` is
+differentiated without a change. Of the functions that cannot be caught so, `functrans.scipy` has
+counterparts with SciPy's names and arguments. They take plain arrays as well, and then SciPy's own
+function runs; so an import is all that changes.
+
+```python
+>>> import numpy as np
+>>> import functrans as ft
+>>> import scipy.special
+>>> from functrans.scipy import special
+
+>>> ft.grad(lambda x: np.sum(scipy.special.gammaln(x)))(np.array([1.0, 2.0]))
+Array([-0.57721566,  0.42278434])
+
+>>> ft.grad(special.logsumexp)(np.array([1000.0, 1000.0]))
+Array([0.5, 0.5])
+
+```
+
+A traced value that reaches SciPy's own raises, and the error names the import.
+
+```python
+>>> ft.grad(lambda x: scipy.special.logsumexp(x))(np.ones(2))
+Traceback (most recent call last):
+functrans.errors.ConcretizationError: ...: from functrans.scipy import special.
+
+```
+
+Nothing of SciPy is imported before it is asked for. All other names of `functrans.scipy` are
+SciPy's own functions, for plain arrays.
+
+This page is written by `docs/scipy_page.py` from `functrans/_core/scipy_names.py`.
+"""
+
+
+def page() -> str:
+    """The page."""
+    return "\n".join([HEAD, *[_section(namespace) for namespace in NAMES]])
+
+
+def _section(namespace: str) -> str:
+    known = NAMES[namespace]
+    parts = [
+        f"## scipy.{namespace}\n",
+        _listed("As they are", f"`scipy.{namespace}.f(x)`", known.called),
+        _listed("By import", f"`functrans.scipy.{namespace}.f(x)`", known.ours),
+        _listed("Constant", "as they are, with the derivative zero", known.constant),
+        _listed("Without a counterpart", "for plain arrays", " ".join(others(namespace))),
+    ]
+    return "\n".join([part for part in parts if part])
+
+
+def _listed(title: str, how: str, names: str) -> str:
+    if not names.split():
+        return ""
+    text = ", ".join([f"`{name}`" for name in sorted(names.split())])
+    lines = textwrap.wrap(text, 100, break_on_hyphens=False)
+    return "\n".join([f"{title} ({how}): {len(names.split())} functions.\n", *lines, ""])
+
+
+def functions(namespace: str) -> list[str]:
+    """SciPy's own names of functions and classes in a namespace."""
+    module = importlib.import_module(f"scipy.{namespace}")
+    found = [name for name in module.__all__ if callable(getattr(module, name))]
+    return sorted([name for name in found if not _is_exception(getattr(module, name))])
+
+
+def _is_exception(x: object) -> bool:
+    return isinstance(x, type) and issubclass(x, BaseException)
+
+
+def others(namespace: str) -> list[str]:
+    """SciPy's names in a namespace that the table does not have."""
+    known = set(" ".join(NAMES[namespace]).split())
+    return [name for name in functions(namespace) if name not in known]
+
+
+if __name__ == "__main__":
+    (DOCS / "scipy.md").write_text(page())

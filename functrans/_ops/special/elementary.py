@@ -1,0 +1,100 @@
+"""Elementary functions under SciPy's names, and what rules of other files are made of."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import special as sp
+
+from functrans._ops.declare import NONZERO, POSITIVE, constant, elementwise, where
+from functrans._ops.elementwise import WHOLE, cos, exp, remainder, rint, sin
+
+PI, LN2, LN10 = float(np.pi), float(np.log(2)), float(np.log(10))
+DEGREE = PI / 180
+
+
+def sinpi(x):
+    """sin(pi x), which is exact at whole and half numbers."""
+    whole, rest = _nearest(x)
+    return _parity(whole) * sin(PI * rest)
+
+
+def cospi(x):
+    """cos(pi x)."""
+    whole, rest = _nearest(x)
+    return _parity(whole) * cos(PI * rest)
+
+
+def _nearest(x):
+    whole = rint(x.real)
+    return whole, x - whole
+
+
+def _parity(whole):
+    return 1 - 2 * remainder(whole, 2)
+
+
+cbrt = elementwise(
+    "special.cbrt", sp.cbrt, lambda g, y: g / (3 * (y * y)), domain=NONZERO, singular=True,
+    libm="cbrt",
+)
+exp2 = elementwise(
+    "special.exp2", sp.exp2, lambda g, y: g * (y * LN2), singular=True, libm="exp2"
+)
+exp10 = elementwise(
+    "special.exp10", sp.exp10, lambda g, y: g * (y * LN10), singular=True, cython="exp10"
+)
+expm1 = elementwise(
+    "special.expm1", sp.expm1, lambda g, x: g * exp(x), singular=True, cython="expm1"
+)
+log1p = elementwise(
+    "special.log1p", sp.log1p, lambda g, x: g / (1 + x), domain=POSITIVE, singular=True,
+    libm="log1p",
+)
+cosm1 = elementwise("special.cosm1", sp.cosm1, lambda g, x: -g * sin(x), cython="cosm1")
+sindg = elementwise("special.sindg", sp.sindg, lambda g, x: g * (DEGREE * cosdg(x)), cython="sindg")
+cosdg = elementwise(
+    "special.cosdg", sp.cosdg, lambda g, x: -g * (DEGREE * sindg(x)), cython="cosdg"
+)
+tandg = elementwise(
+    "special.tandg", sp.tandg, lambda g, y: g * (DEGREE * (1 + y * y)), singular=True,
+    cython="tandg",
+)
+cotdg = elementwise(
+    "special.cotdg", sp.cotdg, lambda g, y: -g * (DEGREE * (1 + y * y)), domain=NONZERO,
+    singular=True, cython="cotdg",
+)
+radian = elementwise(
+    "special.radian", sp.radian, lambda g: g * DEGREE, lambda g: g * (DEGREE / 60),
+    lambda g: g * (DEGREE / 3600), cython="radian",
+)
+round_ = constant("special.round", sp.round, cython="round", **WHOLE)
+
+
+# exprel'(x) = sum of (k + 1) / (k + 2)! x^k
+_SLOPE_OF_EXPREL = [float((k + 1) / np.prod(np.arange(1.0, k + 3))) for k in range(20)]
+
+
+def polynomial(coefficients, x):
+    """The sum of c_k x^k, by Horner's rule."""
+    y = coefficients[-1]
+    for c in coefficients[-2::-1]:
+        y = y * x + c
+    return y
+
+
+def slope_of_exprel(x, y=None):
+    """The derivative of (exp(x) - 1) / x = y, which the quotient rule loses near 0."""
+    near = abs(x) < 1
+    far = where(near, 1.0, x)
+    y = exprel(far) if y is None else where(near, 1.0, y)
+    quotient = (exp(far) - y) / far
+    return where(near, polynomial(_SLOPE_OF_EXPREL, where(near, x, 0.0)), quotient)
+
+
+exprel = elementwise(
+    "special.exprel", sp.exprel, lambda g, x, y: g * slope_of_exprel(x, y), singular=True,
+    cython="exprel",
+)
+
+__all__ = ["cosm1", "cospi", "exp10", "expm1", "exprel", "log1p", "polynomial", "sinpi",
+           "slope_of_exprel"]

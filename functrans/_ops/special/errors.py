@@ -1,0 +1,85 @@
+"""Error functions and the normal distribution. Source: DLMF, chapter 7."""
+
+from __future__ import annotations
+
+import math
+
+from scipy import special as sp
+
+from functrans._ops.declare import UNIT, elementwise, where
+from functrans._ops.elementwise import exp
+from functrans._ops.special.elementary import polynomial
+
+ROOT_PI = math.sqrt(math.pi)
+SLOPE = 2 / ROOT_PI
+DENSITY = 1 / math.sqrt(2 * math.pi)
+HALF = math.sqrt(0.5)
+
+# From where on 1 - 2 x D(x) and its like are taken by their asymptotic series, in 1 / x^2: there
+# the difference has lost two digits and the series all of its error.
+FAR = 7.0
+# (2k + 1)!! / 2^k, k = 0, 1, ...
+_ODD = [math.prod(range(1, 2 * k + 2, 2)) / 2**k for k in range(22)]
+_ALTERNATING = [-c * (-1) ** k for k, c in enumerate(_ODD)]
+
+
+def _slope_of_erfcx(x, y):
+    far = x.real > FAR
+    z = where(far, x, 1.0)
+    series = polynomial(_ALTERNATING, 1 / (z * z)) / (z * z) * (1 / ROOT_PI)
+    return where(far, series, where(far, 0.0, 2 * x) * y - SLOPE)
+
+
+def _slope_of_dawsn(x, y):
+    far = abs(x) > FAR
+    z = where(far, x, 1.0)
+    return where(far, -0.5 * polynomial(_ODD, 1 / (z * z)) / (z * z),
+                 1 - where(far, 0.0, 2 * x) * y)
+
+
+erf = elementwise("special.erf", sp.erf, lambda g, x: g * (SLOPE * exp(-x * x)), libm="erf")
+erfc = elementwise("special.erfc", sp.erfc, lambda g, x: -g * (SLOPE * exp(-x * x)), libm="erfc")
+erfi = elementwise(
+    "special.erfi", sp.erfi, lambda g, x: g * (SLOPE * exp(x * x)), singular=True, cython="erfi"
+)
+erfcx = elementwise(
+    "special.erfcx", sp.erfcx, lambda g, x, y: g * _slope_of_erfcx(x, y), singular=True,
+    cython="erfcx",
+)
+dawsn = elementwise(
+    "special.dawsn", sp.dawsn, lambda g, x, y: g * _slope_of_dawsn(x, y), cython="dawsn"
+)
+erfinv = elementwise(
+    "special.erfinv", sp.erfinv, lambda g, y: g * (ROOT_PI / 2 * exp(y * y)), domain=UNIT,
+    singular=True, cython="erfinv",
+)
+erfcinv = elementwise(
+    "special.erfcinv", sp.erfcinv, lambda g, y: -g * (ROOT_PI / 2 * exp(y * y)),
+    domain="probability", singular=True, cython="erfcinv",
+)
+ndtr = elementwise(
+    "special.ndtr", sp.ndtr, lambda g, x: g * (DENSITY * exp(-0.5 * (x * x))), cython="ndtr"
+)
+# row: log(ndtr(x)) is -inf below -38; its slope is density over distribution, by erfcx
+log_ndtr = elementwise(
+    "special.log_ndtr", sp.log_ndtr, lambda g, x: g * (2 * DENSITY / erfcx(-HALF * x)),
+    singular=True, cython="log_ndtr",
+)
+ndtri = elementwise(
+    "special.ndtri", sp.ndtri, lambda g, y: g * (exp(0.5 * (y * y)) / DENSITY),
+    domain="probability", singular=True, cython="ndtri",
+)
+# row: ndtri(exp(x)) is -inf below -745
+ndtri_exp = elementwise(
+    "special.ndtri_exp", sp.ndtri_exp, lambda g, y: g * (0.5 / DENSITY * erfcx(-HALF * y)),
+    domain="negative", singular=True, cython="ndtri_exp",
+)
+owens_t = elementwise(
+    "special.owens_t", sp.owens_t,
+    lambda g, x1, x2: -g * (DENSITY / 2 * exp(-0.5 * (x1 * x1)) * erf(HALF * (x1 * x2))),
+    lambda g, x1, x2: g * (exp(-0.5 * (x1 * x1) * (1 + x2 * x2)) / (2 * math.pi * (1 + x2 * x2))),
+    cython="owens_t",
+)
+
+__all__ = ["dawsn", "erf", "erfc", "erfcinv", "erfcx", "erfi", "erfinv", "log_ndtr", "ndtr",
+           "ndtri", "ndtri_exp", "owens_t"]

@@ -1,0 +1,113 @@
+"""The gamma function and its relatives. Source: DLMF, chapter 5 and section 25.11."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import special as sp
+
+from functrans._ops.declare import POSITIVE, constant, elementwise, where
+from functrans._ops.special.arguments import refused
+from functrans._ops.special.elementary import cospi, sinpi
+
+PI = float(np.pi)
+
+
+def _zeta(s, q):
+    if np.asarray(q).dtype.kind == "c":
+        return _complex_zeta(s, q)
+    return sp.zeta(s, q)
+
+
+# B_2k / (2k)!, k = 1, 2, ...
+BERNOULLI = (
+    1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000,
+    1 / 74724249600, -3617 / 10670622842880000, 43867 / 5109094217170944000,
+)
+
+
+def _complex_zeta(s, q):
+    """By Euler and Maclaurin's formula (25.11.5), from q + n with a large real part on."""
+    q = np.asarray(q, complex)
+    total = np.zeros(np.broadcast_shapes(np.shape(s), q.shape), q.dtype)
+    with np.errstate(all="ignore"):
+        for _ in range(2000):
+            near = np.real(q) < 12
+            if not near.any():
+                break
+            total = total + np.where(near, q**-s, 0)
+            q = np.where(near, q + 1, q)
+        total = total + q ** (1 - s) / (s - 1) + q**-s / 2
+        term = s * q ** (-s - 1)
+        for k, b in enumerate(BERNOULLI):
+            total = total + b * term
+            term = term * ((s + 2 * k + 1) * (s + 2 * k + 2)) / (q * q)
+    return total[()]
+
+
+# row: Hurwitz's zeta function, in whose second argument it is closed (25.11.17)
+zeta = elementwise(
+    "special.zeta", _zeta,
+    refused("scipy.special.zeta", "x, the exponent"),
+    lambda g, x1, x2: -g * (x1 * zeta(x1 + 1, x2)),
+    domain=POSITIVE, singular=True, cython="zeta",
+)
+psi = elementwise(
+    "special.psi", sp.psi, lambda g, x: g * zeta(2, x), domain=POSITIVE, singular=True,
+    cython="psi",
+)
+gamma = elementwise(
+    "special.gamma", sp.gamma, lambda g, y, x: g * (y * psi(x)), domain=POSITIVE, singular=True,
+    cython="gamma",
+)
+gammaln = elementwise(
+    "special.gammaln", sp.gammaln, lambda g, x: g * psi(x), domain=POSITIVE, singular=True,
+    cython="gammaln",
+)
+loggamma = elementwise(
+    "special.loggamma", sp.loggamma, lambda g, x: g * psi(x), domain=POSITIVE, singular=True,
+    cython="loggamma",
+)
+
+
+def _slope_of_rgamma(x, y):
+    # left of 1/2 by reflection (5.5.3), which holds at the zeros 0, -1, ... too
+    left = x.real < 0.5
+    z = where(left, x, 0.25)
+    reflected = gamma(1 - z) * (cospi(z) - sinpi(z) * (psi(1 - z) * (1 / PI)))
+    return where(left, reflected, -y * psi(where(left, 1.0, x)))
+
+
+rgamma = elementwise(
+    "special.rgamma", sp.rgamma, lambda g, y, x: g * _slope_of_rgamma(x, y), singular=True,
+    cython="rgamma",
+)
+gammasgn = constant(
+    "special.gammasgn", sp.gammasgn, jumps="0, -1, -2, ...",
+    at_jump=lambda x: (x <= 0) & (x == np.floor(x)), rounds="never", cython="gammasgn",
+)
+poch = elementwise(
+    "special.poch", sp.poch,
+    lambda g, y, x1, x2: g * (y * (psi(x1 + x2) - psi(x1))),
+    lambda g, y, x1, x2: g * (y * psi(x1 + x2)),
+    domain=POSITIVE, singular=True, cython="poch",
+)
+beta = elementwise(
+    "special.beta", sp.beta,
+    lambda g, y, x1, x2: g * (y * (psi(x1) - psi(x1 + x2))),
+    lambda g, y, x1, x2: g * (y * (psi(x2) - psi(x1 + x2))),
+    domain=POSITIVE, singular=True, commutes=True, cython="beta",
+)
+betaln = elementwise(
+    "special.betaln", sp.betaln,
+    lambda g, x1, x2: g * (psi(x1) - psi(x1 + x2)), lambda g, x1, x2: g * (psi(x2) - psi(x1 + x2)),
+    domain=POSITIVE, singular=True, commutes=True, cython="betaln",
+)
+binom = elementwise(
+    "special.binom", sp.binom,
+    lambda g, y, x1, x2: g * (y * (psi(x1 + 1) - psi(x1 - x2 + 1))),
+    lambda g, y, x1, x2: g * (y * (psi(x1 - x2 + 1) - psi(x2 + 1))),
+    domain=POSITIVE, singular=True, cython="binom",
+)
+
+__all__ = ["beta", "betaln", "binom", "gamma", "gammaln", "gammasgn", "loggamma", "poch", "psi",
+           "rgamma", "zeta"]

@@ -1,0 +1,161 @@
+"""Logistic functions, entropies and losses, and powers that go over into logarithms."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import special as sp
+
+from functrans._ops.declare import POSITIVE, elementwise, where
+from functrans._ops.elementwise import absolute, clip, divide, exp, log, minimum, power, sqrt
+from functrans._ops.special.elementary import exprel, log1p, slope_of_exprel
+
+# ---- logistic
+
+
+def _expit(x):
+    small = exp(-absolute(x))
+    return where(x >= 0, 1.0, small) / (1 + small)
+
+
+def _log_expit(x):
+    return -(log1p(exp(-absolute(x))) - minimum(x, 0.0))
+
+
+# the slope is y * (1 - y), whose second factor is expit(-x) to the last digit
+expit = elementwise(
+    "special.expit", sp.expit, lambda g, x, y: g * (y * expit(-x)), formula=_expit
+)
+logit = elementwise(
+    "special.logit", sp.logit, lambda g, x: g / (x * (1 - x)), domain="probability", singular=True,
+    cython="logit",
+)
+log_expit = elementwise(
+    "special.log_expit", sp.log_expit, lambda g, x: g * expit(-x), formula=_log_expit
+)
+
+# ---- products that are 0 where their first factor is
+
+
+def _xdivy(x, y):
+    with np.errstate(all="ignore"):
+        quotient = np.divide(x, y)
+        return np.where((np.equal(x, 0)) & ~np.isnan(y), quotient.dtype.type(0), quotient)[()]
+
+
+def _vanishes(x, y):
+    return (x == 0) & (y == y)
+
+
+# row: x / y, 0 where x is 0: the slope of x log(y), also at 0 log(0)
+xdivy = elementwise(
+    "special.xdivy", _xdivy, lambda g, x2: g / x2, lambda g, y, x2: -g * xdivy(y, x2),
+    domain="nonzero", singular=True,
+    formula=lambda x, y: where(_vanishes(x, y), 0.0, x / y),
+)
+xlogy = elementwise(
+    "special.xlogy", sp.xlogy, lambda g, x2: g * log(x2), lambda g, x1, x2: g * xdivy(x1, x2),
+    domain=POSITIVE, singular=True,
+    formula=lambda x, y: where(_vanishes(x, y), 0.0, x * log(y)),
+)
+xlog1py = elementwise(
+    "special.xlog1py", sp.xlog1py,
+    lambda g, x2: g * log1p(x2), lambda g, x1, x2: g * xdivy(x1, 1 + x2),
+    domain=POSITIVE, singular=True,
+    formula=lambda x, y: where(_vanishes(x, y), 0.0, x * log1p(y)),
+)
+
+# ---- entropies
+
+
+def _log_ratio(x, y):
+    """log(x / y), which keeps its digits where x and y are close."""
+    near = absolute(x - y) < 0.5 * y
+    gap = where(near, x - y, 0.0) / where(near, y, 1.0)
+    return where(near, log1p(gap), log(where(near, 1.0, divide(x, y))))
+
+
+entr = elementwise(
+    "special.entr", sp.entr, lambda g, x: -g * (log(x) + 1), domain=POSITIVE, singular=True,
+    cython="entr",
+)
+rel_entr = elementwise(
+    "special.rel_entr", sp.rel_entr,
+    lambda g, x1, x2: g * (_log_ratio(x1, x2) + 1), lambda g, x1, x2: -g * xdivy(x1, x2),
+    domain=POSITIVE, singular=True, cython="rel_entr",
+)
+kl_div = elementwise(
+    "special.kl_div", sp.kl_div,
+    lambda g, x1, x2: g * _log_ratio(x1, x2), lambda g, x1, x2: g * xdivy(x2 - x1, x2),
+    domain=POSITIVE, singular=True, cython="kl_div",
+)
+
+# ---- losses
+
+huber = elementwise(
+    "special.huber", sp.huber,
+    lambda g, x1, x2: g * where(absolute(x2) <= x1, 0.0, absolute(x2) - x1),
+    lambda g, x1, x2: g * clip(x2, -x1, x1),
+    domain=POSITIVE, cython="huber",
+)
+
+
+def _steepness(x1, x2):
+    u = x2 / x1
+    return u, sqrt(1 + u * u)
+
+
+def _slope_of_scale(x1, x2):
+    # 2 (s - 1) - u u / s, in which two orders of u cancel
+    u, s = _steepness(x1, x2)
+    return x1 * ((u * u) * (u * u) / (s * ((s + 1) * (s + 1))))
+
+
+pseudo_huber = elementwise(
+    "special.pseudo_huber", sp.pseudo_huber,
+    lambda g, x1, x2: g * _slope_of_scale(x1, x2),
+    lambda g, x1, x2: g * (x2 / _steepness(x1, x2)[1]),
+    domain=POSITIVE, singular=True, cython="pseudo_huber",
+)
+
+# ---- powers
+
+powm1 = elementwise(
+    "special.powm1", sp.powm1,
+    lambda g, x1, x2: g * (x2 * power(x1, x2 - 1)), lambda g, x1, x2: g * (power(x1, x2) * log(x1)),
+    domain=POSITIVE, singular=True, cython="powm1",
+)
+
+
+def _slope_of_exponent(u, lam):
+    """The derivative of (exp(lam u) - 1) / lam = u exprel(lam u) in lam."""
+    return u * u * slope_of_exprel(lam * u)
+
+
+boxcox = elementwise(
+    "special.boxcox", sp.boxcox,
+    lambda g, x1, x2: g * power(x1, x2 - 1), lambda g, x1, x2: g * _slope_of_exponent(log(x1), x2),
+    domain=POSITIVE, singular=True, cython="boxcox",
+)
+boxcox1p = elementwise(
+    "special.boxcox1p", sp.boxcox1p,
+    lambda g, x1, x2: g * exp((x2 - 1) * log1p(x1)),
+    lambda g, x1, x2: g * _slope_of_exponent(log1p(x1), x2),
+    domain=POSITIVE, singular=True, cython="boxcox1p",
+)
+# the inverses: y = boxcox(x, lam) moves by the slope in lam, and x by what undoes that
+inv_boxcox = elementwise(
+    "special.inv_boxcox", sp.inv_boxcox,
+    lambda g, y, x2: g * power(y, 1 - x2),
+    lambda g, y, x2: -g * (power(y, 1 - x2) * _slope_of_exponent(log(y), x2)),
+    domain=POSITIVE, singular=True, cython="inv_boxcox",
+)
+inv_boxcox1p = elementwise(
+    "special.inv_boxcox1p", sp.inv_boxcox1p,
+    lambda g, y, x2: g * exp((1 - x2) * log1p(y)),
+    lambda g, y, x2: -g * (exp((1 - x2) * log1p(y)) * _slope_of_exponent(log1p(y), x2)),
+    domain=POSITIVE, singular=True, cython="inv_boxcox1p",
+)
+
+__all__ = ["boxcox", "boxcox1p", "entr", "expit", "exprel", "huber", "inv_boxcox", "inv_boxcox1p",
+           "kl_div", "log_expit", "logit", "powm1", "pseudo_huber", "rel_entr", "xdivy", "xlog1py",
+           "xlogy"]

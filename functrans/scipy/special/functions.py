@@ -1,0 +1,146 @@
+"""Functions of ``scipy.special`` that are no ufuncs, on traced values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+from scipy import special as sp
+
+from functrans._core.bind import Tracer
+from functrans._ops import elementwise as ops
+from functrans._ops import reductions
+from functrans._ops.calls import stop
+from functrans._ops.declare import where
+from functrans._ops.special.gamma import binom as _binom
+from functrans._ops.special.gamma import gamma as _gamma
+from functrans._ops.special.gamma import gammaln as _gammaln
+from functrans._ops.special.gamma import poch as _poch
+from functrans._ops.special.gamma import psi as _psi
+from functrans._ops.special.gamma import zeta as _zeta
+from functrans.errors import NotDifferentiable, user_line
+from functrans.numpy.structure import as_operand
+from functrans.scipy.public import counterpart, refused
+
+NO_SLOPE = "an integer has no derivative"
+
+# ---- sums of exponentials
+
+
+def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    return tuple(range(ndim)) if axis is None else tuple(normalize_axis_tuple(axis, ndim))
+
+
+@counterpart(sp.logsumexp)
+def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
+    """log(sum(b exp(a))), of which no term overflows; its size and sign with ``return_sign``.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.grad(logsumexp)(np.array([1000.0, 1000.0]))
+    Array([0.5, 0.5])
+    """
+    a = as_operand(a)
+    if b is None and not return_sign and a.dtype.kind != "c":
+        return np.logaddexp.reduce(a, axis=_axes(axis, a.ndim), keepdims=keepdims)
+    a, b = np.broadcast_arrays(a, 1.0 if b is None else as_operand(b))
+    axes = _axes(axis, a.ndim)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # as in SciPy, a weight of 0 leaves out what is not finite
+        a = where((b == 0) & ~np.isfinite(a), -np.inf, a)
+        top = np.max(stop(where(b == 0, -np.inf, a.real)), axis=axes, keepdims=True)
+        top = where(np.isfinite(top), top, 0.0)
+        total = np.sum(b * ops.exp(a - top), axis=axes, keepdims=True)
+        size = ops.log(np.abs(total) if return_sign else total) + top
+    sign = np.sign(total)
+    if not keepdims:
+        size, sign = size.sum(axis=axes), sign.sum(axis=axes)
+    return (size, sign) if return_sign else size
+
+
+@counterpart(sp.softmax)
+def softmax(x, axis=None):
+    """exp(x) / sum(exp(x))."""
+    x = as_operand(x)
+    return reductions.softmax(x, axis=_axes(axis, x.ndim))
+
+
+@counterpart(sp.log_softmax)
+def log_softmax(x, axis=None):
+    """log(softmax(x)), where softmax is 0 too."""
+    x = as_operand(x)
+    return x - logsumexp(x, axis, keepdims=True)
+
+
+# ---- the gamma function's relatives
+
+
+def _constant(function: str, argument: str, x: Any) -> Any:
+    """An argument that is a count: it has no derivative, and a traced one is refused."""
+    if isinstance(x, Tracer):
+        raise NotDifferentiable(
+            f"{user_line()}: {function} got the traced value {x!r} as {argument}, in which it has "
+            "no derivative. Pass a number, for example ft.stop_gradient(x)."
+        )
+    return x
+
+
+@counterpart(sp.multigammaln)  # type: ignore[attr-defined]  # SciPy's stubs lack it
+def multigammaln(a, d):
+    """The logarithm of the multivariate gamma function: sum of gammaln(a - j / 2), j < d."""
+    d = int(_constant("multigammaln", "d, the dimension", d))
+    a = as_operand(a)
+    known = a.concrete() if isinstance(a, Tracer) else a
+    if known is not None and np.any(np.asarray(known) <= (d - 1) / 2):
+        raise ValueError(f"condition a ({known!r}) > 0.5 * (d-1) ({(d - 1) / 2:f}) not met")
+    constant = d * (d - 1) * 0.25 * math.log(math.pi)
+    return sum([_gammaln(ops.subtract(a, j / 2)) for j in range(1, d)], _gammaln(a) + constant)
+
+
+@counterpart(sp.polygamma)
+def polygamma(n, x):
+    """The n-th derivative of digamma(x)."""
+    n = np.asarray(_constant("polygamma", "n, the order", n))
+    x = as_operand(x)
+    if n.ndim == 0 and n == 0:
+        return _psi(x)
+    sign = np.where(n % 2 == 0, -1.0, 1.0)
+    scale = (sign * sp.gamma(n + 1.0)).astype(np.result_type(x.dtype, np.float16))[()]
+    higher = scale * _zeta(np.maximum(n + 1.0, 2.0).astype(scale.dtype)[()], x)
+    return higher if (n > 0).all() else where(n == 0, _psi(x), higher)
+
+
+@counterpart(sp.comb)
+def comb(N, k, *, exact=False, repetition=False):
+    """The number of ways to choose k of N, continued by the gamma function; 0 outside 0 <= k <= N.
+    """
+    if exact:
+        raise refused("functrans.scipy.special.comb", "exact", exact, NO_SLOPE)
+    N, k = as_operand(N), as_operand(k)
+    if repetition:
+        return where((k == 0) & (N >= 0), 1.0, comb(N + k - 1, k))
+    return where((k <= N) & (N >= 0) & (k >= 0), _binom(N, k), 0.0)
+
+
+@counterpart(sp.perm)
+def perm(N, k, exact=False):
+    """The number of ordered choices of k of N: comb(N, k) k!."""
+    if exact:
+        raise refused("functrans.scipy.special.perm", "exact", exact, NO_SLOPE)
+    N, k = as_operand(N), as_operand(k)
+    return where((k <= N) & (N >= 0) & (k >= 0), _poch(N - k + 1, k), 0.0)
+
+
+@counterpart(sp.factorial)
+def factorial(n, exact=False, extend="zero"):
+    """gamma(n + 1), for n < 0 zero or, with ``extend="complex"``, what gamma is there."""
+    if exact:
+        raise refused("functrans.scipy.special.factorial", "exact", exact, NO_SLOPE)
+    n = as_operand(n)
+    y = _gamma(n + 1)
+    return y if extend == "complex" else where(n < 0, 0.0, y)
+
+
+__all__ = ["comb", "factorial", "log_softmax", "logsumexp", "multigammaln", "perm", "polygamma",
+           "softmax"]
