@@ -31,19 +31,20 @@ def _factors(x):
 
 
 def _jvp(ts, y, xs):
-    """With F = l^-1 dx u^-1: dl = l low(F) and du = up(F) u, and what follows for other shapes."""
-    (l, u), t = y, ts[0]
-    k = l.shape[-1]
+    """With F = L^-1 dx U^-1: dL = L low(F), dU = up(F) U, and what follows for other shapes."""
+    (lower, u), t = y, ts[0]
+    k = lower.shape[-1]
     wide = u.shape[-1] > k
-    first = triangular_solve(l[..., :k, :], t[..., :k, :], lower=True, transposed=False, unit=True)
+    top, moved = lower[..., :k, :], t[..., :k, :]
+    first = triangular_solve(top, moved, lower=True, transposed=False, unit=True)
     square = u[..., :, :k]
     f = _over(first[..., :, :k], square)
     low, up = np.tril(f, -1), np.triu(f)
-    dl, du = l[..., :k, :] @ low, up @ square
+    dl, du = lower[..., :k, :] @ low, up @ square
     if wide:
         du = concatenate(du, first[..., :, k:] - low @ u[..., :, k:], axis=len(du.shape) - 1)
-    if l.shape[-2] > k:
-        rest = _over(t[..., k:, :], square) - l[..., k:, :] @ up
+    if lower.shape[-2] > k:
+        rest = _over(t[..., k:, :], square) - lower[..., k:, :] @ up
         dl = concatenate(dl, rest, axis=len(dl.shape) - 2)
     return dl, du
 
@@ -60,7 +61,7 @@ def _abstract(x):
     return Aval((*lead, m, k), dtype), Aval((*lead, k, n), dtype)
 
 
-# row: x = l u without exchange of rows, l with ones on its diagonal
+# row: x = L U without exchange of rows, L with ones on its diagonal
 lu = primitive(
     "lu", _factors, jvp=_jvp, outputs=2, saves="y", batch=stacked(lambda: lu), abstract=_abstract,
     kinks="a pivot of 0",

@@ -32,6 +32,7 @@ from functrans.torch import (
     nn,
     optim,
     sparse,
+    special,
     testing,
     utils,
     version,
@@ -132,8 +133,8 @@ __all__ = [
     "is_inference_mode_enabled", "is_tensor", "jit", "layout", "linalg", "load", "long",
     "memory_format", "nan", "nn", "no_grad", "optim", "pi", "preserve_format", "promote_types",
     "result_type", "save", "set_default_dtype", "set_default_tensor_type", "set_grad_enabled",
-    "short", "sparse", "sparse_coo", "sparse_coo_tensor", "strided", "testing", "uint8", "utils",
-    "version", "vmap",
+    "short", "sparse", "sparse_coo", "sparse_coo_tensor", "special", "strided", "testing", "uint8",
+    "utils", "version", "vmap",
 ]
 __all__ += factories.NAMES
 globals().update({_name: getattr(factories, _name) for _name in factories.NAMES})

@@ -81,9 +81,9 @@ def _slope(x: Any, dim: int, spacing: Any, edge_order: int) -> Any:
 
     n = x.shape[dim]
     if type(spacing) in NUMBERS or not spacing.ndim:
-        h = np.full(n - 1, spacing, x.dtype)
+        h: Any = np.full(n - 1, spacing, x.dtype)
     else:
-        h = np.diff(np.asarray(spacing, x.dtype))
+        h = np.diff(plain(spacing).astype(x.dtype))
     h = h.reshape([-1 if i == dim else 1 for i in range(x.ndim)])
 
     def gap(a, b):
@@ -175,7 +175,7 @@ def logcumsumexp(input, dim):
     if not n:
         return input + 0
     if x.dtype.kind == "c":
-        top = np.maximum.accumulate(plain(x).real, -1)
+        top = np.maximum.accumulate(np.real(plain(x)), -1)
         parts = [np.log(np.sum(np.exp(x[..., : k + 1] - top[..., k : k + 1]), axis=-1))
                  for k in range(n)]
         return np.moveaxis(np.stack(parts, -1) + top, -1, dim)

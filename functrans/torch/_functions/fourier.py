@@ -32,14 +32,13 @@ def _one(name: str, transform: Callable, real: bool = False) -> None:
 def _many(name: str, transform: Callable, dims: Any, real: bool = False) -> None:
     def body(input, s=None, dim=dims, norm=None):
         x = _ready(name, input, real)
-        s = None if s is None else [s] if isinstance(s, int) else list(s)
-        dim = [dim] if isinstance(dim, int) else dim
-        if dim is None and s is not None:
-            dim = range(x.ndim - len(s), x.ndim)
-        if s is not None:
-            s = [x.shape[d] if k == -1 else k for k, d in zip(s, dim, strict=True)]
-        dim = tuple(range(x.ndim)) if dim is None else tuple(dim)
-        return transform(x, s, dim, norm)
+        sizes: Any = None if s is None else [s] if isinstance(s, int) else list(s)
+        along: Any = [dim] if isinstance(dim, int) else dim
+        if along is None:
+            along = range(0 if sizes is None else x.ndim - len(sizes), x.ndim)
+        if sizes is not None:
+            sizes = [x.shape[d] if k == -1 else k for k, d in zip(sizes, along, strict=True)]
+        return transform(x, sizes, tuple(along), norm)
 
     _enter(body, name, "along several dimensions")
 
@@ -50,7 +49,10 @@ def _enter(body: Callable, name: str, where: str) -> None:
     op(body, space=FFT)
 
 
-_SWAPPED = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
+# the real transform of half of what is symmetric is the other one, of the conjugate
+_SWAPPED: dict[Any, Any] = {
+    None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho",
+}
 
 
 def _hfftn(x: Any, s: Any, dim: tuple, norm: Any) -> Any:

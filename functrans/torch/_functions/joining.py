@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -93,6 +94,36 @@ def diagflat(input, offset=0):
     return np.diagflat(input, offset)
 
 
+# ---- repeated and turned
+
+
+@op
+def rot90(x, k=1, dims=(0, 1)):
+    """Rotated by 90 degrees ``k`` times in the plane of ``dims``."""
+    return np.rot90(x, k, dims)
+
+
+@op(title="RepeatBackward0")
+def tile(x, *dims):
+    """Copies of x side by side, so many along each dimension."""
+    return np.tile(x, sizes(dims))
+
+
+@method
+def repeat(input: Tensor, *repeats: Any) -> Tensor:
+    """Copies side by side, so many along each dimension."""
+    return tile(input, sizes(repeats))
+
+
+@op
+def repeat_interleave(x, repeats=None, dim=None, *, output_size=None):
+    """Each entry repeated; alone, a tensor of counts gives each place so often."""
+    if repeats is None:
+        counts = np.asarray(getattr(x, "primal", x))
+        return np.repeat(np.arange(counts.size), counts)
+    return np.repeat(x, getattr(repeats, "primal", repeats), dim)
+
+
 # ---- taken apart
 
 
@@ -109,7 +140,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         cuts = [size * i + min(i, more) for i in range(1, cuts)]
     ends = [0, *[slice(None, c).indices(n)[1] for c in cuts], n]
     return tuple([narrow(input, dim, a, max(b - a, 0))
-                  for a, b in zip(ends[:-1], ends[1:], strict=True)])
+                  for a, b in itertools.pairwise(ends)])
 
 
 @method

@@ -205,7 +205,7 @@ def corrcoef(input):
     c = cov.body(input)
     if not c.ndim:
         return c / c
-    size = np.sqrt(np.diagonal(c).real)
+    size: Any = np.sqrt(np.real(np.diagonal(c)))
     y = c / size[:, None] / size[None, :]
     y = y.astype(input.dtype) if input.dtype.kind == "f" else y
     return y if y.dtype.kind == "c" else np.clip(y, -1, 1)

@@ -252,7 +252,7 @@ def logsumexp(x, dim, keepdim=False):
     """log(sum(exp(x))) along ``dim`` without overflow."""
     dims = count_dims(dim, x.ndim)
     if x.dtype.kind == "c":
-        top = np.max(_plain(x).real, axis=dims, keepdims=True)
+        top = np.max(np.real(_plain(x)), axis=dims, keepdims=True)
         y = np.log(np.sum(np.exp(x - top), axis=dims, keepdims=True)) + top
         return y if keepdim else y.reshape(_kept_out(x, dims))
     y = _logsumexp(floating(x), axis=dims)

@@ -329,33 +329,6 @@ def roll(x, shifts, dims=None):
 
 
 @op
-def rot90(x, k=1, dims=(0, 1)):
-    """Rotated by 90 degrees ``k`` times in the plane of ``dims``."""
-    return np.rot90(x, k, dims)
-
-
-@op(title="RepeatBackward0")
-def tile(x, *dims):
-    """Copies of x side by side, so many along each dimension."""
-    return np.tile(x, sizes(dims))
-
-
-@method
-def repeat(input: Tensor, *repeats: Any) -> Tensor:
-    """Copies side by side, so many along each dimension."""
-    return tile(input, sizes(repeats))
-
-
-@op
-def repeat_interleave(x, repeats=None, dim=None, *, output_size=None):
-    """Each entry repeated; alone, a tensor of counts gives each place so often."""
-    if repeats is None:
-        counts = np.asarray(getattr(x, "primal", x))
-        return np.repeat(np.arange(counts.size), counts)
-    return np.repeat(x, getattr(repeats, "primal", repeats), dim)
-
-
-@op
 def tril(x, diagonal=0):
     """Zeros above a diagonal."""
     return np.tril(x, diagonal)

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans.torch._functions.linalg import adjoint, finite, matrices, order_from, plain, square
+from functrans.torch._functions.linalg import adjoint, finite, matrices, plain, square
+from functrans.torch._functions.lu import order_from
 from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, op, row
 
 _triangular = row("triangular_solve")
@@ -144,7 +145,7 @@ def old_lu_solve(b, LU_data, LU_pivots):
 
 @op(space=LINALG, title="LinalgLstsqBackward0")
 def lstsq(A, B, rcond=None, *, driver=None):
-    """The least-squares solution of A X = B of least norm, with residuals, rank and singular values.
+    """The least-squares solution of A X = B of least norm, residuals, rank and singular values.
 
     Its derivative is that of ``pinv(A) @ B``.
     """

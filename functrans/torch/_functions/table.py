@@ -35,12 +35,13 @@ from functrans.torch._graph.titles import rename
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, from_array, lift
 
-METHODS: dict[str, Callable] = {}
-FUNCTIONS: dict[str, Callable] = {}
-LINALG: dict[str, Callable] = {}
-FFT: dict[str, Callable] = {}
-SPECIAL: dict[str, Callable] = {}
-NN: dict[str, Callable] = {}
+# Any: what ``op`` returns has a ``body``, other functions have not
+METHODS: dict[str, Any] = {}
+FUNCTIONS: dict[str, Any] = {}
+LINALG: dict[str, Any] = {}
+FFT: dict[str, Any] = {}
+SPECIAL: dict[str, Any] = {}
+NN: dict[str, Any] = {}
 PROPERTIES: dict[str, Callable] = {}
 # names of METHODS whose functions, but not methods, take ``out=``; those of ``op`` do anyway
 TAKING_OUT: set[str] = set()

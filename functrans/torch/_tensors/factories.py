@@ -148,7 +148,7 @@ def source() -> np.random.Generator:
 
 def real_type(d: dtypes.dtype) -> dtypes.dtype:
     """The type of the parts of a complex number; others are their own."""
-    return dtypes.BY_ARRAY_DTYPE[np.empty(0, d.array_dtype).real.dtype]
+    return dtypes.BY_ARRAY_DTYPE[np.real(np.empty(0, d.array_dtype)).dtype]
 
 
 def _uniform(shape: tuple, d: np.dtype) -> np.ndarray:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from functrans.torch._functions.table import FUNCTIONS, METHODS, op
+from functrans.torch._functions.special import scipy
+from functrans.torch._functions.table import METHODS, SPECIAL, op
 from functrans.torch._graph.modes import no_grad
 from functrans.torch._tensors import factories
 from functrans.torch._tensors.tensor import Tensor, from_array
@@ -31,7 +32,7 @@ class Normal(Distribution):
     """
 
     has_rsample = True
-    arg_constraints = {"loc": "real", "scale": "positive"}
+    arg_constraints: ClassVar = {"loc": "real", "scale": "positive"}
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
         self.loc, self.scale = broadcast(loc, scale)
@@ -73,7 +74,7 @@ class LogNormal(Distribution):
     """The exponential of what is normally distributed."""
 
     has_rsample = True
-    arg_constraints = {"loc": "real", "scale": "positive"}
+    arg_constraints: ClassVar = {"loc": "real", "scale": "positive"}
     support = "positive"
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
@@ -111,7 +112,7 @@ class HalfNormal(Distribution):
     """The absolute value of what is normally distributed around 0."""
 
     has_rsample = True
-    arg_constraints = {"scale": "positive"}
+    arg_constraints: ClassVar = {"scale": "positive"}
     support = "nonnegative"
 
     def __init__(self, scale: Any, validate_args: bool | None = None):
@@ -144,7 +145,7 @@ class Uniform(Distribution):
     """1 / (high - low) from ``low`` up to ``high``."""
 
     has_rsample = True
-    arg_constraints = {"low": "real", "high": "real"}
+    arg_constraints: ClassVar = {"low": "real", "high": "real"}
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None):
         self.low, self.high = broadcast(low, high)
@@ -187,7 +188,7 @@ class Exponential(Distribution):
     """rate exp(-rate x)."""
 
     has_rsample = True
-    arg_constraints = {"rate": "positive"}
+    arg_constraints: ClassVar = {"rate": "positive"}
     support = "nonnegative"
 
     def __init__(self, rate: Any, validate_args: bool | None = None):
@@ -198,7 +199,9 @@ class Exponential(Distribution):
     def mean(self) -> Tensor:
         return self.rate.reciprocal()
 
-    stddev = mean
+    @property
+    def stddev(self) -> Tensor:
+        return self.mean
 
     @property
     def variance(self) -> Tensor:
@@ -224,7 +227,7 @@ class Laplace(Distribution):
     """exp(-|x - loc| / scale) / (2 scale)."""
 
     has_rsample = True
-    arg_constraints = {"loc": "real", "scale": "positive"}
+    arg_constraints: ClassVar = {"loc": "real", "scale": "positive"}
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
         self.loc, self.scale = broadcast(loc, scale)
@@ -261,7 +264,7 @@ class Cauchy(Distribution):
     """1 / (pi scale (1 + ((x - loc) / scale)**2))."""
 
     has_rsample = True
-    arg_constraints = {"loc": "real", "scale": "positive"}
+    arg_constraints: ClassVar = {"loc": "real", "scale": "positive"}
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
         self.loc, self.scale = broadcast(loc, scale)
@@ -288,7 +291,7 @@ class Gumbel(Distribution):
     """exp(-(z + exp(-z))) / scale for z = (x - loc) / scale."""
 
     has_rsample = True
-    arg_constraints = {"loc": "real", "scale": "positive"}
+    arg_constraints: ClassVar = {"loc": "real", "scale": "positive"}
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
         self.loc, self.scale = broadcast(loc, scale)
@@ -317,7 +320,7 @@ class Gumbel(Distribution):
 class StudentT(Distribution):
     """(1 + z**2 / df)**(-(df + 1) / 2), normalised, for z = (x - loc) / scale."""
 
-    arg_constraints = {"df": "positive", "loc": "real", "scale": "positive"}
+    arg_constraints: ClassVar = {"df": "positive", "loc": "real", "scale": "positive"}
     has_rsample = True
 
     def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0,
@@ -353,7 +356,7 @@ class StudentT(Distribution):
 @op(method=False, title="StandardGammaBackward0")
 def _gamma_sample(a, x):
     """``x``, moving with the shape ``a`` so that its probability stays: x = P^-1(a, P(a, x))."""
-    sp = FUNCTIONS["_scipy"]()
+    sp = scipy()
     return sp.gammaincinv(a, sp.gammainc(np.asarray(getattr(a, "primal", a)), x))
 
 
@@ -371,7 +374,7 @@ class Gamma(Distribution):
     """x**(concentration - 1) exp(-rate x), normalised."""
 
     has_rsample = True
-    arg_constraints = {"concentration": "positive", "rate": "positive"}
+    arg_constraints: ClassVar = {"concentration": "positive", "rate": "positive"}
     support = "nonnegative"
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None):
@@ -395,7 +398,7 @@ class Gamma(Distribution):
         return METHODS["xlogy"](a, b) + METHODS["xlogy"](a - 1, x) - b * x - METHODS["lgamma"](a)
 
     def cdf(self, value: Tensor) -> Tensor:
-        return FUNCTIONS["_special"]("gammainc")(self.concentration, self.rate * value)
+        return SPECIAL["gammainc"](self.concentration, self.rate * value)
 
     def entropy(self) -> Tensor:
         a = self.concentration
@@ -405,7 +408,7 @@ class Gamma(Distribution):
 class Chi2(Gamma):
     """The sum of ``df`` squares of standard normal numbers."""
 
-    arg_constraints = {"df": "positive"}
+    arg_constraints: ClassVar = {"df": "positive"}
 
     def __init__(self, df: Any, validate_args: bool | None = None):
         (self.df,) = broadcast(df)
@@ -416,7 +419,7 @@ class Beta(Distribution):
     """x**(a - 1) (1 - x)**(b - 1), normalised, for a = concentration1, b = concentration0."""
 
     has_rsample = True
-    arg_constraints = {"concentration1": "positive", "concentration0": "positive"}
+    arg_constraints: ClassVar = {"concentration1": "positive", "concentration0": "positive"}
     support = "unit"
 
     def __init__(self, concentration1: Any, concentration0: Any,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,7 +22,7 @@ def _logits(probs: Tensor, binary: bool) -> Tensor:
 class _ByProbability(Distribution):
     """Parameters are probabilities or their logits."""
 
-    arg_constraints = {"probs": "unit", "logits": "real"}
+    arg_constraints: ClassVar = {"probs": "unit", "logits": "real"}
 
     def __init__(self, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None):
@@ -116,7 +116,8 @@ class Binomial(_ByProbability):
         (value,) = broadcast(value)
         self.total_count, value = broadcast(
             total_count if isinstance(total_count, Tensor) else float(total_count), value)
-        super().__init__(*([value, None] if logits is None else [None, value]), validate_args)
+        probs, logits = (value, None) if logits is None else (None, value)
+        super().__init__(probs, logits, validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -143,7 +144,7 @@ class Binomial(_ByProbability):
 class Poisson(Distribution):
     """rate**k exp(-rate) / k!."""
 
-    arg_constraints = {"rate": "nonnegative"}
+    arg_constraints: ClassVar = {"rate": "nonnegative"}
     support = "natural"
 
     def __init__(self, rate: Any, validate_args: bool | None = None):
@@ -154,7 +155,9 @@ class Poisson(Distribution):
     def mean(self) -> Tensor:
         return self.rate
 
-    variance = mean
+    @property
+    def variance(self) -> Tensor:
+        return self.rate
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         drawn = factories.source().poisson(self.rate._array, self._extended(sample_shape))
@@ -173,7 +176,7 @@ class Categorical(Distribution):
     tensor(-1.3863)
     """
 
-    arg_constraints = {"probs": "simplex", "logits": "real vector"}
+    arg_constraints: ClassVar = {"probs": "simplex", "logits": "real vector"}
     support = "natural"
 
     def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None,
@@ -202,7 +205,9 @@ class Categorical(Distribution):
     def mean(self) -> Tensor:
         return self.probs[..., 0] * float("nan")
 
-    variance = mean
+    @property
+    def variance(self) -> Tensor:
+        return self.mean
 
     @property
     def mode(self) -> Tensor:
@@ -210,7 +215,8 @@ class Categorical(Distribution):
 
     @property
     def param_shape(self) -> Any:
-        return self.__dict__.get("probs", self.__dict__.get("logits")).shape
+        fields = self.__dict__
+        return fields["probs" if "probs" in fields else "logits"].shape
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         p = self.probs.detach()

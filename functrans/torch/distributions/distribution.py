@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class Distribution:
     """
 
     has_rsample = False
-    arg_constraints: dict[str, str] = {}
+    arg_constraints: ClassVar[dict[str, str]] = {}
     support = "real"
     _validate = True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,8 +24,10 @@ class MultivariateNormal(Distribution):
     """exp(-(x - loc)^T S^-1 (x - loc) / 2), normalised; S, S^-1 or its Cholesky factor is given."""
 
     has_rsample = True
-    arg_constraints = {"loc": "real vector", "covariance_matrix": "positive definite",
-                       "precision_matrix": "positive definite", "scale_tril": "lower"}
+    arg_constraints: ClassVar = {
+        "loc": "real vector", "covariance_matrix": "positive definite",
+        "precision_matrix": "positive definite", "scale_tril": "lower",
+    }
     support = "real vector"
 
     def __init__(self, loc: Tensor, covariance_matrix: Tensor | None = None,
@@ -102,7 +104,7 @@ class Dirichlet(Distribution):
     """The product of x_i**(concentration_i - 1), normalised, for x that add up to 1."""
 
     has_rsample = True
-    arg_constraints = {"concentration": "positive vector"}
+    arg_constraints: ClassVar = {"concentration": "positive vector"}
     support = "simplex"
 
     def __init__(self, concentration: Tensor, validate_args: bool | None = None):

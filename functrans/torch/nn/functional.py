@@ -8,6 +8,7 @@ tensor(0.4100, grad_fn=<NllLossBackward0>)
 
 from __future__ import annotations
 
+from functrans.torch._functions import special
 from functrans.torch._functions.table import NN
 from functrans.torch.nn._functions import (
     activations,
@@ -21,6 +22,6 @@ from functrans.torch.nn._functions import (
 
 # for what they enter
 assert activations and attention and convolutions and images and losses and normalisation
-assert pooling
+assert pooling and special
 __all__ = sorted(NN)
 globals().update(NN)

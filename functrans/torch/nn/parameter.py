@@ -17,11 +17,12 @@ class Parameter(Tensor):
     tensor([0., 0.], requires_grad=True)
     """
 
-    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Tensor:
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
         data = as_tensor([] if data is None else data)
         t = from_array(data._array, data._storage)
         t.__class__ = cls
-        return t.requires_grad_(requires_grad)
+        t.requires_grad_(requires_grad)
+        return t  # type: ignore[return-value]  # of the class that was set
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"

@@ -10,11 +10,27 @@ import torch.nn.functional as F
 from torch.distributions import Categorical, Normal, kl_divergence
 
 __all__ = [
-    "actor_critic", "bayes_by_backprop", "beta_and_dirichlet", "conditional_random_field",
-    "coupling_flow", "deep_q", "gaussian_process", "gumbel", "hamiltonian_monte_carlo",
-    "hidden_markov", "kalman_filter", "langevin", "log_probabilities", "mixture",
-    "multivariate", "planar_flow", "policy_gradient", "poisson_regression", "proximal_policy",
-    "stein", "variational_autoencoder",
+    "actor_critic",
+    "bayes_by_backprop",
+    "beta_and_dirichlet",
+    "conditional_random_field",
+    "coupling_flow",
+    "deep_q",
+    "gaussian_process",
+    "gumbel",
+    "hamiltonian_monte_carlo",
+    "hidden_markov",
+    "kalman_filter",
+    "langevin",
+    "log_probabilities",
+    "mixture",
+    "multivariate",
+    "planar_flow",
+    "poisson_regression",
+    "policy_gradient",
+    "proximal_policy",
+    "stein",
+    "variational_autoencoder",
 ]
 
 

@@ -90,7 +90,7 @@ def cart_pole():
     state = torch.tensor([0.0, 0.0, 0.1, 0.0], dtype=torch.float64)
     cost = 0
     for _ in range(15):
-        x, v, a, w = state.unbind()
+        _, v, a, w = state.unbind()
         force = torch.clamp(gains.dot(state), -10, 10)
         temp = (force + 0.05 * w ** 2 * torch.sin(a)) / 1.1
         acc = (9.8 * a.sin() - a.cos() * temp) / (0.5 * (4 / 3 - 0.1 * a.cos() ** 2 / 1.1))

@@ -150,8 +150,8 @@ def per_sample_gradients():
         p.data = drawn(45 + i, *p.shape)
     x, y = drawn(47, 5, 3), torch.tensor([0, 1, 0, 1, 1])
     losses = F.cross_entropy(model(x), y, reduction="none")
-    rows = [torch.cat([g.flatten() for g in grad(l, model.parameters(), retain_graph=True)])
-            for l in losses]
+    rows = [torch.cat([g.flatten() for g in grad(loss, model.parameters(), retain_graph=True)])
+            for loss in losses]
     per_sample = torch.stack(rows)
     eye = torch.eye(5, dtype=torch.float64)
     batched = grad(losses, list(model.parameters()), eye, retain_graph=True, is_grads_batched=True)
@@ -281,8 +281,8 @@ def natural_gradient():
             return -0.5 * ((x - mu) / log_sigma.exp()) ** 2 - log_sigma
 
         lp = log_prob(mu, log_sigma)
-        scores = torch.stack([torch.stack(grad(l, (mu, log_sigma), retain_graph=True))
-                              for l in lp])
+        scores = torch.stack([torch.stack(grad(value, (mu, log_sigma), retain_graph=True))
+                              for value in lp])
         fisher = scores.t() @ scores / len(x)
         step = torch.linalg.solve(fisher + 1e-3 * torch.eye(2), scores.mean(0))
         mu = (mu + 0.5 * step[0]).detach().requires_grad_()

@@ -212,6 +212,7 @@ def gathered_beams():
         total = scores.unsqueeze(-1) + logp[:, t].unsqueeze(1)
         scores, flat = total.flatten(1).topk(2, dim=-1)
         beam, token = torch.div(flat, 5, rounding_mode="floor"), flat % 5
+        scores = scores + 0 * beam
         history.append(token)
     loss = -scores.logsumexp(1).mean()
     loss.backward()
@@ -273,13 +274,12 @@ def special_functions():
     parts = [
         torch.erf(x), torch.erfc(x), torch.erfinv(x / 3), torch.lgamma(x), torch.digamma(x),
         torch.polygamma(1, x), torch.special.expit(x), torch.logit(x / 3), torch.special.i0(x),
-        torch.special.i1(x), torch.special.i0e(x), torch.xlogy(x, x + 1), torch.special.entr(x),
+        torch.special.i1(x), torch.special.multigammaln(x + 1, 2),
+        torch.xlogy(x, x + 1), torch.special.entr(x),
         torch.special.ndtr(x), torch.special.ndtri(x / 3), torch.special.xlog1py(x, x),
         torch.special.log_ndtr(x), torch.sinc(x), torch.special.logsumexp(x, 0),
         torch.special.zeta(x + 1.5, 2.0).detach(), torch.mvlgamma(x + 2, 2),
-        torch.special.gammainc(torch.tensor(1.5, dtype=torch.float64), x),
-        torch.special.gammaincc(torch.tensor(0.5, dtype=torch.float64), x),
-        torch.special.bessel_j0(x).detach(), torch.special.erfcx(x), torch.special.softmax(x, 0),
+        torch.special.erfcx(x), torch.special.softmax(x, 0),
     ]
     grads = [torch.autograd.grad(p.sum(), x, allow_unused=True, retain_graph=True)[0]
              if p.requires_grad else x for p in parts]

@@ -219,7 +219,7 @@ def affine_grid(theta, size, align_corners=None):
     lines = []
     for length in size[2:]:
         line = np.linspace(-1, 1, length) if length > 1 else np.zeros(1)
-        lines.append((line if align_corners else line * (length - 1) / length))
+        lines.append(line if align_corners else line * (length - 1) / length)
     grids = np.meshgrid(*lines, indexing="ij")
     base = np.stack([*grids[::-1], np.ones_like(grids[0])], -1).astype(theta.dtype)
     y = np.matmul(base.reshape((-1, n + 1)), np.swapaxes(theta, 1, 2))
@@ -246,8 +246,8 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     """Images at places from -1 to 1, interpolated: bilinear, nearest or bicubic."""
     n = input.ndim - 2
     if mode == "bicubic" or (mode, padding_mode) not in _KNOWN:
-        raise NotImplementedError(f"grid_sample: mode {mode!r} with padding {padding_mode!r} is not "
-                                  "supported; use 'bilinear' or 'nearest'")
+        raise NotImplementedError(f"grid_sample: mode {mode!r} with padding {padding_mode!r} is "
+                                  "not supported; use 'bilinear' or 'nearest'")
     lengths, at = input.shape[2:], []
     for i, length in enumerate(lengths):
         x = _unnormalised(grid[..., n - 1 - i], length, bool(align_corners))
@@ -261,7 +261,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     low = [np.floor(plain(x)).astype(np.int64) for x in at]
     total = None
     for corner in np.ndindex(*[2] * n):
-        weight = 1
+        weight: Any = 1
         for c, x, k in zip(corner, at, low, strict=True):
             weight = weight * ((x - k) if c else (k + 1 - x))
         part = _gathered(input, [k + c for k, c in zip(low, corner, strict=True)], lengths)

@@ -48,8 +48,8 @@ class MultiheadAttention(Module):
                 attn_mask: Tensor | None = None, average_attn_weights: bool = True,
                 is_causal: bool = False) -> tuple[Tensor, Tensor | None]:
         single = query.dim() == 2
-        xs = [x.unsqueeze(0) if single else x if self.batch_first else x.transpose(0, 1)
-              for x in (query, key, value)]
+        q, k, v = [x.unsqueeze(0) if single else x if self.batch_first else x.transpose(0, 1)
+                   for x in (query, key, value)]
         if attn_mask is not None and attn_mask.dtype.name == "bool":
             attn_mask = ~attn_mask  # there True is hidden
         if attn_mask is not None and attn_mask.dim() == 3:
@@ -58,7 +58,7 @@ class MultiheadAttention(Module):
             key_padding_mask = key_padding_mask.unsqueeze(0)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
         y, weights = multi_head_attention_forward(
-            *xs, self.num_heads, self.in_proj_weight.chunk(3), biases, self.out_proj,
+            q, k, v, self.num_heads, self.in_proj_weight.chunk(3), biases, self.out_proj,
             self.dropout if self.training else 0.0, attn_mask, key_padding_mask,
             average_attn_weights)
         if single:
