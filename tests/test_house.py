@@ -251,6 +251,9 @@ HOSTED = {
                      "svd", "vectors_if"], "calls of LAPACK are written for fewer rows"),
     **dict.fromkeys(["bessel_i", "sinc_nth"], "a series of as many terms as the numbers need"),
     **dict.fromkeys(["convolve", "fft", "irfft", "rfft"], "NumPy has the fast algorithm"),
+    **dict.fromkeys([f"special.spherical_{n}" for n in ("jn", "yn", "in", "kn")],
+                    "SciPy reflects negative operands in Python"),
+    "special.lambertw": "SciPy offers it to Cython with complex results alone",
     "norm2": "how it is scaled depends on the numbers",
 }
 

@@ -63,8 +63,16 @@ def unit(rng, shape):
     return rng.uniform(-0.9, 0.9, shape)
 
 
+def probability(rng, shape):
+    return rng.uniform(0.1, 0.9, shape)
+
+
 def integers(rng, shape):
     return rng.integers(0, 5, shape)
+
+
+def counts(rng, shape):
+    return rng.integers(1, 4, shape)
 
 
 def flags(rng, shape):
@@ -85,7 +93,7 @@ DOMAINS = {
     "integer": integers,
     "boolean": flags,
     "complex": complexes,
-    "probability": lambda rng, shape: rng.uniform(0.1, 0.9, shape),
+    "probability": probability,
     "negative": lambda rng, shape: -positive(rng, shape),
 }
 # Operands that are not all of the row's domain.
@@ -114,9 +122,39 @@ OPERANDS: dict[str, tuple] = {
     "special.zeta": (lambda rng, shape: rng.integers(2, 5, shape), positive),
     "special.binom": (lambda rng, shape: rng.uniform(3, 5, shape), positive),
     "special.inv_boxcox": (positive, positive),
+    "special.gammaincinv": (positive, probability),
+    "special.gammainccinv": (positive, probability),
+    "special.betainc": (positive, positive, probability),
+    "special.betaincc": (positive, positive, probability),
+    "special.betaincinv": (positive, positive, probability),
+    "special.betainccinv": (positive, positive, probability),
+    **{f"special.{n}": (integers, positive) for n in (
+        "jv", "yv", "yn", "iv", "kv", "kn", "jve", "yve", "ive", "kve", "struve",
+        "modstruve", "expn",
+    )},
+    # of low order: others are beyond float16
+    **{f"special.spherical_{n}": (lambda rng, shape: rng.integers(0, 3, shape), positive)
+       for n in ("jn", "yn", "in", "kn")},
+    **{f"special.eval_{n}": (integers, unit) for n in (
+        "legendre", "chebyt", "chebyu", "chebyc", "chebys", "laguerre", "hermite", "hermitenorm",
+    )},
+    **{f"special.eval_sh_{n}": (integers, probability) for n in ("legendre", "chebyt", "chebyu")},
+    "special.eval_jacobi": (integers, counts, counts, unit),
+    "special.eval_sh_jacobi": (integers, lambda rng, shape: counts(rng, shape) + 3, counts,
+                               probability),
+    "special.eval_gegenbauer": (integers, counts, unit),
+    "special.eval_genlaguerre": (integers, counts, unit),
+    "special.hyp0f1": (counts, normal),
+    "special.hyp1f1": (counts, counts, normal),
+    "special.hyp2f1": (counts, counts, counts, unit),
+    "special.hyperu": (counts, counts, positive),
+    "special.lambertw": (positive, lambda rng, shape: np.zeros(shape, int)),
     "special.round": (normal,),
     "float_power": (positive, normal),
 }
+# Rows that take complex numbers and are differentiated for real ones alone: not holomorphic, or
+# with a rule of functions that are not complex.
+REAL_ONLY = {"special.ive", "special.jve", "special.kve", "special.yve", "special.sinh_integral"}
 SCIPYS = {name for name in TABLE if name.startswith("special.")}
 SHAPES: dict[int, list[tuple]] = {
     1: [((2, 3),), ((),)],

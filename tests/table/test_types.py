@@ -10,7 +10,7 @@ import pytest
 import functrans as ft
 from functrans._core.aval import Aval, aval_of, inexact_dtype
 from functrans._ops.declare import TABLE, Linear
-from tests.table.samples import by_row, cases, samples
+from tests.table.samples import REAL_ONLY, by_row, cases, samples
 
 TYPES = [
     np.dtype(t)
@@ -21,6 +21,8 @@ TYPES = [
 ]
 # A row's own arithmetic, in units of the type's precision and of the largest entry.
 MARGIN = 32
+# Slopes that are read off the output, which is rounded to the type.
+WIDER = {"special.betaincinv": 2, "special.betainccinv": 2}
 
 
 def eps(dtype):
@@ -91,7 +93,10 @@ def refusal(case):
     return None
 
 
-EVERY = [(*c, t) for c in cases(lambda row: row.differentiable) for t in TYPES]
+EVERY = [
+    (*c, t) for c in cases(lambda row: row.differentiable) for t in TYPES
+    if t.kind != "c" or c[0] not in REAL_ONLY
+]
 REFUSED = {c: error for c in EVERY if (error := refusal(c)) is not None}
 TAKEN = [c for c in EVERY if c not in REFUSED]
 
@@ -113,7 +118,7 @@ def test_values_and_tangents_keep_the_type(case):
         wide = ft.jvp(f.in_double, tuple(map(doubled, f.xs)), tuple(map(doubled, ts)))
     for y, dy, want, y64, dy64 in zip(ys, dys, expected, *wide, strict=True):
         assert y.dtype == dy.dtype == want.dtype
-        rounding = max(eps(case[2]), eps(y.dtype))
+        rounding = WIDER.get(case[0], 1) * max(eps(case[2]), eps(y.dtype))
         close(y, y64, rounding)
         close(dy, dy64, rounding)
 
@@ -128,7 +133,7 @@ def test_gradients_have_the_type_of_their_operand(case):
         found = pullback(cts)
     for g, x, g64 in zip(found, f.xs, wide, strict=True):
         assert (g.shape, g.dtype) == (x.shape, x.dtype)
-        close(g, g64, max([eps(case[2]), *[eps(y.dtype) for y in ys]]))
+        close(g, g64, WIDER.get(case[0], 1) * max([eps(case[2]), *[eps(y.dtype) for y in ys]]))
 
 
 @by_row(TAKEN)

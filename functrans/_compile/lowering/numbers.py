@@ -167,11 +167,10 @@ class Code:
 
     def special(self, name: str, t: str, *xs: str) -> str:
         """A call of a function of SciPy's, which computes in double precision."""
-        full = special_functions.PREFIX + name
-        declared = f"declare double @{full}({'double, ' * len(xs)}i32) #1"
-        self.functions |= special_functions.OWN.get(name, {full: declared})
+        self.functions |= special_functions.definition(name, len(xs))
         xs = xs if t == "double" else tuple([self.op(f"fpext {t} {x} to double") for x in xs])
-        y = self.op(f"call double @{full}({''.join([f'double {x}, ' for x in xs])}i32 0)")
+        given = ", ".join([f"double {x}" for x in xs])
+        y = self.op(f"call double @{special_functions.WRAPPED}{name}({given})")
         return y if t == "double" else self.op(f"fptrunc double {y} to {t}")
 
     def number(self, t: str, value: float) -> str:

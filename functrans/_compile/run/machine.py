@@ -86,8 +86,10 @@ class Machine:
         except RuntimeError:
             return frozenset()  # another C library: scalar functions do
         found = set()
-        for row in [row for row in list(TABLE.values()) if row.facts.libm]:
-            name, arity = row.facts.libm, "v" * len(row.actions)
+        rows = [row for row in list(TABLE.values()) if row.facts.libm]
+        functions = {(row.facts.libm, "v" * len(row.actions)) for row in rows}
+        # with those of rows that are loaded later
+        for name, arity in functions | {("erf", "v"), ("erfc", "v")}:
             for letter, bits in lanes:
                 for symbol in (f"_ZGV{letter}N{bits // 64}{arity}_{name}",
                                f"_ZGV{letter}N{bits // 32}{arity}_{name}f"):
@@ -115,11 +117,11 @@ class Machine:
         return found
 
     @lazy
-    def special(self) -> dict[str, int]:
+    def special(self) -> dict[str, special_functions.Function]:
         """SciPy's special functions, once LLVM knows where they are."""
         found = special_functions.found()
-        for name, address in found.items():
-            self.llvm.add_symbol(special_functions.PREFIX + name, address)
+        for name, function in found.items():
+            self.llvm.add_symbol(special_functions.PREFIX + name, function.address)
         return found
 
     def compile(self, text: str, names: Sequence[str], title: str, key: str | None = None,
