@@ -22,6 +22,7 @@ from functrans.torch._functions.table import (
     promoted,
     row,
 )
+from functrans.torch._graph.graph import Value, quiet
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor
 
@@ -92,7 +93,41 @@ def _by_exponent(g: Any, y: Any, x1: Any, x2: Any) -> Any:
     return np.where((x1 == 0) & (x2 == 0), 0, moved)  # 0**x jumps at 0
 
 
+_where = row("where")
+
+
+def _plain(x: Any) -> Any:
+    return x.primal if type(x) is Value else x
+
+
+def _row(name: str, impl: Callable, action: Callable) -> Elementwise:
+    """A row of one operand for this module alone."""
+    return Elementwise(name, impl, (action,), 1, False)
+
+
+def _sigmoid(x: Any) -> Any:
+    # exp(-x) overflows where the result is less than the smallest normal number
+    with quiet():
+        y = np.negative(x, out=np.empty_like(x))
+        np.exp(y, out=y)
+        np.add(y, 1, out=y)
+        return np.reciprocal(y, out=y)
+
+
+def _softplus(x: Any) -> Any:
+    with quiet():
+        y = np.absolute(x, out=np.empty_like(x))
+        np.negative(y, out=y)
+        np.exp(y, out=y)
+        np.log1p(y, out=y)
+        return np.add(y, np.maximum(x, 0), out=y)
+
+
 ROWS = {
+    "cube": _row("cube", lambda x: x * x * x, lambda g, x: g * (3 * (x * x))),
+    "sigmoid": _row("sigmoid", _sigmoid, lambda g, y: g * (y * (1 - y))),
+    "softplus": _row("softplus", _softplus, lambda g, x: g * ROWS["sigmoid"](x)),
+    "relu": _row("relu", lambda x: np.maximum(x, 0), lambda g, y: _where(y <= 0, 0, g)),
     "divide": _reading("divide", lambda g, x2: g / x2, lambda g, x1, x2: -(g * (x1 / x2)) / x2),
     "power": _reading("power", row("power").actions[0].act, _by_exponent),
     "logaddexp": _reading(
@@ -220,14 +255,19 @@ div.of = _quotient.of  # type: ignore[attr-defined]
 METHODS["div"] = METHODS["divide"] = METHODS["true_divide"] = div
 
 
+cube = unary("cube", ROWS["cube"], floats=False, title="PowBackward0")
+
+
 def _power(f: Any) -> Callable:
-    """The power by ``f``, and squares by the cheaper row."""
+    """The power by ``f``, and squares and cubes by cheaper rows."""
     square = METHODS["square"]
 
     def called(input: Any, exponent: Any) -> Any:
         if type(exponent) is int and isinstance(input, Tensor):
             if exponent == 2:
                 return square(input)
+            if exponent == 3 and input._array.dtype.kind in "fcV":
+                return cube(input)
             if exponent < 0 and input._array.dtype.kind in "biu":
                 raise RuntimeError("Integers to negative integer powers are not allowed.")
         return f(input, exponent)
@@ -256,37 +296,33 @@ def rsqrt(x):
     return 1 / np.sqrt(floating(x))
 
 
-@op
-def sigmoid(x):
-    """1 / (1 + exp(-x)), exact in both tails."""
-    if x.dtype.kind == "c":
-        return 1 / (1 + np.exp(-x))
-    return np.exp(-np.logaddexp(0, -floating(x)))
+METHODS["sigmoid"] = unary("sigmoid", ROWS["sigmoid"])
+METHODS["relu"] = relu = unary("relu", ROWS["relu"], floats=False)
 
 
 @op
 def logsigmoid(x):
     """log(sigmoid(x)) without overflow."""
-    return -np.logaddexp(0, -x)
+    return -ROWS["softplus"](-x)
 
 
 @op
 def softplus(x, beta=1, threshold=20):
     """log(1 + exp(beta x)) / beta, and x where beta x is above ``threshold``."""
-    y = np.logaddexp(0, x * beta) / beta
-    return np.where(x * beta > threshold, x, y).astype(x.dtype)
-
-
-@op
-def relu(x):
-    """The positive part; its slope at 0 is 0."""
-    return np.where(x <= 0, 0, x)  # NaN stays
+    scaled = x if beta == 1 else x * beta
+    y = ROWS["softplus"](scaled)
+    ordered("softplus", x)
+    y = y if beta == 1 else y / beta
+    if not (_plain(scaled) > threshold).any():
+        return y
+    return np.where(scaled > threshold, x, y).astype(x.dtype)
 
 
 @op
 def leaky_relu(x, negative_slope=0.01):
     """x where positive, else ``negative_slope * x``."""
-    return np.where(x > 0, x, x * negative_slope)
+    slope = np.where(x > 0, 1, negative_slope).astype(x.dtype)
+    return x * slope
 
 
 @op
@@ -298,7 +334,7 @@ def elu(x, alpha=1.0):
 @op
 def silu(x):
     """x * sigmoid(x)."""
-    return x * sigmoid.body(x)
+    return x * ROWS["sigmoid"](x)
 
 
 @op

@@ -20,7 +20,7 @@ from functrans.torch._graph.views import changed, getitem, guard, rebase, view
 from functrans.torch._tensors.dtypes import result_dtype
 from functrans.torch._tensors.tensor import Tensor, edge_of, unwrap
 
-_scatter_set = row("scatter_set")
+_scatter_set, _where = row("scatter_set"), row("where")
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 
 
@@ -227,7 +227,8 @@ def where(condition, input=None, other=None):
     """From ``input`` where ``condition`` holds, else from ``other``."""
     if input is None:
         return nonzero.body(condition, as_tuple=True)
-    return np.where(condition, *_alike(input, other))
+    condition = condition if type(condition) is Value else np.asarray(condition)
+    return _where(condition, *_alike(input, other))
 
 
 def _alike(*xs):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from functrans.extend import General, bind
 from functrans.torch._functions.table import (
     FUNCTIONS,
     METHODS,
@@ -39,6 +40,25 @@ def axes(dim: Any, x: Any) -> Any:
     if dim is None or isinstance(dim, int):
         return dim
     return tuple(dim) or None
+
+
+def _logs_of_shares(x, axis):
+    y = x - np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    return np.subtract(y, np.log(np.add.reduce(np.exp(y), axis, keepdims=True)), out=y)
+
+
+def _moved(t, y, axis):
+    return t - np.sum(np.exp(y) * t, axis=axis, keepdims=True)
+
+
+# a row for this module alone: one pass forward and one back
+_log_softmax = General(
+    "log_softmax", _logs_of_shares, jvp=lambda ts, y, xs, axis: _moved(ts[0], y, axis),
+    vjp=lambda ct, y, xs, wanted, axis: [ct - np.exp(y) * np.sum(ct, axis=axis, keepdims=True)],
+    batch=lambda size, xs, batched, axis: bind(
+        _log_softmax, xs[0], axis=tuple([i + 1 for i in axis])),
+    saves="y", abstract=lambda x, axis: x,
+)
 
 
 class Extreme(NamedTuple):
@@ -270,8 +290,7 @@ def softmax(x, dim, *, dtype=None):
 def log_softmax(x, dim, *, dtype=None):
     """log(softmax(x)) along ``dim``, exact in the tails."""
     x = floating(x) if dtype is None else x.astype(dtype)
-    dims = count_dims(dim, x.ndim)
-    return x - _kept(_logsumexp(x, axis=dims), x, dims)
+    return _log_softmax(x, axis=count_dims(dim, x.ndim))
 
 
 @op(title="LinalgVectorNormBackward0")

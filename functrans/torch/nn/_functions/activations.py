@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.calculus import cosine_similarity, pdist
-from functrans.torch._functions.elementwise import logsigmoid, softplus
+from functrans.torch._functions.elementwise import ROWS, logsigmoid, softplus
 from functrans.torch._functions.indexing import index_array
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.linalg import plain
@@ -119,7 +119,7 @@ def celu(input, alpha=1.0):
 @op(space=NN)
 def mish(input):
     """input * tanh(softplus(input))."""
-    return input * np.tanh(np.logaddexp(0, input))
+    return input * np.tanh(ROWS["softplus"](input))
 
 
 @op
@@ -140,7 +140,7 @@ def glu(input, dim=-1):
         raise RuntimeError("Halving dimension must be even, but dimension "
                            f"{dim % input.ndim} is size {n}")
     first, second = np.split(input, 2, dim)
-    return first * METHODS["sigmoid"].body(second)
+    return first * ROWS["sigmoid"](second)
 
 
 @op(space=NN)

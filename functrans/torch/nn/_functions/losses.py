@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from functrans.torch._functions.elementwise import ROWS
 from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.reductions import log_softmax as _log_softmax
 from functrans.torch._functions.reductions import logsumexp
 from functrans.torch._functions.table import NN, floating, op, promoted
+
+_softplus = ROWS["softplus"]
 
 
 def reduced(x: Any, reduction: str, who: str) -> Any:
@@ -110,10 +113,10 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
         raise ValueError(f"Target size ({target.shape}) must be the same as input size "
                          f"({input.shape})")
     if pos_weight is None:
-        loss = np.logaddexp(0, input) - input * target
+        loss = _softplus(input) - input * target
     else:
         factor = 1 + (pos_weight - 1) * target
-        loss = (1 - target) * input + factor * np.logaddexp(0, -input)
+        loss = (1 - target) * input + factor * _softplus(-input)
     if weight is not None:
         loss = loss * weight
     return reduced(loss, _old(size_average, reduce, reduction),
@@ -259,7 +262,7 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
 @op(space=NN)
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-target input))."""
-    loss = np.logaddexp(0, -target * input)
+    loss = _softplus(-target * input)
     return reduced(loss, _old(size_average, reduce, reduction), "soft_margin_loss")
 
 
@@ -339,7 +342,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
 def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None,
                                 reduction="mean"):
     """The mean over classes of the binary cross entropy of logits."""
-    loss = np.logaddexp(0, input) - input * target
+    loss = _softplus(input) - input * target
     loss = loss if weight is None else loss * weight
     loss = np.mean(loss, axis=-1)
     return reduced(loss, _old(size_average, reduce, reduction), "multilabel_soft_margin_loss")
