@@ -4,4 +4,5 @@ Each module imports ``torch`` as users do. Each function in ``__all__`` is a pro
 nothing and returns its numbers by name. ``record`` stores what torch computes.
 """
 
-NAMES = ["fitting", "networks", "higher", "functions", "chances", "dynamics", "structures"]
+NAMES = ["fitting", "networks", "higher", "functions", "chances", "dynamics", "structures",
+         "operations"]
