@@ -14,7 +14,7 @@ from functrans._compile.emit import module
 from functrans._compile.emit.entry_code import PLAN
 from functrans._compile.lowering.numbers import AS_NUMPY
 from functrans._compile.run import entry, executable
-from functrans._compile.run.native import compile_program
+from functrans._compile.run.native import NativeProgram
 from functrans._ops.declare import Elementwise
 from functrans._transforms.staging.jit import Jitted
 from functrans._transforms.staging.staging import make_program
@@ -24,7 +24,7 @@ X = np.linspace(0.5, 1.5, 6)
 
 
 def compiled(f, *args):
-    return compile_program(make_program(f)(*args))
+    return NativeProgram(make_program(f)(*args))
 
 
 def entered(f, *args):
@@ -293,8 +293,8 @@ def test_an_interrupt_in_a_host_step_ends_the_call_and_nothing_else(interruptibl
 def test_the_second_call_and_all_later_ones_are_the_entry():
     f = Jitted(lambda x, s: (x * s, np.sum(x)), (), (), AS_NUMPY)
     ys = [f.positional((X, 2.0)) for _ in range(3)]
-    assert type(f.latest) is type(len)
-    for y in (*ys, f.latest(X, 2.0)):
+    assert type(f.latest[1]) is type(len)
+    for y in (*ys, f.latest[1](X, 2.0)):
         np.testing.assert_array_equal(y[0], X * 2.0)
 
 
@@ -378,13 +378,13 @@ def test_only_long_programs_let_other_threads_run():
 
 def test_threads_compile_an_executable_once(monkeypatch):
     start, made = threading.Barrier(8), []
-    real = executable.compile_program
+    real = executable.NativeProgram
 
     def counted(*args):
         made.append(args)
         return real(*args)
 
-    monkeypatch.setattr(executable, "compile_program", counted)
+    monkeypatch.setattr(executable, "NativeProgram", counted)
     f = ft.jit(lambda x: np.exp(x) * x)
     found = []
 

@@ -253,7 +253,9 @@ HOSTED = {
     **dict.fromkeys(["convolve", "fft", "irfft", "rfft"], "NumPy has the fast algorithm"),
     **dict.fromkeys([f"special.spherical_{n}" for n in ("jn", "yn", "in", "kn")],
                     "SciPy reflects negative operands in Python"),
-    "special.lambertw": "SciPy offers it to Cython with complex results alone",
+    **dict.fromkeys([f"special.{n}" for n in ("lambertw", "wofz", "hankel1", "hankel2")],
+                    "SciPy offers it to Cython with complex results alone"),
+    "special.riemann_zeta": "SciPy does not offer it to Cython",
     "norm2": "how it is scaled depends on the numbers",
 }
 

@@ -9,7 +9,7 @@ import pytest
 import functrans as ft
 from functrans._compile.emit import loop_nest
 from functrans._compile.ir.expand import expanded
-from functrans._compile.run.native import compile_program
+from functrans._compile.run.native import NativeProgram
 from functrans._compile.schedule import assemble
 from functrans._compile.schedule.kernels import HostStep, Kernel, Tiles
 from functrans._core.bind import bind
@@ -21,7 +21,7 @@ from functrans.errors import ArgumentError
 
 
 def compiled(f, *args):
-    return compile_program(make_program(f)(*args))
+    return NativeProgram(make_program(f)(*args))
 
 
 def steps(f, *args):
@@ -255,7 +255,7 @@ def test_the_smallest_tiles_and_chunks_change_no_value(small_tiles, name, shape)
         return
     expected = ft.tree.leaves(f(x))
     program = make_program(lambda x: tuple(ft.tree.leaves(f(x))))(x)
-    for y, e in zip(compile_program(program)([x]), expected, strict=True):
+    for y, e in zip(NativeProgram(program)([x]), expected, strict=True):
         np.testing.assert_allclose(y, e, rtol=1e-12, atol=1e-12)
 
 

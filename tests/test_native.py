@@ -11,7 +11,7 @@ import functrans as ft
 from functrans._compile.ir.program import evaluate
 from functrans._compile.lowering.numbers import Rounding
 from functrans._compile.lowering.scalars import lowering_of
-from functrans._compile.run.native import compile_program
+from functrans._compile.run.native import NativeProgram
 from functrans._compile.schedule.kernels import HostStep, Kernel
 from functrans._core.bind import bind
 from functrans._ops.declare import TABLE, Elementwise
@@ -34,7 +34,7 @@ EPS = {np.dtype(np.float64): 2e-15, np.dtype(np.float32): 1e-6,
 def native(f, *args, precise=False):
     """The compiled program of ``f`` at ``args``, and its outputs there."""
     program = make_program(f)(*args)
-    compiled = compile_program(program, Rounding(precise))
+    compiled = NativeProgram(program, Rounding(precise))
     return compiled, compiled(args)
 
 
@@ -68,7 +68,7 @@ def check(f, *args, scaled=True):
     program = make_program(f)(*args)
     with np.errstate(all="ignore"):
         expected = evaluate(program, args)
-    compiled = compile_program(program)
+    compiled = NativeProgram(program)
     agree(compiled(args), expected, scaled)
     return compiled
 

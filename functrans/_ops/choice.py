@@ -28,6 +28,3 @@ def _is_zero(x: Any) -> bool:
 
 def _fits(x: Any, c: np.ndarray) -> bool:
     return type(x) is np.ndarray and x.dtype in _BITS and x.shape == c.shape
-
-
-__all__ = ["choose"]

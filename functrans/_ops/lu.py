@@ -68,5 +68,3 @@ lu = primitive(
     doc="F. de Hoog, R. Anderssen and M. Lukas, Differentiation of matrix functionals using "
     "triangular factorization (2011).",
 )
-
-__all__ = ["lu"]

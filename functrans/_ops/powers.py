@@ -33,6 +33,3 @@ def _cube(x: np.ndarray) -> np.ndarray:
         if unknown.any():
             rest = np.where(unknown, 0, rest).astype(x.dtype)
     return square * x + rest
-
-
-__all__ = ["power"]

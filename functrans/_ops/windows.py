@@ -64,5 +64,3 @@ overlap_add = linear(
         (*x.shape[:axis], length, *x.shape[axis + 1 : -1]), x.dtype
     ),
 )
-
-__all__ = ["overlap_add", "window_count", "windows"]

@@ -120,6 +120,15 @@ OPERANDS: dict[str, tuple] = {
     "special.powm1": (positive, normal),
     "special.huber": (positive, nonzero),
     "special.zeta": (lambda rng, shape: rng.integers(2, 5, shape), positive),
+    "special.stdtr": (positive, nonzero),
+    "special.hankel1": (integers, complexes),
+    "special.hankel2": (integers, complexes),
+    "special.pdtr": (integers, positive),
+    "special.pdtrc": (integers, positive),
+    "special.pdtri": (integers, probability),
+    **{f"special.{n}": (integers, lambda rng, shape: counts(rng, shape) + 5, probability)
+       for n in ("bdtr", "bdtrc", "nbdtr", "nbdtrc")},
+    "special.stdtrit": (positive, lambda rng, shape: rng.uniform(0.1, 0.4, shape)),
     "special.binom": (lambda rng, shape: rng.uniform(3, 5, shape), positive),
     "special.inv_boxcox": (positive, positive),
     "special.gammaincinv": (positive, probability),
@@ -152,9 +161,13 @@ OPERANDS: dict[str, tuple] = {
     "special.round": (normal,),
     "float_power": (positive, normal),
 }
-# Rows that take complex numbers and are differentiated for real ones alone: not holomorphic, or
-# with a rule of functions that are not complex.
-REAL_ONLY = {"special.ive", "special.jve", "special.kve", "special.yve", "special.sinh_integral"}
+# Rows that take complex numbers and are differentiated for real ones alone: they are
+# not holomorphic.
+REAL_ONLY = {"special.ive", "special.jve", "special.kve", "special.yve"}
+# Rows whose references take mpmath long.
+SLOW = {f"special.{name}" for name in (
+    "yv", "yve", "yn", "hyperu", "owens_t", "betaincinv", "betainccinv", "stdtrit",
+)}
 SCIPYS = {name for name in TABLE if name.startswith("special.")}
 SHAPES: dict[int, list[tuple]] = {
     1: [((2, 3),), ((),)],
@@ -172,7 +185,8 @@ def elementwise_samples(row: Elementwise) -> list[Sample]:
     # linear and bilinear rows on complex numbers as well: their slopes may be complex too
     shapes = SHAPES.get(len(kinds), [((2,),) * len(kinds)])
     # SciPy's functions are many and have the plumbing of one family: a shape that broadcasts does
-    found = [sample(kinds, s) for s in (shapes[-1:] if row.name in SCIPYS else shapes)]
+    few = [((2,),) * len(kinds)] if row.name in SLOW else shapes[-1:]
+    found = [sample(kinds, s) for s in (few if row.name in SCIPYS else shapes)]
     if row.domain == "any" and row.name != "where":
         found.append(sample((complexes,) * len(kinds), SHAPES[len(kinds)][0]))
     return found

@@ -10,6 +10,7 @@ from scipy import special as sp
 from functrans._ops.declare import TABLE
 from functrans._ops.special import (
     bessel,
+    distributions,
     elementary,
     errors,
     gamma,
@@ -24,7 +25,7 @@ from functrans.numpy.protocols import UFUNCS
 # imported for the rows that they declare
 assert elementary and errors and hypergeometric and incomplete and logistic and orthogonal
 # Ufuncs inside of functions of SciPy's, which hand traced values on to them.
-INSIDE = {"_zeta": gamma.zeta}
+INSIDE = {"_zeta": gamma.zeta, "_riemann_zeta": gamma.riemann_zeta}
 
 
 MEANINGS: dict[np.ufunc, Any] = {
@@ -37,6 +38,7 @@ MEANINGS |= {
 }
 MEANINGS |= {
     sp.airy: bessel.airy, sp.fresnel: integrals.fresnel, sp.shichi: integrals.shichi,
-    sp.sici: integrals.sici,
+    sp.sici: integrals.sici, sp.voigt_profile: errors.voigt_profile,
 }
+MEANINGS |= {getattr(sp, name): f for name, f in distributions.COMPOSED.items()}
 UFUNCS |= MEANINGS
