@@ -48,6 +48,10 @@ TAKING_OUT: set[str] = set()
 NUMBERS = frozenset({bool, int, float, complex})
 
 
+class WrongValue(FunctransError, ValueError):
+    """A ValueError of ours: those of NumPy become RuntimeErrors, as torch has them."""
+
+
 def title_for(name: str) -> str:
     return "".join([w.capitalize() for w in name.strip("_").split("_")]) + "Backward0"
 

@@ -15,7 +15,7 @@ from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.reductions import axes
 from functrans.torch._functions.scattering import added, reduced
-from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, floating, op
+from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, WrongValue, floating, op
 from functrans.torch._functions.table import method as enter_method
 from functrans.torch._tensors import factories
 from functrans.torch._tensors.tensor import Tensor, from_array
@@ -36,7 +36,7 @@ def relu6(input):
 def hardtanh(input, min_val=-1.0, max_val=1.0):
     """input kept between two bounds, where the slope is 0."""
     if min_val > max_val:
-        raise ValueError(f"hardtanh: min_val {min_val} is greater than max_val {max_val}")
+        raise WrongValue(f"hardtanh: min_val {min_val} is greater than max_val {max_val}")
     return _bounded(input, min_val, max_val)
 
 

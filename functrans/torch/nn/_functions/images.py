@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.linalg import plain
-from functrans.torch._functions.table import FUNCTIONS, NN, op
+from functrans.torch._functions.table import FUNCTIONS, NN, WrongValue, op
 
 
 @op(space=NN, title="ConstantPadNdBackward0")
@@ -115,7 +115,7 @@ def _lengths(x: Any, size: Any, factors: Any) -> tuple[list, list]:
     """The new lengths, and the scales by which they were given."""
     n = x.ndim - 2
     if (size is None) == (factors is None):
-        raise ValueError("either size or scale_factor should be defined"
+        raise WrongValue("either size or scale_factor should be defined"
                          if size is None else "only one of size or scale_factor should be defined")
     if size is not None:
         return [int(size)] * n if isinstance(size, int) else [int(s) for s in size], [None] * n
@@ -131,7 +131,7 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
         raise NotImplementedError("interpolate: antialias is not supported; smooth the input "
                                   "with avg_pool2d or conv2d first")
     if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
-        raise ValueError("align_corners option can only be set with the interpolating modes: "
+        raise WrongValue("align_corners option can only be set with the interpolating modes: "
                          "linear | bilinear | bicubic | trilinear")
     lengths, scales = _lengths(input, size, scale_factor)
     if recompute_scale_factor:

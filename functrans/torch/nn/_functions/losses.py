@@ -11,7 +11,7 @@ from functrans.torch._functions.elementwise import ROWS
 from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.reductions import log_softmax as _log_softmax
 from functrans.torch._functions.reductions import logsumexp
-from functrans.torch._functions.table import NN, floating, op, promoted
+from functrans.torch._functions.table import NN, WrongValue, floating, op, promoted
 
 _softplus = ROWS["softplus"]
 
@@ -21,7 +21,7 @@ def reduced(x: Any, reduction: str, who: str) -> Any:
     if reduction == "none":
         return x
     if reduction not in ("mean", "sum"):
-        raise ValueError(f"{who}: {reduction!r} is not a valid value for reduction; "
+        raise WrongValue(f"{who}: {reduction!r} is not a valid value for reduction; "
                          "use 'none', 'mean' or 'sum'")
     return np.mean(x) if reduction == "mean" else np.sum(x)
 
@@ -95,7 +95,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     if x.size and not ((x >= 0) & (x <= 1)).all():
         raise RuntimeError("all elements of input should be between 0 and 1")
     if target.shape != input.shape:
-        raise ValueError(f"Using a target size ({target.shape}) that is different to the input "
+        raise WrongValue(f"Using a target size ({target.shape}) that is different to the input "
                          f"size ({input.shape}) is deprecated. Please ensure they have the same "
                          "size.")
     logs = [np.maximum(np.log(v), -100) for v in (input, 1 - input)]
@@ -110,7 +110,7 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
                                      reduction="mean", pos_weight=None):
     """-p t log(s) - (1 - t) log(1 - s) for s = sigmoid(input), without overflow."""
     if target.shape != input.shape:
-        raise ValueError(f"Target size ({target.shape}) must be the same as input size "
+        raise WrongValue(f"Target size ({target.shape}) must be the same as input size "
                          f"({input.shape})")
     if pos_weight is None:
         loss = _softplus(input) - input * target
@@ -160,7 +160,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
     if var.shape != input.shape and var.ndim and var.shape == input.shape[:-1]:
         var = var[..., None]
     if np.any(plain(var) < 0):
-        raise ValueError("var has negative entry/entries")
+        raise WrongValue("var has negative entry/entries")
     # the bound is not differentiated
     var = var + np.where(plain(var) < eps, eps - plain(var), 0).astype(var.dtype)
     loss = 0.5 * (np.log(var) + np.square(input - target) / var)

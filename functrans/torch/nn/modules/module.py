@@ -404,8 +404,7 @@ class Module:
         lines = extra.split("\n") if extra else []
         below = []
         for name, module in self._modules.items():
-            text = repr(module).split("\n")
-            below.append(f"({name}): " + "\n".join([text[0], *[f"  {t}" for t in text[1:]]]))
+            below.append(f"({name}): {module!r}")
         if not below and len(lines) <= 1:
             return f"{self._get_name()}({extra})"
         inner = "\n".join([*lines, *below]).split("\n")
