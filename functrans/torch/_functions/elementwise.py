@@ -100,7 +100,7 @@ def _plain(x: Any) -> Any:
     return x.primal if type(x) is Value else x
 
 
-def _row(name: str, impl: Callable, action: Callable) -> Elementwise:
+def _alone(name: str, impl: Callable, action: Callable) -> Elementwise:
     """A row of one operand for this module alone."""
     return Elementwise(name, impl, (action,), 1, False)
 
@@ -114,6 +114,14 @@ def _sigmoid(x: Any) -> Any:
         return np.reciprocal(y, out=y)
 
 
+def _sigmoid_slope(g: Any, y: Any) -> Any:
+    if type(g) is not np.ndarray or type(y) is not np.ndarray or g.dtype != y.dtype:
+        return g * (y * (1 - y))
+    slope = np.subtract(1, y, out=np.empty_like(y))
+    slope *= y
+    return slope * g
+
+
 def _softplus(x: Any) -> Any:
     with quiet():
         y = np.absolute(x, out=np.empty_like(x))
@@ -124,10 +132,10 @@ def _softplus(x: Any) -> Any:
 
 
 ROWS = {
-    "cube": _row("cube", lambda x: x * x * x, lambda g, x: g * (3 * (x * x))),
-    "sigmoid": _row("sigmoid", _sigmoid, lambda g, y: g * (y * (1 - y))),
-    "softplus": _row("softplus", _softplus, lambda g, x: g * ROWS["sigmoid"](x)),
-    "relu": _row("relu", lambda x: np.maximum(x, 0), lambda g, y: _where(y <= 0, 0, g)),
+    "cube": _alone("cube", lambda x: x * x * x, lambda g, x: g * (3 * (x * x))),
+    "sigmoid": _alone("sigmoid", _sigmoid, _sigmoid_slope),
+    "softplus": _alone("softplus", _softplus, lambda g, x: g * ROWS["sigmoid"](x)),
+    "relu": _alone("relu", lambda x: np.maximum(x, 0), lambda g, y: _where(y <= 0, 0, g)),
     "divide": _reading("divide", lambda g, x2: g / x2, lambda g, x1, x2: -(g * (x1 / x2)) / x2),
     "power": _reading("power", row("power").actions[0].act, _by_exponent),
     "logaddexp": _reading(
