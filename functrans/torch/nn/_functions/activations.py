@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.calculus import cosine_similarity, pdist
-from functrans.torch._functions.elementwise import ROWS, logsigmoid, softplus
+from functrans.torch._functions.elementwise import logsigmoid, softplus
 from functrans.torch._functions.indexing import index_array
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.linalg import plain
+from functrans.torch._functions.own import ROWS
 from functrans.torch._functions.reductions import axes
 from functrans.torch._functions.scattering import added, reduced
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, WrongValue, floating, op

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.elementwise import ROWS
 from functrans.torch._functions.linalg import plain
+from functrans.torch._functions.own import ROWS
 from functrans.torch._functions.reductions import log_softmax as _log_softmax
 from functrans.torch._functions.reductions import logsumexp
 from functrans.torch._functions.table import NN, WrongValue, floating, op, promoted
