@@ -44,7 +44,7 @@ def axes(dim: Any, x: Any) -> Any:
 
 def _logs_of_shares(x, axis):
     y = x - np.max(x, axis=axis, keepdims=True, initial=-np.inf)
-    return np.subtract(y, np.log(np.add.reduce(np.exp(y), axis, keepdims=True)), out=y)
+    return y - np.log(np.add.reduce(np.exp(y), axis, keepdims=True))
 
 
 def _moved(t, y, axis):
