@@ -243,12 +243,13 @@ OF_SCHEDULES = {scalars.copy, scalars.gather, scalars.inside}
 # Rows that are steps of NumPy's between the compiled loops, and why.
 HOSTED = {
     **dict.fromkeys(["argmax", "argmin", "bitwise_count", "cross", "exponent", "gcd", "last_write",
-                     "lcm", "ldexp", "left_shift", "nextafter", "right_shift", "root", "spacing"],
+                     "lcm", "ldexp", "left_shift", "nextafter", "overlap_add", "right_shift",
+                     "root", "spacing", "windows"],
                     "nobody has asked for its loop"),
     **dict.fromkeys(["argpartition", "argsort", "lexsort", "ranked", "searchsorted", "tied_mean",
                      "tied_spread"], "order is found by NumPy"),
-    **dict.fromkeys(["cofactor", "cofactor_slope", "eig", "pinv", "qr", "roots", "svd",
-                     "vectors_if"], "calls of LAPACK are written for fewer rows"),
+    **dict.fromkeys(["cofactor", "cofactor_slope", "eig", "lu", "pinv", "qr", "roots",
+                     "svd", "vectors_if"], "calls of LAPACK are written for fewer rows"),
     **dict.fromkeys(["bessel_i", "sinc_nth"], "a series of as many terms as the numbers need"),
     **dict.fromkeys(["convolve", "fft", "irfft", "rfft"], "NumPy has the fast algorithm"),
     **dict.fromkeys([f"special.spherical_{n}" for n in ("jn", "yn", "in", "kn")],

@@ -27,6 +27,7 @@ from functrans._core.bind import (
 )
 from functrans._core.primitive import Primitive
 from functrans._kernels import large
+from functrans._ops.choice import choose
 
 TABLE: dict[str, Primitive] = {}
 
@@ -492,7 +493,7 @@ strong_multiply = elementwise(
     commutes=True, rounds="once", cost=1,
 )
 where = elementwise(
-    "where", np.where, None, lambda g, x1: where(x1, g, 0), lambda g, x1: where(x1, 0, g),
+    "where", choose, None, lambda g, x1: where(x1, g, 0), lambda g, x1: where(x1, 0, g),
     domain=ANY, selects=True, cost=1, computes="choice", rounds="never",
 )
 isnan = constant("isnan", np.isnan, rounds="never", cost=1, computes="inexact")

@@ -14,6 +14,7 @@ import numpy as np
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, shape_of
 from functrans._core.bind import bind, cast, sum_to
 from functrans._ops.declare import linear, primitive
+from functrans._ops.windows import windows as windows  # for the table
 
 
 def _array(x: Any) -> Any:

@@ -24,29 +24,35 @@ from functrans.torch import (
     autograd,
     backends,
     cuda,
+    distributions,
+    fft,
     func,
     jit,
+    linalg,
     nn,
+    optim,
     sparse,
+    special,
     testing,
     utils,
     version,
 )
 from functrans.torch._batching import vmap
-from functrans.torch._functions import algebra, elementwise, indexing, reductions, shapes, table
-from functrans.torch._functions.algebra import einsum, linalg, solve, tensordot
-from functrans.torch._functions.elementwise import complex_ as complex
-from functrans.torch._functions.elementwise import logsigmoid, softplus
-from functrans.torch._functions.indexing import where
-from functrans.torch._functions.reductions import numel, std_mean, var_mean
-from functrans.torch._functions.shapes import (
-    broadcast_shapes,
-    broadcast_tensors,
-    cat,
-    hstack,
-    meshgrid,
-    stack,
-    vstack,
+from functrans.torch._functions import (
+    algebra,
+    calculus,
+    elementwise,
+    indexing,
+    joining,
+    order,
+    outputs,
+    parts,
+    reductions,
+    sampling,
+    scattering,
+    shapes,
+    systems,
+    table,
 )
 from functrans.torch._graph import seen
 from functrans.torch._graph.engine import tensor_backward
@@ -100,10 +106,10 @@ from functrans.torch._tensors.sparse import sparse_coo_tensor
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
 from functrans.torch.install import install
+from functrans.torch.serialization import load, save
 
 __version__ = version.__version__
 bool, int, float = dtypes.bool_, dtypes.int32, dtypes.float32
-concat = concatenate = cat
 
 
 def is_tensor(obj: object) -> object:
@@ -118,18 +124,17 @@ def result_type(*xs: object) -> dtype:
 
 
 __all__ = [
-    "Size", "Tensor", "autograd", "backends", "bfloat16", "bool", "broadcast_shapes",
-    "broadcast_tensors", "cat", "cdouble", "cfloat", "channels_last", "channels_last_3d", "complex",
-    "complex64", "complex128", "concat", "concatenate", "contiguous_format", "cuda", "device",
-    "double", "dtype", "e", "einsum", "enable_grad", "finfo", "float", "float16", "float32",
-    "float64", "func", "get_default_dtype", "half", "hstack", "iinfo", "inf", "inference_mode",
-    "install", "int", "int8", "int16", "int32", "int64", "is_anomaly_check_nan_enabled",
-    "is_anomaly_enabled", "is_grad_enabled", "is_inference_mode_enabled", "is_tensor", "jit",
-    "layout", "linalg", "logsigmoid", "long", "memory_format", "meshgrid", "nan", "nn", "no_grad",
-    "numel", "pi", "preserve_format", "promote_types", "result_type", "set_default_dtype",
-    "set_default_tensor_type", "set_grad_enabled", "short", "softplus", "solve", "sparse",
-    "sparse_coo", "sparse_coo_tensor", "stack", "std_mean", "strided", "tensordot", "testing",
-    "uint8", "utils", "var_mean", "version", "vmap", "vstack", "where",
+    "Size", "Tensor", "autograd", "backends", "bfloat16", "bool", "cdouble", "cfloat",
+    "channels_last", "channels_last_3d", "complex64", "complex128", "contiguous_format", "cuda",
+    "device", "distributions", "double", "dtype", "e", "enable_grad", "fft", "finfo", "float",
+    "float16", "float32", "float64", "func", "get_default_dtype", "half", "iinfo", "inf",
+    "inference_mode", "install", "int", "int8", "int16", "int32", "int64",
+    "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_grad_enabled",
+    "is_inference_mode_enabled", "is_tensor", "jit", "layout", "linalg", "load", "long",
+    "memory_format", "nan", "nn", "no_grad", "optim", "pi", "preserve_format", "promote_types",
+    "result_type", "save", "set_default_dtype", "set_default_tensor_type", "set_grad_enabled",
+    "short", "sparse", "sparse_coo", "sparse_coo_tensor", "special", "strided", "testing", "uint8",
+    "utils", "version", "vmap",
 ]
 __all__ += factories.NAMES
 globals().update({_name: getattr(factories, _name) for _name in factories.NAMES})
@@ -149,8 +154,13 @@ for _name, _f in table.PROPERTIES.items():
 for _name, _f in table.METHODS.items():
     setattr(Tensor, _name, property(_f) if _name in ("real", "imag") else _f)
     if _name not in __all__ and _name not in shapes.CONVERSIONS and not _name.startswith("__"):
-        globals()[_name] = _f
+        globals()[_name] = outputs.taking_out(_f) if _name in table.TAKING_OUT else _f
         __all__.append(_name)
+for _name, _f in table.FUNCTIONS.items():
+    globals()[_name] = _f
+    __all__.append(_name)
 
-assert algebra and elementwise and indexing and reductions  # for what they enter
+# for what they enter
+assert algebra and calculus and elementwise and indexing and joining and order and reductions
+assert parts and sampling and scattering and systems
 assert _C and _six  # which programs import by name

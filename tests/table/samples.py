@@ -315,6 +315,16 @@ ROWS: dict[str, list[Sample]] = {
     "astype_discrete": [floats((3,), dtype=np.dtype(np.int64))],
     "concatenate": [floats((2, 3), (1, 3), axis=0), floats((2, 1), (2, 2), (2, 0), axis=1)],
     "stack": [floats((2, 3), (2, 3), axis=0), floats((2,), (2,), (2,), axis=1)],
+    "windows": [
+        floats((5,), axis=0, size=2, step=1, spread=1),
+        floats((2, 7, 2), axis=1, size=3, step=2, spread=1),
+        floats((2, 6), axis=1, size=2, step=1, spread=3),
+    ],
+    "overlap_add": [
+        floats((4, 2), axis=0, length=5, step=1, spread=1),
+        floats((2, 3, 2, 3), axis=1, length=8, step=2, spread=1),
+        floats((3, 2), axis=0, length=6, step=1, spread=3),
+    ],
     "diagonal": [floats((3, 3), offset=0), floats((2, 3, 4), offset=1), floats((3, 2), offset=-1)],
     "embed_diagonal": [
         floats((3,), offset=0, shape=(3, 3)),
@@ -395,6 +405,7 @@ ROWS: dict[str, list[Sample]] = {
         regular((3, 3), (3, 2), lower=False, transposed=True, unit=False),
         regular((2, 2, 2), (2, 1), lower=True, transposed=True, unit=True),
     ],
+    "lu": [regular((3, 3)), floats((2, 4, 2)), floats((2, 3))],
     "det": [regular((2, 2)), regular((2, 3, 3)), regular((1, 1))],
     "cofactor": [regular((3, 3)), regular((2, 3, 3))],
     "cofactor_slope": [regular((3, 3), (3, 3)), regular((2, 3, 3), (2, 3, 3))],

@@ -283,7 +283,7 @@ NO_LOOP = {
     "floor": (Z.floor, "floor is not implemented for complex64"),
     "atan2": (lambda: torch.atan2(Z, Z), "atan2 is not implemented for complex64"),
     "softplus": (
-        lambda: torch.nn.functional.softplus(Z), "softplus is not implemented for complex64"
+        lambda: torch.nn.functional.softplus(Z), "softplus is not implemented for complex"
     ),
     "<": (lambda: Z < Z, "lt is not implemented for complex numbers, which have no order"),
     "< number": (lambda: T([1.0]) < 1j, "lt is not implemented for complex numbers"),

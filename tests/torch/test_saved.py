@@ -87,10 +87,8 @@ SHAPES = {"mv": ((3, 3), (3,)), "dot": ((3,), (3,)), "outer": ((3,), (3,))}
 
 # where torch saves more than its backward needs, and functrans does not
 FREE = {
-    "relu": (torch.relu, "y"),
     "leaky_relu": (F.leaky_relu, "a"),
     "elu": (F.elu, "a"),
-    "softplus": (F.softplus, "a"),
     "logsigmoid": (F.logsigmoid, "a"),
     "sinc": (torch.sinc, "a"),
     "nan_to_num": (torch.nan_to_num, "a"),
@@ -100,7 +98,6 @@ FREE = {
     "median": (torch.median, "ya"),
     "nansum": (torch.nansum, "a"),
     "logsumexp": (lambda a: a.logsumexp(0), "y"),
-    "log_softmax": (lambda a: a.log_softmax(0), "y"),
     "det": (torch.det, "y"),
     "gather": (lambda a: a.gather(1, torch.tensor([[0], [1]])), "a"),
 }

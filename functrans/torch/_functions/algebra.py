@@ -1,15 +1,14 @@
-"""Products of vectors and matrices, and ``linalg``."""
+"""Products of vectors and matrices."""
 
 from __future__ import annotations
 
 import sys
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.reductions import axes
-from functrans.torch._functions.table import METHODS, op
+from functrans.torch._functions.inplace import in_place
+from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, TAKING_OUT, op
 from functrans.torch._graph.graph import Node, check, freed, joint, saved_value, sequence
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed_binary
@@ -150,30 +149,60 @@ def inner(input, other):
 @op
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     """beta * input + alpha * mat1 @ mat2."""
-    return _scaled(input, beta) + _scaled(mm.body(mat1, mat2), alpha)
+    return _combined(input, mm.body(mat1, mat2), beta, alpha)
 
 
 @op
 def addmv(input, mat, vec, *, beta=1, alpha=1):
     """beta * input + alpha * mat @ vec."""
-    return _scaled(input, beta) + _scaled(mv.body(mat, vec), alpha)
+    return _combined(input, mv.body(mat, vec), beta, alpha)
 
 
-def _scaled(x, by):
-    return x if by == 1 else x * by
+@op
+def addr(input, vec1, vec2, *, beta=1, alpha=1):
+    """beta * input + alpha * vec1 vec2^T."""
+    return _combined(input, outer.body(vec1, vec2), beta, alpha)
 
 
-@op(method=False, title="UnsafeViewBackward0")
+@op
+def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
+    """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
+    return _combined(input, np.sum(bmm.body(batch1, batch2), axis=0), beta, alpha)
+
+
+@op
+def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
+    """beta * input + alpha * batch1 @ batch2, for each pair of matrices."""
+    return _combined(input, bmm.body(batch1, batch2), beta, alpha)
+
+
+def _combined(x, product, beta, alpha):
+    """beta * x + alpha * product; where beta is 0, x does not count even where it is NaN."""
+    if product.dtype.kind in "iu":
+        beta, alpha = int(beta), int(alpha)
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:
+        return np.broadcast_to(product, np.broadcast_shapes(x.shape, product.shape)) + 0
+    return (x if beta == 1 else x * beta) + product
+
+
+@op(space=FUNCTIONS, title="UnsafeViewBackward0")
 def einsum(equation, *operands):
     """Products summed as the subscripts say."""
     if len(operands) == 1 and isinstance(operands[0], tuple | list):
         operands = tuple(operands[0])
-    return np.einsum(equation, *operands)
+    if not isinstance(equation, str):  # operands and their lists of subscripts, in turns
+        return np.einsum(equation, *operands)
+    return np.einsum(equation.replace(" ", ""), *operands)
 
 
-@op(method=False)
+@op(space=FUNCTIONS)
 def tensordot(a, b, dims: Any = 2):
     """Products summed over dimensions of both."""
+    if not isinstance(dims, int):
+        dims = [[d] if isinstance(d, int) else list(d) for d in dims]
+    elif dims > min(a.ndim, b.ndim):
+        raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but dims={dims}")
     return np.tensordot(a, b, dims)
 
 
@@ -183,9 +212,20 @@ def kron(input, other):
     return np.kron(input, other)
 
 
-@op
-def cross(input, other, dim=-1):
+@op(space=LINALG, names="cross")
+def linalg_cross(input, other, *, dim=-1):
     """The cross product of 3-vectors along ``dim``."""
+    return np.cross(input, other, axis=dim)
+
+
+@op
+def cross(input, other, dim=None):
+    """The cross product of 3-vectors along ``dim``, by default the first of length 3."""
+    if dim is None:
+        shape = np.broadcast_shapes(input.shape, other.shape)
+        if 3 not in shape:
+            raise RuntimeError(f"cross: no dimension of {list(shape)} has size 3")
+        dim = shape.index(3)
     return np.cross(input, other, axis=dim)
 
 
@@ -195,125 +235,8 @@ def trace(x):
     return np.trace(x.astype(np.int64) if x.dtype.kind in "biu" else x)
 
 
-@op(names="inverse", title="LinalgInvExBackward0")
-def inv(A):
-    """The inverse of each matrix."""
-    return np.linalg.inv(A)
-
-
-@op(title="LinalgDetBackward0")
-def det(A):
-    """The determinant of each matrix; its gradient is exact at singular ones."""
-    return np.linalg.det(A)
-
-
-@op
-def logdet(A):
-    """The logarithm of the determinant of each matrix; NaN where that is real and negative."""
-    sign, value = np.linalg.slogdet(A)
-    if A.dtype.kind == "c":
-        return np.log(sign) + value
-    return np.where(sign < 0, value.dtype.type(np.nan), value)
-
-
-@op(title="LinalgSlogdetBackward0")
-def slogdet(A):
-    """The sign of the determinant of each matrix, and the logarithm of its size."""
-    return tuple(np.linalg.slogdet(A))
-
-
-@op(title="LinalgMatrixPowerBackward0")
-def matrix_power(A, n):
-    """Each matrix to an integer power."""
-    return np.linalg.matrix_power(A, n)
-
-
-@op(title="LinalgCholeskyExBackward0")
-def cholesky(A, upper=False):
-    """The Cholesky factor of each matrix."""
-    L = np.linalg.cholesky(A)
-    return np.conjugate(np.swapaxes(L, -1, -2)) if upper else L
-
-
-@op(method=False, title="LinalgSolveExBackward0")
-def solve(A, B):
-    """The solution X of A X = B."""
-    return np.linalg.solve(A, B)
-
-
-@op(method=False, title="LinalgEighBackward0")
-def eigh(A, UPLO: Any = "L"):
-    """Eigenvalues and eigenvectors of each symmetric matrix."""
-    return tuple(np.linalg.eigh(A, UPLO))
-
-
-@op(method=False, title="LinalgEighBackward0")
-def eigvalsh(A, UPLO: Any = "L"):
-    """Eigenvalues of each symmetric matrix."""
-    return np.linalg.eigvalsh(A, UPLO)
-
-
-def _finite(A: Any) -> Any:
-    """``A``; an error where it is not finite, of which NumPy's svd may never return."""
-    if isinstance(A, np.ndarray) and not np.isfinite(A).all():
-        raise np.linalg.LinAlgError("the input holds values that are not finite")
-    return A
-
-
-@op(method=False, title="LinalgSvdBackward0")
-def svd(A, full_matrices=True):
-    """Singular value decomposition: U, S, Vh."""
-    return tuple(np.linalg.svd(_finite(A), full_matrices))
-
-
-@op(method=False, title="LinalgSvdBackward0")
-def svdvals(A):
-    """Singular values of each matrix."""
-    return np.linalg.svdvals(A)
-
-
-@op(title="LinalgQrBackward0")
-def qr(A, mode: Any = "reduced"):
-    """QR decomposition."""
-    return tuple(np.linalg.qr(A, mode))
-
-
-@op(title="LinalgPinvBackward0", names="pinverse")
-def pinv(A):
-    """The pseudo-inverse of each matrix."""
-    return np.linalg.pinv(_finite(A))
-
-
-@op(method=False, title="LinalgVectorNormBackward0")
-def vector_norm(x, ord: Any = 2, dim: Any = None, keepdim: Any = False):
-    """The norm of the entries along ``dim``."""
-    return np.linalg.vector_norm(x, axis=axes(dim, x), keepdims=keepdim, ord=ord)
-
-
-@op(method=False, title="LinalgMatrixNormBackward0")
-def matrix_norm(A, ord: Any = "fro", keepdim: Any = False):
-    """The norm of each matrix."""
-    return np.linalg.matrix_norm(A, keepdims=keepdim, ord=ord)
-
-
-@op(method=False, title="LinalgVectorNormBackward0")
-def linalg_norm(A, ord: Any = None, dim: Any = None, keepdim: Any = False):
-    """The norm of all entries, or with ``ord`` that of a vector or a matrix, as ``dim`` says."""
-    dims = tuple(range(A.ndim)) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
-    if ord is None or len(dims) == 1:
-        return vector_norm.body(A, 2 if ord is None else ord, dim, keepdim)
-    if len(dims) != 2:
-        raise RuntimeError(f"linalg.norm: ord={ord!r} is of vectors and matrices; name one or two "
-                           f"dimensions of the {A.ndim}")
-    return np.linalg.norm(A, ord, axis=dims, keepdims=keepdim)
-
-
-linalg = SimpleNamespace(
-    inv=inv, det=det, slogdet=slogdet, matrix_power=matrix_power, cholesky=cholesky, solve=solve,
-    eigh=eigh, eigvalsh=eigvalsh, svd=svd, svdvals=svdvals, qr=qr, pinv=pinv,
-    vector_norm=vector_norm, matrix_norm=matrix_norm, cross=cross, norm=linalg_norm,
-)
-
-del METHODS["inv"]
+for _name in ("addmm", "addmv", "addr", "addbmm", "baddbmm"):
+    METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
 METHODS["matmul"] = METHODS["__matmul__"] = matmul
 METHODS["__rmatmul__"] = lambda self, other: matmul(other, self)
+TAKING_OUT.add("matmul")

@@ -8,10 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from functrans.extend import Elementwise
 from functrans.torch._functions.inplace import in_place
+from functrans.torch._functions.own import ROWS
 from functrans.torch._functions.rows import binary, operand, reflected, unary
-from functrans.torch._functions.table import METHODS, NUMBERS, floating, op, ordered, promoted, row
+from functrans.torch._functions.table import (
+    FUNCTIONS,
+    METHODS,
+    NUMBERS,
+    TAKING_OUT,
+    floating,
+    op,
+    ordered,
+    promoted,
+    row,
+)
+from functrans.torch._graph.graph import Value
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor
 
@@ -62,43 +73,8 @@ _TITLES = {"sub": "SubBackward0", "fix": "TruncBackward0", "square": "PowBackwar
 _BOOLEANS = {"square": lambda x: x.astype(np.int64), "sign": np.copy}
 
 
-# ---- rows with actions that save what torch's save: all else may be changed before the backward
-
-
-def _reading(name: str, *actions: Callable | None) -> Elementwise:
-    """The row ``name`` with other actions."""
-    of = row(name)
-    return Elementwise(name, of.impl, actions, len(actions), of.singular)
-
-
-def _share(x: Any, y: Any, exp: Any) -> Any:
-    return exp(np.where(x == y, 0, x - y))  # -inf minus -inf is no gap
-
-
-def _by_exponent(g: Any, y: Any, x1: Any, x2: Any) -> Any:
-    moved = row("power").actions[1].act(g, y, x1)
-    if type(x1) in NUMBERS and x1 != 0:
-        return moved
-    return np.where((x1 == 0) & (x2 == 0), 0, moved)  # 0**x jumps at 0
-
-
-ROWS = {
-    "divide": _reading("divide", lambda g, x2: g / x2, lambda g, x1, x2: -(g * (x1 / x2)) / x2),
-    "power": _reading("power", row("power").actions[0].act, _by_exponent),
-    "logaddexp": _reading(
-        "logaddexp",
-        lambda g, x1, x2: g * _share(x1, np.logaddexp(x1, x2), np.exp),
-        lambda g, x1, x2: g * _share(x2, np.logaddexp(x1, x2), np.exp),
-    ),
-    "logaddexp2": _reading(
-        "logaddexp2",
-        lambda g, x1, x2: g * _share(x1, np.logaddexp2(x1, x2), np.exp2),
-        lambda g, x1, x2: g * _share(x2, np.logaddexp2(x1, x2), np.exp2),
-    ),
-    "copysign": _reading(
-        "copysign", lambda g, y, x1: g * (np.sign(x1) * np.copysign(1, y)), None
-    ),
-}
+def _plain(x: Any) -> Any:
+    return x.primal if type(x) is Value else x
 
 
 # ---- integers, where NumPy's function is not the shim's
@@ -210,14 +186,19 @@ div.of = _quotient.of  # type: ignore[attr-defined]
 METHODS["div"] = METHODS["divide"] = METHODS["true_divide"] = div
 
 
+cube = unary("cube", ROWS["cube"], floats=False, title="PowBackward0")
+
+
 def _power(f: Any) -> Callable:
-    """The power by ``f``, and squares by the cheaper row."""
+    """The power by ``f``, and squares and cubes by cheaper rows."""
     square = METHODS["square"]
 
     def called(input: Any, exponent: Any) -> Any:
         if type(exponent) is int and isinstance(input, Tensor):
             if exponent == 2:
                 return square(input)
+            if exponent == 3 and input._array.dtype.kind in "fcV":
+                return cube(input)
             if exponent < 0 and input._array.dtype.kind in "biu":
                 raise RuntimeError("Integers to negative integer powers are not allowed.")
         return f(input, exponent)
@@ -246,36 +227,33 @@ def rsqrt(x):
     return 1 / np.sqrt(floating(x))
 
 
-@op
-def sigmoid(x):
-    """1 / (1 + exp(-x)), exact in both tails."""
-    if x.dtype.kind == "c":
-        return 1 / (1 + np.exp(-x))
-    return np.exp(-np.logaddexp(0, -floating(x)))
+METHODS["sigmoid"] = unary("sigmoid", ROWS["sigmoid"])
+METHODS["relu"] = relu = unary("relu", ROWS["relu"], floats=False)
 
 
 @op
 def logsigmoid(x):
     """log(sigmoid(x)) without overflow."""
-    return -np.logaddexp(0, -x)
+    return -ROWS["softplus"](-x)
 
 
 @op
 def softplus(x, beta=1, threshold=20):
-    """log(1 + exp(beta x)) / beta, without overflow."""
-    return np.logaddexp(0, x * beta) / beta
-
-
-@op
-def relu(x):
-    """The positive part; its slope at 0 is 0."""
-    return np.where(x <= 0, 0, x)  # NaN stays
+    """log(1 + exp(beta x)) / beta, and x where beta x is above ``threshold``."""
+    scaled = x if beta == 1 else x * beta
+    y = ROWS["softplus"](scaled)
+    ordered("softplus", x)
+    y = y if beta == 1 else y / beta
+    if not (_plain(scaled) > threshold).any():
+        return y
+    return np.where(scaled > threshold, x, y).astype(x.dtype)
 
 
 @op
 def leaky_relu(x, negative_slope=0.01):
     """x where positive, else ``negative_slope * x``."""
-    return np.where(x > 0, x, x * negative_slope)
+    slope = np.where(x > 0, 1, negative_slope).astype(x.dtype)
+    return x * slope
 
 
 @op
@@ -287,7 +265,7 @@ def elu(x, alpha=1.0):
 @op
 def silu(x):
     """x * sigmoid(x)."""
-    return x * sigmoid.body(x)
+    return x * ROWS["sigmoid"](x)
 
 
 @op
@@ -366,7 +344,7 @@ def angle(x):
     return np.pi * np.maximum(-np.sign(floating(x)), 0)
 
 
-@op(method=False, title="ComplexBackward0")
+@op(space=FUNCTIONS, title="ComplexBackward0")
 def complex_(real, imag):
     """real + i imag."""
     if real.dtype.kind != "f" or real.dtype != imag.dtype:
@@ -397,6 +375,11 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
+def resolve_neg(input: Tensor) -> Tensor:
+    """The tensor itself: negatives are computed at once."""
+    return input
+
+
 def resolve_conj(input: Tensor) -> Tensor:
     """The tensor itself: conjugates are computed at once."""
     return input
@@ -414,12 +397,15 @@ def _of_complex(f: Callable) -> Callable:
 
 for _name in ("conj", "conj_physical"):
     METHODS[_name] = _of_complex(METHODS[_name])
-for _f in (allclose, equal, positive, resolve_conj):
+METHODS["conj_physical_"] = in_place(METHODS["conj_physical"], "conj_physical_")
+for _f in (allclose, equal, positive, resolve_conj, resolve_neg):
     METHODS[_f.__name__] = _f
 METHODS["absolute"] = abs
 
 # ---- in place, and operators
 
+TAKING_OUT.update([*FLOATING, *KEEPING, *BINARY, "add", "sub", "subtract", "div", "divide",
+                   "true_divide", "pow"])
 IN_PLACE = [
     *FLOATING, *KEEPING, *BINARY, "add", "sub", "subtract", "div", "divide", "true_divide", "pow",
     "abs", "absolute", "rsqrt", "sigmoid", "relu", "leaky_relu", "round", "frac", "nan_to_num",
@@ -441,3 +427,4 @@ for _name in COMPARISONS:
 for _method, _name in {"neg": "neg", "abs": "abs", "invert": "bitwise_not"}.items():
     METHODS[f"__{_method}__"] = METHODS[_name]
 METHODS["__pos__"] = positive
+METHODS["__div__"], METHODS["__rdiv__"] = METHODS["__truediv__"], METHODS["__rtruediv__"]

@@ -10,8 +10,7 @@ import numpy as np
 
 from functrans.errors import FunctransError
 from functrans.extend import split_key
-from functrans.torch._functions.inplace import in_place
-from functrans.torch._functions.table import METHODS, NUMBERS, op, promoted, row
+from functrans.torch._functions.table import FUNCTIONS, METHODS, NUMBERS, op, promoted, row
 from functrans.torch._graph.custom import DelayedError
 from functrans.torch._graph.graph import RowNode, Value
 from functrans.torch._graph.modes import state
@@ -21,7 +20,7 @@ from functrans.torch._graph.views import changed, getitem, guard, rebase, refuse
 from functrans.torch._tensors.dtypes import result_dtype
 from functrans.torch._tensors.tensor import Tensor, edge_of, unwrap
 
-_scatter_set = row("scatter_set")
+_scatter_set, _where = row("scatter_set"), row("where")
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 
 
@@ -147,7 +146,7 @@ METHODS.update({"__getitem__": get, "__setitem__": put, "__iter__": _entries})
 # ---- functions
 
 
-def _plain(x):
+def index_array(x):
     """The array of an index, copied: its owner may change it before the backward."""
     return np.array(x.primal if type(x) is Value else x)
 
@@ -155,11 +154,11 @@ def _plain(x):
 @op
 def index_select(x, dim, index):
     """The entries at ``index`` along ``dim``."""
-    index = _from_start("index_select", _plain(index), IndexError)
+    index = from_start("index_select", index_array(index), IndexError)
     return np.take(x, index, dim) if x.ndim else x.reshape(1)[index].reshape(())
 
 
-def _from_start(who: str, index: np.ndarray, error: type[Exception] = RuntimeError) -> np.ndarray:
+def from_start(who: str, index: np.ndarray, error: type[Exception] = RuntimeError) -> np.ndarray:
     """``index``, if it counts from the start only."""
     if index.size and index.min() < 0:
         raise error(f"{who}: index {index.min()} is out of bounds: it must not be negative")
@@ -169,7 +168,7 @@ def _from_start(who: str, index: np.ndarray, error: type[Exception] = RuntimeErr
 @op
 def take_along_dim(input, indices, dim=None):
     """Entries picked along ``dim``, the other dimensions being broadcast; or of all entries."""
-    index = _from_start("take_along_dim", _plain(indices))
+    index = index_array(indices)
     if index.dtype != np.int64:
         raise RuntimeError("take_along_dim: indices must be int64, but they are "
                            f"{index.dtype.name}; use .long()")
@@ -188,9 +187,13 @@ def take_along_dim(input, indices, dim=None):
 
 
 @op
-def gather(x, dim, index):
+def gather(x, dim, index, *, sparse_grad=False):
     """Entries picked along ``dim`` by an index of as many dimensions."""
-    index = _from_start("gather", _plain(index))
+    index = from_start("gather", index_array(index))
+    if not index.size:
+        return np.zeros(index.shape, x.dtype)
+    if not x.ndim or not index.ndim:
+        return x.reshape(-1)[index.reshape(-1)].reshape(index.shape)
     return np.take_along_axis(_cut(x, dim, index.shape), index, dim)
 
 
@@ -201,65 +204,31 @@ def _cut(x, dim, shape):
 
 
 @op
+def argwhere(x):
+    """The indices of the entries that are not zero, a row each."""
+    return nonzero.body(x)
+
+
+@op
 def take(x, index):
     """The entries of the flattened tensor at ``index``."""
-    return np.take(x.reshape(-1), _plain(index))
+    return np.take(x.reshape(-1), index_array(index))
 
 
 @op
 def masked_select(x, mask):
     """The entries where ``mask`` holds."""
-    mask = np.broadcast_to(_plain(mask), np.broadcast_shapes(x.shape, mask.shape, (1,)))
+    mask = np.broadcast_to(index_array(mask), np.broadcast_shapes(x.shape, mask.shape, (1,)))
     return np.broadcast_to(x, mask.shape)[mask]
 
 
-def _places(dim, index, ndim):
-    grid = np.ogrid[tuple([slice(n) for n in index.shape])]
-    return tuple([index if i == dim % ndim else g for i, g in enumerate(grid)])
-
-
-def _written(x, value, index):
-    """``value`` as what is written at ``index``."""
-    if type(value) in NUMBERS:
-        return np.full(index.shape, value, x.dtype)
-    return value[tuple([slice(n) for n in index.shape])].astype(x.dtype)
-
-
-@op
-def scatter(x, dim, index, src):
-    """x with ``src`` written at ``index`` along ``dim``."""
-    index = _from_start("scatter", _plain(index))
-    pattern, indices = split_key(_places(dim, index, x.ndim), x.shape)
-    return _scatter_set(x, _written(x, src, index), *_aligned(indices, index), pattern=pattern)
-
-
-@op
-def scatter_add(x, dim, index, src):
-    """x with ``src`` added at ``index`` along ``dim``."""
-    index = _from_start("scatter_add", _plain(index))
-    pattern, indices = split_key(_places(dim, index, x.ndim), x.shape)
-    add = row("scatter_add")
-    return add(x, _written(x, src, index), *_aligned(indices, index), pattern=pattern)
-
-
-def _aligned(indices, index):
-    return [np.broadcast_to(i, index.shape) for i in indices]
-
-
-@op
-def index_add(x, dim, index, source, *, alpha=1):
-    """x with ``alpha * source`` added at ``index`` along ``dim``."""
-    key = (slice(None),) * (dim % x.ndim) + (_plain(index),)
-    pattern, indices = split_key(key, x.shape)
-    return row("scatter_add")(x, (source * alpha).astype(x.dtype), *indices, pattern=pattern)
-
-
-@op(method=False)
+@op(space=FUNCTIONS)
 def where(condition, input=None, other=None):
     """From ``input`` where ``condition`` holds, else from ``other``."""
     if input is None:
         return nonzero.body(condition, as_tuple=True)
-    return np.where(condition, *_alike(input, other))
+    condition = condition if type(condition) is Value else np.asarray(condition)
+    return _where(condition, *_alike(input, other))
 
 
 def _alike(*xs):
@@ -275,14 +244,14 @@ METHODS["where"] = lambda self, condition, other: where(condition, self, other)
 @op
 def nonzero(x, *, as_tuple=False):
     """Where the entries are not zero: a row each, or an index for each dimension."""
-    places = np.nonzero(np.atleast_1d(_plain(x)))
+    places = np.nonzero(np.atleast_1d(index_array(x)))
     return tuple(places) if as_tuple else np.stack(places, 1)[:, : x.ndim]
 
 
 @op
 def unique(x, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """The distinct entries in order."""
-    results = np.unique(_plain(x), False, return_inverse, return_counts, dim)
+    results = np.unique(index_array(x), False, return_inverse, return_counts, dim)
     if type(x) is not Value or x.edge is None:
         return results
     first, rest = (results[0], results[1:]) if isinstance(results, tuple) else (results, ())
@@ -319,5 +288,3 @@ def zero_(self: Tensor) -> Tensor:
 
 for _f in (copy_, fill_, zero_):
     METHODS[_f.__name__] = _f
-for _name in ("scatter", "scatter_add", "index_add"):
-    METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")

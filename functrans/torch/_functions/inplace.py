@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.table import any_requires
+from functrans.torch._functions.outputs import any_requires
 from functrans.torch._graph.graph import ElementwiseNode, RowNode, Value, quiet
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed

@@ -8,7 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans.torch._functions.table import METHODS, floating, op, ordered, row, title_for
+from functrans.extend import General, bind
+from functrans.torch._functions.table import (
+    FUNCTIONS,
+    METHODS,
+    TAKING_OUT,
+    floating,
+    function,
+    op,
+    ordered,
+    row,
+    title_for,
+)
 from functrans.torch._graph.graph import Edge, Node
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed_unary
@@ -24,11 +35,30 @@ _WIDE = "fdFD"
 def axes(dim: Any, x: Any) -> Any:
     """``dim`` of ``x`` as NumPy takes it: None for all, an int, a tuple."""
     if not x.ndim and dim is not None:
-        _normal(dim, 0)
+        count_dims(dim, 0)
         return None
     if dim is None or isinstance(dim, int):
         return dim
     return tuple(dim) or None
+
+
+def _logs_of_shares(x, axis):
+    y = x - np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    return y - np.log(np.add.reduce(np.exp(y), axis, keepdims=True))
+
+
+def _moved(t, y, axis):
+    return t - np.sum(np.exp(y) * t, axis=axis, keepdims=True)
+
+
+# a row for this module alone: one pass forward and one back
+_log_softmax = General(
+    "log_softmax", _logs_of_shares, jvp=lambda ts, y, xs, axis: _moved(ts[0], y, axis),
+    vjp=lambda ct, y, xs, wanted, axis: [ct - np.exp(y) * np.sum(ct, axis=axis, keepdims=True)],
+    batch=lambda size, xs, batched, axis: bind(
+        _log_softmax, xs[0], axis=tuple([i + 1 for i in axis])),
+    saves="y", abstract=lambda x, axis: x,
+)
 
 
 class Extreme(NamedTuple):
@@ -169,16 +199,18 @@ def std(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
     return _spread(np.std, x, dim, unbiased, keepdim, correction)
 
 
-@op(method=False, title="VarBackward0")
+@op(space=FUNCTIONS, title="VarBackward0")
 def var_mean(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Variance and mean along ``dim``."""
+    dim, unbiased = (None, dim) if isinstance(dim, bool) else (dim, unbiased)
     return (var.body(x, dim, unbiased, keepdim, correction=correction),
             np.mean(x, axis=axes(dim, x), keepdims=keepdim))
 
 
-@op(method=False, title="StdBackward0")
+@op(space=FUNCTIONS, title="StdBackward0")
 def std_mean(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Standard deviation and mean along ``dim``."""
+    dim, unbiased = (None, dim) if isinstance(dim, bool) else (dim, unbiased)
     return (std.body(x, dim, unbiased, keepdim, correction=correction),
             np.mean(x, axis=axes(dim, x), keepdims=keepdim))
 
@@ -218,12 +250,17 @@ def _running(function, x, dim):
     return y if x.ndim else y.reshape(())
 
 
-def _normal(dim: Any, ndim: int) -> tuple:
+def count_dims(dim: Any, ndim: int) -> tuple:
+    """The dimensions ``dim`` counted from the first."""
     dims = (dim,) if isinstance(dim, int) else dim
     if ndim == 0:
-        _normal(dims, 1)  # dimensions 0 and -1 may be named
+        count_dims(dims, 1)  # dimensions 0 and -1 may be named
         return ()
     return np.lib.array_utils.normalize_axis_tuple(tuple(dims), ndim)
+
+
+def _kept_out(x, dims):
+    return tuple([n for i, n in enumerate(x.shape) if i not in dims])
 
 
 def _kept(y, x, dims):
@@ -233,7 +270,11 @@ def _kept(y, x, dims):
 @op
 def logsumexp(x, dim, keepdim=False):
     """log(sum(exp(x))) along ``dim`` without overflow."""
-    dims = _normal(dim, x.ndim)
+    dims = count_dims(dim, x.ndim)
+    if x.dtype.kind == "c":
+        top = np.max(np.real(_plain(x)), axis=dims, keepdims=True)
+        y = np.log(np.sum(np.exp(x - top), axis=dims, keepdims=True)) + top
+        return y if keepdim else y.reshape(_kept_out(x, dims))
     y = _logsumexp(floating(x), axis=dims)
     return _kept(y, x, dims) if keepdim else y
 
@@ -242,15 +283,14 @@ def logsumexp(x, dim, keepdim=False):
 def softmax(x, dim, *, dtype=None):
     """exp(x) / sum(exp(x)) along ``dim`` without overflow."""
     x = floating(x) if dtype is None else x.astype(dtype)
-    return _softmax(x, axis=_normal(dim, x.ndim))
+    return _softmax(x, axis=count_dims(dim, x.ndim))
 
 
 @op
 def log_softmax(x, dim, *, dtype=None):
     """log(softmax(x)) along ``dim``, exact in the tails."""
     x = floating(x) if dtype is None else x.astype(dtype)
-    dims = _normal(dim, x.ndim)
-    return x - _kept(_logsumexp(x, axis=dims), x, dims)
+    return _log_softmax(x, axis=count_dims(dim, x.ndim))
 
 
 @op(title="LinalgVectorNormBackward0")
@@ -260,6 +300,8 @@ def norm(x, p: Any = "fro", dim=None, keepdim=False, *, dtype=None):
     if p == "nuc":
         return np.linalg.norm(x, "nuc", axis=axes(dim, x), keepdims=keepdim)
     p = 2 if p == "fro" or p is None else p
+    if p == 0:  # a count, with slope 0
+        return np.sum(np.sign(np.absolute(x)), axis=axes(dim, x), keepdims=keepdim)
     return np.linalg.vector_norm(x, axis=axes(dim, x), keepdims=keepdim, ord=p)
 
 
@@ -283,7 +325,7 @@ def amin(x, dim=None, keepdim=False):
     return np.min(_ordered(x, "amin"), axis=axes(dim, x), keepdims=keepdim)
 
 
-def _picked(x, indices, dim, keepdim):
+def picked(x, indices, dim, keepdim):
     """The entries at ``indices``, one along ``dim``, which alone receive the gradient."""
     if x.ndim == 0:
         return Extreme(x.reshape(()), np.asarray(indices))
@@ -298,7 +340,7 @@ def _plain(x):
 
 
 def _dim_of(x, dim):
-    _normal(dim, x.ndim)
+    count_dims(dim, x.ndim)
     return dim if x.ndim else None
 
 
@@ -306,14 +348,14 @@ def _dim_of(x, dim):
 def max_dim(x, dim, keepdim=False):
     """Greatest entry along ``dim`` and where it is."""
     values = _plain(_ordered(x, "max"))
-    return _picked(x, np.argmax(values, _dim_of(x, dim)), dim, keepdim)
+    return picked(x, np.argmax(values, _dim_of(x, dim)), dim, keepdim)
 
 
 @op(method=False, title="MinBackward0")
 def min_dim(x, dim, keepdim=False):
     """Least entry along ``dim`` and where it is."""
     values = _plain(_ordered(x, "min"))
-    return _picked(x, np.argmin(values, _dim_of(x, dim)), dim, keepdim)
+    return picked(x, np.argmin(values, _dim_of(x, dim)), dim, keepdim)
 
 
 def _extreme(name, whole, along, of_two):
@@ -345,7 +387,7 @@ def median_dim(x, dim, keepdim=False):
     if values.dtype.kind == "f":
         unknown = np.isnan(values)
         middle = np.where(unknown.any(dim), np.argmax(unknown, dim), middle)
-    return _picked(x, middle, dim, keepdim)
+    return picked(x, middle, dim, keepdim)
 
 
 @op(method=False, title="MedianBackward0")
@@ -418,7 +460,7 @@ def count_nonzero(x, dim=None):
 def sort(x, dim=-1, descending=False, stable=False):
     """x sorted along ``dim``, and the indices that sort it."""
     if not x.ndim:
-        _normal(dim, 0)
+        count_dims(dim, 0)
         return Extreme(_ordered(x, "sort").reshape(()), np.zeros((), np.int64))
     values = _plain(_ordered(x, "sort"))
     if descending:  # stable backward: equal entries keep their order
@@ -444,6 +486,7 @@ def topk(x, k, dim=-1, largest=True, sorted=True):
     return Extreme(np.take_along_axis(x, order, dim), order)
 
 
+@function
 def numel(input: Tensor) -> int:
     """The number of elements."""
     return math.prod(input._array.shape)
@@ -451,3 +494,4 @@ def numel(input: Tensor) -> int:
 
 for _f in (sum, mean, median):
     METHODS[_f.__name__] = _f
+TAKING_OUT.update(["sum", "mean", "max", "min", "median"])

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.table import METHODS, PROPERTIES, op, promoted
+from functrans.torch._functions.table import (
+    FUNCTIONS,
+    METHODS,
+    PROPERTIES,
+    function,
+    method,
+    op,
+    promoted,
+)
 from functrans.torch._graph.views import broadcast_to, diagonal, several, view
 from functrans.torch._graph.views import imag as imag_row
 from functrans.torch._graph.views import real as real_row
@@ -17,12 +25,6 @@ from functrans.torch._graph.views import transpose as transpose_row
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.tensor import Tensor
-
-
-def method(f: Callable) -> Callable:
-    """Make ``f`` a function and a method."""
-    METHODS[f.__name__] = f
-    return f
 
 
 def sizes(shape: tuple) -> tuple:
@@ -279,9 +281,6 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
     return split(input, -(-input._array.shape[dim] // chunks) or 1, dim)
 
 
-METHODS["view"] = METHODS.pop("view_")
-METHODS["broadcast_to"] = METHODS.pop("broadcast_to_")
-METHODS["diagonal"] = METHODS.pop("diagonal_")
 METHODS["swapaxes"] = METHODS["swapdims"] = transpose
 METHODS["moveaxis"] = movedim
 PROPERTIES["T"] = lambda self: permute(self, range(self.ndim - 1, -1, -1))
@@ -330,30 +329,6 @@ def roll(x, shifts, dims=None):
 
 
 @op
-def rot90(x, k=1, dims=(0, 1)):
-    """Rotated by 90 degrees ``k`` times in the plane of ``dims``."""
-    return np.rot90(x, k, dims)
-
-
-@op(title="RepeatBackward0")
-def tile(x, *dims):
-    """Copies of x side by side, so many along each dimension."""
-    return np.tile(x, sizes(dims))
-
-
-@method
-def repeat(input: Tensor, *repeats: Any) -> Tensor:
-    """Copies side by side, so many along each dimension."""
-    return tile(input, sizes(repeats))
-
-
-@op
-def repeat_interleave(x, repeats, dim=None):
-    """Each entry repeated."""
-    return np.repeat(x, getattr(repeats, "primal", repeats), dim)
-
-
-@op
 def tril(x, diagonal=0):
     """Zeros above a diagonal."""
     return np.tril(x, diagonal)
@@ -371,7 +346,7 @@ def diag(x, diagonal=0):
     return np.diag(x, diagonal)
 
 
-@op(method=False)
+@op(space=FUNCTIONS)
 def meshgrid(*tensors, indexing: Any = "ij"):
     """Coordinates as grids."""
     if len(tensors) == 1 and isinstance(tensors[0], tuple | list):
@@ -379,7 +354,7 @@ def meshgrid(*tensors, indexing: Any = "ij"):
     return tuple(np.meshgrid(*tensors, indexing=indexing))
 
 
-@op(method=False)
+@op(space=FUNCTIONS, names="concat concatenate")
 def cat(tensors, dim=0):
     """Tensors one after another along ``dim``."""
     if not tensors:
@@ -388,7 +363,7 @@ def cat(tensors, dim=0):
     return np.concatenate([x for x in alike if x.shape != (0,)] or alike[:1], dim)
 
 
-@op(method=False)
+@op(space=FUNCTIONS)
 def stack(tensors, dim=0):
     """Tensors of one shape along a new dimension ``dim``."""
     if not tensors:
@@ -396,18 +371,19 @@ def stack(tensors, dim=0):
     return np.stack(promoted(*tensors), dim)
 
 
-@op(method=False, title="CatBackward0")
+@op(space=FUNCTIONS, title="CatBackward0")
 def hstack(tensors):
     """Tensors side by side, by columns."""
     return np.hstack(promoted(*tensors))
 
 
-@op(method=False, title="CatBackward0")
+@op(space=FUNCTIONS, title="CatBackward0", names="row_stack")
 def vstack(tensors):
     """Tensors on top of each other, by rows."""
     return np.vstack(promoted(*tensors))
 
 
+@function
 def broadcast_tensors(*tensors: Tensor) -> tuple:
     """The tensors expanded to one shape."""
     shape = np.broadcast_shapes(*[x._array.shape for x in tensors])
@@ -491,6 +467,7 @@ def cuda(input: Tensor, device: Any = "cuda") -> Tensor:
     return input
 
 
+@function
 def broadcast_shapes(*shapes: Any) -> Size:
     """The shape that shapes broadcast to."""
     return Size(np.broadcast_shapes(*shapes))

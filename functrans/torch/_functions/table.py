@@ -10,9 +10,10 @@ record; otherwise on the arrays. Results come out as tensors, the last node as `
 
     op(body)   a function of tensors; ``f.body`` is the NumPy code, to be used in other bodies
     METHODS    name -> function, for those that are also methods of tensors; PROPERTIES likewise
+    FUNCTIONS, LINALG, FFT, SPECIAL, NN  name -> function, for those of one module alone: ``space=``
 
 ``rows`` has a shorter way for functions of one elementwise row, ``inplace`` the variants that write
-to their first argument.
+to their first argument, ``outputs`` what ``out=`` means.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import numpy as np
 
 from functrans.errors import FunctransError
 from functrans.extend import TABLE
+from functrans.torch._functions.outputs import any_requires, write_out
 from functrans.torch._graph.graph import Node, Value, quiet
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed
@@ -33,9 +35,21 @@ from functrans.torch._graph.titles import rename
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, from_array, lift
 
-METHODS: dict[str, Callable] = {}
+# Any: what ``op`` returns has a ``body``, other functions have not
+METHODS: dict[str, Any] = {}
+FUNCTIONS: dict[str, Any] = {}
+LINALG: dict[str, Any] = {}
+FFT: dict[str, Any] = {}
+SPECIAL: dict[str, Any] = {}
+NN: dict[str, Any] = {}
 PROPERTIES: dict[str, Callable] = {}
+# names of METHODS whose functions, but not methods, take ``out=``; those of ``op`` do anyway
+TAKING_OUT: set[str] = set()
 NUMBERS = frozenset({bool, int, float, complex})
+
+
+class WrongValue(FunctransError, ValueError):
+    """A ValueError of ours: those of NumPy become RuntimeErrors, as torch has them."""
 
 
 def title_for(name: str) -> str:
@@ -43,19 +57,23 @@ def title_for(name: str) -> str:
 
 
 def op(f: Callable | None = None, *, title: str | None = None, method: bool = True,
-       names: str = "") -> Any:
-    """``f``, NumPy code, as a function of tensors; ``names``: others that it goes by."""
+       space: dict[str, Callable] | None = None, name: str = "", names: str = "") -> Any:
+    """``f``, NumPy code, as a function of tensors called ``name``; ``names``: others of it.
+
+    It is a method too, unless ``method`` is False or ``space`` says whose function it is.
+    """
     if f is None:
-        return functools.partial(op, title=title, method=method, names=names)
+        return functools.partial(op, title=title, method=method, space=space, name=name,
+                                 names=names)
     body = f
-    shown = title or title_for(body.__name__)
+    name = name or body.__name__.strip("_")
+    shown = title or title_for(name)
 
     @functools.wraps(body)
     def run(*args: Any, **kwargs: Any) -> Any:
-        if kwargs.pop("out", None) is not None:
-            raise NotImplementedError(
-                f"{body.__name__}: out= is not supported; use the result, or y.copy_(result)"
-            )
+        out = kwargs.pop("out", None)
+        if out is not None:
+            return write_out(name, functools.partial(run, *args, **kwargs), out, (args, kwargs))
         if state.grad and (any_requires(args) or (kwargs and any_requires(kwargs.values()))):
             operands = [_lifted(x) for x in args]
             options = {k: _lifted(x) for k, x in kwargs.items()}
@@ -66,20 +84,33 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
             with quiet():
                 out = body(*operands, **options)
         except TypeError as failure:
-            refuse(body.__name__, failure, operands)
+            refuse(name, failure, operands)
             raise
         except ValueError as failure:
             if isinstance(failure, IndexError | FunctransError):
                 raise
-            raise RuntimeError(f"{body.__name__}: {failure}") from failure
+            raise RuntimeError(f"{name}: {failure}") from failure
         return wrap(out, operands, shown)
 
-    called = observed(run, body.__name__.strip("_"))
+    run.__name__ = run.__qualname__ = name
+    called = observed(run, name)
     called.body = body  # type: ignore[attr-defined]  # for other bodies
-    for name in (body.__name__, *names.split()):
-        if method:
-            METHODS[name] = called
+    if method or space is not None:
+        table = METHODS if space is None else space
+        table.update(dict.fromkeys([name, *names.split()], called))
     return called
+
+
+def function(f: Callable) -> Callable:
+    """Enter ``f``, written for tensors, as a function of ``torch`` that is no method."""
+    FUNCTIONS[f.__name__.strip("_")] = f
+    return f
+
+
+def method(f: Callable) -> Callable:
+    """Enter ``f``, written for tensors, as a function and a method."""
+    METHODS[f.__name__.strip("_")] = f
+    return f
 
 
 def refuse(name: str, failure: TypeError, xs: Any) -> None:
@@ -94,16 +125,6 @@ def refuse(name: str, failure: TypeError, xs: Any) -> None:
 
 
 _NO_LOOP = re.compile("ufunc '|The numpy boolean|numpy boolean|Cannot cast ufunc")
-
-
-def any_requires(xs: Any) -> bool:
-    for x in xs:
-        if isinstance(x, Tensor):
-            if x._node is not None or x.requires_grad:
-                return True
-        elif type(x) in (list, tuple) and any_requires(x):
-            return True
-    return False
 
 
 def _lifted(x: Any) -> Any:

@@ -141,6 +141,16 @@ def random_from(state: Mapping[str, Any] | None) -> Iterator[None]:
             _Random.source.bit_generator.state = before
 
 
+def source() -> np.random.Generator:
+    """The random generator."""
+    return _Random.source
+
+
+def real_type(d: dtypes.dtype) -> dtypes.dtype:
+    """The type of the parts of a complex number; others are their own."""
+    return dtypes.BY_ARRAY_DTYPE[np.real(np.empty(0, d.array_dtype)).dtype]
+
+
 def _uniform(shape: tuple, d: np.dtype) -> np.ndarray:
     """In [0, 1), also after rounding to ``d``."""
     kind = np.float32 if d.itemsize <= 4 else np.float64

@@ -1,34 +1,10 @@
-"""``torch.nn``: ``Parameter``, and ``functional``. There are no modules."""
+"""``torch.nn``: parameters, modules of layers, and ``functional``."""
 
 from __future__ import annotations
 
-from typing import Any
+from functrans.torch.nn import functional, init, modules, parameter, utils
+from functrans.torch.nn.modules import LAYERS, Module
+from functrans.torch.nn.parameter import Parameter
 
-from functrans.torch._tensors.factories import as_tensor
-from functrans.torch._tensors.tensor import Tensor, from_array
-from functrans.torch.nn import functional
-
-
-class Parameter(Tensor):
-    """A leaf that requires gradients, known by its class.
-
-    >>> from functrans import torch
-    >>> torch.nn.Parameter(torch.zeros(2))
-    Parameter containing:
-    tensor([0., 0.], requires_grad=True)
-    """
-
-    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Tensor:
-        data = as_tensor([] if data is None else data)
-        t = from_array(data._array, data._storage)
-        t.__class__ = cls
-        return t.requires_grad_(requires_grad)
-
-    def __repr__(self) -> str:
-        return f"Parameter containing:\n{super().__repr__()}"
-
-    def __reduce_ex__(self, protocol: Any) -> tuple:
-        return Parameter, (self.detach(), self.requires_grad)
-
-
-__all__ = ["Parameter", "functional"]
+__all__ = ["Module", "Parameter", "functional", "init", "modules", "parameter", "utils", *LAYERS]
+globals().update(LAYERS)

@@ -1,0 +1,371 @@
+"""Tensors put together and taken apart in other ways than ``cat`` and ``split``."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans.torch._functions.inplace import in_place
+from functrans.torch._functions.shapes import narrow, reshape, sizes, split
+from functrans.torch._functions.table import (
+    FUNCTIONS,
+    METHODS,
+    PROPERTIES,
+    function,
+    method,
+    op,
+    promoted,
+    row,
+)
+from functrans.torch._graph.views import changed
+from functrans.torch._tensors.tensor import Tensor, from_array
+
+_on_diagonal = row("embed_diagonal")
+
+
+# ---- with at least so many dimensions
+
+
+def _atleast(n: int, shaped: Callable[[tuple], tuple]) -> None:
+    def atleast(*tensors: Any) -> Any:
+        if len(tensors) == 1 and isinstance(tensors[0], Tensor):
+            (x,) = tensors
+            return x if x.dim() >= n else reshape(x, shaped(x._array.shape))
+        many = tensors[0] if len(tensors) == 1 else tensors
+        return tuple([atleast(x) for x in many])
+
+    atleast.__name__ = atleast.__qualname__ = f"atleast_{n}d"
+    atleast.__doc__ = f"Tensors with dimensions of length 1 added until there are {n}."
+    function(atleast)
+
+
+_atleast(1, lambda s: (1,))
+_atleast(2, lambda s: (1, *s) if s else (1, 1))
+_atleast(3, lambda s: {0: (1, 1, 1), 1: (1, *s, 1), 2: (*s, 1)}[len(s)])
+
+
+@op(space=FUNCTIONS, title="CatBackward0")
+def dstack(tensors):
+    """Tensors one behind the other, along a third dimension."""
+    return np.dstack(promoted(*tensors))
+
+
+@op(space=FUNCTIONS, title="CatBackward0")
+def column_stack(tensors):
+    """Vectors, as columns, and matrices side by side."""
+    wide = [x.reshape((x.size, 1)) if x.ndim < 2 else x for x in promoted(*tensors)]
+    return np.concatenate(wide, 1)
+
+
+@op(space=FUNCTIONS)
+def block_diag(*tensors):
+    """Matrices along the diagonal of a larger one."""
+    if not tensors:
+        return np.zeros((1, 0), np.float32)
+    if any(x.ndim > 2 for x in tensors):
+        raise RuntimeError("torch.block_diag: Input tensors must have 2 or fewer dimensions.")
+    blocks = [x if x.ndim == 2 else x.reshape((1, -1)) for x in promoted(*tensors)]
+    width = sum(x.shape[1] for x in blocks)
+    rows, left = [], 0
+    for x in blocks:
+        m, n = x.shape
+        sides = [np.zeros((m, left), x.dtype), x, np.zeros((m, width - left - n), x.dtype)]
+        rows.append(np.concatenate(sides, 1))
+        left += n
+    return np.concatenate(rows, 0)
+
+
+@op
+def diag_embed(input, offset=0, dim1=-2, dim2=-1):
+    """The last dimension on a diagonal of two new ones."""
+    n = input.shape[-1] + abs(offset)
+    if dim1 % (input.ndim + 1) == dim2 % (input.ndim + 1):
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    y = _on_diagonal(input, offset=offset, shape=(n, n))
+    return np.moveaxis(y, (-2, -1), (dim1, dim2))
+
+
+@op
+def diagflat(input, offset=0):
+    """All entries on a diagonal of a matrix."""
+    return np.diagflat(input, offset)
+
+
+# ---- repeated and turned
+
+
+@op
+def rot90(x, k=1, dims=(0, 1)):
+    """Rotated by 90 degrees ``k`` times in the plane of ``dims``."""
+    return np.rot90(x, k, dims)
+
+
+@op(title="RepeatBackward0")
+def tile(x, *dims):
+    """Copies of x side by side, so many along each dimension."""
+    return np.tile(x, sizes(dims))
+
+
+@method
+def repeat(input: Tensor, *repeats: Any) -> Tensor:
+    """Copies side by side, so many along each dimension."""
+    return tile(input, sizes(repeats))
+
+
+@op
+def repeat_interleave(x, repeats=None, dim=None, *, output_size=None):
+    """Each entry repeated; alone, a tensor of counts gives each place so often."""
+    if repeats is None:
+        counts = np.asarray(getattr(x, "primal", x))
+        return np.repeat(np.arange(counts.size), counts)
+    return np.repeat(x, getattr(repeats, "primal", repeats), dim)
+
+
+# ---- taken apart
+
+
+@method
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple:
+    """Views of nearly equal length along ``dim``, or of what lies between indices."""
+    cuts = indices_or_sections
+    cuts = cuts.tolist() if isinstance(cuts, Tensor) else cuts
+    n = input._array.shape[dim]
+    if isinstance(cuts, int):
+        if cuts <= 0:
+            raise RuntimeError("number of sections must be larger than 0, got " f"{cuts}")
+        size, more = divmod(n, cuts)
+        cuts = [size * i + min(i, more) for i in range(1, cuts)]
+    ends = [0, *[slice(None, c).indices(n)[1] for c in cuts], n]
+    return tuple([narrow(input, dim, a, max(b - a, 0))
+                  for a, b in itertools.pairwise(ends)])
+
+
+@method
+def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple:
+    """Views of the lengths in a list along ``dim``."""
+    return split(input, list(split_sizes), dim)
+
+
+def _split_along(name: str, dim: Callable[[int], int], least: int) -> None:
+    def apart(input: Tensor, indices_or_sections: Any) -> tuple:
+        if input.dim() < least:
+            raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension, "
+                               f"but got a tensor with {input.dim()} dimensions!")
+        n, axis = indices_or_sections, dim(input.dim())
+        if isinstance(n, int) and (n < 1 or input.shape[axis] % n):
+            raise RuntimeError(f"torch.{name} attempted to split along dimension {axis}, but the "
+                               f"size of the dimension {input.shape[axis]} is not divisible by the "
+                               f"split_size {n}!")
+        return tensor_split(input, n, axis)
+
+    apart.__name__ = apart.__qualname__ = name
+    apart.__doc__ = "Views along a dimension: that of columns, rows or depth."
+    method(apart)
+
+
+_split_along("hsplit", lambda n: 0 if n == 1 else 1, 1)
+_split_along("vsplit", lambda n: 0, 2)
+_split_along("dsplit", lambda n: 2, 3)
+
+
+@op
+def fliplr(input):
+    """The order of columns reversed."""
+    if input.ndim < 2:
+        raise RuntimeError("Input must be >= 2-d.")
+    return np.flip(input, 1)
+
+
+@op
+def flipud(input):
+    """The order of rows reversed."""
+    if input.ndim < 1:
+        raise RuntimeError("Input must be >= 1-d.")
+    return np.flip(input, 0)
+
+
+@op(space=FUNCTIONS)
+def vander(x, N=None, increasing=False):
+    """Powers of each entry as columns."""
+    N = x.shape[-1] if N is None else N
+    if N == 0:
+        return np.zeros((x.shape[0], 0), x.dtype)
+    powers = [x * 0 + 1 if k == 0 else x**k for k in range(N)]
+    return np.stack(powers if increasing else powers[::-1], -1)
+
+
+@function
+def tril_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
+    """The indices of the lower triangle of a matrix."""
+    return from_array(np.stack(np.tril_indices(row, offset, col)).astype(np.int64))
+
+
+@function
+def triu_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
+    """The indices of the upper triangle of a matrix."""
+    return from_array(np.stack(np.triu_indices(row, offset, col)).astype(np.int64))
+
+
+# ---- windows on memory
+
+
+@op(title="UnfoldBackward0", name="unfold")
+def windows(input, dimension, size, step):
+    """Windows of ``size`` entries, ``step`` apart along a dimension, in a new last dimension."""
+    return _windows(input, dimension, size, step)
+
+
+def _windows(x: Any, dim: int, size: int, step: int) -> Any:
+    if step <= 0:
+        raise RuntimeError(f"step is {step} but must be > 0")
+    if not x.ndim:
+        return x.reshape(1)[:size]
+    n = x.shape[dim]
+    if size > n:
+        raise RuntimeError(f"maximum size for tensor at dimension {dim} is {n} but size is {size}")
+    starts = np.arange(0, n - size + 1, step)
+    y = np.take(x, starts[:, None] + np.arange(size), dim % x.ndim)
+    return np.moveaxis(y, dim % x.ndim + 1, -1)
+
+
+def read_only(f: Callable) -> Callable:
+    """``f``, a copy where torch has a view: an error where it is written to, not a lost write."""
+
+    def copied(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        y = f(input, *args, **kwargs)
+        y._array = y._array.view()
+        y._array.flags.writeable = False
+        return y
+
+    copied.__name__ = copied.__qualname__ = f.__name__
+    copied.__doc__ = f.__doc__
+    return copied
+
+
+@op(method=False, title="AsStridedBackward0")
+def _strided(flat, where):
+    return np.take(flat, where)
+
+
+def _memory(input: Tensor, size: Any, stride: Any, offset: int | None) -> tuple:
+    """The tensor whose memory ``input`` is on, and the places of entries that lie so far apart."""
+    owner = input if input._base is None else input._base
+    if not owner.is_contiguous():
+        raise NotImplementedError("as_strided: only views of contiguous tensors are supported; "
+                                  "call .contiguous() first")
+    where = np.asarray(input.storage_offset() if offset is None else offset)
+    for n, s in zip(size, stride, strict=True):
+        where = where[..., None] + np.arange(n) * s
+    if where.size and where.max() >= owner.numel():
+        raise RuntimeError(f"setStorage: sizes {list(size)}, strides {list(stride)} are out of "
+                           f"bounds for storage of {owner.numel()} entries")
+    return owner, where
+
+
+def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """Entries of the memory of a tensor that lie so many entries apart."""
+    owner, where = _memory(input, size, stride, storage_offset)
+    return _strided(owner.reshape(-1), where)
+
+
+@method
+def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any,
+                       storage_offset: int | None = None) -> Tensor:
+    """``input`` with ``src`` written to entries that lie so many entries apart."""
+    where = _memory(input, size, stride, storage_offset or 0)[1]
+    flat = METHODS["put"](input.reshape(-1), from_array(where.reshape(-1)), src.reshape(-1))
+    return flat.reshape(input.shape)
+
+
+METHODS["unfold"] = read_only(METHODS["unfold"])
+METHODS["as_strided"] = read_only(as_strided)
+
+# ---- complex numbers as pairs
+
+
+@op(space=FUNCTIONS)
+def view_as_real(input):
+    """The real and imaginary parts along a new last dimension."""
+    if input.dtype.kind != "c":
+        raise RuntimeError("view_as_real is only supported for complex tensors")
+    return np.stack([np.real(input), np.imag(input)], -1)
+
+
+@op(space=FUNCTIONS)
+def view_as_complex(input):
+    """Complex numbers of the pairs along the last dimension."""
+    if input.dtype.kind != "f" or not input.ndim or input.shape[-1] != 2:
+        raise RuntimeError("view_as_complex is only supported for floating point tensors whose "
+                           f"last dimension has size 2, but this is {input.dtype.name} of shape "
+                           f"{list(input.shape)}")
+    return input[..., 0] + input.dtype.type(1) * 1j * input[..., 1]
+
+
+for _name in ("view_as_real", "view_as_complex"):
+    FUNCTIONS[_name] = read_only(FUNCTIONS[_name])
+
+
+@method
+def adjoint(input: Tensor) -> Tensor:
+    """The matrices conjugated and transposed."""
+    return METHODS["conj"](METHODS["transpose"](input, -2, -1))
+
+
+PROPERTIES["mH"] = adjoint
+
+for _name in ("tril", "triu", "cumsum", "cumprod"):
+    METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
+
+
+def _reshaping(name: str) -> None:
+    def write(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if self.requires_grad:
+            raise NotImplementedError(f"{name}_ of a tensor that requires gradients is not "
+                                      f"supported; use y = x.{name}(...)")
+        self._array = METHODS[name](self, *args, **kwargs)._array
+        changed(self, f"{name}_")
+        return self
+
+    write.__name__ = write.__qualname__ = f"{name}_"
+    write.__doc__ = f"``{name}`` of this tensor itself."
+    METHODS[f"{name}_"] = write
+
+
+for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims"):
+    _reshaping(_name)
+
+
+@method
+def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+    """``input`` summed along the dimensions that broadcasting from ``size`` has made."""
+    want, have = sizes(size), input._array.shape
+    lead = len(have) - len(want)
+    if lead < 0 or any(n not in (1, m) for n, m in zip(want, have[lead:], strict=True)):
+        raise RuntimeError(f"size {{{list(want)}}} is not expandable to size {{{list(have)}}}.")
+    dims = [i for i in range(len(have)) if i < lead or want[i - lead] != have[i]]
+    y = METHODS["sum"](input, tuple(dims), True) if dims else input
+    return y.reshape(want)
+
+
+# ---- copies where others make views
+
+_COPIES = ("expand", "permute", "transpose", "t", "select", "squeeze", "unsqueeze", "unbind",
+           "split", "split_with_sizes", "narrow", "diagonal", "view", "detach", "unfold",
+           "as_strided", "swapaxes")
+
+
+def _copying(name: str) -> None:
+    def copied(*args: Any, **kwargs: Any) -> Any:
+        y = METHODS[name](*args, **kwargs) if name in METHODS else getattr(args[0], name)()
+        return tuple([x.clone() for x in y]) if isinstance(y, tuple) else y.clone()
+
+    copied.__name__ = copied.__qualname__ = f"{name}_copy"
+    copied.__doc__ = f"As ``{name}``, in new memory."
+    (method if name == "narrow" else function)(copied)
+
+
+for _name in _COPIES:
+    _copying(_name)

@@ -1,0 +1,417 @@
+"""``linalg``: factors, norms and functions of matrices, of which the last two dimensions are."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans.torch._functions.reductions import axes
+from functrans.torch._functions.table import LINALG, METHODS, function, op
+from functrans.torch._graph.graph import Value, quiet
+from functrans.torch._tensors.tensor import Tensor
+
+
+class Slogdet(NamedTuple):
+    """What ``slogdet`` returns."""
+
+    sign: Any
+    logabsdet: Any
+
+
+class Eigh(NamedTuple):
+    """What ``eigh`` returns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class Svd(NamedTuple):
+    """What ``linalg.svd`` returns."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+class OldSvd(NamedTuple):
+    """What ``svd`` returns."""
+
+    U: Any
+    S: Any
+    V: Any
+
+
+class Qr(NamedTuple):
+    """What ``qr`` returns."""
+
+    Q: Any
+    R: Any
+
+
+class WithInfo(NamedTuple):
+    """What functions with ``_ex`` return: a result and where LAPACK stopped."""
+
+    result: Any
+    info: Any
+
+
+def plain(x: Any) -> np.ndarray:
+    """The array of an operand, without its place in the graph."""
+    return np.asarray(x.primal if type(x) is Value else x)
+
+
+def matrices(who: str, *xs: Any) -> None:
+    """Raise unless each operand has the two dimensions of a matrix, and is of floats."""
+    for x in xs:
+        if x.ndim < 2:
+            raise RuntimeError(f"linalg.{who}: The input tensor A must have at least 2 dimensions, "
+                               f"but it has {x.ndim}")
+        if x.dtype.kind not in "fcV":
+            raise RuntimeError(f"linalg.{who}: Expected a floating point or complex tensor as "
+                               f"input. Got {x.dtype.name}; use .float() first")
+
+
+def square(who: str, *xs: Any) -> None:
+    """Raise unless each operand holds square matrices."""
+    matrices(who, *xs)
+    for x in xs:
+        if x.shape[-1] != x.shape[-2]:
+            raise RuntimeError(f"linalg.{who}: A must be batches of square matrices, but they are "
+                               f"{x.shape[-2]} by {x.shape[-1]} matrices")
+
+
+def adjoint(x: Any) -> Any:
+    """The matrices conjugated and transposed."""
+    return np.conjugate(np.swapaxes(x, -1, -2))
+
+
+def finite(A: Any) -> Any:
+    """``A``; an error where it is not finite, of which NumPy's svd may never return."""
+    if isinstance(A, np.ndarray) and not np.isfinite(A).all():
+        raise np.linalg.LinAlgError("the input holds values that are not finite")
+    return A
+
+
+# ---- inverse, determinant, powers
+
+
+@op(space=LINALG, title="LinalgInvExBackward0")
+def inv(A):
+    """The inverse of each matrix."""
+    square("inv", A)
+    return np.linalg.inv(A)
+
+
+@op(space=LINALG, title="LinalgInvExBackward0")
+def inv_ex(A, *, check_errors=False):
+    """The inverse of each matrix, and zeros where LAPACK did not stop."""
+    return WithInfo(inv.body(A), np.zeros(A.shape[:-2], np.int32))
+
+
+@op(title="LinalgDetBackward0")
+def det(A):
+    """The determinant of each matrix; its gradient is exact at singular ones."""
+    square("det", A)
+    return np.linalg.det(A)
+
+
+@op
+def logdet(A):
+    """The logarithm of the determinant of each matrix; NaN where that is real and negative."""
+    square("logdet", A)
+    sign, value = np.linalg.slogdet(A)
+    if A.dtype.kind == "c":
+        return np.log(sign) + value
+    return np.where(sign < 0, value.dtype.type(np.nan), value)
+
+
+@op(title="LinalgSlogdetBackward0")
+def slogdet(A):
+    """The sign of the determinant of each matrix, and the logarithm of its size."""
+    square("slogdet", A)
+    return Slogdet(*np.linalg.slogdet(A))
+
+
+@op(title="LinalgMatrixPowerBackward0")
+def matrix_power(A, n):
+    """Each matrix to an integer power."""
+    square("matrix_power", A)
+    if n == 0:
+        return A * 0 + np.eye(A.shape[-1], dtype=A.dtype)
+    return np.linalg.matrix_power(A, n)
+
+
+# The Taylor polynomial of degree 18 has an error below double precision for a norm up to this.
+_RADIUS, _DEGREE = 1.0, 18
+
+
+@op(title="LinalgMatrixExpBackward0")
+def matrix_exp(A):
+    """The exponential of each matrix: a Taylor polynomial of A / 2**s, squared s times."""
+    square("matrix_exp", A)
+    if not A.size:
+        return A + 0
+    size = np.abs(plain(A)).sum(-2).max()
+    times = 0
+    if np.isfinite(size) and size > _RADIUS:
+        times = int(np.ceil(np.log2(size / _RADIUS)))
+    x = A * A.real.dtype.type(0.5**times)
+    y = one = np.broadcast_to(np.eye(A.shape[-1], dtype=A.dtype), A.shape)
+    for k in range(_DEGREE, 0, -1):
+        y = one + np.matmul(x, y) / k
+    for _ in range(times):
+        y = np.matmul(y, y)
+    return y
+
+
+# ---- factors
+
+
+@op(space=LINALG, title="LinalgCholeskyExBackward0")
+def cholesky(A, *, upper=False):
+    """The Cholesky factor of each Hermitian matrix."""
+    return _cholesky(A, upper)
+
+
+@op(name="cholesky", title="CholeskyBackward0")
+def old_cholesky(A, upper=False):
+    """The Cholesky factor of each Hermitian matrix."""
+    return _cholesky(A, upper)
+
+
+def _cholesky(A: Any, upper: bool) -> Any:
+    square("cholesky", A)
+    if A.dtype.kind == "c":  # the gradient is that of the Hermitian part
+        A = (A + adjoint(A)) / 2
+    L = np.linalg.cholesky(A)
+    return adjoint(L) if upper else L
+
+
+@op(space=LINALG, title="LinalgCholeskyExBackward0")
+def cholesky_ex(A, *, upper=False, check_errors=False):
+    """The Cholesky factor of each matrix, and zeros where LAPACK did not stop."""
+    return WithInfo(_cholesky(A, upper), np.zeros(A.shape[:-2], np.int32))
+
+
+@op(space=LINALG, title="LinalgEighBackward0")
+def eigh(A, UPLO: Any = "L"):
+    """Eigenvalues and eigenvectors of each Hermitian matrix."""
+    square("eigh", A)
+    return Eigh(*np.linalg.eigh(A, UPLO))
+
+
+@op(space=LINALG, title="LinalgEighBackward0")
+def eigvalsh(A, UPLO: Any = "L"):
+    """Eigenvalues of each Hermitian matrix."""
+    square("eigvalsh", A)
+    return np.linalg.eigvalsh(A, UPLO)
+
+
+def _of_complex(A: Any) -> Any:
+    return A if A.dtype.kind == "c" else A.astype(np.result_type(A.dtype, np.complex64))
+
+
+@op(space=LINALG, title="LinalgEigBackward0")
+def eig(A):
+    """Eigenvalues and eigenvectors of each matrix, complex."""
+    square("eig", A)
+    values, vectors = np.linalg.eig(finite(_of_complex(A)))
+    return Eigh(values, vectors)
+
+
+@op(space=LINALG, title="LinalgEigBackward0")
+def eigvals(A):
+    """Eigenvalues of each matrix, complex."""
+    square("eigvals", A)
+    return np.linalg.eigvals(finite(_of_complex(A)))
+
+
+@op(space=LINALG, title="LinalgSvdBackward0")
+def svd(A, full_matrices=True, *, driver=None):
+    """Singular value decomposition: U, S, Vh."""
+    matrices("svd", A)
+    return Svd(*np.linalg.svd(finite(A), full_matrices))
+
+
+@op(name="svd", title="LinalgSvdBackward0")
+def old_svd(A, some=True, compute_uv=True):
+    """Singular value decomposition: U, S, V."""
+    matrices("svd", A)
+    u, s, vh = np.linalg.svd(finite(A), not some)
+    if not compute_uv:
+        u, vh = [np.zeros((*A.shape[:-2], n, n), A.dtype) for n in A.shape[-2:]]
+    return OldSvd(u, s, adjoint(vh))
+
+
+@op(space=LINALG, title="LinalgSvdBackward0")
+def svdvals(A, *, driver=None):
+    """Singular values of each matrix."""
+    matrices("svdvals", A)
+    return np.linalg.svdvals(finite(A))
+
+
+@op(space=LINALG, title="LinalgQrBackward0")
+def qr(A, mode: Any = "reduced"):
+    """QR decomposition; ``mode``: "reduced", "complete" or "r", which gives no Q."""
+    matrices("qr", A)
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(f"qr received unrecognized mode '{mode}' but expected one of "
+                           "'reduced' (default), 'r', or 'complete'")
+    if mode == "r":
+        return Qr(np.zeros(0, A.dtype), np.linalg.qr(A, "r"))
+    return Qr(*np.linalg.qr(A, mode))
+
+
+@op(name="qr", title="LinalgQrBackward0")
+def old_qr(A, some=True):
+    """QR decomposition, with all columns of Q unless ``some``."""
+    matrices("qr", A)
+    return Qr(*np.linalg.qr(A, "reduced" if some else "complete"))
+
+
+# ---- norms
+
+
+@op(space=LINALG, title="LinalgVectorNormBackward0")
+def vector_norm(x, ord: Any = 2, dim: Any = None, keepdim: Any = False, *, dtype=None):
+    """The norm of the entries along ``dim``."""
+    x = _inexact("vector_norm", x, dtype)
+    if dim is None and not keepdim:
+        x = x.reshape(-1)
+    if ord == 0:  # a count, with slope 0
+        return np.sum(np.sign(np.absolute(x)), axis=axes(dim, x), keepdims=keepdim)
+    return np.linalg.vector_norm(x, axis=axes(dim, x), keepdims=keepdim, ord=ord)
+
+
+def _inexact(who: str, x: Any, dtype: Any) -> Any:
+    x = x if dtype is None else x.astype(dtype)
+    if x.dtype.kind not in "fcV":
+        raise RuntimeError(f"linalg.{who}: Expected a floating point or complex tensor as input. "
+                           f"Got {x.dtype.name}; use .float() first, or dtype=")
+    return x
+
+
+@op(space=LINALG, title="LinalgMatrixNormBackward0")
+def matrix_norm(A, ord: Any = "fro", dim: Any = (-2, -1), keepdim: Any = False, *, dtype=None):
+    """The norm of each matrix, whose dimensions are ``dim``."""
+    A = _inexact("matrix_norm", A, dtype)
+    matrices("matrix_norm", A)
+    return np.linalg.norm(A, ord, axis=tuple(dim), keepdims=keepdim)
+
+
+@op(space=LINALG, title="LinalgVectorNormBackward0")
+def norm(A, ord: Any = None, dim: Any = None, keepdim: Any = False, *, dtype=None):
+    """The norm of all entries, or with ``ord`` that of a vector or a matrix, as ``dim`` says."""
+    A = _inexact("norm", A, dtype)
+    dims = tuple(range(A.ndim)) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    if ord is None or len(dims) == 1:
+        return vector_norm.body(A, 2 if ord is None else ord, dim, keepdim)
+    if len(dims) != 2:
+        raise RuntimeError(f"linalg.norm: ord={ord!r} is of vectors and matrices; name one or two "
+                           f"dimensions of the {A.ndim}")
+    return np.linalg.norm(A, ord, axis=dims, keepdims=keepdim)
+
+
+@op(space=LINALG, title="LinalgCondBackward0")
+def cond(A, p=None):
+    """The condition number of each matrix in the norm ``p``."""
+    (matrices if p in (None, 2, -2) else square)("cond", A)
+    if not A.size:
+        return np.zeros(A.shape[:-2], A.real.dtype) + np.sum(A.real) * 0
+    return np.linalg.cond(A, p)
+
+
+@op(space=LINALG, title="LinalgVecdotBackward0")
+def vecdot(x, y, *, dim=-1):
+    """The products of vectors along ``dim``, the first conjugated."""
+    return np.sum(np.conjugate(x) * y, axis=dim)
+
+
+@op(space=LINALG, title="DiagonalBackward0")
+def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
+    """The diagonal of each matrix."""
+    return np.diagonal(A, offset, dim1, dim2)
+
+
+@op(space=LINALG)
+def vander(x, *, N=None):
+    """Powers 0 to N - 1 of each entry, along a new last dimension."""
+    x = x if x.ndim else x.reshape(1)
+    N = x.shape[-1] if N is None else N
+    if N <= 1:
+        raise RuntimeError("linalg.vander: N must be greater than 1.")
+    return np.stack([x * 0 + 1 if k == 0 else x**k for k in range(N)], -1)
+
+
+# ---- pseudo-inverse, rank
+
+
+def _tolerances(A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
+    """An absolute and a relative tolerance for singular values; one alone turns off the other."""
+    if rtol is None:
+        known = atol is not None and np.all(plain(atol) > 0)
+        rtol = 0.0 if known else max(A.shape[-2:]) * np.finfo(A.dtype).eps
+    return 0.0 if atol is None else plain(atol), plain(rtol)
+
+
+@op(title="LinalgPinvBackward0", space=LINALG)
+def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
+    """The pseudo-inverse of each matrix."""
+    matrices("pinv", A)
+    atol, rtol = _tolerances(A, atol, rcond if rtol is None else rtol)
+    if hermitian:
+        A = (A + adjoint(A)) / 2
+    if not A.size:
+        return adjoint(A) + 0
+    if np.any(atol):
+        largest = np.linalg.svdvals(finite(plain(A)))[..., 0]
+        with quiet():
+            rtol = np.maximum(rtol, np.where(largest > 0, atol / largest, 0))
+    return np.linalg.pinv(finite(A), rtol)
+
+
+@op(title="LinalgPinvBackward0")
+def pinverse(A, rcond=1e-15):
+    """The pseudo-inverse of each matrix."""
+    return pinv.body(A, rcond)
+
+
+@op(space=LINALG)
+def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
+    """How many singular values of each matrix are not negligible."""
+    matrices("matrix_rank", A)
+    a = plain(A)
+    if not a.size:
+        return np.zeros(a.shape[:-2], np.int64)
+    s = np.abs(np.linalg.eigvalsh(a)) if hermitian else np.linalg.svdvals(finite(a))
+    if tol is not None:
+        limit = np.asarray(plain(tol))
+    else:
+        atol, rtol = _tolerances(a, atol, rtol)
+        limit = np.maximum(atol, rtol * s.max(-1))
+    return np.asarray(np.count_nonzero(s > limit[..., None], axis=-1), np.int64)
+
+
+def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
+    """The product of a chain of matrices, in the cheapest order."""
+    return chain(tensors, out=out)
+
+
+@op(method=False, title="MmBackward0")
+def chain(tensors):
+    """The product of a chain of matrices, in the cheapest order."""
+    if len(tensors) < 2:
+        raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
+    return np.linalg.multi_dot(list(tensors))
+
+
+@function
+def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
+    """The product of a chain of matrices, in the cheapest order."""
+    return matrices[0].clone() if len(matrices) == 1 else chain(list(matrices), out=out)
+
+
+LINALG.update(det=det, slogdet=slogdet, matrix_power=matrix_power, matrix_exp=matrix_exp,
+              multi_dot=multi_dot)
+METHODS["inverse"] = inv

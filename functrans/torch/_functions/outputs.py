@@ -1,0 +1,84 @@
+"""``out=``: results written to tensors that the caller has, by torch's rules."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans.torch._graph.modes import no_grad, state
+from functrans.torch._graph.views import changed, guard
+from functrans.torch._tensors.tensor import Tensor
+
+
+def any_requires(xs: Any) -> bool:
+    for x in xs:
+        if isinstance(x, Tensor):
+            if x._node is not None or x.requires_grad:
+                return True
+        elif type(x) in (list, tuple) and any_requires(x):
+            return True
+    return False
+
+
+def write_out(name: str, compute: Callable[[], Any], out: Any, operands: Any) -> Any:
+    """What ``compute`` returns, written to ``out``: a tensor, or one for each of several results.
+
+    Raises RuntimeError where a gradient would be needed, or where the type does not fit.
+    """
+    if state.grad and (any_requires(out if isinstance(out, tuple | list) else [out])
+                       or any_requires(operands[0]) or any_requires(operands[1].values())):
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, "
+            "but one of the arguments requires grad. Use the result, or call it under no_grad."
+        )
+    with no_grad():
+        results = compute()
+    if isinstance(out, Tensor):
+        _write(name, results, out)
+        return out
+    if not isinstance(out, tuple | list) or len(out) != len(results):
+        raise TypeError(f"{name}(): out must be {len(results)} tensors in a tuple, one a result")
+    for result, target in zip(results, out, strict=True):
+        _write(name, result, target)
+    return type(results)(*out) if hasattr(results, "_fields") else tuple(out)
+
+
+def _write(name: str, result: Tensor, out: Tensor) -> None:
+    have, want = result.dtype, out.dtype
+    if have.rank > want.rank:
+        raise RuntimeError(
+            f"{name}(): result type {have.name} can't be cast to the desired output type "
+            f"{want.name}"
+        )
+    array = result._array
+    if out._array.shape != array.shape:
+        if out._array.size:
+            warnings.warn(
+                "An output with one or more elements was resized since it had shape "
+                f"{list(out.shape)}, which does not match the required output shape "
+                f"{list(array.shape)}. Pass an output of that shape, or out.resize_(0).",
+                UserWarning, stacklevel=5,
+            )
+        out._array = np.empty(array.shape, out._array.dtype)
+    guard(out, False, name)
+    out._array[...] = array
+    changed(out, name)
+
+
+def taking_out(f: Callable) -> Callable:
+    """``f`` with a keyword ``out``."""
+
+    @functools.wraps(f)
+    def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if out is None:
+            return f(*args, **kwargs)
+        return write_out(f.__name__, functools.partial(f, *args, **kwargs), out, (args, kwargs))
+
+    return call
+
+
+__all__ = ["any_requires", "taking_out", "write_out"]

@@ -1,0 +1,89 @@
+"""Rows of the shim's own: other actions, which save what torch's save, and activations.
+
+What an action does not save may be changed before the backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans.extend import Elementwise
+from functrans.torch._functions.table import NUMBERS, row
+from functrans.torch._graph.graph import quiet
+
+
+def _reading(name: str, *actions: Callable | None) -> Elementwise:
+    """The row ``name`` with other actions."""
+    of = row(name)
+    return Elementwise(name, of.impl, actions, len(actions), of.singular)
+
+
+def _share(x: Any, y: Any, exp: Any) -> Any:
+    return exp(np.where(x == y, 0, x - y))  # -inf minus -inf is no gap
+
+
+def _by_exponent(g: Any, y: Any, x1: Any, x2: Any) -> Any:
+    moved = row("power").actions[1].act(g, y, x1)
+    if type(x1) in NUMBERS and x1 != 0:
+        return moved
+    return np.where((x1 == 0) & (x2 == 0), 0, moved)  # 0**x jumps at 0
+
+
+_where = row("where")
+
+
+def _alone(name: str, impl: Callable, action: Callable) -> Elementwise:
+    """A row of one operand for this module alone."""
+    return Elementwise(name, impl, (action,), 1, False)
+
+
+def _sigmoid(x: Any) -> Any:
+    # exp(-x) overflows where the result is less than the smallest normal number
+    with quiet():
+        y = np.negative(x, out=np.empty_like(x))
+        np.exp(y, out=y)
+        np.add(y, 1, out=y)
+        return np.reciprocal(y, out=y)
+
+
+def _sigmoid_slope(g: Any, y: Any) -> Any:
+    if type(g) is not np.ndarray or type(y) is not np.ndarray or g.dtype != y.dtype:
+        return g * (y * (1 - y))
+    slope = np.subtract(1, y, out=np.empty_like(y))
+    slope *= y
+    return slope * g
+
+
+def _softplus(x: Any) -> Any:
+    with quiet():
+        y = np.absolute(x, out=np.empty_like(x))
+        np.negative(y, out=y)
+        np.exp(y, out=y)
+        np.log1p(y, out=y)
+        return np.add(y, np.maximum(x, 0), out=y)
+
+
+ROWS = {
+    "cube": _alone("cube", lambda x: x * x * x, lambda g, x: g * (3 * (x * x))),
+    "sigmoid": _alone("sigmoid", _sigmoid, _sigmoid_slope),
+    "softplus": _alone("softplus", _softplus, lambda g, x: g * ROWS["sigmoid"](x)),
+    "relu": _alone("relu", lambda x: np.maximum(x, 0), lambda g, y: _where(y <= 0, 0, g)),
+    "divide": _reading("divide", lambda g, x2: g / x2, lambda g, x1, x2: -(g * (x1 / x2)) / x2),
+    "power": _reading("power", row("power").actions[0].act, _by_exponent),
+    "logaddexp": _reading(
+        "logaddexp",
+        lambda g, x1, x2: g * _share(x1, np.logaddexp(x1, x2), np.exp),
+        lambda g, x1, x2: g * _share(x2, np.logaddexp(x1, x2), np.exp),
+    ),
+    "logaddexp2": _reading(
+        "logaddexp2",
+        lambda g, x1, x2: g * _share(x1, np.logaddexp2(x1, x2), np.exp2),
+        lambda g, x1, x2: g * _share(x2, np.logaddexp2(x1, x2), np.exp2),
+    ),
+    "copysign": _reading(
+        "copysign", lambda g, y, x1: g * (np.sign(x1) * np.copysign(1, y)), None
+    ),
+}

@@ -1,0 +1,161 @@
+"""Further functions of single entries: bounds, signs, powers, complex parts, tests."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans.torch._functions.elementwise import clamp
+from functrans.torch._functions.inplace import in_place
+from functrans.torch._functions.linalg import plain
+from functrans.torch._functions.table import (
+    FUNCTIONS,
+    METHODS,
+    NUMBERS,
+    floating,
+    op,
+    promoted,
+    row,
+)
+from functrans.torch._tensors.tensor import Tensor
+
+_ldexp = row("ldexp")
+
+
+class Frexp(NamedTuple):
+    """What ``frexp`` returns."""
+
+    mantissa: Any
+    exponent: Any
+
+
+@op
+def clamp_min(x, min):
+    """x, at least ``min``; at the bound the slope is 1."""
+    return clamp.body(x, min, None)
+
+
+@op
+def clamp_max(x, max):
+    """x, at most ``max``; at the bound the slope is 1."""
+    return clamp.body(x, None, max)
+
+
+@op(title="PowBackward1")
+def float_power(input, exponent):
+    """The power in double precision."""
+    wide = [x if type(x) in NUMBERS else x.astype(np.complex128 if x.dtype.kind == "c"
+                                                  else np.float64) for x in (input, exponent)]
+    return np.power(*promoted(*wide))
+
+
+@op
+def sgn(x):
+    """The sign; of a complex number z, z / |z|."""
+    return np.sign(x) if x.dtype.kind != "b" else x
+
+
+@op(space=FUNCTIONS)
+def polar(abs, angle):
+    """abs (cos angle + i sin angle)."""
+    if abs.dtype.kind != "f" or abs.dtype != angle.dtype:
+        raise RuntimeError("polar: both parts must be floats of one type, but they are "
+                           f"{abs.dtype.name} and {angle.dtype.name}")
+    return abs * np.cos(angle) + 1j * (abs * np.sin(angle))
+
+
+@op
+def heaviside(input, values):
+    """0 below 0, 1 above, and ``values`` at 0."""
+    return np.heaviside(input, values) if input.dtype.kind == "f" else np.where(
+        input == 0, values, (input > 0).astype(input.dtype))
+
+
+@op
+def nextafter(input, other):
+    """The next number towards ``other``."""
+    return np.nextafter(plain(input), plain(other))
+
+
+@op
+def ldexp(input, other):
+    """input * 2**other."""
+    return floating(input) * np.exp2(floating(other))
+
+
+@op
+def frexp(input):
+    """Fractions from 1/2 up to 1, and powers of two."""
+    exponent = np.frexp(plain(input))[1]
+    return Frexp(_ldexp(input, -exponent), exponent)
+
+
+@op
+def dequantize(input):
+    """The numbers themselves: none are quantised."""
+    return input + 0
+
+
+@op(space=FUNCTIONS)
+def rsub(input, other, *, alpha=1):
+    """other - alpha * input."""
+    x, other = promoted(input, other)
+    return other - (x if alpha == 1 else x * alpha)
+
+
+@op
+def logit(x, eps=None):
+    """log(x / (1 - x)), x first kept within [eps, 1 - eps]."""
+    x = floating(x)
+    if eps is not None:
+        x = np.where(x < eps, eps, np.where(x > 1 - eps, 1 - eps, x)).astype(x.dtype)
+    return np.log(x / (1 - x)) if x.dtype.kind == "c" else np.log(x) - np.log1p(-x)
+
+
+@op
+def xlogy(input, other):
+    """input * log(other), 0 where input is 0."""
+    x, y = promoted(input, other, floats=True)
+    x, y = [np.asarray(v) if type(v) in NUMBERS else v for v in (x, y)]
+    zero = (x == 0) & (y == y)
+    return np.where(zero, 0, x * np.log(np.where(zero, 1, y)))
+
+
+@op
+def isreal(x):
+    """Which entries have no imaginary part."""
+    return np.isreal(plain(x))
+
+
+@op
+def isposinf(x):
+    """Which entries are +inf."""
+    return np.isposinf(plain(x)) if plain(x).dtype.kind == "f" else np.zeros(x.shape, bool)
+
+
+@op
+def isneginf(x):
+    """Which entries are -inf."""
+    return np.isneginf(plain(x)) if plain(x).dtype.kind == "f" else np.zeros(x.shape, bool)
+
+
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the one element is not zero."""
+    if input.numel() != 1:
+        raise RuntimeError("Boolean value of Tensor with "
+                           f"{'more than one value' if input.numel() else 'no values'} is "
+                           "ambiguous")
+    return bool(input)
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two shapes are the same."""
+    return input.shape == other.shape
+
+
+for _f in (is_nonzero, is_same_size):
+    METHODS[_f.__name__] = _f
+for _name in ("clamp_min", "clamp_max", "float_power", "sgn", "heaviside", "nextafter", "ldexp",
+              "logit", "xlogy"):
+    METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")

@@ -1,0 +1,83 @@
+"""Random numbers whose distribution tensors describe, as new tensors and written in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans.torch._functions.table import METHODS, function, method
+from functrans.torch._graph.views import changed, guard
+from functrans.torch._tensors import dtypes, factories
+from functrans.torch._tensors.tensor import Tensor, from_array
+
+
+def _drawn(like: Tensor, values: Any) -> Tensor:
+    return from_array(np.asarray(values).astype(like._array.dtype))
+
+
+@method
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -> Tensor:
+    """1 with the probabilities in ``input``, or ``p``, else 0."""
+    probability: Any = input._array if p is None else p
+    if np.any((probability < 0) | (probability > 1)):
+        raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+    return _drawn(input, factories.source().random(input.shape) < probability)
+
+
+@method
+def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *,
+                generator: Any = None) -> Tensor:
+    """Indices drawn with the weights along the last dimension."""
+    weights = input._array.astype(np.float64)
+    if weights.ndim not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    rows = np.atleast_2d(weights)
+    if (rows.sum(-1) <= 0).any():
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    if not replacement and num_samples > rows.shape[1]:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without "
+                           "replacement")
+    source = factories.source()
+    out = [source.choice(len(p), num_samples, replacement, p / p.sum()) for p in rows]
+    y = np.stack(out).astype(np.int64)
+    return from_array(y if weights.ndim == 2 else y[0])
+
+
+@function
+def poisson(input: Tensor, generator: Any = None) -> Tensor:
+    """Counts with the rates in ``input``."""
+    return _drawn(input, factories.source().poisson(input._array))
+
+
+@function
+def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: Any = None,
+                 **options: Any) -> Tensor:
+    """Integers from ``low`` up to, not including, ``high``, in the shape of ``input``."""
+    low, high = (0, low) if high is None else (low, high)
+    d = input._array.dtype if dtype is None else dtypes.array_dtype(dtype)
+    return from_array(factories.source().integers(low, high, input.shape).astype(d))
+
+
+def _written(name: str, draw: Callable) -> None:
+    def write(self: Tensor, *args: Any, generator: Any = None, **kwargs: Any) -> Tensor:
+        guard(self, False, name)
+        self._array[...] = draw(factories.source(), self._array.shape, *args, **kwargs)
+        changed(self, name)
+        return self
+
+    write.__name__ = write.__qualname__ = name
+    write.__doc__ = f"Fill this tensor with random numbers: {name.strip('_')}."
+    METHODS[name] = write
+
+
+_written("exponential_", lambda rng, shape, lambd=1.0: rng.exponential(1 / lambd, shape))
+_written("cauchy_", lambda rng, shape, median=0.0, sigma=1.0:
+         median + sigma * rng.standard_cauchy(shape))
+_written("geometric_", lambda rng, shape, p: rng.geometric(p, shape))
+_written("log_normal_", lambda rng, shape, mean=1.0, std=2.0: rng.lognormal(mean, std, shape))
+_written("bernoulli_", lambda rng, shape, p=0.5:
+         rng.random(shape) < (p._array if isinstance(p, Tensor) else p))

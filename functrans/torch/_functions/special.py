@@ -1,0 +1,190 @@
+"""``special``: names for SciPy's functions, and what is composed of them."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from functrans.torch._functions import elementwise, parts, reductions
+from functrans.torch._functions.inplace import in_place
+from functrans.torch._functions.linalg import plain
+from functrans.torch._functions.table import (
+    METHODS,
+    NN,
+    NUMBERS,
+    SPECIAL,
+    floating,
+    op,
+    promoted,
+    row,
+)
+
+_bessel_i = row("bessel_i")
+
+
+@functools.cache
+def scipy() -> ModuleType:
+    """``scipy.special``, whose functions take recorded values."""
+    import scipy.special  # lazy: slow to import
+
+    import functrans.scipy.special  # lazy: slow to import
+
+    assert functrans.scipy.special
+    return scipy.special
+
+
+# name -> SciPy's; those in the first table are functions of ``torch`` and methods too
+SHARED = {
+    "erf": "erf", "erfc": "erfc", "erfinv": "erfinv", "lgamma": "gammaln", "digamma": "psi",
+}
+ALONE = {
+    "erfcx": "erfcx", "i0e": "i0e", "i1e": "i1e", "ndtr": "ndtr", "ndtri": "ndtri",
+    "log_ndtr": "log_ndtr", "entr": "entr", "bessel_j0": "j0", "bessel_j1": "j1",
+    "bessel_y0": "y0", "bessel_y1": "y1",
+    "modified_bessel_k0": "k0", "modified_bessel_k1": "k1", "scaled_modified_bessel_k0": "k0e",
+    "scaled_modified_bessel_k1": "k1e",
+}
+# name -> SciPy's function of two operands
+PAIRS = {"xlog1py": "xlog1py", "zeta": "zeta", "gammainc": "gammainc", "gammaincc": "gammaincc"}
+# name -> SciPy's polynomial; the degree is the second operand
+POLYNOMIALS = {
+    "chebyshev_polynomial_t": "eval_chebyt", "chebyshev_polynomial_u": "eval_chebyu",
+    "hermite_polynomial_h": "eval_hermite", "hermite_polynomial_he": "eval_hermitenorm",
+    "laguerre_polynomial_l": "eval_laguerre", "legendre_polynomial_p": "eval_legendre",
+    "shifted_chebyshev_polynomial_t": "eval_sh_chebyt",
+    "shifted_chebyshev_polynomial_u": "eval_sh_chebyu",
+}
+
+
+def _one(name: str, theirs: str) -> Callable:
+    def body(input):
+        x = floating(input)
+        return getattr(scipy(), theirs)(x).astype(x.dtype)
+
+    body.__name__, body.__doc__ = name, f"SciPy's ``{theirs}`` of each entry."
+    return body
+
+
+def _two(name: str, theirs: str) -> Callable:
+    def body(input, other):
+        x, y = promoted(input, other, floats=True)
+        dtype = (y if type(x) in NUMBERS else x).dtype
+        return getattr(scipy(), theirs)(x, y).astype(dtype)
+
+    body.__name__, body.__doc__ = name, f"SciPy's ``{theirs}``, entry by entry."
+    return body
+
+
+def _polynomial(name: str, theirs: str) -> Callable:
+    def body(x, n):
+        x = floating(np.asarray(x) if type(x) in NUMBERS else x)
+        n = n if type(n) in NUMBERS else plain(n)
+        return getattr(scipy(), theirs)(np.asarray(n, np.int64), x).astype(x.dtype)
+
+    body.__name__, body.__doc__ = name, f"SciPy's ``{theirs}`` of degree ``n``."
+    return body
+
+
+for _name, _theirs in SHARED.items():
+    SPECIAL[_name] = op(_one(_name, _theirs))
+    METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
+for _name, _theirs in ALONE.items():
+    op(_one(_name, _theirs), space=SPECIAL)
+for _name, _theirs in PAIRS.items():
+    op(_two(_name, _theirs), space=SPECIAL)
+for _name, _theirs in POLYNOMIALS.items():
+    op(_polynomial(_name, _theirs), space=SPECIAL)
+
+
+@op
+def i0(input):
+    """The modified Bessel function of order 0."""
+    return _bessel_i(floating(input), 0)
+
+
+@op(space=SPECIAL, names="modified_bessel_i1")
+def i1(input):
+    """The modified Bessel function of order 1."""
+    return _bessel_i(floating(input), 1)
+
+
+SPECIAL["i0"] = SPECIAL["modified_bessel_i0"] = i0
+METHODS["i0_"] = in_place(i0, "i0_")
+for _name, _other in {"igamma": "gammainc", "igammac": "gammaincc"}.items():
+    METHODS[_name] = SPECIAL[_other]
+    METHODS[f"{_name}_"] = in_place(SPECIAL[_other], f"{_name}_")
+
+
+def _polygamma(n: int, x: Any) -> Any:
+    if n < 0:
+        raise RuntimeError(f"polygamma(n, x) does not support negative n, but it is {n}")
+    x = floating(x)
+    if n == 0:
+        return scipy().psi(x).astype(x.dtype)
+    sign = 1 if n % 2 else -1
+    return (sign * math.factorial(n) * scipy().zeta(n + 1.0, x)).astype(x.dtype)
+
+
+@op
+def polygamma(n, input):
+    """The n-th derivative of ``digamma``: ``polygamma(n, x)`` or ``x.polygamma(n)``."""
+    return _polygamma(n, input) if isinstance(n, int) else _polygamma(input, n)
+
+
+METHODS["polygamma_"] = in_place(polygamma, "polygamma_")
+
+
+@op
+def mvlgamma(input, p):
+    """The logarithm of the multivariate gamma function of dimension ``p``."""
+    x = floating(input)
+    if not (plain(x) > (p - 1) / 2).all():
+        raise RuntimeError(f"All elements must be greater than (p-1)/2, which is {(p - 1) / 2}")
+    total = p * (p - 1) / 4 * math.log(math.pi)
+    for j in range(p):
+        total = total + scipy().gammaln(x - j / 2)
+    return total.astype(x.dtype)
+
+
+METHODS["mvlgamma_"] = in_place(METHODS["mvlgamma"], "mvlgamma_")
+
+
+@op(space=SPECIAL)
+def spherical_bessel_j0(input):
+    """sin(x) / x, 1 at 0."""
+    x = floating(input)
+    return np.sinc(x / x.dtype.type(math.pi))
+
+
+@op(space=SPECIAL)
+def airy_ai(x):
+    """Airy's function Ai, without a derivative."""
+    x = floating(plain(x))
+    return scipy().airy(x)[0].astype(x.dtype)
+
+
+@op(space=NN)
+def gelu(input, approximate="none"):
+    """input * the probability that a standard normal number is below it; or nearly, by tanh."""
+    if approximate == "tanh":
+        inner = math.sqrt(2 / math.pi) * (input + 0.044715 * (input * input * input))
+        return 0.5 * input * (1 + np.tanh(inner))
+    if approximate != "none":
+        raise RuntimeError("approximate argument must be either none or tanh.")
+    return input * scipy().ndtr(input).astype(input.dtype)
+
+
+SPECIAL.update(
+    polygamma=polygamma, multigammaln=METHODS["mvlgamma"], gammaln=METHODS["lgamma"],
+    psi=METHODS["digamma"],
+    xlogy=METHODS["xlogy"], expit=METHODS["sigmoid"], logit=METHODS["logit"],
+    sinc=METHODS["sinc"], round=METHODS["round"], log1p=METHODS["log1p"],
+    expm1=METHODS["expm1"], exp2=METHODS["exp2"], logsumexp=METHODS["logsumexp"],
+    softmax=METHODS["softmax"], log_softmax=METHODS["log_softmax"],
+)
+assert elementwise and parts and reductions  # for what they enter

@@ -1,0 +1,454 @@
+"""Distributions of numbers with a density."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from functrans.torch._functions.special import scipy
+from functrans.torch._functions.table import METHODS, SPECIAL, op
+from functrans.torch._graph.modes import no_grad
+from functrans.torch._tensors import factories
+from functrans.torch._tensors.tensor import Tensor, from_array
+from functrans.torch.distributions.distribution import (
+    LOG_2PI,
+    Distribution,
+    broadcast,
+    normal,
+    uniform,
+)
+
+EULER = 0.57721566490153286060
+
+
+class Normal(Distribution):
+    """exp(-(x - loc)**2 / (2 scale**2)) / (scale sqrt(2 pi)).
+
+    >>> from functrans import torch
+    >>> Normal(torch.tensor(0.0), 1.0).log_prob(torch.tensor(1.0))
+    tensor(-1.4189)
+    """
+
+    has_rsample = True
+    arg_constraints: ClassVar = {"loc": "real", "scale": "positive"}
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
+        self.loc, self.scale = broadcast(loc, scale)
+        super().__init__(self.loc.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    mode = mean
+
+    @property
+    def stddev(self) -> Tensor:
+        return self.scale
+
+    @property
+    def variance(self) -> Tensor:
+        return self.scale.square()
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self.loc + normal(self._extended(sample_shape), self.loc) * self.scale
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        x = self.checked(value)
+        return -((x - self.loc) ** 2) / (2 * self.variance) - self.scale.log() - LOG_2PI / 2
+
+    def cdf(self, value: Tensor) -> Tensor:
+        z = (self.checked(value) - self.loc) / (self.scale * math.sqrt(2))
+        return 0.5 * (1 + METHODS["erf"](z))
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.loc + self.scale * METHODS["erfinv"](2 * value - 1) * math.sqrt(2)
+
+    def entropy(self) -> Tensor:
+        return 0.5 + LOG_2PI / 2 + self.scale.log()
+
+
+class LogNormal(Distribution):
+    """The exponential of what is normally distributed."""
+
+    has_rsample = True
+    arg_constraints: ClassVar = {"loc": "real", "scale": "positive"}
+    support = "positive"
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
+        self.loc, self.scale = broadcast(loc, scale)
+        self.base = Normal(self.loc, self.scale, validate_args)
+        super().__init__(self.loc.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return (self.loc + self.scale.square() / 2).exp()
+
+    @property
+    def variance(self) -> Tensor:
+        square = self.scale.square()
+        return square.expm1() * (2 * self.loc + square).exp()
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self.base.rsample(sample_shape).exp()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        log = self.checked(value).log()
+        return self.base.log_prob(log) - log
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return self.base.cdf(value.log())
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.base.icdf(value).exp()
+
+    def entropy(self) -> Tensor:
+        return self.base.entropy() + self.loc
+
+
+class HalfNormal(Distribution):
+    """The absolute value of what is normally distributed around 0."""
+
+    has_rsample = True
+    arg_constraints: ClassVar = {"scale": "positive"}
+    support = "nonnegative"
+
+    def __init__(self, scale: Any, validate_args: bool | None = None):
+        (self.scale,) = broadcast(scale)
+        self.base = Normal(0.0, self.scale, validate_args)
+        super().__init__(self.scale.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.scale * math.sqrt(2 / math.pi)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.scale.square() * (1 - 2 / math.pi)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self.base.rsample(sample_shape).abs()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return self.base.log_prob(self.checked(value)) + math.log(2)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return 2 * self.base.cdf(value) - 1
+
+    def entropy(self) -> Tensor:
+        return self.base.entropy() - math.log(2)
+
+
+class Uniform(Distribution):
+    """1 / (high - low) from ``low`` up to ``high``."""
+
+    has_rsample = True
+    arg_constraints: ClassVar = {"low": "real", "high": "real"}
+
+    def __init__(self, low: Any, high: Any, validate_args: bool | None = None):
+        self.low, self.high = broadcast(low, high)
+        super().__init__(self.low.shape, (), validate_args)
+        if self._validate and not np.all(self.low._array < self.high._array):
+            raise ValueError("Uniform is not defined when low>= high")
+
+    @property
+    def mean(self) -> Tensor:
+        return (self.high + self.low) / 2
+
+    @property
+    def variance(self) -> Tensor:
+        return (self.high - self.low) ** 2 / 12
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        u = factories.source().random(self._extended(sample_shape))
+        u = from_array(np.asarray(u).astype(self.low._array.dtype))
+        return self.low + u * (self.high - self.low)
+
+    def _inside(self, x: np.ndarray) -> Any:
+        return (x >= self.low._array) & (x <= self.high._array)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        x = self.checked(value)
+        inside = (x >= self.low) & (x < self.high)
+        return inside.to(self.low.dtype).log() - (self.high - self.low).log()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return ((value - self.low) / (self.high - self.low)).clamp(0, 1)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return value * (self.high - self.low) + self.low
+
+    def entropy(self) -> Tensor:
+        return (self.high - self.low).log()
+
+
+class Exponential(Distribution):
+    """rate exp(-rate x)."""
+
+    has_rsample = True
+    arg_constraints: ClassVar = {"rate": "positive"}
+    support = "nonnegative"
+
+    def __init__(self, rate: Any, validate_args: bool | None = None):
+        (self.rate,) = broadcast(rate)
+        super().__init__(self.rate.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.rate.reciprocal()
+
+    @property
+    def stddev(self) -> Tensor:
+        return self.mean
+
+    @property
+    def variance(self) -> Tensor:
+        return self.rate.pow(-2)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return -uniform(self._extended(sample_shape), self.rate).log() / self.rate
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return self.rate.log() - self.rate * self.checked(value)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return -(-self.rate * self.checked(value)).expm1()
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return -(-value).log1p() / self.rate
+
+    def entropy(self) -> Tensor:
+        return 1 - self.rate.log()
+
+
+class Laplace(Distribution):
+    """exp(-|x - loc| / scale) / (2 scale)."""
+
+    has_rsample = True
+    arg_constraints: ClassVar = {"loc": "real", "scale": "positive"}
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
+        self.loc, self.scale = broadcast(loc, scale)
+        super().__init__(self.loc.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        return 2 * self.scale.square()
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self.icdf(uniform(self._extended(sample_shape), self.loc))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        x = self.checked(value)
+        return -(2 * self.scale).log() - (x - self.loc).abs() / self.scale
+
+    def cdf(self, value: Tensor) -> Tensor:
+        d = self.checked(value) - self.loc
+        return 0.5 - 0.5 * d.sign() * (-d.abs() / self.scale).expm1()
+
+    def icdf(self, value: Tensor) -> Tensor:
+        term = value - 0.5
+        return self.loc - self.scale * term.sign() * (-2 * term.abs()).log1p()
+
+    def entropy(self) -> Tensor:
+        return 1 + (2 * self.scale).log()
+
+
+class Cauchy(Distribution):
+    """1 / (pi scale (1 + ((x - loc) / scale)**2))."""
+
+    has_rsample = True
+    arg_constraints: ClassVar = {"loc": "real", "scale": "positive"}
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
+        self.loc, self.scale = broadcast(loc, scale)
+        super().__init__(self.loc.shape, (), validate_args)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self.icdf(uniform(self._extended(sample_shape), self.loc))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        z = (self.checked(value) - self.loc) / self.scale
+        return -math.log(math.pi) - self.scale.log() - z.square().log1p()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return ((value - self.loc) / self.scale).atan() / math.pi + 0.5
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return (math.pi * (value - 0.5)).tan() * self.scale + self.loc
+
+    def entropy(self) -> Tensor:
+        return math.log(4 * math.pi) + self.scale.log()
+
+
+class Gumbel(Distribution):
+    """exp(-(z + exp(-z))) / scale for z = (x - loc) / scale."""
+
+    has_rsample = True
+    arg_constraints: ClassVar = {"loc": "real", "scale": "positive"}
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
+        self.loc, self.scale = broadcast(loc, scale)
+        super().__init__(self.loc.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc + self.scale * EULER
+
+    @property
+    def variance(self) -> Tensor:
+        return self.scale.square() * (math.pi**2 / 6)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        u = uniform(self._extended(sample_shape), self.loc)
+        return self.loc - self.scale * (-u.log()).log()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        z = (self.loc - self.checked(value)) / self.scale
+        return (z - z.exp()) - self.scale.log()
+
+    def entropy(self) -> Tensor:
+        return self.scale.log() + (1 + EULER)
+
+
+class StudentT(Distribution):
+    """(1 + z**2 / df)**(-(df + 1) / 2), normalised, for z = (x - loc) / scale."""
+
+    arg_constraints: ClassVar = {"df": "positive", "loc": "real", "scale": "positive"}
+    has_rsample = True
+
+    def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0,
+                 validate_args: bool | None = None):
+        self.df, self.loc, self.scale = broadcast(df, loc, scale)
+        super().__init__(self.df.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return METHODS["where"](self.loc, self.df > 1, self.loc * math.nan)
+
+    @property
+    def variance(self) -> Tensor:
+        df = self.df
+        finite = self.scale.square() * df / (df - 2).clamp(min=1e-30)
+        finite = finite.masked_fill(df <= 2, math.inf)
+        return finite.masked_fill(df <= 1, math.nan)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        shape = self._extended(sample_shape)
+        half = (self.df / 2).expand(shape)
+        z = 2 * Gamma(half, 1.0, False).rsample()
+        return self.loc + self.scale * normal(shape, self.df) * (z / self.df).rsqrt()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        z = (self.checked(value) - self.loc) / self.scale
+        lgamma = METHODS["lgamma"]
+        size = (self.scale.log() + 0.5 * self.df.log() + 0.5 * math.log(math.pi)
+                + lgamma(0.5 * self.df) - lgamma(0.5 * (self.df + 1)))
+        return -0.5 * (self.df + 1) * (z**2 / self.df).log1p() - size
+
+
+@op(method=False, title="StandardGammaBackward0")
+def _gamma_sample(a, x):
+    """``x``, moving with the shape ``a`` so that its probability stays: x = P^-1(a, P(a, x))."""
+    sp = scipy()
+    return sp.gammaincinv(a, sp.gammainc(np.asarray(getattr(a, "primal", a)), x))
+
+
+def standard_gamma(a: Tensor) -> Tensor:
+    """Samples of the gamma distribution with shapes ``a``, differentiable in them."""
+    with no_grad():
+        drawn = factories.source().standard_gamma(a._array.astype(np.float64))
+    x = np.maximum(drawn.astype(a._array.dtype), np.finfo(a._array.dtype).tiny)
+    if not a.requires_grad:
+        return from_array(x)
+    return _gamma_sample(a, from_array(x))
+
+
+class Gamma(Distribution):
+    """x**(concentration - 1) exp(-rate x), normalised."""
+
+    has_rsample = True
+    arg_constraints: ClassVar = {"concentration": "positive", "rate": "positive"}
+    support = "nonnegative"
+
+    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None):
+        self.concentration, self.rate = broadcast(concentration, rate)
+        super().__init__(self.rate.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.concentration / self.rate
+
+    @property
+    def variance(self) -> Tensor:
+        return self.concentration / self.rate.square()
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        shape = self._extended(sample_shape)
+        return standard_gamma(self.concentration.expand(shape)) / self.rate
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        x, a, b = self.checked(value), self.concentration, self.rate
+        return METHODS["xlogy"](a, b) + METHODS["xlogy"](a - 1, x) - b * x - METHODS["lgamma"](a)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return SPECIAL["gammainc"](self.concentration, self.rate * value)
+
+    def entropy(self) -> Tensor:
+        a = self.concentration
+        return a - self.rate.log() + METHODS["lgamma"](a) + (1 - a) * METHODS["digamma"](a)
+
+
+class Chi2(Gamma):
+    """The sum of ``df`` squares of standard normal numbers."""
+
+    arg_constraints: ClassVar = {"df": "positive"}
+
+    def __init__(self, df: Any, validate_args: bool | None = None):
+        (self.df,) = broadcast(df)
+        super().__init__(0.5 * self.df, 0.5, validate_args)
+
+
+class Beta(Distribution):
+    """x**(a - 1) (1 - x)**(b - 1), normalised, for a = concentration1, b = concentration0."""
+
+    has_rsample = True
+    arg_constraints: ClassVar = {"concentration1": "positive", "concentration0": "positive"}
+    support = "unit"
+
+    def __init__(self, concentration1: Any, concentration0: Any,
+                 validate_args: bool | None = None):
+        self.concentration1, self.concentration0 = broadcast(concentration1, concentration0)
+        super().__init__(self.concentration1.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.concentration1 / (self.concentration1 + self.concentration0)
+
+    @property
+    def variance(self) -> Tensor:
+        a, b = self.concentration1, self.concentration0
+        return a * b / ((a + b).square() * (a + b + 1))
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        shape = self._extended(sample_shape)
+        x, y = [standard_gamma(c.expand(shape)) for c in (self.concentration1,
+                                                          self.concentration0)]
+        return x / (x + y)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        x, a, b = self.checked(value), self.concentration1, self.concentration0
+        lgamma, xlogy = METHODS["lgamma"], METHODS["xlogy"]
+        return xlogy(a - 1, x) + xlogy(b - 1, 1 - x) + lgamma(a + b) - lgamma(a) - lgamma(b)
+
+    def entropy(self) -> Tensor:
+        a, b = self.concentration1, self.concentration0
+        lgamma, psi = METHODS["lgamma"], METHODS["digamma"]
+        return (lgamma(a) + lgamma(b) - lgamma(a + b) - (a - 1) * psi(a) - (b - 1) * psi(b)
+                + (a + b - 2) * psi(a + b))

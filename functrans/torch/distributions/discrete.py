@@ -1,0 +1,280 @@
+"""Distributions of whole numbers and of classes."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from functrans.torch._functions.table import METHODS, NN
+from functrans.torch._tensors import factories
+from functrans.torch._tensors.tensor import Tensor, from_array
+from functrans.torch.distributions.distribution import Distribution, broadcast, uniform
+
+
+def _logits(probs: Tensor, binary: bool) -> Tensor:
+    """The logarithms of probabilities, those kept away from 0 and 1."""
+    eps = float(np.finfo(probs._array.dtype).eps)
+    p = probs.clamp(eps, 1 - eps)
+    return p.log() - (-p).log1p() if binary else p.log()
+
+
+class _ByProbability(Distribution):
+    """Parameters are probabilities or their logits."""
+
+    arg_constraints: ClassVar = {"probs": "unit", "logits": "real"}
+
+    def __init__(self, probs: Any = None, logits: Any = None,
+                 validate_args: bool | None = None):
+        if (probs is None) == (logits is None):
+            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
+        name, value = ("probs", probs) if logits is None else ("logits", logits)
+        (self.__dict__[name],) = broadcast(value)
+        super().__init__(self.__dict__[name].shape, (), validate_args)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "probs" and "logits" in self.__dict__:
+            return METHODS["sigmoid"](self.logits)
+        if name == "logits" and "probs" in self.__dict__:
+            return _logits(self.probs, True)
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def _losses(self, value: Tensor) -> Tensor:
+        """-log(p) or -log(1 - p), as ``value`` says, from the logits."""
+        logits, value = broadcast(self.logits, value)
+        return NN["binary_cross_entropy_with_logits"](logits, value, reduction="none")
+
+    def _drawn(self, draw: Any, sample_shape: Any) -> Tensor:
+        p = self.probs.detach()
+        shape = self._extended(sample_shape)
+        return from_array(np.asarray(draw(np.broadcast_to(p._array, shape))).astype(
+            p._array.dtype))
+
+
+class Bernoulli(_ByProbability):
+    """1 with the probability ``probs``, else 0."""
+
+    support = "boolean"
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs
+
+    @property
+    def variance(self) -> Tensor:
+        return self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        return self._drawn(lambda p: factories.source().random(p.shape) < p, sample_shape)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return -self._losses(self.checked(value))
+
+    def entropy(self) -> Tensor:
+        return self._losses(self.probs)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """0 and 1 along a first dimension."""
+        values = factories.tensor([0.0, 1.0], dtype=self.probs.dtype)
+        values = values.reshape(-1, *[1] * len(self.batch_shape))
+        return values.expand(2, *self.batch_shape) if expand else values
+
+
+class Geometric(_ByProbability):
+    """(1 - p)**k p: how often 0 came before the first 1."""
+
+    support = "natural"
+
+    @property
+    def mean(self) -> Tensor:
+        return 1 / self.probs - 1
+
+    @property
+    def variance(self) -> Tensor:
+        return (1 / self.probs - 1) / self.probs
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        return self._drawn(lambda p: factories.source().geometric(p) - 1, sample_shape)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        value, probs = broadcast(self.checked(value), self.probs)
+        known = (probs == 1) & (value == 0)
+        return value * (-probs.masked_fill(known, 0)).log1p() + self.probs.log()
+
+    def entropy(self) -> Tensor:
+        return self._losses(self.probs) / self.probs
+
+
+class Binomial(_ByProbability):
+    """How many of ``total_count`` are 1."""
+
+    support = "natural"
+
+    def __init__(self, total_count: Any = 1, probs: Any = None, logits: Any = None,
+                 validate_args: bool | None = None):
+        value = probs if logits is None else logits
+        (value,) = broadcast(value)
+        self.total_count, value = broadcast(
+            total_count if isinstance(total_count, Tensor) else float(total_count), value)
+        probs, logits = (value, None) if logits is None else (None, value)
+        super().__init__(probs, logits, validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.total_count * self.probs
+
+    @property
+    def variance(self) -> Tensor:
+        return self.total_count * self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        n = self.total_count._array.astype(np.int64)
+        return self._drawn(lambda p: factories.source().binomial(n, p), sample_shape)
+
+    def _inside(self, x: np.ndarray) -> Any:
+        return super()._inside(x) & (x <= self.total_count._array)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        x, n, lgamma = self.checked(value), self.total_count, METHODS["lgamma"]
+        count = lgamma(n + 1) - lgamma(x + 1) - lgamma(n - x + 1)
+        logits = self.logits
+        return count + x * logits - n * NN["softplus"](logits)
+
+
+class Poisson(Distribution):
+    """rate**k exp(-rate) / k!."""
+
+    arg_constraints: ClassVar = {"rate": "nonnegative"}
+    support = "natural"
+
+    def __init__(self, rate: Any, validate_args: bool | None = None):
+        (self.rate,) = broadcast(rate)
+        super().__init__(self.rate.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.rate
+
+    @property
+    def variance(self) -> Tensor:
+        return self.rate
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        drawn = factories.source().poisson(self.rate._array, self._extended(sample_shape))
+        return from_array(np.asarray(drawn).astype(self.rate._array.dtype))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        x, rate = broadcast(self.checked(value), self.rate)
+        return METHODS["xlogy"](x, rate) - rate - METHODS["lgamma"](x + 1)
+
+
+class Categorical(Distribution):
+    """Classes 0 to n - 1 with probabilities along the last dimension.
+
+    >>> from functrans import torch
+    >>> Categorical(torch.tensor([0.25, 0.75])).log_prob(torch.tensor(0))
+    tensor(-1.3863)
+    """
+
+    arg_constraints: ClassVar = {"probs": "simplex", "logits": "real vector"}
+    support = "natural"
+
+    def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None,
+                 validate_args: bool | None = None):
+        if (probs is None) == (logits is None):
+            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
+        value = probs if logits is None else logits
+        if value is None or value.dim() < 1:
+            raise ValueError(f"`{'probs' if logits is None else 'logits'}` parameter must be at "
+                             "least one-dimensional.")
+        if logits is None:
+            self.__dict__["probs"] = value / value.sum(-1, keepdim=True)
+        else:
+            self.__dict__["logits"] = value - value.logsumexp(-1, keepdim=True)
+        self._num_events = value.shape[-1]
+        super().__init__(value.shape[:-1], (), validate_args)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "probs" and "logits" in self.__dict__:
+            return self.logits.softmax(-1)
+        if name == "logits" and "probs" in self.__dict__:
+            return _logits(self.probs, False)
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs[..., 0] * float("nan")
+
+    @property
+    def variance(self) -> Tensor:
+        return self.mean
+
+    @property
+    def mode(self) -> Tensor:
+        return self.probs.argmax(-1)
+
+    @property
+    def param_shape(self) -> Any:
+        fields = self.__dict__
+        return fields["probs" if "probs" in fields else "logits"].shape
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        p = self.probs.detach()
+        u = uniform((*self._extended(sample_shape), 1), p)._array
+        total = np.cumsum(p._array, -1)
+        total = total / total[..., -1:]
+        return from_array((u > total).sum(-1).astype(np.int64))
+
+    def _inside(self, x: np.ndarray) -> Any:
+        return (x >= 0) & (x < self._num_events) & (x == np.floor(x))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        x = self.checked(value).long().unsqueeze(-1)
+        shape = np.broadcast_shapes(x.shape[:-1], self.batch_shape)
+        logits = self.logits.expand(*shape, self._num_events)
+        return logits.gather(-1, x.expand(*shape, 1)).squeeze(-1)
+
+    def entropy(self) -> Tensor:
+        logits = self.logits.clamp(min=float(np.finfo(self.logits._array.dtype).min))
+        return -(logits * self.probs).sum(-1)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All classes along a first dimension."""
+        values = from_array(np.arange(self._num_events))
+        values = values.reshape(-1, *[1] * len(self.batch_shape))
+        return values.expand(self._num_events, *self.batch_shape) if expand else values
+
+
+class OneHotCategorical(Distribution):
+    """``Categorical``, whose values are vectors with one 1."""
+
+    arg_constraints = Categorical.arg_constraints
+    support = "one-hot"
+
+    def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None,
+                 validate_args: bool | None = None):
+        self._categorical = Categorical(probs, logits, validate_args)
+        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], False)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("probs", "logits"):
+            return getattr(self._categorical, name)
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs
+
+    @property
+    def variance(self) -> Tensor:
+        return self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        index = self._categorical.sample(sample_shape)
+        return NN["one_hot"](index, self.event_shape[0]).to(self.probs.dtype)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return self._categorical.log_prob(self.checked(value).argmax(-1))
+
+    def entropy(self) -> Tensor:
+        return self._categorical.entropy()

@@ -1,0 +1,212 @@
+"""``Distribution``: what all share, parameters broadcast and checked, and ``Independent``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from functrans.torch._functions.table import FUNCTIONS
+from functrans.torch._graph.modes import no_grad
+from functrans.torch._tensors import dtypes, factories
+from functrans.torch._tensors.dtypes import Size
+from functrans.torch._tensors.tensor import Tensor, from_array
+
+# parameter or support -> what must hold
+CONSTRAINTS: dict[str, Callable[[np.ndarray], Any]] = {
+    "real": lambda x: x == x,
+    "real vector": lambda x: (x == x).all(-1),
+    "positive": lambda x: x > 0,
+    "nonnegative": lambda x: x >= 0,
+    "unit": lambda x: (x >= 0) & (x <= 1),
+    "boolean": lambda x: (x == 0) | (x == 1),
+    "natural": lambda x: (x >= 0) & (x == np.floor(x)),
+    "simplex": lambda x: (x >= 0).all(-1) & (np.abs(x.sum(-1) - 1) < 1e-6),
+    "positive vector": lambda x: (x > 0).all(-1),
+    "one-hot": lambda x: ((x == 0) | (x == 1)).all(-1) & (x.sum(-1) == 1),
+    "lower": lambda x: (np.diagonal(x, 0, -2, -1) > 0).all(-1) & (np.tril(x) == x).all((-2, -1)),
+    "positive definite": lambda x: (np.linalg.eigvalsh((x + x.swapaxes(-1, -2)) / 2) > 0).all(-1),
+}
+
+
+class Distribution:
+    """A distribution over values of ``event_shape``, one for each entry of ``batch_shape``.
+
+    ``arg_constraints`` says what parameters must satisfy, ``support`` what values must.
+    """
+
+    has_rsample = False
+    arg_constraints: ClassVar[dict[str, str]] = {}
+    support = "real"
+    _validate = True
+
+    def __init__(self, batch_shape: Any = (), event_shape: Any = (),
+                 validate_args: bool | None = None):
+        self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
+        if validate_args is not None:
+            self._validate = validate_args
+        if self._validate:
+            for name, constraint in self.arg_constraints.items():
+                value = self.__dict__.get(name)
+                if value is not None and not np.all(CONSTRAINTS[constraint](value._array)):
+                    raise ValueError(
+                        f"Expected parameter {name} ({type(value).__name__} of shape "
+                        f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
+                        f"{constraint}, but found invalid values:\n{value}")
+
+    @property
+    def batch_shape(self) -> Size:
+        return self._batch_shape
+
+    @property
+    def event_shape(self) -> Size:
+        return self._event_shape
+
+    @property
+    def mean(self) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} has no mean here")
+
+    @property
+    def variance(self) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} has no variance here")
+
+    @property
+    def stddev(self) -> Tensor:
+        return self.variance.sqrt()
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """Samples that are differentiable functions of the parameters."""
+        raise NotImplementedError(f"{type(self).__name__} has no rsample: its samples do not "
+                                  "depend smoothly on its parameters; use log_prob")
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Samples, without gradients."""
+        with no_grad():
+            return self.rsample(sample_shape)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The logarithm of the density, or of the probability, at ``value``."""
+        raise NotImplementedError(type(self).__name__)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """The probability of what is at most ``value``."""
+        raise NotImplementedError(f"{type(self).__name__} has no cdf here")
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """Where the cdf is ``value``."""
+        raise NotImplementedError(f"{type(self).__name__} has no icdf here")
+
+    def entropy(self) -> Tensor:
+        """The mean of -log_prob."""
+        raise NotImplementedError(f"{type(self).__name__} has no entropy here")
+
+    def perplexity(self) -> Tensor:
+        """exp(entropy)."""
+        return self.entropy().exp()
+
+    def expand(self, batch_shape: Any) -> Distribution:
+        """The distribution with parameters repeated to ``batch_shape``."""
+        lead = len(self._batch_shape)
+        parameters = {}
+        for name in self.arg_constraints:
+            value = self.__dict__.get(name)
+            if value is not None:
+                parameters[name] = value.expand(*batch_shape, *value.shape[lead:])
+        return type(self)(**parameters, validate_args=False)
+
+    def _extended(self, sample_shape: Any) -> tuple:
+        shape = (sample_shape,) if isinstance(sample_shape, int) else tuple(sample_shape)
+        return (*shape, *self._batch_shape, *self._event_shape)
+
+    def checked(self, value: Tensor) -> Tensor:
+        """``value``, if it is in the support."""
+        if not isinstance(value, Tensor):
+            raise ValueError("The value argument to log_prob must be a Tensor")
+        if self._validate:
+            inside = self._inside(value._array)
+            if not np.all(inside):
+                raise ValueError(
+                    f"Expected value argument ({type(value).__name__} of shape "
+                    f"{tuple(value.shape)}) to be within the support ({self.support}) of the "
+                    f"distribution {self!r}, but found invalid values:\n{value}")
+        return value
+
+    def _inside(self, x: np.ndarray) -> Any:
+        return CONSTRAINTS[self.support](x)
+
+    def __repr__(self) -> str:
+        shown = []
+        for name in self.arg_constraints:
+            value = self.__dict__.get(name)
+            if value is not None:
+                shown.append(f"{name}: {value.item() if value.numel() == 1 else value.shape}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def broadcast(*values: Any) -> list[Tensor]:
+    """Parameters as tensors of one shape; numbers in the type of the tensors."""
+    known = [v for v in values if isinstance(v, Tensor)]
+    d = known[0].dtype if known else dtypes.get_default_dtype()
+    d = d if d.is_floating_point else dtypes.get_default_dtype()
+    tensors = [v if isinstance(v, Tensor) else factories.tensor(v, dtype=d) for v in values]
+    return list(FUNCTIONS["broadcast_tensors"](*tensors))
+
+
+def normal(shape: Any, like: Tensor) -> Tensor:
+    """Standard normal numbers."""
+    return from_array(factories.source().standard_normal(tuple(shape)).astype(like._array.dtype))
+
+
+def uniform(shape: Any, like: Tensor) -> Tensor:
+    """Uniform numbers, neither 0 nor 1."""
+    d = like._array.dtype
+    drawn = factories.source().random(tuple(shape)).astype(d)
+    return from_array(np.clip(drawn, np.finfo(d).tiny, 1 - np.finfo(d).eps))
+
+
+class Independent(Distribution):
+    """The last dimensions of the batch as one event, whose parts are independent."""
+
+    def __init__(self, base_distribution: Distribution, reinterpreted_batch_ndims: int,
+                 validate_args: bool | None = None):
+        n, shape = reinterpreted_batch_ndims, base_distribution.batch_shape
+        if n > len(shape):
+            raise ValueError("Expected reinterpreted_batch_ndims <= len(base_distribution."
+                             f"batch_shape), actual {n} vs {len(shape)}")
+        self.base_dist, self.reinterpreted_batch_ndims = base_distribution, n
+        at = len(shape) - n
+        super().__init__(shape[:at], shape[at:] + base_distribution.event_shape, False)
+        self.has_rsample = base_distribution.has_rsample
+
+    @property
+    def mean(self) -> Tensor:
+        return self.base_dist.mean
+
+    @property
+    def variance(self) -> Tensor:
+        return self.base_dist.variance
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        return self.base_dist.sample(sample_shape)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self.base_dist.rsample(sample_shape)
+
+    def total(self, x: Tensor) -> Tensor:
+        """``x`` summed over the parts of an event."""
+        n = self.reinterpreted_batch_ndims
+        return x.sum(tuple(range(-n, 0))) if n else x
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return self.total(self.base_dist.log_prob(value))
+
+    def entropy(self) -> Tensor:
+        return self.total(self.base_dist.entropy())
+
+    def __repr__(self) -> str:
+        return f"Independent({self.base_dist!r}, {self.reinterpreted_batch_ndims})"
+
+
+LOG_2PI = math.log(2 * math.pi)

@@ -1,0 +1,164 @@
+"""``kl_divergence``: a table of the pairs for which there is a formula."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from functrans.torch._functions.table import METHODS, NN
+from functrans.torch._tensors.tensor import Tensor
+from functrans.torch.distributions.continuous import (
+    Beta,
+    Exponential,
+    Gamma,
+    Laplace,
+    LogNormal,
+    Normal,
+    Uniform,
+)
+from functrans.torch.distributions.discrete import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Geometric,
+    OneHotCategorical,
+    Poisson,
+)
+from functrans.torch.distributions.distribution import Distribution, Independent
+from functrans.torch.distributions.multivariate import Dirichlet, MultivariateNormal, whitened
+
+FORMULAS: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
+
+
+def register_kl(type_p: type, type_q: type) -> Callable[[Callable], Callable]:
+    """Decorator: the formula for two classes of distributions."""
+    def enter(formula: Callable) -> Callable:
+        FORMULAS[type_p, type_q] = formula
+        return formula
+
+    return enter
+
+
+def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
+    """The mean under ``p`` of log p - log q.
+
+    >>> from functrans import torch
+    >>> kl_divergence(Normal(torch.tensor(1.0), 1.0), Normal(0.0, 1.0))
+    tensor(0.5000)
+    """
+    for a in type(p).__mro__:
+        for b in type(q).__mro__:
+            if (a, b) in FORMULAS:
+                return FORMULAS[a, b](p, q)
+    raise NotImplementedError(
+        f"No KL(p || q) is implemented for p type {type(p).__name__} and q type "
+        f"{type(q).__name__}; take the mean of p.log_prob(x) - q.log_prob(x) over samples x of p"
+    )
+
+
+@register_kl(Normal, Normal)
+def _normal(p, q):
+    ratio = (p.scale / q.scale).pow(2)
+    return 0.5 * (ratio + ((p.loc - q.loc) / q.scale).pow(2) - 1 - ratio.log())
+
+
+@register_kl(LogNormal, LogNormal)
+def _log_normal(p, q):
+    return _normal(p.base, q.base)
+
+
+@register_kl(MultivariateNormal, MultivariateNormal)
+def _multivariate(p, q):
+    if p.event_shape != q.event_shape:
+        raise ValueError("KL-divergence between two Multivariate Normals with different event "
+                         "shapes cannot be computed")
+    n, L = p.event_shape[0], q.scale_tril
+    spread = whitened(L.unsqueeze(-3), p.scale_tril.mT).square().sum((-2, -1))
+    shift = whitened(L, q.loc - p.loc).square().sum(-1)
+    return q.half_log_det() - p.half_log_det() + 0.5 * (spread + shift - n)
+
+
+@register_kl(Bernoulli, Bernoulli)
+def _bernoulli(p, q):
+    softplus = NN["softplus"]
+    t1 = p.probs * (softplus(-q.logits) - softplus(-p.logits))
+    return t1 + (1 - p.probs) * (softplus(q.logits) - softplus(p.logits))
+
+
+@register_kl(Binomial, Binomial)
+def _binomial(p, q):
+    kl = p.total_count * (p.probs * (p.logits - q.logits) + (-p.probs).log1p()
+                          - (-q.probs).log1p())
+    return kl.masked_fill(p.total_count > q.total_count, float("inf"))
+
+
+@register_kl(Geometric, Geometric)
+def _geometric(p, q):
+    return -p.entropy() - (-q.probs).log1p() / p.probs - q.logits
+
+
+@register_kl(Categorical, Categorical)
+def _categorical(p, q):
+    t = p.probs * (p.logits - q.logits)
+    t = t.masked_fill((q.probs == 0).expand_as(t), float("inf"))
+    return t.masked_fill((p.probs == 0).expand_as(t), 0).sum(-1)
+
+
+@register_kl(OneHotCategorical, OneHotCategorical)
+def _one_hot(p, q):
+    return _categorical(p._categorical, q._categorical)
+
+
+@register_kl(Poisson, Poisson)
+def _poisson(p, q):
+    return p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate)
+
+
+@register_kl(Exponential, Exponential)
+def _exponential(p, q):
+    ratio = q.rate / p.rate
+    return ratio - ratio.log() - 1
+
+
+@register_kl(Gamma, Gamma)
+def _gamma(p, q):
+    a, b, lgamma = p.concentration, q.concentration, METHODS["lgamma"]
+    return (b * (p.rate / q.rate).log() + lgamma(b) - lgamma(a)
+            + (a - b) * METHODS["digamma"](a) + (q.rate - p.rate) * (a / p.rate))
+
+
+@register_kl(Beta, Beta)
+def _beta(p, q):
+    lgamma, psi = METHODS["lgamma"], METHODS["digamma"]
+    a, b, c, d = p.concentration1, p.concentration0, q.concentration1, q.concentration0
+    t1 = lgamma(c) + lgamma(d) + lgamma(a + b)
+    t2 = lgamma(a) + lgamma(b) + lgamma(c + d)
+    return (t1 - t2 + (a - c) * psi(a) + (b - d) * psi(b) + (c + d - a - b) * psi(a + b))
+
+
+@register_kl(Dirichlet, Dirichlet)
+def _dirichlet(p, q):
+    lgamma, psi = METHODS["lgamma"], METHODS["digamma"]
+    a, b = p.concentration, q.concentration
+    t1 = lgamma(a.sum(-1)) - lgamma(b.sum(-1))
+    t2 = (lgamma(a) - lgamma(b)).sum(-1)
+    return t1 - t2 + ((a - b) * (psi(a) - psi(a.sum(-1)).unsqueeze(-1))).sum(-1)
+
+
+@register_kl(Laplace, Laplace)
+def _laplace(p, q):
+    ratio, d = p.scale / q.scale, (p.loc - q.loc).abs()
+    return -ratio.log() + d / q.scale + ratio * (-d / p.scale).exp() - 1
+
+
+@register_kl(Uniform, Uniform)
+def _uniform(p, q):
+    result = ((q.high - q.low) / (p.high - p.low)).log()
+    return result.masked_fill((q.low > p.low) | (q.high < p.high), float("inf"))
+
+
+@register_kl(Independent, Independent)
+def _independent(p, q):
+    if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
+        raise NotImplementedError("kl_divergence: the two must have as many dimensions of events")
+    return p.total(kl_divergence(p.base_dist, q.base_dist))

@@ -1,0 +1,15 @@
+"""``torch.fft``: discrete Fourier transforms.
+
+>>> from functrans import torch
+>>> fft(torch.ones(2))
+tensor([2.+0.j, 0.+0.j])
+"""
+
+from __future__ import annotations
+
+from functrans.torch._functions import fourier
+from functrans.torch._functions.table import FFT
+
+assert fourier  # for what it enters
+__all__ = list(FFT)
+globals().update(FFT)

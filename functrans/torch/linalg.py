@@ -1,0 +1,17 @@
+"""``torch.linalg``: functions of matrices.
+
+>>> from functrans import torch
+>>> det(torch.tensor([[2.0, 1.0], [1.0, 2.0]]))
+tensor(3.)
+"""
+
+from __future__ import annotations
+
+from numpy.linalg import LinAlgError
+
+from functrans.torch._functions import algebra, systems
+from functrans.torch._functions.table import LINALG
+
+assert algebra and systems  # for what they enter
+__all__ = ["LinAlgError", *LINALG]
+globals().update(LINALG)

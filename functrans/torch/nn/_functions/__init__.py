@@ -1,0 +1,1 @@
+"""Functions of ``nn.functional``: tables of rows, and what is composed of them."""

@@ -1,0 +1,185 @@
+"""Convolutions and their transposes, and windows of images as columns."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from functrans.torch._functions.table import FUNCTIONS, NN, op, row
+from functrans.torch._tensors import dtypes
+
+_windows, _overlap_add = row("windows"), row("overlap_add")
+
+
+def each(x: Any, n: int) -> tuple[int, ...]:
+    """``x`` for each of ``n`` dimensions."""
+    many = tuple([int(v) for v in x]) if isinstance(x, list | tuple) else (int(x),)
+    return many * n if len(many) == 1 else many
+
+
+def padded(x: Any, pads: Any, value: Any = 0) -> Any:
+    """``x`` with so many entries before and after each of its last dimensions."""
+    if not any(a or b for a, b in pads):
+        return x
+    return np.pad(x, [(0, 0)] * (x.ndim - len(pads)) + list(pads), constant_values=value)
+
+
+def windows(x: Any, sizes: Any, steps: Any, spreads: Any) -> Any:
+    """The last dimensions as windows, whose entries are new last dimensions in the same order."""
+    n = len(sizes)
+    lead = x.ndim - n
+    for i in range(n):
+        x = _windows(x, axis=lead + i, size=sizes[i], step=steps[i], spread=spreads[i])
+    return x
+
+
+def overlapping(x: Any, lengths: Any, steps: Any, spreads: Any) -> Any:
+    """The transpose of ``windows``: their entries added at their places."""
+    n = len(lengths)
+    lead = x.ndim - 2 * n
+    for i in reversed(range(n)):
+        x = _overlap_add(x, axis=lead + i, length=lengths[i], step=steps[i], spread=spreads[i])
+    return x
+
+
+def _same(sizes: Any, spreads: Any) -> list:
+    """The padding that keeps lengths; the odd one comes last."""
+    total = [d * (k - 1) for k, d in zip(sizes, spreads, strict=True)]
+    return [(t // 2, t - t // 2) for t in total]
+
+
+def _checked(who: str, x: Any, weight: Any, bias: Any, n: int) -> bool:
+    """Whether ``x`` is a batch; RuntimeError where it does not fit ``weight``."""
+    if weight.ndim != n + 2:
+        raise RuntimeError(f"{who}: Expected {n + 2}-dimensional weight, but got "
+                           f"{weight.ndim}-dimensional weight of size {list(weight.shape)}")
+    if x.ndim not in (n + 1, n + 2):
+        raise RuntimeError(f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {who}, "
+                           f"but got input of size: {list(x.shape)}")
+    if x.dtype != weight.dtype or (bias is not None and bias.dtype != x.dtype):
+        names = [dtypes.dtype_of(v).name for v in (x, weight) + (() if bias is None else (bias,))]
+        raise RuntimeError(f"{who}: Input type and weight type should be the same, but they are "
+                           f"{' and '.join(names)}")
+    return x.ndim == n + 2
+
+
+def _convolution(n: int) -> Any:
+    name = f"conv{n}d"
+
+    def conv(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+        batched = _checked(name, input, weight, bias, n)
+        x = input if batched else input[None]
+        sizes, steps, spreads = weight.shape[2:], each(stride, n), each(dilation, n)
+        if x.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
+            raise RuntimeError(
+                f"Given groups={groups}, weight of size {list(weight.shape)}, expected "
+                f"input{list(x.shape)} to have {weight.shape[1] * groups} channels, but got "
+                f"{x.shape[1]} channels instead")
+        if padding == "same" and max(steps) > 1:
+            raise RuntimeError("padding='same' is not supported for strided convolutions")
+        pads = (_same(sizes, spreads) if padding == "same" else
+                [(p, p) for p in each(0 if padding == "valid" else padding, n)])
+        x = padded(x, pads)
+        if any(s < d * (k - 1) + 1 for s, k, d in zip(x.shape[2:], sizes, spreads, strict=True)):
+            raise RuntimeError(f"Calculated padded input size per channel: {list(x.shape[2:])}. "
+                               f"Kernel size: {list(sizes)}. Kernel size can't be greater than "
+                               "actual input size")
+        y = _correlated(windows(x, sizes, steps, spreads), weight, groups, n)
+        if bias is not None:
+            y = y + bias.reshape((-1, *[1] * n))
+        return y if batched else y[0]
+
+    conv.__name__ = conv.__qualname__ = name
+    conv.__doc__ = f"The correlation of each channel with a kernel, over {n} dimensions."
+    return op(conv, title="ConvolutionBackward0", space=FUNCTIONS)
+
+
+def _correlated(x: Any, weight: Any, groups: int, n: int) -> Any:
+    """Windows ``x``, of shape (batch, channel, *places, *kernel), times the kernels."""
+    batch, places, size = x.shape[0], x.shape[2 : 2 + n], math.prod(weight.shape[1:])
+    out = weight.shape[0] // groups
+    x = x.reshape((batch, groups, -1, *x.shape[2:]))
+    order = (1, 0, *range(3, 3 + n), 2, *range(3 + n, 3 + 2 * n))
+    columns = x.transpose(order).reshape((groups, -1, size))
+    y = np.matmul(columns, np.swapaxes(weight.reshape((groups, out, size)), 1, 2))
+    y = y.reshape((groups, batch, math.prod(places), out))
+    return y.transpose((1, 0, 3, 2)).reshape((batch, groups * out, *places))
+
+
+def _transposed(n: int) -> Any:
+    name = f"conv_transpose{n}d"
+
+    def conv(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1,
+             dilation=1):
+        batched = _checked(name, input, weight, bias, n)
+        x = input if batched else input[None]
+        steps, spreads, pads, more = [each(v, n) for v in (stride, dilation, padding,
+                                                           output_padding)]
+        if x.shape[1] != weight.shape[0]:
+            raise RuntimeError(
+                f"Given transposed=1, weight of size {list(weight.shape)}, expected "
+                f"input{list(x.shape)} to have {weight.shape[0]} channels, but got {x.shape[1]} "
+                "channels instead")
+        sizes, places = weight.shape[2:], x.shape[2:]
+        lengths = [(k - 1) * d + (s - 1) * t + 1
+                   for k, d, s, t in zip(sizes, spreads, places, steps, strict=True)]
+        y = overlapping(_spread(x, weight, groups), lengths, steps, spreads)
+        y = padded(y, [(0, max(m, 0)) for m in more])
+        y = y[(..., *[slice(p, s + m - p) for p, s, m in zip(pads, lengths, more, strict=True)])]
+        if bias is not None:
+            y = y + bias.reshape((-1, *[1] * n))
+        return y if batched else y[0]
+
+    conv.__name__ = conv.__qualname__ = name
+    conv.__doc__ = f"The transpose of ``conv{n}d`` with respect to its input."
+    return op(conv, title="ConvolutionBackward0", space=FUNCTIONS)
+
+
+def _spread(x: Any, weight: Any, groups: int) -> Any:
+    """Each entry of ``x`` times the kernels: (batch, channel, *places, *kernel)."""
+    batch, places, kernel = x.shape[0], x.shape[2:], weight.shape[2:]
+    each_in, out, size = weight.shape[0] // groups, weight.shape[1], math.prod(kernel)
+    columns = x.reshape((batch, groups, each_in, -1)).swapaxes(-1, -2)
+    y = np.matmul(columns, weight.reshape((groups, each_in, out * size)))
+    y = y.reshape((batch, groups, math.prod(places), out, size)).transpose((0, 1, 3, 2, 4))
+    return y.reshape((batch, groups * out, *places, *kernel))
+
+
+for _n in (1, 2, 3):
+    NN[f"conv{_n}d"] = _convolution(_n)
+    NN[f"conv_transpose{_n}d"] = _transposed(_n)
+
+
+@op(space=NN, title="Im2ColBackward0")
+def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
+    """The windows of images as columns."""
+    if input.ndim not in (3, 4):
+        raise RuntimeError("Expected 3D or 4D (batch mode) tensor for input, but got: "
+                           f"{input.ndim}D")
+    x = input if input.ndim == 4 else input[None]
+    sizes = each(kernel_size, 2)
+    x = padded(x, [(p, p) for p in each(padding, 2)])
+    x = windows(x, sizes, each(stride, 2), each(dilation, 2))
+    x = x.transpose((0, 1, 4, 5, 2, 3)).reshape(
+        (x.shape[0], x.shape[1] * math.prod(sizes), math.prod(x.shape[2:4])))
+    return x if input.ndim == 4 else x[0]
+
+
+@op(space=NN, title="Col2ImBackward0")
+def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
+    """Columns added up as windows of images: the transpose of ``unfold``."""
+    x = input if input.ndim == 3 else input[None]
+    lengths, sizes, spreads, pads, steps = [each(v, 2) for v in (
+        output_size, kernel_size, dilation, padding, stride)]
+    whole = [s + 2 * p for s, p in zip(lengths, pads, strict=True)]
+    places = [(s - d * (k - 1) - 1) // t + 1
+              for s, d, k, t in zip(whole, spreads, sizes, steps, strict=True)]
+    if x.shape[1] % math.prod(sizes) or x.shape[2] != math.prod(places):
+        raise RuntimeError(f"fold: expected an input of size (batch, a multiple of "
+                           f"{math.prod(sizes)}, {math.prod(places)}), but got {list(x.shape)}")
+    x = x.reshape((x.shape[0], -1, *sizes, *places)).transpose((0, 1, 4, 5, 2, 3))
+    y = overlapping(x, whole, steps, spreads)
+    y = y[..., pads[0] : whole[0] - pads[0], pads[1] : whole[1] - pads[1]]
+    return y if input.ndim == 3 else y[0]

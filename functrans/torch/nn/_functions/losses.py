@@ -1,0 +1,351 @@
+"""Losses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from functrans.torch._functions.linalg import plain
+from functrans.torch._functions.own import ROWS
+from functrans.torch._functions.reductions import log_softmax as _log_softmax
+from functrans.torch._functions.reductions import logsumexp
+from functrans.torch._functions.table import NN, WrongValue, floating, op, promoted
+
+_softplus = ROWS["softplus"]
+
+
+def reduced(x: Any, reduction: str, who: str) -> Any:
+    """``x``, its mean or its sum."""
+    if reduction == "none":
+        return x
+    if reduction not in ("mean", "sum"):
+        raise WrongValue(f"{who}: {reduction!r} is not a valid value for reduction; "
+                         "use 'none', 'mean' or 'sum'")
+    return np.mean(x) if reduction == "mean" else np.sum(x)
+
+
+def _old(size_average: Any, reduce: Any, reduction: str) -> str:
+    """The reduction that two older arguments stand for."""
+    if size_average is None and reduce is None:
+        return reduction
+    if reduce is False:
+        return "none"
+    return "sum" if size_average is False else "mean"
+
+
+def _weighted(loss: Any, weight: Any, reduction: str, who: str) -> Any:
+    if weight is None:
+        return reduced(loss, reduction, who)
+    loss = loss * weight
+    if reduction == "mean":
+        return np.sum(loss) / np.sum(weight)
+    return reduced(loss, reduction, who)
+
+
+# ---- differences
+
+
+@op(space=NN)
+def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    """(input - target)**2."""
+    d = np.subtract(*promoted(input, target))
+    return _weighted(np.square(d), weight, _old(size_average, reduce, reduction), "mse_loss")
+
+
+@op(space=NN)
+def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    """|input - target|; where they agree its slope is 0."""
+    d = np.subtract(*promoted(input, target))
+    return _weighted(np.absolute(d), weight, _old(size_average, reduce, reduction), "l1_loss")
+
+
+@op(space=NN)
+def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+    """|d| - beta / 2, and d**2 / (2 beta) where |d| < beta, for d = input - target."""
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    d = np.subtract(*promoted(input, target))
+    size = np.absolute(d)
+    if beta > 0:
+        size = np.where(size < beta, 0.5 * np.square(d) / beta, size - 0.5 * beta)
+    return reduced(size, _old(size_average, reduce, reduction), "smooth_l1_loss")
+
+
+@op(space=NN)
+def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
+    """d**2 / 2, and delta (|d| - delta / 2) where |d| > delta, for d = input - target."""
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    d = np.subtract(*promoted(input, target))
+    size = np.absolute(d)
+    loss = np.where(size <= delta, 0.5 * np.square(d), delta * (size - 0.5 * delta))
+    return _weighted(loss, weight, reduction, "huber_loss")
+
+
+# ---- probabilities
+
+
+@op(space=NN)
+def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None,
+                         reduction="mean"):
+    """-t log(x) - (1 - t) log(1 - x), the logarithms at least -100."""
+    x = plain(input)
+    if x.size and not ((x >= 0) & (x <= 1)).all():
+        raise RuntimeError("all elements of input should be between 0 and 1")
+    if target.shape != input.shape:
+        raise WrongValue(f"Using a target size ({target.shape}) that is different to the input "
+                         f"size ({input.shape}) is deprecated. Please ensure they have the same "
+                         "size.")
+    logs = [np.maximum(np.log(v), -100) for v in (input, 1 - input)]
+    loss = -(target * logs[0] + (1 - target) * logs[1])
+    if weight is not None:
+        loss = loss * weight
+    return reduced(loss, _old(size_average, reduce, reduction), "binary_cross_entropy")
+
+
+@op(space=NN)
+def binary_cross_entropy_with_logits(input, target, weight=None, size_average=None, reduce=None,
+                                     reduction="mean", pos_weight=None):
+    """-p t log(s) - (1 - t) log(1 - s) for s = sigmoid(input), without overflow."""
+    if target.shape != input.shape:
+        raise WrongValue(f"Target size ({target.shape}) must be the same as input size "
+                         f"({input.shape})")
+    if pos_weight is None:
+        loss = _softplus(input) - input * target
+    else:
+        factor = 1 + (pos_weight - 1) * target
+        loss = (1 - target) * input + factor * _softplus(-input)
+    if weight is not None:
+        loss = loss * weight
+    return reduced(loss, _old(size_average, reduce, reduction),
+                   "binary_cross_entropy_with_logits")
+
+
+@op(space=NN)
+def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
+    """target (log(target) - input); ``log_target``: the targets are logarithms."""
+    if log_target:
+        loss = np.exp(target) * (target - input)
+    else:
+        known = target > 0
+        loss = np.where(known, target * np.log(np.where(known, target, 1)), target * 0)
+        loss = loss - target * input
+    reduction = _old(size_average, reduce, reduction)
+    if reduction == "batchmean":
+        return np.sum(loss) / (input.shape[0] if input.ndim else 1)
+    return reduced(loss, reduction, "kl_div")
+
+
+@op(space=NN)
+def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8,
+                     reduce=None, reduction="mean"):
+    """exp(x) - t x for logarithms x of rates, or x - t log(x + eps); ``full``: Stirling's term."""
+    input = floating(input)
+    target = floating(target)
+    loss = np.exp(input) - target * input if log_input else input - target * np.log(input + eps)
+    if full:
+        large = target > 1
+        t = np.where(large, target, 1)
+        stirling = t * np.log(t) - t + 0.5 * np.log(2 * math.pi * t)
+        loss = loss + np.where(large, stirling, 0)
+    return reduced(loss, _old(size_average, reduce, reduction), "poisson_nll_loss")
+
+
+@op(space=NN)
+def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+    """(log(v) + (input - target)**2 / v) / 2 for v = var, at least ``eps``."""
+    var = np.asarray(var, input.dtype) if isinstance(var, float | int) else var
+    if var.shape != input.shape and var.ndim and var.shape == input.shape[:-1]:
+        var = var[..., None]
+    if np.any(plain(var) < 0):
+        raise WrongValue("var has negative entry/entries")
+    # the bound is not differentiated
+    var = var + np.where(plain(var) < eps, eps - plain(var), 0).astype(var.dtype)
+    loss = 0.5 * (np.log(var) + np.square(input - target) / var)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return reduced(loss, reduction, "gaussian_nll_loss")
+
+
+# ---- classes
+
+
+@op(space=NN, names="nll_loss2d")
+def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
+             reduction="mean"):
+    """-input at the class ``target``, classes along dimension 1; mean by ``weight`` of classes."""
+    reduction = _old(size_average, reduce, reduction)
+    return _picked(input, target, weight, ignore_index, reduction, "nll_loss")
+
+
+def _picked(x, target, weight, ignored, reduction, who, total=None, smoothing=0.0):
+    """The loss of ``x``, less a total for each example, at the targets."""
+    axis = 0 if x.ndim == 1 else 1
+    shape = x.shape[:axis] + x.shape[axis + 1 :]
+    if target.dtype.kind not in "iu" or target.shape != shape:
+        raise RuntimeError(
+            f"{who}: target must hold classes, integers in the shape {list(shape)}, but it is "
+            f"{target.dtype.name}{list(target.shape)}"
+        )
+    kept = target != ignored
+    index = np.where(kept, target, 0)
+    if ((index < 0) | (index >= x.shape[axis])).any():
+        wrong = index[(index < 0) | (index >= x.shape[axis])][0]
+        raise IndexError(f"Target {wrong} is out of bounds: there are {x.shape[axis]} classes.")
+    values = np.take_along_axis(x, np.expand_dims(index, axis), axis).reshape(shape)
+    values = values if total is None else values - total
+    w = kept.astype(x.dtype) if weight is None else np.where(kept, weight[index], 0)
+    loss = np.where(kept, -values * w, 0)
+    if smoothing:
+        loss = (1 - smoothing) * loss + smoothing / x.shape[axis] * _smooth(
+            x, total, weight, kept, axis)
+    return np.sum(loss) / np.sum(w) if reduction == "mean" else reduced(loss, reduction, who)
+
+
+def _smooth(x: Any, total: Any, weight: Any, kept: Any, axis: int) -> Any:
+    """The loss of all classes together, for what label smoothing gives to each."""
+    logs = x - np.expand_dims(total, axis)
+    if weight is not None:
+        logs = logs * weight.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+    return np.where(kept, -np.sum(logs, axis=axis), 0)
+
+
+@op(space=NN, title="NllLossBackward0")
+def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
+                  reduction="mean", label_smoothing=0.0):
+    """``nll_loss`` of ``log_softmax``; or of targets that are probabilities of the classes."""
+    reduction = _old(size_average, reduce, reduction)
+    axis = 0 if input.ndim == 1 else 1
+    if target.shape != input.shape or target.dtype.kind in "iu":
+        # of the logarithms only the targets' are needed
+        total = logsumexp.body(input, axis)
+        return _picked(input, target, weight, ignore_index, reduction, "cross_entropy", total,
+                       label_smoothing)
+    logs = _log_softmax.body(input, axis)
+    if label_smoothing:
+        target = target * (1 - label_smoothing) + label_smoothing / input.shape[axis]
+    if weight is not None:
+        logs = logs * weight.reshape([-1 if i == axis else 1 for i in range(input.ndim)])
+    loss = -np.sum(logs * target, axis=axis)
+    if reduction == "mean":
+        return np.sum(loss) / max(loss.size, 1)
+    return reduced(loss, reduction, "cross_entropy")
+
+
+# ---- margins and pairs
+
+
+@op(space=NN)
+def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None,
+                        reduction="mean"):
+    """max(0, -target (input1 - input2) + margin)."""
+    loss = _positive(-target * floating(input1 - input2) + margin)
+    return reduced(loss, _old(size_average, reduce, reduction), "margin_ranking_loss")
+
+
+def _positive(x: Any) -> Any:
+    """x where positive, 0 at 0 with slope 0."""
+    return np.where(x > 0, x, x * 0)
+
+
+@op(space=NN)
+def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None,
+                         reduction="mean"):
+    """x where the target is 1, max(0, margin - x) where it is -1."""
+    loss = np.where(target != 1, _positive(margin - input), 0)
+    loss = loss + np.where(target != -1, input, 0)
+    return reduced(loss, _old(size_average, reduce, reduction), "hinge_embedding_loss")
+
+
+@op(space=NN)
+def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """log(1 + exp(-target input))."""
+    loss = _softplus(-target * input)
+    return reduced(loss, _old(size_average, reduce, reduction), "soft_margin_loss")
+
+
+@op(space=NN)
+def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None,
+                          reduction="mean"):
+    """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
+    input1, input2 = floating(input1), floating(input2)
+    dot = np.sum(input1 * input2, axis=-1)
+    sizes = [np.sum(x * x, axis=-1) + 1e-12 for x in (input1, input2)]
+    cos = dot / np.sqrt(sizes[0] * sizes[1])
+    loss = np.where(target == 1, 1 - cos, 0) + np.where(target == -1, _positive(cos - margin), 0)
+    return reduced(loss, _old(size_average, reduce, reduction), "cosine_embedding_loss")
+
+
+@op(space=NN)
+def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    """The p-norm of x1 - x2 + eps along the last dimension."""
+    return np.linalg.vector_norm(floating(x1 - x2) + eps, axis=-1, ord=p, keepdims=keepdim)
+
+
+@op(space=NN)
+def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False,
+                        size_average=None, reduce=None, reduction="mean"):
+    """max(0, |anchor - positive| - |anchor - negative| + margin)."""
+    near, far = [pairwise_distance.body(anchor, x, p, eps) for x in (positive, negative)]
+    if swap:
+        far = np.minimum(far, pairwise_distance.body(positive, negative, p, eps))
+    loss = _positive(near - far + margin)
+    return reduced(loss, _old(size_average, reduce, reduction), "triplet_margin_loss")
+
+
+def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None,
+                                      margin=1.0, swap=False, reduction="mean"):
+    """``triplet_margin_loss`` with a distance of your own."""
+    distance = distance_function or NN["pairwise_distance"]
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = far.minimum(distance(positive, negative))
+    loss = (near - far + margin).clamp_min(0)
+    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
+
+
+@op(space=NN)
+def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None,
+                      reduction="mean"):
+    """The sum over other classes of max(0, margin - x[y] + x[i])**p, over their number."""
+    x = input.reshape((1, -1)) if input.ndim < 2 else input
+    y = target.reshape(-1)
+    right = np.take_along_axis(x, y[:, None], 1)
+    loss = _positive(margin - right + x) ** p
+    loss = loss if weight is None else loss * weight[y][:, None]
+    loss = np.sum(np.where(np.arange(x.shape[1]) == y[:, None], 0, loss), axis=1) / x.shape[1]
+    loss = loss.reshape(()) if input.ndim < 2 else loss
+    return reduced(loss, _old(size_average, reduce, reduction), "multi_margin_loss")
+
+
+@op(space=NN)
+def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """The sum over targets j and other classes i of max(0, 1 - x[j] + x[i]), over their number."""
+    x = input.reshape((1, -1)) if input.ndim < 2 else input
+    y = target.reshape(x.shape)
+    known = np.cumprod(y >= 0, axis=1).astype(bool)
+    index = np.where(known, y, 0)
+    chosen = np.zeros(x.shape, bool)
+    for i in range(len(chosen)):
+        chosen[i, index[i][known[i]]] = True
+    right = np.take_along_axis(x, index, 1)
+    loss = _positive(1 - right[:, :, None] + x[:, None, :])
+    loss = np.where(known[:, :, None] & ~chosen[:, None, :], loss, 0)
+    loss = np.sum(loss, axis=(1, 2)) / x.shape[1]
+    loss = loss.reshape(()) if input.ndim < 2 else loss
+    return reduced(loss, _old(size_average, reduce, reduction), "multilabel_margin_loss")
+
+
+@op(space=NN)
+def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None,
+                                reduction="mean"):
+    """The mean over classes of the binary cross entropy of logits."""
+    loss = _softplus(input) - input * target
+    loss = loss if weight is None else loss * weight
+    loss = np.mean(loss, axis=-1)
+    return reduced(loss, _old(size_average, reduce, reduction), "multilabel_soft_margin_loss")
+
+
+NN["triplet_margin_with_distance_loss"] = triplet_margin_with_distance_loss

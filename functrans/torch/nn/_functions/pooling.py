@@ -1,0 +1,237 @@
+"""Pooling: means, norms and extremes of windows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from functrans.torch._functions.linalg import plain
+from functrans.torch._functions.reductions import Extreme
+from functrans.torch._functions.scattering import written
+from functrans.torch._functions.table import NN, op
+from functrans.torch.nn._functions.convolutions import each, padded, windows
+
+
+def _shape(who: str, x: Any, n: int) -> Any:
+    if x.ndim not in (n + 1, n + 2):
+        raise RuntimeError(f"{who}: Expected {n + 1}D or {n + 2}D input, but got {x.ndim}D")
+    return x if x.ndim == n + 2 else x[None]
+
+
+def _counts(lengths: Any, sizes: Any, steps: Any, pads: Any, spreads: Any, ceil: bool) -> list:
+    """How many windows there are; with ``ceil`` also those that begin before the end."""
+    counts = []
+    for length, k, t, p, d in zip(lengths, sizes, steps, pads, spreads, strict=True):
+        free = length + 2 * p - d * (k - 1) - 1
+        count = (-(-free // t) if ceil else free // t) + 1
+        if ceil and (count - 1) * t >= length + p:
+            count -= 1
+        if count < 1:
+            raise RuntimeError(f"pooling: the output would be empty: length {length}, kernel {k}")
+        counts.append(count)
+    return counts
+
+
+def _cover(x: Any, sizes: Any, steps: Any, pads: Any, spreads: Any, counts: Any,
+           value: Any) -> Any:
+    """``x`` padded so far that all windows have their entries."""
+    ends = []
+    for length, k, t, p, d, c in zip(x.shape[2:], sizes, steps, pads, spreads, counts, strict=True):
+        ends.append((p, max((c - 1) * t + d * (k - 1) + 1 - length - p, 0)))
+    x = padded(x, ends, value)
+    keep = [(c - 1) * t + d * (k - 1) + 1 for k, t, d, c in zip(sizes, steps, spreads, counts,
+                                                               strict=True)]
+    return x[(..., *[slice(k) for k in keep])]
+
+
+def _average(n: int) -> Any:
+    def pool(input, kernel_size, stride=None, padding=0, ceil_mode=False,
+             count_include_pad=True, divisor_override=None):
+        x = _shape(f"avg_pool{n}d", input, n)
+        sizes, pads = each(kernel_size, n), each(padding, n)
+        steps = each(stride, n) if stride is not None and stride != () else sizes
+        if any(2 * p > k for p, k in zip(pads, sizes, strict=True)):
+            raise RuntimeError(f"pad should be at most half of effective kernel size, but got "
+                               f"pad={pads[0]}, kernel_size={sizes[0]}")
+        if divisor_override == 0:
+            raise RuntimeError("divisor must be not zero")
+        ones = (1,) * n
+        counts = _counts(x.shape[2:], sizes, steps, pads, ones, ceil_mode)
+        w = windows(_cover(x, sizes, steps, pads, ones, counts, 0), sizes, steps, ones)
+        y = np.sum(w, axis=tuple(range(-n, 0)))
+        if x.dtype.kind in "iu":
+            each_of = divisor_override or _divisors(x, sizes, steps, pads, counts,
+                                                    count_include_pad)
+            y = (y // each_of).astype(x.dtype)
+        elif divisor_override is not None:
+            y = y / divisor_override
+        else:
+            y = y / _divisors(x, sizes, steps, pads, counts, count_include_pad)
+        return y if input.ndim == n + 2 else y[0]
+
+    return _named(pool, f"avg_pool{n}d", "The mean of each window.", "AvgPool")
+
+
+def _divisors(x: Any, sizes: Any, steps: Any, pads: Any, counts: Any, padding: bool) -> Any:
+    """How many entries each window has, with those of the padding or without."""
+    total = np.ones((), x.dtype)
+    for length, k, t, p, c in zip(x.shape[2:], sizes, steps, pads, counts, strict=True):
+        start = np.arange(c) * t - p
+        end = np.minimum(start + k, length + p)
+        if not padding:
+            start, end = np.maximum(start, 0), np.minimum(end, length)
+        total = total[..., None] * (end - start).astype(x.dtype)
+    return total
+
+
+def _named(body: Any, name: str, doc: str, title: str) -> Any:
+    body.__name__ = body.__qualname__ = name
+    body.__doc__ = doc
+    return op(body, method=False, title=f"{title}Backward0")
+
+
+def _greatest(n: int) -> Any:
+    def pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
+        x = _shape(f"max_pool{n}d", input, n)
+        sizes, pads, spreads = each(kernel_size, n), each(padding, n), each(dilation, n)
+        steps = each(stride, n) if stride is not None and stride != () else sizes
+        if any(2 * p > k for p, k in zip(pads, sizes, strict=True)):
+            raise RuntimeError("pad should be at most half of effective kernel size, but got "
+                               f"pad={pads[0]}, kernel_size={sizes[0]} and dilation={spreads[0]}")
+        counts = _counts(x.shape[2:], sizes, steps, pads, spreads, ceil_mode)
+        low = -np.inf if x.dtype.kind in "fV" else np.iinfo(x.dtype).min
+        places = np.arange(math.prod(x.shape[2:])).reshape(x.shape[2:])
+        options = sizes, steps, pads, spreads, counts
+        w = windows(_cover(plain(x), *options, low), sizes, steps, spreads)
+        where = windows(_cover(places[None, None], *options, -1), sizes, steps, spreads)
+        flat = np.broadcast_to(w, w.shape).reshape((*w.shape[:-n], -1))
+        unknown = flat != flat
+        best = np.where(unknown.any(-1), np.argmax(unknown, -1), np.argmax(flat, -1))
+        where = np.broadcast_to(where, w.shape).reshape(flat.shape)
+        index = np.take_along_axis(where, best[..., None], -1)[..., 0]
+        y, index = _at(x, index)
+        return Extreme(y, index) if input.ndim == n + 2 else Extreme(y[0], index[0])
+
+    name = f"max_pool{n}d"
+    both = _named(pool, f"{name}_with_indices", "The greatest of each window, and its place.",
+                  f"MaxPool{n}DWithIndices")
+
+    def chosen(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
+               return_indices=False):
+        result = both(input, kernel_size, stride, padding, dilation, ceil_mode)
+        return tuple(result) if return_indices else result[0]
+
+    chosen.__name__ = chosen.__qualname__ = name
+    chosen.__doc__ = "The greatest entry of each window, with its place where asked."
+    NN[f"{name}_with_indices"] = both
+    return chosen
+
+
+def _at(x: Any, index: np.ndarray) -> tuple[Any, np.ndarray]:
+    """The entries at flat places of the last dimensions, and the places."""
+    flat = x.reshape((*x.shape[:2], -1))
+    y = np.take_along_axis(flat, index.reshape((*index.shape[:2], -1)), -1)
+    return y.reshape(index.shape), index
+
+
+def _unpooled(n: int) -> Any:
+    def unpool(input, indices, kernel_size, stride=None, padding=0, output_size=None):
+        sizes, pads = each(kernel_size, n), each(padding, n)
+        steps = each(stride, n) if stride is not None and stride != () else sizes
+        lengths = [(s - 1) * t - 2 * p + k for s, t, p, k in zip(
+            input.shape[-n:], steps, pads, sizes, strict=True)]
+        if output_size is not None:
+            lengths = list(output_size)[-n:]
+        lead = input.shape[:-n]
+        flat = np.zeros((*lead, math.prod(lengths)), input.dtype)
+        index = plain(indices).reshape((*lead, -1))
+        if index.size and (index.min() < 0 or index.max() >= flat.shape[-1]):
+            raise RuntimeError("Found an invalid max index: "
+                               f"{index.max()} (output volumes are of size {lengths})")
+        grid = np.ogrid[tuple([slice(k) for k in lead])]
+        key = (*[g[..., None] for g in grid], index)
+        y = written(flat, key, input.reshape((*lead, -1)))
+        return y.reshape((*lead, *lengths))
+
+    return _named(unpool, f"max_unpool{n}d", "Zeros, with entries put back at their places.",
+                  f"MaxUnpool{n}D")
+
+
+def _norm(n: int) -> Any:
+    def pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+        sizes = each(kernel_size, n)
+        p = float(norm_type)
+        mean = NN[f"avg_pool{n}d"].body(input**p, kernel_size, stride, 0, ceil_mode)
+        scaled = np.sign(plain(mean)) * np.maximum(np.absolute(mean), 0) * math.prod(sizes)
+        return scaled ** (1 / p)
+
+    return _named(pool, f"lp_pool{n}d", "The p-norm of each window.", "Pow")
+
+
+# ---- as many windows as are asked for
+
+
+def _bounds(length: int, count: int) -> list[tuple[int, int]]:
+    return [(i * length // count, -(-(i + 1) * length // count)) for i in range(count)]
+
+
+def _targets(x: Any, output_size: Any, n: int) -> list[int]:
+    many = list(output_size) if isinstance(output_size, list | tuple) else [output_size] * n
+    return [x.shape[-n + i] if k is None else int(k) for i, k in enumerate(many)]
+
+
+def _adaptive_average(n: int) -> Any:
+    def pool(input, output_size):
+        x = _shape(f"adaptive_avg_pool{n}d", input, n)
+        for i, k in enumerate(_targets(x, output_size, n)):
+            axis = 2 + i
+            lead = (slice(None),) * axis
+            parts = [np.mean(x[(*lead, slice(a, b))], axis=axis)
+                     for a, b in _bounds(x.shape[axis], k)]
+            x = np.stack(parts, axis) if parts else x[(*lead, slice(0))]
+        return x if input.ndim == n + 2 else x[0]
+
+    return _named(pool, f"adaptive_avg_pool{n}d", "Means of windows, so many of them.",
+                  f"AdaptiveAvgPool{n}D")
+
+
+def _adaptive_greatest(n: int) -> Any:
+    def pool(input, output_size):
+        x = _shape(f"adaptive_max_pool{n}d", input, n)
+        targets = _targets(x, output_size, n)
+        values, lengths = plain(x), x.shape[2:]
+        index = np.zeros((*x.shape[:2], *targets), np.int64)
+        ends = [_bounds(s, k) for s, k in zip(lengths, targets, strict=True)]
+        for at in np.ndindex(*targets):
+            cut = [ends[i][j] for i, j in enumerate(at)]
+            part = values[(..., *[slice(a, b) for a, b in cut])]
+            best = np.argmax(part.reshape((*part.shape[:2], -1)), -1)
+            inside = np.unravel_index(best, part.shape[2:])
+            index[(..., *at)] = np.ravel_multi_index(
+                [j + a for j, (a, _) in zip(inside, cut, strict=True)], lengths)
+        y, index = _at(x, index)
+        return Extreme(y, index) if input.ndim == n + 2 else Extreme(y[0], index[0])
+
+    name = f"adaptive_max_pool{n}d"
+    both = _named(pool, f"{name}_with_indices", "The greatest of windows, so many of them.",
+                  f"AdaptiveMaxPool{n}D")
+
+    def chosen(input, output_size, return_indices=False):
+        result = both(input, output_size)
+        return tuple(result) if return_indices else result[0]
+
+    chosen.__name__ = chosen.__qualname__ = name
+    chosen.__doc__ = "The greatest entries of windows, so many of them."
+    NN[f"{name}_with_indices"] = both
+    return chosen
+
+
+for _n in (1, 2, 3):
+    NN[f"avg_pool{_n}d"] = _average(_n)
+    NN[f"max_pool{_n}d"] = _greatest(_n)
+    NN[f"max_unpool{_n}d"] = _unpooled(_n)
+    NN[f"lp_pool{_n}d"] = _norm(_n)
+    NN[f"adaptive_avg_pool{_n}d"] = _adaptive_average(_n)
+    NN[f"adaptive_max_pool{_n}d"] = _adaptive_greatest(_n)

@@ -1,0 +1,48 @@
+"""The layers of ``torch.nn``."""
+
+from __future__ import annotations
+
+from functrans.torch.nn.modules import attention, containers, layers, normalisation, recurrent
+from functrans.torch.nn.modules.module import Module
+
+LAYERS: dict[str, type[Module]] = {}
+
+
+def _enter(*classes: type[Module]) -> None:
+    for c in classes:
+        LAYERS[c.__name__] = c
+
+
+def _variant(name: str, base: type[Module], doc: str, **fields: object) -> None:
+    """A class ``name`` of ``base``, which differs in a few fields."""
+    fields = {"__doc__": doc, "__module__": "functrans.torch.nn", **fields}
+    LAYERS[name] = type(name, (base,), fields)
+
+
+_enter(
+    attention.MultiheadAttention, attention.TransformerEncoderLayer, containers.Identity,
+    containers.ModuleDict, containers.ModuleList, containers.ParameterDict,
+    containers.ParameterList, containers.Sequential, layers.Bilinear, layers.Embedding,
+    layers.EmbeddingBag, layers.Flatten, layers.Linear, layers.PReLU, layers.Unflatten,
+    normalisation.GroupNorm, normalisation.LayerNorm, normalisation.RMSNorm, recurrent.GRU,
+    recurrent.GRUCell, recurrent.LSTM, recurrent.LSTMCell, recurrent.RNN, recurrent.RNNCell,
+)
+for _name, _row in layers.STATELESS.items():
+    _variant(_name, layers.Stateless, f"``nn.functional.{_row[0]}`` as a module.", _row=_row)
+for _n in (1, 2, 3):
+    _variant(f"Conv{_n}d", layers.Convolution, layers.Convolution.__doc__ or "", _n=_n)
+    _variant(f"ConvTranspose{_n}d", layers.ConvolutionTranspose,
+             layers.ConvolutionTranspose.__doc__ or "", _n=_n)
+    _dims = (2, 3) if _n == 1 else (_n + 2,)
+    _variant(f"BatchNorm{_n}d", normalisation.BatchNorm, normalisation.BatchNorm.__doc__ or "",
+             _dims=_dims)
+    _variant(f"InstanceNorm{_n}d", normalisation.InstanceNorm,
+             normalisation.InstanceNorm.__doc__ or "", _dims=(_n + 2,))
+    for _mode in ("Constant", "Reflection", "Replication", "Circular", "Zero"):
+        _as = {"Constant": "constant", "Zero": "constant", "Reflection": "reflect",
+               "Replication": "replicate", "Circular": "circular"}[_mode]
+        _variant(f"{_mode}Pad{_n}d", layers.Padding, f"``pad`` in the mode {_as!r}.", _n=_n,
+                 _mode=_as)
+
+__all__ = ["Module", *LAYERS]
+globals().update(LAYERS)

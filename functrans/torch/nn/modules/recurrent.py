@@ -1,0 +1,176 @@
+"""Recurrent cells, and layers of them along a sequence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from functrans.torch._functions.table import FUNCTIONS, METHODS, NN
+from functrans.torch._tensors import factories
+from functrans.torch._tensors.tensor import Tensor
+from functrans.torch.nn import init
+from functrans.torch.nn.modules.module import Module
+from functrans.torch.nn.parameter import Parameter
+
+empty = vars(factories)["empty"]
+sigmoid: Callable = METHODS["sigmoid"]
+
+
+def rnn_step(gates: tuple[Tensor, Tensor], h: Tensor, c: Any, relu: bool = False) -> tuple:
+    """tanh, or relu, of the sum of what input and state say."""
+    total = gates[0] + gates[1]
+    return (total.relu() if relu else total.tanh()), None
+
+
+def lstm_step(gates: tuple[Tensor, Tensor], h: Tensor, c: Tensor) -> tuple:
+    """Hochreiter and Schmidhuber's cell, with a forget gate."""
+    i, f, g, o = (gates[0] + gates[1]).chunk(4, -1)
+    c = sigmoid(f) * c + sigmoid(i) * g.tanh()
+    return sigmoid(o) * c.tanh(), c
+
+
+def gru_step(gates: tuple[Tensor, Tensor], h: Tensor, c: Any) -> tuple:
+    """Cho's gated unit, the reset gate applied behind the product."""
+    (ri, zi, ni), (rh, zh, nh) = [g.chunk(3, -1) for g in gates]
+    z = sigmoid(zi + zh)
+    n = (ni + sigmoid(ri + rh) * nh).tanh()
+    return n + z * (h - n), None
+
+
+def _parameters(module: Module, size: int, hidden: int, gates: int, bias: bool, suffix: str,
+                dtype: Any) -> None:
+    bound = 1 / math.sqrt(hidden) if hidden else 0.0
+    shapes: dict[str, tuple] = {"weight_ih": (gates * hidden, size),
+                                "weight_hh": (gates * hidden, hidden)}
+    if bias:
+        shapes |= {"bias_ih": (gates * hidden,), "bias_hh": (gates * hidden,)}
+    for name, shape in shapes.items():
+        p = Parameter(empty(shape, dtype=dtype))
+        init.uniform_(p, -bound, bound)
+        module.register_parameter(name + suffix, p)
+
+
+def _gates(module: Module, x: Tensor, h: Tensor, suffix: str) -> tuple[Tensor, Tensor]:
+    get = module._parameters.get
+    return (NN["linear"](x, get("weight_ih" + suffix), get("bias_ih" + suffix)),
+            NN["linear"](h, get("weight_hh" + suffix), get("bias_hh" + suffix)))
+
+
+class Cell(Module):
+    """One step of a recurrent layer."""
+
+    _gate_count, _memory = 1, False
+    _step: Callable = staticmethod(rnn_step)
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True,
+                 nonlinearity: str = "tanh", device: Any = None, dtype: Any = None):
+        super().__init__()
+        self.input_size, self.hidden_size, self.nonlinearity = input_size, hidden_size, nonlinearity
+        _parameters(self, input_size, hidden_size, self._gate_count, bias, "", dtype)
+
+    def forward(self, input: Tensor, hx: Any = None) -> Any:
+        zero = input.new_zeros(*input.shape[:-1], self.hidden_size)
+        h, c = (hx if self._memory else (hx, None)) if hx is not None else (zero, zero)
+        options = (True,) if self.nonlinearity == "relu" else ()
+        h, c = self._step(_gates(self, input, h, ""), h, c, *options)
+        return (h, c) if self._memory else h
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}"
+
+
+class RNNCell(Cell):
+    """tanh(W x + U h + b)."""
+
+
+class LSTMCell(Cell):
+    """One step of long short-term memory."""
+
+    _gate_count, _memory, _step = 4, True, staticmethod(lstm_step)
+
+
+class GRUCell(Cell):
+    """One step of a gated recurrent unit."""
+
+    _gate_count, _step = 3, staticmethod(gru_step)
+
+
+class Recurrent(Module):
+    """Layers of cells along a sequence, in one direction or both."""
+
+    _gate_count, _memory = 1, False
+    _step: Callable = staticmethod(rnn_step)
+
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
+                 batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False,
+                 nonlinearity: str = "tanh", device: Any = None, dtype: Any = None):
+        super().__init__()
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
+        self.bidirectional, self.nonlinearity = bidirectional, nonlinearity
+        self.suffixes = [["_l{}", "_l{}_reverse"][d].format(k) for k in range(num_layers)
+                         for d in range(1 + bidirectional)]
+        for i, suffix in enumerate(self.suffixes):
+            first = i < 1 + bidirectional
+            size = input_size if first else hidden_size * (1 + bidirectional)
+            _parameters(self, size, hidden_size, self._gate_count, bias, suffix, dtype)
+
+    def forward(self, input: Tensor, hx: Any = None) -> Any:
+        flat = input.dim() == 2
+        x = input.unsqueeze(1) if flat else (input.transpose(0, 1) if self.batch_first else input)
+        zero = x.new_zeros(len(self.suffixes), x.shape[1], self.hidden_size)
+        hs, cs = (hx if self._memory else (hx, zero)) if hx is not None else (zero, zero)
+        if flat and hx is not None:
+            hs, cs = hs.unsqueeze(1), cs if cs is zero else cs.unsqueeze(1)
+        last, directions = [], 1 + self.bidirectional
+        for layer in range(self.num_layers):
+            if layer and self.dropout:
+                x = NN["dropout"](x, self.dropout, self.training)
+            outputs = []
+            for d in range(directions):
+                i = layer * directions + d
+                y, state = self._along(x, hs[i], cs[i], self.suffixes[i], d == 1)
+                outputs.append(y)
+                last.append(state)
+            x = FUNCTIONS["cat"](outputs, -1) if directions > 1 else outputs[0]
+        stacked = [FUNCTIONS["stack"](list(s)) for s in zip(*last, strict=True)
+                   if s[0] is not None]
+        if flat:
+            x, stacked = x.squeeze(1), [s.squeeze(1) for s in stacked]
+        elif self.batch_first:
+            x = x.transpose(0, 1)
+        return x, tuple(stacked) if self._memory else stacked[0]
+
+    def _along(self, x: Tensor, h: Tensor, c: Any, suffix: str, backward: bool) -> tuple:
+        """One layer in one direction: its outputs, and its last state."""
+        options = (True,) if self.nonlinearity == "relu" else ()
+        outputs = []
+        steps = x.unbind(0)
+        for step in steps[::-1] if backward else steps:
+            h, c = self._step(_gates(self, step, h, suffix), h, c, *options)
+            outputs.append(h)
+        y = FUNCTIONS["stack"](outputs[::-1] if backward else outputs)
+        return y, (h, c if self._memory else None)
+
+    def flatten_parameters(self) -> None:
+        """Nothing: parameters stay where they are."""
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}"
+
+
+class RNN(Recurrent):
+    """Layers of ``RNNCell``."""
+
+
+class LSTM(Recurrent):
+    """Layers of ``LSTMCell``."""
+
+    _gate_count, _memory, _step = 4, True, staticmethod(lstm_step)
+
+
+class GRU(Recurrent):
+    """Layers of ``GRUCell``."""
+
+    _gate_count, _step = 3, staticmethod(gru_step)

@@ -1,0 +1,22 @@
+"""``torch.optim``: parameters changed along their gradients.
+
+>>> from functrans import torch
+>>> w = torch.tensor([1.0], requires_grad=True)
+>>> sgd = SGD([w], lr=0.25)
+>>> (w * w).backward(torch.ones(1))
+>>> sgd.step()
+>>> w
+tensor([0.5000], requires_grad=True)
+"""
+
+from __future__ import annotations
+
+from functrans.torch.optim import lr_scheduler
+from functrans.torch.optim.lbfgs import LBFGS
+from functrans.torch.optim.optimizer import Optimizer
+from functrans.torch.optim.rules import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, RMSprop
+
+__all__ = [
+    "LBFGS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "Optimizer", "RMSprop",
+    "lr_scheduler",
+]

@@ -1,0 +1,181 @@
+"""``torch.optim.lr_scheduler``: learning rates that change between epochs."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from functrans.torch._tensors.tensor import Tensor
+from functrans.torch.optim.optimizer import Optimizer
+
+
+class LRScheduler:
+    """Base: ``factor(epoch)`` times the first learning rates."""
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1):
+        self.optimizer = optimizer
+        for group in optimizer.param_groups:
+            group.setdefault("initial_lr", group["lr"])
+        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self.step()
+
+    def rates(self) -> list[float]:
+        """The learning rates of this epoch."""
+        raise NotImplementedError(type(self).__name__)
+
+    get_lr = property(lambda self: self.rates)
+
+    def step(self, epoch: int | None = None) -> None:
+        """Go on to the next epoch."""
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        for group, lr in zip(self.optimizer.param_groups, self.rates(), strict=True):
+            group["lr"] = lr
+
+    def get_last_lr(self) -> list[float]:
+        """The learning rates that were set last."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """All but the optimiser."""
+        return {k: v for k, v in self.__dict__.items()
+                if k != "optimizer" and not callable(v)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what ``state_dict`` returned."""
+        self.__dict__.update(state_dict)
+
+
+class LambdaLR(LRScheduler):
+    """The first rates times ``lr_lambda(epoch)``."""
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Callable | list[Callable],
+                 last_epoch: int = -1):
+        n = len(optimizer.param_groups)
+        self.lr_lambdas = lr_lambda if isinstance(lr_lambda, list) else [lr_lambda] * n
+        super().__init__(optimizer, last_epoch)
+
+    def rates(self) -> list[float]:
+        return [lr * f(self.last_epoch)
+                for lr, f in zip(self.base_lrs, self.lr_lambdas, strict=True)]
+
+
+class StepLR(LRScheduler):
+    """Times ``gamma`` every ``step_size`` epochs."""
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1,
+                 last_epoch: int = -1):
+        self.step_size, self.gamma = step_size, gamma
+        super().__init__(optimizer, last_epoch)
+
+    def rates(self) -> list[float]:
+        now = [group["lr"] for group in self.optimizer.param_groups]
+        if not self.last_epoch or self.last_epoch % self.step_size:
+            return now
+        return [lr * self.gamma for lr in now]
+
+
+class MultiStepLR(LRScheduler):
+    """Times ``gamma`` at each milestone."""
+
+    def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1,
+                 last_epoch: int = -1):
+        self.milestones, self.gamma = sorted(milestones), gamma
+        super().__init__(optimizer, last_epoch)
+
+    def rates(self) -> list[float]:
+        past = bisect_right(self.milestones, self.last_epoch)
+        return [lr * self.gamma**past for lr in self.base_lrs]
+
+
+class ExponentialLR(LRScheduler):
+    """Times ``gamma`` every epoch."""
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1):
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def rates(self) -> list[float]:
+        return [lr * self.gamma**self.last_epoch for lr in self.base_lrs]
+
+
+class LinearLR(LRScheduler):
+    """From one factor to another along a line, then constant."""
+
+    def __init__(self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0,
+                 total_iters: int = 5, last_epoch: int = -1):
+        self.factors, self.total_iters = (start_factor, end_factor), total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def rates(self) -> list[float]:
+        a, b = self.factors
+        part = min(self.last_epoch, self.total_iters) / self.total_iters
+        return [lr * (a + (b - a) * part) for lr in self.base_lrs]
+
+
+class CosineAnnealingLR(LRScheduler):
+    """Down to ``eta_min`` after ``T_max`` epochs along half a cosine, and up again."""
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0,
+                 last_epoch: int = -1):
+        self.T_max, self.eta_min = T_max, eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def rates(self) -> list[float]:
+        part = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
+        return [self.eta_min + (lr - self.eta_min) * part for lr in self.base_lrs]
+
+
+class ReduceLROnPlateau:
+    """Times ``factor`` when a number has not improved for more than ``patience`` epochs."""
+
+    def __init__(self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1,
+                 patience: int = 10, threshold: float = 1e-4, threshold_mode: str = "rel",
+                 cooldown: int = 0, min_lr: float = 0, eps: float = 1e-8):
+        if factor >= 1:
+            raise ValueError("Factor should be < 1.0.")
+        if mode not in ("min", "max"):
+            raise ValueError(f"mode {mode} is unknown!")
+        self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
+        self.threshold, self.relative = threshold, threshold_mode == "rel"
+        self.cooldown, self.min_lr, self.eps = cooldown, min_lr, eps
+        self.best = math.inf if mode == "min" else -math.inf
+        self.num_bad_epochs = self.waiting = 0
+
+    def _better(self, value: float) -> bool:
+        sign = -1 if self.mode == "min" else 1
+        if self.relative:
+            return sign * value > sign * self.best * (1 + sign * self.threshold) or (
+                math.isinf(self.best))
+        return sign * value > sign * self.best + self.threshold
+
+    def step(self, metrics: float | Tensor, epoch: int | None = None) -> None:
+        """Look at the number of this epoch."""
+        value = float(metrics)
+        if self._better(value):
+            self.best, self.num_bad_epochs = value, 0
+        else:
+            self.num_bad_epochs += 1
+        if self.waiting:
+            self.waiting -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs <= self.patience:
+            return
+        for group in self.optimizer.param_groups:
+            new = max(group["lr"] * self.factor, self.min_lr)
+            if group["lr"] - new > self.eps:
+                group["lr"] = new
+        self.waiting, self.num_bad_epochs = self.cooldown, 0
+
+    def get_last_lr(self) -> list[float]:
+        """The learning rates that were set last."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+
+_LRScheduler = LRScheduler
+__all__ = [
+    "CosineAnnealingLR", "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR",
+    "ReduceLROnPlateau", "StepLR",
+]

@@ -1,0 +1,165 @@
+"""``Optimizer``: groups of parameters with their options, and the state of each parameter."""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from functrans.torch._graph.modes import enable_grad, no_grad
+from functrans.torch._graph.views import changed
+from functrans.torch._tensors.tensor import Tensor, from_array
+
+Closure = Callable[[], Any]
+# options that other devices have a meaning for
+_MEANINGLESS = ("foreach", "fused", "capturable", "differentiable")
+
+
+class Optimizer:
+    """Base of optimisers: ``_update(array, gradient, state, group)`` changes one parameter."""
+
+    _names: tuple[str, ...] = ()
+
+    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]):
+        if isinstance(params, Tensor):
+            raise TypeError("params argument given to the optimizer should be an iterable of "
+                            f"Tensors or dicts, but got {type(params).__name__}")
+        self.defaults = defaults
+        self.state: Any = defaultdict(dict)
+        self.param_groups: list[dict[str, Any]] = []
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            named = isinstance(groups[0], tuple)
+            groups = [{"params": [p for _, p in groups] if named else groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters with options of their own."""
+        group = dict(param_group)
+        params = group["params"]
+        group["params"] = [params] if isinstance(params, Tensor) else list(params)
+        for p in group["params"]:
+            if not isinstance(p, Tensor):
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is "
+                                f"{type(p).__name__}")
+            if not p.is_leaf:
+                raise ValueError("can't optimize a non-leaf Tensor")
+        for name, default in self.defaults.items():
+            group.setdefault(name, default)
+        seen = {id(p) for g in self.param_groups for p in g["params"]}
+        if seen & {id(p) for p in group["params"]}:
+            raise ValueError("some parameters appear in more than one parameter group")
+        self.param_groups.append(group)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients, or write zeros to them."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    p.grad = None if set_to_none else p.grad.detach().zero_()
+
+    def step(self, closure: Closure | None = None) -> Any:
+        """Change each parameter that has a gradient; ``closure`` computes the loss again."""
+        loss = evaluated(closure)
+        with no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        self._step_one(p, group)
+        return loss
+
+    def _step_one(self, p: Tensor, group: dict[str, Any]) -> None:
+        g = p.grad._array  # type: ignore[union-attr]  # only such are stepped
+        if group.get("maximize"):
+            g = -g
+        self._update(p._array, g, self.state[p], group)
+        changed(p, "step")
+
+    def _update(self, x: np.ndarray, g: np.ndarray, state: dict[str, Any],
+                group: dict[str, Any]) -> None:
+        raise NotImplementedError(type(self).__name__)
+
+    # ---- its state
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state by number of the parameter, and the options of groups."""
+        numbers = {}
+        for group in self.param_groups:
+            for p in group["params"]:
+                numbers[id(p)] = len(numbers)
+        groups = [{**{k: v for k, v in g.items() if k != "params"},
+                   "params": [numbers[id(p)] for p in g["params"]]} for g in self.param_groups]
+        return {"state": {numbers[id(p)]: dict(s) for p, s in self.state.items()},
+                "param_groups": groups}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what ``state_dict`` of such an optimiser returned."""
+        groups = state_dict["param_groups"]
+        if len(groups) != len(self.param_groups):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        params = []
+        for mine, theirs in zip(self.param_groups, groups, strict=True):
+            if len(mine["params"]) != len(theirs["params"]):
+                raise ValueError("loaded state dict contains a parameter group that doesn't match "
+                                 "the size of optimizer's group")
+            params += list(zip(theirs["params"], mine["params"], strict=True))
+            mine.update({k: v for k, v in theirs.items() if k != "params"})
+        by_number = dict(params)
+        self.state = defaultdict(dict)
+        for number, state in state_dict["state"].items():
+            self.state[by_number[number]] = copy.deepcopy(state)
+
+    def __repr__(self) -> str:
+        lines = []
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            lines += [f"    {k}: {group[k]}" for k in sorted(group) if k != "params"]
+        return f"{type(self).__name__} (\n" + "\n".join(lines) + "\n)"
+
+
+def evaluated(closure: Closure | None) -> Any:
+    """What the closure returns, computed with recording on."""
+    if closure is None:
+        return None
+    with enable_grad():
+        return closure()
+
+
+def buffer(state: dict[str, Any], name: str, like: np.ndarray, value: float = 0.0) -> np.ndarray:
+    """The array of a tensor in the state of a parameter, full of ``value`` at first."""
+    t = state.get(name)
+    if t is None:
+        t = state[name] = from_array(np.full_like(like, value))
+    return t._array
+
+
+def counted(state: dict[str, Any]) -> int:
+    """The number of this step of a parameter, from 1."""
+    count = buffer(state, "step", np.zeros((), np.float32))
+    count += 1
+    return int(count)
+
+
+def checked(name: str, value: Any, low: float = 0.0, high: float = float("inf")) -> Any:
+    """``value``, if it lies between two bounds."""
+    number = value.item() if isinstance(value, Tensor) else value
+    if not low <= number < high:
+        raise ValueError(f"Invalid {name}: {value}")
+    return number
+
+
+def options(extra: dict[str, Any], **known: Any) -> dict[str, Any]:
+    """The defaults of an optimiser; of ``extra``, what means something on other devices only."""
+    for name in extra:
+        if name not in _MEANINGLESS:
+            raise TypeError(f"an optimizer got an unexpected keyword argument '{name}'")
+        if name == "differentiable" and extra[name]:
+            raise NotImplementedError("differentiable=True is not supported: write the step with "
+                                      "tensors, and grad with create_graph=True")
+    return known

@@ -1,0 +1,190 @@
+"""Optimisers that change each parameter by itself, from its gradient."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from functrans.torch.optim.optimizer import Optimizer, buffer, checked, counted, options
+
+
+class SGD(Optimizer):
+    """x -= lr v, for a running sum v = momentum v + g of gradients."""
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-3, momentum: float = 0,
+                 dampening: float = 0, weight_decay: float = 0, nesterov: bool = False, *,
+                 maximize: bool = False, **extra: Any):
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        super().__init__(params, options(
+            extra, lr=checked("learning rate", lr), momentum=checked("momentum value", momentum),
+            dampening=dampening, weight_decay=checked("weight_decay value", weight_decay),
+            nesterov=nesterov, maximize=maximize))
+
+    def _update(self, x, g, state, group):
+        if group["weight_decay"]:
+            g = g + group["weight_decay"] * x
+        if momentum := group["momentum"]:
+            first = state.get("momentum_buffer") is None
+            v = buffer(state, "momentum_buffer", x)
+            v *= momentum
+            v += g if first else (1 - group["dampening"]) * g
+            g = g + momentum * v if group["nesterov"] else v
+        x -= group["lr"] * g
+
+
+class Adam(Optimizer):
+    """x -= lr m / (sqrt(v) + eps), for running means m of gradients and v of their squares."""
+
+    _decoupled = False
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-3,
+                 betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+                 weight_decay: float = 0, amsgrad: bool = False, *, maximize: bool = False,
+                 **extra: Any):
+        super().__init__(params, options(
+            extra, lr=checked("learning rate", lr), betas=_betas(betas),
+            eps=checked("epsilon value", eps),
+            weight_decay=checked("weight_decay value", weight_decay), amsgrad=amsgrad,
+            maximize=maximize))
+
+    def _update(self, x, g, state, group):
+        decay, lr = group["weight_decay"], group["lr"]
+        if decay and self._decoupled:
+            x *= 1 - lr * decay
+        elif decay:
+            g = g + decay * x
+        (b1, b2), step = group["betas"], counted(state)
+        m, v = buffer(state, "exp_avg", x), buffer(state, "exp_avg_sq", x)
+        m += (1 - b1) * (g - m)
+        v *= b2
+        v += (1 - b2) * (g * g)
+        if group["amsgrad"]:
+            top = buffer(state, "max_exp_avg_sq", x)
+            np.maximum(top, v, out=top)
+            v = top
+        size = np.sqrt(v) / math.sqrt(1 - b2**step) + group["eps"]
+        x -= lr / (1 - b1**step) * (m / size)
+
+
+def _betas(betas: tuple[float, float]) -> tuple[float, float]:
+    for i, b in enumerate(betas):
+        checked(f"beta parameter at index {i}", b, 0.0, 1.0)
+    return betas
+
+
+class AdamW(Adam):
+    """Adam, whose weight decay does not enter the running means."""
+
+    _decoupled = True
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-3,
+                 betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+                 weight_decay: float = 1e-2, amsgrad: bool = False, *, maximize: bool = False,
+                 **extra: Any):
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, **extra)
+
+
+class Adamax(Optimizer):
+    """Adam with a running maximum of the gradients' size."""
+
+    def __init__(self, params: Iterable[Any], lr: float = 2e-3,
+                 betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+                 weight_decay: float = 0, *, maximize: bool = False, **extra: Any):
+        super().__init__(params, options(
+            extra, lr=checked("learning rate", lr), betas=_betas(betas),
+            eps=checked("epsilon value", eps),
+            weight_decay=checked("weight_decay value", weight_decay), maximize=maximize))
+
+    def _update(self, x, g, state, group):
+        if group["weight_decay"]:
+            g = g + group["weight_decay"] * x
+        (b1, b2), step = group["betas"], counted(state)
+        m, top = buffer(state, "exp_avg", x), buffer(state, "exp_inf", x)
+        m += (1 - b1) * (g - m)
+        np.maximum(top * b2, np.abs(g) + group["eps"], out=top)
+        x -= group["lr"] / (1 - b1**step) * (m / top)
+
+
+class RMSprop(Optimizer):
+    """x -= lr g / (sqrt(v) + eps), for a running mean v of squares of gradients."""
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-2, alpha: float = 0.99,
+                 eps: float = 1e-8, weight_decay: float = 0, momentum: float = 0,
+                 centered: bool = False, *, maximize: bool = False, **extra: Any):
+        super().__init__(params, options(
+            extra, lr=checked("learning rate", lr), alpha=checked("alpha value", alpha),
+            eps=checked("epsilon value", eps), momentum=checked("momentum value", momentum),
+            weight_decay=checked("weight_decay value", weight_decay), centered=centered,
+            maximize=maximize))
+
+    def _update(self, x, g, state, group):
+        counted(state)
+        if group["weight_decay"]:
+            g = g + group["weight_decay"] * x
+        alpha = group["alpha"]
+        v = buffer(state, "square_avg", x)
+        v *= alpha
+        v += (1 - alpha) * (g * g)
+        if group["centered"]:
+            mean = buffer(state, "grad_avg", x)
+            mean += (1 - alpha) * (g - mean)
+            v = v - mean * mean
+        g = g / (np.sqrt(v) + group["eps"])
+        if group["momentum"] > 0:
+            moving = buffer(state, "momentum_buffer", x)
+            moving *= group["momentum"]
+            moving += g
+            g = moving
+        x -= group["lr"] * g
+
+
+class Adagrad(Optimizer):
+    """x -= lr g / (sqrt(v) + eps), for the sum v of squares of gradients."""
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-2, lr_decay: float = 0,
+                 weight_decay: float = 0, initial_accumulator_value: float = 0,
+                 eps: float = 1e-10, *, maximize: bool = False, **extra: Any):
+        super().__init__(params, options(
+            extra, lr=checked("learning rate", lr), lr_decay=checked("lr_decay value", lr_decay),
+            weight_decay=checked("weight_decay value", weight_decay),
+            initial_accumulator_value=checked("initial_accumulator_value value",
+                                              initial_accumulator_value),
+            eps=checked("epsilon value", eps), maximize=maximize))
+
+    def _update(self, x, g, state, group):
+        step = counted(state)
+        if group["weight_decay"]:
+            g = g + group["weight_decay"] * x
+        total = buffer(state, "sum", x, group["initial_accumulator_value"])
+        total += g * g
+        rate = group["lr"] / (1 + (step - 1) * group["lr_decay"])
+        x -= rate * (g / (np.sqrt(total) + group["eps"]))
+
+
+class Adadelta(Optimizer):
+    """x -= lr d, for gradients scaled by the sizes of recent changes and gradients."""
+
+    def __init__(self, params: Iterable[Any], lr: float = 1.0, rho: float = 0.9,
+                 eps: float = 1e-6, weight_decay: float = 0, *, maximize: bool = False,
+                 **extra: Any):
+        super().__init__(params, options(
+            extra, lr=checked("learning rate", lr), rho=checked("rho value", rho, 0.0, 1.0),
+            eps=checked("epsilon value", eps),
+            weight_decay=checked("weight_decay value", weight_decay), maximize=maximize))
+
+    def _update(self, x, g, state, group):
+        counted(state)
+        if group["weight_decay"]:
+            g = g + group["weight_decay"] * x
+        rho, eps = group["rho"], group["eps"]
+        v, moved = buffer(state, "square_avg", x), buffer(state, "acc_delta", x)
+        v *= rho
+        v += (1 - rho) * (g * g)
+        change = np.sqrt(moved + eps) / np.sqrt(v + eps) * g
+        moved *= rho
+        moved += (1 - rho) * (change * change)
+        x -= group["lr"] * change

@@ -1,0 +1,15 @@
+"""``torch.special``: functions beyond the elementary ones, SciPy's.
+
+>>> from functrans import torch
+>>> erf(torch.tensor([0.0, 1.0]))
+tensor([0.0000, 0.8427])
+"""
+
+from __future__ import annotations
+
+from functrans.torch._functions import special
+from functrans.torch._functions.table import SPECIAL
+
+assert special  # for what it enters
+__all__ = list(SPECIAL)
+globals().update(SPECIAL)

@@ -1,0 +1,215 @@
+"""``out=``, ``save`` and ``load``, modules and optimisers, and what functions refuse."""
+
+import io
+import pickle
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+
+import functrans.torch as torch
+from functrans.torch import distributions as D
+from functrans.torch import nn, optim
+from functrans.torch.nn import functional as F
+
+T = torch.tensor
+G = torch.ones(2, requires_grad=True)
+
+
+# ---- out=
+
+
+def test_results_are_written_to_what_out_names():
+    out = torch.zeros(3)
+    view = out[:2]
+    assert torch.add(T([1.0, 2.0]), 1, out=view) is view
+    assert out.tolist() == [2.0, 3.0, 0.0] and out._version == 1
+    values, indices = torch.empty(0), torch.empty(0, dtype=torch.int64)
+    both = torch.max(T([[1.0, 5.0], [7.0, 2.0]]), 1, out=(values, indices))
+    assert both.values is values and values.tolist() == [5.0, 7.0] and indices.tolist() == [1, 0]
+    wide = torch.zeros(2, dtype=torch.float64)
+    torch.exp(T([0.0, 0.0]), out=wide)
+    assert wide.tolist() == [1.0, 1.0]
+    assert torch.linalg.det(torch.eye(2), out=torch.empty(())).item() == 1.0
+
+
+def test_an_output_of_another_shape_is_resized_with_a_warning():
+    out = torch.zeros(3)
+    with pytest.warns(UserWarning, match="was resized since it had shape"):
+        torch.sum(torch.ones(2, 2), 0, out=out)
+    assert out.tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(("call", "error", "text"), [
+    (lambda: torch.exp(G, out=torch.zeros(2)), RuntimeError, "don't support automatic"),
+    (lambda: torch.exp(torch.ones(2), out=G), RuntimeError, "don't support automatic"),
+    (lambda: torch.div(T([1]), T([2]), out=T([0])), RuntimeError, "result type float32 can't be"),
+    (lambda: torch.max(torch.ones(2, 2), 0, out=(torch.ones(2),)), TypeError, "out must be 2"),
+])
+def test_an_output_that_does_not_fit_is_refused(call, error, text):
+    with pytest.raises(error, match=text):
+        call()
+
+
+# ---- save and load
+
+
+def test_what_is_saved_is_loaded(tmp_path):
+    shared = torch.arange(3)
+    value = {
+        "p": nn.Parameter(torch.ones(2, 1)), "half": T([0.5], dtype=torch.bfloat16),
+        "grad": torch.ones(1, requires_grad=True), "pair": (1, 2.5, None, True, "x"),
+        "ordered": OrderedDict(a=shared, b=shared), "z": 1 + 2j, "d": torch.float64,
+        3: torch.Size([2]), "scalar": T(4.0), "set": {1}, "numpy": np.float64(0.5),
+    }
+    torch.save(value, tmp_path / "state")
+    again = torch.load(tmp_path / "state")
+    assert list(again) == list(value)
+    assert isinstance(again["p"], nn.Parameter) and again["p"].tolist() == [[1.0], [1.0]]
+    assert again["half"].dtype is torch.bfloat16 and again["half"].tolist() == [0.5]
+    assert again["grad"].requires_grad and again["scalar"].shape == ()
+    assert again["ordered"]["a"] is again["ordered"]["b"]
+    for name in ("pair", "z", "d", 3, "set", "numpy"):
+        assert again[name] == value[name] and type(again[name]) in (type(value[name]), float)
+
+
+def test_what_holds_code_is_not_saved():
+    with pytest.raises(TypeError, match=r"a Linear cannot be written; .* state_dict\(\)"):
+        torch.save(nn.Linear(1, 1), io.BytesIO())
+    with pytest.raises(RuntimeError, match=r"no file that functrans\.torch\.save has"):
+        torch.load(io.BytesIO(pickle.dumps({"a": 1})))
+
+
+# ---- modules and optimisers
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+        self.head = nn.Linear(3, 1, bias=False)
+        self.register_buffer("seen", torch.zeros(()))
+        self.register_buffer("cache", torch.zeros(1), persistent=False)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+def test_a_module_names_its_parts():
+    net = Net()
+    assert list(net.state_dict()) == ["seen", "body.0.weight", "body.0.bias", "head.weight"]
+    assert [n for n, _ in net.named_modules()] == ["", "body", "body.0", "body.1", "head"]
+    assert [n for n, _ in net.named_buffers()] == ["seen", "cache"]
+    assert net.get_submodule("body.0") is net.body[0]
+    assert "body" in dir(net) and not net.eval().body[1].training
+    assert net.double().head.weight.dtype is torch.float64
+    assert repr(net).startswith("Net(\n  (body): Sequential(\n    (0): Linear(in_features=2,")
+    again = pickle.loads(pickle.dumps(net))
+    assert torch.equal(again(torch.ones(1, 2).double()), net(torch.ones(1, 2).double()))
+
+
+def test_a_state_that_does_not_fit_is_named():
+    state = Net().state_dict()
+    state["more"] = state.pop("head.weight")
+    with pytest.raises(RuntimeError, match=r'Missing key.*"head.weight"(?s:.*)Unexpected.*"more"'):
+        Net().load_state_dict(state)
+    assert Net().load_state_dict(state, strict=False).unexpected_keys == ["more"]
+    with pytest.raises(RuntimeError, match="size mismatch for weight"):
+        nn.Linear(2, 2).load_state_dict(nn.Linear(2, 1).state_dict(), strict=False)
+
+
+@pytest.mark.parametrize(("call", "error", "text"), [
+    (lambda: nn.Module()(1), NotImplementedError, "missing the required"),
+    (lambda: setattr(nn.Linear(1, 1), "weight", torch.ones(1)), TypeError, "as parameter 'weight'"),
+    (lambda: nn.Linear(1, 1).register_buffer("a.b", None), KeyError, "can't contain a dot"),
+    (lambda: nn.Linear(1, 1).nothing, AttributeError, "no attribute 'nothing'"),
+    (lambda: nn.MSELoss(wrong=1), TypeError, "unexpected keyword argument 'wrong'"),
+    (lambda: nn.MaxPool2d(), TypeError, "missing required argument: 'kernel_size'"),
+    (lambda: nn.Conv2d(3, 4, 1, groups=2), ValueError, "divisible by groups"),
+    (lambda: nn.BatchNorm1d(2)(torch.ones(2)), ValueError, "expected 2D or 3D input"),
+    (lambda: optim.SGD(G, lr=0.1), TypeError, "should be an iterable"),
+    (lambda: optim.SGD([], lr=0.1), ValueError, "empty parameter list"),
+    (lambda: optim.SGD([G * 2], lr=0.1), ValueError, "non-leaf"),
+    (lambda: optim.SGD([G, G], lr=-1.0), ValueError, "Invalid learning rate: -1.0"),
+    (lambda: optim.SGD([G], nesterov=True), ValueError, "Nesterov"),
+    (lambda: optim.Adam([G], betas=(1.0, 0.9)), ValueError, "beta parameter at index 0"),
+    (lambda: optim.LBFGS([G], line_search_fn="x"), RuntimeError, "only 'strong_wolfe'"),
+    (lambda: D.Normal(0.0, -1.0), ValueError, "constraint positive"),
+    (lambda: D.Normal(0.0, 1.0).log_prob(1.0), ValueError, "must be a Tensor"),
+    (lambda: D.Bernoulli(0.5).log_prob(T(0.5)), ValueError, "within the support"),
+    (lambda: D.Categorical(), ValueError, "Either `probs` or `logits`"),
+    (lambda: D.Bernoulli(0.5).rsample(), NotImplementedError, "has no rsample"),
+    (lambda: D.kl_divergence(D.Cauchy(0.0, 1.0), D.Normal(0.0, 1.0)), NotImplementedError,
+     "No KL"),
+])
+def test_an_optimiser_refuses_what_it_cannot_change(call, error, text):
+    with pytest.raises(error, match=text):
+        call()
+
+
+# ---- samples
+
+
+@pytest.mark.parametrize("d", [
+    D.Normal(T(1.0), 2.0), D.Uniform(T(-1.0), 3.0), D.Exponential(T(2.0)), D.Laplace(T(0.5), 1.0),
+    D.Gamma(T(2.0), 3.0), D.Beta(T(2.0), 3.0), D.Bernoulli(T(0.3)), D.Poisson(T(2.5)),
+    D.Binomial(5, T(0.4)), D.Geometric(T(0.5)), D.Gumbel(T(0.0), 1.0), D.LogNormal(T(0.0), 0.5),
+    D.HalfNormal(T(2.0)), D.Dirichlet(T([1.0, 2.0])), D.StudentT(T(9.0), 1.0, 0.5),
+    D.MultivariateNormal(T([1.0, 2.0]), T([[2.0, 0.5], [0.5, 1.0]])),
+], ids=lambda d: type(d).__name__)
+def test_samples_have_the_moments_of_their_distribution(d):
+    torch.manual_seed(0)
+    x = d.sample((40000,)).double().numpy()
+    # 5 standard deviations of a mean of 40000 numbers
+    np.testing.assert_allclose(x.mean(0), d.mean.numpy(), atol=5 * x.std(0).max() / 200)
+    # heavy tails let the variance of a sample vary by some percent
+    np.testing.assert_allclose(x.var(0), d.variance.numpy(), rtol=0.15)
+
+
+def test_samples_of_the_gamma_distribution_move_with_its_shape():
+    torch.manual_seed(1)
+    a = torch.full((20000,), 2.0, dtype=torch.float64, requires_grad=True)
+    x = D.Gamma(a, torch.ones((), dtype=torch.float64)).rsample()
+    (g,) = torch.autograd.grad((x * x).sum(), a)
+    # E[x**2] = a (a + 1), of which the slope is 2 a + 1; 5 standard deviations of the mean
+    assert abs(g.mean().item() - 5.0) < 5 * g.std().item() / 20000**0.5
+
+
+# ---- what functions refuse
+
+
+@pytest.mark.parametrize(("call", "error", "text"), [
+    (lambda: torch.linalg.det(torch.ones(2, 3)), RuntimeError, "must be batches of square"),
+    (lambda: torch.linalg.svd(torch.ones(2)), RuntimeError, "at least 2 dimensions"),
+    (lambda: torch.linalg.inv(torch.zeros(2, 2)), RuntimeError, "Singular"),
+    (lambda: torch.linalg.solve(torch.eye(2), torch.ones(3, 1)), RuntimeError, "Incompatible"),
+    (lambda: torch.linalg.qr(torch.eye(2), "full"), RuntimeError, "unrecognized mode 'full'"),
+    (lambda: torch.kthvalue(torch.ones(3), 4), RuntimeError, "out of range for dimension"),
+    (lambda: torch.quantile(torch.ones(3), 1.5), RuntimeError, r"range \[0, 1\]"),
+    (lambda: torch.bincount(T([-1])), RuntimeError, "1-d non-negative integral"),
+    (lambda: torch.ones(2).scatter(0, T([0]), T([1])), RuntimeError, "equal to src.dtype"),
+    (lambda: torch.ones(2).scatter_reduce(0, T([0]), torch.ones(1), "max"), RuntimeError,
+     "must be either sum"),
+    (lambda: torch.ones(4).unfold(0, 5, 1), RuntimeError, "maximum size for tensor"),
+    (lambda: torch.ones(4).unfold(0, 2, 1).add_(1), RuntimeError, "single memory location"),
+    (lambda: torch.diff(T(1.0)), RuntimeError, "at least one-dimensional"),
+    (lambda: torch.cdist(torch.ones(2, 2), torch.ones(2, 3)), RuntimeError, "same number of col"),
+    (lambda: torch.fft.rfft(T([1j])), RuntimeError, "expects a real input"),
+    (lambda: torch.multinomial(T([0.0, 0.0]), 1), RuntimeError, "sum of probabilities <= 0"),
+    (lambda: torch.bernoulli(T(2.0)), RuntimeError, "p_in <= 1"),
+    (lambda: F.conv2d(torch.ones(1, 2, 3, 3), torch.ones(1, 1, 2, 2)), RuntimeError,
+     "to have 1 channels, but got 2 channels"),
+    (lambda: F.conv1d(torch.ones(1, 1, 2), torch.ones(1, 1, 3)), RuntimeError,
+     "Kernel size can't be greater"),
+    (lambda: F.max_pool2d(torch.ones(1, 1, 4, 4), 2, padding=2), RuntimeError, "pad should be at"),
+    (lambda: F.pad(torch.ones(1, 1, 2), (2, 0), "reflect"), RuntimeError, "less than the corre"),
+    (lambda: F.embedding(T([5]), torch.ones(2, 2)), IndexError, "index out of range in self"),
+    (lambda: F.one_hot(T([-1])), RuntimeError, "must be non-negative"),
+    (lambda: F.interpolate(torch.ones(1, 1, 2), 4, mode="bilinear"), NotImplementedError, "3D"),
+    (lambda: F.binary_cross_entropy(T([2.0]), T([1.0])), RuntimeError, "between 0 and 1"),
+    (lambda: F.mse_loss(G, G, reduction="max"), ValueError, "not a valid value"),
+    (lambda: torch.special.polygamma(-1, G), RuntimeError, "does not support negative n"),
+])
+def test_what_functions_do_not_take_is_refused(call, error, text):
+    with pytest.raises(error, match=text):
+        call()
