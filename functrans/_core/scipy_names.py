@@ -36,6 +36,12 @@ NAMES: dict[str, Names] = {
         ours="comb factorial log_softmax logsumexp multigammaln perm polygamma softmax",
         constant="gammasgn round",
     ),
+    "optimize": Names(
+        ours="""
+            bisect brenth brentq curve_fit fixed_point fsolve least_squares minimize minimize_scalar
+            newton ridder root root_scalar toms748
+        """,
+    ),
 }
 
 
