@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from functrans import tree
 from functrans._transforms.staging.jit import jit
-from functrans.errors import ConcretizationError, NotDifferentiable, UnsupportedError, name_of
-from functrans.scipy.implicit import concrete, orders_of
+from functrans.errors import ConcretizationError, NotDifferentiable, UnsupportedError
+from functrans.scipy.implicit import concrete
 from functrans.scipy.public import is_traced
 
 DIFFERENCES = "SciPy takes differences of it with jac='2-point'."
@@ -35,33 +36,39 @@ class Numbers:
         if not is_traced(y):
             return y
         self.traced = True
-        orders_of(name_of(self.f), y)
         return concrete(y)
 
 
 class Derivative(Numbers):
     """A derivative as SciPy may call it, compiled where its function can be.
 
-    It takes x alone: ``args``, of which SciPy passes copies, are part of ``f``.
+    It takes the first ``arity`` arguments: ``args``, which SciPy passes after them, are part of
+    ``f``.
     """
 
-    def __init__(self, f: Callable):
+    def __init__(self, f: Callable, arity: int = 1):
         super().__init__(f)
         self.native: Callable | None = jit(f)
+        self.arity = arity
 
-    def __call__(self, x: Any, *_: Any) -> Any:
-        # SciPy writes into its own x
-        x = np.array(x, np.result_type(np.asarray(x).dtype, np.float32))
+    def __call__(self, *args: Any) -> Any:
+        # copies: SciPy writes into its own
+        xs = [np.array(x, np.result_type(np.asarray(x).dtype, np.float32))
+              for x in args[: self.arity]]
         if self.native is not None:
             try:
-                return self.plain(self.native(x))
+                return _writable(self.plain(self.native(*xs)))
             except (ConcretizationError, UnsupportedError):
                 self.native = None  # Python's control flow, and what has no program
         try:
-            return self.plain(self.f(x))
+            return _writable(self.plain(self.f(*xs)))
         except (ConcretizationError, NotDifferentiable, UnsupportedError) as error:
             error.add_note(DIFFERENCES)
             raise
+
+
+def _writable(y: Any) -> Any:
+    return tree.map(np.array, y)
 
 
 def as_args(args: Any) -> tuple:

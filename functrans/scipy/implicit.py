@@ -35,6 +35,8 @@ from functrans.numpy.structure import as_operand
 DENSE = 200
 # Newton's steps that improve what the solver has found, to the last digits.
 POLISHING = 12
+# How far they may lead away, relative to 1 or the size of the solution: farther off is another one.
+NEARBY = 1e-2
 
 
 def implicit(who: str, residual: Callable, x: Any) -> Any:
@@ -49,7 +51,7 @@ def implicit(who: str, residual: Callable, x: Any) -> Any:
     def flat(z: Any) -> Any:
         return as_operand(residual(z.reshape(shape))).reshape(-1)
 
-    orders = orders_of(who, flat(z))
+    orders = orders_of(flat(z))
     if not orders:
         return x
     z, inverse = _polished(who, flat, z)
@@ -60,29 +62,34 @@ def implicit(who: str, residual: Callable, x: Any) -> Any:
     return y.reshape(shape)
 
 
-def orders_of(who: str, *values: Any) -> int:
-    """How many orders of derivatives are taken of what is traced; UnsupportedError if a value
-    has no one number that a solver could run on."""
-    return max([_orders(who, x) for x in tree.leaves(values) if isinstance(x, Tracer)], default=0)
+def orders_of(values: Any) -> int:
+    """How many orders of derivatives are taken of what is traced."""
+    return max([_orders(x) for x in tree.leaves(values) if isinstance(x, Tracer)], default=0)
 
 
-def _orders(who: str, x: Tracer) -> int:
-    if x.concrete() is None:
-        where = "jit" if any(isinstance(v, StagedTracer) for v in layers(x)) else "vmap"
-        cure = {
-            "jit": "Call it outside of jit; the functions that it is given may be jitted.",
-            "vmap": "Call it in a Python loop over the batch, and np.stack the results.",
-        }
-        raise UnsupportedError(
-            f"{user_line()}: {who} runs SciPy on numbers, which {x!r} has not: they are not known "
-            f"under {where}. {cure[where]}"
-        )
+def _orders(x: Tracer) -> int:
     return sum([getattr(v.owner, "order", 1) for v in layers(x) if isinstance(v, Tracer)])
 
 
 def concrete(x: Any) -> Any:
-    """``x`` with the plain values of the traced ones in it."""
-    return tree.map(lambda v: v.concrete() if isinstance(v, Tracer) else v, x)
+    """``x`` with the plain values of the traced ones in it.
+
+    Raises UnsupportedError where one has no value, or more than one.
+    """
+    return tree.map(lambda v: _number(v) if isinstance(v, Tracer) else v, x)
+
+
+def _number(x: Tracer) -> Any:
+    value = x.concrete()
+    if value is None:
+        staged = any(isinstance(v, StagedTracer) for v in layers(x))
+        raise UnsupportedError(
+            f"{user_line()}: SciPy's solvers run on numbers, which {x!r} has not: they are not "
+            f"known under {'jit' if staged else 'vmap'}. "
+            + ("Call the solver outside of jit; the functions that it is given may be jitted."
+               if staged else "Call it in a Python loop over the batch, and np.stack the results.")
+        )
+    return value
 
 
 def numbers(f: Callable) -> Callable:
@@ -99,6 +106,7 @@ def numbers(f: Callable) -> Callable:
 
 def _polished(who: str, f: Callable, z: np.ndarray) -> tuple[np.ndarray, Linear]:
     """The root near ``z``, and the inverse of the Jacobian there."""
+    last, before, start = np.inf, np.inf, z
     r = numbers(f)(z)
     for _ in range(POLISHING):
         solver = _solver(who, f, z)
@@ -106,17 +114,22 @@ def _polished(who: str, f: Callable, z: np.ndarray) -> tuple[np.ndarray, Linear]
         size, scale = np.max(np.abs(step), initial=0.0), np.max(np.abs(z), initial=0.0)
         if size <= 4 * np.finfo(z.dtype).eps * scale:
             return z, solver.inverse()
-        new = z - step
-        reached = numbers(f)(new)
-        if not np.linalg.norm(reached) < np.linalg.norm(r):
+        error = np.linalg.norm(r)
+        if not (size < 0.4 * last or error < 0.5 * before):
+            # nothing is gained any more: by rounding alone, if little is to be gained
             if size <= 100 * np.sqrt(np.finfo(r.dtype).eps) * max(scale, 1.0):
-                return z, solver.inverse()  # all that rounding lets it be
+                return z, solver.inverse()
             break
-        z, r = new, reached
+        last, before = size, error
+        z = z - step
+        if not np.max(np.abs(z - start)) <= NEARBY * max(scale, 1.0):
+            z = start
+            break
+        r = numbers(f)(z)
     raise SolverError(
         f"{user_line()}: {who} ended at {_short(z)}, which has no derivative: the residual there "
-        f"is {_short(r)}, and Newton's method does not bring it to zero. Either this is no "
-        "solution (a smaller tolerance may help), or the Jacobian there is singular."
+        f"is {_short(numbers(f)(z))}, and Newton's method does not bring it to zero nearby. Either "
+        "this is no solution (a smaller tolerance may help), or the Jacobian there is singular."
     )
 
 

@@ -4,19 +4,18 @@ With the constraints c that are active there, and multipliers :math:`\lambda`,
 
 .. math:: \nabla f(x) - \sum_i \lambda_i \nabla c_i(x) = 0, \qquad c_i(x) = 0,
 
-and :math:`x_j = b_j` in place of row j where the bound b of an entry is active.
+Bounds of the entries of x are among the constraints.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import optimize as so
 
-from functrans._core.bind import Tracer
-from functrans._transforms.matrices.jacobian import jacobian
+from functrans._transforms.matrices.jacobian import hessian, jacobian
 from functrans._transforms.reverse.api import vjp
 from functrans.errors import SolverError, user_line
 from functrans.numpy.structure import as_operand
@@ -24,9 +23,9 @@ from functrans.scipy.calls import Derivative, Numbers, as_args
 from functrans.scipy.implicit import concrete
 from functrans.scipy.public import is_traced
 
-# How close, relative to 1 or its size, a solver's solution comes to a bound that is active.
-CLOSE = 1e-5
-# The force of an active constraint, relative to the largest, from which it is beyond doubt.
+# The slack up to which a constraint may be active at a solver's solution, and up to which it holds.
+NEARBY, CLOSE = 1e-2, 1e-5
+# The multiplier, relative to 1 and the largest, up to which one that holds may not be active.
 CERTAIN = 1e-6
 
 
@@ -56,8 +55,11 @@ def ends_of(bounds: Any) -> tuple[Any, Any] | None:
     return as_operand(list(lower)), as_operand(list(upper))
 
 
-def for_scipy(constraint: Any) -> tuple[Any, list[Numbers]]:
-    """A constraint of numbers with its Jacobian, and the functions that tell what was traced."""
+def for_scipy(constraint: Any, second: bool) -> tuple[Any, list[Numbers]]:
+    """A constraint of numbers with its Jacobian, and the functions that tell what was traced.
+
+    With ``second``, second derivatives too.
+    """
     if isinstance(constraint, so.LinearConstraint):
         return constraint, []
     if isinstance(constraint, so.NonlinearConstraint):
@@ -65,8 +67,11 @@ def for_scipy(constraint: Any) -> tuple[Any, list[Numbers]]:
         jac = constraint.jac
         if isinstance(jac, str) and jac == "2-point":
             jac = Derivative(lambda x: jacobian(constraint.fun)(x))
+        hess = constraint.hess
+        if second and isinstance(hess, so.BFGS):
+            hess = Derivative(_curvature(constraint.fun), 2)
         return so.NonlinearConstraint(
-            f, constraint.lb, constraint.ub, jac, constraint.hess, constraint.keep_feasible
+            f, constraint.lb, constraint.ub, jac, hess, constraint.keep_feasible
         ), [f]
     new = dict(constraint)
     args = as_args(constraint.get("args", ()))
@@ -79,6 +84,11 @@ def for_scipy(constraint: Any) -> tuple[Any, list[Numbers]]:
     elif callable(new["jac"]):
         new["jac"] = Numbers(new["jac"])
     return new, [f]
+
+
+def _curvature(f: Callable) -> Callable:
+    """The Hessian of the product of ``f`` and v."""
+    return lambda x, v: hessian(lambda x: np.sum(f(x) * v))(x)
 
 
 def separate(constraints: Any) -> Iterator[Constraint]:
@@ -121,42 +131,39 @@ def _finite(slack: Any, bound: np.ndarray) -> Any:
 class Conditions:
     """The equations that x and the multipliers obey, from the numbers ``x`` of a solver.
 
-    ``start`` is where they hold; which constraints are active is read off there. Raises SolverError
-    where one is on the verge of being so: there the solution has a kink.
+    ``start`` is where they hold, as far as the solver went. A bound or inequality is active where
+    its multiplier exceeds its slack, of which one is zero. Raises SolverError where both are: there
+    the solution has a kink.
     """
 
     def __init__(self, who: str, gradient: Callable, x: np.ndarray, ends: Any, constraints: Any):
         self.who, self.gradient, self.size = who, gradient, x.size
-        self.shape = x.shape
-        g = np.asarray(concrete(gradient(x)))
-        self.bounds = self._bounds(x, ends)
-        at_bound = np.isfinite(concrete(self.bounds))
-        x = np.where(at_bound, concrete(self.bounds), x)
-        self.active = [
-            (c.value, np.flatnonzero(c.equal | _is_close(_vector(c.value(x)))))
-            for c in separate(constraints)
-        ]
-        kinds = [np.full(rows.size, c.equal) for c, (_, rows)
-                 in zip(separate(constraints), self.active, strict=True)]
+        self.limits = [*_bounds(x, ends), *separate(constraints)]
+        slack = [np.asarray(concrete(_vector(c.value(x)))) for c in self.limits]
+        equal = [np.full(v.size, c.equal) for c, v in zip(self.limits, slack, strict=True)]
+        close = [e | (np.abs(v) <= NEARBY) for e, v in zip(equal, slack, strict=True)]
+        force = self._forces(x, close)
+        active = [e | (f > np.abs(v)) for e, f, v in zip(equal, force, slack, strict=True)]
+        self._require_certain(force, [
+            (np.abs(v) <= CLOSE) & c & ~e for v, c, e in zip(slack, close, equal, strict=True)
+        ])
+        force = self._forces(x, active)
+        self.start = np.concatenate([
+            x, *[f[a] for f, a in zip(force, active, strict=True)]
+        ])
+
+    def _forces(self, x: np.ndarray, active: list[np.ndarray]) -> list[np.ndarray]:
+        """The multipliers, zero of what is not ``active``; sets which those are."""
+        self.active = [np.flatnonzero(a) for a in active]
+        g = np.asarray(concrete(self.gradient(x)))
         J = np.asarray(concrete(jacobian(self._values)(x))).reshape(-1, x.size)
-        force, *_ = np.linalg.lstsq(J[:, ~at_bound].T, g[~at_bound])
-        pull = (g - J.T @ force)[at_bound]
-        equal = np.concatenate([np.ones(0, bool), *kinds])
-        self._require_certain(g, [*force[~equal], *pull])
-        self.at_bound = at_bound
-        self.start = np.concatenate([x, force])
+        force = iter(np.linalg.lstsq(J.T, g)[0])
+        return [np.array([next(force) if v else 0.0 for v in a]) for a in active]
 
-    def _bounds(self, x: np.ndarray, ends: Any) -> Any:
-        """The bound that each entry is at, NaN where none."""
-        if ends is None:
-            return np.full(x.shape, np.nan)
-        lower, upper = [np.broadcast_to(e, x.shape) for e in ends]
-        low, high = [np.isfinite(e) & _is_close(x - e) for e in map(concrete, (lower, upper))]
-        return np.where(low, lower, np.where(high, upper, np.nan))
-
-    def _require_certain(self, g: np.ndarray, forces: Sequence) -> None:
-        least = np.min(np.abs(forces), initial=np.inf)
-        if least <= CERTAIN * max(1.0, float(np.max(np.abs(g), initial=0.0))):
+    def _require_certain(self, force: list[np.ndarray], close: list[np.ndarray]) -> None:
+        total = np.concatenate([np.zeros(0), *force])
+        least = min(total[np.concatenate([np.zeros(0, bool), *close])], default=np.inf)
+        if least <= CERTAIN * max(1.0, float(np.max(np.abs(total), initial=0.0))):
             raise SolverError(
                 f"{user_line()}: the solution of {self.who} has a kink: a bound or constraint "
                 f"holds there with a multiplier of {least:.1g}, so a change may leave it or not. "
@@ -165,27 +172,30 @@ class Conditions:
 
     def _values(self, x: Any) -> Any:
         """The active constraints."""
-        return np.concatenate([np.zeros(0), *[_vector(f(x))[rows] for f, rows in self.active]])
+        pairs = zip(self.limits, self.active, strict=True)
+        return np.concatenate([np.zeros(0), *[_vector(c.value(x))[rows] for c, rows in pairs]])
 
     def __call__(self, z: Any) -> Any:
         x, force = z[: self.size], z[self.size :]
         g = self.gradient(x)
-        if force.size:
-            values, pull = vjp(self._values, x)
-            g = g - pull(force)[0]
-        else:
-            values = force
-        g = np.where(self.at_bound, x - np.where(self.at_bound, self.bounds, 0.0), g)
-        return np.concatenate([g, values])
+        if not force.size:
+            return g
+        values, pull = vjp(self._values, x)
+        return np.concatenate([g - pull(force)[0], values])
+
+
+def _bounds(x: np.ndarray, ends: Any) -> list[Constraint]:
+    """Bounds of the entries, where they have any, as constraints."""
+    if ends is None:
+        return []
+    lower, upper = [np.broadcast_to(e, x.shape) for e in ends]
+    low, high = [np.flatnonzero(np.isfinite(concrete(e))) for e in (lower, upper)]
+    return [Constraint(lambda x: x[low] - lower[low], False),
+            Constraint(lambda x: upper[high] - x[high], False)]
 
 
 def _vector(y: Any) -> Any:
     return as_operand(y).reshape(-1)
-
-
-def _is_close(slack: Any) -> np.ndarray:
-    slack = slack.concrete() if isinstance(slack, Tracer) else slack
-    return np.abs(slack) <= CLOSE
 
 
 __all__ = ["Conditions", "as_list", "ends_of", "for_scipy"]

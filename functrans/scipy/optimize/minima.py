@@ -45,7 +45,8 @@ def minimize(fun, x0, args=(), method=None, jac=None, hess=None, hessp=None, bou
     args = as_args(args)
     start, numbers = concrete((x0, args))
     f, primes = _for_scipy(fun, numbers, method, jac, hess, hessp)
-    limits = [for_scipy(c) for c in as_list(constraints)]
+    second = isinstance(method, str) and method.lower() == "trust-constr"
+    limits = [for_scipy(c, second) for c in as_list(constraints)]
     ends = ends_of(bounds)
     plain = bounds if ends is None else so.Bounds(*concrete(ends))
     sol = so.minimize(f, start, numbers, method, *primes, plain, [c for c, _ in limits], tol,
@@ -74,7 +75,7 @@ def _for_scipy(
         lambda x: fun(x, *args))
     if hess is None and hessp is None:
         hess = Derivative(hessian(values)) if name in HESSIAN else None
-        hessp = (lambda x, p, *_: concrete(hvp(values, x, p)[1])) if name in PRODUCT else None
+        hessp = Derivative(lambda x, p: hvp(values, x, p)[1], 2) if name in PRODUCT else None
     plain = [Numbers(g) if callable(g) and not isinstance(g, Numbers) else g
              for g in (jac, hess, hessp)]
     return f, plain

@@ -15,7 +15,7 @@ from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Derivative, Numbers, as_args
 from functrans.scipy.implicit import concrete, implicit
-from functrans.scipy.optimize.constraints import Conditions, ends_of
+from functrans.scipy.optimize.constraints import Conditions
 from functrans.scipy.optimize.roots import require_success
 
 # rho(z) of SciPy's robust losses, of squares z
@@ -46,7 +46,7 @@ def least_squares(fun, x0, jac=None, bounds=(-np.inf, np.inf), method="trf", *re
         raise TypeError("least_squares: pass what comes after method by keyword")
     f = Numbers(fun)
     start, numbers, named = concrete((x0, args, kwargs))
-    ends = ends_of(bounds if isinstance(bounds, so.Bounds) else so.Bounds(*bounds))
+    ends = _ends_of(bounds)
     if jac is None:
         exact = jacobian(lambda x: _vector(fun(x, *numbers, **named)))
         jac = Derivative(lambda x: exact(x.reshape(-1)))
@@ -65,6 +65,11 @@ def least_squares(fun, x0, jac=None, bounds=(-np.inf, np.inf), method="trf", *re
     sol.fun = residuals(sol.x)
     sol.cost = _cost(sol.fun, loss, f_scale)
     return sol
+
+
+def _ends_of(bounds: Any) -> tuple:
+    """Lower and upper bounds, as these functions take them."""
+    return (bounds.lb, bounds.ub) if isinstance(bounds, so.Bounds) else tuple(bounds)
 
 
 def _vector(y: Any) -> Any:
@@ -107,7 +112,7 @@ def curve_fit(f, xdata, ydata, p0=None, sigma=None, absolute_sigma=False, check_
         jac = Numbers(jac)
     data = xdata, ydata, sigma
     plain_x, plain_y, plain_sigma, start = concrete((*data, p0))
-    ends = ends_of(bounds if isinstance(bounds, so.Bounds) else so.Bounds(*bounds))
+    ends = _ends_of(bounds)
     out = so.curve_fit(functools.wraps(f)(lambda *a: model(*a)), plain_x, plain_y, start,
                        plain_sigma, absolute_sigma, check_finite, concrete(ends), method, jac,
                        full_output=full_output, nan_policy=nan_policy, **options)
