@@ -36,6 +36,7 @@ NAMES: dict[str, Names] = {
         ours="comb factorial log_softmax logsumexp multigammaln perm polygamma softmax",
         constant="gammasgn round",
     ),
+    "integrate": Names(ours="odeint solve_ivp"),
     "optimize": Names(
         ours="""
             bisect brenth brentq curve_fit fixed_point fsolve least_squares minimize minimize_scalar

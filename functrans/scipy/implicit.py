@@ -39,10 +39,10 @@ POLISHING = 12
 NEARBY = 1e-2
 
 
-def implicit(who: str, residual: Callable, x: Any) -> Any:
+def implicit(who: str, residual: Callable, x: Any, matrix: Callable | None = None) -> Any:
     """``x``, a root of ``residual`` up to a solver's tolerance, with its derivatives.
 
-    Improved by Newton's method where it has any. Raises SolverError where that does not converge
+    ``matrix(x)``, of flat x, is the Jacobian where there is a shorter way to it. Improved by Newton's method where it has any. Raises SolverError where that does not converge
     to a root nearby, and where the Jacobian is singular; its text names ``who``.
     """
     shape = np.shape(x)
@@ -54,7 +54,7 @@ def implicit(who: str, residual: Callable, x: Any) -> Any:
     orders = orders_of(flat(z))
     if not orders:
         return x
-    z, inverse = _polished(who, flat, z)
+    z, inverse = _polished(who, flat, z, matrix)
     y: Any = z
     for _ in range(orders):
         r = flat(y)
@@ -104,12 +104,14 @@ def numbers(f: Callable) -> Callable:
 # ---- the linear system
 
 
-def _polished(who: str, f: Callable, z: np.ndarray) -> tuple[np.ndarray, Linear]:
+def _polished(
+    who: str, f: Callable, z: np.ndarray, matrix: Callable | None
+) -> tuple[np.ndarray, Linear]:
     """The root near ``z``, and the inverse of the Jacobian there."""
     last, before, start = np.inf, np.inf, z
     r = numbers(f)(z)
     for _ in range(POLISHING):
-        solver = _solver(who, f, z)
+        solver = _solver(who, f, z, matrix)
         step = solver.solve(r)
         size, scale = np.max(np.abs(step), initial=0.0), np.max(np.abs(z), initial=0.0)
         if size <= 4 * np.finfo(z.dtype).eps * scale:
@@ -137,15 +139,18 @@ def _short(x: np.ndarray) -> str:
     return np.array2string(x, threshold=6, edgeitems=3, precision=6)
 
 
-def _solver(who: str, f: Callable, z: np.ndarray) -> _Dense | _Products:
-    return _Dense(who, f, z) if z.size <= DENSE else _Products(who, f, z)
+def _solver(
+    who: str, f: Callable, z: np.ndarray, matrix: Callable | None
+) -> _Dense | _Products:
+    if matrix is None and z.size > DENSE:
+        return _Products(who, f, z)
+    return _Dense(who, np.asarray(concrete((matrix or jacobian(f))(z))), z)
 
 
 class _Dense:
-    """Systems with the Jacobian of ``f`` at ``z`` as a matrix."""
+    """Systems with the Jacobian at ``z`` as a matrix."""
 
-    def __init__(self, who: str, f: Callable, z: np.ndarray):
-        J = np.asarray(concrete(jacobian(f)(z)))
+    def __init__(self, who: str, J: np.ndarray, z: np.ndarray):
         if J.shape[0] != J.shape[1]:
             raise SolverError(
                 f"{user_line()}: {who} has {J.shape[0]} equations for {J.shape[1]} unknowns"
