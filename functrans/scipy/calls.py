@@ -57,7 +57,10 @@ class Derivative(Numbers):
               for x in args[: self.arity]]
         if self.native is not None:
             try:
-                return _writable(self.plain(self.native(*xs)))
+                y = _writable(self.plain(self.native(*xs)))
+                if self.traced:
+                    self.native = None  # staged at each call, for what the closure holds
+                return y
             except (ConcretizationError, UnsupportedError):
                 self.native = None  # Python's control flow, and what has no program
         try:

@@ -33,6 +33,8 @@ from functrans.numpy.structure import as_operand
 
 # Unknowns up to which the Jacobian is a matrix; beyond, products with it are enough for GMRES.
 DENSE = 200
+# Unknowns up to which a system is factored each time: SciPy's call with its factors takes longer.
+SMALL = 32
 # Newton's steps that improve what the solver has found, to the last digits.
 POLISHING = 12
 # How far they may lead away, relative to 1 or the size of the solution: farther off is another one.
@@ -42,8 +44,9 @@ NEARBY = 1e-2
 def implicit(who: str, residual: Callable, x: Any, matrix: Callable | None = None) -> Any:
     """``x``, a root of ``residual`` up to a solver's tolerance, with its derivatives.
 
-    ``matrix(x)``, of flat x, is the Jacobian where there is a shorter way to it. Improved by Newton's method where it has any. Raises SolverError where that does not converge
-    to a root nearby, and where the Jacobian is singular; its text names ``who``.
+    ``matrix(x)``, of flat x, is the Jacobian where there is a shorter way to it. The number is
+    improved by Newton's method where it can be. Raises SolverError where that does not converge to
+    a root nearby, and where the Jacobian is singular; its text names ``who``.
     """
     shape = np.shape(x)
     z = np.array(x, np.result_type(np.asarray(x).dtype, np.float32)).reshape(-1)
@@ -162,12 +165,17 @@ class _Dense:
                 f"Jacobian of its equations there is singular (reciprocal condition {worst:.1g}):\n"
                 f"{_short(J)}"
             )
-        self.factors = scipy.linalg.lu_factor(J)
+        self.J = J
+        self.factors = scipy.linalg.lu_factor(J) if len(J) > SMALL else None
 
     def solve(self, b: np.ndarray, trans: int = 0) -> np.ndarray:
         """J^-1 b along the last axis, or with ``trans`` that of the transpose."""
         columns = b.reshape(-1, b.shape[-1]).T
-        return scipy.linalg.lu_solve(self.factors, columns, trans).T.reshape(b.shape)
+        if self.factors is None:
+            x = np.linalg.solve(self.J.T if trans else self.J, columns)
+        else:
+            x = scipy.linalg.lu_solve(self.factors, columns, trans)
+        return x.T.reshape(b.shape)
 
     def inverse(self) -> Linear:
         return linear_map(self.solve, lambda b: self.solve(b, 1))

@@ -68,7 +68,8 @@ def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, e
     sol = sol if sol.sol is not None else run(True)
     asked = [np.ravel(() if t_eval is None else points), *(sol.t_events if watched else ())]
     dense = sol.sol.ts if dense_output else np.concatenate(asked)
-    path = Path(steps, lambda t, y: fun(t, y, *args), t_span, y0, sol, dense)
+    path = Path(steps, lambda t, y: fun(t, y, *args), t_span, y0, sol, dense,
+                _slopes(fun, numbers))
     if t_eval is None:
         sol.t, sol.y = path.times, np.stack(path.ys, axis=-1)
     else:
@@ -140,7 +141,8 @@ def odeint(func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None,
         raise SolverError(
             f"{user_line()}: odeint has no derivative, for {method} failed: {sol.message}"
         )
-    path = Path(stepper(method), lambda t, y: fun(t, y, *args), (t[0], t[-1]), y0, sol, times)
+    path = Path(stepper(method), lambda t, y: fun(t, y, *args), (t[0], t[-1]), y0, sol,
+                times, _slopes(fun, numbers))
     values = path.at(t)
     return (values, info) if full_output else values
 
@@ -170,10 +172,12 @@ class Path:
     """A solution step by step: a function of time, as SciPy's ``OdeSolution``.
 
     ``times`` are where steps begin and end, ``ys`` the values there; ``dense`` says of which times
-    values will be asked for: other steps have no stages but those of their end.
+    values will be asked for: other steps have no stages but those of their end. ``slopes`` is the
+    Jacobian of ``fun``, of numbers.
     """
 
-    def __init__(self, method: Any, fun: Callable, span: Sequence, y0: Any, sol: Any, dense: Any):
+    def __init__(self, method: Any, fun: Callable, span: Sequence, y0: Any, sol: Any, dense: Any,
+                 slopes: Callable):
         pieces = sol.sol.interpolants
         ends = [piece.t for piece in pieces]
         self.ts = np.array([pieces[0].t_old, *ends])
@@ -189,7 +193,6 @@ class Path:
         def f(t: Any, y: Any) -> Any:
             return as_operand(fun(t, y)).reshape(-1)
 
-        slopes = _slopes(fun, ())
         explicit = isinstance(method, Explicit)
         slope = f(span[0], y) if explicit else None
         for i, piece in enumerate(pieces):
