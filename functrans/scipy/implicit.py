@@ -197,7 +197,8 @@ class _Products:
             return np.stack([self.solve(row, trans) for row in b])
         n = self.z.size
         product = self.pull if trans else self.push
-        J = scipy.sparse.linalg.LinearOperator((n, n), matvec=product, dtype=self.dtype)
+        operator: Any = scipy.sparse.linalg.LinearOperator  # of which stubs have the parts alone
+        J = operator((n, n), matvec=product, dtype=self.dtype)
         rtol = 100 * np.finfo(self.dtype).eps
         x, _ = scipy.sparse.linalg.gmres(J, b, rtol=rtol, atol=0.0, restart=min(n, 100))
         error = np.linalg.norm(product(x) - b)

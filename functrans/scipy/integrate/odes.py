@@ -24,6 +24,7 @@ from functrans.scipy.integrate.steppers import Explicit, Step, stepper
 from functrans.scipy.public import is_traced
 
 si: Any = integrate  # its types say less than its functions take
+LSODA_TOLERANCE = 1.49012e-8  # where none is given
 
 
 def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, events=None,
@@ -43,6 +44,7 @@ def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, e
     True
     """
     args = () if args is None else tuple(args)
+    t_eval = _together(t_eval)
     f = Numbers(fun)
     listed = [events] if callable(events) else list(events or ())
     watched = [_event(e) for e in listed]
@@ -66,14 +68,15 @@ def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, e
             f"{user_line()}: solve_ivp has no derivative, for the solver failed: {sol.message}"
         )
     sol = sol if sol.sol is not None else run(True)
-    asked = [np.ravel(() if t_eval is None else points), *(sol.t_events if watched else ())]
+    events_at = [] if sol.t_events is None else sol.t_events
+    asked = [np.ravel(() if t_eval is None else points), *events_at]
     dense = sol.sol.ts if dense_output else np.concatenate(asked)
     path = Path(steps, lambda t, y: fun(t, y, *args), t_span, y0, sol, dense,
                 _slopes(fun, numbers))
     if t_eval is None:
         sol.t, sol.y = path.times, np.stack(path.ys, axis=-1)
     else:
-        sol.t = t_eval[: len(sol.t)] if isinstance(t_eval, Tracer) else sol.t
+        sol.t = as_operand(t_eval)[: len(sol.t)] if isinstance(t_eval, Tracer) else sol.t
         sol.y = path.at(sol.t).T
     if watched:
         _place_events(sol, path, [(lambda t, y, e=e: e(t, y, *args)) for e in listed],
@@ -128,23 +131,32 @@ def odeint(func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None,
     def fun(t: Any, y: Any, *args: Any) -> Any:
         return func(t, y, *args) if tfirst else func(y, t, *args)
 
-    times = np.asarray(times, float)
+    options = {"max_step": hmax or np.inf, "first_step": h0 or None,
+               "rtol": LSODA_TOLERANCE if rtol is None else rtol,
+               "atol": LSODA_TOLERANCE if atol is None else atol}
     method = "Radau" if np.any(info["mused"] == 2) else "DOP853"
-    given = {"max_step": hmax or np.inf, "first_step": h0 or None,
-             "rtol": 1.49012e-8 if rtol is None else rtol,
-             "atol": 1.49012e-8 if atol is None else atol}
+    values = _at_times(fun, y0, t, args, method, options)
+    return (values, info) if full_output else values
+
+
+def _at_times(
+    fun: Callable, y0: Any, t: Any, args: tuple, method: str, options: dict
+) -> Any:
+    """The solution at the times ``t``, from ``y0`` at the first of them."""
+    start, times, numbers = concrete((_together(y0), _together(t), args))
+    times = np.asarray(times, float)
+    slopes = _slopes(fun, numbers)
     if method == "Radau":
-        given["jac"] = _slopes(fun, numbers)
+        options = {**options, "jac": slopes}
     sol = si.solve_ivp(Numbers(fun), (times[0], times[-1]), np.atleast_1d(start), method,
-                       dense_output=True, args=numbers or None, **given)
+                       dense_output=True, args=numbers or None, **options)
     if sol.status < 0:
         raise SolverError(
             f"{user_line()}: odeint has no derivative, for {method} failed: {sol.message}"
         )
-    path = Path(stepper(method), lambda t, y: fun(t, y, *args), (t[0], t[-1]), y0, sol,
-                times, _slopes(fun, numbers))
-    values = path.at(t)
-    return (values, info) if full_output else values
+    path = Path(stepper(method), lambda t, y: fun(t, y, *args), (t[0], t[-1]), y0, sol, times,
+                slopes)
+    return path.at(t)
 
 
 def _together(x: Any) -> Any:

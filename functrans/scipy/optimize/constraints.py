@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import optimize as so
+from scipy import optimize
 
 from functrans._transforms.matrices.jacobian import hessian, jacobian
 from functrans._transforms.reverse.api import vjp
@@ -22,6 +22,8 @@ from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Derivative, Numbers, as_args
 from functrans.scipy.implicit import concrete
 from functrans.scipy.public import is_traced
+
+so: Any = optimize  # its types say less than its functions take
 
 # The slack up to which a constraint may be active at a solver's solution, and up to which it holds.
 NEARBY, CLOSE = 1e-2, 1e-5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from scipy import optimize as so
+from scipy import optimize
 
 from functrans._transforms.forward.api import derivative
 from functrans._transforms.matrices.jacobian import hessian
@@ -16,6 +16,8 @@ from functrans.scipy.implicit import concrete, implicit
 from functrans.scipy.optimize.constraints import Conditions, as_list, ends_of, for_scipy
 from functrans.scipy.optimize.roots import require_success
 from functrans.scipy.public import is_traced
+
+so: Any = optimize  # its types say less than its functions take
 
 # SciPy's methods that take a gradient, and what they take of second derivatives.
 GRADIENT = frozenset([

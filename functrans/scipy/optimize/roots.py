@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from scipy import optimize as so
+from scipy import optimize
 
 from functrans._transforms.matrices.jacobian import jacobian
 from functrans.errors import SolverError, user_line
 from functrans.scipy.calls import Derivative, Numbers, as_args
 from functrans.scipy.implicit import concrete, implicit
+
+so: Any = optimize  # its types say less than its functions take
 
 # SciPy's methods of ``root`` that take a Jacobian.
 WITH_JACOBIAN = ("hybr", "lm")

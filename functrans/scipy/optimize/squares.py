@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import optimize as so
+from scipy import optimize
 
 from functrans._transforms.matrices.jacobian import jacobian
 from functrans._transforms.reverse.grad import grad
@@ -17,6 +17,8 @@ from functrans.scipy.calls import Derivative, Numbers, as_args
 from functrans.scipy.implicit import concrete, implicit
 from functrans.scipy.optimize.constraints import Conditions
 from functrans.scipy.optimize.roots import require_success
+
+so: Any = optimize  # its types say less than its functions take
 
 # rho(z) of SciPy's robust losses, of squares z
 LOSSES: dict[str, Callable] = {
