@@ -3,7 +3,7 @@
 >>> import functrans as ft, numpy as np
 >>> from functrans.scipy import fft
 >>> ft.grad(lambda x: np.sum(np.abs(fft.rfft(x)) ** 2))(np.array([1.0, 2.0, 3.0]))
-Array([ 8., 10., 12.])
+Array([ 9., 12., 15.])
 """
 
 from __future__ import annotations

@@ -43,12 +43,12 @@ def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, e
     >>> bool(np.isclose(ft.grad(decay)(2.0), -np.exp(-2.0)))
     True
     """
-    args = () if args is None else tuple(args)
+    rest: tuple = () if args is None else tuple(args)
     t_eval = _together(t_eval)
     f = Numbers(fun)
     listed = [events] if callable(events) else list(events or ())
     watched = [_event(e) for e in listed]
-    span, start, numbers, points = concrete((tuple(t_span), _together(y0), args, t_eval))
+    span, start, numbers, points = concrete((tuple(t_span), _together(y0), rest, t_eval))
     if callable(options.get("jac")):
         options["jac"] = Numbers(options["jac"])
     elif method in ("Radau", "BDF", "LSODA") and options.get("jac") is None:
@@ -58,7 +58,7 @@ def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, e
         return si.solve_ivp(f, span, start, method, points, dense, watched or None, vectorized,
                             numbers or None, **options)
 
-    traced = is_traced((list(t_span), y0, args, t_eval))
+    traced = is_traced((list(t_span), y0, rest, t_eval))
     sol = run(dense_output or traced)
     if not (traced or any([n.traced for n in (f, *watched)])):
         return sol
@@ -71,7 +71,7 @@ def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, e
     events_at = [] if sol.t_events is None else sol.t_events
     asked = [np.ravel(() if t_eval is None else points), *events_at]
     dense = sol.sol.ts if dense_output else np.concatenate(asked)
-    path = Path(steps, lambda t, y: fun(t, y, *args), t_span, y0, sol, dense,
+    path = Path(steps, lambda t, y: fun(t, y, *rest), t_span, y0, sol, dense,
                 _slopes(fun, numbers))
     if t_eval is None:
         sol.t, sol.y = path.times, np.stack(path.ys, axis=-1)
@@ -79,7 +79,7 @@ def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, e
         sol.t = as_operand(t_eval)[: len(sol.t)] if isinstance(t_eval, Tracer) else sol.t
         sol.y = path.at(sol.t).T
     if watched:
-        _place_events(sol, path, [(lambda t, y, e=e: e(t, y, *args)) for e in listed],
+        _place_events(sol, path, [(lambda t, y, e=e: e(t, y, *rest)) for e in listed],
                       t_eval is None)
     sol.sol = path if dense_output else None
     return sol
