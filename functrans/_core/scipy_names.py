@@ -9,8 +9,9 @@ they are and have the derivative zero.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
 from functrans.errors import scipy_frames, user_line
@@ -27,13 +28,24 @@ class Names(NamedTuple):
 NAMES: dict[str, Names] = {
     "special": Names(
         called="""
-            beta betaln binom boxcox boxcox1p cbrt cosdg cosm1 cotdg dawsn digamma entr erf erfc
-            erfcinv erfcx erfi erfinv exp10 exp2 expit expm1 exprel gamma gammaln huber inv_boxcox
-            inv_boxcox1p kl_div log1p log_expit log_ndtr loggamma logit ndtr ndtri ndtri_exp owens_t
-            poch powm1 pseudo_huber psi radian rel_entr rgamma sinc sindg softplus tandg xlog1py
-            xlogy zeta
+            airy bdtr bdtrc beta betainc betaincc betainccinv betaincinv betaln binom boxcox
+            boxcox1p cbrt chdtr chdtrc chdtri cosdg cosm1 cotdg dawsn digamma ellipe ellipeinc
+            ellipk ellipkinc ellipkm1 entr erf erfc erfcinv erfcx erfi erfinv eval_chebyc
+            eval_chebys eval_chebyt eval_chebyu eval_gegenbauer eval_genlaguerre eval_hermite
+            eval_hermitenorm eval_jacobi eval_laguerre eval_legendre eval_sh_chebyt eval_sh_chebyu
+            eval_sh_jacobi eval_sh_legendre exp1 exp10 exp2 expi expit expm1 expn exprel fdtr
+            fdtrc fdtri fresnel gamma gammainc gammaincc gammainccinv gammaincinv gammaln gdtr
+            gdtrc gdtrix hankel1 hankel2 huber hyp0f1 hyp1f1 hyp2f1 hyperu i0 i0e i1 i1e
+            inv_boxcox inv_boxcox1p iv ive j0 j1 jn jv jve k0 k0e k1 k1e kl_div kn kv kve log1p
+            log_expit log_ndtr loggamma logit modstruve nbdtr nbdtrc ndtr ndtri ndtri_exp owens_t
+            pdtr pdtrc pdtri poch powm1 pseudo_huber psi radian rel_entr rgamma shichi sici sinc
+            sindg softplus spence stdtr stdtrit struve tandg voigt_profile wofz wrightomega
+            xlog1py xlogy y0 y1 yn yv yve zeta
         """,
-        ours="comb factorial log_softmax logsumexp multigammaln perm polygamma softmax",
+        ours="""
+            comb factorial lambertw log_softmax logsumexp multigammaln perm polygamma softmax
+            spherical_in spherical_jn spherical_kn spherical_yn
+        """,
         constant="gammasgn round",
     ),
     "fft": Names(
@@ -71,12 +83,17 @@ def advice(x: Any) -> str | None:
                 f"lose. Take {module}.{function} of functrans, which runs SciPy's on plain arrays: "
                 f"from {parent} import {module}."
             )
-    namespace, name, function = next(_candidates(frames))
+    known_to_scipy = (c for c in _candidates(frames) if _is_public(c[0], c[1]))
+    namespace, _, function = next(known_to_scipy, next(_candidates(frames)))
     return (
         f"{user_line()}: scipy.{namespace}.{function} got {x!r}, whose derivative it would lose, "
         "and functrans.scipy has no counterpart. Wrap the call with ft.external, or pass the "
         "constant ft.stop_gradient(x)."
     )
+
+
+def _is_public(namespace: str, name: str) -> bool:
+    return hasattr(sys.modules.get(f"scipy.{namespace}"), name)
 
 
 def _candidates(frames: list[FrameType]) -> Iterator[tuple[str, str, str]]:
@@ -92,12 +109,13 @@ def _candidates(frames: list[FrameType]) -> Iterator[tuple[str, str, str]]:
         owner = frame.f_locals.get("self")
         if owner is None:
             yield namespace, method, method
+            # a decorator's wrapper has the function that it wraps among its variables
+            inside = [v for v in frame.f_locals.values() if isinstance(v, FunctionType)]
+            yield from [(namespace, f.__name__, f.__name__) for f in inside
+                        if f.__module__.startswith("scipy.")]
             continue
         suffix = "" if method in ("__init__", "__call__") else f".{method}"
         # a distribution of scipy.stats has a name, other objects that of their class
         for name in (getattr(owner, "name", None), type(owner).__name__):
             if isinstance(name, str):
                 yield namespace, name, f"{name}{suffix}"
-
-
-__all__ = ["NAMES", "Names", "advice"]

@@ -210,6 +210,11 @@ def test_odeint_of_constants_is_scipy_s():
     assert sol.sol is None
 
 
+def test_an_equation_that_has_no_derivatives_is_solved_by_scipy_s_differences():
+    sol = integrate.solve_ivp(lambda t, y: [-float(y[0])], (0, 1), [1.0], "Radau")
+    np.testing.assert_array_equal(sol.y, si.solve_ivp(lambda t, y: -y, (0, 1), [1.0], "Radau").y)
+
+
 def test_full_output_is_beside_the_values():
     y, info = integrate.odeint(lotka_volterra, [10.0, 5.0], T, (1.5, 1.0, 3.0, 1.0),
                                full_output=True)

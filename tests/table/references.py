@@ -1,6 +1,9 @@
 """Independent values: each elementwise row as mpmath computes it, and so its derivatives."""
 
+from functools import partial
+
 import mpmath as mp
+import scipy.special as sp
 
 LN2 = mp.log(2)
 
@@ -141,10 +144,123 @@ SPECIAL = {
     "rel_entr": lambda x, y: x * mp.log(x / y),
     "rgamma": mp.rgamma,
     "sindg": lambda x: mp.sin(x * mp.pi / 180),
+    "steepness": lambda x: x / mp.sqrt(1 + x * x),
     "tandg": lambda x: mp.tan(x * mp.pi / 180),
     "xdivy": lambda x, y: x / y,
     "xlog1py": lambda x, y: x * mp.log(1 + y),
     "xlogy": lambda x, y: x * mp.log(y),
     "zeta": lambda s, q: mp.zeta(s, q),
+}
+
+
+def _solved(cdf, y, start):
+    """The x with cdf(x) = y, near SciPy's."""
+    return mp.findroot(lambda x: cdf(x) - y, start, tol=1e-80)
+
+
+def _p(a, x):
+    return mp.gammainc(a, 0, x, regularized=True)
+
+
+def _i(a, b, x):
+    return mp.re(mp.betainc(a, b, 0, x, regularized=True))
+
+
+def _pi_half(f):
+    return lambda v, x: mp.sqrt(mp.pi / (2 * x)) * f(v + mp.mpf(1) / 2, x)
+
+
+SPECIAL |= {
+    "riemann_zeta": mp.zeta,
+    "pdtr": lambda k, m: 1 - _p(k + 1, m),
+    "pdtrc": lambda k, m: _p(k + 1, m),
+    "pdtri": lambda k, y: _solved(lambda m: 1 - _p(k + 1, m), y, sp.pdtri(k, float(y))),
+    "bdtr": lambda k, n, p: 1 - _i(k + 1, n - k, p),
+    "bdtrc": lambda k, n, p: _i(k + 1, n - k, p),
+    "nbdtr": lambda k, n, p: _i(n, k + 1, p),
+    "nbdtrc": lambda k, n, p: 1 - _i(n, k + 1, p),
+    "wofz": lambda x: mp.exp(-(x**2)) * mp.erfc(-1j * x),
+    "stdtr": lambda v, t: mp.mpf(1) / 2 + mp.sign(t) / 2 * (1 - _i(v / 2, 0.5, v / (v + t * t))),
+    "stdtrit": lambda v, p: _solved(
+        lambda t: mp.mpf(1) / 2 + mp.sign(t) / 2 * (1 - _i(v / 2, 0.5, v / (v + t * t))), p,
+        sp.stdtrit(float(v), float(p))
+    ),
+    "jv": mp.besselj,
+    "yv": mp.bessely,
+    "yn": mp.bessely,
+    "iv": mp.besseli,
+    "kv": mp.besselk,
+    "kn": mp.besselk,
+    "jve": mp.besselj,
+    "yve": mp.bessely,
+    "ive": lambda v, x: mp.besseli(v, x) * mp.exp(-abs(x)),
+    "kve": lambda v, x: mp.besselk(v, x) * mp.exp(x),
+    "spherical_jn": _pi_half(mp.besselj),
+    "spherical_yn": _pi_half(mp.bessely),
+    "spherical_in": _pi_half(mp.besseli),
+    "spherical_kn": lambda v, x: mp.sqrt(mp.pi / (2 * x)) * mp.besselk(v + mp.mpf(1) / 2, x),
+    "ai": mp.airyai,
+    "aip": lambda x: mp.airyai(x, derivative=1),
+    "bi": mp.airybi,
+    "bip": lambda x: mp.airybi(x, derivative=1),
+    "struve": mp.struveh,
+    "modstruve": mp.struvel,
+    "hyp0f1": mp.hyp0f1,
+    "hyp1f1": mp.hyp1f1,
+    "hyp2f1": mp.hyp2f1,
+    "hyperu": mp.hyperu,
+    "eval_jacobi": mp.jacobi,
+    "eval_sh_jacobi": lambda n, p, q, x: mp.jacobi(n, p - q, q - 1, 2 * x - 1)
+    / mp.binomial(2 * n + p - 1, n),
+    "eval_gegenbauer": mp.gegenbauer,
+    "eval_legendre": mp.legendre,
+    "eval_chebyt": mp.chebyt,
+    "eval_chebyu": mp.chebyu,
+    "eval_chebyc": lambda n, x: 2 * mp.chebyt(n, x / 2),
+    "eval_chebys": lambda n, x: mp.chebyu(n, x / 2),
+    "eval_sh_legendre": lambda n, x: mp.legendre(n, 2 * x - 1),
+    "eval_sh_chebyt": lambda n, x: mp.chebyt(n, 2 * x - 1),
+    "eval_sh_chebyu": lambda n, x: mp.chebyu(n, 2 * x - 1),
+    "eval_genlaguerre": mp.laguerre,
+    "eval_laguerre": lambda n, x: mp.laguerre(n, 0, x),
+    "eval_hermite": mp.hermite,
+    "eval_hermitenorm": lambda n, x: 2 ** (-mp.mpf(n) / 2) * mp.hermite(n, x / mp.sqrt(2)),
+    "exp1": mp.e1,
+    "expi": mp.ei,
+    "expn": mp.expint,
+    "sine_integral": mp.si,
+    "cosine_integral": mp.ci,
+    "sinh_integral": mp.shi,
+    "cosh_integral": mp.chi,
+    "fresnel_s": mp.fresnels,
+    "fresnel_c": mp.fresnelc,
+    "spence": lambda x: mp.re(mp.polylog(2, 1 - x)),
+    "ellipk": mp.ellipk,
+    "ellipkinc": mp.ellipf,
+    "ellipeinc": mp.ellipe,
+    "ellipkm1": lambda x: mp.ellipk(1 - x),
+    "ellipe": mp.ellipe,
+    "lambertw": mp.lambertw,
+    "wrightomega": lambda x: mp.re(mp.lambertw(mp.exp(x))),
+}
+SPECIAL |= {
+    f"{f}{n}{e}": partial(SPECIAL[f"{f}v{e}"], n)
+    for f in "jyik" for n in (0, 1) for e in ("", "e") if not (e and f in "jy")
+}
+SPECIAL |= {
+    "gammainc": _p,
+    "gammaincc": lambda a, x: 1 - _p(a, x),
+    "gammaincinv": lambda a, y: _solved(lambda x: _p(a, x), y, sp.gammaincinv(float(a), float(y))),
+    "gammainccinv": lambda a, y: _solved(
+        lambda x: 1 - _p(a, x), y, sp.gammainccinv(float(a), float(y))
+    ),
+    "betainc": _i,
+    "betaincc": lambda a, b, x: 1 - _i(a, b, x),
+    "betaincinv": lambda a, b, y: _solved(
+        lambda x: _i(a, b, x), y, sp.betaincinv(float(a), float(b), float(y))
+    ),
+    "betainccinv": lambda a, b, y: _solved(
+        lambda x: 1 - _i(a, b, x), y, sp.betainccinv(float(a), float(b), float(y))
+    ),
 }
 REFERENCES |= {f"special.{name}": f for name, f in SPECIAL.items()}

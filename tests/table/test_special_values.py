@@ -24,9 +24,12 @@ MATRICES = {
 }
 
 
+# SciPy's own function does not come back from large numbers, or divides by zero there, which Python
+# reports as an error that it ignores.
+ENDLESS = {"special.hyp0f1", "special.hyp1f1"}
 # Units in the last place for rows whose slopes are differences of functions that vector libraries
 # round in another way.
-ROUNDING = {"special.inv_boxcox1p": 1e3}
+ROUNDING = {"special.inv_boxcox1p": 1e3, "special.lambertw": 1e4}
 
 
 def assert_same(eager, compiled, zeros=True, atol=0.0, rtol=2e2):
@@ -70,7 +73,8 @@ def test_elementwise_rows_at_special_values(name, dtype):
     row = TABLE[name]
     n = len(row.actions)
     with np.errstate(all="ignore"):
-        points = itertools.product(SPECIAL if n < 3 else FEW, repeat=n)
+        special = [s for s in (SPECIAL if n < 3 else FEW) if name not in ENDLESS or abs(s) < 1e9]
+        points = itertools.product(special, repeat=n)
         xs = [np.array(column, dtype) for column in zip(*points, strict=True)]
         kinds = [x.dtype.kind for x in samples(name)[0].operands()]
         xs = [x if k in "fc" else np.nan_to_num(x).clip(-3, 3).astype({"i": int, "b": bool}[k])

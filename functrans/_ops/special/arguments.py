@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from functrans._core.aval import dtype_of
 from functrans.errors import NotDifferentiable, user_line
 
 
@@ -21,4 +22,10 @@ def refused(function: str, argument: str) -> Callable:
     return action
 
 
-__all__ = ["refused"]
+def real(function: str, x: Any) -> Any:
+    """``x``, of a function that has no complex derivative."""
+    if dtype_of(x).kind == "c":
+        raise NotDifferentiable(
+            f"{user_line()}: {function} is differentiated for real numbers alone, and got {x!r}."
+        )
+    return x

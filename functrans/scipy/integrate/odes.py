@@ -16,7 +16,13 @@ from scipy import integrate
 
 from functrans._core.bind import Tracer
 from functrans._transforms.matrices.jacobian import jacobian
-from functrans.errors import SolverError, UnsupportedError, user_line
+from functrans.errors import (
+    ConcretizationError,
+    NotDifferentiable,
+    SolverError,
+    UnsupportedError,
+    user_line,
+)
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Derivative, Numbers, as_args
 from functrans.scipy.implicit import concrete, implicit
@@ -52,7 +58,7 @@ def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, e
     if callable(options.get("jac")):
         options["jac"] = Numbers(options["jac"])
     elif method in ("Radau", "BDF", "LSODA") and options.get("jac") is None:
-        options["jac"] = _slopes(fun, numbers)
+        options["jac"] = _slopes_if_any(fun, numbers, span[0], start)
 
     def run(dense: bool) -> Any:
         return si.solve_ivp(f, span, start, method, points, dense, watched or None, vectorized,
@@ -170,6 +176,16 @@ def _slopes(fun: Callable, args: tuple) -> Derivative:
         return jacobian(lambda y: as_operand(fun(t, y, *args)))(y)
 
     return Derivative(slopes, 2)
+
+
+def _slopes_if_any(fun: Callable, args: tuple, t: Any, y: Any) -> Derivative | None:
+    """The same where ``fun`` is differentiable, else None: SciPy's differences serve as well."""
+    slopes = _slopes(fun, args)
+    try:
+        slopes(t, y)
+    except (ConcretizationError, NotDifferentiable, UnsupportedError):
+        return None
+    return slopes
 
 
 def _event(e: Callable) -> Numbers:

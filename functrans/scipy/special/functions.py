@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,8 @@ from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops import reductions
 from functrans._ops.calls import stop
-from functrans._ops.declare import where
+from functrans._ops.declare import Elementwise, where
+from functrans._ops.special import bessel, integrals
 from functrans._ops.special.gamma import binom as _binom
 from functrans._ops.special.gamma import gamma as _gamma
 from functrans._ops.special.gamma import gammaln as _gammaln
@@ -71,6 +74,36 @@ def log_softmax(x, axis=None):
     """log(softmax(x)), where softmax is 0 too."""
     x = as_operand(x)
     return x - logsumexp(x, axis, keepdims=True)
+
+
+# ---- spherical Bessel functions, Lambert's W
+
+
+def _spherical(theirs: Callable, row: Elementwise, sign: int, alternate: int) -> Callable:
+    """A function of SciPy's and, with ``derivative``, its slope, which is a function of rows."""
+
+    @counterpart(theirs)
+    @functools.wraps(theirs)
+    def ours(n, z, derivative=False):
+        n = np.asarray(_constant(theirs.__name__, "n, the order", n))[()]
+        z = as_operand(z)
+        return sign * bessel.neighbours(row, n, z, alternate) if derivative else row(n, z)
+
+    return ours
+
+
+spherical_jn = _spherical(sp.spherical_jn, bessel.spherical_jn, 1, -1)
+spherical_yn = _spherical(sp.spherical_yn, bessel.spherical_yn, 1, -1)
+spherical_in = _spherical(sp.spherical_in, bessel.spherical_in, 1, 1)
+spherical_kn = _spherical(sp.spherical_kn, bessel.spherical_kn, -1, 1)
+
+
+@counterpart(sp.lambertw)
+def lambertw(z, k=0, tol=1e-8):
+    """The k-th branch of the W with W exp(W) = z; complex, also of real z."""
+    if tol != 1e-8:
+        raise refused("functrans.scipy.special.lambertw", "tol", tol, "leave it out")
+    return integrals.lambertw(as_operand(z), _constant("lambertw", "k, the branch", k))
 
 
 # ---- the gamma function's relatives
@@ -142,5 +175,5 @@ def factorial(n, exact=False, extend="zero"):
     return y if extend == "complex" else where(n < 0, 0.0, y)
 
 
-__all__ = ["comb", "factorial", "log_softmax", "logsumexp", "multigammaln", "perm", "polygamma",
-           "softmax"]
+__all__ = ["comb", "factorial", "lambertw", "log_softmax", "logsumexp", "multigammaln", "perm",
+           "polygamma", "softmax", "spherical_in", "spherical_jn", "spherical_kn", "spherical_yn"]

@@ -8,15 +8,24 @@ import numpy as np
 from scipy import special as sp
 
 from functrans._ops.declare import TABLE
-from functrans._ops.special import elementary, errors, gamma, logistic
+from functrans._ops.special import (
+    bessel,
+    distributions,
+    elementary,
+    errors,
+    gamma,
+    hypergeometric,
+    incomplete,
+    integrals,
+    logistic,
+    orthogonal,
+)
 from functrans.numpy.protocols import UFUNCS
 
-ROWS = (elementary, errors, gamma, logistic)  # imported for the rows that they declare
-
-
-def _zeta_ufunc() -> Any:
-    """The ufunc inside of ``sp.zeta``, which hands traced values on to it."""
-    return getattr(sp._ufuncs, "_zeta", None)
+# imported for the rows that they declare
+assert elementary and errors and hypergeometric and incomplete and logistic and orthogonal
+# Ufuncs inside of functions of SciPy's, which hand traced values on to them.
+INSIDE = {"_zeta": gamma.zeta, "_riemann_zeta": gamma.riemann_zeta}
 
 
 MEANINGS: dict[np.ufunc, Any] = {
@@ -24,5 +33,12 @@ MEANINGS: dict[np.ufunc, Any] = {
     for row in TABLE.values()
     if row.name.startswith("special.") and isinstance(row.impl, np.ufunc)
 }
-MEANINGS |= {ufunc: row for ufunc, row in {_zeta_ufunc(): gamma.zeta}.items() if ufunc is not None}
+MEANINGS |= {
+    getattr(sp._ufuncs, name): row for name, row in INSIDE.items() if hasattr(sp._ufuncs, name)
+}
+MEANINGS |= {
+    sp.airy: bessel.airy, sp.fresnel: integrals.fresnel, sp.shichi: integrals.shichi,
+    sp.sici: integrals.sici, sp.voigt_profile: errors.voigt_profile,
+}
+MEANINGS |= {getattr(sp, name): f for name, f in distributions.COMPOSED.items()}
 UFUNCS |= MEANINGS

@@ -19,10 +19,25 @@ class _State(threading.local):
 
     grad = True
     inference = False
+    multithreading = True
     watch: Any = None
+    saving: Any = None  # (pack, unpack): what nodes keep in place of arrays
+    refused_hooks: str | None = None  # why ``saving`` cannot be set
 
 
 state = _State()
+# The threads in which tensors or nodes are made in an unusual way. While there are none, an
+# operation tests only whether this is empty.
+unusual: set[int] = set()
+
+
+def set_unusual(**fields: Any) -> None:
+    """Set ``inference`` or ``saving`` of this thread."""
+    state.__dict__.update(fields)
+    if state.inference or state.saving is not None:
+        unusual.add(threading.get_ident())
+    else:
+        unusual.discard(threading.get_ident())
 
 
 def is_grad_enabled() -> bool:
@@ -33,6 +48,25 @@ def is_grad_enabled() -> bool:
 def is_inference_mode_enabled() -> bool:
     """Whether this thread is inside ``inference_mode``."""
     return state.inference
+
+
+class set_multithreading_enabled:
+    """Accepted, when called and as a context: a backward runs in the thread that asks for it."""
+
+    def __init__(self, mode: bool):
+        self._before = state.multithreading
+        state.multithreading = bool(mode)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *failure: Any) -> None:
+        state.multithreading = self._before
+
+
+def is_multithreading_enabled() -> bool:
+    """What ``set_multithreading_enabled`` has set; it changes nothing else."""
+    return state.multithreading
 
 
 class _Mode:
@@ -153,12 +187,12 @@ class inference_mode(_Mode):
 
     def __enter__(self) -> None:
         self._outer.append(state.inference)
-        state.inference = self.inference
+        set_unusual(inference=self.inference)
         super().__enter__()
 
     def __exit__(self, *failure: Any) -> None:
         super().__exit__(*failure)
-        state.inference = self._outer.pop()
+        set_unusual(inference=self._outer.pop())
 
     def _fresh(self) -> _Mode:
         return inference_mode(self.inference)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import ml_dtypes
@@ -67,8 +66,8 @@ BY_ARRAY_DTYPE = {d.array_dtype: d for d in ALL}
 BFLOAT16 = bfloat16.array_dtype
 
 
-class _Default(threading.local):
-    """The type of ``tensor([1.0])``, for each thread."""
+class _Default:
+    """The type of ``tensor([1.0])``, for the process."""
 
     dtype = float32
 

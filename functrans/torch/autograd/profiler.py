@@ -9,6 +9,7 @@ import contextlib
 from typing import Any, NoReturn
 
 from functrans import profile as functional
+from functrans._profile.recorder import Recorder
 from functrans.profile import EventList, FunctionEvent, FunctionEventAvg
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.watching import watched
@@ -28,12 +29,17 @@ class profile(functional.profile):
     ...     y = x.exp()
     ...     y.backward()
     >>> [e.name for e in prof.function_events]
-    ['exp', 'torch::autograd::GraphRoot', 'ExpBackward0', 'torch::autograd::AccumulateGrad']
+    ['aten::exp', 'torch::autograd::GraphRoot', 'ExpBackward0', 'torch::autograd::AccumulateGrad']
     """
 
     def _start(self, recorder: Any, running: contextlib.ExitStack) -> None:
         super()._start(recorder, running)
         running.enter_context(watched(recorder))
+
+
+def is_running() -> bool:
+    """Whether a profile records this thread."""
+    return state.watch is not None and any(isinstance(o, Recorder) for o in state.watch.observers)
 
 
 class record_function(contextlib.ContextDecorator):
@@ -51,6 +57,18 @@ class record_function(contextlib.ContextDecorator):
 
     def __exit__(self, *failure: Any) -> None:
         self._inside.pop().__exit__(*failure)
+
+
+def format_time(time_us: float) -> str:
+    """A time in microseconds, in the unit that fits.
+
+    >>> format_time(1500.0)
+    '1.500ms'
+    """
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if time_us >= size:
+            return f"{time_us / size:.3f}{unit}"
+    return f"{time_us:.3f}us"
 
 
 class emit_nvtx:
@@ -78,6 +96,6 @@ def load_nvprof(path: Any) -> NoReturn:
 
 
 __all__ = [
-    "EventList", "FunctionEvent", "FunctionEventAvg", "emit_nvtx", "load_nvprof", "profile",
-    "record_function",
+    "EventList", "FunctionEvent", "FunctionEventAvg", "emit_nvtx", "format_time", "is_running",
+    "load_nvprof", "profile", "record_function",
 ]

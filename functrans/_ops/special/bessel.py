@@ -1,0 +1,238 @@
+"""Bessel functions and their relatives. Source: DLMF, chapters 9 and 10.
+
+None has a derivative in its order here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import special as sp
+
+from functrans._ops.declare import POSITIVE, elementwise, where
+from functrans._ops.elementwise import absolute, sign, sqrt
+from functrans._ops.special.arguments import real, refused
+
+
+def _order(name):
+    return refused(f"scipy.special.{name}", "v, the order")
+
+
+# ---- of any order: 10.6.1, 10.29.1
+
+jv = elementwise(
+    "special.jv", sp.jv, _order("jv"),
+    lambda g, x1, x2: g * ((jv(x1 - 1, x2) - jv(x1 + 1, x2)) * 0.5), domain=POSITIVE,
+    singular=True, cython="jv",
+)
+yv = elementwise(
+    "special.yv", sp.yv, _order("yv"),
+    lambda g, x1, x2: g * ((yv(x1 - 1, x2) - yv(x1 + 1, x2)) * 0.5), domain=POSITIVE,
+    singular=True, cython="yv",
+)
+yn = elementwise(
+    "special.yn", sp.yn, _order("yn"),
+    lambda g, x1, x2: g * ((yn(x1 - 1, x2) - yn(x1 + 1, x2)) * 0.5), domain=POSITIVE,
+    singular=True, cython="yn",
+)
+iv = elementwise(
+    "special.iv", sp.iv, _order("iv"),
+    lambda g, x1, x2: g * ((iv(x1 - 1, x2) + iv(x1 + 1, x2)) * 0.5), domain=POSITIVE,
+    singular=True, cython="iv",
+)
+kv = elementwise(
+    "special.kv", sp.kv, _order("kv"),
+    lambda g, x1, x2: -g * ((kv(x1 - 1, x2) + kv(x1 + 1, x2)) * 0.5), domain=POSITIVE,
+    singular=True, cython="kv",
+)
+kn = elementwise(
+    "special.kn", sp.kn, _order("kn"),
+    lambda g, x1, x2: -g * ((kn(x1 - 1, x2) + kn(x1 + 1, x2)) * 0.5), domain=POSITIVE,
+    singular=True, cython="kn",
+)
+
+hankel1 = elementwise(
+    "special.hankel1", sp.hankel1, _order("hankel1"),
+    lambda g, x1, x2: g * ((hankel1(x1 - 1, x2) - hankel1(x1 + 1, x2)) * 0.5), domain="complex",
+    singular=True,
+)
+hankel2 = elementwise(
+    "special.hankel2", sp.hankel2, _order("hankel2"),
+    lambda g, x1, x2: g * ((hankel2(x1 - 1, x2) - hankel2(x1 + 1, x2)) * 0.5), domain="complex",
+    singular=True,
+)
+
+# ---- exponentially scaled
+
+# From where on, in units of the order's square, the slopes of scaled functions are taken by their
+# asymptotic series (10.40.1): the recurrence has lost as many digits as the operand has.
+FAR = 30.0
+
+
+def _series_of_slope(v, x, alternating):
+    """The derivative of sum((-+1)^k a_k(v) / x^k) / sqrt(x), over that of the leading term."""
+    mu = 4 * (v * v)
+    term, total = 1.0, -0.5
+    for k in range(1, 18):
+        term = term * ((mu - (2 * k - 1) ** 2) / (8 * k)) / x
+        term = -term if alternating else term
+        total = total - (k + 0.5) * term
+    return total / (x * sqrt(x))
+
+
+def _far(v, x):
+    return x > FAR + v * v
+
+
+def _slope_of_ive(v, x):
+    far = _far(v, x)
+    z = where(far, x, FAR)
+    near = where(far, 1.0, x)
+    slope = (ive(v - 1, near) + ive(v + 1, near)) * 0.5 - sign(near) * ive(v, near)
+    return where(far, _series_of_slope(v, z, True) * (1 / np.sqrt(2 * np.pi)).item(), slope)
+
+
+def _slope_of_kve(v, x):
+    far = _far(v, x)
+    z = where(far, x, FAR)
+    near = where(far, 1.0, x)
+    slope = kve(v, near) - (kve(v - 1, near) + kve(v + 1, near)) * 0.5
+    return where(far, _series_of_slope(v, z, False) * np.sqrt(np.pi / 2).item(), slope)
+
+
+jve = elementwise(
+    "special.jve", sp.jve, _order("jve"),
+    lambda g, x1, x2: g * ((jve(x1 - 1, real("jve", x2)) - jve(x1 + 1, x2)) * 0.5), domain=POSITIVE,
+    singular=True, cython="jve",
+)
+yve = elementwise(
+    "special.yve", sp.yve, _order("yve"),
+    lambda g, x1, x2: g * ((yve(x1 - 1, real("yve", x2)) - yve(x1 + 1, x2)) * 0.5), domain=POSITIVE,
+    singular=True, cython="yve",
+)
+ive = elementwise(
+    "special.ive", sp.ive, _order("ive"), lambda g, x1, x2: g * _slope_of_ive(x1, real("ive", x2)),
+    domain=POSITIVE, singular=True, cython="ive",
+)
+kve = elementwise(
+    "special.kve", sp.kve, _order("kve"), lambda g, x1, x2: g * _slope_of_kve(x1, real("kve", x2)),
+    domain=POSITIVE, singular=True, cython="kve",
+)
+
+# ---- of orders 0 and 1
+
+j0 = elementwise("special.j0", sp.j0, lambda g, x: -g * j1(x), cython="j0")
+j1 = elementwise("special.j1", sp.j1, lambda g, x: g * ((j0(x) - jv(2, x)) * 0.5), cython="j1")
+y0 = elementwise(
+    "special.y0", sp.y0, lambda g, x: -g * y1(x), domain=POSITIVE, singular=True, cython="y0"
+)
+y1 = elementwise(
+    "special.y1", sp.y1, lambda g, x: g * ((y0(x) - yn(2, x)) * 0.5), domain=POSITIVE,
+    singular=True, cython="y1",
+)
+i0 = elementwise("special.i0", sp.i0, lambda g, x: g * i1(x), singular=True, cython="i0")
+i1 = elementwise(
+    "special.i1", sp.i1, lambda g, x: g * ((i0(x) + iv(2, x)) * 0.5), singular=True, cython="i1"
+)
+k0 = elementwise(
+    "special.k0", sp.k0, lambda g, x: -g * k1(x), domain=POSITIVE, singular=True, cython="k0"
+)
+k1 = elementwise(
+    "special.k1", sp.k1, lambda g, x: -g * ((k0(x) + kn(2, x)) * 0.5), domain=POSITIVE,
+    singular=True, cython="k1",
+)
+
+
+i0e = elementwise(
+    "special.i0e", sp.i0e, lambda g, x: g * (sign(x) * _slope_of_ive(0.0, absolute(x))),
+    kinks="0: 0", at_kink=lambda x: x == 0, cython="i0e",
+)
+i1e = elementwise(
+    "special.i1e", sp.i1e, lambda g, x: g * _slope_of_ive(1.0, absolute(x)),
+    kinks="0: 1/2", at_kink=lambda x: x == 0, cython="i1e",
+)
+k0e = elementwise(
+    "special.k0e", sp.k0e, lambda g, x: g * _slope_of_kve(0.0, x), domain=POSITIVE, singular=True,
+    cython="k0e",
+)
+k1e = elementwise(
+    "special.k1e", sp.k1e, lambda g, x: g * _slope_of_kve(1.0, x), domain=POSITIVE, singular=True,
+    cython="k1e",
+)
+
+# ---- spherical: 10.51.2, in the form that holds at 0 too
+
+
+def _number(name):
+    return refused(f"scipy.special.{name}", "n, the order")
+
+
+spherical_jn = elementwise(
+    "special.spherical_jn", sp.spherical_jn, _number("spherical_jn"),
+    lambda g, x1, x2: g * neighbours(spherical_jn, x1, x2, -1), domain=POSITIVE, singular=True,
+)
+spherical_yn = elementwise(
+    "special.spherical_yn", sp.spherical_yn, _number("spherical_yn"),
+    lambda g, x1, x2: g * neighbours(spherical_yn, x1, x2, -1), domain=POSITIVE, singular=True,
+)
+spherical_in = elementwise(
+    "special.spherical_in", sp.spherical_in, _number("spherical_in"),
+    lambda g, x1, x2: g * neighbours(spherical_in, x1, x2, 1), domain=POSITIVE, singular=True,
+)
+spherical_kn = elementwise(
+    "special.spherical_kn", sp.spherical_kn, _number("spherical_kn"),
+    lambda g, x1, x2: -g * neighbours(spherical_kn, x1, x2, 1), domain=POSITIVE, singular=True,
+)
+
+
+def neighbours(f, n, x, sign):
+    """(n f_(n-1) + sign (n + 1) f_(n+1)) / (2 n + 1), where f_(-1) has the factor 0."""
+    below = f(np.maximum(n - 1, 0), x)
+    return (n * below + sign * (n + 1) * f(n + 1, x)) / (2 * n + 1)
+
+
+# ---- Airy: Ai'' = x Ai
+
+
+def _part(f, k):
+    def impl(x):
+        return f(x)[k]
+
+    return impl
+
+
+ai = elementwise(
+    "special.ai", _part(sp.airy, 0), lambda g, x: g * aip(x), singular=True,
+    cython="airy.0",
+)
+aip = elementwise(
+    "special.aip", _part(sp.airy, 1), lambda g, x: g * (x * ai(x)), singular=True,
+    cython="airy.1",
+)
+bi = elementwise(
+    "special.bi", _part(sp.airy, 2), lambda g, x: g * bip(x), singular=True,
+    cython="airy.2",
+)
+bip = elementwise(
+    "special.bip", _part(sp.airy, 3), lambda g, x: g * (x * bi(x)), singular=True,
+    cython="airy.3",
+)
+
+
+def airy(x):
+    """Ai, Ai', Bi and Bi'."""
+    return ai(x), aip(x), bi(x), bip(x)
+
+
+# ---- Struve: 11.4.27 and 11.4.29 in one form
+
+
+struve = elementwise(
+    "special.struve", sp.struve, _order("struve"),
+    lambda g, x1, x2: g * (struve(x1 - 1, x2) - x1 * struve(x1, x2) / x2), domain=POSITIVE,
+    singular=True, cython="struve",
+)
+modstruve = elementwise(
+    "special.modstruve", sp.modstruve, _order("modstruve"),
+    lambda g, x1, x2: g * (modstruve(x1 - 1, x2) - x1 * modstruve(x1, x2) / x2), domain=POSITIVE,
+    singular=True, cython="modstruve",
+)

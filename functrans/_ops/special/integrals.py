@@ -1,0 +1,212 @@
+"""Exponential, trigonometric and elliptic integrals, and inverses of exponentials.
+
+Sources: DLMF 6.2, 7.2, 8.19.13, 19.4, 25.12 and 4.13.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import special as sp
+
+from functrans._ops.declare import POSITIVE, UNIT, elementwise, where
+from functrans._ops.elementwise import (
+    absolute,
+    cos,
+    cosh,
+    exp,
+    log,
+    rint,
+    sin,
+    sinc_nth,
+    sinh,
+    sqrt,
+)
+from functrans._ops.special.arguments import refused
+from functrans._ops.special.elementary import column, polynomial
+
+# ---- exponential and trigonometric
+
+exp1 = elementwise(
+    "special.exp1", sp.exp1, lambda g, x: -g * (exp(-x) / x), domain=POSITIVE, singular=True,
+    cython="exp1",
+)
+expi = elementwise(
+    "special.expi", sp.expi, lambda g, x: g * (exp(x) / x), domain=POSITIVE, singular=True,
+    cython="expi",
+)
+expn = elementwise(
+    "special.expn", sp.expn, refused("scipy.special.expn", "n, the order"),
+    lambda g, x1, x2: -g * where(
+        x1 == 0, expn(0, x2) * (1 + 1 / x2), expn(x1 - where(x1 == 0, 0, 1), x2)),
+    domain=POSITIVE, singular=True, cython="expn",
+)
+
+
+def _of_pair(f, k):
+    return lambda x: f(x)[k]
+
+
+# row: sin(x) / x keeps all derivatives at 0
+sine_integral = elementwise(
+    "special.sine_integral", _of_pair(sp.sici, 0), lambda g, x: g * sinc_nth(x, 0),
+    cython="sici.0",
+)
+cosine_integral = elementwise(
+    "special.cosine_integral", _of_pair(sp.sici, 1), lambda g, x: g * (cos(x) / x),
+    domain=POSITIVE, singular=True, cython="sici.1",
+)
+sinh_integral = elementwise(
+    "special.sinh_integral", _of_pair(sp.shichi, 0), lambda g, x: g * _sinhc(x), singular=True,
+    cython="shichi.0",
+)
+cosh_integral = elementwise(
+    "special.cosh_integral", _of_pair(sp.shichi, 1), lambda g, x: g * (cosh(x) / x),
+    domain=POSITIVE, singular=True, cython="shichi.1",
+)
+fresnel_s = elementwise(
+    "special.fresnel_s", _of_pair(sp.fresnel, 0), lambda g, x: g * sin(math.pi / 2 * (x * x)),
+    cython="fresnel.0",
+)
+fresnel_c = elementwise(
+    "special.fresnel_c", _of_pair(sp.fresnel, 1), lambda g, x: g * cos(math.pi / 2 * (x * x)),
+    cython="fresnel.1",
+)
+
+
+# sinh(x) / x in x^2
+_SINHC = [1 / math.factorial(2 * k + 1) for k in range(10)]
+
+
+def _sinhc(x):
+    near = absolute(x) < 1
+    z, far = where(near, x, 0.0), where(near, 1.0, x)
+    return where(near, polynomial(_SINHC, z * z), sinh(far) / far)
+
+
+def sici(x):
+    """The sine and the cosine integral."""
+    return sine_integral(x), cosine_integral(x)
+
+
+def shichi(x):
+    """The hyperbolic sine and cosine integrals."""
+    return sinh_integral(x), cosh_integral(x)
+
+
+def fresnel(x):
+    """Fresnel's integrals S and C."""
+    return fresnel_s(x), fresnel_c(x)
+
+
+# the series of log(1 + x) / x, which the quotient rule loses near 0
+_LOG_SERIES = [(-1) ** k / (k + 1) for k in range(46)]
+
+
+def _log_over(x):
+    """log(x) / (x - 1)."""
+    near = absolute(x - 1) < 0.4
+    far = where(near, 2.0, x)
+    return where(near, polynomial(_LOG_SERIES, where(near, x - 1, 0.0)), log(far) / (far - 1))
+
+
+spence = elementwise(
+    "special.spence", sp.spence, lambda g, x: -g * _log_over(x), domain=POSITIVE,
+    singular=True, cython="spence",
+)
+
+# ---- elliptic: K, E and D = (K - E) / m, of which none loses digits near m = 0
+
+# K = pi/2 sum c_k^2 m^k, c_k = (1/2)_k / k!
+_BINOMIALS = [math.comb(2 * k, k) / 4**k for k in range(40)]
+_K_SLOPE = [math.pi / 2 * (k + 1) * _BINOMIALS[k + 1] ** 2 for k in range(24)]
+_E_SLOPE = [-math.pi / 2 * (k + 1) * _BINOMIALS[k + 1] ** 2 / (2 * k + 1) for k in range(24)]
+
+
+def _near_zero(m, series, far):
+    """A slope by its power series in m where that is small, else by ``far(m)``."""
+    near = absolute(m) < 0.2
+    return where(near, polynomial(series, where(near, m, 0.0)), far(where(near, 0.5, m)))
+
+
+def _slope_of_k(m):
+    return _near_zero(m, _K_SLOPE, lambda m: (ellipe(m) / (1 - m) - ellipk(m)) / (2 * m))
+
+
+def _slope_of_e(m):
+    return _near_zero(m, _E_SLOPE, lambda m: (ellipe(m) - ellipk(m)) / (2 * m))
+
+
+def _slope_of_km1(p):
+    """The slope of K in 1 - m = p, which is near 0."""
+    near = absolute(p) < 0.5
+    q = where(near, p, 0.5)
+    slope = (ellipkm1(q) - ellipe(1 - q) / q) / (2 * (1 - q))
+    return where(near, slope, -_slope_of_k(1 - where(near, 0.5, p)))
+
+
+ellipk = elementwise(
+    "special.ellipk", sp.ellipk, lambda g, x: g * _slope_of_k(x), domain=UNIT, singular=True,
+    cython="ellipk",
+)
+ellipkm1 = elementwise(
+    "special.ellipkm1", sp.ellipkm1, lambda g, x: g * _slope_of_km1(x), domain="probability",
+    singular=True, cython="ellipkm1",
+)
+ellipe = elementwise(
+    "special.ellipe", sp.ellipe, lambda g, x: g * _slope_of_e(x), domain=UNIT, singular=True,
+    cython="ellipe",
+)
+
+# Takahasi and Mori's rule for [0, 1], which no singularity at an end disturbs: nodes and weights.
+_T = np.arange(-3.2, 3.25, 0.08)
+_S = 0.5 * math.pi * np.sinh(_T)
+NODES = 1 / (1 + np.exp(-2 * _S))
+WEIGHTS = 0.08 * math.pi * np.cosh(_T) * NODES / (1 + np.exp(2 * _S))
+
+
+def _in_parameter(phi, m, power, whole):
+    """The integral of sin^2 (1 - m sin^2)^power over [0, phi], by that of whole periods."""
+    turns = rint(phi * (1 / math.pi))
+    rest = phi - math.pi * turns
+    angle = column(rest) * NODES
+    square = sin(angle) * sin(angle)
+    # 1 - m sin^2, of which nothing cancels where both are near 1
+    delta = (1 - column(m)) + column(m) * (cos(angle) * cos(angle))
+    part = rest * (WEIGHTS * square * exp(power * log(delta))).sum(-1)
+    return part + where(turns == 0, 0.0, 2 * turns * whole(where(turns == 0, 0.5, m)))
+
+
+def _delta(phi, m):
+    return (1 - m) + m * (cos(phi) * cos(phi))
+
+
+ellipkinc = elementwise(
+    "special.ellipkinc", sp.ellipkinc,
+    lambda g, x1, x2: g / sqrt(_delta(x1, x2)),
+    lambda g, x1, x2: g * (0.5 * _in_parameter(x1, x2, -1.5, lambda m: 2 * _slope_of_k(m))),
+    domain="probability", singular=True, cython="ellipkinc",
+)
+ellipeinc = elementwise(
+    "special.ellipeinc", sp.ellipeinc,
+    lambda g, x1, x2: g * sqrt(_delta(x1, x2)),
+    lambda g, x1, x2: -g * (0.5 * _in_parameter(x1, x2, -0.5, lambda m: -2 * _slope_of_e(m))),
+    domain="probability", singular=True, cython="ellipeinc",
+)
+
+# ---- inverses of exponentials
+
+
+def _lambertw(z, k):
+    return sp.lambertw(z, k)
+
+
+# row: W with W exp(W) = z, complex also for real z
+lambertw = elementwise(
+    "special.lambertw", _lambertw,
+    lambda g, y: g * (exp(-y) / (1 + y)), None, domain=POSITIVE, singular=True,
+)
+wrightomega = elementwise(
+    "special.wrightomega", sp.wrightomega, lambda g, y: g * (y / (1 + y)), cython="wrightomega",
+)
