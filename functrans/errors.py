@@ -13,6 +13,7 @@
     +-- CaptureError        (RuntimeError)         a captured array changed before the backward pass
     +-- AnomalyError        (FloatingPointError)   a derivative became NaN in debug.detect_anomaly
     +-- CheckError          (AssertionError)       check_grads found a wrong derivative
+    +-- SolverError         (RuntimeError)         a solver found nothing that has a derivative
 
 and two warnings: KinkWarning (UserWarning), a derivative was taken at a kink while
 ``config(kinks=...)`` asks for it; MiscompilationWarning (RuntimeWarning), machine code did not
@@ -79,6 +80,10 @@ class AnomalyError(FunctransError, FloatingPointError):
 
 class CheckError(FunctransError, AssertionError):
     """check_grads found derivatives that disagree."""
+
+
+class SolverError(FunctransError, RuntimeError):
+    """A solver has not converged, or to what is no isolated solution and has no derivative."""
 
 
 class KinkWarning(UserWarning):

@@ -48,6 +48,24 @@ NAMES: dict[str, Names] = {
         """,
         constant="gammasgn round",
     ),
+    "fft": Names(
+        ours="""
+            fft fft2 fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 irfftn rfft
+            rfft2 rfftn
+        """,
+    ),
+    "integrate": Names(
+        ours="""
+            cumulative_trapezoid fixed_quad odeint quad quad_vec simpson solve_ivp trapezoid
+        """,
+    ),
+    "interpolate": Names(ours="Akima1DInterpolator CubicSpline PPoly PchipInterpolator"),
+    "optimize": Names(
+        ours="""
+            bisect brenth brentq curve_fit fixed_point fsolve least_squares minimize minimize_scalar
+            newton ridder root root_scalar toms748
+        """,
+    ),
 }
 
 

@@ -1,0 +1,233 @@
+r"""Solutions of equations, differentiated by the implicit function theorem.
+
+Of :math:`F(x(\theta), \theta) = 0` a solver has found the number x. With the fixed matrix
+:math:`J = \partial F / \partial x`, each step
+
+.. math:: x \leftarrow x - J^{-1} (F(x, \theta) - \mathrm{stop}(F(x, \theta)))
+
+leaves the number as it is and makes one more order of its derivatives right: its error is
+contracted by :math:`1 - J^{-1} \partial F / \partial x`, which is zero at the solution. So there
+are as many steps as there are orders, each an evaluation of F and a solution with J or its
+transpose, and what F closes over is differentiated as in any function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse.linalg
+
+from functrans import tree
+from functrans._core.aval import Aval
+from functrans._core.bind import Tracer, layers
+from functrans._ops.calls import stop
+from functrans._ops.declare import Linear
+from functrans._transforms.matrices.jacobian import jacobian
+from functrans._transforms.reverse.api import linearize, vjp
+from functrans._transforms.staging.staging import StagedTracer
+from functrans.errors import SolverError, UnsupportedError, user_line
+from functrans.numpy.structure import as_operand
+
+# Unknowns up to which the Jacobian is a matrix; beyond, products with it are enough for GMRES.
+DENSE = 200
+# Unknowns up to which a system is factored each time: SciPy's call with its factors takes longer.
+SMALL = 32
+# Newton's steps that improve what the solver has found, to the last digits.
+POLISHING = 12
+# How far they may lead away, relative to 1 or the size of the solution: farther off is another one.
+NEARBY = 1e-2
+
+
+def implicit(who: str, residual: Callable, x: Any, matrix: Callable | None = None) -> Any:
+    """``x``, a root of ``residual`` up to a solver's tolerance, with its derivatives.
+
+    ``matrix(x)``, of flat x, is the Jacobian where there is a shorter way to it. The number is
+    improved by Newton's method where it can be. Raises SolverError where that does not converge to
+    a root nearby, and where the Jacobian is singular; its text names ``who``.
+    """
+    shape = np.shape(x)
+    z = np.array(x, np.result_type(np.asarray(x).dtype, np.float32)).reshape(-1)
+
+    def flat(z: Any) -> Any:
+        return as_operand(residual(z.reshape(shape))).reshape(-1)
+
+    orders = orders_of(flat(z))
+    if not orders:
+        return x
+    z, inverse = _polished(who, flat, z, matrix)
+    y: Any = z
+    for _ in range(orders):
+        r = flat(y)
+        y = y - inverse(r - stop(r))
+    return y.reshape(shape)
+
+
+def orders_of(values: Any) -> int:
+    """How many orders of derivatives are taken of what is traced."""
+    return max([_orders(x) for x in tree.leaves(values) if isinstance(x, Tracer)], default=0)
+
+
+def _orders(x: Tracer) -> int:
+    return sum([getattr(v.owner, "order", 1) for v in layers(x) if isinstance(v, Tracer)])
+
+
+def concrete(x: Any) -> Any:
+    """``x`` with the plain values of the traced ones in it.
+
+    Raises UnsupportedError where one has no value, or more than one.
+    """
+    return tree.map(lambda v: _number(v) if isinstance(v, Tracer) else v, x)
+
+
+def _number(x: Tracer) -> Any:
+    value = x.concrete()
+    if value is None:
+        staged = any(isinstance(v, StagedTracer) for v in layers(x))
+        raise UnsupportedError(
+            f"{user_line()}: SciPy's solvers run on numbers, which {x!r} has not: they are not "
+            f"known under {'jit' if staged else 'vmap'}. "
+            + ("Call the solver outside of jit; the functions that it is given may be jitted."
+               if staged else "Call it in a Python loop over the batch, and np.stack the results.")
+        )
+    return value
+
+
+def numbers(f: Callable) -> Callable:
+    """``f`` as SciPy may call it: what it returns is plain."""
+
+    def plain_f(*args: Any) -> Any:
+        return concrete(f(*args))
+
+    return plain_f
+
+
+# ---- the linear system
+
+
+def _polished(
+    who: str, f: Callable, z: np.ndarray, matrix: Callable | None
+) -> tuple[np.ndarray, Linear]:
+    """The root near ``z``, and the inverse of the Jacobian there."""
+    last, before, start = np.inf, np.inf, z
+    r = numbers(f)(z)
+    for _ in range(POLISHING):
+        solver = _solver(who, f, z, matrix)
+        step = solver.solve(r)
+        size, scale = np.max(np.abs(step), initial=0.0), np.max(np.abs(z), initial=0.0)
+        if size <= 4 * np.finfo(z.dtype).eps * scale:
+            return z, solver.inverse()
+        error = np.linalg.norm(r)
+        if not (size < 0.4 * last or error < 0.5 * before):
+            # nothing is gained any more: by rounding alone, if little is to be gained
+            if size <= 100 * np.sqrt(np.finfo(r.dtype).eps) * max(scale, 1.0):
+                return z, solver.inverse()
+            break
+        last, before = size, error
+        z = z - step
+        if not np.max(np.abs(z - start)) <= NEARBY * max(scale, 1.0):
+            z = start
+            break
+        r = numbers(f)(z)
+    raise SolverError(
+        f"{user_line()}: {who} ended at {_short(z)}, which has no derivative: the residual there "
+        f"is {_short(numbers(f)(z))}, and Newton's method does not bring it to zero nearby. Either "
+        "this is no solution (a smaller tolerance may help), or the Jacobian there is singular."
+    )
+
+
+def _short(x: np.ndarray) -> str:
+    return np.array2string(x, threshold=6, edgeitems=3, precision=6)
+
+
+def _solver(
+    who: str, f: Callable, z: np.ndarray, matrix: Callable | None
+) -> _Dense | _Products:
+    if matrix is None and z.size > DENSE:
+        return _Products(who, f, z)
+    return _Dense(who, np.asarray(concrete((matrix or jacobian(f))(z))), z)
+
+
+class _Dense:
+    """Systems with the Jacobian at ``z`` as a matrix."""
+
+    def __init__(self, who: str, J: np.ndarray, z: np.ndarray):
+        if J.shape[0] != J.shape[1]:
+            raise SolverError(
+                f"{user_line()}: {who} has {J.shape[0]} equations for {J.shape[1]} unknowns"
+            )
+        worst = 1 / np.linalg.cond(J) if np.isfinite(J).all() and J.size else 1.0 * (not J.size)
+        if not worst > J.shape[0] * np.finfo(J.dtype).eps:
+            raise SolverError(
+                f"{user_line()}: the solution of {who} at {_short(z)} has no derivative: the "
+                f"Jacobian of its equations there is singular (reciprocal condition {worst:.1g}):\n"
+                f"{_short(J)}"
+            )
+        self.J = J
+        self.factors = scipy.linalg.lu_factor(J) if len(J) > SMALL else None
+
+    def solve(self, b: np.ndarray, trans: int = 0) -> np.ndarray:
+        """J^-1 b along the last axis, or with ``trans`` that of the transpose."""
+        columns = b.reshape(-1, b.shape[-1]).T
+        if self.factors is None:
+            x = np.linalg.solve(self.J.T if trans else self.J, columns)
+        else:
+            x = scipy.linalg.lu_solve(self.factors, columns, trans)
+        return x.T.reshape(b.shape)
+
+    def inverse(self) -> Linear:
+        return linear_map(self.solve, lambda b: self.solve(b, 1))
+
+
+class _Products:
+    """Systems with the Jacobian of ``f`` at ``z``, known by its products, by GMRES."""
+
+    def __init__(self, who: str, f: Callable, z: np.ndarray):
+        self.who, self.z = who, z
+        y, push = linearize(f, z)
+        _, pull = vjp(f, z)
+        self.dtype = concrete(y).dtype
+        self.push = lambda t: np.array(concrete(push(np.asarray(t, z.dtype))))
+        self.pull = lambda ct: np.array(concrete(pull(np.asarray(ct, self.dtype)))[0])
+
+    def solve(self, b: np.ndarray, trans: int = 0) -> np.ndarray:
+        if b.ndim > 1:
+            return np.stack([self.solve(row, trans) for row in b])
+        n = self.z.size
+        product = self.pull if trans else self.push
+        operator: Any = scipy.sparse.linalg.LinearOperator  # of which stubs have the parts alone
+        J = operator((n, n), matvec=product, dtype=self.dtype)
+        rtol = 100 * np.finfo(self.dtype).eps
+        x, _ = scipy.sparse.linalg.gmres(J, b, rtol=rtol, atol=0.0, restart=min(n, 100))
+        error = np.linalg.norm(product(x) - b)
+        if not error <= 1e4 * rtol * np.linalg.norm(b):
+            raise SolverError(
+                f"{user_line()}: the derivative of the solution of {self.who} is that of a system "
+                f"with the Jacobian of its {n} equations, which GMRES did not solve (residual "
+                f"{error:.1g}): it is singular or close to it"
+            )
+        return x
+
+    def inverse(self) -> Linear:
+        return linear_map(self.solve, lambda b: self.solve(b, 1))
+
+
+def linear_map(forward: Callable, backward: Callable) -> Linear:
+    """A fixed linear map of the last axis, and its transpose, as an op."""
+
+    def row(f: Callable, transpose: Callable) -> Linear:
+        return Linear(
+            "inverse_jacobian", lambda b: f(b).astype(b.dtype, copy=False), transpose,
+            lambda size, xs, batched: there(*xs) if f is forward else back(*xs), 1,
+            abstract=lambda b: Aval(b.shape, b.dtype), domain="",
+            doc="A fixed linear map.",
+        )
+
+    there = row(forward, lambda ct, b: back(ct))
+    back = row(backward, lambda ct, b: there(ct))
+    return there
+
+
+__all__ = ["concrete", "implicit", "linear_map", "numbers", "orders_of"]

@@ -1,0 +1,275 @@
+"""Solutions of ordinary differential equations, differentiable in all that they depend on.
+
+SciPy's solver runs on numbers and finds the steps. They are then done once more on traced values:
+derivatives are those of the numbers that the method computes with these steps.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import integrate
+
+from functrans._core.bind import Tracer
+from functrans._transforms.matrices.jacobian import jacobian
+from functrans.errors import (
+    ConcretizationError,
+    NotDifferentiable,
+    SolverError,
+    UnsupportedError,
+    user_line,
+)
+from functrans.numpy.structure import as_operand
+from functrans.scipy.calls import Derivative, Numbers, as_args
+from functrans.scipy.implicit import concrete, implicit
+from functrans.scipy.integrate.steppers import Explicit, Step, stepper
+from functrans.scipy.public import is_traced
+
+si: Any = integrate  # its types say less than its functions take
+LSODA_TOLERANCE = 1.49012e-8  # where none is given
+
+
+def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, events=None,
+              vectorized=False, args=None, **options):
+    """The solution of y' = fun(t, y, *args) from ``y0`` over the times ``t_span``.
+
+    Methods RK45, RK23, DOP853 and Radau have derivatives, in ``y0``, ``args``, times and what
+    ``fun`` and ``events`` close over; Radau is given the exact Jacobian. The derivative in a time
+    is that of the method's interpolant.
+
+    Raises SolverError with SciPy's message where the solver fails, UnsupportedError for other
+    methods beside traced values.
+
+    >>> import functrans as ft, numpy as np
+    >>> decay = lambda k: solve_ivp(lambda t, y: -k * y, (0, 1), [1.0], rtol=1e-9).y[0, -1]
+    >>> bool(np.isclose(ft.grad(decay)(2.0), -np.exp(-2.0)))
+    True
+    """
+    rest: tuple = () if args is None else tuple(args)
+    t_eval = _together(t_eval)
+    f = Numbers(fun)
+    listed = [events] if callable(events) else list(events or ())
+    watched = [_event(e) for e in listed]
+    span, start, numbers, points = concrete((tuple(t_span), _together(y0), rest, t_eval))
+    if callable(options.get("jac")):
+        options["jac"] = Numbers(options["jac"])
+    elif method in ("Radau", "BDF", "LSODA") and options.get("jac") is None:
+        options["jac"] = _slopes_if_any(fun, numbers, span[0], start)
+
+    def run(dense: bool) -> Any:
+        return si.solve_ivp(f, span, start, method, points, dense, watched or None, vectorized,
+                            numbers or None, **options)
+
+    traced = is_traced((list(t_span), y0, rest, t_eval))
+    sol = run(dense_output or traced)
+    if not (traced or any([n.traced for n in (f, *watched)])):
+        return sol
+    steps = stepper(method)
+    if sol.status < 0:
+        raise SolverError(
+            f"{user_line()}: solve_ivp has no derivative, for the solver failed: {sol.message}"
+        )
+    sol = sol if sol.sol is not None else run(True)
+    events_at = [] if sol.t_events is None else sol.t_events
+    asked = [np.ravel(() if t_eval is None else points), *events_at]
+    dense = sol.sol.ts if dense_output else np.concatenate(asked)
+    path = Path(steps, lambda t, y: fun(t, y, *rest), t_span, y0, sol, dense,
+                _slopes(fun, numbers))
+    if t_eval is None:
+        sol.t, sol.y = path.times, np.stack(path.ys, axis=-1)
+    else:
+        sol.t = as_operand(t_eval)[: len(sol.t)] if isinstance(t_eval, Tracer) else sol.t
+        sol.y = path.at(sol.t).T
+    if watched:
+        _place_events(sol, path, [(lambda t, y, e=e: e(t, y, *rest)) for e in listed],
+                      t_eval is None)
+    sol.sol = path if dense_output else None
+    return sol
+
+
+def odeint(func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None, mu=None,
+           rtol=None, atol=None, tcrit=None, h0=0.0, hmax=0.0, hmin=0.0, ixpr=0, mxstep=0,
+           mxhnil=0, mxordn=12, mxords=5, printmessg=0, tfirst=False):
+    """The solution of y' = func(y, t, *args) from ``y0`` at ``t[0]``, at the times ``t``.
+
+    Beside traced values the steps are those of DOP853 and, where LSODA took the equation for
+    stiff, of Radau, both with the given tolerances; the slope in a time is the interpolant's.
+
+    Raises SolverError with LSODA's message where it fails.
+
+    >>> import functrans as ft, numpy as np
+    >>> t = np.array([0.0, 0.5, 1.0])
+    >>> slopes = ft.jacobian(lambda k: odeint(lambda y, t: -k * y, 1.0, t)[:, 0])(2.0)
+    >>> bool(np.allclose(slopes, -t * np.exp(-2 * t), atol=1e-7))
+    True
+    """
+    args = as_args(args)
+    f = Numbers(func)
+    start, times, numbers = concrete((_together(y0), _together(t), args))
+
+    def run(full: Any) -> Any:
+        return si.odeint(f, start, times, numbers, Numbers(Dfun) if Dfun else None, col_deriv,
+                         full, ml, mu, rtol, atol, tcrit, h0, hmax, hmin, ixpr, mxstep, mxhnil,
+                         mxordn, mxords, printmessg, tfirst)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", si.ODEintWarning)
+        y, info = run(True)
+    success = info["message"].startswith(("Integration successful", "Nothing was done"))
+    if not f.depends_on((y0, t, args)):
+        if not success:
+            return run(full_output)  # which warns
+        return (y, info) if full_output else y
+    if tcrit is not None:
+        raise UnsupportedError(
+            f"{user_line()}: odeint got tcrit={tcrit!r} beside a traced value. Integrate up to "
+            "the critical time, and on from there."
+        )
+    if not success:
+        raise SolverError(
+            f"{user_line()}: odeint has no derivative, for the solver failed: {info['message']}"
+        )
+
+    def fun(t: Any, y: Any, *args: Any) -> Any:
+        return func(t, y, *args) if tfirst else func(y, t, *args)
+
+    options = {"max_step": hmax or np.inf, "first_step": h0 or None,
+               "rtol": LSODA_TOLERANCE if rtol is None else rtol,
+               "atol": LSODA_TOLERANCE if atol is None else atol}
+    method = "Radau" if np.any(info["mused"] == 2) else "DOP853"
+    values = _at_times(fun, y0, t, args, method, options)
+    return (values, info) if full_output else values
+
+
+def _at_times(
+    fun: Callable, y0: Any, t: Any, args: tuple, method: str, options: dict
+) -> Any:
+    """The solution at the times ``t``, from ``y0`` at the first of them."""
+    start, times, numbers = concrete((_together(y0), _together(t), args))
+    times = np.asarray(times, float)
+    slopes = _slopes(fun, numbers)
+    if method == "Radau":
+        options = {**options, "jac": slopes}
+    sol = si.solve_ivp(Numbers(fun), (times[0], times[-1]), np.atleast_1d(start), method,
+                       dense_output=True, args=numbers or None, **options)
+    if sol.status < 0:
+        raise SolverError(
+            f"{user_line()}: odeint has no derivative, for {method} failed: {sol.message}"
+        )
+    path = Path(stepper(method), lambda t, y: fun(t, y, *args), (t[0], t[-1]), y0, sol, times,
+                slopes)
+    return path.at(t)
+
+
+def _together(x: Any) -> Any:
+    return as_operand(x) if is_traced(x) else x
+
+
+def _slopes(fun: Callable, args: tuple) -> Derivative:
+    """The Jacobian of the right-hand side in y."""
+
+    def slopes(t: Any, y: Any) -> Any:
+        return jacobian(lambda y: as_operand(fun(t, y, *args)))(y)
+
+    return Derivative(slopes, 2)
+
+
+def _slopes_if_any(fun: Callable, args: tuple, t: Any, y: Any) -> Derivative | None:
+    """The same where ``fun`` is differentiable, else None: SciPy's differences serve as well."""
+    slopes = _slopes(fun, args)
+    try:
+        slopes(t, y)
+    except (ConcretizationError, NotDifferentiable, UnsupportedError):
+        return None
+    return slopes
+
+
+def _event(e: Callable) -> Numbers:
+    """An event as SciPy may call it, with what it says of itself."""
+    plain: Any = Numbers(e)
+    plain.terminal = getattr(e, "terminal", None)
+    plain.direction = getattr(e, "direction", 0)
+    return plain
+
+
+class Path:
+    """A solution step by step: a function of time, as SciPy's ``OdeSolution``.
+
+    ``times`` are where steps begin and end, ``ys`` the values there; ``dense`` says of which times
+    values will be asked for: other steps have no stages but those of their end. ``slopes`` is the
+    Jacobian of ``fun``, of numbers.
+    """
+
+    def __init__(self, method: Any, fun: Callable, span: Sequence, y0: Any, sol: Any, dense: Any,
+                 slopes: Callable):
+        pieces = sol.sol.interpolants
+        ends = [piece.t for piece in pieces]
+        self.ts = np.array([pieces[0].t_old, *ends])
+        self.times = [span[0], *ends]
+        if ends[-1] == concrete(span[1]) and sol.status == 0:
+            self.times[-1] = span[1]
+        used = set(self._pieces(dense).tolist())
+        self.steps: list[Step] = []
+        y = as_operand(y0).reshape(-1)
+        y = y + np.zeros(y.shape, np.result_type(y.dtype, np.float32))
+        self.ys = [y]
+
+        def f(t: Any, y: Any) -> Any:
+            return as_operand(fun(t, y)).reshape(-1)
+
+        explicit = isinstance(method, Explicit)
+        slope = f(span[0], y) if explicit else None
+        for i, piece in enumerate(pieces):
+            t, h = self.times[i], self.times[i + 1] - self.times[i]
+            if explicit:
+                y, slope, step = method.step(f, t, y, h, slope, i in used)
+            else:
+                y, step = method.step(f, t, y, h, piece, slopes)
+            self.steps.append(step)
+            self.ys.append(y)
+        self.times = as_operand(self.times)
+
+    def _pieces(self, times: Any) -> np.ndarray:
+        """The step that each time lies in."""
+        sign = 1.0 if self.ts[-1] >= self.ts[0] else -1.0
+        i = np.searchsorted(sign * self.ts, sign * np.asarray(concrete(times), float)) - 1
+        return np.clip(i, 0, len(self.ts) - 2)
+
+    def at(self, times: Any) -> Any:
+        """Values at ``times``, along axis 0."""
+        times = as_operand(times)
+        which = self._pieces(times)
+        # runs of times that lie in one step
+        cuts = [0, *(np.flatnonzero(np.diff(which)) + 1).tolist(), len(which)]
+        runs = [(lo, hi) for lo, hi in itertools.pairwise(cuts) if hi > lo]
+        parts = [self.steps[which[lo]].at(times[lo:hi]) for lo, hi in runs]
+        return np.concatenate(parts) if parts else np.zeros((0, self.ys[0].size))
+
+    def __call__(self, t: Any) -> Any:
+        t = as_operand(t)
+        return self.at(t).T if t.ndim else self.at(t[None])[0]
+
+
+def _place_events(sol: Any, path: Path, events: Sequence[Callable], ends: bool) -> None:
+    """The times and values of events, which the solution of event(t, y(t)) = 0 differentiates."""
+    last = sol.t_events
+    for k, event in enumerate(events):
+        found = [_event_time(path, event, t) for t in last[k]]
+        if not found:
+            continue
+        values = path.at(np.stack(found))
+        if sol.status == 1 and ends and last[k][-1] == sol.sol.ts[-1]:
+            sol.t = np.concatenate([sol.t[:-1], found[-1][None]])
+            sol.y = np.concatenate([sol.y[:, :-1], values[-1][:, None]], axis=1)
+        sol.t_events[k], sol.y_events[k] = np.stack(found), values
+
+
+def _event_time(path: Path, event: Callable, t: float) -> Any:
+    return implicit("the time of an event", lambda t: event(t, path(t)), np.asarray(t, float))
+
+
+__all__ = ["odeint", "solve_ivp"]

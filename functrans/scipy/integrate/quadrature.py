@@ -1,0 +1,215 @@
+r"""Integrals of functions, differentiable in limits and parameters, and of samples.
+
+SciPy finds the value and the pieces on which it converged. Derivatives are those of Gauss's rule
+of 21 points on these pieces, which move along with the limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+from scipy import integrate
+
+from functrans._core.bind import Tracer
+from functrans._ops.calls import stop
+from functrans.errors import SolverError, UnsupportedError, user_line
+from functrans.numpy.structure import as_operand
+from functrans.scipy.calls import Numbers, as_args
+from functrans.scipy.implicit import concrete
+from functrans.scipy.public import counterpart
+
+si: Any = integrate  # its types say less than its functions take
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(21)
+
+
+def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, limit=50, points=None,
+         weight=None, **options):
+    """The integral of ``func(x, *args)`` from ``a`` to ``b``, and an estimate of its error.
+
+    Limits may be infinite. Raises SolverError where Gauss's rule on SciPy's pieces does not come to
+    SciPy's value, as beside a singularity, and with its message where SciPy warns.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.grad(lambda k: quad(lambda x: np.exp(-k * x), 0, np.inf)[0])(2.0)
+    Array(-0.25)
+    """
+    args = as_args(args)
+    f = Numbers(func)
+    ends = concrete((a, b))
+    inputs = concrete((args, points))
+
+    def run(full: Any) -> Any:
+        return si.quad(f, *ends, inputs[0], full, epsabs, epsrel, limit, inputs[1], weight,
+                       **options)
+
+    value, error, info, *message = run(1)
+    if not f.depends_on((a, b, args)):
+        return run(full_output) if message or not full_output else (value, error, info)
+    options = {k: v for k, v in options.items() if v}
+    if weight is not None or options:
+        raise UnsupportedError(
+            f"{user_line()}: quad got {'weight' if weight is not None else next(iter(options))}= "
+            "beside a traced value. Write the weight into the function; take real and imaginary "
+            "parts apart."
+        )
+    if message:
+        raise SolverError(
+            f"{user_line()}: quad has no derivative, for it did not converge: {message[0]}"
+        )
+    pieces = info.get("last", 0)
+    total = _by_gauss(lambda x: func(x, *args), a, b, info["alist"][:pieces],
+                      info["blist"][:pieces])
+    _require_equal("quad", concrete(total), value, max(error, epsabs))
+    y = value + (total - stop(total)) if isinstance(total, Tracer) else value
+    return (y, error, info) if full_output else (y, error)
+
+
+def _by_gauss(f: Callable, a: Any, b: Any, starts: Sequence, ends: Sequence) -> Any:
+    """The integral over pieces that QUADPACK has reported: of t, where a limit is infinite."""
+    low, high = concrete((a, b))
+    if low == high:  # one piece, of length 0
+        return (b - a) / 2 * sum([w * f(a + (b - a) * (1 + node) / 2)
+                                  for node, w in zip(NODES, WEIGHTS, strict=True)])
+    sign = 1.0
+    if low > high:
+        a, b, low, high, sign = b, a, high, low, -1.0
+    total: Any = 0.0
+    for start, end in zip(starts, ends, strict=True):
+        for node, w in zip(NODES, WEIGHTS * (end - start) / 2, strict=True):
+            t = start + (end - start) * (1 + node) / 2
+            total = total + w * _transformed(f, a, b, low, high, t)
+    return sign * total
+
+
+def _transformed(f: Callable, a: Any, b: Any, low: float, high: float, t: float) -> Any:
+    """The integrand of t: x moves with finite limits, and is a + (1 - t) / t up to infinity."""
+    if np.isfinite(low) and np.isfinite(high):
+        share = (t - low) / (high - low)
+        return f(a + share * (b - a)) * ((b - a) / (high - low))
+    x = (1 - t) / t
+    if np.isfinite(low):
+        return f(a + x) / t**2
+    if np.isfinite(high):
+        return f(b - x) / t**2
+    return (f(x) + f(-x)) / t**2
+
+
+def _require_equal(who: str, total: Any, value: Any, error: float) -> None:
+    off = np.max(np.abs(total - value), initial=0.0)
+    if not off <= 10 * error + 1e-8 * np.max(np.abs(value), initial=0.0):
+        raise SolverError(
+            f"{user_line()}: {who} has no derivative here: Gauss's rule on its pieces is {off:.1g} "
+            "away from the value, as beside a singularity. Change variables so that the integrand "
+            "is smooth, or split the range with points=."
+        )
+
+
+def quad_vec(f, a, b, epsabs=1e-200, epsrel=1e-8, norm="2", *rest: Any, full_output=False, args=(),
+             **options):
+    """The integral of a function of one number whose values are arrays, over a finite range.
+
+    >>> import functrans as ft, numpy as np
+    >>> k = np.array([1.0, 2.0])
+    >>> ft.jacobian(lambda b: quad_vec(lambda x: k * x, 0.0, b)[0])(3.0).round(6)
+    array([3., 6.])
+    """
+    args = as_args(args)
+    plain = Numbers(f)
+    ends, numbers = concrete(((a, b), args))
+    value, error, info = si.quad_vec(plain, *ends, epsabs, epsrel, norm, *rest, full_output=True,
+                                     args=numbers, **options)
+    if plain.depends_on((a, b, args)):
+        if not np.all(np.isfinite(ends)):
+            raise UnsupportedError(
+                f"{user_line()}: quad_vec got an infinite limit beside a traced value. Change "
+                "variables to a finite range, or take quad for each entry."
+            )
+        low, high = np.transpose(info.intervals)
+        # in order, as they are of rising limits
+        low, high = np.minimum(low, high), np.maximum(low, high)
+        total = _by_gauss(lambda x: as_operand(f(x, *args)), a, b, low, high)
+        _require_equal("quad_vec", concrete(total), value, error)
+        value = value + (total - stop(total)) if isinstance(total, Tracer) else value
+    return (value, error, info) if full_output else (value, error)
+
+
+def fixed_quad(func, a, b, args=(), n=5):
+    """The integral by Gauss's rule of ``n`` points, of a function of arrays.
+
+    >>> import functrans as ft
+    >>> ft.grad(lambda b: fixed_quad(lambda x: x**3, 0.0, b)[0])(2.0)
+    Array(8.)
+    """
+    f = Numbers(func)
+    out = si.fixed_quad(f, *concrete((a, b, as_args(args), n)))
+    if not f.depends_on((a, b, args)):
+        return out
+    nodes, weights = np.polynomial.legendre.leggauss(n)
+    y = func((b - a) * (nodes + 1) / 2 + a, *as_args(args))
+    return (b - a) / 2 * np.sum(weights * y, axis=-1), None
+
+
+# ---- samples
+
+
+def _samples(y: Any, x: Any, dx: Any, axis: int) -> tuple[Any, Any]:
+    """``y`` with its axis last, and the distances of its samples."""
+    y = as_operand(y)
+    axis = normalize_axis_index(axis, y.ndim)
+    if x is None:
+        return np.moveaxis(y, axis, -1), dx * np.ones(max(y.shape[axis] - 1, 0))
+    x = as_operand(x)
+    return np.moveaxis(y, axis, -1), np.diff(np.moveaxis(x, axis, -1) if x.ndim > 1 else x)
+
+
+@counterpart(si.trapezoid)
+def trapezoid(y, x=None, dx=1.0, axis=-1):
+    """The integral of samples by the trapezoidal rule."""
+    y, d = _samples(y, x, dx, axis)
+    return np.sum(d * (y[..., 1:] + y[..., :-1]), axis=-1) / 2
+
+
+@counterpart(si.cumulative_trapezoid)
+def cumulative_trapezoid(y, x=None, dx=1.0, axis=-1, initial=None):
+    """Integrals of samples up to each of them, by the trapezoidal rule."""
+    place = normalize_axis_index(axis, np.ndim(y))
+    y, d = _samples(y, x, dx, axis)
+    total = np.cumsum(d * (y[..., 1:] + y[..., :-1]) / 2, axis=-1)
+    if initial is not None:
+        if initial != 0:
+            raise ValueError("`initial` must be `None` or `0`.")
+        total = np.concatenate([np.zeros((*total.shape[:-1], 1)), total], axis=-1)
+    return np.moveaxis(total, -1, place)
+
+
+@counterpart(si.simpson)
+def simpson(y, x=None, *, dx=1.0, axis=-1):
+    """The integral of samples by Simpson's rule; of an even number, the last interval is
+    Cartwright's.
+    """
+    y, d = _samples(y, x, dx, axis)
+    n = y.shape[-1]
+    if n < 3:
+        return np.sum(d * (y[..., 1:] + y[..., :-1]), axis=-1) / 2
+    m = n - 1 + n % 2  # an odd number of samples
+    h, k = d[..., 0 : m - 1 : 2], d[..., 1 : m - 1 : 2]
+    total = np.sum((h + k) / 6 * (
+        y[..., 0 : m - 1 : 2] * (2 - k / h)
+        + y[..., 1 : m - 1 : 2] * ((h + k) ** 2 / (h * k))
+        + y[..., 2:m:2] * (2 - h / k)
+    ), axis=-1)
+    if m == n:
+        return total
+    h, k = d[..., -2], d[..., -1]
+    return (
+        total
+        + y[..., -1] * (2 * k**2 + 3 * h * k) / (6 * (h + k))
+        + y[..., -2] * (k**2 + 3 * h * k) / (6 * h)
+        - y[..., -3] * k**3 / (6 * h * (h + k))
+    )
+
+
+__all__ = ["cumulative_trapezoid", "fixed_quad", "quad", "quad_vec", "simpson", "trapezoid"]

@@ -1,0 +1,104 @@
+"""Minima of functions, with gradients and Hessians for SciPy and derivatives of the solution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from scipy import optimize
+
+from functrans._transforms.forward.api import derivative
+from functrans._transforms.matrices.jacobian import hessian
+from functrans._transforms.matrices.products import hvp
+from functrans._transforms.reverse.grad import grad, value_and_grad
+from functrans.scipy.calls import Derivative, Numbers, as_args
+from functrans.scipy.implicit import concrete, implicit
+from functrans.scipy.optimize.constraints import Conditions, as_list, ends_of, for_scipy
+from functrans.scipy.optimize.roots import require_success
+from functrans.scipy.public import is_traced
+
+so: Any = optimize  # its types say less than its functions take
+
+# SciPy's methods that take a gradient, and what they take of second derivatives.
+GRADIENT = frozenset([
+    "cg", "bfgs", "newton-cg", "l-bfgs-b", "tnc", "slsqp", "dogleg", "trust-ncg", "trust-krylov",
+    "trust-exact", "trust-constr",
+])
+HESSIAN = frozenset(["dogleg", "trust-exact"])
+PRODUCT = frozenset(["newton-cg", "trust-ncg", "trust-krylov", "trust-constr"])
+
+
+def minimize(fun, x0, args=(), method=None, jac=None, hess=None, hessp=None, bounds=None,
+             constraints=(), tol=None, callback=None, options=None):
+    """A minimum of ``fun(x, *args)``, under bounds and constraints.
+
+    Without ``jac``, ``hess`` and ``hessp``, SciPy's method is given those that it takes, and the
+    Jacobians of constraints: exact, and compiled where they can be, so that Python's side effects
+    in ``fun`` may happen once; ``jac="2-point"`` takes differences. The solution's derivatives are
+    those of the equations of Karush, Kuhn and Tucker at it, also in bounds and in what constraints
+    close over. Raises SolverError where an active constraint is degenerate.
+
+    >>> import functrans as ft, numpy as np
+    >>> minimize(lambda x: np.sum((x - 1) ** 4), np.zeros(2), method="BFGS").njev < 30
+    True
+    >>> ft.grad(lambda a: minimize(lambda x: np.sum(x**4 - a * x), np.ones(1)).x[0])(4.0)
+    Array(0.08333333)
+    """
+    args = as_args(args)
+    start, numbers = concrete((x0, args))
+    f, primes = _for_scipy(fun, numbers, method, jac, hess, hessp)
+    second = isinstance(method, str) and method.lower() == "trust-constr"
+    limits = [for_scipy(c, second) for c in as_list(constraints)]
+    ends = ends_of(bounds)
+    plain = bounds if ends is None else so.Bounds(*concrete(ends))
+    sol = so.minimize(f, start, numbers, method, *primes, plain, [c for c, _ in limits], tol,
+                      callback, options)
+    watched = [f, *[n for _, ns in limits for n in ns]]
+    if not (is_traced((args, ends)) or any([n.traced for n in watched])):
+        return sol
+    require_success("minimize", sol.success, sol.message)
+    values = (lambda x: fun(x, *args)[0]) if jac is True else (lambda x: fun(x, *args))
+    gradient = (lambda x: jac(x, *args)) if callable(jac) else grad(values)
+    conditions = Conditions("minimize", gradient, sol.x, ends, constraints)
+    sol.x = implicit("minimize", conditions, conditions.start)[: sol.x.size]
+    sol.fun = values(sol.x)
+    return sol
+
+
+def _for_scipy(
+    fun: Callable, args: tuple, method: Any, jac: Any, hess: Any, hessp: Any
+) -> tuple[Numbers, list]:
+    """The function and ``[jac, hess, hessp]`` for SciPy, ours where the user gave none."""
+    name = method.lower() if isinstance(method, str) else ""
+    f = Numbers(fun)
+    if jac is None and (method is None or name in GRADIENT):
+        f, jac = Derivative(lambda x: value_and_grad(fun)(x, *args)), True
+    values = (lambda x: fun(x, *args)[0]) if f.f is fun and jac is True else (
+        lambda x: fun(x, *args))
+    if hess is None and hessp is None:
+        hess = Derivative(hessian(values)) if name in HESSIAN else None
+        hessp = Derivative(lambda x, p: hvp(values, x, p)[1], 2) if name in PRODUCT else None
+    plain = [Numbers(g) if callable(g) and not isinstance(g, Numbers) else g
+             for g in (jac, hess, hessp)]
+    return f, plain
+
+
+def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=None, options=None):
+    """A minimum of a function of one number, differentiated where its slope is zero, or at a bound.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.grad(lambda a: minimize_scalar(lambda x: np.cosh(x - a) + x).x)(1.0)
+    Array(1.)
+    """
+    args = as_args(args)
+    f = Numbers(fun)
+    numbers, bracket, ends = concrete((args, bracket, bounds))
+    sol = so.minimize_scalar(f, bracket, ends, numbers, method, tol, options)
+    if f.depends_on((args, bounds)):
+        require_success("minimize_scalar", sol.success, sol.message)
+        sol.x = implicit("minimize_scalar", derivative(lambda x: fun(x, *args)), sol.x)
+        sol.fun = fun(sol.x, *args)
+    return sol
+
+
+__all__ = ["minimize", "minimize_scalar"]

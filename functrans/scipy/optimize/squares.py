@@ -1,0 +1,176 @@
+"""Least squares, with exact Jacobians for SciPy and derivatives of the solution."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from functrans._transforms.matrices.jacobian import jacobian
+from functrans._transforms.reverse.grad import grad
+from functrans.errors import UnsupportedError, user_line
+from functrans.numpy.structure import as_operand
+from functrans.scipy.calls import Derivative, Numbers, as_args
+from functrans.scipy.implicit import concrete, implicit
+from functrans.scipy.optimize.constraints import Conditions
+from functrans.scipy.optimize.roots import require_success
+
+so: Any = optimize  # its types say less than its functions take
+
+# rho(z) of SciPy's robust losses, of squares z
+LOSSES: dict[str, Callable] = {
+    "linear": lambda z: z,
+    "soft_l1": lambda z: 2 * (np.sqrt(1 + z) - 1),
+    # z inside the root is kept above 0 where it is not used
+    "huber": lambda z: np.where(z <= 1, z, 2 * np.sqrt(np.where(z <= 1, 1.0, z)) - 1),
+    "cauchy": np.log1p,
+    "arctan": np.arctan,
+}
+
+
+def least_squares(fun, x0, jac=None, bounds=(-np.inf, np.inf), method="trf", *rest: Any,
+                  loss="linear", f_scale=1.0, args=(), kwargs=None, **options: Any):
+    """A minimum of half the sum of squares of ``fun(x, *args, **kwargs)``, within bounds.
+
+    Without ``jac`` SciPy is given the exact Jacobian; differences are taken with ``jac="2-point"``.
+
+    >>> import functrans as ft, numpy as np
+    >>> t = np.linspace(0.0, 1.0, 5)
+    >>> fit = lambda a: least_squares(lambda x: np.exp(x * t) - np.exp(a * t), 0.0).x[0]
+    >>> ft.grad(fit)(0.5)
+    Array(1.)
+    """
+    args, kwargs = as_args(args), kwargs or {}
+    if rest:
+        raise TypeError("least_squares: pass what comes after method by keyword")
+    f = Numbers(fun)
+    start, numbers, named = concrete((x0, args, kwargs))
+    ends = _ends_of(bounds)
+    if jac is None:
+        exact = jacobian(lambda x: _vector(fun(x, *numbers, **named)))
+        jac = Derivative(lambda x: exact(x.reshape(-1)))
+    elif callable(jac):
+        jac = Numbers(jac)
+    sol = so.least_squares(f, start, jac, concrete(ends), method, loss=loss, f_scale=f_scale,
+                           args=numbers, kwargs=named, **options)
+    if not f.depends_on((args, kwargs, ends)):
+        return sol
+    require_success("least_squares", sol.success, sol.message)
+
+    def residuals(x: Any) -> Any:
+        return _vector(fun(x, *args, **kwargs))
+
+    sol.x = _least("least_squares", residuals, sol.x, ends, loss, f_scale)
+    sol.fun = residuals(sol.x)
+    sol.cost = _cost(sol.fun, loss, f_scale)
+    return sol
+
+
+def _ends_of(bounds: Any) -> tuple:
+    """Lower and upper bounds, as these functions take them."""
+    return (bounds.lb, bounds.ub) if isinstance(bounds, so.Bounds) else tuple(bounds)
+
+
+def _vector(y: Any) -> Any:
+    return as_operand(y).reshape(-1)
+
+
+def _cost(r: Any, loss: Any, scale: Any) -> Any:
+    if not isinstance(loss, str):
+        raise UnsupportedError(
+            f"{user_line()}: least_squares got the loss {loss!r} beside a traced value; its rho "
+            f"is not known to be differentiable. Take one of {', '.join(LOSSES)}."
+        )
+    return 0.5 * scale**2 * np.sum(LOSSES[loss]((r / scale) ** 2))
+
+
+def _least(who: str, residuals: Callable, x: Any, ends: Any, loss: str, scale: Any) -> Any:
+    """``x`` with its derivatives, where the slope of the cost is zero."""
+    slope = grad(lambda x: _cost(residuals(x), loss, scale))
+    conditions = Conditions(who, slope, x, ends, ())
+    return implicit(who, conditions, conditions.start)
+
+
+def curve_fit(f, xdata, ydata, p0=None, sigma=None, absolute_sigma=False, check_finite=None,
+              bounds=(-np.inf, np.inf), method=None, jac=None, *, full_output=False,
+              nan_policy=None, **options: Any):
+    """The parameters p for which f(xdata, *p) is closest to ``ydata``, and their covariance.
+
+    Without ``jac`` SciPy is given the exact Jacobian. Both results have derivatives, in data,
+    uncertainties and in what ``f`` closes over.
+
+    >>> import functrans as ft, numpy as np
+    >>> x = np.array([0.0, 1.0, 2.0])
+    >>> ft.jacobian(lambda y: curve_fit(lambda x, a: a * x, x, y)[0][0])(2 * x)
+    Array([0. , 0.2, 0.4])
+    """
+    model = Numbers(f)
+    if jac is None:
+        jac = _Slopes(f)
+    elif callable(jac):
+        jac = Numbers(jac)
+    data = xdata, ydata, sigma
+    plain_x, plain_y, plain_sigma, start = concrete((*data, p0))
+    ends = _ends_of(bounds)
+    out = so.curve_fit(functools.wraps(f)(lambda *a: model(*a)), plain_x, plain_y, start,
+                       plain_sigma, absolute_sigma, check_finite, concrete(ends), method, jac,
+                       full_output=full_output, nan_policy=nan_policy, **options)
+    if not model.depends_on((data, ends)):
+        return out
+    if nan_policy == "omit":
+        raise UnsupportedError(
+            f"{user_line()}: curve_fit got nan_policy='omit' beside a traced value; leave the "
+            "points without data out of xdata and ydata."
+        )
+    weigh = _weights(sigma)
+
+    def residuals(p: Any) -> Any:
+        return weigh(_vector(f(xdata, *p) - ydata))
+
+    loss, scale = options.get("loss", "linear"), options.get("f_scale", 1.0)
+    p = _least("curve_fit", residuals, out[0], ends, loss, scale)
+    return (p, _covariance(residuals, p, absolute_sigma), *out[2:])
+
+
+class _Slopes:
+    """The Jacobian of a model in its parameters, as ``curve_fit`` calls it."""
+
+    def __init__(self, f: Callable):
+        self.f = f
+        self.derivative: Derivative | None = None
+        self.x: Any = None
+
+    def __call__(self, x: Any, *p: Any) -> Any:
+        if self.derivative is None or self.x is not x:
+            self.x = x
+            self.derivative = Derivative(jacobian(lambda p: _vector(self.f(x, *p))))
+        return self.derivative(np.array(p))
+
+
+def _weights(sigma: Any) -> Callable:
+    """What residuals are weighed with: 1 / sigma, or of a covariance the inverse of its factor."""
+    if sigma is None:
+        return lambda r: r
+    sigma = as_operand(sigma)
+    if sigma.ndim < 2:
+        return lambda r: r / sigma
+    L = np.linalg.cholesky(sigma)
+    return lambda r: np.linalg.solve(L, r)
+
+
+def _covariance(residuals: Callable, p: Any, absolute: bool) -> Any:
+    J = jacobian(residuals)(p)
+    covariance = np.linalg.inv(J.T @ J)
+    if absolute:
+        return covariance
+    r = residuals(p)
+    freedom = r.size - p.size
+    if freedom <= 0:
+        return np.full((p.size, p.size), np.inf)
+    return covariance * (np.sum(r**2) / freedom)
+
+
+__all__ = ["curve_fit", "least_squares"]

@@ -1,0 +1,114 @@
+"""Are integrals differentiated in limits, parameters and samples?"""
+
+import numpy as np
+import pytest
+import scipy.integrate as si
+from pytest import approx
+
+import functrans as ft
+from functrans.errors import SolverError, UnsupportedError
+from functrans.scipy import integrate
+
+K = 1.3
+RANGES = {
+    # limits and integrand of k; the integral in closed form
+    "finite": (0.0, 2.0, lambda x, k: np.exp(-k * x), lambda k: (1 - np.exp(-2 * k)) / k),
+    "falling": (2.0, 0.0, lambda x, k: np.exp(-k * x), lambda k: -(1 - np.exp(-2 * k)) / k),
+    "up": (1.0, np.inf, lambda x, k: np.exp(-k * x), lambda k: np.exp(-k) / k),
+    "down": (-np.inf, -1.0, lambda x, k: np.exp(k * x), lambda k: np.exp(-k) / k),
+    "line": (-np.inf, np.inf, lambda x, k: np.exp(-k * x**2), lambda k: np.sqrt(np.pi / k)),
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+@pytest.mark.parametrize("closed", [False, True], ids=["args", "closure"])
+def test_quad_has_derivatives_in_a_parameter(name, closed):
+    a, b, f, integral = RANGES[name]
+
+    def value(k):
+        if closed:
+            return integrate.quad(lambda x: f(x, k), a, b)[0]
+        return integrate.quad(f, a, b, (k,))[0]
+
+    assert float(ft.grad(value)(K)) == approx(float(ft.grad(integral)(K)), rel=1e-8)
+    for second in (ft.grad(ft.grad(value)), ft.derivative(ft.grad(value))):
+        assert float(second(K)) == approx(float(ft.grad(ft.grad(integral))(K)), rel=1e-7)
+
+
+@pytest.mark.parametrize("a, b", [(0.3, 1.2), (1.2, 0.3), (0.5, 0.5)])
+def test_quad_and_its_kin_have_derivatives_in_the_limits(a, b):
+    for rule in (integrate.quad, integrate.quad_vec, integrate.fixed_quad):
+        def value(a, b, rule=rule):
+            return rule(lambda x: np.cos(3 * x), a, b)[0]
+
+        g = ft.grad(value, (0, 1))(a, b)
+        # of fixed_quad, which has five points
+        assert [float(v) for v in g] == approx([-np.cos(3 * a), np.cos(3 * b)], rel=1e-5)
+    H = ft.hessian(lambda p: integrate.quad(lambda x: np.cos(3 * x), p[0], p[1])[0])(
+        np.array([a, b]))
+    np.testing.assert_allclose(H, np.diag([3 * np.sin(3 * a), -3 * np.sin(3 * b)]), atol=1e-10)
+
+
+def test_quad_with_points_and_all_of_its_output():
+    def value(k):
+        y, error, info = integrate.quad(lambda x: np.abs(x - 0.3) * k**2, 0, 1, points=[0.3],
+                                        full_output=1)
+        assert error < 1e-8 and info["neval"] > 0
+        return y
+
+    assert float(ft.grad(value)(2.0)) == approx(4 * (0.3**2 + 0.7**2) / 2)
+
+
+def test_quad_vec_of_arrays():
+    def value(k):
+        return integrate.quad_vec(lambda x: np.exp(-k * x), 0.0, 1.0)[0]
+
+    k = np.array([0.5, 1.0, 2.0])
+    closed = ft.jacobian(lambda k: (1 - np.exp(-k)) / k)(k)
+    np.testing.assert_allclose(ft.jacobian(value)(k), closed, atol=1e-12)
+
+
+def test_what_quad_cannot_differentiate_is_named():
+    with pytest.raises(UnsupportedError, match=r"quad got weight= beside a traced value"):
+        ft.grad(lambda k: integrate.quad(lambda x: k * x, 0, 1, weight="cos", wvar=2)[0])(1.0)
+    with pytest.raises(UnsupportedError, match=r"quad got complex_func= beside"):
+        ft.grad(lambda k: integrate.quad(lambda x: k * x, 0, 1, complex_func=True)[0])(1.0)
+    with pytest.raises(UnsupportedError, match=r"quad_vec got an infinite limit beside"):
+        ft.grad(lambda k: integrate.quad_vec(lambda x: np.exp(-k * x), 0, np.inf)[0])(1.0)
+    with pytest.raises(SolverError, match=r"quad has no derivative, for it did not converge: "):
+        ft.grad(lambda k: integrate.quad(lambda x: np.sin(k / x), 1e-9, 1, limit=5)[0])(1.0)
+    with pytest.raises(SolverError, match=r"Gauss's rule on its pieces is .* away"):
+        ft.grad(lambda k: integrate.quad(lambda x: k * x**-0.9, 0, 1)[0])(1.0)
+
+
+def test_plain_integrals_are_scipy_s():
+    assert integrate.quad(np.exp, 0, 1) == si.quad(np.exp, 0, 1)
+    assert integrate.quad_vec(np.exp, 0, 1)[0] == si.quad_vec(np.exp, 0, 1)[0]
+    assert integrate.fixed_quad(np.exp, 0, 1) == si.fixed_quad(np.exp, 0, 1)
+    with pytest.warns(si.IntegrationWarning):
+        integrate.quad(lambda x: np.sin(1 / x), 1e-9, 1, limit=5)
+
+
+SAMPLES = {
+    "trapezoid": lambda m, y, x: m.trapezoid(y, x, axis=0),
+    "cumulative": lambda m, y, x: m.cumulative_trapezoid(y, x, axis=0, initial=0),
+    "simpson": lambda m, y, x: m.simpson(y, x=x, axis=0),
+    "dx": lambda m, y, x: m.simpson(y, dx=0.3, axis=0),
+    "last": lambda m, y, x: m.cumulative_trapezoid(y.T, x),
+}
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize("rule", SAMPLES)
+def test_rules_of_samples_have_scipy_s_values_and_derivatives(rule, n):
+    rng = np.random.default_rng(n)
+    y, x = rng.normal(size=(n, 2)), np.cumsum(rng.uniform(0.5, 1.5, n))
+    f = SAMPLES[rule]
+    ty, tx = rng.normal(size=y.shape), rng.normal(size=n)
+    value, slope = ft.jvp(lambda y, x: f(integrate, y, x), (y, x), (ty, tx))
+    np.testing.assert_allclose(value, f(si, y, x), rtol=1e-13)
+    h = 1e-6
+    differences = (f(si, y + h * ty, x + h * tx) - f(si, y - h * ty, x - h * tx)) / (2 * h)
+    np.testing.assert_allclose(slope, differences, rtol=1e-6, atol=1e-8)  # differences
+    back = ft.vjp(lambda y, x: f(integrate, y, x), y, x)[1](np.ones_like(value))
+    assert np.sum(back[0] * ty) + np.sum(back[1] * tx) == approx(np.sum(slope))
