@@ -10,6 +10,7 @@ from scipy import special as sp
 from functrans._ops.declare import TABLE
 from functrans._ops.special import (
     bessel,
+    distributions,
     elementary,
     errors,
     gamma,
@@ -22,7 +23,8 @@ from functrans._ops.special import (
 from functrans.numpy.protocols import UFUNCS
 
 # imported for the rows that they declare
-assert elementary and errors and hypergeometric and incomplete and logistic and orthogonal
+assert distributions and elementary and errors and hypergeometric and incomplete and logistic
+assert orthogonal
 # Ufuncs inside of functions of SciPy's, which hand traced values on to them.
 INSIDE = {"_zeta": gamma.zeta}
 
