@@ -235,6 +235,8 @@ HOSTED = {
     **dict.fromkeys(["convolve", "fft", "irfft", "rfft"], "NumPy has the fast algorithm"),
     **dict.fromkeys([f"special.spherical_{n}" for n in ("jn", "yn", "in", "kn")],
                     "SciPy reflects negative operands in Python"),
+    **dict.fromkeys([f"special.{n}_{f}" for n in ("skewnorm", "vonmises") for f in ("cdf", "ppf")],
+                    "SciPy's distributions compute it in Python"),
     "special.lambertw": "SciPy offers it to Cython with complex results alone",
     "norm2": "how it is scaled depends on the numbers",
 }

@@ -46,6 +46,13 @@ NAMES: dict[str, Names] = {
         """,
         constant="gammasgn round",
     ),
+    "stats": Names(
+        ours="""
+            bernoulli beta binom cauchy chi2 expon f gamma genextreme genpareto geom gumbel_l
+            gumbel_r halfnorm invgamma laplace logistic lognorm nbinom norm pareto poisson skewnorm
+            t truncnorm uniform vonmises weibull_min
+        """,
+    ),
 }
 
 

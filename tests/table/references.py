@@ -4,6 +4,7 @@ from functools import partial
 
 import mpmath as mp
 import scipy.special as sp
+from scipy import stats
 
 LN2 = mp.log(2)
 
@@ -244,6 +245,37 @@ SPECIAL |= {
     ),
     "betainccinv": lambda a, b, y: _solved(
         lambda x: 1 - _i(a, b, x), y, sp.betainccinv(float(a), float(b), float(y))
+    ),
+}
+
+
+def _stdtr(df, t):
+    scale = mp.gammaprod([(df + 1) / 2], [df / 2]) / mp.sqrt(mp.pi * df)
+    return mp.mpf(1) / 2 + t * scale * mp.hyp2f1(0.5, (df + 1) / 2, 1.5, -t * t / df)
+
+
+def _skewnorm(x, a):
+    return mp.ncdf(x) - 2 * SPECIAL["owens_t"](x, a)
+
+
+def _vonmises(x, kappa):
+    whole = 2 * mp.pi * mp.besseli(0, kappa)
+    return mp.mpf(1) / 2 + mp.quad(lambda t: mp.exp(kappa * mp.cos(t)), [0, x]) / whole
+
+
+SPECIAL |= {
+    "counts": lambda k, x: mp.floor(k) + x,
+    "stdtr": _stdtr,
+    "stdtrit": lambda df, p: _solved(
+        lambda t: _stdtr(df, t), p, sp.stdtrit(float(df), float(p))
+    ),
+    "skewnorm_cdf": _skewnorm,
+    "skewnorm_ppf": lambda q, a: _solved(
+        lambda x: _skewnorm(x, a), q, stats.skewnorm.ppf(float(q), float(a))
+    ),
+    "vonmises_cdf": _vonmises,
+    "vonmises_ppf": lambda q, kappa: _solved(
+        lambda x: _vonmises(x, kappa), q, stats.vonmises.ppf(float(q), float(kappa))
     ),
 }
 REFERENCES |= {f"special.{name}": f for name, f in SPECIAL.items()}

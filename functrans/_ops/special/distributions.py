@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy import special as sp
 
 from functrans._ops.declare import elementwise, where
-from functrans._ops.elementwise import exp, log
+from functrans._ops.elementwise import exp, floor, log
 from functrans._ops.special.arguments import refused
 from functrans._ops.special.bessel import i0e
 from functrans._ops.special.elementary import cosm1, log1p
@@ -20,11 +20,11 @@ from functrans._ops.special.incomplete import lower_beta
 
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 
-# row: the identity on what has no derivative, so that a derivative in it raises
+# row: floor(x1) + x2, whose x1 has no derivative, so that one that is taken in it raises
 counts = elementwise(
-    "special.counts", np.positive,
+    "special.counts", lambda x1, x2: np.floor(x1) + x2,
     refused("a discrete distribution of scipy.stats", "its counts (k, n of binom, loc)"),
-    formula=lambda x: x + 0,
+    lambda g: g, formula=lambda x1, x2: floor(x1) + x2,
 )
 
 # ---- Student's t
@@ -70,11 +70,19 @@ stdtrit = elementwise(
 # ---- the skew normal distribution
 
 
-@functools.cache
-def _scipy(name: str) -> Any:
-    from scipy import stats  # lazy: slow to import
+def _by_scipy(name: str, method: str) -> Callable:
+    """A method of SciPy's distribution of real variables."""
 
-    return getattr(stats, name)
+    def impl(x: Any, shape: Any) -> Any:
+        from scipy import stats  # lazy: slow to import
+
+        dtype = np.result_type(x, shape)
+        if dtype.kind == "c" or dtype.itemsize > 8:
+            raise TypeError(f"scipy.stats.{name}.{method} takes no numbers of type {dtype}")
+        y = getattr(getattr(stats, name), method)(x, shape)
+        return y.astype(dtype if dtype.kind == "f" else float)
+
+    return impl
 
 
 def log_density_of_skewnorm(x, a):
@@ -89,12 +97,12 @@ def _skewnorm_in_skewness(x, a):
 
 
 skewnorm_cdf = elementwise(
-    "special.skewnorm_cdf", lambda x, a: _scipy("skewnorm").cdf(x, a),
+    "special.skewnorm_cdf", _by_scipy("skewnorm", "cdf"),
     lambda g, x1, x2: g * exp(log_density_of_skewnorm(x1, x2)),
     lambda g, x1, x2: g * _skewnorm_in_skewness(x1, x2),
 )
 skewnorm_ppf = elementwise(
-    "special.skewnorm_ppf", lambda q, a: _scipy("skewnorm").ppf(q, a),
+    "special.skewnorm_ppf", _by_scipy("skewnorm", "ppf"),
     lambda g, y, x2: g * exp(-log_density_of_skewnorm(y, x2)),
     lambda g, y, x2: -g * (
         _skewnorm_in_skewness(y, x2) * exp(-log_density_of_skewnorm(y, x2))
@@ -112,11 +120,11 @@ def _density_of_vonmises(x, kappa):
 
 
 vonmises_cdf = elementwise(
-    "special.vonmises_cdf", lambda x, kappa: _scipy("vonmises").cdf(x, kappa),
+    "special.vonmises_cdf", _by_scipy("vonmises", "cdf"),
     lambda g, x1, x2: g * _density_of_vonmises(x1, x2), _IN_KAPPA, domain="positive",
 )
 vonmises_ppf = elementwise(
-    "special.vonmises_ppf", lambda q, kappa: _scipy("vonmises").ppf(q, kappa),
+    "special.vonmises_ppf", _by_scipy("vonmises", "ppf"),
     lambda g, y, x2: g / _density_of_vonmises(y, x2), _IN_KAPPA, domain="probability",
 )
 

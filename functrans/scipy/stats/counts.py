@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from scipy import stats as theirs
 
-from functrans._core.bind import Tracer
 from functrans._ops.elementwise import exp, log
-from functrans._ops.special.distributions import counts
 from functrans._ops.special.elementary import expm1, log1p
 from functrans._ops.special.gamma import betaln, gammaln
 from functrans._ops.special.incomplete import betainc, betaincc, gammainc, gammaincc
 from functrans._ops.special.logistic import entr, xlog1py, xlogy
-from functrans.scipy.stats.distribution import Discrete, Form, log1mexp
+from functrans.scipy.stats.distribution import Discrete, Form, count, log1mexp
 
 INF = math.inf
 
 
 def _is_probability(p):
     return (p >= 0) & (p <= 1)
-
-
-def _trials(n: Any) -> Any:
-    """A number of trials, in which there is no derivative."""
-    return counts(n) if isinstance(n, Tracer) and n.dtype.kind == "f" else n
 
 
 def _log_binom(n, k):
@@ -48,12 +40,12 @@ binom = Discrete(theirs.binom, "n p", Form(
     valid=lambda n, p: (n >= 0) & (np.floor(n) == n) & _is_probability(p),
     support=(0, lambda n, p: n),
     log_density=lambda k, n, p: (
-        _log_binom(_trials(n), k) + xlogy(k, p) + xlog1py(_trials(n) - k, -p)
+        _log_binom(count(n), k) + xlogy(k, p) + xlog1py(count(n) - k, -p)
     ),
-    cdf=lambda k, n, p: betaincc(k + 1, _trials(n) - k, p),
-    sf=lambda k, n, p: betainc(k + 1, _trials(n) - k, p),
-    mean=lambda n, p: _trials(n) * p,
-    var=lambda n, p: _trials(n) * (p * (1 - p)),
+    cdf=lambda k, n, p: betaincc(k + 1, count(n) - k, p),
+    sf=lambda k, n, p: betainc(k + 1, count(n) - k, p),
+    mean=lambda n, p: count(n) * p,
+    var=lambda n, p: count(n) * (p * (1 - p)),
 ))
 
 nbinom = Discrete(theirs.nbinom, "n p", Form(

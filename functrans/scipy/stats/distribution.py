@@ -19,7 +19,7 @@ from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import where
 from functrans._ops.special.distributions import counts
-from functrans._ops.special.elementary import expm1, log1p
+from functrans._ops.special.elementary import expm1, exprel, log1p
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.public import is_traced
@@ -32,12 +32,19 @@ def log1mexp(x: Any) -> Any:
     return where(x < LOG2, ops.log(-expm1(-x)), log1p(-ops.exp(-x)))
 
 
+def log1mexp_of_exp(y: Any) -> Any:
+    """log(1 - exp(-exp(y))), which is y where that is far below 0."""
+    small = y < 0
+    near, far = where(small, y, 0.0), where(small, 1.0, y)
+    return where(small, near + ops.log(exprel(-ops.exp(near))), log1mexp(ops.exp(far)))
+
+
 @dataclass(frozen=True, eq=False)
 class Form:
     """A distribution at location 0 and scale 1.
 
     Functions take the variable, or a probability, and then the shapes; moments the shapes alone.
-    ``upper`` makes a complement from ``lower`` where both are given; see ``_log``.
+    Of logarithms that are not given, ``_log`` of the functions is taken.
     """
 
     log_density: Callable
@@ -230,8 +237,13 @@ class Continuous(_Distribution):
     def _sides(self, z: Any, shapes: list[Any]) -> tuple[Any, Any]:
         """Where z is not below the support, and where it is not above."""
         low, high = self.form.support
-        at_least = lambda z, *s: z >= (low(*s) if callable(low) else low)
-        at_most = lambda z, *s: z <= (high(*s) if callable(high) else high)
+
+        def at_least(z: Any, *s: Any) -> Any:
+            return z >= (low(*s) if callable(low) else low)
+
+        def at_most(z: Any, *s: Any) -> Any:
+            return z <= (high(*s) if callable(high) else high)
+
         return (
             True if low == -math.inf else _asked(at_least, z, *shapes),
             True if high == math.inf else _asked(at_most, z, *shapes),
@@ -353,8 +365,8 @@ class Discrete(_Distribution):
 
     def _variable(self, k: Any, args: tuple, kwds: dict[str, Any]) -> tuple[Any, list[Any], Any]:
         *shapes, loc = self._parameters(args, kwds)
-        k = _count(as_operand(k))
-        k = k if loc is None else k - _count(loc)
+        k = as_operand(k)
+        k = k if loc is None else ops.subtract(k, loc)
         valid = True if self.form.valid is None else _asked(self.form.valid, *shapes)
         return _wide(k), shapes, valid
 
@@ -365,7 +377,7 @@ class Discrete(_Distribution):
         low, high = self.form.support
         top = high if callable(high) else lambda *_: high
         inside = _asked(lambda k, *s: (k >= low) & (k <= top(*s)) & (np.floor(k) == k), k, *shapes)
-        y = self.form.log_density(k, *shapes)
+        y = self.form.log_density(count(k), *shapes)
         y = _chosen(inside, y, where(_asked(np.isnan, k), np.nan, -np.inf))
         return _chosen(valid, y, np.nan)
 
@@ -378,7 +390,7 @@ class Discrete(_Distribution):
         k, shapes, valid = self._variable(k, args, kwds)
         first, last = self.form.support
         top = last if callable(last) else lambda *_: last
-        y = f(np.floor(k), *shapes)
+        y = f(count(k), *shapes)
         y = _chosen(_asked(lambda k: k >= first, k), y, where(_asked(np.isnan, k), np.nan, low))
         y = _chosen(_asked(lambda k, *s: ~(k >= top(*s)), k, *shapes), y, high)
         return _chosen(valid, y, np.nan)
@@ -409,8 +421,9 @@ class Discrete(_Distribution):
             raise self._lacks(name)
         *shapes, loc = self._parameters(args, kwds)
         y = f(*shapes)
-        y = y if loc is None or name != "mean" else y + _count(loc)
-        return y if self.form.valid is None else _chosen(_asked(self.form.valid, *shapes), y, np.nan)
+        y = y if loc is None or name != "mean" else y + loc
+        valid = True if self.form.valid is None else _asked(self.form.valid, *shapes)
+        return _chosen(valid, y, np.nan)
 
     @method
     def mean(self, *args, **kwds):
@@ -433,9 +446,9 @@ class Discrete(_Distribution):
         return self._moment("entropy", args, kwds)
 
 
-def _count(k: Any) -> Any:
-    """A count: it has no derivative, and one that is taken in it raises."""
-    return counts(k) if isinstance(k, Tracer) and k.dtype.kind == "f" else k
+def count(k: Any) -> Any:
+    """The whole part of a count: it has no derivative, and one that is taken in it raises."""
+    return counts(k, 0.0) if isinstance(k, Tracer) and k.dtype.kind == "f" else np.floor(k)
 
 
-__all__ = ["Continuous", "Discrete", "Form", "Frozen", "log1mexp"]
+__all__ = ["Continuous", "Discrete", "Form", "Frozen", "count", "log1mexp", "log1mexp_of_exp"]

@@ -26,7 +26,7 @@ from functrans._ops.special.incomplete import (
     gammaincinv,
 )
 from functrans._ops.special.logistic import boxcox, boxcox1p, xlog1py, xlogy
-from functrans.scipy.stats.distribution import LOG2, Continuous, Form, log1mexp
+from functrans.scipy.stats.distribution import LOG2, Continuous, Form, log1mexp, log1mexp_of_exp
 
 PI, EULER = math.pi, float(np.euler_gamma)
 INF = math.inf
@@ -330,7 +330,7 @@ genextreme = Continuous(theirs.genextreme, "c", Form(
     cdf=lambda x, c: exp(-exp(_log_tail(-x, c))),
     sf=lambda x, c: -expm1(-exp(_log_tail(-x, c))),
     logcdf=lambda x, c: -exp(_log_tail(-x, c)),
-    logsf=lambda x, c: log1mexp(exp(_log_tail(-x, c))),
+    logsf=lambda x, c: log1mexp_of_exp(_log_tail(-x, c)),
     ppf=lambda q, c: -boxcox(-log(q), c),
     isf=lambda q, c: -boxcox(-log1p(-q), c),
     mean=_mean_of_genextreme,

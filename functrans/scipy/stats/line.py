@@ -15,7 +15,7 @@ from functrans._ops.special.elementary import cosm1, expm1, log1p, sinpi
 from functrans._ops.special.errors import log_ndtr, ndtr, ndtri, ndtri_exp
 from functrans._ops.special.gamma import betaln, psi
 from functrans._ops.special.logistic import expit, log_expit, logit
-from functrans.scipy.stats.distribution import LOG2, Continuous, Form, log1mexp
+from functrans.scipy.stats.distribution import LOG2, Continuous, Form, log1mexp, log1mexp_of_exp
 
 PI, EULER = math.pi, float(np.euler_gamma)
 
@@ -40,6 +40,10 @@ def _log_density_of_t(x, df):
     return y
 
 
+def _t_ppf(q, df):
+    return where(q == 0, -np.inf, distributions.stdtrit(df, q))  # SciPy's says +inf at 0
+
+
 def _finite_from(df, n, y):
     """A moment that is infinite up to ``n`` degrees of freedom."""
     return where(df > n, y, np.inf)
@@ -50,8 +54,8 @@ t = Continuous(theirs.t, "df", Form(
     log_density=_log_density_of_t,
     cdf=lambda x, df: distributions.stdtr(df, x),
     sf=lambda x, df: distributions.stdtr(df, -x),
-    ppf=lambda q, df: distributions.stdtrit(df, q),
-    isf=lambda q, df: -distributions.stdtrit(df, q),
+    ppf=_t_ppf,
+    isf=lambda q, df: -_t_ppf(q, df),
     mean=lambda df: _finite_from(df, 1, 0.0),
     var=lambda df: where(df > 1, _finite_from(df, 2, df / (df - 2)), np.nan),
     entropy=lambda df: (
@@ -60,12 +64,20 @@ t = Continuous(theirs.t, "df", Form(
     ),
 ))
 
+def _cotangent(q):
+    """cot(pi q), exact at 1/2 and from both ends."""
+    below = q < 0.5
+    p = where(below, q, 1 - q)
+    size = sinpi(0.5 - p) / sinpi(p)
+    return where(below, size, -size)
+
+
 cauchy = Continuous(theirs.cauchy, "", Form(
     log_density=lambda x: -log1p(x * x) - math.log(PI),
     cdf=lambda x: arctan2(1.0, -x) / PI,
     sf=lambda x: arctan2(1.0, x) / PI,
-    ppf=lambda q: -sinpi(0.5 - q) / sinpi(q),
-    isf=lambda q: sinpi(0.5 - q) / sinpi(q),
+    ppf=lambda q: -_cotangent(q),
+    isf=_cotangent,
     mean=lambda: np.nan,
     var=lambda: np.nan,
     entropy=lambda: math.log(4 * PI),
@@ -118,7 +130,7 @@ gumbel_r = Continuous(theirs.gumbel_r, "", Form(
     cdf=lambda x: exp(-exp(-x)),
     sf=lambda x: -expm1(-exp(-x)),
     logcdf=lambda x: -exp(-x),
-    logsf=lambda x: log1mexp(exp(-x)),
+    logsf=lambda x: log1mexp_of_exp(-x),
     ppf=lambda q: -log(-log(q)),
     isf=lambda q: -log(-log1p(-q)),
     mean=lambda: EULER,
@@ -130,7 +142,7 @@ gumbel_l = Continuous(theirs.gumbel_l, "", Form(
     log_density=lambda x: x - exp(x),
     cdf=lambda x: -expm1(-exp(x)),
     sf=lambda x: exp(-exp(x)),
-    logcdf=lambda x: log1mexp(exp(x)),
+    logcdf=log1mexp_of_exp,
     logsf=lambda x: -exp(x),
     ppf=lambda q: log(-log1p(-q)),
     isf=lambda q: log(-log(q)),
