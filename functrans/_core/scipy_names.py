@@ -37,8 +37,8 @@ NAMES: dict[str, Names] = {
             gammaln huber hyp0f1 hyp1f1 hyp2f1 hyperu i0 i0e i1 i1e inv_boxcox inv_boxcox1p iv ive
             j0 j1 jn jv jve k0 k0e k1 k1e kl_div kn kv kve log1p log_expit log_ndtr loggamma logit
             modstruve ndtr ndtri ndtri_exp owens_t poch powm1 pseudo_huber psi radian rel_entr
-            rgamma shichi sici sinc sindg softplus spence stdtr stdtrit struve tandg wrightomega xlog1py xlogy
-            y0 y1 yn yv yve zeta
+            rgamma shichi sici sinc sindg softplus spence stdtr stdtrit struve tandg wrightomega
+            xlog1py xlogy y0 y1 yn yv yve zeta
         """,
         ours="""
             comb factorial lambertw log_softmax logsumexp multigammaln perm polygamma softmax

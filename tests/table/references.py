@@ -255,12 +255,13 @@ def _stdtr(df, t):
 
 
 def _skewnorm(x, a):
-    return mp.ncdf(x) - 2 * SPECIAL["owens_t"](x, a)
+    part = mp.quadgl(lambda t: 2 * mp.npdf(t) * mp.ncdf(a * t), [0, x])
+    return mp.mpf(1) / 2 - mp.atan(a) / mp.pi + part
 
 
 def _vonmises(x, kappa):
     whole = 2 * mp.pi * mp.besseli(0, kappa)
-    return mp.mpf(1) / 2 + mp.quad(lambda t: mp.exp(kappa * mp.cos(t)), [0, x]) / whole
+    return mp.mpf(1) / 2 + mp.quadgl(lambda t: mp.exp(kappa * mp.cos(t)), [0, x]) / whole
 
 
 SPECIAL |= {
