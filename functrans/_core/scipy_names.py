@@ -48,9 +48,10 @@ NAMES: dict[str, Names] = {
     ),
     "stats": Names(
         ours="""
-            bernoulli beta binom cauchy chi2 expon f gamma genextreme genpareto geom gumbel_l
-            gumbel_r halfnorm invgamma laplace logistic lognorm nbinom norm pareto poisson skewnorm
-            t truncnorm uniform vonmises weibull_min
+            bernoulli beta binom cauchy chi2 dirichlet expon f gamma genextreme genpareto geom
+            gumbel_l gumbel_r halfnorm invgamma laplace logistic lognorm multinomial
+            multivariate_normal multivariate_t nbinom norm pareto poisson skewnorm t truncnorm
+            uniform vonmises weibull_min wishart
         """,
     ),
 }
@@ -103,7 +104,7 @@ def _candidates(frames: list[FrameType]) -> Iterator[tuple[str, str, str]]:
             continue
         suffix = "" if method in ("__init__", "__call__") else f".{method}"
         # a distribution of scipy.stats has a name, other objects that of their class
-        for name in (getattr(owner, "name", None), type(owner).__name__):
+        for name in (getattr(owner, "name", None), type(owner).__name__.removesuffix("_gen")):
             if isinstance(name, str):
                 yield namespace, name, f"{name}{suffix}"
 

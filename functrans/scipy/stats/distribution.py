@@ -98,22 +98,17 @@ def _log(one: Callable, other: Callable) -> Callable:
     return log_of
 
 
-class _Distribution:
+class Named:
     """A distribution under SciPy's name: of plain arrays SciPy's own runs.
 
-    Methods take what SciPy's take: the variable, the shapes, ``loc`` and ``scale``. Called with
-    shapes, location and scale it is a frozen distribution, whose methods take the variable alone.
+    Methods take what SciPy's take: the variable, then the parameters. Called with parameters it is
+    a frozen distribution, whose methods take the variable alone.
     """
 
     methods: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, theirs: Any, shapes: str, form: Form):
-        self.theirs, self.name, self.form = theirs, theirs.name, form
-        self.parameters = (*shapes.split(), "loc", *self.scales)
-        self.logcdf_ = form.logcdf or _log(form.cdf, form.sf)
-        self.logsf_ = form.logsf or _log(form.sf, form.cdf)
-
-    scales: ClassVar[tuple[str, ...]] = ()
+    def __init__(self, theirs: Any, name: str):
+        self.theirs, self.name = theirs, name
 
     def __call__(self, *args: Any, **kwds: Any) -> Frozen:
         return Frozen(self, args, kwds)
@@ -129,6 +124,29 @@ class _Distribution:
         if name.startswith("__"):
             raise AttributeError(name)
         return _of_scipy(self, getattr(self.theirs, name), name)
+
+    def _has(self) -> list[str]:
+        return [*self.methods]
+
+    def _lacks(self, what: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"{user_line()}: functrans.scipy.stats.{self.name} has no {what} of traced values; it "
+            f"has {', '.join(self._has())}. Pass constants, ft.stop_gradient(x), or wrap the call "
+            "with ft.external."
+        )
+
+
+class _Distribution(Named):
+    __doc__ = Named.__doc__
+
+    scales: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, theirs: Any, shapes: str, form: Form):
+        super().__init__(theirs, theirs.name)
+        self.form = form
+        self.parameters = (*shapes.split(), "loc", *self.scales)
+        self.logcdf_ = form.logcdf or _log(form.cdf, form.sf)
+        self.logsf_ = form.logsf or _log(form.sf, form.cdf)
 
     def _parameters(self, args: tuple, kwds: dict[str, Any]) -> list[Any]:
         """The shapes, the location and the scale, if there is one, in this order."""
@@ -150,13 +168,6 @@ class _Distribution:
             )
         return [v if v is None else as_operand(v) for v in values]
 
-    def _lacks(self, what: str) -> UnsupportedError:
-        return UnsupportedError(
-            f"{user_line()}: functrans.scipy.stats.{self.name} has no {what} of traced values; it "
-            f"has {', '.join(self._has())}. Pass constants, ft.stop_gradient(x), or wrap the call "
-            "with ft.external."
-        )
-
     def _has(self) -> list[str]:
         optional = {"ppf", "isf", "mean", "var", "entropy"}
         needs = {"std": "var", "interval": "ppf", "median": "ppf"}
@@ -164,7 +175,7 @@ class _Distribution:
                 or getattr(self.form, n) is not None]
 
 
-def _of_scipy(owner: _Distribution, theirs: Any, name: str) -> Any:
+def _of_scipy(owner: Named, theirs: Any, name: str) -> Any:
     """An attribute of SciPy's own distribution, which refuses traced values if it is a method."""
     if not callable(theirs):
         return theirs
@@ -180,7 +191,7 @@ def _of_scipy(owner: _Distribution, theirs: Any, name: str) -> Any:
 class Frozen:
     """A distribution with its parameters fixed, as SciPy's."""
 
-    def __init__(self, dist: Any, args: tuple, kwds: dict[str, Any]):
+    def __init__(self, dist: Named, args: tuple, kwds: dict[str, Any]):
         self.dist, self.args, self.kwds = dist, args, kwds
         if not is_traced((args, kwds)):
             dist.theirs(*args, **kwds)  # SciPy's own checks of the parameters
@@ -451,4 +462,5 @@ def count(k: Any) -> Any:
     return counts(k, 0.0) if isinstance(k, Tracer) and k.dtype.kind == "f" else np.floor(k)
 
 
-__all__ = ["Continuous", "Discrete", "Form", "Frozen", "count", "log1mexp", "log1mexp_of_exp"]
+__all__ = ["Continuous", "Discrete", "Form", "Frozen", "Named", "count", "log1mexp", "log1mexp_of_exp",
+           "method"]
