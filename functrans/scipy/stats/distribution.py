@@ -462,5 +462,5 @@ def count(k: Any) -> Any:
     return counts(k, 0.0) if isinstance(k, Tracer) and k.dtype.kind == "f" else np.floor(k)
 
 
-__all__ = ["Continuous", "Discrete", "Form", "Frozen", "Named", "count", "log1mexp", "log1mexp_of_exp",
-           "method"]
+__all__ = ["Continuous", "Discrete", "Form", "Frozen", "Named", "count", "log1mexp",
+           "log1mexp_of_exp", "method"]
