@@ -113,7 +113,9 @@ def _user_frame() -> FrameType | None:
 
 
 def _is_ours(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith((PACKAGE, "<__array_function__"))
+    path = frame.f_code.co_filename
+    made_of_text = path == "<string>" and package_of_frame(frame) == "functrans"
+    return made_of_text or path.startswith((PACKAGE, "<__array_function__"))
 
 
 def _is_of_library(frame: FrameType) -> bool:

@@ -6,8 +6,10 @@ Compiled code is kept in a directory of the test run, never in the user's cache.
 import atexit
 import os
 import shutil
+import sys
 import tempfile
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -27,8 +29,22 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("FUNCTRANS_PROFILE", "quick"))
 
-os.environ["FUNCTRANS_CACHE_DIR"] = tempfile.mkdtemp(prefix="functrans-tests-")
-atexit.register(shutil.rmtree, os.environ["FUNCTRANS_CACHE_DIR"], ignore_errors=True)
+if "PYTEST_XDIST_WORKER" in os.environ:  # it has the directory of who started it
+    # each worker has one core: BLAS's own threads would wait for one another most of the time
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+else:
+    os.environ["FUNCTRANS_CACHE_DIR"] = tempfile.mkdtemp(prefix="functrans-tests-")
+    atexit.register(shutil.rmtree, os.environ["FUNCTRANS_CACHE_DIR"], ignore_errors=True)
+BYTECODE = os.path.join(os.environ["FUNCTRANS_CACHE_DIR"], "bytecode")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def bytecode_of_processes():
+    """Processes that tests start compile no module twice, even where no bytecode is kept."""
+    if sys.dont_write_bytecode:
+        del os.environ["PYTHONDONTWRITEBYTECODE"]
+        os.environ["PYTHONPYCACHEPREFIX"] = BYTECODE
+
 
 # Read by type checkers alone: the second is wrong on purpose.
 collect_ignore = ["typing"]

@@ -172,6 +172,38 @@ def test_an_argument_that_the_function_changes_gives_the_derivative_or_an_error(
             np.testing.assert_array_equal(g, 2 * (np.eye(3) if g.ndim > 1 else np.ones(size)))
 
 
+READING = {
+    "product": lambda x: x * x, "view": lambda x: x[1:] * 2.0 * x[:-1], "unary": np.sin,
+    "reshaped": lambda x: np.cos(x.reshape(200, 200)),
+    "matrix": lambda x: x.reshape(200, 200) @ x[:200],
+    "node": lambda x: np.linalg.norm(x), "itself": lambda x: x * x.concrete(),
+    "where": lambda x: np.where(x > 0.5, x * x, x), "checkpoint": ft.checkpoint(np.sin),
+}
+NOT_READING = {
+    "sum": np.sum, "shifted": lambda x: x[1:] - 2.0 * x[:-1], "identity": lambda x: x,
+    "places": lambda x: x[np.argsort(x)], "mean": lambda x: x.reshape(200, 200).mean(0),
+    "joined": lambda x: 3.0 * x[::-1] + np.float64(2.0), "scaled": lambda x: x / 4,
+}
+
+
+@pytest.mark.parametrize("f", READING.values(), ids=READING)
+def test_a_large_argument_that_the_backward_reads_must_not_change(f):
+    x = np.linspace(0.0, 1.0, 40_000)
+    y, pull = ft.vjp(f, x)
+    x[7] = 5.0
+    with pytest.raises(CaptureError, match="vjp"):
+        pull(np.ones(np.shape(y)))
+
+
+@pytest.mark.parametrize("f", NOT_READING.values(), ids=NOT_READING)
+def test_a_large_argument_that_the_backward_does_not_read_may_change(f):
+    x = np.linspace(0.0, 1.0, 40_000)
+    y, pull = ft.vjp(f, x)
+    (before,) = pull(np.ones(np.shape(y)))
+    x[7] = 5.0
+    np.testing.assert_array_equal(pull(np.ones(np.shape(y)))[0], before)
+
+
 @pytest.mark.parametrize("size", [5000, 40_000])
 def test_a_buffer_that_is_back_when_the_backward_comes_is_not_missed(size):
     c = np.ones(size)

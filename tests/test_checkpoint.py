@@ -9,7 +9,7 @@ import pytest
 
 import functrans as ft
 from functrans._transforms.reverse.api import record
-from functrans._transforms.reverse.checkpoint import CUT, Stretch, checkpoint
+from functrans._transforms.reverse.checkpoint import CUT, CheckpointNode, checkpoint
 from functrans._transforms.rules.custom import custom_vjp
 from functrans.errors import ArgumentError, CaptureError, LeakedTracerError
 from functrans.testing import check_grads
@@ -113,14 +113,14 @@ def entries(f, *args):
 def test_the_tape_keeps_one_entry():
     assert len(entries(deep, x)) == 40
     (entry,) = entries(checkpoint(deep), x)
-    assert type(entry) is Stretch
+    assert type(entry) is CheckpointNode
 
 
 def test_what_is_saved_for_a_closure_is_not_kept_either():
     def loss(w):
         return np.sum(checkpoint(lambda: deep(w))()) + np.sum(checkpoint(lambda v: deep(w * v))(w))
 
-    kept = [e for e in entries(loss, x) if type(e) is Stretch]
+    kept = [e for e in entries(loss, x) if type(e) is CheckpointNode]
     assert len(kept) == 1  # the call without arguments has nothing to be cut by, and is recorded
 
 

@@ -1,5 +1,7 @@
 """Functions of eigh and svd at repeated values: exact where they are smooth, in every transform."""
 
+import functools
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -280,7 +282,7 @@ BETWEEN = {
     for inner in (ft.jacfwd, ft.jacrev)
     for place, between in {"compiled": ft.jit, "batched": PLACES["batched"]}.items()
 }
-of_any_matrix = pytest.mark.parametrize("a", MATRICES.values(), ids=MATRICES)
+of_any_matrix = pytest.mark.parametrize("matrix_name", MATRICES)
 twice_differentiated = pytest.mark.parametrize("twice", TWICE.values(), ids=TWICE)
 wherever = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 
@@ -298,29 +300,35 @@ def loss_of_three(a):
     return np.sum(C[:3, :3] * exponential(a))
 
 
-def right_or_unknown(differentiate, a):
+@functools.cache
+def hessian_of_smooth(name):
+    return ft.hessian(smooth)(MATRICES[name])
+
+
+def right_or_unknown(differentiate, name):
     try:
-        found = np.asarray(differentiate(a))
+        found = np.asarray(differentiate(MATRICES[name]))
     except NotDifferentiable:
         return
     known = ~np.isnan(found)
-    assert_allclose(found[known], ft.hessian(smooth)(a)[known], atol=1e-11)  # LAPACK's rounding
+    wanted = hessian_of_smooth(name)[known]
+    assert_allclose(found[known], wanted, atol=1e-11)  # LAPACK's rounding
 
 
 @of_any_matrix
 @wherever
 @twice_differentiated
-def test_twice_it_is_never_wrong(twice, place, a):
-    right_or_unknown(place(twice, loss_of_three), a)
+def test_twice_it_is_never_wrong(twice, place, matrix_name):
+    right_or_unknown(place(twice, loss_of_three), matrix_name)
 
 
 @of_any_matrix
 @pytest.mark.parametrize(("outer", "between", "inner"), BETWEEN.values(), ids=BETWEEN)
-def test_twice_with_another_transform_between_it_is_never_wrong(outer, between, inner, a):
+def test_twice_with_another_transform_between_it_is_never_wrong(outer, between, inner, matrix_name):
     if between is ft.jit:
-        right_or_unknown(outer(ft.jit(inner(loss_of_three))), a)
+        right_or_unknown(outer(ft.jit(inner(loss_of_three))), matrix_name)
     else:
-        right_or_unknown(outer(between(inner, loss_of_three)), a)
+        right_or_unknown(outer(between(inner, loss_of_three)), matrix_name)
 
 
 def test_a_hessian_that_is_not_known_is_an_error():
@@ -341,8 +349,9 @@ def test_a_hessian_with_undefined_entries_of_another_reason_is_given():
 @of_any_matrix
 @pytest.mark.parametrize("place", [PLACES[k] for k in ("plain", "compiled", "batched")])
 @twice_differentiated
-def test_symmetric_functions_of_eigenvalues_have_second_derivatives(twice, place, a):
+def test_symmetric_functions_of_eigenvalues_have_second_derivatives(twice, place, matrix_name):
     """The sum of their squares is the squared Frobenius norm."""
+    a = MATRICES[matrix_name]
     found = place(twice, lambda a: np.sum(np.linalg.eigvalsh((a + a.T) / 2) ** 2))(a)
     close(found, ft.hessian(lambda a: np.sum((a + a.T) ** 2) / 4)(a))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import functrans as ft
+import functrans.scipy.special  # before a page loads it, whose changes are undone
 from functrans._ops.declare import TABLE, General
 from functrans.numpy.protocols import FUNCTIONS, UFUNCS
 

@@ -8,7 +8,7 @@ import functrans as ft
 from functrans import errors
 from functrans._compile.lowering.numbers import AS_NUMPY
 from functrans._compile.run import executable
-from functrans._compile.run.native import NativeUnavailable
+from functrans._compile.run.machine import NativeUnavailable
 from functrans._ops.declare import Elementwise
 from functrans._transforms.staging.jit import Jitted
 
@@ -196,7 +196,7 @@ def test_where_native_code_is_not_to_be_had_numpy_runs_the_program(monkeypatch):
     def unavailable(*args):
         raise NativeUnavailable("no such machine")
 
-    monkeypatch.setattr(executable, "compile_program", unavailable)
+    monkeypatch.setattr(executable, "NativeProgram", unavailable)
     monkeypatch.setattr(executable, "kept_program", lambda key: None)
     f = ft.jit(lambda x: (x * 2, x))
     with pytest.warns(RuntimeWarning, match="through NumPy.*no such machine"):

@@ -89,7 +89,7 @@ def test_a_read_only_array_is_never_compared():
     f = ft.jit(lambda x: x * w * own)
     f(X)
     (entry,) = programs(f)
-    assert "tobytes" not in "".join(place.test for place in entry.reads.locations)
+    assert "tobytes" not in "".join(check.test for check in entry.reads.checks)
 
 
 def programs(f):
@@ -167,14 +167,20 @@ def test_an_equal_number_in_its_place_is_as_good():
 @pytest.mark.parametrize("change", [
     lambda p: p.update(w=2 * X), lambda p: p["w"].__setitem__(0, 9.0),
     lambda p: p["parts"].__setitem__(0, 3.0), lambda p: p["parts"][1][1].__setitem__(0, 3.0),
-    lambda p: p["parts"].append(np.ones(3)),
-], ids=["entry", "array", "list", "nested", "length"])
-def test_containers_are_looked_into(change):
-    params = {"w": np.ones(3), "parts": [1.0, (2.0, np.ones(3))]}
+    lambda p: p["parts"].append(np.ones(3)), lambda p: p["parts"].pop(),
+    lambda p: p.update(more=1.0), lambda p: p.pop("less"),
+    lambda p: p.update(less=p.pop("less"), last=p.pop("last")),
+], ids=["entry", "array", "list", "nested", "longer", "shorter", "key", "no key", "order"])
+@pytest.mark.parametrize("others", [0, 50])
+def test_containers_are_looked_into(change, others):
+    params = {"w": np.ones(3), "parts": [1.0, (2.0, np.ones(3)), 3], "last": 4.0, "less": 5.0}
+    params |= dict.fromkeys(map(str, range(others)))
+    params["parts"] += range(others)
 
     def f(x):
         first, (second, third) = params["parts"][:2]
-        return x * params["w"] * first * second * third * len(params["parts"])
+        return (x * params["w"] * first * second * third * len(params["parts"])
+                + sum(i * v for i, v in enumerate(params.values()) if type(v) is float))
 
     compiled = ft.jit(f)
     compiled(X)

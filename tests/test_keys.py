@@ -10,7 +10,7 @@ import functrans as ft
 from functrans._compile.ir.program import Const, Eqn, Program, Var
 from functrans._compile.run.frame import Frame
 from functrans._compile.run.keys import program_key
-from functrans._compile.run.native import compile_program, kept_program
+from functrans._compile.run.native import NativeProgram, kept_program
 from functrans._core.aval import Aval
 from functrans._ops.declare import TABLE, Elementwise
 
@@ -125,7 +125,7 @@ def test_a_program_in_a_parameter_is_part_of_the_key():
 def test_what_is_kept_returns_what_was_compiled(name):
     f, *args = DIFFERENT[name]
     program = ft.make_program(f)(*args)
-    compiled = compile_program(program, key=key(f, *args))
+    compiled = NativeProgram(program, key=key(f, *args))
     outputs = compiled(args)  # code is kept once it has been verified
     kept = kept_program(key(f, *args))
     assert (kept is None) == (not compiled.frame.segments)
@@ -140,7 +140,7 @@ def test_what_is_kept_returns_what_was_compiled(name):
 def test_a_frame_is_read_as_it_was_written():
     constant = Const(np.arange(600.0).reshape(100, 6))
     program = ft.make_program(lambda x, s, n: (x * s, x, np.sum(constant.value * x, axis=1), n))
-    frame = compile_program(program(X, 1.5, 2)).frame
+    frame = NativeProgram(program(X, 1.5, 2)).frame
     again = Frame.read(frame.text())
     assert again.text() == frame.text() != ""
     for x, y in zip(frame.constants, again.constants, strict=True):
@@ -150,14 +150,14 @@ def test_a_frame_is_read_as_it_was_written():
 
 def test_a_frame_of_many_constants_is_not_kept():
     big = np.arange(20_000.0)
-    frame = compile_program(ft.make_program(lambda x: x * big)(np.float64(1.0))).frame
+    frame = NativeProgram(ft.make_program(lambda x: x * big)(np.float64(1.0))).frame
     assert len(frame.segments) == len(frame.runs) == 1 and frame.text() == ""
 
 
 def test_code_that_threads_share_is_kept():
     x = np.random.default_rng(0).normal(size=(400_000, 3))
     program = ft.make_program(lambda x: (np.exp(x) * np.sin(x), np.sum(np.exp(-x * x)), x))(x)
-    compiled = compile_program(program, key=program_key(program))
+    compiled = NativeProgram(program, key=program_key(program))
     assert max(segment.chunks for segment in compiled.frame.segments) > 1
     outputs = compiled([x])
     kept = kept_program(program_key(program))  # type: ignore[arg-type]  # it has one
@@ -168,6 +168,6 @@ def test_code_that_threads_share_is_kept():
 
 def test_code_with_steps_of_numpys_is_kept_without_its_frame():
     program = ft.make_program(lambda a: np.linalg.pinv(a) + 1)(np.eye(3))
-    compiled = compile_program(program, key=program_key(program))
+    compiled = NativeProgram(program, key=program_key(program))
     compiled([np.eye(3)])
     assert compiled.frame.text() == "" and kept_program(program_key(program)) is None  # type: ignore[arg-type]  # it has one

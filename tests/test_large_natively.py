@@ -1,6 +1,8 @@
 """Rows on large plain arrays are native code: the same numbers as by NumPy, one op to who watches.
 """
 
+import functools
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -33,8 +35,13 @@ def native(monkeypatch):
     return found
 
 
+@functools.cache
+def normal():
+    return np.random.default_rng(0).normal(size=SHAPE)
+
+
 def draw(dtype=np.float64):
-    x = np.random.default_rng(0).normal(size=SHAPE)
+    x = normal()
     return (x * 1j + x[::-1] if np.dtype(dtype).kind == "c" else x).astype(dtype)
 
 

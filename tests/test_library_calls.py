@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
 from functrans._compile.lowering import library, routines
-from functrans._compile.run.native import compile_program
+from functrans._compile.run.native import NativeProgram
 from functrans._compile.schedule import linear
 from functrans._compile.schedule.kernels import Call, HostStep, Kernel
 from functrans._ops.linalg import triangular_solve
@@ -23,7 +23,7 @@ RTOL = {"d": 1e-12, "f": 2e-5, "l": 0.0}
 
 
 def compiled(f, *args):
-    return compile_program(make_program(f)(*args))
+    return NativeProgram(make_program(f)(*args))
 
 
 def check(f, *args, rtol=None):
@@ -410,7 +410,7 @@ def scipy_s(monkeypatch):
     monkeypatch.setattr(library, "PREFIX", "from_scipy_")
     addresses = {n.replace("functrans_", "from_scipy_"): a for n, a in found.addresses.items()}
     found = found._replace(addresses=addresses)
-    monkeypatch.setattr(routines, "found", lambda: found)
+    monkeypatch.setattr(routines, "available", lambda: found)
     machine = linear_machine()
     kept = machine.__dict__.pop("routines", None)
     yield
@@ -426,7 +426,7 @@ def linear_machine():
 
 
 def test_the_library_is_numpy_s_where_it_can_be_reached():
-    found = routines.found()
+    found = routines.available()
     assert found is not None
     assert found == (routines.of_numpy() or routines.of_scipy())
     assert all(found.addresses.values())
@@ -442,7 +442,7 @@ def test_a_library_that_counts_in_32_bits_gives_the_same(scipy_s):
 
 
 def test_without_a_library_numpy_runs_what_loops_do_not(monkeypatch):
-    monkeypatch.setattr(routines, "found", lambda: None)
+    monkeypatch.setattr(routines, "available", lambda: None)
     a = definite(9)
     program = compiled(lambda a: (a @ a, la.inv(a), a[:2, :2] @ a[:2, :2]), a)
     assert [type(s) for s in program.schedule.steps].count(HostStep) == 2

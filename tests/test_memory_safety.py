@@ -46,10 +46,10 @@ def filled(shape, dtype, at_end):
 
 def check(f, shapes, dtypes=(np.float64, np.float32)):
     for dtype in dtypes:
+        program = ft.make_program(f)(*[filled(s, dtype, True) for s in shapes])
+        compiled = native.NativeProgram(program)
         for at_end in (True, False):
             xs = [filled(s, dtype, at_end) for s in shapes]
-            program = ft.make_program(f)(*xs)
-            compiled = native.compile_program(program)
             made = []
 
             def ours(shape, dtype, at_end=at_end):

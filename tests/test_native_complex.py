@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 from functrans._compile.lowering.complex_scalars import COMPLEX, FUNCTIONS
 from functrans._compile.lowering.numbers import Rounding
-from functrans._compile.run.native import compile_program
+from functrans._compile.run.native import NativeProgram
 from functrans._compile.schedule.kernels import Call, HostStep
 from functrans._core.bind import bind
 from functrans._ops.declare import TABLE
@@ -37,7 +37,7 @@ def numbers(*shape, dtype=np.complex128, seed=0):
 
 def native(f, *args, precise=False):
     """What native code without host steps returns."""
-    compiled = compile_program(make_program(f)(*args), Rounding(precise))
+    compiled = NativeProgram(make_program(f)(*args), Rounding(precise))
     assert not any(isinstance(s, HostStep) for s in compiled.schedule.steps), compiled.schedule
     return compiled(args)
 
@@ -212,7 +212,7 @@ def test_numbers_of_two_words_need_no_more_than_one_words_alignment(offset):
     def f(z, i):
         return z * 2, bind(getitem, z, i, pattern=(ARRAY,)), z.sum(), z @ z
 
-    compiled = compile_program(make_program(f)(z, i))
+    compiled = NativeProgram(make_program(f)(z, i))
     for y, e in zip(compiled([z, i]), (z * 2, z[i], z.sum(), z @ z), strict=True):
         close(y, e, 64)
     moves = [line for line in compiled.llvm.split("\n") if "load i128" in line]
@@ -248,7 +248,7 @@ def test_products_with_any_layout_are_numpys(n, k, m, dtype):
 
 def test_a_large_product_is_a_call():
     a = numbers(20, 20)
-    compiled = compile_program(make_program(lambda a: a @ a.T)(a))
+    compiled = NativeProgram(make_program(lambda a: a @ a.T)(a))
     assert [s.name for s in compiled.schedule.steps if isinstance(s, Call)] == ["gemm"]
     close(compiled([a])[0], a @ a.T, 64)
 

@@ -3,6 +3,7 @@
 All calls are made in one process, which is killed if it does not end.
 """
 
+import functools
 import json
 import subprocess
 import sys
@@ -38,11 +39,17 @@ MODES = {
     "jvp": lambda f, a: ft.jvp(f, a, np.ones(a.shape)),
     "grad": lambda f, a: ft.value_and_grad(f)(a),
     "hvp": lambda f, a: ft.hvp(f, a, np.ones(a.shape))[1],
-    "jit": lambda f, a: ft.jit(f)(a),
-    "jit grad": lambda f, a: ft.jit(ft.value_and_grad(f))(a),
+    "jit": lambda f, a: compiled(f)(a),
+    "jit grad": lambda f, a: compiled(f, ft.value_and_grad)(a),
     "vmap": lambda f, a: ft.vmap(f)(np.stack([regular(len(a)), a]))[1],
     "vmap grad": lambda f, a: ft.vmap(ft.value_and_grad(f))(np.stack([regular(len(a)), a]))[1][1],
 }
+
+
+@functools.cache
+def compiled(f, transform=lambda f: f):
+    """The same at every matrix, so that each size is compiled once."""
+    return ft.jit(transform(f))
 
 
 def regular(n):

@@ -51,6 +51,7 @@ def compiles():
 
 def run(script, tmp_path, *options):
     env = {**os.environ, "FUNCTRANS_CACHE_DIR": str(tmp_path)}
+    env.pop("OPENBLAS_NUM_THREADS", None)  # a fork is to meet BLAS's threads too
     command = [sys.executable, "-W", "error", *options, "-c", SETUP + textwrap.dedent(script)]
     done = subprocess.run(command, env=env, timeout=PATIENCE, capture_output=True, text=True,
                           cwd=Path(__file__).parents[1])

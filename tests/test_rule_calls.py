@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import itertools
+import queue
+import threading
 
 import numpy as np
 import pytest
@@ -387,6 +389,19 @@ def test_traced_values_that_a_compiled_function_closes_over_are_never_frozen():
     assert len(runs) == 2  # plain and traced
 
 
+def test_each_operand_is_read_where_it_stands():
+    held = [1.0, 2.0, 3.0, 4.0]
+    inner = ft.jit(lambda v: held[3] / held[1] * v)
+
+    def loss(*values):
+        held[:] = values
+        return inner(6.0)
+
+    for k in (1.0, 2.0):
+        gradient = ft.grad(loss, (0, 1, 2, 3))(5.0, 2.0 * k, 7.0, 8.0)
+        same(gradient, (0.0, -12.0 / k**2, 0.0, 3.0 / k))
+
+
 def test_a_closure_is_staged_once_for_many_calls():
     _, loss, runs = lifting()
     for k in range(5):
@@ -608,6 +623,19 @@ def test_plain_values_beside_a_traced_one_are_read_anew():
         assert float(ft.grad(loss)(5.0, b)) == 3.0 * b
 
 
+def test_a_plain_value_in_a_tuple_with_a_traced_one_is_read_anew():
+    pair = ()
+    inner = ft.jit(lambda v: pair[0] * pair[1] * v)
+
+    def loss(w, b):
+        nonlocal pair
+        pair = w, b
+        return inner(3.0)
+
+    for b in (1.0, 2.0, np.float64(3.0), np.array(4.0)):
+        assert float(ft.grad(loss)(5.0, b)) == 3.0 * b
+
+
 def test_a_function_among_the_arguments_may_close_over_traced_values():
     apply = ft.jit(lambda f, v: f(v))
     w = 2.0
@@ -675,6 +703,81 @@ def test_nested_loops_that_close_over_a_staged_value_are_staged_once():
     assert runs == ["run"]
 
 
+@pytest.mark.parametrize("bounded", [None, 9])
+@pytest.mark.parametrize("init", [1.0, np.float64(1.0)], ids=["float", "float64"])
+def test_a_while_loop_that_closes_over_a_staged_value_is_staged_at_once(init, bounded):
+    runs = []
+
+    def f(v):
+        def body(c):
+            runs.append("run")
+            return c * 1.5 + v
+        return ft.while_loop(lambda c: c < 10, body, init, max_steps=bounded)
+
+    assert ft.jit(f)(1.0) == 13.1875
+    assert runs == ["run"]
+
+
+def test_a_loop_whose_state_holds_more_than_numbers_is_run_by_python():
+    def f(v):
+        return ft.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] + v.shape), (0, ()))[0]
+
+    assert ft.jit(lambda v: v * f(v))(2.0) == 6.0
+
+
+def test_a_while_loop_of_python_s_numbers_alone_stays_python_s():
+    def f(v):
+        n = ft.while_loop(lambda n: n < 7, lambda n: 2 * n + v.ndim, 1)
+        return v.reshape(n, -1)
+
+    assert ft.jit(f)(np.arange(14.0)).shape == (7, 2)
+
+
+LOOPS = {
+    "fori_loop": lambda f, c: ft.fori_loop(0, 2, lambda i, c: f(c), c),
+    "scan": lambda f, c: ft.scan(lambda c, _: (f(c), None), c, None, length=2)[0],
+    "while_loop": lambda f, c: ft.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, f(s[1])),
+                                             (0, c))[1],
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("init", [0, 0.0])
+def test_nested_loops_from_python_s_numbers_are_staged_about_once_for_each_level(loop, init):
+    counts = []
+    for depth in range(1, 6):
+        runs = []
+
+        def level(k, c, v, runs=runs):
+            if k == 0:
+                runs.append("run")
+                return c + np.sin(v)
+            return c + LOOPS[loop](lambda c: level(k - 1, c, v), init)
+
+        f = functools.partial(level, depth, 0.0)
+        same(ft.jit(f)(np.float64(0.5)), 2**depth * np.sin(0.5))
+        counts.append(len(runs))
+    assert counts == [2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_loops_inside_keep_dtypes_of_their_own(loop):
+    def f(v, w):
+        def body(c):
+            a = LOOPS[loop](lambda c: c + v, 0)
+            b = LOOPS[loop](lambda c: c + w, 0)
+            n = LOOPS[loop](lambda c: c + 1, 0)
+            d = LOOPS[loop](lambda d: d * 1, c)
+            return d * n + a + LOOPS[loop](lambda c: c + b * a, 0.0)
+        return LOOPS[loop](body, 0), LOOPS[loop](lambda c: c + w, 0)
+
+    v, w = np.float64(1.25), np.float32(2.5)
+    for args in ((v, w), (w, v), (w, w), (1, w), (v, 1.0)):
+        got, want = ft.jit(f)(*args), f(*args)
+        same(got, want)
+        assert [np.asarray(y).dtype for y in got] == [np.asarray(y).dtype for y in want]
+
+
 def size(program: Program) -> int:
     inner = [p for r in rows(program) for p in r.programs.values()]
     return len(program.eqns) + sum(len(p.eqns) for p in inner)
@@ -733,3 +836,122 @@ def test_python_control_flow_in_a_rule_is_refused_in_a_program():
     f.defjvp(lambda vs, ts: (np.abs(vs[0]), ts[0] if vs[0] > 0 else -ts[0]))
     with pytest.raises(ConcretizationError, match=r"ft\.cond instead of"):
         ft.grad(ft.jit(f))(2.0)
+
+
+# ---- nothing of the user's is changed while a function is staged
+
+
+class Kept:
+    w: object = 2.0
+
+    def __init__(self):
+        self.b = 3.0
+
+
+HELD = [2.0]
+
+
+def test_another_thread_never_meets_a_value_of_the_program():
+    kept, seen, put = Kept(), queue.SimpleQueue(), []
+
+    def product():
+        return Kept.w * kept.b * HELD[0]
+
+    @ft.jit
+    def inner(v):
+        # a context of its own, as every thread has
+        thread = threading.Thread(target=lambda: seen.put((Kept.w, kept.b, HELD[0], product())))
+        thread.start()
+        thread.join()
+        return product() * v
+
+    def loss(w, b, h):
+        before = Kept.w, kept.b, HELD[0]
+        put.append((w, b, h))
+        Kept.w, kept.b, HELD[0] = w, b, h
+        try:
+            return inner(5.0)
+        finally:
+            Kept.w, kept.b, HELD[0] = before
+
+    same(ft.grad(loss, (0, 1, 2))(7.0, 11.0, 13.0), (715.0, 455.0, 385.0))
+    *found, y = seen.get()
+    assert all(x is w for x, w in zip(found, put[0], strict=True))
+    assert y.owner is put[0][0].owner
+    same(ft.grad(loss, (0, 1, 2))(2.0, 3.0, 4.0), (60.0, 40.0, 30.0))
+    assert seen.empty()  # it is staged once
+
+
+@pytest.mark.parametrize("wrap", [
+    lambda w: (w, 2.0), lambda w: functools.partial(np.multiply, w),
+    lambda w: (functools.partial(np.multiply, w), "text"),
+], ids=["tuple", "partial", "nested"])
+def test_what_is_fixed_beside_a_traced_value_is_compared(wrap):
+    held, runs = [None], []
+
+    @ft.jit
+    def inner(v):
+        runs.append("run")
+        x, scale = held[0]
+        x = x[0] if isinstance(x, tuple) else x
+        return (x(1.0) if callable(x) else x[0] if isinstance(x, tuple) else x) * v * scale
+
+    def loss(w, scale):
+        x = wrap(w)
+        held[0] = (x, scale)
+        return inner(3.0)
+
+    for scale in (2.0, 2.0, 5.0):
+        assert float(ft.grad(loss)(7.0, scale)) == 3.0 * scale
+    assert len(runs) == 2
+
+
+def test_a_value_that_an_outer_transform_traces_chooses_a_branch_of_the_program():
+    chosen = [True]
+    inner = ft.jit(lambda v: ft.cond(chosen[0], lambda: 2 * v, lambda: 3 * v))
+    steps = [2]
+    loop = ft.jit(lambda v: ft.fori_loop(0, steps[0], lambda i, c: c * v, 1.0))
+
+    def of(f, held):
+        def call(x):
+            held[0] = x
+            return f(2.0)
+        return call
+
+    same(ft.vmap(of(inner, chosen))(np.array([True, False])), np.array([4.0, 6.0]))
+    same(ft.vmap(of(loop, steps))(np.array([1, 3, 0])), np.array([2.0, 8.0, 1.0]))
+    same(ft.vmap(of(loop, steps))(np.array([2, 2, 0])), np.array([4.0, 4.0, 1.0]))
+
+
+@pytest.mark.parametrize("decide", [
+    lambda w: bool(w), lambda w: w > 0, lambda w: w in (2.0, 5.0),
+], ids=["bool", "comparison", "equality"])
+def test_python_never_decides_by_a_closed_over_value_for_later_calls(decide):
+    held = [0.0]
+    inner = ft.jit(lambda v: held[0] * v if decide(held[0]) else 7 * held[0] * v)
+
+    def loss(w):
+        held[0] = w
+        return inner(3.0)
+
+    with ft.config(jit=False):
+        want = [ft.grad(loss)(w) for w in (2.0, 0.0)]
+    assert [ft.grad(loss)(w) for w in (2.0, 0.0)] == want
+
+
+def test_nested_compiled_functions_close_over_values_of_every_level():
+    w = [2.0]
+
+    def loss(a):
+        w[0] = a
+
+        @ft.jit
+        def outer(v):
+            inner = ft.jit(lambda u: ft.grad(lambda t: w[0] * v * t**2)(u))
+            return inner(5.0) * w[0]
+
+        return outer(3.0)
+
+    same(ft.grad(loss)(7.0), 420.0)
+    same(ft.hessian(loss)(np.float64(7.0)), 60.0)
+    same(ft.vmap(ft.grad(loss))(np.array([7.0, 1.0])), np.array([420.0, 60.0]))

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import functrans as ft
-from functrans._compile.run.native import compile_program
+from functrans._compile.run.native import NativeProgram
 from functrans._compile.schedule.kernels import HostStep
 from functrans._core.bind import bind
 from functrans._ops.declare import TABLE
@@ -20,7 +20,7 @@ EDGES = np.array([0.0, 2.0, -0.0, 1.0, np.inf, 2.0, -np.inf, 0.0, 3.0, np.nan, 1
 
 def native(f, *args):
     """What native code without host steps returns."""
-    compiled = compile_program(make_program(f)(*args))
+    compiled = NativeProgram(make_program(f)(*args))
     assert not any(isinstance(s, HostStep) for s in compiled.schedule.steps), compiled.schedule
     return compiled(args)
 
@@ -98,7 +98,7 @@ def test_recurrences_are_the_rows(shape, axis, reverse, dtype):
 def test_a_shift_is_a_view(shape, axis):
     x = numbers(shape)
     for by in (1, -1):
-        compiled = compile_program(make_program(row("shift", axis=axis, by=by))(x))
+        compiled = NativeProgram(make_program(row("shift", axis=axis, by=by))(x))
         assert_same(compiled([x])[0], TABLE["shift"].impl(x, axis, by))
         assert len(compiled.schedule.steps) == 1
 
@@ -131,7 +131,7 @@ def test_nothing_adds_up_to_nothing(shape):
 
 def test_views_are_read_where_they_are():
     x = numbers((6, 8))
-    compiled = compile_program(make_program(lambda x: np.cumsum(x.T[::2, ::-1], axis=0))(x))
+    compiled = NativeProgram(make_program(lambda x: np.cumsum(x.T[::2, ::-1], axis=0))(x))
     assert [s.name for s in compiled.schedule.steps] == ["cumsum"]
     assert_same(compiled([x])[0], np.cumsum(x.T[::2, ::-1], axis=0))
 
@@ -159,5 +159,5 @@ def test_transforms_need_no_host_step(name, transform):
     found, expected = (ft.tree.leaves(g(x)) for g in (ft.jit(f), f))
     for y, e in zip(found, expected, strict=True):
         np.testing.assert_allclose(y, e, rtol=1e-12, atol=1e-12)
-    steps = compile_program(make_program(f)(x)).schedule.steps
+    steps = NativeProgram(make_program(f)(x)).schedule.steps
     assert not any(isinstance(s, HostStep) for s in steps)

@@ -374,6 +374,12 @@ def test_a_tangent_has_the_shape_that_the_operand_is_broadcast_to(f):
     assert_allclose(t, f(np.array([2.0])) - f(np.array([1.0])), rtol=1e-14)
 
 
+@pytest.mark.parametrize("f", [lambda x: x + X, lambda x: X - x])
+def test_a_sum_over_a_broadcast_operand_moves_once_for_each_entry(f):
+    _, t = ft.jvp(lambda x: np.sum(f(x)), (np.array([2.0]),), (np.array([1.0]),))
+    assert abs(t) == X.size
+
+
 class TestVmap:
     def test_maps_over_the_first_axis(self):
         xs = np.arange(6.0).reshape(2, 3)

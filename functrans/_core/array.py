@@ -21,8 +21,8 @@ _item = np.ndarray.__getitem__
 class Array(np.ndarray):
     """Read-only ndarray. Assigning into one raises; ``x.at[i].set(v)`` returns a changed copy.
 
-    What NumPy computes from it is a fresh Array that may be written, so that libraries which work
-    in place on their own results take it as they take any ndarray.
+    What NumPy computes from it is a fresh, writeable Array, so that libraries which work in place
+    on their own results can use it like any ndarray.
 
     >>> import functrans as ft
     >>> x = ft.array([1.0, 2.0, 3.0])
@@ -84,16 +84,17 @@ def wrap(x: Any) -> Array:
     if not isinstance(x, np.ndarray):
         x = np.asarray(x)
         x.setflags(write=False)
+        return x.view(Array)
     y = x.view(Array)
     y.setflags(write=False)
     return y
 
 
 def plain(x: Any) -> Any:
-    """An Array as the ndarray it is; anything else unchanged, if it means what an ndarray does.
+    """An Array as a plain ndarray; anything else unchanged, if it behaves as an ndarray does.
 
-    A number of a user's subclass of Python's is NumPy's number of that value, as NumPy takes it; a
-    member of an enumeration stays what it is.
+    A number of a user's subclass of a Python type becomes NumPy's number of that value, as in
+    NumPy; a member of an enumeration stays what it is.
     """
     kind = type(x)
     if kind is np.ndarray:
@@ -108,7 +109,7 @@ def plain(x: Any) -> Any:
 
 
 def changeable(x: Any) -> bool:
-    """Whether the memory of ``x`` may be written to: what is read-only is so all the way down."""
+    """Whether someone may write to the memory of ``x``; else it is read-only down to its base."""
     while isinstance(x, np.ndarray):
         if x.flags.writeable:
             return True
@@ -117,7 +118,7 @@ def changeable(x: Any) -> bool:
 
 
 def unrepeated(x: np.ndarray) -> np.ndarray:
-    """``x`` without the repetitions of a broadcast, which it has the same memory without."""
+    """``x`` without the repetitions of a broadcast, in the same memory."""
     return x[tuple([slice(0, None if n else 1) for n in x.strides])] if 0 in x.strides else x
 
 

@@ -12,7 +12,9 @@ PYTHON_SCALARS = frozenset({bool, int, float, complex})
 
 
 def integer(x: Any) -> int | None:
-    """``x`` as a Python int, of whatever type it is; None where it is none, or a boolean."""
+    """``x`` as a Python int, whatever its type; None if it is no integer, or a boolean."""
+    if type(x) is int:
+        return x
     if isinstance(x, bool | np.bool_):
         return None
     try:
@@ -34,6 +36,10 @@ class Aval(NamedTuple):
     @property
     def size(self) -> int:
         return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
 
     def __repr__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from functrans._core import scipy_names
-from functrans._core.array import Array, as_number, is_subclassed, plain, require_common
+from functrans._core.array import (
+    Array,
+    as_number,
+    is_subclassed,
+    plain,
+    require_common,
+    unrepeated,
+)
 from functrans._core.aval import PYTHON_SCALARS, dtype_of, shape_of
 from functrans.errors import (
     ArgumentError,
@@ -35,12 +42,18 @@ STRONG = frozenset(
     {np.ndarray, np.float64, np.float32, np.float16, np.complex128, np.complex64, np.longdouble}
     | {np.int64, np.int32, np.bool_}
 )
-# The same and Python's scalars, which NumPy promotes weakly (NEP 50).
+# The same, and Python's scalars, which NumPy promotes weakly (NEP 50).
 PLAIN = STRONG | PYTHON_SCALARS
 
 
-# Who watches the traces that start in this context (`_transforms.watching`); as a rule, no one.
+# Who watches the traces that start in this context (`_transforms.watching`); usually no one.
 watching: ContextVar[Any] = ContextVar("watching", default=None)
+
+# The trace that writes down, in this context, what is done with values of older traces too.
+writer: ContextVar[Any] = ContextVar("writer", default=None)
+
+# ``Trace.closed`` of a trace that leaves ops to a writer: true, so that none takes a short way.
+LENT = "lent"
 
 
 class Trace:
@@ -50,20 +63,20 @@ class Trace:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         watch = watching.get()
-        # a watched trace is of a subclass that reports each op: others pay for nothing
+        # a watched trace is of a subclass that reports each op: unused observers are free
         return object.__new__(cls) if watch is None else watch.trace(cls)
 
     def __init__(self, fun: str):
         self.level: float = next(_levels)
         self.fun = fun
-        self.closed = False
+        self.closed: bool | str = False
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         """The result of ``prim`` on ``args``, of which at least one is a tracer of this trace."""
         raise NotImplementedError
 
     def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
-        """``prim`` on two operands, one of them mine: a trace may have a shorter way for it."""
+        """``prim`` on two operands, one of them mine; traces may have a faster path for it."""
         return bind(prim, x1, x2)
 
     def unary(self, prim: Primitive, x: Any) -> Any:
@@ -73,12 +86,21 @@ class Trace:
     def call(self, call: Any, args: tuple) -> tuple:
         """A function that has rules of its own (``_ops/calls.py``), on ``args``, some of them mine.
 
-        Here: the function itself, so that its rules are lost to older traces.
+        By default the function itself is called, and older traces do not see its rules.
         """
         return call.fun(*args)
 
+    def lend(self) -> None:
+        """Leave ops on my values to a newer trace, in contexts where that is the writer."""
+        self.closed = self.closed or LENT
+
+    def taken_by(self) -> Any:
+        """The trace that takes ops on my values in this context; None: I do."""
+        newer = writer.get() if self.closed else None
+        return newer if newer is not None and newer.level > self.level else None
+
     def require_open(self, prim: Primitive) -> None:
-        if self.closed:
+        if self.closed is True:
             raise LeakedTracerError(
                 f"{user_line()}: `{prim.name}` got a traced value of {self.fun}, which has already "
                 f"ended. A value that {self.fun} traces must not be kept in a global, an attribute "
@@ -93,18 +115,18 @@ class Tracer:
     __hash__ = None  # type: ignore[assignment]  # as an ndarray: == is elementwise
 
     owner: Trace
-    # its numbers are not known while it is traced: a program is being written
+    # whether a program is being written, so that its numbers are not known
     staged = False
     # what a length is the root of (``functrans.numpy.lengths``), in tracers with a slot for it
     root_of: Any = None
 
     @property
     def inner(self) -> Any:
-        """What it is around: a value of an older transform, or a plain one; None: of no value."""
+        """What it wraps, a value of an older transform or a plain one; None if there is none."""
         return None
 
     def concrete(self) -> Any:
-        """The plain value inside, or None where there is none (or one for each batch entry)."""
+        """The plain value inside, None if there is none (or one for each batch entry)."""
         raise NotImplementedError
 
     def is_finite(self) -> bool:
@@ -116,7 +138,7 @@ class Tracer:
         return True
 
     def whole(self) -> Any:
-        """The plain values inside, of all entries of a batch; None where they are not known."""
+        """The plain values inside, of all entries of a batch; None if they are not known."""
         return None
 
     @property
@@ -229,7 +251,7 @@ class Tracer:
 
 
 class PrimalTracer(Tracer):
-    """A tracer around one value, which it takes its shape and dtype from."""
+    """A tracer around one value, whose shape and dtype it has."""
 
     __slots__ = ("primal",)
 
@@ -255,14 +277,19 @@ class PrimalTracer(Tracer):
         return x.ndim if type(x) is np.ndarray else len(shape_of(x))
 
     def concrete(self) -> Any:
+        if self.owner.taken_by() is not None:
+            return None
         return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
 
 
 def layers(x: Any) -> Iterator[Any]:
-    """``x``, then what is inside of it, layer by layer."""
-    yield x
-    while isinstance(x, Tracer) and (x := x.inner) is not None:
+    """``x``, then what it wraps, layer by layer; or what stands for it in a program."""
+    while x is not None:
         yield x
+        if not isinstance(x, Tracer):
+            return
+        newer = x.owner.taken_by()
+        x = x.inner if newer is None else newer.operand(x)
 
 
 def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
@@ -270,7 +297,10 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
     if len(args) == 1:
         x = args[0]
         if isinstance(x, Tracer):
-            return x.owner.process(prim, args, params)
+            top = x.owner
+            if top.closed:
+                top = top.taken_by() or top
+            return top.process(prim, args, params)
         return prim.impl(plain(x), **params)
     top = None
     for x in args:
@@ -290,6 +320,8 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
                 )
     if top is None:
         return prim.impl(*args, **params)
+    if top.closed:
+        top = top.taken_by() or top
     return top.process(prim, args, params)
 
 
@@ -298,7 +330,7 @@ def _as_plain(x: Any) -> Any:
 
 
 def bind_operands(prim: Primitive, x1: Any, x2: Any) -> Any:
-    """``bind`` for an elementwise row and two operands, by the shortest way for their types."""
+    """``bind`` for an elementwise row and two operands, by the fastest path for their types."""
     if type(x1) in PLAIN and type(x2) in PLAIN:
         if type(x1) in PYTHON_SCALARS and type(x2) in PYTHON_SCALARS:
             y = prim.impl(x1, x2)
@@ -312,44 +344,58 @@ def bind_operands(prim: Primitive, x1: Any, x2: Any) -> Any:
 
 
 def newest_trace(args: Any) -> Trace | None:
-    """The newest trace among ``args``, None when nothing is traced."""
+    """The trace that takes ops on ``args``, the newest among them; None: nothing is traced."""
     traces = [x.owner for x in args if isinstance(x, Tracer)]
-    return max(traces, key=lambda t: t.level, default=None)
+    top = max(traces, key=lambda t: t.level, default=None)
+    return top and (top.taken_by() or top)
 
 
 def is_finite(x: Any) -> bool:
-    """Whether every number in ``x`` is known to be finite; False may also mean: near overflow."""
+    """Whether every number in ``x`` is known to be finite; False also for some near overflow."""
     # one pass and no temporary; an overflow of the sum only costs the slower path
+    if isinstance(x, float):
+        return isfinite(x)
     if isinstance(x, np.ndarray):
-        return isfinite(abs(_total(x)))
-    return x.is_finite() if isinstance(x, Tracer) else isfinite(abs(x))
+        size = x.size
+        if size <= 4096:  # see ``may_have_nan``
+            if x.ndim != 1:
+                x = x.ravel()
+            total = sum(x.tolist()) if size <= 16 and x.dtype.kind == "f" else abs(x.dot(x))
+            return isfinite(total)
+        with np.errstate(all="ignore"):
+            return isfinite(abs(np.add.reduce(x, axis=None)))
+    return _known_finite(x) if isinstance(x, Tracer) else isfinite(abs(x))
 
 
-def _total(x: np.ndarray) -> Any:
-    """A sum over ``x`` that is not finite where an entry is not. It does not warn."""
-    if x.size <= 4096:
-        return np.vdot(x, x)  # has the least overhead, but on large arrays it wakes threads
-    with np.errstate(all="ignore"):
-        return np.add.reduce(x, axis=None)
+def _known_finite(x: Tracer) -> bool:
+    return x.owner.taken_by() is None and x.is_finite()
 
 
 def may_have_nan(x: Any) -> bool:
-    """Whether a NaN is in ``x``; of traced values also where that is not known, or an infinity."""
+    """Whether ``x`` holds a NaN; for traced values also if it holds an infinity or is not known."""
     if isinstance(x, np.ndarray):
-        if x.ndim == 1 and x.size <= 16:
-            total = sum(x.tolist())  # a third of what any call of NumPy takes
-        elif x.size <= 4096:
-            total = np.vdot(x, x)
+        size = x.size
+        if size <= 4096:
+            # of all ways those of the least overhead, which do not warn; on large arrays, dot would
+            # wake threads. Written twice: one call more would cost as much as the sum
+            if x.ndim != 1:
+                x = x.ravel()
+            total = sum(x.tolist()) if size <= 16 else x.dot(x)
         else:
             with np.errstate(all="ignore"):
-                total = np.maximum.reduce(x, axis=None)  # half the time of a sum
+                total = np.maximum.reduce(unrepeated(x), axis=None)  # half the time of a sum
         return total != total
-    return not x.is_finite() if isinstance(x, Tracer) else x != x
+    return not _known_finite(x) if isinstance(x, Tracer) else x != x
 
 
 def is_staged(x: Any) -> bool:
-    """Whether ``x`` depends on what a program that is being written will be given."""
-    return isinstance(x, Tracer) and any([getattr(v, "staged", False) for v in layers(x)])
+    """Whether ``x`` depends on inputs of a program that is being written."""
+    while isinstance(x, Tracer):
+        if x.staged:
+            return True
+        newer = x.owner.taken_by()
+        x = x.inner if newer is None else newer.operand(x)
+    return False
 
 
 def sum_to(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:

@@ -1,12 +1,12 @@
 """Locks that outlive a fork, and values that are made once without one.
 
-A forked child has one thread: what another thread had locked stays locked there, and what it had
-half made stays so. Therefore every lock of the package is a ``Lock``, which the child finds free
-unless its own thread holds it; and a fork waits until nobody is in the compiler. That is where
-state lies about which no lock of ours tells: LLVM's, and that of modules half imported.
+A forked child has one thread: locks that other threads held stay locked there, and what they had
+half finished stays so. Therefore every lock of the package is a ``Lock``, which the child finds
+free unless its own thread holds it, and a fork waits until nobody is in the compiler: LLVM, and
+modules that are being imported, have state that no lock of ours protects.
 
-A signal handler runs in the middle of what it interrupts, so locks can be taken again by the thread
-that has them. The compiler is not entered again: code that interrupts it is interpreted.
+A signal handler runs in the middle of what it interrupts, so the thread that holds a lock can take
+it again. The compiler is not entered twice: code that interrupts it is interpreted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
-# Seconds that a fork waits for the compiler. The child of one that waits no longer interprets.
+# Seconds that a fork waits for the compiler. After that the child interprets programs.
 PATIENCE = 60.0
 
 
@@ -45,7 +45,7 @@ class Lock:
         self._lock.release()
 
     def free(self) -> None:
-        """In a child: as new if a thread that is no more has it."""
+        """In a child: a new lock, if a thread that no longer exists holds this one."""
         if self._lock.acquire(blocking=False):
             self._lock.release()
         else:
@@ -56,7 +56,7 @@ _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 class lazy(Generic[T]):
-    """``functools.cached_property``, which in Python 3.11 has a lock, without it."""
+    """``functools.cached_property`` without the lock that it has in Python 3.11."""
 
     def __init__(self, make: Callable[[Any], T]):
         self.make, self.__doc__ = make, make.__doc__
@@ -66,17 +66,30 @@ class lazy(Generic[T]):
 
     def __get__(self, x: Any, owner: type) -> T:
         if x is None:
-            return self  # type: ignore[return-value]  # asked of the class
+            return self  # type: ignore[return-value]  # accessed on the class
         return x.__dict__.setdefault(self.name, self.make(x))
 
 
 # ---- the compiler
 
-compiling = Lock()  # held by who calls LLVM; no user's function is called meanwhile
+compiling = Lock()  # held while LLVM is called; no function of the user's runs meanwhile
+
+
+class once(lazy[T]):
+    """``lazy`` under the compiler's lock: other threads wait for the one that makes the value.
+
+    A signal handler may still make it first; then its value stays.
+    """
+
+    def __get__(self, x: Any, owner: type) -> T:
+        if x is None:
+            return self  # type: ignore[return-value]  # accessed on the class
+        with compiling:
+            return x.__dict__[self.name] if self.name in x.__dict__ else super().__get__(x, owner)
 
 
 class Interrupted(RuntimeError):
-    """The compiler was asked for by code that interrupts it, such as a signal handler."""
+    """Code that interrupts the compiler, such as a signal handler, needs it."""
 
 
 _entered = False
@@ -84,7 +97,7 @@ _entered = False
 
 @contextmanager
 def compiler() -> Iterator[None]:
-    """The compiler, for one thread and not while that thread is in it: else ``Interrupted``."""
+    """The compiler, for one thread at a time; ``Interrupted`` if that thread is in it already."""
     global _entered
     with compiling:
         if _entered:
@@ -100,7 +113,7 @@ def compiler() -> Iterator[None]:
 
 
 def _llvm_lock() -> Any:
-    """The lock under which llvmlite calls LLVM, to free memory too, when it has been loaded."""
+    """The lock under which llvmlite calls LLVM, even to free memory; None before it is loaded."""
     ffi = sys.modules.get("llvmlite.binding.ffi")
     return getattr(getattr(ffi, "lib", None), "_lock", None)
 
@@ -117,7 +130,7 @@ def _before() -> None:
 
 
 def _release() -> bool:
-    """Whether the compiler was waited for."""
+    """Release what ``_before`` took; False if it gave up waiting."""
     try:
         compiling.release()
     except RuntimeError:  # another thread has it
@@ -136,5 +149,3 @@ def _in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before, after_in_parent=_release, after_in_child=_in_child)
-
-__all__ = ["Interrupted", "Lock", "compiler", "compiling", "lazy"]

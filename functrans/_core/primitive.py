@@ -13,18 +13,18 @@ from functrans._core.bind import bind
 # The output's dtype; the operand's; the operand's where that is inexact, else float64; one that all
 # operands have in common; bool; or, of ``where``, bool for the first and the output's for the rest.
 Computes = Literal["output", "operand", "inexact", "common", "bool", "choice"]
-# Not at all, to the nearest number, or as the implementation has it.
+# Not at all, to the nearest number, or depending on the implementation.
 Rounds = Literal["never", "once", "freely"]
 # Arithmetic operations that take as long as a mathematical function of one number.
 FUNCTION = 16.0
 
 
 class Facts(NamedTuple):
-    """What is true of an op, whoever asks; what follows from it is the business of who asks."""
+    """Properties of an op; what follows from them is up to those who use them."""
 
-    commutes: bool = False  # operands may change places, to the bit but for which NaN comes out
+    commutes: bool = False  # operands may change places: same bits, but perhaps another NaN
     rounds: Rounds = "freely"  # how its result differs from the exact one
-    unique: bool = True  # it has one right result: eigenvectors, whose signs are free, have not
+    unique: bool = True  # there is one right result; not for eigenvectors, whose signs are free
     moves: bool = False  # its result is its operand in another shape
     cost: float = FUNCTION  # arithmetic operations for an entry
     computes: Computes = "output"  # what its operands are converted to
@@ -39,7 +39,7 @@ class Facts(NamedTuple):
     flops: Callable[[Sequence[tuple], dict], int] | None = None  # of operands of these shapes
     # the size, as ``_kernels/sizes`` calls it, from which native code pays on plain arrays
     native_from: str = ""
-    jumps: str = ""  # where its value jumps; there, unlike at kinks, its derivative is not in doubt
+    jumps: str = ""  # where its value jumps; unlike at kinks, the derivative there is clear
     at_jump: Callable | None = None  # where ndarray operands are so, as booleans
 
     @property
@@ -52,7 +52,7 @@ NO_FACTS = Facts()
 
 
 class Primitive:
-    """An operation that every transform knows how to handle. Called, it binds.
+    """An operation that every transform knows how to handle. A call binds it.
 
     A family fills in the methods below from what the row declares. In all of them ``xs`` are the
     operands (values that a rule did not ask to be saved are given as ``Aval``), ``ts`` and ``ct``
@@ -95,7 +95,7 @@ class Primitive:
         self.outputs = outputs
         self.differentiable = differentiable
         self.facts = Facts(**facts) if facts else NO_FACTS
-        # whether it is of the package: native code is written for such rows, and keys name them
+        # whether the package declares it: such rows have native code, and names that keys can use
         self.ours = False
 
     def __repr__(self) -> str:

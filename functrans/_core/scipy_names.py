@@ -28,16 +28,18 @@ class Names(NamedTuple):
 NAMES: dict[str, Names] = {
     "special": Names(
         called="""
-            airy beta betainc betaincc betainccinv betaincinv betaln binom boxcox boxcox1p cbrt
-            cosdg cosm1 cotdg dawsn digamma ellipe ellipk ellipkm1 entr erf erfc erfcinv erfcx
-            erfi erfinv eval_chebyc eval_chebys eval_chebyt eval_chebyu eval_gegenbauer
-            eval_genlaguerre eval_hermite eval_hermitenorm eval_jacobi eval_laguerre eval_legendre
-            eval_sh_chebyt eval_sh_chebyu eval_sh_jacobi eval_sh_legendre exp1 exp10 exp2 expi
-            expit expm1 expn exprel fresnel gamma gammainc gammaincc gammainccinv gammaincinv
-            gammaln huber hyp0f1 hyp1f1 hyp2f1 hyperu i0 i0e i1 i1e inv_boxcox inv_boxcox1p iv ive
-            j0 j1 jn jv jve k0 k0e k1 k1e kl_div kn kv kve log1p log_expit log_ndtr loggamma logit
-            modstruve ndtr ndtri ndtri_exp owens_t poch powm1 pseudo_huber psi radian rel_entr
-            rgamma shichi sici sinc sindg softplus spence stdtr stdtrit struve tandg wrightomega
+            airy bdtr bdtrc beta betainc betaincc betainccinv betaincinv betaln binom boxcox
+            boxcox1p cbrt chdtr chdtrc chdtri cosdg cosm1 cotdg dawsn digamma ellipe ellipeinc
+            ellipk ellipkinc ellipkm1 entr erf erfc erfcinv erfcx erfi erfinv eval_chebyc
+            eval_chebys eval_chebyt eval_chebyu eval_gegenbauer eval_genlaguerre eval_hermite
+            eval_hermitenorm eval_jacobi eval_laguerre eval_legendre eval_sh_chebyt eval_sh_chebyu
+            eval_sh_jacobi eval_sh_legendre exp1 exp10 exp2 expi expit expm1 expn exprel fdtr
+            fdtrc fdtri fresnel gamma gammainc gammaincc gammainccinv gammaincinv gammaln gdtr
+            gdtrc gdtrix hankel1 hankel2 huber hyp0f1 hyp1f1 hyp2f1 hyperu i0 i0e i1 i1e
+            inv_boxcox inv_boxcox1p iv ive j0 j1 jn jv jve k0 k0e k1 k1e kl_div kn kv kve log1p
+            log_expit log_ndtr loggamma logit modstruve nbdtr nbdtrc ndtr ndtri ndtri_exp owens_t
+            pdtr pdtrc pdtri poch powm1 pseudo_huber psi radian rel_entr rgamma shichi sici sinc
+            sindg softplus spence stdtr stdtrit struve tandg voigt_profile wofz wrightomega
             xlog1py xlogy y0 y1 yn yv yve zeta
         """,
         ours="""
@@ -107,6 +109,3 @@ def _candidates(frames: list[FrameType]) -> Iterator[tuple[str, str, str]]:
         for name in (getattr(owner, "name", None), type(owner).__name__.removesuffix("_gen")):
             if isinstance(name, str):
                 yield namespace, name, f"{name}{suffix}"
-
-
-__all__ = ["NAMES", "Names", "advice"]

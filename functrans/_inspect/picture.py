@@ -383,6 +383,3 @@ def _drawn(box: _Box) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-__all__ = ["page", "svg"]

@@ -1,16 +1,15 @@
-"""How a large array is worked through: the one policy, whose numbers are in ``sizes``.
+"""How large arrays are processed: the one policy, whose numbers are in ``sizes``.
 
-NumPy makes a pass over memory for each step, on one processor. For what is larger than the cache:
+NumPy makes a pass over memory for each step, on one processor. For arrays larger than the cache:
 
-- rows that NumPy makes several passes for, or goes through one entry after the other, say
-  ``native_from`` in the table. From there on they, and the rules that pull cotangents back through
-  them, are native code, compiled once for each shape and dtype: ``forward`` and ``backward``.
-  Where nothing can or should be compiled, NumPy does it as before;
+- rows for which NumPy makes several passes, or goes entry by entry, have a size ``native_from`` in
+  the table. From that size they and their backward rules are native code, compiled once for each
+  shape and dtype: ``forward`` and ``backward``. If nothing can or should be compiled, NumPy does it
+  as before;
 - what such rows compute along the last axis is done on blocks of rows: ``by_rows``;
-- ufuncs, in a forward run and where cotangents are added up, are shared by threads:
-  ``elementwise``. They stay NumPy's, so that values are NumPy's to the last bit, and warnings are
-  given;
-- the walk takes stretches of elementwise ops block by block (``_transforms/reverse/fusion.py``),
+- threads share ufuncs, in forward runs and where cotangents are added up: ``elementwise``. They
+  stay NumPy's, so that values are NumPy's to the last bit and warnings are not lost;
+- the walk takes fused elementwise ops block by block (``_transforms/reverse/fusion.py``),
   and adds cotangents in place (``cotangents.py``).
 
 A chain of NumPy calls on blocks that fit the second-level cache reads and writes main memory once,
@@ -37,7 +36,7 @@ from functrans.config import config
 
 
 def _compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
-    return None  # replaced by the floor where programs are staged: until then there is no code
+    return None  # replaced by the floor where programs are staged; until then nothing compiles
 
 
 def install(compiled: Callable[..., list | None]) -> None:
@@ -48,7 +47,7 @@ def install(compiled: Callable[..., list | None]) -> None:
 
 
 def _compiles(xs: Sequence) -> bool:
-    """Whether ``xs`` are plain numbers of kinds that compile, and nobody has switched it off."""
+    """Whether ``xs`` are plain numbers of kinds that compile, and compiling is not switched off."""
     return config.jit and all(
         [type(x) in STRONG and x.dtype.char in "fdFD" and x.dtype.isnative for x in xs]
     )
@@ -62,7 +61,7 @@ def forward(row: Primitive, impl: Callable, native_from: str) -> Callable:
 
     @functools.wraps(impl)
     def run(x: Any, *xs: Any, **params: Any) -> Any:
-        if type(x) is not np.ndarray or x.size < sizes.LARGE:  # as nearly always
+        if type(x) is not np.ndarray or x.size < sizes.LARGE:  # the usual case
             return impl(x, *xs, **params)
         ys = None
         if x.size >= getattr(sizes, native_from) and _compiles((x, *xs)):
@@ -72,7 +71,7 @@ def forward(row: Primitive, impl: Callable, native_from: str) -> Callable:
     return run
 
 
-# What a rule is given instead of a value that it does not read; and where it is given one.
+# What a rule takes instead of a value that it does not read, and where it takes values.
 _ABSENT, _HERE = Aval | None, object()
 _SIZED = np.ndarray | Aval
 
@@ -134,7 +133,7 @@ def by_rows(f: Callable, axis: tuple[int, ...], x: np.ndarray, *ys: Any, dtype: 
     return out
 
 
-def elementwise(impl: Callable, *xs: Any, out: np.ndarray | None = None) -> Any:
+def elementwise(impl: Callable, *xs: Any, out: np.ndarray | None = None) -> np.ndarray:
     """``impl``, a ufunc, on operands of which some are large: a share for each thread."""
     shapes = {x.shape for x in xs if _has_axes(x)}
     shape = max(shapes, key=math.prod)
@@ -162,5 +161,5 @@ def _has_axes(x):
 
 
 def _result_dtype(impl, xs):
-    """NumPy's own choice, asked on empty slices."""
+    """NumPy's own choice, from empty slices."""
     return impl(*[x.reshape(-1)[:0] if _has_axes(x) else x for x in xs]).dtype

@@ -1,7 +1,7 @@
-"""The sizes from which large arrays are treated apart; ``large.py`` says how.
+"""The sizes from which large arrays are processed apart; ``large.py`` says how.
 
-Results do not depend on them but for rounding. They are read here whenever they are used
-(``sizes.LARGE``), so that whoever changes one changes it for all.
+Results depend on them only by rounding. They are read where they are used (``sizes.LARGE``), so
+that a change of one reaches every use.
 """
 
 # Entries of a block: just under 128 KB of float64, from where on malloc maps fresh pages.

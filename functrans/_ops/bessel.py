@@ -23,5 +23,3 @@ bessel_i = elementwise(
     lambda g, x1, x2: g * ((bessel_i(x1, x2 - 1) + bessel_i(x1, x2 + 1)) / 2), None,
     singular=True,
 )
-
-__all__ = ["bessel_i"]

@@ -1,4 +1,4 @@
-"""Python functions as one op: what a function with rules of its own is to the traces."""
+"""Python functions as one op: how traces see a function with rules of its own."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Call:
         return self.fun(*operands)
 
     def staged(self, trace: Any, args: tuple) -> tuple:
-        """The outputs while a program is written: here the function is written out."""
+        """The outputs while a program is written: by default the function is inlined."""
         return self.fun(*args)
 
     def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
@@ -69,6 +69,3 @@ def reopened(trace: Trace) -> Iterator[None]:
         yield
     finally:
         trace.closed = closed
-
-
-__all__ = ["Call", "reopened", "stop"]

@@ -341,5 +341,3 @@ cross: Any = bilinear(
         np.broadcast_shapes(x1.shape, x2.shape), np.result_type(x1.dtype, x2.dtype)
     ),
 )
-
-__all__ = ["Plan", "convolve", "cross", "einsum", "matmul", "plan"]

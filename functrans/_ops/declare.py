@@ -1,9 +1,9 @@
-"""The four families: each turns what one row states into everything the transforms ask for.
+"""The four families: each turns what one row states into everything that the transforms need.
 
     elementwise   diagonal: one lambda an operand is JVP, VJP and Taylor rule at once
     linear        its own JVP; names its transpose
     bilinear      linear in each of two operands; names the two transposes
-    primitive     every column by hand; a missing vjp is the transposed jvp, and the other way round
+    primitive     every column by hand; a missing vjp is the transposed jvp, and vice versa
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from functrans._kernels import large
 
 TABLE: dict[str, Primitive] = {}
 
-# Where an op is smooth and defined: tests, samplers and the reference page read it.
+# Where an op is smooth and defined; tests, samplers and the reference page read it.
 ANY, REAL, POSITIVE, NONZERO = "any", "real", "positive", "nonzero"
 UNIT, ABOVE_ONE, INTEGER, BOOLEAN = "unit", "above one", "integer", "boolean"
 
@@ -55,10 +55,11 @@ class Action:
     lambda's parameter names: ``lambda g, y: ...`` keeps the output alive and nothing else.
 
     ``act`` is the formula. ``pull`` and ``push`` are the formula with strong zero, which differs
-    only where the formula says NaN: who sees that no NaN has come of it may use ``act``.
+    only where the formula says NaN: ``act`` will do wherever no NaN results.
+    ``on(g, y, *operands)`` is ``act`` that takes what it needs itself.
     """
 
-    __slots__ = ("act", "identity", "masks", "needs", "pick", "pull", "push", "singular")
+    __slots__ = ("act", "identity", "masks", "needs", "on", "pick", "pull", "push", "singular")
 
     accumulate = None  # see LinearAction
 
@@ -68,7 +69,8 @@ class Action:
         self.needs = tuple(inspect.signature(act).parameters)[1:]
         unknown = set(self.needs) - {"y", *operands}
         assert not unknown, f"an action's parameters are g, y, {', '.join(operands)}; got {unknown}"
-        self.pick = _picker(self.needs, operands)
+        self.pick, on = _pickers(self.needs, operands)
+        self.on = on(act)
         # y moves as the operand does, so that it needs no entry on a tape
         code = getattr(act, "__code__", None)
         self.identity = not self.needs and code is not None and code.co_code == _SAME
@@ -86,15 +88,17 @@ class Action:
         with np.errstate(all="ignore"):
             # one of g's own type: Python's 1.0 / 0 raises, and a float64 one would promote float32
             product = strong_multiply(g, self.act(dtype_of(g).type(1), *saved))
-            # entry by entry: none depends on what the others are
+            # entry by entry: no entry depends on the values of others
             return product if staged else where(isnan(moved), product, moved)
 
 
 @functools.cache
-def _picker(needs: tuple[str, ...], operands: tuple[str, ...]) -> Callable[..., tuple]:
-    """``pick(y, *operands)``: those of the output and the operands that are named in ``needs``."""
-    # eval: 80 ns a call, a closure with indices 110, of the 1 us that recording an op takes
-    return eval(f"lambda y, {', '.join(operands)}: ({''.join([f'{n}, ' for n in needs])})")
+def _pickers(needs: tuple[str, ...], operands: tuple[str, ...]) -> tuple[Callable, Callable]:
+    """``pick(y, *operands)``, what is named in ``needs``; and what makes ``on`` of ``act``."""
+    # eval: 80 ns a call each; a closure with indices 110, act with what is picked and unpacked 190
+    names, picked = ", ".join(operands), "".join([f"{n}, " for n in needs])
+    return (eval(f"lambda y, {names}: ({picked})"),
+            eval(f"lambda act: lambda g, y, {names}: act(g, {picked})"))
 
 
 class LinearAction:
@@ -140,7 +144,7 @@ class BilinearAction:
 
 
 def _strongly(product: Callable) -> Callable:
-    """Sums of products with strong zero: what is not finite counts only beside what is not zero."""
+    """Sums of products with strong zero: what is not finite counts only times what is not zero."""
 
     def strong(g: Any, x: Aval, other: Any, params: dict) -> Any:
         moved = product(g, x, other, params)
@@ -185,7 +189,7 @@ class Elementwise(Primitive):
         return self.impl(*xs)
 
     def default_abstract(self, *xs: Aval, **params: Any) -> Aval:
-        # dtype resolution is NumPy's own, asked on empty arrays
+        # NumPy itself resolves the dtypes, on empty arrays
         y = self.impl(*[np.empty(0, x.dtype) if type(x) is Aval else x for x in xs])
         return Aval(np.broadcast_shapes(*[aval_of(x).shape for x in xs]), dtype_of(y))
 
@@ -231,10 +235,10 @@ def _recorder(needs: tuple[tuple | None, ...], operands: tuple[str, ...]) -> Cal
         f"(slot{i}, action{i}, ({''.join([f'{n}, ' for n in names])}), unlike{i}), "
         for i, names in enumerate(needs) if names is not None
     ])
-    given = f"y, {', '.join(operands)}, {slots}, {unlike}"
+    parameters = f"y, {', '.join(operands)}, {slots}, {unlike}"
     # eval: 145 ns a call of one operand and 205 of two; closures written for just these numbers
     # 220 and 370, one closure for any number 1,100 and 1,400
-    return eval(f"lambda {actions}: lambda {given}: ({edges})")
+    return eval(f"lambda {actions}: lambda {parameters}: ({edges})")
 
 
 def _align(x, ndim):
@@ -302,10 +306,10 @@ class Linear(Primitive):
 
     def vjp(self, ct: Any, y: Any, xs: Sequence, params: dict, wanted: Sequence[bool]) -> Sequence:
         n = len(xs) if self.operands is None else self.operands
-        given = [aval_of(x) if i < n else x for i, x in enumerate(xs)]
+        operands = [aval_of(x) if i < n else x for i, x in enumerate(xs)]
         if n == 1 and self.operands == 1:
-            return [self.transpose(ct, *given, **params)] + [None] * (len(xs) - 1)
-        return list(self.transpose(ct, *given, wanted=wanted, **params)) + [None] * (len(xs) - n)
+            return [self.transpose(ct, *operands, **params)] + [None] * (len(xs) - 1)
+        return list(self.transpose(ct, *operands, wanted=wanted, **params)) + [None] * (len(xs) - n)
 
     def batch(self, size: int, xs: Sequence, batched: Sequence[bool], params: dict) -> Any:
         return self._batch(size, xs, batched, **params)
@@ -326,8 +330,8 @@ def linear(name: str, impl: Callable, transpose: Callable, *, batch: Callable,
     ``operands`` other than 1 it also takes ``wanted`` and returns one for each. Linear operands
     arrive there as ``Aval``. ``batch(size, xs, batched, **params)`` adds axis 0 to the output.
     ``accumulate(buffer, ct, fixed, params)``, of one linear operand, adds the transpose to an array
-    in place; ``fixed`` are the other operands. ``drops``: some of an operand does not reach the
-    output; ``fills``: the output has zeros where nothing has come in.
+    in place; ``fixed`` are the other operands. ``drops``: part of an operand does not reach the
+    output; ``fills``: the output has zeros where nothing is put.
     """
     row = Linear(name, impl, transpose, batch, operands, accumulate, drops, fills,
                  abstract=abstract, domain=ANY, doc=doc, **facts)
@@ -435,8 +439,8 @@ class General(Primitive):
     def _of_no_slices(self, xs, batched, params):
         avals = [aval_of(x) for x in xs]
         slices = [Aval(a.shape[b:], a.dtype) for a, b in zip(avals, batched, strict=True)]
-        found = self.abstract(*slices, **params)
-        ys = [np.zeros((0, *a.shape), a.dtype) for a in (found if self.outputs > 1 else [found])]
+        avals = self.abstract(*slices, **params)
+        ys = [np.zeros((0, *a.shape), a.dtype) for a in (avals if self.outputs > 1 else [avals])]
         return tuple(ys) if self.outputs > 1 else ys[0]
 
 
@@ -450,11 +454,11 @@ def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
 
     ``jvp(ts, y, xs, **params)`` and ``vjp(ct, y, xs, wanted, **params)``; ``y``, ``ct`` and the
     tangent are tuples where ``outputs`` is more than 1. ``saves`` says what vjp reads by value:
-    "x" the operands, "y" the output. ``choose(ts, y, **params)``: where the output is one of many
+    "x" the operands, "y" the output. ``choose(ts, y, **params)``: if the output is one of several
     that are equally right, the one that has a derivative along these tangents. Without
     ``batch``, vmap loops and stacks. ``at_kink(*xs, **params)`` as for ``elementwise``.
     ``split(y, **params)``: where parts of the output coincide, so that the backward rule divides
-    zero by zero, the output and directions in which it comes apart, else None; see ``coinciding``.
+    zero by zero, the output and directions in which they come apart, else None (``degenerate.py``).
     Neither jvp nor vjp: the op is constant.
     """
     row = General(name, impl, jvp=jvp, vjp=vjp, batch=batch, saves=saves, choose=choose,
@@ -472,7 +476,7 @@ def _strong_multiply(a, b):
         y = np.multiply(a, b)
         if np.isfinite(y).all():
             return y
-        # only what is not a number: an entry must not depend on what the others are
+        # only NaNs: an entry must not depend on the values of others
         return np.where((y != y) & ((a == 0) | (b == 0)), y.dtype.type(0), y)
 
 
@@ -487,9 +491,3 @@ where = elementwise(
     domain=ANY, selects=True, cost=1, computes="choice", rounds="never",
 )
 isnan = constant("isnan", np.isnan, rounds="never", cost=1, computes="inexact")
-
-__all__ = [
-    "ABOVE_ONE", "ANY", "BOOLEAN", "INTEGER", "NONZERO", "POSITIVE", "REAL", "TABLE", "UNIT",
-    "Action", "Bilinear", "Elementwise", "General", "Linear", "bilinear", "constant",
-    "elementwise", "isnan", "linear", "primitive", "strong_multiply", "where",
-]

@@ -1,6 +1,6 @@
 """Rows of decompositions: singular values, QR, the pseudoinverse.
 
-All take stacks of matrices, and what is said in ``linalg`` about conjugation holds. Sources:
+All take stacks of matrices; conjugation is as in ``linalg``. Sources:
 J. Townsend, "Differentiating the singular value decomposition" (2016); S. F. Walter and L. Lehmann,
 "Algorithmic differentiation of linear algebra functions" (2010); G. H. Golub and V. Pereyra, "The
 differentiation of pseudo-inverses and nonlinear least squares problems" (1973).
@@ -57,12 +57,12 @@ def top(*xs: Any) -> Any:
 
 
 def visible(m: Any, most: Any) -> Any:
-    """Where an entry of ``m`` is more than rounding against the size ``most``."""
+    """Where an entry of ``m`` is not just rounding beside the size ``most``."""
     return magnitude(m) > most * float(np.sqrt(np.finfo(m.dtype).eps))
 
 
 def first_flag(flags: Any) -> tuple[int, ...] | None:
-    """The index of the first flag that is set, None where there is none or it is not known."""
+    """The index of the first flag that is set, None if there is none or it is not known."""
     known = flags.concrete() if isinstance(flags, Tracer) else flags
     if not isinstance(known, np.ndarray | np.generic) or not np.any(known):
         return None
@@ -83,7 +83,7 @@ def of_matrix(at: tuple[int, ...]) -> str:
 
 
 def _small(s, shape):
-    """Where singular values are but rounding."""
+    """Which singular values are zero up to rounding."""
     largest = s[..., :1]
     return s <= largest * (8 * max(shape) * float(np.finfo(s.dtype).eps))
 
@@ -133,7 +133,7 @@ def _svd_choose(ts, y, kind):
     """The bases of each repeated nonzero singular value in which the perturbation is diagonal."""
     (u, s, vh), t = y, ts[0]
     if kind == "values" or limits.followed(s) or not s.size:
-        return y  # under another derivative the second order would be lost: NaN says so instead
+        return y  # another derivative outside would lose the second order: NaN says so instead
     _, _, near, both = _pairs(s, t.shape[-2:])
     near = near & ~both
     if not limits.may_meet(near):
@@ -172,7 +172,7 @@ def beside(a: Any, b: Any) -> Any:
 
 
 def _svd_split(y, kind):
-    """Singular values that coincide, and are not zero, made equal, and slopes that are not."""
+    """Coinciding nonzero singular values made equal, and slopes that are not."""
     u, s, vh = y
     if kind == "values" or limits.followed(s) or not s.size:
         return None
@@ -240,7 +240,7 @@ def _split(u1, u2, g, s, shape, most):
 
 
 def _undetermined(inner, common, cs, most):
-    """Where singular values that coincide leave the derivative open; see the row's doc."""
+    """Flags where coinciding singular values leave the derivative open; see the row's doc."""
     if cs is None:
         return visible(common, most)
     # with any cotangent of s, even one that is 0 on the diagonal in this very basis, what is seen
@@ -250,7 +250,7 @@ def _undetermined(inner, common, cs, most):
 
 
 def _open_at_zero(common, opposite, cs, s, shape, most):
-    """Where singular values that are zero do: on both sides any basis will do."""
+    """Flags where zero singular values do: on both sides any basis will do."""
     gauge = visible(common, most) | visible(opposite, most)
     if cs is None:
         return gauge
@@ -295,7 +295,7 @@ def _zero(s, at):
 
 
 def _refuse_basis(turned, most):
-    """The cotangent must not see which basis of the complement it is given."""
+    """Refuse a cotangent that depends on the basis of the complement."""
     if first_flag(visible(turned, most)) is not None:
         raise NotDifferentiable(
             "svd with full_matrices=True: the output depends on which basis of the complement of "
@@ -412,7 +412,7 @@ def _lower_half(x):
 
 
 def _qr_parts(y):
-    """The factors of the columns themselves, and the columns of q beyond them, None without."""
+    """The factors of the columns, and the further columns of q, None if there are none."""
     q, r = y
     n = r.shape[-1]
     if q.shape[-1] == n:
@@ -494,5 +494,3 @@ qr = primitive(
     With ``complete`` the columns of q beyond those of x turn only as much as they must.
     """,
 )
-
-__all__ = ["first_flag", "number", "of_matrix", "pinv", "qr", "svd", "top", "visible"]

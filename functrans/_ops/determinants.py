@@ -143,5 +143,3 @@ slogdet = primitive(
     "slogdet", lambda x: tuple(np.linalg.slogdet(x)), jvp=_slogdet_jvp, vjp=_slogdet_vjp, outputs=2,
     batch=stacked(lambda: slogdet), abstract=_slogdet_abstract, doc="Giles 2008, section 2.2.4.",
 )
-
-__all__ = ["cofactor", "cofactor_slope", "det", "slogdet"]

@@ -146,5 +146,3 @@ eig = primitive(
     LAPACK's choice.
     """,
 )
-
-__all__ = ["eig"]

@@ -2,13 +2,12 @@
 
 The matrix of the complex transform is symmetric: it is its own transpose, in both directions and
 with any norm. The real transforms leave out the half of the spectrum that the other half implies,
-so the entries that stand for two of it count twice on one of the two ways.
+so entries that stand for two count twice in one of the two directions.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,7 @@ fft = linear(
 
 
 @functools.cache
-def _ends(n: int, inside: float, behind: int, dtype: np.dtype) -> Any:
+def _ends(n: int, inside: float, behind: int, dtype: np.dtype) -> np.ndarray:
     """The half spectrum of ``n`` numbers: 1 at frequencies 0 and n/2, ``inside`` at those between.
 
     With ``behind`` axes of length 1 after it.
@@ -91,5 +90,3 @@ irfft = linear(
         _resized(x.shape, axis, n), _dtype_of_result(np.fft.irfft, x.dtype)
     ),
 )
-
-__all__ = ["SWAPPED", "fft", "irfft", "rfft"]

@@ -32,8 +32,8 @@ def index_of(pattern: tuple, indices: tuple) -> Any:
     """The index, as NumPy takes it, that a pattern and its arrays stand for."""
     if not indices:
         return _basic(pattern)
-    given = iter(indices)
-    key = [slice(*e) if type(e) is tuple else next(given) if e is ARRAY else e for e in pattern]
+    arrays = iter(indices)
+    key = [slice(*e) if type(e) is tuple else next(arrays) if e is ARRAY else e for e in pattern]
     return tuple(key)
 
 
@@ -84,7 +84,7 @@ class _Plan:
         self.indices = (each, *align(indices, batched, self.count))
 
     def from_numpy(self, y):
-        """What NumPy's index gave, with the batch axis first and the others as in one entry."""
+        """The result of NumPy's index, with the batch axis first and the others as in one entry."""
         if not self.indices:
             return y
         if self.per_entry:
@@ -187,7 +187,7 @@ def _whole_rows(pattern):
     return pattern[0] is ARRAY and all([e == WHOLE for e in pattern[1:]])
 
 
-# From so many numbers on adding rows as a sparse matrix product is worth its fixed cost.
+# Numbers from which adding rows as a sparse matrix product is worth its fixed cost.
 MANY = 4096
 
 
@@ -331,8 +331,3 @@ last_write = primitive(
     ),
     rounds="never",
 )
-
-__all__ = [
-    "ARRAY", "WHOLE", "accumulate", "getitem", "index_of", "last_write", "put_add",
-    "result_shape", "scatter_add", "scatter_set",
-]

@@ -1,6 +1,6 @@
 """Decompositions by LAPACK of matrices that need not be finite.
 
-LAPACK's svd of a matrix with inf never returns. NumPy raises, or has NaN, where one holds NaN.
+LAPACK's svd of a matrix with inf never returns. For NaN, NumPy raises or returns NaN.
 """
 
 from __future__ import annotations
@@ -58,6 +58,3 @@ def _where_finite(f: Callable[[Any], Any], x: np.ndarray) -> tuple:
         np.where(finite.reshape(finite.shape + (1,) * (y.ndim - finite.ndim)), y, np.nan)
         for y in f(np.where(finite[..., None, None], x, 0))
     ])
-
-
-__all__ = ["eigh_or_nan", "pinv", "svd", "svd_for_values", "svd_or_nan"]

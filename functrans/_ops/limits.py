@@ -1,6 +1,6 @@
 """Values that coincide, where a rule divides zero by zero or a function has a kink.
 
-``slope_ratio`` and ``settle`` are not in the table: they serve only ``coinciding``.
+``slope_ratio`` and ``settle`` are not in the table: they serve only ``degenerate.py``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from functrans._ops.structure import batched_to
 
 
 def _batched_pair(size, xs, batched):
-    given = zip(xs, batched, strict=True)
-    return slope_ratio(*[x if b else np.broadcast_to(x, (size, *x.shape)) for x, b in given])
+    pairs = zip(xs, batched, strict=True)
+    return slope_ratio(*[x if b else np.broadcast_to(x, (size, *x.shape)) for x, b in pairs])
 
 
 def _slope_ratio_choose(ts, y):
@@ -43,7 +43,7 @@ slope_ratio = General(
         np.broadcast_shapes(x1.shape, x2.shape), np.result_type(x1.dtype, x2.dtype)
     ),
 )
-# the identity, at which the trace of that level gives up its tangents; see ``coinciding``
+# the identity, at which the trace of that level drops its tangents; see ``degenerate.py``
 settle = Linear(
     "settle", lambda x, of: x, lambda ct, x, of: ct,
     lambda size, xs, batched, of: settle(xs[0], of=of), 1, abstract=lambda x, of: x,
@@ -51,24 +51,24 @@ settle = Linear(
 
 
 def settled(x: Any, split: float | None) -> Any:
-    """``x`` without the tangents by which a rule was told values apart; see the rows' ``split``."""
+    """``x`` without the tangents that tell coinciding values apart; see the rows' ``split``."""
     inside = split is not None and isinstance(x, Tracer) and x.owner.level >= split
     return settle(x, of=split) if inside else x
 
 
 def followed(x: Any) -> bool:
-    """Whether a derivative is taken of ``x`` outside of the rule that asks."""
+    """Whether a derivative is taken of ``x`` outside of this rule."""
     return isinstance(x, Tracer) and x.followed()
 
 
 def may_meet(near: Any) -> bool:
-    """Whether any of the flags is set, or may be, as they are not known."""
+    """Whether any of the flags is set, or may be because they are not known."""
     flags = near.whole() if isinstance(near, Tracer) else near
     return near.size > 0 and (flags is None or bool(np.any(flags)))
 
 
 def blocks(near: Any) -> Any:
-    """The number of each sorted entry's block, given which are ``near`` to which: a row and a
+    """The number of each sorted entry's block; ``near`` says which are close, with a row and a
     column for each entry."""
     n = near.shape[-1]
     alone = np.diagonal(near, 1, -2, -1) == 0
@@ -90,7 +90,7 @@ def equal_and_apart(w: Any, near: Any) -> tuple | None:
     same, count = _together(near)
     equal = where(same, w[..., None, :], 0).sum(axis=-1) / count.astype(w.dtype)
     slopes = np.broadcast_to(np.arange(w.shape[-1], dtype=w.dtype), w.shape)
-    # each moves as it did: what is differentiated outside of a program must still see that it does
+    # each moves as before, which derivatives outside of a program must still see
     return where(count > 1, stop(equal) + (w - stop(w)), w), slopes
 
 
@@ -102,7 +102,7 @@ def unmoved(x: Any, flags: Any) -> Any:
 
 def first_order(x: Any, flags: Any, *sources: Any) -> Any:
     """``x``, entries of matrices, whose derivatives in ``sources`` are NaN for each matrix with a
-    flag: what the rule found there holds only where they stay."""
+    flag: there the rule holds only for fixed values."""
     if not may_meet(flags):
         return x
     flagged = flags.any(axis=(-2, -1))
@@ -157,9 +157,3 @@ vectors_if = primitive(
     abstract=lambda x, near: x,
     doc="Eigenvectors of ``x`` if any of the flags ``near`` is set, else the identity.",
 )
-
-
-__all__ = [
-    "blocks", "equal_and_apart", "first_order", "followed", "may_meet", "settle", "settled",
-    "shared", "slope_ratio", "unmoved", "vectors_if",
-]

@@ -186,7 +186,7 @@ def _solve_one(a, b, lower, transposed, unit):
     return np.ascontiguousarray(x)
 
 
-# Multiply-adds above which a wait for threads is no matter.
+# Multiply-adds above which waiting for threads does not matter.
 LARGE_SYSTEM = 2**27
 # Up to this size LAPACK's general solver takes no longer than a triangular one.
 BLOCK = 48
@@ -305,11 +305,11 @@ def _eigh_jvp(ts, y, xs, lower, split=None):
 def _eigh_choose(ts, y, lower):
     """The basis of each repeated eigenvalue in which the perturbation is diagonal.
 
-    The eigenvectors that the perturbed matrix has, to first order; any of them is LAPACK's to give.
+    These are the eigenvectors of the perturbed matrix to first order; LAPACK may return any.
     """
     w, v = y
     if followed(w) or not w.size:
-        return y  # under another derivative the second order would be lost: NaN says so instead
+        return y  # another derivative outside would lose the second order: NaN says so instead
     _, near = _close(w)
     if not may_meet(near):
         return y
@@ -334,7 +334,7 @@ def diagonal_of(x) -> Any:
 
 
 def magnitude(x):
-    """|x|, or the like of it: for comparisons."""
+    """|x| or something like it, for comparisons."""
     return absolute(x.real) + absolute(x.imag) if x.dtype.kind == "c" else absolute(x)
 
 
@@ -363,7 +363,7 @@ def _eigh_vjp(ct, y, xs, wanted, lower, split=None):
 
 
 def _eigh_split(y, lower):
-    """Eigenvalues that coincide made equal, and slopes that are not."""
+    """Coinciding eigenvalues made equal, and slopes that are not."""
     w, v = y
     if followed(w) or not w.size:
         return None
@@ -372,7 +372,7 @@ def _eigh_split(y, lower):
 
 
 def _undetermined(inner, cw):
-    """Where eigenvalues that coincide leave the derivative open; see the row's doc."""
+    """Flags where coinciding eigenvalues leave the derivative open; see the row's doc."""
     if cw is None:
         return _visible(inner - adjoint(inner), inner)
     # with any cotangent of w, even one that is 0 on the diagonal in this very basis, what is seen
@@ -383,13 +383,13 @@ def _undetermined(inner, cw):
 
 
 def _visible(m, whole):
-    """Where an entry of ``m`` is more than rounding against the largest of ``whole``."""
+    """Where an entry of ``m`` is not just rounding beside the largest of ``whole``."""
     top = magnitude(whole).max(axis=(-2, -1), initial=0.0).reshape((*whole.shape[:-2], 1, 1))
     return magnitude(m) > top * float(np.sqrt(np.finfo(m.dtype).eps))
 
 
 def _refuse(unknown, w):
-    """An error that names the eigenvalues, where there are numbers to look at."""
+    """An error that names the eigenvalues, if their values are known."""
     flags = unknown if isinstance(unknown, np.ndarray) else unknown.concrete()
     if not isinstance(flags, np.ndarray) or not flags.any():
         return
@@ -433,10 +433,3 @@ eigh = primitive(
     perturbation that mixes the block gives NaN in its eigenvectors.
     """,
 )
-
-
-__all__ = [
-    "adjoint", "basis_of_blocks", "cholesky", "column", "conj", "diagonal_of", "eigh",
-    "floating", "hermitian", "inv", "mT", "magnitude", "same", "solve", "stacked",
-    "triangular_solve",
-]

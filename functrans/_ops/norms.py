@@ -89,6 +89,3 @@ norm2 = primitive(
         tuple(n for i, n in enumerate(x.shape) if i not in axis), np.empty(0, x.dtype).real.dtype
     ),
 )
-
-
-__all__ = ["norm2"]

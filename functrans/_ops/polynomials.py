@@ -17,7 +17,7 @@ from functrans._ops.decompositions import first_flag, number
 from functrans._ops.elementwise import absolute, absolute_complex, ratio, where
 from functrans.errors import NotDifferentiable
 
-# How near a root must be, against the rounding of both, to count as the same.
+# How far apart roots that count as equal may be, relative to the rounding of both.
 MARGIN = 16
 
 
@@ -33,14 +33,14 @@ def _roots(p, lead):
 
 def powers(x: Any, n: int) -> Any:
     """The powers of ``x`` from n - 1 down to 0, along a new last axis."""
-    found = [np.ones_like(x)]
+    powers = [np.ones_like(x)]
     for _ in range(n - 1):
-        found.append(found[-1] * x)
-    return np.stack(found[::-1], -1)
+        powers.append(powers[-1] * x)
+    return np.stack(powers[::-1], -1)
 
 
 def _slopes(p, r):
-    """Powers of the roots, p' at them, and where another root is the same up to rounding."""
+    """Powers of the roots, p' there, and which roots equal another up to rounding."""
     n = len(p)
     v = powers(r, n)
     slope = v[:, 1:] @ (p[:-1] * np.arange(n - 1, 0, -1).astype(p.real.dtype))
@@ -85,12 +85,9 @@ roots = primitive(
 
 
 def leading_zeros(p: Any) -> int:
-    """How many coefficients in front are 0; none where that is not known."""
+    """How many leading coefficients are 0; none if that is not known."""
     known = p.concrete() if isinstance(p, Tracer) else p
     if known is None or isinstance(known, Tracer):
         return 0
-    found = np.flatnonzero(known)
-    return int(found[0]) if found.size else len(known)
-
-
-__all__ = ["leading_zeros", "powers", "roots"]
+    indices = np.flatnonzero(known)
+    return int(indices[0]) if indices.size else len(known)

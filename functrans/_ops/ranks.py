@@ -58,7 +58,7 @@ searchsorted = primitive(
 # ---- entries by rank
 
 
-# Parting at one rank after another is faster than sorting for so many ranks of so many entries.
+# For few ranks of long slices, partitioning at each is faster than sorting.
 FEW, LONG = 3, 1000
 
 
@@ -165,7 +165,3 @@ tied_spread = linear(
     batch=_batch_tied(lambda: tied_spread), fills=True,
     abstract=lambda v, x, y: Aval(x.shape, v.dtype),
 )
-
-__all__ = [
-    "argpartition", "argsort", "lexsort", "ranked", "searchsorted", "tied_mean", "tied_spread",
-]

@@ -263,7 +263,7 @@ def _recurrence(a, b, axis, reverse):
         for k in order:
             s = b[k] if s is None else times(a[k], s) + b[k]
             out[k] = s
-        if is_finite(y):  # else a number has become infinite on the way: again, with care
+        if is_finite(y):  # else a number has become infinite on the way: once more, with care
             break
     return y
 
@@ -309,7 +309,7 @@ def _before(y, axis, reverse):
 
 
 def _strong_product(g, slope):
-    """``g * slope``, where zeros in ``g`` stay zero whatever the slope."""
+    """``g * slope``, where zeros in ``g`` remain zero whatever the slope."""
     moved = g * slope
     return moved if is_finite(moved) else strong_multiply(g, slope)
 
@@ -360,7 +360,7 @@ prod = primitive(
 
 
 def _running_share(x, axis, largest):
-    """1/n at an entry that is the n-th to attain the extreme of those up to it, else 0."""
+    """1/n at the n-th entry to attain the extreme so far, else 0."""
     y = np.moveaxis((np.maximum if largest else np.minimum).accumulate(x, axis), axis, 0)
     x = np.moveaxis(x, axis, 0)
     nan = y != y
@@ -375,7 +375,7 @@ def _running_share(x, axis, largest):
     return np.moveaxis(share, 0, axis)
 
 
-# row: the weight of the newest entry in a running extreme; the one before has the rest
+# row: the weight of the latest entry in a running extreme; the one before has the rest
 running_share = primitive(
     "running_share", _running_share,
     batch=lambda size, xs, batched, axis, largest: running_share(
@@ -485,10 +485,3 @@ root = elementwise(
     "root", np.sqrt, lambda g, y: ratio(g, 2 * y), domain=POSITIVE, kinks="0: 0",
     at_kink=lambda x: x == 0,
 )
-
-__all__ = [
-    "all", "any", "argmax", "argmin", "count_nonzero", "cummax", "cummin", "cumprod", "cumsum",
-    "equal_share", "expand", "kept_shape", "logsumexp", "max", "min", "others", "prod",
-    "recurrence", "reduced_shape", "root", "running_share", "share_out", "shift", "softmax",
-    "sum", "tied", "weigh",
-]

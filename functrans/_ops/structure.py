@@ -206,9 +206,3 @@ def resolve_shape(shape: tuple[int, ...], have: tuple[int, ...]) -> tuple[int, .
     if shape.count(-1) > 1:
         raise ValueError("can only specify one unknown dimension")
     raise ValueError(f"cannot reshape array of size {size} into shape {shape}")
-
-
-__all__ = [
-    "along", "astype", "astype_discrete", "batched_to", "broadcast_to", "concatenate", "diagonal",
-    "diagonal_length", "embed_diagonal", "reshape", "resolve_shape", "stack", "transpose",
-]

@@ -91,6 +91,7 @@ def flops_of(row: Primitive | None, name: str, shapes: Sequence, params: dict) -
     """Multiplications and additions of a product of matrices or a convolution; else 0."""
     if row is not None:
         return row.facts.flops(shapes, params) if row.facts.flops else 0
+    name = name.rpartition("::")[2]
     if name == "linear" and len(shapes) >= 2:
         return 2 * prod(shapes[0]) * shapes[1][0]
     product = matmul.facts.flops

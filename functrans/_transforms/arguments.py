@@ -238,8 +238,13 @@ def hand_out_all(
     ``weak``: Python's own numbers are left as they are.
     """
     for i in range(len(xs)):
-        alone = _is_alone(xs, i) or (references is not None and _is_alone(xs, i, references(xs[i])))
-        if not (weak and type(xs[i]) in PYTHON_SCALARS):
+        # the short way for what was computed last: two references, of the list and of the call
+        if type(xs[i]) is np.ndarray and xs[i].base is None and getrefcount(xs[i]) == 2:
+            xs[i] = hand_out_fresh(xs[i])
+        elif not (weak and type(xs[i]) in PYTHON_SCALARS):
+            alone = _is_alone(xs, i) or (
+                references is not None and _is_alone(xs, i, references(xs[i]))
+            )
             xs[i] = _handed_out(xs[i], alone)
     return xs
 
@@ -280,6 +285,8 @@ _ARRAYS = (np.ndarray, Array)
 
 
 def _handed_out(x: Any, alone: bool) -> Any:
+    if type(x) is np.float64:
+        return wrap(x)
     if isinstance(x, np.ndarray):
         if alone:
             if x.base is not None:
@@ -293,9 +300,12 @@ def _handed_out(x: Any, alone: bool) -> Any:
 
 def is_number(x: Any) -> bool:
     """Whether a transform can trace ``x``; a member of an enumeration is a name, not a number."""
-    return isinstance(
-        x, np.ndarray | np.generic | Tracer | int | float | complex
-    ) and not isinstance(x, bool | Enum)
+    return isinstance(x, _NUMBERS) and not isinstance(x, _NAMES)
+
+
+# Written out in a call, a union would be made anew at each.
+_NUMBERS = (np.ndarray, Tracer, np.generic, int, float, complex)
+_NAMES = (bool, Enum)
 
 
 def require_numbers(who: str, outs: Sequence, what: str = "a number") -> None:

@@ -15,7 +15,7 @@ from functrans._core.aval import integer, ndim_of, shape_of
 from functrans._core.bind import PLAIN, Trace, Tracer, bind, bind_operands, is_finite
 from functrans._core.primitive import Primitive
 from functrans._transforms.arguments import describe, hand_out_all, is_number, require_numbers
-from functrans._transforms.staging.environment import draws_near
+from functrans._transforms.staging.draws import draws_near
 from functrans.errors import ArgumentError, ShapeError, name_of
 
 P = ParamSpec("P")
@@ -55,6 +55,8 @@ class BatchTracer(Tracer):
         return isinstance(self.value, Tracer) and self.value.followed()
 
     def whole(self) -> Any:
+        if self.owner.taken_by() is not None:
+            return None
         return self.value.whole() if isinstance(self.value, Tracer) else self.value
 
 

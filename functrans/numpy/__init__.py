@@ -37,25 +37,12 @@ from functrans.numpy.standard import __array_api_version__, __array_namespace_in
 assert _operators and _ufunc_methods  # imported for what they install
 
 __all__ = ["__array_api_version__", "__array_namespace_info__", "emath", "fft", "linalg"]
-__all__ += _publish(_elementary, globals(), _np)
-__all__ += _publish(_reductions, globals(), _np)
-__all__ += _publish(_structure, globals(), _np)
-__all__ += _publish(_joining, globals(), _np)
-__all__ += _publish(_arrange, globals(), _np)
-__all__ += _publish(_indexing, globals(), _np)
-__all__ += _publish(_methods, globals(), _np)
-__all__ += _publish(_updates, globals(), _np)
-__all__ += _publish(_placing, globals(), _np)
-__all__ += _publish(_applying, globals(), _np)
-__all__ += _publish(_vectorizing, globals(), _np)
-__all__ += _publish(_order, globals(), _np)
-__all__ += _publish(_padding, globals(), _np)
-__all__ += _publish(_quantiles, globals(), _np)
-__all__ += _publish(_statistics, globals(), _np)
-__all__ += _publish(_contractions, globals(), _np)
-__all__ += _publish(_polynomials, globals(), _np)
-__all__ += _publish(_signals, globals(), _np)
-__all__ += _publish(_standard, globals(), _np)
+for _module in (
+    _elementary, _reductions, _structure, _joining, _arrange, _indexing, _methods, _updates,
+    _placing, _applying, _vectorizing, _order, _padding, _quantiles, _statistics,
+    _contractions, _polynomials, _signals, _standard,
+):
+    __all__ += _publish(_module, globals(), _np)
 
 
 def __getattr__(name: str):

@@ -18,6 +18,7 @@ from functrans.numpy.structure import (
     moveaxis,
     normalize_axes,
     numpy_like,
+    on_axis,
     one_axis,
     ravel,
     reshape,
@@ -100,10 +101,7 @@ def tile(A, reps):
 @numpy_like(np.repeat)
 def repeat(a, repeats, axis=None):
     """``a`` with each entry along ``axis`` repeated."""
-    a = as_operand(a)
-    if axis is None:
-        a, axis = ravel(a), 0
-    axis = one_axis(axis, a.ndim)
+    a, axis = on_axis(a, axis)
     n = a.shape[axis]
     if np.size(repeats) != 1:
         return take_axis(a, np.repeat(np.arange(n), repeats), axis)

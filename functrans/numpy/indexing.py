@@ -15,7 +15,7 @@ from functrans._ops import indexing as rows
 from functrans._ops.indexing import ARRAY
 from functrans.errors import ConcretizationError, UnsupportedError, user_line
 from functrans.numpy.lengths import even_power, length
-from functrans.numpy.structure import as_operand, numpy_like, one_axis
+from functrans.numpy.structure import as_operand, numpy_like, on_axis, one_axis
 
 _INTS = frozenset({int, type(None)})
 _BASIC = frozenset({int, type(None), type(Ellipsis)})
@@ -52,7 +52,10 @@ def getitem(x: Any, key: Any) -> Any:
     elif (entry := _entry(key)) is not _entry:
         pattern = (entry,)
     if pattern is not None and isinstance(x, Tracer):
-        y = x.owner.process(rows.getitem, (x,), {"pattern": pattern})
+        if x.owner.closed:
+            y = bind(rows.getitem, x, pattern=pattern)
+        else:
+            y = x.owner.process(rows.getitem, (x,), {"pattern": pattern})
         return y if x.root_of is None else length(y, _part_of_square, (x,), (pattern,))
     if pattern is not None:
         return bind(rows.getitem, x, pattern=pattern)
@@ -167,10 +170,8 @@ def concrete(x: Any, use: str) -> np.ndarray:
 def take(a, indices, axis=None, out=None, mode="raise"):
     """The entries of ``a`` at integer ``indices`` along ``axis``; of the flat array by default."""
     listed = isinstance(indices, list | tuple)
-    a, indices = as_operand(a), as_operand(indices)
-    if axis is None:
-        a, axis = np.ravel(a), 0
-    axis = one_axis(axis, a.ndim)
+    indices = as_operand(indices)
+    a, axis = on_axis(a, axis)
     n = a.shape[axis]
     if listed or indices.dtype.kind == "b":  # as NumPy does
         indices = indices.astype(np.intp)

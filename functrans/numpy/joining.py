@@ -16,6 +16,7 @@ from functrans.numpy.structure import (
     broadcast_to,
     moveaxis,
     numpy_like,
+    on_axis,
     one_axis,
     raise_ndim,
     ravel,
@@ -138,10 +139,8 @@ def append(arr, values, axis=None):
 @numpy_like(np.insert)
 def insert(arr, obj, values, axis=None):
     """``arr`` with ``values`` before the indices ``obj`` along ``axis``."""
-    arr, values = as_operand(arr), as_operand(values).astype(as_operand(arr).dtype)
-    if axis is None:
-        arr, axis = ravel(arr), 0
-    axis = one_axis(axis, arr.ndim)
+    arr, axis = on_axis(arr, axis)
+    values = as_operand(values).astype(arr.dtype)
     n = arr.shape[axis]
     at = np.arange(n)[obj] if isinstance(obj, slice) else np.asarray(plain(obj))
     if at.dtype == bool:
@@ -159,10 +158,7 @@ def insert(arr, obj, values, axis=None):
 @numpy_like(np.delete)
 def delete(arr, obj, axis=None):
     """``arr`` without the entries ``obj`` along ``axis``."""
-    arr = as_operand(arr)
-    if axis is None:
-        arr, axis = ravel(arr), 0
-    axis = one_axis(axis, arr.ndim)
+    arr, axis = on_axis(arr, axis)
     return take_axis(arr, np.delete(np.arange(arr.shape[axis]), obj), axis)
 
 

@@ -162,9 +162,3 @@ def squared_size(x: Any) -> Any:
 def of_root(x: Any) -> Any:
     """The square of the square root of ``x``: ``x``, or NaN where the root is NaN."""
     return x if dtype_of(x).kind == "c" else x * ops.where(x < 0, np.nan, 1)
-
-
-__all__ = [
-    "divide", "even_power", "float_power", "is_even", "length", "multiply", "negative", "of_root",
-    "positive", "square", "squared_size",
-]

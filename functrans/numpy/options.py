@@ -64,11 +64,6 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     return tuple(sorted(np.lib.array_utils.normalize_axis_tuple(axis, ndim)))
 
 
-def axis_of(axis: Any, ndim: int) -> int:
-    """``axis`` as a non-negative int."""
-    return np.lib.array_utils.normalize_axis_index(axis, ndim)
-
-
 def flat_axes(a: Any, axes: tuple[int, ...]) -> Any:
     """``a`` with ``axes`` as one last axis."""
     rest = tuple([i for i in range(a.ndim) if i not in axes])

@@ -17,7 +17,7 @@ from functrans._ops import ranks as rows
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.indexing import concrete, take, take_along_axis
 from functrans.numpy.options import axes_of
-from functrans.numpy.structure import as_operand, numpy_like, one_axis, ravel
+from functrans.numpy.structure import as_operand, numpy_like, on_axis, one_axis, ravel
 
 # ---- sorting
 
@@ -27,17 +27,11 @@ def _plain_order(order: Any) -> None:
         raise ValueError("Cannot specify order when the array has no fields.")
 
 
-def _along(a: Any, axis: Any) -> tuple[Any, int]:
-    """``a`` and its axis; the flat array and 0 if ``axis`` is None."""
-    a = as_operand(a)
-    return (ravel(a), 0) if axis is None else (a, one_axis(axis, a.ndim))
-
-
 @numpy_like(None)  # NumPy's own does not take descending
 def argsort(a, axis=-1, kind=None, order=None, *, stable=None, descending=False):
     """The indices that would sort ``a`` along ``axis``, the largest first with ``descending``."""
     _plain_order(order)
-    a, axis = _along(a, axis)
+    a, axis = on_axis(a, axis)
     stable = bool(stable) or kind in ("stable", "mergesort")
     if not descending:
         return bind(rows.argsort, a, axis=axis, stable=stable)
@@ -54,7 +48,7 @@ def sort(a, axis=-1, kind=None, order=None, *, stable=None, descending=False):
     >>> np.sort(np.asarray([1.0, 3.0, 2.0]), descending=True)
     Array([3., 2., 1.])
     """
-    a, axis = _along(a, axis)
+    a, axis = on_axis(a, axis)
     order = argsort(a, axis, kind, order, stable=stable, descending=descending)
     return take_along_axis(a, order, axis)
 
@@ -72,7 +66,7 @@ def sort_complex(a):
 def argpartition(a, kth, axis=-1, kind="introselect", order=None):
     """The indices that would partition ``a`` along ``axis`` at ``kth``."""
     _plain_order(order)
-    a, axis = _along(a, axis)
+    a, axis = on_axis(a, axis)
     n = a.shape[axis]
     ranks = tuple([operator.index(k) for k in np.atleast_1d(kth)])
     for k in ranks:
@@ -84,7 +78,7 @@ def argpartition(a, kth, axis=-1, kind="introselect", order=None):
 @numpy_like(np.partition)
 def partition(a, kth, axis=-1, kind="introselect", order=None):
     """``a`` with its ``kth`` smallest entry in place along ``axis``, smaller ones before it."""
-    a, axis = _along(a, axis)
+    a, axis = on_axis(a, axis)
     return take_along_axis(a, argpartition(a, kth, axis, kind, order), axis)
 
 

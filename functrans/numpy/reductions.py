@@ -18,7 +18,6 @@ from functrans.numpy.options import (
     ALL_AXES,
     NoValue,
     axes_of,
-    axis_of,
     is_set,
     keep,
     like,
@@ -39,7 +38,7 @@ from functrans.numpy.running import (
     nancumsum,
     trapezoid,
 )
-from functrans.numpy.structure import as_operand
+from functrans.numpy.structure import as_operand, one_axis
 
 # ---- sums and products
 
@@ -55,7 +54,7 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=NoValue, initial=NoValue, w
     if out is dtype is None and keepdims is initial is where is NoValue:
         ndim = len(a.shape)
         axes = ALL_AXES[ndim] if axis is None else axes_of(axis, ndim)
-        if isinstance(a, Tracer):
+        if isinstance(a, Tracer) and not a.owner.closed:
             return a.owner.process(rows.sum, (a,), {"axis": axes})
         return rows.sum(a, axis=axes)
     a = prepared("sum", a, out, dtype, where, 0)
@@ -272,7 +271,7 @@ def ptp(a, axis=None, out=None, keepdims=NoValue):
 def _position(row, a, axis, out, keepdims):
     if out is not None:
         raise no_out(row.name)
-    axes = ALL_AXES[a.ndim] if axis is None else (axis_of(axis, a.ndim),)
+    axes = ALL_AXES[a.ndim] if axis is None else (one_axis(axis, a.ndim),)
     y = row(a.reshape(-1), axis=0) if axis is None else row(a, axis=axes[0])
     return keep(y, a, axes, keepdims)
 

@@ -11,12 +11,12 @@ from functrans._core.bind import Tracer
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops import reductions as rows
-from functrans.numpy.options import NoValue, axis_of, like, prepared, without_nan
+from functrans.numpy.options import NoValue, like, prepared, without_nan
+from functrans.numpy.structure import on_axis, one_axis
 
 
 def _running(name: str, a: Any, axis: Any, dtype: Any, out: Any) -> tuple[Any, int]:
-    a = prepared(name, a, out, dtype, NoValue, None)
-    return (a.reshape(-1), 0) if axis is None else (a, axis_of(axis, a.ndim))
+    return on_axis(prepared(name, a, out, dtype, NoValue, None), axis)
 
 
 @like(np.cumsum)
@@ -67,7 +67,7 @@ def diff(a, n=1, axis=-1, prepend=NoValue, append=NoValue):
         raise ValueError(f"order must be non-negative but got {n!r}")
     if a.ndim == 0:
         raise ValueError("diff requires input that is at least one dimensional")
-    axis = axis_of(axis, a.ndim)
+    axis = one_axis(axis, a.ndim)
     ends = [_end(prepend, a, axis), a, _end(append, a, axis)]
     if prepend is not NoValue or append is not NoValue:
         a = np.concatenate([v for v in ends if v is not None], axis=axis)
@@ -88,7 +88,7 @@ def _end(v, a, axis):
 @like(np.trapezoid)
 def trapezoid(y, x=None, dx=1.0, axis=-1):
     """Integral of ``y`` over ``x`` by the trapezoidal rule."""
-    axis = axis_of(axis, y.ndim)
+    axis = one_axis(axis, y.ndim)
     lead = (slice(None),) * axis
     if x is not None:
         x = x if isinstance(x, Tracer) else np.asarray(x)
@@ -119,8 +119,3 @@ def accumulating(row: Primitive, **params: Any) -> Callable:
         return row(array, axis=axis, **params)
 
     return accumulate
-
-__all__ = [
-    "accumulating", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "diff", "nancumprod",
-    "nancumsum", "trapezoid",
-]

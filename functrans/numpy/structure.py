@@ -65,6 +65,12 @@ def one_axis(axis: Any, ndim: int) -> int:
     return np.lib.array_utils.normalize_axis_index(operator.index(axis), ndim)
 
 
+def on_axis(a: Any, axis: Any) -> tuple[Any, int]:
+    """``a`` as an operand and its axis; the flat array and 0 if ``axis`` is None."""
+    a = as_operand(a)
+    return (ravel(a), 0) if axis is None else (a, one_axis(axis, a.ndim))
+
+
 def _ints(shape: Any) -> tuple[int, ...]:
     return tuple(map(operator.index, shape)) if isinstance(shape, tuple | list | np.ndarray) else (
         operator.index(shape),

@@ -18,9 +18,9 @@ from functrans._ops import elementwise as ops
 from functrans._ops import indexing
 from functrans._ops.structure import along
 from functrans.numpy.indexing import concrete
-from functrans.numpy.options import NoValue, axes_of, axis_of, flat_axes, keep, masked
+from functrans.numpy.options import NoValue, axes_of, flat_axes, keep, masked
 from functrans.numpy.protocols import MAKERS, METHODS, UFUNCS, refused, ufunc_name
-from functrans.numpy.structure import as_operand, moveaxis, take_axis
+from functrans.numpy.structure import as_operand, moveaxis, one_axis, take_axis
 
 
 def _in_type_of(method: Callable, a: Any, dtype: Any, *args: Any) -> Any:
@@ -71,7 +71,7 @@ def _fold(ufunc, a, mask, start):
 def _accumulate(ufunc: np.ufunc) -> Callable:
     def accumulate(array, axis=0, dtype=None, out=None):
         a = _in_type_of(ufunc.accumulate, as_operand(array), dtype)
-        axis = axis_of(axis, a.ndim)
+        axis = one_axis(axis, a.ndim)
         slices = [a[along(axis, k)] for k in range(a.shape[axis])]
         return np.stack(list(itertools.accumulate(slices, UFUNCS[ufunc])), axis) if slices else a
 
@@ -81,7 +81,7 @@ def _accumulate(ufunc: np.ufunc) -> Callable:
 def _reduceat(ufunc: np.ufunc) -> Callable:
     def reduceat(array, indices, axis=0, dtype=None, out=None):
         a = _in_type_of(ufunc.reduceat, as_operand(array), dtype, [0])
-        axis = axis_of(axis, a.ndim)
+        axis = one_axis(axis, a.ndim)
         parts = _parts(ufunc, indices, a.shape[axis])
         if not parts:
             return a[along(axis, slice(0))]
@@ -149,5 +149,3 @@ def _at(ufunc: np.ufunc) -> Callable:
 MAKERS.update(
     reduce=_reduce, accumulate=_accumulate, reduceat=_reduceat, outer=_outer, at=_at,
 )
-
-__all__: list[str] = []

@@ -63,6 +63,3 @@ def refused(function: str, option: str, value: Any, cure: str) -> UnsupportedErr
     return UnsupportedError(
         f"{user_line()}: {function} got {option}={value!r} beside a traced value; {cure}."
     )
-
-
-__all__ = ["counterpart", "is_traced", "namespace", "refused"]

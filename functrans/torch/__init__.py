@@ -17,7 +17,22 @@ from __future__ import annotations
 
 from math import e, inf, nan, pi
 
-from functrans.torch import autograd, func, nn, utils
+from functrans.torch import (
+    _C,
+    _environment,
+    _six,
+    autograd,
+    backends,
+    cuda,
+    func,
+    jit,
+    nn,
+    sparse,
+    testing,
+    utils,
+    version,
+)
+from functrans.torch._batching import vmap
 from functrans.torch._functions import algebra, elementwise, indexing, reductions, shapes, table
 from functrans.torch._functions.algebra import einsum, linalg, solve, tensordot
 from functrans.torch._functions.elementwise import complex_ as complex
@@ -33,7 +48,9 @@ from functrans.torch._functions.shapes import (
     stack,
     vstack,
 )
+from functrans.torch._graph import seen
 from functrans.torch._graph.engine import tensor_backward
+from functrans.torch._graph.graph import Node
 from functrans.torch._graph.modes import (
     enable_grad,
     inference_mode,
@@ -42,7 +59,15 @@ from functrans.torch._graph.modes import (
     no_grad,
     set_grad_enabled,
 )
-from functrans.torch._tensors import dtypes, factories
+from functrans.torch._tensors import dtypes, factories, kinds, memory
+from functrans.torch._tensors.devices import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    device,
+    memory_format,
+    preserve_format,
+)
 from functrans.torch._tensors.dtypes import (
     Size,
     bfloat16,
@@ -67,11 +92,16 @@ from functrans.torch._tensors.dtypes import (
     short,
     uint8,
 )
-from functrans.torch._tensors.layouts import sparse_coo, strided
+from functrans.torch._tensors.kinds import set_default_tensor_type
+from functrans.torch._tensors.layouts import layout, sparse_coo, strided
+from functrans.torch._tensors.limits import finfo, iinfo
 from functrans.torch._tensors.printing import show_tensor
 from functrans.torch._tensors.sparse import sparse_coo_tensor
 from functrans.torch._tensors.tensor import Tensor
+from functrans.torch.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
+from functrans.torch.install import install
 
+__version__ = version.__version__
 bool, int, float = dtypes.bool_, dtypes.int32, dtypes.float32
 concat = concatenate = cat
 
@@ -88,23 +118,32 @@ def result_type(*xs: object) -> dtype:
 
 
 __all__ = [
-    "Size", "Tensor", "autograd", "bfloat16", "bool", "broadcast_shapes", "broadcast_tensors",
-    "cat", "cdouble", "cfloat", "complex", "complex64", "complex128", "concat", "concatenate",
-    "double", "dtype", "e", "einsum", "enable_grad", "float", "float16", "float32", "float64",
-    "func", "get_default_dtype", "half", "hstack", "inf", "inference_mode", "int", "int8", "int16",
-    "int32", "int64", "is_grad_enabled", "is_inference_mode_enabled", "is_tensor", "linalg",
-    "logsigmoid", "long", "meshgrid", "nan", "nn", "no_grad", "numel", "pi", "promote_types",
-    "result_type", "set_default_dtype", "set_grad_enabled", "short", "softplus", "solve",
-    "sparse_coo", "sparse_coo_tensor", "stack", "std_mean", "strided", "tensordot", "uint8",
-    "utils", "var_mean", "vstack", "where",
+    "Size", "Tensor", "autograd", "backends", "bfloat16", "bool", "broadcast_shapes",
+    "broadcast_tensors", "cat", "cdouble", "cfloat", "channels_last", "channels_last_3d", "complex",
+    "complex64", "complex128", "concat", "concatenate", "contiguous_format", "cuda", "device",
+    "double", "dtype", "e", "einsum", "enable_grad", "finfo", "float", "float16", "float32",
+    "float64", "func", "get_default_dtype", "half", "hstack", "iinfo", "inf", "inference_mode",
+    "install", "int", "int8", "int16", "int32", "int64", "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled", "is_grad_enabled", "is_inference_mode_enabled", "is_tensor", "jit",
+    "layout", "linalg", "logsigmoid", "long", "memory_format", "meshgrid", "nan", "nn", "no_grad",
+    "numel", "pi", "preserve_format", "promote_types", "result_type", "set_default_dtype",
+    "set_default_tensor_type", "set_grad_enabled", "short", "softplus", "solve", "sparse",
+    "sparse_coo", "sparse_coo_tensor", "stack", "std_mean", "strided", "tensordot", "testing",
+    "uint8", "utils", "var_mean", "version", "vmap", "vstack", "where",
 ]
 __all__ += factories.NAMES
 globals().update({_name: getattr(factories, _name) for _name in factories.NAMES})
+__all__ += [*kinds.KINDS, *_environment.FUNCTIONS]
+globals().update({**kinds.KINDS, **_environment.FUNCTIONS})
 
 # Tensor is below its operations, and gets them here. A method is a function too, except for
 # conversions and operators.
 Tensor.backward = tensor_backward  # type: ignore[method-assign]
 Tensor.__repr__ = show_tensor  # type: ignore[method-assign,assignment]
+Node.__getattr__ = seen.saved_attribute  # type: ignore[method-assign,assignment]
+Node.__call__ = seen.pass_alone  # type: ignore[method-assign,assignment]
+for _name, _f in {**kinds.METHODS, **memory.METHODS}.items():
+    setattr(Tensor, _name, _f)
 for _name, _f in table.PROPERTIES.items():
     setattr(Tensor, _name, property(_f))
 for _name, _f in table.METHODS.items():
@@ -114,3 +153,4 @@ for _name, _f in table.METHODS.items():
         __all__.append(_name)
 
 assert algebra and elementwise and indexing and reductions  # for what they enter
+assert _C and _six  # which programs import by name

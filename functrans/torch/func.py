@@ -1,25 +1,325 @@
-"""``torch.func``: functrans itself, whose functions take and return arrays.
+"""``torch.func``: functions that derive functions of tensors, and nest.
 
->>> import numpy as np
+Arguments may be nested lists, tuples and dicts of tensors. Results can be differentiated further in
+whatever the function closes over.
+
 >>> from functrans import torch
->>> torch.func.grad(lambda x: np.sum(x * x))(np.ones(2))
-Array([2., 2.])
+>>> torch.func.grad(lambda x: (x * x).sum())(torch.ones(2))
+tensor([2., 2.])
+>>> torch.func.vmap(torch.func.grad(lambda x: x**3))(torch.tensor([1.0, 2.0]))
+tensor([ 3., 12.])
 """
 
-from functrans import (
-    grad,
-    hessian,
-    jacfwd,
-    jacobian,
-    jacrev,
-    jvp,
-    linearize,
-    value_and_grad,
-    vjp,
-    vmap,
-)
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans import tree
+from functrans.errors import name_of
+from functrans.torch._batching import vmap
+from functrans.torch._functions.shapes import stack
+from functrans.torch._graph.dual import leads_to_leaf, pushed
+from functrans.torch._graph.engine import owned
+from functrans.torch._graph.modes import enable_grad
+from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, show, take
+
+
+class _At:
+    """A function at a point: new places in the graph for its inputs, and its outputs."""
+
+    def __init__(self, who: str, func: Callable, args: tuple, argnums: Any, has_aux: bool,
+                 kwargs: dict[str, Any]):
+        self.who, self.name = who, name_of(func)
+        chosen = argnums if isinstance(argnums, tuple | list) else (argnums,)
+        for i in chosen:
+            if not -len(args) <= i < len(args):
+                raise RuntimeError(
+                    f"Got argnum={i}, but only {len(args)} positional inputs: {who} of {self.name}"
+                )
+        self.chosen = [i % len(args) for i in chosen]
+        self.single = not isinstance(argnums, tuple | list)
+        point = tuple([args[i] for i in self.chosen])
+        leaves, self.structure = tree.flatten(point)
+        for x in leaves:
+            if not isinstance(x, Tensor):
+                raise ValueError(
+                    f"Expected the inputs that {who} derives in to be Tensors, but got "
+                    f"{type(x).__name__}"
+                )
+        self.places = [self._placed(x) for x in leaves]
+        put = dict(zip(self.chosen, tree.unflatten(self.structure, self.places), strict=True))
+        with enable_grad():
+            out = func(*[put.get(i, x) for i, x in enumerate(args)], **kwargs)
+        self.aux = None
+        if has_aux:
+            if not isinstance(out, tuple) or len(out) != 2:
+                raise RuntimeError(
+                    f"{who}({self.name}): output of function f should be a tuple: (output, aux) if "
+                    "has_aux is True"
+                )
+            out, self.aux = out
+        self.ys, self.out_structure = tree.flatten(out)
+        for y in self.ys:
+            if not isinstance(y, Tensor):
+                raise RuntimeError(
+                    f"{who}({self.name}): Expected f to return Tensors, but got {type(y).__name__}"
+                )
+        self.edges: list[Any] = [edge_of(y) for y in self.ys]
+        self.wanted: list[Any] = [edge_of(x) for x in self.places]
+        # what is outside needs the graph of the derivative too
+        self.create = leads_to_leaf(self.edges, self.places)
+
+    @staticmethod
+    def _placed(x: Tensor) -> Tensor:
+        """``x`` at a place of its own, from which gradients go on to where it comes from."""
+        with enable_grad():
+            return x.view_as(x) if edge_of(x) is not None else x.detach().requires_grad_()
+
+    def values(self) -> Any:
+        """The outputs, nested as they were returned."""
+        return tree.unflatten(self.out_structure, [self.free(y) for y in self.ys])
+
+    def free(self, y: Any) -> Any:
+        """``y`` without the history that leads to no leaf outside."""
+        if not isinstance(y, Tensor) or leads_to_leaf([edge_of(y)], self.places):
+            return y
+        return y.detach()
+
+    def nested(self, derivatives: Sequence[Any]) -> Any:
+        """``derivatives``, one for each input, nested as those."""
+        found = tree.unflatten(self.structure, list(derivatives))
+        return found[0] if self.single else tuple(found)
+
+    def pulled(self, cotangents: Any) -> Any:
+        """The product of ``cotangents``, nested as the outputs, with the Jacobian."""
+        cts, structure = tree.flatten(cotangents)
+        if structure != self.out_structure:
+            raise RuntimeError(
+                f"{self.who}: Expected pytree structure of cotangents to be the same as pytree "
+                f"structure of outputs to the function: {structure} and {self.out_structure}"
+            )
+        for ct, y in zip(cts, self.ys, strict=True):
+            if ct.shape != y.shape:
+                raise RuntimeError(
+                    f"{self.who}: a cotangent has shape {tuple(ct.shape)} for an output of shape "
+                    f"{tuple(y.shape)}"
+                )
+        create = self.create or any(isinstance(c, Tensor) and c.requires_grad for c in cts)
+        roots = [(e, take(c, create)) for e, c in zip(self.edges, cts, strict=True) if e]
+        got = cotangents_at(roots, self.wanted, True, create) if roots else [None] * len(
+            self.wanted)
+        return self.nested([
+            from_array(np.zeros_like(x._array)) if c is None else self.free(owned(show(c)))
+            for c, x in zip(got, self.places, strict=True)
+        ])
+
+    def rows(self) -> list[list[Tensor]]:
+        """For each output the Jacobians in each input."""
+        return [self._block(e, y) for e, y in zip(self.edges, self.ys, strict=True)]
+
+    def _block(self, edge: Any, y: Tensor) -> list[Tensor]:
+        shape, n = y._array.shape, y._array.size
+        if y.is_complex():
+            raise RuntimeError(
+                f"{self.who}: Expected all outputs to be real but received complex tensor; take "
+                "the Jacobians of .real and .imag"
+            )
+        seeds = np.eye(n, dtype=y._array.dtype).reshape(n, *shape)
+        cts: list[Any] = [None] * len(self.wanted)
+        if edge is not None and n:
+            cts = cotangent_rows_at([(edge, seeds)], self.wanted, True, self.create)
+        blocks = []
+        for ct, x in zip(cts, self.places, strict=True):
+            full = (*shape, *x._array.shape)
+            blocks.append(from_array(np.zeros(full, x._array.dtype)) if ct is None
+                          else self.free(owned(show(ct.reshape(full)))))
+        return blocks
+
+
+def grad_and_value(func: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:
+    """A function that returns ``(gradient, value)``, or ``(gradient, (value, aux))``.
+
+    >>> from functrans import torch
+    >>> torch.func.grad_and_value(lambda x: (x * x).sum())(torch.ones(2))
+    (tensor([2., 2.]), tensor(2.))
+    """
+
+    @functools.wraps(func, updated=())
+    def derived(*args: Any, **kwargs: Any) -> Any:
+        at = _At("grad", func, args, argnums, has_aux, kwargs)
+        if len(at.ys) != 1 or at.ys[0].ndim:
+            dims = at.ys[0].ndim if len(at.ys) == 1 else len(at.ys)
+            what = "tensor with" if len(at.ys) == 1 else "outputs:"
+            raise RuntimeError(
+                "Expected f(*args) to return a scalar tensor, got "
+                f"{what} {dims}{' dims' if len(at.ys) == 1 else ''}. "
+                "Did you mean to use vjp instead?"
+            )
+        one = from_array(np.ones_like(at.ys[0]._array))
+        gradient = at.pulled(tree.unflatten(at.out_structure, [one]))
+        if has_aux:
+            return gradient, (at.values(), tree.map(at.free, at.aux))
+        return gradient, at.values()
+
+    return derived
+
+
+def grad(func: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:
+    """The gradient of a function with one number as its result; with ``has_aux``, and the rest."""
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func, updated=())
+    def derived(*args: Any, **kwargs: Any) -> Any:
+        gradient, value = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return derived
+
+
+def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
+    """``(func(*primals), pullback)``: the pullback takes cotangents, and returns a tuple."""
+    at = _At("vjp", func, primals, tuple(range(len(primals))), has_aux, {})
+
+    def pullback(*cotangents: Any, retain_graph: bool = True, create_graph: Any = None) -> Any:
+        return at.pulled(cotangents[0] if len(cotangents) == 1 else cotangents)
+
+    rest = (tree.map(at.free, at.aux),) if has_aux else ()
+    return at.values(), pullback, *rest
+
+
+def jvp(func: Callable, primals: Any, tangents: Any, *, strict: bool = False,
+        has_aux: bool = False) -> tuple:
+    """``(func(*primals), J tangents)``."""
+    for what, x in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(x, tuple):
+            raise RuntimeError(
+                f"jvp(f, primals, tangents): Expected {what} to be a tuple. E.g. it should be "
+                f"valid to call f(*primals), but got {type(x).__name__}"
+            )
+    at = _At("jvp", func, primals, tuple(range(len(primals))), has_aux, {})
+    ts, structure = tree.flatten(tangents)
+    if structure != at.structure:
+        raise RuntimeError(
+            "jvp(f, primals, tangents): Expected primals and tangents to have the same python "
+            f"structure: {at.structure} and {structure}"
+        )
+    found = pushed([(e, y._array) for e, y in zip(at.edges, at.ys, strict=True)], at.wanted, ts)
+    out = [from_array(np.zeros_like(y._array)) if t is None else at.free(t)
+           for t, y in zip(found, at.ys, strict=True)]
+    rest = (tree.map(at.free, at.aux),) if has_aux else ()
+    return at.values(), tree.unflatten(at.out_structure, out), *rest
+
+
+def linearize(func: Callable, *primals: Any) -> tuple:
+    """``(func(*primals), pushforward)``: the pushforward takes tangents."""
+    return func(*primals), lambda *tangents: jvp(func, primals, tangents)[1]
+
+
+def jacrev(func: Callable, argnums: Any = 0, *, has_aux: bool = False, chunk_size: Any = None,
+           _preallocate_and_copy: bool = False) -> Callable:
+    """The Jacobian, nested as the outputs and inside that as the inputs.
+
+    >>> from functrans import torch
+    >>> torch.func.jacrev(torch.sin)(torch.zeros(2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+
+    @functools.wraps(func, updated=())
+    def derived(*args: Any, **kwargs: Any) -> Any:
+        at = _At("jacrev", func, args, argnums, has_aux, kwargs)
+        nested = tree.unflatten(at.out_structure, [_Leaf(at.nested(r)) for r in at.rows()])
+        out = tree.map(lambda leaf: leaf.value, nested)
+        return (out, tree.map(at.free, at.aux)) if has_aux else out
+
+    return derived
+
+
+class _Leaf:
+    """What stands for one output while Jacobians are nested."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+
+def jacfwd(func: Callable, argnums: Any = 0, has_aux: bool = False, *,
+           randomness: str = "error") -> Callable:
+    """The Jacobian, as by ``jacrev``: the numbers are the same, and so is the way to them."""
+    return jacrev(func, argnums, has_aux=has_aux)
+
+
+def hessian(func: Callable, argnums: Any = 0) -> Callable:
+    """The Hessian: the Jacobian of the gradient.
+
+    >>> from functrans import torch
+    >>> torch.func.hessian(lambda x: (x**3).sum())(torch.tensor([1.0, 2.0]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]])
+    """
+    return jacfwd(jacrev(func, argnums), argnums)
+
+
+def functional_call(module: Any, parameter_and_buffer_dicts: Any, args: Any = None,
+                    kwargs: dict[str, Any] | None = None, *, tie_weights: bool = True,
+                    strict: bool = False) -> Any:
+    """``module(*args, **kwargs)`` with its parameters and buffers replaced by those of a dict.
+
+    Names are those of ``named_parameters``; several dicts are taken together.
+    """
+    dicts = parameter_and_buffer_dicts
+    named: dict[str, Any] = {}
+    for d in (dicts,) if isinstance(dicts, dict) else dicts:
+        named.update(d)
+    args = () if args is None else args if isinstance(args, tuple) else (args,)
+    if strict:
+        known = {name for name, _ in [*module.named_parameters(), *module.named_buffers()]}
+        if known != named.keys():
+            raise RuntimeError(
+                f"functional_call: missing keys {sorted(known - named.keys())}, unexpected keys "
+                f"{sorted(named.keys() - known)}"
+            )
+    places = [_owner(module, name) for name in named]
+    before = [store[key] for store, key in places]
+    try:
+        for (store, key), new in zip(places, named.values(), strict=True):
+            store[key] = new
+        return module(*args, **kwargs or {})
+    finally:
+        for (store, key), old in zip(places, before, strict=True):
+            store[key] = old
+
+
+def _owner(module: Any, name: str) -> tuple[dict[str, Any], str]:
+    """The dict that holds a parameter or buffer of a module, and its key there."""
+    *path, key = name.split(".")
+    for part in path:
+        module = getattr(module, part)
+    for store in (getattr(module, "_parameters", {}), getattr(module, "_buffers", {}),
+                  vars(module)):
+        if key in store:
+            return store, key
+    raise KeyError(f"functional_call: the module has no parameter or buffer {name!r}")
+
+
+def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The parameters and the buffers of several modules, each stacked along a new first axis."""
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    sides = []
+    for names in ("named_parameters", "named_buffers"):
+        each = [dict(getattr(m, names)()) for m in models]
+        sides.append({name: stack([d[name] for d in each]).detach() for name in each[0]})
+    for t in sides[0].values():
+        t.requires_grad_()
+    return sides[0], sides[1]
+
 
 __all__ = [
-    "grad", "hessian", "jacfwd", "jacobian", "jacrev", "jvp", "linearize", "value_and_grad", "vjp",
-    "vmap",
+    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
+    "stack_module_state", "vjp", "vmap",
 ]

@@ -61,7 +61,7 @@ def stacked(xs):
 
 
 @pytest.mark.parametrize("how", EXACT)
-@many(60, 1000)
+@many(40, 1000)
 @given(program=programs(exact=True))
 def test_without_rounding_twice_every_bit_is_the_same(how, program):
     f = program.function()
@@ -164,7 +164,7 @@ def assert_close(ours, theirs, program: Drawn):
 
 
 @pytest.mark.parametrize("how", ROUNDED)
-@many(14, 400)
+@many(10, 400)
 @given(program=programs())
 def test_compiled_values_and_derivatives_are_those_without_compiling(how, program):
     f = program.function()

@@ -34,8 +34,8 @@ ERRORS = (
     Planted(
         "cache key: parameters are not in it",
         "functrans/_compile/run/keys.py",
-        "{given} {params} {define",
-        "{given} {define",
+        "{inputs} {params} {define",
+        "{inputs} {define",
         "tests/test_keys.py::test_different_programs_have_different_keys",
     ),
     Planted(
@@ -48,8 +48,8 @@ ERRORS = (
     Planted(
         "cache: another program's code is taken",
         "functrans/_compile/run/store.py",
-        "if found is None or found[0] != key:",
-        "if found is None:",
+        "if contents is None or contents[0] != key:",
+        "if contents is None:",
         "tests/test_cache.py::test_a_file_under_the_name_of_another_is_noticed",
     ),
     Planted(

@@ -145,6 +145,7 @@ SPECIAL = {
     "rel_entr": lambda x, y: x * mp.log(x / y),
     "rgamma": mp.rgamma,
     "sindg": lambda x: mp.sin(x * mp.pi / 180),
+    "steepness": lambda x: x / mp.sqrt(1 + x * x),
     "tandg": lambda x: mp.tan(x * mp.pi / 180),
     "xdivy": lambda x, y: x / y,
     "xlog1py": lambda x, y: x * mp.log(1 + y),
@@ -171,6 +172,15 @@ def _pi_half(f):
 
 
 SPECIAL |= {
+    "riemann_zeta": mp.zeta,
+    "pdtr": lambda k, m: 1 - _p(k + 1, m),
+    "pdtrc": lambda k, m: _p(k + 1, m),
+    "pdtri": lambda k, y: _solved(lambda m: 1 - _p(k + 1, m), y, sp.pdtri(k, float(y))),
+    "bdtr": lambda k, n, p: 1 - _i(k + 1, n - k, p),
+    "bdtrc": lambda k, n, p: _i(k + 1, n - k, p),
+    "nbdtr": lambda k, n, p: _i(n, k + 1, p),
+    "nbdtrc": lambda k, n, p: 1 - _i(n, k + 1, p),
+    "wofz": lambda x: mp.exp(-(x**2)) * mp.erfc(-1j * x),
     "jv": mp.besselj,
     "yv": mp.bessely,
     "yn": mp.bessely,
@@ -222,6 +232,8 @@ SPECIAL |= {
     "fresnel_c": mp.fresnelc,
     "spence": lambda x: mp.re(mp.polylog(2, 1 - x)),
     "ellipk": mp.ellipk,
+    "ellipkinc": mp.ellipf,
+    "ellipeinc": mp.ellipe,
     "ellipkm1": lambda x: mp.ellipk(1 - x),
     "ellipe": mp.ellipe,
     "lambertw": mp.lambertw,

@@ -4,10 +4,12 @@ Elementwise rows are drawn by their domain, with broadcasting. Every other row i
 function of a random generator to its operands, and parameters.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
 import functrans as ft
 import functrans.scipy.special
@@ -118,6 +120,13 @@ OPERANDS: dict[str, tuple] = {
     "special.powm1": (positive, normal),
     "special.huber": (positive, nonzero),
     "special.zeta": (lambda rng, shape: rng.integers(2, 5, shape), positive),
+    "special.hankel1": (integers, complexes),
+    "special.hankel2": (integers, complexes),
+    "special.pdtr": (integers, positive),
+    "special.pdtrc": (integers, positive),
+    "special.pdtri": (integers, probability),
+    **{f"special.{n}": (integers, lambda rng, shape: counts(rng, shape) + 5, probability)
+       for n in ("bdtr", "bdtrc", "nbdtr", "nbdtrc")},
     "special.binom": (lambda rng, shape: rng.uniform(3, 5, shape), positive),
     "special.inv_boxcox": (positive, positive),
     "special.counts": (integers, normal),
@@ -156,9 +165,13 @@ OPERANDS: dict[str, tuple] = {
     "special.round": (normal,),
     "float_power": (positive, normal),
 }
-# Rows that take complex numbers and are differentiated for real ones alone: not holomorphic, or
-# with a rule of functions that are not complex.
-REAL_ONLY = {"special.ive", "special.jve", "special.kve", "special.yve", "special.sinh_integral"}
+# Rows that take complex numbers and are differentiated for real ones alone: they are
+# not holomorphic.
+REAL_ONLY = {"special.ive", "special.jve", "special.kve", "special.yve"}
+# Rows whose references take mpmath long.
+SLOW = {f"special.{name}" for name in (
+    "yv", "yve", "yn", "hyperu", "owens_t", "betaincinv", "betainccinv", "stdtrit",
+)}
 SCIPYS = {name for name in TABLE if name.startswith("special.")}
 SHAPES: dict[int, list[tuple]] = {
     1: [((2, 3),), ((),)],
@@ -176,7 +189,8 @@ def elementwise_samples(row: Elementwise) -> list[Sample]:
     # linear and bilinear rows on complex numbers as well: their slopes may be complex too
     shapes = SHAPES.get(len(kinds), [((2,),) * len(kinds)])
     # SciPy's functions are many and have the plumbing of one family: a shape that broadcasts does
-    found = [sample(kinds, s) for s in (shapes[-1:] if row.name in SCIPYS else shapes)]
+    few = [((2,),) * len(kinds)] if row.name in SLOW else shapes[-1:]
+    found = [sample(kinds, s) for s in (few if row.name in SCIPYS else shapes)]
     if row.domain == "any" and row.name != "where":
         found.append(sample((complexes,) * len(kinds), SHAPES[len(kinds)][0]))
     return found
@@ -477,4 +491,34 @@ def has_samples(name: str) -> bool:
 
 
 def case_id(case: Any) -> str:
-    return f"{case[0]}-{case[1]}" if isinstance(case, tuple) else str(case)
+    return "-".join(map(str, case)) if isinstance(case, tuple) else str(case)
+
+
+@contextmanager
+def named(case: Any) -> Iterator[None]:
+    """What is raised says in which case."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"in the case {case_id(case)}")
+        raise
+
+
+def by_row(cases: Sequence[tuple]) -> Callable:
+    """A test of one case becomes one of all the cases of a row, since pytest's own work for each
+    test is more than what most of them do."""
+    rows: dict[str, list] = {}
+    for case in cases:
+        rows.setdefault(case[0], []).append(case)
+
+    def decorate(test: Callable) -> Callable:
+        @pytest.mark.parametrize("cases", rows.values(), ids=rows)
+        def of_a_row(cases):
+            for case in cases:
+                with named(case):
+                    test(case)
+
+        of_a_row.__name__, of_a_row.__doc__ = test.__name__, test.__doc__
+        return of_a_row
+
+    return decorate

@@ -18,7 +18,7 @@ from tests.table.samples import REAL_ONLY, case_id, cases, samples
 from tests.table.test_table import Smooth, random_like
 
 ELEMENTWISE = [n for n, r in TABLE.items() if isinstance(r, Elementwise) and r.differentiable]
-COMPLEX_ROWS = {"absolute_complex", "imag"}
+COMPLEX_ROWS = {"absolute_complex", "imag", "special.wofz", "special.hankel1", "special.hankel2"}
 OTHERS = cases(lambda r: r.differentiable and not isinstance(r, Elementwise))
 IMAGINARY = 1e-30
 

@@ -11,7 +11,7 @@ import functrans as ft
 from functrans._core.aval import Aval, aval_of, inexact_dtype
 from functrans._ops.declare import TABLE, Bilinear, Elementwise, Linear
 from functrans._transforms.forward.jet import jet
-from tests.table.samples import DOMAINS, OPERANDS, case_id, cases, frozen, has_samples, samples
+from tests.table.samples import DOMAINS, OPERANDS, by_row, cases, frozen, has_samples, samples
 
 ALL = cases()
 SMOOTH = cases(lambda row: row.differentiable)
@@ -95,7 +95,7 @@ def test_row_has_samples(name):
     assert has_samples(name), f"list operands for {name!r} in tests/table/samples.py"
 
 
-@pytest.mark.parametrize("case", ALL, ids=case_id)
+@by_row(ALL)
 def test_abstract_rule_is_the_real_output(case):
     name, number = case
     sample = samples(name)[number]
@@ -108,7 +108,7 @@ def test_abstract_rule_is_the_real_output(case):
         assert [aval_of(y) for y in ys] == avals
 
 
-@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+@by_row(SMOOTH)
 def test_vjp_is_the_transpose_of_jvp(case):
     f = Smooth(*case)
     pushed, pulled = f.pushed(*f.xs), f.pulled(*f.xs)
@@ -119,7 +119,7 @@ def test_vjp_is_the_transpose_of_jvp(case):
     )
 
 
-@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+@by_row(SMOOTH)
 def test_vjp_of_each_operand_alone_is_that_of_all(case):
     f = Smooth(*case)
     together = f.pulled(*f.xs)
@@ -135,14 +135,14 @@ def test_vjp_of_each_operand_alone_is_that_of_all(case):
             close(a, b, tolerance(case[0]))
 
 
-@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+@by_row(SMOOTH)
 def test_linearize_is_jvp(case):
     f = Smooth(*case)
     for a, b in zip(ft.linearize(f, *f.xs)[1](*f.ts), f.pushed(*f.xs), strict=True):
         close(a, b, tolerance(case[0]))
 
 
-@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+@by_row(SMOOTH)
 def test_tangents_are_linear(case):
     f = Smooth(*case)
     moved = ft.linearize(f, *f.xs)[1]
@@ -151,10 +151,9 @@ def test_tangents_are_linear(case):
         close(2 * np.asarray(a) + np.asarray(b), c, max(1e-12, tolerance(case[0])))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["f4", "f8"])
-@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
-def test_derivatives_keep_the_dtype(case, dtype):
-    f = Smooth(*case, dtype)
+@by_row([(*case, dtype) for case in SMOOTH for dtype in ("float32", "float64")])
+def test_derivatives_keep_the_dtype(case):
+    f, dtype = Smooth(*case), case[2]
     ys = f(*f.xs)
     if not {"astype"} & {case[0]}:
         wide = [y for y in ys if y.dtype not in (dtype, np.result_type(dtype, np.complex64))]
@@ -165,7 +164,7 @@ def test_derivatives_keep_the_dtype(case, dtype):
     assert [aval_of(t) for t in f.pulled(*f.xs)] == [aval_of(x) for x in f.xs]
 
 
-@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+@by_row(SMOOTH)
 def test_strides_do_not_matter(case):
     f = Smooth(*case)
     strided = tuple(_strided(x) for x in f.xs)
@@ -186,7 +185,7 @@ def _strided(x):
     return view
 
 
-@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+@by_row(SMOOTH)
 def test_second_derivatives_agree_however_composed(case):
     f = Smooth(*case)
     rtol = max(1e-11, 10 * tolerance(case[0]))
@@ -201,7 +200,7 @@ def test_second_derivatives_agree_however_composed(case):
     assert inner(f.cts, twice) == pytest.approx(inner(over, f.ts), rel=rtol, abs=rtol * (1 + scale))
 
 
-@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+@by_row(SMOOTH)
 def test_pullback_is_linear_and_differentiable_in_its_cotangent(case):
     f = Smooth(*case)
     _, pullback = ft.vjp(f, *f.xs)
@@ -213,7 +212,7 @@ def test_pullback_is_linear_and_differentiable_in_its_cotangent(case):
         close(a, b, max(1e-12, tolerance(case[0])))
 
 
-@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+@by_row(SMOOTH)
 def test_taylor_mode_is_nested_jvp(case):
     f = Smooth(*case)
     zeros = tuple(np.zeros_like(t) for t in f.ts)
@@ -253,7 +252,7 @@ def _subsets(n):
     return every if n <= 3 else [*every[:n], tuple(range(n))]
 
 
-@pytest.mark.parametrize("case", ALL, ids=case_id)
+@by_row(ALL)
 def test_vmap_is_a_loop(case):
     name, number = case
     sample, row = samples(name)[number], TABLE[name]
@@ -270,7 +269,7 @@ def test_vmap_is_a_loop(case):
             close(a, np.stack(column), tolerance(name))
 
 
-@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+@by_row(SMOOTH)
 def test_vmap_of_derivatives_is_a_loop(case):
     f = Smooth(*case)
     many = [Smooth(*case, seed=k) for k in range(BATCH)]
@@ -283,7 +282,7 @@ def test_vmap_of_derivatives_is_a_loop(case):
             close(a, np.stack(column), max(tolerance(case[0]), 1e-12))
 
 
-@pytest.mark.parametrize("case", SMOOTH, ids=case_id)
+@by_row(SMOOTH)
 def test_derivative_of_vmap_is_that_of_a_loop(case):
     f = Smooth(*case)
     many = [Smooth(*case, seed=k) for k in range(BATCH)]
@@ -308,7 +307,7 @@ def _matrix(f, x):
     )
 
 
-@pytest.mark.parametrize("case", cases(lambda row: isinstance(row, Linear | Bilinear)), ids=case_id)
+@by_row(cases(lambda row: isinstance(row, Linear | Bilinear)))
 def test_linear_row_is_its_matrix(case):
     f = Smooth(*case)
     for i, x in enumerate(f.xs):

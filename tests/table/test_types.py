@@ -10,7 +10,7 @@ import pytest
 import functrans as ft
 from functrans._core.aval import Aval, aval_of, inexact_dtype
 from functrans._ops.declare import TABLE, Linear
-from tests.table.samples import REAL_ONLY, cases, samples
+from tests.table.samples import REAL_ONLY, by_row, cases, samples
 
 TYPES = [
     np.dtype(t)
@@ -101,13 +101,6 @@ REFUSED = {c: error for c in EVERY if (error := refusal(c)) is not None}
 TAKEN = [c for c in EVERY if c not in REFUSED]
 
 
-def case_id(case):
-    return f"{case[0]}-{case[1]}-{case[2]}"
-
-
-every_taken = pytest.mark.parametrize("case", TAKEN, ids=case_id)
-
-
 def close(got, want, rounding):
     """Within the precision of the types on the way, against the largest entry."""
     scale = max(np.max(np.abs(want), initial=0), 1e-3)
@@ -115,7 +108,7 @@ def close(got, want, rounding):
                                atol=MARGIN * rounding * scale)
 
 
-@every_taken
+@by_row(TAKEN)
 def test_values_and_tangents_keep_the_type(case):
     f = Typed(*case)
     ts = tuple(map(wavy, f.xs))
@@ -130,7 +123,7 @@ def test_values_and_tangents_keep_the_type(case):
         close(dy, dy64, rounding)
 
 
-@every_taken
+@by_row(TAKEN)
 def test_gradients_have_the_type_of_their_operand(case):
     f = Typed(*case)
     with quietly():
@@ -143,7 +136,7 @@ def test_gradients_have_the_type_of_their_operand(case):
         close(g, g64, WIDER.get(case[0], 1) * max([eps(case[2]), *[eps(y.dtype) for y in ys]]))
 
 
-@every_taken
+@by_row(TAKEN)
 def test_second_derivatives_have_the_type_of_their_operand(case):
     f = Typed(*case)
     with quietly():
@@ -152,7 +145,7 @@ def test_second_derivatives_have_the_type_of_their_operand(case):
     assert [m.dtype for m in moved] == [x.dtype for x in f.xs]
 
 
-@pytest.mark.parametrize("case", [(*c, t) for c in cases() for t in TYPES], ids=case_id)
+@by_row([(*c, t) for c in cases() for t in TYPES])
 def test_type_is_known_before_the_row_runs_and_in_a_batch(case):
     f = Typed(*case)
     run = TABLE[case[0]]
@@ -176,7 +169,7 @@ def test_type_is_known_before_the_row_runs_and_in_a_batch(case):
     assert [y.dtype for y in batched] == [y.dtype for y in expected]
 
 
-@pytest.mark.parametrize("case", REFUSED, ids=case_id)
+@by_row([*REFUSED])
 def test_what_numpy_refuses_is_refused_alike(case):
     f = Typed(*case)
     for derive in (

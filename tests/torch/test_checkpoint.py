@@ -82,7 +82,7 @@ def test_what_is_computed_in_between_is_not_kept():
     y.backward(retain_graph=True)
     y.backward()
     assert f.runs == 3
-    with pytest.raises(RuntimeError, match="second time: what CheckpointNode had saved"):
+    with pytest.raises(RuntimeError, match=r"second time .*what CheckpointNode had saved"):
         y.backward()
 
 

@@ -81,7 +81,7 @@ def test_a_second_backward_raises_unless_the_graph_was_retained():
     y.backward(retain_graph=True)
     y.backward()
     assert x.grad.tolist() == [8.0]
-    with pytest.raises(RuntimeError, match=r"second time: .*MulBackward0.*retain_graph=True"):
+    with pytest.raises(RuntimeError, match=r"second time .*retain_graph=True.*MulBackward0"):
         y.backward()
 
 
@@ -367,10 +367,10 @@ def test_batched_gradients_can_be_differentiated():
 
 def test_batched_gradients_must_be_given_and_fit():
     x = leaf(1.0, 2.0)
-    with pytest.raises(RuntimeError, match="needs grad_outputs"):
+    with pytest.raises(RuntimeError, match="only for scalar outputs"):
         torch.autograd.grad(x.sum(), x, is_grads_batched=True)
     for wrong in (torch.ones(2), torch.ones(0, 2), torch.ones(3, 3)):
-        with pytest.raises(RuntimeError, match="without the batched dimension"):
+        with pytest.raises(RuntimeError, match="grad_output as the batch dimension"):
             torch.autograd.grad(x * x, x, wrong, is_grads_batched=True)
 
 
@@ -476,7 +476,7 @@ def test_a_hook_sees_the_gradient_in_the_same_convention():
 
 
 def test_holomorphic_derivatives_are_asked_for_by_name():
-    assert torch.func.grad(lambda z: z * z, holomorphic=True)(1 + 2j) == 2 + 4j
+    assert ft.grad(lambda z: z * z, holomorphic=True)(1 + 2j) == 2 + 4j
     z = torch.tensor(1 + 2j, dtype=torch.complex128, requires_grad=True)
     (z * z).backward(torch.tensor(1 + 0j, dtype=torch.complex128))
     assert z.grad.item() == 2 - 4j  # the conjugate: the direction of ascent of the real part

@@ -445,7 +445,7 @@ def test_what_was_saved_is_freed_by_the_first_walk():
     y = Exp.apply(x)
     y.backward(retain_graph=True)
     y.backward()
-    with pytest.raises(RuntimeError, match="second time: what ExpBackward had saved"):
+    with pytest.raises(RuntimeError, match=r"second time .*what ExpBackward had saved"):
         y.backward()
 
 
@@ -591,8 +591,17 @@ def test_dirty_tensors_are_inputs_and_are_returned():
         ctx.mark_dirty(y)
         return y
 
-    with pytest.raises(RuntimeError, match="not an input"):
+    with pytest.warns(UserWarning, match="mark_dirty.*not an input"):
         made_of(forward, lambda ctx, g: g).apply(leaf(1.0))
+
+
+def test_a_dirty_view_is_the_only_tensor_that_is_returned():
+    def forward(ctx, x):
+        ctx.mark_dirty(x.add_(1))
+        return x, x * 2
+
+    with pytest.raises(RuntimeError, match="cannot return more than one Tensor, as MadeBackward"):
+        made_of(forward, lambda ctx, g, h: g).apply((leaf(1.0) * 1)[:])
 
 
 def test_a_leaf_cannot_be_dirty():
@@ -601,25 +610,44 @@ def test_a_leaf_cannot_be_dirty():
 
 
 @pytest.mark.parametrize("forward", [
-    lambda ctx, x: x, lambda ctx, x: x.view(-1), lambda ctx, x: x.detach(),
-], ids=["input", "view", "detached"])
-def test_an_input_that_is_returned_is_another_tensor(forward):
+    lambda ctx, x: x, lambda ctx, x: x.view(-1), lambda ctx, x: x.clone().view(-1),
+], ids=["input", "view", "view of a temporary"])
+def test_a_view_that_is_returned_cannot_be_written_to(forward):
     x = leaf(1.0, 2.0)
     y = made_of(forward, lambda ctx, g: -g).apply(x)
-    assert y is not x and not np.may_share_memory(y.detach().numpy(), x.detach().numpy())
+    assert y is not x and y._is_view()
+    with pytest.raises(RuntimeError, match=(
+            r"Output 0 of MadeBackward is a view and is being modified inplace\. This view was "
+            "created inside a custom Function")):
+        y.mul_(5)
+    y.sum().backward()
+    assert x.grad.tolist() == [-1.0, -1.0]
+
+
+def test_one_of_several_views_that_are_returned_cannot_be_written_to():
+    y, _ = made_of(lambda ctx, x: (x.view(-1), x * 2), lambda ctx, g, h: g).apply(leaf(1.0))
+    with pytest.raises(RuntimeError, match="output of a function that returns multiple views"):
+        y.add_(1)
+
+
+def test_a_detached_input_that_is_returned_is_a_copy():
+    x = leaf(1.0, 2.0)
+    y = made_of(lambda ctx, x: x.detach(), lambda ctx, g: -g).apply(x)
     y.mul_(5)
     y.sum().backward()
-    assert x.grad.tolist() == [-5.0, -5.0]
-    assert x.tolist() == [1.0, 2.0]
+    assert x.grad.tolist() == [-5.0, -5.0] and x.tolist() == [1.0, 2.0]
 
 
-def test_a_constant_that_is_returned_is_a_view_with_a_history():
+def test_a_constant_that_is_returned_is_a_view_without_a_history_to_look_up():
     c, x = torch.zeros(2, dtype=torch.float64), leaf(1.0, 2.0)
     alias = made_of(lambda ctx, x: x, lambda ctx, g: -g).apply(c)
-    assert alias is not c
+    assert alias is not c and not alias.requires_grad
+    with pytest.raises(RuntimeError, match="created inside a custom Function"):
+        alias.add_(x)
     c.add_(x)
-    (alias * 3).sum().backward()
-    assert alias.tolist() == [1.0, 2.0] and x.grad.tolist() == [3.0, 3.0]
+    assert alias.tolist() == [1.0, 2.0]
+    with pytest.raises(RuntimeError, match="its history is not known"):
+        alias * 3
 
 
 def test_a_saved_input_that_is_returned_keeps_its_own_history():

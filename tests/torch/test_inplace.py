@@ -164,7 +164,7 @@ def test_second_derivatives_go_through_views_and_writes():
         lambda y: y.t()[1:].t(),
         lambda y: y.permute(1, 0).view(4, 3, 1)[:, :, 0],
         lambda y: y.narrow(1, 1, 2),
-        lambda y: y.split([1, 3], 1)[1],
+        lambda y: y.narrow(1, 1, 3),
         lambda y: y.reshape(2, 6)[:, 1::2],
         lambda y: y.squeeze()[0, 0],
     ],
@@ -310,7 +310,7 @@ def test_a_view_made_under_no_grad_cannot_be_changed_with_history():
     y = leaf(1.0, 2.0) * 1
     with torch.no_grad():
         v = y[:1]
-    with pytest.raises(RuntimeError, match="made inside no_grad"):
+    with pytest.raises(RuntimeError, match="A view was created in no_grad mode and is being"):
         v.mul_(leaf(2.0))
 
 

@@ -17,7 +17,7 @@ OFFSETS = {"type": 8, "value": 16, "tuple": 24, "items": LIST_ITEMS,
            "data": ARRAY_DATA, "ndim": 24, "dims": 32, "dtype": 56, "flags": 64}
 # Bits of an array's flags: C-contiguous and aligned; writeable.
 IN_ORDER, WRITEABLE = 0x0001 | 0x0100, 0x0400
-# Arguments, and results, up to which a program gets an entry; arrays that it works on.
+# Most arguments and most results of a program with an entry; most arrays that it works on.
 MOST, SLOTS = 64, 256
 # What an argument may be: an array; float64[], also as NumPy's scalar; a Python float or int.
 ARRAY, SCALAR, FLOAT, INT = range(4)
@@ -32,7 +32,7 @@ OBJECTS = {"ndarray": np.ndarray, "Array": Array, "float": float, "int": int,
 FUNCTIONS = ("Py_IncRef", "Py_DecRef", "PyEval_SaveThread", "PyEval_RestoreThread",
              "PyMem_RawMalloc", "PyMem_RawFree", "PyErr_NoMemory", "PyTuple_New",
              "PyLong_AsLongLongAndOverflow")
-# Behind a dot in the text: where a word is. "<plan.run>" and the like become numbers.
+# Words in the order in which a record holds them: in the text, "<plan.run>" becomes an offset.
 RECORDS = {"plan": PLAN, "argument": ARGUMENT, "hold": HOLD, "result": RESULT,
            "known": (*OBJECTS, *FUNCTIONS, "memmove", "PyArray_NewFromDescr")}
 
@@ -354,8 +354,4 @@ def text() -> str:
     numbers |= {"in order": IN_ORDER, "most": MOST, "cells": MOST + 1,
                 "slots": SLOTS, "list": LIST_ITEMS + 8,
                 "array": ARRAY, "scalar": SCALAR, "float": FLOAT, "int": INT}
-    return re.sub("<([a-zA-Z_0-9. ]+)>", lambda found: str(numbers[found[1]]), TEXT)
-
-
-__all__ = ["ARRAY", "FLOAT", "FUNCTIONS", "INT", "IN_ORDER", "MOST", "OBJECTS", "OFFSETS", "PLAN",
-           "SCALAR", "SLOTS", "WRITEABLE", "text"]
+    return re.sub("<([a-zA-Z_0-9. ]+)>", lambda name: str(numbers[name[1]]), TEXT)

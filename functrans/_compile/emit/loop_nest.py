@@ -1,8 +1,8 @@
 """One kernel as the text of an LLVM function: scalar loops, which LLVM vectorises.
 
-Where windows begin or end, a loop is cut into pieces: in each, a load is either read or zero, and
-nothing is asked in an iteration. Long sums are added up block by block, and the blocks with
-their rounding errors, so that the error does not grow with the length.
+Loops are split where windows begin or end: within a piece each load is either read or zero, so the
+inner loop has no bounds test. Long sums are added up in blocks, and the sums of blocks with
+compensation, so that the error does not grow with the length.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from functrans._compile.schedule.views import Window
 from functrans._ops.reductions import count_nonzero
 from functrans._ops.reductions import sum as sum_
 
-# Operations of a kernel up to which LLVM vectorises it, in time quadratic in their number.
+# Operations of the largest kernel that LLVM vectorises, in time quadratic in their number.
 VECTORISED = 3000
-# Iterations up to which an inner loop is written out.
+# Iterations of the longest inner loop that is unrolled.
 UNROLLED = 4
-# Copies of its body that the pieces of a kernel may make, and operations in all of them.
+# Copies of a kernel's body that splitting may make, and operations in all of them together.
 COPIES, COPIED = 9, 600
-# Iterations of all loops together that are written one by one.
+# Iterations of all loops together up to which every one is written out.
 TINY = 4
-# Entries that are added up without keeping what rounding loses: 32 or 16 in each lane of a vector.
+# Entries that are added up without compensation: 32 or 16 in each lane of a vector.
 BLOCK = 512
-# Entries from which on NumPy adds up contiguous ones in pairs; fewer in order, as it is done here.
+# NumPy adds up fewer contiguous entries in order, as loops here do, and more in pairs.
 PAIRWISE = 8
 
 
@@ -47,8 +47,8 @@ class Nest:
     """One kernel as a function; its parameters are its buffers, which do not overlap.
 
     ``ranged``: it runs the iterations of the first loop from %start to before %stop, and adds to
-    what reductions over that loop have collected. Of ``local`` buffers only the rows of the range
-    exist, wherever the pointer points.
+    what reductions over that loop have collected. Only the rows of the range exist of ``local``
+    buffers, whose pointers may lie outside of them.
     """
 
     def __init__(self, k: Kernel, name: str, code: Code, ranged: bool = False,
@@ -58,9 +58,7 @@ class Nest:
         self.code = code
         self.ranged = ranged
         self.local = local
-        self.buffers = tuple(dict.fromkeys(
-            [x.buffer for x in (*k.loads, *k.stores, *k.reductions)]
-        ))
+        self.buffers = tuple(dict.fromkeys([*k.reads, *k.makes]))
         self.pointers = {b: f"%buffer{i}" for i, b in enumerate(self.buffers)}
         self.registers: dict[str, str] = {}
         self.sums = {r: f"%sum{i}" for i, r in enumerate(k.reductions)}
@@ -70,7 +68,7 @@ class Nest:
         self.counters = [f"%i{d}" for d in range(len(k.space))]
         self.at: list[Window] = [(0, n) for n in k.space]  # where the iteration is known to be
         self.strip, self.rows = _strip(k, self.starts)
-        # in order: the text of the code is the key under which the disk cache keeps it
+        # a list, since the text must not vary: it is the key in the cache on disk
         self.long = [r for r in k.reductions
                      if self.rows and _is_sum(r) and self.starts[r] <= self.strip]
 
@@ -87,10 +85,9 @@ class Nest:
         if not self.empty:
             self.loop(0)
         code.line("ret void")
-        given = ", ".join([f"ptr noalias {p}" for p in self.pointers.values()]
+        parameters = ", ".join([f"ptr noalias {p}" for p in self.pointers.values()]
                           + ["i64 %start", "i64 %stop"] * self.ranged)
-        body = "\n".join(code.lines)
-        return f"define internal void @{self.name}({given}) #0 {{\nentry:\n{body}\n}}\n"
+        return code.function(f"internal void @{self.name}", parameters)
 
     def whole(self, r: Reduce) -> bool:
         """Whether a reduction is finished in one run of its own loops, and then stored."""
@@ -100,7 +97,7 @@ class Nest:
     # ---- loops
 
     def loop(self, depth: int) -> None:
-        """Loop ``depth`` and all inside it; reductions that end with it are stored behind it."""
+        """Loop ``depth`` and everything inside; reductions that end with it are stored after it."""
         k = self.k
         for r in k.reductions:
             if self.starts[r] == depth and depth < len(k.space):
@@ -146,7 +143,7 @@ class Nest:
     # ---- long sums, block by block
 
     def blocks(self, depth: int, lo: str, hi: str) -> None:
-        """Each block has its own sum, which is added to the whole with what rounding loses."""
+        """A sum for each block, which is added to the total with compensation."""
         totals = dict(self.sums)
         with self.code.pieces(lo, hi, self.rows) as (first, end):
             for r in self.long:
@@ -160,9 +157,9 @@ class Nest:
     def add_block(self, r: Reduce) -> None:
         code, t, total = self.code, type_of(r.dtype), self.sums[r]
         held = [code.op(f"load {t}, ptr {total}{name}") for name in ("", ".block", ".lost")]
-        found = [_two_sum(code, part_of(t), *xs)
+        sums = [_two_sum(code, part_of(t), *xs)
                  for xs in zip(*[code.parts(t, x) for x in held], strict=True)]
-        z, lost = (code.pair(t, parts) for parts in zip(*found, strict=True))
+        z, lost = (code.pair(t, parts) for parts in zip(*sums, strict=True))
         code.line(f"store {t} {z}, ptr {total}")
         code.line(f"store {t} {lost}, ptr {total}.lost")
 
@@ -221,9 +218,8 @@ class Nest:
 
     def read(self, buffer: Any, dtype: np.dtype, offset: int, strides: Sequence[int],
              index: str | None = None) -> str:
-        t = stored_type(dtype)
-        x = self.code.op(f"load {t}, ptr {self.address(buffer, t, offset, strides, index)}")
-        return self.code.op(f"icmp ne i8 {x}, 0") if dtype.kind == "b" else x
+        at = self.address(buffer, stored_type(dtype), offset, strides, index)
+        return self.code.read(dtype, at)
 
     def write(self, buffer: Any, dtype: np.dtype, offset: int, strides: Sequence[int],
               x: str, index: str | None = None) -> None:
@@ -263,14 +259,14 @@ class Nest:
 
     def inside(self, windows: Sequence[Window]) -> str:
         """Whether the iteration is inside windows: a register, or true or false if known."""
-        code, found = self.code, ""
+        code, inside = self.code, ""
         for d, ((lo, hi), (first, end)) in enumerate(zip(windows, self.at, strict=True)):
             if lo >= end or hi <= first or lo >= hi:
                 return "false"
             for how, bound in [("sge", lo)] * (lo > first) + [("slt", hi)] * (hi < end):
                 test = code.op(f"icmp {how} i64 {self.counters[d]}, {bound}")
-                found = code.op(f"and i1 {found}, {test}") if found else test
-        return found or "true"
+                inside = code.op(f"and i1 {inside}, {test}") if inside else test
+        return inside or "true"
 
     def value(self, x: Any, dtype: np.dtype) -> str:
         """An argument in a dtype: a register, converted where needed, or a number."""
@@ -314,7 +310,7 @@ class Nest:
 
 
 def _two_sum(code: Code, t: str, x: str, y: str, lost: str) -> tuple[str, str]:
-    """x + y, and ``lost`` with its rounding error, which is found exactly (Knuth)."""
+    """x + y, and ``lost`` plus its rounding error, which is exact (Knuth)."""
     z = code.op(f"fadd {t} {x}, {y}")
     part = code.op(f"fsub {t} {z}, {x}")
     ours = code.op(f"fsub {t} {x}, {code.op(f'fsub {t} {z}, {part}')}")
@@ -323,7 +319,7 @@ def _two_sum(code: Code, t: str, x: str, y: str, lost: str) -> tuple[str, str]:
 
 
 def _corrected(code: Code, t: str, x: str, lost: str) -> str:
-    """A sum with what was lost; of an infinite sum that is NaN."""
+    """A sum with its compensation, which is NaN beside an infinite sum."""
     return code.select(t, code.is_nan(t, lost), x, code.op(f"fadd {t} {x}, {lost}"))
 
 
@@ -335,7 +331,7 @@ def _start_depth(r: Reduce, depth: int) -> int:
 
 
 def _pieces(k: Kernel, ranged: bool) -> list[list[Window]]:
-    """Each loop as pieces that lie inside or outside each window, where that is not too many."""
+    """Each loop in pieces that lie inside or outside of every window, unless they are too many."""
     pieces = [[(0, n)] for n in k.space]
     size = math.prod(k.space)
     if 0 < size <= TINY and not ranged and size * (len(k.ops) + len(k.loads)) <= COPIED:
@@ -354,7 +350,7 @@ def _pieces(k: Kernel, ranged: bool) -> list[list[Window]]:
 
 
 def _strip(k: Kernel, starts: dict[Reduce, int]) -> tuple[int, int]:
-    """The loop that is run in blocks, and its iterations in one; (0, 0) without long sums."""
+    """The loop that runs in blocks, and the iterations of a block; (0, 0) without long sums."""
     sums = [r for r in k.reductions if _is_sum(r)]
     depth, inner = len(k.space) - 1, 1
     while depth > 0 and inner * k.space[depth] < BLOCK // 4:
@@ -368,6 +364,3 @@ def _strip(k: Kernel, starts: dict[Reduce, int]) -> tuple[int, int]:
 
 def _is_sum(r: Reduce) -> bool:
     return r.row is sum_ and r.dtype.kind in "fc"
-
-
-__all__ = ["Nest"]

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from functrans._compile.emit.loop_nest import Nest
 from functrans._compile.lowering.numbers import Code, Rounding
-from functrans._compile.run.threads import is_shared
 from functrans._compile.schedule.control import Emit, Emitted, Nested
 from functrans._compile.schedule.kernels import Call, Kernel, NativeStep, Tiles
 
@@ -26,14 +25,14 @@ _HINTS = """\
 
 
 class Place(NamedTuple):
-    """Where a buffer is: an array in a slot of the list, ``offset`` bytes in; slot -1: stack."""
+    """Where a buffer is: ``offset`` bytes into the array in a slot, or into the stack (slot -1)."""
 
     slot: int
     offset: int = 0
 
 
 class VectorLibrary(NamedTuple):
-    """Variants of mathematics functions on several numbers at once.
+    """Vector variants of mathematical functions.
 
     ``lanes`` are (letter of the instruction set, bits); ``has`` says whether a symbol is there.
     """
@@ -55,7 +54,7 @@ class VectorLibrary(NamedTuple):
 
 # ---- the module
 
-# Kernels up to which they become part of the function that calls them.
+# Most kernels that are inlined into the function that calls them.
 INLINED = 8
 
 
@@ -91,13 +90,13 @@ def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Plac
         return Emitted(name, buffers, step.refuses)
 
     for s, steps in enumerate(segments):
-        shared = any(is_shared(step) for step in steps)
+        shared = any(step.chunks > 1 for step in steps)
         texts.append(_run(f"run{s}", list(map(emit, steps)), places, stack, shared))
     apart = next(count) > INLINED
     vectors = None if rounding.precise else library
     header, attributes, texts = _declare(functions, texts, vectors)
     prefer = ' "prefer-vector-width"="512"' if wide else ""
-    # one function of very many kernels takes LLVM time that grows faster than their number
+    # LLVM's time for one function grows faster than the number of kernels in it
     inlined = " noinline" if apart else ""
     attributes.insert(0, f"attributes #0 = {{ nounwind{inlined}{prefer} }}")
     return "\n".join([*header, "", *texts, *attributes, _HINTS])
@@ -117,7 +116,7 @@ def _tiles(name: str, step: Tiles, nests: Sequence[Nest], buffers: Sequence[Any]
     """The function that runs kernels tile by tile, from chunk %lo to before chunk %hi."""
     code = Code()
     pointers = {b: f"%buffer{i}" for i, b in enumerate(buffers)}
-    given = "".join(f"ptr noalias {p}, " for p in pointers.values())
+    parameters = "".join(f"ptr noalias {p}, " for p in pointers.values())
     for i, (b, row) in enumerate(step.local.items()):
         code.line(f"%local{i} = alloca [{row * b.aval.dtype.itemsize * step.tile} x i8], align 64")
     with code.loop("%lo", "%hi", stem="chunk") as c:
@@ -130,7 +129,7 @@ def _tiles(name: str, step: Tiles, nests: Sequence[Nest], buffers: Sequence[Any]
             pointers[b] = code.op(f"getelementptr i8, ptr {pointers[b]}, i64 {at}")
         with code.pieces(first, end, step.tile, "tile") as (start, stop):
             for i, (b, row) in enumerate(step.local.items()):
-                # as if the rows before were there too: kernels count from the first row of all
+                # as if the rows before were there too: kernels count from the very first row
                 back = code.op(f"mul nsw i64 {start}, {-row * b.aval.dtype.itemsize}")
                 pointers[b] = code.op(f"getelementptr i8, ptr %local{i}, i64 {back}")
             for n in nests:
@@ -139,8 +138,7 @@ def _tiles(name: str, step: Tiles, nests: Sequence[Nest], buffers: Sequence[Any]
                 parts = "".join(f"ptr {pointers[b]}, " for b in n.buffers)
                 code.line(f"call void @{n.name}({parts}i64 {ends[0]}, i64 {ends[1]})")
     code.line("ret void")
-    body = "\n".join(code.lines)
-    return f"define internal void @{name}({given}i64 %lo, i64 %hi) #0 {{\nentry:\n{body}\n}}\n"
+    return code.function(f"internal void @{name}", f"{parameters}i64 %lo, i64 %hi")
 
 
 def _run(name: str, calls: Sequence[Emitted], places: dict[Any, Place], stack: int,
@@ -163,17 +161,10 @@ def _run(name: str, calls: Sequence[Emitted], places: dict[Any, Place], stack: i
         pointers[b] = bases[slot]
         if offset:
             pointers[b] = code.op(f"getelementptr i8, ptr {bases[slot]}, i64 {offset}")
-    for step, buffers, refuses, numbers in calls:
-        given = ", ".join(f"ptr {pointers[b]}" for b in buffers)
-        call = f"@{step}({given}{more or numbers})"
-        if refuses:
-            status = code.op(f"call i32 {call}")
-            code.leave_if(code.op(f"icmp ne i32 {status}, 0"), f"i32 {status}")
-        else:
-            code.line(f"call void {call}")
+    for step in calls:
+        step.call(code, pointers, more)
     code.line("ret i32 0")
-    body = "\n".join(code.lines)
-    return f"define i32 @{name}(ptr %list{more}) #0 {{\nentry:\n{body}\n}}\n"
+    return code.function(f"i32 @{name}", f"ptr %list{more}")
 
 
 def _pointer(code: Code, base: str, offset: int) -> str:
@@ -221,6 +212,3 @@ def _mark_calls(text: str, name: str, number: int) -> str:
         f"{line} #{number}" if f" @{name}(" in line and " call " in line else line
         for line in text.split("\n")
     ])
-
-
-__all__ = ["ARRAY_DATA", "LIST_ITEMS", "Place", "VectorLibrary", "emit_module"]

@@ -1,7 +1,7 @@
-"""Indexing by arrays that the program holds: NumPy says once, before compiling, where entries lie.
+"""Indexing by constant arrays: NumPy works out once, before compiling, where the entries lie.
 
-So negative indices, masks and the order of the axes are NumPy's own, nothing is checked in a loop,
-and an index that is out of bounds is left to NumPy, which raises when the program runs.
+Negative indices, masks and the order of the axes are therefore NumPy's own, loops check nothing,
+and an index out of bounds is left to NumPy, which raises when the program runs.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from functrans._compile.schedule import views
 from functrans._compile.schedule.views import Shape, View
 from functrans._ops.indexing import index_of
 
-# Entries up to which places are worked out.
+# Entries of the largest array whose places are worked out.
 LISTED = 1 << 22
 
 
 def gathered(v: View, eqn: Eqn) -> View | None:
     """The view that indexing ``v`` by constant arrays makes, without axes of length 1."""
-    found = _places(v.shape, v.strides, v.offset, eqn)
-    if found is None or not v.whole or found.shape != eqn.outputs[0].aval.shape:
+    places = _places(v.shape, v.strides, v.offset, eqn)
+    if places is None or not v.whole or places.shape != eqn.outputs[0].aval.shape:
         return None
-    index, strides = _split(found)
-    shape = tuple([n for n in found.shape if n != 1])
+    index, strides = _split(places)
+    shape = tuple([n for n in places.shape if n != 1])
     return View(v.root, shape, 0, strides, views.full(shape), index)
 
 
 def scattered(shape: Shape, eqn: Eqn) -> tuple[View, Shape] | None:
     """Where in the output entries of this shape are added: an index and strides."""
     out = eqn.outputs[0].aval.shape
-    found = _places(out, views.c_strides(out), 0, eqn)
-    return None if found is None or found.shape != shape else _split(found)
+    places = _places(out, views.c_strides(out), 0, eqn)
+    return None if places is None or places.shape != shape else _split(places)
 
 
 def _places(shape: Shape, strides: Shape, offset: int, eqn: Eqn) -> np.ndarray | None:
-    """Places of the entries that an index with constant arrays takes; None where it cannot."""
+    """Places of the entries that constant index arrays select, None where they are not known."""
     size, indices = math.prod(shape), eqn.inputs[1:]
     if not 1 < size <= LISTED or not all(isinstance(a, Const) for a in indices):
         return None
@@ -46,10 +46,10 @@ def _places(shape: Shape, strides: Shape, offset: int, eqn: Eqn) -> np.ndarray |
         places += (s * np.arange(n)).reshape([n if i == axis else 1 for i in range(len(shape))])
     values = tuple([a.value for a in indices if isinstance(a, Const)])
     try:
-        found = places[index_of(eqn.params["pattern"], values)]
+        taken = places[index_of(eqn.params["pattern"], values)]
     except IndexError:
         return None
-    return found if 0 < found.size <= LISTED else None
+    return taken if 0 < taken.size <= LISTED else None
 
 
 def _split(places: np.ndarray) -> tuple[View, Shape]:
@@ -65,6 +65,3 @@ def _split(places: np.ndarray) -> tuple[View, Shape]:
     table = Const(np.ascontiguousarray(places))
     index = views.broadcast(views.identity(table, places.shape), shape)
     return views.squeezed(index), tuple([s for s, n in zip(strides, shape, strict=True) if n != 1])
-
-
-__all__ = ["gathered", "scattered"]

@@ -1,6 +1,6 @@
-"""Rows written out as smaller ones that have native code, with their values to the last detail.
+"""Rows expanded into smaller ones that have native code, special values included.
 
-Only the schedule is made of the small ones: derivatives and passes know the rows.
+Only the schedule sees the expansion: derivatives and passes work on the rows.
 """
 
 from __future__ import annotations
@@ -81,5 +81,3 @@ RULES: dict[Primitive, Callable] = {
     reductions.equal_share: _equal_share, reductions.softmax: _softmax,
     reductions.logsumexp: _logsumexp,
 }
-
-__all__ = ["RULES", "expanded"]

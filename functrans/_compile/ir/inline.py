@@ -1,4 +1,4 @@
-"""Functions with derivative rules written out: what is run has no use for the rules."""
+"""Calls of functions with derivative rules, inlined: code that runs has no use for the rules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functrans._compile.ir.structured import Ruled
 
 
 def inlined(program: Program) -> Program:
-    """The program with the programs of such functions in their place, in loops and branches too."""
+    """The program with such calls inlined, inside loops and branches too."""
     if not _has_rules(program):
         return program
     eqns: list[Eqn] = []
@@ -39,6 +39,3 @@ def _write(program: Program, known: dict[Var, Atom], eqns: list[Eqn]) -> tuple[A
         known.update(zip(eqn.outputs, outputs, strict=True))
         eqns.append(Eqn(prim, inputs, eqn.params, outputs, eqn.line))
     return tuple(map(read, program.outputs))
-
-
-__all__ = ["inlined"]

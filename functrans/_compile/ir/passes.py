@@ -1,13 +1,13 @@
 """Passes: each takes a Program and returns one that computes the same, bit for bit.
 
-    dead_code   equations that no output needs are gone
+    dead_code   equations that no output needs are dropped
     share       equal equations, and equal constants, are computed and held once
     fold        equations of constants are constants
     rewrite     the table in ``rewrites.py``
     optimise    all of them; running it again changes nothing
 
-Each is one walk over the equations. The walks that go forward look only at equations before, which
-they have already dealt with, so one walk is all that is needed.
+Each is one walk over the equations. A forward walk looks only at earlier equations, which are in
+their final form already, so one walk is enough.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from functrans._core.aval import Aval
 from functrans._core.primitive import Primitive
 from functrans._ops.structure import broadcast_to
 
-# Larger results of folding are left to be computed: a program should not grow by what it holds.
+# Entries of the largest result that is folded: a program should not grow by its constants.
 FOLDED = 4096
-# Constants of more bytes are not compared.
+# Bytes of the largest constants that are compared.
 COMPARED = 1 << 20
 
 
@@ -81,17 +81,17 @@ def _walk(
 
 
 class _Walk:
-    """One walk forward: what was found about the variables before."""
+    """A forward walk, and what it knows of the variables so far."""
 
-    __slots__ = ("by_prim", "changed", "fold", "known", "made", "numbers", "rules")
+    __slots__ = ("by_prim", "changed", "fold", "known", "numbers", "producers", "rules")
 
     def __init__(self, rules: Sequence[Rule], fold: bool, share: bool):
         self.rules = rules
         self.by_prim: dict[Primitive, list[Rule]] = {}
         self.fold = fold
         self.numbers = _Numbers() if share else None
-        self.known: dict[Var, Atom] = {}  # variables that are gone, and what stands for them
-        self.made: dict[Var, Eqn] = {}
+        self.known: dict[Var, Atom] = {}  # replaced variables, and what replaces them
+        self.producers: dict[Var, Eqn] = {}
         self.changed = False
 
     def read(self, a: Atom) -> Atom:
@@ -104,23 +104,23 @@ class _Walk:
     def process(self, eqn: Eqn) -> Eqn | None:
         """The equation in its final form, None where it is not needed."""
         new = self._substituted(eqn)
-        found: Sequence[Atom] | None = None
+        atoms: Sequence[Atom] | None = None
         if self.rules and len(eqn.outputs) == 1:
             while (step := self._rewritten(new)) is not None:
                 if not isinstance(step, Eqn):
-                    found = [self.read(step)]
+                    atoms = [self.read(step)]
                     break
                 new = self._substituted(step)  # a rule may bring a constant that is known
-        if found is None and self.fold:
-            found = _folded(new)
-        if found is None and self.numbers is not None:
-            found = self.numbers.earlier(new)
-        if found is None:
+        if atoms is None and self.fold:
+            atoms = _folded(new)
+        if atoms is None and self.numbers is not None:
+            atoms = self.numbers.earlier(new)
+        if atoms is None:
             self.changed |= new is not eqn
-            self.made.update(dict.fromkeys(new.outputs, new))
+            self.producers.update(dict.fromkeys(new.outputs, new))
             return new
         self.changed = True
-        self.known.update(zip(eqn.outputs, map(self.read, found), strict=True))
+        self.known.update(zip(eqn.outputs, map(self.read, atoms), strict=True))
         return None
 
     def _substituted(self, eqn: Eqn) -> Eqn:
@@ -134,17 +134,17 @@ class _Walk:
         if rules is None:
             rules = self.by_prim[eqn.prim] = [r for r in self.rules if r.concerns(eqn.prim)]
         for rule in rules:
-            found = rule.replace(eqn, self.made)
-            if found is not None and _fits(found, eqn.outputs[0]):
-                return found
+            new = rule.replace(eqn, self.producers)
+            if new is not None and _fits(new, eqn.outputs[0]):
+                return new
         return None
 
 
-def _fits(found: Atom | Eqn, out: Var) -> bool:
-    """Whether ``found`` has the type of the output that it is to stand for."""
-    if isinstance(found, Eqn):
-        return not out.weak and types_of(found) == (out.aval,)
-    return is_weak(found) == out.weak and aval_of_atom(found) == out.aval
+def _fits(new: Atom | Eqn, out: Var) -> bool:
+    """Whether ``new`` has the type of the output that it replaces."""
+    if isinstance(new, Eqn):
+        return not out.weak and types_of(new) == (out.aval,)
+    return is_weak(new) == out.weak and aval_of_atom(new) == out.aval
 
 
 # ---- folding
@@ -207,10 +207,10 @@ class _Numbers:
             numbers.sort()
         key = eqn.prim, tuple(numbers), _frozen(sorted(eqn.params.items()))
         try:
-            found = self.eqns.setdefault(key, eqn.outputs)
+            outputs = self.eqns.setdefault(key, eqn.outputs)
         except TypeError:  # a parameter that cannot be hashed
             return None
-        return None if found is eqn.outputs else found
+        return None if outputs is eqn.outputs else outputs
 
     def _number(self, a: Atom) -> int:
         if isinstance(a, Var):
@@ -222,11 +222,8 @@ class _Numbers:
         return self.numbers.setdefault(key, len(self.numbers))
 
 
-def _frozen(x: Any) -> Any:
+def _frozen(x: Any) -> tuple:
     """``x`` as a key that tells 1, 1.0 and True apart."""
     if isinstance(x, tuple | list):
         return tuple([_frozen(v) for v in x])
     return (type(x), repr(x)) if type(x) is float or type(x) is complex else (type(x), x)
-
-
-__all__ = ["dead_code", "fold", "optimise", "rewrite", "share"]

@@ -50,52 +50,6 @@ class Const:
         return aval_of(self.value)
 
 
-class Structured(Primitive):
-    """A row that holds programs (``structured.py``): called, it goes to the rules it was made with.
-    """
-
-    __slots__ = ("derived", "rules")
-
-    def __init__(self, name: str, impl: Callable, rules: Callable, abstract: Callable,
-                 outputs: int):
-        super().__init__(name, impl, abstract=abstract, outputs=outputs)
-        self.rules = rules
-        self.derived: dict[Any, Any] = {}  # programs made from it, kept with it
-
-    def __call__(self, *args: Any, **params: Any) -> Any:
-        found = self.rules(self)(*args)
-        return found if self.outputs > 1 else found[0]
-
-    @property
-    def programs(self) -> dict[str, Program]:
-        """The programs that it holds, by what they are for."""
-        raise NotImplementedError
-
-    def with_programs(self, change: Callable[[Program], Program]) -> Structured:
-        """The same row with each of its programs changed."""
-        raise NotImplementedError
-
-    def note(self) -> str:
-        """What is printed behind its name."""
-        raise NotImplementedError
-
-    def numbers(self) -> tuple:
-        """All that it is beside its programs."""
-        raise NotImplementedError
-
-    def operand_types(self) -> list[Aval]:
-        """What its operands are."""
-        raise NotImplementedError
-
-    def weak_outputs(self) -> list[bool]:
-        """Which outputs are Python scalars."""
-        raise NotImplementedError
-
-    def pruned(self, used: Sequence[bool]) -> Any:
-        """The row without outputs that are not used, and which operands and outputs it has."""
-        raise NotImplementedError
-
-
 # An operand: a variable, an array that the program holds, or a Python scalar.
 Atom = Var | Const | bool | int | float | complex
 
@@ -125,8 +79,8 @@ class Program:
     @property
     def consts(self) -> list[Const]:
         """The arrays that it holds, each once, in order of use."""
-        found = {id(a): a for a in atoms(self) if type(a) is Const}
-        return list(found.values())
+        consts = {id(a): a for a in atoms(self) if type(a) is Const}
+        return list(consts.values())
 
 
 def atoms(program: Program) -> Iterator[Atom]:
@@ -173,7 +127,7 @@ def _known(a: Atom, known: set[int]) -> bool:
     return type(a) is Const or type(a) in PYTHON_SCALARS
 
 
-# Results of rows' rules, since most equations of a program are like others before.
+# Cached results of rows' rules: most equations of a program resemble earlier ones.
 _types: dict[tuple, tuple[Aval, ...]] = {}
 _MOST_TYPES = 4096
 
@@ -181,24 +135,25 @@ _MOST_TYPES = 4096
 def types_of(eqn: Eqn) -> tuple[Aval, ...]:
     """The types of the outputs by the rule of the row."""
     weak = isinstance(eqn.prim, Elementwise)  # other rows do not promote
-    given = [_abstract_atom(a, weak) for a in eqn.inputs]
-    key = eqn.prim, *given, *map(type, given), *[(k, type(v), v) for k, v in eqn.params.items()]
+    operands = [_abstract_atom(a, weak) for a in eqn.inputs]
+    params = [(k, type(v), v) for k, v in eqn.params.items()]
+    key = eqn.prim, *operands, *map(type, operands), *params
     try:
         known = _types.get(key)
     except TypeError:  # a parameter that cannot be hashed
-        return _types_by_rule(eqn, given)
+        return _types_by_rule(eqn, operands)
     if known is None:
-        known = _types_by_rule(eqn, given)
+        known = _types_by_rule(eqn, operands)
         if len(_types) >= _MOST_TYPES:
             _types.clear()
         _types[key] = known
     return known
 
 
-def _types_by_rule(eqn: Eqn, given: Sequence[Any]) -> tuple[Aval, ...]:
+def _types_by_rule(eqn: Eqn, operands: Sequence[Any]) -> tuple[Aval, ...]:
     with np.errstate(all="ignore"):  # Python scalars are computed with
-        found = eqn.prim.abstract(*given, **eqn.params)
-    return found if eqn.prim.outputs > 1 else (found,)
+        types = eqn.prim.abstract(*operands, **eqn.params)
+    return types if eqn.prim.outputs > 1 else (types,)
 
 
 def _abstract_atom(a: Atom, weak: bool) -> Any:
@@ -209,12 +164,17 @@ def _abstract_atom(a: Atom, weak: bool) -> Any:
 
 
 @functools.lru_cache(maxsize=64)
-def _one(dtype: np.dtype) -> Any:
+def _one(dtype: np.dtype) -> bool | int | float | complex:
     """A Python scalar of a dtype."""
     return dtype.type(1).item()
 
 
-def evaluate(program: Program, args: Sequence[Any]) -> list:
+def apply(prim: Primitive, xs: Sequence[Any], params: dict[str, Any]) -> Any:
+    return prim(*xs, **params)
+
+
+def evaluate(program: Program, args: Sequence[Any],
+             apply: Callable[[Primitive, Sequence[Any], dict[str, Any]], Any] = apply) -> list:
     """The outputs for ``args``, equation by equation; works on traced values."""
     env: dict[Var, Any] = dict(zip(program.inputs, args, strict=True))
 
@@ -222,15 +182,81 @@ def evaluate(program: Program, args: Sequence[Any]) -> list:
         return env[a] if isinstance(a, Var) else a.value if isinstance(a, Const) else a
 
     for eqn in program.eqns:
-        y = eqn.prim(*map(read, eqn.inputs), **eqn.params)
+        y = apply(eqn.prim, list(map(read, eqn.inputs)), eqn.params)
         for v, x in zip(eqn.outputs, y if eqn.prim.outputs > 1 else (y,), strict=True):
-            env[v] = x.item() if v.weak and isinstance(x, np.generic) else x
+            env[v] = x.item() if v.weak and isinstance(x, np.generic | np.ndarray) else x
     return [read(a) for a in program.outputs]
+
+
+Runner = Callable[[Program, Sequence[Any]], list]
 
 
 def interpret(program: Program, values: Sequence[Any]) -> list[np.ndarray]:
     """The outputs for plain values, by NumPy; fresh arrays."""
     return [np.array(y) for y in evaluate(program, values)]
+
+
+class Structured(Primitive):
+    """A row that holds programs (``structured.py``). A call goes to the rules it was made with."""
+
+    __slots__ = ("derived", "rules")
+
+    def __init__(self, name: str, rules: Callable, outputs: int):
+        super().__init__(name, self.run, abstract=self.types, outputs=outputs)
+        self.rules = rules
+        self.derived: dict[Any, Any] = {}  # programs made from it, kept with it
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        return self.one_or_all(self.rules(self)(*args))
+
+    def one_or_all(self, outputs: Sequence) -> Any:
+        """The outputs as an op returns them: a tuple only if there are several."""
+        return tuple(outputs) if self.outputs > 1 else outputs[0]
+
+    @property
+    def programs(self) -> dict[str, Program]:
+        """The programs that it holds, by what they are for."""
+        raise NotImplementedError
+
+    def with_programs(self, change: Callable[[Program], Program]) -> Structured:
+        """The same row with each of its programs changed."""
+        raise NotImplementedError
+
+    def note(self) -> str:
+        """What is printed behind its name."""
+        return ""
+
+    def numbers(self) -> tuple:
+        """Everything about it but its programs."""
+        return ()
+
+    def operand_types(self) -> list[Aval]:
+        raise NotImplementedError
+
+    def output_types(self) -> list[Aval]:
+        raise NotImplementedError
+
+    def types(self, *xs: Aval) -> Aval | tuple[Aval, ...]:
+        return self.one_or_all(self.output_types())
+
+    def weak_outputs(self) -> list[bool]:
+        """Which outputs are Python scalars."""
+        raise NotImplementedError
+
+    def run(self, *xs: Any, run: Runner = evaluate) -> Any:
+        """The outputs for plain values; ``run`` runs the programs."""
+        return self.one_or_all(self.computed(xs, run))
+
+    def computed(self, xs: Sequence[Any], run: Runner) -> Sequence:
+        """A list of the same."""
+        raise NotImplementedError
+
+    def pruned(self, used: Sequence[bool]) -> tuple[Structured, list[bool], list[bool]] | None:
+        """The row that computes only the outputs ``used``; which operands and outputs it has.
+
+        None where it needs all that it has.
+        """
+        return None
 
 
 # ---- printing
@@ -243,12 +269,12 @@ def _names() -> Iterator[str]:
 
 def namer() -> Callable[[Var], str]:
     """Short names for variables, in the order in which they are asked for."""
-    fresh, given = _names(), {}
+    fresh, names = _names(), {}
 
     def name(v: Var) -> str:
-        if v not in given:
-            given[v] = next(fresh)
-        return given[v]
+        if v not in names:
+            names[v] = next(fresh)
+        return names[v]
 
     return name
 

@@ -1,9 +1,9 @@
-"""The table of rewrites: what an equation may be replaced by without changing a bit of its value.
+"""The table of rewrites: what may replace an equation without changing a bit of its value.
 
-A rule is given an equation and the equations that made its operands. It returns an operand that
-is the result already, an equation for the same output, or None. Rules are exact in floating
-point, for signed zeros, infinities and subnormals too; of NaNs there is one, whatever its bits.
-Derivatives are the same as well: a program is optimised before it is transformed, and after.
+A rule takes an equation and the equations that produced its operands. It returns an operand that
+is already the result, another equation for the same output, or None. Rules are exact in floating
+point, signed zeros, infinities and subnormals included; NaNs count as equal whatever their bits.
+They keep derivatives too, since programs are optimised before they are transformed and after.
 """
 
 from __future__ import annotations
@@ -29,27 +29,26 @@ from functrans._ops.structure import (
     transpose,
 )
 
-Made = Mapping[Var, Eqn]
-Found = Atom | Eqn | None
+Producers = Mapping[Var, Eqn]
 
 
 class Rule(NamedTuple):
-    """``replace`` is asked about equations of ``prims``, or of the rows of which that holds."""
+    """``replace`` is tried on equations of ``prims``: rows, or a predicate of rows."""
 
     name: str
     prims: tuple[Primitive, ...] | Callable[[Primitive], bool]
-    replace: Callable[[Eqn, Made], Found]
+    replace: Callable[[Eqn, Producers], Atom | Eqn | None]
 
     def concerns(self, prim: Primitive) -> bool:
         return self.prims(prim) if callable(self.prims) else prim in self.prims
 
 
-# ---- what a rule asks of an operand
+# ---- properties of operands
 
 
-def maker(a: Atom, made: Made, prim: Primitive) -> Eqn | None:
-    """The equation that made ``a``, if it is one of ``prim``."""
-    eqn = made.get(a) if isinstance(a, Var) else None
+def producer(a: Atom, producers: Producers, prim: Primitive) -> Eqn | None:
+    """The equation whose output ``a`` is, if it is one of ``prim``."""
+    eqn = producers.get(a) if isinstance(a, Var) else None
     return eqn if eqn is not None and eqn.prim is prim else None
 
 
@@ -91,14 +90,14 @@ def become(eqn: Eqn, prim: Primitive, *inputs: Atom, **params: Any) -> Eqn:
 # ---- arithmetic
 
 
-def _times_one(eqn, made):
+def _times_one(eqn, producers):
     x, y = eqn.inputs
     if not is_real(eqn.outputs[0]):
         return None  # (x + iy) * (1 + 0i) adds zeros, which may turn a -0 into 0
     return x if is_all(y, 1) else y if is_all(x, 1) else None
 
 
-def _times_minus_one(eqn, made):
+def _times_minus_one(eqn, producers):
     x, y = eqn.inputs
     if eqn.outputs[0].aval.dtype.kind != "f":
         return None
@@ -106,17 +105,17 @@ def _times_minus_one(eqn, made):
     return None if other is None else become(eqn, ops.negative, other)
 
 
-def _by_one(eqn, made):
+def _by_one(eqn, producers):
     x, y = eqn.inputs
     return x if is_real(eqn.outputs[0]) and is_all(y, 1) else None
 
 
-def _minus_zero(eqn, made):
+def _minus_zero(eqn, producers):
     x, y = eqn.inputs
     return x if is_real(eqn.outputs[0]) and is_zero(y, negative=False) else None
 
 
-def _plus_negative_zero(eqn, made):
+def _plus_negative_zero(eqn, producers):
     x, y = eqn.inputs
     out = eqn.outputs[0]
     if not is_real(out):
@@ -128,46 +127,46 @@ def _plus_negative_zero(eqn, made):
     return y if usable(x) and is_zero(x, negative=True) else None
 
 
-def _negated_twice(eqn, made):
-    inner = maker(eqn.inputs[0], made, ops.negative)
+def _negated_twice(eqn, producers):
+    inner = producer(eqn.inputs[0], producers, ops.negative)
     return None if inner is None else inner.inputs[0]
 
 
-def _itself(eqn, made):
+def _itself(eqn, producers):
     return eqn.inputs[0]
 
 
-def _negated(eqn, i, made):
+def _negated(eqn, i, producers):
     """What operand ``i`` is the negative of, among floats.
 
     A negated least integer overflows, and beside complex numbers a float has an imaginary part +0.
     """
-    inner = maker(eqn.inputs[i], made, ops.negative)
+    inner = producer(eqn.inputs[i], producers, ops.negative)
     if inner is None or not is_float(inner.inputs[0]) or not is_float(eqn.outputs[0]):
         return None
     return inner.inputs[0]
 
 
-def _add_negative(eqn, made):
+def _add_negative(eqn, producers):
     x, y = eqn.inputs
-    if (b := _negated(eqn, 1, made)) is not None:
+    if (b := _negated(eqn, 1, producers)) is not None:
         return become(eqn, ops.subtract, x, b)
-    if (a := _negated(eqn, 0, made)) is not None:
+    if (a := _negated(eqn, 0, producers)) is not None:
         return become(eqn, ops.subtract, y, a)
     return None
 
 
-def _subtract_negative(eqn, made):
-    b = _negated(eqn, 1, made)
+def _subtract_negative(eqn, producers):
+    b = _negated(eqn, 1, producers)
     return None if b is None else become(eqn, ops.add, eqn.inputs[0], b)
 
 
-def _both_negative(eqn, made):
-    a, b = [_negated(eqn, i, made) for i in (0, 1)]
+def _both_negative(eqn, producers):
+    a, b = [_negated(eqn, i, producers) for i in (0, 1)]
     return None if a is None or b is None else become(eqn, eqn.prim, a, b)
 
 
-def _by_itself(eqn, made):
+def _by_itself(eqn, producers):
     x, y = eqn.inputs
     if x is y and isinstance(x, Var) and aval_of_atom(x).dtype.kind in "iuf":
         return become(eqn, ops.square, x)
@@ -180,13 +179,13 @@ def _is_tame(a: Atom) -> bool:
     return x is not None and bool(np.all(np.isfinite(x)) and np.all(np.not_equal(x, 0)))
 
 
-def _strong(eqn, made):
+def _strong(eqn, producers):
     if any(map(_is_tame, eqn.inputs)):
         return become(eqn, ops.multiply, *eqn.inputs)
     return None
 
 
-def _chosen(eqn, made):
+def _chosen(eqn, producers):
     condition, x, y = eqn.inputs
     if x is y and isinstance(x, Var):
         return x
@@ -196,16 +195,16 @@ def _chosen(eqn, made):
     return x if np.all(c) else None if np.any(c) else y
 
 
-def _real_already(eqn, made):
+def _real_already(eqn, producers):
     return eqn.inputs[0] if is_real(eqn.inputs[0]) else None
 
 
-def _conjugated_twice(eqn, made):
-    inner = maker(eqn.inputs[0], made, ops.conjugate)
+def _conjugated_twice(eqn, producers):
+    inner = producer(eqn.inputs[0], producers, ops.conjugate)
     return None if inner is None else inner.inputs[0]
 
 
-def _sum_over_nothing(eqn, made):
+def _sum_over_nothing(eqn, producers):
     # NumPy's sum starts from 0, so -0.0 becomes 0.0 even without an axis
     return None if eqn.params["axis"] else become(eqn, ops.add, eqn.inputs[0], 0)
 
@@ -213,34 +212,34 @@ def _sum_over_nothing(eqn, made):
 # ---- structure
 
 
-def _transposed_twice(eqn, made):
+def _transposed_twice(eqn, producers):
     x, axes = eqn.inputs[0], eqn.params["axes"]
     if axes == tuple(range(len(axes))):
         return x
-    inner = maker(x, made, transpose)
+    inner = producer(x, producers, transpose)
     if inner is None:
         return None
     first = inner.params["axes"]
     return become(eqn, transpose, inner.inputs[0], axes=tuple([first[a] for a in axes]))
 
 
-def _same_shape(eqn, made):
+def _same_shape(eqn, producers):
     x = eqn.inputs[0]
     return x if aval_of_atom(x).shape == eqn.params["shape"] else None
 
 
-def _reshaped_twice(eqn, made):
-    inner = maker(eqn.inputs[0], made, eqn.prim)
+def _reshaped_twice(eqn, producers):
+    inner = producer(eqn.inputs[0], producers, eqn.prim)
     return None if inner is None else become(eqn, eqn.prim, inner.inputs[0], **eqn.params)
 
 
-def _same_dtype(eqn, made):
+def _same_dtype(eqn, producers):
     x = eqn.inputs[0]
     return x if aval_of_atom(x).dtype == eqn.params["dtype"] else None
 
 
-def _widened_first(eqn, made):
-    inner = maker(eqn.inputs[0], made, astype)
+def _widened_first(eqn, producers):
+    inner = producer(eqn.inputs[0], producers, astype)
     if inner is None:
         return None
     x = inner.inputs[0]
@@ -251,23 +250,23 @@ def _widened_first(eqn, made):
     return become(eqn, astype, x, dtype=eqn.params["dtype"])
 
 
-def _one_number(a, made):
+def _one_number(a, producers):
     """The single number that ``a`` repeats, if it was made by repeating one."""
-    eqn = maker(a, made, broadcast_to)
+    eqn = producer(a, producers, broadcast_to)
     if eqn is None or aval_of_atom(eqn.inputs[0]).shape:
         return None
     return eqn.inputs[0]
 
 
-def _of_one_number(eqn, made):
+def _of_one_number(eqn, producers):
     if len(eqn.inputs) > 1:
         return None
-    x = _one_number(eqn.inputs[0], made)
+    x = _one_number(eqn.inputs[0], producers)
     shape = eqn.outputs[0].aval.shape
     return None if x is None else become(eqn, broadcast_to, x, shape=shape)
 
 
-def _reads_everything(eqn, made):
+def _reads_everything(eqn, producers):
     if len(eqn.inputs) > 1:
         return None
     x = eqn.inputs[0]
@@ -287,8 +286,8 @@ def _reads_everything(eqn, made):
     return x
 
 
-def _reads_one_of_stack(eqn, made):
-    inner = maker(eqn.inputs[0], made, stack)
+def _reads_one_of_stack(eqn, producers):
+    inner = producer(eqn.inputs[0], producers, stack)
     if inner is None or len(eqn.inputs) > 1:
         return None
     *before, i = eqn.params["pattern"]
@@ -297,22 +296,22 @@ def _reads_one_of_stack(eqn, made):
     return inner.inputs[i]
 
 
-def _reads_what_was_put(eqn, made):
-    inner = maker(eqn.inputs[0], made, put_add)
+def _reads_what_was_put(eqn, producers):
+    inner = producer(eqn.inputs[0], producers, put_add)
     if inner is None or len(eqn.inputs) != 1 or len(inner.inputs) != 1:
         return None
     return inner.inputs[0] if inner.params["pattern"] == eqn.params["pattern"] else None
 
 
-def _joins_one(eqn, made):
+def _joins_one(eqn, producers):
     return None if len(eqn.inputs) > 1 else eqn.inputs[0]
 
 
-def _repeated(a: Atom, made: Made) -> Atom | None:
+def _repeated(a: Atom, producers: Producers) -> Atom | None:
     """An operand with fewer entries that broadcasts to ``a``."""
     if isinstance(a, Const):
         return _repeated_entry(a)
-    eqn = maker(a, made, broadcast_to)
+    eqn = producer(a, producers, broadcast_to)
     return None if eqn is None else eqn.inputs[0]
 
 
@@ -328,13 +327,13 @@ def _repeated_entry(a: Const) -> Const | None:
     return Const(number)
 
 
-def _broadcast_operand(eqn, made):
+def _broadcast_operand(eqn, producers):
     inputs = list(eqn.inputs)
     shapes = [aval_of_atom(x).shape for x in inputs]
     shape = eqn.outputs[0].aval.shape
     changed = False
     for i, x in enumerate(inputs):
-        smaller = _repeated(x, made) if shapes[i] else None
+        smaller = _repeated(x, producers) if shapes[i] else None
         if smaller is None:
             continue
         others = [*shapes[:i], aval_of_atom(smaller).shape, *shapes[i + 1 :]]
@@ -347,8 +346,8 @@ def _broadcast_operand(eqn, made):
 def _broadcasts(prim: Primitive) -> bool:
     """Whether a smaller operand gives the same bits.
 
-    Where rows round freely, NumPy's loops may do so otherwise of a number than of an array: its
-    power of a fixed exponent 2 is a square.
+    Where rows round freely, NumPy may round a number and an array differently: its power with the
+    fixed exponent 2 is a square.
     """
     return isinstance(prim, Elementwise) and prim.facts.rounds != "freely"
 
@@ -383,5 +382,3 @@ RULES = (
     Rule("reading what was put there", (getitem,), _reads_what_was_put),
     Rule("one array joined", (concatenate,), _joins_one),
 )
-
-__all__ = ["RULES", "Rule"]

@@ -1,7 +1,7 @@
 """Scalar lowerings of complex numbers, as NumPy's loops compute them.
 
 Products are never fused with sums, so that ``z * conj(z)`` has no imaginary part. Most functions
-are those of the C library, whose complex ones NumPy calls too.
+are the C library's complex ones, which NumPy calls too.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def _negated(code: Code, t: str, x: str) -> str:
 # ---- arithmetic
 
 
-@lowers(ops.add)
-def _add(code, t, x, y):
-    return _plain(code, "add", t, x[0], y[0]), _plain(code, "add", t, x[1], y[1])
+def _partwise(row: Primitive, name: str) -> None:
+    @lowers(row)
+    def lower(code, t, x, y):
+        return _plain(code, name, t, x[0], y[0]), _plain(code, name, t, x[1], y[1])
 
 
-@lowers(ops.subtract)
-def _subtract(code, t, x, y):
-    return _plain(code, "sub", t, x[0], y[0]), _plain(code, "sub", t, x[1], y[1])
+_partwise(ops.add, "add")
+_partwise(ops.subtract, "sub")
 
 
 @lowers(ops.multiply)
@@ -132,7 +132,7 @@ def _strong_multiply(code, t, x, y):
 # ---- comparisons and tests
 
 
-def _test(row: Primitive, how: str, join: str, *given: str) -> None:
+def _test(row: Primitive, how: str, join: str) -> None:
     """A test of the parts of one operand or two, joined by a bit operation."""
 
     @lowers(row)
@@ -160,7 +160,7 @@ _size_test(ops.isfinite, "lt", "and")
 
 # ---- functions of the C library
 
-# Rows that C has for complex numbers too: its names begin with a c.
+# Rows that C has for complex numbers too, under names that begin with a c.
 FUNCTIONS = (
     ops.log, ops.sqrt, ops.sin, ops.cos, ops.tan, ops.sinh, ops.cosh, ops.tanh, ops.arcsin,
     ops.arccos, ops.arctan, ops.arcsinh, ops.arccosh, ops.arctanh,
@@ -214,15 +214,14 @@ def _exp(code, t, x):
     rest = code.select(t, high, _plain(code, "sub", t, a, far), a)
     scale = code.select(t, high, code.number(t, math.exp(SHIFT[t])), code.number(t, 1))
     size = code.libm("exp", t, rest)
-    found = []
-    for name in ("cos", "sin"):
-        turned = _plain(code, "mul", t, size, code.libm(name, t, b))
-        found.append(_plain(code, "mul", t, turned, scale))
-    real, imag = found
+    real, imag = (
+        _plain(code, "mul", t, _plain(code, "mul", t, size, code.libm(name, t, b)), scale)
+        for name in ("cos", "sin")
+    )
     on_axis = code.compare("eq", t, b, zero)
     whole = _plain(code, "mul", t, size, scale)
     real, imag = _chosen(code, t, on_axis, (whole, b), (real, imag))
-    # exp(-inf) is 0 and exp(inf) infinite in whatever direction
+    # exp(-inf) is 0 and exp(inf) infinite, whatever the direction
     lost = code.is_nan(t, _plain(code, "sub", t, b, b))
     gone, grown = (
         code.op(f"and i1 {lost}, {code.compare('eq', t, a, code.number(t, end))}")
@@ -245,5 +244,3 @@ if _MACHINE in PASSED:
     lowers(ops.exp)(_exp)
     _scaled_log(ops.log2, math.log2(math.e))
     _scaled_log(ops.log10, math.log10(math.e))
-
-__all__ = ["COMPLEX"]

@@ -72,6 +72,3 @@ def lowering_of_formula(formula: Callable, lowering_of: Callable) -> Callable:
         return y.name
 
     return lower
-
-
-__all__ = ["lowering_of_formula"]

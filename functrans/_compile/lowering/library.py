@@ -1,7 +1,7 @@
 """Library calls: steps of native code that call BLAS and LAPACK.
 
-BLAS counts entries as Fortran does, down the columns: in the same memory it sees the transpose of
-what we see. So a product is asked for as ``y.T = b.T @ a.T``, and nothing is copied.
+BLAS stores matrices by columns, as Fortran does, so it sees the transposes of ours. It is told to
+compute ``y.T = b.T @ a.T``, and nothing is copied.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from functrans._compile.lowering.routines import PREFIX
 from functrans._compile.schedule import views
 from functrans._compile.schedule.views import Shape, View
 
-# What is raised when a step cannot go on: its status is the place in this list, from 1.
+# What a step that cannot go on raises: its status is the place in this list, from 1.
 REFUSALS = (
     np.linalg.LinAlgError("Singular matrix"),
     np.linalg.LinAlgError("Matrix is not positive definite"),
     np.linalg.LinAlgError("Eigenvalues did not converge"),
     IndexError("an index is out of bounds for its axis"),
 )
-# Sizes that a library may count in 32 bits.
+# The largest size, as a library may count in 32 bits.
 LARGEST = 2**31 - 1
 SINGULAR, INDEFINITE, UNCONVERGED, OUTSIDE = range(1, 5)
 
@@ -42,15 +42,16 @@ def refused(status: int) -> Exception:
 class Call:
     """A step that reads views of buffers and fills others, matrix by matrix of a ``batch``.
 
-    ``body`` writes what is done for one of them.
+    ``body`` writes the code for one of them.
     """
 
     operands: tuple[View, ...]
-    made: tuple[View, ...]
+    outputs: tuple[View, ...]
     batch: Shape
 
     name: ClassVar[str] = ""
     refuses: ClassVar[bool] = False
+    chunks: ClassVar[int] = 1
 
     @property
     def reads(self) -> list[Var | Const]:
@@ -58,12 +59,12 @@ class Call:
 
     @property
     def makes(self) -> list[Any]:
-        return [v.root for v in self.made]
+        return [v.root for v in self.outputs]
 
     def function(self, name: str, code: Code) -> tuple[tuple, str]:
         """The buffers that a function for this step is given, and its text."""
         pointers = pointers_of(self)
-        writer = Writer(code, self.made[0].root.aval.dtype, pointers, self.entry())
+        writer = Writer(code, self.outputs[0].root.aval.dtype, pointers, self.entry())
         self.prepare(writer)
         over(writer, self.batch, lambda indices: self.body(writer, indices))
         return tuple(pointers), writer.text(name, self.refuses)
@@ -71,14 +72,14 @@ class Call:
     @property
     def work(self) -> float:
         """About how many operations a run takes."""
-        return sum(math.prod(v.shape) * max(v.shape, default=1) for v in self.made)
+        return sum(math.prod(v.shape) * max(v.shape, default=1) for v in self.outputs)
 
     def entry(self) -> str:
         """The type of what it loads and stores."""
-        return type_of(self.made[0].root.aval.dtype)
+        return type_of(self.outputs[0].root.aval.dtype)
 
     def prepare(self, w: Writer) -> None:
-        """What is done once, before the matrices."""
+        """Write what happens once, before the matrices."""
 
     def body(self, w: Writer, indices: list[str]) -> None:
         raise NotImplementedError
@@ -90,7 +91,7 @@ def pointers_of(step: Any) -> dict[Any, str]:
     return {b: f"%buffer{i}" for i, b in enumerate(buffers)}
 
 
-# With what a routine's name begins.
+# The first letters of routines' names.
 LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
 
@@ -105,10 +106,9 @@ class Writer:
     def text(self, name: str, refuses: bool) -> str:
         """The function that has been written, its result a status if it ``refuses``."""
         self.code.line("ret i32 0" if refuses else "ret void")
-        given = ", ".join([f"ptr noalias {p}" for p in self.pointers.values()])
-        result = "i32" if refuses else "void"
-        lines = "\n".join([*self.allocas, *self.code.lines])
-        return f"define internal {result} @{name}({given}) #0 {{\nentry:\n{lines}\n}}\n"
+        self.code.lines[:0] = self.allocas
+        parameters = ", ".join([f"ptr noalias {p}" for p in self.pointers.values()])
+        return self.code.function(f"internal {'i32' if refuses else 'void'} @{name}", parameters)
 
     def constant(self, t: str, text: str) -> str:
         """The address of a number that does not change."""
@@ -130,14 +130,14 @@ class Writer:
     def call(self, routine: str, *args: str) -> None:
         """Call a routine: a letter is a choice, all else an address.
 
-        Fortran wants the length of each letter behind the arguments, C does without; none minds.
+        Fortran wants the length of each letter after the arguments; C ignores them.
         """
         full = f"{PREFIX}{LETTERS[self.dtype.char]}{routine}"
-        given = [self.constant("i8", str(ord(x))) if len(x) == 1 else x for x in args]
+        pointers = [self.constant("i8", str(ord(x))) if len(x) == 1 else x for x in args]
         lengths = ["i64 1" for x in args if len(x) == 1]
         kinds = ["ptr"] * len(args) + ["i64"] * len(lengths)
         self.code.functions[full] = f"declare void @{full}({', '.join(kinds)})"
-        self.code.line(f"call void @{full}({', '.join([*given, *lengths])})")
+        self.code.line(f"call void @{full}({', '.join([*pointers, *lengths])})")
 
     def refuse_unless_zero(self, info: str, status: int) -> None:
         have = self.code.op(f"load i32, ptr {info}")  # of 64 bits the lower half
@@ -230,7 +230,7 @@ class Product(Call):
 
     def body(self, w: Writer, indices: list[str]) -> None:
         a, b = self.operands
-        y = self.made[0]
+        y = self.outputs[0]
         (n, k), m = a.shape[-2:], b.shape[-1]
         one, zero = w.number(1), w.number(0)
         (how_a, lead_a), (how_b, lead_b) = _layout(a), _layout(b)
@@ -251,9 +251,9 @@ class Product(Call):
 
 
 def _layout(v: View) -> tuple[str, int]:
-    found = layout(v)
-    assert found is not None, v
-    return found
+    how = layout(v)
+    assert how is not None, v
+    return how
 
 
 # ---- systems
@@ -266,10 +266,10 @@ class Factor(Call):
     name: ClassVar[str] = "getrf"
 
     def body(self, w: Writer, indices: list[str]) -> None:
-        (a,), (lu, pivots) = self.operands, self.made
+        (a,), (lu, pivots) = self.operands, self.outputs
         n = w.count(a.shape[-1])
         copy(w, a, transposed(lu), indices)
-        # a pivot of 0 is for those to judge who divide by it
+        # whoever divides by a pivot checks that it is not 0
         w.call("getrf", n, n, w.address(lu, indices), n, f"ptr {w.at(pivots, indices, 'i64')}",
                f"ptr {w.info()}")
 
@@ -293,7 +293,7 @@ class Solve(Call):
 
     def body(self, w: Writer, indices: list[str]) -> None:
         lu, pivots, *b = self.operands
-        x = self.made[0]
+        x = self.outputs[0]
         m, n = x.shape[-2:]
         refuse_zeros(w, lu, indices)
         copy(w, b[0] if b else None, transposed(x), indices)
@@ -303,7 +303,7 @@ class Solve(Call):
 
 
 def refuse_zeros(w: Writer, a: View, batch: list[str]) -> None:
-    """A triangle with a 0 on its diagonal is singular."""
+    """Refuse a triangle with a 0 on its diagonal, which is singular."""
 
     def entry(indices: list[str]) -> None:
         x = w.load(a, [*batch, *indices, *indices])
@@ -325,23 +325,23 @@ class Triangular(Call):
 
     def body(self, w: Writer, indices: list[str]) -> None:
         a, b = self.operands
-        x = self.made[0]
+        x = self.outputs[0]
         n, m = b.shape[-2:]
         if not self.unit:
             refuse_zeros(w, a, indices)
         copy(w, b, x, indices)
         how, lead = _layout(a)
-        # to BLAS ``a`` is the transpose where its rows are lines, and so is the product
+        # where its rows are lines of memory, BLAS sees the transpose of ``a``, and of the product
         upper = self.lower == (how == "N")
         turned = "T" if self.flipped == (how == "N") else "N"
         unit = "U" if self.unit else "N"
-        triangle, given = "U" if upper else "L", (w.address(a, indices), w.count(lead))
+        triangle, matrix = "U" if upper else "L", (w.address(a, indices), w.count(lead))
         if m == 1:
-            w.call("trsv", triangle, flip(turned), unit, w.count(n), *given,
+            w.call("trsv", triangle, flip(turned), unit, w.count(n), *matrix,
                    w.address(x, indices), w.count(1))
         else:
             w.call("trsm", "R", triangle, turned, unit, w.count(m), w.count(n), w.number(1),
-                   *given, w.address(x, indices), w.count(m))
+                   *matrix, w.address(x, indices), w.count(m))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -352,7 +352,7 @@ class Cholesky(Call):
     refuses: ClassVar[bool] = True
 
     def body(self, w: Writer, indices: list[str]) -> None:
-        y = self.made[0]
+        y = self.outputs[0]
         n, info = w.count(y.shape[-1]), w.info()
         copy(w, self.operands[0], y, indices, part="lower")
         w.call("potrf", "U", n, w.address(y, indices), n, f"ptr {info}")
@@ -370,7 +370,7 @@ class Eigh(Call):
     refuses: ClassVar[bool] = True
 
     def body(self, w: Writer, indices: list[str]) -> None:
-        values, vectors, room, counts = self.made
+        values, vectors, room, counts = self.outputs
         n, info = w.count(vectors.shape[-1]), w.info()
         copy(w, self.operands[0], transposed(vectors), indices)
         job, triangle = "V" if self.vectors else "N", "L" if self.lower else "U"
@@ -396,7 +396,7 @@ class LogDet(Call):
     def body(self, w: Writer, indices: list[str]) -> None:
         code, t = w.code, w.t
         lu, pivots = self.operands
-        sign, log = self.made
+        sign, log = self.outputs
         at_sign, at_log = w.at(sign, indices), w.at(log, indices)
         zero, one = literal(0, w.dtype), literal(1, w.dtype)
         code.line(f"store {t} {one}, ptr {at_sign}")
@@ -426,8 +426,3 @@ class LogDet(Call):
         over(w, lu.shape[-1:], entry)
         have = code.op(f"load {t}, ptr {at_sign}")
         code.line(f"store {t} {code.op(f'fadd {t} {have}, {zero}')}, ptr {at_sign}")  # no -0
-
-
-__all__ = ["OUTSIDE", "REFUSALS", "Call", "Cholesky", "Eigh", "Factor", "LogDet", "Product",
-           "Solve", "Triangular", "Writer", "eigh_room", "layout", "over", "refused",
-           "transposed"]

@@ -103,6 +103,11 @@ class Code:
     def line(self, text: str) -> None:
         self.lines.append(f"  {text}")
 
+    def function(self, head: str, parameters: str) -> str:
+        """The lines as a function; ``head`` stands before its parameters."""
+        body = "\n".join(self.lines)
+        return f"define {head}({parameters}) #0 {{\nentry:\n{body}\n}}\n"
+
     def label(self, name: str) -> None:
         self.lines.append(f"{name}:")
         self.block = name
@@ -111,9 +116,9 @@ class Code:
     def loop(
         self, lo: str, hi: str | None, step: str = "1", stem: str = "i", hint: str = ""
     ) -> Iterator[str]:
-        """The lines of a loop, given its counter: from lo to before hi, at least one iteration.
+        """A loop from lo to before hi, of at least one iteration; yields its counter.
 
-        Without ``hi`` the lines leave it themselves.
+        Without ``hi`` the body leaves it by itself.
         """
         copy = self._loops[stem] = self._loops.get(stem, -1) + 1
         name, before = f"{stem}.{copy}" if copy else stem, self.block
@@ -133,7 +138,7 @@ class Code:
 
     @contextmanager
     def pieces(self, lo: str, hi: str, size: int, stem: str = "s") -> Iterator[tuple[str, str]]:
-        """A loop over pieces of ``size`` iterations, given the ends of each; the last is short."""
+        """A loop over pieces of ``size`` iterations, the last shorter; yields the ends of each."""
         with self.loop(lo, hi, str(size), stem) as first:
             end = self.op(f"add nuw nsw i64 {first}, {size}")
             whole = self.op(f"icmp ult i64 {end}, {hi}")
@@ -155,9 +160,9 @@ class Code:
         """A call of an LLVM intrinsic on operands of one type."""
         kind = {"float": "f32", "double": "f64"}.get(t, t)
         full = f"llvm.{name}.{kind}"
-        given = ", ".join(f"{t} {x}" for x in xs)
+        operands = ", ".join(f"{t} {x}" for x in xs)
         self.functions[full] = f"declare {t} @{full}({', '.join([t] * len(xs))}{extra and ', i1'})"
-        return self.op(f"call {t} @{full}({given}{extra})")
+        return self.op(f"call {t} @{full}({operands}{extra})")
 
     def libm(self, name: str, t: str, *xs: str) -> str:
         """A call of a function of the C mathematics library."""
@@ -203,6 +208,11 @@ class Code:
     def is_nan(self, t: str, x: str) -> str:
         return self.op(f"fcmp uno {t} {x}, {x}")
 
+    def read(self, dtype: np.dtype, pointer: str) -> str:
+        """The number at an address."""
+        x = self.op(f"load {stored_type(dtype)}, ptr {pointer}")
+        return self.op(f"icmp ne i8 {x}, 0") if dtype.kind == "b" else x
+
     def copy(self, target: str, source: str, size: int) -> None:
         """Copy bytes from one address to another."""
         if size:
@@ -224,7 +234,7 @@ class Code:
 
 
 def convert(code: Code, x: str, source: np.dtype, target: np.dtype) -> str:
-    """``x`` cast as NumPy's ``astype`` does on this machine, also out of an integer's range."""
+    """``x`` cast as by NumPy's ``astype`` on this machine, even beyond an integer's range."""
     a, b = type_of(source), type_of(target)
     if a == b:
         return x
@@ -243,8 +253,8 @@ def convert(code: Code, x: str, source: np.dtype, target: np.dtype) -> str:
     return code.op(f"{'sext' if int(a[1:]) < int(b[1:]) else 'trunc'} {a} {x} to {b}")
 
 
-# What C leaves undefined, and NumPy to the processor: x86's instruction answers with the least
-# integer of 32 or 64 bits to all that it cannot hold, NaN among it; those of ARM saturate.
+# Undefined in C, and left to the processor by NumPy: x86 returns the least integer of 32 or 64 bits
+# for all that does not fit, NaN included; ARM saturates.
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 
 
@@ -262,21 +272,17 @@ def _to_integer(code: Code, x: str, a: str, b: str) -> str:
 
 
 def _convert_complex(code: Code, x: str, source: np.dtype, target: np.dtype) -> str:
-    """From complex or to it: a real number has the imaginary part 0, and none takes one along."""
+    """From or to complex: a real number has the imaginary part 0, and loses that of its source."""
     a, b = type_of(source), type_of(target)
     parts = code.parts(a, x)
-    given = _part_dtype(source)
+    own = _part_dtype(source)
     if b == "i1":
-        real, imag = (convert(code, part, given, target) for part in parts)
+        real, imag = (convert(code, part, own, target) for part in parts)
         return code.op(f"or i1 {real}, {imag}")
     to = _part_dtype(target)
-    found = [convert(code, part, given, to) for part in parts]
-    return code.pair(b, [*found, literal(0, to)])
+    converted = [convert(code, part, own, to) for part in parts]
+    return code.pair(b, [*converted, literal(0, to)])
 
 
 def _part_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(dtype.char.lower()) if dtype.kind == "c" else dtype
-
-
-__all__ = ["AS_NUMPY", "TYPES", "Code", "Rounding", "convert", "is_float", "is_native", "is_pair",
-           "literal", "part_of", "stored_type", "type_of"]

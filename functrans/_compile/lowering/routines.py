@@ -1,8 +1,8 @@
 """Where BLAS and LAPACK are: addresses of routines that native code calls.
 
-NumPy's own library is taken where it can be reached, since NumPy runs the host steps between. A
-second one brings threads of its own, which wait for a processor while those of the first still
-spin. SciPy tells the addresses of its library to anyone who asks, so that is the other choice.
+NumPy's own library is preferred, since NumPy runs the host steps between: a second library would
+bring threads of its own, which wait for a processor while those of the first still spin. SciPy
+publishes the addresses of its library, so it is the second choice.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ NAMES = (
 )
 # How a NumPy with integers of so many bits may name a routine that it is linked to.
 PATTERNS = {64: ("scipy_{}_64_", "{}_64_"), 32: ("scipy_{}_", "{}_")}
-# What native code calls a routine by, so that object code on disk knows names and no addresses.
+# Prefix of the names that native code uses, so that object code on disk holds no addresses.
 PREFIX = "functrans_"
 
 
 class Routines(NamedTuple):
     """``addresses`` by the names that native code uses; ``bits`` of the integers they write.
 
-    The integers that they read are given as 64 bits: the lower half alone means the same.
+    Integers are passed to them as 64 bits, whose lower half has the same value.
     """
 
     addresses: dict[str, int]
@@ -35,7 +35,7 @@ class Routines(NamedTuple):
 
 
 @functools.cache
-def found() -> Routines | None:
+def available() -> Routines | None:
     """The routines that this process can call, None where it has none of either library."""
     return of_numpy() or of_scipy()
 
@@ -52,12 +52,13 @@ def of_numpy() -> Routines | None:
     for pattern in PATTERNS[bits]:
         names = {f"{PREFIX}{n}": getattr(library, pattern.format(n), None) for n in NAMES}
         if None not in names.values():
-            addresses = {n: _address(f) for n, f in names.items()}
+            addresses = {n: address_of(f) for n, f in names.items()}
             return Routines(addresses, bits, f"NumPy, {pattern.format('dgemm')}")
     return None
 
 
-def _address(function: Any) -> int:
+def address_of(function: Any) -> int:
+    """Where a function of ctypes is."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
@@ -80,10 +81,7 @@ def signature_of(capsule: Any) -> bytes:
     return name(("PyCapsule_GetName", ctypes.pythonapi))(capsule)
 
 
-def pointer_of(capsule: Any, signature: bytes) -> int:
-    """The address in a capsule of that name."""
+def pointer_of(capsule: Any, signature: bytes | None) -> int:
+    """What a capsule of CPython's holds."""
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     return pointer(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, signature)
-
-
-__all__ = ["PREFIX", "Routines", "found", "of_numpy", "of_scipy", "pointer_of", "signature_of"]

@@ -1,18 +1,17 @@
 """Scalar lowerings: for a row, the LLVM IR that computes one entry of its output.
 
 ``LOWERINGS[row]`` emits the entry from operands that already have the row's computing type;
-of complex numbers ``COMPLEX[row]`` does.
+``COMPLEX[row]`` does for complex numbers.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from functrans._compile.ir.program import Atom, Const, Eqn, Var
+from functrans._compile.ir.program import Atom, Const, Eqn, Var, aval_of_atom
 from functrans._compile.lowering import special_functions
 from functrans._compile.lowering.complex_scalars import COMPLEX
 from functrans._compile.lowering.formulas import lowering_of_formula
@@ -31,7 +30,7 @@ from functrans._ops.calls import stop
 from functrans._ops.declare import strong_multiply
 from functrans._ops.structure import astype, astype_discrete
 
-# Rows of schedules only: an entry as it is in memory, at an index, and 0 outside windows.
+# Rows of schedules alone: a copied entry, one at an index, and one that is 0 outside windows.
 copy, inside = (Primitive(name, np.positive, cost=1) for name in ("copy", "inside"))
 gather = Primitive("gather", np.take)
 
@@ -70,11 +69,9 @@ _SAME = (ops.positive, stop, astype, astype_discrete, copy, gather)
 lowers(*_SAME, ops.conjugate, ops.real, kinds="fib")(lambda code, t, x: x)
 lowers(ops.moving_as, kinds="fi")(lambda code, t, x, y: x)
 COMPLEX.update({row: LOWERINGS[row] for row in (ops.moving_as, *_SAME)})
-
-
-@lowers(ops.negative, kinds="fi")
-def _negative(code, t, x):
-    return code.op(f"fneg {t} {x}" if is_float(t) else f"sub {t} 0, {x}")
+lowers(ops.negative, kinds="fi")(
+    lambda code, t, x: code.op(f"fneg {t} {x}" if is_float(t) else f"sub {t} 0, {x}")
+)
 
 
 @lowers(ops.ratio)
@@ -197,7 +194,7 @@ COMPLEX[ops.where] = _where
 def _float_divmod(code: Code, t: str, x: str, y: str) -> tuple[str, str]:
     """Floor quotient and remainder of the divisor's sign, as NumPy computes them."""
     zero, one = code.number(t, 0), code.number(t, 1)
-    given = rest = code.libm("fmod", t, x, y)
+    raw = rest = code.libm("fmod", t, x, y)
     exact = code.op(f"fdiv {t} {code.op(f'fsub {t} {x}, {rest}')}, {y}")
     negative = code.compare("lt", t, y, zero), code.compare("lt", t, rest, zero)
     nonzero = code.compare("ne", t, rest, zero)
@@ -212,7 +209,7 @@ def _float_divmod(code: Code, t: str, x: str, y: str) -> tuple[str, str]:
     signed = code.call("copysign", t, zero, plain)
     down = code.select(t, code.compare("ne", t, quotient, zero), down, signed)
     by_zero = code.compare("eq", t, y, zero)
-    return code.select(t, by_zero, plain, down), code.select(t, by_zero, given, rest)
+    return code.select(t, by_zero, plain, down), code.select(t, by_zero, raw, rest)
 
 
 def _int_divmod(code: Code, t: str, x: str, y: str) -> tuple[str, str]:
@@ -264,29 +261,21 @@ _bitwise("or", ops.bitwise_or, ops.logical_or)
 _bitwise("xor", ops.bitwise_xor, ops.logical_xor)
 
 
-@lowers(ops.logical_not, kinds="b")
-def _not(code, t, x):
-    return code.op(f"xor i1 {x}, true")
+lowers(ops.logical_not, kinds="b")(lambda code, t, x: code.op(f"xor i1 {x}, true"))
+lowers(ops.invert, kinds="ib")(
+    lambda code, t, x: code.op(f"xor {t} {x}, {'true' if t == 'i1' else '-1'}")
+)
+lowers(ops.isnan)(lambda code, t, x: code.is_nan(t, x))
 
 
-@lowers(ops.invert, kinds="ib")
-def _invert(code, t, x):
-    return code.op(f"xor {t} {x}, {'true' if t == 'i1' else '-1'}")
+def _size_test(row: Primitive, how: str) -> None:
+    @lowers(row)
+    def lower(code, t, x):
+        return code.compare(how, t, code.call("fabs", t, x), code.number(t, math.inf))
 
 
-@lowers(ops.isnan)
-def _isnan(code, t, x):
-    return code.is_nan(t, x)
-
-
-@lowers(ops.isinf)
-def _isinf(code, t, x):
-    return code.compare("eq", t, code.call("fabs", t, x), code.number(t, math.inf))
-
-
-@lowers(ops.isfinite)
-def _isfinite(code, t, x):
-    return code.compare("lt", t, code.call("fabs", t, x), code.number(t, math.inf))
+_size_test(ops.isinf, "eq")
+_size_test(ops.isfinite, "lt")
 
 
 @lowers(ops.signbit)
@@ -311,7 +300,7 @@ def computing_types(eqn: Eqn) -> tuple[np.dtype, ...] | None:
     row, out = eqn.prim, eqn.outputs[0].aval.dtype
     types = _operand_types(eqn, out)
     computing = types[-1]
-    sources = [dtype_of_atom(a) for a in eqn.inputs]
+    sources = [aval_of_atom(a).dtype for a in eqn.inputs]
     if not all(map(is_native, [out, *types, *sources])):
         return None
     if lowering_of(row, computing) is None:
@@ -359,7 +348,7 @@ def _operand_types(eqn: Eqn, out: np.dtype) -> tuple[np.dtype, ...]:
         return (np.dtype(bool),) * n
     if computes == "choice":
         return np.dtype(bool), *[out] * (n - 1)
-    dtype = dtype_of_atom(eqn.inputs[0])
+    dtype = aval_of_atom(eqn.inputs[0]).dtype
     return (dtype if computes == "operand" or dtype.kind in "fc" else np.dtype(float),)
 
 
@@ -367,7 +356,7 @@ def _common(inputs: tuple[Atom, ...]) -> np.dtype:
     """The dtype in which operands are compared: a Python integer need not fit the other's."""
     dtype = np.result_type(*map(_weakly, inputs))
     if dtype.kind == "i" and not all(_fits(a, dtype) for a in inputs):
-        return np.result_type(*map(dtype_of_atom, inputs))
+        return np.result_type(*[aval_of_atom(a).dtype for a in inputs])
     return dtype
 
 
@@ -380,11 +369,7 @@ def _fits(a: Atom, dtype: np.dtype) -> bool:
     return np.iinfo(dtype).min <= a <= np.iinfo(dtype).max
 
 
-def dtype_of_atom(a: Atom) -> np.dtype:
-    return a.aval.dtype if isinstance(a, Var | Const) else np.dtype(type(a))
-
-
-def _weakly(a: Atom) -> Any:
+def _weakly(a: Atom) -> np.dtype | bool | int | float | complex:
     if isinstance(a, Var) and a.weak:
         return a.aval.dtype.type(1).item()
     return a.aval.dtype if isinstance(a, Var | Const) else a
@@ -402,7 +387,7 @@ def reduction_start(row: Primitive, dtype: np.dtype) -> str:
 
 
 def combine(code: Code, row: Primitive, dtype: np.dtype, x: str, y: str, ordered: bool) -> str:
-    """One more entry in a reduction; of sums and products the order is free unless ``ordered``."""
+    """One more entry in a reduction; sums and products may be reordered unless ``ordered``."""
     t, join, free = type_of(dtype), row.facts.reduces, "" if ordered else "reassoc "
     assert join is not None, row
     name = _REORDERED.get(join)
@@ -421,9 +406,3 @@ def reduces(row: Primitive, dtype: np.dtype) -> bool:
     """Whether a row's entries are reduced to a dtype in a loop; complex numbers have no order."""
     join = row.facts.reduces
     return join is not None and lowering_of(join, dtype) is not None
-
-
-__all__ = [
-    "LOWERINGS", "combine", "computing_types", "copy", "gather", "inside",
-    "lowering_of", "reduces", "reduction_start",
-]

@@ -39,7 +39,7 @@ class Function(NamedTuple):
 
 
 @functools.cache
-def found() -> dict[str, Function]:
+def available() -> dict[str, Function]:
     """The functions of real numbers, by SciPy's names; those of integers end in ``_long``."""
     try:
         module = importlib.import_module("scipy.special.cython_special")
@@ -66,7 +66,7 @@ def _function(signature: str, address: int) -> Function | None:
 def is_there(name: str) -> bool:
     """Whether native code can call a function: a name, or that and the number of a result."""
     name = name.partition(".")[0]
-    return name in OWN or name in found() or f"{name}_long" in found()
+    return name in OWN or name in available() or f"{name}_long" in available()
 
 
 def called(code: bytes) -> set[str]:
@@ -82,7 +82,7 @@ def definition(name: str, arity: int) -> dict[str, str]:
     if name in OWN:
         return OWN[name]
     plain, _, part = name.partition(".")
-    functions = {n: f for n in (plain, f"{plain}_long") if (f := found().get(n))}
+    functions = {n: f for n in (plain, f"{plain}_long") if (f := available().get(n))}
     own = [f"double %x{i}" for i in range(arity)]
     head = f"define internal double @{WRAPPED}{name}({', '.join(own)}) #1 {{\nentry:"
     filled = functions[plain].fills if part else 0
@@ -210,6 +210,3 @@ OWN: dict[str, dict[str, str]] = {
         "llvm.floor.f64": "declare double @llvm.floor.f64(double)",
     },
 }
-
-
-__all__ = ["OWN", "PREFIX", "WRAPPED", "called", "definition", "found", "is_there"]

@@ -1,6 +1,6 @@
-"""A number for the content of an array, as fast as memory gives it.
+"""A checksum of an array's contents, at the speed of memory.
 
-On one thread: BLAS's own, which spin after a product, would stall others.
+On one thread: BLAS's threads spin after a product and would stall others.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import numpy as np
 from functrans._core.locks import Interrupted, compiler
 from functrans.config import settings
 
-# 64-bit words of a row; bytes from which compiled code pays.
-ROW, LARGE = 4096, 1 << 17
+# 64-bit words of a row, whose 4 KiB of shifts leave the first-level cache to the array; bytes from
+# which compiled code pays. From there on a copy is on pages fresh from the system, too, which take
+# longer than two checksums.
+ROW, LARGE = 512, 1 << 17
 
 TEXT = """\
 define internal ptr @data(ptr %list, i64 %i) alwaysinline {
@@ -74,12 +76,17 @@ done:
 """
 
 
-def checksum(x: np.ndarray) -> int:
-    """A number that is another one, but for a chance in 2**32, when any bit of ``x`` is.
+def content(x: np.ndarray) -> int | bytes:
+    """What tells whether any of ``x`` has changed: a copy, of a large array its checksum."""
+    return checksum(x) if x.nbytes > LARGE else x.tobytes()
 
-    Of each row of 64-bit words, the products of the halves, each half shifted by a number of its
-    own, are added up: the hash NH (Black et al., UMAC, CRYPTO 1999). Words times numbers would not
-    do: there the signs of two floats cancel.
+
+def checksum(x: np.ndarray) -> int:
+    """A number that changes when any bit of ``x`` does, but for a chance of 2**-32.
+
+    For each row of 64-bit words it adds up the products of their halves, each half shifted by a
+    number of its own: the hash NH (Black et al., UMAC, CRYPTO 1999). Words times numbers would not
+    do, as the signs of two floats would cancel.
     """
     x = x.T if x.flags.f_contiguous else np.ascontiguousarray(x)
     octets = x.reshape(-1).view(np.uint8)
@@ -97,7 +104,7 @@ def _worker(nbytes: int) -> Callable:
         return _by_numpy
     try:
         return _native() or _by_numpy
-    except Interrupted:  # this code interrupts the compiler
+    except Interrupted:  # called while this thread compiles
         return _by_numpy
 
 
@@ -133,11 +140,8 @@ def _shifts() -> np.ndarray:
 
 
 def scattered(start: int, count: int) -> np.ndarray:
-    """64-bit words that look like chance, the same each time (splitmix64)."""
+    """Pseudo-random 64-bit words, the same each time (splitmix64)."""
     k = np.arange(start, start + count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     k = (k ^ (k >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     k = (k ^ (k >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return k ^ (k >> np.uint64(31))
-
-
-__all__ = ["checksum", "scattered"]

@@ -1,13 +1,12 @@
 """The way from Python into native code: a C function that checks, makes results, and runs.
 
-For a small program the call costs more than the program. CPython calls the function below as it
-calls those written in C (METH_FASTCALL): it reads the arguments where they lie, makes the results
-with NumPy's C function, and runs. It is compiled once; what it does for a program is written in a
-plan, which is its ``__self__``.
+A call costs more than a small program. CPython calls the function below like one written in C
+(METH_FASTCALL): it reads the arguments in place, allocates the results with NumPy's C function, and
+runs. It is compiled once; a plan, which is its ``__self__``, says what it does for a program.
 
 It takes arrays of exactly the shapes and dtypes of the program, contiguous and aligned, and Python
-floats and ints where the program has such. Given anything else, or where the code reports that
-something went wrong, it returns NotImplemented, and the caller goes the general way.
+floats and ints where the program has them. For anything else, or if the code reports a failure, it
+returns NotImplemented, and the caller takes the general way.
 """
 
 from __future__ import annotations
@@ -35,6 +34,7 @@ from functrans._compile.emit.entry_code import (
     WRITEABLE,
     text,
 )
+from functrans._compile.lowering.routines import address_of, pointer_of
 from functrans._compile.run.machine import local
 from functrans._core.array import Array
 
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
 METH_FASTCALL = 0x0080
 # Places in NumPy's table of C functions; fixed by its ABI.
 ARRAY_TYPE, NEW_FROM_DESCRIPTOR = 2, 94
-# Operations from which on other threads may run meanwhile: letting them costs 50 ns.
+# Operations from which other threads may run meanwhile: releasing the lock costs 50 ns.
 LONG = 20_000
 ALL = 0xFFFFFFFF  # of an array's flags
 
 
 @functools.cache
 def _function() -> tuple[Any, int]:
-    """The function, compiled: what must live as long as it is called, and its address."""
+    """The compiled function: what must live as long as it is called, and its address."""
     code, function = local().compile_own(text(), "entry", "calls of compiled functions")
-    return code, _address(function)
+    return code, address_of(function)
 
 
 # ---- one program
@@ -87,7 +87,7 @@ def entry_of(frame: Frame, functions: dict[str, Any], code: Any, locked: bool) -
     size, slot = lent[0] if lent else (0, 0)
     kind, flags = (Array, ALL & ~WRITEABLE) if locked else (np.ndarray, ALL)
     return plan.function(
-        _address(functions[segment.name]), plan.array(_known()), len(arguments),
+        address_of(functions[segment.name]), plan.array(_known()), len(arguments),
         plan.array(arguments), len(holds), plan.array(holds), len(results), plan.array(results),
         size, slot, frame.work >= LONG, id(kind), flags, code=code,
     )
@@ -114,8 +114,8 @@ class _Plan:
         assert len(words) == len(PLAN), words
         engine, address = _function()
         method = _Method(b"compiled", address, METH_FASTCALL, None)
-        given = np.array(words, np.uintp), self.kept, method, code, engine
-        return _new_function()(ctypes.addressof(method), given, None)
+        owned = np.array(words, np.uintp), self.kept, method, code, engine
+        return _new_function()(ctypes.addressof(method), owned, None)
 
 
 def _kind(x: Argument) -> int | None:
@@ -143,26 +143,20 @@ def _new_function() -> Callable:
 @functools.cache
 def _known() -> list[int]:
     """The addresses that the function knows by their places."""
-    found = [id(x) for x in OBJECTS.values()]
-    found += [_address(getattr(ctypes.pythonapi, name)) for name in FUNCTIONS]
-    return [*found, _address(ctypes.memmove), _numpy_functions()[NEW_FROM_DESCRIPTOR] or 0]
-
-
-def _address(f: Any) -> int:
-    return ctypes.cast(f, ctypes.c_void_p).value or 0
+    addresses = [id(x) for x in OBJECTS.values()]
+    addresses += [address_of(getattr(ctypes.pythonapi, name)) for name in FUNCTIONS]
+    return [*addresses, address_of(ctypes.memmove), _numpy_functions()[NEW_FROM_DESCRIPTOR] or 0]
 
 
 def _numpy_functions() -> Any:
     """NumPy's table of C functions."""
-    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]  # not in stubs
-    at = pointer(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, None)
-    return ctypes.cast(at, ctypes.POINTER(ctypes.c_void_p))
+    return ctypes.cast(pointer_of(capsule, None), ctypes.POINTER(ctypes.c_void_p))
 
 
 @functools.cache
 def supported() -> bool:
-    """Whether objects lie in memory as the function expects, tried out on some."""
+    """Whether objects are laid out as the function expects, tried on a few."""
     x = np.ones((2, 3), np.float32)
     pair = (x, None)
     read = [
@@ -176,6 +170,3 @@ def supported() -> bool:
     dims = ctypes.c_void_p.from_address(id(x) + OFFSETS["dims"]).value or 0
     shape = tuple((ctypes.c_int64 * 2).from_address(dims))
     return shape == x.shape and _numpy_functions()[ARRAY_TYPE] == id(np.ndarray)
-
-
-__all__ = ["entry_of", "supported"]

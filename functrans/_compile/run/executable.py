@@ -8,13 +8,13 @@ from typing import Any
 
 from functrans._compile.ir.inline import inlined
 from functrans._compile.ir.passes import optimise
-from functrans._compile.ir.program import Eqn, Program, Structured, Var, check, interpret
+from functrans._compile.ir.program import Eqn, Program, Structured, Var, check, evaluate, interpret
 from functrans._compile.lowering.numbers import AS_NUMPY, Rounding
 from functrans._compile.run.frame import Framed
 from functrans._compile.run.keys import program_key
 from functrans._compile.run.machine import NativeUnavailable, local
-from functrans._compile.run.native import NativeProgram, compile_program, kept_program
-from functrans._core.locks import compiler, compiling, lazy
+from functrans._compile.run.native import NativeProgram, kept_program
+from functrans._core.locks import compiler, lazy, once
 from functrans.errors import warn
 
 
@@ -24,32 +24,26 @@ class Executable:
     def __init__(self, program: Program, rounding: Rounding = AS_NUMPY):
         self.staged = program
         self.rounding = rounding
-        self._made: dict[str, Any] = {}
 
-    def _once(self, what: str, make: Callable[[], Any]) -> Any:
-        """What ``make`` returns; threads that ask at once wait for the one that makes it."""
-        with compiling:
-            if what in self._made:
-                return self._made[what]
-            return self._made.setdefault(what, make())  # a handler may have made it meanwhile
-
-    @property
+    @once
     def program(self) -> Program:
         """What is compiled: functions with rules written out, then the passes."""
-        return self._once("program", lambda: optimise(inlined(self.staged)))
+        return optimise(inlined(self.staged))
 
-    @property
+    @once
     def _key(self) -> str | None:
         """The name of its code on disk."""
-        more = str(self.rounding), *local().identity
-        return self._once("key", lambda: program_key(self.staged, *more))
+        return program_key(self.staged, str(self.rounding), *local().identity)
 
-    @property
+    @once
     def native(self) -> NativeProgram:
         """The native code and the steps between."""
-        return self._once(
-            "native", lambda: compile_program(self.program, self.rounding, self._key)
-        )
+        return NativeProgram(self.program, self.rounding, self._key)
+
+    @once
+    def _kept_or_native(self) -> Framed | NativeProgram:
+        kept = None if self._key is None else kept_program(self._key)
+        return kept or self.native
 
     @lazy
     def run(self) -> Callable[[Sequence[Any]], list]:
@@ -65,12 +59,9 @@ class Executable:
         """The same natively; or why there is no such code."""
         with compiler():
             try:
-                return self._once("run", lambda: self._kept() or self.native)
+                return self._kept_or_native
             except NativeUnavailable as e:
                 return e
-
-    def _kept(self) -> Framed | None:
-        return None if self._key is None else kept_program(self._key)
 
     @property
     def entry(self) -> Callable | None:
@@ -80,20 +71,16 @@ class Executable:
 
 @functools.cache
 def _warn_once(text: str) -> None:
-    """A reason that holds for every function is told for the first."""
+    """Warn once about a reason that holds for every function."""
     warn(text)
 
 
 def alone(prim: Structured) -> Callable[[Sequence[Any]], Sequence]:
     """The outputs of one op for plain values: native, else by NumPy."""
-    found = prim.abstract()
     inputs = tuple(map(Var, prim.operand_types()))
-    outputs = tuple(map(Var, found if prim.outputs > 1 else [found]))
+    outputs = tuple(map(Var, prim.output_types()))
     program = inlined(check(Program(inputs, (Eqn(prim, inputs, {}, outputs),), outputs)))
     try:
-        return compile_program(program)
+        return NativeProgram(program)
     except NativeUnavailable:
-        return lambda xs: prim.impl(*xs) if prim.outputs > 1 else [prim.impl(*xs)]
-
-
-__all__ = ["Executable", "alone", "optimise"]
+        return lambda xs: prim.computed(xs, evaluate)

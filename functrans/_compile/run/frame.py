@@ -1,14 +1,15 @@
 """How compiled code is called: what it takes, the arrays that it works on, its results.
 
-All of it works on a list of arrays, its slots: first the arguments, then constants, then what a
-call makes. Native functions are given the list and read from it where the numbers are; NumPy's
-steps take arrays out and put arrays in. A frame says which, and is all that has to be known beside
-the machine code. Without steps of NumPy's it is kept on disk with that: a later process then needs
-neither passes nor schedule for a program that it has staged.
+A call works on a list of arrays, its slots: first the arguments, then constants, then what the call
+allocates. Native functions take the list and find the data through it; NumPy's steps take arrays
+out and put arrays in. The frame says which, and is all that must be known beside the machine code.
+If it has no steps of NumPy's, it is kept on disk too: a later process then needs neither passes nor
+schedule for a program that it has staged.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -18,14 +19,15 @@ from numpy import empty, ndarray
 
 from functrans._compile.emit.entry_code import IN_ORDER
 from functrans._compile.lowering.library import refused
+from functrans._compile.lowering.routines import address_of
 from functrans._compile.run.entry import entry_of
-from functrans._compile.run.threads import on_threads
 from functrans._compile.schedule.views import Shape, View
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.locks import lazy
+from functrans._kernels.blocks import cores, share
 from functrans.errors import ArgumentError
 
-# Bytes of constants up to which a frame is kept on disk.
+# Most bytes of constants in a frame that is kept on disk.
 KEPT_CONSTANTS = 1 << 16
 
 
@@ -38,7 +40,7 @@ class Argument(NamedTuple):
 
 
 class Buffer(NamedTuple):
-    """An array that is made for a call: an output, scratch, or what a step of NumPy's reads."""
+    """An array that a call allocates: an output, scratch, or what a step of NumPy's reads."""
 
     slot: int
     shape: Shape
@@ -46,16 +48,16 @@ class Buffer(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A native function; ``makes``: what it fills, ``drops``: slots that are not read again."""
+    """A native function: what it fills (``makes``), and slots not read again (``drops``)."""
 
     name: str
     makes: tuple[Buffer, ...]
     drops: tuple[int, ...]
-    chunks: int  # which threads share, 1: none
+    chunks: int  # that threads share; 1: none
 
 
 class Operand(NamedTuple):
-    """What NumPy is given of the array in a slot: a part; a Python number where it is weak."""
+    """The part of the array in a slot that NumPy takes; a Python number if it is weak."""
 
     slot: int
     view: View
@@ -97,7 +99,7 @@ class Host(NamedTuple):
 
 
 class Result(NamedTuple):
-    """An output: the array in a slot; a copy where someone else may have that array."""
+    """An output: the array in a slot, or a copy if someone else may hold that array."""
 
     slot: int
     shape: Shape
@@ -120,7 +122,7 @@ class Frame(NamedTuple):
         return [run for run in self.runs if isinstance(run, Segment)]
 
     def text(self) -> str:
-        """A line to keep on disk, empty where it cannot be written or is too long."""
+        """A line to keep on disk, empty if it cannot be written or is too long."""
         if (len(self.segments) < len(self.runs)
                 or sum(x.nbytes for x in self.constants) > KEPT_CONSTANTS):
             return ""
@@ -172,20 +174,20 @@ class Framed:
         if isinstance(run, Host):
             return run.run
         function = self.functions[run.name]
-        return function if run.chunks == 1 else on_threads(function, run.chunks)
+        return function if run.chunks == 1 else _on_threads(function, run.chunks)
 
     @lazy
     def entry(self) -> Callable | None:
         """The same as a C function of the values, where it can be one.
 
-        It returns read-only Arrays, in a tuple where they are several; or NotImplemented for
-        values that it leaves to the call with a list.
+        It returns read-only Arrays, in a tuple if there are several; or NotImplemented for values
+        that it leaves to the call with a list.
         """
         return entry_of(self.frame, self.functions, self.code, locked=True)
 
     @lazy
     def _direct(self) -> Callable | None:
-        """Likewise, but it returns ndarrays that can be written to."""
+        """The same, but it returns writeable ndarrays."""
         return entry_of(self.frame, self.functions, self.code, locked=False)
 
     def __call__(self, values: Sequence[Any]) -> list[np.ndarray]:
@@ -222,6 +224,24 @@ class Framed:
         return outputs
 
 
+def _on_threads(function: Any, chunks: int) -> Callable[[list], None]:
+    """A native function of a list and a range of chunks as one of the list, which runs them all.
+
+    On several threads: ctypes releases the interpreter lock meanwhile.
+    """
+    kind = ctypes.CFUNCTYPE(None, ctypes.py_object, ctypes.c_int64, ctypes.c_int64)
+    native = kind(address_of(function))
+
+    def run(slots: list) -> None:
+        threads = min(cores(), chunks)
+        if threads == 1:
+            native(slots, 0, chunks)
+        else:
+            share(lambda chunk: native(slots, chunk, chunk + 1), range(chunks), threads)
+
+    return run
+
+
 def _fits(x: Any, dtype: np.dtype) -> bool:
     """Whether native code can read an array as it is."""
     return type(x) is ndarray and x.dtype is dtype and x.flags.num & IN_ORDER == IN_ORDER
@@ -244,6 +264,3 @@ def in_order(x: Any, dtype: np.dtype, shape: Shape, i: int) -> np.ndarray:
     if y.dtype == dtype and y.flags.num & IN_ORDER == IN_ORDER:
         return y
     return np.require(y, dtype, ["C", "A"])
-
-
-__all__ = ["Argument", "Buffer", "Frame", "Framed", "Host", "Operand", "Result", "Segment"]

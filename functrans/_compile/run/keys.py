@@ -1,8 +1,8 @@
 """A program's key: the name under which its machine code is kept on disk.
 
-Two programs have one key only if they are the same but for the names of variables and the lines of
-the source that they come from. A program that holds something of which that cannot be said (an op
-declared from outside, a parameter of unknown type, a large array) has none.
+Two programs share a key only if they are equal up to the names of variables and the source lines
+that they come from. A program with parts that cannot be compared (an op declared outside, a
+parameter of unknown type, a large array) has none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from functrans._compile.ir.program import Atom, Const, Program, Structured, Var
 from functrans._compile.run import sources, store
 
-# Bytes of constants up to which a program has a key.
+# Most bytes of constants in a program with a key.
 MOST_BYTES = 1 << 16
 _SIMPLE = frozenset({type(None), bool, int, float, complex, str, type(Ellipsis), slice})
 _DTYPES = frozenset("?bhilqBHILQefdgFDG")
@@ -59,23 +59,23 @@ def _lines(program: Program) -> list[str]:
 
     lines.append(define(program.inputs))
     for eqn in program.eqns:
-        given = ", ".join([atom(a) for a in eqn.inputs])
+        inputs = ", ".join([atom(a) for a in eqn.inputs])
         if isinstance(eqn.prim, Structured):
             kind = type(eqn.prim).__name__, eqn.prim.numbers()
-            lines.append(f"{kind} {given} {define(eqn.outputs)}")
+            lines.append(f"{kind} {inputs} {define(eqn.outputs)}")
             for inner in eqn.prim.programs.values():
                 lines += ["(", *_lines(inner), ")"]
             continue
         if not eqn.prim.ours:
             raise _Opaque
         params = [(k, _plain(v)) for k, v in eqn.params.items()] if eqn.params else ""
-        lines.append(f"{eqn.prim.name} {given} {params} {define(eqn.outputs)}")
+        lines.append(f"{eqn.prim.name} {inputs} {params} {define(eqn.outputs)}")
     lines.append(", ".join([atom(a) for a in program.outputs]))
     return lines
 
 
 def _plain(x: Any) -> str:
-    """A parameter as text that no other has."""
+    """A parameter as text that no other parameter has."""
     kind = type(x)
     if kind is tuple or kind is list:
         return f"{kind.__name__}({', '.join([_plain(v) for v in x])})"
@@ -89,10 +89,7 @@ def _plain(x: Any) -> str:
 
 
 def _dtype(dtype: np.dtype) -> str:
-    """The character that a dtype of NumPy's own, in native order, is known by."""
+    """The character of a dtype of NumPy's own in native order."""
     if dtype.char in _DTYPES and dtype.isnative:
         return dtype.char
     raise _Opaque
-
-
-__all__ = ["program_key"]

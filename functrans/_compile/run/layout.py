@@ -20,7 +20,6 @@ from functrans._compile.run.frame import (
     Result,
     Segment,
 )
-from functrans._compile.run.threads import is_shared
 from functrans._compile.schedule.kernels import HostStep, NativeStep, Schedule
 from functrans._compile.schedule.memory import STACK, allocate
 from functrans._compile.schedule.views import View
@@ -41,7 +40,7 @@ class Layout:
         for v in s.program.inputs:
             self.slot(v)
         host = [v for x in s.steps if isinstance(x, HostStep) for v in x.eqn.outputs]
-        # what a host step returns may be a view of what it was given
+        # what a host step returns may be a view of its operands
         self.foreign = {*s.program.inputs, *host}
         self.cut()
         self.place_constants()
@@ -64,9 +63,8 @@ class Layout:
         for step in self.schedule.steps:
             if isinstance(step, HostStep):
                 self.order.append(step)
-            elif self.order and isinstance(self.order[-1], list) and not (
-                is_shared(step) or is_shared(self.order[-1][-1])
-            ):
+            elif (step.chunks == 1 and self.order and isinstance(self.order[-1], list)
+                  and self.order[-1][-1].chunks == 1):
                 self.order[-1].append(step)
             else:
                 self.order.append([step])
@@ -97,7 +95,7 @@ class Layout:
         return out
 
     def place_scratch(self) -> None:
-        """Places for what only native code sees: on the stack, or in an array lent for a call."""
+        """Places for what only native code sees: on the stack, or in an array for the call."""
         s = self.schedule
         hidden = [v for v in s.shapes if v not in self.visible]
         offsets, scratch = allocate(s.steps, s.shapes, hidden)
@@ -121,7 +119,7 @@ class Layout:
         return Frame(arguments, tuple(self.constants), self.size, self.runs(), results, work)
 
     def result(self, i: int) -> Result:
-        """How an output leaves: never as memory that someone else has."""
+        """How an output leaves: never in memory that someone else holds."""
         outputs = self.schedule.outputs
         a, (shape, dtype) = outputs[i], aval_of_atom(self.schedule.program.outputs[i])
         if not isinstance(a, Var):
@@ -133,7 +131,7 @@ class Layout:
         return Result(self.places[a].slot, shape, dtype, copied)
 
     def runs(self) -> tuple[Segment | Host, ...]:
-        """What each run makes first and drops afterwards."""
+        """The runs, each with what it allocates before and drops afterwards."""
         last: dict[int, int] = {}
         for i, part in enumerate(self.order):
             for step in part if isinstance(part, list) else [part]:
@@ -152,8 +150,7 @@ class Layout:
                 continue
             makes = tuple([b for b in self.buffers(part) if b.slot not in started])
             started.update(b.slot for b in makes)
-            chunks = part[0].chunks if is_shared(part[0]) else 1
-            runs.append(Segment(f"run{count}", makes, drops, chunks))
+            runs.append(Segment(f"run{count}", makes, drops, part[0].chunks))
             count += 1
         return tuple(runs)
 
@@ -181,6 +178,3 @@ class Layout:
         whole = v.is_identity() and math.prod(v.shape) == math.prod(v.root.aval.shape)
         weak = isinstance(v.root, Var) and v.root.weak and not v.shape
         return Operand(self.places[v.root].slot, v, whole, weak)
-
-
-__all__ = ["Layout"]

@@ -10,6 +10,7 @@ import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,24 +22,24 @@ from functrans._core.locks import compiling, lazy
 from functrans._core.version import VERSION
 from functrans._ops.declare import TABLE
 
-# How LLVM optimises. Loops are unrolled only where one asks for it: twice the time to compile.
-# Straight-line code is not vectorised: LLVM 22 gets some of it wrong (docs/how_jit_works.md).
+# How LLVM optimises. Loops are unrolled only on request, as it doubles the time to compile.
+# Straight-line code is not vectorised, as LLVM 22 gets some of it wrong (docs/how_jit_works.md).
 OPTIONS = {"loop_vectorization": True, "loop_unrolling": False, "slp_vectorization": False}
-# For code that came out wrong: nothing is vectorised, loops stay as they are written.
+# For code that came out wrong: nothing is vectorised or interleaved.
 SAFE = {**OPTIONS, "loop_vectorization": False, "loop_interleaving": False}
 
-# Processors that code can be made for by name, and the letters of glibc's vector functions there.
+# Processors that can be named as targets, and the letters of glibc's vector functions on them.
 LEVELS = {"x86-64": "", "x86-64-v2": "", "x86-64-v3": "d", "x86-64-v4": "de"}
 # Bits of the vectors that each of those letters stands for.
 BITS = {"d": 256, "e": 512}
 
-# What CPython is asked for in the middle of long loops.
+# CPython's functions that long loops call.
 CALLED = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyEval_SaveThread",
           "PyEval_RestoreThread")
 
 
 class NativeUnavailable(RuntimeError):
-    """This Python, NumPy or machine is not one that native code can be made for."""
+    """There is no native code for this Python, NumPy or machine."""
 
 
 class Loaded(NamedTuple):
@@ -49,7 +50,7 @@ class Loaded(NamedTuple):
     keep: Callable[[], None] | None = None
 
 
-def llvm_binding() -> Any:
+def llvm_binding() -> ModuleType:
     """LLVM's bindings, with their library loaded."""
     try:
         import llvmlite.binding as llvm  # lazy: slow to import
@@ -85,7 +86,7 @@ class Machine:
             self.llvm.load_library_permanently("libmvec.so.1")
         except RuntimeError:
             return frozenset()  # another C library: scalar functions do
-        found = set()
+        symbols = set()
         rows = [row for row in list(TABLE.values()) if row.facts.libm]
         functions = {(row.facts.libm, "v" * len(row.actions)) for row in rows}
         # with those of rows that are loaded later
@@ -94,42 +95,42 @@ class Machine:
                 for symbol in (f"_ZGV{letter}N{bits // 64}{arity}_{name}",
                                f"_ZGV{letter}N{bits // 32}{arity}_{name}f"):
                     if self.llvm.address_of_symbol(symbol):
-                        found.add(symbol)
-        return frozenset(found)
+                        symbols.add(symbol)
+        return frozenset(symbols)
 
     @lazy
     def identity(self) -> tuple[str, ...]:
-        """What object code depends on besides the text that it is made from."""
+        """Everything but the text that object code depends on."""
         import llvmlite  # lazy: slow to import
 
         versions = VERSION, sources.stamp(), np.__version__, sys.version, llvmlite.__version__
         llvm = str(self.llvm.llvm_version_info), self.llvm.get_process_triple()
-        called = routines.found()
-        library = "" if called is None else f"{called.source}, {called.bits} bits"
+        blas = routines.available()
+        library = "" if blas is None else f"{blas.source}, {blas.bits} bits"
         return (*versions, *llvm, _libc(), self.cpu, self.features, str(OPTIONS), library)
 
     @lazy
     def routines(self) -> routines.Routines | None:
-        """BLAS and LAPACK, once LLVM knows where they are."""
-        found = routines.found()
-        for name, address in found.addresses.items() if found else ():
+        """BLAS and LAPACK, whose addresses LLVM knows from then on."""
+        blas = routines.available()
+        for name, address in blas.addresses.items() if blas else ():
             self.llvm.add_symbol(name, address)
-        return found
+        return blas
 
     @lazy
     def special(self) -> dict[str, special_functions.Function]:
         """SciPy's special functions, once LLVM knows where they are."""
-        found = special_functions.found()
-        for name, function in found.items():
+        functions = special_functions.available()
+        for name, function in functions.items():
             self.llvm.add_symbol(special_functions.PREFIX + name, function.address)
-        return found
+        return functions
 
     def compile(self, text: str, names: Sequence[str], title: str, key: str | None = None,
                 frame: str = "", options: dict[str, bool] = OPTIONS) -> Loaded:
         """The module's functions, from disk or fresh.
 
-        On disk the code has ``key`` as its name, else one made of the text; with it is kept what is
-        given as ``frame``. With other options than the usual ones it is compiled in any case.
+        On disk the code is named by ``key``, else by a hash of the text, and ``frame`` is kept with
+        it. With other options than the usual ones it is always compiled.
         """
         with compiling:
             key = key or store.key_of(text, *self.identity)
@@ -161,7 +162,7 @@ class Machine:
         return target, str(target.target_data)
 
     def builder(self, options: dict[str, bool]) -> Any:
-        """What makes the passes: kept, since llvmlite's are not given back to the last byte."""
+        """The builder of the passes: kept, since llvmlite does not free all of it."""
         key = str(options)
         if key not in self.builders:
             llvm = self.llvm
@@ -181,7 +182,7 @@ class Machine:
         try:
             passes.run(module, builder)
         finally:
-            # its own close() frees nothing: of its bases the one that does not know how comes first
+            # its own close() frees nothing, because of the order of its bases
             self.llvm.newpassmanagers.NewPassManager._dispose(passes)
             passes.detach()
         return target.emit_object(module)
@@ -194,23 +195,19 @@ class Machine:
         special = special_functions.called(code)
         if special and (missing := special - self.special.keys()):
             raise NativeUnavailable(f"this SciPy offers no {', '.join(sorted(missing))} to C")
-        asks = b"PyErr_CheckSignals" in code
-        if asks:
+        checks_signals = b"PyErr_CheckSignals" in code
+        if checks_signals:
             for name in CALLED:
-                self.llvm.add_symbol(name, _address(getattr(ctypes.pythonapi, name)))
+                llvm.add_symbol(name, routines.address_of(getattr(ctypes.pythonapi, name)))
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.target())
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object)  # lets other Python threads run
-        if asks:  # does so itself, and may come back with an exception
+        if checks_signals:  # it does so itself, and may return with an exception
             kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object)
-        found = {n: engine.get_function_address(n) for n in names}
-        assert all(found.values()), found
-        return engine, {n: kind(address) for n, address in found.items()}
-
-
-def _address(f: Any) -> int:
-    return ctypes.cast(f, ctypes.c_void_p).value or 0
+        addresses = {n: engine.get_function_address(n) for n in names}
+        assert all(addresses.values()), addresses
+        return engine, {n: kind(address) for n, address in addresses.items()}
 
 
 @functools.cache
@@ -229,7 +226,7 @@ def local() -> Machine:
 
 @contextmanager
 def choose(machine: Machine) -> Iterator[None]:
-    """Code for another processor, for the time of a ``with`` block."""
+    """Code for another processor, during a ``with`` block."""
     token = _chosen.set(machine)
     try:
         yield
@@ -256,7 +253,3 @@ def _check_layout() -> None:
     data = ctypes.c_void_p.from_address(id(x) + ARRAY_DATA).value
     if data != x.ctypes.data:
         raise NativeUnavailable("this NumPy keeps an array's data elsewhere")
-
-
-__all__ = ["LEVELS", "OPTIONS", "SAFE", "Machine", "NativeUnavailable", "choose", "llvm_binding",
-           "local"]

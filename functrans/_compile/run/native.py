@@ -14,7 +14,7 @@ from functrans._compile.lowering.numbers import AS_NUMPY, Rounding
 from functrans._compile.run import store
 from functrans._compile.run.frame import Frame, Framed
 from functrans._compile.run.layout import Layout
-from functrans._compile.run.machine import OPTIONS, SAFE, NativeUnavailable, local
+from functrans._compile.run.machine import OPTIONS, SAFE, local
 from functrans._compile.run.verify import difference, warn
 from functrans._compile.schedule.schedule import schedule
 from functrans._core.locks import compiling
@@ -26,7 +26,7 @@ class NativeProgram:
 
     ``schedule`` and ``llvm`` print what it does; the engine and the module live as long as it.
     ``key`` is the name under which the code is kept on disk if its frame can be kept with it; else
-    its text is. Fresh code is kept after its first call, in which it is verified.
+    its text is. Fresh code is kept after its first call, which verifies it.
     """
 
     def __init__(self, program: Program, rounding: Rounding = AS_NUMPY, key: str | None = None):
@@ -44,7 +44,7 @@ class NativeProgram:
         self._call = self._code if self._keep is None else self._first
 
     def _compile(self, options: dict[str, bool]) -> tuple[Framed, Callable[[], None] | None]:
-        """The code, and what puts it on disk."""
+        """The code, and the function that puts it on disk."""
         names = [segment.name for segment in self.frame.segments]
         if not names:
             return Framed(self.frame, {}, None), None
@@ -55,9 +55,9 @@ class NativeProgram:
         return Framed(self.frame, functions, engine), keep
 
     def _first(self, values: Sequence[Any]) -> list[np.ndarray]:
-        """The call that tells whether fresh code is kept; one that raises tells nothing.
+        """The first call, which verifies fresh code before it is kept, unless it raises.
 
-        Threads that call at once all verify it.
+        If several threads call at once, all of them verify it.
         """
         code: Any = self._code
         keep = self._keep
@@ -85,14 +85,14 @@ class NativeProgram:
 
 
 def _implementation(prim: Primitive, rounding: Rounding) -> Callable:
-    """What runs an op on arrays: of a loop or branch, compiled programs within Python's loop."""
+    """What runs an op on arrays; a loop or branch runs compiled programs from Python."""
     if not isinstance(prim, Structured):
         return prim.impl
     compiled: dict[Program, NativeProgram] = {}
 
     def run(program: Program, values: Sequence[Any]) -> list:
         if program not in compiled:
-            compiled[program] = compile_program(program, rounding)
+            compiled[program] = NativeProgram(program, rounding)
         return compiled[program]([np.asarray(x) for x in values])
 
     return functools.partial(prim.impl, run=run)
@@ -107,18 +107,8 @@ def _title(program: Program) -> str:
     return f"({inputs}) -> ({outputs}), {len(program.eqns)} equations{where}"
 
 
-def compile_program(
-    program: Program, rounding: Rounding = AS_NUMPY, key: str | None = None
-) -> NativeProgram:
-    """The program as native code.
-
-    Called with a flat list of values of the inputs' dtypes and shapes, it returns the outputs.
-    """
-    return NativeProgram(program, rounding, key)
-
-
 def kept_program(key: str) -> Framed | None:
-    """What an earlier process compiled for the program with this key, and kept."""
+    """What an earlier process compiled for the program with this key."""
     with compiling:
         notes, code = store.find(key) or ({}, b"")
         if "frame" not in notes:
@@ -126,6 +116,3 @@ def kept_program(key: str) -> Framed | None:
         frame = Frame.read(notes["frame"])
         engine, functions = local().load(code, [x.name for x in frame.segments])
     return Framed(frame, functions, engine)
-
-
-__all__ = ["NativeProgram", "NativeUnavailable", "compile_program", "kept_program"]

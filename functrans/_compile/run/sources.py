@@ -1,4 +1,4 @@
-"""Which state of this library's own sources code was compiled by: part of each key on disk."""
+"""The state of this library's own sources: part of each key on disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PARTS = ("_core", "_kernels", "_ops", "_compile")
 
 @functools.cache
 def stamp() -> str:
-    """Tells this state of the sources from any other."""
+    """A text that differs between any two states of the sources."""
     package = Path(__file__).parents[2]
     return "".join([stamp_of(package / part) for part in PARTS])
 
@@ -34,6 +34,3 @@ def _sources(folder: Path | str, prefix: str) -> Iterator[tuple[str, int, int]]:
             yield prefix + entry.name, status.st_size, status.st_mtime_ns
         elif entry.is_dir() and entry.name != "__pycache__":
             yield from _sources(entry.path, f"{prefix}{entry.name}/")
-
-
-__all__ = ["stamp", "stamp_of"]

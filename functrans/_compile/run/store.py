@@ -8,11 +8,11 @@ A file is text lines, an empty line, and the object code:
     program: (float64[100]) -> (float64[100]), 12 equations, model.py:7
     functrans: 0.1.0
 
-Nothing here raises because of the disk: what cannot be read is compiled, what cannot be written is
-not kept. Writers write under a name of their own and then rename, so readers see whole files only.
+The disk never causes an error: what cannot be read is compiled, what cannot be written is not kept.
+Writers write under a name of their own and then rename, so readers only see whole files.
 
-Code from here is run, so what somebody else could have written is refused: files and directories of
-other users or that other users may write to, and whatever is no regular file.
+Code from here is run, so anything that someone else could have written is refused: files and
+directories that other users own or may write to, and whatever is not a regular file.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 from functrans._core.locks import Lock
 from functrans.errors import warn
 
 MAGIC = b"functrans object 2"
-# The bound where FUNCTRANS_CACHE_SIZE does not name one, in MB.
+# The bound in MB unless FUNCTRANS_CACHE_SIZE sets one.
 SIZE = 256.0
-# Bytes of the largest file that is kept, and so of the largest that is read.
+# Bytes of the largest file that is kept or read.
 LARGEST = 1 << 28
 # Seconds after which a file that a writer left unfinished is swept up.
 ABANDONED = 3600.0
@@ -77,7 +78,7 @@ def enabled() -> bool:
 
 @contextmanager
 def off() -> Iterator[None]:
-    """Nothing is read from the cache or kept in it, for the time of a ``with`` block."""
+    """Nothing is read from the cache or kept in it during a ``with`` block."""
     token = _on.set(False)
     try:
         yield
@@ -101,9 +102,9 @@ def limit() -> float:
 
 
 def key_of(*parts: str) -> str:
-    """The name of what depends on these texts, and on nothing else."""
+    """The name of something that depends on these texts alone."""
     datas = [part.encode() for part in parts]
-    # with their lengths, so that no two lists of texts look the same
+    # with lengths, so that no two lists of texts give the same bytes
     return _sha256(b"".join([MAGIC, *[b"%d:%b" % (len(data), data) for data in datas]])).decode()
 
 
@@ -112,7 +113,7 @@ def _sha256(data: bytes) -> bytes:
 
 
 @functools.cache
-def _hash() -> Any:
+def _hash() -> ModuleType:
     """A module with sha256: not hashlib where there is a smaller one, as it loads OpenSSL, 3 ms."""
     for name in ("_sha2", "_sha256"):  # Python 3.12 and later; before
         with suppress(ImportError):
@@ -122,8 +123,8 @@ def _hash() -> Any:
 
 def get(key: str) -> bytes | None:
     """The object code kept under a key, None where there is none; marked as just used."""
-    found = find(key)
-    return None if found is None else found[1]
+    entry = find(key)
+    return None if entry is None else entry[1]
 
 
 def find(key: str) -> tuple[dict[str, str], bytes] | None:
@@ -134,7 +135,7 @@ def find(key: str) -> tuple[dict[str, str], bytes] | None:
         where = directory()
         path = where / f"{key}.object"
         safe = _is_trusted(os.stat(where))
-        found = _read(path) if safe else None
+        contents = _read(path) if safe else None
     except (OSError, RuntimeError):  # RuntimeError: there is no home directory
         return None
     if not safe:
@@ -143,12 +144,12 @@ def find(key: str) -> tuple[dict[str, str], bytes] | None:
              "write from group and others (chmod go-w), or name another directory in "
              "FUNCTRANS_CACHE_DIR.")
         return None
-    if found is None or found[0] != key:
+    if contents is None or contents[0] != key:
         warn(f"{path} is not what functrans wrote there; the code is compiled anew")
         return None
     with suppress(OSError):
         os.utime(path)
-    return found[1:]
+    return contents[1:]
 
 
 def put(key: str, code: bytes, notes: Sequence[tuple[str, str]]) -> None:
@@ -194,7 +195,7 @@ def _for_us_alone(path: str, flags: int) -> int:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Not through a link, and not until someone writes into a pipe."""
+    """Open without following a link or waiting for a writer to a pipe."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -239,8 +240,8 @@ def files() -> list[_File]:
 
 
 def _scan(where: Path) -> Iterator[_File]:
-    with os.scandir(where) as found:
-        for x in found:
+    with os.scandir(where) as items:
+        for x in items:
             if _is_ours(x.name):
                 with suppress(FileNotFoundError):  # another process was faster
                     status = x.stat(follow_symlinks=False)
@@ -256,19 +257,19 @@ def _is_ours(name: str) -> bool:
 
 def entries() -> list[Entry]:
     """What is kept and whole, the least recently used first."""
-    found = []
+    kept = []
     for f in files():
         with suppress(OSError):
             opened = _read(f.path)
             if opened is not None and f.path.name == f"{opened[0]}.object":
                 notes = opened[1]
-                found.append(Entry(f.path, notes.get("program", ""), notes.get("functrans", ""),
+                kept.append(Entry(f.path, notes.get("program", ""), notes.get("functrans", ""),
                                    f.size, f.used))
-    return found
+    return kept
 
 
 def clear() -> int:
-    """Delete every file of the cache, and no other file; how many there were."""
+    """Delete every file of the cache, and no other file; returns how many."""
     count = 0
     for f in files():
         with suppress(OSError):
@@ -292,7 +293,7 @@ def _bound(where: Path, newest: str, size: int) -> None:
             return
         kept = sorted(_scan(where))
         total = sum(f.size for f in kept)
-        # further down than the bound, so that not every write from now on has to look
+        # below the bound, so that not every later write has to look
         most = limit() if total <= limit() else 0.9 * limit()
         for f in kept:
             unfinished = f.path.suffix == ".tmp"
@@ -302,7 +303,3 @@ def _bound(where: Path, newest: str, size: int) -> None:
                     f.path.unlink()
                     total -= f.size
         _totals[where] = total
-
-
-__all__ = ["Entry", "clear", "directory", "enabled", "entries", "files", "find", "get", "key_of",
-           "limit", "off", "put"]

@@ -1,13 +1,13 @@
 """Fresh machine code, compared once with the interpretation of its program.
 
-Compilers make mistakes, seldom and without a word. So the outputs of a first call are computed a
-second time, by NumPy, equation by equation. Where they differ by more than a few roundings, it is
-asked how much they may: the program is run again with every rounding disturbed at random by more
-than any right code is off. What differs by a thousand times what that moves is wrong.
+Compilers make mistakes, rarely and silently. So the outputs of a first call are computed a second
+time, by NumPy, equation by equation. If they differ by more than a few roundings, the program is
+run again with every rounding disturbed at random, by more than any correct code is off. Differences
+a thousand times larger than the effect of that are errors.
 
-In doubt nothing is said: about values that are not finite, or that a disturbance moves across a
-branch; about functions from outside, which may not be called twice; about large arrays and long
-loops, which would take too long.
+Doubtful cases pass: values that are not finite, or that a disturbance moves across a branch;
+functions from outside, which must not be called twice; large arrays and long loops, which would
+take too long.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._compile.ir.program import Atom, Const, Program, Structured, Var
+from functrans._compile.ir.program import Program, Structured, evaluate
 from functrans._compile.run.checksum import scattered
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.primitive import Primitive
@@ -30,13 +30,13 @@ from functrans.errors import MiscompilationWarning
 
 # Entries of all intermediates together, and equations run in loops, up to which code is verified.
 MOST_ENTRIES, MOST_STEPS = 1 << 15, 500
-# Differences that need no explanation, in roundings of the output.
+# Differences that always pass, in roundings of the output.
 CLOSE = 1000.0
-# How far a disturbance goes, in roundings: vector functions are within 4, fused products within 1.
+# Size of a disturbance, in roundings: vector functions are within 4, fused products within 1.
 NOISE = 8.0
-# Disturbed runs; more of them, further off, before anything is called wrong.
+# Disturbed runs; more of them, with larger disturbances, before anything is called wrong.
 RUNS, DOUBTS = 3, (8.0, 8.0, 64.0, 64.0, 512.0, 4096.0, 4096.0)
-# How many times as far off as in disturbed runs an entry may be.
+# How many times further off than in disturbed runs an entry may be.
 FAR = 1000.0
 
 
@@ -46,7 +46,7 @@ class _Undecided(Exception):
 
 def difference(program: Program, values: Sequence[Any],
                outputs: Sequence[np.ndarray]) -> str | None:
-    """How outputs of compiled code are wrong; None where they are right or it cannot be said."""
+    """How outputs of compiled code are wrong; None if they are right or it cannot be told."""
     if not settings().verify:
         return None
     try:
@@ -54,7 +54,7 @@ def difference(program: Program, values: Sequence[Any],
             warnings.simplefilter("ignore")
             return _difference(program, values, outputs)
     except (_Undecided, ArithmeticError, LookupError, ValueError):
-        return None  # NumPy's way ends with an exception where the code's does not
+        return None  # NumPy raises where the code does not
 
 
 def _difference(program: Program, values: Sequence, outputs: Sequence[np.ndarray]) -> str | None:
@@ -73,7 +73,7 @@ def _difference(program: Program, values: Sequence, outputs: Sequence[np.ndarray
 
 
 def _require_small(program: Program, times: int = 1) -> None:
-    """Raise where an interpretation takes too long, or calls what may not be called."""
+    """Raise if an interpretation takes too long or calls what must not be called twice."""
     entries = 0
     for eqn in program.eqns:
         if isinstance(eqn.prim, Structured):
@@ -87,8 +87,8 @@ def _require_small(program: Program, times: int = 1) -> None:
 
 
 class _Noise:
-    """Numbers that look like chance. ``np.random`` is imported by its first use, for which a child
-    that is forked meanwhile would wait for ever."""
+    """Pseudo-random numbers. The first use of ``np.random`` imports it, for which a child that is
+    forked meanwhile would wait for ever."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -111,16 +111,7 @@ class _Run:
         self.steps = self.entries = 0  # in loops and branches
 
     def __call__(self, program: Program, values: Sequence[Any]) -> list:
-        env: dict[Var, Any] = dict(zip(program.inputs, values, strict=True))
-
-        def read(a: Atom) -> Any:
-            return env[a] if isinstance(a, Var) else a.value if isinstance(a, Const) else a
-
-        for eqn in program.eqns:
-            ys = self.outputs(eqn.prim, list(map(read, eqn.inputs)), eqn.params)
-            for v, y in zip(eqn.outputs, ys, strict=True):
-                env[v] = y.item() if v.weak and isinstance(y, np.generic | np.ndarray) else y
-        return [read(a) for a in program.outputs]
+        return evaluate(program, values, self.apply)
 
     def body(self, program: Program, values: Sequence[Any]) -> list:
         """A step of a loop, or a branch."""
@@ -130,22 +121,22 @@ class _Run:
             raise _Undecided
         return self(program, values)
 
-    def outputs(self, prim: Primitive, xs: list, params: dict) -> Sequence:
+    def apply(self, prim: Primitive, xs: Sequence[Any], params: dict[str, Any]) -> Any:
         if isinstance(prim, Structured):
-            y = prim.impl(*xs, run=self.body)
-            return y if prim.outputs > 1 else (y,)
+            return prim.run(*xs, run=self.body)
         if self.random is None:
-            y = prim.impl(*xs, **params)
-            return y if prim.outputs > 1 else (y,)
+            return prim.impl(*xs, **params)
         rounds = prim.facts.rounds != "never"
-        if rounds and not isinstance(prim, Elementwise):  # as if it added up in another order
+        if rounds and not isinstance(prim, Elementwise):  # as if it added in another order
             xs = list(map(self.disturbed, xs))
         y = prim.impl(*xs, **params)
         ys = y if prim.outputs > 1 else (y,)
         if prim in (astype, astype_discrete):
             _require_range(xs[0], np.asarray(ys[0]).dtype)
         self.calm = self.calm and all(map(_is_calm, ys))
-        return list(map(self.disturbed, ys)) if rounds else ys
+        if not rounds:
+            return y
+        return tuple(map(self.disturbed, y)) if prim.outputs > 1 else self.disturbed(y)
 
     def disturbed(self, x: Any) -> Any:
         """A number or numbers, moved by some roundings."""
@@ -168,7 +159,7 @@ def _is_calm(y: Any) -> bool:
 
 
 def _require_range(x: Any, to: np.dtype) -> None:
-    """Raise where a float has no counterpart among integers: what it becomes is anyone's choice."""
+    """Raise if a float does not fit the integers: then any result is right."""
     if to.kind in "iu" and np.asarray(x).dtype.kind == "f":
         limit = 2.0 ** (8 * to.itemsize - (to.kind == "i"))
         if not np.all(np.abs(x) < limit) or (to.kind == "u" and np.any(np.asarray(x) <= -1)):
@@ -187,7 +178,7 @@ def _moved(run: _Run, program: Program, values: Sequence[Any]) -> _Moved:
 
 
 def _is_close(y: np.ndarray, e: np.ndarray) -> bool:
-    """Whether an output is what was expected within some roundings, as it should be mostly."""
+    """Whether an output is within some roundings of what was expected, as most are."""
     if y.dtype.kind not in "fc":
         return bool(np.array_equal(y, e))
     off = np.abs(y - e) <= CLOSE * np.finfo(y.dtype).eps * np.abs(e)
@@ -215,7 +206,7 @@ def _wide(x: np.ndarray) -> np.ndarray:
 
 
 def _error(y: np.ndarray, e: np.ndarray) -> str:
-    """How far an output is off."""
+    """How far off an output is, in words."""
     known = np.isfinite(e)
     off, size = np.max(np.abs(_wide(y) - _wide(e))[known]), np.max(np.abs(_wide(e))[known])
     if not np.isfinite(off):
@@ -229,6 +220,3 @@ def warn(title: str, wrong: str, cured: bool) -> None:
            if cured else "So it is without that; NumPy runs the program.")
     text = f"jit: machine code made of the program {title} computes something else: {wrong}. {now}"
     warnings.warn(text, MiscompilationWarning, stacklevel=7)
-
-
-__all__ = ["difference", "warn"]

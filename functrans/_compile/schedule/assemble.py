@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.ir.program import Const, Var, namer
+from functrans._compile.ir.program import Var, namer
 from functrans._compile.schedule import views
 from functrans._compile.schedule.builder import Builder, Node
 from functrans._compile.schedule.kernels import (
@@ -30,7 +30,7 @@ def _rank(node: Node) -> int:
     return 0 if node.step is None else 2 if isinstance(node.step, HostStep) else 1
 
 
-# Loads and stores of one kernel, if it can be several: LLVM compares each of them with each.
+# Loads and stores of a kernel, if it can be split: LLVM compares each of them with every other.
 MOST_ACCESSES = 32
 
 
@@ -70,7 +70,7 @@ class Assembler:
             key = node.level, own, node.space
             groups[key].append(node)
             order.setdefault(key, i)
-        # at one level host steps come last, so that fewer segments are cut
+        # at one level host steps come last, which leaves fewer segments
         keys = sorted(groups, key=lambda k: (k[0], _rank(groups[k][0]), order[k]))
         steps: list[Step] = []
         for key in keys:
@@ -88,8 +88,7 @@ class Assembler:
         return Schedule(self.build.program, tuple(steps), shapes, self.outputs, self.names)
 
     def parts(self, nodes: list[Node]) -> list[list[Node]]:
-        """Nodes with the same loops in kernels of so few accesses that they compile in linear time.
-        """
+        """Nodes with the same loops, split so that kernels have few accesses and compile fast."""
         parts: list[list[Node]] = []
         accesses = MOST_ACCESSES
         for group in self.connected(nodes):
@@ -107,7 +106,7 @@ class Assembler:
         return len(reads) + (node.kind != "map" or node.target in self.stored)
 
     def connected(self, nodes: list[Node]) -> list[list[Node]]:
-        """The same nodes, together those that hand values to each other in registers."""
+        """The nodes in groups, each of nodes that pass values to each other in registers."""
         groups: dict[Node, list[Node]] = {}
         for node in nodes:
             group = groups[node] = [node]
@@ -137,7 +136,8 @@ class Assembler:
             index = read(v.index, node) if v.index else None
             key = id(v.root), v.offset, v.strides, v.windows, index
             if key not in loads:
-                name = f"{self._buffer_name(v.root)}_{len(loads)}"
+                stem = self.names(v.root) if isinstance(v.root, Var) else "const"
+                name = f"{stem}_{len(loads)}"
                 dtype = v.root.aval.dtype
                 loads[key] = Load(name, v.root, dtype, v.offset, v.strides, v.windows, index)
                 types[name] = dtype
@@ -165,9 +165,3 @@ class Assembler:
                     stores.append(Store(out, name, out.aval.dtype, 0, strides))
         return Kernel(space, tuple(loads.values()), tuple(ops), tuple(stores), tuple(reductions),
                       types)
-
-    def _buffer_name(self, root: Var | Const) -> str:
-        return self.names(root) if isinstance(root, Var) else "const"
-
-
-__all__ = ["Assembler"]

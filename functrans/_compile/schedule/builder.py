@@ -1,8 +1,8 @@
-"""What a schedule is made from: equations on their way to kernels and steps, each with a level.
+"""Nodes, from which a schedule is assembled: equations on their way to kernels, each with a level.
 
-Entrywise equations with the same loops as the producers of their operands run at those producers'
-level, all others one level later. What shares level and loops is one kernel. Equations that only
-move entries cost nothing: they are views.
+An entrywise equation with the same loops as the producers of its operands runs at their level, any
+other one level later. Nodes with the same level and loops form a kernel. Equations that only move
+entries cost nothing: they become views.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from functrans._compile.schedule import views
 from functrans._compile.schedule.views import Shape, View, Window
 from functrans._core.primitive import Primitive
 
+# A view, or a number that every iteration has.
+Operand = View | bool | int | float | complex | np.generic
+
 
 @dataclass(slots=True, eq=False)
 class Node:
@@ -31,7 +34,7 @@ class Node:
     kind: str  # map, reduce, part (of a joined array), or apart: a step of its own
     row: Primitive | None
     space: Shape
-    operands: tuple[Any, ...]  # views in the space, or Python numbers
+    operands: tuple[Any, ...]  # views in the space, or numbers
     target: Var
     step: Any = None  # where it is apart
     types: tuple[np.dtype, ...] = ()
@@ -63,7 +66,7 @@ class Builder:
             self.views[a] = views.identity(a, a.aval.shape)
         return self.views[a]
 
-    def operand(self, a: Atom, shape: Shape) -> Any:
+    def operand(self, a: Atom, shape: Shape) -> Operand:
         """The operand in the shape of the loops that read it."""
         if not isinstance(a, Var | Const):
             return a
@@ -90,11 +93,11 @@ class Builder:
         """A node with loops over ``shape``."""
         self.enter_node(kind, row, shape, [self.operand(a, shape) for a in inputs], target, **more)
 
-    def enter_node(self, kind: str, row: Primitive, shape: Shape, given: Sequence, target: Var,
+    def enter_node(self, kind: str, row: Primitive, shape: Shape, operands: Sequence, target: Var,
                    **more: Any) -> None:
         """A node whose operands, views or numbers, have its shape."""
         space = tuple([n for n in shape if n != 1])
-        operands = tuple([read(v) for v in given])
+        operands = tuple([read(v) for v in operands])
         self.add_node(Node(kind, row, space, operands, target, **more))
 
     def add_node(self, node: Node) -> None:
@@ -111,7 +114,7 @@ class Builder:
         self.shapes[target] = shape
 
     def scatter(self, source: Var | Const, target: Var) -> bool:
-        """Fill ``target`` from the loop that computes the source, if that is in another order."""
+        """Fill ``target`` in the loop that computes the source, if only the order differs."""
         v = views.squeezed(self.view(source))
         makers = self.makers.get(v.root, ()) if isinstance(v.root, Var) else ()
         if len(makers) != 1 or makers[0].kind != "map" or not v.whole or v.offset:
@@ -151,7 +154,7 @@ class Builder:
         return self.view(a)
 
     def whole(self, a: Var | Const) -> View:
-        """The operand as a view of memory, with nothing that is only thought of."""
+        """The operand as a view of memory alone, without windows."""
         if isinstance(a, Var) and not self.view(a).whole:
             self.materialise(a)
         return self.view(a)
@@ -159,7 +162,7 @@ class Builder:
     def call(self, step: library.Call) -> None:
         """Enter a library call."""
         self.apart(step)
-        for v in step.made:
+        for v in step.outputs:
             self.shapes[v.root] = v.shape  # type: ignore[index]  # a step fills no constant
 
     def apart(self, step: Any) -> None:
@@ -170,7 +173,7 @@ class Builder:
             self.makers[v] = [node]
 
     def materialise(self, a: Var) -> None:
-        """A buffer for a view that NumPy cannot express; later uses read it too."""
+        """Give a view that NumPy cannot express a buffer, which later uses read too."""
         v = Var(a.aval)
         self.copy(a, v)
         self.views[a] = views.identity(v, a.aval.shape)
@@ -178,13 +181,13 @@ class Builder:
     # ---- levels
 
     def relevel(self) -> None:
-        """Levels anew, after nodes were replaced."""
+        """Recompute the levels after nodes have been replaced."""
         for node in self.nodes:
             space = node.space if node.kind in ("map", "reduce", "part") else None
             node.level = max([self.needs(v, space) for v in node.operands], default=0)
 
     def sink(self) -> None:
-        """Move entrywise nodes down to their first use: what is not needed yet is not stored."""
+        """Move entrywise nodes down to their first use, so that fewer values are stored."""
         users = defaultdict(list)
         for node in self.nodes:
             for v in node.operands:
@@ -198,7 +201,7 @@ class Builder:
                 ))
 
 
-def read(v: Any) -> Any:
+def read(v: Operand) -> Operand:
     """What a kernel reads for an operand: entries at the counters of its loops, or a number."""
     if not isinstance(v, View):
         return v
@@ -206,7 +209,7 @@ def read(v: Any) -> Any:
     return views.squeezed(v) if number is None else number
 
 
-def _uniform(v: View) -> Any:
+def _uniform(v: View) -> np.generic | None:
     """The one number that a constant consists of, None where there are several."""
     if not isinstance(v.root, Const) or not v.whole or not is_native(v.root.aval.dtype):
         return None
@@ -214,11 +217,8 @@ def _uniform(v: View) -> Any:
     if not x.size or (x.size > 1 and not (x == x.flat[0]).all()):
         return None
     if x.dtype.kind in "fc":
-        # equal zeros may differ in their signs
+        # equal zeros may differ in sign
         parts = np.ascontiguousarray(x).reshape(x.size, 1).view(x.dtype.char.lower())
         if (np.signbit(parts) != np.signbit(parts[0])).any():
             return None
     return x.flat[0]
-
-
-__all__ = ["Builder", "Node", "read"]

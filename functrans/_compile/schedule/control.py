@@ -1,8 +1,7 @@
 """Loops and branches as native steps: functions that call the steps of the programs they hold.
 
-A loop's state lies in the buffers of its outputs. A step of the body writes the next state beside
-it, then small parts are copied over and large ones change places; entries of arrays are read and
-written where they lie.
+A loop's state lies in the buffers of its outputs. The body writes the next state beside it; then
+small parts are copied and large ones swapped. Entries of arrays are read and written in place.
 """
 
 from __future__ import annotations
@@ -10,27 +9,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from functrans._compile.ir.program import Const, Eqn, Program, Structured, Var
+from functrans._compile.ir.program import Const, Eqn, Program, Structured, Var, aval_of_atom
 from functrans._compile.ir.structured import Branch, Loop
 from functrans._compile.lowering.library import Writer, pointers_of
 from functrans._compile.lowering.numbers import Code, literal, stored_type
 from functrans._compile.schedule import views
 from functrans._compile.schedule.inplace import placed
-from functrans._compile.schedule.memory import STACK, allocate
+from functrans._compile.schedule.memory import STACK, aligned, allocate
 from functrans._compile.schedule.views import View
 from functrans._core.aval import Aval
 
-# Operations, a few milliseconds, after which a loop asks whether it has been interrupted.
-ASKED = 1 << 23
-# Bytes of a part of the state up to which it is copied from step to step.
+# Operations, a few milliseconds, between two checks for signals in a loop.
+UNCHECKED = 1 << 23
+# Bytes of the largest part of the state that is copied from step to step.
 COPIED = 1024
-# The function that lets other threads run, and Python look for signals: not 0 where an exception is
-# set; and the functions of CPython's that it calls.
-ASKING = {
+# ``interrupted`` lets other threads run and Python handle signals: not 0 where an exception is set.
+# Then CPython's functions that it calls.
+SIGNAL_CHECK = {
     "PyGILState_Ensure": "declare i32 @PyGILState_Ensure()",
     "PyGILState_Release": "declare void @PyGILState_Release(i32)",
     "PyErr_CheckSignals": "declare i32 @PyErr_CheckSignals()",
@@ -51,7 +50,7 @@ define internal i32 @interrupted() noinline {
 class Emitted(NamedTuple):
     """A step's function: its name, the buffers that it takes, whether it returns a status.
 
-    ``numbers`` are behind the buffers in a call.
+    ``numbers`` follow the buffers in a call.
     """
 
     name: str
@@ -59,19 +58,29 @@ class Emitted(NamedTuple):
     refuses: bool
     numbers: str = ""
 
+    def call(self, code: Code, pointers: dict[Any, str], numbers: str = "") -> None:
+        """Write a call; where the step refuses, the caller returns its status."""
+        arguments = ", ".join(f"ptr {pointers[b]}" for b in self.buffers)
+        call = f"@{self.name}({arguments}{numbers or self.numbers})"
+        if not self.refuses:
+            code.line(f"call void {call}")
+            return
+        status = code.op(f"call i32 {call}")
+        code.leave_if(code.op(f"icmp ne i32 {status}, 0"), f"i32 {status}")
+
 
 Emit = Callable[[Any], Emitted]
 
 
 class Part:
-    """A schedule inside of a step: which of its buffers are filled in place, and its scratch.
+    """A schedule inside a step: which of its buffers are filled in place, and its scratch.
 
-    ``state`` are the inputs that the first of its outputs will take the place of.
+    ``state`` are the inputs that its first outputs will replace.
     """
 
     def __init__(self, schedule: Any, state: Sequence[Var] = ()):
         self.schedule = schedule
-        self.claimed: dict[Var, int] = {}  # buffers that an output is made in
+        self.claimed: dict[Var, int] = {}  # buffers that become outputs
         for i, a in enumerate(schedule.outputs):
             if isinstance(a, Var) and a in schedule.shapes:
                 self.claimed.setdefault(a, i)
@@ -105,9 +114,10 @@ class Nested:
 
     eqn: Eqn
     operands: tuple[View, ...]
-    made: tuple[View, ...]
+    outputs: tuple[View, ...]
     parts: tuple[Part, ...]
-    scratch: Var | None  # of more bytes than go on the stack
+    scratch: Var | None  # if it is too large for the stack
+    chunks: ClassVar[int] = 1
 
     @property
     def name(self) -> str:
@@ -134,7 +144,7 @@ class Nested:
 
     @property
     def makes(self) -> list[Any]:
-        return [v.root for v in self.made] + [v for v in [self.scratch] if v is not None]
+        return [v.root for v in self.outputs] + [v for v in [self.scratch] if v is not None]
 
     @property
     def refuses(self) -> bool:
@@ -178,7 +188,7 @@ class _Writer(Writer):
         return name
 
     def shifted(self, pointer: str, offset: int | str) -> str:
-        """The address so many bytes behind another."""
+        """The address ``offset`` bytes after another."""
         if offset == 0:
             return pointer
         return self.code.op(f"getelementptr inbounds i8, ptr {pointer}, i64 {offset}")
@@ -187,9 +197,9 @@ class _Writer(Writer):
         """The address of entry ``k`` of an array of entries of ``size`` bytes."""
         return self.shifted(pointer, self.code.op(f"mul nsw i64 {k}, {size}")) if size else pointer
 
-    def run(self, part: Part, given: dict[Any, str], targets: Sequence[str | None]) -> None:
-        """Run the steps of a part, its outputs going to ``targets``; None: it is not wanted."""
-        pointers = {**self.pointers, **given}
+    def run(self, part: Part, inputs: dict[Any, str], targets: Sequence[str | None]) -> None:
+        """Run the steps of a part, its outputs going to ``targets``, None for those not wanted."""
+        pointers = {**self.pointers, **inputs}
         for v, i in part.claimed.items():
             pointers[v] = targets[i] or self.scratch
         for v, offset in part.offsets.items():
@@ -197,31 +207,18 @@ class _Writer(Writer):
         for v, other in part.same.items():
             pointers[v] = pointers[other]
         for step in part.steps:
-            self.call_step(self.emit(step), pointers)
+            self.emit(step).call(self.code, pointers)
         for i, (a, target) in enumerate(zip(part.schedule.outputs, targets, strict=True)):
             if target is None or part.claimed.get(a) == i:
                 continue
             out = part.schedule.program.outputs[i]
             if isinstance(a, Var | Const):
-                self.code.copy(target, pointers[a], nbytes(a.aval))
+                self.code.copy(target, pointers[a], a.aval.nbytes)
             else:
                 dtype = np.dtype(type(out))
                 t = stored_type(dtype)
                 text = {"true": "1", "false": "0"}.get(literal(a, dtype), literal(a, dtype))
                 self.code.line(f"store {t} {text}, ptr {target}")
-
-    def call_step(self, step: Emitted, pointers: dict[Any, str]) -> None:
-        given = ", ".join(f"ptr {pointers[b]}" for b in step.buffers)
-        call = f"@{step.name}({given}{step.numbers})"
-        if not step.refuses:
-            self.code.line(f"call void {call}")
-            return
-        status = self.code.op(f"call i32 {call}")
-        self.code.leave_if(self.code.op(f"icmp ne i32 {status}, 0"), f"i32 {status}")
-
-
-def nbytes(a: Aval) -> int:
-    return math.prod(a.shape) * a.dtype.itemsize
 
 
 class Repeat(Nested):
@@ -240,42 +237,51 @@ class Repeat(Nested):
         return step * (math.inf if self.loop.length is None else self.loop.length)
 
     @property
-    def asks(self) -> int:
-        """After how many steps, a power of two, it asks whether to go on; 0: it never does."""
-        if self.work < ASKED:
+    def check_interval(self) -> int:
+        """Steps between two checks for signals, a power of two; 0: there are none."""
+        if self.work < UNCHECKED:
             return 0
         step = sum(part.work for part in self.parts) + 1
-        return 1 << max(0, int(math.log2(ASKED / step))) if step < ASKED else 1
+        return 1 << max(0, int(math.log2(UNCHECKED / step))) if step < UNCHECKED else 1
 
     @property
     def refuses(self) -> bool:
-        return self.asks > 0 or any(part.refuses for part in self.parts)
+        return self.check_interval > 0 or any(part.refuses for part in self.parts)
 
     def changed(self) -> list[int]:
-        """The parts of the state that a step makes anew, in a place of their own."""
+        """The parts of the state whose next value is written beside the present one."""
         loop, part = self.loop, self.parts[-1]
         state, outputs = part.inputs[loop.consts :], part.schedule.outputs
         return [j for j in range(loop.carries)
                 if outputs[j] is not state[j] and j not in part.updated]
 
     def bytes(self) -> int:
-        return super_bytes(self.parts) + sum(_padded(self.made[j]) for j in self.changed())
+        return self.state_at + sum(aligned(self.size(j)) for j in self.changed())
+
+    def size(self, j: int) -> int:
+        """Bytes of a part of the state."""
+        return self.outputs[j].root.aval.nbytes
+
+    @property
+    def state_at(self) -> int:
+        """Where in the scratch memory, behind that of the parts, the next state is made."""
+        return aligned(Nested.bytes(self))
 
     def body(self, w: _Writer) -> None:
         loop, code, part = self.loop, w.code, self.parts[-1]
         count, consts, first, arrays = loop.parts([w.pointers[v.root] for v in self.operands])
-        outs = [w.pointers[v.root] for v in self.made]
+        outs = [w.pointers[v.root] for v in self.outputs]
         state, ys = outs[: loop.carries], outs[loop.carries : len(part.schedule.outputs)]
-        for target, source, v in zip(state, first, self.made, strict=False):
-            code.copy(target, source, _size(v))
+        for target, source, v in zip(state, first, self.outputs, strict=False):
+            code.copy(target, source, v.root.aval.nbytes)
         if loop.test is not None or loop.counted:
-            for y, v in zip(ys, self.made[loop.carries :], strict=False):
-                code.clear(y, _size(v))
+            for y, v in zip(ys, self.outputs[loop.carries :], strict=False):
+                code.clear(y, v.root.aval.nbytes)
         steps = code.op(f"load i64, ptr {count}") if loop.counted else str(loop.length)
-        rooms, at = {}, super_bytes(self.parts)
+        rooms, at = {}, self.state_at
         for j in self.changed():
-            rooms[j] = _Room(w, state[j], w.shifted(w.scratch, at), _size(self.made[j]))
-            at += _padded(self.made[j])
+            rooms[j] = _Room(w, state[j], w.shifted(w.scratch, at), self.size(j))
+            at += aligned(self.size(j))
         with code.loop("0", None, stem="k") as k:
             self.step(w, k, steps, rooms, state, consts, arrays, ys)
         code.label("end")
@@ -287,7 +293,7 @@ class Repeat(Nested):
     def step(self, w: _Writer, k: str, steps: str, rooms: dict[int, _Room],
              state: Sequence[str], consts: Sequence[str], arrays: Sequence[str],
              ys: Sequence[str]) -> None:
-        """One iteration, the k-th; what it makes becomes the state."""
+        """The k-th iteration, whose outputs become the state."""
         loop, code, part = self.loop, w.code, self.parts[-1]
         now = [rooms[j].now() if j in rooms else p for j, p in enumerate(state)]
         if loop.length is not None:
@@ -300,26 +306,26 @@ class Repeat(Nested):
         place = k
         if loop.reverse:
             place = code.op(f"sub i64 {code.op(f'sub i64 {steps}, 1')}, {k}")
-        entries = [w.entry(x, nbytes(v.aval), place)
+        entries = [w.entry(x, v.aval.nbytes, place)
                    for x, v in zip(arrays, part.inputs[loop.consts + loop.carries :], strict=True)]
-        types = [_aval(a) for a in part.schedule.program.outputs]
-        collected = [w.entry(y, nbytes(a), place)
+        types = list(map(aval_of_atom, part.schedule.program.outputs))
+        collected = [w.entry(y, a.nbytes, place)
                      for y, a in zip(ys, types[loop.carries :], strict=True)]
         targets = [rooms[j].next() if j in rooms else p if j in part.updated else None
                    for j, p in enumerate(now)]
-        given = dict(zip(part.inputs, [*consts, *now, *entries], strict=True))
-        w.run(part, given, [*targets, *collected])
+        inputs = dict(zip(part.inputs, [*consts, *now, *entries], strict=True))
+        w.run(part, inputs, [*targets, *collected])
         for room in rooms.values():
             room.move()
-        if self.asks:
-            self.ask(w, code.op(f"add nuw nsw i64 {k}, 1"))
+        if self.check_interval:
+            self.check_signals(w, code.op(f"add nuw nsw i64 {k}, 1"))
 
-    def ask(self, w: _Writer, k: str) -> None:
-        """Every so often let Python look for signals; what a handler raises ends the call."""
+    def check_signals(self, w: _Writer, k: str) -> None:
+        """Every so often let Python handle signals; what a handler raises ends the call."""
         code = w.code
-        code.functions.update(ASKING)
+        code.functions.update(SIGNAL_CHECK)
         ask, go = (code.fresh(stem)[1:] for stem in ("ask", "on"))
-        due = code.op(f"icmp eq i64 {code.op(f'and i64 {k}, {self.asks - 1}')}, 0")
+        due = code.op(f"icmp eq i64 {code.op(f'and i64 {k}, {self.check_interval - 1}')}, 0")
         code.line(f"br i1 {due}, label %{ask}, label %{go}")
         code.label(ask)
         raised = code.op(f"icmp ne i32 {code.op('call i32 @interrupted()')}, 0")
@@ -334,7 +340,7 @@ class Repeat(Nested):
 
 
 class _Room:
-    """A part of a loop's state, and the room for the next: copied over, or changing places."""
+    """A part of a loop's state and room for its next value: copied if small, else swapped."""
 
     def __init__(self, w: _Writer, state: str, beside: str, size: int):
         self.w, self.state, self.beside, self.size = w, state, beside, size
@@ -354,7 +360,7 @@ class _Room:
         return self.held[1]
 
     def move(self) -> None:
-        """What has been made becomes what is."""
+        """The next value becomes the present one."""
         if not self.cells:
             self.w.code.copy(self.state, self.beside, self.size)
             return
@@ -383,7 +389,7 @@ class Choice(Nested):
 
     def body(self, w: _Writer) -> None:
         code = w.code
-        index, *given = [w.pointers[v.root] for v in self.operands]
+        index, *inputs = [w.pointers[v.root] for v in self.operands]
         i = code.op(f"load i64, ptr {index}")
         last = len(self.parts) - 1
         low = code.op(f"icmp slt i64 {i}, 0")
@@ -392,41 +398,21 @@ class Choice(Nested):
         code.line(f"switch i64 {i}, label %case{last} [ {cases} ]")
         for n, part in enumerate(self.parts):
             code.label(f"case{n}")
-            targets = [w.pointers[v.root] for v in self.made]
-            w.run(part, dict(zip(part.inputs, given, strict=True)), targets)
+            targets = [w.pointers[v.root] for v in self.outputs]
+            w.run(part, dict(zip(part.inputs, inputs, strict=True)), targets)
             code.line("br label %end")
         code.label("end")
 
 
-def super_bytes(parts: Sequence[Part]) -> int:
-    size = max(part.bytes for part in parts)
-    return size + -size % 64
-
-
-def _size(v: View) -> int:
-    return math.prod(v.shape) * v.root.aval.dtype.itemsize
-
-
-def _padded(v: View) -> int:
-    return _size(v) + -_size(v) % 64
-
-
-def _aval(a: Any) -> Aval:
-    return a.aval if isinstance(a, Var | Const) else Aval((), np.dtype(type(a)))
-
-
 def nested(eqn: Eqn, operands: Sequence[View], schedules: Sequence[Any]) -> Nested:
     """The step of an equation that holds programs, from the schedules of these."""
-    made = tuple([views.identity(v, v.aval.shape) for v in eqn.outputs])
+    outputs = tuple([views.identity(v, v.aval.shape) for v in eqn.outputs])
     kind = Choice if isinstance(eqn.prim, Branch) else Repeat
     *others, body = schedules
     state: tuple = ()
     if isinstance(eqn.prim, Loop):
         state = body.program.inputs[eqn.prim.consts : eqn.prim.consts + eqn.prim.carries]
     parts = (*map(Part, others), Part(body, state))
-    size = kind(eqn, tuple(operands), made, parts, None).bytes()
+    size = kind(eqn, tuple(operands), outputs, parts, None).bytes()
     scratch = Var(Aval((size,), np.dtype(np.uint8))) if size > STACK else None
-    return kind(eqn, tuple(operands), made, parts, scratch)
-
-
-__all__ = ["Choice", "Emitted", "Nested", "Part", "Repeat", "nested"]
+    return kind(eqn, tuple(operands), outputs, parts, scratch)

@@ -1,12 +1,10 @@
 """Reading and writing by index arrays, as native steps: every index is checked before it is used.
 
-What is moved is not looked at, so entries of any type are moved as integers of their size; only
-what is added is computed with.
+Entries are moved as integers of their size, whatever their type; only what is added is computed.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -34,12 +32,12 @@ class Axes:
     count: int
     indexed: Shape
 
-    def place(self, at: Sequence[str], found: Sequence[str]) -> list[str]:
-        """The entry of the array for an entry of the result; ``found`` are its indices."""
+    def place(self, at: Sequence[str], indices: Sequence[str]) -> list[str]:
+        """The entry of the array for an entry of the result, from the indices there."""
         rest = iter([*at[: self.start], *at[self.start + self.count :]])
-        given = iter(found)
+        own = iter(indices)
         n = len(at) - self.count + len(self.indexed)
-        return [next(given) if d in self.indexed else next(rest) for d in range(n)]
+        return [next(own) if d in self.indexed else next(rest) for d in range(n)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,14 +52,14 @@ class Indexed(Call):
     refuses: ClassVar[bool] = True
 
     def entry(self) -> str:
-        return f"i{8 * self.made[0].root.aval.dtype.itemsize}"
+        return f"i{8 * self.outputs[0].root.aval.dtype.itemsize}"
 
-    def found(self, w: Writer, at: list[str], array: View) -> list[str]:
+    def checked(self, w: Writer, at: list[str], array: View) -> list[str]:
         """The entries of the index arrays, counted from the start; out of bounds is refused."""
-        code, found = w.code, []
+        code, indices = w.code, []
         own = at[self.axes.start : self.axes.start + self.axes.count]
-        given = self.operands[len(self.operands) - len(self.axes.indexed) :]
-        for v, d in zip(given, self.axes.indexed, strict=True):
+        arrays = self.operands[len(self.operands) - len(self.axes.indexed) :]
+        for v, d in zip(arrays, self.axes.indexed, strict=True):
             t = type_of(v.root.aval.dtype)
             i = code.op(f"load {t}, ptr {w.at(v, own, t)}")
             i = i if t == "i64" else code.op(f"sext {t} {i} to i64")
@@ -69,8 +67,8 @@ class Indexed(Call):
             behind = code.op(f"icmp slt i64 {i}, 0")
             i = code.select("i64", behind, code.op(f"add i64 {i}, {n}"), i)
             w.refuse_if(code.op(f"icmp uge i64 {i}, {n}"), OUTSIDE)
-            found.append(i)
-        return found
+            indices.append(i)
+        return indices
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,15 +78,15 @@ class Gather(Indexed):
     name: ClassVar[str] = "gather"
 
     def body(self, w: Writer, indices: list[str]) -> None:
-        x, y = self.operands[0], self.made[0]
-        w.store(y, indices, w.load(x, self.axes.place(indices, self.found(w, indices, x))))
+        x, y = self.operands[0], self.outputs[0]
+        w.store(y, indices, w.load(x, self.axes.place(indices, self.checked(w, indices, x))))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scatter(Indexed):
     """``y[index] = v`` or ``y[index] += v``.
 
-    Before, y is filled with zeros or, where it ``copies``, the first operand; or it is there.
+    ``fills``: y is zero before, or with ``copies`` the first operand; otherwise it exists already.
     """
 
     adds: bool
@@ -100,19 +98,18 @@ class Scatter(Indexed):
     def prepare(self, w: Writer) -> None:
         if not self.fills:
             return
-        root = self.made[0].root
-        size = math.prod(root.aval.shape) * root.aval.dtype.itemsize
+        root = self.outputs[0].root
         if self.copies:
-            w.code.copy(w.pointers[root], w.pointers[self.operands[0].root], size)
+            w.code.copy(w.pointers[root], w.pointers[self.operands[0].root], root.aval.nbytes)
         else:
-            w.code.clear(w.pointers[root], size)
+            w.code.clear(w.pointers[root], root.aval.nbytes)
 
     def entry(self) -> str:
         return Call.entry(self) if self.adds else Indexed.entry(self)
 
     def body(self, w: Writer, indices: list[str]) -> None:
-        v, y = self.operands[int(self.copies)], self.made[0]
-        place = self.axes.place(indices, self.found(w, indices, y))
+        v, y = self.operands[int(self.copies)], self.outputs[0]
+        place = self.axes.place(indices, self.checked(w, indices, y))
         x = w.load(v, indices)
         if self.adds:
             add = lowering_of(ops.add, w.dtype)
@@ -121,18 +118,17 @@ class Scatter(Indexed):
         w.store(y, place, x)
 
 
-def enter(build: Builder, eqn: Eqn) -> bool:
+def enter(build: Builder, eqn: Eqn, operands: Sequence[Var | Const]) -> bool:
     """Enter an equation that reads or writes by index, if it can be; else nothing has happened."""
     row, out = eqn.prim, eqn.outputs[0]
-    operands = [a for a in eqn.inputs if isinstance(a, Var | Const)]
-    if not row.facts.indexing or len(operands) < len(eqn.inputs):
+    if not row.facts.indexing:
         return False
     assert isinstance(row, Linear), row
     assert row.operands is not None, row
     pattern, own = eqn.params["pattern"], row.operands
-    values, given = operands[:own], operands[own:]
+    values, index_arrays = operands[:own], operands[own:]
     avals = [a.aval for a in (*operands, out)]
-    if any(a.size == 0 for a in avals) or any(a.aval.dtype.kind != "i" for a in given):
+    if any(a.size == 0 for a in avals) or any(a.aval.dtype.kind != "i" for a in index_arrays):
         return False
     dtype = out.aval.dtype
     reads, adds = row.facts.indexing == "reads", row.facts.indexing == "adds"
@@ -146,13 +142,13 @@ def enter(build: Builder, eqn: Eqn) -> bool:
         return False
     full = tuple([WHOLE if e is ARRAY else e for e in pattern])
     part = views.indexed(array, full)
-    axes = _axes(pattern, len(shape), given)
+    axes = _axes(pattern, len(shape), index_arrays)
     if 0 in part.shape:
         return False
-    indices = [_index(build, a, given) for a in given]
+    indices = [_index(build, a, index_arrays) for a in index_arrays]
     if reads:
-        made = views.identity(out, out.aval.shape)
-        build.call(Gather((part, *indices), (made,), out.aval.shape, axes))
+        output = views.identity(out, out.aval.shape)
+        build.call(Gather((part, *indices), (output,), out.aval.shape, axes))
         return True
     v = build.whole(values[-1])
     first = (build.in_order(values[0]), v) if own == 2 else (v,)
@@ -162,10 +158,10 @@ def enter(build: Builder, eqn: Eqn) -> bool:
     return True
 
 
-def _axes(pattern: tuple, ndim: int, given: Sequence[Any]) -> Axes:
-    if not given:
+def _axes(pattern: tuple, ndim: int, arrays: Sequence[Any]) -> Axes:
+    if not arrays:
         return Axes(0, 0, ())
-    count = max(len(a.aval.shape) for a in given)
+    count = max(len(a.aval.shape) for a in arrays)
     consumed = sum(e is not None and e is not Ellipsis for e in pattern)
     indexed, at = [], 0
     for e in pattern:
@@ -175,9 +171,6 @@ def _axes(pattern: tuple, ndim: int, given: Sequence[Any]) -> Axes:
     return Axes(first_array_axis(pattern, ndim), count, tuple(indexed))
 
 
-def _index(build: Builder, a: Any, given: Sequence[Any]) -> View:
+def _index(build: Builder, a: Any, arrays: Sequence[Any]) -> View:
     """An index array in the shape that all of them have together."""
-    return views.broadcast(build.whole(a), np.broadcast_shapes(*[b.aval.shape for b in given]))
-
-
-__all__ = ["Gather", "Scatter", "enter"]
+    return views.broadcast(build.whole(a), np.broadcast_shapes(*[b.aval.shape for b in arrays]))

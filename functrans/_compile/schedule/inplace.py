@@ -1,6 +1,6 @@
-"""Updates in place: writing entries of an array that nobody reads any more needs no copy of it.
+"""Updates in place: an array that nobody reads any more need not be copied before entries are set.
 
-A loop that sets an entry of its state then costs as much a step as the entry, not as the array.
+A loop that sets an entry of its state then pays for the entry in each step, not for the array.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from functrans._compile.schedule.gather import Scatter
 class Placed(NamedTuple):
     """Steps in an order in which they can update in place.
 
-    ``same`` are buffers that lie where another one does; ``updated`` are the outputs that lie where
-    the part of the state before them does.
+    ``same`` maps buffers to others that they share memory with; ``updated`` are the outputs that
+    share theirs with the same part of the state before.
     """
 
     steps: tuple[Any, ...]
@@ -30,7 +30,7 @@ def placed(
 ) -> Placed:
     """The steps of a body whose outputs begin with the next ``state``.
 
-    ``claimed`` are the buffers that an output is made in.
+    ``claimed`` maps buffers to the outputs that they become.
     """
     plan = _Plan(list(steps), {a for a in outputs if isinstance(a, Var)})
     same: dict[Var, Var] = {}
@@ -39,7 +39,7 @@ def placed(
         b: Any = out
         while i not in updated and (step := plan.maker(b)) is not None:
             b = step.operands[0].root
-            if b in plan.made and plan.update(step):
+            if b in plan.filled and plan.update(step):
                 same[b] = out
             elif i < len(state) and b is state[i] and plan.update(step):
                 updated.add(i)
@@ -53,23 +53,23 @@ class _Plan:
 
     def __init__(self, steps: list, outputs: set[Var]):
         self.steps, self.outputs = steps, outputs
-        self.made = {b for step in steps for b in step.makes}
+        self.filled = {b for step in steps for b in step.makes}
         self.over: dict[Var, Scatter] = {}
 
     def maker(self, b: Var) -> Scatter | None:
         """The step that makes ``b`` as a changed copy."""
         for step in self.steps:
-            if isinstance(step, Scatter) and step.copies and step.made[0].root is b:
+            if isinstance(step, Scatter) and step.copies and step.outputs[0].root is b:
                 return step
         return None
 
     def update(self, step: Scatter) -> bool:
-        """Let a step overwrite what it would copy, if all others can read that before."""
+        """Let a step overwrite what it would copy, if all other readers can run before it."""
         b: Any = step.operands[0].root
         if b in self.outputs or b in self.over or b in step.reads[1:]:
             return False
         at = self.steps.index(step)
-        late = _dependents(self.steps[at + 1 :], step.made[0].root)
+        late = _dependents(self.steps[at + 1 :], step.outputs[0].root)
         rest = self.steps[at + 1 :]
         order = [*self.steps[:at], *[s for s in rest if s not in late], step,
                  *[s for s in rest if s in late]]
@@ -87,16 +87,13 @@ class _Plan:
 
 def _dependents(steps: Sequence[Any], b: Any) -> list:
     """The steps that need ``b``, or what such steps make."""
-    made, found = {b}, []
+    buffers, dependents = {b}, []
     for step in steps:
-        if not made.isdisjoint([*step.reads, *step.makes]):
-            made.update(step.makes)
-            found.append(step)
-    return found
+        if not buffers.isdisjoint([*step.reads, *step.makes]):
+            buffers.update(step.makes)
+            dependents.append(step)
+    return dependents
 
 
 def _last_reader(steps: Sequence[Any], b: Var, last: Any) -> bool:
     return not any(b in [*step.reads, *step.makes] for step in steps[steps.index(last) + 1 :])
-
-
-__all__ = ["Placed", "placed"]

@@ -1,6 +1,6 @@
-"""What a schedule consists of: kernels, which are single loop nests, library calls, host steps.
+"""The parts of a schedule: kernels, each a single loop nest, library calls, and host steps.
 
-Every step knows the buffers that it ``reads``, and those that it ``makes``.
+Every step knows the buffers that it ``reads`` and those that it ``makes``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ import numpy as np
 from functrans._compile.ir.program import Const, Eqn, Program, Var
 from functrans._compile.lowering.library import Call
 from functrans._compile.schedule.control import Nested
-from functrans._compile.schedule.views import Shape, View, Window
+from functrans._compile.schedule.views import Shape, View, Window, extent, full
 from functrans._core.primitive import Primitive
+
+# A buffer, and the offset, strides and windows of the loops that read or write it.
+Place = tuple[Var | Const, int, Shape, tuple[Window, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class Load:
 class Op:
     """``name = row(*args)``; an arg is a register or a number; ``types`` are computed in.
 
-    0 outside the windows, if there are any; where ``exact`` no product is fused with a sum.
+    0 outside the windows, if there are any. ``exact``: no product is fused with a sum.
     """
 
     name: str
@@ -62,7 +65,7 @@ class Store:
 class Reduce:
     """``buffer`` collects ``value`` over the loops in ``axes``, where its strides are 0.
 
-    With an ``index``, a register that is added to the place, over all that come to one place.
+    With an ``index``, a register that is added to the place, it collects whatever comes to a place.
     """
 
     buffer: Var
@@ -88,6 +91,7 @@ class Kernel:
     reductions: tuple[Reduce, ...]
     types: dict[str, np.dtype]
     refuses: ClassVar[bool] = False
+    chunks: ClassVar[int] = 1
 
     @property
     def reads(self) -> list[Any]:
@@ -96,6 +100,16 @@ class Kernel:
     @property
     def makes(self) -> list[Any]:
         return [x.buffer for x in (*self.stores, *self.reductions)]
+
+    @property
+    def places(self) -> list[Place]:
+        """What it reads and writes, apart from what is at an index."""
+        if 0 in self.space:
+            return []
+        whole = full(self.space)
+        places = [(x.buffer, x.offset, x.strides, x.windows) for x in self.loads if not x.index]
+        places += [(x.buffer, x.offset, x.strides, whole) for x in self.stores]
+        return places + [(x.buffer, 0, x.strides, whole) for x in self.reductions if not x.index]
 
     @property
     def work(self) -> float:
@@ -112,7 +126,7 @@ class HostStep:
     eqn: Eqn
     operands: tuple[Any, ...]
 
-    work: ClassVar[float] = math.inf  # it does not say
+    work: ClassVar[float] = math.inf  # unknown
 
     @property
     def name(self) -> str:
@@ -131,9 +145,8 @@ class HostStep:
 class Tiles:
     """Kernels that take turns on ``tile`` of the ``rows`` of their first loops at a time.
 
-    ``local`` buffers exist for one tile only; the entries of a row are given. Rows are gathered in
-    chunks of ``chunk``, which threads can share; ``parts`` are buffers of which each chunk has its
-    own part, of so many entries.
+    ``local`` buffers, with the entries of a row, exist for one tile only. Threads can share chunks
+    of ``chunk`` rows; of the buffers in ``parts``, each chunk has a part of so many entries.
     """
 
     kernels: tuple[Kernel, ...]
@@ -167,7 +180,7 @@ Step = NativeStep | HostStep
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """Steps in order; ``shapes`` of the buffers that they fill; where the outputs are found."""
+    """Steps in order; ``shapes`` of the buffers that they fill; where the outputs are."""
 
     program: Program
     steps: tuple[Step, ...]
@@ -183,7 +196,7 @@ class Schedule:
 
 
 def collapse(k: Kernel) -> Kernel:
-    """Neighbouring loops joined wherever everything goes through memory as if they were one."""
+    """Neighbouring loops joined wherever all accesses are those of a single loop."""
     axis = len(k.space) - 2
     while axis >= 0:
         if _joinable(k, axis):
@@ -231,31 +244,22 @@ def _join(k: Kernel, axis: int) -> Kernel:
 def check_bounds(step: NativeStep, shapes: dict[Var, Shape]) -> None:
     """Raise where an iteration or a library reads or writes outside a buffer.
 
-    Native code checks nothing: this is where a wrong index map would show. Places with an index
-    are NumPy's.
+    Native code checks nothing: a wrong index map shows here. Places at constant indices come from
+    NumPy.
     """
     for buffer, offset, strides, windows in _places(step):
-        if any(lo >= hi for lo, hi in windows):
-            continue
         shape = shapes.get(buffer, buffer.aval.shape)  # type: ignore[arg-type]  # a Const is no key
-        ends = [(s * lo, s * (hi - 1)) for s, (lo, hi) in zip(strides, windows, strict=True)]
-        least, most = (offset + sum(map(f, ends)) for f in (min, max))
+        least, most = extent(offset, strides, windows)
         assert least >= 0, (buffer, offset, strides, windows)
         assert most < math.prod(shape), (buffer, offset, strides, windows, shape)
 
 
-def _places(step: NativeStep) -> list[tuple[Var | Const, int, Shape, tuple[Window, ...]]]:
-    """Buffer, offset, strides and windows of all that a step reads or writes."""
+def _places(step: NativeStep) -> list[Place]:
     if isinstance(step, Tiles):
-        return [place for k in step.kernels for place in _places(k)]
-    if not isinstance(step, Kernel):
-        return [(v.root, v.offset, v.strides, v.windows) for v in (*step.operands, *step.made)]
-    if 0 in step.space:
-        return []
-    whole = tuple([(0, n) for n in step.space])
-    places = [(x.buffer, x.offset, x.strides, x.windows) for x in step.loads if not x.index]
-    places += [(x.buffer, x.offset, x.strides, whole) for x in step.stores]
-    return places + [(x.buffer, 0, x.strides, whole) for x in step.reductions if not x.index]
+        return [place for k in step.kernels for place in k.places]
+    if isinstance(step, Kernel):
+        return step.places
+    return [(v.root, v.offset, v.strides, v.windows) for v in (*step.operands, *step.outputs)]
 
 
 # ---- printing
@@ -267,9 +271,9 @@ def show(s: Schedule) -> str:
     for i, step in enumerate(s.steps):
         if not isinstance(step, Kernel | Tiles):
             outs = ", ".join([s.names(v) for v in step.makes if v in s.shapes])
-            given = " ".join(_operand(v, s.names) for v in step.operands)
+            operands = " ".join(_operand(v, s.names) for v in step.operands)
             what = "host" if isinstance(step, HostStep) else "call"
-            lines.append(f"{i}: {what} {outs} = {step.name} {given}")
+            lines.append(f"{i}: {what} {outs} = {step.name} {operands}")
             if isinstance(step, Nested):
                 for label, part in zip(step.programs, step.parts, strict=True):
                     lines.append(f"  {label}:")
@@ -299,11 +303,10 @@ def _body(k: Kernel, names: Callable[[Var], str]) -> list[str]:
         text = f"{x.name} = load {buffer}[{place(x.offset, x.strides, x.index)}]"
         lines.append(text + (f" if {inside} else 0" if inside else ""))
     for op in k.ops:
-        given = " ".join(map(_argument, op.args))
-        if op.windows:
-            lines.append(f"{op.name}:{op.dtype} = {given} if {_inside(op.windows, k.space)} else 0")
-        else:
-            lines.append(f"{op.name}:{op.dtype} = {op.row} {given}")
+        args = " ".join(map(_argument, op.args))
+        inside = _inside(op.windows, k.space) if op.windows else ""
+        value = f"{args} if {inside} else 0" if op.windows else f"{op.row} {args}"
+        lines.append(f"{op.name}:{op.dtype} = {value}")
     for store in k.stores:
         at = place(store.offset, store.strides)
         lines.append(f"store {names(store.buffer)}[{at}] = {_argument(store.value)}")
@@ -337,7 +340,3 @@ def _operand(v: Any, names: Callable[[Var], str]) -> str:
     if not isinstance(v, View):
         return _argument(v)
     return names(v.root) if isinstance(v.root, Var) else f"<{v.root.aval!r}>"
-
-
-__all__ = ["Call", "HostStep", "Kernel", "Load", "NativeStep", "Nested", "Op", "Reduce", "Schedule",
-           "Step", "Store", "Tiles", "check_bounds", "collapse", "place"]

@@ -1,9 +1,9 @@
-"""Linear algebra on its way to steps: small products become loops, the rest calls of a library."""
+"""Linear algebra as steps: small products become loops, everything else library calls."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,11 @@ from functrans._ops.linalg import cholesky, eigh, inv, solve, triangular_solve
 from functrans._ops.reductions import sum as sum_
 from functrans._ops.structure import astype, embed_diagonal
 
-# Multiply-adds up to which loops are as fast as a call, of matrices and of a matrix with a vector:
-# measured with OpenBLAS, whose own loops for small matrices start in a tenth of a microsecond.
+# Multiply-adds up to which loops are as fast as a call, for two matrices and for a matrix and a
+# vector: measured with OpenBLAS, whose loops for small matrices start in 0.1 microseconds.
 SMALL_PRODUCT = 128
 SMALL_VECTOR = 1024
-# Columns from which on the innermost loop runs along a row of the product.
+# Columns of a product from which the innermost loop runs along a row.
 WIDE = 4
 FLOAT64, INT64 = np.dtype(np.float64), np.dtype(np.int64)
 
@@ -36,28 +36,27 @@ FLOAT64, INT64 = np.dtype(np.float64), np.dtype(np.int64)
 Enter = Callable[..., bool]
 
 
-def enter(build: Builder, eqn: Eqn) -> bool:
+def enter(build: Builder, eqn: Eqn, operands: Sequence[Var | Const]) -> bool:
     """Enter an equation as loops or calls, if it can be; else False, and nothing has happened."""
     how = LOOPS.get(eqn.prim) or LAPACK.get(eqn.prim)
-    given = [a for a in eqn.inputs if isinstance(a, Var | Const)]
-    if how is None or len(given) < len(eqn.inputs):
+    if how is None:
         return False
-    avals = [a.aval for a in (*given, *eqn.outputs)]
+    avals = [a.aval for a in (*operands, *eqn.outputs)]
     if any(a.size == 0 or max(a.shape, default=0) > library.LARGEST for a in avals):
         return False
     if any(a.dtype != avals[0].dtype or not is_native(a.dtype) for a in avals):
         return False
     if eqn.prim in LAPACK and not (avals[0].dtype.char in "fd" and _callable(avals[0].dtype)):
         return False
-    return how(build, eqn, *map(build.view, given))
+    return how(build, eqn, *map(build.view, operands))
 
 
 def _callable(dtype: np.dtype) -> bool:
-    return dtype.char in library.LETTERS and routines.found() is not None
+    return dtype.char in library.LETTERS and routines.available() is not None
 
 
 def _settled(build: Builder, v: View, fits: Callable[[View], Any]) -> View:
-    """The view itself where it fits a library, else a copy of what it shows."""
+    """The view itself if the library can read it, else a copy of its entries."""
     if v.whole and fits(v):
         return v
     aval = Aval(v.shape, v.root.aval.dtype)
@@ -103,11 +102,11 @@ def _einsum(build: Builder, eqn: Eqn, a: View, b: View) -> bool:
 
 
 def _reshaped(build: Builder, v: View, shape: Shape) -> View:
-    found = views.reshaped(v, shape)
-    if found is None:
-        found = views.reshaped(_settled(build, v, lambda v: False), shape)
-    assert found is not None, (v, shape)
-    return found
+    reshaped = views.reshaped(v, shape)
+    if reshaped is None:
+        reshaped = views.reshaped(_settled(build, v, lambda v: False), shape)
+    assert reshaped is not None, (v, shape)
+    return reshaped
 
 
 def _wanted(dtype: np.dtype, n: int, k: int, m: int) -> bool:
@@ -174,7 +173,7 @@ def _with_axis(v: View, at: int) -> View:
 
 
 def _double(build: Builder, v: View, fits: Callable[[View], Any] = bool) -> View:
-    """The view itself where it fits a library, else a copy of what it shows; in float64."""
+    """The same in float64."""
     if v.root.aval.dtype == FLOAT64:
         return _settled(build, v, fits)
     target = Var(Aval(v.shape, FLOAT64))
@@ -189,7 +188,7 @@ def _result(out: Var) -> Var:
 
 
 def _finish(build: Builder, out: Var, y: View) -> None:
-    """What was found in its buffer is the output, in whatever dtype."""
+    """Take the output from its buffer, in whatever dtype."""
     shape, dtype = out.aval.shape, out.aval.dtype
     y = _reshaped(build, y, shape)
     if dtype == FLOAT64:
@@ -202,9 +201,9 @@ def _finish(build: Builder, out: Var, y: View) -> None:
 def _factored(build: Builder, a: View) -> tuple[View, View, bool]:
     """Factors and pivots of ``a`` or, where the flag says so, of its transpose: computed once."""
     for flipped in (False, True):
-        found = build.factors.get(_place(transposed(a) if flipped else a))
-        if found is not None:
-            return *found, flipped
+        factors = build.factors.get(_place(transposed(a) if flipped else a))
+        if factors is not None:
+            return *factors, flipped
     *batch, n, _ = a.shape
     lu = views.identity(Var(Aval(a.shape, FLOAT64)), a.shape)
     pivots = views.identity(Var(Aval((*batch, n), INT64)), (*batch, n))
@@ -228,8 +227,8 @@ def _solve(build: Builder, eqn: Eqn, a: View, *bs: View) -> bool:
     batch = np.broadcast_shapes(a.shape[:-2], *[b.shape[:-2] for b in rest])
     lu, pivots, flipped = _factored(build, a)
     x = views.identity(_result(out), (*batch, m, n))
-    given = _stacked(lu, batch), _stacked(pivots, batch, 1), *[_stacked(b, batch) for b in rest]
-    build.call(library.Solve(given, (x,), batch, flipped))
+    operands = _stacked(lu, batch), _stacked(pivots, batch, 1), *[_stacked(b, batch) for b in rest]
+    build.call(library.Solve(operands, (x,), batch, flipped))
     _finish(build, out, transposed(x))
     return True
 
@@ -254,12 +253,12 @@ def _triangular_solve(build: Builder, eqn: Eqn, a: View, b: View) -> bool:
 
 def _log_det(build: Builder, a: View) -> tuple[View, View]:
     """Sign and logarithm of the determinant."""
-    found = routines.found()
-    assert found is not None, a
+    blas = routines.available()
+    assert blas is not None, a
     lu, pivots, _ = _factored(build, a)  # of the transpose it is the same
     batch = a.shape[:-2]
     sign, log = (views.identity(Var(Aval(batch, FLOAT64)), batch) for _ in range(2))
-    build.call(library.LogDet((lu, pivots), (sign, log), batch, found.bits))
+    build.call(library.LogDet((lu, pivots), (sign, log), batch, blas.bits))
     return sign, log
 
 
@@ -295,10 +294,10 @@ def _eigh(build: Builder, eqn: Eqn, a: View) -> bool:
     a = _double(build, a)
     room, counts = library.eigh_room(a.shape[-1])
     buffers = _result(w), _result(v), Var(Aval((room,), FLOAT64)), Var(Aval((counts,), INT64))
-    made = tuple([views.identity(b, b.aval.shape) for b in buffers])
-    build.call(library.Eigh((a,), made, a.shape[:-2], eqn.params["lower"], v in build.wanted))
-    _finish(build, w, made[0])
-    _finish(build, v, transposed(made[1]))
+    outputs = tuple([views.identity(b, b.aval.shape) for b in buffers])
+    build.call(library.Eigh((a,), outputs, a.shape[:-2], eqn.params["lower"], v in build.wanted))
+    _finish(build, w, outputs[0])
+    _finish(build, v, transposed(outputs[1]))
     return True
 
 
@@ -317,10 +316,10 @@ def _embed_diagonal(build: Builder, eqn: Eqn, x: View) -> bool:
         return False
     mask = np.eye(n, m, offset, dtype=bool)
     mask.setflags(write=False)
-    given = views.broadcast(build.view(Const(mask)), shape), views.broadcast(x, shape), 0
+    operands = views.broadcast(build.view(Const(mask)), shape), views.broadcast(x, shape), 0
     build.shapes[out] = shape
     types = np.dtype(bool), out.aval.dtype, out.aval.dtype
-    build.enter_node("map", ops.where, shape, given, out, types=types)
+    build.enter_node("map", ops.where, shape, operands, out, types=types)
     return True
 
 
@@ -331,5 +330,3 @@ LAPACK: dict[Primitive, Enter] = {
     solve: _solve, inv: _solve, triangular_solve: _triangular_solve, det: _det, slogdet: _slogdet,
     cholesky: _cholesky, eigh: _eigh,
 }
-
-__all__ = ["LAPACK", "LOOPS", "enter"]

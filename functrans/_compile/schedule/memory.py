@@ -1,4 +1,4 @@
-"""Scratch memory: where intermediates lie, one over another once they are not read any more."""
+"""Scratch memory: where intermediates lie, reused once they are not read any more."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from typing import Any
 
 from functrans._compile.ir.program import Var
 
-# Bytes of intermediates up to which they live on the stack, where LLVM can turn them to registers.
+# Bytes of intermediates that may live on the stack, where LLVM can turn them into registers.
 STACK = 4096
 ALIGNMENT = 64
+
+
+def aligned(size: int) -> int:
+    return size + -size % ALIGNMENT
 
 
 def allocate(
     steps: Sequence[Any], shapes: dict[Var, tuple[int, ...]], buffers: Iterable[Var]
 ) -> tuple[dict[Var, int], int]:
-    """Offsets in one piece of memory for ``buffers``, and its size in bytes."""
+    """Offsets of ``buffers`` in one block of memory, and its size in bytes."""
     first: dict[Any, int] = {}
     last: dict[Any, int] = {}
     for i, step in enumerate(steps):
@@ -28,8 +32,7 @@ def allocate(
     size = 0
     for v in sorted([b for b in buffers if b in first], key=first.__getitem__):
         taken = sorted(t for t in taken if t[2] >= first[v])
-        need = max(math.prod(shapes[v]) * v.aval.dtype.itemsize, 1)
-        need += -need % ALIGNMENT
+        need = aligned(max(math.prod(shapes[v]) * v.aval.dtype.itemsize, 1))
         at = 0
         for start, stop, _ in taken:
             if start - at >= need:
@@ -39,6 +42,3 @@ def allocate(
         offsets[v] = at
         size = max(size, at + need)
     return offsets, size
-
-
-__all__ = ["ALIGNMENT", "STACK", "allocate"]

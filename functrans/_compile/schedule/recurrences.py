@@ -1,7 +1,7 @@
 """Running sums, products, extremes and recurrences: steps that go along an axis entry by entry.
 
 The order is NumPy's, and nothing is fused or reassociated, so the bits are NumPy's too. Along any
-but the last axis a whole slice is made from the one before it, which LLVM vectorises.
+but the last axis, a whole slice is computed from the one before, which LLVM vectorises.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from functrans._ops.reductions import recurrence, running_share
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Running(Call):
-    """An entry of what is made is found from the one before it and those of the operands there."""
+    """Computes each entry of the output from the one before it and the operands' entries there."""
 
     axis: int
 
     @property
     def work(self) -> float:
         """About how many operations a run takes."""
-        return 2 * math.prod(self.made[0].shape)
+        return 2 * math.prod(self.outputs[0].shape)
 
     def first(self, w: Writer, xs: Sequence[str]) -> str:
-        """The entry that none is before."""
+        """The first entry, which has none before it."""
         return xs[-1]
 
     def next(self, w: Writer, before: str, xs: Sequence[str]) -> str:
         raise NotImplementedError
 
     def body(self, w: Writer, indices: list[str]) -> None:
-        """One line, or a stack of lines that are next to each other; ``indices`` lead there."""
-        y, n = self.made[0], self.made[0].shape[self.axis]
+        """One line at ``indices``, or several that are next to each other."""
+        y, n = self.outputs[0], self.outputs[0].shape[self.axis]
         inner = y.shape[self.axis + 1 :]
         held = w.variable(w.t) if math.prod(inner) == 1 else ""
 
@@ -88,13 +88,11 @@ def along(axis: int, entry: tuple) -> tuple:
 def load(w: Writer, v: View, at: Sequence[str]) -> str:
     """An entry of an operand."""
     dtype = v.root.aval.dtype
-    t = stored_type(dtype)
-    x = w.code.op(f"load {t}, ptr {w.at(v, at, t)}")
-    return w.code.op(f"icmp ne i8 {x}, 0") if dtype.kind == "b" else x
+    return w.code.read(dtype, w.at(v, at, stored_type(dtype)))
 
 
 def read(w: Writer, v: View, at: Sequence[str]) -> str:
-    """An entry of an operand in the dtype of what is made."""
+    """An entry of an operand, in the dtype of the output."""
     return convert(w.code, load(w, v, at), v.root.aval.dtype, w.dtype)
 
 
@@ -133,7 +131,7 @@ class Recurrence(Running):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Share(Running):
-    """The weight of the newest entry in a running extreme: 1/n if it is the n-th to attain it."""
+    """The weight of the latest entry in a running extreme: 1/n if it is the n-th to attain it."""
 
     largest: bool
 
@@ -141,7 +139,7 @@ class Share(Running):
 
     def body(self, w: Writer, indices: list[str]) -> None:
         """One line; the extreme so far, and how many have attained it, are in registers."""
-        code, x, y = w.code, self.operands[0], self.made[0]
+        code, x, y = w.code, self.operands[0], self.outputs[0]
         t = type_of(x.root.aval.dtype)
         extreme, count = w.variable(t), w.variable("double")
         lead, rest = indices[: self.axis], indices[self.axis :]
@@ -190,31 +188,27 @@ def _number(x: float) -> str:
 ROWS = frozenset({recurrence, running_share})
 
 
-def enter(build: Builder, eqn: Eqn) -> bool:
+def enter(build: Builder, eqn: Eqn, arrays: Sequence[Var | Const]) -> bool:
     """Enter a running operation as a step, if it can be; else nothing has happened."""
     row, join = eqn.prim, eqn.prim.facts.scans
-    given = [a for a in eqn.inputs if isinstance(a, Var | Const)]
-    if (join is None and row not in ROWS) or len(given) < len(eqn.inputs):
+    if join is None and row not in ROWS:
         return False
     out, axis = eqn.outputs[0], eqn.params["axis"]
-    shape, dtypes = out.aval.shape, [a.aval.dtype for a in (*given, out)]
+    shape, dtypes = out.aval.shape, [a.aval.dtype for a in (*arrays, out)]
     if not out.aval.size or not all(map(is_native, dtypes)) or out.aval.dtype.kind == "b":
         return False
     if join is not None and lowering_of(join, out.aval.dtype) is None:
         return False
-    operands, made = [build.whole(a) for a in given], views.identity(out, shape)
+    operands, output = [build.whole(a) for a in arrays], views.identity(out, shape)
     if row is running_share:
         if dtypes[0].kind not in "fi":
             return False
         lines = shape[:axis] + shape[axis + 1 :]
-        build.call(Share(tuple(operands), (made,), lines, axis, eqn.params["largest"]))
+        build.call(Share(tuple(operands), (output,), lines, axis, eqn.params["largest"]))
         return True
     if eqn.params.get("reverse"):
         back = along(axis, (None, None, -1))
-        *operands, made = [views.indexed(v, back) for v in (*operands, made)]
-    step = tuple(operands), (made,), shape[:axis], axis
+        *operands, output = [views.indexed(v, back) for v in (*operands, output)]
+    step = tuple(operands), (output,), shape[:axis], axis
     build.call(Recurrence(*step) if join is None else Scan(*step, row))
     return True
-
-
-__all__ = ["ROWS", "Running", "Scan", "Share", "enter"]

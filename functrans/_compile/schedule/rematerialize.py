@@ -1,9 +1,9 @@
 """Cheap values computed again where they are read, instead of stored by one kernel for another.
 
-A sum or a product costs less than its trip through memory. A value is computed again when only
-other kernels' loops keep it from staying in a register, when what it is made of lies in memory
-anyway, and when the arithmetic is little. Such arithmetic is marked exact: it is not fused into
-multiply-adds, so that every copy has the same bits.
+A sum or a product costs less than its trip through memory. A value is recomputed if only the loops
+of other kernels keep it out of a register, its operands are in memory anyway, and the arithmetic is
+cheap. Such arithmetic is marked exact: it is not fused into multiply-adds, so that all copies have
+the same bits.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Any, NamedTuple
 
 from functrans._compile.ir.program import Var
 from functrans._compile.lowering.scalars import inside
-from functrans._compile.schedule.builder import Builder, Node
+from functrans._compile.schedule.builder import Builder, Node, Operand
 from functrans._compile.schedule.views import Shape, View, composed, identity, origin
 from functrans._core.aval import Aval
 
-# Operations that may be repeated for one value, and arrays as large that they may read: storing
-# costs as much as reading three.
+# Operations that may be repeated for one value, and arrays of its size that they may read: a store
+# costs as much as three reads.
 OPERATIONS, ARRAYS = 24, 3
-# How many times as many entries may be computed as there are.
+# How many times as many entries may be computed as the value has.
 REPEATED = 4
 
 
 class _Cost(NamedTuple):
-    """What computing a value takes: its equations, more of them at other places, and arrays."""
+    """What it takes to compute a value: its equations, how many are elsewhere, and arrays."""
 
     equations: frozenset[Var]
     elsewhere: int
@@ -60,7 +60,7 @@ class _Costs:
                 yield node
 
     def of(self, node: Node) -> _Cost | None:
-        """What the node's value costs, made of what is in memory; None where that is too much."""
+        """The cost of the node's value, given what is in memory; None if it is too high."""
         assert node.row is not None, node
         if not node.row.facts.cheap:
             return None
@@ -80,8 +80,8 @@ class _Costs:
                     elsewhere += cost.elsewhere + len(cost.equations)
             elif REPEATED * v.root.aval.size >= math.prod(node.space):
                 arrays.add(v.root)
-        found = _Cost(frozenset(equations), elsewhere, frozenset(arrays))
-        return found if found.small else None
+        cost = _Cost(frozenset(equations), elsewhere, frozenset(arrays))
+        return cost if cost.small else None
 
 
 def recompute(build: Builder, outputs: Iterable[Any]) -> None:
@@ -153,7 +153,7 @@ def _kept(build: Builder, outputs: Iterable[Any]) -> set[Any]:
 
 
 def _worthwhile(node: Node, foreign: Sequence[tuple[Node, View]], costs: _Costs) -> bool:
-    """Whether the loops that read the value are not many times as long, and find its operands."""
+    """Whether the loops that read the value are not much longer, and can reach its operands."""
     if sum(math.prod(n.space) for n, _ in foreign) > REPEATED * math.prod(node.space):
         return False
     return all(_reachable(node, v, costs) for _, v in foreign)
@@ -176,21 +176,21 @@ def _reachable(node: Node, v: View, costs: _Costs) -> bool:
 
 
 class _Copier:
-    """Copies of the equations behind a view, in the loops that read it."""
+    """Copies the equations behind a view into the loops that read it."""
 
     def __init__(self, build: Builder, known: dict[Var, Any]):
         self.build = build
         self.known = known
         self.nodes: list[Node] = []
         self.level = 0
-        self.made: dict[tuple, View] = {}
+        self.copies: dict[tuple, View] = {}
 
     def copy(self, v: View, space: Shape, masked: bool) -> View:
         """The view as a register of a loop over ``space``; 0 outside its windows if masked."""
         key = v.root, v.offset, v.strides, v.windows, space, masked
-        if key not in self.made:
-            self.made[key] = self._masked(v, space) if masked else self._copied(v, space)
-        return self.made[key]
+        if key not in self.copies:
+            self.copies[key] = self._masked(v, space) if masked else self._copied(v, space)
+        return self.copies[key]
 
     def _copied(self, v: View, space: Shape) -> View:
         node = self.build.makers[v.root][0]  # type: ignore[index]  # known ones are variables
@@ -201,7 +201,7 @@ class _Copier:
         self.known[copy.root] = self.known[v.root]  # type: ignore[index]
         return copy
 
-    def _operand(self, u: Any, v: View, inner: Shape, space: Shape) -> Any:
+    def _operand(self, u: Operand, v: View, inner: Shape, space: Shape) -> Operand:
         if not isinstance(u, View):
             return u
         w = composed(u, v, inner)
@@ -240,6 +240,3 @@ def _drop_unused(build: Builder, kept: set[Any]) -> None:
             build.makers.pop(node.target, None)
             build.shapes.pop(node.target, None)
     build.nodes = left[::-1]
-
-
-__all__ = ["recompute", "recompute_late"]

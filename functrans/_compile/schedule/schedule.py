@@ -1,14 +1,13 @@
 """From a Program to steps: fused loop nests, and host steps for what has no lowering.
 
 ``enter`` makes nodes of the equations one by one (``builder.py``); then cheap values are computed
-again where they are read (``recompute.py``), and nodes become steps (``assemble.py``).
+again where they are read (``rematerialize.py``), and nodes become steps (``assemble.py``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -63,7 +62,10 @@ def enter(build: Builder, eqn: Eqn) -> None:
         return
     if row in JOINS and _join(build, eqn):
         return
-    if any(part.enter(build, eqn) for part in (linear, gather, recurrences)):
+    arrays = [a for a in eqn.inputs if isinstance(a, Var | Const)]
+    if len(arrays) == len(eqn.inputs) and any(
+        part.enter(build, eqn, arrays) for part in (linear, gather, recurrences)
+    ):
         return
     types = computing_types(eqn) if len(eqn.outputs) == 1 else None
     if types is not None:
@@ -99,10 +101,10 @@ def _indexed(build: Builder, eqn: Eqn) -> bool:
             return False
         build.add_node(Node("map", gather_row, v.shape, (v,), out, types=(x.aval.dtype,)))
     else:
-        found = scattered(x.aval.shape, eqn) if out.aval.dtype.kind in "fic" else None
-        if found is None:
+        places = scattered(x.aval.shape, eqn) if out.aval.dtype.kind in "fic" else None
+        if places is None:
             return False
-        index, strides = found
+        index, strides = places
         value = read(build.operand(x, x.aval.shape))
         build.add_node(Node("reduce", sum_, index.shape, (value, index), out,
                             types=(out.aval.dtype,), place=(0, strides)))
@@ -200,18 +202,15 @@ def schedule(program: Program) -> Schedule:
     return Assembler(build, outputs).schedule()
 
 
-def _output(build: Builder, a: Atom) -> Any:
+def _output(build: Builder, a: Atom) -> Atom:
     """Where an output is found: a buffer of the same size in order, or a constant or input."""
     if not isinstance(a, Var) or a in build.program.inputs:
         return a
     v = build.view(a)
     root = v.root
-    made = isinstance(root, Var) and root in build.makers and v.is_identity()
-    if made and math.prod(root.aval.shape) == math.prod(v.shape):
+    filled = isinstance(root, Var) and root in build.makers and v.is_identity()
+    if filled and math.prod(root.aval.shape) == math.prod(v.shape):
         return root
     out = Var(a.aval)
     build.copy(a, out)
     return out
-
-
-__all__ = ["is_known", "schedule"]

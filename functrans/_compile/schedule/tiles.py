@@ -1,11 +1,10 @@
 """Kernels that run together on a few rows at a time, and on several threads.
 
-Kernels whose first loops have the same length, and which hand rows to each other or read the same
-ones, need not each run over all the rows. They take turns on a tile of rows, so what one leaves or
-has read is still in the cache for the next, and what is handed over takes no more memory than a
-tile. Tiles are gathered in chunks, which threads can
-share. What a reduction over the rows collects, it collects for each chunk apart, and the parts of
-the chunks are joined in order: results depend on shapes alone, not on threads.
+Kernels whose first loops have the same length, and which pass rows to each other or read the same
+ones, take turns on a tile of rows: what one has written or read is still in the cache for the next,
+and what they pass on takes no more memory than a tile. Threads can share chunks of tiles.
+Reductions over the rows collect into a part for each chunk, and the parts are joined in order, so
+that results depend on shapes alone, not on threads.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class _Group:
 
 
 def tiled(steps: Sequence[Step], kept: set[Any], shapes: dict[Var, Shape]) -> list[Step]:
-    """The steps with kernels joined where that saves memory, or lets threads share them.
+    """The steps, with kernels grouped where that saves memory or lets threads share them.
 
     ``kept`` are the outputs; ``shapes`` of the buffers, to which those of parts are added.
     """
@@ -66,15 +65,15 @@ def _touched(item: Any) -> set[Any]:
 
 
 def _grouped(steps: Sequence[Step], shapes: dict[Var, Shape]) -> list[Any]:
-    """Each kernel in the last group that it can join, after all that it needs."""
+    """Each kernel in the last group that it can join, after everything that it reads."""
     items: list[Any] = []
-    made: dict[Any, list[tuple[int, Step]]] = {}  # buffer -> who fills it, and as part of what
+    makers: dict[Any, list[tuple[int, Step]]] = {}  # buffer -> who fills it, and as part of what
     latest: dict[int, int] = {}  # number of rows -> the last group
     for step in steps:
         at = -1
         if isinstance(step, Kernel) and _has_rows(step):
             rows = step.space[0]
-            first = max([_first(b, step, made, items, shapes) for b in step.reads], default=0)
+            first = max([_first(b, step, makers, items, shapes) for b in step.reads], default=0)
             at = latest.get(rows, -1)
             if at < first:
                 at = latest[rows] = len(items)
@@ -84,7 +83,7 @@ def _grouped(steps: Sequence[Step], shapes: dict[Var, Shape]) -> list[Any]:
             at = len(items)
             items.append(step)
         for b in step.makes:
-            made.setdefault(b, []).append((at, step))
+            makers.setdefault(b, []).append((at, step))
     return items
 
 
@@ -93,9 +92,9 @@ def _has_rows(k: Kernel) -> bool:
     return bool(k.space) and 0 not in k.space and not any(r.index for r in k.reductions)
 
 
-def _first(b: Any, k: Kernel, made: dict, items: list, shapes: dict[Var, Shape]) -> int:
+def _first(b: Any, k: Kernel, writers: dict, items: list, shapes: dict[Var, Shape]) -> int:
     """The first item that a kernel which reads this buffer can be part of."""
-    makers = made.get(b, [])
+    makers = writers.get(b, [])
     last = max([at for at, _ in makers], default=-1)
     if last < 0:
         return 0
@@ -112,20 +111,11 @@ def _by_rows(k: Kernel, b: Any, shapes: dict[Var, Shape]) -> bool:
     row = size // rows
     if row * rows != size or any(x.index and x.buffer is b for x in (*k.loads, *k.reductions)):
         return False
-    whole = views.full(k.space)
-    places = [(x.offset, x.strides, x.windows) for x in k.loads if x.buffer is b]
-    places += [(x.offset, x.strides, whole) for x in k.stores if x.buffer is b]
-    places += [(0, x.strides, whole) for x in k.reductions if x.buffer is b]
-    for offset, strides, windows in places:
-        if strides[0] != row or windows[0] != (0, rows):
-            return False
-        inner = list(zip(strides[1:], windows[1:], strict=True))
-        if any(lo >= hi for _, (lo, hi) in inner):
-            continue
-        ends = [(s * lo, s * (hi - 1)) for s, (lo, hi) in inner]
-        least, most = (offset + sum(map(f, ends)) for f in (min, max))
-        if least < 0 or most >= row:
-            return False
+    for buffer, offset, strides, windows in k.places:
+        if buffer is b:
+            least, most = views.extent(offset, strides[1:], windows[1:])
+            if strides[0] != row or windows[0] != (0, rows) or least < 0 or most >= row:
+                return False
     return True
 
 
@@ -146,7 +136,7 @@ def _steps(group: _Group, needed: set[Any], shapes: dict[Var, Shape]) -> list[St
     if not row_bytes:
         local, row_bytes = {}, _row_bytes(_read_again(kernels, rows, shapes), rows)
     if len(kernels) > 1 and not row_bytes:
-        # nothing is gained by taking turns
+        # taking turns gains nothing
         return [s for k in kernels for s in _steps(_Group(rows, [k]), needed, shapes)]
     collected = {r.buffer: r for k in kernels for r in k.reductions if 0 in r.axes}
     chunks = _chunks(kernels, rows, sum(math.prod(shapes[b]) for b in collected))
@@ -190,7 +180,7 @@ def _chunks(kernels: Sequence[Kernel], rows: int, collected: int) -> int:
     work = sum(math.prod(k.space) * _cost(k) for k in kernels)
     if work < sizes.WORK:
         return 1
-    # what is collected must stay little beside what is computed
+    # collecting must stay cheap beside computing
     most = sum(math.prod(k.space) for k in kernels) // (8 * max(collected, 1))
     return max(1, min(sizes.CHUNKS, int(work / sizes.CHUNK), rows, most))
 
@@ -224,6 +214,3 @@ def _joined(part: Var, r: Reduce) -> Kernel:
     strides = (0, 1) if size > 1 else (0,)
     joined = Reduce(r.buffer, row, "part", r.dtype, (0,), strides)
     return Kernel(space, (load,), (), (), (joined,), {"part": r.dtype})
-
-
-__all__ = ["tiled"]

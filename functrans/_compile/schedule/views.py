@@ -65,7 +65,7 @@ def identity(root: Var | Const, shape: Shape) -> View:
     return View(root, shape, 0, c_strides(shape), full(shape))
 
 
-def _made(v: View, axes: list[tuple[int, int, Window]], offset: int) -> View:
+def _of_axes(v: View, axes: list[tuple[int, int, Window]], offset: int) -> View:
     """A view of the same root with these (length, stride, window), cut to the lengths."""
     return View(
         v.root,
@@ -81,8 +81,8 @@ def _axes(v: View) -> list[tuple[int, int, Window]]:
 
 
 def transposed(v: View, axes: Shape) -> View:
-    given = _axes(v)
-    return _made(v, [given[a] for a in axes], v.offset)
+    old = _axes(v)
+    return _of_axes(v, [old[a] for a in axes], v.offset)
 
 
 def broadcast(v: View, shape: Shape) -> View:
@@ -95,7 +95,7 @@ def broadcast(v: View, shape: Shape) -> View:
             axes.append((n, stride, window))
         else:
             axes.append((n, 0, (0, n) if window == (0, 1) else (0, 0)))
-    return _made(v, axes, v.offset)
+    return _of_axes(v, axes, v.offset)
 
 
 def squeezed(v: View) -> View:
@@ -103,17 +103,17 @@ def squeezed(v: View) -> View:
     if 1 not in v.shape and v.whole:
         return v
     v = nothing(v) if v.empty and 0 not in v.shape else v
-    return _made(v, [a for a in _axes(v) if a[0] != 1], v.offset)
+    return _of_axes(v, [a for a in _axes(v) if a[0] != 1], v.offset)
 
 
 def reshaped(v: View, shape: Shape) -> View | None:
     """The view in another shape, None where its strides do not allow that."""
     if math.prod(shape) == 0:
-        return _made(v, [(n, 0, (0, n)) for n in shape], 0)
+        return _of_axes(v, [(n, 0, (0, n)) for n in shape], 0)
     v = nothing(v) if v.empty else v
     if [n for n in v.shape if n != 1] == [n for n in shape if n != 1]:
-        given = iter([a for a in _axes(v) if a[0] != 1])
-        return _made(v, [next(given) if n != 1 else (1, 0, (0, 1)) for n in shape], v.offset)
+        long = iter([a for a in _axes(v) if a[0] != 1])
+        return _of_axes(v, [next(long) if n != 1 else (1, 0, (0, 1)) for n in shape], v.offset)
     if not v.whole:
         return None
     old = [(n, s) for n, s in zip(v.shape, v.strides, strict=True) if n != 1]
@@ -149,12 +149,12 @@ def indexed(v: View, pattern: tuple) -> View:
     """The view that a basic index takes of it."""
     axes: list[tuple[int, int, Window]] = []
     offset, missed = v.offset, False
-    given = iter(_axes(v))
+    old = iter(_axes(v))
     for e in _slots(pattern, len(v.shape)):
         if e is None:
             axes.append((1, 0, (0, 1)))
             continue
-        n, stride, (lo, hi) = next(given)
+        n, stride, (lo, hi) = next(old)
         if type(e) is tuple:
             start, stop, step = slice(*e).indices(n)
             length = len(range(start, stop, step))
@@ -165,7 +165,7 @@ def indexed(v: View, pattern: tuple) -> View:
             at = e + n if e < 0 else e
             missed |= not lo <= at < hi
             offset += at * stride
-    out = _made(v, axes, offset)
+    out = _of_axes(v, axes, offset)
     return nothing(out) if missed else out
 
 
@@ -176,7 +176,7 @@ def diagonal(v: View, offset: int) -> View | None:
         return None
     length = max(min(n + min(offset, 0), m - max(offset, 0)), 0)
     start = max(offset, 0) * along + max(-offset, 0) * down if length else 0
-    return _made(v, [*axes, (length, down + along, (0, length))], v.offset + start)
+    return _of_axes(v, [*axes, (length, down + along, (0, length))], v.offset + start)
 
 
 def nothing(v: View) -> View:
@@ -196,14 +196,14 @@ def embedded(v: View, pattern: tuple, shape: Shape) -> View | None:
     """Zeros of ``shape`` with the view written at a basic index; None where the step is not 1."""
     axes: list[tuple[int, int, Window]] = []
     offset = v.offset
-    given = iter(_axes(v))
+    old = iter(_axes(v))
     for e, n in _with_sizes(_slots(pattern, len(shape)), shape):
         if e is None:
-            _, _, window = next(given)
+            _, _, window = next(old)
             if window != (0, 1):
                 return None
         elif type(e) is tuple:
-            _, stride, (lo, hi) = next(given)
+            _, stride, (lo, hi) = next(old)
             start, stop, step = slice(*e).indices(n)
             length = len(range(start, stop, step))
             if length == 1:
@@ -217,11 +217,11 @@ def embedded(v: View, pattern: tuple, shape: Shape) -> View | None:
         else:
             at = e + n if e < 0 else e
             axes.append((n, 0, (at, at + 1)))
-    return _made(v, axes, offset)
+    return _of_axes(v, axes, offset)
 
 
 def shifted(v: View, axis: int, by: int) -> View | None:
-    """Entry ``k - by`` at place k along an axis, 0 where there is none; ``by`` is 1 or -1."""
+    """Entry ``k - by`` at place k along an axis, 0 if there is none; ``by`` is 1 or -1."""
     lead = ((None, None, None),) * axis
     late, early = (*lead, (1, None, None)), (*lead, (None, -1, None))
     source, target = (early, late) if by > 0 else (late, early)
@@ -233,8 +233,16 @@ def _with_sizes(slots: list, shape: Shape) -> list[tuple]:
     return [(e, 0 if e is None else next(sizes)) for e in slots]
 
 
+def extent(offset: int, strides: Shape, windows: tuple[Window, ...]) -> tuple[int, int]:
+    """The first and the last place that loops reach inside their windows; (0, -1) for none."""
+    if any(lo >= hi for lo, hi in windows):
+        return 0, -1
+    ends = [(s * lo, s * (hi - 1)) for s, (lo, hi) in zip(strides, windows, strict=True)]
+    return offset + sum(map(min, ends)), offset + sum(map(max, ends))
+
+
 def origin(v: View, space: Shape) -> tuple[list[int], list[tuple[int, int]]] | None:
-    """Where the entries of a view lie in a root of shape ``space``, None where no map says so.
+    """Where the entries of a view lie in a root of shape ``space``, None if no such map exists.
 
     The index of the first entry inside the windows; for each axis of the view the axis of the root
     that it runs along (-1: none) and its step there.
@@ -266,16 +274,16 @@ def origin(v: View, space: Shape) -> tuple[list[int], list[tuple[int, int]]] | N
 
 
 def composed(u: View, v: View, space: Shape) -> View | None:
-    """The view ``u`` of shape ``space`` where ``v`` reads it; what lies outside v's windows is 0.
+    """The view ``u`` of shape ``space`` as ``v`` reads it; 0 outside v's windows.
 
-    None where the places are not affine, or u's windows no windows of it.
+    None if the places are not affine, or u's windows are not windows in v.
     """
     if v.is_identity() and v.shape == space:
         return u
-    found = origin(v, space)
-    if found is None:
+    way = origin(v, space)
+    if way is None:
         return None
-    first, ways = found
+    first, ways = way
     offset = u.offset + sum(s * i for s, i in zip(u.strides, first, strict=True))
     strides, windows = [], []
     for (lo, hi), (k, t) in zip(v.windows, ways, strict=True):
@@ -306,9 +314,3 @@ def composed(u: View, v: View, space: Shape) -> View | None:
 def _zeros(u: View, v: View) -> View:
     """Zeros like the entries of u, in the shape of v."""
     return nothing(View(u.root, v.shape, 0, v.strides, v.windows))
-
-
-__all__ = [
-    "Shape", "View", "Window", "broadcast", "c_strides", "composed", "diagonal", "embedded", "full",
-    "identity", "indexed", "origin", "reshaped", "shifted", "squeezed", "transposed",
-]

@@ -29,6 +29,3 @@ def real(function: str, x: Any) -> Any:
             f"{user_line()}: {function} is differentiated for real numbers alone, and got {x!r}."
         )
     return x
-
-
-__all__ = ["real", "refused"]

@@ -50,6 +50,17 @@ kn = elementwise(
     singular=True, cython="kn",
 )
 
+hankel1 = elementwise(
+    "special.hankel1", sp.hankel1, _order("hankel1"),
+    lambda g, x1, x2: g * ((hankel1(x1 - 1, x2) - hankel1(x1 + 1, x2)) * 0.5), domain="complex",
+    singular=True,
+)
+hankel2 = elementwise(
+    "special.hankel2", sp.hankel2, _order("hankel2"),
+    lambda g, x1, x2: g * ((hankel2(x1 - 1, x2) - hankel2(x1 + 1, x2)) * 0.5), domain="complex",
+    singular=True,
+)
+
 # ---- exponentially scaled
 
 # From where on, in units of the order's square, the slopes of scaled functions are taken by their
@@ -225,6 +236,3 @@ modstruve = elementwise(
     lambda g, x1, x2: g * (modstruve(x1 - 1, x2) - x1 * modstruve(x1, x2) / x2), domain=POSITIVE,
     singular=True, cython="modstruve",
 )
-
-__all__ = ["airy", "iv", "ive", "jv", "jve", "kn", "kv", "kve", "neighbours", "spherical_in",
-           "spherical_jn", "spherical_kn", "spherical_yn", "yn", "yv", "yve"]

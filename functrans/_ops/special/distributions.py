@@ -1,133 +1,123 @@
-"""Distribution functions that no other row gives, and the mark of arguments that are counts."""
+"""Distribution functions under SciPy's older names: incomplete gamma and beta functions, composed.
+
+Each is what SciPy's documentation defines it to be, and is differentiable in every argument that is
+no count.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any
-
-import numpy as np
 from scipy import special as sp
 
-from functrans._ops.declare import elementwise, where
-from functrans._ops.elementwise import exp, floor, log
+from functrans._ops.declare import POSITIVE, elementwise
+from functrans._ops.elementwise import floor
 from functrans._ops.special.arguments import refused
-from functrans._ops.special.bessel import i0e
-from functrans._ops.special.elementary import cosm1, log1p
-from functrans._ops.special.errors import log_ndtr
-from functrans._ops.special.gamma import betaln
-from functrans._ops.special.incomplete import lower_beta
-
-LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
-
-# row: floor(x1) + x2, whose x1 has no derivative, so that one that is taken in it raises
-counts = elementwise(
-    "special.counts", lambda x1, x2: np.floor(x1) + x2,
-    refused("a discrete distribution of scipy.stats", "its counts (k, n of binom, loc)"),
-    lambda g: g, formula=lambda x1, x2: floor(x1) + x2,
+from functrans._ops.special.incomplete import (
+    betainc,
+    betainc_in_x,
+    betaincinv,
+    gammainc,
+    gammainc_in_x,
+    gammaincc,
+    gammainccinv,
+    gammaincinv,
 )
 
-# ---- Student's t
+# ---- gamma, chi-squared, Poisson
 
 
-def log_density_of_t(df, t):
-    """The logarithm of the density of Student's t."""
-    return -betaln(0.5 * df, 0.5) - 0.5 * log(df) - (0.5 * (df + 1)) * log1p(t * t / df)
+def gdtr(a, b, x):
+    return gammainc(b, a * x)
 
 
-def _density_of_t(df, t):
-    return exp(log_density_of_t(df, t))
+def gdtrc(a, b, x):
+    return gammaincc(b, a * x)
 
 
-def _t_in_df(df, t):
-    """The derivative of stdtr(df, t) in df, over the density.
-
-    1/2 + sign(t)/2 I(1/2, df/2, y), y = t^2 / (df + t^2), where y depends on df too.
-    """
-    square = t * t
-    y, rest = square / (df + square), df / (df + square)
-    half = 0.5 * df
-    upper = y * (half + 2.5) > 1.5
-    in_first, in_second = lower_beta(
-        where(upper, half, 0.5), where(upper, 0.5, half), where(upper, rest, y),
-        where(upper, y, rest),
-    )
-    return t * (0.25 * where(upper, -in_first, in_second) - 0.5 / df)
+def gdtrix(a, b, p):
+    return gammaincinv(b, p) / a
 
 
-stdtr = elementwise(
-    "special.stdtr", sp.stdtr,
-    lambda g, x1, x2: g * (_density_of_t(x1, x2) * _t_in_df(x1, x2)),
-    lambda g, x1, x2: g * _density_of_t(x1, x2),
-    domain="positive", singular=True, cython="stdtr",
+def chdtr(v, x):
+    return gammainc(v * 0.5, x * 0.5)
+
+
+def chdtrc(v, x):
+    return gammaincc(v * 0.5, x * 0.5)
+
+
+def chdtri(v, p):
+    return 2 * gammainccinv(v * 0.5, p)
+
+
+def _count(name, argument):
+    return refused(f"scipy.special.{name}", f"{argument}, a count")
+
+
+pdtr = elementwise(
+    "special.pdtr", sp.pdtr, _count("pdtr", "k"),
+    lambda g, x1, x2: -g * gammainc_in_x(floor(x1) + 1.0, x2), domain=POSITIVE, singular=True,
+    cython="pdtr",
 )
-stdtrit = elementwise(
-    "special.stdtrit", sp.stdtrit,
-    lambda g, y, x1: -g * _t_in_df(x1, y), lambda g, y, x1: g / _density_of_t(x1, y),
-    domain="probability", singular=True, cython="stdtrit",
+pdtrc = elementwise(
+    "special.pdtrc", sp.pdtrc, _count("pdtrc", "k"),
+    lambda g, x1, x2: g * gammainc_in_x(floor(x1) + 1.0, x2), domain=POSITIVE, singular=True,
+    cython="pdtrc",
 )
-
-# ---- the skew normal distribution
-
-
-def _by_scipy(name: str, method: str) -> Callable:
-    """A method of SciPy's distribution of real variables."""
-
-    def impl(x: Any, shape: Any) -> Any:
-        from scipy import stats  # lazy: slow to import
-
-        dtype = np.result_type(x, shape)
-        if dtype.kind == "c" or dtype.itemsize > 8:
-            raise TypeError(f"scipy.stats.{name}.{method} takes no numbers of type {dtype}")
-        y = getattr(getattr(stats, name), method)(x, shape)
-        return y.astype(dtype if dtype.kind == "f" else float)
-
-    return impl
-
-
-def log_density_of_skewnorm(x, a):
-    """The logarithm of the density of the skew normal distribution."""
-    return log_ndtr(a * x) - 0.5 * (x * x) + (math.log(2) - LOG_ROOT_2PI)
-
-
-def _skewnorm_in_skewness(x, a):
-    """Of ndtr(x) - 2 owens_t(x, a), in a."""
-    spread = 1 + a * a
-    return -exp(-0.5 * (x * x) * spread) / (math.pi * spread)
-
-
-skewnorm_cdf = elementwise(
-    "special.skewnorm_cdf", _by_scipy("skewnorm", "cdf"),
-    lambda g, x1, x2: g * exp(log_density_of_skewnorm(x1, x2)),
-    lambda g, x1, x2: g * _skewnorm_in_skewness(x1, x2),
-)
-skewnorm_ppf = elementwise(
-    "special.skewnorm_ppf", _by_scipy("skewnorm", "ppf"),
-    lambda g, y, x2: g * exp(-log_density_of_skewnorm(y, x2)),
-    lambda g, y, x2: -g * (
-        _skewnorm_in_skewness(y, x2) * exp(-log_density_of_skewnorm(y, x2))
-    ),
-    domain="probability", singular=True,
+pdtri = elementwise(
+    "special.pdtri", sp.pdtri, _count("pdtri", "k"),
+    lambda g, y, x1: -g / gammainc_in_x(floor(x1) + 1.0, y), domain="probability", singular=True,
+    cython="pdtri",
 )
 
-# ---- von Mises' distribution
-
-_IN_KAPPA = refused("functrans.scipy.stats.vonmises.cdf (or its inverse)", "kappa")
+# ---- beta: binomial, negative binomial, F
 
 
-def _density_of_vonmises(x, kappa):
-    return exp(kappa * cosm1(x)) / (2 * math.pi * i0e(kappa))
+def _binomial(k, n, p):
+    k = floor(k)
+    return betainc_in_x(k + 1.0, floor(n) - k, p)
 
 
-vonmises_cdf = elementwise(
-    "special.vonmises_cdf", _by_scipy("vonmises", "cdf"),
-    lambda g, x1, x2: g * _density_of_vonmises(x1, x2), _IN_KAPPA, domain="positive",
+def _negative_binomial(k, n, p):
+    return betainc_in_x(floor(n), floor(k) + 1.0, p)
+
+
+bdtr = elementwise(
+    "special.bdtr", sp.bdtr, _count("bdtr", "k"), _count("bdtr", "n"),
+    lambda g, x1, x2, x3: -g * _binomial(x1, x2, x3), domain="probability", singular=True,
+    cython="bdtr",
 )
-vonmises_ppf = elementwise(
-    "special.vonmises_ppf", _by_scipy("vonmises", "ppf"),
-    lambda g, y, x2: g / _density_of_vonmises(y, x2), _IN_KAPPA, domain="probability",
+bdtrc = elementwise(
+    "special.bdtrc", sp.bdtrc, _count("bdtrc", "k"), _count("bdtrc", "n"),
+    lambda g, x1, x2, x3: g * _binomial(x1, x2, x3), domain="probability", singular=True,
+    cython="bdtrc",
+)
+nbdtr = elementwise(
+    "special.nbdtr", sp.nbdtr, _count("nbdtr", "k"), _count("nbdtr", "n"),
+    lambda g, x1, x2, x3: g * _negative_binomial(x1, x2, x3), domain="probability", singular=True,
+    cython="nbdtr",
+)
+nbdtrc = elementwise(
+    "special.nbdtrc", sp.nbdtrc, _count("nbdtrc", "k"), _count("nbdtrc", "n"),
+    lambda g, x1, x2, x3: -g * _negative_binomial(x1, x2, x3), domain="probability", singular=True,
+    cython="nbdtrc",
 )
 
-__all__ = ["counts", "log_density_of_skewnorm", "log_density_of_t",
-           "skewnorm_cdf", "skewnorm_ppf", "stdtr", "stdtrit", "vonmises_cdf",
-           "vonmises_ppf"]
+
+def fdtr(n, d, x):
+    return betainc(n * 0.5, d * 0.5, n * x / (d + n * x))
+
+
+def fdtrc(n, d, x):
+    return betainc(d * 0.5, n * 0.5, d / (d + n * x))
+
+
+def fdtri(n, d, p):
+    w = betaincinv(n * 0.5, d * 0.5, p)
+    return d * w / (n * (1 - w))
+
+
+# The ufuncs of SciPy's that are compositions here.
+COMPOSED = {
+    "chdtr": chdtr, "chdtrc": chdtrc, "chdtri": chdtri, "fdtr": fdtr, "fdtrc": fdtrc,
+    "fdtri": fdtri, "gdtr": gdtr, "gdtrc": gdtrc, "gdtrix": gdtrix,
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import special as sp
 
+from functrans._core.aval import ndim_of
 from functrans._ops.declare import NONZERO, POSITIVE, constant, elementwise, where
 from functrans._ops.elementwise import WHOLE, cos, exp, remainder, rint, sin
 
@@ -74,6 +75,11 @@ round_ = constant("special.round", sp.round, cython="round", **WHOLE)
 _SLOPE_OF_EXPREL = [float((k + 1) / np.prod(np.arange(1.0, k + 3))) for k in range(20)]
 
 
+def column(x):
+    """``x`` with an axis behind it for the terms of a sum, of what is no number."""
+    return x[..., None] if ndim_of(x) else x
+
+
 def polynomial(coefficients, x):
     """The sum of c_k x^k, by Horner's rule."""
     y = coefficients[-1]
@@ -95,6 +101,3 @@ exprel = elementwise(
     "special.exprel", sp.exprel, lambda g, x, y: g * slope_of_exprel(x, y), singular=True,
     cython="exprel",
 )
-
-__all__ = ["cosm1", "cospi", "exp10", "expm1", "exprel", "log1p", "polynomial", "sinpi",
-           "slope_of_exprel"]

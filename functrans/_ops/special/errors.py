@@ -7,7 +7,8 @@ import math
 from scipy import special as sp
 
 from functrans._ops.declare import UNIT, elementwise, where
-from functrans._ops.elementwise import exp
+from functrans._ops.elementwise import absolute_complex as absolute
+from functrans._ops.elementwise import exp, imag, real
 from functrans._ops.special.elementary import polynomial
 
 ROOT_PI = math.sqrt(math.pi)
@@ -35,6 +36,27 @@ def _slope_of_dawsn(x, y):
     z = where(far, x, 1.0)
     return where(far, -0.5 * polynomial(_ODD, 1 / (z * z)) / (z * z),
                  1 - where(far, 0.0, 2 * x) * y)
+
+
+def _slope_of_wofz(z, y):
+    # above the real line, where exp(-z^2) is none of it
+    far = (absolute(z) > FAR) & (imag(z) >= 0)
+    w = where(far, z, 1.0)
+    series = -1j / ROOT_PI * polynomial(_ODD, 1 / (w * w)) / (w * w)
+    return where(far, series, SLOPE * 1j - where(far, 0.0, 2 * z) * y)
+
+
+# row: Faddeeva's function exp(-z^2) erfc(-i z), complex also for real z
+wofz = elementwise(
+    "special.wofz", sp.wofz, lambda g, x, y: g * _slope_of_wofz(x + 0j, y),
+    domain="complex", singular=True,
+)
+
+
+def voigt_profile(x, sigma, gamma):
+    """The density of the sum of a normal and a Cauchy variable: the real part of wofz."""
+    z = (x + 1j * gamma) / (sigma * math.sqrt(2))
+    return real(wofz(z)) / (sigma * math.sqrt(2 * math.pi))
 
 
 erf = elementwise("special.erf", sp.erf, lambda g, x: g * (SLOPE * exp(-x * x)), libm="erf")
@@ -80,6 +102,3 @@ owens_t = elementwise(
     lambda g, x1, x2: g * (exp(-0.5 * (x1 * x1) * (1 + x2 * x2)) / (2 * math.pi * (1 + x2 * x2))),
     cython="owens_t",
 )
-
-__all__ = ["dawsn", "erf", "erfc", "erfcinv", "erfcx", "erfi", "erfinv", "log_ndtr", "ndtr",
-           "ndtri", "ndtri_exp", "owens_t"]

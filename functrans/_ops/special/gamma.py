@@ -6,8 +6,8 @@ import numpy as np
 from scipy import special as sp
 
 from functrans._ops.declare import POSITIVE, constant, elementwise, where
-from functrans._ops.special.arguments import refused
-from functrans._ops.special.elementary import cospi, sinpi
+from functrans._ops.elementwise import exp, log
+from functrans._ops.special.elementary import column, cospi, sinpi
 
 PI = float(np.pi)
 
@@ -44,12 +44,35 @@ def _complex_zeta(s, q):
     return total[()]
 
 
+def _zeta_in_s(s, q):
+    """The derivative in s, term by term of the same formula from q + 12 on; NaN for q <= 0."""
+    q = where(q > 0, q, np.nan)
+    near = column(q) + np.arange(12.0)
+    logs = log(near)
+    total = -(logs * exp(-column(s) * logs)).sum(-1)
+    n = q + 12.0
+    level, less = log(n), s - 1
+    power = exp(-s * level)
+    total = total - power * (n * (level / less + 1 / (less * less)) + 0.5 * level)
+    term, slope = s * power / n, 1 / s - level
+    for k, b in enumerate(BERNOULLI):
+        total = total + b * (term * slope)
+        first, second = s + (2 * k + 1), s + (2 * k + 2)
+        term, slope = term * (first * second) / (n * n), slope + 1 / first + 1 / second
+    return total
+
+
 # row: Hurwitz's zeta function, in whose second argument it is closed (25.11.17)
 zeta = elementwise(
     "special.zeta", _zeta,
-    refused("scipy.special.zeta", "x, the exponent"),
+    lambda g, x1, x2: g * _zeta_in_s(where(x1 > 1, x1, np.nan), x2),
     lambda g, x1, x2: -g * (x1 * zeta(x1 + 1, x2)),
     domain=POSITIVE, singular=True, cython="zeta",
+)
+# row: Riemann's, which SciPy continues below 1
+riemann_zeta = elementwise(
+    "special.riemann_zeta", lambda x: sp.zeta(x), lambda g, x: g * _zeta_in_s(x, 1.0),
+    domain="above one", singular=True,
 )
 psi = elementwise(
     "special.psi", sp.psi, lambda g, x: g * zeta(2, x), domain=POSITIVE, singular=True,
@@ -108,6 +131,3 @@ binom = elementwise(
     lambda g, y, x1, x2: g * (y * (psi(x1 - x2 + 1) - psi(x2 + 1))),
     domain=POSITIVE, singular=True, cython="binom",
 )
-
-__all__ = ["beta", "betaln", "binom", "gamma", "gammaln", "gammasgn", "loggamma", "poch", "psi",
-           "rgamma", "zeta"]

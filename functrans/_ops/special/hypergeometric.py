@@ -35,5 +35,3 @@ hyperu = elementwise(
     lambda g, x1, x2, x3: -g * (x1 * hyperu(x1 + 1, x2 + 1, x3)), domain=POSITIVE, singular=True,
     cython="hyperu",
 )
-
-__all__ = ["hyp0f1", "hyp1f1", "hyp2f1", "hyperu"]

@@ -16,11 +16,10 @@ import math
 import numpy as np
 from scipy import special as sp
 
-from functrans._core.aval import ndim_of
 from functrans._ops.calls import stop
 from functrans._ops.declare import elementwise, where
 from functrans._ops.elementwise import absolute, exp, expm1, log, log1p, sqrt
-from functrans._ops.special.elementary import polynomial
+from functrans._ops.special.elementary import column, polynomial
 from functrans._ops.special.gamma import betaln, gammaln, psi
 
 _T = np.arange(-3.7, 3.95, 0.1)
@@ -28,11 +27,6 @@ NODES = np.exp(_T - np.exp(-_T))
 WEIGHTS = 0.1 * (1 + np.exp(-_T)) * NODES
 # Parameters from which on densities are formed by Stirling's series.
 LARGE = 25.0
-
-
-def _column(x):
-    """``x`` with an axis for the nodes, of what is no number."""
-    return x[..., None] if ndim_of(x) else x
 
 
 # ---- logarithms of densities
@@ -57,12 +51,12 @@ def _stirling(a):
 
 
 def _log_power_gamma(a, x):
-    """log(x^a exp(-x) / gamma(a))."""
+    """log(x^a exp(-x) / gamma(a + 1)), which is finite at a = 0."""
     large = a > LARGE
     b = where(large, a, LARGE)
-    gap = b * _log1pmx((x - b) / b) + 0.5 * log(b * (0.5 / math.pi)) - _stirling(b)
+    gap = b * _log1pmx((x - b) / b) - 0.5 * log(b * (2 * math.pi)) - _stirling(b)
     c = where(large, 1.0, a)
-    return where(large, gap, c * log(x) - x - gammaln(c))
+    return where(large, gap, c * log(x) - x - gammaln(c + 1))
 
 
 def _log_power_beta(a, b, x):
@@ -83,7 +77,7 @@ def _log_power_beta(a, b, x):
 
 
 def _slope_in_shape(a, x):
-    """The derivative of gammainc(a, x) in a, over x^a exp(-x) / gamma(a)."""
+    """The derivative of gammainc(a, x) in a, over x^a exp(-x) / gamma(a + 1)."""
     upper = x > where(a > 1, a, 1.0)
     return where(upper, _upper_gamma(where(upper, a, 1.0), where(upper, x, 2.0)),
                  _lower_gamma(where(upper, 1.0, a), where(upper, 0.5, x)))
@@ -95,19 +89,20 @@ def _lower_gamma(a, x):
     c = where(small, a + 1, a)
     level = log(x) - psi(c)
     scale = stop(1 / (sqrt(x) + absolute(c - x)))
-    u = _column(scale) * NODES
-    weight = exp(-_column(c) * u - _column(x) * expm1(-u)) * (_column(level) - u)
+    u = column(scale) * NODES
+    weight = exp(-column(c) * u - column(x) * expm1(-u)) * (column(level) - u)
     integral = scale * (WEIGHTS * weight).sum(-1)
-    d = where(small, a, 1.0)
-    return where(small, (x * integral + level) / d, integral)
+    return where(small, x * integral + level, a * integral)
 
 
 def _upper_gamma(a, x):
     c = where(a > 1, a, 0.0)
     scale = stop(where(a > 1, x / (sqrt(c) + x - c), 1.0))
-    v = _column(scale) * NODES
-    u = log1p(v / _column(x))
-    weight = exp(_column(a) * u - v) * (_column(log(x) - psi(a)) + u) / (_column(x) + v)
+    v = column(scale) * NODES
+    u = log1p(v / column(x))
+    # psi(a) by psi(a + 1), whose pole at 0 is that of gamma(a)
+    weight = 1 + column(a) * (column(log(x) - psi(a + 1)) + u)
+    weight = exp(column(a) * u - v) * weight / (column(x) + v)
     return -scale * (WEIGHTS * weight).sum(-1)
 
 
@@ -122,37 +117,38 @@ def _gammainc_in_shape(a, x):
     return where(inside, exp(_log_power_gamma(a, x)) * _slope_in_shape(a, x), 0.0 * x * a)
 
 
-def _gammainc_in_x(a, x):
+def gammainc_in_x(a, x):
+    """The derivative of gammainc(a, x) in x: the density."""
     at_zero = where(a > 1, 0.0, where(a == 1, 1.0, np.inf))
     edge = where(x == 0, at_zero, 0.0)
     inside, a, x = _inside_gamma(a, x)
-    return where(inside, exp(_log_power_gamma(a, x)) / x, edge + 0.0 * x * a)
+    return where(inside, exp(_log_power_gamma(a, x)) * (a / x), edge + 0.0 * x * a)
 
 
 def _inverse_in_shape(a, x):
     inside, a, x = _inside_gamma(a, x)
-    return where(inside, -x * _slope_in_shape(a, x), 0.0 * x * a)
+    return where(inside, -(x / a) * _slope_in_shape(a, x), 0.0 * x * a)
 
 
 gammainc = elementwise(
     "special.gammainc", sp.gammainc,
-    lambda g, x1, x2: g * _gammainc_in_shape(x1, x2), lambda g, x1, x2: g * _gammainc_in_x(x1, x2),
+    lambda g, x1, x2: g * _gammainc_in_shape(x1, x2), lambda g, x1, x2: g * gammainc_in_x(x1, x2),
     domain="positive", singular=True, cython="gammainc",
 )
 gammaincc = elementwise(
     "special.gammaincc", sp.gammaincc,
     lambda g, x1, x2: -g * _gammainc_in_shape(x1, x2),
-    lambda g, x1, x2: -g * _gammainc_in_x(x1, x2),
+    lambda g, x1, x2: -g * gammainc_in_x(x1, x2),
     domain="positive", singular=True, cython="gammaincc",
 )
 gammaincinv = elementwise(
     "special.gammaincinv", sp.gammaincinv,
-    lambda g, y, x1: g * _inverse_in_shape(x1, y), lambda g, y, x1: g / _gammainc_in_x(x1, y),
+    lambda g, y, x1: g * _inverse_in_shape(x1, y), lambda g, y, x1: g / gammainc_in_x(x1, y),
     domain="positive", singular=True, cython="gammaincinv",
 )
 gammainccinv = elementwise(
     "special.gammainccinv", sp.gammainccinv,
-    lambda g, y, x1: g * _inverse_in_shape(x1, y), lambda g, y, x1: -g / _gammainc_in_x(x1, y),
+    lambda g, y, x1: g * _inverse_in_shape(x1, y), lambda g, y, x1: -g / gammainc_in_x(x1, y),
     domain="positive", singular=True, cython="gammainccinv",
 )
 
@@ -174,11 +170,11 @@ def lower_beta(a, b, x, rest):
     n = c + b
     in_a, in_b = log(x) - psi(c) + psi(n), log(rest) - psi(b) + psi(n)
     scale = stop(1 / (sqrt(n * x * rest) + absolute(c * rest - b * x)))
-    u = _column(scale) * NODES
-    drop = log1p(_column(x) * expm1(-u))
-    density = WEIGHTS * exp(-_column(c) * u - _column(n) * drop)
-    first = scale * (density * (_column(in_a) - u - drop)).sum(-1)
-    second = scale * (density * (_column(in_b) - drop)).sum(-1)
+    u = column(scale) * NODES
+    drop = log1p(column(x) * expm1(-u))
+    density = WEIGHTS * exp(-column(c) * u - column(n) * drop)
+    first = scale * (density * (column(in_a) - u - drop)).sum(-1)
+    second = scale * (density * (column(in_b) - drop)).sum(-1)
     # from a + 1 back to a
     d = where(small, a, 1.0)
     return (
@@ -193,13 +189,15 @@ def _inside_beta(a, b, x):
     return inside, a, b, where(inside, x, where((x < 0) | (x > 1), np.nan, 0.5))
 
 
-def _betainc_in_shapes(a, b, x):
+def betainc_in_shapes(a, b, x):
+    """The derivatives of betainc(a, b, x) in a and in b."""
     inside, a, b, x = _inside_beta(a, b, x)
     scale = exp(_log_power_beta(a, b, x))
     return tuple([where(inside, scale * s, 0.0 * x * a * b) for s in _slopes_in_shapes(a, b, x)])
 
 
-def _betainc_in_x(a, b, x):
+def betainc_in_x(a, b, x):
+    """The derivative of betainc(a, b, x) in x: the density."""
     c = where(x == 0, a, b)
     edge = where(c > 1, 0.0, where(c < 1, np.inf, where(x == 0, b, a)))
     inside, a, b, x = _inside_beta(a, b, x)
@@ -214,32 +212,29 @@ def _beta_inverse_in_shapes(a, b, x):
 
 betainc = elementwise(
     "special.betainc", sp.betainc,
-    lambda g, x1, x2, x3: g * _betainc_in_shapes(x1, x2, x3)[0],
-    lambda g, x1, x2, x3: g * _betainc_in_shapes(x1, x2, x3)[1],
-    lambda g, x1, x2, x3: g * _betainc_in_x(x1, x2, x3),
+    lambda g, x1, x2, x3: g * betainc_in_shapes(x1, x2, x3)[0],
+    lambda g, x1, x2, x3: g * betainc_in_shapes(x1, x2, x3)[1],
+    lambda g, x1, x2, x3: g * betainc_in_x(x1, x2, x3),
     domain="probability", singular=True, cython="betainc",
 )
 betaincc = elementwise(
     "special.betaincc", sp.betaincc,
-    lambda g, x1, x2, x3: -g * _betainc_in_shapes(x1, x2, x3)[0],
-    lambda g, x1, x2, x3: -g * _betainc_in_shapes(x1, x2, x3)[1],
-    lambda g, x1, x2, x3: -g * _betainc_in_x(x1, x2, x3),
+    lambda g, x1, x2, x3: -g * betainc_in_shapes(x1, x2, x3)[0],
+    lambda g, x1, x2, x3: -g * betainc_in_shapes(x1, x2, x3)[1],
+    lambda g, x1, x2, x3: -g * betainc_in_x(x1, x2, x3),
     domain="probability", singular=True, cython="betaincc",
 )
 betaincinv = elementwise(
     "special.betaincinv", sp.betaincinv,
     lambda g, y, x1, x2: g * _beta_inverse_in_shapes(x1, x2, y)[0],
     lambda g, y, x1, x2: g * _beta_inverse_in_shapes(x1, x2, y)[1],
-    lambda g, y, x1, x2: g / _betainc_in_x(x1, x2, y),
+    lambda g, y, x1, x2: g / betainc_in_x(x1, x2, y),
     domain="probability", singular=True, cython="betaincinv",
 )
 betainccinv = elementwise(
     "special.betainccinv", sp.betainccinv,
     lambda g, y, x1, x2: g * _beta_inverse_in_shapes(x1, x2, y)[0],
     lambda g, y, x1, x2: g * _beta_inverse_in_shapes(x1, x2, y)[1],
-    lambda g, y, x1, x2: -g / _betainc_in_x(x1, x2, y),
+    lambda g, y, x1, x2: -g / betainc_in_x(x1, x2, y),
     domain="probability", singular=True, cython="betainccinv",
 )
-
-__all__ = ["betainc", "betaincc", "betainccinv", "betaincinv", "gammainc", "gammaincc",
-           "gammainccinv", "gammaincinv", "lower_beta"]

@@ -7,7 +7,7 @@ from scipy import special as sp
 
 from functrans._ops.declare import POSITIVE, elementwise, where
 from functrans._ops.elementwise import absolute, clip, divide, exp, log, minimum, power, sqrt
-from functrans._ops.special.elementary import exprel, log1p, slope_of_exprel
+from functrans._ops.special.elementary import log1p, slope_of_exprel
 
 # ---- logistic
 
@@ -99,21 +99,24 @@ huber = elementwise(
 )
 
 
-def _steepness(x1, x2):
-    u = x2 / x1
-    return u, sqrt(1 + u * u)
+# row: the slope u / sqrt(1 + u^2) of sqrt(1 + u^2), whose own slope a quotient's rule loses
+steepness = elementwise(
+    "special.steepness", lambda x: x / np.sqrt(1 + x * x),
+    lambda g, x: g * power(1 + x * x, -1.5), formula=lambda x: x / sqrt(1 + x * x),
+)
 
 
 def _slope_of_scale(x1, x2):
     # 2 (s - 1) - u u / s, in which two orders of u cancel
-    u, s = _steepness(x1, x2)
+    u = x2 / x1
+    s = sqrt(1 + u * u)
     return x1 * ((u * u) * (u * u) / (s * ((s + 1) * (s + 1))))
 
 
 pseudo_huber = elementwise(
     "special.pseudo_huber", sp.pseudo_huber,
     lambda g, x1, x2: g * _slope_of_scale(x1, x2),
-    lambda g, x1, x2: g * (x2 / _steepness(x1, x2)[1]),
+    lambda g, x1, x2: g * (x1 * steepness(x2 / x1)),
     domain=POSITIVE, singular=True, cython="pseudo_huber",
 )
 
@@ -155,7 +158,3 @@ inv_boxcox1p = elementwise(
     lambda g, y, x2: -g * (exp((1 - x2) * log1p(y)) * _slope_of_exponent(log1p(y), x2)),
     domain=POSITIVE, singular=True, cython="inv_boxcox1p",
 )
-
-__all__ = ["boxcox", "boxcox1p", "entr", "expit", "exprel", "huber", "inv_boxcox", "inv_boxcox1p",
-           "kl_div", "log_expit", "logit", "powm1", "pseudo_huber", "rel_entr", "xdivy", "xlog1py",
-           "xlogy"]

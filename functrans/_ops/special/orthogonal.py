@@ -105,5 +105,3 @@ eval_hermitenorm = elementwise(
     lambda g, x1, x2: g * _lower(x1, lambda n: x1 * eval_hermitenorm(n, x2)),
     cython="eval_hermitenorm",
 )
-
-__all__ = ["eval_gegenbauer", "eval_genlaguerre", "eval_jacobi", "eval_legendre"]

@@ -26,7 +26,7 @@ from functrans._transforms.control.carry import Carry, handed_out, is_value, sta
 from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.staging.staging import StagedTracer
 from functrans._transforms.vmap import BatchTracer
-from functrans.errors import ArgumentError, ShapeError, name_of
+from functrans.errors import ArgumentError, ConcretizationError, ShapeError, name_of
 
 
 def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> Any:
@@ -138,11 +138,13 @@ def while_loop(
         max_steps = most
     x = handed_out(init)
     carry = Carry("while_loop", body_fn)
-    steps = 0
+    steps, reaches = 0, staged.reaches_staged(cond_fn, body_fn)
     while max_steps is None or steps < max_steps:
         left = None if max_steps is None else max_steps - steps
         if staged.any_staged(x):
             return _staged_while(cond_fn, carry, x, left)
+        if reaches and not steps and (y := _closing_while(cond_fn, carry, x, left)) is not None:
+            return y
         steps += 1
         going = _predicate("while_loop", cond_fn(x), loop=True)
         if going.staged:  # cond_fn closes over a staged value
@@ -260,6 +262,16 @@ def _branched(
     return handed_out(tree.unflatten(structure, outs))
 
 
+def _closing_while(test: Callable, carry: Carry, init: Any, most: int | None) -> Any:
+    """A loop over a state of Python's own, if its functions close over values of the program."""
+    if not all(map(is_value, tree.leaves(init))):
+        return None
+    try:
+        return _staged_while(test, carry, init, most)
+    except ConcretizationError:
+        return None  # as long as the state is known, Python may decide by it
+
+
 def _staged_while(test: Callable, carry: Carry, init: Any, most: int | None) -> Any:
     state, shape = tree.flatten(init)
 
@@ -273,7 +285,7 @@ def _staged_while(test: Callable, carry: Carry, init: Any, most: int | None) -> 
         return tree.leaves(carry.checked(old, carry.f(old))), []
 
     final = staged.while_loop(going, flat, state, most, carry.who)
-    return handed_out(tree.unflatten(shape, final))
+    return None if final is None else handed_out(tree.unflatten(shape, final))
 
 
 # ---- what branches and steps return

@@ -6,6 +6,7 @@ What the functions close over becomes an operand, so that every transform sees i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from functrans._ops.structure import astype
 from functrans._transforms.arguments import is_number
 from functrans._transforms.control.branches import BranchCall
 from functrans._transforms.control.loops import LoopCall
-from functrans._transforms.staging.closures import Reached
+from functrans._transforms.staging.environment import Environment
 from functrans._transforms.staging.staging import (
     StagedFunction,
     StagedTracer,
@@ -41,7 +42,7 @@ def any_staged(*trees: Any) -> bool:
 
 def reaches_staged(*functions: Callable) -> bool:
     """Whether functions close over such values, as far as that can be seen."""
-    return writing() and any(map(is_staged, Reached(*functions).tracers))
+    return writing() and any(map(is_staged, Environment(*functions).tracers))
 
 
 def weak(x: Any) -> bool:
@@ -64,15 +65,47 @@ def _value(x: Any) -> bool:
 # ---- loops
 
 
+# While a body is staged: the loops inside, in their order, and those that it had the last time.
+_loops: ContextVar[tuple[list[LoopBody], list[LoopBody]]] = ContextVar("loops")
+
+
 class LoopBody:
-    """The body of a loop on flat values, staged for a state whose types stay as they are."""
+    """The body of a loop on flat values, staged for a state whose types stay as they are.
+
+    Where the state has to be widened it is staged again. The loops inside then begin with what
+    their states were widened to, so that it takes them one staging, not two each.
+    """
 
     def __init__(self, name: str, f: Callable, state: Sequence, entries: Sequence):
         self.state = [plain(x) for x in state]
+        self.loops: list[LoopBody] = []
+        self.kinds = self._kinds()
+        self._follow(*_loops.get(([], [])))
         while True:
-            self.part = stage_part(self._typed(f), [*map(example_of, self.state), *entries], name)
+            self._stage(name, f, entries)
             if not self._widen():
                 break
+
+    def _stage(self, name: str, f: Callable, entries: Sequence) -> None:
+        inside: list[LoopBody] = []
+        token = _loops.set((inside, self.loops))
+        try:
+            self.part = stage_part(self._typed(f), [*map(example_of, self.state), *entries], name)
+        finally:
+            _loops.reset(token)
+        self.loops = inside
+
+    def _kinds(self) -> list[tuple[np.dtype, bool]]:
+        return [(dtype_of(x), weak(x)) for x in self.state]
+
+    def _follow(self, loops: list[LoopBody], before: list[LoopBody]) -> None:
+        """Begin where the loop in my place ended the last time."""
+        if len(before) > len(loops) and before[len(loops)].kinds == self.kinds:
+            last = before[len(loops)]
+            self.loops = last.loops
+            pairs = zip(self.state, self.kinds, last._kinds(), strict=True)
+            self.state = [x if k == kind else _widened(x, *kind) for x, k, kind in pairs]
+        loops.append(self)
 
     def _typed(self, f: Callable) -> Callable:
         """``f`` whose next state is not weak where the first is not."""
@@ -97,9 +130,12 @@ class LoopBody:
             if not weak(x) or (is_weak(a) and dtype == dtype_of(x)):
                 continue
             changed = True
-            python = not isinstance(x, Tracer) and is_weak(a)
-            self.state[i] = dtype.type(x).item() if python else strong(x, dtype)
+            self.state[i] = _widened(x, dtype, not isinstance(x, Tracer) and is_weak(a))
         return changed
+
+
+def _widened(x: Any, dtype: np.dtype, python: bool) -> Any:
+    return dtype.type(x).item() if python else strong(x, dtype)
 
 
 def scan(
@@ -128,12 +164,17 @@ def _entry(x: Any) -> Any:
 
 def while_loop(
     test: Callable, f: Callable, state: Sequence, most: int | None, name: str
-) -> list:
-    """The state, flat, after the steps for which ``test`` holds, ``most`` of them at most."""
+) -> list | None:
+    """The state, flat, after the steps for which ``test`` holds, ``most`` of them at most.
+
+    None: nothing depends on a value of the program, so that Python can run it.
+    """
     step = LoopBody(name, f, state, [])
     n = len(state)
     ends = stage_part(lambda *xs: test(xs), [*map(example_of, step.state)], name)
     consts, (body, ended) = with_consts([step.part, ends])
+    if not any_staged(consts, state):
+        return None
     row = Loop(name, optimise(body), len(consts), n, most, LoopCall, test=optimise(ended))
     return list(LoopCall(row)(*consts, *step.state)[:n])
 

@@ -6,11 +6,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
-import numpy as np
-
 from functrans import tree
 from functrans._core.aval import aval_of, shape_of
-from functrans._core.bind import spread
 from functrans._transforms.arguments import (
     Leaves,
     describe,
@@ -22,7 +19,7 @@ from functrans._transforms.arguments import (
     require_numbers,
     zeros_like,
 )
-from functrans._transforms.forward.jvp import JVPTrace, mine
+from functrans._transforms.forward.jvp import JVPTrace, fit, mine
 from functrans._transforms.reverse.api import active_tangents
 from functrans._transforms.reverse.grad import require_callable, split_aux
 from functrans._transforms.watching.kinks import jvp_trace
@@ -61,22 +58,16 @@ def run_jvp(
         out, aux = split_aux(who, f, out) if has_aux else (out, None)
         outs, structure = tree.flatten(out)
         require_numbers(f"{who}: `{name_of(f)}`", outs)
-        values = [_value(trace, x) for x in outs]
+        values = [trace.lower(x) for x in outs]
         out_tangents = [_tangent(trace, x) for x in outs]
-        aux = tree.map(lambda x: _value(trace, x), aux) if has_aux else None
+        aux = tree.map(trace.lower, aux) if has_aux else None
         return JVPResult(values, out_tangents, structure, aux)
     finally:
         trace.closed = True
 
 
-def _value(trace: JVPTrace, x: Any) -> Any:
-    return trace.lower(x)
-
-
 def _tangent(trace: JVPTrace, x: Any) -> Any:
-    if mine(trace, x):
-        return spread(x.tangent, aval_of(x.primal).shape, aval_of(x.primal).dtype)
-    return zeros_like(x)
+    return fit(x.tangent, x.primal) if mine(trace, x) else zeros_like(x)
 
 
 def jvp(f: Callable, primals: Any, tangents: Any, *, has_aux: bool = False) -> tuple:
@@ -130,7 +121,7 @@ def derivative(f: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[An
                 f"{describe(x)}. Use elementwise_grad, grad or jacobian."
             )
         opened = [open_argument("derivative", f, 0, x)]
-        one = np.ones((), aval_of(opened[0].primals[0]).dtype)
+        one = aval_of(opened[0].primals[0]).dtype.type(1)
         result = run_jvp(
             "derivative", f, opened, [x], [one], False, lambda xs: f(xs[0], *args, **kwargs)
         )

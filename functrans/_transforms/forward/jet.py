@@ -75,7 +75,7 @@ class JetTracer(Tracer):
         return dtype_of(self.series.known[0])
 
     def concrete(self) -> Any:
-        x = self.series.known[0]
+        x = None if self.owner.taken_by() is not None else self.series.known[0]
         return x.concrete() if isinstance(x, Tracer) else x
 
     def is_finite(self) -> bool:

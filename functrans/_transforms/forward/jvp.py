@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import dtype_of, inexact_dtype, shape_of
+from functrans._core.aval import PYTHON_SCALARS, dtype_of, inexact_dtype, shape_of
 from functrans._core.bind import (
     PLAIN,
     STRONG,
@@ -36,6 +36,9 @@ class JVPTracer(PrimalTracer):
 
     def is_finite(self) -> bool:
         return is_finite(self.primal) and is_finite(self.tangent)
+
+
+_new = object.__new__  # 60 ns less than a call of the class, for the operators
 
 
 class JVPTrace(Trace):
@@ -72,12 +75,16 @@ class JVPTrace(Trace):
     def _linear(self, prim: Linear, args: tuple, params: dict) -> Any:
         # linear in its first operand: it does to the tangent what it does to the value
         x, fixed = args[0], [self.lower(v) for v in args[1:]]
-        y = bind(prim, x.primal, *fixed, **params)
+        v, t = x.primal, x.tangent
+        if not fixed and type(v) in STRONG and type(t) in STRONG:
+            y = prim.impl(v, **params)
+            return JVPTracer(self, y, prim.impl(t, **params)) if inexact_dtype(y.dtype) else y
+        y = bind(prim, v, *fixed, **params)
         if not inexact_dtype(dtype_of(y)):
             return y
         if prim.fills and is_staged(y):
             self.careful = True
-        return JVPTracer(self, y, bind(prim, x.tangent, *fixed, **params))
+        return JVPTracer(self, y, bind(prim, t, *fixed, **params))
 
     def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
         a1, a2 = prim.actions
@@ -99,13 +106,22 @@ class JVPTrace(Trace):
             y = bind_operands(prim, v1, v2)
         t: Any = None
         if t1 is not None:
-            t = a1.act(t1, *a1.pick(y, v1, v2)) if a1.needs else a1.act(t1)
+            t = t1 if a1.identity else a1.on(t1, y, v1, v2)
         if t2 is not None:
-            part = a2.act(t2, *a2.pick(y, v1, v2)) if a2.needs else a2.act(t2)
+            part = t2 if a2.identity else a2.on(t2, y, v1, v2)
             t = part if t1 is None else t + part
-        if (a1.needs or a2.needs) and may_have_nan(t):
+        kind = type(t)
+        if (a1.needs or a2.needs) and (t != t if kind is np.float64 else may_have_nan(t)):
             t = self._strong(prim, [t1, t2], t, y, [v1, v2])
-        return JVPTracer(self, y, _fit(t, y))
+        if kind is not type(y) or (
+            kind is not np.float64
+            and (kind is not np.ndarray or t.dtype is not y.dtype or t.shape != y.shape)
+        ):
+            t = fit(t, y)
+        dual = _new(JVPTracer)
+        dual.owner, dual.root_of = self, None
+        dual.primal, dual.tangent = y, t
+        return dual
 
     def unary(self, prim: Primitive, x: JVPTracer) -> Any:
         action = prim.actions[0]
@@ -116,10 +132,10 @@ class JVPTrace(Trace):
             y = prim.impl(v)
         else:
             y = v.owner.unary(prim, v) if isinstance(v, Tracer) else prim(v)
-        t = action.act(x.tangent, *action.pick(y, v))
-        if action.needs and may_have_nan(t):
+        t = action.on(x.tangent, y, v)
+        if action.needs and (t != t if type(t) is np.float64 else may_have_nan(t)):
             t = self._strong(prim, [x.tangent], t, y, [v])
-        return JVPTracer(self, y, _fit(t, y))
+        return JVPTracer(self, y, fit(t, y))
 
     def push(self, prim: Primitive, ts: list, y: Any, xs: list, params: dict) -> Any:
         """The tangent of the output ``y`` from those of the operands."""
@@ -177,13 +193,15 @@ def _may_mask(prim: Elementwise, ts: list) -> bool:
     return any([a.singular or a.masks for a in actions])
 
 
-def _fit(t: Any, y: Any) -> Any:
+def fit(t: Any, y: Any) -> Any:
     """``t`` as the tangent of ``y``, in its shape and dtype."""
-    kind = type(t)
-    if kind is type(y) and (
-        kind is np.float64
-        or (kind is np.ndarray and t.dtype is y.dtype and t.shape == y.shape)
-    ):
+    u, v = t, y
+    while isinstance(u, PrimalTracer):
+        u = u.primal  # shape and dtype are those of what is inside
+    while isinstance(v, PrimalTracer):
+        v = v.primal
+    weak = type(u) in PYTHON_SCALARS or type(v) in PYTHON_SCALARS
+    if not weak and u.dtype is v.dtype and u.shape == v.shape:
         return t
     return spread(t, shape_of(y), dtype_of(y))
 

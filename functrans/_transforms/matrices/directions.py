@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from math import prod
@@ -14,6 +15,7 @@ from functrans._core.aval import Aval, aval_of, inexact_dtype, shape_of
 from functrans._core.bind import Tracer, is_finite, layers
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import Bilinear, Elementwise
+from functrans._transforms.matrices import memory
 from functrans._transforms.matrices.memory import available, require_room
 from functrans._transforms.vmap import BatchTrace, BatchTracer
 from functrans.errors import name_of
@@ -32,13 +34,19 @@ KINDS = 64
 ENDS = 2**25
 
 
+@functools.lru_cache(256)
+def directions(avals: tuple[Aval, ...], second: complex, holomorphic: bool) -> Directions:
+    """The unit vectors of the space of ``avals``; described once for each kind of arguments."""
+    return Directions(avals, second, holomorphic)
+
+
 class Directions:
     """The unit vectors of the space of ``avals``, one a row.
 
     A complex entry has two, 1 and ``second``, unless the function is ``holomorphic``.
     """
 
-    def __init__(self, avals: Sequence[Aval], second: complex, holomorphic: bool):
+    def __init__(self, avals: tuple[Aval, ...], second: complex, holomorphic: bool):
         self.avals = avals
         self.factors = [
             (1.0, second) if a.dtype.kind == "c" and not holomorphic else (1.0,) for a in avals
@@ -46,16 +54,19 @@ class Directions:
         self.spans = [(i, c) for i, factors in enumerate(self.factors) for c in factors]
         self.ends = list(itertools.accumulate(avals[i].size for i, _ in self.spans))
         self.total = self.ends[-1] if self.ends else 0
+        self.entries = sum([a.size for a in avals])
 
     def rows(self, start: int, stop: int) -> list[np.ndarray]:
         """The rows from ``start`` to ``stop``, a part for each aval."""
-        parts = [np.zeros((stop - start, a.size), a.dtype) for a in self.avals]
+        parts = [np.zeros((stop - start, *a.shape), a.dtype) for a in self.avals]
         for (i, factor), end in zip(self.spans, self.ends, strict=True):
-            offset = end - self.avals[i].size
-            rows = np.arange(max(start, offset), min(stop, end))
-            parts[i][rows - start, rows - offset] = factor
-        return [p.reshape(-1, *a.shape) if p.size else np.zeros((stop - start, *a.shape), a.dtype)
-                for p, a in zip(parts, self.avals, strict=True)]
+            size = self.avals[i].size
+            offset = end - size
+            first, count = max(start, offset), min(stop, end) - max(start, offset)
+            if count > 0:  # of each of these rows, the entry after that of the row before
+                at = (first - start) * size + first - offset
+                parts[i].reshape(-1)[at : at + count * (size + 1) : size + 1] = factor
+        return parts
 
     def split(self, images: Any) -> list[list]:
         """The images of all rows, grouped by aval: those along 1, then those along ``second``."""
@@ -94,36 +105,38 @@ class Batches:
         ``image`` is called for a batch at a time, and again for a smaller one where that was too
         large. ``width``: entries of an image, if known.
         """
-        total, entries = ways.total, sum(a.size for a in ways.avals) + width
+        total, entries = ways.total, ways.entries + width
         staged = any(map(_is_staged, values))
         kind = (*ways.avals, width, total)
-        if not staged and kind in self.sizes:
-            self.chunk_size = self.sizes[kind]
+        if not staged:
+            self.chunk_size = self.sizes.get(kind, self.chunk_size)
         auto = self.chunk_size == "auto" and not staged
-        self.largest = max(1, *[_nbytes(a) for a in ways.avals], 8 * width if auto else 1)
-        columns: list[_Column] = []
+        self.largest = max(1, *[_nbytes(a) for a in ways.avals], 8 * width) if auto else 1
+        columns: list[_Column] = []  # none where one batch is all
+        images: list | None = None
         start = 0
         with self._bar(total) as bar:
-            while start < total or not columns:
+            while start < total or images is None:
                 size = min(self._size(total, entries, staged), total - start)
                 self._ask(size * entries * 8)
                 try:
                     images = self._images(ways.rows(start, start + size), size, auto, image)
                 except TooLarge:
                     continue
-                if not columns:
-                    self._ask(sum(total * _nbytes(y) // max(1, size) for y in images))
+                if size < total and not columns:
+                    self._ask(sum([total * _nbytes(y) // size for y in images]))
                     columns = [_Column(total) for _ in images]
                 if size > 1 and (lost := _first_nan(images)) is not None:
                     # a rule that refuses a point returns NaN in a batch; alone, it says why
                     self._images(ways.rows(start + lost, start + lost + 1), 1, auto, image)
-                for column, y in zip(columns, images, strict=True):
+                for column, y in zip(columns, images, strict=size < total):
                     column.add(y, start)
                 start += size
                 bar.update(size)
         if auto and not self.progress and len(self.sizes) < KINDS:
             self.sizes[kind] = self._size(total, entries, staged)
-        return [c.joined() for c in columns]
+        assert images is not None, total
+        return [c.joined() for c in columns] if columns else images
 
     def _images(self, rows: list, size: int, auto: bool, image: Callable) -> list:
         if size == 1:  # as a loop would
@@ -149,11 +162,12 @@ class Batches:
         return max(1, min(total, fits, -(-total // 20) if self.progress else total))
 
     def _ask(self, nbytes: int) -> None:
-        require_room(self.who, f"the result for `{name_of(self.f)}`", nbytes, self.instead)
+        if nbytes > memory.UNASKED:
+            require_room(self.who, f"the result for `{name_of(self.f)}`", nbytes, self.instead)
 
     def _bar(self, total: int) -> _NoBar | tqdm:
         if not self.progress:
-            return _NoBar()
+            return NO_BAR
         import tqdm  # lazy: slow to import
 
         return tqdm.tqdm(total=total, desc=self.who)
@@ -169,6 +183,9 @@ class _NoBar(contextlib.nullcontext):
         """Nothing."""
 
 
+NO_BAR = _NoBar()
+
+
 class _Column:
     """Images of one output, in memory for all of them from the first batch on."""
 
@@ -177,7 +194,7 @@ class _Column:
         self.parts: list = []
 
     def add(self, y: Any, start: int) -> None:
-        if len(y) == self.total or isinstance(y, Tracer):
+        if isinstance(y, Tracer):
             self.parts.append(y)
             return
         if not self.parts:
@@ -267,8 +284,10 @@ def _nbytes(x: Any) -> int:
 
 def _is_staged(x: Any) -> bool:
     """Whether ``x`` has no value yet."""
+    if not isinstance(x, Tracer):
+        return False
     *_, inside = layers(x)
     return isinstance(inside, Tracer)
 
 
-__all__ = ["Batches", "Directions"]
+__all__ = ["Batches", "Directions", "directions"]

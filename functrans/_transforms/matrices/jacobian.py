@@ -22,7 +22,7 @@ from functrans._transforms.arguments import (
     select,
 )
 from functrans._transforms.forward.api import run_jvp
-from functrans._transforms.matrices.directions import Batches, Directions
+from functrans._transforms.matrices.directions import Batches, Directions, directions
 from functrans._transforms.reverse.api import record
 from functrans._transforms.reverse.grad import require_callable, require_holomorphic
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
@@ -153,7 +153,7 @@ class _Job(NamedTuple):
                 self._require_holomorphic(ins, [aval_of(v) for v in run.values])
             return run.tangents
 
-        ways = Directions(ins, 1j, self.holomorphic)
+        ways = directions(tuple(ins), 1j, self.holomorphic)
         columns = self._batches().run(ways, 0, values, image)
         assert run is not None
         blocks = self._forward_blocks(ways, columns, [aval_of(v) for v in run.values])
@@ -166,13 +166,15 @@ class _Job(NamedTuple):
         outs = [aval_of(v) for v in run.values]
         if self.holomorphic:
             self._require_holomorphic(ins, outs)
-        along = Directions(ins, 1j, self.holomorphic)
-        back = Directions(outs, -1j, self.holomorphic)
-        if len(outs) == back.total == 1:
+        opened = [a for a in run.opened if a is not None]
+        if len(outs) == 1 == outs[0].size and (self.holomorphic or not _is_complex(outs[0])):
             cts = run.pull([np.ones(outs[0].shape, outs[0].dtype)])
             blocks = [[self._row(ct, outs[0], a) for ct, a in zip(cts, ins, strict=True)]]
+            return JacobianBlocks(blocks, opened, run.structure, run.aux)
+        along = directions(tuple(ins), 1j, self.holomorphic)
+        back = directions(tuple(outs), -1j, self.holomorphic)
         # a tape that has split coinciding values has their derivatives in reverse mode only
-        elif self.mode == "auto" and not run.trace.split and along.total <= back.total:
+        if self.mode == "auto" and not run.trace.split and along.total <= back.total:
             width = sum(a.size for a in outs)
             columns = self._batches().run(along, width, run.inputs, run.push)
             blocks = self._forward_blocks(along, columns, outs)
@@ -180,7 +182,6 @@ class _Job(NamedTuple):
             width = sum(a.size for a in ins)
             columns = self._batches().run(back, width, run.inputs, run.pull)
             blocks = self._reverse_blocks(back, columns, ins)
-        opened = [a for a in run.opened if a is not None]
         return JacobianBlocks(blocks, opened, run.structure, run.aux)
 
     def _row(self, ct: Any, out: Aval, into: Aval) -> Any:

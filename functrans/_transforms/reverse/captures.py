@@ -7,21 +7,19 @@ are summed up instead, entry for entry, and a change raises.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from functrans._compile.run.checksum import checksum
+from functrans._compile.run.checksum import LARGE, checksum, content
 from functrans._core.array import changeable, frozen_copy, unrepeated
-from functrans._core.aval import aval_of
+from functrans._core.aval import Aval, aval_of
 from functrans._core.bind import layers
 from functrans.errors import CaptureError, user_line
 
 # Entries up to which to look for a copy of the same array costs more than another one.
 SMALL = 256
-# Bytes up to which arrays are copied, in a quarter of the time of two checksums; from there on the
-# copy would be on pages fresh from the system, which take longer than both.
-COPIED = 1 << 17
 
 
 class Captures:
@@ -37,20 +35,23 @@ class Captures:
         self.fun = fun
         self.digests = digests
         self.copies: dict[int, tuple[weakref.ref, np.ndarray]] = {}
-        self.watched: dict[int, tuple[np.ndarray, int | bytes, str]] = {}
+        self.watched: dict[int, tuple[np.ndarray, int | bytes, str, bool]] = {}
 
-    def keep(self, x: np.ndarray) -> np.ndarray:
-        """``x`` as the tape may refer to it: a copy, or itself, watched from here on."""
+    def keep(self, x: np.ndarray, argument: bool = False) -> np.ndarray:
+        """``x`` as the tape may refer to it: a copy, or itself, watched from here on.
+
+        ``argument``: whether the tape refers to it is not known yet.
+        """
         if x.size > SMALL and (core := unrepeated(x)).size < x.size:
-            return np.broadcast_to(self.keep(core), x.shape)
+            return np.broadcast_to(self.keep(core, argument), x.shape)
         if self.digests is not None:
             self.digests.append(hash((x.shape, checksum(x))))
         if not changeable(x):
             return x
         if x.size <= SMALL:
             return frozen_copy(x)
-        if x.nbytes > COPIED:
-            self.watch(x, user_line())
+        if x.nbytes > LARGE:
+            self.watch(x, user_line(), argument)
             return x
         owner, copy = self.copies.get(id(x), (None, x))
         if owner is None or owner() is not x or not same_bits(x, copy):
@@ -58,7 +59,7 @@ class Captures:
             self.copies[id(x)] = weakref.ref(x), copy
         return copy
 
-    def watch(self, x: Any, line: str = "") -> None:
+    def watch(self, x: Any, line: str = "", argument: bool = False) -> None:
         """Let ``check`` tell whether ``x``, or what a traced value is around, is changed.
 
         ``line`` is where it was used, none where it is an argument.
@@ -66,15 +67,16 @@ class Captures:
         *_, x = layers(x)
         if not isinstance(x, np.ndarray) or not changeable(x):
             return
-        now = _content(x)
-        _, before, line = self.watched.setdefault(id(x), (x, now, line))
+        now = content(x)
+        _, before, line, unused = self.watched.get(id(x), (x, now, line, argument))
+        self.watched[id(x)] = x, before, line, unused and argument
         if now != before:
             raise self._changed(x, line)
 
-    def check(self) -> None:
-        """Raise if an array that is watched no longer is what it was when it was used."""
-        for x, before, line in self.watched.values():
-            if _content(x) != before:
+    def check(self, tape: Sequence) -> None:
+        """Raise if an array that the tape reads no longer is what it was when it was used."""
+        for x, before, line, argument in self.watched.values():
+            if (not argument or _is_read(tape, x)) and content(x) != before:
                 raise self._changed(x, line)
 
     def _changed(self, x: np.ndarray, line: str) -> CaptureError:
@@ -85,8 +87,28 @@ class Captures:
         )
 
 
-def _content(x: np.ndarray) -> int | bytes:
-    return x.tobytes() if x.size <= SMALL else checksum(x)
+def _is_read(tape: Sequence, x: np.ndarray) -> bool:
+    """Whether an entry of the tape may refer to the memory of ``x``."""
+    for node in tape:
+        if node is None:
+            continue
+        if type(node) is not tuple or any([_may_share(edge[2], x) for edge in node]):
+            return True
+    return False
+
+
+def _may_share(v: Any, x: np.ndarray) -> bool:
+    """Whether ``v``, which an entry has saved, may hold the memory of ``x``."""
+    if isinstance(v, np.ndarray):
+        return np.may_share_memory(v, x)
+    if type(v) is dict:
+        return any([_may_share(part, x) for part in v.values()])
+    if type(v) is tuple:
+        return any([_may_share(part, x) for part in v])
+    return not (v is None or v is Ellipsis or isinstance(v, _WITHOUT_ARRAYS))
+
+
+_WITHOUT_ARRAYS = (Aval, np.generic, int, float, complex, str)
 
 
 def same_bits(x: np.ndarray, y: np.ndarray) -> bool:
@@ -97,6 +119,3 @@ def same_bits(x: np.ndarray, y: np.ndarray) -> bool:
         return x.tobytes() == y.tobytes()
     word = f"u{x.itemsize}"
     return bool((x.view(word) == y.view(word)).all())
-
-
-__all__ = ["SMALL", "Captures"]

@@ -1,4 +1,4 @@
-"""Rematerialisation: a stretch of the tape is cut out, and recorded again when it is walked."""
+"""Rematerialisation: part of the tape is cut out, and recorded again when it is walked."""
 
 from __future__ import annotations
 
@@ -72,16 +72,16 @@ class Recomputed(Call):
     __slots__ = ()
 
     def jvp(self, trace, primals, tangents):
-        """The dual run of ``fun``, which is itself a call to recompute under older tapes."""
+        """The dual run of ``fun``, which older tapes recompute too."""
         moving = [t is not None for t in tangents]
         moved: list[bool] = []
 
         def dual(*flat: Any) -> tuple:
-            given = iter(flat[len(moving) :])
+            leaves = iter(flat[len(moving) :])
             with reopened(trace):
                 ys = self.fun(
                     *[
-                        trace.input(x, next(given)) if m else x
+                        trace.input(x, next(leaves)) if m else x
                         for x, m in zip(flat, moving, strict=False)
                     ]
                 )
@@ -91,8 +91,8 @@ class Recomputed(Call):
             return (*map(trace.lower, ys), *[y.tangent for y, m in zip(ys, mine, strict=True) if m])
 
         outs = Recomputed(self.name, dual)(*primals, *[t for t in tangents if t is not None])
-        found = iter(outs[len(moved) :])
-        return outs[: len(moved)], [next(found) if m else None for m in moved]
+        cotangents = iter(outs[len(moved) :])
+        return outs[: len(moved)], [next(cotangents) if m else None for m in moved]
 
     def batch(self, trace, xs, batched):
         return Recomputed(self.name, under(self.name, trace, self.fun, batched))(*xs)
@@ -103,7 +103,7 @@ class Recomputed(Call):
     def record(self, trace, args):
         start, captures, splits = len(trace.tape), trace.captures, trace.splits
         trace.captures = Captures(self.name, digests := [])  # for what is cut out
-        trace.splits = False  # what leaves it goes on without: see ``Stretch.recorded``
+        trace.splits = False  # what leaves it continues without: see ``CheckpointNode.recorded``
         try:
             ys = self.fun(*args)
         finally:
@@ -113,7 +113,7 @@ class Recomputed(Call):
         trace.tape[start:] = [CUT] * (len(trace.tape) - start)
         trace.growing = trace.growing or Lock()
         kept = [x if isinstance(x, Tracer) else trace.capture(x) for x in args]
-        slot = trace.enter(Stretch(self, trace, kept, ys, digests), len(ys))
+        slot = trace.enter(CheckpointNode(self, trace, kept, ys, digests), len(ys))
         return tuple(
             VJPTracer(trace, y.primal, slot + i) if type(y) is VJPTracer and y.owner is trace else y
             for i, y in enumerate(ys)
@@ -151,8 +151,8 @@ class Cut:
 CUT = Cut()
 
 
-class Stretch:
-    """The tape entry of a checkpointed call: how to record again what was cut out."""
+class CheckpointNode:
+    """The tape entry of a checkpointed call, which can record again what was cut out."""
 
     __slots__ = ("args", "call", "digests", "sample", "size", "trace")
 
@@ -174,12 +174,12 @@ class Stretch:
         return [slot for _, slot in self.args]
 
     def pull_into(self, cts: list, k: int, strong: bool) -> None:
-        given = cts[k : k + self.size]
-        if all(c is None for c in given):
+        own = cts[k : k + self.size]
+        if all(c is None for c in own):
             return
         cts[k : k + self.size] = [None] * self.size
         with self.recorded(cts, backward=True) as (trace, start, ys):
-            for y, ct in zip(ys, given, strict=True):
+            for y, ct in zip(ys, own, strict=True):
                 if ct is not None:
                     before = cts[y.slot]
                     cts[y.slot] = ct if before is None else before + ct
@@ -188,16 +188,17 @@ class Stretch:
     def push_into(self, ts: list, k: int) -> None:
         with self.recorded(ts) as (trace, start, ys):
             advance(trace.tape, ts, start)
-            found = [ts[y.slot] if type(y) is VJPTracer and y.owner is trace else None for y in ys]
-        ts[k : k + self.size] = found
+            tangents = [ts[y.slot] if type(y) is VJPTracer and y.owner is trace else None
+                        for y in ys]
+        ts[k : k + self.size] = tangents
 
     @contextmanager
     def recorded(
         self, column: list, backward: bool = False
     ) -> Iterator[tuple[ReverseTrace, int, Sequence]]:
-        """The stretch at the end of the tape, and of ``column``, for as long as it is needed.
+        """The part that was cut out, at the end of the tape and of ``column``, while it is needed.
 
-        ``backward``: values that coincide come apart in it, for the way back through it alone.
+        ``backward``: values that coincide are told apart in it, for the way back through it alone.
         """
         trace = self.trace()
         assert trace is not None, self.call.name
@@ -236,7 +237,7 @@ class Stretch:
 
 
 class Noted:
-    """Add a note to an error that passes."""
+    """Adds a note to an error that is raised inside."""
 
     __slots__ = ("note",)
 
@@ -252,7 +253,7 @@ class Noted:
 
 
 def sample(y: Any) -> Any:
-    """A few numbers of an output, to know it again by; None where it has no plain value."""
+    """A few numbers of an output, to recognise it by; None if it has no plain value."""
     x = y.concrete() if isinstance(y, Tracer) else y
     if x is None:
         return None
@@ -271,6 +272,3 @@ def same(a: Any, b: Any) -> bool:
     near = 1e-4 if a[1].itemsize > 4 else 1e-2
     scale = np.max(np.abs(a[2]), initial=0.0)
     return np.allclose(a[2], b[2], rtol=near, atol=near * float(scale), equal_nan=True)
-
-
-__all__ = ["checkpoint"]

@@ -1,4 +1,4 @@
-"""Cotangents on their way: sums of them, made in place where nobody can see that.
+"""Sums of cotangents, in place where nobody can see that.
 
 ``cts`` is the list that a walk of the tape fills, a cotangent or None for each slot.
 """
@@ -26,7 +26,7 @@ def add_cotangents(cts: list, slots: Sequence, contributions: Sequence) -> None:
 
 
 def add_into(cts: list, slot: int, c: Any) -> None:
-    """Add ``c`` to the cotangent at ``slot``, in place where it is large and nobody can see it."""
+    """Add ``c`` to the cotangent at ``slot``, in place if it is large and nobody can see it."""
     if type(c) is np.ndarray and c.size >= sizes.LARGE and _is_alone(cts, slot):
         before = cts[slot]
         if before.shape == c.shape and before.dtype == c.dtype:
@@ -45,7 +45,7 @@ def _is_alone(cts: list, slot: int) -> bool:
 
 
 def unless_zero(parts: Sequence, cts: Sequence) -> Sequence:
-    """What cotangents contribute, ``parts``: nothing if they are known to be zero throughout."""
+    """``parts``, the contributions of cotangents; nothing if those are known to be zero."""
     if not any([c is not None and may_have_nan(c) for c in parts]):
         return parts
     zero = all([c is None or (not isinstance(c, Tracer) and not np.any(c)) for c in cts])
@@ -54,8 +54,7 @@ def unless_zero(parts: Sequence, cts: Sequence) -> Sequence:
 
 def accumulate(cts: list, late: dict, parent: int, action: Any, ct: Any, saved: tuple) -> None:
     """Add a scatter to the parent's cotangent, later where a larger one may still come there."""
-    x = saved[0]
-    if cts[parent] is None and parent not in late and x.size >= sizes.LARGE > ct.size:
+    if cts[parent] is None and parent not in late and ct.size < sizes.LARGE <= saved[0].size:
         late[parent] = action, ct, saved
         return
     if parent in late:
@@ -80,7 +79,7 @@ def scatter(cts: list, parent: int, action: Any, ct: Any, saved: tuple) -> None:
 
 
 def scatter_late(cts: list, late: dict) -> None:
-    """Do what ``accumulate`` has put off."""
+    """Do what ``accumulate`` has deferred."""
     while late:
         slot, rest = late.popitem()
         scatter(cts, slot, *rest)

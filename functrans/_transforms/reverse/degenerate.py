@@ -2,14 +2,14 @@
 
 At a repeated eigenvalue the backward rule of eigh divides a difference of cotangents by one of
 eigenvalues, both zero. For a function that is smooth in the matrix the limit is the derivative, and
-any path to it will do. So the eigenvalues are given slopes that tell them apart: they become
-dual numbers of a trace that the user does not see, whose tangents go through the rest of the
-function and back into the cotangents, and the rule takes the ratio of the tangents (de l'Hopital).
-At ``settle``, on the way out of the rule and of the transform, the tangents are dropped.
+any path to it will do. So the eigenvalues get slopes that tell them apart: they become dual numbers
+of a trace that the user does not see, whose tangents go through the rest of the function and back
+into the cotangents, and the rule takes the ratio of the tangents (de l'Hopital). ``settle`` drops
+the tangents on the way out of the rule and of the transform.
 
-What does not depend on the eigenvectors' basis is smooth; what does shows as a difference that is
-not zero, which the rule refuses. A basis that is handed out goes where no slope comes back from:
-``hand_out`` leaves it to the row's own rule.
+What does not depend on the eigenvectors' basis is smooth; what does leaves a difference that is not
+zero, which the rule refuses. No slope comes back from where a basis is handed out, so ``hand_out``
+leaves that to the row's own rule.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from functrans._transforms.reverse.vjp import FOLLOWS, Node, VJPTrace, VJPTracer
 
 
 class HiddenTrace(JVPTrace):
-    """Forward mode along directions that no one asked for."""
+    """Forward mode along directions that the user did not choose."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ class ReverseTrace(VJPTrace):
             return super()._record_many(prim, parents, y, xs, params)
         values, slopes = apart
         trace = HiddenTrace(self.fun)
-        # inside of this trace, and so older; newer than what is outside of it
+        # older than this trace, being inside; newer than what is outside
         trace.level = self.level - 1 / (len(self.hidden) + 2)
         self.hidden = (*self.hidden, trace.level)
         duals = tuple(
@@ -69,9 +69,8 @@ class ReverseTrace(VJPTrace):
     def hand_out(self, outs: Sequence) -> None:
         """Values that leave the function, whose cotangents will come without hidden tangents.
 
-        Of those that are smooth in themselves the derivative is there all the same. What depends
-        on a basis is not, and what becomes of it outside its row cannot tell: it is left to the
-        row's own rule.
+        Values that are smooth by themselves still have their derivative. Values that depend on a
+        basis have not, which nothing outside can tell: they are left to the row's own rule.
         """
         if not self.hidden:
             return
@@ -82,23 +81,23 @@ class ReverseTrace(VJPTrace):
                 node.params = {**node.params, "split": None}
 
     def _of_basis(self) -> set[int]:
-        """The slots of what may depend on a basis: all that comes from one, but for products of
-        two such values, which sum over its vectors."""
-        found: set[int] = set()
+        """The slots of what may depend on a basis: everything that comes from one, except products
+        of two such values, which sum over its vectors."""
+        slots: set[int] = set()
         split = list(self._splits())
         for k, entry in enumerate(self.tape):
             if entry is FOLLOWS:
                 continue
             if any(entry is node for node in split):
-                found.update(k + i for i, y in enumerate(entry.y or ()) if not self._is_dual(y))
+                slots.update(k + i for i, y in enumerate(entry.y or ()) if not self._is_dual(y))
                 continue
             edges = type(entry) is tuple
-            met = [p in found for p in ([e[0] for e in entry] if edges else entry.parents)]
+            met = [p in slots for p in ([e[0] for e in entry] if edges else entry.parents)]
             summed = edges and met == [True, True] and type(entry[0][1]) is BilinearAction
             if any(met) and not summed:
                 ends = (i for i in range(k + 1, len(self.tape)) if self.tape[i] is not FOLLOWS)
-                found.update(range(k, next(ends, len(self.tape))))
-        return found
+                slots.update(range(k, next(ends, len(self.tape))))
+        return slots
 
     def _splits(self) -> Iterator[Node]:
         """The entries whose outputs were taken apart."""
@@ -111,6 +110,3 @@ class ReverseTrace(VJPTrace):
     def split(self) -> bool:
         """Whether the backward of this tape takes a ratio of slopes anywhere."""
         return bool(self.hidden) and any(self._splits())
-
-
-__all__ = ["ReverseTrace"]

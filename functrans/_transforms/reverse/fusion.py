@@ -1,7 +1,8 @@
-"""Stretches of elementwise tape entries on large arrays, walked block by block.
+"""Fusion of elementwise tape entries on large arrays, which are walked block by block.
 
-Walking entry by entry, each action reads and writes whole arrays. Here a stretch of entries of one
-shape is walked once for each cache-sized block: intermediate cotangents never reach main memory.
+Walking entry by entry, each action reads and writes whole arrays. Here neighbouring entries of one
+shape are walked once for each cache-sized block, so intermediate cotangents never reach main
+memory.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from functrans._ops.declare import Action
 from functrans._transforms.reverse.cotangents import add_cotangents
 
 
-class Stretch(NamedTuple):
+class Fusion(NamedTuple):
     """Tape entries that can be walked together, their arrays as rows of ``width`` entries.
 
     An array has a row for each of ``rows``; or one row, one column or one number that repeats.
@@ -28,15 +29,15 @@ class Stretch(NamedTuple):
     width: int
     entries: list[tuple]  # from last to first: (slot, ((parent, action, saved), ...))
     seeds: dict[int, Any]
-    outputs: dict[int, tuple[int, ...]]  # the shape of what comes to a slot before them, in rows
+    outputs: dict[int, tuple[int, ...]]  # the shape of what reaches a slot before them, in rows
 
 
 def is_large(ct: Any) -> bool:
     return type(ct) is np.ndarray and ct.size >= sizes.LARGE and ct.dtype.kind in "fc"
 
 
-def find(tape: list, cts: list, last: int, start: int = 0) -> Stretch | None:
-    """The longest stretch from ``start`` on that ends at ``last``, whose cotangent is large."""
+def find(tape: list, cts: list, last: int, start: int = 0) -> Fusion | None:
+    """As many entries after ``start`` as can be fused with ``last``, whose cotangent is large."""
     shape = cts[last].shape
     flat = _find(tape, cts, last, start, shape, 1)
     return _find(tape, cts, last, start, shape, shape[-1]) if flat is None else flat
@@ -44,7 +45,7 @@ def find(tape: list, cts: list, last: int, start: int = 0) -> Stretch | None:
 
 def _find(tape, cts, last, start, shape, width):
     entries, seeds = [], {}
-    shapes: dict[int, tuple[int, ...]] = {}  # of the cotangents that come to a slot
+    shapes: dict[int, tuple[int, ...]] = {}  # of the cotangents that reach a slot
     k = last
     while k >= start and type(tape[k]) is tuple:
         ct = cts[k]
@@ -71,7 +72,7 @@ def _find(tape, cts, last, start, shape, width):
     if not entries:
         return None
     outputs = {slot: shapes[slot] for slot in sorted(shapes) if slot <= k}
-    return Stretch(shape, math.prod(shape) // width, width, entries, seeds, outputs)
+    return Fusion(shape, math.prod(shape) // width, width, entries, seeds, outputs)
 
 
 def _as_rows(x, shape, width):
@@ -110,31 +111,31 @@ def _operand_as_rows(x, shape, width):
     return x if isinstance(x, np.generic | float | int | complex) else None
 
 
-def walk(stretch: Stretch, cts: list) -> None:
-    """Carry the cotangents of a stretch to the slots before it."""
-    dtype = cts[stretch.entries[0][0]].dtype
-    outs = {slot: np.empty(made, dtype) for slot, made in stretch.outputs.items()}
+def walk(fused: Fusion, cts: list) -> None:
+    """Carry the cotangents of fused entries to the slots before them."""
+    dtype = cts[fused.entries[0][0]].dtype
+    outs = {slot: np.empty(shape, dtype) for slot, shape in fused.outputs.items()}
 
     def block(start: int, stop: int) -> None:
-        def cut(x: Any) -> Any:
-            several = type(x) is np.ndarray and x.ndim and len(x) == stretch.rows
+        def part(x: Any) -> Any:
+            several = type(x) is np.ndarray and x.ndim and len(x) == fused.rows
             return x[start:stop] if several else x
 
-        local = _walk_block(stretch, outs, cut, strong=False)
+        local = _walk_block(fused, outs, part, strong=False)
         if any([may_have_nan(c) for c in local]):
-            local = _walk_block(stretch, outs, cut, strong=True)
+            local = _walk_block(fused, outs, part, strong=True)
         for out, c in zip(outs.values(), local, strict=True):
-            cut(out)[...] = c
+            part(out)[...] = c
 
-    several = any([len(y) == stretch.rows for y in outs.values() if y.ndim])
-    blocks.run_blocks(block, stretch.rows if several else 1, stretch.width)
-    for k in stretch.seeds:
+    several = any([len(y) == fused.rows for y in outs.values() if y.ndim])
+    blocks.run_blocks(block, fused.rows if several else 1, fused.width)
+    for k in fused.seeds:
         cts[k] = None
-    add_cotangents(cts, list(outs), [_from_rows(y, stretch.shape) for y in outs.values()])
+    add_cotangents(cts, list(outs), [_from_rows(y, fused.shape) for y in outs.values()])
 
 
 def _from_rows(y, shape):
-    """An array in rows as one of ``shape``, what repeats broadcast."""
+    """An array in rows as one of ``shape``, with repeats broadcast."""
     if y.size == math.prod(shape):
         return y.reshape(shape)
     if y.ndim == 2 and y.shape[1] == 1:
@@ -142,16 +143,16 @@ def _from_rows(y, shape):
     return np.broadcast_to(y, shape)
 
 
-def _walk_block(stretch, slots, cut, strong):
-    """What comes to ``slots`` by way of one block; ``strong``: with strong zero at each edge."""
-    local = {k: cut(s) for k, s in stretch.seeds.items()}
-    for k, edges in stretch.entries:
+def _walk_block(fused, slots, part, strong):
+    """What reaches ``slots`` through one block; ``strong``: with strong zero at each edge."""
+    local = {k: part(s) for k, s in fused.seeds.items()}
+    for k, edges in fused.entries:
         ct = local.pop(k, None)
         if ct is None:
             continue
         for parent, action, saved in edges:
             pull = action.pull if strong else action.act
-            c = pull(ct, *[cut(x) for x in saved])
+            c = pull(ct, *[part(x) for x in saved])
             before = local.get(parent)
             local[parent] = c if before is None else before + c
     return [local[slot] for slot in slots]

@@ -115,15 +115,15 @@ class _Run:
         finally:
             trace.closed = True
             trace.tape = []
-        found = _finish(cts, flat, self.holomorphic)
+        gradients = _finish(cts, flat, self.holomorphic)
         aux = lower_all(trace, aux) if self.has_aux else None
         if chosen.single:
-            return value, aux, opened[0].only(found)
-        given = iter(found)
-        return value, aux, tuple(a.only([next(given) for _ in a.active]) for a in opened)
+            return value, aux, opened[0].only(gradients)
+        leaves = iter(gradients)
+        return value, aux, tuple(a.only([next(leaves) for _ in a.active]) for a in opened)
 
     def _of_array(self, x: np.ndarray) -> tuple:
-        """The same where the one argument is an array of floats: the call that loops make."""
+        """The same for a single array of floats, the usual call in a loop."""
         trace = vjp_trace(self.label)
         try:
             v = trace.argument(x)
@@ -156,14 +156,17 @@ def _finish(cts: list, inputs: Sequence, holomorphic: bool) -> list:
 def _gradient(ct, x, holomorphic):
     if ct is None:
         return zeros_like(x)
-    ct = cast(ct, dtype_of(x))  # a rule with a float64 constant may have promoted it
+    dtype = dtype_of(x)
+    if type(ct) is np.ndarray and ct.dtype is dtype and dtype.kind == "f":
+        return ct
+    ct = cast(ct, dtype)  # a rule with a float64 constant may have promoted it
     return np.conjugate(ct) if not holomorphic and dtype_of(ct).kind == "c" else ct
 
 
 def _scalar(
     who: str, f: Callable, out: Any, value: Any, holomorphic: bool, inputs: Sequence
 ) -> Any:
-    """The value of a scalar output; an error that says what was found otherwise."""
+    """The value of a scalar output; an error that names the output otherwise."""
     if not is_number(value):
         raise NotDifferentiable(
             f"{who} needs a scalar output, but `{name_of(f)}` returned {describe(out)}. Return one "

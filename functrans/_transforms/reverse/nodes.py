@@ -15,7 +15,7 @@ _PASS = Action(lambda g: g, ("x",), False)
 
 
 class CallNode:
-    """A tape entry of a call: all its outputs, ``size`` of them, are carried at once."""
+    """A tape entry of a call, which carries all its ``size`` outputs at once."""
 
     __slots__ = ("parents", "size")
 
@@ -34,40 +34,37 @@ class CallNode:
         raise NotImplementedError
 
     def pull_strongly(self, cts: Sequence) -> Sequence:
-        """``pull`` with strong zero, as far as that can be seen from outside."""
+        """``pull`` with strong zero, as far as it shows from outside."""
         return unless_zero(self.pull(cts), cts)
 
     def pull_into(self, cts: list, k: int, strong: bool) -> None:
-        given = cts[k : k + self.size]
-        if all(c is None for c in given):
+        own = cts[k : k + self.size]
+        if all(c is None for c in own):
             return
         cts[k : k + self.size] = [None] * self.size
-        add_cotangents(cts, self.parents, (self.pull_strongly if strong else self.pull)(given))
+        add_cotangents(cts, self.parents, (self.pull_strongly if strong else self.pull)(own))
 
     def push_into(self, ts: list, k: int) -> None:
-        given = [None if p is None else ts[p] for p in self.parents]
-        if any(t is not None for t in given):
-            ts[k : k + self.size] = self.push(given)
+        tangents = [None if p is None else ts[p] for p in self.parents]
+        if any(t is not None for t in tangents):
+            ts[k : k + self.size] = self.push(tangents)
 
 
 def recorded(trace: VJPTrace, node: Any, ys: Sequence) -> tuple:
-    """The outputs of a node; one that is traced already, by what it closes over, keeps both."""
+    """The outputs of a node; one that a closure has already traced keeps both edges."""
     slot = trace.enter(node, len(ys))
-    found = []
+    values = []
     for i, y in enumerate(ys):
         value = trace.lower(y)
         if not is_inexact(value):
-            found.append(value)
+            values.append(value)
             continue
         mine = VJPTracer(trace, value, slot + i)
-        found.append(mine if value is y else _both(trace, y, mine))
-    return tuple(found)
+        values.append(mine if value is y else _both(trace, y, mine))
+    return tuple(values)
 
 
 def _both(trace: VJPTrace, y: VJPTracer, mine: VJPTracer) -> VJPTracer:
     """The value that ``y`` and ``mine`` share, moved by a change of either."""
     edges = tuple((x.slot, _PASS, (), None) for x in (y, mine))
     return VJPTracer(trace, y.primal, trace.enter(edges, 1))
-
-
-__all__ = ["CallNode", "recorded"]

@@ -1,4 +1,4 @@
-"""Along a tape forward: tangents from its inputs to its end."""
+"""A tape walked forward: tangents from its inputs to its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from functrans._transforms.reverse.vjp import VJPTrace, VJPTracer
 def push_forward(
     trace: VJPTrace, outs: Sequence, inputs: Sequence[VJPTracer], tangents: Sequence
 ) -> list:
-    """Tangents of ``outs``, for the given ones of ``inputs``, walking the tape forward."""
+    """Tangents of ``outs`` from those of ``inputs``, walking the tape forward."""
     ts: list[Any] = [None] * len(trace.tape)
     for x, t in zip(inputs, tangents, strict=True):
         ts[x.slot] = t
@@ -23,7 +23,7 @@ def push_forward(
 
 
 def advance(tape: list, ts: list, start: int = 0) -> None:
-    """Carry tangents from the inputs to the end of the tape, in ``ts``, in place."""
+    """Carry tangents from the inputs to the end of the tape, in place in ``ts``."""
     with np.errstate(all="ignore"):
         for k in range(start, len(tape)):
             node = tape[k]
@@ -44,6 +44,3 @@ def _push_elementwise(node, ts):
             c = spread(c, *unlike[1])
         total = c if total is None else total + c
     return total
-
-
-__all__ = ["advance", "push_forward"]

@@ -1,7 +1,7 @@
-"""Cotangents of single entries, added where they belong.
+"""Cotangents of single entries, added in place.
 
-Reading ``x[i]`` sends back an array that is zero but for one entry. In the backward of a loop it is
-added to the sum of those of all steps, which a step should not pay for entry by entry.
+The cotangent of ``x`` through ``x[i]`` is an array with one entry that is not zero. In the backward
+of a loop it is added to the sum over all steps, and a step should not pay for every entry of that.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from functrans._compile.ir.program import Atom, Eqn, Program, Var, check
 from functrans._ops import elementwise as ops
 from functrans._ops.indexing import put_add, scatter_add
 
-# Arrays of fewer entries are added as fast as one entry is.
+# Arrays of fewer entries are added as fast as a single entry.
 LARGE = 64
 # An array with more than one in so many entries is added as a whole.
 SPARSE = 8
 
 
 def entrywise(program: Program) -> Program:
-    """The program with sums of arrays that are mostly zero written as updates of entries.
+    """The program with sums of arrays that are mostly zero turned into updates of entries.
 
-    A sum of several is taken in another order, and -0.0 may stay where it became 0.0.
+    Sums of several are taken in another order, and -0.0 may remain where it became 0.0.
     """
     sums = _Sums(program)
     eqns = [e for eqn in program.eqns for e in sums.rewritten(eqn)]
@@ -31,7 +31,7 @@ def entrywise(program: Program) -> Program:
 
 class _Sums:
     def __init__(self, program: Program):
-        self.made = {v: eqn for eqn in program.eqns for v in eqn.outputs}
+        self.producers = {v: eqn for eqn in program.eqns for v in eqn.outputs}
         used = [a for eqn in program.eqns for a in eqn.inputs]
         self.uses = Counter(a for a in (*used, *program.outputs) if isinstance(a, Var))
 
@@ -44,7 +44,7 @@ class _Sums:
         dense = [a for a in terms if self.update(a, out) is None]
         if not sparse:
             return [eqn]
-        if not dense:  # the first of them is what the others are added to
+        if not dense:  # the others are added to the first of them
             dense = list(sparse.pop(0).outputs)
         updates: list[tuple] = [(ops.add, (a,), {}) for a in dense[1:]]
         updates += [(scatter_add, e.inputs, {"pattern": e.params["pattern"]}) for e in sparse]
@@ -56,24 +56,21 @@ class _Sums:
         return eqns
 
     def terms(self, eqn: Eqn, out: Var) -> list[Atom]:
-        """What is added up, sums that nothing else reads taken apart."""
-        found: list[Atom] = []
+        """The terms of a sum, including those of sums that nothing else reads."""
+        terms: list[Atom] = []
         for a in eqn.inputs:
-            inner = self.made.get(a) if isinstance(a, Var) and self.uses[a] == 1 else None
+            inner = self.producers.get(a) if isinstance(a, Var) and self.uses[a] == 1 else None
             if inner is not None and inner.prim is ops.add and inner.outputs[0].aval == out.aval:
-                found += self.terms(inner, out)
+                terms += self.terms(inner, out)
             else:
-                found.append(a)
-        return found
+                terms.append(a)
+        return terms
 
     def update(self, a: Atom, out: Var) -> Eqn | None:
         """The equation of an array that is mostly zero and that nothing else reads."""
-        eqn = self.made.get(a) if isinstance(a, Var) and self.uses[a] == 1 else None
+        eqn = self.producers.get(a) if isinstance(a, Var) and self.uses[a] == 1 else None
         if eqn is None or eqn.prim is not put_add or eqn.outputs[0].aval != out.aval:
             return None
         v = eqn.inputs[0]
         few = isinstance(v, Var) and math.prod(v.aval.shape) * SPARSE <= math.prod(out.aval.shape)
         return eqn if few else None
-
-
-__all__ = ["entrywise"]

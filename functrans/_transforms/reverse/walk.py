@@ -1,11 +1,10 @@
 """The walk: cotangents from the end of a tape to its inputs.
 
-Forming each product with strong zero would cost a look at each. But zero times infinity is a NaN,
-and a NaN does not go away by itself: where none has arrived, none was made on the way that
-mattered. So small entries are walked by the bare formulas and kept, until the end or until
-something is met that is to be walked once only: what is large, whose entry is to be freed, and
-calls, which may run code of the user's. If there is a NaN among what has arrived by then, those
-entries are walked again; from then on, each edge looks at what it makes.
+Strong zero in each product would cost a test of each. But zero times infinity is a NaN, and a NaN
+does not vanish by itself: if none arrives, none arose on the way that mattered. So small entries
+are walked by the bare formulas and kept, up to the end or to an entry that must be walked only
+once: a large one, which is to be freed, or a call, which may run code of the user's. If a NaN has
+arrived by then, those entries are walked again; from there on, each edge tests its result.
 """
 
 from __future__ import annotations
@@ -30,20 +29,24 @@ def carry(tape: list, seeds: dict[int, Any], wanted: Sequence[int], consume: boo
     """The cotangents of the slots ``wanted``, from those of the outputs; None: there is no path.
 
     ``staged``: a program is being written, ``strong``: with strong zero throughout. ``consume``
-    drops each entry when it is done with, and with it what only the backward kept alive. The
-    caller has NumPy's warnings turned off.
+    drops each entry after its use, and with it what only the backward kept alive. The
+    caller has turned off NumPy's warnings.
     """
     cts = _seeded(tape, seeds)
     if staged:  # whether there will be a NaN is not known while a program is written
         walk(tape, cts, consume, strong=EVERYWHERE if strong else _masked(tape))
         return [cts[k] for k in wanted]
     stop = _glance(tape, cts)
-    if any(map(_has_nan, cts if stop else [cts[k] for k in wanted])):
-        cts, stop = _seeded(tape, seeds), len(tape)
-    if stop:
-        if consume:
-            tape[stop:] = [None] * (len(tape) - stop)
-        walk(tape, cts, consume, 0, stop)
+    arrived = cts if stop else [cts[k] for k in wanted]
+    for ct in arrived:
+        if ct is not None and may_have_nan(ct):
+            cts, stop = _seeded(tape, seeds), len(tape)
+            break
+    if not stop:
+        return arrived
+    if consume:
+        tape[stop:] = [None] * (len(tape) - stop)
+    walk(tape, cts, consume, 0, stop)
     return [cts[k] for k in wanted]
 
 
@@ -59,11 +62,12 @@ def _seeded(tape: list, seeds: dict[int, Any]) -> list:
 
 
 def _glance(tape: list, cts: list) -> int:
-    """Walk as far as the entries may be walked again, by the bare formulas; where it has stopped.
+    """Walk the entries that may be walked again, by the bare formulas; returns where it stopped.
 
     The hot path of a backward pass.
     """
     late: dict[int, tuple] = {}
+    array, large = np.ndarray, sizes.LARGE
     for k in range(len(tape) - 1, -1, -1):
         if late and k in late:
             scatter(cts, k, *late.pop(k))
@@ -80,12 +84,12 @@ def _glance(tape: list, cts: list) -> int:
         ct = cts[k]
         if ct is None:
             continue
-        if type(ct) is np.ndarray and ct.size >= sizes.LARGE:
+        if type(ct) is array and ct.size >= large:
             scatter_late(cts, late)
             return k + 1
         cts[k] = None
         for parent, action, saved, unlike in node:
-            if len(saved) == 1:  # as a rule; unpacking costs as much as the call
+            if len(saved) == 1:  # the usual case; unpacking costs as much as the call
                 c = action.act(ct, saved[0])
             elif action.accumulate is None or type(ct) not in STRONG:
                 c = action.act(ct, *saved)
@@ -95,7 +99,8 @@ def _glance(tape: list, cts: list) -> int:
             if unlike is not None:
                 c = sum_to(c, *unlike[0])
             cts[parent] = c if cts[parent] is None else cts[parent] + c
-    scatter_late(cts, late)
+    if late:
+        scatter_late(cts, late)
     return 0
 
 
@@ -107,7 +112,7 @@ def walk(
 
     ``strong``: those that are walked with strong zero.
     """
-    late: dict[int, tuple] = {}  # a scatter into each of these slots, after what else goes there
+    late: dict[int, tuple] = {}  # a scatter into each of these slots, after all else there
     for k in range((len(tape) if stop is None else stop) - 1, start - 1, -1):
         if late and k in late:
             scatter(cts, k, *late.pop(k))
@@ -124,11 +129,11 @@ def walk(
         if type(ct) is np.ndarray and ct.size >= sizes.LARGE:
             scatter_late(cts, late)
             tape[k] = node
-            stretch = fusion.find(tape, cts, k, start)
+            fused = fusion.find(tape, cts, k, start)
             tape[k] = None if consume else node
-            if stretch is not None:
+            if fused is not None:
                 del ct
-                fusion.walk(stretch, cts)
+                fusion.walk(fused, cts)
                 continue
         cts[k] = None
         careful = k in strong
@@ -170,6 +175,3 @@ def _masked(tape: list) -> Container[int]:
 def _keeps(prim: Any) -> bool:
     """Whether each entry of its operands reaches the output."""
     return isinstance(prim, Linear) and not prim.drops
-
-
-__all__ = ["carry", "walk"]

@@ -19,7 +19,7 @@ from functrans._core.bind import Tracer, cast
 from functrans._core.locks import Lock
 from functrans._transforms.reverse.vjp import VJPTrace, VJPTracer
 from functrans._transforms.staging import restage
-from functrans._transforms.staging.closures import Reached
+from functrans._transforms.staging.environment import Environment
 from functrans._transforms.staging.staging import example_of, stage_part
 from functrans.errors import ShapeError, UnsupportedError
 
@@ -107,7 +107,7 @@ class LazilyStaged:
             values, self.rest = self.f(*tree.unflatten(structure, xs))
             return values
 
-        part = stage_part(flat, list(map(example_of, leaves)), self.name, late=True)
+        part = stage_part(flat, list(map(example_of, leaves)), self.name, older=True)
         places = {id(x): i for i, x in enumerate(self.consts)}
         for x, _ in part.lifted:
             if id(x) not in places:
@@ -132,10 +132,10 @@ def enter(call: Any, trace: Any, args: Sequence) -> tuple:
     """
     part = stage_part(call.fun, list(map(example_of, args)), call.name)
     consts = {id(x): (x, v) for x, v in part.lifted}
-    for x in Reached(*call.functions).tracers:
+    for x in Environment(*call.functions).tracers:
         while x.owner.level > trace.level and isinstance(x.inner, Tracer):
             x = x.inner  # a batch around it is the rule's own affair
-        if id(x) not in consts and not x.owner.closed and x.owner.level <= trace.level:
+        if id(x) not in consts and x.owner.closed is not True and x.owner.level <= trace.level:
             example = example_of(x)
             consts[id(x)] = x, Var(aval_of(example), type(example) in PYTHON_SCALARS)
     if not part.program.outputs:

@@ -32,13 +32,14 @@ from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.reverse.nodes import recorded
 from functrans._transforms.reverse.vjp import VJPTrace
 from functrans._transforms.staging import restage
-from functrans._transforms.staging.closures import Reached
 from functrans._transforms.staging.compiled import Compiled
-from functrans._transforms.staging.environment import Reads, ReadTracker
+from functrans._transforms.staging.draws import Draws
+from functrans._transforms.staging.environment import Environment, Key
 from functrans._transforms.staging.integers import integers
+from functrans._transforms.staging.reads import Reads, checks, unchanged_since
 from functrans._transforms.staging.restage import Mask
 from functrans._transforms.staging.signature import BoundCall, Signature
-from functrans._transforms.staging.staging import example_of, stage_part, with_consts
+from functrans._transforms.staging.staging import stage_part, with_consts
 from functrans.config import settings
 from functrans.errors import ArgumentError, ConcretizationError, name_of, user_line
 
@@ -105,8 +106,12 @@ def jit(
     def called(*args: Any, **kwargs: Any) -> Any:
         if kwargs or not settings().compiles:
             return compiled(args, kwargs)
-        y = compiled.latest(*args)
-        return compiled.positional(args) if y is NotImplemented else y
+        unchanged, entry = compiled.latest
+        if unchanged is None or unchanged():
+            y = entry(*args)
+            if y is not NotImplemented:
+                return y
+        return compiled.positional(args)
 
     called.lower = compiled.lower  # type: ignore[attr-defined]  # part of what jit returns
     called.clear_cache = compiled.clear  # type: ignore[attr-defined]  # likewise
@@ -128,22 +133,29 @@ def _nothing(*args: Any) -> Any:
     return NotImplemented
 
 
+Latest = tuple[Callable[[], bool] | None, Callable]
+_NOTHING: Latest = None, _nothing
+
+
 class Jitted:
     """A function and the programs that were staged of it.
 
     Programs are in ``entries``. Two caches stand before it, each for calls that the one behind it
-    takes too long for. ``latest`` is the C function that took the last call: it looks at types,
-    dtypes and shapes itself, 0.27 us a call of a small program. ``shortcuts`` is asked where that
+    takes too long for. ``latest`` is the C function that took the last call, which looks at types,
+    dtypes and shapes itself, 0.22 us a call of a small program, and before it what tells whether
+    all that the program read is as it was, None if it read nothing. ``shortcuts`` is asked where it
     declines, by the kinds of plain positional arguments alone: 0.9 us for a function whose kinds
     take turns, or whose program has no C function. Everything else takes the general way, with the
     signature and all that the function closes over: 11 us. Both forget all when a program goes.
     """
 
+    __slots__ = ("changes", "entries", "f", "latest", "lock", "rounding", "shortcuts", "signature")
+
     def __init__(self, f: Callable, nums: Any, names: Any, rounding: Rounding):
         self.f, self.signature, self.rounding = f, Signature(f, nums, names), rounding
         self.entries: OrderedDict[Any, Entry | None] = OrderedDict()
         self.shortcuts: dict[tuple, Entry] = {}
-        self.latest: Callable = _nothing
+        self.latest: Latest = _NOTHING
         self.lock = Lock()
         self.changes = 0  # programs that were staged anew, since what they read had changed
 
@@ -156,8 +168,8 @@ class Jitted:
             entry, run = found.shortcut
         except Interrupted:
             return self(args, {})
-        if entry is not self.latest:
-            self.latest = entry
+        if entry is not self.latest[1]:
+            self.latest = found.reads and found.reads.unchanged, entry
             y = entry(*args)
             if y is not NotImplemented:
                 return y
@@ -189,7 +201,7 @@ class Jitted:
 
     def _forget_shortcuts(self) -> None:
         self.shortcuts.clear()
-        self.latest = _nothing
+        self.latest = _NOTHING
 
     def _entry(self, given: BoundCall) -> tuple[Entry | None, list]:
         """The entry of a call, and its operands: what it closes over, then the arguments.
@@ -200,21 +212,23 @@ class Jitted:
         known = self.entries.get(key)
         if known is not None and known.is_current():
             return known, operands
-        reached = Reached(self.f, *given.fixed)
-        if reached.tracers:
-            key, operands = (key, reached.key()), [*reached.traced.values(), *operands]
+        environment = Environment(self.f, *given.fixed)
+        if environment.tracers:
+            key = key, environment.key()
             if key in self.entries:
                 known = self.entries[key]
-                if known is None or known.is_current():
-                    return known, operands
-        entry, hidden = self._staged(reached, operands, given)
-        if entry is not None and (hidden or reached.fixed):
-            entry.once = True  # it cannot be told where these values will be next time
-            return entry, [*hidden, *operands]
+                if known is None:
+                    return None, operands
+                if known.is_current():
+                    return known, [*known.closed_over(environment), *operands]
+        entry, closed_over = self._staged(environment, given)
+        operands = [*closed_over, *operands]
+        if entry is not None and entry.once:
+            return entry, operands
         with self.lock:
             known = self.entries.get(key)
             if known is not None and known.is_current():  # another thread was faster
-                return known, operands
+                return known, [*known.closed_over(environment), *given.operands]
             self.entries[key] = entry
             if known is not None:
                 self._forget_shortcuts()
@@ -224,30 +238,25 @@ class Jitted:
                 self._forget_shortcuts()
         return entry, operands
 
-    def _staged(
-        self, reached: Reached, operands: list, given: BoundCall
-    ) -> tuple[Entry | None, list]:
-        """A new entry, and traced values in it that were not reached: operands before all others.
-        """
-        n = len(reached.traced)
-
-        def lifted(*values: Any) -> Any:
-            with reached.replaced(values[:n]):
-                return given.call(*values[n:])
-
-        examples = [*map(example_of, operands[:n]), *map(_example, operands[n:])]
+    def _staged(self, environment: Environment, given: BoundCall) -> tuple[Entry | None, list]:
+        """A new entry, and the traced values that it closes over, operands before the others."""
         name = f"jit({name_of(self.f)})"
-        tracker = ReadTracker(name, self.f, given.fixed)
+        before, draws = checks(environment), Draws(environment.generators)
+        environment.lend()
         try:
-            part = stage_part(lifted, examples, name)
+            part = stage_part(given.call, list(map(_example, given.operands)), name, older=True)
         except ConcretizationError:
-            if not reached.tracers:
+            if not environment.tracers:
                 raise
             return None, []
-        hidden, (program,) = with_consts([part])
-        entry = Entry(name, program, part.structure, self.rounding, tracker.ended())
-        entry.closes_over = n
-        return entry, hidden
+        draws.refuse(name, "each call")
+        values, (program,) = with_consts([part])
+        reads = unchanged_since(before, checks(Environment(self.f, *given.fixed)))
+        entry = Entry(name, program, part.structure, self.rounding, reads)
+        places = {id(x): key for key, x in reversed(environment.traced.items())}
+        entry.closes_over = [places.get(id(x)) for x in values]
+        entry.holders = [p.holder for p in environment.places.values()]
+        return entry, values
 
     def _count_change(self, old: Entry) -> None:
         """Warn, once, of a function that is compiled again and again."""
@@ -305,10 +314,20 @@ class Entry:
                  reads: Reads | None = None):
         self.name, self.program, self.structure = name, program, structure
         self.rounding, self.reads = rounding, reads
-        # how many of its first operands are what the function closes over; once: for one call
-        self.closes_over, self.once = 0, False
+        # where the first operands stand, which the function closes over; None: where no name leads
+        self.closes_over: list[Key | None] = []
+        self.holders: list[Any] = []  # kept, so that no other gets the id that is in a key
         self.check_integers = integers(name, program)
         self.derived: dict[Any, Any] = {}
+
+    @property
+    def once(self) -> bool:
+        """Whether it serves for one call: who knows where what it closes over will be then."""
+        return None in self.closes_over
+
+    def closed_over(self, environment: Environment) -> list:
+        """The first operands."""
+        return [environment.traced[key] for key in self.closes_over if key is not None]
 
     def is_current(self) -> bool:
         """Whether what the function read when it was staged is still so."""
@@ -330,16 +349,13 @@ class Entry:
 
     @lazy
     def shortcut(self) -> tuple[Callable, Callable[[tuple], Any]]:
-        """From plain arguments to what the caller gets, with nothing looked up between but what
-        the function reads beside them.
+        """From plain arguments to what the caller gets, with nothing looked up between.
 
         The first is called with the arguments and may return NotImplemented; the second takes all.
         """
         run, native, structure = self.executable.run, self.executable.entry, self.structure
         if self.check_integers is not None:
             native, run = None, functools.partial(_checked, self.check_integers, run)
-        if native is not None and self.reads is not None:
-            native = self.reads.guarded(native)
         if structure is tree.LEAF:
             return native or _nothing, lambda args: hand_out_fresh(run(args)[0])
 

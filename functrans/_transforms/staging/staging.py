@@ -16,16 +16,12 @@ from functrans import tree
 from functrans._compile.ir.program import Atom, Const, Eqn, Program, Structured, Var, check
 from functrans._core.array import in_native_order, plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
-from functrans._core.bind import PrimalTracer, Trace, Tracer, bind
+from functrans._core.bind import PrimalTracer, Trace, Tracer, bind, writer
 from functrans._core.primitive import Primitive
 from functrans._ops.structure import broadcast_to
 from functrans._transforms.arguments import is_number, require_numbers
 from functrans._transforms.reverse.grad import require_callable
 from functrans.errors import ConcretizationError, UnsupportedError, name_of, user_line
-
-# The trace that stages a rule late. That of the function around the rule may have ended: ops on
-# values of that function are taken by this one.
-_heir: ContextVar[StagingTrace | None] = ContextVar("heir", default=None)
 
 # Whether a program is being written in this context.
 _writing: ContextVar[bool] = ContextVar("writing", default=False)
@@ -78,6 +74,7 @@ class StagingTrace(Trace):
 
     def __init__(self, fun: str, lines: bool = True, lifted: dict | None = None):
         super().__init__(fun)
+        self.lend()
         self.lifted = lifted
         self.eqns: list[Eqn] = []
         self.consts: dict[int, tuple[Any, Atom]] = {}
@@ -122,15 +119,17 @@ class StagingTrace(Trace):
                 f"{self.fun} closes over {x!r}: a program of its own cannot. Pass that value as an "
                 "argument."
             )
+        return self.operand(x).variable
+
+    def operand(self, x: Tracer) -> StagedTracer:
+        """What stands for a value of an older trace."""
+        assert self.lifted is not None
         if id(x) not in self.lifted:
             self.lifted[id(x)] = x, self.input(example_of(x))
-        return self.lifted[id(x)][1].variable
+        return self.lifted[id(x)][1]
 
     def enter(self, prim: Structured, args: tuple) -> tuple:
         """The outputs of an equation that holds programs; none of its values is known."""
-        heir = _heir.get()
-        if heir is not None and heir.level > self.level:
-            return heir.enter(prim, args)
         self.require_open(prim)
         inputs = tuple([self.atom(x) for x in args])
         types = prim.abstract(*[aval_of(x) for x in args])
@@ -147,9 +146,6 @@ class StagingTrace(Trace):
         return call.staged(self, args)
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
-        heir = _heir.get()
-        if heir is not None and heir.level > self.level:
-            return heir.process(prim, args, params)
         self.require_open(prim)
         inputs = tuple([self.atom(x) for x in args])
         examples = [example_of(x) if isinstance(x, Tracer) else x for x in args]
@@ -252,21 +248,27 @@ class StagedFunction(NamedTuple):
     lifted: list[tuple[Any, Var]]
 
 
-def stage_part(f: Callable, args: Sequence[Any], name: str, late: bool = False) -> StagedFunction:
+def stage_part(
+    f: Callable, args: Sequence[Any], name: str, older: bool = False
+) -> StagedFunction:
     """A part of a function that is being transformed or staged: it may close over traced values.
 
-    They are not inputs of the program yet: ``with_consts`` makes them its first ones. ``late``: the
-    function that it is a part of may have been staged before, and its values have ended.
+    They are not inputs of the program yet: ``with_consts`` makes them its first ones. ``older``: it
+    takes the ops on them too, if their traces have lent them or have ended, so that the program
+    depends on the values themselves, not on what is made of them meanwhile.
     """
     lifted: dict[int, tuple[Any, StagedTracer]] = {}
     trace = StagingTrace(name, lifted=lifted)
-    token = _heir.set(trace) if late else None
+    token = writer.set(trace) if older else None
     try:
         program, structure = _written(trace, f, args)
     finally:
         if token is not None:
-            _heir.reset(token)
-    return StagedFunction(program, structure, [(x, t.variable) for x, t in lifted.values()])
+            writer.reset(token)
+    used = {a for eqn in program.eqns for a in eqn.inputs if isinstance(a, Var)}
+    used.update([a for a in program.outputs if isinstance(a, Var)])
+    pairs = [(x, t.variable) for x, t in lifted.values() if t.variable in used]
+    return StagedFunction(program, structure, pairs)
 
 
 def with_consts(parts: Sequence[StagedFunction]) -> tuple[list, list[Program]]:

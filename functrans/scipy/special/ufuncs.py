@@ -19,14 +19,15 @@ from functrans._ops.special import (
     integrals,
     logistic,
     orthogonal,
+    standard,
 )
 from functrans.numpy.protocols import UFUNCS
 
 # imported for the rows that they declare
 assert distributions and elementary and errors and hypergeometric and incomplete and logistic
-assert orthogonal
+assert orthogonal and standard
 # Ufuncs inside of functions of SciPy's, which hand traced values on to them.
-INSIDE = {"_zeta": gamma.zeta}
+INSIDE = {"_zeta": gamma.zeta, "_riemann_zeta": gamma.riemann_zeta}
 
 
 MEANINGS: dict[np.ufunc, Any] = {
@@ -39,6 +40,7 @@ MEANINGS |= {
 }
 MEANINGS |= {
     sp.airy: bessel.airy, sp.fresnel: integrals.fresnel, sp.shichi: integrals.shichi,
-    sp.sici: integrals.sici,
+    sp.sici: integrals.sici, sp.voigt_profile: errors.voigt_profile,
 }
+MEANINGS |= {getattr(sp, name): f for name, f in distributions.COMPOSED.items()}
 UFUNCS |= MEANINGS

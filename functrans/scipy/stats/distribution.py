@@ -18,8 +18,8 @@ import numpy as np
 from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import where
-from functrans._ops.special.distributions import counts
 from functrans._ops.special.elementary import expm1, exprel, log1p
+from functrans._ops.special.standard import counts
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.public import is_traced

@@ -10,7 +10,6 @@ from scipy import stats as theirs
 
 from functrans._ops.declare import where
 from functrans._ops.elementwise import absolute, exp, log, power
-from functrans._ops.special.distributions import LOG_ROOT_2PI
 from functrans._ops.special.elementary import expm1, exprel, log1p, polynomial
 from functrans._ops.special.errors import erf, erfinv, log_ndtr, ndtr, ndtri
 from functrans._ops.special.gamma import betaln, gammaln, psi
@@ -26,6 +25,7 @@ from functrans._ops.special.incomplete import (
     gammaincinv,
 )
 from functrans._ops.special.logistic import boxcox, boxcox1p, xlog1py, xlogy
+from functrans._ops.special.standard import LOG_ROOT_2PI
 from functrans.scipy.stats.distribution import LOG2, Continuous, Form, log1mexp, log1mexp_of_exp
 
 PI, EULER = math.pi, float(np.euler_gamma)

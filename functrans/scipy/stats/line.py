@@ -9,12 +9,12 @@ from scipy import stats as theirs
 
 from functrans._ops.declare import where
 from functrans._ops.elementwise import absolute, arctan2, exp, log, sqrt
-from functrans._ops.special import bessel, distributions
-from functrans._ops.special.distributions import LOG_ROOT_2PI
+from functrans._ops.special import bessel, standard
 from functrans._ops.special.elementary import cosm1, expm1, log1p, sinpi
 from functrans._ops.special.errors import log_ndtr, ndtr, ndtri, ndtri_exp
 from functrans._ops.special.gamma import betaln, psi
 from functrans._ops.special.logistic import expit, log_expit, logit
+from functrans._ops.special.standard import LOG_ROOT_2PI
 from functrans.scipy.stats.distribution import LOG2, Continuous, Form, log1mexp, log1mexp_of_exp
 
 PI, EULER = math.pi, float(np.euler_gamma)
@@ -34,14 +34,14 @@ norm = Continuous(theirs.norm, "", Form(
 
 
 def _log_density_of_t(x, df):
-    y = distributions.log_density_of_t(df, x)
+    y = standard.log_density_of_t(df, x)
     if not isinstance(df, np.ndarray) or np.isinf(df).any():
         return where(df == np.inf, -0.5 * (x * x) - LOG_ROOT_2PI, y)
     return y
 
 
 def _t_ppf(q, df):
-    return where(q == 0, -np.inf, distributions.stdtrit(df, q))  # SciPy's says +inf at 0
+    return where(q == 0, -np.inf, standard.stdtrit(df, q))  # SciPy's says +inf at 0
 
 
 def _finite_from(df, n, y):
@@ -52,8 +52,8 @@ def _finite_from(df, n, y):
 t = Continuous(theirs.t, "df", Form(
     valid=lambda df: df > 0,
     log_density=_log_density_of_t,
-    cdf=lambda x, df: distributions.stdtr(df, x),
-    sf=lambda x, df: distributions.stdtr(df, -x),
+    cdf=lambda x, df: standard.stdtr(df, x),
+    sf=lambda x, df: standard.stdtr(df, -x),
     ppf=_t_ppf,
     isf=lambda q, df: -_t_ppf(q, df),
     mean=lambda df: _finite_from(df, 1, 0.0),
@@ -157,11 +157,11 @@ def _skewness(a):
 
 
 skewnorm = Continuous(theirs.skewnorm, "a", Form(
-    log_density=distributions.log_density_of_skewnorm,
-    cdf=distributions.skewnorm_cdf,
-    sf=lambda x, a: distributions.skewnorm_cdf(-x, -a),
-    ppf=distributions.skewnorm_ppf,
-    isf=lambda q, a: -distributions.skewnorm_ppf(q, -a),
+    log_density=standard.log_density_of_skewnorm,
+    cdf=standard.skewnorm_cdf,
+    sf=lambda x, a: standard.skewnorm_cdf(-x, -a),
+    ppf=standard.skewnorm_ppf,
+    isf=lambda q, a: -standard.skewnorm_ppf(q, -a),
     mean=lambda a: math.sqrt(2 / PI) * _skewness(a),
     var=lambda a: 1 - 2 / PI * (_skewness(a) * _skewness(a)),
 ))
@@ -254,10 +254,10 @@ def _log_norm_of_vonmises(kappa):
 vonmises = Continuous(theirs.vonmises, "kappa", Form(
     valid=lambda kappa: kappa >= 0,
     log_density=lambda x, kappa: kappa * cosm1(x) - _log_norm_of_vonmises(kappa),
-    cdf=distributions.vonmises_cdf,
-    sf=lambda x, kappa: distributions.vonmises_cdf(-x, kappa),
-    ppf=distributions.vonmises_ppf,
-    isf=lambda q, kappa: -distributions.vonmises_ppf(q, kappa),
+    cdf=standard.vonmises_cdf,
+    sf=lambda x, kappa: standard.vonmises_cdf(-x, kappa),
+    ppf=standard.vonmises_ppf,
+    isf=lambda q, kappa: -standard.vonmises_ppf(q, kappa),
     mean=lambda kappa: 0.0 * kappa,
     entropy=lambda kappa: (
         kappa * (1 - bessel.i1e(kappa) / bessel.i0e(kappa)) + _log_norm_of_vonmises(kappa)

@@ -13,10 +13,10 @@ from functrans._ops import linalg as rows
 from functrans._ops.calls import stop
 from functrans._ops.declare import where
 from functrans._ops.elementwise import exp, log
-from functrans._ops.special.distributions import counts
 from functrans._ops.special.elementary import log1p
 from functrans._ops.special.gamma import gammaln, psi
 from functrans._ops.special.logistic import xlogy
+from functrans._ops.special.standard import counts
 from functrans.numpy.structure import as_operand
 from functrans.scipy.special import multigammaln
 from functrans.scipy.stats.distribution import Named, method

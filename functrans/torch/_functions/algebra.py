@@ -13,6 +13,7 @@ from functrans.torch._functions.table import METHODS, op
 from functrans.torch._graph.graph import Node, check, freed, joint, saved_value, sequence
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed_binary
+from functrans.torch._graph.packing import packed, unpacked
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
@@ -35,7 +36,7 @@ class ProductNode(Node):
         self.seq = next(sequence)
         self.edges = edges
         self.extras = None
-        self.xs: tuple | None = xs
+        self.xs: tuple | None = xs if state.saving is None else packed(xs)
         self.marks = marks
         self.where = where
 
@@ -43,7 +44,7 @@ class ProductNode(Node):
         if self.xs is None:
             raise freed(self)
         check(self)
-        (e1, e2), (a, b) = self.edges, self.xs
+        (e1, e2), (a, b) = self.edges, unpacked(self.xs)
         if type(ct) is np.ndarray and not create:
             return None if b is None else ct.dot(b.T), None if a is None else a.T.dot(ct)
         if create:

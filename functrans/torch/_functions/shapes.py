@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.table import METHODS, PROPERTIES, op, promoted
-from functrans.torch._graph.views import broadcast_to, diagonal, view
+from functrans.torch._graph.views import broadcast_to, diagonal, several, view
 from functrans.torch._graph.views import imag as imag_row
 from functrans.torch._graph.views import real as real_row
 from functrans.torch._graph.views import reshape as reshape_row
@@ -252,7 +252,8 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 @method
 def unbind(input: Tensor, dim: int = 0) -> tuple:
     """The entries along ``dim``, each a view."""
-    return tuple([select(input, dim, i) for i in range(input._array.shape[dim])])
+    return several("UnbindBackward0", input,
+                   [select(input, dim, i) for i in range(input._array.shape[dim])])
 
 
 @method
@@ -260,6 +261,7 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
     """Views of so many entries each along ``dim``, or of the lengths in a list."""
     n = input._array.shape[dim]
     lengths = split_size_or_sections
+    title = "SplitBackward0" if isinstance(lengths, int) else "SplitWithSizesBackward0"
     if isinstance(lengths, int):
         lengths = [min(lengths, n - i) for i in range(0, n, lengths)] or [0]
     elif sum(lengths) != n:
@@ -267,7 +269,8 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
             f"split: the lengths {list(lengths)} do not add up to {n}, the size of dimension {dim}"
         )
     starts = [sum(lengths[:i]) for i in range(len(lengths))]
-    return tuple([narrow(input, dim, s, k) for s, k in zip(starts, lengths, strict=True)])
+    return several(title, input,
+                   [narrow(input, dim, s, k) for s, k in zip(starts, lengths, strict=True)])
 
 
 @method

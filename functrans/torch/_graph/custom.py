@@ -6,6 +6,7 @@ attribute a user sets can disturb the walk; what the node does not have it looks
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,8 +16,9 @@ import numpy as np
 from functrans.extend import Aval, Tracer, aval_of, cast, sum_to
 from functrans.torch._graph.graph import Edge, Node, Storage, Value, check, freed
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.packing import Packed
 from functrans.torch._graph.source import caller
-from functrans.torch._graph.views import changed, guard, rebase
+from functrans.torch._graph.views import CUSTOM, SEVERAL, changed, guard, rebase
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, show, take
 
@@ -24,7 +26,7 @@ from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, show, t
 class Saved(NamedTuple):
     """A tensor given to ``save_for_backward``: an input by its place, an output by its number."""
 
-    array: np.ndarray
+    array: Any  # or packed
     storage: Storage
     edge: Edge | None
     output: int | None
@@ -49,6 +51,14 @@ class CustomNode(Node):
         self.marks = ()
         self.saved: Sequence[Saved | None] | None = ()
         self.where = caller()
+
+    @property
+    def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride]  # read only
+        """The class of the context: node and context of a call are two objects here."""
+        return type(self.ctx)
+
+    def __repr__(self) -> str:
+        return f"<torch.autograd.function.{self.name()} object at {hex(id(self))}>"
 
     def __getattr__(self, name: str) -> Any:
         if name in CustomNode.__slots__:
@@ -135,6 +145,8 @@ class CustomNode(Node):
         return tuple([None if s is None else self.unpacked(s) for s in self.saved])
 
     def unpacked(self, s: Saved) -> Tensor:
+        if type(s.array) is Packed:
+            s = s._replace(array=s.array.unpack(s.array.kept))
         if s.output is not None:
             return from_array(s.array, s.storage, self, s.output)
         leaf = getattr(s.edge[0], "variable", None) if s.edge else None
@@ -177,19 +189,12 @@ def call(ctx: Any, forward: Callable, backward: Callable, kind: type, inputs: tu
 
 
 def _placed(ctx: Any, node: Any, inputs: tuple, results: tuple, name: str) -> tuple:
-    """The results of ``forward`` with their history. With one, none is on the memory of an input,
-    unless it is that input, changed in place."""
-    dirty = {id(x) for x in ctx.dirty_tensors}
-    if not dirty <= {id(x) for x in inputs}:
-        raise RuntimeError(f"{name}: mark_dirty was given a tensor that is not an input")
-    if not dirty <= {id(x) for x in results}:
-        raise RuntimeError(
-            f"{name}: some elements marked as dirty during the forward method were not returned "
-            "as output. The inputs that are modified inplace must all be outputs of the Function."
-        )
-    constant = {id(x) for x in ctx.non_differentiable}
+    """The results of ``forward`` with their history."""
     tensors = [x for x in inputs if isinstance(x, Tensor)]
-    outs, k, taken = [], 0, set()
+    dirty = _dirty(ctx, tensors, results)
+    constant = {id(x) for x in ctx.non_differentiable}
+    single = sum([isinstance(x, Tensor) for x in results]) == 1
+    outs, k, places = [], 0, {}
     for out in results:
         if not isinstance(out, Tensor):
             outs.append(out)
@@ -198,19 +203,43 @@ def _placed(ctx: Any, node: Any, inputs: tuple, results: tuple, name: str) -> tu
         if node is not None and id(out) not in constant and dtypes.is_differentiable(
                 out._array.dtype):
             edge = node, k
-        if id(out) in dirty and id(out) not in taken:
+        if id(out) in places:  # again: from now on this output
+            placed = places[id(out)]
+            if edge is not None:
+                placed._index = k
+        elif id(out) in dirty:
+            if out._base is not None and not single and node is not None:
+                raise RuntimeError(
+                    "If your Function modifies inplace an input that is a view of another Tensor, "
+                    f"your Function cannot return more than one Tensor, as {name} does. Pass it a "
+                    "clone(), or make two Functions of it."
+                )
             _overwritten(out, edge, node is not None, name)
             placed = out
-        elif node is None:  # a constant: nothing can go wrong
-            placed = out.view_as(out) if any(out is x for x in tensors) else out
         else:
-            placed = _apart(out, tensors, id(out) in taken)
+            placed = _view_or_new(out, tensors, CUSTOM if single else SEVERAL, node is None)
             if edge is not None:
                 placed._node, placed._index = edge
-        taken.add(id(out))
+        places[id(out)] = placed
         outs.append(placed)
         k += 1
     return tuple(outs)
+
+
+def _dirty(ctx: Any, inputs: Sequence[Tensor], results: tuple) -> set[int]:
+    """The inputs that were marked as changed; all must be results."""
+    known = {id(x) for x in inputs}
+    if any(id(x) not in known for x in ctx.dirty_tensors):
+        warnings.warn(
+            "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that "
+            "have been mutated should be passed to ctx.mark_dirty().", stacklevel=6)
+    dirty = {id(x) for x in ctx.dirty_tensors} & known
+    if not dirty <= {id(x) for x in results}:
+        raise RuntimeError(
+            "Some elements marked as dirty during the forward method were not returned as output. "
+            "The inputs that are modified inplace must all be outputs of the Function."
+        )
+    return dirty
 
 
 def _overwritten(t: Tensor, edge: Edge | None, recorded: bool, name: str) -> None:
@@ -222,13 +251,21 @@ def _overwritten(t: Tensor, edge: Edge | None, recorded: bool, name: str) -> Non
         rebase(t, edge)
 
 
-def _apart(out: Tensor, inputs: Sequence[Tensor], again: bool) -> Tensor:
-    """``out`` as a tensor without history, not on the memory of an input."""
+def _view_or_new(out: Tensor, inputs: Sequence[Tensor], made: str, plain: bool) -> Tensor:
+    """``out`` without history: an input, or a view of one, is a view that is not written to."""
+    given = any(out is x for x in inputs)
+    if given and plain and not state.grad:
+        return from_array(out._array, out._storage)
+    if given or (out._base is not None and out._node is None):
+        seen = from_array(out._array[...], out._storage)
+        seen._base = out if out._base is None else out._base
+        seen._steps, seen._made, seen._seen = None, made, out._storage.history
+        return seen
     shared = any(x._storage is out._storage or np.may_share_memory(x._array, out._array)
                  for x in inputs)
-    if shared or again or out._requires or out._node is not None:
-        return from_array(np.array(out._array))
-    return out if out._base is None else from_array(out._array, out._storage)
+    if shared or out._requires or out._node is not None:
+        return out if plain else from_array(np.array(out._array))
+    return out
 
 
 def _saved(ctx: Any, node: Any, inputs: tuple, edges: Sequence, results: tuple,
@@ -253,7 +290,8 @@ def _saved(ctx: Any, node: Any, inputs: tuple, edges: Sequence, results: tuple,
                 f"{type(t).__name__}; keep other things as attributes of ctx"
             )
         kept, edge, output = places.get(id(t), (t, None, None))
-        saved.append(Saved(kept._array, kept._storage, edge, output))
+        array = kept._array if state.saving is None else Packed(kept._array, state.saving)
+        saved.append(Saved(array, kept._storage, edge, output))
     return saved
 
 
@@ -265,6 +303,9 @@ class DelayedError(Node):
     def __init__(self, edges: Sequence, message: str):
         super().__init__(edges)
         self.message = message
+
+    def name(self) -> str:
+        return "Error"
 
     def pull(self, ct: Any, create: bool) -> Sequence:
         raise RuntimeError(self.message)

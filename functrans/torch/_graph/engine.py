@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from functrans.extend import cast
+from functrans.torch._graph.edges import GradientEdge, place_of
 from functrans.torch._graph.graph import Edge
 from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at, run, walks
-from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, show, take
+from functrans.torch._tensors.tensor import Tensor, from_array, show, take
 
 
 def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None,
@@ -38,7 +39,7 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
             )
         grad_tensors = grad_variables
     if inputs is not None and not isinstance(inputs, Tensor) and not len(inputs):
-        raise RuntimeError("'inputs' argument to backward() cannot be empty.")
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     outputs = as_tuple(tensors)
     retain = create_graph if retain_graph is None else retain_graph
     roots = _roots(outputs, grad_tensors, create_graph)
@@ -47,8 +48,9 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
         return
     targets = as_tuple(inputs)
     edges = _places(targets, "backward")
-    for t, ct in zip(targets, run(roots, edges, retain, create_graph), strict=True):
+    for t, edge, ct in zip(targets, edges, run(roots, edges, retain, create_graph), strict=True):
         if ct is not None:
+            t = edge[0].variable if isinstance(t, GradientEdge) else t
             t.accumulate(ct, create_graph)
 
 
@@ -73,8 +75,13 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
             "torch.autograd.backward.", FutureWarning, stacklevel=2,
         )
     if materialize_grads and allow_unused is False:
-        raise ValueError("grad: materialize_grads=True needs allow_unused to be True or left out")
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+            "allow_unused=False."
+        )
     targets = as_tuple(inputs)
+    if not targets:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     edges = _places(targets, "grad")
     retain = create_graph if retain_graph is None else retain_graph
     roots = _roots(as_tuple(outputs), grad_outputs, create_graph, is_grads_batched)
@@ -82,7 +89,7 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     cts = run_from(roots, edges, retain, create_graph)
     out = []
     for i, (t, ct) in enumerate(zip(targets, cts, strict=True)):
-        if ct is None and materialize_grads:
+        if ct is None and materialize_grads and isinstance(t, Tensor):
             shape = roots[0][1].shape[:1] if is_grads_batched else ()
             out.append(from_array(np.zeros((*shape, *t._array.shape), t._array.dtype)))
         elif ct is None and not allow_unused:
@@ -102,15 +109,18 @@ def owned(t: Tensor) -> Tensor:
 
 
 def as_tuple(x: Any) -> tuple:
-    return (x,) if isinstance(x, Tensor) else tuple(x)
+    return (x,) if isinstance(x, Tensor | GradientEdge) else tuple(x)
 
 
 def _places(targets: Sequence[Tensor], who: str) -> list[Edge]:
     edges = []
     for t in targets:
-        if not isinstance(t, Tensor):
-            raise TypeError(f"{who}: inputs must be Tensors, but got {type(t).__name__}")
-        edge = edge_of(t)
+        if not isinstance(t, Tensor | GradientEdge):
+            raise TypeError(
+                f"all inputs have to be Tensors or GradientEdges, but got {type(t).__name__} among "
+                f"the inputs of {who}"
+            )
+        edge = place_of(t)
         if edge is None:
             raise RuntimeError("One of the differentiated Tensors does not require grad")
         edges.append(edge)
@@ -125,29 +135,25 @@ def _roots(outputs: Sequence, grads: Any, create: bool,
         raise RuntimeError(f"got {len(outputs)} tensors and {len(seeds)} gradients")
     roots = []
     for i, (t, g) in enumerate(zip(outputs, seeds, strict=True)):
-        if not isinstance(t, Tensor):
+        if not isinstance(t, Tensor | GradientEdge):
             raise TypeError(f"element {i} of tensors must be a Tensor, not {type(t).__name__}")
-        edge = edge_of(t)
-        array = t._array
         if g is not None and not isinstance(g, Tensor):
             raise TypeError(
                 f"gradients can be either Tensors or None, but got {type(g).__name__}"
             )
-        if g is None and batched:
-            raise RuntimeError("is_grads_batched=True needs grad_outputs, one for each output")
-        if g is None:
-            if edge is None and len(outputs) > 1:
-                continue  # as long as another one requires a gradient
-            if edge is not None and array.size != 1:
-                raise RuntimeError("grad can be implicitly created only for scalar outputs")
-            if edge is not None and array.dtype.kind == "c":
+        edge = place_of(t)
+        if isinstance(t, GradientEdge):
+            if g is None:
                 raise RuntimeError(
-                    "grad can be implicitly created only for real scalar outputs but got "
-                    f"{t.dtype}. Pass a gradient, or take .real, .imag or .abs() first."
+                    "grad can be implicitly created only for scalar outputs; for a GradientEdge "
+                    "pass the gradient"
                 )
-            ct: Any = np.ones(array.shape, array.dtype) if array.ndim else np.array(1, array.dtype)
-        else:
-            ct = cast(_seed(g, t, i, create, batched), array.dtype)
+            roots.append((edge, take(g, create)))
+            continue
+        if g is None and edge is None and len(outputs) > 1 and not batched:
+            continue  # as long as another one requires a gradient
+        ct = _one(t, edge, batched) if g is None else cast(
+            _seed(g, t, i, create, batched), t._array.dtype)
         if edge is None:
             raise RuntimeError(
                 f"element {i} of tensors does not require grad and does not have a grad_fn"
@@ -158,17 +164,40 @@ def _roots(outputs: Sequence, grads: Any, create: bool,
     return roots
 
 
+def _one(t: Tensor, edge: Edge | None, batched: bool) -> Any:
+    """The cotangent that an output starts from if none was passed."""
+    array = t._array
+    if edge is not None and (batched or array.size != 1):
+        raise RuntimeError(
+            "grad can be implicitly created only for scalar outputs; pass a gradient of shape "
+            f"{'(batch, ...)' if batched else list(array.shape)}"
+        )
+    if edge is not None and array.dtype.kind == "c":
+        raise RuntimeError(
+            f"grad can be implicitly created only for real scalar outputs but got {t.dtype}. Pass "
+            "a gradient, or take .real, .imag or .abs() first."
+        )
+    return np.ones(array.shape, array.dtype) if array.ndim else np.array(1, array.dtype)
+
+
 def _seed(g: Tensor, t: Tensor, i: int, create: bool, batched: bool) -> Any:
     shape = g._array.shape
     if (shape[1:] if batched else shape) != t._array.shape or (batched and not any(shape[:1])):
+        rule = (
+            "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as "
+            "the batch dimension. The sizes of the remaining dimensions are expected to match the "
+            "shape of corresponding output, but a mismatch was detected: " if batched
+            else "Mismatch in shape: "
+        )
         raise RuntimeError(
-            f"Mismatch in shape: grad_output[{i}] has a shape of {g.shape} and output[{i}] has a "
-            f"shape of {t.shape}" + (", without the batched dimension." if batched else ".")
+            f"{rule}grad_output[{i}] has a shape of {g.shape} and output[{i}] has a shape of "
+            f"{t.shape}."
         )
     if g.is_complex() and not t.is_complex():
         raise RuntimeError(
-            f"For complex Tensors, both grad_output and output are required to have the same "
-            f"kind of dtype: grad_output[{i}] is {g.dtype}, output[{i}] is {t.dtype}."
+            "For complex Tensors, both grad_output and output are required to have the same dtype. "
+            f"Mismatch in dtype: grad_output[{i}] has a dtype of {g.dtype} and output[{i}] has a "
+            f"dtype of {t.dtype}."
         )
     return take(g, create)
 
@@ -187,3 +216,48 @@ def tensor_backward(self: Tensor, gradient: Any = None, retain_graph: bool | Non
 def is_checkpoint_valid() -> bool:
     """Whether no ``grad`` is under way in this thread, which would miss the leaves inside."""
     return walks.partial == 0
+
+
+def make_grads(outputs: Sequence, grads: Sequence, is_grads_batched: bool = False) -> tuple:
+    """The gradients that a walk from ``outputs`` starts with: ones for None and one element."""
+    out = []
+    for i, (t, g) in enumerate(zip(outputs, grads, strict=True)):
+        if g is None:
+            (t,) = as_tuple(t)
+            out.append(from_array(_one(t, place_of(t), is_grads_batched)) if t.requires_grad
+                       else None)
+        elif isinstance(g, Tensor):
+            _seed(g, t, i, False, is_grads_batched)
+            out.append(g)
+        else:
+            raise TypeError(
+                f"gradients can be either Tensors or None, but got {type(g).__name__}"
+            )
+    return tuple(out)
+
+
+class ImperativeEngine:
+    """``Variable._execution_engine``: the engine as an object."""
+
+    def run_backward(self, tensors: Any, grad_tensors: Any, retain_graph: bool, create_graph: bool,
+                     inputs: Any = (), allow_unreachable: bool = False,
+                     accumulate_grad: bool = False) -> tuple | None:
+        """``backward`` without ``inputs`` or with ``accumulate_grad``, else ``grad``."""
+        if inputs and not accumulate_grad:
+            return grad(tensors, inputs, grad_tensors, retain_graph, create_graph,
+                        allow_unused=allow_unreachable)
+        backward(tensors, grad_tensors, retain_graph, create_graph, inputs=inputs or None)
+        return None
+
+    def queue_callback(self, callback: Callable[[], Any]) -> None:
+        """Call ``callback()`` at the end of the backward that is under way in this thread."""
+        if walks.callbacks is None:
+            raise RuntimeError("Final callbacks can only be installed during backward pass.")
+        walks.callbacks.append(callback)
+
+    def is_checkpoint_valid(self) -> bool:
+        """Whether no ``grad`` is under way in this thread."""
+        return is_checkpoint_valid()
+
+
+execution_engine = ImperativeEngine()

@@ -20,7 +20,6 @@ Nodes are ordered by ``seq``, which falls with time: an operand's node always ha
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +39,17 @@ from functrans.extend import (
     pull,
     sum_to,
 )
+from functrans.torch._graph.hooks import Extras, RemovableHandle
+from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed_row
+from functrans.torch._graph.packing import (
+    Packed,
+    PackedTuple,
+    packed,
+    packed_parts,
+    unpacked,
+    unpacked_parts,
+)
 from functrans.torch._graph.source import caller, place
 from functrans.torch._graph.titles import named, title_of
 
@@ -61,6 +70,7 @@ class Storage:
     version = 0
     history = 0
     changed: tuple | None = None
+    reshaped = False  # by ``resize_``: views no longer know their place in the base
 
 
 class Joint:
@@ -83,19 +93,6 @@ def joint(marks: Sequence) -> Any:
     if len(marks) == 1:
         return marks[0][0]
     return Joint([s for s, _ in marks]) if marks else None
-
-
-class Extras:
-    """The rarer state of a node: hooks by output, tensors that retain their grad, metadata."""
-
-    __slots__ = ("metadata", "post_hooks", "pre_hooks", "retaining", "tensor_hooks")
-
-    def __init__(self) -> None:
-        self.tensor_hooks: dict[int, dict] = {}
-        self.retaining: dict[int, weakref.ref] = {}
-        self.pre_hooks: dict[int, Any] = {}
-        self.post_hooks: dict[int, Any] = {}
-        self.metadata: dict[Any, Any] = {}
 
 
 class Node:
@@ -130,6 +127,15 @@ class Node:
     def name(self) -> str:
         return type(self).__name__
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} object at {hex(id(self))}>"
+
+    if TYPE_CHECKING:
+        # put on the class by functrans.torch, from a module above tensors
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __call__(self, *grads: Any) -> Any: ...
+
     @property
     def next_functions(self) -> tuple:
         """The nodes of the operands, each with the number of its output."""
@@ -154,31 +160,6 @@ class Node:
 
     def _sequence_nr(self) -> int:
         return -self.seq
-
-
-class RemovableHandle:
-    """Takes back a hook: ``handle.remove()``, or leaving a ``with`` block."""
-
-    _next_id = itertools.count()
-
-    def __init__(self, hooks: dict):
-        self.hooks = hooks
-        self.id = next(RemovableHandle._next_id)
-
-    @classmethod
-    def enter(cls, hooks: dict, hook: Any) -> RemovableHandle:
-        handle = cls(hooks)
-        hooks[handle.id] = hook
-        return handle
-
-    def remove(self) -> None:
-        self.hooks.pop(self.id, None)
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *failure: Any) -> None:
-        self.remove()
 
 
 class AccumulateGrad(Node):
@@ -216,15 +197,23 @@ class RowNode(Node):
         marks = [(s, s.version) for s, keep in zip(storages, keep_xs, strict=True) if s and keep]
         self.marks = [*marks, (own, own.version)] if keep_y else marks
         self.where = caller() if self.marks else None
+        if state.saving is not None:
+            self.xs, self.y = packed(self.xs), packed((self.y,))
 
-    def pull(self, ct: Any, create: bool) -> Sequence:
+    def available(self) -> tuple[Sequence, Any]:
+        """The operands and the output, unless they were freed, or arrays in them have changed."""
         if self.xs is None:
             raise freed(self)
         if self.marks:
             check(self)
+        if type(self.xs) is PackedTuple:
+            return unpacked(self.xs), self.y and unpacked(self.y)[0]
+        return self.xs, self.y
+
+    def pull(self, ct: Any, create: bool) -> Sequence:
+        xs, y = self.available()
         if self.outputs > 1:
             ct = tuple(ct)
-        xs, y = self.xs, self.y
         if create:
             of = joint(self.marks)
             xs = [saved_value(x, e, of) for x, e in zip(xs, self.edges, strict=True)]
@@ -235,7 +224,8 @@ class RowNode(Node):
         return pull(self.prim, ct, y, xs, self.params, [e is not None for e in self.edges])
 
     def release(self) -> None:
-        if self.y is not None or any(isinstance(x, np.ndarray | np.generic) for x in self.xs or ()):
+        kept = np.ndarray | np.generic | Packed
+        if self.y is not None or any(isinstance(x, kept) for x in self.xs or ()):
             self.xs = self.y = None
 
 
@@ -281,6 +271,8 @@ class ElementwiseNode(Node):
         self.parts = parts
         self.marks = marks
         self.where = where
+        if state.saving is not None:
+            self.parts = packed_parts(parts)
 
     def available(self) -> Sequence:
         """The parts, unless they were freed, or the arrays in them have changed."""
@@ -288,6 +280,8 @@ class ElementwiseNode(Node):
             raise freed(self)
         if self.marks:
             check(self)
+        if type(self.parts) is PackedTuple:
+            return unpacked_parts(self.parts)
         return self.parts
 
     def bare(self, ct: Any) -> Sequence:
@@ -334,9 +328,10 @@ def summed(c: Any, shape: tuple, dtype: np.dtype) -> Any:
 
 def freed(node: Node) -> RuntimeError:
     return RuntimeError(
-        "Trying to backward through the graph a second time: what "
-        f"{node.name()} had saved was freed by the first .backward() or autograd.grad(). "
-        "Pass retain_graph=True there if it is needed again."
+        "Trying to backward through the graph a second time (or directly access saved tensors "
+        "after they have already been freed). Saved intermediate values of the graph are freed "
+        "when you call .backward() or autograd.grad(). Specify retain_graph=True there if what "
+        f"{node.name()} had saved is needed again."
     )
 
 

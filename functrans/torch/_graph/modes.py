@@ -19,7 +19,10 @@ class _State(threading.local):
 
     grad = True
     inference = False
+    multithreading = True
     watch: Any = None
+    saving: Any = None  # (pack, unpack): what nodes keep in place of arrays
+    refused_hooks: str | None = None  # why ``saving`` cannot be set
 
 
 state = _State()
@@ -33,6 +36,25 @@ def is_grad_enabled() -> bool:
 def is_inference_mode_enabled() -> bool:
     """Whether this thread is inside ``inference_mode``."""
     return state.inference
+
+
+class set_multithreading_enabled:
+    """Accepted, when called and as a context: a backward runs in the thread that asks for it."""
+
+    def __init__(self, mode: bool):
+        self._before = state.multithreading
+        state.multithreading = bool(mode)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *failure: Any) -> None:
+        state.multithreading = self._before
+
+
+def is_multithreading_enabled() -> bool:
+    """What ``set_multithreading_enabled`` has set; it changes nothing else."""
+    return state.multithreading
 
 
 class _Mode:

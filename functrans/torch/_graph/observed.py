@@ -36,7 +36,7 @@ def set_watch(watch: Watch | None) -> None:
 def call_observed(name: str, f: Callable[..., _R], *args: Any) -> _R:
     """``f(*args)``, of which observers are told as ``name``."""
     if _watched_threads and state.watch is not None:
-        return state.watch.run(name, f, args)
+        return state.watch.run(name, f, args, custom=True)
     return f(*args)
 
 

@@ -7,12 +7,14 @@ the base's place in the graph (``tensor.edge_of``).
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from functrans.extend import TABLE, Primitive, bind
+from functrans.extend import TABLE, Primitive, aval_of, bind
 from functrans.torch._graph.graph import Edge, Node, RowNode, Value
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed_row
@@ -47,6 +49,44 @@ def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any
     if edge is not None:
         seen._node = named(RowNode, title)(prim, (edge,), (array,), y, params, (None,), None)
     return seen
+
+
+class SeveralViews(Node):
+    """Views that one function has returned, each an output with a node of its own in ``parts``."""
+
+    __slots__ = ("aval", "outputs", "parts")
+
+    repeats = True
+
+    def __init__(self, edge: Edge, parts: Sequence[RowNode], aval: Any):
+        super().__init__((edge,))
+        self.parts, self.outputs, self.aval = parts, len(parts), aval
+
+    def pull(self, ct: Any, create: bool) -> Sequence:
+        cts = [ct] if self.outputs == 1 else ct
+        pairs = [(n, c) for n, c in zip(self.parts, cts, strict=True) if c is not None]
+        if any(type(c) is not np.ndarray for _, c in pairs):
+            terms = [n.pull(c, create)[0] for n, c in pairs]
+            return (functools.reduce(operator.add, terms),)
+        whole = np.zeros(self.aval.shape, pairs[0][1].dtype)
+        for n, c in pairs:
+            part = n.prim.impl(whole, **n.params)  # a view
+            part += c
+        return (whole,)
+
+
+def several(title: str, base: Tensor, views: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """``views`` of ``base``, made by one function: they cannot be written to while recording."""
+    nodes: list[Any] = [v._node for v in views]
+    for v in views:
+        if v._base is not None:
+            v._made = SEVERAL
+    if nodes and None not in nodes and all(type(n).__base__ is RowNode for n in nodes):
+        (edge,) = nodes[0].edges
+        joint = named(SeveralViews, title)(edge, nodes, aval_of(base._array))
+        for k, v in enumerate(views):
+            v._node, v._index = joint, k
+    return tuple(views)
 
 
 class CopySlices(Node):
@@ -89,9 +129,36 @@ class CopySlices(Node):
 # ---- changes in place
 
 
+SEVERAL = (
+    "This view is the output of a function that returns multiple views. Such functions do not "
+    "allow the output views to be modified inplace. "
+)
+CUSTOM = (
+    "This view was created inside a custom Function (or because an input was returned as-is) and "
+    "the autograd logic to handle view+inplace would override the custom backward. "
+)
+
+
+def _refused(t: Tensor, name: str) -> RuntimeError:
+    """The error of writing to a view whose place in its base is not known."""
+    if t._node is None:
+        subject = (
+            "A view was created in no_grad mode and is being modified inplace with grad mode "
+            "enabled. "
+        )
+        cure = (
+            t._made or f"Make the view outside of no_grad as well, or call {name} inside of it."
+        )
+        return RuntimeError(subject + cure)
+    subject = f"Output {t._index} of {t._node.name()} is a view and is being modified inplace. "
+    return RuntimeError(f"{subject}{t._made}Call {name} on a clone(), or write it out of place.")
+
+
 def guard(t: Tensor, recorded: bool, name: str) -> None:
     """Raise if ``t`` cannot be changed in place by the operation ``name``."""
     if recorded:
+        if t._base is not None and (t._made is not None or t._steps is None):
+            raise _refused(t, name)
         root = t if t._base is None else t._base
         if any(x._requires and x._node is None for x in (t, root)):
             what = "a leaf Variable" if root is t else "a view of a leaf Variable"
@@ -99,10 +166,11 @@ def guard(t: Tensor, recorded: bool, name: str) -> None:
                 f"{what} that requires grad is being used in an in-place operation. "
                 f"Call {name} inside `with torch.no_grad():`, or write to a clone()."
             )
-        if t._steps is None:
+        if root is not t and (
+                t._storage.reshaped or not np.may_share_memory(t._array, root._array)):
             raise RuntimeError(
-                f"{name}: this view was made inside no_grad, and is changed outside of it, so that "
-                "the change could not be recorded. Make the view outside, or change it inside."
+                f"{name}: the tensor that this is a view of has been given another shape or other "
+                "memory since, so that the change could not be recorded. Make the view again."
             )
     if not t._array.flags.writeable:
         raise RuntimeError(

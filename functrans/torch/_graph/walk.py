@@ -8,8 +8,10 @@ depth. All state is local to a walk, so walks may nest and run in several thread
 
 from __future__ import annotations
 
+import contextvars
+import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from heapq import heappop, heappush
 from typing import Any
@@ -17,21 +19,32 @@ from typing import Any
 import numpy as np
 
 from functrans import vmap
+from functrans.errors import name_of
 from functrans.extend import is_finite
 from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, RowNode, quiet
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.observed import set_watch
+from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import BY_ARRAY_DTYPE, Size
 from functrans.torch._tensors.tensor import Tensor, show, take
 
 
 class _Walks(threading.local):
-    """Of this thread: how many walks are under way, and whether some only computes ``grad``."""
+    """Of this thread: how many walks are under way, and whether some only computes ``grad``; of the
+    innermost its number, what it calls at its end, and where it starts and leads."""
 
     depth = 0
     partial = 0
+    number = 0
+    callbacks: list[Callable] | None = None
+    starts: Sequence[Node] = ()
+    needed: set | None = None
 
 
 walks = _Walks()
+_numbers = itertools.count(1)
+# A walk inside so many others of its thread has a thread of its own, with a stack of its own.
+_DEEPEST = 24
 
 
 def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain: bool,
@@ -41,6 +54,8 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     Without ``wanted``, to the leaves, whose ``grad`` they are added to. With it, only as far as
     those places, and their cotangents are returned, None where there is no path.
     """
+    if walks.depth >= _DEEPEST:
+        return _elsewhere(lambda: run(roots, wanted, retain, create))
     cts: dict[Node, Any] = {}
     heap: list[tuple[int, Node]] = []
     with state.watch.scope("torch::autograd::GraphRoot") if state.watch else nullcontext():
@@ -49,16 +64,56 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     needed = None if wanted is None else _leading_to(heap, wanted)
     captured: dict[tuple, Any] = {} if wanted is None else {edge_key(e): None for e in wanted}
     before, state.grad = state.grad, create
+    outer = dict(walks.__dict__)
+    walks.callbacks, walks.number = [], next(_numbers)
+    walks.starts, walks.needed = [node for _, node in heap], needed
     walks.depth += 1
     try:
         with quiet():
             if not create and state.watch is None:
                 cts, heap, captured = _glance(cts, heap, needed, captured, retain)
             _walk(cts, heap, needed, captured, retain, create)
+        while walks.callbacks:
+            walks.callbacks.pop(0)()
     finally:
         state.grad = before
-        walks.depth -= 1
+        walks.__dict__.clear()
+        walks.__dict__.update(outer)
     return [] if wanted is None else [captured[edge_key(e)] for e in wanted]
+
+
+def will_pass(node: Node) -> bool:
+    """Whether the innermost walk of this thread comes by ``node``."""
+    if node not in reached([(start, 0) for start in walks.starts]):
+        return False
+    return walks.needed is None or node in walks.needed
+
+
+def _elsewhere(f: Callable[[], list]) -> list:
+    """``f()`` in a new thread, which is in the modes of this one."""
+    results: list[list] = []
+    failures: list[BaseException] = []
+    context, partial = contextvars.copy_context(), walks.partial
+    fields = [(local, dict(local.__dict__)) for local in (state, dtypes.default_of_thread)]
+
+    def work() -> None:
+        for local, values in fields:
+            local.__dict__.update(values)
+        walks.partial = partial
+        set_watch(state.watch)
+        try:
+            results.append(context.run(f))
+        except BaseException as failure:  # raised again below, in the thread that waits
+            failures.append(failure)
+        finally:
+            set_watch(None)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
+    return results[0]
 
 
 def cotangents_at(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge],
@@ -79,7 +134,7 @@ def cotangent_rows_at(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge],
     """
     edges = [edge for edge, _ in roots]
     n = roots[0][1].shape[0]
-    if at_once and all(node.batches and node.extras is None for node in _reached(edges)):
+    if at_once and all(node.batches and node.extras is None for node in reached(edges)):
         def walk(*cts):
             return tuple(cotangents_at(list(zip(edges, cts, strict=True)), wanted, retain, create))
 
@@ -98,7 +153,7 @@ def _stacked(cts: Sequence) -> Any:
     return np.stack([np.zeros(like.shape, like.dtype) if ct is None else ct for ct in cts])
 
 
-def _reached(edges: Sequence[Edge]) -> set[Node]:
+def reached(edges: Sequence[Edge]) -> set[Node]:
     """The nodes that a walk from ``edges`` may pass."""
     seen = {node for node, _ in edges}
     stack = list(seen)
@@ -252,8 +307,8 @@ def _leading_to(heap: list, wanted: Sequence[Edge]) -> set:
     """The nodes from which one of the ``wanted`` places is reached through an operand."""
     sought = {edge_key(e) for e in wanted}
     needed = set()
-    reached = _reached([(node, 0) for _, node in heap])
-    for node in sorted(reached, key=lambda n: n.seq, reverse=True):  # operands first
+    passed = reached([(node, 0) for _, node in heap])
+    for node in sorted(passed, key=lambda n: n.seq, reverse=True):  # operands first
         for edge in node.edges:
             if edge is not None and (edge[0] in needed or edge_key(edge) in sought):
                 needed.add(node)
@@ -295,29 +350,33 @@ def _hooked(hooks: dict, ct: Any, create: bool) -> Any:
 def _replaced(hook: Any, cts: Sequence, new: Any, create: bool) -> list:
     """The cotangents that the gradients ``new`` stand for, which ``hook`` puts in place of
     ``cts``."""
-    new = (new,) if isinstance(new, Tensor) else tuple(new)
+    new = tuple(new) if isinstance(new, tuple | list) else (new,)
+    who = name_of(hook)
     if len(new) != len(cts):
         raise RuntimeError(
-            f"the hook {hook!r} has returned {len(new)} gradients, but was given {len(cts)}"
+            f"hook '{who}' has returned an incorrect number of values: {len(new)} gradients for "
+            f"the {len(cts)} that it was given"
         )
     out = []
     for c, g in zip(cts, new, strict=True):
         if g is not None and not isinstance(g, Tensor):
             raise TypeError(
-                f"hooks must return a Tensor or None, but {hook!r} returned {type(g).__name__}"
+                f"expected Variable, but hook returned '{type(g).__name__}': '{who}' must return a "
+                "Tensor or None"
             )
         if g is not None and c is None:
             raise RuntimeError(
-                f"can't replace a None gradient with a non-None value, as the hook {hook!r} does"
+                f"can't replace a None gradient with a non-None value, as the hook '{who}' does"
             )
         if g is not None and g._array.shape != c.shape:
             raise RuntimeError(
-                f"a hook has changed the size of a gradient from {Size(c.shape)} to {g.shape}"
+                f"hook '{who}' has changed the size of value: the gradient was of "
+                f"{Size(c.shape)}, what it returned is of {g.shape}"
             )
         if g is not None and g._array.dtype != c.dtype:
             raise RuntimeError(
-                f"the hook {hook!r} has changed the type of a gradient from "
-                f"{BY_ARRAY_DTYPE[c.dtype]} to {g.dtype}; convert it back with .to(grad.dtype)"
+                f"hook '{who}' has changed the type of value (was {BY_ARRAY_DTYPE[c.dtype]} got "
+                f"{g.dtype}); convert it back with .to(grad.dtype)"
             )
         out.append(None if g is None else take(g, create))
     return out

@@ -21,6 +21,13 @@ from functrans.torch._graph.observed import set_watch
 from functrans.torch._graph.source import caller
 from functrans.torch._tensors.tensor import Tensor
 
+# Operations that torch's profiler knows by another name.
+_ATEN = {
+    "square": "pow", "power": "pow", "multiply": "mul", "subtract": "sub", "divide": "div",
+    "negative": "neg", "getitem": "slice", "setitem": "copy_", "sum_dim": "sum",
+    "broadcast_to": "expand", "concatenate": "cat", "absolute": "abs",
+}
+
 
 class Watch(Observers):
     """The observers of one thread."""
@@ -36,12 +43,16 @@ class Watch(Observers):
         return self._recording_walks > 0
 
     def run(self, name: str, f: Callable, args: tuple, kwargs: dict | None = None,
-            actual: tuple | None = None) -> Any:
-        """``f(*args, **kwargs)``, which observers are told of; ``f(*actual)`` if that is there."""
+            actual: tuple | None = None, custom: bool = False) -> Any:
+        """``f(*args, **kwargs)``, which observers are told of; ``f(*actual)`` if that is there.
+
+        ``custom``: a function of the user's, which goes by its own name.
+        """
         call = partial(f, *args, **(kwargs or {})) if actual is None else partial(f, *actual)
         storage = args[0]._storage if args and type(args[0]) is Tensor else None
         before = None if storage is None else storage.changed
         try:
+            name = name if custom else f"aten::{_ATEN.get(name, name)}"
             if self.quick is not None:
                 return self._timed(name, call, args)
             return self._told(Op(name, args, kwargs or {}, ""), call)

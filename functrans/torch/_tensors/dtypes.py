@@ -73,23 +73,23 @@ class _Default(threading.local):
     dtype = float32
 
 
-_default = _Default()
+default_of_thread = _Default()
 
 
 def set_default_dtype(d: dtype) -> None:
     """Make ``d`` the type that Python floats become."""
     if not isinstance(d, dtype) or not d.is_floating_point:
         raise ArgumentError(f"set_default_dtype: only floating-point types are supported, not {d}")
-    _default.dtype = d
+    default_of_thread.dtype = d
 
 
 def get_default_dtype() -> dtype:
     """The type that Python floats become."""
-    return _default.dtype
+    return default_of_thread.dtype
 
 
 def default_float() -> np.dtype:
-    return _default.dtype.array_dtype
+    return default_of_thread.dtype.array_dtype
 
 
 def array_dtype(d: Any) -> np.dtype:

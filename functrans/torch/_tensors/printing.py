@@ -3,14 +3,40 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, edge_of
 
-WIDTH, EDGE_ITEMS, THRESHOLD, DIGITS = 80, 3, 1000, 4
+
+class _Options:
+    """How tensors print; ``set_printoptions`` sets it for the process."""
+
+    precision, threshold, edgeitems, linewidth = 4, 1000.0, 3, 80
+    sci_mode: bool | None = None
+    _profiles: ClassVar[dict[str, tuple]] = {
+        "default": (4, 1000.0, 3, 80), "short": (2, 1000.0, 2, 80), "full": (4, math.inf, 3, 80),
+    }
+
+    def set(self, precision: int | None, threshold: float | None, edgeitems: int | None,
+            linewidth: int | None, profile: str | None, sci_mode: bool | None) -> None:
+        """Set what is not None, after all of a profile."""
+        if profile is not None:
+            if profile not in self._profiles:
+                raise ValueError(f"set_printoptions: there is no profile {profile!r}, only "
+                                 f"{', '.join(self._profiles)}")
+            self.precision, self.threshold, self.edgeitems, self.linewidth = self._profiles[profile]
+        options = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems,
+                   "linewidth": linewidth}
+        for name, value in options.items():
+            if value is not None:
+                setattr(self, name, value)
+        self.sci_mode = sci_mode
+
+
+OPTIONS = _Options()
 
 
 def show_tensor(t: Tensor, *, tensor_contents: Any = None) -> str:
@@ -31,7 +57,7 @@ def show_tensor(t: Tensor, *, tensor_contents: Any = None) -> str:
     body = _array(t._array, len("tensor("))
     text = f"tensor({', '.join([body, *suffix])})"
     last = len(text.rsplit("\n", 1)[-1])
-    if suffix and last > WIDTH:
+    if suffix and last > OPTIONS.linewidth:
         text = f"tensor({body},\n       {', '.join(suffix)})"
     return text
 
@@ -39,7 +65,7 @@ def show_tensor(t: Tensor, *, tensor_contents: Any = None) -> str:
 def _array(array: np.ndarray, indent: int) -> str:
     if not array.size:
         return "[]"
-    short = array.size > THRESHOLD
+    short = array.size > OPTIONS.threshold
     texts = np.asarray(_summary(array) if short else array)
     words = _words(texts.reshape(-1))
     return _nested(np.array(words, object).reshape(texts.shape), indent, array.shape if short
@@ -49,8 +75,8 @@ def _array(array: np.ndarray, indent: int) -> str:
 def _summary(array: np.ndarray) -> np.ndarray:
     """The entries that are shown of a large array: those near its edges."""
     for axis, n in enumerate(array.shape):
-        if n > 2 * EDGE_ITEMS:
-            near = [*range(EDGE_ITEMS), *range(n - EDGE_ITEMS, n)]
+        if n > 2 * OPTIONS.edgeitems:
+            near = [*range(OPTIONS.edgeitems), *range(n - OPTIONS.edgeitems, n)]
             array = np.take(array, near, axis)
     return array
 
@@ -77,10 +103,13 @@ def _floats(flat: np.ndarray) -> list[str]:
     values = flat.astype(np.float64)
     finite = np.abs(values[np.isfinite(values) & (values != 0)])
     low, high = (finite.min(), finite.max()) if finite.size else (1.0, 1.0)
+    digits, wide = OPTIONS.precision, high > 1e8 or high / low > 1000.0
+    scientific = OPTIONS.sci_mode
     if finite.size and (np.ceil(finite) == finite).all():
-        spec = ".4e" if high > 1e8 or high / low > 1000.0 else "whole"
+        spec = f".{digits}e" if (wide if scientific is None else scientific) else "whole"
     else:
-        spec = ".4e" if high / low > 1000.0 or high > 1e8 or low < 1e-4 else ".4f"
+        wide = wide or low < 1e-4
+        spec = f".{digits}{'e' if (wide if scientific is None else scientific) else 'f'}"
     if not finite.size:
         spec = "whole"
     words = [_float(v, spec) for v in values.tolist()]
@@ -103,17 +132,17 @@ def _nested(words: np.ndarray, indent: int, full: tuple | None) -> str:
     if words.ndim == 1:
         items = list(words)
         if cut:
-            items.insert(EDGE_ITEMS, " ...")
+            items.insert(OPTIONS.edgeitems, " ...")
         return _lines(items, indent)
     parts = [_nested(w, indent + 1, inner) for w in words]
     if cut:
-        parts.insert(EDGE_ITEMS, "...")
+        parts.insert(OPTIONS.edgeitems, "...")
     gap = "," + "\n" * (words.ndim - 1) + " " * (indent + 1)
     return f"[{gap.join(parts)}]"
 
 
 def _lines(items: list[str], indent: int) -> str:
     """One dimension, broken into lines."""
-    per_line = max(1, (WIDTH - indent) // (len(items[0]) + 2))
+    per_line = max(1, (OPTIONS.linewidth - indent) // (len(items[0]) + 2))
     rows = [", ".join(items[i : i + per_line]) for i in range(0, len(items), per_line)]
     return "[" + (",\n" + " " * (indent + 1)).join(rows) + "]"

@@ -9,6 +9,7 @@ Fields (all but ``_array`` and ``_storage`` are class attributes until they are 
     _base, _steps, _seen  of views: the tensor that owns the memory, the rows that lead from it to
                  the view (None: it was made under ``no_grad``), and the ``storage.history`` for
                  which ``_node`` is right; see ``views``
+    _made        why a view cannot be written to while recording, None if it can
     _grad, _accumulator, _hooks, _post_hooks  what only leaves have
 
 Operations are put on the class by the modules above, which import this one.
@@ -16,6 +17,7 @@ Operations are put on the class by the modules above, which import this one.
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
@@ -23,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from functrans.errors import name_of
-from functrans.extend import Lock, aval_of
+from functrans.extend import Lock
 from functrans.torch._graph.graph import (
     AccumulateGrad,
     Edge,
@@ -35,14 +37,14 @@ from functrans.torch._graph.graph import (
 )
 from functrans.torch._graph.modes import state
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.dtypes import Size
-from functrans.torch._tensors.layouts import empty_like, strided
+from functrans.torch._tensors.facts import Facts
+from functrans.torch._tensors.layouts import empty_like
 
 # Guards the addition of one gradient to a leaf against another thread's.
 _adding = Lock()
 
 
-class Tensor:
+class Tensor(Facts):
     """An array that can be changed in place and whose history is recorded."""
 
     _array: np.ndarray
@@ -52,6 +54,7 @@ class Tensor:
     _requires = False
     _base: Tensor | None = None
     _steps: tuple | None = ()
+    _made: str | None = None
     _seen = 0
     _grad: Tensor | None = None
     _accumulator: Callable[[], Node | None] | None = None
@@ -60,7 +63,6 @@ class Tensor:
 
     __array_priority__ = 1000  # ndarray + tensor is ours
     __hash__ = object.__hash__
-    is_sparse, layout = False, strided
 
     if TYPE_CHECKING:
         # put on the class by functrans.torch, from modules above this one
@@ -87,139 +89,6 @@ class Tensor:
         t._array, t._storage = array, Storage()
         return t
 
-    # ---- what it is
-
-    @property
-    def shape(self) -> Size:
-        return Size(self._array.shape)
-
-    def size(self, dim: int | None = None) -> Any:
-        """The lengths of the axes, or that of one."""
-        return Size(self._array.shape) if dim is None else self._array.shape[dim]
-
-    @property
-    def dtype(self) -> dtypes.dtype:
-        return dtypes.BY_ARRAY_DTYPE[self._array.dtype]
-
-    @property
-    def ndim(self) -> int:
-        return self._array.ndim
-
-    def dim(self) -> int:
-        """The number of axes."""
-        return self._array.ndim
-
-    ndimension = dim
-
-    def numel(self) -> int:
-        """The number of elements."""
-        return self._array.size
-
-    nelement = numel
-
-    @property
-    def itemsize(self) -> int:
-        return self._array.itemsize
-
-    def element_size(self) -> int:
-        """The number of bytes of an element."""
-        return self._array.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self._array.nbytes
-
-    def stride(self, dim: int | None = None) -> Any:
-        """How many elements apart neighbours along each axis lie."""
-        steps = tuple([n // self._array.itemsize for n in self._array.strides])
-        return steps if dim is None else steps[dim]
-
-    def storage_offset(self) -> int:
-        """Where in the memory of its base the first element lies."""
-        if self._base is None:
-            return 0
-        return (self.data_ptr() - self._base.data_ptr()) // self._array.itemsize
-
-    def data_ptr(self) -> int:
-        """The address of the first element."""
-        return self._array.__array_interface__["data"][0]
-
-    def is_contiguous(self) -> bool:
-        """Whether the elements lie in row-major order without gaps."""
-        return self._array.flags.c_contiguous
-
-    def is_floating_point(self) -> bool:
-        return self.dtype.is_floating_point
-
-    def is_complex(self) -> bool:
-        return self.dtype.is_complex
-
-    @property
-    def _version(self) -> int:
-        return self._storage.version
-
-    def __len__(self) -> int:
-        if not self._array.shape:
-            raise TypeError("len() of a 0-d tensor")
-        return self._array.shape[0]
-
-    def __bool__(self) -> bool:
-        if self._array.size != 1:
-            raise RuntimeError(
-                "Boolean value of Tensor with "
-                f"{'more than one value' if self._array.size else 'no values'} is ambiguous; "
-                "use .any() or .all()"
-            )
-        return bool(self._array.reshape(())[()])
-
-    def item(self) -> Any:
-        """The one element as a Python number."""
-        if self._array.size != 1:
-            raise RuntimeError(
-                f"a Tensor with {self._array.size} elements cannot be converted to Scalar"
-            )
-        if self._array.dtype == dtypes.BFLOAT16:
-            return float(self._array.reshape(())[()])
-        return self._array.item()
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def __complex__(self) -> complex:
-        return complex(self.item())
-
-    def __index__(self) -> int:
-        if self._array.size != 1 or self._array.dtype.kind not in "iub":
-            raise TypeError(
-                "only integer tensors of a single element can be converted to an index"
-            )
-        return int(self._array.reshape(())[()])
-
-    def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if self._array.ndim == 0 and spec else repr(self)
-
-    def tolist(self) -> Any:
-        """Nested lists of Python numbers."""
-        array = self._array
-        return (array.astype(np.float32) if array.dtype == dtypes.BFLOAT16 else array).tolist()
-
-    # ---- NumPy
-
-    def numpy(self, *, force: bool = False) -> np.ndarray:
-        """The ndarray on the same memory; what changes one changes the other."""
-        if self.requires_grad and not force:
-            raise RuntimeError(
-                "Can't call numpy() on Tensor that requires grad. "
-                "Use tensor.detach().numpy() instead."
-            )
-        return self._array
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array(self.numpy(), dtype, copy=copy)
-
     # ---- its place in the graph
 
     @property
@@ -227,11 +96,17 @@ class Tensor:
         """Whether operations on it are recorded."""
         if self._base is not None:
             edge_of(self)
+            if self._base._requires or self._base._node is not None:
+                return True  # as far as writing to it goes
         return self._requires or self._node is not None
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:
         self.requires_grad_(flag)
+
+    @requires_grad.deleter
+    def requires_grad(self) -> None:
+        raise RuntimeError("requires_grad must be a bool: it cannot be deleted")
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Begin recording what is done with this leaf, or stop."""
@@ -245,7 +120,7 @@ class Tensor:
             )
         if requires_grad and not dtypes.is_differentiable(self._array.dtype):
             raise RuntimeError(
-                "only Tensors of floating point and complex dtype can require gradients, and this "
+                "only Tensors of floating point dtype can require gradients, or complex, and this "
                 f"one is {self.dtype}"
             )
         self._requires = bool(requires_grad)
@@ -270,6 +145,12 @@ class Tensor:
     @property
     def grad(self) -> Tensor | None:
         """The gradient that ``backward`` has accumulated so far."""
+        if self._grad is None and self._node is not None and not self.retains_grad:
+            warnings.warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its "
+                ".grad attribute won't be populated during autograd.backward(). Call "
+                ".retain_grad() on it before, or read the .grad of a leaf.", UserWarning,
+                stacklevel=2)
         return self._grad
 
     @grad.setter
@@ -277,14 +158,20 @@ class Tensor:
         if new is not None:
             if not isinstance(new, Tensor):
                 raise TypeError(
-                    f"assigned grad expected to be a Tensor or None but got {type(new).__name__}"
+                    "assigned grad expected to be a Tensor or None but got grad of type "
+                    f"{type(new).__name__}"
                 )
             if new is self:
-                raise RuntimeError("a tensor cannot be its own grad")
-            if new.shape != self.shape or new.dtype != self.dtype:
+                raise RuntimeError("can't assign Variable as its own grad")
+            if new.shape != self.shape:
                 raise RuntimeError(
-                    f"assigned grad is {aval_of(new._array)}, but the tensor is "
-                    f"{aval_of(self._array)}; they must agree"
+                    f"attempting to assign a gradient of size '{list(new.shape)}' to a tensor of "
+                    f"size '{list(self.shape)}'. They must be the same size."
+                )
+            if new.dtype != self.dtype:
+                raise RuntimeError(
+                    f"attempting to assign a gradient with dtype '{new.dtype}' to a tensor with "
+                    f"dtype '{self.dtype}'. They must agree; convert it with .to(dtype)."
                 )
         self._grad = new
 
@@ -336,8 +223,8 @@ class Tensor:
         """Forget its history: this tensor becomes a leaf."""
         if self._base is not None:
             raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+        # views keep the history that they have
         self._node, self._index, self._requires = None, 0, False
-        self._storage.history += 1
         return self
 
     @property
@@ -347,10 +234,44 @@ class Tensor:
 
     @data.setter
     def data(self, new: Tensor) -> None:
+        if getattr(new, "is_sparse", False):
+            raise RuntimeError(
+                "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have "
+                "incompatible tensor type: one is sparse"
+            )
         if not isinstance(new, Tensor):
-            raise TypeError(f"data must be set to a Tensor, not {type(new).__name__}")
+            raise TypeError(f"Variable data has to be a tensor, but got {type(new).__name__}")
+        if self.requires_grad and not dtypes.is_differentiable(new._array.dtype):
+            raise RuntimeError(
+                "data set to a tensor that requires gradients must be floating point or complex "
+                f"dtype, but it is {new.dtype}"
+            )
         # what has saved the old array keeps it, so no gradient is wrong
         self._array = new._array
+
+    @data.deleter
+    def data(self) -> None:
+        raise RuntimeError("Deleting tensor data is not allowed. Delete tensor instead!")
+
+    @property
+    def _grad_fn(self) -> Node | None:
+        return self.grad_fn
+
+    @_grad_fn.deleter
+    def _grad_fn(self) -> None:
+        raise RuntimeError("Deletion of _grad_fn not allowed. Detach tensor instead!")
+
+    @property
+    def _backward_hooks(self) -> dict | None:
+        return self._hooks
+
+    @_backward_hooks.setter
+    def _backward_hooks(self, hooks: dict | None) -> None:
+        self._hooks = hooks
+
+    @_backward_hooks.deleter
+    def _backward_hooks(self) -> None:
+        raise RuntimeError("Deletion of _backwards_hooks not allowed!")
 
     # ---- what the engine does to it
 
@@ -379,7 +300,8 @@ class Tensor:
     def __deepcopy__(self, memo: dict) -> Tensor:
         if self._node is not None:
             raise RuntimeError(
-                "only tensors that the user created (leaves) can be copied deeply; use detach()"
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+                "protocol at the moment; use detach()"
             )
         copied = from_array(self._array.copy(order="K"))
         copied.__class__ = type(self)

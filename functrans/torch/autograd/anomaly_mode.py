@@ -32,7 +32,7 @@ class _TensorAnomaly(Anomaly):
         if self.check_nan and not self.first:
             outs = out if isinstance(out, tuple | list) else (out,)
             if any(map(_nan, outs)) and not any(map(_nan, token.args)):
-                self.first = f"{token.name} at {line_of(user_stack())}"
+                self.first = f"{token.name.removeprefix('aten::')} at {line_of(user_stack())}"
 
     def back(self, op: Op, ct: Any) -> Any:
         return op, ct

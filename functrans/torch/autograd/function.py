@@ -27,16 +27,18 @@ import itertools
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from functrans.torch._graph.custom import CustomNode, DelayedError, call
-from functrans.torch._graph.graph import RemovableHandle
+from functrans.torch._graph.dual import forward as forward_mode
+from functrans.torch._graph.dual import tangent_of, with_tangent
+from functrans.torch._graph.hooks import RemovableHandle
 from functrans.torch._graph.modes import no_grad, state
 from functrans.torch._graph.observed import call_observed
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 
-class _ContextMethodMixin:
+class FunctionCtx:
     """The record of one call: ``forward`` writes it, ``backward`` reads it."""
 
     to_save: tuple = ()
@@ -44,6 +46,8 @@ class _ContextMethodMixin:
     non_differentiable: tuple = ()
     materialize_grads = True
     needs_input_grad: tuple = ()
+    saved_for_forward: tuple = ()
+    forward_mode = False
     _node: Any = None
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
@@ -51,11 +55,21 @@ class _ContextMethodMixin:
         self.to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Accepted; there is no forward mode that would read them."""
+        """Keep tensors for ``jvp``, which reads them as ``saved_tensors``."""
+        self.saved_for_forward = tensors
+
+    @property
+    def saved_variables(self) -> Any:
+        """Deprecated: the old name of ``saved_tensors``."""
+        warnings.warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning,
+                      stacklevel=2)
+        return self.saved_tensors
 
     @property
     def saved_tensors(self) -> Any:
         """The saved tensors; an error if they were freed, or changed in place since."""
+        if self.forward_mode:
+            return self.saved_for_forward
         node = self._node and self._node()
         return () if node is None else node.saved_tensors
 
@@ -87,17 +101,7 @@ class _HookMixin:
         return backward_hooks, RemovableHandle.enter(backward_hooks, hook)
 
 
-class _BackwardMeta(type):
-    _forward_cls: Any
-
-    def __instancecheck__(cls, x: Any) -> bool:
-        """Nodes count too: context and node of a call are two objects here."""
-        return super().__instancecheck__(x) or (
-            cls._forward_cls is not None and type(x) is cls._forward_cls._node_cls
-        )
-
-
-class BackwardCFunction(_ContextMethodMixin, _HookMixin, metaclass=_BackwardMeta):
+class BackwardCFunction(FunctionCtx, _HookMixin):
     """The context of one call: what both methods get first."""
 
     _forward_cls: Any = None
@@ -105,18 +109,47 @@ class BackwardCFunction(_ContextMethodMixin, _HookMixin, metaclass=_BackwardMeta
     def apply(self, *args: Any) -> Any:
         return self._forward_cls.backward(self, *args)
 
+    def apply_jvp(self, *tangents: Any) -> Any:
+        """The tangents of the results, by the function's own ``jvp``."""
+        self.forward_mode = True
+        try:
+            return self._forward_cls.jvp(self, *tangents)
+        finally:
+            self.forward_mode = False
+
 
 class FunctionMeta(type):
     """Makes, for each class ``Name``, ``NameBackward``: the contexts, and the nodes."""
 
     def __init__(cls, name: str, bases: tuple, attrs: dict):
         own = {"_forward_cls": cls, "__module__": cls.__module__}
-        cls._backward_cls = _BackwardMeta(f"{name}Backward", (BackwardCFunction,), own)
+        cls._backward_cls = type(f"{name}Backward", (BackwardCFunction,), own)
         cls._node_cls = type(f"{name}Backward", (CustomNode,), {**own, "__slots__": ()})
         super().__init__(name, bases, attrs)
 
 
-class Function(_ContextMethodMixin, _HookMixin, metaclass=FunctionMeta):
+def _legacy(what: str) -> Any:
+    """An attribute of nodes, which an instance of a function is not."""
+
+    def refuse(self: Any) -> NoReturn:
+        raise RuntimeError(
+            f"Attribute '{what}' is invalid for this instance of _C._FunctionBase. Accessing this "
+            "attribute directly on an instance of autograd.Function is a legacy access pattern "
+            "that is no longer supported; it is an attribute of grad_fn."
+        )
+
+    return property(refuse)
+
+
+class FunctionBase:
+    """What an instance of a function, which is the legacy way of calling it, answers."""
+
+    metadata, next_functions = _legacy("metadata"), _legacy("next_functions")
+    register_hook, register_prehook = _legacy("register_hook"), _legacy("register_prehook")
+    name, _do_backward = _legacy("name"), _legacy("_do_backward")
+
+
+class Function(FunctionBase, FunctionCtx, _HookMixin, metaclass=FunctionMeta):
     """Base of custom functions: static ``forward(ctx, ...)`` and ``backward(ctx, *grads)``.
 
     Called by ``Name.apply(...)``, with tensors and anything else. ``backward`` gets one gradient
@@ -124,6 +157,7 @@ class Function(_ContextMethodMixin, _HookMixin, metaclass=FunctionMeta):
     """
 
     is_traceable = False
+    generate_vmap_rule = False
     _backward_cls: ClassVar[type]
     _node_cls: ClassVar[type]
 
@@ -160,6 +194,28 @@ class Function(_ContextMethodMixin, _HookMixin, metaclass=FunctionMeta):
             "You must implement the backward function for custom autograd.Function."
         )
 
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """The tangents of the results from those of the arguments; used in forward mode if there.
+
+        Without it the tangent is computed from ``backward``, which must be differentiable then.
+        """
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function."
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        """The results of a batch, and the dimension of each along which it is one."""
+        raise NotImplementedError(
+            "You must implement the vmap function for custom autograd.Function."
+        )
+
+    @classmethod
+    def vmap_rule(cls) -> Callable | None:
+        """``vmap`` if the class has one of its own."""
+        return None if cls.vmap is Function.vmap or cls.generate_vmap_rule else cls.vmap
+
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Call the function, and record the call."""
@@ -172,7 +228,22 @@ class Function(_ContextMethodMixin, _HookMixin, metaclass=FunctionMeta):
             forward: Callable = functools.partial(cls.forward, ctx)
         else:
             forward = functools.partial(cls._set_up, ctx)
-        return call(ctx, forward, ctx.apply, cls._node_cls, args)
+        out = call(ctx, forward, ctx.apply, cls._node_cls, args)
+        if forward_mode.levels and cls.jvp is not Function.jvp:
+            return cls._with_tangents(ctx, args, out)
+        return out
+
+    @classmethod
+    def _with_tangents(cls, ctx: Any, args: tuple, out: Any) -> Any:
+        """``out`` with the tangents that ``jvp`` returns, if an argument has one."""
+        tangents = [tangent_of(x) if isinstance(x, Tensor) else None for x in args]
+        if all(t is None for t in tangents):
+            return out
+        found = ctx.apply_jvp(*tangents)
+        if not isinstance(out, tuple):
+            return out if found is None else with_tangent(out, found)
+        return tuple([y if t is None else with_tangent(y, t)
+                      for y, t in zip(out, found, strict=True)])
 
     @classmethod
     def _set_up(cls, ctx: Any, *args: Any) -> Any:
@@ -181,6 +252,7 @@ class Function(_ContextMethodMixin, _HookMixin, metaclass=FunctionMeta):
         return output
 
 
+_ContextMethodMixin = FunctionCtx
 _TWICE = "trying to differentiate twice a function that was marked with @once_differentiable"
 
 
@@ -305,6 +377,13 @@ def _is_tensor(x: Any) -> bool:
     return isinstance(x, Tensor)
 
 
+class JitValue:
+    """A value in a program of the JIT, of which there are none."""
+
+
+_iter_jit_values = _iter_filter(lambda o: o is None or isinstance(o, JitValue),
+                                condition_msg="jit's Values or None")
+_map_tensor_data = _nested_map(_is_tensor, lambda o: o.data, condition_msg="Tensors")
 _iter_tensors = _iter_filter(_is_tensor, condition_msg="Tensors",
                              conversion=_jit_unwrap_structured)
 _iter_tensors_permissive = _iter_filter(_is_tensor, allow_unknown=True,
@@ -378,6 +457,6 @@ class NestedIOFunction(Function):
 
 
 __all__ = [
-    "BackwardCFunction", "Function", "FunctionMeta", "InplaceFunction", "NestedIOFunction",
-    "once_differentiable", "traceable",
+    "BackwardCFunction", "Function", "FunctionCtx", "FunctionMeta", "InplaceFunction",
+    "NestedIOFunction", "once_differentiable", "traceable",
 ]

@@ -9,6 +9,7 @@ import contextlib
 from typing import Any, NoReturn
 
 from functrans import profile as functional
+from functrans._profile.recorder import Recorder
 from functrans.profile import EventList, FunctionEvent, FunctionEventAvg
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.watching import watched
@@ -28,12 +29,17 @@ class profile(functional.profile):
     ...     y = x.exp()
     ...     y.backward()
     >>> [e.name for e in prof.function_events]
-    ['exp', 'torch::autograd::GraphRoot', 'ExpBackward0', 'torch::autograd::AccumulateGrad']
+    ['aten::exp', 'torch::autograd::GraphRoot', 'ExpBackward0', 'torch::autograd::AccumulateGrad']
     """
 
     def _start(self, recorder: Any, running: contextlib.ExitStack) -> None:
         super()._start(recorder, running)
         running.enter_context(watched(recorder))
+
+
+def is_running() -> bool:
+    """Whether a profile records this thread."""
+    return state.watch is not None and any(isinstance(o, Recorder) for o in state.watch.observers)
 
 
 class record_function(contextlib.ContextDecorator):

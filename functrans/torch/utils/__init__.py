@@ -1,5 +1,5 @@
-"""``torch.utils``: ``checkpoint``."""
+"""``torch.utils``: ``checkpoint`` and ``hooks``."""
 
-from functrans.torch.utils import checkpoint
+from functrans.torch.utils import checkpoint, hooks
 
-__all__ = ["checkpoint"]
+__all__ = ["checkpoint", "hooks"]

@@ -1,0 +1,50 @@
+"""What a function's code names: globals, attributes, modules, variables of a closure."""
+
+from __future__ import annotations
+
+import dis
+import functools
+from collections.abc import Iterator
+from keyword import iskeyword
+from types import CellType, CodeType, FunctionType
+from typing import Any, NamedTuple
+
+_KINDS = {"LOAD_GLOBAL": "GLOBAL", "LOAD_NAME": "GLOBAL", "LOAD_ATTR": "ATTR",
+          "LOAD_METHOD": "ATTR", "LOAD_SUPER_ATTR": "ATTR", "IMPORT_FROM": "ATTR",
+          "IMPORT_NAME": "IMPORT"}
+
+
+class Names(NamedTuple):
+    """What code names: globals that it loads, attributes, modules that it imports."""
+
+    globals: frozenset[str]
+    attributes: frozenset[str]
+    modules: frozenset[str]
+
+
+@functools.lru_cache(4096)
+def names_read(code: CodeType) -> Names:
+    """The names in a function's code, and in the code of functions inside it."""
+    loaded: dict[str, set[str]] = {"GLOBAL": set(), "ATTR": set(), "IMPORT": set()}
+    todo = [code]
+    while todo:
+        code = todo.pop()
+        for step in dis.get_instructions(code):
+            if step.opname in _KINDS:
+                loaded[_KINDS[step.opname]].add(step.argval)
+        texts = [c for c in code.co_consts if isinstance(c, str)]  # getattr may be given them
+        loaded["ATTR"].update([c for c in texts if c.isidentifier() and not iskeyword(c)])
+        todo += [c for c in code.co_consts if isinstance(c, CodeType)]
+    return Names(*map(frozenset, loaded.values()))
+
+
+def contents_of(f: FunctionType) -> Iterator[tuple[str, CellType, Any]]:
+    """The variables of a closure that have a value: name, cell, value."""
+    for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+        try:
+            yield name, cell, cell.cell_contents
+        except ValueError:  # not assigned yet, or deleted
+            continue
+
+
+__all__ = ["Names", "contents_of", "names_read"]

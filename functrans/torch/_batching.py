@@ -1,0 +1,186 @@
+"""``vmap``: a function of one example as a function of a batch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from functrans import tree
+from functrans.errors import name_of
+from functrans.torch._functions.shapes import movedim, select, stack
+from functrans.torch._tensors.factories import random_from, random_state
+from functrans.torch._tensors.tensor import Tensor
+
+_RANDOMNESS = ("error", "different", "same")
+
+
+def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *,
+         chunk_size: int | None = None) -> Callable:
+    """``func`` for each entry along a dimension of its arguments, its results stacked.
+
+    ``in_dims``: that dimension, for all arguments or nested as they are, None for those that all
+    entries share. ``out_dims``: where the results are stacked. ``randomness``: ``"different"`` or
+    ``"same"`` random numbers for all entries, or an error if there are any. The function runs once
+    for each entry, so that it may branch on numbers, write in place and call custom functions; a
+    custom function itself is called with the whole batch if it has a ``vmap`` of its own.
+
+    >>> from functrans import torch
+    >>> torch.func.vmap(torch.dot)(torch.ones(2, 3), torch.ones(2, 3))
+    tensor([3., 3.])
+    """
+    if randomness not in _RANDOMNESS:
+        raise RuntimeError(
+            f"Only allowed values for randomness are {_RANDOMNESS}, but got {randomness!r}"
+        )
+    name = name_of(func)
+
+    @functools.wraps(func, updated=())
+    def batched(*args: Any, **kwargs: Any) -> Any:
+        dims = in_dims if isinstance(in_dims, tuple | list) else (in_dims,) * len(args)
+        if len(dims) != len(args):
+            raise ValueError(
+                f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): in_dims is not compatible with "
+                f"the structure of inputs: {len(dims)} of them for {len(args)} arguments"
+            )
+        pairs = [p for x, d in zip(args, dims, strict=True) for p in _mapped(x, d, name)]
+        if kwargs:
+            pairs += [p for x in kwargs.values() for p in _mapped(x, 0, name)]
+        n = _size(pairs, name)
+        rule = _rule_of(func)
+        if rule is not None and not kwargs:
+            return _by_rule(rule, n, randomness, dims, args, out_dims)
+        return _joined(
+            [_run(func, i, n, args, dims, kwargs, randomness, name, start)
+             for start in (random_state(),) for i in range(n)], out_dims, name)
+
+    return batched
+
+
+def _run(func: Callable, i: int, n: int, args: tuple, dims: Any, kwargs: dict[str, Any],
+         randomness: str, name: str, start: Any) -> Any:
+    """``func`` of entry ``i``."""
+    picked = [_entry(x, d, i) for x, d in zip(args, dims, strict=True)]
+    named = {k: _entry(x, 0, i) for k, x in kwargs.items()}
+    if randomness == "different":
+        return func(*picked, **named)
+    if randomness == "same" and i < n - 1:
+        with random_from(start):
+            return func(*picked, **named)
+    out = func(*picked, **named)
+    if randomness == "error" and random_state() != start:
+        raise RuntimeError(
+            f"vmap: called random operation while in randomness error mode, by {name}. Please "
+            "either use the 'same' or 'different' randomness flags on vmap or perform the "
+            "randomness operation out of vmap"
+        )
+    return out
+
+
+def _mapped(x: Any, dim: Any, name: str) -> list[tuple[Tensor, int]]:
+    """The tensors in ``x`` that are mapped, each with its dimension."""
+    if dim is None:
+        return []
+    if isinstance(dim, int):
+        leaves = tree.leaves(x)
+        for leaf in leaves:
+            if not isinstance(leaf, Tensor):
+                raise ValueError(
+                    f"vmap({name}, ...): Got in_dim={dim} for an input but the input is of type "
+                    f"{type(leaf).__name__}. We cannot vmap over non-Tensor arguments, please use "
+                    "None as the respective in_dim"
+                )
+            if not -leaf.ndim <= dim < leaf.ndim:
+                raise ValueError(
+                    f"vmap({name}, ...): Got in_dim={dim} for some input, but that input is a "
+                    f"Tensor of dimensionality {leaf.ndim} so expected in_dim to satisfy "
+                    f"-{leaf.ndim} <= in_dim < {leaf.ndim}."
+                )
+        return [(leaf, dim) for leaf in leaves]
+    keys = dim if isinstance(dim, dict) else range(len(dim))
+    if type(x) is not type(dim) or len(x) != len(dim):
+        raise ValueError(
+            f"vmap({name}, ...): in_dims is not compatible with the structure of inputs: "
+            f"{type(dim).__name__} for {type(x).__name__}"
+        )
+    return [p for k in keys for p in _mapped(x[k], dim[k], name)]
+
+
+def _size(pairs: list[tuple[Tensor, int]], name: str) -> int:
+    sizes = sorted({t.shape[d] for t, d in pairs})
+    if not sizes:
+        raise ValueError(
+            f"vmap({name}, ...)(<inputs>): got no inputs to map over; at least one in_dim must be "
+            "an int"
+        )
+    if len(sizes) > 1:
+        raise ValueError(
+            "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
+            f"{sizes} for the mapped dimension"
+        )
+    if sizes[0] == 0:
+        raise RuntimeError(
+            f"vmap({name}, ...): the mapped dimension has size 0, so that the function would not "
+            "run, and the shape of its result is not known"
+        )
+    return sizes[0]
+
+
+def _entry(x: Any, dim: Any, i: int) -> Any:
+    """Entry ``i`` of everything mapped in ``x``."""
+    if dim is None:
+        return x
+    if isinstance(dim, int):
+        return tree.map(lambda t: select(t, dim, i), x)
+    if isinstance(dim, dict):
+        return {k: _entry(x[k], d, i) for k, d in dim.items()}
+    return type(x)([_entry(v, d, i) for v, d in zip(x, dim, strict=True)])
+
+
+def _joined(outs: list[Any], out_dims: Any, name: str) -> Any:
+    """The results of all entries, stacked."""
+    flat, structure = tree.flatten(outs[0])
+    columns = zip(*[tree.leaves(out) for out in outs], strict=True)
+    if isinstance(out_dims, tuple) and len(out_dims) == len(flat):
+        dims = list(out_dims)
+    else:
+        dims = [out_dims[0] if isinstance(out_dims, tuple) else out_dims] * len(flat)
+    stacked = []
+    for column, dim in zip(columns, dims, strict=True):
+        for x in column:
+            if not isinstance(x, Tensor):
+                raise ValueError(
+                    f"vmap({name}, ...): `{name}` must only return Tensors, got type "
+                    f"{type(x).__name__}"
+                )
+        stacked.append(column[0] if dim is None else stack(list(column), dim))
+    return tree.unflatten(structure, stacked)
+
+
+class VmapInfo:
+    """What a custom function's ``vmap`` is told: the size of the batch and its randomness."""
+
+    def __init__(self, batch_size: int, randomness: str):
+        self.batch_size, self.randomness = batch_size, randomness
+
+
+def _rule_of(func: Any) -> Callable | None:
+    """The ``vmap`` of the custom function whose ``apply`` ``func`` is, if it has one."""
+    owner = getattr(func, "__self__", None)
+    if getattr(func, "__name__", "") != "apply" or not isinstance(owner, type):
+        return None
+    return getattr(owner, "vmap_rule", lambda: None)()
+
+
+def _by_rule(rule: Callable, n: int, randomness: str, dims: Any, args: tuple,
+             out_dims: Any) -> Any:
+    """The result of a custom function's own rule."""
+    out, places = rule(VmapInfo(n, randomness), tuple(dims), *args)
+    if isinstance(out, Tensor):
+        return out if places in (None, out_dims) else movedim(out, places, out_dims)
+    wanted = out_dims if isinstance(out_dims, tuple) else (out_dims,) * len(out)
+    return tuple([x if p in (None, w) else movedim(x, p, w)
+                  for x, p, w in zip(out, places, wanted, strict=True)])
+
+
+__all__ = ["VmapInfo", "vmap"]

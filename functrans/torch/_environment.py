@@ -1,0 +1,124 @@
+"""Names of ``torch`` that ask or tell it about itself: threads, printing, kinds of tensors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from functrans.torch._tensors import dtypes, printing
+from functrans.torch._tensors.factories import manual_seed
+from functrans.torch._tensors.tensor import Tensor
+
+_F = TypeVar("_F")
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether a tensor is of a floating-point type."""
+    return input.is_floating_point()
+
+
+def is_complex(input: Tensor) -> bool:
+    """Whether a tensor is of a complex type."""
+    return input.is_complex()
+
+
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the one entry of a tensor is not zero."""
+    return bool(input)
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape."""
+    return input.is_same_size(other)
+
+
+def is_inference(input: Tensor) -> bool:
+    """Whether a tensor was made in ``inference_mode``."""
+    return input.is_inference()
+
+
+def is_storage(obj: object) -> bool:
+    """False: there are no storages."""
+    return False
+
+
+def get_num_threads() -> int:
+    """The number of threads that NumPy's libraries may use."""
+    return int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+
+
+def set_num_threads(n: int) -> None:
+    """Accepted: OMP_NUM_THREADS, set before the program starts, is what counts."""
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Accepted: all algorithms are deterministic."""
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """True: all algorithms are."""
+    return True
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """False: denormal numbers are kept."""
+    return False
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Accepted: products of float32 are always computed in float32."""
+
+
+def get_float32_matmul_precision() -> str:
+    """"highest": products of float32 are computed in float32."""
+    return "highest"
+
+
+def get_default_device() -> Any:
+    """The CPU."""
+    return Tensor.device
+
+
+def seed() -> int:
+    """Start the random numbers again from a number that nobody knows, and return it."""
+    number = int.from_bytes(os.urandom(8), "little")
+    manual_seed(number)
+    return number
+
+
+def typename(obj: Any) -> str:
+    """The name of the type of ``obj``, as ``Tensor.type`` has it for tensors."""
+    if isinstance(obj, Tensor):
+        return str(obj.type())
+    kind = obj if isinstance(obj, type) else type(obj)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+def compile(model: Any = None, **options: Any) -> Any:
+    """``model`` itself, or a decorator that changes nothing."""
+    return (lambda f: f) if model is None else model
+
+
+def can_cast(from_: dtypes.dtype, to: dtypes.dtype) -> bool:
+    """Whether an operation may write a result of the first type to a tensor of the second."""
+    return from_.rank <= to.rank
+
+
+def set_printoptions(precision: int | None = None, threshold: float | None = None,
+                     edgeitems: int | None = None, linewidth: int | None = None,
+                     profile: str | None = None, sci_mode: bool | None = None) -> None:
+    """How tensors print: digits after the point, entries from which they are shortened, entries
+    shown at an edge, width of a line; ``profile``: "default", "short" or "full"."""
+    printing.OPTIONS.set(precision, threshold, edgeitems, linewidth, profile, sci_mode)
+
+
+FUNCTIONS: dict[str, Callable] = {
+    f.__name__: f for f in (
+        are_deterministic_algorithms_enabled, can_cast, compile, get_default_device,
+        get_float32_matmul_precision, get_num_threads, is_complex, is_floating_point, is_inference,
+        is_nonzero, is_same_size, is_storage, seed, set_float32_matmul_precision,
+        set_flush_denormal, set_num_threads, set_printoptions, typename,
+        use_deterministic_algorithms,
+    )
+}

@@ -1,0 +1,89 @@
+"""What users see of a node: the tensors it has saved, and the call that passes it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from functrans.extend import TABLE
+from functrans.torch._graph.graph import Edge, ElementwiseNode, Node, RowNode, Storage
+from functrans.torch._graph.modes import state
+from functrans.torch._tensors.tensor import Tensor, from_array, show, take
+
+# The operands of a node by the names that programs read them under.
+_OPERANDS = {"self": 0, "input": 0, "other": 1, "exponent": 1, "mat2": 1, "vec": 1, "tensor": 1}
+_SQUARE = TABLE["square"].actions[0]
+_OPTIONS = {"dim": "axis", "dims": "axes", "keepdim": "keepdims"}
+
+
+def saved_attribute(node: Node, name: str) -> Any:
+    """``_saved_self``, ``_saved_result`` and the like: what ``node`` has saved by that name."""
+    if name.startswith("_saved_"):
+        key = name.removeprefix("_saved_")
+        if isinstance(node, ElementwiseNode | RowNode):
+            values = dict(_saved(node))
+            if key in values:
+                return values[key]
+    raise AttributeError(f"{type(node).__name__!r} object has no attribute {name!r}")
+
+
+def _saved(node: ElementwiseNode | RowNode) -> Iterator[tuple[str, Any]]:
+    """What is saved, each under all its names; an error if it was freed or has changed."""
+    operands, y = _operands(node)
+    marks = {s: s for s, _ in node.marks}
+    storage = next(iter(marks), None) if len(marks) == 1 else None
+    for name, i in _OPERANDS.items():
+        x = operands.get(i)
+        if x is not None:
+            yield name, _shown(x, node.edges[i], storage)
+    if isinstance(node, ElementwiseNode) and node.available()[0][1] is _SQUARE:
+        yield "exponent", 2
+    if y is not None:
+        yield "result", _shown(y, (node, 0), storage)
+    if isinstance(node, RowNode):
+        for name, option in _OPTIONS.items():
+            if option in node.params:
+                yield name, node.params[option]
+
+
+def _operands(node: ElementwiseNode | RowNode) -> tuple[dict[int, Any], Any]:
+    """The operands that are saved, by their place, and the result or None."""
+    if isinstance(node, RowNode):
+        xs, y = node.available()
+        return {i: x for i, x in enumerate(xs) if isinstance(x, np.ndarray | np.generic)}, y
+    places = {"x": 0, "x1": 0, "x2": 1, "x3": 2}
+    found = {n: v for _, action, saved, _ in node.available()
+             for n, v in zip(action.needs, saved, strict=True)}
+    return {places[n]: v for n, v in found.items() if n in places}, found.get("y")
+
+
+def _shown(x: Any, edge: Edge | None, storage: Storage | None) -> Any:
+    """A saved array as a tensor with its history; a number as it is."""
+    if not isinstance(x, np.ndarray | np.generic):
+        return x
+    leaf = getattr(edge[0], "variable", None) if edge else None
+    if leaf is not None and leaf._array is x:
+        return leaf
+    node, k = edge or (None, 0)
+    return from_array(x, storage, node, k)
+
+
+def pass_alone(node: Node, *grads: Any) -> Any:
+    """The gradients of the operands of ``node`` from those of its outputs."""
+    if len(grads) != node.outputs:
+        raise TypeError(
+            f"expected {node.outputs} arguments, got {len(grads)} instead; {node.name()} takes the "
+            "gradient of each of its outputs"
+        )
+    for g in grads:
+        if g is not None and not isinstance(g, Tensor):
+            raise TypeError(f"expected a Tensor or None, but got {type(g).__name__}")
+    cts = [None if g is None else take(g, state.grad) for g in grads]
+    parts = node.pull(cts[0] if node.outputs == 1 else cts, state.grad)
+    out = tuple([None if c is None else show(c) for c in parts])
+    return out[0] if len(out) == 1 else out
+
+
+__all__ = ["pass_alone", "saved_attribute"]

@@ -1,0 +1,94 @@
+"""``torch.autograd.forward_ad``: tangents that travel with tensors.
+
+>>> from functrans import torch
+>>> from functrans.torch.autograd import forward_ad
+>>> x, t = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 10.0])
+>>> with forward_ad.dual_level():
+...     y = forward_ad.make_dual(x, t) ** 2
+...     forward_ad.unpack_dual(y).tangent
+tensor([ 2., 40.])
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from functrans.torch._graph.dual import Dual, forward, leads_to_leaf, tangent_of, with_tangent
+from functrans.torch._graph.modes import state
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
+
+
+class UnpackedDualTensor(NamedTuple):
+    """A tensor and its tangent, which is None where there is none."""
+
+    primal: Tensor
+    tangent: Tensor | None
+
+
+class dual_level:
+    """Inside, tensors can have tangents. Operations are recorded, also within ``no_grad``."""
+
+    def __enter__(self) -> int:
+        level = enter_dual_level()
+        self._before, state.grad = state.grad, True
+        return level
+
+    def __exit__(self, *failure: Any) -> None:
+        state.grad = self._before
+        exit_dual_level()
+
+
+def enter_dual_level() -> int:
+    """Open a level, of which there is one at a time, and return its number."""
+    if forward.levels:
+        raise RuntimeError(
+            "Nested forward mode AD is not supported at the moment; use torch.func.jvp, which nests"
+        )
+    forward.levels = 1
+    return 0
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """Close the level; its tangents are out of reach then."""
+    if not forward.levels:
+        raise RuntimeError("Trying to exit a forward AD level that was not entered")
+    forward.levels = 0
+
+
+def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
+    """``tensor`` with a tangent, on the same memory. Gradients go through it as well."""
+    if not forward.levels:
+        raise RuntimeError(
+            "Trying to create a dual Tensor for forward AD but no level exists, make sure to "
+            "enter_dual_level() first."
+        )
+    for what, t in (("tensor", tensor), ("tangent", tangent)):
+        if not (t.is_floating_point() or t.is_complex()):
+            raise ValueError(f"Expected {what} to be floating point or complex, but got: {t.dtype}")
+    if tensor.shape != tangent.shape or tensor.dtype != tangent.dtype:
+        raise RuntimeError(
+            "Expected tangent to have the same size and dtype as the primal: the tensor is "
+            f"{tensor.dtype} of {tuple(tensor.shape)}, the tangent {tangent.dtype} of "
+            f"{tuple(tangent.shape)}"
+        )
+    return with_tangent(tensor, tangent)
+
+
+def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
+    """A tensor without its tangent, and the tangent."""
+    if not forward.levels:
+        return UnpackedDualTensor(tensor, None)
+    edge = edge_of(tensor)
+    if edge is not None and type(edge[0]) is Dual:
+        node, k = edge[0].edges[0] or (None, 0)
+        primal = from_array(tensor._array, tensor._storage, node, k)
+        return UnpackedDualTensor(primal, edge[0].tangent)
+    tangent = tangent_of(tensor)
+    bare = tangent is not None and not leads_to_leaf([edge])
+    return UnpackedDualTensor(tensor.detach() if bare else tensor, tangent)
+
+
+__all__ = [
+    "UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual",
+    "unpack_dual",
+]

@@ -1,0 +1,57 @@
+"""``torch.cuda``: it says that there is no device. What would need one raises.
+
+>>> from functrans import torch
+>>> torch.device("cuda" if torch.cuda.is_available() else "cpu")
+device(type='cpu')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+_NONE = "there is no CUDA device here; functrans.torch computes on the CPU only"
+
+
+def is_available() -> bool:
+    """False: there is no such device."""
+    return False
+
+
+is_initialized = is_bf16_supported = is_available
+
+
+def device_count() -> int:
+    """0: there is no such device."""
+    return 0
+
+
+def _nothing(name: str) -> Callable[..., None]:
+    def f(*args: Any, **kwargs: Any) -> None:
+        """Does nothing: there is no device that it would be done to."""
+
+    f.__name__ = f.__qualname__ = name
+    return f
+
+
+def _refused(name: str) -> Callable[..., NoReturn]:
+    def f(*args: Any, **kwargs: Any) -> NoReturn:
+        """Raises: there is no device."""
+        raise AssertionError(f"Torch not compiled with CUDA enabled: cuda.{name}: {_NONE}")
+
+    f.__name__ = f.__qualname__ = name
+    return f
+
+
+manual_seed, manual_seed_all = _nothing("manual_seed"), _nothing("manual_seed_all")
+empty_cache, init = _nothing("empty_cache"), _nothing("init")
+current_device, set_device = _refused("current_device"), _refused("set_device")
+synchronize, get_device_name = _refused("synchronize"), _refused("get_device_name")
+memory_allocated, Event = _refused("memory_allocated"), _refused("Event")
+Stream, current_stream = _refused("Stream"), _refused("current_stream")
+
+__all__ = [
+    "Event", "Stream", "current_device", "current_stream", "device_count", "empty_cache",
+    "get_device_name", "init", "is_available", "is_bf16_supported", "is_initialized",
+    "manual_seed", "manual_seed_all", "memory_allocated", "set_device", "synchronize",
+]

@@ -1,0 +1,271 @@
+"""Special functions away from the samples of the table: far points, poles, refusals, names."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+import scipy.special as sp
+
+import functrans as ft
+from functrans._compile.lowering import special_functions
+from functrans._compile.run.machine import NativeUnavailable, local
+from functrans._compile.schedule.kernels import HostStep
+from functrans._ops.declare import TABLE
+from functrans.errors import NotDifferentiable, UnsupportedError
+from functrans.scipy import special
+from tests.table.references import SPECIAL
+
+# ---- far points: name, operands, and in which the derivatives are taken
+
+FAR = [
+    ("erfcx", (1e4,), 0), ("erfcx", (6.9,), 0), ("erfcx", (-3.0,), 0), ("dawsn", (50.0,), 0),
+    ("dawsn", (-6.9,), 0), ("expit", (40.0,), 0), ("expit", (-700.0,), 0),
+    ("log_expit", (50.0,), 0),
+    ("log_ndtr", (-40.0,), 0), ("log_ndtr", (-1e5,), 0), ("log_ndtr", (8.0,), 0),
+    ("kl_div", (1 + 1e-9, 1.0), 0), ("kl_div", (3.0, 1e9), 0), ("rel_entr", (1e-300, 2.0), 0),
+    ("exprel", (1e-9,), 0), ("exprel", (-30.0,), 0), ("boxcox", (2.0, 1e-9), 1),
+    ("boxcox1p", (1e-9, 0.5), 1), ("inv_boxcox", (1.5, 1e-9), 1), ("pseudo_huber", (1.0, 1e-4), 0),
+    ("pseudo_huber", (1e-4, 1e4), 1), ("ive", (0, 1e5), 1), ("ive", (3, 50.0), 1),
+    ("ive", (2, 29.0), 1), ("kve", (2, 1e4), 1), ("kve", (1.5, 20.0), 1), ("i0e", (1e6,), 0),
+    ("gammainc", (1e4, 9.9e3), 0), ("gammainc", (1e-3, 1e-5), 0), ("gammainc", (1e-6, 3.0), 0),
+    ("gammainc", (200.0, 5.0), 0), ("gammainc", (1e4, 1e4), 1), ("gammaincc", (3.0, 90.0), 0),
+    ("betainc", (500.0, 800.0, 0.4), 0), ("betainc", (0.01, 3.0, 1e-9), 1),
+    ("betainc", (500.0, 800.0, 0.4), 2), ("psi", (1e8,), 0), ("gammaln", (1e10,), 0),
+    ("gammaln", (1e-200,), 0), ("gamma", (-2.5,), 0), ("rgamma", (-20.25,), 0),
+    ("rgamma", (1e-9,), 0),
+    ("zeta", (2, -0.5), 1), ("zeta", (3, 1e7), 1), ("spence", (1.0,), 0), ("spence", (1e-9,), 0),
+    ("ellipk", (1e-12,), 0), ("ellipk", (-50.0,), 0), ("ellipkm1", (1e-12,), 0),
+    ("ellipe", (0.999,), 0), ("jv", (2, 1e-8), 1), ("jv", (0, 500.0), 1), ("j1", (1e-10,), 0),
+    ("kv", (1.5, 100.0), 1), ("sine_integral", (1e-8,), 0), ("expn", (0, 2.0), 1),
+    ("sinh_integral", (1e-9,), 0), ("hyp2f1", (1, 2, 3, 1e-12), 3), ("hyp1f1", (1, 3, -30.0), 2),
+    ("eval_legendre", (5, 1.0), 1), ("eval_chebyt", (6, -1.0), 1), ("ndtri", (1e-30,), 0),
+    ("wrightomega", (-50.0,), 0), ("lambertw", (1e8, 0), 0), ("poch", (3.5, 2.0), 1),
+    ("zeta", (1.5, 0.1), 0), ("zeta", (30.0, 2.5), 0), ("riemann_zeta", (0.5,), 0),
+    ("ellipkinc", (1.5, 0.999), 1), ("ellipkinc", (7.0, -5.0), 1), ("ellipeinc", (0.1, 0.5), 1),
+    ("ellipeinc", (-4.0, 0.9), 1), ("ellipkinc", (0.7, 1e-9), 1), ("ellipeinc", (1.2, 0.4), 0),
+    ("stdtr", (3.5, 1e-5), 0), ("stdtr", (1e3, -2.0), 0), ("stdtr", (2.5, 1e3), 0),
+]
+# Where SciPy's own value is no better, or the second derivative is a difference of large terms.
+COARSE = {
+    ("gammaln", (1e10,)): 1e-12, ("jv", (0, 500.0)): 1e-11, ("kve", (1.5, 20.0)): 1e-10,
+    ("ive", (2, 29.0)): 1e-10, ("dawsn", (-6.9,)): 1e-11, ("erfcx", (6.9,)): 1e-11,
+    # the slope in v is of the order of 1 / v^2, a difference of terms of 1 / v
+    ("stdtr", (1e3, -2.0)): 1e-9,
+    ("gammainc", (1e4, 1e4)): 1e-11, ("gammainc", (1e4, 9.9e3)): 1e-11,
+    ("betainc", (500.0, 800.0, 0.4)): 1e-11,
+}
+
+
+def exactly(name, operands, i, order):
+    """The derivative by mpmath, with as many digits as the points need."""
+    with mp.workdps(60):
+        def along(h):
+            xs = [mp.mpf(x) if isinstance(x, float) else x for x in operands]
+            xs[i] = xs[i] + h
+            return SPECIAL[name](*xs)
+
+        scale = abs(operands[i]) or 1.0
+        return float(mp.re(mp.diff(along, 0, order, h=mp.mpf(scale) * mp.mpf(10) ** -18)))
+
+
+@pytest.mark.parametrize(("name", "operands", "i"), FAR, ids=str)
+def test_derivatives_keep_their_digits_at_far_points(name, operands, i):
+    row = TABLE[f"special.{name}"]
+
+    def f(x):
+        return row(*operands[:i], x, *operands[i + 1 :])
+
+    first = ft.derivative(f)
+    rtol = COARSE.get((name, operands), 1e-12)
+    found = [complex(first(operands[i])), complex(ft.derivative(first)(operands[i]))]
+    expected = [exactly(name, operands, i, order) for order in (1, 2)]
+    np.testing.assert_allclose(found, expected, rtol=rtol)
+
+
+@pytest.mark.parametrize("x", [0.0, -1.0, -2.0, -5.0])
+def test_the_reciprocal_of_gamma_has_a_derivative_at_its_zeros(x):
+    n = -int(x)
+    found = float(ft.derivative(sp.rgamma)(x))
+    assert found == pytest.approx((-1) ** n * sp.factorial(n), rel=1e-14)
+
+
+POLES = [
+    (sp.gamma, 0.0), (sp.gamma, -1.0), (sp.gammaln, 0.0), (sp.gammaln, -2.0), (sp.psi, 0.0),
+    (sp.psi, -1.0), (lambda q: sp.zeta(2, q), 0.0), (lambda q: sp.zeta(2, q), -1.0),
+    (lambda x: sp.beta(x, 1.0), 0.0), (lambda x: sp.betaln(x, 1.0), 0.0), (sp.y0, 0.0),
+    (sp.k0, 0.0),
+    (lambda x: sp.kv(1, x), 0.0), (sp.exp1, 0.0), (sp.expi, 0.0), (sp.logit, 0.0), (sp.logit, 1.0),
+    (sp.ndtri, 0.0), (sp.ndtri, 1.0), (sp.erfinv, 1.0), (sp.erfinv, -1.0), (sp.ellipk, 1.0),
+    (sp.entr, 0.0), (lambda x: sp.gammainc(0.5, x), 0.0), (lambda x: sp.betainc(0.5, 2.0, x), 0.0),
+]
+
+
+@pytest.mark.parametrize(("f", "x"), POLES)
+def test_the_derivative_at_a_pole_is_infinite_or_nan(f, x):
+    with np.errstate(all="ignore"):
+        assert not np.isfinite(ft.derivative(f)(x))
+        assert not np.isfinite(ft.jit(ft.derivative(f))(x))
+
+
+def test_the_third_derivative_of_a_shape_parameter():
+    d3 = ft.derivative(ft.derivative(ft.derivative(lambda a: sp.gammainc(a, 2.0))))
+    with mp.workdps(50):
+        exact = mp.diff(lambda a: mp.gammainc(a, 0, 2, regularized=True), 1.5, 3)
+    assert float(d3(1.5)) == pytest.approx(float(exact), rel=1e-12)
+
+
+@pytest.mark.parametrize("f", [
+    lambda v: sp.jv(v, 2.0), lambda v: sp.kve(v, 2.0), lambda v: sp.struve(v, 2.0),
+    lambda k: sp.pdtr(k, 2.0),
+    lambda a: sp.hyp2f1(a, 1.0, 2.0, 0.5), lambda n: sp.eval_legendre(n, 0.5),
+    lambda n: sp.eval_genlaguerre(2, n, 0.5),
+])
+def test_an_order_or_parameter_without_a_derivative_is_refused(f):
+    match = r"test_special\.py:\d+: scipy\.special\.\w+ has no derivative in .*ft\.stop_gradient"
+    for derive in (ft.grad(f), ft.derivative(f), ft.jit(ft.grad(f)), ft.grad(ft.jit(f))):
+        with pytest.raises(NotDifferentiable, match=match):
+            derive(1.5)
+    assert float(ft.jit(f)(1.5)) == pytest.approx(float(f(1.5)), rel=1e-12)
+
+
+def test_counts_of_functions_are_refused_by_name():
+    with pytest.raises(NotDifferentiable, match=r"polygamma got the traced value .* as n, the"):
+        ft.grad(lambda n: special.polygamma(n, 2.0))(1.0)
+    for f in (special.comb, special.perm):
+        with pytest.raises(UnsupportedError, match=r"got exact=True .*integer has no derivative"):
+            ft.grad(lambda x, f=f: f(x, 2, exact=True))(5.0)
+    with pytest.raises(UnsupportedError, match=r"factorial got exact=True"):
+        ft.grad(lambda x: special.factorial(x, exact=True))(5.0)
+    with pytest.raises(UnsupportedError, match=r"lambertw got tol=0\.1 beside a traced value"):
+        ft.grad(lambda x: special.lambertw(x, tol=0.1).real)(5.0)
+    with pytest.raises(ValueError, match=r"condition a .* > 0\.5 \* \(d-1\) .* not met"):
+        ft.grad(lambda a: special.multigammaln(a, 4))(1.0)
+
+
+@pytest.mark.parametrize("z", [0.3 + 0.2j, -2 + 1e-3j, 9 + 0.5j, 1e4 + 1j, 3.0 - 1.0j, 8 - 0.1j])
+def test_the_faddeeva_function_keeps_its_digits(z):
+    with mp.workdps(40):
+        w = mp.mpc(z)
+        value = mp.exp(-(w**2)) * mp.erfc(-1j * w)
+        first = 2j / mp.sqrt(mp.pi) - 2 * w * value
+        expected = [complex(first), complex(-2 * value - 2 * w * first)]
+    slope = ft.grad(sp.wofz, holomorphic=True)
+    found = [complex(slope(z)), complex(ft.grad(slope, holomorphic=True)(z))]
+    np.testing.assert_allclose(found, expected, rtol=1e-10)  # four digits cancel at 8 - 0.1j
+
+
+DISTRIBUTIONS = {
+    "chdtr": (3.5, 2.0), "chdtrc": (3.5, 2.0), "chdtri": (3.5, 0.3), "fdtr": (3.0, 5.0, 1.2),
+    "fdtrc": (3.0, 5.0, 1.2), "fdtri": (3.0, 5.0, 0.4), "gdtr": (1.2, 2.5, 3.0),
+    "gdtrc": (1.2, 2.5, 3.0), "gdtrix": (1.2, 2.5, 0.4), "stdtr": (3.5, 1e-3),
+    "stdtrit": (3.5, 0.97), "voigt_profile": (0.3, 0.8, 0.4),
+}
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_distribution_functions_have_scipy_s_values_and_slopes_of_differences(name):
+    f, xs = getattr(sp, name), DISTRIBUTIONS[name]
+    assert float(ft.jvp(f, xs, xs)[0]) == pytest.approx(float(f(*xs)), rel=1e-13)
+    for i, x in enumerate(xs):
+        def along(x, i=i):
+            return f(*xs[:i], x, *xs[i + 1 :])
+
+        h = 1e-5 * x
+        slope, steps = float(ft.grad(along)(x)), (along(x + h) - along(x - h)) / (2 * h)
+        assert slope == pytest.approx(float(steps), rel=1e-7, abs=1e-9)
+        assert float(ft.jit(ft.grad(along))(x)) == pytest.approx(slope, rel=1e-12)
+
+
+# ---- functions that are no ufuncs, against SciPy's own and differences
+
+X = np.array([[0.5, -1.0, 2.0], [1.5, 0.3, -0.7]])
+B = np.array([[1.0, -2.0, 0.5], [0.0, 1.0, 3.0]])
+CALLS = {
+    "logsumexp": lambda m, x: m.logsumexp(x),
+    "logsumexp of an axis": lambda m, x: m.logsumexp(x, axis=1, keepdims=True),
+    "logsumexp of axes": lambda m, x: m.logsumexp(x, axis=(0, 1)),
+    "logsumexp with weights": lambda m, x: m.logsumexp(x, axis=0, b=np.abs(B) + 0.1),
+    "logsumexp with signs": lambda m, x: m.logsumexp(x, axis=0, b=B, return_sign=True)[0],
+    "softmax": lambda m, x: m.softmax(x, axis=1),
+    "softmax of all": lambda m, x: m.softmax(x),
+    "log_softmax": lambda m, x: m.log_softmax(x, axis=0),
+    "multigammaln": lambda m, x: m.multigammaln(x + 4, 3),
+    "polygamma": lambda m, x: m.polygamma(2, x + 3),
+    "polygamma of orders": lambda m, x: m.polygamma(np.array([0, 1, 3]), x + 3),
+    "comb": lambda m, x: m.comb(x + 5, 2),
+    "comb with repetition": lambda m, x: m.comb(x + 5, 2, repetition=True),
+    "perm": lambda m, x: m.perm(x + 5, 2),
+    "factorial": lambda m, x: m.factorial(x + 2),
+    "lambertw": lambda m, x: m.lambertw(x + 3).real,
+    "spherical_jn": lambda m, x: m.spherical_jn(2, x),
+    "spherical_kn": lambda m, x: m.spherical_kn(1, x + 3, derivative=True),
+    "jvp": lambda m, x: m.jvp(2, x + 3),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_functions_are_scipy_s_and_their_derivatives_are_those_of_differences(name):
+    def f(x):
+        return CALLS[name](special, x)
+
+    expected = CALLS[name](sp, X)
+    value, tangent = ft.jvp(f, X, B)
+    np.testing.assert_allclose(value, expected, rtol=1e-13, atol=1e-15)
+    np.testing.assert_allclose(ft.jit(f)(X), expected, rtol=1e-13, atol=1e-15)
+    h = 1e-6
+    steps = (CALLS[name](sp, X + h * B) - CALLS[name](sp, X - h * B)) / (2 * h)
+    np.testing.assert_allclose(tangent, steps, rtol=1e-7, atol=1e-8)
+    ct = np.cos(np.arange(np.size(value))).reshape(np.shape(value))
+    (pulled,) = ft.vjp(f, X)[1](ct)
+    assert np.sum(pulled * B) == pytest.approx(float(np.sum(ct * tangent)), rel=1e-12)
+
+
+def test_a_weight_of_zero_has_a_slope_and_leaves_out_what_is_infinite():
+    slope = ft.grad(lambda b: special.logsumexp(np.array([0.0, 1.0]), b=b))(np.array([1.0, 0.0]))
+    np.testing.assert_allclose(slope, [1.0, np.e], rtol=1e-14)
+    found = ft.grad(lambda x: special.logsumexp(x, b=np.array([1.0, 0.0])))(np.array([2.0, np.inf]))
+    np.testing.assert_array_equal(found, [1.0, 0.0])
+
+
+def test_the_sign_of_a_sum_of_exponentials():
+    def f(x):
+        size, sign = special.logsumexp(x, b=np.array([1.0, -1.0]), return_sign=True)
+        return sign * np.exp(size)
+
+    x = np.array([1.0, 2.0])
+    np.testing.assert_allclose(ft.grad(f)(x), [np.e, -np.exp(2.0)], rtol=1e-14)
+
+
+# ---- native code
+
+
+def test_native_code_has_no_step_of_numpy_s():
+    def f(x):
+        y = sp.gammaln(x) + sp.expit(x) * sp.jv(2, x) + sp.gammainc(x, 2.0) + sp.eval_hermite(3, x)
+        return np.sum(y + sp.airy(x)[0] + sp.xlogy(x, x) + sp.zeta(2, x))
+
+    x = np.linspace(0.3, 3, 7)
+    program = ft.jit(ft.grad(f)).lower(x)
+    assert "scipy_special_gammainc" not in program.llvm  # its derivative does not need it
+    assert "scipy_special_psi" in program.llvm and "scipy_special_airy" in program.llvm
+    assert not [step for step in program.schedule.steps if isinstance(step, HostStep)]
+    np.testing.assert_allclose(ft.jit(ft.grad(f))(x), ft.grad(f)(x), rtol=1e-12)
+
+
+def test_code_that_calls_what_this_scipy_has_not_is_not_loaded():
+    with pytest.raises(NativeUnavailable, match=r"this SciPy offers no nonesuch to C"):
+        local().load(b"... scipy_special_nonesuch ...", [])
+
+
+def test_without_cython_special_nothing_is_called(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "scipy.special.cython_special", None)
+    special_functions.available.cache_clear()
+    try:
+        assert special_functions.available() == {}
+        assert not special_functions.is_there("psi") and special_functions.is_there("zeta")
+    finally:
+        special_functions.available.cache_clear()
+
+
+@pytest.mark.parametrize("name", [r.name for r in TABLE.values() if r.facts.cython])
+def test_scipy_offers_what_rows_name(name):
+    assert special_functions.is_there(TABLE[name].facts.cython)
