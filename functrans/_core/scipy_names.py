@@ -48,6 +48,15 @@ NAMES: dict[str, Names] = {
         """,
         constant="gammasgn round",
     ),
+    "linalg": Names(
+        ours="""
+            block_diag cho_factor cho_solve cholesky circulant cosm det eigh eigvalsh expm
+            expm_frechet fractional_matrix_power hankel inv logm lu lu_factor lu_solve norm
+            null_space orth pinv qr sinm solve solve_banded solve_continuous_lyapunov
+            solve_discrete_lyapunov solve_sylvester solve_toeplitz solve_triangular solveh_banded
+            sqrtm svd svdvals toeplitz
+        """,
+    ),
     "stats": Names(
         ours="""
             bernoulli beta binom cauchy chi2 dirichlet expon f gamma genextreme genpareto geom
