@@ -246,8 +246,8 @@ HOSTED = {
                     "nobody has asked for its loop"),
     **dict.fromkeys(["argpartition", "argsort", "lexsort", "ranked", "searchsorted", "tied_mean",
                      "tied_spread"], "order is found by NumPy"),
-    **dict.fromkeys(["cofactor", "cofactor_slope", "eig", "pinv", "qr", "roots", "svd",
-                     "vectors_if"], "calls of LAPACK are written for fewer rows"),
+    **dict.fromkeys(["cofactor", "cofactor_slope", "eig", "lu", "pinv", "qr", "roots",
+                     "svd", "vectors_if"], "calls of LAPACK are written for fewer rows"),
     **dict.fromkeys(["bessel_i", "sinc_nth"], "a series of as many terms as the numbers need"),
     **dict.fromkeys(["convolve", "fft", "irfft", "rfft"], "NumPy has the fast algorithm"),
     **dict.fromkeys([f"special.spherical_{n}" for n in ("jn", "yn", "in", "kn")],
@@ -257,6 +257,9 @@ HOSTED = {
     **dict.fromkeys([f"special.{n}" for n in ("lambertw", "wofz", "hankel1", "hankel2")],
                     "SciPy offers it to Cython with complex results alone"),
     "special.riemann_zeta": "SciPy does not offer it to Cython",
+    **dict.fromkeys([f"linalg.{n}" for n in ("expm", "logm", "sqrtm", "sylvester",
+                                             "fractional_matrix_power")],
+                    "SciPy's algorithms are in Python"),
     "norm2": "how it is scaled depends on the numbers",
 }
 

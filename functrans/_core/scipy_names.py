@@ -98,19 +98,14 @@ def _is_public(namespace: str, name: str) -> bool:
 def _candidates(frames: list[FrameType]) -> Iterator[tuple[str, str, str]]:
     """Namespace, name in the table and full name of what may have been called, outermost first."""
     for frame in frames:
-        parts = frame.f_globals["__name__"].split(".")[1:]
-        public = [p for p in parts if not p.startswith("_")][:2]
-        namespace = ".".join(public)
-        while public and namespace not in NAMES:
-            namespace = ".".join(public := public[:-1])
-        namespace = namespace or parts[0]
+        namespace = _namespace(frame.f_globals["__name__"])
         method = frame.f_code.co_name
         owner = frame.f_locals.get("self")
         if owner is None:
             yield namespace, method, method
             # a decorator's wrapper has the function that it wraps among its variables
             inside = [v for v in frame.f_locals.values() if isinstance(v, FunctionType)]
-            yield from [(namespace, f.__name__, f.__name__) for f in inside
+            yield from [(_namespace(f.__module__), f.__name__, f.__name__) for f in inside
                         if f.__module__.startswith("scipy.")]
             continue
         suffix = "" if method in ("__init__", "__call__") else f".{method}"
@@ -118,3 +113,13 @@ def _candidates(frames: list[FrameType]) -> Iterator[tuple[str, str, str]]:
         for name in (getattr(owner, "name", None), type(owner).__name__.removesuffix("_gen")):
             if isinstance(name, str):
                 yield namespace, name, f"{name}{suffix}"
+
+
+def _namespace(module: str) -> str:
+    """The namespace of the table, else of SciPy's, that one of SciPy's modules is part of."""
+    parts = module.split(".")[1:]
+    public = [p for p in parts if not p.startswith("_")][:2]
+    namespace = ".".join(public)
+    while public and namespace not in NAMES:
+        namespace = ".".join(public := public[:-1])
+    return namespace or parts[0]

@@ -29,6 +29,7 @@ from functrans._ops.linalg import (
     stacked,
     triangular_solve,
 )
+from functrans._ops.lu import lu as lu  # for the table
 from functrans._ops.structure import concatenate
 from functrans.errors import NotDifferentiable
 

@@ -31,25 +31,40 @@ def _along(row: Callable, a: Any, e: Any, params: dict[str, Any]) -> Any:
     return bind(row(), block(a, e), **params)[..., :n, n:]
 
 
+def _wide(x: Any, dtype: np.dtype) -> Any:
+    """In double precision, in which all of SciPy's algorithms have been tuned."""
+    return np.asarray(x, complex if dtype.kind == "c" else float)
+
+
 def _by_scipy(name: str) -> Callable:
     """SciPy's function of each matrix of a stack, which must not leave the real numbers."""
 
     def impl(x: Any, **params: Any) -> Any:
         from scipy import linalg  # lazy: slow to import
 
-        x = np.asarray(x, floating(np.asarray(x).dtype))
-        y = np.empty(x.shape, x.dtype)
+        dtype = floating(np.asarray(x).dtype)
+        x = _wide(x, dtype)
+        y = np.empty(x.shape, dtype)
         for i in np.ndindex(x.shape[:-2]):
             value = getattr(linalg, name)(x[i], **params) if x.size else x[i]
-            if value.dtype.kind == "c" and x.dtype.kind != "c":
-                if value.imag.any():
-                    raise ValueError(f"{name}: that of this real matrix is complex, which its type "
-                                     "does not tell beforehand; pass a.astype(complex)")
-                value = value.real
-            y[i] = value
+            y[i] = value if x.dtype.kind == "c" else _real(name, value)
         return y
 
     return impl
+
+
+# Of a real result that was computed in complex numbers, how much of it may be imaginary.
+ROUNDING = 1e4
+
+
+def _real(name: str, y: Any) -> Any:
+    if y.dtype.kind != "c":
+        return y
+    size = np.abs(y).max(initial=0.0)
+    if np.abs(y.imag).max(initial=0.0) > ROUNDING * np.finfo(y.dtype).eps * size:
+        raise ValueError(f"{name}: that of this real matrix is complex, which its type does not "
+                         "tell beforehand; pass a.astype(complex)")
+    return y.real
 
 
 def _function(name: str, row: Callable) -> General:
@@ -75,7 +90,9 @@ def _sylvester(a, b, q):
 
     dtype = floating(a.dtype, b.dtype, q.dtype)
     lead = np.broadcast_shapes(*[x.shape[:-2] for x in (a, b, q)])
-    a, b, q = [np.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b, q)]
+    a, b, q = [
+        np.broadcast_to(_wide(x, dtype), (*lead, *x.shape[-2:])) for x in (a, b, q)
+    ]
     y = np.empty(q.shape, dtype)
     for i in np.ndindex(lead):
         y[i] = linalg.solve_sylvester(a[i], b[i], q[i])

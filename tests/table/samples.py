@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 import functrans as ft
+import functrans.scipy.linalg
 import functrans.scipy.special
 from functrans._ops.declare import TABLE, Elementwise
 
-assert ft.numpy and functrans.scipy.special  # imported for the rows that they declare
+# imported for the rows that they declare
+assert ft.numpy and functrans.scipy.linalg and functrans.scipy.special
 
 
 class Sample(NamedTuple):
@@ -394,6 +396,13 @@ ROWS: dict[str, list[Sample]] = {
         ]
     ],
     "inv": [regular((2, 2)), regular((2, 3, 3))],
+    "lu": [regular((3, 3)), floats((2, 4, 2)), floats((2, 3))],
+    **{f"linalg.{n}": [regular((3, 3)), regular((2, 2, 2))] for n in ("expm", "sqrtm")},
+    "linalg.logm": [regular((2, 2))],  # slow in SciPy, as are powers
+    "linalg.fractional_matrix_power": [regular((2, 2), t=0.3)],
+    "linalg.sylvester": [
+        regular((3, 3), (3, 3), (3, 3)), regular((2, 2, 2), (2, 3, 3), (2, 2, 3)),
+    ],
     "triangular_solve": [
         regular((3, 3), (3,), **TRIANGLE),
         regular((3, 3), (3, 2), lower=False, transposed=True, unit=False),

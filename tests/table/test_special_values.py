@@ -19,8 +19,9 @@ ELEMENTWISE = [n for n, row in TABLE.items() if isinstance(row, Elementwise)]
 # their entries meet NaN in another order than products of blocks.
 MATRICES = {
     "svd", "eig", "eigh", "eigvals", "eigvalsh", "det", "slogdet", "inv", "solve", "cholesky", "qr",
-    "pinv", "lstsq", "triangular_solve", "roots", "matrix_power",
-    "logabsdet", "cofactor", "cofactor_slope",
+    "pinv", "lstsq", "triangular_solve", "roots", "matrix_power", "lu", "logabsdet", "cofactor",
+    "cofactor_slope", "linalg.expm", "linalg.logm", "linalg.sqrtm", "linalg.sylvester",
+    "linalg.fractional_matrix_power",
 }
 
 

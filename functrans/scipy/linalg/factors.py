@@ -55,8 +55,7 @@ def _pivoted(a: Any, function: str) -> tuple[Any, np.ndarray, Any, Any]:
 
 @counterpart(sl.lu)
 def lu(a, permute_l=False, overwrite_a=False, check_finite=True, p_indices=False):
-    """``a = p @ l @ u`` with a permutation ``p``, which does not move, a lower and an upper triangle.
-    """
+    """``a = p @ l @ u``: a permutation, which does not move, a lower and an upper triangle."""
     a, _, order, (low, up) = _pivoted(a, "lu")
     back = np.argsort(order)
     if permute_l:
@@ -111,6 +110,7 @@ def eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwr
          type=1, check_finite=True, subset_by_index=None, subset_by_value=None, driver=None):
     """Eigenvalues and vectors of ``a @ v = b @ v @ diag(w)``, both Hermitian and ``b`` positive.
 
+    Vectors have the signs of ``numpy.linalg.eigh``, whose driver is another than SciPy's.
     Differentiated as a function of Hermitian matrices; where eigenvalues repeat as
     ``numpy.linalg.eigh``.
     """

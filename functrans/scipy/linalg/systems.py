@@ -61,7 +61,7 @@ def solve_triangular(a, b, trans: Any = 0, lower=False, unit_diagonal=False, ove
     Array([1., 1.])
     """
     if trans not in TRANSPOSED:
-        raise ValueError(f"solve_triangular: trans must be one of {list(TRANSPOSED)}, got {trans!r}")
+        raise ValueError(f"solve_triangular: trans must be one of {[*TRANSPOSED]}, got {trans!r}")
     which = TRANSPOSED[trans]
     a = linear_algebra.matrices(a)
     return rows.triangular_solve(
