@@ -39,7 +39,7 @@ def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
 def _pivoted(a: Any, function: str) -> tuple[Any, np.ndarray, Any, Any]:
     """The matrix, LAPACK's exchanges, and the factors of its rows in their order."""
     a = linear_algebra.matrices(a)
-    known = a.concrete() if isinstance(a, Tracer) else a
+    known: Any = a.concrete() if isinstance(a, Tracer) else a
     if known is None or known.ndim > 2:
         raise UnsupportedError(
             f"{user_line()}: functrans.scipy.linalg.{function} exchanges rows by their values, "
@@ -50,7 +50,7 @@ def _pivoted(a: Any, function: str) -> tuple[Any, np.ndarray, Any, Any]:
     square[:, : known.shape[1]] = known[:, : len(known)]
     piv = sl.lu_factor(known, check_finite=False)[1] if known.size else np.zeros(0, int)
     order = order_from(np.concatenate([piv, np.arange(len(piv), len(known))]).astype(int))
-    return a, piv, order, bind(_factors, a[order])
+    return a, piv, order, bind(_factors, np.take(a, order, axis=0))
 
 
 @counterpart(sl.lu)
