@@ -32,6 +32,7 @@ FLOORS = {
     "_inspect": 4,
     "numpy": 5,
     "scipy": 5,
+    "numba": 5,
     "testing": 6,
     "extend": 6,
     "": 6,

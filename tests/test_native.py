@@ -17,10 +17,11 @@ from functrans._core.bind import bind
 from functrans._ops.declare import TABLE, Elementwise
 from functrans._ops.indexing import getitem, put_add
 from functrans._transforms.staging.staging import make_program
-from tests.table.samples import case_id, cases, samples
+from tests.table.samples import SCIPYS, case_id, cases, samples
 
+# SciPy's are in tests/table/test_special_values.py, at points where SciPy's own do not hang.
 ENTRYWISE = sorted(
-    name for name, row in TABLE.items() if isinstance(row, Elementwise)
+    name for name, row in TABLE.items() if isinstance(row, Elementwise) and name not in SCIPYS
     and any(lowering_of(row, np.dtype(t)) is not None for t in (np.float64, np.int64, np.bool))
 )
 ROWS = cases(lambda row: row.facts.reduces or row.name in {

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
+from functrans._core.bind import is_finite, may_have_nan
 from functrans._kernels import sizes
 
 WILD = [np.inf, -np.inf, np.nan, 1e308, -1e308]
@@ -279,3 +280,13 @@ def test_an_array_is_taken_as_the_ndarray_it_is(mode, first):
         return np.sum(np.log(x))
 
     np.testing.assert_array_equal(mode(f, x, A), mode(f, x, np.full(3, 2.0)))
+
+
+@pytest.mark.parametrize("look", [may_have_nan, is_finite])
+@pytest.mark.parametrize("shape", [(20,), (4, 5), (3,)])
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.complex128])
+def test_the_look_for_nan_does_not_warn(look, shape, dtype):
+    for value in (6e4 if dtype is np.float16 else 1e200, np.inf):
+        assert look(np.full(shape, value, dtype)) in (True, False)
+    assert may_have_nan(np.full(shape, np.nan, dtype))
+    assert not is_finite(np.full(shape, np.inf, dtype))

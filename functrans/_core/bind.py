@@ -358,10 +358,8 @@ def is_finite(x: Any) -> bool:
     if isinstance(x, np.ndarray):
         size = x.size
         if size <= 4096:  # see ``may_have_nan``
-            if x.ndim != 1:
-                x = x.ravel()
-            total = sum(x.tolist()) if size <= 16 and x.dtype.kind == "f" else abs(x.dot(x))
-            return isfinite(total)
+            few = size <= 16 and x.ndim == 1 and x.dtype.kind == "f"
+            return isfinite(sum(x.tolist()) if few else abs(np.vdot(x, x)))
         with np.errstate(all="ignore"):
             return isfinite(abs(np.add.reduce(x, axis=None)))
     return _known_finite(x) if isinstance(x, Tracer) else isfinite(abs(x))
@@ -376,11 +374,9 @@ def may_have_nan(x: Any) -> bool:
     if isinstance(x, np.ndarray):
         size = x.size
         if size <= 4096:
-            # of all ways those of the least overhead, which do not warn; on large arrays, dot would
+            # of all ways that do not warn those of the least overhead; on large arrays, vdot would
             # wake threads. Written twice: one call more would cost as much as the sum
-            if x.ndim != 1:
-                x = x.ravel()
-            total = sum(x.tolist()) if size <= 16 else x.dot(x)
+            total = sum(x.tolist()) if size <= 16 and x.ndim == 1 else np.vdot(x, x)
         else:
             with np.errstate(all="ignore"):
                 total = np.maximum.reduce(unrepeated(x), axis=None)  # half the time of a sum

@@ -97,8 +97,13 @@ def _pickers(needs: tuple[str, ...], operands: tuple[str, ...]) -> tuple[Callabl
     """``pick(y, *operands)``, what is named in ``needs``; and what makes ``on`` of ``act``."""
     # eval: 80 ns a call each; a closure with indices 110, act with what is picked and unpacked 190
     names, picked = ", ".join(operands), "".join([f"{n}, " for n in needs])
-    return (eval(f"lambda y, {names}: ({picked})"),
-            eval(f"lambda act: lambda g, y, {names}: act(g, {picked})"))
+    return (_function(f"lambda y, {names}: ({picked})"),
+            _function(f"lambda act: lambda g, y, {names}: act(g, {picked})"))
+
+
+def _function(text: str) -> Callable:
+    """A function written out, in whose frames errors do not look for a line of the user's."""
+    return eval(compile(text, __file__, "eval"))
 
 
 class LinearAction:
@@ -238,7 +243,7 @@ def _recorder(needs: tuple[tuple | None, ...], operands: tuple[str, ...]) -> Cal
     parameters = f"y, {', '.join(operands)}, {slots}, {unlike}"
     # eval: 145 ns a call of one operand and 205 of two; closures written for just these numbers
     # 220 and 370, one closure for any number 1,100 and 1,400
-    return eval(f"lambda {actions}: lambda {parameters}: ({edges})")
+    return _function(f"lambda {actions}: lambda {parameters}: ({edges})")
 
 
 def _align(x, ndim):

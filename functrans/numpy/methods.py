@@ -51,7 +51,15 @@ def _attribute_of_memory(name: str) -> property:
     return property(get)
 
 
+def _numba_type(self: Tracer) -> Any:
+    """What numba takes a traced argument of a compiled function for."""
+    from functrans.numba.traced import TRACED  # lazy: only numba asks, so that it is there
+
+    return TRACED
+
+
 METHODS = {
+    "_numba_type_": property(_numba_type),
     "__contains__": contains,
     "__divmod__": lambda self, other: np.divmod(self, other),
     "__rdivmod__": lambda self, other: np.divmod(other, self),

@@ -19,6 +19,8 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
          chunk_size: int | None = None) -> Callable:
     """``func`` for each entry along a dimension of its arguments, its results stacked.
 
+    Keyword arguments are shared by all entries.
+
     ``in_dims``: that dimension, for all arguments or nested as they are, None for those that all
     entries share. ``out_dims``: where the results are stacked. ``randomness``: ``"different"`` or
     ``"same"`` random numbers for all entries, or an error if there are any. The function runs once
@@ -37,15 +39,18 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
 
     @functools.wraps(func, updated=())
     def batched(*args: Any, **kwargs: Any) -> Any:
+        if in_dims is None:
+            raise ValueError(
+                f"vmap({name}, in_dims=None, ...)(<inputs>): expected `in_dims` to be int or a "
+                "(potentially nested) tuple matching the structure of inputs"
+            )
         dims = in_dims if isinstance(in_dims, tuple | list) else (in_dims,) * len(args)
         if len(dims) != len(args):
             raise ValueError(
                 f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): in_dims is not compatible with "
-                f"the structure of inputs: {len(dims)} of them for {len(args)} arguments"
+                f"the structure of `inputs`: {len(dims)} of them for {len(args)} arguments"
             )
         pairs = [p for x, d in zip(args, dims, strict=True) for p in _mapped(x, d, name)]
-        if kwargs:
-            pairs += [p for x in kwargs.values() for p in _mapped(x, 0, name)]
         n = _size(pairs, name)
         rule = _rule_of(func)
         if rule is not None and not kwargs:
@@ -61,13 +66,12 @@ def _run(func: Callable, i: int, n: int, args: tuple, dims: Any, kwargs: dict[st
          randomness: str, name: str, start: Any) -> Any:
     """``func`` of entry ``i``."""
     picked = [_entry(x, d, i) for x, d in zip(args, dims, strict=True)]
-    named = {k: _entry(x, 0, i) for k, x in kwargs.items()}
     if randomness == "different":
-        return func(*picked, **named)
+        return func(*picked, **kwargs)
     if randomness == "same" and i < n - 1:
         with random_from(start):
-            return func(*picked, **named)
-    out = func(*picked, **named)
+            return func(*picked, **kwargs)
+    out = func(*picked, **kwargs)
     if randomness == "error" and random_state() != start:
         raise RuntimeError(
             f"vmap: called random operation while in randomness error mode, by {name}. Please "
@@ -100,14 +104,14 @@ def _mapped(x: Any, dim: Any, name: str) -> list[tuple[Tensor, int]]:
     keys = dim if isinstance(dim, dict) else range(len(dim))
     if type(x) is not type(dim) or len(x) != len(dim):
         raise ValueError(
-            f"vmap({name}, ...): in_dims is not compatible with the structure of inputs: "
+            f"vmap({name}, ...): in_dims is not compatible with the structure of `inputs`: "
             f"{type(dim).__name__} for {type(x).__name__}"
         )
     return [p for k in keys for p in _mapped(x[k], dim[k], name)]
 
 
 def _size(pairs: list[tuple[Tensor, int]], name: str) -> int:
-    sizes = sorted({t.shape[d] for t, d in pairs})
+    sizes = list(dict.fromkeys([t.shape[d] for t, d in pairs]))
     if not sizes:
         raise ValueError(
             f"vmap({name}, ...)(<inputs>): got no inputs to map over; at least one in_dim must be "
@@ -150,8 +154,7 @@ def _joined(outs: list[Any], out_dims: Any, name: str) -> Any:
         for x in column:
             if not isinstance(x, Tensor):
                 raise ValueError(
-                    f"vmap({name}, ...): `{name}` must only return Tensors, got type "
-                    f"{type(x).__name__}"
+                    f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(x)}. "
                 )
         stacked.append(column[0] if dim is None else stack(list(column), dim))
     return tree.unflatten(structure, stacked)

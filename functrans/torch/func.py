@@ -48,8 +48,8 @@ class _At:
         for x in leaves:
             if not isinstance(x, Tensor):
                 raise ValueError(
-                    f"Expected the inputs that {who} derives in to be Tensors, but got "
-                    f"{type(x).__name__}"
+                    f"Thing passed to transform API must be Tensor, got {type(x)}: {who} of "
+                    f"{self.name} derives in it"
                 )
         self.places = [self._placed(x) for x in leaves]
         put = dict(zip(self.chosen, tree.unflatten(self.structure, self.places), strict=True))
@@ -67,7 +67,8 @@ class _At:
         for y in self.ys:
             if not isinstance(y, Tensor):
                 raise RuntimeError(
-                    f"{who}({self.name}): Expected f to return Tensors, but got {type(y).__name__}"
+                    f"{who}(f, *primals): expected f(*primals) to return only tensors, got "
+                    f"unsupported type {type(y)} from {self.name}"
                 )
         self.edges: list[Any] = [edge_of(y) for y in self.ys]
         self.wanted: list[Any] = [edge_of(x) for x in self.places]
@@ -103,11 +104,11 @@ class _At:
                 f"{self.who}: Expected pytree structure of cotangents to be the same as pytree "
                 f"structure of outputs to the function: {structure} and {self.out_structure}"
             )
-        for ct, y in zip(cts, self.ys, strict=True):
+        for i, (ct, y) in enumerate(zip(cts, self.ys, strict=True)):
             if ct.shape != y.shape:
                 raise RuntimeError(
-                    f"{self.who}: a cotangent has shape {tuple(ct.shape)} for an output of shape "
-                    f"{tuple(y.shape)}"
+                    f"Mismatch in shape: grad_output[{i}] has a shape of {ct.shape} and output"
+                    f"[{i}] has a shape of {y.shape}, in {self.who} of {self.name}"
                 )
         create = self.create or any(isinstance(c, Tensor) and c.requires_grad for c in cts)
         roots = [(e, take(c, create)) for e, c in zip(self.edges, cts, strict=True) if e]
@@ -153,12 +154,11 @@ def grad_and_value(func: Callable, argnums: Any = 0, has_aux: bool = False) -> C
     def derived(*args: Any, **kwargs: Any) -> Any:
         at = _At("grad", func, args, argnums, has_aux, kwargs)
         if len(at.ys) != 1 or at.ys[0].ndim:
-            dims = at.ys[0].ndim if len(at.ys) == 1 else len(at.ys)
-            what = "tensor with" if len(at.ys) == 1 else "outputs:"
             raise RuntimeError(
-                "Expected f(*args) to return a scalar tensor, got "
-                f"{what} {dims}{' dims' if len(at.ys) == 1 else ''}. "
-                "Did you mean to use vjp instead?"
+                "grad_and_value(f)(*args): Expected f(*args) to return a "
+                + (f"scalar Tensor, got tensor with {at.ys[0].ndim} dims" if len(at.ys) == 1
+                   else f"Tensor, got {len(at.ys)} of them")
+                + ". Use vjp or jacrev for it."
             )
         one = from_array(np.ones_like(at.ys[0]._array))
         gradient = at.pulled(tree.unflatten(at.out_structure, [one]))

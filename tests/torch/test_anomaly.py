@@ -34,7 +34,7 @@ def told(f, x, error=RuntimeError, **options):
         with pytest.raises(error) as e, autograd.detect_anomaly(**options):
             f(x).sum().backward()
     texts = [str(w.message) for w in found]
-    assert texts[0].startswith("detect_anomaly: ")
+    assert texts[0].startswith("Anomaly Detection has been enabled")
     return str(e.value), "\n".join(texts[1:])
 
 
@@ -62,7 +62,8 @@ def test_the_forward_traceback_is_that_of_the_operation():
     assert "Traceback of forward call that caused the error:" in warning
     assert "return (x - 1).sqrt()" in warning and "in root" in warning
     assert "functrans/torch" not in warning
-    assert "Function 'SqrtBackward0' returned nan values in its 0th output, entry [0]" in error
+    start = "Function 'SqrtBackward0' returned nan values in its 0th output. The first is at [0]"
+    assert start in error
     assert f"The operation ran at {__file__}:{root.__code__.co_firstlineno + 1}" in error
 
 
@@ -91,7 +92,7 @@ def test_an_operation_from_outside_has_no_traceback():
         warnings.simplefilter("always")
         with autograd.detect_anomaly():
             y.backward()
-    assert "did not run under detect_anomaly" in str(w[-1].message)
+    assert "No forward pass information available" in str(w[-1].message)
 
 
 def test_nodes_keep_the_traceback_in_their_metadata():

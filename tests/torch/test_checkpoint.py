@@ -1,5 +1,6 @@
 """``torch.utils.checkpoint``, and A21."""
 
+import contextlib
 import weakref
 
 import numpy as np
@@ -197,3 +198,22 @@ def test_a_gradient_of_a_checkpoint_has_jacobians():
     J = torch.autograd.functional.jacobian(
         lambda x: checkpoint(lambda x: x * x, x), x, vectorize=True)
     assert J.tolist() == [[1.0, 0.0], [0.0, 2.0]]
+
+
+def test_a_function_runs_in_the_contexts_that_are_asked_for():
+    said = []
+
+    @contextlib.contextmanager
+    def saying(word):
+        said.append(word)
+        yield
+        said.append(f"end of {word}")
+
+    x = torch.ones(2, requires_grad=True)
+    y = checkpoint(torch.sin, x, use_reentrant=False,
+                   context_fn=lambda: (saying("forward"), saying("again")))
+    assert said == ["forward", "end of forward"]
+    y.sum().backward()
+    assert said[2:] == ["again", "end of again"]
+    with pytest.raises(ValueError, match="is only supported when use_reentrant=False"):
+        checkpoint(torch.sin, x, use_reentrant=True, context_fn=lambda: (None, None))

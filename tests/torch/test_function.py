@@ -775,3 +775,25 @@ def test_an_inplace_function_knows_whether_it_shall_work_in_place():
         assert InplaceFunction(inplace=True).inplace
     with pytest.warns(DeprecationWarning):
         assert not InplaceFunction().inplace
+
+
+def test_vjp_is_another_name_for_backward():
+    class Twice(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def vjp(ctx, g):
+            return g * 2
+
+    class Both(Twice):
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    x = leaf(1.0)
+    Twice.apply(x).backward()
+    assert x.grad.tolist() == [2.0]
+    with pytest.raises(RuntimeError, match=r"both 'backward' and 'vjp'.* in Both"):
+        Both.apply(x).backward()

@@ -177,31 +177,31 @@ def test_v_is_left_out_for_a_single_number():
 
 
 @pytest.mark.parametrize(("product", "f", "side"), [
-    (vjp, exp_reducer, "output"), (jvp, exp_reducer, "input"), (vhp, pow_reducer, "input"),
-    (hvp, pow_reducer, "input"),
+    (vjp, exp_reducer, "user-provided function returns"), (jvp, exp_reducer, "input"),
+    (vhp, pow_reducer, "input"), (hvp, pow_reducer, "input"),
 ])
 def test_v_must_be_there_and_fit(product, f, side):
     with pytest.raises(RuntimeError, match=f"v can only be None if the {side}.*single element"):
         product(f, t(X))
-    with pytest.raises(RuntimeError, match=r"entry 0 of v has invalid size.*got \(3,\)"):
+    with pytest.raises(RuntimeError, match=r"v has invalid size: .*got torch.Size\(\[3\]\)"):
         product(f, t(X), t([1.0, 2.0, 3.0]))
-    with pytest.raises(RuntimeError, match="should be 1 but got 2"):
+    with pytest.raises(RuntimeError, match=r"The given v should contain a single Tensor\."):
         product(f, t(X), (t(X), t(X)))
 
 
 def test_functions_take_and_return_tensors():
-    with pytest.raises(TypeError, match=r"inputs of jacobian must be either a Tensor.*float"):
+    with pytest.raises(TypeError, match=r"inputs given to jacobian must be either a Tensor.*float"):
         jacobian(exp_reducer, 1.0)
-    with pytest.raises(TypeError, match="element 1 has type int"):
+    with pytest.raises(TypeError, match=r"value at index 1 has type <class .int"):
         jacobian(adder, (t(A), 1))
-    with pytest.raises(TypeError, match=r"outputs of the function given to vjp.*has type float"):
+    with pytest.raises(TypeError, match=r"user-provided function given to vjp.*has type .*float"):
         vjp(lambda x: 2.0, t(A))
 
 
 @pytest.mark.parametrize("f", [exp_reducer, lambda x: (x.sum(),)], ids=["several", "tuple"])
 @pytest.mark.parametrize("product", [hessian, vhp, hvp])
 def test_a_hessian_is_of_one_number(product, f):
-    with pytest.raises(RuntimeError, match=f"given to {product.__name__} should return a single"):
+    with pytest.raises(RuntimeError, match=f"given to {product.__name__} should .*a single"):
         product(f, t(X))
 
 
@@ -261,15 +261,14 @@ def ignores_second(x, y):
 
 @pytest.mark.parametrize("call", [
     lambda strict: jacobian(ignores_second, (t(A), t(B)), strict=strict)[1],
-    lambda strict: jacobian(ignores_second, (t(A), t(B)), strict=strict, vectorize=True)[1],
     lambda strict: vjp(ignores_second, (t(A), t(B)), t(A), strict=strict)[1][1],
     lambda strict: hessian(lambda x, y: (x * x).sum(), (t(A), t(B)), strict=strict)[1][1],
     lambda strict: vhp(lambda x, y: (x * x).sum(), (t(A), t(B)), (t(A), t(B)), strict=strict)[1][1],
     lambda strict: hvp(lambda x, y: (x * x).sum(), (t(A), t(B)), (t(A), t(B)), strict=strict)[1][1],
-], ids=["jacobian", "vectorize", "vjp", "hessian", "vhp", "hvp"])
+], ids=["jacobian", "vjp", "hessian", "vhp", "hvp"])
 def test_independence_is_zero_or_an_error_when_strict(call):
     assert not call(False).any()
-    with pytest.raises(RuntimeError, match=r"independent of input 1.*strict mode"):
+    with pytest.raises(RuntimeError, match=r"input 1.*strict mode"):
         call(True)
 
 
@@ -281,14 +280,14 @@ def test_an_output_that_depends_on_nothing_is_zero_or_an_error_when_strict():
     assert jvp(constant, t(A), t(A))[1].tolist() == [0.0, 0.0]
     for call in (lambda: jacobian(constant, t(A), strict=True),
                  lambda: jvp(constant, t(A), t(A), strict=True)):
-        with pytest.raises(RuntimeError, match=r"output 0 .* does not require gradients.*strict"):
+        with pytest.raises(RuntimeError, match=r"Output 0 .* does not require gradients.*strict"):
             call()
 
 
 def test_a_constant_derivative_cannot_be_differentiated_in_strict_mode():
     x = t(A, requires_grad=True)
     assert not jacobian(lambda x: 2 * x, x, create_graph=True).requires_grad
-    with pytest.raises(RuntimeError, match=r"derivative of the output.*independent of input 0"):
+    with pytest.raises(RuntimeError, match=r"jacobian of the .*independent of input 0"):
         jacobian(lambda x: 2 * x, x, create_graph=True, strict=True)
 
 

@@ -120,3 +120,14 @@ def test_recording_is_off_inside_backward_unless_the_graph_is_created():
     torch.autograd.grad(y.sum(), X, create_graph=True)
     assert seen == [False, True]
     assert torch.is_grad_enabled()
+
+
+def test_tensors_of_inference_mode_know_it():
+    x = torch.ones(2, requires_grad=True)
+    with torch.inference_mode():
+        made = [x * 2, x.exp(), torch.ones(2), x.sum(), x[:1]]
+    assert all(t.is_inference() and torch.is_inference(t) for t in made)
+    with torch.inference_mode(), torch.inference_mode(False):
+        assert not (x * 2).is_inference() and (x * 2).requires_grad
+    with torch.no_grad():
+        assert not (x * 2).is_inference() and not x.is_inference()

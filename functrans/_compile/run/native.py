@@ -79,6 +79,12 @@ class NativeProgram:
         return self._call(values)
 
     @property
+    def verified(self) -> Framed | None:
+        """The native code, once a call has verified it."""
+        verified = self._call is self._code
+        return self._code if verified and isinstance(self._code, Framed) else None
+
+    @property
     def entry(self) -> Callable | None:
         """The program as a C function, where it is one native function and can be called as one."""
         return getattr(self._code, "entry", None)

@@ -115,6 +115,9 @@ def jit(
 
     called.lower = compiled.lower  # type: ignore[attr-defined]  # part of what jit returns
     called.clear_cache = compiled.clear  # type: ignore[attr-defined]  # likewise
+    for name, of in (("numba", "for_numba"), ("ctypes", "for_c"),
+                     ("low_level_callable", "for_scipy")):
+        setattr(called, name, functools.partial(compiled.exported, of))
     return called
 
 
@@ -276,6 +279,14 @@ class Jitted:
         except Interrupted:
             return None
         return None if isinstance(code, Exception) else code
+
+    def exported(self, of: str, *example: Any) -> Any:
+        """The function for native callers, as ``staging/exported.py`` has it."""
+        with compiler():
+            from functrans._transforms.staging import exported  # lazy: numba, which few have
+
+        name = f"jit({name_of(self.f)})"
+        return getattr(exported, of)(name, self.code(*example), example)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """What is run for such arguments: the program as staged and as optimised, and its steps."""

@@ -17,7 +17,7 @@ from functrans.torch._graph.graph import RowNode, Value
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed, observed_unary
 from functrans.torch._graph.titles import named
-from functrans.torch._graph.views import changed, getitem, guard, rebase, view
+from functrans.torch._graph.views import changed, getitem, guard, rebase, refuse_overlap, view
 from functrans.torch._tensors.dtypes import result_dtype
 from functrans.torch._tensors.tensor import Tensor, edge_of, unwrap
 
@@ -295,6 +295,7 @@ def unique(x, sorted=True, return_inverse=False, return_counts=False, dim=None):
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Write ``src``, broadcast and converted, to this tensor."""
+    refuse_overlap(self, src)
     self[...] = src
     return self
 

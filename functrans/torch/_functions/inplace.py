@@ -13,7 +13,7 @@ from functrans.torch._graph.graph import ElementwiseNode, RowNode, Value, quiet
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed
 from functrans.torch._graph.source import caller
-from functrans.torch._graph.views import changed, guard, rebase, value_for_write
+from functrans.torch._graph.views import changed, guard, rebase, refuse_overlap, value_for_write
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, from_array, lift
 
@@ -27,6 +27,8 @@ def in_place(f: Callable, name: str) -> Callable:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         recorded = state.grad and (self.requires_grad or any_requires(args))
         array = self._array
+        if args:
+            refuse_overlap(self, args[0])
         if recorded or not array.flags.writeable:
             guard(self, recorded, name)
             return _recorded_write(self, f, args, kwargs, name)

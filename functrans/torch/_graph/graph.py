@@ -40,7 +40,7 @@ from functrans.extend import (
     sum_to,
 )
 from functrans.torch._graph.hooks import Extras, RemovableHandle
-from functrans.torch._graph.modes import state
+from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.observed import observed_row
 from functrans.torch._graph.packing import (
     Packed,
@@ -197,7 +197,7 @@ class RowNode(Node):
         marks = [(s, s.version) for s, keep in zip(storages, keep_xs, strict=True) if s and keep]
         self.marks = [*marks, (own, own.version)] if keep_y else marks
         self.where = caller() if self.marks else None
-        if state.saving is not None:
+        if unusual and state.saving is not None:
             self.xs, self.y = packed(self.xs), packed((self.y,))
 
     def available(self) -> tuple[Sequence, Any]:
@@ -271,7 +271,7 @@ class ElementwiseNode(Node):
         self.parts = parts
         self.marks = marks
         self.where = where
-        if state.saving is not None:
+        if unusual and state.saving is not None:
             self.parts = packed_parts(parts)
 
     def available(self) -> Sequence:

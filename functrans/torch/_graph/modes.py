@@ -26,6 +26,18 @@ class _State(threading.local):
 
 
 state = _State()
+# The threads in which tensors or nodes are made in an unusual way. While there are none, an
+# operation tests only whether this is empty.
+unusual: set[int] = set()
+
+
+def set_unusual(**fields: Any) -> None:
+    """Set ``inference`` or ``saving`` of this thread."""
+    state.__dict__.update(fields)
+    if state.inference or state.saving is not None:
+        unusual.add(threading.get_ident())
+    else:
+        unusual.discard(threading.get_ident())
 
 
 def is_grad_enabled() -> bool:
@@ -175,12 +187,12 @@ class inference_mode(_Mode):
 
     def __enter__(self) -> None:
         self._outer.append(state.inference)
-        state.inference = self.inference
+        set_unusual(inference=self.inference)
         super().__enter__()
 
     def __exit__(self, *failure: Any) -> None:
         super().__exit__(*failure)
-        state.inference = self._outer.pop()
+        set_unusual(inference=self._outer.pop())
 
     def _fresh(self) -> _Mode:
         return inference_mode(self.inference)

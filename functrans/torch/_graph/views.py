@@ -180,6 +180,21 @@ def guard(t: Tensor, recorded: bool, name: str) -> None:
         )
 
 
+def refuse_overlap(t: Tensor, other: Any) -> None:
+    """Raise if ``other``, an operand of a change of ``t`` in place, is on part of its memory."""
+    if type(other) is not Tensor or other is t or other._storage is not t._storage:
+        return
+    a, b = t._array, other._array
+    same = (a.shape, a.strides, t.data_ptr()) == (b.shape, b.strides, other.data_ptr())
+    dense = a.flags.c_contiguous and b.flags.c_contiguous
+    if not same and dense and np.may_share_memory(a, b):
+        raise RuntimeError(
+            "unsupported operation: some elements of the input tensor and the written-to tensor "
+            "refer to a single memory location. Please clone() the tensor before performing the "
+            "operation."
+        )
+
+
 def changed(t: Tensor, by: str) -> None:
     """Count a change of the memory of ``t``."""
     storage = t._storage

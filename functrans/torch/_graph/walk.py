@@ -22,9 +22,8 @@ from functrans import vmap
 from functrans.errors import name_of
 from functrans.extend import is_finite
 from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, RowNode, quiet
-from functrans.torch._graph.modes import state
+from functrans.torch._graph.modes import set_unusual, state
 from functrans.torch._graph.observed import set_watch
-from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import BY_ARRAY_DTYPE, Size
 from functrans.torch._tensors.tensor import Tensor, show, take
 
@@ -94,11 +93,11 @@ def _elsewhere(f: Callable[[], list]) -> list:
     results: list[list] = []
     failures: list[BaseException] = []
     context, partial = contextvars.copy_context(), walks.partial
-    fields = [(local, dict(local.__dict__)) for local in (state, dtypes.default_of_thread)]
+    modes = dict(state.__dict__)
 
     def work() -> None:
-        for local, values in fields:
-            local.__dict__.update(values)
+        state.__dict__.update(modes)
+        set_unusual()
         walks.partial = partial
         set_watch(state.watch)
         try:
@@ -107,6 +106,7 @@ def _elsewhere(f: Callable[[], list]) -> list:
             failures.append(failure)
         finally:
             set_watch(None)
+            set_unusual(inference=False, saving=None)
 
     thread = threading.Thread(target=work)
     thread.start()

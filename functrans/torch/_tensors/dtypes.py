@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import ml_dtypes
@@ -67,29 +66,29 @@ BY_ARRAY_DTYPE = {d.array_dtype: d for d in ALL}
 BFLOAT16 = bfloat16.array_dtype
 
 
-class _Default(threading.local):
-    """The type of ``tensor([1.0])``, for each thread."""
+class _Default:
+    """The type of ``tensor([1.0])``, for the process."""
 
     dtype = float32
 
 
-default_of_thread = _Default()
+_default = _Default()
 
 
 def set_default_dtype(d: dtype) -> None:
     """Make ``d`` the type that Python floats become."""
     if not isinstance(d, dtype) or not d.is_floating_point:
         raise ArgumentError(f"set_default_dtype: only floating-point types are supported, not {d}")
-    default_of_thread.dtype = d
+    _default.dtype = d
 
 
 def get_default_dtype() -> dtype:
     """The type that Python floats become."""
-    return default_of_thread.dtype
+    return _default.dtype
 
 
 def default_float() -> np.dtype:
-    return default_of_thread.dtype.array_dtype
+    return _default.dtype.array_dtype
 
 
 def array_dtype(d: Any) -> np.dtype:

@@ -22,6 +22,8 @@ class Facts:
     _storage: Storage
     _base: Any
 
+    _inference = False  # it was made in ``inference_mode``
+
     # what there is none of
     is_sparse = is_cuda = is_quantized = is_mkldnn = is_meta = is_mps = is_xpu = False
     is_nested = is_sparse_csr = False
@@ -113,6 +115,10 @@ class Facts:
     def is_same_size(self, other: Facts) -> bool:
         """Whether ``other`` has the same shape."""
         return self._array.shape == other._array.shape
+
+    def is_inference(self) -> bool:
+        """Whether it was made in ``inference_mode``."""
+        return self._inference
 
     def is_set_to(self, tensor: Facts) -> bool:
         """Whether ``tensor`` has the same shape on the same memory."""

@@ -35,7 +35,7 @@ from functrans.torch._graph.graph import (
     Value,
     record,
 )
-from functrans.torch._graph.modes import state
+from functrans.torch._graph.modes import state, unusual
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.facts import Facts
 from functrans.torch._tensors.layouts import empty_like
@@ -156,7 +156,7 @@ class Tensor(Facts):
     @grad.setter
     def grad(self, new: Tensor | None) -> None:
         if new is not None:
-            if not isinstance(new, Tensor):
+            if not isinstance(new, Tensor) and not getattr(new, "is_sparse", False):
                 raise TypeError(
                     "assigned grad expected to be a Tensor or None but got grad of type "
                     f"{type(new).__name__}"
@@ -288,6 +288,8 @@ class Tensor(Facts):
                         array = empty_like(self._array)
                         array[...] = new._array
                     self._grad = from_array(array, None, new._node, new._index)
+                elif old.is_sparse:
+                    self._grad = old.to_dense() + new
                 elif not create:
                     np.add(old._array, new._array, out=old._array, casting="unsafe")
                     old._storage.version += 1
@@ -332,6 +334,8 @@ def from_array(array: Any, storage: Storage | None = None, node: Node | None = N
     t = _new(Tensor)
     t._array = array if type(array) is np.ndarray else np.asarray(array)
     t._storage = storage or Storage()
+    if unusual and state.inference and not state.grad:
+        t._inference = True
     if node is not None:
         t._node = node
         if index:

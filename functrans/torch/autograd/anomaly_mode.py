@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 import warnings
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._debug.anomaly import entry
 from functrans.debug import Anomaly, is_nan, line_of, user_stack
 from functrans.extend import Op
 from functrans.torch._graph.graph import Node
@@ -16,7 +18,7 @@ from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import set_watch
 from functrans.torch._graph.watching import Watch
 
-KEY = "traceback_"
+KEY, PARENT = "traceback_", "parent_"
 
 
 class _TensorAnomaly(Anomaly):
@@ -24,44 +26,73 @@ class _TensorAnomaly(Anomaly):
 
     word = "saved number"
 
+    def __init__(self, check_nan: bool = True):
+        super().__init__(check_nan)
+        self.passing: list[Node] = []  # the nodes whose backward is under way
+
     def end(self, token: Op, out: Any) -> None:
         if token.prim is not None:
             stack = user_stack()
             token.prim.metadata[KEY] = traceback.format_list(list(stack))
             token.prim.metadata["line_"] = line_of(stack)
+            if self.passing:
+                token.prim.metadata[PARENT] = self.passing[-1]
         if self.check_nan and not self.first:
             outs = out if isinstance(out, tuple | list) else (out,)
             if any(map(_nan, outs)) and not any(map(_nan, token.args)):
                 self.first = f"{token.name.removeprefix('aten::')} at {line_of(user_stack())}"
 
     def back(self, op: Op, ct: Any) -> Any:
+        if op.prim is not None:
+            self.passing.append(op.prim)
         return op, ct
 
     def passed(self, token: Any, parts: Sequence) -> None:
+        if self.passing:
+            self.passing.pop()
         if not self.check_nan:
             return
         op, ct = token
         for k, c in parts:
             if c is not None and is_nan(c):
                 index = tuple(int(i) for i in np.argwhere(np.isnan(np.asarray(_plain(c))))[0])
+                place = f"The first is at {entry(index)}. " if index else ""
                 line = _metadata(op.prim).get("line_", "an unknown line")
                 raise RuntimeError(
-                    f"Function '{op.name}' returned nan values in its {k}th output{self.at(index)}."
-                    f" The operation ran at {line}; {self.cause(_saved(op.prim), ct, index)}."
+                    f"Function '{op.name}' returned nan values in its {k}th output. {place}The "
+                    f"operation ran at {line}; {self.cause(_saved(op.prim), ct, index)}."
                 )
 
     def failed(self, token: Any, failure: BaseException) -> None:
         op, _ = token
+        if self.passing and self.passing[-1] is op.prim:
+            self.passing.pop()
         if getattr(failure, "told", False):
             return
         failure.told = True  # type: ignore[attr-defined]  # by the innermost backward, once
         lines = _metadata(op.prim).get(KEY)
-        text = "".join(lines) if lines else (
-            "not known: the operation did not run under detect_anomaly()."
+        text = f"Traceback of forward call that caused the error:\n{''.join(lines)}" if lines else (
+            "No forward pass information available. Enable detect anomaly during forward pass for "
+            "more information."
         )
-        warnings.warn(
-            f"Error detected in {op.name}. Traceback of forward call that caused the error:\n"
-            f"{text}", UserWarning, stacklevel=4)
+        _tell(f"Error detected in {op.name}. {text}")
+        parent = _metadata(op.prim).get(PARENT)
+        while parent is not None:
+            made = _metadata(parent).get(KEY)
+            trace = (
+                "Traceback of forward call that induced the previous calculation:\n"
+                f"{''.join(made)}" if made else "No forward pass information available."
+            )
+            _tell(f"Previous calculation was induced by {parent.name()}. {trace}")
+            parent = _metadata(parent).get(PARENT)
+
+
+def _tell(text: str) -> None:
+    """Warn; where warnings are errors, write, so that the error under way is the one raised."""
+    try:
+        warnings.warn(text, UserWarning, stacklevel=5)
+    except UserWarning:
+        sys.stderr.write(f"{text}\n")
 
 
 def _metadata(node: Node) -> dict:
@@ -122,7 +153,7 @@ class detect_anomaly:
     ...     with detect_anomaly():
     ...         x.sqrt().backward()
     Traceback (most recent call last):
-    RuntimeError: Function 'SqrtBackward0' returned nan values in its 0th output, entry [0]. ...
+    RuntimeError: Function 'SqrtBackward0' returned nan values in its 0th output. ...
     """
 
     def __init__(self, check_nan: bool = True):
@@ -131,8 +162,8 @@ class detect_anomaly:
 
     def __enter__(self) -> None:
         warnings.warn(
-            "detect_anomaly: every operation and every gradient is looked at, which takes time; "
-            "use it for debugging only", UserWarning, stacklevel=2)
+            "Anomaly Detection has been enabled. Every operation and every gradient is looked at, "
+            "which takes time; use it for debugging only.", UserWarning, stacklevel=2)
         self._set.append(set_detect_anomaly(True, self.check_nan))
 
     def __exit__(self, *failure: Any) -> None:

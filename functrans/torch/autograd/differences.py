@@ -8,13 +8,15 @@ it for ``v = 1`` and ``v = 1j`` compares both of them.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from functrans.torch._graph.engine import grad
+from functrans.torch._graph.engine import as_tuple, grad
 from functrans.torch._graph.graph import Edge, Node
 from functrans.torch._graph.walk import cotangent_rows_at, run
 from functrans.torch._tensors.sparse import SparseTensor
@@ -51,38 +53,55 @@ def outputs_of(out: Any) -> tuple:
 
 def numerical_jacobian(f: Callable[[], Sequence[Tensor]], t: Tensor, eps: float) -> list:
     """For each output of ``f``, an array a direction: how it moves with each entry of ``t``."""
-    avals = [(y.numel(), y._array.dtype) for y in f()]
+    avals = [(y._array.shape, y._array.dtype) for y in f()]
     with movable(t) as flat:
         jacobians = []
         for way in axes_of(t):
-            columns = [np.zeros((flat.size, n), d) for n, d in avals]
+            columns = [np.zeros((flat.size, prod(s)), d) for s, d in avals]
             for k in range(flat.size):
-                for column, slope in zip(columns, _central(f, flat, k, way, eps), strict=True):
+                slopes = _central(f, flat, k, way, eps, avals)
+                for column, slope in zip(columns, slopes, strict=True):
                     column[k] = slope
             jacobians.append(columns)
     return [list(ways) for ways in zip(*jacobians, strict=True)]
 
 
-def _central(f, flat, k, way, eps):
+def _central(f, flat, k, way, eps, avals):
     x = flat[k]
     flat[k] = x + way * eps
-    high = [y._array.reshape(-1).copy() for y in f()]
+    high = _moved(f, avals, k, eps)
     flat[k] = x - way * eps
-    low = [y._array.reshape(-1).copy() for y in f()]
+    low = _moved(f, avals, k, eps)
     flat[k] = x
     return [(h - m) / (2 * eps) for h, m in zip(high, low, strict=True)]
+
+
+def _moved(f: Callable[[], Sequence[Tensor]], avals: Sequence, k: int, eps: float) -> list:
+    """The outputs at a moved point, which must be of the same shapes and types."""
+    ys = f()
+    for y, (shape, dtype) in zip(ys, avals, strict=True):
+        pairs = ("shape", y._array.shape, shape), ("dtype", y._array.dtype, dtype)
+        for what, have, want in pairs:
+            if have != want:
+                raise AssertionError(
+                    f"Expected `func` to return outputs with the same {what} when inputs are "
+                    f"perturbed on entry {k} by {eps}, but got: {what}s {want} and {have}."
+                )
+    return [y._array.reshape(-1).copy() for y in ys]
 
 
 def numerical_slope(f: Callable[[], Sequence[Tensor]], t: Tensor, u: np.ndarray,
                     eps: float) -> list:
     """How each output of ``f`` moves when all of ``t`` moves along ``u``."""
+    avals = [(y._array.shape, y._array.dtype) for y in f()]
     with movable(t) as flat:
         start, step = flat.copy(), eps * u.reshape(-1)
         flat[:] = start + step
-        high = [y._array.copy() for y in f()]
+        high = _moved(f, avals, 0, eps)
         flat[:] = start - step
-        low = [y._array.copy() for y in f()]
-    return [(h - m) / (2 * eps) for h, m in zip(high, low, strict=True)]
+        low = _moved(f, avals, 0, eps)
+    return [((h - m) / (2 * eps)).reshape(s)
+            for h, m, (s, _) in zip(high, low, avals, strict=True)]
 
 
 def vjp(y: Tensor, leaves: Sequence[Tensor], v: np.ndarray) -> tuple:
@@ -156,3 +175,51 @@ def jvp(y: Tensor, t: Tensor, u: np.ndarray) -> np.ndarray:
         return np.zeros(y._array.shape, y._array.dtype)
     (tangent,) = grad((g,), (v,), (from_array(np.array(u, t._array.dtype)),), allow_unused=True)
     return np.zeros(y._array.shape, y._array.dtype) if tangent is None else tangent._array
+
+
+def overlaps(a: np.ndarray) -> bool:
+    """Whether several indices are the same number in memory."""
+    if a.size < 2 or a.flags.c_contiguous or a.flags.f_contiguous:
+        return False
+    at = sum([np.arange(n).reshape((-1,) + (1,) * (a.ndim - 1 - k)) * s
+              for k, (n, s) in enumerate(zip(a.shape, a.strides, strict=True))])
+    return np.unique(at).size < a.size
+
+
+# ---- older names
+
+
+def get_numerical_jacobian(fn: Callable, inputs: Any, target: Any = None, eps: float = 1e-3,
+                           grad_out: float = 1.0) -> tuple[Tensor, ...]:
+    """Deprecated: the Jacobians of the first output of ``fn(inputs)``, a row for each entry of an
+    input, in the tensors ``target`` or in all inputs that require gradients."""
+    _private("get_numerical_jacobian", grad_out)
+    targets = as_tuple(inputs if target is None else target)
+    leaves = [t for t in targets if isinstance(t, Tensor) and t.requires_grad]
+    return tuple([
+        from_array(numerical_jacobian(lambda: outputs_of(fn(inputs)), t, eps)[0][0])
+        for t in leaves
+    ])
+
+
+def get_analytical_jacobian(inputs: Any, output: Tensor, nondet_tol: float = 0.0,
+                            grad_out: float = 1.0) -> tuple[tuple[Tensor, ...], bool, bool, bool]:
+    """Deprecated: the Jacobians of ``output`` by the engine, and whether they are the same when
+    computed again, of the right sizes, and of the right types."""
+    _private("get_analytical_jacobian", grad_out)
+    leaves = [t for t in as_tuple(inputs) if isinstance(t, Tensor) and t.requires_grad]
+    rows, last = analytical_jacobian(output, leaves, 1.0)
+    again, _ = analytical_jacobian(output, leaves, 1.0)
+    same = all(np.allclose(a, b, rtol=0.0, atol=nondet_tol)
+               for a, b in zip(rows, again, strict=True))
+    sizes = all(g is None or g.shape == t.shape for g, t in zip(last, leaves, strict=True))
+    types = all(g is None or g.dtype == t.dtype for g, t in zip(last, leaves, strict=True))
+    return tuple([from_array(row.T.copy()) for row in rows]), same, sizes, types
+
+
+def _private(name: str, grad_out: float) -> None:
+    warnings.warn(
+        f"{name} was part of PyTorch's private API and not meant to be exposed; use gradcheck, or "
+        "autograd.functional.jacobian", FutureWarning, stacklevel=3)
+    if grad_out != 1.0:
+        raise ValueError(f"Expected grad_out to be 1.0. {name} supports no other value.")

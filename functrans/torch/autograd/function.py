@@ -35,6 +35,7 @@ from functrans.torch._graph.dual import tangent_of, with_tangent
 from functrans.torch._graph.hooks import RemovableHandle
 from functrans.torch._graph.modes import no_grad, state
 from functrans.torch._graph.observed import call_observed
+from functrans.torch._tensors.dtypes import is_differentiable
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 
@@ -107,7 +108,15 @@ class BackwardCFunction(FunctionCtx, _HookMixin):
     _forward_cls: Any = None
 
     def apply(self, *args: Any) -> Any:
-        return self._forward_cls.backward(self, *args)
+        cls = self._forward_cls
+        if cls.vjp is Function.vjp:
+            return cls.backward(self, *args)
+        if cls.backward is not Function.backward:
+            raise RuntimeError(
+                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You "
+                f"should only implement one of them, in {cls.__name__}."
+            )
+        return cls.vjp(self, *args)
 
     def apply_jvp(self, *tangents: Any) -> Any:
         """The tangents of the results, by the function's own ``jvp``."""
@@ -195,6 +204,11 @@ class Function(FunctionBase, FunctionCtx, _HookMixin, metaclass=FunctionMeta):
         )
 
     @staticmethod
+    def vjp(ctx: Any, *grad_outputs: Any) -> Any:
+        """Another name for ``backward``."""
+        return Function.backward(ctx, *grad_outputs)
+
+    @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
         """The tangents of the results from those of the arguments; used in forward mode if there.
 
@@ -242,7 +256,8 @@ class Function(FunctionBase, FunctionCtx, _HookMixin, metaclass=FunctionMeta):
         found = ctx.apply_jvp(*tangents)
         if not isinstance(out, tuple):
             return out if found is None else with_tangent(out, found)
-        return tuple([y if t is None else with_tangent(y, t)
+        return tuple([with_tangent(y, y.detach() * 0 if t is None else t)
+                      if isinstance(y, Tensor) and is_differentiable(y._array.dtype) else y
                       for y, t in zip(out, found, strict=True)])
 
     @classmethod

@@ -33,59 +33,49 @@ class _Point:
     def __init__(self, who: str, func: Callable, inputs: Any, create: bool, strict: bool):
         self.who, self.create, self.strict = who, create, strict
         self.many_in = isinstance(inputs, tuple | list)
-        primals = self.tensors(inputs, f"inputs of {who}")
+        primals = _tensors(who, inputs, "inputs")
         with enable_grad():
             # copies, so that func may change them in place; what is differentiated is their start
             self.inputs = [
-                (x if create and x.requires_grad else x.detach().requires_grad_()).clone()
+                (x if create and edge_of(x) is not None else x.detach().requires_grad_()).clone()
                 for x in primals
             ]
             self.edges: list[Any] = [edge_of(x) for x in self.inputs]
             self.like = [(x._array.shape, x._array.dtype) for x in self.inputs]
             outputs = func(*self.inputs)
         self.many_out = isinstance(outputs, tuple | list)
-        self.outputs = self.tensors(outputs, f"outputs of the function given to {who}")
+        self.outputs = _tensors(who, outputs, "outputs of the user-provided function")
         if strict:
             for i, y in enumerate(self.outputs):
                 if not y.requires_grad:
                     raise RuntimeError(
-                        f"{who}: output {i} of the user-provided function does not require "
-                        "gradients, so it does not depend on any input. This is not allowed in "
-                        "strict mode; pass strict=False to get zeros."
+                        f"Output {i} of the user-provided function does not require gradients. It "
+                        f"depends on no input then, which {who} does not allow in strict mode; "
+                        "pass strict=False to get zeros."
                     )
 
-    def tensors(self, values: Any, what: str) -> list[Tensor]:
-        items = list(values) if isinstance(values, tuple | list) else [values]
-        for i, x in enumerate(items):
-            if not isinstance(x, Tensor):
-                raise TypeError(
-                    f"The {what} must be either a Tensor or a tuple of Tensors, but "
-                    f"{f'element {i}' if items is not values and len(items) > 1 else 'the value'} "
-                    f"has type {type(x).__name__}"
-                )
-        return items
-
-    def vector(self, v: Any, of: Sequence[Tensor], what: str) -> list:
+    def vector(self, v: Any, of: Sequence[Tensor], many: bool, what: str) -> list:
         """``v`` as cotangents for ``of``, one each; 1 where it is left out for a single number."""
         if v is None:
             if len(of) != 1 or of[0]._array.size != 1:
                 raise RuntimeError(
-                    f"{self.who}: the vector v can only be None if {what} is a single Tensor with "
-                    "a single element"
+                    f"The vector v can only be None if {what} a single Tensor with a single "
+                    f"element; {self.who} needs one here"
                 )
             return [np.ones_like(of[0]._array)]
-        vs = self.tensors(v, "vector v")
+        vs = _tensors(self.who, v, "v")
         if len(vs) != len(of):
             raise RuntimeError(
-                f"{self.who}: v is a tuple of invalid length: should be {len(of)} but got "
-                f"{len(vs)}"
+                (f"v is a tuple of invalid length: should be {len(of)} but got {len(vs)}." if many
+                 else "The given v should contain a single Tensor.")
+                + f" The v of {self.who} is nested as what it is multiplied with."
             )
         cts = []
         for i, (t, y) in enumerate(zip(vs, of, strict=True)):
             if t._array.shape != y._array.shape and not t.numel() == y.numel() == 1:
                 raise RuntimeError(
-                    f"{self.who}: entry {i} of v has invalid size: should be {tuple(y.shape)} but "
-                    f"got {tuple(t.shape)}"
+                    f"{f'Entry {i} in ' if many else ''}v has invalid size: should be {y.shape} "
+                    f"but got {t.shape}."
                 )
             with enable_grad():
                 cts.append(take(t.reshape(y.shape).to(y.dtype), self.create))
@@ -93,11 +83,15 @@ class _Point:
 
     def single(self) -> None:
         """Require that there is one output of one element, as Hessians need."""
-        if self.many_out or self.outputs[0]._array.size != 1:
-            returned = "a tuple" if self.many_out else str(tuple(self.outputs[0].shape))
+        if self.many_out:
             raise RuntimeError(
-                f"The function given to {self.who} should return a single Tensor with a single "
-                f"element, but it returned {returned}"
+                f"The function given to {self.who} should return a single Tensor, but it returned "
+                f"a tuple of {len(self.outputs)}"
+            )
+        if self.outputs[0]._array.size != 1:
+            raise RuntimeError(
+                f"The Tensor returned by the function given to {self.who} should contain a single "
+                f"element, but its shape is {tuple(self.outputs[0].shape)}"
             )
 
     def gradient(self) -> list[Tensor]:
@@ -105,24 +99,30 @@ class _Point:
         self.single()
         ct = np.ones_like(self.outputs[0]._array)
         cts = _pull(self.outputs, [ct], self.edges, True)
-        return self.filled(cts, self.like, "output", recorded=self.strict)
+        return self.filled(cts, self.like, "The output", recorded=self.strict)
 
     def filled(self, cts: Sequence, like: Sequence, what: str,
                recorded: bool = False) -> list[Tensor]:
         """``cts`` as tensors, zeros where there are none; an error there in strict mode."""
         out = []
         for i, (ct, aval) in enumerate(zip(cts, like, strict=True)):
-            if ct is None and self.strict:
+            if ct is None and self.strict and self.who != "hessian":
                 raise RuntimeError(
-                    f"{self.who}: the {what} of the user-provided function is independent of input "
-                    f"{i}. This is not allowed in strict mode; pass strict=False to get zeros."
+                    f"{what} of the user-provided function is independent of input {i}. This is "
+                    f"not allowed in the strict mode of {self.who}; pass strict=False to get zeros."
                 )
             t = from_array(np.zeros(*aval)) if ct is None else owned(show(ct))
-            if self.strict and (self.create or recorded) and not t.requires_grad:
+            if self.strict and recorded and not t.requires_grad:
                 raise RuntimeError(
-                    f"{self.who}: the derivative of the {what} of the user-provided function is "
-                    f"independent of input {i}. This is not allowed in strict mode when it is to "
-                    "be differentiated."
+                    "While computing the hessian, found that the jacobian of the user-provided "
+                    f"function with respect to input {i} is independent of the input. This is not "
+                    f"allowed in the strict mode of {self.who}; pass strict=False to get zeros."
+                )
+            if self.strict and self.create and not t.requires_grad:
+                raise RuntimeError(
+                    "The jacobian of the user-provided function is independent of input "
+                    f"{i}. This is not allowed in the strict mode of {self.who} when "
+                    "create_graph=True."
                 )
             out.append(t)
         return out
@@ -131,6 +131,19 @@ class _Point:
         """(outputs, ``found``), each nested as given."""
         ys = [y if self.create else y.detach() for y in self.outputs]
         return tuple(ys) if self.many_out else ys[0], tuple(derivatives) if many else derivatives[0]
+
+
+def _tensors(who: str, values: Any, what: str) -> list[Tensor]:
+    """The tensors that ``values`` is, or is a tuple of."""
+    items = list(values) if isinstance(values, tuple | list) else [values]
+    for i, x in enumerate(items):
+        if not isinstance(x, Tensor):
+            at = f"value at index {i}" if isinstance(values, tuple | list) else f"given {what}"
+            raise TypeError(
+                f"The {what} given to {who} must be either a Tensor or a tuple of Tensors but the "
+                f"{at} has type {type(x)}."
+            )
+    return items
 
 
 def _pull(outputs: Sequence[Tensor], cts: Sequence, edges: Sequence[Edge], create: bool) -> list:
@@ -157,9 +170,9 @@ def vjp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False,
     (tensor([1., 4.]), tensor([2., 4.]))
     """
     at = _Point("vjp", func, inputs, create_graph, strict)
-    cts = at.vector(v, at.outputs, "the output of the user-provided function")
+    cts = at.vector(v, at.outputs, at.many_out, "the user-provided function returns")
     grads = _pull(at.outputs, cts, at.edges, create_graph)
-    return at.result(at.filled(grads, at.like, "output"), at.many_in)
+    return at.result(at.filled(grads, at.like, "The output"), at.many_in)
 
 
 def jvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False,
@@ -171,12 +184,12 @@ def jvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False,
     (tensor([1., 4.]), tensor([2., 4.]))
     """
     at = _Point("jvp", func, inputs, create_graph, strict)
-    cts = at.vector(v, at.inputs, "the input to the user-provided function")
+    cts = at.vector(v, at.inputs, at.many_in, "the input to the user-provided function is")
     like = [(y._array.shape, y._array.dtype) for y in at.outputs]
     us, u_cts = _unknowns(like)
-    back = at.filled(_pull(at.outputs, u_cts, at.edges, True), at.like, "output", recorded=True)
+    back = at.filled(_pull(at.outputs, u_cts, at.edges, True), at.like, "The output")
     tangents = _pull(back, cts, [edge_of(u) for u in us], create_graph)  # type: ignore[misc]
-    return at.result(at.filled(tangents, like, "output"), at.many_out)
+    return at.result(at.filled(tangents, like, "The output"), at.many_out)
 
 
 def vhp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False,
@@ -189,9 +202,9 @@ def vhp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False,
     """
     at = _Point("vhp", func, inputs, create_graph, strict)
     grads = at.gradient()
-    cts = at.vector(v, at.inputs, "the input to the user-provided function")
+    cts = at.vector(v, at.inputs, at.many_in, "the input to the user-provided function is")
     products = _pull(grads, cts, at.edges, create_graph)
-    return at.result(at.filled(products, at.like, "jacobian"), at.many_in)
+    return at.result(at.filled(products, at.like, "The jacobian"), at.many_in)
 
 
 def hvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False,
@@ -204,19 +217,20 @@ def hvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False,
     """
     at = _Point("hvp", func, inputs, create_graph, strict)
     grads = at.gradient()
-    cts = at.vector(v, at.inputs, "the input to the user-provided function")
+    cts = at.vector(v, at.inputs, at.many_in, "the input to the user-provided function is")
     us, u_cts = _unknowns(at.like)
-    back = at.filled(_pull(grads, u_cts, at.edges, True), at.like, "jacobian", recorded=True)
+    back = at.filled(_pull(grads, u_cts, at.edges, True), at.like, "The jacobian")
     products = _pull(back, cts, [edge_of(u) for u in us], create_graph)  # type: ignore[misc]
-    return at.result(at.filled(products, at.like, "jacobian"), at.many_in)
+    return at.result(at.filled(products, at.like, "The jacobian"), at.many_in)
 
 
 def jacobian(func: Callable, inputs: Any, create_graph: bool = False, strict: bool = False,
-             vectorize: bool = False) -> Any:
+             vectorize: bool = False, strategy: str = "reverse-mode") -> Any:
     """All partial derivatives: of shape ``output.shape + input.shape``.
 
     A tuple over the inputs, or over the outputs, or of tuples ``J[output][input]``, where those
     are tuples. ``vectorize``: all rows at once, by ``vmap``, instead of one after the other.
+    ``strategy``: "reverse-mode" or "forward-mode"; the numbers are the same, and so is the way.
 
     >>> from functrans import torch
     >>> jacobian(lambda x, y: 2 * x + 3 * y, (torch.zeros(2), torch.zeros(2)))
@@ -224,12 +238,37 @@ def jacobian(func: Callable, inputs: Any, create_graph: bool = False, strict: bo
             [0., 2.]]), tensor([[3., 0.],
             [0., 3.]]))
     """
+    _require_options("jacobian", strict, vectorize, strategy)
     at = _Point("jacobian", func, inputs, create_graph, strict)
     rows = []
-    for y in at.outputs:
-        blocks = at.filled(_block(at, y, vectorize), [_both(y, x) for x in at.like], "output")
+    for k, y in enumerate(at.outputs):
+        blocks = at.filled(_block(at, y, vectorize), [_both(y, x) for x in at.like], f"Output {k}")
         rows.append(tuple(blocks) if at.many_in else blocks[0])
     return tuple(rows) if at.many_out else rows[0]
+
+
+def _require_options(who: str, strict: bool, vectorize: bool, strategy: str) -> None:
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError(
+            'Expected strategy to be either "forward-mode" or "reverse-mode", but got '
+            f"{strategy!r} in {who}"
+        )
+    if strict and (vectorize or strategy == "forward-mode"):
+        raise RuntimeError(
+            f"torch.autograd.functional.{who}: `strict=True` and `vectorized=True`, or a forward "
+            "mode, are not supported together. Please either set `strict=False` or "
+            "`vectorize=False`."
+        )
+
+
+def _construct_standard_basis_for(tensors: Sequence[Tensor],
+                                  tensor_numels: Sequence[int]) -> tuple[Tensor, ...]:
+    """The rows of the unit matrix of all entries of ``tensors``, cut by tensor."""
+    starts = np.cumsum([0, *tensor_numels])
+    return tuple([
+        from_array(np.eye(int(starts[-1]), n, -int(start), t._array.dtype))
+        for t, n, start in zip(tensors, tensor_numels, starts, strict=False)
+    ])
 
 
 def _both(y: Tensor, x: tuple) -> tuple:
@@ -258,7 +297,7 @@ def _block(at: _Point, y: Tensor, vectorize: bool) -> list:
 
 
 def hessian(func: Callable, inputs: Any, create_graph: bool = False, strict: bool = False,
-            vectorize: bool = False) -> Any:
+            vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode") -> Any:
     """All second derivatives of a function with one number as its result.
 
     A tuple of tuples ``H[i][j]`` where ``inputs`` is a tuple.
@@ -268,7 +307,9 @@ def hessian(func: Callable, inputs: Any, create_graph: bool = False, strict: boo
     tensor([[ 6.,  0.],
             [ 0., 12.]])
     """
+    _require_options("hessian", strict, vectorize, outer_jacobian_strategy)
     many = isinstance(inputs, tuple | list)
+    _tensors("hessian", inputs, "inputs")
 
     def gradient(*xs: Tensor) -> Any:
         at = _Point("hessian", func, xs if many else xs[0], True, strict)

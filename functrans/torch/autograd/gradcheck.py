@@ -22,17 +22,24 @@ from functrans.torch.autograd.differences import (
     batched,
     expected_rows,
     from_undefined,
+    get_analytical_jacobian,
+    get_numerical_jacobian,
     jvp,
     leaf_of,
     numerical_jacobian,
     numerical_slope,
     outputs_of,
+    overlaps,
     seeds_of,
     vjp,
 )
 
 # What a backward, or a rule in it, that was not written for such a call may raise.
 FAILURES = (FunctransError, RuntimeError, TypeError, ValueError, AttributeError, IndexError)
+
+
+_UNDEFINED = "Expected backward function to handle undefined output grads."
+_BATCHED = "gradcheck or gradgradcheck failed while testing batched gradient computation."
 
 
 class GradcheckError(RuntimeError):
@@ -85,7 +92,8 @@ class _Check:
         for k, y in enumerate(ys):
             if isinstance(y, SparseTensor):
                 raise ValueError(
-                    f"gradcheck: output {k} of `{name_of(self.f)}` is sparse; return its to_dense()"
+                    "Sparse output is not supported at gradcheck yet. Return the to_dense() of "
+                    f"output {k} of `{name_of(self.f)}`."
                 )
             if not isinstance(y, Tensor):
                 raise ValueError(
@@ -100,41 +108,34 @@ def _checked_inputs(inputs: tuple, sparse: bool) -> list[int]:
     places, seen = [], set()
     for i, x in enumerate(inputs):
         if isinstance(x, SparseTensor) and not sparse:
-            raise ValueError(
-                f"gradcheck: input {i} is sparse; pass check_sparse_nnz=True to check it at its "
-                "stored values"
+            raise GradcheckError(
+                "gradcheck expects all tensor inputs are dense when check_sparse_nnz is set to "
+                f"False. Input {i} is sparse; pass True to check it at its stored values."
             )
         if not isinstance(x, Tensor | SparseTensor) or not x.requires_grad:
             continue
         leaf = leaf_of(x)
         if leaf._array.dtype.name not in ("float64", "complex128"):
             warnings.warn(
-                f"gradcheck: input {i} is {leaf.dtype}, not float64 or complex128. Differences of "
-                "so few digits are coarse, and the check will probably fail.",
+                f"Input #{i} requires gradient and is not a double precision floating point or "
+                f"complex, but {leaf.dtype}. Differences of so few digits are coarse, and the "
+                "check will probably fail.",
                 UserWarning, stacklevel=5)
-        if _overlaps(leaf._array):
+        if overlaps(leaf._array):
+            what = "a dimension with stride 0" if 0 in leaf.stride() else "overlapping memory"
             raise RuntimeError(
-                f"The {i}th input has overlapping memory: several of its indices, such as those "
-                "along a dimension with stride 0, are the same number. gradcheck moves each entry "
-                "alone; call .contiguous() on the input before passing it."
+                f"The {i}th input has {what}. Several of its indices are the same number then, and "
+                "gradcheck moves each entry alone; call .contiguous() on it before passing it."
             )
         if id(leaf) not in seen:
             seen.add(id(leaf))
             places.append(i)
     if not places:
         raise ValueError(
-            "gradcheck: none of the inputs requires a gradient; pass at least one tensor with "
-            "requires_grad=True"
+            "gradcheck expects at least one input tensor to require gradient, but none of them "
+            "have requires_grad=True."
         )
     return places
-
-
-def _overlaps(a: np.ndarray) -> bool:
-    if a.size < 2 or a.flags.c_contiguous or a.flags.f_contiguous:
-        return False
-    at = sum([np.arange(n).reshape((-1,) + (1,) * (a.ndim - 1 - k)) * s
-              for k, (n, s) in enumerate(zip(a.shape, a.strides, strict=True))])
-    return np.unique(at).size < a.size
 
 
 def _same(a: Any, b: Any, tol: float) -> bool:
@@ -169,7 +170,9 @@ def gradcheck(func: Callable, inputs: Any, eps: float = 1e-6, atol: float = 1e-5
     True
     """
     if not (check_forward_ad or check_backward_ad):
-        raise AssertionError("gradcheck: check_forward_ad and check_backward_ad are both False")
+        raise AssertionError(
+            "Expected at least one of check_forward_ad or check_backward_ad to be True"
+        )
     if check_batched_grad and not check_backward_ad:
         raise AssertionError("gradcheck: check_batched_grad=True needs check_backward_ad=True")
     if check_batched_forward_grad:
@@ -192,9 +195,11 @@ def gradcheck(func: Callable, inputs: Any, eps: float = 1e-6, atol: float = 1e-5
 
 def _run(check: _Check) -> None:
     if not _repeats(check):
+        name = name_of(check.f)
+        start = "Backward is not reentrant: " if name.startswith("the gradient of ") else ""
         raise GradcheckError(
-            f"`{name_of(check.f)}` is not deterministic: called twice with the same inputs it "
-            "returned different values."
+            f"{start}`{name}` is not deterministic: called twice with the same inputs it returned "
+            "different values."
         )
     compare = _compare_projections if check.options.fast else _compare_entries
     for at in range(len(check.leaves)):
@@ -228,8 +233,8 @@ def _compare_entries(check: _Check, at: int) -> None:
         if k not in check.outputs:
             if any((np.abs(way) > options.atol).any() for way in ways):
                 raise GradcheckError(
-                    f"output {k} does not require gradients, but it changes with input {place}: "
-                    "its numerical gradient is not zero"
+                    f"Numerical gradient for function expected to be zero: output {k} does not "
+                    f"require gradients, but it changes with input {place}"
                 )
             continue
         for seed in seeds_of(y):
@@ -262,9 +267,10 @@ def _compare(check: _Check, place: int, k: int, seed: complex, what: str, got: n
     y, x = check.ys[k], check.inputs[place]
     shape = leaf_of(x)._array.shape
     places = _entry(row, y._array.shape), _entry(column, shape)
-    part = "" if not y.is_complex() else f" (for the output gradient {'1' if seed == 1 else '1j'})"
+    part = ("" if not y.is_complex() else "While considering the "
+            f"{'real' if seed == 1 else 'imaginary'} part of complex outputs only, ")
     raise GradcheckError(
-        f"{what} mismatch for output {k} with respect to input {place}{part}: entry {places[0]} of "
+        f"{part}{what} mismatch for output {k} with respect to input {place}: entry {places[0]} of "
         f"the output, entry {places[1]} of the {'values of the ' * isinstance(x, SparseTensor)}"
         f"input,\nnumerical:{expected[row, column]:.10g}\nanalytical:{got[row, column]:.10g}\n"
         f"{int((wrong >= 0).sum())} of {wrong.size} entries differ."
@@ -321,13 +327,12 @@ def _check_form(check: _Check, found: Sequence[Tensor | None]) -> None:
             continue
         if g.shape != t.shape:
             raise GradcheckError(
-                f"the gradient of input {place} has another size than the input: {list(g.shape)}, "
-                f"not {list(t.shape)}"
+                f"Analytical gradient has incorrect size: that of input {place} is of "
+                f"{list(g.shape)}, not {list(t.shape)}"
             )
         if check.options.dtypes and g.dtype is not t.dtype:
             raise GradcheckError(
-                f"the gradient of input {place} has another dtype than the input: {g.dtype}, not "
-                f"{t.dtype}"
+                f"Gradient has dtype mismatch: that of input {place} is {g.dtype}, not {t.dtype}"
             )
 
 
@@ -342,9 +347,9 @@ def _check_repeats(check: _Check, k: int) -> None:
             and not _same(a._array, b._array, check.options.nondet_tol)
         ):
             raise GradcheckError(
-                f"the backward is not reentrant: two walks from output {k} with the same gradient "
-                f"give input {place} values that differ by more than nondet_tol="
-                f"{check.options.nondet_tol}"
+                "Backward is not reentrant, i.e., running backward with same input and grad_output "
+                f"multiple times gives different values: two walks from output {k} give input "
+                f"{place} values that differ by more than nondet_tol={check.options.nondet_tol}"
             )
 
 
@@ -360,8 +365,8 @@ def _check_seeds(check: _Check, k: int) -> None:
     for place, g in zip(check.places, zeros, strict=True):
         if g is not None and (g._array != 0).any():
             raise GradcheckError(
-                f"the backward does not multiply by the gradient of output {k}: where that is "
-                f"zeros, the gradient of input {place} is not"
+                f"backward not multiplied by grad_output: where that of output {k} is zeros, the "
+                f"gradient of input {place} is not"
             )
     if not check.options.undefined or len(check.outputs) == 1:
         return
@@ -376,7 +381,7 @@ def _check_seeds(check: _Check, k: int) -> None:
         among = grad(outputs, check.leaves, full, retain_graph=True, allow_unused=True)
     except FAILURES as failure:
         raise GradcheckError(
-            f"the backward fails where only output {k} has a gradient and the others are "
+            f"{_UNDEFINED} It fails where only output {k} has a gradient and the others are "
             f"undefined: {failure}"
         ) from failure
     for place, a, b in zip(check.places, alone, among, strict=True):
@@ -384,8 +389,8 @@ def _check_seeds(check: _Check, k: int) -> None:
         right = np.zeros(1) if b is None else b._array
         if not np.allclose(left, right, rtol=1e-12, atol=1e-12, equal_nan=True):
             raise GradcheckError(
-                f"an undefined gradient is not treated as zeros: input {place} has another "
-                f"gradient where only output {k} has one"
+                f"{_UNDEFINED} An undefined gradient is not treated as zeros: input {place} has "
+                f"another gradient where only output {k} has one"
             )
 
 
@@ -397,14 +402,17 @@ def _check_undefined(check: _Check) -> None:
     try:
         cts = from_undefined(outputs, check.leaves)
     except FAILURES as failure:
+        warnings.warn(
+            "Backwards compatibility: New undefined gradient support checking feature is enabled "
+            "by default; check_undefined_grad=False switches it off.", UserWarning, stacklevel=5)
         raise GradcheckError(
-            f"the backward fails where the gradients of all outputs are undefined: {failure}"
+            f"{_UNDEFINED} It fails where those of all outputs are undefined: {failure}"
         ) from failure
     for place, ct in zip(check.places, cts, strict=True):
         if ct is not None and (np.asarray(ct) != 0).any():
             raise GradcheckError(
-                "an undefined gradient is not treated as zeros: where those of all outputs are "
-                f"undefined, the gradient of input {place} is neither undefined nor zeros"
+                "Expected all input grads to be undefined or zero when all output grads are "
+                f"undefined or zero: that of input {place} is neither"
             )
 
 
@@ -417,13 +425,13 @@ def _check_batched(check: _Check, k: int) -> None:
         each, together = batched(y, check.leaves, seeds)
     except FAILURES as failure:
         raise GradcheckError(
-            f"batched gradients of output {k} fail: {failure}. A backward that reads the numbers "
-            "of its gradient cannot be batched; pass check_batched_grad=False."
+            f"{_BATCHED} Those of output {k} fail: {failure}. A backward that reads the numbers of "
+            "its gradient cannot be batched; pass check_batched_grad=False."
         ) from failure
     for a, b in zip(each, together, strict=True):
         if not np.allclose(a, b, rtol=check.options.rtol, atol=check.options.atol, equal_nan=True):
             raise GradcheckError(
-                f"batched gradients of output {k} are wrong: one after the other gives others"
+                f"{_BATCHED} Those of output {k} are wrong: one after the other gives others."
             )
 
 
@@ -482,4 +490,7 @@ def _seed(k: int, y: Tensor, gaps: bool) -> Tensor:
     return from_array(v[..., 0] if gaps and y.ndim else v).requires_grad_()
 
 
-__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+__all__ = [
+    "GradcheckError", "get_analytical_jacobian", "get_numerical_jacobian", "gradcheck",
+    "gradgradcheck",
+]

@@ -21,7 +21,7 @@ import numpy as np
 from functrans.torch._graph.edges import GradientEdge, get_gradient_edge
 from functrans.torch._graph.graph import Node
 from functrans.torch._graph.hooks import RemovableHandle
-from functrans.torch._graph.modes import no_grad, state
+from functrans.torch._graph.modes import no_grad, set_unusual, state
 from functrans.torch._graph.walk import walks, will_pass
 from functrans.torch._tensors.tensor import Tensor, from_array
 
@@ -42,18 +42,19 @@ class saved_tensors_hooks:
         if state.refused_hooks is not None:
             raise RuntimeError(state.refused_hooks)
         self._before.append(state.saving)
-        state.saving = self._pack, self._unpack
+        set_unusual(saving=(self._pack, self._unpack))
 
     def __exit__(self, *failure: Any) -> None:
-        state.saving = self._before.pop()
+        set_unusual(saving=self._before.pop())
 
     def _pack(self, array: np.ndarray) -> Any:
-        before, state.saving = state.saving, None
+        before = state.saving
+        set_unusual(saving=None)
         try:
             with no_grad():
                 return self.pack_hook(from_array(array))
         finally:
-            state.saving = before
+            set_unusual(saving=before)
 
     def _unpack(self, kept: Any) -> np.ndarray:
         t = self.unpack_hook(kept)
@@ -122,12 +123,14 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[..., None],
     def hook_of(i: int) -> Callable[[Tensor], None]:
         def hook(grad: Tensor) -> None:
             first = walks.number not in arrived
-            grads = arrived.setdefault(walks.number, [None] * len(tensors))
-            grads[i] = grad
             if mode == "any":
                 if first:
+                    arrived.clear()
+                    arrived[walks.number] = []
                     fn(grad)
                 return
+            grads = arrived.setdefault(walks.number, [None] * len(tensors))
+            grads[i] = grad
             awaited = [will_pass(e.node) for e in edges]
             if all(g is not None for g, a in zip(grads, awaited, strict=True) if a):
                 del arrived[walks.number]

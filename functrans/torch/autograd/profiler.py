@@ -59,6 +59,18 @@ class record_function(contextlib.ContextDecorator):
         self._inside.pop().__exit__(*failure)
 
 
+def format_time(time_us: float) -> str:
+    """A time in microseconds, in the unit that fits.
+
+    >>> format_time(1500.0)
+    '1.500ms'
+    """
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if time_us >= size:
+            return f"{time_us / size:.3f}{unit}"
+    return f"{time_us:.3f}us"
+
+
 class emit_nvtx:
     """Annotates for NVIDIA's profiler, of which there is none: entering it raises.
 
@@ -84,6 +96,6 @@ def load_nvprof(path: Any) -> NoReturn:
 
 
 __all__ = [
-    "EventList", "FunctionEvent", "FunctionEventAvg", "emit_nvtx", "load_nvprof", "profile",
-    "record_function",
+    "EventList", "FunctionEvent", "FunctionEventAvg", "emit_nvtx", "format_time", "is_running",
+    "load_nvprof", "profile", "record_function",
 ]

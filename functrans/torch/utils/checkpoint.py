@@ -9,6 +9,7 @@ runs the function again and walks as far as those places, so checkpoints work un
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import numpy as np
@@ -117,7 +118,8 @@ def checkpoint(function: Callable[..., _R], *args: Any, use_reentrant: bool | No
 
     The derivative is the same; what the function computes in between is not stored. It must
     return the same values when it is run again; random numbers are, with ``preserve_rng_state``.
-    The other options are accepted: there is one way of doing it, and it is always checked.
+    ``context_fn()`` returns two contexts, in which the function runs the first time and again. The
+    other options are accepted: there is one way of doing it, and it is always checked.
 
     >>> from functrans import torch
     >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -125,13 +127,20 @@ def checkpoint(function: Callable[..., _R], *args: Any, use_reentrant: bool | No
     >>> torch.autograd.grad(y.sum(), x)
     (tensor([2., 4.]),)
     """
+    if use_reentrant and (context_fn is not None or debug):
+        raise ValueError(
+            "Passing `context_fn` or `debug` is only supported when use_reentrant=False, in "
+            "checkpoint"
+        )
     if not state.grad:
         return function(*args, **kwargs)
+    first, again = (nullcontext(), nullcontext()) if context_fn is None else context_fn()
     inputs = [x for x in tree.leaves((args, kwargs)) if isinstance(x, Tensor)]
     marks = [(t._storage, t._storage.version) for t in inputs]
     random = random_state() if preserve_rng_state else None
     mark = Node(()).seq
-    result = function(*args, **kwargs)
+    with first:
+        result = function(*args, **kwargs)
     leaves, structure = tree.flatten(result)
     tensors = [t for t in leaves if isinstance(t, Tensor)]
     places = [i for i, t in enumerate(tensors) if _is_inner(t, mark)]
@@ -141,7 +150,7 @@ def checkpoint(function: Callable[..., _R], *args: Any, use_reentrant: bool | No
         return result
 
     def repeat() -> list:
-        with random_from(random):
+        with random_from(random), again:
             return tree.leaves(function(*args, **kwargs))
 
     node = CheckpointNode(sources, repeat, places, [_sample(t) for t in outs], marks)

@@ -1,0 +1,264 @@
+"""A kernel's Python, compiled for active numbers: the same code with other globals.
+
+numba compiles a function's code with the objects that its names stand for. In a copy of the
+function these are exchanged: NumPy's functions that make arrays for such that make active ones, and
+compiled functions that it calls for copies of theirs. All arrays of floats that a kernel makes are
+active.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import types as python_types
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import types
+from numba.core.dispatcher import Dispatcher
+from numba.extending import intrinsic, overload
+
+from functrans.numba.arrays import fresh
+from functrans.numba.numbers import Active
+from functrans.numba.source import require_pure
+from functrans.numba.updates import KernelCompiler
+
+# Options of a kernel that its copies keep. Threads would race for the tape, and fast mathematics
+# knows no NaN, by which a product with a zero is told.
+KEPT = ("boundscheck", "error_model")
+
+
+def converted(
+    kernel: Dispatcher, element: Active, outs: tuple[int, ...], checked: bool
+) -> Dispatcher:
+    """The kernel for such numbers; with ``outs`` it returns these arguments beside its result.
+
+    ``checked``: an index out of bounds raises, whatever the kernel's own options are.
+    """
+    copy = Conversion(element, {"boundscheck": True} if checked else {}).function(kernel)
+    if not outs:
+        return copy
+    written = _picked(outs)
+
+    def entry(*args):
+        result = copy(*args)
+        return result, written(args)
+
+    return numba.njit(entry)
+
+
+def _picked(places: tuple[int, ...]) -> Any:
+    """The entries of a tuple at these places, as a function for kernels."""
+
+    @intrinsic
+    def pick(typingctx: Any, args: Any) -> Any:
+        target = types.Tuple([args[i] for i in places])
+
+        def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            picked = [builder.extract_value(values[0], i) for i in places]
+            y = context.make_tuple(builder, target, picked)
+            context.nrt.incref(builder, target, y)
+            return y
+
+        return target(args), build
+
+    return pick
+
+
+class Conversion:
+    """Objects that names in kernels stand for, as those of one element have them."""
+
+    def __init__(self, element: Active, options: dict[str, Any]):
+        self.element, self.options = element, options
+        self.creators = creators(element)  # known to numba before it asks for them
+        self.copies: dict[Any, Any] = {}
+
+    def of(self, x: Any) -> Any:
+        """What stands for ``x`` in a copy."""
+        if isinstance(x, Dispatcher):
+            return self.function(x)
+        if isinstance(x, python_types.ModuleType):
+            return self.module(x)
+        try:
+            return self.creators.get(x, x)
+        except TypeError:  # it cannot be hashed: an array
+            return x
+
+    def function(self, kernel: Dispatcher) -> Dispatcher:
+        if kernel in self.copies:
+            return self.copies[kernel]
+        f = kernel.py_func
+        require_pure(f)
+        names: dict[str, Any] = {}
+        cells = tuple([python_types.CellType() for _ in f.__closure__ or ()])
+        copy = python_types.FunctionType(f.__code__, names, f.__name__, f.__defaults__, cells)
+        copy.__module__, copy.__qualname__ = f.__module__, f.__qualname__
+        options = {k: v for k, v in kernel.targetoptions.items() if k in KEPT} | self.options
+        self.copies[kernel] = numba.njit(copy, **options, pipeline_class=KernelCompiler)
+        names.update({k: self.of(v) for k, v in f.__globals__.items() if k in _names(f.__code__)})
+        names["__name__"] = f.__globals__.get("__name__")
+        for cell, theirs in zip(cells, f.__closure__ or (), strict=True):
+            cell.cell_contents = self.of(theirs.cell_contents)
+        return self.copies[kernel]
+
+    def module(self, module: python_types.ModuleType) -> python_types.ModuleType:
+        if module.__name__ == "math" or module.__name__.startswith(("numpy.", "numba")):
+            return module
+        if module not in self.copies:
+            self.copies[module] = Module(module, self)
+        return self.copies[module]
+
+
+_modules = itertools.count()
+
+
+class Module(python_types.ModuleType):
+    """A module whose functions are those of a conversion."""
+
+    def __init__(self, module: python_types.ModuleType, conversion: Conversion):
+        # numba tells modules by their names
+        super().__init__(f"{module.__name__} of {conversion.element}, {next(_modules)}")
+        self.of = lambda name: conversion.of(getattr(module, name))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self.of(name)
+
+
+def _names(code: python_types.CodeType) -> set[str]:
+    """The global names in a function and in those inside of it."""
+    inside = [c for c in code.co_consts if isinstance(c, python_types.CodeType)]
+    return set(code.co_names).union(*map(_names, inside))
+
+
+# ---- functions that make arrays
+
+
+def _is_float(dtype: Any) -> bool:
+    """Whether an array of such a dtype, as it is written in a kernel, has floats."""
+    if dtype is None or isinstance(dtype, types.Omitted | types.NoneType):
+        return True
+    if isinstance(dtype, types.Function):
+        return dtype.typing_key is float
+    kind = getattr(dtype, "instance_type", None) or getattr(dtype, "dtype", None)
+    return isinstance(kind, types.Float | Active)
+
+
+@functools.cache
+def creators(element: Active) -> dict[Any, Any]:
+    """NumPy's functions that make arrays, and what takes their place for such numbers."""
+    make = fresh(element)
+
+    def zeros(shape, dtype=None):
+        raise NotImplementedError
+
+    @overload(zeros)
+    def _zeros(shape, dtype=None):
+        if not _is_float(dtype):
+            return lambda shape, dtype=None: np.zeros(shape, dtype)
+        if isinstance(shape, types.Integer):
+            return lambda shape, dtype=None: make((shape,))
+        return lambda shape, dtype=None: make(shape)
+
+    def full(shape, value, dtype=None):
+        raise NotImplementedError
+
+    @overload(full)
+    def _full(shape, value, dtype=None):
+        floats = isinstance(value, types.Float | Active)
+        if not (floats if dtype in (None, types.none) else _is_float(dtype)):
+            return lambda shape, value, dtype=None: np.full(shape, value, dtype)
+
+        def filled(shape, value, dtype=None):
+            y = zeros(shape)
+            y[...] = value
+            return y
+
+        return filled
+
+    def ones(shape, dtype=None):
+        raise NotImplementedError
+
+    @overload(ones)
+    def _ones(shape, dtype=None):
+        if not _is_float(dtype):
+            return lambda shape, dtype=None: np.ones(shape, dtype)
+        return lambda shape, dtype=None: full(shape, 1.0)
+
+    return {np.zeros: zeros, np.empty: zeros, np.full: full, np.ones: ones,
+            **_alike(zeros, full, ones), **_of_sequences(element, zeros)}
+
+
+def _alike(zeros: Any, full: Any, ones: Any) -> dict[Any, Any]:
+    """The same for functions that take the shape of an array."""
+
+    def floats(x: Any, dtype: Any) -> bool:
+        return _is_float(x if dtype in (None, types.none) else dtype)
+
+    def zeros_like(x, dtype=None):
+        raise NotImplementedError
+
+    @overload(zeros_like)
+    def _zeros_like(x, dtype=None):
+        if isinstance(x, types.Array) and floats(x, dtype):
+            return lambda x, dtype=None: zeros(x.shape)
+        return lambda x, dtype=None: np.zeros_like(x, dtype)
+
+    def ones_like(x, dtype=None):
+        raise NotImplementedError
+
+    @overload(ones_like)
+    def _ones_like(x, dtype=None):
+        if isinstance(x, types.Array) and floats(x, dtype):
+            return lambda x, dtype=None: ones(x.shape)
+        return lambda x, dtype=None: np.ones_like(x, dtype)
+
+    def full_like(x, value, dtype=None):
+        raise NotImplementedError
+
+    @overload(full_like)
+    def _full_like(x, value, dtype=None):
+        if isinstance(x, types.Array) and floats(x, dtype):
+            return lambda x, value, dtype=None: full(x.shape, value * 1.0)
+        return lambda x, value, dtype=None: np.full_like(x, value, dtype)
+
+    return {np.zeros_like: zeros_like, np.empty_like: zeros_like, np.ones_like: ones_like,
+            np.full_like: full_like}
+
+
+def _of_sequences(element: Active, zeros: Any) -> dict[Any, Any]:
+    """The same for functions that copy numbers into an array."""
+
+    def array(x):
+        raise NotImplementedError
+
+    @overload(array)
+    def _array(x):
+        if isinstance(x, types.Array):
+            if not _is_float(x):
+                return lambda x: np.copy(x)
+
+            def copied(x):
+                y = zeros(x.shape)
+                y[...] = x
+                return y
+
+            return copied
+        entry = x.dtype if isinstance(x, types.List | types.UniTuple) else None
+        if not isinstance(entry, types.Float | Active):
+            return lambda x: np.array(x)
+
+        def gathered(x):
+            y = zeros(len(x))
+            for k, v in enumerate(x):
+                y[k] = v
+            return y
+
+        return gathered
+
+    return {np.array: array, np.copy: array}
+
+
+__all__ = ["converted"]

@@ -1,0 +1,228 @@
+"""LLVM text of a number's rule, written as arithmetic: ``Emitted`` values add and multiply.
+
+A rule is a function of values. Called with emitted ones it leaves the instructions that compute it;
+where values are numbers that carry derivatives themselves, those of their rules. As overloads in
+Python, which numba compiles one by one, the rules took 2 s for a kernel of ten operations; so it is
+0.15 s, little more than the kernel itself.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import overload
+
+from functrans.numba import tape
+from functrans.numba.numbers import INT32, Active, Dual, Vector, is_plain
+
+# What each function of numbers does: (emitter, function, operands) -> result. Filled by the rules.
+RULES: dict[Any, Callable] = {}
+
+
+class Emitter:
+    """Where instructions go. ``quiet``: a division by zero is no error, since a slope divides."""
+
+    def __init__(self, context: Any, builder: ir.IRBuilder, quiet: bool = False):
+        self.context, self.builder, self.is_quiet = context, builder, quiet
+        self.quiet: Emitter = self if quiet else Emitter(context, builder, quiet=True)
+
+    def of(self, kind: Any, value: Any) -> Emitted:
+        return Emitted(self, kind, value)
+
+    def constant(self, x: float) -> Emitted:
+        return self.of(types.float64, ir.Constant(ir.DoubleType(), float(x)))
+
+    def cast(self, x: Emitted, kind: Any) -> Emitted:
+        if x.kind == kind:
+            return self.of(kind, x.value)
+        return self.of(kind, self.context.cast(self.builder, x.value, x.kind, kind))
+
+    # ---- functions
+
+    def call(self, f: Any, *operands: Any) -> Emitted:
+        """A function of numbers: by its rule where one carries a derivative, else by numba."""
+        xs = [x if isinstance(x, Emitted) else self.constant(x) for x in operands]
+        if any(isinstance(x.kind, Active) for x in xs):
+            return RULES[f](self, *xs)
+        if self.is_quiet and f in QUIET:
+            a, b = [self.cast(x, types.float64) for x in xs]
+            return self.of(types.float64, QUIET[f](self.builder, a.value, b.value))
+        function = self.context.typing_context.resolve_value_type(f)
+        signature = function.get_call_type(
+            self.context.typing_context, tuple([x.kind for x in xs]), {}
+        )
+        args = [self.cast(x, k).value for x, k in zip(xs, signature.args, strict=True)]
+        value = self.context.get_function(function, signature)(self.builder, args)
+        return self.of(signature.return_type, value)
+
+    def choose(self, condition: Emitted, a: Any, b: Any) -> Emitted:
+        """``a`` where the condition holds, else ``b``."""
+        xs = [x if isinstance(x, Emitted) else self.constant(x) for x in (a, b)]
+        kind = next((x.kind for x in xs if isinstance(x.kind, Active)), types.float64)
+        a, b = [self.cast(x, kind).value for x in xs]
+        return self.of(kind, self.builder.select(condition.value, a, b))
+
+    # ---- parts of numbers
+
+    def part(self, x: Emitted, name: str) -> Emitted:
+        assert isinstance(x.kind, Active), x.kind
+        kind = {"value": x.kind.base, "index": types.int64, "slope": types.float64,
+                "tangent": getattr(x.kind, "tangent", None)}[name]
+        proxy = cgutils.create_struct_proxy(x.kind)(self.context, self.builder, value=x.value)
+        return self.of(kind, getattr(proxy, name))
+
+    def value(self, x: Emitted) -> Emitted:
+        """The value of a number, itself where it is plain."""
+        return self.part(x, "value") if isinstance(x.kind, Active) else x
+
+    def innermost(self, x: Emitted) -> Emitted:
+        while isinstance(x.kind, Active):
+            x = self.value(x)
+        return x
+
+    def number(self, kind: Active, y: Emitted, **parts: Emitted) -> Emitted:
+        proxy = cgutils.create_struct_proxy(kind)(self.context, self.builder)
+        proxy.value = self.cast(y, kind.base).value
+        for name, x in parts.items():
+            setattr(proxy, name, x.value)
+        return self.of(kind, proxy._getvalue())
+
+    # ---- the chain rule
+
+    def scaled(self, slope: Any, t: Emitted, strong: bool) -> Emitted:
+        """A tangent times a slope, which may be a Python number."""
+        if not isinstance(slope, Emitted) and slope == 1.0:
+            return t
+        if not isinstance(t.kind, Vector):
+            return self.quiet.call(strong_product if strong else operator.mul, slope, t)
+        slope = slope if isinstance(slope, Emitted) else self.constant(slope)
+        b, kind = self.builder, t.value.type
+        nothing, mask = ir.Constant(kind, ir.Undefined), ir.VectorType(INT32, kind.count)
+        first = b.insert_element(nothing, self.cast(slope, types.float64).value, INT32(0))
+        factor = b.shuffle_vector(first, nothing, ir.Constant(mask, [0] * kind.count))
+        y = b.fmul(factor, t.value)
+        return self.of(t.kind, strongly(b, factor, t.value, y) if strong else y)
+
+    def total(self, t: Emitted, u: Emitted) -> Emitted:
+        if isinstance(t.kind, Vector):
+            return self.of(t.kind, self.builder.fadd(t.value, u.value))
+        return self.quiet.call(operator.add, t, u)
+
+    def chain(self, x: Emitted, y: Emitted, slope: Any) -> Emitted:
+        """The number with value ``y`` that moves as ``slope`` times ``x``."""
+        kind = x.kind
+        if isinstance(kind, Dual):
+            t = self.scaled(slope, self.part(x, "tangent"), kind.strong)
+            return self.number(kind, y, tangent=t)
+        s = self.scaled(slope, self.part(x, "slope"), kind.strong)
+        return self.number(kind, y, index=self.part(x, "index"), slope=s)
+
+    def joined(self, a: Emitted, b: Emitted, y: Emitted, slopes: tuple) -> Emitted:
+        """The number with value ``y`` that moves as ``slopes`` times ``a`` and ``b``."""
+        kind, strong = a.kind, a.kind.strong
+        name = "tangent" if isinstance(kind, Dual) else "slope"
+        p, q = [self.scaled(s, self.part(x, name), strong)
+                for s, x in zip(slopes, (a, b), strict=True)]
+        if isinstance(kind, Dual):
+            return self.number(kind, y, tangent=self.total(p, q))
+        args = self.part(a, "index"), p, self.part(b, "index"), q
+        pair = self.context.compile_internal(
+            self.builder, tape.meet.py_func, MEETING, [x.value for x in args]
+        )
+        index, slope = cgutils.unpack_tuple(self.builder, pair)
+        return self.number(kind, y, index=self.of(types.int64, index),
+                           slope=self.of(types.float64, slope))
+
+
+MEETING = types.Tuple([types.int64, types.float64])(
+    types.int64, types.float64, types.int64, types.float64
+)
+QUIET = {operator.add: ir.IRBuilder.fadd, operator.sub: ir.IRBuilder.fsub,
+         operator.mul: ir.IRBuilder.fmul, operator.truediv: ir.IRBuilder.fdiv}
+
+
+def strongly(builder: Any, a: Any, b: Any, y: Any) -> Any:
+    """The product ``y`` of ``a`` and ``b``, 0 where it is no number and a factor is 0."""
+    zeros = ir.Constant(y.type, [0.0] * y.type.count if hasattr(y.type, "count") else 0.0)
+    either = builder.or_(builder.fcmp_ordered("==", a, zeros), builder.fcmp_ordered("==", b, zeros))
+    return builder.select(builder.and_(either, builder.fcmp_unordered("uno", y, y)), zeros, y)
+
+
+def strong_product(a: Any, b: Any) -> Any:
+    """``a * b``, 0 where that is NaN and a factor is 0."""
+    raise NotImplementedError("for kernels only")
+
+
+@overload(strong_product)
+def _strong_product(a, b):
+    if not (is_plain(a) and is_plain(b)):
+        return None
+
+    def product(a, b):
+        y = a * b
+        return 0.0 if y != y and (a == 0.0 or b == 0.0) else y
+
+    return product
+
+
+class Emitted:
+    """A value that a rule computes with, as NumPy's functions and Python's operators have it."""
+
+    __slots__ = ("emitter", "kind", "value")
+    __hash__ = None  # type: ignore[assignment]  # == is an instruction
+
+    def __init__(self, emitter: Emitter, kind: Any, value: Any):
+        self.emitter, self.kind, self.value = emitter, kind, value
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any) -> Emitted:
+        return self.emitter.call(ufunc, *inputs)
+
+    def __neg__(self) -> Emitted:
+        return self.emitter.call(operator.neg, self)
+
+    def __add__(self, other: Any) -> Emitted:
+        return self.emitter.call(operator.add, self, other)
+
+    def __radd__(self, other: Any) -> Emitted:
+        return self.emitter.call(operator.add, other, self)
+
+    def __sub__(self, other: Any) -> Emitted:
+        return self.emitter.call(operator.sub, self, other)
+
+    def __rsub__(self, other: Any) -> Emitted:
+        return self.emitter.call(operator.sub, other, self)
+
+    def __mul__(self, other: Any) -> Emitted:
+        return self.emitter.call(operator.mul, self, other)
+
+    def __rmul__(self, other: Any) -> Emitted:
+        return self.emitter.call(operator.mul, other, self)
+
+    def __truediv__(self, other: Any) -> Emitted:
+        return self.emitter.call(operator.truediv, self, other)
+
+    def __rtruediv__(self, other: Any) -> Emitted:
+        return self.emitter.call(operator.truediv, other, self)
+
+    def __pow__(self, other: Any) -> Emitted:
+        return self.emitter.call(operator.pow, self, other)
+
+    def __rpow__(self, other: Any) -> Emitted:
+        return self.emitter.call(operator.pow, other, self)
+
+    def __gt__(self, other: Any) -> Emitted:
+        return self.emitter.call(operator.gt, self, other)
+
+    def __eq__(self, other: Any) -> Emitted:  # type: ignore[override]  # as arrays have it
+        return self.emitter.call(operator.eq, self, other)
+
+    def __ne__(self, other: Any) -> Emitted:  # type: ignore[override]  # as arrays have it
+        return self.emitter.call(operator.ne, self, other)
+
+
+__all__ = ["RULES", "Emitted", "Emitter", "strong_product"]

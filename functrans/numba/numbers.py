@@ -1,0 +1,127 @@
+"""The numbers that a kernel is compiled for instead of floats: dual and taped ones.
+
+A ``Dual`` is a value and its tangent; or ``n`` tangents, a chunk, in one vector. Values and
+tangents are of the type ``base``: float64, a taped number, or again a dual one.
+
+A ``Taped`` number is a value, the index of a node of the tape, and its slope in that node: it moves
+as ``slope`` times the node does. So functions of one number need no entry; only where numbers of
+two nodes meet is there a new one. Constants are at node 0: zeroed memory is a constant zero.
+
+Slopes are multiplied as they are. ``strong`` numbers take ``0 * inf`` and ``0 * nan`` in a
+derivative as 0. That triples the time of dual numbers, so that kernels are run with them only where
+NaN came out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.typeconv.castgraph import Conversion
+from numba.extending import lower_cast, models, register_model
+
+DOUBLE, INT32 = ir.DoubleType(), ir.IntType(32)
+PLAIN = (types.Integer, types.Float, types.Boolean)
+
+
+class Active(types.Type):
+    """A number that carries a derivative; plain numbers become one where they meet."""
+
+    words: int  # float64 words that one takes in memory
+    strong: bool
+    base: types.Type  # the type of values and slopes
+
+    def unify(self, typingctx: Any, other: types.Type) -> types.Type | None:
+        return self if isinstance(other, PLAIN) else None
+
+    def can_convert_from(self, typingctx: Any, other: types.Type) -> Conversion | None:
+        return Conversion.safe if isinstance(other, PLAIN) else None
+
+
+class Vector(types.Type):
+    """``n`` float64, on which LLVM's vector instructions work."""
+
+    def __init__(self, n: int):
+        self.n = n
+        super().__init__(f"tangents[{n}]")
+
+
+class Dual(Active):
+    """A number with its tangent, or with a chunk of ``n`` tangents if ``base`` is float64."""
+
+    def __init__(self, base: types.Type, n: int = 1, strong: bool = False):
+        assert n == 1 or base is types.float64, (base, n)
+        self.base, self.n, self.strong = base, n, strong
+        self.words = base.words * 2 if isinstance(base, Active) else 1 + n
+        self.tangent = base if n == 1 else Vector(n)
+        super().__init__(f"dual({base}, {n}{', strong' * strong})")
+
+
+class Taped(Active):
+    """A number that moves with a node of the tape."""
+
+    words = 3
+    base = types.float64
+
+    def __init__(self, strong: bool = False):
+        self.strong = strong
+        super().__init__(f"taped({'strong' * strong})")
+
+
+@register_model(Vector)
+class VectorModel(models.PrimitiveModel):
+    """A vector while it is computed with; in memory an array, which needs no more alignment."""
+
+    def __init__(self, manager: Any, kind: Vector):
+        super().__init__(manager, kind, ir.VectorType(DOUBLE, kind.n))
+
+    def get_data_type(self) -> ir.Type:
+        return ir.ArrayType(DOUBLE, self._fe_type.n)
+
+    def as_data(self, builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+        entries = [builder.extract_element(value, INT32(k)) for k in range(self._fe_type.n)]
+        return cgutils.pack_array(builder, entries)
+
+    def from_data(self, builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+        y = ir.Constant(self.get_value_type(), ir.Undefined)
+        for k in range(self._fe_type.n):
+            y = builder.insert_element(y, builder.extract_value(value, k), INT32(k))
+        return y
+
+    def load_from_data_pointer(
+        self, builder: ir.IRBuilder, ptr: ir.Value, align: Any = None
+    ) -> ir.Value:
+        return builder.load(builder.bitcast(ptr, self.get_value_type().as_pointer()), align=8)
+
+
+@register_model(Dual)
+class DualModel(models.StructModel):
+    def __init__(self, manager: Any, kind: Dual):
+        super().__init__(manager, kind, [("value", kind.base), ("tangent", kind.tangent)])
+
+
+@register_model(Taped)
+class TapedModel(models.StructModel):
+    def __init__(self, manager: Any, kind: Taped):
+        members = [("value", types.float64), ("index", types.int64), ("slope", types.float64)]
+        super().__init__(manager, kind, members)
+
+
+def is_plain(kind: types.Type) -> bool:
+    """Whether it is the type of an ordinary real number."""
+    return isinstance(kind, PLAIN)
+
+
+@lower_cast(types.Integer, Active)
+@lower_cast(types.Float, Active)
+@lower_cast(types.Boolean, Active)
+def _constant(context: Any, builder: Any, source: Any, target: Any, x: Any) -> Any:
+    """A plain number as one that does not move."""
+    zeros = ir.Constant(context.get_value_type(target), None)
+    y = cgutils.create_struct_proxy(target)(context, builder, value=zeros)
+    y.value = context.cast(builder, x, source, target.base)
+    return y._getvalue()
+
+
+__all__ = ["Active", "Dual", "Taped", "Vector", "is_plain"]

@@ -1,0 +1,277 @@
+"""The rules of scalar functions in kernels, a row each: names, and slopes by operand.
+
+Slopes are functions of the operands' values and then of the result, in the type of the values:
+those of dual numbers of dual numbers are dual themselves, so the rules differentiate each other.
+The conventions (kinks, ties, powers of zero) are those of the rows in ``_ops/elementwise.py``.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba.core import types
+from numba.extending import lower_builtin, overload, type_callable
+
+from functrans.numba.emit import RULES, Emitted, Emitter, strong_product
+from functrans.numba.numbers import Active, is_plain
+
+# What an array gets entry by entry (``arrays.py``), by how many operands there are.
+UNARY: list[Any] = []
+BINARY: list[Any] = []
+# Those among them whose results have no derivative.
+CONSTANT: set[Any] = set()
+
+
+def unary(*functions: Any, slope: Callable) -> None:
+    """The rule of functions of one number."""
+    for f in functions:
+        def rule(e: Emitter, x: Emitted, f: Any = f) -> Emitted:
+            v = e.value(x)
+            y = e.call(f, v)
+            return e.chain(x, y, slope(*_in_slopes(e, v, y)))
+
+        _enter(f, 1, rule)
+
+
+def binary(*functions: Any, slopes: tuple[Callable, Callable]) -> None:
+    """The rule of functions of two numbers; either may be plain."""
+    for f in functions:
+        def rule(e: Emitter, a: Emitted, b: Emitted, f: Any = f) -> Emitted:
+            v, w = e.value(a), e.value(b)
+            y = e.call(f, v, w)
+            known = _in_slopes(e, v, w, y)
+            if not isinstance(b.kind, Active):
+                return e.chain(a, y, slopes[0](*known))
+            if not isinstance(a.kind, Active):
+                return e.chain(b, y, slopes[1](*known))
+            return e.joined(a, b, y, (slopes[0](*known), slopes[1](*known)))
+
+        _enter(f, 2, rule)
+
+
+def constant(*functions: Any, arity: int = 1) -> None:
+    """Functions without a slope: tests, comparisons, steps. Their results are plain."""
+    for f in functions:
+        def rule(e: Emitter, *xs: Emitted, f: Any = f) -> Emitted:
+            return e.call(f, *map(e.innermost, xs))
+
+        CONSTANT.add(f)
+        _enter(f, arity, rule)
+
+
+def _in_slopes(e: Emitter, *xs: Emitted) -> list[Emitted]:
+    return [e.quiet.of(x.kind, x.value) for x in xs]
+
+
+def _enter(f: Any, arity: int, rule: Callable) -> None:
+    """Let numba type calls of ``f`` on such numbers and lower them by the rule."""
+    RULES[f] = rule
+    (UNARY if arity == 1 else BINARY).append(f)
+    type_callable(f)(_typer_of_one(f) if arity == 1 else _typer_of_two(f))
+
+    def lower(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        e = Emitter(context, builder)
+        xs = [e.of(k, x) for k, x in zip(signature.args, args, strict=True)]
+        return e.cast(rule(e, *xs), signature.return_type).value
+
+    places = [(Active,)] if arity == 1 else [(Active, Active), (Active, types.Any),
+                                             (types.Any, Active)]
+    for operands in places:
+        lower_builtin(f, *operands)(lower)
+
+
+def _typer_of_one(f: Any) -> Callable:
+    def of_context(context: Any) -> Callable:
+        def typer(x: Any) -> Any:
+            if isinstance(x, Active):
+                return _of_values(context, f, _innermost(x)) if f in CONSTANT else x
+            return None
+
+        return typer
+
+    return of_context
+
+
+def _typer_of_two(f: Any) -> Callable:
+    def of_context(context: Any) -> Callable:
+        def typer(a: Any, b: Any) -> Any:
+            kind = number_kind(a, b)
+            if kind is None or f not in CONSTANT:
+                return kind
+            return _of_values(context, f, *map(_innermost, (a, b)))
+
+        return typer
+
+    return of_context
+
+
+def number_kind(*kinds: Any) -> Active | None:
+    """The one type of active numbers among these, if the others are of plain ones."""
+    found = {k for k in kinds if isinstance(k, Active)}
+    if len(found) != 1 or not all(isinstance(k, Active) or is_plain(k) for k in kinds):
+        return None
+    return found.pop()
+
+
+def _innermost(kind: Any) -> Any:
+    while isinstance(kind, Active):
+        kind = kind.base
+    return kind
+
+
+def _of_values(context: Any, f: Any, *kinds: Any) -> Any:
+    """The type of what a function makes of plain numbers."""
+    return context.resolve_function_type(context.resolve_value_type(f), kinds, {}).return_type
+
+
+# ---- helpers of slopes
+
+LN2, LN10, DEGREE = math.log(2.0), math.log(10.0), math.pi / 180
+
+
+def ratio(a: Emitted, b: Emitted) -> Emitted:
+    """A quotient that is 0 where the divisor is 0."""
+    return a.emitter.choose(b == 0.0, 0.0, a / b)
+
+
+def precedence(a: Emitted, b: Emitted) -> Emitted:
+    """1 where a > b, 1/2 at a tie."""
+    return a.emitter.choose(a > b, 1.0, a.emitter.choose(a == b, 0.5, 0.0))
+
+
+def of_power(a: Emitted, b: Emitted, y: Emitted) -> Emitted:
+    e = a.emitter
+    if isinstance(b.kind, types.Integer):  # a power by an integer is a product
+        less = e.of(b.kind, e.builder.sub(b.value, b.value.type(1)))
+        return e.choose(e.call(operator.eq, b, 0.0), 0.0, e.call(operator.pow, a, less) * b)
+    return e.choose(b == 0.0, 0.0, b * a ** (b - 1.0))
+
+
+def of_exponent(a: Emitted, b: Emitted, y: Emitted) -> Emitted:
+    return a.emitter.call(strong_product, y, np.log(a))
+
+
+def of_sum(x: Emitted, y: Emitted) -> Emitted:
+    """The share of ``exp(x)`` in ``exp(y)``; an infinity has no gap to itself."""
+    return np.exp(x.emitter.choose(x == y, 0.0, x - y))
+
+
+# ---- arithmetic
+
+unary(operator.neg, np.negative, slope=lambda x, y: -1.0)
+unary(operator.pos, slope=lambda x, y: 1.0)
+unary(abs, np.abs, np.fabs, math.fabs, slope=lambda x, y: np.sign(x))
+unary(np.square, slope=lambda x, y: x + x)
+unary(np.reciprocal, slope=lambda x, y: -(y * y))
+binary(operator.add, operator.iadd, np.add, slopes=(lambda a, b, y: 1.0, lambda a, b, y: 1.0))
+binary(operator.sub, operator.isub, np.subtract,
+       slopes=(lambda a, b, y: 1.0, lambda a, b, y: -1.0))
+binary(operator.mul, operator.imul, np.multiply, slopes=(lambda a, b, y: b, lambda a, b, y: a))
+binary(strong_product, slopes=(lambda a, b, y: b, lambda a, b, y: a))
+binary(operator.truediv, operator.itruediv, np.divide, np.true_divide,
+       slopes=(lambda a, b, y: 1.0 / b, lambda a, b, y: -y / b))
+binary(operator.mod, operator.imod, np.remainder, np.mod,
+       slopes=(lambda a, b, y: 1.0, lambda a, b, y: -np.floor(a / b)))
+binary(np.fmod, slopes=(lambda a, b, y: 1.0, lambda a, b, y: -np.trunc(a / b)))
+binary(operator.pow, operator.ipow, pow, np.power, math.pow, slopes=(of_power, of_exponent))
+
+# ---- powers, exponentials, logarithms
+
+unary(math.sqrt, np.sqrt, slope=lambda x, y: 0.5 / y)
+unary(np.cbrt, slope=lambda x, y: 1.0 / (3.0 * (y * y)))
+unary(math.exp, np.exp, slope=lambda x, y: y)
+unary(np.exp2, slope=lambda x, y: y * LN2)
+unary(math.expm1, np.expm1, slope=lambda x, y: np.exp(x))
+unary(math.log, np.log, slope=lambda x, y: 1.0 / x)
+unary(math.log2, np.log2, slope=lambda x, y: 1.0 / (x * LN2))
+unary(math.log10, np.log10, slope=lambda x, y: 1.0 / (x * LN10))
+unary(math.log1p, np.log1p, slope=lambda x, y: 1.0 / (1.0 + x))
+binary(math.hypot, np.hypot, slopes=(lambda a, b, y: ratio(a, y), lambda a, b, y: ratio(b, y)))
+binary(np.logaddexp, slopes=(lambda a, b, y: of_sum(a, y), lambda a, b, y: of_sum(b, y)))
+
+# ---- trigonometric and hyperbolic
+
+unary(math.sin, np.sin, slope=lambda x, y: np.cos(x))
+unary(math.cos, np.cos, slope=lambda x, y: -np.sin(x))
+unary(math.tan, np.tan, slope=lambda x, y: 1.0 + y * y)
+unary(math.asin, np.arcsin, slope=lambda x, y: 1.0 / np.sqrt((1.0 - x) * (1.0 + x)))
+unary(math.acos, np.arccos, slope=lambda x, y: -1.0 / np.sqrt((1.0 - x) * (1.0 + x)))
+unary(math.atan, np.arctan, slope=lambda x, y: 1.0 / (1.0 + x * x))
+unary(math.sinh, np.sinh, slope=lambda x, y: np.cosh(x))
+unary(math.cosh, np.cosh, slope=lambda x, y: np.sinh(x))
+unary(math.tanh, np.tanh, slope=lambda x, y: 1.0 - y * y)
+unary(math.asinh, np.arcsinh, slope=lambda x, y: 1.0 / np.sqrt(1.0 + x * x))
+unary(math.acosh, np.arccosh, slope=lambda x, y: 1.0 / (np.sqrt(x - 1.0) * np.sqrt(x + 1.0)))
+unary(math.atanh, np.arctanh, slope=lambda x, y: 1.0 / ((1.0 - x) * (1.0 + x)))
+binary(math.atan2, np.arctan2,
+       slopes=(lambda a, b, y: ratio(ratio(b, np.hypot(a, b)), np.hypot(a, b)),
+               lambda a, b, y: -ratio(ratio(a, np.hypot(a, b)), np.hypot(a, b))))
+unary(np.deg2rad, np.radians, math.radians, slope=lambda x, y: DEGREE)
+unary(np.rad2deg, np.degrees, math.degrees, slope=lambda x, y: 1.0 / DEGREE)
+unary(math.erf, slope=lambda x, y: 2.0 / math.sqrt(math.pi) * np.exp(-(x * x)))
+unary(math.erfc, slope=lambda x, y: -2.0 / math.sqrt(math.pi) * np.exp(-(x * x)))
+
+# ---- extremes, steps and tests
+
+binary(np.maximum, slopes=(lambda a, b, y: precedence(a, b), lambda a, b, y: precedence(b, a)))
+binary(np.minimum, slopes=(lambda a, b, y: precedence(b, a), lambda a, b, y: precedence(a, b)))
+binary(np.fmax, slopes=(lambda a, b, y: a.emitter.choose(b != b, 1.0, precedence(a, b)),
+                        lambda a, b, y: a.emitter.choose(a != a, 1.0, precedence(b, a))))
+binary(np.fmin, slopes=(lambda a, b, y: a.emitter.choose(b != b, 1.0, precedence(b, a)),
+                        lambda a, b, y: a.emitter.choose(a != a, 1.0, precedence(a, b))))
+binary(math.copysign, np.copysign,
+       slopes=(lambda a, b, y: np.sign(a) * np.copysign(1.0, b), lambda a, b, y: 0.0))
+constant(np.sign, np.floor, np.ceil, np.trunc, np.rint, math.floor, math.ceil, math.trunc, round,
+         np.isnan, np.isinf, np.isfinite, math.isnan, math.isinf, math.isfinite, np.signbit,
+         bool, int, operator.not_, operator.truth)
+constant(operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne,
+         operator.floordiv, operator.ifloordiv, np.floor_divide, np.less, np.less_equal,
+         np.greater, np.greater_equal, np.equal, np.not_equal, arity=2)
+
+
+@overload(float)
+def _float(x):
+    return (lambda x: x) if isinstance(x, Active) else None
+
+
+@overload(np.where)
+def _where(condition, x, y):
+    if not is_plain(condition) or number_kind(x, y) is None:
+        return None
+
+    def chosen(condition, x, y):
+        if condition:
+            return x
+        return y
+
+    return chosen
+
+
+# Python's own: the first of equals, as Python takes it.
+def _extreme(f: Any, beats: Callable) -> None:
+    @overload(f)
+    def of_two(x, y):
+        if number_kind(x, y) is None:
+            return None
+
+        def chosen(x, y):
+            if beats(y, x):
+                return y
+            return x
+
+        return chosen
+
+    @overload(f)
+    def of_three(x, y, z):
+        return None if number_kind(x, y, z) is None else (lambda x, y, z: f(f(x, y), z))
+
+
+_extreme(max, operator.gt)
+_extreme(min, operator.lt)
+
+
+__all__ = ["BINARY", "CONSTANT", "RULES", "UNARY", "number_kind"]

@@ -1,0 +1,222 @@
+"""Runs of a kernel with active numbers: tangents forward, cotangents backward.
+
+``components`` of an argument are its value and, for each level of dual numbers, as many tangents
+again: component j has bit k where it is a tangent of level k. The tangent of highest order is the
+last; of a result it is what is asked for.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.core import types
+from numba.core.dispatcher import Dispatcher
+
+from functrans._core.bind import may_have_nan
+from functrans.numba import tape
+from functrans.numba.boxing import Returned, Words
+from functrans.numba.convert import converted
+from functrans.numba.numbers import Active, Dual, Taped
+from functrans.numba.source import explained
+
+# How many tangents fit into one run.
+WIDTHS = (1, 2, 4, 8)
+
+
+class Args(NamedTuple):
+    """How the arguments of a kernel are made of operands: ``fixed`` has those that are none."""
+
+    places: tuple[int, ...]  # where the operands stand
+    scalars: tuple[bool, ...]  # which of them are numbers rather than arrays
+    fixed: tuple[Any, ...]  # all arguments, with None where operands stand
+    outs: tuple[int, ...]  # which operands are written into
+
+    def filled(self, operands: Sequence) -> list:
+        args = list(self.fixed)
+        for i, x in zip(self.places, operands, strict=True):
+            args[i] = x
+        return args
+
+    def plain(self, i: int, x: np.ndarray) -> Any:
+        """Operand ``i`` as the kernel gets it: its own where it may write, else read-only."""
+        if self.scalars[i]:
+            return x[()]
+        if i in self.outs:
+            return np.array(x, order="C")
+        view = np.ascontiguousarray(x).view()
+        view.flags.writeable = False
+        return view
+
+
+class Runs:
+    """A kernel for each kind of numbers, compiled when it is first run."""
+
+    def __init__(self, kernel: Dispatcher, args: Args, checked: bool):
+        self.kernel, self.args, self.checked = kernel, args, checked
+        self.room: dict[Any, int] = {}  # how long tapes were
+
+    @functools.cache  # noqa: B019  # lives as long as the runs
+    def compiled(self, element: Active) -> Dispatcher:
+        outs = tuple([self.args.places[i] for i in self.args.outs])
+        return converted(self.kernel, element, outs, self.checked)
+
+    def run(self, element: Active, operands: Sequence) -> list:
+        """The flat results, and then the arguments that were written into."""
+        compiled = self.compiled(element)
+        out = explained(self.kernel, compiled, self.args.filled(operands))
+        if not self.args.outs:
+            return leaves_of(out)
+        result, written = out
+        return [*leaves_of(result), *written]
+
+    # ---- forward
+
+    def forward(
+        self, xs: Sequence, active: Sequence[int], columns: Sequence[Sequence[np.ndarray]],
+        element: Callable[[bool], Active], moving: Sequence[int], part: Callable,
+    ) -> list:
+        """``part`` of the words of the outputs ``moving``; ``columns`` are those of operands."""
+        for strong in (False, True):
+            kind = element(strong)
+            operands = [self.args.plain(i, x) for i, x in enumerate(xs)]
+            for i, columns_of_i in zip(active, columns, strict=True):
+                operands[i] = self._words(i, kind, [xs[i], *columns_of_i])
+            for i in set(self.args.outs).difference(active):
+                if xs[i].dtype.kind == "f":
+                    operands[i] = self._words(i, kind, [xs[i]])
+            outs = self.run(kind, operands)
+            found = [part(_words_of(outs[i], kind)) for i in moving]
+            if strong or not any(map(may_have_nan, found)):
+                return found
+        raise AssertionError
+
+    def _words(self, i: int, kind: Active, columns: Sequence[np.ndarray]) -> Words:
+        words = np.zeros((*columns[0].shape, kind.words))
+        for k, x in enumerate(columns):
+            words[..., k] = x
+        return Words(words, kind, self.args.scalars[i], i not in self.args.outs)
+
+    def tangents(
+        self, xs: Sequence, active: Sequence[int], components: Sequence[Sequence], depth: int,
+        moving: Sequence[int],
+    ) -> list[np.ndarray]:
+        """The tangents of highest order: ``components`` but the first, by argument."""
+        def element(strong: bool) -> Active:
+            kind: types.Type = types.float64
+            for _ in range(depth):
+                kind = Dual(kind, 1, strong)
+            assert isinstance(kind, Active)
+            return kind
+
+        return self.forward(xs, active, components, element, moving, lambda w: w[..., -1])
+
+    def chunk(
+        self, xs: Sequence, active: Sequence[int], ts: Sequence[np.ndarray],
+        moving: Sequence[int], values: bool = False,
+    ) -> list[np.ndarray]:
+        """Tangents along several directions, which are the last axis of ``ts`` and the results.
+
+        With ``values`` these come first on that axis.
+        """
+        count = ts[0].shape[-1]
+        width = min([n for n in WIDTHS if n >= count] or [WIDTHS[-1]])
+        first = 0 if values else 1
+
+        def run(start: int) -> list[np.ndarray]:
+            stop = min(start + width, count)
+            columns = [[t[..., k] for k in range(start, stop)] for t in ts]
+            skip = first if start == 0 else 1
+            return self.forward(xs, active, columns, lambda s: Dual(types.float64, width, s),
+                                moving, lambda w: w[..., skip : 1 + stop - start])
+
+        parts = [run(start) for start in range(0, count, width)]
+        return [np.concatenate(p, axis=-1) for p in zip(*parts, strict=True)]
+
+    # ---- backward
+
+    def recorded(
+        self, xs: Sequence, active: Sequence[int], components: Sequence[Sequence], depth: int,
+        moving: Sequence[int], strong: bool,
+    ) -> Recorded:
+        """A run that is kept on a tape. ``components`` with the values, by argument."""
+        kind: Active = Taped(strong)
+        for _ in range(depth):
+            kind = Dual(kind, 1, strong)
+        operands = [self.args.plain(i, x) for i, x in enumerate(xs)]
+        node = 1
+        for i, components_of_i in zip(active, components, strict=True):
+            operands[i], node = self._inputs(i, kind, components_of_i, node)
+        for i in set(self.args.outs).difference(active):
+            if xs[i].dtype.kind == "f":
+                operands[i], _ = self._inputs(i, kind, [xs[i]], 0)
+        made = self.compiled(kind)  # a kernel is compiled before its tape is made
+        key = made, node
+        outs, entries = tape.recorded(
+            lambda: self.run(kind, [x.copy() if i in self.args.outs else x
+                                    for i, x in enumerate(operands)]),
+            node - 1, self.room.get(key, 4 * node + 1000),
+        )
+        self.room[key] = len(entries.entries) - node + 64
+        return Recorded(entries, [_words_of(outs[i], kind) for i in moving], strong,
+                        [x.shape for parts in components for x in parts])
+
+    def _inputs(
+        self, i: int, kind: Active, columns: Sequence[np.ndarray], node: int
+    ) -> tuple[Words, int]:
+        """An argument whose entries are nodes from ``node`` on; constant where that is 0."""
+        size, shape = columns[0].size, columns[0].shape
+        words = (np.empty if node else np.zeros)((size, kind.words))
+        for k, x in enumerate(columns):
+            if node:
+                tape.number_inputs(words, np.ravel(x), node, 3 * k)
+                node += size
+            else:
+                words[:, 3 * k] = np.ravel(x)
+        words = words.reshape(*shape, kind.words)
+        return Words(words, kind, self.args.scalars[i], i not in self.args.outs), node
+
+
+class Recorded(NamedTuple):
+    """A run on a tape: the words of its outputs, and the shapes of its inputs."""
+
+    tape: tape.Tape
+    outs: list[np.ndarray]
+    strong: bool
+    shapes: list[tuple[int, ...]]
+
+    def values(self) -> list[np.ndarray]:
+        return [words[..., 0] for words in self.outs]
+
+    def pull(self, cts: Sequence[Any]) -> list[np.ndarray]:
+        """The cotangents of the inputs from those of the outputs, None where there is none."""
+        seeds = []
+        for words, ct in zip(self.outs, cts, strict=True):
+            if ct is None:
+                continue
+            slopes = words[..., -1]
+            with np.errstate(all="ignore"):
+                values = np.where(slopes == 0, 0.0, ct * slopes) if self.strong else ct * slopes
+            seeds.append((words[..., -2:-1].copy().view(np.int64)[..., 0], values))
+        flat = self.tape.pull(seeds, self.strong)
+        ends = np.cumsum([int(np.prod(s)) for s in self.shapes])
+        return [part.reshape(s) for part, s in zip(np.split(flat, ends[:-1]), self.shapes,
+                                                   strict=True)]
+
+
+def leaves_of(out: Any) -> list:
+    """The numbers and arrays that a kernel returned."""
+    if out is None:
+        return []
+    return list(out) if isinstance(out, tuple) else [out]
+
+
+def _words_of(x: Any, kind: Active) -> np.ndarray:
+    """The words of a result, which is plain where it does not depend on active arguments."""
+    if isinstance(x, Returned):
+        return x.words
+    words = np.zeros((*np.shape(x), kind.words))
+    words[..., 0] = x
+    return words

@@ -1,0 +1,115 @@
+"""Errors of kernels that cannot be differentiated: which line, why, and what to do."""
+
+from __future__ import annotations
+
+import dis
+import os
+import random
+import re
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+from numba.core.errors import NumbaError
+
+from functrans.errors import PACKAGE, UnsupportedError, user_frames
+
+NUMBA = os.path.dirname(numba.__file__) + os.sep
+
+
+def explained(kernel: Dispatcher, compiled: Callable, args: Sequence) -> Any:
+    """``compiled(*args)``; where it cannot be compiled, an error about the kernel's line."""
+    try:
+        return compiled(*args)
+    except NumbaError as error:
+        text = str(error)
+    raise UnsupportedError(
+        f"{line_of_call()}: the kernel `{kernel.__name__}` cannot be differentiated: "
+        f"{_reason(text)} ({_line(kernel, text)})"
+    )
+
+
+def line_of_call() -> str:
+    """``file:line`` of the user's code that called a kernel."""
+    for frame in user_frames():
+        path = frame.f_code.co_filename
+        if not _is_numba(path):
+            return f"{path}:{frame.f_lineno}"
+    return "<unknown line>"
+
+
+def _is_numba(path: str) -> bool:
+    return path.startswith(NUMBA)
+
+
+def require_pure(f: Callable) -> None:
+    """Raise where a kernel leaves compiled code, or draws random numbers."""
+    for code in _codes(f.__code__):
+        line, last = code.co_firstlineno, None
+        for instruction in dis.get_instructions(code):
+            line = instruction.starts_line or line
+            name = instruction.argval
+            named = f.__globals__.get(name) if isinstance(name, str) else None
+            if reason := _impurity(named, name, last):
+                raise UnsupportedError(
+                    f"{line_of_call()}: the kernel `{f.__name__}` cannot be differentiated: "
+                    f"{reason} ({code.co_filename}:{line})"
+                )
+            last = named
+
+
+def _impurity(x: Any, name: Any, module: Any) -> str:
+    """What is wrong with an object that a kernel names, or an attribute of a module."""
+    if isinstance(module, types.ModuleType):
+        x = getattr(module, name, None) if isinstance(name, str) else None
+    if x is numba.objmode:
+        return "it runs Python's code in objmode, where derivatives are lost"
+    generator = isinstance(getattr(x, "__self__", None), random.Random | np.random.RandomState)
+    if x is np.random or x is random or generator:
+        return (
+            "it draws random numbers, others in the run for its derivative; draw them before and "
+            "pass them as arguments"
+        )
+    return ""
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            yield from _codes(c)
+
+
+def _line(kernel: Dispatcher, text: str) -> str:
+    """The innermost line of the user's in one of numba's messages."""
+    for path, line in re.findall(r'File "([^"]+)", line (\d+)', text):
+        path = os.path.abspath(path)
+        if not path.startswith(PACKAGE) and not _is_numba(path):
+            return f"{path}:{line}"
+    code = kernel.py_func.__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def _reason(text: str) -> str:
+    if re.search(r"[Cc]annot modify read-?only|is read-?only", text):
+        return (
+            "it writes into an argument, which is a copy while it is traced. Name that argument, "
+            "functrans.numba.differentiable(kernel, outs=...), and what is written is returned"
+        )
+    called = re.search(r"No implementation of function Function\((.*?)\) found for signature:\s*"
+                       r"(>>> .*?)\n", text, re.DOTALL)
+    if called:
+        return f"{_name(called[1])} has no derivative in kernels for {called[2][4:].strip()}"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next((s for s in lines if not s.startswith("Failed in ")), "it does not compile")
+
+
+def _name(described: str) -> str:
+    found = re.match(r"<(?:built-in function|ufunc|function|class) '?([\w.]+)", described)
+    return f"`{found[1] if found else described}`"
+
+
+__all__ = ["explained", "line_of_call", "require_pure"]

@@ -1,0 +1,184 @@
+"""Views and changes in place, where torch refuses them and where it does not."""
+
+import pytest
+
+import functrans.torch as torch
+from functrans.torch.autograd import Function, gradcheck, gradgradcheck
+
+INPLACE = "is a view and is being modified inplace"
+SEVERAL = "output of a function that returns multiple views"
+NO_GRAD = "A view was created in no_grad mode and is being modified inplace"
+
+
+def leaf(*values):
+    return torch.tensor(values, dtype=torch.float64, requires_grad=True)
+
+
+@pytest.mark.parametrize("views", [
+    lambda y: y.unbind(), lambda y: y.chunk(2), lambda y: y.split(1), lambda y: y.split([1, 1]),
+], ids=["unbind", "chunk", "split", "split with sizes"])
+def test_one_of_several_views_is_not_written_to_while_recording(views):
+    x = leaf(2.0, 3.0)
+    first, second = views(x.clone())
+    assert first._is_view() and second.requires_grad
+    for k, v in enumerate((first, second)):
+        with pytest.raises(RuntimeError, match=rf"Output {k} of \w+ {INPLACE}.*{SEVERAL}"):
+            v.add_(1)
+    with torch.no_grad():
+        first.add_(1)
+    constants = views(torch.zeros(2, dtype=torch.float64))
+    constants[0].add_(1)
+    with pytest.raises(RuntimeError, match=SEVERAL):
+        constants[0].copy_(x[:1] if constants[0].ndim else x[0])
+
+
+def test_several_views_are_outputs_of_one_node():
+    x = leaf(1.0, 2.0, 3.0)
+    a, b, c = (x * 1).unbind()
+    assert a.grad_fn is b.grad_fn and [t.output_nr for t in (a, b, c)] == [0, 1, 2]
+    seen = []
+    a.register_hook(seen.append)
+    b.backward(retain_graph=True)
+    assert seen == [None] and x.grad.tolist() == [0.0, 1.0, 0.0]
+    torch.autograd.backward([a, c], [torch.tensor(10.0, dtype=torch.float64)] * 2)
+    assert x.grad.tolist() == [10.0, 1.0, 10.0]
+
+
+def test_several_views_are_differentiated_twice():
+    x = torch.linspace(0.1, 1.2, 6, dtype=torch.float64).reshape(2, 3).requires_grad_()
+
+    def f(x):
+        a, b = x.unbind()
+        c, d = x.split([1, 2], 1)
+        return a * b.exp(), c * d**2
+
+    assert gradcheck(f, x) and gradgradcheck(f, x)
+
+
+@pytest.mark.parametrize("requires", [True, False])
+def test_a_view_made_under_no_grad_is_not_written_to_while_recording(requires):
+    x = leaf(2.0, 3.0)
+    y = x.clone() if requires else torch.zeros(2, dtype=torch.float64)
+    with torch.no_grad():
+        views = [y.view_as(y), y.unbind()[0], y[:1]]
+    for v in views:
+        assert v.requires_grad == requires and v.grad_fn is None and v._is_view()
+        with pytest.raises(RuntimeError, match=NO_GRAD):
+            v.mul_(x[0])
+    with torch.no_grad():
+        views[0].mul_(2)
+
+
+def test_views_of_leaves_are_not_written_to():
+    x = leaf(2.0, 3.0)
+    y = torch.zeros(2, dtype=torch.float64)
+    view = y[:]
+    view.add_(5)
+    y.requires_grad_()
+    for v in (x[:1], view):
+        with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad is b"):
+            v.add_(1)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used"):
+        y.add_(1)
+    assert view.requires_grad and y.tolist() == [5.0, 5.0]
+
+
+def test_detaching_a_base_leaves_its_views_as_they_are():
+    x = leaf(2.0, 3.0)
+    view = x.narrow(0, 1, 1)
+    x.detach_()
+    assert not x.requires_grad and view.requires_grad and view.grad_fn is not None
+    assert view._base is x
+    with pytest.raises(RuntimeError, match="Can't detach views in-place"):
+        view.detach_()
+
+
+def test_a_view_of_memory_that_was_replaced_is_not_recorded():
+    w = leaf(2.0)
+    new = torch.zeros(4, dtype=torch.float64)
+    for change in (lambda t: t.resize_(2, 2), lambda t: setattr(t, "data", new)):
+        base = torch.zeros(4, dtype=torch.float64)
+        view = base[:1]
+        change(base)
+        with pytest.raises(RuntimeError, match="another shape or other memory since"):
+            view.mul_(w)
+
+
+class Shifted(Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.mark_dirty(a.add_(b))
+        return a
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, g
+
+
+def test_a_dirty_view_takes_part_of_its_base():
+    x, b = leaf(2.0, 3.0), leaf(10.0)
+    base = x * 2
+    view = base[:1]
+    assert Shifted.apply(view, b) is view
+    view.mul_(3)
+    base.sum().backward()
+    assert base.tolist() == [42.0, 6.0] and x.grad.tolist() == [6.0, 2.0] and b.grad.item() == 3.0
+
+
+def test_a_result_that_is_returned_twice_is_the_last_output():
+    class Twice(Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x * 2
+            return y, y
+
+        @staticmethod
+        def backward(ctx, g, h):
+            return 2 * g + 2 * h
+
+    def f(x):
+        a, b = Twice.apply(x)
+        assert a is b and a.output_nr == 1
+        return a + b
+
+    assert gradcheck(f, leaf(1.0, 2.0)) and gradgradcheck(f, leaf(1.0, 2.0))
+
+
+def test_a_grad_that_will_not_come_is_warned_of():
+    x = leaf(1.0)
+    y = x * 2
+    with pytest.warns(UserWarning, match="a Tensor that is not a leaf Tensor is being accessed"):
+        assert y.grad is None
+    y.retain_grad()
+    assert y.grad is None and x.grad is None
+
+
+def test_attributes_that_hold_a_tensor_together_are_not_deleted():
+    x = leaf(1.0)
+    for name in ("data", "requires_grad", "_grad_fn", "_backward_hooks"):
+        with pytest.raises(RuntimeError):
+            delattr(x, name)
+    del x.grad
+    with pytest.raises(TypeError, match="Variable data has to be a tensor, but got NoneType"):
+        x.data = None
+    with pytest.raises(RuntimeError, match="must be floating point or complex dtype"):
+        x.data = torch.tensor([1])
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_a_dense_gradient_replaces_a_sparse_one_by_the_sum(create):
+    x = leaf(1.0, 2.0)
+    x.grad = sparse = torch.sparse_coo_tensor([[1, 1]], [10.0, 5.0], (2,), dtype=torch.float64)
+    (x * x).sum().backward(create_graph=create)
+    assert x.grad is not sparse and x.grad.tolist() == [2.0, 19.0]
+
+
+@pytest.mark.parametrize("change", [torch.Tensor.add_, torch.Tensor.copy_, torch.Tensor.mul_])
+def test_an_operand_on_part_of_the_written_memory_is_refused(change):
+    for x in (torch.arange(4.0), leaf(0.0, 1.0, 2.0, 3.0).clone()):
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            change(x[1:], x[:-1])
+        change(x[2:], x[:2])
+        change(x, x)
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        change(torch.ones(1).expand(3), 2.0 if change is not torch.Tensor.copy_ else torch.ones(3))
