@@ -20,7 +20,18 @@ def main() -> int:
     if args.threads:
         _limit_threads(args.threads)
     # imported after the thread limits are set, which libraries read when they load
-    from benchmarks import arrays, imports, jit, memory, overhead, report, shim, speed, watching
+    from benchmarks import (
+        arrays,
+        imports,
+        jit,
+        kernels,
+        memory,
+        overhead,
+        report,
+        shim,
+        speed,
+        watching,
+    )
     from benchmarks.peers import available
 
     peers, missing = available()
@@ -39,6 +50,9 @@ def main() -> int:
     }
     runs["jit-compile"] = lambda: jit.compile_table(args.scale)
     runs["jit-price"] = lambda: jit.price_table(args.scale)
+    if kernels.numba is not None:
+        runs["numba-price"] = lambda: kernels.price_table(args.scale)
+        runs["numba-calls"] = lambda: kernels.call_table(args.scale)
     runs["overhead"] = lambda: overhead.table(peers, args.scale)
     runs["watching"] = lambda: watching.table(args.scale)
     runs["import"] = lambda: imports.table(args.scale)

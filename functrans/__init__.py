@@ -26,8 +26,9 @@ from functrans._transforms.staging.jit import jit
 from functrans._transforms.staging.staging import make_program
 from functrans._transforms.vmap import vmap
 from functrans.config import config
+from functrans.numpy.public import immutable as _immutable
 
-array = numpy.array
+array = _immutable(numpy.array)
 
 __version__ = _version.VERSION
 

@@ -49,7 +49,7 @@ def explain(f: Callable) -> Callable[..., Report]:
     >>> [(f.kind, f.op) for f in report.findings]
     [('kink', 'absolute'), ('saturated', 'absolute')]
     """
-    require_callable("explain", f)
+    f = require_callable("explain", f)
 
     @functools.wraps(f, updated=())
     def explained(*args: Any, **kwargs: Any) -> Report:

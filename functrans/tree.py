@@ -137,7 +137,7 @@ def _flatten(x: Any, leaves: list) -> Structure:
     """Append the leaves of ``x`` to ``leaves``."""
     parts = opened(x)
     if parts is None:
-        leaves.append(x)
+        leaves.append(x.current() if isinstance(x, Tracer) else x)
         return LEAF
     children, aux = parts
     return Structure(type(x), aux, tuple([_flatten(c, leaves) for c in children]))

@@ -180,10 +180,15 @@ def test_emath_where_values_are_not_known_names_the_alternative(transform):
 # ---- the namespace
 
 
-def test_creators_make_arrays():
+def test_creators_make_arrays_that_can_be_written_to():
     for y in (fnp.zeros(3), fnp.arange(4.0), fnp.eye(2), fnp.full(3, 2.0), fnp.linspace(0, 1, 5)):
         assert type(y) is ft.Array
-        assert not y.flags.writeable
+        y[0] = 5.0
+        assert np.ravel(y)[0] == 5.0
+
+
+def test_array_of_the_package_itself_cannot_be_written_to():
+    assert not ft.array([1.0, 2.0]).flags.writeable
 
 
 def test_names_that_are_not_functions_are_numpys_own():

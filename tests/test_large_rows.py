@@ -150,7 +150,7 @@ def test_sums_in_place_are_those_of_copies(name, monkeypatch):
 
     g = ft.grad(f)(x)
     _, pullback = ft.vjp(f, x)
-    monkeypatch.setattr(cotangents, "_is_alone", lambda cts, slot: False)
+    monkeypatch.setattr(cotangents, "is_alone", lambda cts, slot: False)
     expected = ft.grad(f)(x)
     slope = np.array([ft.jvp(f, (x,), (e,))[1] for e in np.eye(1000)[[0, 3, 7, 999]]])
     monkeypatch.undo()

@@ -106,8 +106,9 @@ def test_a_tangent_is_that_of_the_python():
         lambda f: ft.jacfwd(ft.jacfwd(f, argnums=1)),
         lambda f: ft.jacrev(ft.jacrev(f), argnums=(0, 1)),
         lambda f: ft.jacrev(ft.jacfwd(f)),
+        lambda f: ft.hessian(lambda x, a: f(x, a) ** 2),
     ],
-    ids=["hessian", "forward twice", "reverse twice", "reverse over forward"],
+    ids=["hessian", "forward twice", "reverse twice", "reverse over forward", "of its square"],
 )
 def test_second_derivatives_are_those_of_the_python(f, nest):
     agree(nest(f)(X, 1.3), nest(plainly)(X, 1.3), rtol=1e-12)  # sums in another order
@@ -700,3 +701,67 @@ def test_ctypes_calls_it():
 def test_what_cannot_be_called_natively_is_refused(make, text, error):
     with pytest.raises(error, match=text):
         make()
+
+
+# ---- how kernels are called
+
+
+@njit
+def cubed(v):
+    t = np.zeros(1)
+    t[0] = v
+    return t[0] ** 3
+
+
+def test_a_function_may_be_an_argument():
+    @njit
+    def mapped(f, x):
+        s = 0.0
+        for v in x:
+            s += f(v)
+        return s
+
+    agree(ft.grad(lambda x: mapped(cubed, x))(X), 3 * X**2)
+
+
+def test_a_kernel_may_call_itself():
+    @njit
+    def repeated(x, n):
+        if n == 0:
+            return x
+        return repeated(x * x, n - 1)
+
+    agree(ft.grad(repeated)(1.1, 3), 8 * 1.1**7)
+
+
+def test_defaults_keywords_and_kernels_without_the_lock():
+    @njit(nogil=True)
+    def scaled(x, a=2.0, n=3):
+        return x**n * a
+
+    assert ft.grad(scaled)(2.0) == 24.0
+    assert ft.grad(lambda x: scaled(x, n=2))(2.0) == 8.0
+    assert ft.grad(lambda a: scaled(n=2, x=3.0, a=a))(1.0) == 9.0
+
+
+def test_a_kernel_that_has_met_a_traced_value_is_otherwise_as_it_was():
+    @njit
+    def shifted(x):
+        y = x.copy()
+        y[1:] = x[:-1]  # for which numba inlines a loop
+        return y
+
+    assert ft.jacfwd(shifted)(X).shape == (4, 4)
+    agree(shifted(X), np.concatenate([X[:1], X[:-1]]))
+
+
+def test_threads_share_nothing_in_a_parallel_kernel():
+    @njit(parallel=True)
+    def total(x):
+        s = 0.0
+        for i in numba.prange(len(x)):
+            s += x[i] ** 2
+        return s
+
+    agree(ft.grad(total)(X), 2 * X)
+    agree(ft.grad(differentiable(total, mode="reverse"))(X), 2 * X)

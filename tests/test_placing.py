@@ -1,4 +1,4 @@
-"""Functions that write: refused in place with the cure, right as functions that return a copy."""
+"""Functions that write: as NumPy's where that can be seen, refused elsewhere; and on copies."""
 
 from __future__ import annotations
 
@@ -70,11 +70,26 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_in_place_is_refused_with_the_cure(name):
+def test_in_place_is_refused_with_the_cure_where_it_cannot_be_seen(name):
     f, cure = CALLS[name]
     own = name.split()[0]
+    calls = {"f": f}
     with pytest.raises(ImmutableError, match=rf"np\.{own} writes in place.*{cure}.*numpy\.{own}\("):
-        ft.grad(lambda x: f(x) or x.sum())(np.ones(4))
+        ft.grad(lambda x: calls["f"](x) or x.sum())(np.ones(4))
+
+
+@pytest.mark.parametrize("name", [n for n in CALLS if n != "copyto from"])
+def test_in_place_is_that_of_numpy_where_it_can_be_seen(name):
+    f, x = CALLS[name][0], np.array([2.0, -1.0, 3.0, 0.5])
+    changed = x.copy()
+    f(changed)
+    kept = np.where(changed == x, 1.0, 0.0)
+    assert ft.grad(lambda x: f(x) or x.sum())(x).tolist() == kept.tolist()
+
+
+def test_a_plain_array_is_no_place_for_a_copy_of_traced_values():
+    with pytest.raises(ImmutableError, match=r"np\.copyto writes in place.*functrans\.numpy as np"):
+        ft.grad(lambda x: np.copyto(np.zeros(4), x) or x.sum())(np.ones(4))
 
 
 def test_an_array_cannot_be_written_to_by_our_names_either():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 import pytest
 
@@ -187,6 +189,7 @@ def test_a_stack_of_numbers_is_that_of_numpy(dtype, others):
     np.testing.assert_array_equal(found[0], stack(x))
 
 
-def test_fill_names_the_cure():
+def test_fill_that_cannot_be_seen_names_the_cure():
+    calls = {"fill": operator.methodcaller("fill", 2)}
     with pytest.raises(ImmutableError, match="full_like"):
-        ft.grad(lambda x: x.fill(2))(np.ones(3))
+        ft.grad(lambda x: calls["fill"](x))(np.ones(3))

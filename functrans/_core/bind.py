@@ -108,6 +108,13 @@ class Trace:
             )
 
 
+# why an array cannot be written to
+UNSEEN = (
+    "a function's arrays can be written to where functrans sees that it does so, in its own code "
+    "or that of the functions it names"
+)
+
+
 class Tracer:
     """A value that a transform follows. Its methods and operators come from ``functrans.numpy``."""
 
@@ -140,6 +147,10 @@ class Tracer:
     def whole(self) -> Any:
         """The plain values inside, of all entries of a batch; None if they are not known."""
         return None
+
+    def current(self) -> Any:
+        """Itself; of a name for a value that may change, the value it has now."""
+        return self
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -178,38 +189,41 @@ class Tracer:
     def __repr__(self) -> str:
         return f"<{self.dtype}[{','.join(map(str, self.shape))}] traced by {self.owner.fun}>"
 
-    def __setitem__(self, key, value):
+    def __setitem__(self, key: Any, value: Any) -> None:
         raise ImmutableError(
             scipy_names.advice(self)
-            or f"{user_line()}: a traced array cannot be assigned into. Write y = x.at[index]"
-            ".set(value), or build the result with np.stack, np.concatenate or np.where."
+            or f"{user_line()}: a traced array cannot be assigned into here: {UNSEEN}. Write y = "
+            "x.at[index].set(value), or build the result with np.stack, np.concatenate or np.where."
         )
 
-    def __array__(self, dtype=None, copy=None):
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
         if self.dtype.kind in "iu":
             raise ConcretizationError(
                 f"{user_line()}: {self!r} cannot become a plain ndarray: its numbers are not known "
                 "while it is traced. y[x] of a plain array y is ft.array(y)[x] or "
-                "functrans.numpy.take(y, x, axis=0); np.array([i, j]) is np.stack([i, j])."
+                "functrans.numpy.take(y, x, axis=0); np.array([i, j]) is np.stack([i, j]); to "
+                "assign it into an array, make that one after import functrans.numpy as np."
             )
         raise ConcretizationError(
             scipy_names.advice(self)
             or f"{user_line()}: {self!r} cannot become a plain ndarray: its derivative would be "
-            "lost. np.array([a, b]) of traced values is np.stack([a, b]); assigning into an "
-            "ndarray is functrans' .at[i].set(v); np.asarray(x) is x; np.vectorize(f) is "
-            "functrans.numpy.vectorize(f); y[x] of a plain array y is "
+            "lost. np.array([a, b]) of traced values is np.stack([a, b]); to assign it into an "
+            "array, make that one after import functrans.numpy as np, or use .at[i].set(v); "
+            "np.asarray(x) is x; np.vectorize(f) is functrans.numpy.vectorize(f); y[x] of a plain "
+            "array y is "
             "functrans.numpy.take(y, x, axis=0); a constant copy is ft.stop_gradient(x)."
         )
 
-    def __float__(self):
+    def __float__(self) -> float:
         raise ConcretizationError(
             scipy_names.advice(self)
             or f"{user_line()}: float() or a function of the math module got {self!r}; the result "
             "would have no derivative. Use NumPy's function (np.sin for math.sin), or "
-            "float(ft.stop_gradient(x)) for a constant."
+            "float(ft.stop_gradient(x)) for a constant. To assign it into an array of numpy's own "
+            "(y[0] = x[0]), make that one after import functrans.numpy as np."
         )
 
-    def __complex__(self):
+    def __complex__(self) -> complex:
         return self.__float__()
 
     def __bool__(self) -> bool:

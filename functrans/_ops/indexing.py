@@ -63,7 +63,7 @@ def _move(x, count, source, target):
     return np.moveaxis(x, [source + i for i in range(count)], [target + i for i in range(count)])
 
 
-class _Plan:
+class BatchedIndex:
     """One index of a batched array that does what ``pattern`` does in every entry of the batch."""
 
     __slots__ = ("array_axis", "count", "indices", "pattern", "per_entry", "source")
@@ -131,7 +131,7 @@ def _batch_getitem(size, xs, batched, pattern):
     if not indices:
         return bind(getitem, x, pattern=(WHOLE, *pattern))
     if batched[0]:
-        plan = _Plan(size, tuple(indices), tuple(batched[1:]), pattern, x.ndim - 1)
+        plan = BatchedIndex(size, tuple(indices), tuple(batched[1:]), pattern, x.ndim - 1)
         return plan.from_numpy(bind(getitem, x, *plan.indices, pattern=plan.pattern))
     count = max(ndim_of(i) - b for i, b in zip(indices, batched[1:], strict=True))
     y = bind(getitem, x, *align(tuple(indices), tuple(batched[1:]), count), pattern=pattern)
@@ -240,7 +240,7 @@ def _batch_put_add(size, xs, batched, pattern, shape):
     v, *indices = xs
     if not indices:
         return bind(put_add, v, pattern=(WHOLE, *pattern), shape=(size, *shape))
-    plan = _Plan(size, tuple(indices), tuple(batched[1:]), pattern, len(shape))
+    plan = BatchedIndex(size, tuple(indices), tuple(batched[1:]), pattern, len(shape))
     v = plan.to_numpy(batched_to(v, batched[0], size))
     return bind(put_add, v, *plan.indices, pattern=plan.pattern, shape=(size, *shape))
 
@@ -273,7 +273,8 @@ def _scattered(x, v, *indices, pattern):
 def _batch_scatter(row):
     def batch(size, xs, batched, pattern):
         x, v, *indices = xs
-        plan = _Plan(size, tuple(indices), tuple(batched[2:]), pattern, ndim_of(x) - batched[0])
+        ndim = ndim_of(x) - batched[0]
+        plan = BatchedIndex(size, tuple(indices), tuple(batched[2:]), pattern, ndim)
         x = batched_to(x, batched[0], size)
         v = plan.to_numpy(batched_to(v, batched[1], size))
         return bind(TABLE[row], x, v, *plan.indices, pattern=plan.pattern)

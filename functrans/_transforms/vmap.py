@@ -16,6 +16,7 @@ from functrans._core.bind import PLAIN, Trace, Tracer, bind, bind_operands, is_f
 from functrans._core.primitive import Primitive
 from functrans._transforms.arguments import describe, hand_out_all, is_number, require_numbers
 from functrans._transforms.staging.draws import draws_near
+from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, ShapeError, name_of
 
 P = ParamSpec("P")
@@ -146,6 +147,7 @@ def vmap(
     """
     if not callable(f):
         raise ArgumentError(f"vmap needs a function, but got {describe(f)}")
+    f = follow(f)
     chunk = integer(chunk_size)
     if chunk_size is not None and (chunk is None or chunk < 1):
         raise ArgumentError(f"vmap: chunk_size must be None or a positive int, not {chunk_size!r}")

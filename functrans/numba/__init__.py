@@ -10,7 +10,7 @@ needed for one that writes into its arguments, which then come back as results:
 ...         x = 3.5 * x * (1 - x)
 ...     return x
 >>> round(float(ft.grad(logistic)(0.3, 3)), 10)
-1.7287361
+2.9293872125
 
 numba is an extra (``pip install functrans[numba]``): its newest release takes a while to follow
 NumPy's. Nothing here is imported by ``import functrans``.

@@ -61,6 +61,9 @@ class Returned:
     def __init__(self, words: Any):
         self.words = np.frombuffer(words) if isinstance(words, bytes) else words
 
+    def __repr__(self) -> str:
+        return repr(self.words[..., 0])  # as a kernel prints it
+
 
 def _returned(c: Any, words: Any) -> Any:
     kind = c.pyapi.unserialize(c.pyapi.serialize_object(Returned))

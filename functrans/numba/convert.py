@@ -31,21 +31,23 @@ KEPT = ("boundscheck", "error_model")
 
 def converted(
     kernel: Dispatcher, element: Active, outs: tuple[int, ...], checked: bool
-) -> Dispatcher:
+) -> tuple[Dispatcher, Conversion]:
     """The kernel for such numbers; with ``outs`` it returns these arguments beside its result.
 
-    ``checked``: an index out of bounds raises, whatever the kernel's own options are.
+    ``checked``: an index out of bounds raises, whatever the kernel's own options are. Functions
+    that are arguments need the conversion too.
     """
-    copy = Conversion(element, {"boundscheck": True} if checked else {}).function(kernel)
+    conversion = Conversion(element, {"boundscheck": True} if checked else {})
+    copy = conversion.function(kernel)
     if not outs:
-        return copy
+        return copy, conversion
     written = _picked(outs)
 
     def entry(*args):
         result = copy(*args)
         return result, written(args)
 
-    return numba.njit(entry)
+    return numba.njit(entry), conversion
 
 
 def _picked(places: tuple[int, ...]) -> Any:
@@ -67,11 +69,15 @@ def _picked(places: tuple[int, ...]) -> Any:
 
 
 class Conversion:
-    """Objects that names in kernels stand for, as those of one element have them."""
+    """Objects that names in kernels stand for, as those of one element have them.
 
-    def __init__(self, element: Active, options: dict[str, Any]):
+    Without an element kernels stay as they are, but refuse to write into read-only arrays.
+    """
+
+    def __init__(self, element: Active | None, options: dict[str, Any]):
         self.element, self.options = element, options
-        self.creators = creators(element)  # known to numba before it asks for them
+        # known to numba before it asks for them
+        self.creators = {} if element is None else creators(element)
         self.copies: dict[Any, Any] = {}
 
     def of(self, x: Any) -> Any:
@@ -94,7 +100,8 @@ class Conversion:
         cells = tuple([python_types.CellType() for _ in f.__closure__ or ()])
         copy = python_types.FunctionType(f.__code__, names, f.__name__, f.__defaults__, cells)
         copy.__module__, copy.__qualname__ = f.__module__, f.__qualname__
-        options = {k: v for k, v in kernel.targetoptions.items() if k in KEPT} | self.options
+        kept = (*KEPT, "fastmath") if self.element is None else KEPT
+        options = {k: v for k, v in kernel.targetoptions.items() if k in kept} | self.options
         self.copies[kernel] = numba.njit(copy, **options, pipeline_class=KernelCompiler)
         names.update({k: self.of(v) for k, v in f.__globals__.items() if k in _names(f.__code__)})
         names["__name__"] = f.__globals__.get("__name__")
@@ -261,4 +268,4 @@ def _of_sequences(element: Active, zeros: Any) -> dict[Any, Any]:
     return {np.array: array, np.copy: array}
 
 
-__all__ = ["converted"]
+__all__ = ["Conversion", "converted"]

@@ -27,11 +27,10 @@ from functrans._core.aval import Aval, aval_of
 from functrans._core.bind import Tracer, cast
 from functrans._ops.declare import General
 from functrans.errors import ShapeError, UnsupportedError
-from functrans.numba.convert import KEPT
+from functrans.numba.convert import Conversion
 from functrans.numba.linear import Jacobian, Tapes
 from functrans.numba.runs import Args, Runs, leaves_of
 from functrans.numba.source import explained
-from functrans.numba.updates import KernelCompiler
 
 AUTO, FORWARD, REVERSE = "auto", "forward", "reverse"
 
@@ -54,10 +53,10 @@ class KernelOp:
                  checked: bool = False):
         self.kernel, self.args, self.mode, self.checked = kernel, args, mode, checked
         self.name = f"numba({kernel.__name__})"
-        options = {k: v for k, v in kernel.targetoptions.items() if k in (*KEPT, "fastmath")}
-        if checked:
-            options |= {"boundscheck": True}
-        self.plain = numba.njit(kernel.py_func, **options, pipeline_class=KernelCompiler)
+        conversion = Conversion(None, {"boundscheck": True} if checked else {})
+        self.plain = conversion.function(kernel)
+        fixed = [conversion.of(x) if isinstance(x, Dispatcher) else x for x in args.fixed]
+        self.plain_args = args._replace(fixed=tuple(fixed))
         self.runs = Runs(kernel, args, checked)
         self.result = self._result_type(avals)
         kinds = _leaves(self, self.result) + [avals[i].dtype for i in args.outs]
@@ -81,7 +80,7 @@ class KernelOp:
                         else types.Array(number, a.ndim, "C", readonly=readonly))
         kinds = tuple([
             args[self.args.places.index(j)] if j in self.args.places
-            else numba.typeof(x) for j, x in enumerate(self.args.fixed)
+            else numba.typeof(x) for j, x in enumerate(self.plain_args.fixed)
         ])
         explained(self.kernel, self.plain.compile, (kinds,))
         return self.plain.overloads[kinds].signature.return_type
@@ -91,7 +90,7 @@ class KernelOp:
     def run(self, *xs: Any) -> Any:
         arrays = [np.asarray(x) for x in xs]
         operands = [self.args.plain(i, x) for i, x in enumerate(arrays)]
-        result = explained(self.kernel, self.plain, self.args.filled(operands))
+        result = explained(self.kernel, self.plain, self.plain_args.filled(operands))
         ys = [np.asarray(y) for y in leaves_of(result)] + [operands[i] for i in self.args.outs]
         if self.checked:
             self._require_same(arrays, ys)

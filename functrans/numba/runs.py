@@ -59,14 +59,16 @@ class Runs:
         self.room: dict[Any, int] = {}  # how long tapes were
 
     @functools.cache  # noqa: B019  # lives as long as the runs
-    def compiled(self, element: Active) -> Dispatcher:
+    def compiled(self, element: Active) -> tuple[Dispatcher, Args]:
         outs = tuple([self.args.places[i] for i in self.args.outs])
-        return converted(self.kernel, element, outs, self.checked)
+        function, conversion = converted(self.kernel, element, outs, self.checked)
+        fixed = [conversion.of(x) if isinstance(x, Dispatcher) else x for x in self.args.fixed]
+        return function, self.args._replace(fixed=tuple(fixed))
 
     def run(self, element: Active, operands: Sequence) -> list:
         """The flat results, and then the arguments that were written into."""
-        compiled = self.compiled(element)
-        out = explained(self.kernel, compiled, self.args.filled(operands))
+        compiled, args = self.compiled(element)
+        out = explained(self.kernel, compiled, args.filled(operands))
         if not self.args.outs:
             return leaves_of(out)
         result, written = out
@@ -152,8 +154,7 @@ class Runs:
         for i in set(self.args.outs).difference(active):
             if xs[i].dtype.kind == "f":
                 operands[i], _ = self._inputs(i, kind, [xs[i]], 0)
-        made = self.compiled(kind)  # a kernel is compiled before its tape is made
-        key = made, node
+        key = kind, node
         outs, entries = tape.recorded(
             lambda: self.run(kind, [x.copy() if i in self.args.outs else x
                                     for i, x in enumerate(operands)]),

@@ -18,6 +18,7 @@ from typing import Any
 import numba
 from llvmlite import ir as llvm
 from numba.core import ir, types
+from numba.core.imputils import lower_constant
 from numba.core.ir_utils import build_definitions, mk_unique_var
 from numba.core.rewrites.registry import Rewrite, register_rewrite
 from numba.extending import (
@@ -26,6 +27,7 @@ from numba.extending import (
     intrinsic,
     models,
     register_model,
+    typeof_impl,
     unbox,
 )
 
@@ -76,42 +78,59 @@ def _box_result(kind: Any, x: Any, c: Any) -> Any:
 
 
 class Met:
-    """A kernel that has met a traced value: called with all of its arguments."""
+    """A kernel that has met a traced value: called with all arguments but those in ``fixed``."""
 
-    def __init__(self, kernel: Any):
-        self.kernel = kernel
+    def __init__(self, kernel: Any, fixed: dict[int, Any]):
+        self.kernel, self.fixed = kernel, fixed
 
     def __reduce__(self) -> tuple:
-        return Met, (self.kernel,)
+        return Met, (self.kernel, self.fixed)
 
     @lazy
     def function(self) -> Differentiable:
         return differentiable(self.kernel)
 
     def __call__(self, *values: Any) -> Any:
-        parameters = self.function.signature.parameters.values()
-        args: list[Any] = []
-        for p, x in zip(parameters, values, strict=True):
+        given, args = iter(values), list[Any]()
+        for i, p in enumerate(self.function.signature.parameters.values()):
+            x = self.fixed[i] if i in self.fixed else next(given)
             args += x if p.kind is p.VAR_POSITIONAL else [x]
         return self.function(*args)
 
 
+class MetType(types.Type):
+    """The type of one ``Met``, which numba is to know at once: it learns of functions too late."""
+
+    def __init__(self, met: Met):
+        self.met = met
+        super().__init__(f"{met.kernel.__name__} that has met a traced value, {id(met)}")
+
+
+register_model(MetType)(models.OpaqueModel)
+
+
+@typeof_impl.register(Met)
+def _typeof(met: Met, context: Any) -> MetType:
+    return MetType(met)
+
+
+@lower_constant(MetType)
+def _constant(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    return context.get_dummy_value()
+
+
 @intrinsic
 def _call(typingctx: Any, kernel: Any, args: Any) -> Any:
-    """Call the kernel's ``Met`` with Python objects."""
-    met = Met(kernel.dispatcher)
+    """Call a kernel's ``Met`` with Python objects."""
 
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         api = context.get_python_api(builder)
         environment = context.get_env_manager(builder)
         state = api.gil_ensure()  # the kernel may be one that runs without it
-        function = environment.read_const(environment.add_const(met))
+        function = environment.read_const(environment.add_const(kernel.met))
         objects = []
         for i, kind in enumerate(args):
             x = builder.extract_value(values[1], i)
-            if isinstance(kind, types.Omitted):
-                objects.append(_constant(api, environment, kind.value))
-                continue
             context.nrt.incref(builder, kind, x)
             objects.append(api.from_native_value(kind, x, environment))
         y = api.call_function_objargs(function, objects)
@@ -125,10 +144,10 @@ def _call(typingctx: Any, kernel: Any, args: Any) -> Any:
     return RESULT(kernel, args), build
 
 
-def _constant(api: Any, environment: Any, x: Any) -> Any:
-    y = environment.read_const(environment.add_const(x))
-    api.incref(y)
-    return y
+def _fixed(kinds: Any) -> dict[int, Any]:
+    """Arguments that their types tell: defaults, and functions."""
+    found = {i: k.value for i, k in enumerate(kinds) if isinstance(k, types.Omitted)}
+    return found | {i: k.dispatcher for i, k in enumerate(kinds) if isinstance(k, types.Dispatcher)}
 
 
 @register_rewrite("before-inference")
@@ -165,8 +184,9 @@ class MeetTraced(Rewrite):
         flags = self.flags
         options = {"error_model": flags.error_model, "boundscheck": bool(flags.boundscheck)}
         kernel = numba.njit(f, **options)
-        args = [s for s in block.body
-                if isinstance(s, ir.Assign) and isinstance(s.value, ir.Arg)]
+        fixed = _fixed(self.kinds)
+        args = [s for s in block.body if isinstance(s, ir.Assign)
+                and isinstance(s.value, ir.Arg) and s.value.index not in fixed]
         new = ir.Block(block.scope, block.loc)
         for s in args:
             new.append(s)
@@ -178,9 +198,9 @@ class MeetTraced(Rewrite):
 
         loc = block.loc
         callee = assigned(ir.Global("functrans_call", _call, loc))
-        of = assigned(ir.Global("kernel", kernel, loc))
+        met = assigned(ir.Global("kernel", Met(kernel, fixed), loc))
         values = assigned(ir.Expr.build_tuple([s.target for s in args], loc))
-        result = assigned(ir.Expr.call(callee, [of, values], (), loc))
+        result = assigned(ir.Expr.call(callee, [met, values], (), loc))
         new.append(ir.Return(assigned(ir.Expr.cast(result, loc)), loc))
         blocks = self.func_ir.blocks
         for key in [k for k in blocks if blocks[k] is not block]:

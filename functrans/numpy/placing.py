@@ -38,7 +38,7 @@ def _writing(cure: str) -> Callable[[Callable], Callable]:
             raise ImmutableError(
                 f"{user_line()}: np.{name} writes in place, which {what} cannot have; use "
                 f"y = {cure}, or functrans.numpy.{name}(..., inplace=False), which returns a "
-                "changed copy."
+                "changed copy. An array made after import functrans.numpy as np can be written to."
             )
 
         named.__name__ = named.__qualname__ = name

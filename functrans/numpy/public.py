@@ -5,30 +5,66 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from functrans._core.array import wrap
+from functrans import tree
+from functrans._core.array import Array, frozen_copy, wrap
 from functrans._core.bind import Tracer
+from functrans._core.writing import current, writing
 from functrans.numpy import protocols
+from functrans.numpy.writing import adopt, call
+
+F = TypeVar("F", bound=Callable)
+# What a ufunc has beside being called; NumPy passes the methods on where an operand is traced.
+UFUNC_ATTRIBUTES = (
+    "accumulate", "at", "identity", "nargs", "nin", "nout", "outer", "reduce", "reduceat",
+    "resolve_dtypes", "signature", "types",
+)
 
 
-def public(f: Callable) -> Callable:
-    """``f``, returning Arrays where its results are plain ndarrays."""
+def public(f: Callable, theirs: Any = None) -> Callable:
+    """``f``, returning Arrays where its results are plain ndarrays.
+
+    They can be written to where NumPy's can; in a function that is followed writing, by name.
+    """
 
     @functools.wraps(f)
     def named(*args: Any, **kwargs: Any) -> Any:
+        if writing.get():
+            return call(f, theirs, args, kwargs)
         out = f(*args, **kwargs)
         if isinstance(out, np.ndarray | np.generic):
-            return wrap(out)
+            return _as_array(out)
         if isinstance(out, tuple | list):
-            parts = [wrap(x) if isinstance(x, np.ndarray | np.generic) else x for x in out]
+            parts = [_as_array(x) if isinstance(x, np.ndarray | np.generic) else x for x in out]
             # a namedtuple takes its entries as separate arguments
             return type(out)(*parts) if hasattr(out, "_fields") else type(out)(parts)
         return out
 
     return named
+
+
+def immutable(f: F) -> F:
+    """A function of this package as one whose results nobody can change."""
+    bare = f.__wrapped__  # type: ignore[attr-defined]  # of the public one
+
+    @functools.wraps(bare)
+    def named(*args: Any, **kwargs: Any) -> Any:
+        y = bare(*tree.map(current, args), **kwargs)
+        if isinstance(y, Tracer):
+            return y
+        if any(isinstance(x, np.ndarray) and np.may_share_memory(x, y) for x in args):
+            y = frozen_copy(y)
+        y.setflags(write=False)
+        return wrap(y)
+
+    return named  # type: ignore[return-value]  # of f's signature
+
+
+def _as_array(x: Any) -> Array:
+    return x if type(x) is Array else np.asarray(x).view(Array)
 
 
 def publish(module: ModuleType, into: dict[str, Any], theirs: Any) -> list[str]:
@@ -39,14 +75,17 @@ def publish(module: ModuleType, into: dict[str, Any], theirs: Any) -> list[str]:
     for name in module.__all__:
         ours = getattr(module, name)
         plain = isinstance(ours, type) or not callable(ours)
-        into[name] = ours if plain else public(ours)
         func = getattr(theirs, name, None)
+        into[name] = ours if plain else public(ours, func)
+        if isinstance(func, np.ufunc) and not plain:
+            vars(into[name]).update({k: getattr(func, k) for k in UFUNC_ATTRIBUTES})
         if callable(func) and func is not ours and not isinstance(func, np.ufunc):
             # NumPy dispatches only calls with a traced argument: no need to look for one again
             protocols.FUNCTIONS[func] = getattr(ours, "traced", ours)
     for name, ours in getattr(module, "METHODS", {}).items():
         # without the decorator that looks for traced arguments: self is one
         setattr(Tracer, name, getattr(ours, "__wrapped__", ours))
+        adopt(name, ours)
     protocols.METHODS.update(getattr(module, "UFUNC_METHODS", {}))
     protocols.UFUNCS.update(getattr(module, "UFUNCS", {}))
     return list(module.__all__)

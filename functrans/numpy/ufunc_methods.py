@@ -129,7 +129,7 @@ def _outer(ufunc: np.ufunc) -> Callable:
 
 
 # ufunc -> the equivalent method of x.at
-_UPDATES = {
+UPDATES = {
     np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.divide: "divide",
     np.power: "power", np.minimum: "min", np.maximum: "max",
 }
@@ -137,7 +137,7 @@ _UPDATES = {
 
 def _at(ufunc: np.ufunc) -> Callable:
     def at(a, indices, b=None):
-        if method := _UPDATES.get(ufunc):
+        if method := UPDATES.get(ufunc):
             cure = f"use y = x.at[index].{method}(values)"
         else:
             cure = f"use y = x.at[index].apply({ufunc_name(ufunc)})"

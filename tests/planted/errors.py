@@ -4,8 +4,10 @@
 ``python -m tests.planted`` whether the tests still bite.
 """
 
-from tests.planted import compiled, shim, transforms
+from tests.planted import compiled, kernels, shim, transforms, writing
 
-ERRORS = (*transforms.ERRORS, *compiled.ERRORS, *shim.ERRORS)
+ERRORS = (
+    *transforms.ERRORS, *compiled.ERRORS, *shim.ERRORS, *kernels.ERRORS, *writing.ERRORS
+)
 
 __all__ = ["ERRORS"]

@@ -291,7 +291,7 @@ ERRORS = (
     Planted(
         "cotangents: a scatter writes to an array that others hold",
         "functrans/_transforms/reverse/cotangents.py",
-        "elif not _is_alone(cts, parent) or cts[parent].dtype != x.dtype:",
+        "elif not is_alone(cts, parent) or cts[parent].dtype != x.dtype:",
         "elif cts[parent].dtype != x.dtype:",
         "tests/test_large_rows.py::test_one_cotangent_of_two_operands_is_not_added_into",
     ),

@@ -49,8 +49,8 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> An
     >>> ft.vmap(ft.grad(f))(np.array([3.0, 0.25]))
     Array([2. , 0.5])
     """
-    require_callable("cond", true_fn)
-    require_callable("cond", false_fn)
+    true_fn = require_callable("cond", true_fn)
+    false_fn = require_callable("cond", false_fn)
     pred = _predicate("cond", pred)
     if pred.staged:
         branches = [lambda: false_fn(*operands), lambda: true_fn(*operands)]
@@ -80,7 +80,7 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
     if not branches:
         raise ArgumentError("switch needs at least one branch")
     for f in branches:
-        require_callable("switch", f)
+        f = require_callable("switch", f)
     index = as_number(index)
     if not is_number(index) or dtype_of(index).kind not in "iu":
         raise ArgumentError(f"switch: the index must be an integer, but is {describe(index)}")
@@ -127,8 +127,8 @@ def while_loop(
     >>> ft.vmap(ft.value_and_grad(double))(np.array([1.0, 3.0, 20.0]))
     (Array([16., 12., 20.]), Array([16.,  4.,  1.]))
     """
-    require_callable("while_loop", cond_fn)
-    require_callable("while_loop", body_fn)
+    cond_fn = require_callable("while_loop", cond_fn)
+    body_fn = require_callable("while_loop", body_fn)
     if max_steps is not None:
         most = integer(max_steps)
         if most is None or most < 0:
@@ -172,7 +172,7 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
     >>> ft.grad(lambda x: fori_loop(0, 3, lambda i, y: y * x, 1.0))(2.0)
     Array(12.)
     """
-    require_callable("fori_loop", body_fn)
+    body_fn = require_callable("fori_loop", body_fn)
     bounds = [_innermost(_bound(n)) for n in (lower, upper)]
     if any(batched or isinstance(n, StagedTracer) for n, batched in bounds):
         _, x = while_loop(

@@ -53,7 +53,7 @@ def scan(
     >>> scan(lambda total, x: (total + x, total + x), 0.0, np.array([1.0, 2.0, 3.0]))
     (Array(6.), Array([1., 3., 6.]))
     """
-    require_callable("scan", f)
+    f = require_callable("scan", f)
     leaves, structure = tree.flatten(as_arrays(xs))
     n = _length(f, leaves, length)
     if checkpoint is not None and (parts := levels(n, checkpoint)):

@@ -82,7 +82,7 @@ def jvp(f: Callable, primals: Any, tangents: Any, *, has_aux: bool = False) -> t
     >>> ft.jvp(np.sin, (0.0,), (2.0,))
     (Array(0.), Array(2.))
     """
-    require_callable("jvp", f)
+    f = require_callable("jvp", f)
     args, ts = as_arguments("jvp", f, primals, tangents)
     opened = open_all("jvp", f, args)
     flat = active_tangents("jvp", f, opened, args, ts)
@@ -111,7 +111,7 @@ def derivative(f: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[An
     >>> ft.derivative(ft.derivative(np.exp))(0.0)
     Array(1.)
     """
-    require_callable("derivative", f)
+    f = require_callable("derivative", f)
 
     @functools.wraps(f, updated=())
     def slope(x: Any, *args: P.args, **kwargs: P.kwargs) -> Any:

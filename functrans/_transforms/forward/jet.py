@@ -395,7 +395,7 @@ def jet(f: Callable, primals: Any, series: Any) -> tuple:
     >>> [float(c) for c in y]
     [0.5, 0.25, 0.0, -0.125, 0.0]
     """
-    require_callable("jet", f)
+    f = require_callable("jet", f)
     if not isinstance(primals, tuple | list):
         primals, series = (primals,), (series,)
     order = _order(f, primals, series)

@@ -59,7 +59,7 @@ def jacobian(
     Array([[2., 0.],
            [0., 4.]])
     """
-    require_callable("jacobian", f)
+    f = require_callable("jacobian", f)
     if mode not in ("auto", "forward", "reverse"):
         raise ArgumentError(
             f'jacobian: mode must be "auto", "forward" or "reverse", but is {mode!r}'
@@ -285,7 +285,7 @@ def jacfwd(
     >>> ft.jacfwd(lambda t: np.stack([np.cos(t), np.sin(t)]))(0.0)
     Array([-0.,  1.])
     """
-    require_callable("jacfwd", f)
+    f = require_callable("jacfwd", f)
     return _matrix("jacfwd", f, argnums, has_aux, holomorphic, "forward", chunk_size, progress)
 
 
@@ -304,7 +304,7 @@ def jacrev(
     >>> ft.jacrev(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
     Array([2., 4.])
     """
-    require_callable("jacrev", f)
+    f = require_callable("jacrev", f)
     return _matrix("jacrev", f, argnums, has_aux, holomorphic, "reverse", chunk_size, progress)
 
 
@@ -327,7 +327,7 @@ def hessian(
     Array([[4., 2.],
            [2., 0.]])
     """
-    require_callable("hessian", f)
+    f = require_callable("hessian", f)
     first = _matrix("hessian", f, argnums, has_aux, holomorphic, "reverse", chunk_size, False)
     return _matrix(
         "hessian", first, argnums, has_aux, holomorphic, "forward", chunk_size, progress

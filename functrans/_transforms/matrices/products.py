@@ -26,7 +26,7 @@ def hvp(f: Callable, primals: Any, tangents: Any) -> tuple:
     >>> ft.hvp(lambda x: np.sum(x**3), np.array([1.0, 2.0]), np.array([1.0, 0.0]))
     (Array(9.), Array([6., 0.]))
     """
-    require_callable("hvp", f)
+    f = require_callable("hvp", f)
     args, ts = as_arguments("hvp", f, primals, tangents)
     for i, (t, x) in enumerate(zip(ts, args, strict=True)):
         check_like("hvp", f, f"tangent {i}", t, x)
@@ -45,7 +45,7 @@ def vhp(f: Callable, primals: Any, cotangents: Any) -> tuple:
     >>> ft.vhp(lambda x: np.sum(x**3), np.array([1.0, 2.0]), np.array([1.0, 0.0]))
     (Array(9.), Array([6., 0.]))
     """
-    require_callable("vhp", f)
+    f = require_callable("vhp", f)
     args, vs = as_arguments("vhp", f, primals, cotangents)
     for i, (v, x) in enumerate(zip(vs, args, strict=True)):
         check_like("vhp", f, f"cotangent {i}", v, x)
@@ -68,7 +68,7 @@ def elementwise_grad(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P,
     >>> ft.elementwise_grad(np.tanh)(np.array([0.0, 1.0]))
     Array([1.        , 0.41997434])
     """
-    require_callable("elementwise_grad", f)
+    f = require_callable("elementwise_grad", f)
     argnum = plain_argnums("elementwise_grad", argnums)
     if isinstance(argnum, tuple):
         raise ArgumentError(f"elementwise_grad: argnums must be one argument, but is {argnum!r}")

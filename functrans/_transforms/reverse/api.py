@@ -103,7 +103,7 @@ def record(
 
     ``needed``: each primal must hold something to differentiate, not just one of them.
     """
-    require_callable(who, f)
+    f = require_callable(who, f)
     opened: list[Leaves | None] = (
         [open_argument(who, f, i, x) for i, x in enumerate(primals)]
         if needed

@@ -47,7 +47,7 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     >>> ft.grad(checkpoint(lambda x: np.tanh(np.sin(x))))(0.0)
     Array(1.)
     """
-    require_callable("checkpoint", f)
+    f = require_callable("checkpoint", f)
     name = f"checkpoint({name_of(f)})"
     call: Callable = f
 

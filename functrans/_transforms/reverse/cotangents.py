@@ -27,7 +27,7 @@ def add_cotangents(cts: list, slots: Sequence, contributions: Sequence) -> None:
 
 def add_into(cts: list, slot: int, c: Any) -> None:
     """Add ``c`` to the cotangent at ``slot``, in place if it is large and nobody can see it."""
-    if type(c) is np.ndarray and c.size >= sizes.LARGE and _is_alone(cts, slot):
+    if type(c) is np.ndarray and c.size >= sizes.LARGE and is_alone(cts, slot):
         before = cts[slot]
         if before.shape == c.shape and before.dtype == c.dtype:
             large.elementwise(np.add, before, c, out=before)
@@ -35,7 +35,7 @@ def add_into(cts: list, slot: int, c: Any) -> None:
     cts[slot] = cts[slot] + c
 
 
-def _is_alone(cts: list, slot: int) -> bool:
+def is_alone(cts: list, slot: int) -> bool:
     """Whether the array at ``slot`` has memory of its own, and only ``cts`` refers to it."""
     # two references: that of the list and that of the call
     if getrefcount(cts[slot]) > 2 or type(cts[slot]) is not np.ndarray:
@@ -73,7 +73,7 @@ def scatter(cts: list, parent: int, action: Any, ct: Any, saved: tuple) -> None:
         return
     if cts[parent] is None:
         cts[parent] = np.zeros(x.shape, x.dtype)
-    elif not _is_alone(cts, parent) or cts[parent].dtype != x.dtype:
+    elif not is_alone(cts, parent) or cts[parent].dtype != x.dtype:
         cts[parent] = np.array(cts[parent], x.dtype)
     action.accumulate(cts[parent], ct if ct.dtype is x.dtype else cast(ct, x.dtype), fixed, params)
 

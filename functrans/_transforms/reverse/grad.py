@@ -10,7 +10,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.aval import aval_of, dtype_of
-from functrans._core.bind import cast
+from functrans._core.bind import Tracer, cast
 from functrans._transforms.arguments import (
     Argnums,
     describe,
@@ -26,6 +26,7 @@ from functrans._transforms.arguments import (
 from functrans._transforms.reverse.degenerate import ReverseTrace
 from functrans._transforms.reverse.vjp import VJPTracer, pull_back
 from functrans._transforms.watching.kinks import vjp_trace
+from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
 
 P = ParamSpec("P")
@@ -49,7 +50,7 @@ def grad(
     >>> ft.grad(lambda x: np.sum(x**3))(np.array([1.0, 2.0]))
     Array([ 3., 12.])
     """
-    require_callable("grad", f)
+    f = require_callable("grad", f)
     run = _Run("grad", f, argnums, has_aux, holomorphic)
 
     @functools.wraps(f, updated=())
@@ -71,7 +72,7 @@ def value_and_grad(
     >>> ft.value_and_grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
     (Array(5.), Array([2., 4.]))
     """
-    require_callable("value_and_grad", f)
+    f = require_callable("value_and_grad", f)
     run = _Run("value_and_grad", f, argnums, has_aux, holomorphic)
 
     @functools.wraps(f, updated=())
@@ -135,6 +136,7 @@ class _Run:
 
     def _pull(self, trace: ReverseTrace, out: Any, inputs: list) -> tuple[Any, list]:
         """The value of the output and the cotangents of the inputs."""
+        out = out.current() if isinstance(out, Tracer) else out
         value = trace.settled(trace.lower(out)) if trace.hidden else trace.lower(out)
         if type(value) is not np.float64 or self.holomorphic:
             value = _scalar(self.who, self.f, out, value, self.holomorphic, inputs)
@@ -220,6 +222,8 @@ def lower_all(trace: ReverseTrace, x: Any) -> Any:
     return tree.map(lambda v: trace.settled(trace.lower(v)), x)
 
 
-def require_callable(who: str, f: Any) -> None:
+def require_callable(who: str, f: Any) -> Callable:
+    """``f``, if it can be called; one that writes into arrays with names for them."""
     if not callable(f):
         raise ArgumentError(f"{who} needs a function, but got {describe(f)}")
+    return follow(f)

@@ -27,8 +27,9 @@ from functrans._core.bind import (
 from functrans._core.primitive import Primitive
 from functrans._kernels import large, sizes
 from functrans._ops.declare import Bilinear, Elementwise, Linear, LinearAction
+from functrans._ops.writing import store, unstore
 from functrans._transforms.reverse.captures import SMALL, Captures
-from functrans._transforms.reverse.cotangents import add_cotangents, unless_zero
+from functrans._transforms.reverse.cotangents import add_cotangents, is_alone, unless_zero
 from functrans._transforms.reverse.walk import carry
 
 
@@ -54,6 +55,7 @@ class Node:
     __slots__ = ("params", "parents", "prim", "wanted", "xs", "y")
 
     repeats = True  # whether it may be pulled twice
+    refuses = True  # whether its rule may raise where the cotangent has a NaN
 
     def __init__(
         self, prim: Primitive, parents: list, y: Any, xs: Sequence, params: dict, keep_all: bool
@@ -97,6 +99,24 @@ class Node:
         t = self.push([None if p is None else ts[p] for p in self.parents])
         n = self.prim.outputs
         ts[k : k + n] = [t] if n == 1 else t or [None] * n
+
+
+class Overwritten(Node):
+    """The entry of ``store``: its cotangent, where no one else has it, becomes its operand's."""
+
+    __slots__ = ()
+
+    refuses = False
+
+    def pull_into(self, cts: list, k: int, strong: bool) -> None:
+        if cts[k] is None:
+            return
+        alone = is_alone(cts, k)
+        ct, cts[k] = cts[k], None
+        _, v, *indices = self.xs
+        pattern = self.params["pattern"]
+        parts = unstore(ct, v, tuple(indices), pattern, self.wanted, alone)
+        add_cotangents(cts, self.parents[:2], parts)
 
 
 # The tape entry of the second and later outputs of one node (the first one's entry handles all),
@@ -235,7 +255,8 @@ class VJPTrace(Trace):
         xs = [v if v is not x else self.capture(v) for v, x in zip(primals, args, strict=True)]
         if isinstance(prim, Elementwise):
             return self._elementwise(prim, parents, y, xs)
-        self.tape.append(Node(prim, parents, y, xs, params, self.outlives))
+        node = Overwritten if prim is store else Node
+        self.tape.append(node(prim, parents, y, xs, params, self.outlives))
         return VJPTracer(self, y, len(self.tape) - 1)
 
     def _linear(self, prim: Linear, action: LinearAction, args: tuple, params: dict) -> Any:

@@ -76,7 +76,9 @@ def _glance(tape: list, cts: list) -> int:
             if node is None:
                 continue
             # a rule may refuse a NaN, which strong zero might have spared it
-            if not node.repeats or any(map(_has_nan, cts[k : k + node.prim.outputs])):
+            if not node.repeats or (
+                node.refuses and any(map(_has_nan, cts[k : k + node.prim.outputs]))
+            ):
                 scatter_late(cts, late)
                 return k + 1
             node.pull_into(cts, k, strong=False)

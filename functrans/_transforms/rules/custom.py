@@ -16,6 +16,7 @@ from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, is_inexact, shap
 from functrans._core.bind import Tracer, cast, newest_trace
 from functrans._transforms.arguments import describe, zeros_like
 from functrans._transforms.rules.calls import ForwardRuled, ReverseRuled, RuledCall
+from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, ShapeError, name_of
 
 
@@ -26,7 +27,7 @@ class Custom:
         if not callable(f):
             raise ArgumentError(f"{type(self).__name__} needs a function, but got {describe(f)}")
         functools.update_wrapper(self, f, updated=())
-        self.f = f
+        self.f = follow(f)
         self.name = f"{type(self).__name__}({name_of(f)})"
         self.signature = signature_of(f)
 
@@ -180,7 +181,7 @@ class custom_jvp(Custom):
 
     def defjvp(self, rule: Callable) -> Callable:
         """Set the rule; returns it, so that it can be used as a decorator."""
-        self.rule = require_rule(self, "defjvp", rule)
+        self.rule = follow(require_rule(self, "defjvp", rule))
         return rule
 
     def _require_rule(self) -> None:
@@ -237,8 +238,8 @@ class custom_vjp(Custom):
 
     def defvjp(self, fwd: Callable, bwd: Callable) -> None:
         """Set ``fwd(*args) -> (out, residuals)`` and ``bwd(residuals, ct) -> cotangents``."""
-        self.fwd = require_rule(self, "defvjp", fwd)
-        self.bwd = require_rule(self, "defvjp", bwd)
+        self.fwd = follow(require_rule(self, "defvjp", fwd))
+        self.bwd = follow(require_rule(self, "defvjp", bwd))
 
     def _require_rule(self) -> None:
         if self.fwd is None:

@@ -62,7 +62,7 @@ def external(
     >>> round(float(ft.grad(gamma)(1.0)), 8)
     -0.57721566
     """
-    require_callable("external", f)
+    require_callable("external", f)  # not followed: it gets plain arrays
     name = f"external({name_of(f)})"
     for what, rule in (("jvp", jvp), ("vjp", vjp), ("jac", jac)):
         if rule is not None and not callable(rule):

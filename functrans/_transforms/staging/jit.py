@@ -99,7 +99,7 @@ def jit(
             jit, static_argnums=static_argnums, static_argnames=static_argnames, precise=precise,
             contract=contract,
         )
-    require_callable("jit", f)
+    require_callable("jit", f)  # followed where it is staged: what it reads is looked up in itself
     compiled = Jitted(f, static_argnums, static_argnames, Rounding(precise, contract))
 
     @functools.wraps(f, updated=())
@@ -180,11 +180,11 @@ class Jitted:
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         if not settings().compiles:
-            return hand_out_tree(self.f(*args, **kwargs))
+            return hand_out_tree(self.signature.called(*args, **kwargs))
         given = self.signature.of(args, kwargs)
         entry, operands = self._entry(given)
         if entry is None:
-            return hand_out_tree(self.f(*args, **kwargs))
+            return hand_out_tree(self.signature.called(*args, **kwargs))
         if entry.once:
             return entry.result(evaluate(entry.program, operands))
         if entry.check_integers is not None:

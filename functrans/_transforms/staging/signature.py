@@ -16,6 +16,7 @@ from functrans import tree
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, integer
 from functrans._transforms.arguments import describe, is_number
+from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, name_of
 
 _POSITIONAL = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -39,7 +40,7 @@ class Signature:
     """Which arguments of a function are static."""
 
     def __init__(self, f: Callable, nums: Any, names: Any):
-        self.f = f
+        self.f, self.called = f, follow(f)
         self.nums = _entries("static_argnums", nums, int)
         self.names = _entries("static_argnames", names, str)
         if self.nums or self.names:
@@ -118,7 +119,7 @@ class Signature:
                 positional[i] = x
             else:
                 named[i] = x
-        return self.f(*positional, **named)
+        return self.called(*positional, **named)
 
     def _require_value(self, x: Any) -> None:
         """Raise for an object that is equal to itself alone: what it holds may change unseen."""

@@ -1,0 +1,66 @@
+"""Functions that write into arrays, as far as the floors below NumPy's names know of them.
+
+While such a function runs under a transform, its arrays are names for values
+(``numpy/writable.py``): its arguments, what constructors make, and what is computed from them.
+``with_names`` runs it so. Names never leave the function: what takes a value from it takes
+``current(x)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from functrans._core.bind import Tracer
+from functrans.errors import UnsupportedError, name_of, user_line
+
+# The run of a function that writes into arrays, under a transform, that this context is in.
+writing: ContextVar[Run | None] = ContextVar("writing", default=None)
+
+
+class Run:
+    """One run of a function with names for its arrays; no other run may write into them."""
+
+    __slots__ = ("fun",)
+
+    def __init__(self, fun: str):
+        self.fun = fun
+
+
+def require_own(run: Run | None) -> None:
+    """Raise where an array of another run is written to, which has its own trace."""
+    now = writing.get()
+    if run is not now:
+        where = f"`{run.fun}`" if run else "no function"
+        inside = "after that"
+        if now:
+            inside = f"in `{now.fun}`, which runs under a transform of its own"
+        raise UnsupportedError(
+            f"{user_line()}: an array made in {where} was written to {inside}. Return what is to "
+            "be written, or pass the array as an argument and return it."
+        )
+
+
+def current(x: Any) -> Any:
+    """The value that a name stands for now; anything else as it is."""
+    return x.current() if isinstance(x, Tracer) else x
+
+
+def with_names(f: Callable, args: tuple, kwargs: dict) -> Any:
+    """``f`` called with names for the arrays among its arguments."""
+    token = writing.set(Run(name_of(f)))
+    try:
+        return f(*map(_named, args), **{k: _named(v) for k, v in kwargs.items()})
+    finally:
+        writing.reset(token)
+
+
+def _named(x: Any) -> Any:
+    raise NotImplementedError  # replaced by functrans.numpy, the floor where names of arrays live
+
+
+def install(named: Callable) -> None:
+    """Called once by ``functrans.numpy``: how an argument becomes a name, container or array."""
+    global _named
+    _named = named

@@ -1,0 +1,80 @@
+"""Rows that read and write memory which changes: for values that nothing else refers to.
+
+They are ``getitem`` and ``scatter_set`` but for one copy: what ``fetch`` reads is a copy, so that
+it may be kept, and ``store`` makes none. No program and no table has them: where a program is
+written, and where a value may be seen elsewhere, the other two serve.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from functrans._core.aval import ndim_of, shape_of
+from functrans._core.bind import bind, cast
+from functrans._ops.declare import Linear
+from functrans._ops.indexing import (
+    BatchedIndex,
+    accumulate,
+    getitem,
+    index_of,
+    last_write,
+    put_add,
+    scatter_set,
+)
+from functrans._ops.structure import batched_to
+
+
+def _fetch(x, *indices, pattern):
+    y = getitem.impl(x, *indices, pattern=pattern)
+    return y.copy() if isinstance(y, np.ndarray) and y.base is not None else y
+
+
+def _batch_fetch(size, xs, batched, pattern):
+    y = getitem.batch(size, xs, batched, {"pattern": pattern})
+    return y.copy() if isinstance(y, np.ndarray) else y
+
+
+fetch = Linear(
+    "fetch", _fetch,
+    lambda ct, x, *indices, pattern: bind(put_add, ct, *indices, pattern=pattern, shape=x.shape),
+    _batch_fetch, 1, accumulate=accumulate, drops=True, abstract=getitem.abstract,
+)
+
+
+def _store(x, v, *indices, pattern):
+    x[index_of(pattern, indices)] = v
+    return x
+
+
+def _batch_store(size, xs, batched, pattern):
+    x, v, *indices = xs
+    if not batched[0]:
+        return scatter_set.batch(size, xs, batched, {"pattern": pattern})
+    index = BatchedIndex(size, tuple(indices), tuple(batched[2:]), pattern, ndim_of(x) - 1)
+    v = index.to_numpy(batched_to(v, batched[1], size))
+    return bind(store, x, v, *index.indices, pattern=index.pattern)
+
+
+store = Linear(
+    "store", _store, scatter_set.transpose, _batch_store, 2, drops=True, fills=True,
+    abstract=scatter_set.abstract,
+)
+
+
+def unstore(ct, v, indices, pattern, wanted, alone):
+    """The cotangents of what ``store`` has written over, and of what it has written.
+
+    ``alone``: nothing else refers to ``ct``, which becomes the first.
+    """
+    ct_v = None
+    if wanted[1]:
+        ct_v = cast(bind(fetch, ct, *indices, pattern=pattern), v.dtype)
+        if any(map(shape_of, indices)):  # else nothing is written twice
+            ct_v = np.where(bind(last_write, *indices, pattern=pattern, shape=ct.shape), ct_v, 0)
+    if not wanted[0]:
+        return None, ct_v
+    zero = np.zeros(v.shape, ct.dtype)
+    return bind(store if alone else scatter_set, ct, zero, *indices, pattern=pattern), ct_v
+
+
+__all__ = ["fetch", "store", "unstore"]

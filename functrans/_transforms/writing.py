@@ -1,0 +1,210 @@
+"""Which functions write into arrays: those are run with names for them (``_core/writing.py``).
+
+Names take time, so that a function gets them only where it can be seen that it, or a function that
+it names, may write: into items or attributes, by ``+=``, by a method or a function that does.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import itertools
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from functrans import tree
+from functrans._core.bind import Tracer
+from functrans._core.writing import with_names
+from functrans.errors import ConcretizationError
+
+# NumPy's methods and functions that write into an array.
+WRITERS = frozenset({
+    "fill", "sort", "partition", "put", "copyto", "fill_diagonal", "put_along_axis", "place",
+    "putmask", "setitem", "__setitem__",
+})
+LIBRARIES = frozenset({"builtins", "functools", "functrans", "numpy", "scipy", "types"})
+_BUILTINS = frozenset(vars(builtins))
+_writes: WeakKeyDictionary[types.CodeType, bool] = WeakKeyDictionary()
+_reads: WeakKeyDictionary[types.CodeType, frozenset[str]] = WeakKeyDictionary()
+
+
+def follow(f: Callable) -> Callable:
+    """``f``, with names for the arrays it works on if it may write into them.
+
+    Where it names what is not defined yet, it is looked at when it is called first.
+    """
+    unknown: list[str] = []
+    if may_write(f, unknown):
+        return _followed(f)
+    return _followed_later(f) if unknown else f
+
+
+def _followed(f: Callable) -> Callable:
+    @functools.wraps(f, updated=())
+    def followed(*args: Any, **kwargs: Any) -> Any:
+        try:
+            y = with_names(f, args, kwargs)
+        except ValueError as e:
+            if isinstance(e.__cause__, ConcretizationError):
+                raise e.__cause__ from None  # NumPy's "setting an array element with a sequence"
+            raise
+        return y.current() if isinstance(y, Tracer) else tree.map(lambda v: v, y)
+
+    return followed
+
+
+def _followed_later(f: Callable) -> Callable:
+    call: Callable | None = None
+
+    @functools.wraps(f, updated=())
+    def followed(*args: Any, **kwargs: Any) -> Any:
+        nonlocal call
+        if call is None:
+            call = _followed(f) if may_write(f) else f
+        return call(*args, **kwargs)
+
+    return followed
+
+
+def may_write(f: Any, unknown: list[str] | None = None) -> bool:
+    """Whether it can be seen that a function may write into arrays.
+
+    What it names that is not defined yet comes to ``unknown``.
+    """
+    return any(map(_code_writes, _codes(f, [] if unknown is None else unknown)))
+
+
+def _function_of(f: Any) -> types.FunctionType | None:
+    """The Python function behind a partial, a method or an object that is called."""
+    for _ in range(64):
+        if isinstance(f, types.FunctionType):
+            if f.__globals__.get("__name__", "").split(".")[0] in LIBRARIES:
+                return None  # transforms follow what they call themselves
+            wrapped = vars(f).get("__wrapped__")
+            if wrapped is None:
+                return f
+            f = wrapped
+        elif isinstance(f, functools.partial):
+            f = f.func
+        elif isinstance(f, types.MethodType):
+            f = f.__func__
+        elif isinstance(f, type) or not callable(f):
+            return None
+        else:
+            f = type(f).__call__
+    return None
+
+
+def _cells(function: types.FunctionType, unknown: list[str]) -> Iterator[Any]:
+    cells = function.__closure__ or ()
+    for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
+        try:
+            yield cell.cell_contents
+        except ValueError:
+            unknown.append(name)
+
+
+def _codes(function: Any, unknown: list[str]) -> Iterator[types.CodeType]:
+    """The code of a function and of those that it names, as far as they can be seen."""
+    seen: set[int] = set()
+    rest: list[Any] = [function]
+    while rest:
+        f = _function_of(named := rest.pop())
+        if f is None or id(f.__code__) in seen:
+            continue
+        seen.add(id(f.__code__))
+        yield f.__code__
+        values = [*_cells(f, unknown), *_globals(f, unknown)]
+        rest += [v for v in values if callable(v) and not isinstance(v, type)]
+        for v in (*values, getattr(named, "__self__", named)):
+            rest += _methods(v if isinstance(v, type) else type(v))
+
+
+def _globals(f: types.FunctionType, unknown: list[str]) -> Iterator[Any]:
+    """What a function names, also in modules of the user's."""
+    names = {n for c in _nested(f.__code__) for n in c.co_names}
+    for n in names:
+        if n not in f.__globals__:
+            if n not in _BUILTINS and n in _names_read(f.__code__):
+                unknown.append(n)
+            continue
+        v = f.__globals__[n]
+        if isinstance(v, types.ModuleType) and v.__name__.split(".")[0] not in LIBRARIES:
+            yield from [vars(v)[n] for n in names if n in vars(v)]
+        else:
+            yield v
+
+
+def _methods(kind: type) -> list[types.FunctionType]:
+    """The methods of a class of the user's."""
+    own = [k for k in kind.__mro__ if k.__module__.split(".")[0] not in LIBRARIES]
+    return [m for k in own for m in vars(k).values() if isinstance(m, types.FunctionType)]
+
+
+def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            yield from _nested(c)
+
+
+def _names_read(code: types.CodeType) -> frozenset[str]:
+    """The global names that a function reads; its other names are those of attributes."""
+    known = _reads.get(code)
+    if known is None:
+        steps = [i for c in _nested(code) for i in dis.get_instructions(c)]
+        known = _reads[code] = frozenset(
+            [i.argval for i in steps if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
+        )
+    return known
+
+
+def _code_writes(code: types.CodeType) -> bool:
+    known = _writes.get(code)
+    if known is None:
+        known = _writes[code] = any(map(_instructions_write, _nested(code)))
+    return known
+
+
+def _instructions_write(code: types.CodeType) -> bool:
+    texts = [c for group in code.co_consts if isinstance(group, tuple) for c in group]
+    if not WRITERS.isdisjoint(code.co_names) or "out" in texts:
+        return True
+    steps = list(dis.get_instructions(code))
+    if any(i.opname in ("STORE_SUBSCR", "STORE_SLICE") or _calls_at(i) or _sets(i)
+           for i in steps):
+        return True
+    changed = {
+        (b.opname, b.argval) for a, b in itertools.pairwise(steps)
+        if a.opname == "BINARY_OP" and a.argrepr.endswith("=")
+    }
+    return any(not _is_sum(name, steps) for name in changed)
+
+
+def _sets(i: dis.Instruction) -> bool:
+    """Whether an attribute is set that stands for the entries of an array."""
+    return i.opname == "STORE_ATTR" and i.argval in ("flat", "imag", "real", "shape")
+
+
+def _calls_at(i: dis.Instruction) -> bool:
+    """Whether ``at`` is called, as of a ufunc, and not indexed, as in ``x.at[i]``."""
+    method = i.opname == "LOAD_METHOD" or (i.opname == "LOAD_ATTR" and bool((i.arg or 0) & 1))
+    return method and "at" in i.argrepr.replace("NULL|self + ", "").split()
+
+
+def _is_sum(name: tuple[str, Any], steps: list[dis.Instruction]) -> bool:
+    """Whether all that a variable is ever set to are constants and what ``+=`` makes of them.
+
+    The first array that comes of it is its own.
+    """
+    before = [a for a, b in itertools.pairwise(steps) if (b.opname, b.argval) == name]
+    starts = [a for a in before if not (a.opname == "BINARY_OP" and a.argrepr.endswith("="))]
+    return name[0] == "STORE_FAST" and bool(starts) and all([
+        a.opname == "LOAD_CONST" and isinstance(a.argval, int | float | complex) for a in starts
+    ])
+
+
+__all__ = ["follow", "may_write"]

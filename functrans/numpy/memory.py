@@ -1,0 +1,274 @@
+"""The memory behind writable arrays: one value, and where views of it lie.
+
+NumPy itself says what is a view and where: an ndarray of the same shape is kept beside a traced
+value, its numbers without meaning, and a view of the one is known by the view of the other.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans._core.bind import bind, is_staged
+from functrans._core.writing import require_own, writing
+from functrans._ops import indexing as rows
+from functrans._ops.writing import fetch, store
+from functrans.errors import UnsupportedError, user_line
+from functrans.numpy.indexing import split_key
+
+
+class Place(NamedTuple):
+    """Where a view lies: ``key`` reads its entries, from the flat value where ``flat``.
+
+    ``order`` are the axes of what the key reads in the order of the view, which may have axes of
+    length 1 besides; None where it is read as the view has it.
+    """
+
+    flat: bool
+    key: Any
+    order: tuple[int, ...] | None
+    shape: tuple[int, ...]
+
+    def arranged(self, y: Any) -> Any:
+        """What the key has read, as the view has it."""
+        if self.order is None:
+            return y
+        if self.order != tuple(range(len(self.order))):
+            y = np.transpose(y, self.order)
+        return y if y.shape == self.shape else np.reshape(y, self.shape)
+
+    def disarranged(self, v: Any) -> Any:
+        """The other way round, for writing."""
+        if self.order is None:
+            return v
+        axes = (v.size,) if len(self.order) == 1 else tuple([n for n in self.shape if n != 1])
+        v = v if v.shape == axes else np.reshape(v, axes)
+        if self.order != tuple(range(len(self.order))):
+            v = np.transpose(v, tuple(np.argsort(self.order).tolist()))
+        return v
+
+
+def place_of(window: np.ndarray, owner: np.ndarray) -> Place | None:
+    """Where a view of ``owner``, which is in C's order, lies; None: it is all of it."""
+    size = owner.itemsize
+    offset = (address(window) - address(owner)) // size
+    strides = [s // size for s in window.strides]
+    if window.shape == owner.shape and not offset and window.flags.c_contiguous:
+        return None
+    axes = [(n, s) for n, s in zip(window.shape, strides, strict=True) if n != 1]
+    by_axes = _along_axes(offset, axes, owner.shape)
+    if by_axes is not None:
+        return Place(False, *by_axes, window.shape)
+    if window.flags.c_contiguous:
+        return Place(True, slice(offset, offset + window.size), (0,), window.shape)
+    places = np.full(window.shape, offset, np.intp)
+    for axis, (n, s) in enumerate(zip(window.shape, strides, strict=True)):
+        places += (s * np.arange(n)).reshape((-1,) + (1,) * (window.ndim - axis - 1))
+    return Place(True, places, None, window.shape)
+
+
+def address(x: np.ndarray) -> int:
+    return x.__array_interface__["data"][0]
+
+
+def _along_axes(offset: int, axes: list, shape: tuple) -> tuple[tuple, tuple] | None:
+    """The basic index of the owner whose axes are those of a view, and the order they come in."""
+    key: list[Any] = []
+    for n in reversed(shape):
+        offset, i = divmod(offset, n)
+        key.insert(0, i)
+    start = tuple(key)
+    used: dict[int, int] = {}
+    for j, (n, stride) in enumerate(axes):
+        step = math.prod(shape)
+        for axis, length in enumerate(shape):
+            step //= length
+            if axis in used or length == 1 or not stride or stride % step:
+                continue
+            first, by = start[axis], stride // step
+            if 0 <= first + by * (n - 1) < length:
+                stop = first + by * n
+                key[axis] = slice(first, None if stop < 0 else stop, by)
+                used[axis] = j
+                break
+        else:
+            return None
+    order = [used[axis] for axis in sorted(used)]
+    return tuple(key), tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
+class Memory:
+    """What names and views of them share.
+
+    ``value`` is traced, or None while ``array``, in C's order, holds plain numbers. ``alone``: the
+    memory of the value is nobody else's, so that it may be written in place. ``borrowed``: the
+    array is the caller's. ``lent`` refers to what others hold the array by, if they still do.
+    """
+
+    __slots__ = ("alone", "array", "borrowed", "lent", "run", "value", "version")
+
+    def __init__(self, array: np.ndarray, value: Any = None, borrowed: bool = False):
+        self.array, self.value, self.borrowed = array, value, borrowed
+        self.alone = False
+        self.lent: weakref.ref | None = None
+        self.version = 0
+        self.run = writing.get()
+
+    def own(self) -> None:
+        """Before plain numbers are written into the array."""
+        require_own(self.run)
+        if self.borrowed or not self.array.flags.writeable:
+            self.array, self.borrowed = self.array.copy(), False
+        self.version += 1
+
+    def lend(self, window: np.ndarray) -> np.ndarray:
+        """A view of plain numbers for code that knows of no names."""
+        whole = self.lent and self.lent()
+        if whole is None:
+            whole = np.asarray(_Lent(self.array))
+            self.lent = weakref.ref(whole)
+        offset = address(window) - address(self.array)
+        return np.ndarray(window.shape, window.dtype, whole, offset, window.strides)
+
+    def read(self, place: Place | None) -> Any:
+        """The traced value of a view."""
+        x = self.value
+        if place is None:
+            self.alone = False  # whoever reads it may keep it
+            return x
+        if place.flat:
+            x = np.reshape(x, (-1,))
+        return place.arranged(self._fetched(x, place.key))
+
+    def entry(self, key: Any) -> Any:
+        """A traced number at a basic index of the whole."""
+        return self._fetched(self.value, key)
+
+    def _fetched(self, x: Any, key: Any) -> Any:
+        """``x[key]``, as a copy if x may be written to in place."""
+        if not self.alone:
+            return x[key]
+        pattern, indices = split_key(key, x.shape)
+        return bind(fetch, x, *indices, pattern=pattern)
+
+    def write(self, place: Place | None, v: Any) -> None:
+        """A value of the shape of a view, and of this dtype, written there."""
+        require_own(self.run)
+        self.version += 1
+        if place is None:
+            self._release()
+            self.value, self.alone = v, False
+            return
+        x = self.value
+        if x is None:
+            x = self._release()
+        if place.flat:
+            x = np.reshape(x, (-1,))
+        pattern, indices = split_key(place.key, x.shape)
+        v = place.disarranged(v)
+        self.alone = self.alone and not is_staged(v)  # as a rule it is nobody else's since a write
+        y = bind(store if self.alone else rows.scatter_set, x, v, *indices, pattern=pattern)
+        self.alone = self.alone or not is_staged(y)
+        self.value = np.reshape(y, self.array.shape) if place.flat else y
+
+    def _release(self) -> np.ndarray:
+        """The array, which has numbers no longer: NaN for whoever holds it, as far as it can be."""
+        numbers = self.array
+        if self.value is not None:
+            return numbers
+        if self.lent and self.lent() is not None:
+            if numbers.dtype.kind not in "fc":
+                raise UnsupportedError(
+                    f"{user_line()}: a traced value was assigned into an array of {numbers.dtype} "
+                    "that np.asarray or compiled code has handed out, where its old numbers would "
+                    "stay. Hand out a copy: y.copy()."
+                )
+            numbers = numbers.copy()
+            self.array.fill(np.nan)
+        self.array, self.borrowed, self.lent = np.empty(numbers.shape, numbers.dtype), False, None
+        return numbers
+
+
+class _Lent:
+    """What an array that is handed out refers to: alive as long as any view of that."""
+
+    __slots__ = ("__array_interface__", "array")
+
+    def __init__(self, array: np.ndarray):
+        self.array, self.__array_interface__ = array, array.__array_interface__
+
+
+class Section:
+    """Memory of a part at an index whose value is not known: read and written through the whole."""
+
+    __slots__ = ("array", "base", "key")
+
+    borrowed = False
+
+    def __init__(self, base: Any, key: Any):
+        self.base, self.key = base, key
+        x = self.value
+        self.array = np.empty(x.shape, x.dtype)
+
+    @property
+    def version(self) -> int:
+        return self.base.memory.version
+
+    @property
+    def value(self) -> Any:
+        return self.base.current()[self.key]
+
+    def replace(self, value: Any) -> None:
+        self.base[self.key] = value
+
+    def read(self, place: Place | None) -> Any:
+        return self._copy().read(place)
+
+    def entry(self, key: Any) -> Any:
+        return self.value[key]
+
+    def write(self, place: Place | None, v: Any) -> None:
+        part = self._copy()
+        part.write(place, v)
+        self.replace(part.value)
+
+    def _copy(self) -> Memory:
+        return Memory(self.array, self.value)
+
+
+class Half(Section):
+    """Memory of the real or the imaginary parts of complex numbers: ``key`` says which."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> Any:
+        return getattr(self.base.current(), self.key)
+
+    def replace(self, value: Any) -> None:
+        x = self.base.current()
+        real, imag = (value, x.imag) if self.key == "real" else (x.real, value)
+        self.base.assign(real + 1j * imag)
+
+
+def of_value(x: Any) -> Memory:
+    """Memory with a traced value."""
+    return Memory(np.empty(x.shape, x.dtype), x)
+
+
+def of_array(x: np.ndarray, borrowed: bool) -> tuple[Memory, np.ndarray]:
+    """Memory with plain numbers, and ``x`` as a view of it; a copy where that takes one."""
+    if x.flags.c_contiguous:
+        memory = Memory(x, borrowed=borrowed)
+        return memory, memory.array
+    if x.flags.f_contiguous:
+        memory = Memory(x.T, borrowed=borrowed)
+        return memory, memory.array.T
+    memory = Memory(x.copy("C"))
+    return memory, memory.array
+
+
+__all__ = ["Half", "Memory", "Place", "Section", "address", "of_array", "of_value", "place_of"]

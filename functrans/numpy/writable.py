@@ -1,0 +1,383 @@
+"""Names for arrays that a traced function writes into, with NumPy's semantics of views and copies.
+
+A name stands for a value, traced or plain, that changes when it, or a view of it, is written to.
+Every operation takes the value that it has then, so that no tape and no program knows of names: the
+trace that owns them is newer than all others, and opens them. What is computed from names is
+a name again, since it may be written to in its turn.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from functrans._core.array import Array, frozen_copy, plain
+from functrans._core.bind import Trace, Tracer, bind
+from functrans._core.primitive import Primitive
+from functrans._core.writing import current
+from functrans._ops import indexing as rows
+from functrans.errors import ArgumentError, user_line
+from functrans.numpy.indexing import split_key
+from functrans.numpy.memory import Place, Section, address, of_array, of_value, place_of
+from functrans.numpy.structure import as_operand, is_traced
+from functrans.numpy.updates import At
+
+
+class Names(Trace):
+    """The owner of all names: newer than any trace, so that it opens them first."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.fun, self.closed, self.level = "a function that writes into arrays", False, math.inf
+
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+        return named(bind(prim, *map(current, args), **params))
+
+    def call(self, call: Any, args: tuple) -> tuple:
+        values = tuple(map(current, args))
+        traced = [x.owner for x in values if isinstance(x, Tracer)]
+        top = max(traced, key=lambda t: t.level, default=None)
+        return tuple(map(named, call.fun(*values) if top is None else top.call(call, values)))
+
+
+NAMES = object.__new__(Names)
+Names.__init__(NAMES)
+_UNKNOWN: Any = object()
+
+
+class Writable(Tracer):
+    """A name for an array, or for a view of one: ``window`` is the view as NumPy has it.
+
+    ``value`` is the traced value of an array that has neither been written to nor viewed, as most
+    never are: it has no memory yet. None otherwise.
+    """
+
+    __slots__ = ("_frozen", "_memory", "_of", "_place", "_window", "value")
+
+    def __init__(self, value: Any):
+        self.owner = NAMES
+        self.value = value
+
+    @property
+    def memory(self) -> Any:
+        if self.value is not None:
+            self._see(of_value(self.value))
+        return self._memory
+
+    def _see(self, memory: Any, window: np.ndarray | None = None) -> Writable:
+        """Become the name of a view, or of all, of what lies in memory."""
+        self._memory = memory
+        self._of = memory.array
+        self._window = self._of if window is None else window
+        self._place = _UNKNOWN
+        self._frozen = None
+        self.value = None
+        return self
+
+    # ---- its value
+
+    @property
+    def window(self) -> np.ndarray:
+        """The view in the array that the memory has now."""
+        array = self.memory.array
+        old = self._window
+        if self._of is not array:
+            offset = address(old) - address(self._of)
+            self._window = np.ndarray(old.shape, old.dtype, array, offset, old.strides)
+            if not old.flags.writeable and self._of.flags.writeable:
+                self._window.setflags(write=False)
+            self._of = array
+        return self._window
+
+    @property
+    def place(self) -> Place | None:
+        if self.value is not None:
+            return None
+        if self._place is _UNKNOWN:
+            self._place = place_of(self.window, self.memory.array)
+        return self._place
+
+    def current(self) -> Any:
+        if self.value is not None:
+            return self.value
+        m = self._memory
+        if m.borrowed and m.value is None:
+            return self.window  # it is left as it is: a write makes a copy first
+        if self._frozen is None or self._frozen[0] != m.version:
+            x = frozen_copy(self.window) if m.value is None else m.read(self.place)
+            self._frozen = m.version, x
+        return self._frozen[1]
+
+    def own_window(self) -> np.ndarray:
+        """The view of plain numbers, to be written to."""
+        self.memory.own()
+        return self.window
+
+    def is_plain(self) -> bool:
+        return self.value is None and self._memory.value is None
+
+    @property
+    def inner(self) -> Any:
+        return self.current()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._window.shape if self.value is None else self.value.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._window.dtype if self.value is None else self.value.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self._window.ndim if self.value is None else self.value.ndim
+
+    def concrete(self) -> Any:
+        x = self.current()
+        return x.concrete() if isinstance(x, Tracer) else x
+
+    def is_finite(self) -> bool:
+        x = self.current()
+        return x.is_finite() if isinstance(x, Tracer) else bool(np.isfinite(x).all())
+
+    def followed(self) -> bool:
+        x = self.current()
+        return isinstance(x, Tracer) and x.followed()
+
+    def whole(self) -> Any:
+        x = self.current()
+        return x.whole() if isinstance(x, Tracer) else x
+
+    def __array__(self, dtype=None, copy=None):
+        if not self.is_plain():
+            return self.current().__array__(dtype, copy)
+        if self.memory.borrowed:
+            self.memory.own()
+        return np.array(self.memory.lend(self.window), dtype, copy=copy)
+
+    def __float__(self):
+        return float(self.window if self.is_plain() else self.current())
+
+    def __complex__(self):
+        return complex(self.window if self.is_plain() else self.current())
+
+    def _number(self, use: str) -> Any:
+        x = self.current()
+        return x._number(use) if isinstance(x, Tracer) else x
+
+    def __repr__(self) -> str:
+        return repr(self.window if self.is_plain() else self.current())
+
+    # ---- reading and writing
+
+    def __getitem__(self, key: Any) -> Any:
+        key, basic = _opened_key(key)
+        m = self.memory
+        if basic:
+            part = self.window[key]
+            if isinstance(part, np.ndarray):
+                y = view(m, part)
+                if self.place is None:
+                    y._place = Place(False, key, None, part.shape)
+                return y
+            if m.value is None:
+                return part
+            return m.entry(key) if self.place is None else self._view_at(key).current()
+        if _selects_part(key):
+            return view(Section(self, key))
+        if m.value is None and not _is_traced(key):
+            return named(self.window[key])
+        return named(self.current()[key])
+
+    def _view_at(self, key: Any) -> Writable:
+        """The view that a basic index makes, also of one number."""
+        part = self.window[key]
+        if not isinstance(part, np.ndarray):
+            part = self.window[(*_as_tuple(key), ...)]
+        return view(self.memory, part)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        key, basic = _opened_key(key)
+        value = _operand(value)
+        if self.is_plain() and not _is_traced(key) and not _is_traced(value):
+            self.own_window()[key] = _plain(value)
+        elif basic:
+            self._assign_at(key, value)
+        elif self.place is None and not _is_mask(key):
+            self._scatter(key, current(value))
+        else:
+            self.assign(_updated(self.current(), key, current(value)))
+
+    def _assign_at(self, key: Any, value: Any) -> None:
+        """Write at a basic index."""
+        if type(value) is Writable or self.place is not None:
+            target = self._view_at(key)
+            if not (type(value) is Writable and _is_same(value, target)):
+                target.assign(value)
+            return
+        shape = self.window[key].shape
+        value = _fitted(value, shape, self.dtype)
+        if value.size:
+            self.memory.write(Place(False, key, None, shape), value)
+
+    def _scatter(self, key: Any, value: Any) -> None:
+        """Write at an index with arrays, which makes no view."""
+        pattern, indices = split_key(key, self.shape)
+        shape = rows.result_shape(self.shape, indices, pattern)
+        value = _fitted(value, shape, self.dtype)
+        if value.size:
+            self.memory.write(Place(False, key, None, shape), value)
+
+    def assign(self, value: Any) -> None:
+        """Write the whole view."""
+        m = self.memory
+        if not self._window.flags.writeable and self._of.flags.writeable:
+            raise ValueError("assignment destination is read-only")
+        if self.is_plain() and not _is_traced(value):
+            self.own_window()[...] = _plain(value)
+            return
+        value = _fitted(current(value), self.shape, self.dtype)
+        if value.size:
+            self.memory.write(self.place, value)
+
+
+
+
+def view(memory: Any, window: np.ndarray | None = None) -> Writable:
+    """The name of a view, or of all, of what lies in memory."""
+    return Writable(None)._see(memory, window)
+
+
+def named(x: Any) -> Any:
+    """A result as a name, so that it may be written to; of several, each. Numbers stay numbers."""
+    kind = type(x)
+    if kind is Writable:
+        return x
+    if isinstance(x, Tracer):
+        return Writable(x) if x.ndim else x
+    if kind is np.ndarray or kind is Array:
+        if not x.ndim or x.dtype.kind not in "biufc":
+            return x
+        x = plain(x)
+        fresh = x.base is None and x.flags.writeable
+        return view(*of_array(x if fresh else x.copy("K"), borrowed=False))
+    if isinstance(x, tuple | list):
+        parts = map(named, x)
+        return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+    return x
+
+
+def array_of(x: Any) -> Any:
+    """What a constructor has made as a name, also without axes: it is no number."""
+    if getattr(x, "shape", None) != () or x.dtype.kind not in "biufc":
+        return named(x)
+    if isinstance(x, Tracer):
+        return x if type(x) is Writable else Writable(x)
+    return view(*of_array(np.array(x), borrowed=False))
+
+
+def argument(x: Any) -> Any:
+    """A name for an array that a function is called with, whose memory is the caller's."""
+    if type(plain(x)) is np.ndarray and x.ndim and x.dtype.kind in "biufc":
+        return view(*of_array(plain(x), borrowed=True))
+    return named(x) if isinstance(x, Tracer) else x
+
+
+# ---- indices and values
+
+
+def _as_tuple(key: Any) -> tuple:
+    return key if type(key) is tuple else (key,)
+
+
+def _opened_key(key: Any) -> tuple[Any, bool]:
+    """An index without names, and whether it is basic: integers, slices, None and Ellipsis."""
+    entries = [_opened_entry(e) for e in _as_tuple(key)]
+    basic = all([
+        e is None or e is Ellipsis or isinstance(e, slice | np.integer) or type(e) is int
+        for e in entries
+    ])
+    return (tuple(entries) if type(key) is tuple else entries[0]), basic
+
+
+def _opened_entry(e: Any) -> Any:
+    if type(e) is slice or type(e) is int:
+        return e
+    e = np.arange(e.start, e.stop, e.step) if type(e) is range else plain(current(e))
+    if isinstance(e, np.ndarray) and not e.ndim and e.dtype.kind in "iu":
+        return int(e)
+    return e
+
+
+def _selects_part(key: Any) -> bool:
+    """Whether an index would be basic, were its integers known."""
+    return all([
+        e is None or e is Ellipsis or isinstance(e, slice | np.integer | int)
+        or (isinstance(e, Tracer) and not e.shape and e.dtype.kind in "iu")
+        for e in _as_tuple(key)
+    ])
+
+
+def _is_traced(x: Any) -> bool:
+    """Whether a value, or a part of an index, is traced; a name with plain numbers is not."""
+    if type(x) is Writable:
+        return not x.is_plain()
+    if isinstance(x, tuple | list):
+        return any(map(_is_traced, x))
+    return isinstance(x, Tracer)
+
+
+def _is_mask(key: Any) -> bool:
+    """Whether a mask whose entries are not known is among the parts of an index."""
+    return any([isinstance(e, Tracer) and e.dtype.kind == "b" for e in _as_tuple(key)])
+
+
+def _operand(x: Any) -> Any:
+    return as_operand(x) if isinstance(x, list | tuple) and is_traced(x) else x
+
+
+def _plain(x: Any) -> Any:
+    return x.window if type(x) is Writable else x
+
+
+def _is_same(x: Writable, y: Writable) -> bool:
+    """Whether two names are of the same view, as those of ``y[i] += v``."""
+    a, b = x.window, y.window
+    return (
+        x.memory is y.memory and a.shape == b.shape and a.strides == b.strides
+        and address(a) == address(b)
+    )
+
+
+def _fitted(value: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """What is written, in the shape and dtype of where it goes."""
+    value = as_operand(value)
+    if value.dtype.kind == "c" and dtype.kind != "c":
+        raise ArgumentError(
+            f"{user_line()}: an array of {dtype} was assigned {value.dtype}, whose imaginary part "
+            "has no place there. Make it with dtype=complex, or assign the real part."
+        )
+    value = value if value.dtype == dtype else value.astype(dtype)
+    if value.shape == shape:
+        return value
+    while value.ndim > len(shape) and value.shape[0] == 1:
+        value = value[0]
+    try:
+        return np.broadcast_to(value, shape)
+    except ValueError:
+        raise ValueError(
+            f"could not broadcast input array from shape {value.shape} into shape {shape}"
+        ) from None
+
+
+def _updated(x: Any, key: Any, value: Any) -> Any:
+    """``x`` with ``value`` written at an index with arrays or masks."""
+    if not isinstance(x, Tracer) and not _is_traced(key):
+        key = plain(key) if not isinstance(key, tuple) else key
+    return At(x)[key].set(value)
+
+
+__all__ = ["NAMES", "Writable", "argument", "array_of", "named", "view"]

@@ -1,0 +1,444 @@
+"""What NumPy's operators, ufuncs, functions and methods do with names of arrays.
+
+Where all numbers are plain, NumPy does it, in the memory itself. Else the values that the names have
+go to the functions for traced values, and what comes back is written where NumPy would have.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans import tree
+from functrans._core import writing
+from functrans._core.bind import Tracer
+from functrans._core.writing import current
+from functrans._ops import elementwise as ops
+from functrans.errors import UnsupportedError, user_line
+from functrans.numpy import protocols
+from functrans.numpy.memory import Half
+from functrans.numpy.ufunc_methods import UPDATES
+from functrans.numpy.updates import At
+from functrans.numpy.writable import Writable, argument, array_of, named, view
+
+# Functions and methods whose results may be views.
+_VIEW_METHODS = ("reshape", "transpose", "ravel", "squeeze", "swapaxes", "diagonal", "view")
+_VIEW_FUNCTIONS = """
+    transpose reshape ravel squeeze swapaxes diagonal moveaxis rollaxis expand_dims atleast_1d
+    atleast_2d atleast_3d split array_split hsplit vsplit dsplit unstack flip fliplr flipud rot90
+    broadcast_to broadcast_arrays permute_dims matrix_transpose diag trim_zeros
+"""
+VIEWS = {getattr(np, name) for name in _VIEW_FUNCTIONS.split() if hasattr(np, name)}
+VIEWS |= {np.linalg.diagonal, np.linalg.matrix_transpose}
+# They make a view, or return their operand, for some values of their options.
+_MAYBE_VIEWS = {
+    np.array: lambda args, kwargs: _keeps(kwargs.get("copy", True), args, kwargs),
+    np.astype: lambda args, kwargs: _keeps(kwargs.get("copy", True), args, kwargs),
+    **{f: lambda args, kwargs: _keeps(kwargs.get("copy"), args, kwargs) for f in (
+        np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray, np.asarray_chkfinite,
+    )},
+    np.einsum: lambda args, kwargs: len(args) == 2,
+    np.diff: lambda args, kwargs: kwargs.get("n", args[1] if len(args) > 1 else 1) == 0,
+    np.meshgrid: lambda args, kwargs: kwargs.get("copy", True) is not True,
+    np.linalg.matrix_power: lambda args, kwargs: kwargs.get("n", args[-1]) == 1,
+}
+# Their results are arrays also where they have no axes; those of others are then numbers.
+_CREATORS = {
+    np.array, np.asarray, np.asanyarray, np.copy, np.zeros, np.ones, np.empty, np.full,
+    np.zeros_like, np.ones_like, np.empty_like, np.full_like,
+}
+WRITERS = {np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis}
+
+
+def _keeps(copy: Any, args: tuple, kwargs: dict) -> bool:
+    """Whether an array may be handed back as it is, without a copy and in its dtype."""
+    dtype = kwargs.get("dtype", args[1] if len(args) > 1 else None)
+    return copy is not True and (dtype is None or np.dtype(dtype) == getattr(args[0], "dtype", 0))
+
+
+def _is_plain(x: Any) -> bool:
+    if isinstance(x, tuple | list):
+        return all(map(_is_plain, x))
+    return x.is_plain() if type(x) is Writable else not isinstance(x, Tracer)
+
+
+def _has_name(x: Any) -> bool:
+    if isinstance(x, tuple | list):
+        return any(map(_has_name, x))
+    return type(x) is Writable
+
+
+def _window(x: Any) -> Any:
+    if isinstance(x, tuple | list):
+        return _rebuilt(x, map(_window, x))
+    return x.window if type(x) is Writable else x
+
+
+def _value(x: Any) -> Any:
+    if isinstance(x, tuple | list):
+        return _rebuilt(x, map(_value, x))
+    return current(x)
+
+
+def _rebuilt(x: Any, parts: Any) -> Any:
+    return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+
+
+def _apply(who: str, call: Callable, args: tuple, kwargs: dict) -> Any:
+    """A call of NumPy's of names: in their memory, or on their values."""
+    out = kwargs.get("out")
+    out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
+    options = {k: v for k, v in kwargs.items() if k != "out"}
+    if _is_plain(args) and _is_plain(tuple(kwargs.values())):
+        if type(out) is Writable:
+            place = out.own_window()  # first: others may be views of what it replaces
+            call(*_window(args), **{k: _window(v) for k, v in options.items()}, out=place)
+            return out
+        if out is not None:
+            options["out"] = out
+        windows = _window(args)
+        y = call(*windows, **{k: _window(v) for k, v in options.items()})
+        if type(y) is np.ndarray and (y.base is not None or any([y is w for w in windows])):
+            y = _view_among(y, [x for x in args if type(x) is Writable]) or y
+        return named(y)
+    mask = options.pop("where", True) if type(out) is Writable else True
+    y = call(*_value(args), **{k: _value(v) for k, v in options.items()})
+    return named(y) if out is None else _written(who, out, y, current(mask))
+
+
+def _written(who: str, out: Any, y: Any, mask: Any = True) -> Any:
+    """``out``, with ``y`` written into it where the mask holds."""
+    if type(out) is not Writable:
+        raise protocols.refused(who, "got out= that is a plain ndarray", protocols.USE_RESULT)
+    y = y if isinstance(y, Tracer) else np.asarray(y)
+    _require_fit(who, out, y)
+    out.assign(y if mask is True else ops.where(mask, y, out.current()))
+    return out
+
+
+def _require_fit(who: str, out: Writable, y: Any) -> None:
+    """NumPy's own errors where a result has no place in an array, by its shape or its dtype."""
+    if not np.can_cast(y.dtype, out.dtype, "same_kind"):
+        raise TypeError(
+            f"Cannot cast ufunc {who.removeprefix('np.')!r} output from {y.dtype!r} to "
+            f"{out.dtype!r} with casting rule 'same_kind'"
+        )
+    if np.broadcast_shapes(y.shape, out.shape) != out.shape:
+        raise ValueError(
+            f"non-broadcastable output operand with shape {out.shape} doesn't match the broadcast "
+            f"shape {y.shape}"
+        )
+
+
+# ---- operators
+
+
+def _operator(name: str) -> tuple[Callable, Callable]:
+    op = getattr(operator, f"__{name}__")
+
+    def forward(self: Writable, other: Any) -> Any:
+        x, y = self.value, other.value if type(other) is Writable else other
+        if x is not None and y is not None:  # the short way, for arrays that no one writes into
+            z = op(x, y)
+            return Writable(z) if isinstance(z, Tracer) and z.ndim else named(z)
+        if self.is_plain() and _is_plain(other):
+            return named(op(self.window, _window(other)))
+        return named(op(self.current(), current(other)))
+
+    def reflected(self: Writable, other: Any) -> Any:
+        if self.value is not None and type(other) is not Writable:
+            return named(op(other, self.value))
+        if self.is_plain() and _is_plain(other):
+            return named(op(other, self.window))
+        return named(op(current(other), self.current()))
+
+    return forward, reflected
+
+
+def _in_place(name: str) -> Callable:
+    fresh, within = getattr(operator, f"__{name}__"), getattr(operator, f"__i{name}__")
+
+    def op(self: Writable, other: Any) -> Any:
+        if self.is_plain() and _is_plain(other):
+            place = self.own_window()
+            within(place, _window(other))
+            return self
+        return _written(name, self, fresh(self.current(), current(other)))
+
+    return op
+
+
+def _unary(name: str) -> Callable:
+    op = getattr(operator, f"__{name}__")
+
+    def method(self: Writable) -> Any:
+        return named(op(self.window if self.is_plain() else self.current()))
+
+    return method
+
+
+for _name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift"]:
+    _forward, _reflected = _operator(_name)
+    setattr(Writable, f"__{_name}__", _forward)
+    setattr(Writable, f"__r{_name}__", _reflected)
+    setattr(Writable, f"__i{_name}__", _in_place(_name))
+for _name in ["eq", "ne", "lt", "le", "gt", "ge"]:
+    setattr(Writable, f"__{_name}__", _operator(_name)[0])
+for _name in ["neg", "pos", "abs", "invert"]:
+    setattr(Writable, f"__{_name}__", _unary(_name))
+
+
+# ---- ufuncs and functions
+
+
+def _array_ufunc(
+    self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
+) -> Any:
+    if method == "__call__" and not kwargs:
+        values = [x.value if type(x) is Writable else x for x in inputs]
+        first = values[0]
+        if isinstance(first, Tracer) and values[-1] is not None and len(values) <= 2:
+            return named(protocols.array_ufunc(first, ufunc, method, *values))
+    if method == "at":
+        return _update(ufunc, *inputs)
+    who = protocols.ufunc_name(ufunc) + ("" if method == "__call__" else f".{method}")
+    if "out" in kwargs and len(kwargs["out"]) > 1:
+        outs = kwargs.pop("out")
+        ys = getattr(ufunc, method)(*inputs, **kwargs)
+        return tuple([y if o is None else _written(who, o, current(y))
+                      for o, y in zip(outs, ys, strict=True)])
+    return _apply(who, getattr(ufunc, method), inputs, kwargs)
+
+
+def _update(ufunc: np.ufunc, target: Any, indices: Any, *values: Any) -> None:
+    """``ufunc.at``: repeatedly where an index repeats."""
+    if _is_plain((target, indices, *values)):
+        place = target.own_window() if type(target) is Writable else target
+        ufunc.at(place, _window(indices), *_window(values))
+        return
+    if type(target) is not Writable:
+        raise protocols.refused(
+            f"{protocols.ufunc_name(ufunc)}.at", "writes into a plain ndarray",
+            "make it with functrans.numpy.zeros or functrans.numpy.array",
+        )
+    update = UPDATES.get(ufunc)
+    if update is None or len(values) != 1:
+        protocols.MAKERS["at"](ufunc)(target, indices)  # raises, and says what to do
+    slot = At(target.current())[_value(indices)]
+    target.assign(getattr(slot, str(update))(_value(values[0])))
+
+
+def _array_function(self: Tracer, func: Any, types: Any, args: tuple, kwargs: dict) -> Any:
+    return _call(func, func, args, kwargs)
+
+
+def _call(f: Callable, theirs: Any, args: tuple, kwargs: dict) -> Any:
+    """A function of names, and NumPy's of that name, which says what are views."""
+    who = f"np.{f.__name__}"
+    if theirs in WRITERS and kwargs.get("inplace", True):
+        return _write_by(theirs, *args, **kwargs)
+    if theirs in (np.real, np.imag) and type(args[0]) is Writable:
+        return getattr(args[0], f.__name__)
+    if theirs is np.nan_to_num and kwargs.get("copy", True) is not True:
+        return _written(who, args[0], current(f(args[0], **{**kwargs, "copy": True})))
+    if theirs in VIEWS or (theirs in _MAYBE_VIEWS and _MAYBE_VIEWS[theirs](args, kwargs)):
+        return _views(who, f, theirs, args, kwargs)
+    if isinstance(theirs, np.ufunc) and len(args) > theirs.nin:
+        args, kwargs = args[: theirs.nin], {**kwargs, "out": args[theirs.nin :]}
+    return _apply(who, f, args, kwargs)
+
+
+def _views(who: str, f: Callable, theirs: Callable, args: tuple, kwargs: dict) -> Any:
+    """The results of a call as views of the memory of its operands, where NumPy makes them."""
+    names = [x for x in args if type(x) is Writable]
+    if not names:
+        return _apply(who, f, args, kwargs)
+    parts = theirs(*_window(args), **{k: _window(v) for k, v in kwargs.items()})
+    each = list(parts) if isinstance(parts, tuple | list) else [parts]
+    views = [_view_among(x, names) for x in each]
+    if all(v is not None for v in views):
+        return _rebuilt(parts, views) if isinstance(parts, tuple | list) else views[0]
+    return _apply(who, f, args, kwargs)
+
+
+def _view_among(part: np.ndarray, names: list[Writable]) -> Writable | None:
+    """The name of a part of the memory of one of the names, or None."""
+    for x in names:
+        if np.may_share_memory(part, x.memory.array):
+            if part.dtype != x.dtype:
+                raise UnsupportedError(
+                    f"{user_line()}: a view of an array of {x.dtype} as {part.dtype} cannot be "
+                    "written to by one name and read by the other. Use x.astype, x.real or x.imag."
+                )
+            return view(x.memory, part)
+    return None
+
+
+def _write_by(func: Callable, target: Any, *args: Any, **kwargs: Any) -> None:
+    """A function that writes into its first operand."""
+    if _is_plain((target, *args, *kwargs.values())):
+        place = target.own_window() if type(target) is Writable else target
+        func(place, *_window(args), **{k: _window(v) for k, v in kwargs.items()})
+        return
+    changed = protocols.FUNCTIONS[func]
+    if type(target) is not Writable:
+        changed(current(target), *_value(args), **kwargs)  # raises, and says why
+        return
+    values = {k: _value(v) for k, v in kwargs.items()}
+    target.assign(changed(target.current(), *_value(args), inplace=False, **values))
+
+
+def call(f: Callable, theirs: Any, args: tuple, kwargs: dict) -> Any:
+    """A function of ``functrans.numpy``, and NumPy's own of that name."""
+    if _has_name(args) or _has_name(tuple(kwargs.values())):
+        y = _call(f, theirs, args, kwargs)
+    else:
+        y = f(*args, **kwargs)
+        if isinstance(y, np.ndarray) and any(map(_shares(y), args)):
+            return argument(y)  # memory that was made elsewhere
+    return array_of(y) if theirs in _CREATORS else named(y)
+
+
+def _shares(y: np.ndarray) -> Callable:
+    return lambda x: isinstance(x, np.ndarray) and np.may_share_memory(x, y)
+
+
+# ---- methods
+
+
+def _view_method(name: str) -> Callable:
+    call = _named_method(name)
+
+    def method(self: Writable, *args: Any, **kwargs: Any) -> Any:
+        return _views(f"x.{name}", call, call, (self, *args), kwargs)
+
+    return method
+
+
+def _method(name: str) -> Callable:
+    call = _named_method(name)
+
+    def method(self: Writable, *args: Any, **kwargs: Any) -> Any:
+        return _apply(f"x.{name}", call, (self, *args), kwargs)
+
+    return method
+
+
+def _named_method(name: str) -> Callable:
+    return lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs)
+
+
+def _attribute(name: str) -> property:
+    def get(self: Writable) -> Any:
+        return named(getattr(self.window if self.is_plain() else self.current(), name))
+
+    return property(get)
+
+
+def _part(name: str) -> property:
+    """``real`` and ``imag``: views of complex numbers; of real ones the array, and zeros."""
+
+    def get(self: Writable) -> Any:
+        if self.dtype.kind == "c":
+            return view(Half(self, name))
+        return self if name == "real" else np.zeros_like(self)
+
+    def assign(self: Writable, value: Any) -> None:
+        get(self)[...] = value
+
+    return property(get, assign)
+
+
+def _astype(self: Writable, dtype: Any, *args: Any, copy: bool = True, **kwargs: Any) -> Any:
+    if not copy and np.dtype(dtype) == self.dtype:
+        return self
+    return _method("astype")(self, dtype, *args, **kwargs)
+
+
+def _sorting(name: str) -> Callable:
+    def method(self: Writable, *args: Any, **kwargs: Any) -> None:
+        if self.is_plain():
+            getattr(self.own_window(), name)(*args, **kwargs)
+        else:
+            self.assign(getattr(np, name)(self.current(), *args, **kwargs))
+
+    return method
+
+
+def _fill(self: Writable, value: Any) -> None:
+    self.assign(value)
+
+
+def _put(self: Writable, indices: Any, values: Any, mode: str = "raise") -> None:
+    _write_by(np.put, self, indices, values, mode=mode)
+
+
+def _flat(self: Writable) -> Any:
+    y: Any = np.ravel(self)  # type: ignore[call-overload]  # a name, and what comes is one too
+    if y.memory is self.memory:
+        return y
+    raise UnsupportedError(
+        f"{user_line()}: x.flat of an array that is not contiguous. Use x.ravel() to read it, or "
+        "write with x[...]."
+    )
+
+
+def _assign_flat(self: Writable, value: Any) -> None:
+    v = np.ravel(value)
+    if v.size != self.size:
+        v = v[np.arange(self.size) % v.size]
+    self[...] = np.reshape(v, self.shape)
+
+
+def _conjugate(self: Writable) -> Any:
+    return np.conjugate(self) if self.dtype.kind == "c" else self
+
+
+def _assign_shape(self: Writable, shape: Any) -> None:
+    window = self.window.view()
+    window.shape = shape
+    self._see(self.memory, window)
+
+
+def adopt(name: str, member: Any) -> None:
+    """Give names the method or attribute that traced values have under this name."""
+    if name in vars(Writable) or name in _AS_TRACED:  # of its own, made of such, or refused
+        return
+    setattr(Writable, name, _attribute(name) if isinstance(member, property) else _method(name))
+
+
+# ``at`` is made of what names have; the others would give away memory that changes.
+_AS_TRACED = (
+    "at", "base", "byteswap", "ctypes", "data", "getfield", "resize", "setfield", "setflags",
+)
+for _name in _VIEW_METHODS:
+    setattr(Writable, _name, _view_method(_name))
+for _name in ("sort", "partition"):
+    setattr(Writable, _name, _sorting(_name))
+Writable.T = property(lambda self: self.transpose())  # type: ignore[attr-defined]
+Writable.mT = property(lambda self: self.swapaxes(-1, -2))  # type: ignore[attr-defined]
+Writable.real, Writable.imag = _part("real"), _part("imag")  # type: ignore[attr-defined]
+Writable.conj = Writable.conjugate = _conjugate  # type: ignore[attr-defined]
+Writable.flat = property(_flat, _assign_flat)  # type: ignore[attr-defined]
+Writable.shape = property(Writable.shape.fget, _assign_shape)  # type: ignore[attr-defined]
+Writable.strides = property(lambda self: self.window.strides)  # type: ignore[attr-defined]
+Writable.astype, Writable.fill, Writable.put = _astype, _fill, _put  # type: ignore[attr-defined]
+Writable.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
+Writable.__array_function__ = _array_function  # type: ignore[attr-defined]
+for _name in ("item", "tolist"):
+    adopt(_name, getattr(Tracer, _name))
+
+
+def _named_argument(x: Any) -> Any:
+    leaves, structure = tree.flatten(x)
+    if structure is tree.LEAF:
+        return argument(leaves[0])
+    return tree.unflatten(structure, map(argument, leaves))
+
+
+writing.install(_named_argument)
+
+__all__ = ["adopt", "call"]

@@ -1,0 +1,41 @@
+"""Errors in what is done with kernels of numba."""
+
+from tests.planted.error import Planted
+
+ERRORS = (
+    Planted(
+        "numba: numbers that meet at one node forget one of them",
+        "functrans/numba/tape.py",
+        "return i, p + q",
+        "return i, p",
+        "tests/test_numba.py::test_a_kernel_has_the_gradient_of_its_python",
+    ),
+    Planted(
+        "numba: a NaN of a product with zero stays",
+        "functrans/numba/runs.py",
+        "if strong or not any(map(may_have_nan, found)):",
+        "if True:",
+        "tests/test_numba.py::test_a_zero_factor_meets_an_infinite_slope",
+    ),
+    Planted(
+        "numba: a second derivative lacks the curvature",
+        "functrans/numba/ops.py",
+        "total[k] = c if total[k] is None else total[k] + c",
+        "total[k] = c if total[k] is None else total[k]",
+        "tests/test_numba.py::test_second_derivatives_are_those_of_the_python",
+    ),
+    Planted(
+        "numba: indices in programs are not compared with bounds",
+        "functrans/numba/calls.py",
+        "ys = trace.process(self.row(primals), tuple(args), {})",
+        "ys = trace.process(self.op.row, tuple(args), {})",
+        "tests/test_numba.py::test_an_integer_argument_of_a_compiled_function_is_compared_with_bounds",
+    ),
+    Planted(
+        "numba: an exported function returns its argument itself",
+        "functrans/_transforms/staging/exported.py",
+        "elif y.copied or y.slot in taken:",
+        "elif y.slot in taken:",
+        "tests/test_numba.py::test_results_that_are_the_argument_are_copies",
+    ),
+)

@@ -1,0 +1,82 @@
+"""Errors in the writing into arrays."""
+
+from tests.planted.error import Planted
+
+VIEWS = "tests/test_views_and_copies.py::test_the_value_is_that_of_numpy"
+WRITING = "tests/test_writing.py::"
+KEPT = WRITING + "test_what_the_backward_needs_survives_writes_in_place"
+
+ERRORS = (
+    Planted(
+        "writing: what is read of memory that is written in place is no copy",
+        "functrans/_ops/writing.py",
+        "return y.copy() if isinstance(y, np.ndarray) and y.base is not None else y",
+        "return y",
+        KEPT,
+    ),
+    Planted(
+        "writing: memory that others have is written in place",
+        "functrans/numpy/memory.py",
+        "bind(store if self.alone else rows.scatter_set,",
+        "bind(store,",
+        KEPT,
+    ),
+    Planted(
+        "writing: a reader of the whole does not keep it",
+        "functrans/numpy/memory.py",
+        "            self.alone = False  # whoever reads it may keep it\n",
+        "",
+        KEPT,
+    ),
+    Planted(
+        "writing: the axes of a view are in the order of the whole",
+        "functrans/numpy/memory.py",
+        "return tuple(key), tuple(sorted(range(len(order)), key=order.__getitem__))",
+        "return tuple(key), tuple(range(len(order)))",
+        KEPT,
+    ),
+    Planted(
+        "writing: the caller's array is written to",
+        "functrans/numpy/memory.py",
+        "if self.borrowed or not self.array.flags.writeable:",
+        "if not self.array.flags.writeable:",
+        WRITING + "test_an_argument_that_is_not_differentiated_is_written_to_as_a_copy",
+    ),
+    Planted(
+        "writing: a value that was read stays after a write",
+        "functrans/numpy/memory.py",
+        "        require_own(self.run)\n        self.version += 1\n        if place is None:",
+        "        require_own(self.run)\n        if place is None:",
+        VIEWS,
+    ),
+    Planted(
+        "writing: what holds plain numbers keeps them",
+        "functrans/numpy/memory.py",
+        "            self.array.fill(np.nan)\n",
+        "",
+        WRITING + "test_plain_numpy_sees_nan_where_traced_values_were_written",
+    ),
+    Planted(
+        "writing: the cotangent of what was written over is kept",
+        "functrans/_ops/writing.py",
+        "zero = np.zeros(v.shape, ct.dtype)",
+        "zero = np.ones(v.shape, ct.dtype)",
+        KEPT,
+    ),
+    Planted(
+        "writing: cotangents that others have are written in place",
+        "functrans/_ops/writing.py",
+        "bind(store if alone else scatter_set, ct, zero,",
+        "bind(store, ct, zero,",
+        KEPT,
+    ),
+    Planted(
+        "writing: arrays of other functions are written to",
+        "functrans/_core/writing.py",
+        "    if run is not now:\n",
+        "    if False:\n",
+        WRITING + "test_an_array_of_another_function_is_not_written_to",
+    ),
+)
+
+__all__ = ["ERRORS"]

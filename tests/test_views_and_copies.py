@@ -1,0 +1,342 @@
+"""What is a view and what is a copy when written to: NumPy's answer, in value and in derivative."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy
+import pytest
+
+import functrans as ft
+import functrans.numpy as fnp
+
+X = numpy.array([0.3, -1.2, 0.7, 2.0, -0.4, 1.1])
+W = numpy.arange(1.0, 7.0)
+MASK = numpy.array([1, 0, 1, 1, 0, 1], bool)
+
+
+def pair(x):
+    return x.reshape(2, 3) * 1.0
+
+
+def other_name(np, y):
+    z = y
+    z[0] = 2 * y[1]
+
+
+def whole(np, y):
+    z = y[...]
+    z[0] = 3 * y[1]
+    y[()][1] = 4.0
+
+
+def sliced(np, y):
+    y[1:4][::-1][0] = y[0] ** 2
+    y[4:1:-2] = y[:2]
+    y[-3:-1] *= y[0]
+
+
+def through_a_reshape(np, y):
+    y.reshape(2, 3)[0] *= y[3:]
+    y.reshape(3, 2, order="F")[0] = 3.0
+    np.reshape(y, (2, 3)).T[0] += 1.0
+
+
+def through_a_transpose(np, y):
+    z = y.reshape(2, 3)
+    np.transpose(z)[0] = y[5]
+    z.swapaxes(0, 1)[2, 0] = y[0] * y[4]
+    np.rot90(z)[0, 0] = y[1]
+    np.moveaxis(z, 0, 1)[1] *= 2.0
+    np.rollaxis(z, 1)[0] = 3.0
+
+
+def a_ravel_that_copies(np, y):
+    z = y.reshape(2, 3)
+    z.T.ravel()[0] = 7.0
+    z.flatten()[0] = 3.0
+    z.ravel()[1] = y[0]
+    z.T.reshape(-1)[0] = 7.0
+
+
+def rows(np, y):
+    for i, row in enumerate(y.reshape(2, 3)):
+        row[...] = row * (i + 2)
+
+
+def unpacked(np, y):
+    a, b = y.reshape(2, 3)
+    a += b
+    b -= a
+
+
+def parts(np, y):
+    a, b = np.split(y, 2)
+    a[0] = b[2]
+    b *= 2
+    _, q, _ = np.array_split(y, 3)
+    q[...] = y[:2]
+    np.hsplit(y.reshape(2, 3), [1])[1][0] = 5.0
+    np.unstack(y.reshape(2, 3))[1][2] *= y[0]
+
+
+def longer(np, y):
+    np.expand_dims(y, 0)[0, 1] = 2 * y[0]
+    y[None, :, None][0, 2] = y[1]
+    np.atleast_2d(y)[0, 3] = y[2]
+    np.squeeze(y.reshape(1, 6))[5] = y[0]
+
+
+def diagonals(np, y):
+    z = np.outer(y, y)
+    np.einsum("ii->i", z)[...] = y
+    np.einsum("ij->ji", z)[0] *= 2.0
+    d = np.diag(z).copy()
+    d[0] = 9.0
+    y[:] = z[1] * z[2] + d
+
+
+def copies(np, y):
+    for z in (
+        np.array(y), np.copy(y), y.copy(), y[[0, 1]], y[MASK], y.take([0, 1]), np.stack([y, y]),
+        np.where(y > 0, y, 0), y.astype(y.dtype), +y, np.conjugate(y), np.repeat(y, 1),
+        np.roll(y, 0), np.concatenate([y]), np.append(y, []), np.pad(y, 0),
+        copy.copy(y), copy.deepcopy([y])[0],
+        np.ascontiguousarray(y[::-1]), np.sort(y), np.full_like(y, 1.0), np.nan_to_num(y),
+    ):
+        z[0] = 9.0
+
+
+def the_array_itself(np, y):
+    np.asarray(y)[0] = y[1] * y[2]
+    np.array(y, copy=None)[1] = y[3]
+    np.ascontiguousarray(y)[2] *= 2.0
+    y.astype(y.dtype, copy=False)[3] = y[4] ** 2
+    np.diff(y, n=0)[4] = 2.0
+    np.linalg.matrix_power(y[:4].reshape(2, 2), 1)[0, 0] *= 3.0
+
+
+def flat(np, y):
+    y.reshape(2, 3).flat[2] = y[0]
+    z = y.reshape(2, 3)
+    z.flat = y[::-1]
+    z.flat = y[:2] * 2
+
+
+def another_shape(np, y):
+    y.shape = (2, 3)
+    y[1] = y[0] * 2
+    y.shape = (6,)
+
+
+def swapped_entries(np, y):
+    y[0], y[1] = y[1], y[0]
+
+
+def swapped_rows(np, y):
+    z = y.reshape(2, 3)
+    z[[0, 1]] = z[[1, 0]]
+    z[0], z[1] = z[1], z[0]  # in NumPy both are row 1 then: they are views
+
+
+def overlapping(np, y):
+    y[1:] = y[:-1]
+    y[:-1] += y[1:]
+    y *= y[::-1]
+    y[:] = y
+    y[::2] = y[1::2]
+
+
+def a_view_of_what_is_replaced(np, y):
+    v = y.T
+    y[:] = 3 * y
+    y[0] = v[1] * v[2]
+
+
+def a_list_of_what_was_there(np, y):
+    before = list(y)
+    y[0] = 100.0
+    y[1] = sum(before)
+
+
+def masks(np, y):
+    y[MASK] *= y[MASK]
+    y[y.real > 1e6] = 4.0
+    y.reshape(2, 3)[numpy.array([True, False])] = y[3:]
+
+
+def index_arrays(np, y):
+    z = np.zeros((3, 3), y.dtype)
+    z[np.ix_([0, 2], [1, 2])] += y[:4].reshape(2, 2)
+    z[np.tril_indices(3)] += y
+    z[range(3), range(3)] = y[3:]
+    i = np.zeros(2, int)
+    i[1] = 2
+    z[i] *= 2.0
+    y[:3] = z @ y[3:]
+
+
+def slices_by_name(np, y):
+    s = slice(1, 4)
+    y[s] = y[np.s_[2:5]] * 2
+
+
+def from_lists(np, y):
+    y[:3] = [y[1], 1.0, y[2]]
+    z = np.array([y[0], y[1], 2.0])
+    z[0] *= y[3]
+    y[3:] = z
+
+
+def broadcast(np, y):
+    z = np.zeros((3, 6), y.dtype)
+    z[:] = y
+    z[1] = y[0]
+    z[:, 2] = [1, 2, 3]
+    z[2, :] = y[None, :]
+    w = np.broadcast_to(y, (2, 6)).copy()
+    w[0] = 1.0
+    y += z.sum(axis=0) * w[1]
+
+
+def out(np, y):
+    np.multiply(y, y, out=y)
+    np.add(y, 1.0, y)
+    z = np.zeros(3, y.dtype)
+    np.sum(y.reshape(2, 3), axis=0, out=z)
+    y.reshape(2, 3).sum(axis=0, out=y[3:])
+    np.matmul(y.reshape(2, 3), z, out=y[:2])
+    np.add.reduce(y.reshape(2, 3), axis=0, out=z)
+    np.cumsum(z, out=y[:3])
+    np.add.accumulate(y, out=y)
+
+
+def where(np, y):
+    np.add(y, y[::-1], out=y, where=MASK)
+    z = np.zeros(6, y.dtype)
+    np.exp(y, out=z, where=MASK)
+    np.copyto(y, z, where=~MASK)
+
+
+def at(np, y):
+    z = np.zeros((3, 2), y.dtype)
+    np.add.at(z, (slice(None), 1), y[:3])
+    np.add.at(z, ([0, 0],), y[:2])
+    np.subtract.at(y, numpy.array([2, 2]), z[0, 1])
+    np.multiply.at(y, [0, 1, 0], 2.0)
+
+
+def functions(np, y):
+    np.put(y, [0, 2], y[3:5])
+    np.putmask(y, numpy.arange(6) > 4, y[0])
+    np.place(y, numpy.arange(6) < 1, [y[1]])
+    np.put_along_axis(y, numpy.array([5]), y[2], 0)
+    y.put([1], y[5])
+    np.fill_diagonal(y[:4].reshape(2, 2), y[4:])
+    y[5:].fill(y[0] * y[1])
+
+
+def operators(np, y):
+    z = y * y + 1
+    z **= 2
+    z /= 3
+    z -= y
+    a = np.outer(y[:3], z[3:])
+    a @= np.eye(3) * 2
+    y[:3] = a[0] * a[1]
+
+
+def numbers_without_axes(np, y):
+    s = np.zeros((), y.dtype)
+    s[...] = y[0]
+    t = s
+    t += y[1]
+    s[()] = s * s
+    u = np.array(y[0])
+    u[()] = y[1] * y[2]
+    y[3, ...][...] = s
+    y[4] = u * t
+
+
+def numbers_are_rebound(np, y):
+    s = y[0]
+    t = s
+    t += y[1]
+    y[2] = s * t
+
+
+def containers(np, y):
+    d = {"a": y}
+    d["a"] += 1
+    d["a"][1:] -= y[:-1]
+    rows = [np.zeros(2, y.dtype) for _ in range(3)]
+    for i, r in enumerate(rows):
+        r[0] = y[i]
+    y[:2] = np.array(rows).sum(axis=0)
+
+
+def helpers(np, y):
+    def put(v, i):
+        v[i] += y[0] * y[1]
+
+    for i in range(3):
+        put(y, i)
+        put(y[::-1], i)
+
+
+def nothing(np, y):
+    y[3:3] = 1.0
+    y[[]] = 2.0
+    z = np.zeros(0, y.dtype)
+    z[:] = y[:0]
+    z += 1
+
+
+WRITES = [
+    other_name, whole, sliced, through_a_reshape, through_a_transpose, a_ravel_that_copies, rows,
+    unpacked, parts, longer, diagonals, copies, the_array_itself, flat, another_shape,
+    swapped_entries, swapped_rows, overlapping, a_view_of_what_is_replaced,
+    a_list_of_what_was_there, masks, index_arrays, slices_by_name, from_lists, broadcast, out,
+    where, at, functions, operators, numbers_without_axes, numbers_are_rebound, containers,
+    helpers, nothing,
+]
+EACH = pytest.mark.parametrize("write", WRITES, ids=lambda f: f.__name__)
+
+
+def result(write, np, x, start):
+    """A number of what is left in an array that was written to."""
+    y = x if start == "argument" else x * 1.0
+    write(np, y)
+    return np.sum(y * y * W) + np.sum(x)
+
+
+@EACH
+@pytest.mark.parametrize("start", ["argument", "product"])
+def test_the_value_is_that_of_numpy(write, start):
+    def f(x):
+        return result(write, fnp, x, start)
+
+    want, kept = result(write, numpy, X.copy(), start), X.copy()
+    assert ft.value_and_grad(f)(kept)[0] == pytest.approx(want, rel=1e-13)
+    assert ft.jvp(f, (kept,), (kept,))[0] == pytest.approx(want, rel=1e-13)
+    assert (kept == X).all()
+
+
+@EACH
+def test_the_value_is_that_of_numpy_compiled_and_batched(write):
+    def f(x):
+        return result(write, fnp, x, "argument")
+
+    want = result(write, numpy, X.copy(), "argument")
+    assert ft.jit(f)(X) == pytest.approx(want, rel=1e-13)
+    assert ft.vmap(f)(numpy.stack([X, X]))[1] == pytest.approx(want, rel=1e-13)
+
+
+@EACH
+def test_the_derivative_is_that_of_complex_steps_in_numpy(write):
+    def f(x):
+        return result(write, fnp, x, "argument")
+
+    steps = [result(write, numpy, X + 1e-40j * e, "argument").imag / 1e-40 for e in numpy.eye(6)]
+    for g in (ft.grad(f)(X), ft.jacfwd(f)(X), ft.jit(ft.grad(f))(X)):
+        numpy.testing.assert_allclose(g, steps, rtol=1e-12, atol=1e-12)

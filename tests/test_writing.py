@@ -1,0 +1,755 @@
+"""Functions that write into arrays: NumPy's semantics of writing, and the derivatives of that."""
+
+import operator
+import threading
+import tracemalloc
+
+import numpy as plain_np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import functrans as ft
+import functrans.numpy as np
+from functrans._transforms.writing import may_write
+
+X = plain_np.array([0.3, -1.2, 0.7, 2.0, -0.4, 1.1])
+
+
+def transformed(f):
+    """The value of ``f`` where it is differentiated, batched and compiled."""
+    return {
+        "value_and_grad": lambda x: ft.value_and_grad(f)(x)[0],
+        "jvp": lambda x: ft.jvp(f, (x,), (x,))[0],
+        "vmap": lambda x: ft.vmap(f)(x[None])[0],
+        "jit": ft.jit(f),
+    }
+
+
+def derivatives(f, x):
+    """Gradient and Hessian by several ways, and the gradient by complex steps of NumPy itself."""
+    steps = [f(x + 1e-40j * e).imag / 1e-40 for e in plain_np.eye(x.size)]
+    return steps, [
+        ft.grad(f)(x), ft.jacfwd(f)(x), ft.jit(ft.grad(f))(x), ft.grad(ft.jit(f))(x),
+        ft.vmap(ft.grad(f))(x[None])[0], ft.vjp(f, x)[1](1.0)[0],
+    ]
+
+
+# ---- programs that are drawn
+
+
+def _views(y, kind, i, n):
+    """A view of ``y``, or a copy, as NumPy says."""
+    flat = y.ndim == 1
+    return {
+        "head": lambda: y[:n],
+        "tail": lambda: y[i:],
+        "stride": lambda: y[i % 2 :: 2],
+        "back": lambda: y[::-1],
+        "transposed": lambda: y.T,
+        "folded": lambda: y.reshape(2, -1) if y.size % 2 == 0 else y,
+        "flattened": lambda: y.reshape(-1),
+        "raveled": lambda: y.ravel(),
+        "longer": lambda: y[:, None] if flat else y[None],
+        "cell": lambda: y[i % y.shape[0], ...],
+        "row": lambda: y if flat else y[i % y.shape[0]],
+        "column": lambda: y if flat else y[:, i % y.shape[1]],
+        "squeezed": lambda: np.squeeze(y),
+        "flipped": lambda: np.flip(y),
+        "copied": lambda: y.copy(),
+        "picked": lambda: y[[0, -1]],
+        "masked": lambda: y[plain_np.arange(y.shape[0]) % 2 == 0],
+    }[kind]()
+
+
+def _write(y, x, kind, i, a):
+    """Write something computed from ``x`` into ``y``."""
+    if not y.ndim:
+        kind = {"scale": kind, "add": "sub", "out": kind, "copyto": kind}.get(kind, "square")
+    i = i % y.shape[0] if y.ndim else 0
+    if kind == "entry":
+        y[i] = a * x[0]
+    elif kind == "slice":
+        y[i:] = x[1] + y[i:] * a
+    elif kind == "add":
+        y[: i + 1] += x[2] * a
+    elif kind == "scale":
+        y *= a
+    elif kind == "square":
+        y[...] = y * y * 0.1
+    elif kind == "constant":
+        y[i] = a
+    elif kind == "overlap":
+        y[1:] = y[:-1]
+    elif kind == "mask":
+        y[plain_np.arange(y.shape[0]) > i] = x[3]
+    elif kind == "list":
+        y[[0, i]] = x[4] * a
+    elif kind == "out":
+        np.multiply(y, x[5], out=y)
+    elif kind == "at":
+        np.add.at(y, ([0, i, 0],), x[0])
+    elif kind == "copyto":
+        np.copyto(y, x[1] * a)
+    elif kind == "fill":
+        y.fill(a)
+    elif kind == "sub":
+        y -= x[2]
+
+
+VIEW_KINDS = [
+    "head", "tail", "stride", "back", "transposed", "folded", "flattened", "raveled", "longer",
+    "cell", "row", "column", "squeezed", "flipped", "copied", "picked", "masked",
+]
+WRITE_KINDS = [
+    "entry", "slice", "add", "scale", "square", "constant", "overlap", "mask", "list", "out", "at",
+    "copyto", "fill", "sub",
+]
+steps = st.tuples(
+    st.integers(0, 5), st.sampled_from(VIEW_KINDS), st.integers(0, 5), st.integers(0, 5),
+    st.sampled_from(WRITE_KINDS), st.sampled_from([0.5, -1.5, 2.0]),
+)
+
+
+def program(drawn, start):
+    """A function that makes views of arrays, and writes into some of them, as ``drawn`` says."""
+
+    def f(x):
+        first = np.zeros((2, 3), x.dtype) if start == "zeros" else x * 2.0
+        arrays = [x if start == "argument" else first]
+        for source, view, i, n, write, a in drawn:
+            y = arrays[source % len(arrays)]
+            y = _views(y, view, i, n) if y.ndim else y[...]
+            if not y.size or y.ndim > 4:
+                continue
+            arrays.append(y)
+            _write(y, x, write, n, a)
+        return sum(np.sum(y * (k + 1.0)) for k, y in enumerate(arrays)) + np.sum(x)
+
+    return f
+
+
+@given(st.lists(steps, min_size=1, max_size=6), st.sampled_from(["zeros", "argument", "product"]))
+def test_programs_that_write_into_views_compute_what_numpy_computes(drawn, start):
+    f = program(drawn, start)
+    want = f(X.copy())
+    kept = X.copy()
+    for way, g in transformed(f).items():
+        assert g(X) == pytest.approx(want, rel=1e-12, abs=1e-12), way
+    assert (kept == X).all()
+
+
+@given(st.lists(steps, min_size=1, max_size=4), st.sampled_from(["zeros", "argument", "product"]))
+def test_programs_that_write_into_views_have_the_derivative_of_what_they_compute(drawn, start):
+    want, ways = derivatives(program(drawn, start), X)
+    for g in ways:
+        plain_np.testing.assert_allclose(g, want, rtol=1e-11, atol=1e-11)
+
+
+# ---- under every transform
+
+
+def recurrence(x):
+    """Writes that refer to one another."""
+    y = np.zeros(6)
+    y[1:] = x[:-1] * x[1:]
+    y[0] += x[0] ** 3
+    y *= y
+    return y.sum()
+
+
+def recurrence_by_parts(x):
+    return (plain_np.concatenate([x[:1] ** 3, x[:-1] * x[1:]]) ** 2).sum()
+
+
+def test_second_derivatives_by_every_pair_of_transforms():
+    want = ft.hessian(recurrence_by_parts)(X)
+    f = recurrence
+    ways = [
+        ft.hessian(f), ft.jacobian(ft.grad(f)), ft.jacfwd(ft.grad(f)), ft.hessian(ft.jit(f)),
+        ft.jit(ft.hessian(f)), ft.jacfwd(ft.jacfwd(f)),
+    ]
+    for way in ways:
+        plain_np.testing.assert_allclose(way(X), want, rtol=1e-13)
+    plain_np.testing.assert_allclose(ft.hvp(f, X, X)[1], want @ X, rtol=1e-13)
+
+
+def test_taylor_series():
+    series = [(X, X * 0.5, X * 0.1)]
+    want, got = (ft.jet(f, (X,), series) for f in (recurrence_by_parts, recurrence))
+    plain_np.testing.assert_allclose(got[0], want[0], rtol=1e-13)
+    plain_np.testing.assert_allclose(got[1], want[1], rtol=1e-13)
+
+
+def test_gradients_of_a_batch():
+    xs = plain_np.stack([X, 2 * X])
+    want = plain_np.stack([ft.grad(recurrence_by_parts)(x) for x in xs])
+    plain_np.testing.assert_allclose(ft.vmap(ft.grad(recurrence))(xs), want, rtol=1e-13)
+
+
+def by_python(x):
+    c, total = x[:3].copy(), 0.0
+    for v in x[3:]:
+        c[0] += v * c[1]
+        c[1:] *= v
+        total += c.sum() ** 2 + v**2
+    return c.sum() + total
+
+
+def by_scan(x):
+    def body(c, v):
+        c[0] += v * c[1]
+        c[1:] *= v
+        out = np.zeros(2)
+        out[0] = c.sum()
+        out[1] = v
+        return c, out
+
+    c, ys = ft.scan(body, x[:3], x[3:])
+    return c.sum() + (ys**2).sum()
+
+
+def by_fori_loop(x):
+    def body(i, state):
+        c, total = state
+        c[0] += x[i] * c[1]
+        c[1:] *= x[i]
+        total += c.sum() ** 2 + x[i] ** 2
+        return c, total
+
+    c, total = ft.fori_loop(3, 6, body, (x[:3], 0.0))
+    return c.sum() + total
+
+
+def by_checkpoint(x):
+    @ft.checkpoint
+    def step(c, v):
+        c[0] += v * c[1]
+        c[1:] *= v
+        return c
+
+    c, total = x[:3], 0.0
+    for v in x[3:]:
+        c = step(c, v)
+        total = total + c.sum() ** 2 + v**2
+    return c.sum() + total
+
+
+@pytest.mark.parametrize("f", [by_scan, by_fori_loop, by_checkpoint])
+def test_bodies_of_loops_may_write_into_what_they_carry(f):
+    want, ways = derivatives(by_python, X)[0], [ft.grad(f), ft.jit(ft.grad(f)), ft.jacfwd(f)]
+    assert f(X) == pytest.approx(by_python(X), rel=1e-14)
+    for g in ways:
+        plain_np.testing.assert_allclose(g(X), want, rtol=1e-13, atol=1e-13)
+
+
+def test_branches_write_into_copies_of_their_own():
+    def scaled(y):
+        y[0] *= y[1]
+        return y
+
+    def cleared(y):
+        y[1] = 0.0
+        return y
+
+    def f(x):
+        y = x * 1.0
+        return ft.cond(x[0] > 0, scaled, cleared, y).sum() + 2 * y.sum()
+
+    want = [[X[1] + 2, X[0] + 3, 3, 3, 3, 3], [3, 2, 3, 3, 3, 3]]
+    for way in (lambda x: ft.grad(f)(x), ft.jit(ft.grad(f))):
+        assert way(X).tolist() == pytest.approx(want[0])
+        assert way(-X).tolist() == pytest.approx(want[1])
+    assert ft.vmap(ft.grad(f))(plain_np.stack([X, -X])) == pytest.approx(plain_np.array(want))
+
+
+def test_functions_with_rules_may_write_and_so_may_the_rules():
+    @ft.custom_jvp
+    def forward(x):
+        y = np.zeros(6)
+        y[0] = x[0] ** 2
+        return y.sum()
+
+    @forward.defjvp
+    def rule(primals, tangents):
+        y = np.zeros(6)
+        y[0] = 2 * primals[0][0] * tangents[0][0]
+        return forward(primals[0]), y.sum()
+
+    @ft.custom_vjp
+    def reverse(x):
+        y = np.zeros(6)
+        y[0] = x[0] ** 2
+        return y.sum()
+
+    def pull(x, ct):
+        g = np.zeros(6)
+        g[0] = 2 * x[0] * ct
+        return (g,)
+
+    reverse.defvjp(lambda x: (reverse(x), x), pull)
+    for f in (forward, reverse):
+        for g in (ft.grad(f), ft.jit(ft.grad(f)), ft.jacfwd(f)):
+            assert g(X).tolist() == [2 * X[0], 0, 0, 0, 0, 0]
+        assert ft.hessian(f)(X)[0, 0] == 2.0
+
+
+def at_positions(x, i, mask):
+    y = x * 1.0
+    y[i] = x[0] * x[1]
+    y[i] += 1.0
+    y[mask] = 3.0
+    y[plain_np.array([1, 2]) + i] = x[:2]
+    y.reshape(2, 3)[i - 1][0] = x[5]
+    return (y * plain_np.arange(6)).sum()
+
+
+def test_positions_and_masks_may_be_traced():
+    i, mask = plain_np.int64(2), X > 0.5
+    want, slope = at_positions(X, i, mask), ft.grad(at_positions)(X, i, mask)
+    assert ft.jit(at_positions)(X, i, mask) == pytest.approx(want, rel=1e-14)
+    masks = plain_np.stack([~mask, mask])
+    both = ft.vmap(at_positions)(plain_np.stack([X, X]), plain_np.array([1, 2]), masks)
+    assert both[1] == pytest.approx(want, rel=1e-14)
+    plain_np.testing.assert_allclose(ft.jit(ft.grad(at_positions))(X, i, mask), slope, rtol=1e-14)
+
+
+# ---- arguments
+
+
+def scaled(x):
+    x += 1
+    x *= x
+    x[0] = 0.0
+    return x.sum()
+
+
+def locked(x):
+    x = x.copy()
+    x.setflags(write=False)
+    return x
+
+
+@pytest.mark.parametrize("made", [
+    lambda x: x, lambda x: locked(x), lambda x: plain_np.repeat(x, 2)[::2], lambda x: x[::-1],
+    lambda x: x.reshape(2, 3), lambda x: plain_np.asfortranarray(x.reshape(2, 3)),
+    lambda x: plain_np.broadcast_to(x, (2, 6)), lambda x: ft.array(x), lambda x: x.tolist(),
+], ids=["C", "read-only", "strided", "reversed", "2-D", "Fortran", "broadcast", "Array", "list"])
+def test_the_callers_arrays_stay_as_they_are(made):
+    x = made(X.copy())
+    was = plain_np.array(x)
+    want = 2 * (was + 1)
+    want[0] = 0.0
+    f = scaled if not isinstance(x, list) else lambda x: scaled(np.array(x))
+    slope = plain_np.array(ft.grad(f)(x)) if not isinstance(x, list) else want
+    plain_np.testing.assert_allclose(slope, want, rtol=1e-15)
+    assert ft.vmap(scaled)(was[None])[0] == ft.jit(scaled)(was)
+    assert (plain_np.array(x) == was).all()
+
+
+def test_an_argument_that_is_not_differentiated_is_written_to_as_a_copy():
+    def f(x, work, n):
+        work[...] = x * 2
+        work[0] = 1.0
+        n += 1
+        return (work * n).sum()
+
+    work, n = plain_np.zeros(6), plain_np.arange(6)
+    assert ft.grad(f)(X, work, n).tolist() == [0, 4, 6, 8, 10, 12]
+    assert not work.any() and n.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_arrays_in_containers_may_be_written_to():
+    def f(params):
+        params["w"][0] *= 2
+        params["b"][1] += params["w"][1]
+        return (params["w"].sum() + params["b"].sum()) ** 2
+
+    params = {"w": X[:3].copy(), "b": X[3:].copy()}
+    g = ft.grad(f)(params)
+    total = 2 * (X.sum() + X[0] + X[1])
+    assert g["w"].tolist() == pytest.approx([2 * total, 2 * total, total])
+    assert params["w"].tolist() == X[:3].tolist()
+
+
+def test_what_a_transform_hands_out_cannot_be_written_to():
+    def f(x):
+        y = np.zeros(3)
+        y[0] = x[0]
+        return {"y": y, "view": y[1:], "x": x, "plain": np.ones(2)}
+
+    for out in (ft.jit(f)(X), ft.vmap(f)(X[None]), ft.vjp(f, X)[0], ft.jvp(f, (X,), (X,))[0]):
+        for y in out.values():
+            assert type(y) is ft.Array
+            assert not y.flags.writeable
+
+
+# ---- dtypes and errors
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_the_dtype_is_that_of_the_array_that_is_written_to(dtype):
+    def f(x):
+        y = np.zeros(3, x.dtype)
+        y[:] = plain_np.float64(2.0) * plain_np.ones(3)
+        y[1:] *= x[:2]
+        y += 1
+        kept.append(y.dtype)
+        return np.real(y.sum() ** 2)
+
+    kept: list = []
+    x = X.astype(dtype)
+    g = ft.grad(f)(x)
+    assert kept == [dtype] and g.dtype == dtype
+    total = 5 + 2 * (x[0] + x[1])
+    assert g[0] == pytest.approx(4 * total, rel=1e-6) and g[2] == 0
+
+
+def test_integers_and_booleans_are_written_to_and_used_as_positions():
+    def f(x):
+        i, m = np.zeros(3, int), np.zeros(6, bool)
+        i[0], i[1] = 2, 2.7
+        i += 1
+        m[i] = True
+        m[0] = x[0] > 5
+        return (x[i] * plain_np.arange(3)).sum() + x[m].sum() ** 2
+
+    want = f(X.copy())
+    assert ft.value_and_grad(f)(X)[0] == pytest.approx(want)
+    assert ft.grad(f)(X)[1] == pytest.approx(2 + 2 * (X[1] + X[3]))
+
+
+def test_a_float_does_not_go_into_integers_by_an_operator():
+    def f(x):
+        y = np.zeros(6, int)
+        y += x
+        return y.sum()
+
+    text = r"Cannot cast ufunc 'add' output from dtype\('float64'\) to dtype\('int64'\)"
+    for g in (f, ft.grad(f), ft.jit(f)):
+        with pytest.raises(TypeError, match=text):
+            g(X)
+
+
+@pytest.mark.parametrize("write, text", [
+    (lambda y, x: operator.setitem(y, slice(None), x), "could not broadcast input array from"),
+    (lambda y, x: operator.iadd(y, x), "could not be broadcast together|non-broadcastable"),
+    (lambda y, x: np.add(x, x, out=y), "broadcast"),
+    (lambda y, x: operator.setitem(np.broadcast_to(y, (2, 3)), 0, x[0]), "read-only|assigned"),
+    (lambda y, x: operator.setitem(np.diagonal(np.outer(y, y)), 0, x[0]), "read-only|assigned"),
+])
+def test_shapes_and_read_only_views_are_refused_as_by_numpy(write, text):
+    def f(x):
+        y = np.zeros(3)
+        y[0] = x[0]
+        write(y, x)
+        return y.sum()
+
+    with pytest.raises(ValueError, match=text):
+        ft.grad(f)(X)
+
+
+def test_a_complex_value_has_no_place_among_real_ones():
+    def f(x):
+        y = np.zeros(3)
+        y[0] = x[0] * 1j
+        return y.sum()
+
+    with pytest.raises(ft.errors.ArgumentError, match="imaginary part has no place"):
+        ft.grad(f)(X)
+
+
+REFUSALS = ft.errors.ConcretizationError, ft.errors.UnsupportedError
+
+
+def test_an_array_of_plain_numpy_names_the_one_that_can_hold_traced_values():
+    def entry(x):
+        y = plain_np.zeros(3)
+        y[0] = x[0]
+        return y.sum()
+
+    def part(x):
+        y = plain_np.zeros(3)
+        y[:2] = x[:2]
+        return y.sum()
+
+    def added(x):
+        y = plain_np.zeros(6)
+        y += x
+        return y.sum()
+
+    for f in (entry, part, added):
+        for g, x in ((ft.grad(f), X), (ft.jit(f), X), (ft.vmap(f), X[None])):
+            with pytest.raises(REFUSALS, match=r"functrans\.numpy") as found:
+                g(x)
+            assert "test_writing.py" in str(found.value)
+
+
+# ---- memory that others hold
+
+
+def test_an_array_of_another_function_is_not_written_to():
+    def f(x):
+        y = np.zeros(3)
+
+        def inner(v):
+            y[0] = v
+            return y.sum()
+
+        return ft.grad(inner)(x[0]) + y.sum()
+
+    with pytest.raises(ft.errors.UnsupportedError, match="made in `f` was written to in `inner`"):
+        ft.grad(f)(X)
+
+
+def test_an_array_that_was_kept_is_not_written_to_afterwards():
+    kept = []
+
+    def f(x):
+        y = np.zeros(3)
+        y[0] = x[0]
+        kept.append(y)
+        return y.sum()
+
+    ft.grad(f)(X)
+    with pytest.raises(ft.errors.UnsupportedError, match="was written to after that"):
+        kept[0][1] = 2.0
+    with pytest.raises(ft.errors.LeakedTracerError, match="already ended"):
+        kept[0] + 1.0
+
+
+def test_plain_numpy_sees_nan_where_traced_values_were_written():
+    def f(x):
+        y = np.zeros(3)
+        held = plain_np.asarray(y)[1:]
+        held[0] = 5.0
+        y[0] = x[0]
+        return y.sum() + 0 * held.sum()
+
+    assert plain_np.isnan(ft.value_and_grad(f)(X)[0])
+
+
+def test_plain_numpy_may_read_and_write_what_has_plain_numbers():
+    def f(x):
+        y = np.zeros(3)
+        held = plain_np.asarray(y)
+        held[1] = 5.0
+        total = y.sum()
+        del held
+        y[0] = x[0]
+        return y.sum() * total
+
+    assert ft.value_and_grad(f)(X)[0] == pytest.approx((X[0] + 5) * 5)
+
+
+def test_plain_numpy_gets_no_traced_values():
+    def f(x):
+        y = np.zeros(3)
+        y[0] = x[0]
+        return plain_np.asarray(y).sum()
+
+    with pytest.raises(ft.errors.ConcretizationError, match="its derivative would be lost"):
+        ft.grad(f)(X)
+    with pytest.raises(TypeError, match="bytes-like"):
+        ft.grad(lambda x: memoryview(x) or operator.setitem(x, 0, 1.0))(X)
+
+
+def test_integers_that_are_held_take_no_traced_values():
+    def f(x):
+        y = np.zeros(3, int)
+        held = plain_np.asarray(y)
+        y[0] = np.argmax(x)
+        return x[y].sum() + held.sum()
+
+    with pytest.raises(ft.errors.UnsupportedError, match="old numbers would stay"):
+        ft.jit(f)(X)
+
+
+def test_memory_is_not_seen_as_another_type():
+    def f(x):
+        y = np.zeros(3)
+        y.view(plain_np.int64)[0] = 1
+        return y.sum() + x.sum()
+
+    with pytest.raises(ft.errors.UnsupportedError, match="view of an array of float64 as int64"):
+        ft.grad(f)(X)
+
+
+def test_flat_of_an_array_that_is_not_contiguous_is_refused():
+    def f(x):
+        x[::2].flat[0] = 1.0
+        return x.sum()
+
+    with pytest.raises(ft.errors.UnsupportedError, match=r"x\.flat of an array.*not contiguous"):
+        ft.grad(f)(X)
+
+
+# ---- state and cost
+
+
+def test_two_threads_write_at_once():
+    results: list = [None, None]
+
+    def run(k):
+        results[k] = [ft.grad(recurrence)(X * (k + 1)) for _ in range(20)]
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for k, got in enumerate(results):
+        want = ft.grad(recurrence_by_parts)(X * (k + 1))
+        for g in got:
+            plain_np.testing.assert_allclose(g, want, rtol=1e-13)
+
+
+def test_an_exception_leaves_nothing_behind():
+    def f(x):
+        x[0] = 1.0
+        raise KeyError("stop")
+
+    with pytest.raises(KeyError, match="stop"):
+        ft.grad(f)(X)
+    assert type(np.zeros(3)) is ft.Array
+
+
+def loop(x):
+    y = np.zeros(x.shape)
+    y[0] = x[0]
+    for i in range(1, 50):
+        y[i] = 0.9 * y[i - 1] + x[i]
+    return (y * y).sum()
+
+
+def peak(f, x):
+    f(x[:50])
+    tracemalloc.start()
+    f(x)
+    size = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return size / x.nbytes
+
+
+def test_fifty_writes_take_the_memory_of_few_arrays():
+    """Forward and backward; a copy for each write would make it fifty."""
+    x = plain_np.linspace(0.0, 1.0, 100_000)
+    assert peak(ft.grad(loop), x) < 10
+
+
+def test_a_gradient_of_writes_is_right_where_they_are_made_in_place():
+    want = [loop_by_numpy(X50 + 1e-40j * e).imag / 1e-40 for e in plain_np.eye(50)]
+    plain_np.testing.assert_allclose(ft.grad(loop)(X50), want, rtol=1e-12)
+
+
+X50 = plain_np.cos(plain_np.arange(50.0))
+
+
+def loop_by_numpy(x):
+    y = x.copy()
+    for i in range(1, 50):
+        y[i] = 0.9 * y[i - 1] + x[i]
+    return (y * y).sum()
+
+
+def part_is_kept(x):
+    y = x * 1.0
+    y[0] = x[1] * 2
+    y[1] = x[0]
+    part = y[:3]
+    total = (part * part).sum()
+    y[:2] = x[4:] * 5
+    return total * y.sum()
+
+
+def whole_is_kept(x):
+    y = x * 1.0
+    y[0] = x[1] * 2
+    squares = y * y
+    y[1:] = x[0]
+    return squares.sum() * y.sum()
+
+
+def written_over(x):
+    y = x * 1.0
+    y[0] = x[1] ** 2
+    y[1] = x[2] ** 2
+    y[:2] = x[3:5] ** 2
+    y[0] = x[5] ** 2
+    return (y * y).sum()
+
+
+def cotangent_is_shared(x):
+    z = x * x
+    y = x * 3.0
+    y[0] = x[1]
+    y[1] = x[2]
+    total = y + z
+    return (total * plain_np.arange(1.0, 7.0)).sum()
+
+
+def axes_are_permuted(x):
+    y = x.reshape(2, 3, 1) * plain_np.arange(1.0, 5.0)
+    y[0, 0, 0] = x[5]
+    y.transpose(2, 0, 1)[1] = x.reshape(2, 3) ** 2
+    y.transpose(1, 2, 0)[:, 2, :] *= x[3:, None]
+    return (y * y * plain_np.arange(24.0).reshape(2, 3, 4)).sum()
+
+
+@pytest.mark.parametrize("f", [
+    part_is_kept, whole_is_kept, written_over, cotangent_is_shared, axes_are_permuted,
+])
+def test_what_the_backward_needs_survives_writes_in_place(f):
+    want, ways = derivatives(f, X)
+    for g in ways:
+        plain_np.testing.assert_allclose(g, want, rtol=1e-12, atol=1e-12)
+
+
+# ---- which functions are followed
+
+
+def helper(x):
+    x[0] = 2.0
+    return x.sum()
+
+
+class Model:
+    def step(self, x):
+        return helper(x)
+
+
+@pytest.mark.parametrize("f", [
+    helper, lambda x: helper(x), Model().step, lambda x: Model().step(x), lambda x: x.sort(),
+    lambda x: np.copyto(x, 1.0), lambda x: np.add(x, 1, out=x), lambda x: np.add.at(x, 0, 1.0),
+])
+def test_writing_is_seen(f):
+    assert may_write(f)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: x.sum(), lambda x: x.at[0].set(1.0), lambda x: np.sin(x) * 2, recurrence_by_parts,
+])
+def test_functions_that_do_not_write_are_seen_to(f):
+    assert not may_write(f)
+
+
+def test_a_sum_that_starts_from_a_number_is_no_writing():
+    def f(x):
+        s = 0.0
+        for v in x:
+            s += v
+        return s
+
+    assert not may_write(f)
+
+
+def test_a_function_that_is_defined_later_is_followed():
+    @ft.grad
+    def f(x):
+        return later(x)
+
+    def later(x):
+        x[0] = 2.0
+        return x.sum()
+
+    assert f(X).tolist() == [0, 1, 1, 1, 1, 1]
