@@ -9,7 +9,7 @@ Distributions are differentiated in the variable and in every parameter, locatio
 included; frozen ones too.
 
 >>> ft.grad(lambda a: stats.gamma(a, scale=2.0).cdf(3.0))(1.5)
-Array(-0.3176...)
+Array(-0.34397176)
 """
 
 from __future__ import annotations
