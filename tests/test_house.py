@@ -254,9 +254,14 @@ HOSTED = {
     **dict.fromkeys(["convolve", "fft", "irfft", "rfft"], "NumPy has the fast algorithm"),
     **dict.fromkeys([f"special.spherical_{n}" for n in ("jn", "yn", "in", "kn")],
                     "SciPy reflects negative operands in Python"),
+    **dict.fromkeys([f"special.{n}_{f}" for n in ("skewnorm", "vonmises") for f in ("cdf", "ppf")],
+                    "SciPy's distributions compute it in Python"),
     **dict.fromkeys([f"special.{n}" for n in ("lambertw", "wofz", "hankel1", "hankel2")],
                     "SciPy offers it to Cython with complex results alone"),
     "special.riemann_zeta": "SciPy does not offer it to Cython",
+    **dict.fromkeys([f"linalg.{n}" for n in ("expm", "logm", "sqrtm", "sylvester",
+                                             "fractional_matrix_power")],
+                    "SciPy's algorithms are in Python"),
     "norm2": "how it is scaled depends on the numbers",
 }
 

@@ -66,6 +66,23 @@ NAMES: dict[str, Names] = {
             newton ridder root root_scalar toms748
         """,
     ),
+    "linalg": Names(
+        ours="""
+            block_diag cho_factor cho_solve cholesky circulant cosm det eigh eigvalsh expm
+            expm_frechet fractional_matrix_power hankel inv logm lu lu_factor lu_solve norm
+            null_space orth pinv qr sinm solve solve_banded solve_continuous_lyapunov
+            solve_discrete_lyapunov solve_sylvester solve_toeplitz solve_triangular solveh_banded
+            sqrtm svd svdvals toeplitz
+        """,
+    ),
+    "stats": Names(
+        ours="""
+            bernoulli beta binom cauchy chi2 dirichlet expon f gamma genextreme genpareto geom
+            gumbel_l gumbel_r halfnorm invgamma laplace logistic lognorm multinomial
+            multivariate_normal multivariate_t nbinom norm pareto poisson skewnorm t truncnorm
+            uniform vonmises weibull_min wishart
+        """,
+    ),
 }
 
 
@@ -99,23 +116,28 @@ def _is_public(namespace: str, name: str) -> bool:
 def _candidates(frames: list[FrameType]) -> Iterator[tuple[str, str, str]]:
     """Namespace, name in the table and full name of what may have been called, outermost first."""
     for frame in frames:
-        parts = frame.f_globals["__name__"].split(".")[1:]
-        public = [p for p in parts if not p.startswith("_")][:2]
-        namespace = ".".join(public)
-        while public and namespace not in NAMES:
-            namespace = ".".join(public := public[:-1])
-        namespace = namespace or parts[0]
+        namespace = _namespace(frame.f_globals["__name__"])
         method = frame.f_code.co_name
         owner = frame.f_locals.get("self")
         if owner is None:
             yield namespace, method, method
             # a decorator's wrapper has the function that it wraps among its variables
             inside = [v for v in frame.f_locals.values() if isinstance(v, FunctionType)]
-            yield from [(namespace, f.__name__, f.__name__) for f in inside
+            yield from [(_namespace(f.__module__), f.__name__, f.__name__) for f in inside
                         if f.__module__.startswith("scipy.")]
             continue
         suffix = "" if method in ("__init__", "__call__") else f".{method}"
         # a distribution of scipy.stats has a name, other objects that of their class
-        for name in (getattr(owner, "name", None), type(owner).__name__):
+        for name in (getattr(owner, "name", None), type(owner).__name__.removesuffix("_gen")):
             if isinstance(name, str):
                 yield namespace, name, f"{name}{suffix}"
+
+
+def _namespace(module: str) -> str:
+    """The namespace of the table, else of SciPy's, that one of SciPy's modules is part of."""
+    parts = module.split(".")[1:]
+    public = [p for p in parts if not p.startswith("_")][:2]
+    namespace = ".".join(public)
+    while public and namespace not in NAMES:
+        namespace = ".".join(public := public[:-1])
+    return namespace or parts[0]

@@ -4,6 +4,7 @@ from functools import partial
 
 import mpmath as mp
 import scipy.special as sp
+from scipy import stats
 
 LN2 = mp.log(2)
 
@@ -180,11 +181,6 @@ SPECIAL |= {
     "nbdtr": lambda k, n, p: _i(n, k + 1, p),
     "nbdtrc": lambda k, n, p: 1 - _i(n, k + 1, p),
     "wofz": lambda x: mp.exp(-(x**2)) * mp.erfc(-1j * x),
-    "stdtr": lambda v, t: mp.mpf(1) / 2 + mp.sign(t) / 2 * (1 - _i(v / 2, 0.5, v / (v + t * t))),
-    "stdtrit": lambda v, p: _solved(
-        lambda t: mp.mpf(1) / 2 + mp.sign(t) / 2 * (1 - _i(v / 2, 0.5, v / (v + t * t))), p,
-        sp.stdtrit(float(v), float(p))
-    ),
     "jv": mp.besselj,
     "yv": mp.bessely,
     "yn": mp.bessely,
@@ -261,6 +257,38 @@ SPECIAL |= {
     ),
     "betainccinv": lambda a, b, y: _solved(
         lambda x: 1 - _i(a, b, x), y, sp.betainccinv(float(a), float(b), float(y))
+    ),
+}
+
+
+def _stdtr(df, t):
+    scale = mp.gammaprod([(df + 1) / 2], [df / 2]) / mp.sqrt(mp.pi * df)
+    return mp.mpf(1) / 2 + t * scale * mp.hyp2f1(0.5, (df + 1) / 2, 1.5, -t * t / df)
+
+
+def _skewnorm(x, a):
+    part = mp.quadgl(lambda t: 2 * mp.npdf(t) * mp.ncdf(a * t), [0, x])
+    return mp.mpf(1) / 2 - mp.atan(a) / mp.pi + part
+
+
+def _vonmises(x, kappa):
+    whole = 2 * mp.pi * mp.besseli(0, kappa)
+    return mp.mpf(1) / 2 + mp.quadgl(lambda t: mp.exp(kappa * mp.cos(t)), [0, x]) / whole
+
+
+SPECIAL |= {
+    "counts": lambda k, x: mp.floor(k) + x,
+    "stdtr": _stdtr,
+    "stdtrit": lambda df, p: _solved(
+        lambda t: _stdtr(df, t), p, sp.stdtrit(float(df), float(p))
+    ),
+    "skewnorm_cdf": _skewnorm,
+    "skewnorm_ppf": lambda q, a: _solved(
+        lambda x: _skewnorm(x, a), q, stats.skewnorm.ppf(float(q), float(a))
+    ),
+    "vonmises_cdf": _vonmises,
+    "vonmises_ppf": lambda q, kappa: _solved(
+        lambda x: _vonmises(x, kappa), q, stats.vonmises.ppf(float(q), float(kappa))
     ),
 }
 REFERENCES |= {f"special.{name}": f for name, f in SPECIAL.items()}

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 import functrans as ft
+import functrans.scipy.linalg
 import functrans.scipy.special
 from functrans._ops.declare import TABLE, Elementwise
 
-assert ft.numpy and functrans.scipy.special  # imported for the rows that they declare
+# imported for the rows that they declare
+assert ft.numpy and functrans.scipy.linalg and functrans.scipy.special
 
 
 class Sample(NamedTuple):
@@ -120,7 +122,6 @@ OPERANDS: dict[str, tuple] = {
     "special.powm1": (positive, normal),
     "special.huber": (positive, nonzero),
     "special.zeta": (lambda rng, shape: rng.integers(2, 5, shape), positive),
-    "special.stdtr": (positive, nonzero),
     "special.hankel1": (integers, complexes),
     "special.hankel2": (integers, complexes),
     "special.pdtr": (integers, positive),
@@ -128,9 +129,14 @@ OPERANDS: dict[str, tuple] = {
     "special.pdtri": (integers, probability),
     **{f"special.{n}": (integers, lambda rng, shape: counts(rng, shape) + 5, probability)
        for n in ("bdtr", "bdtrc", "nbdtr", "nbdtrc")},
-    "special.stdtrit": (positive, lambda rng, shape: rng.uniform(0.1, 0.4, shape)),
     "special.binom": (lambda rng, shape: rng.uniform(3, 5, shape), positive),
     "special.inv_boxcox": (positive, positive),
+    "special.counts": (integers, normal),
+    "special.stdtr": (positive, normal),
+    "special.stdtrit": (counts, probability),
+    "special.skewnorm_ppf": (probability, normal),
+    "special.vonmises_cdf": (normal, integers),
+    "special.vonmises_ppf": (probability, integers),
     "special.gammaincinv": (positive, probability),
     "special.gammainccinv": (positive, probability),
     "special.betainc": (positive, positive, probability),
@@ -400,6 +406,13 @@ ROWS: dict[str, list[Sample]] = {
         ]
     ],
     "inv": [regular((2, 2)), regular((2, 3, 3))],
+    "lu": [regular((3, 3)), floats((2, 4, 2)), floats((2, 3))],
+    **{f"linalg.{n}": [regular((3, 3)), regular((2, 2, 2))] for n in ("expm", "sqrtm")},
+    "linalg.logm": [regular((2, 2))],  # slow in SciPy, as are powers
+    "linalg.fractional_matrix_power": [regular((2, 2), t=0.3)],
+    "linalg.sylvester": [
+        regular((3, 3), (3, 3), (3, 3)), regular((2, 2, 2), (2, 3, 3), (2, 2, 3)),
+    ],
     "triangular_solve": [
         regular((3, 3), (3,), **TRIANGLE),
         regular((3, 3), (3, 2), lower=False, transposed=True, unit=False),

@@ -20,7 +20,8 @@ ELEMENTWISE = [n for n, row in TABLE.items() if isinstance(row, Elementwise)]
 MATRICES = {
     "svd", "eig", "eigh", "eigvals", "eigvalsh", "det", "slogdet", "inv", "solve", "cholesky", "qr",
     "pinv", "lstsq", "triangular_solve", "roots", "matrix_power", "lu", "logabsdet", "cofactor",
-    "cofactor_slope",
+    "cofactor_slope", "linalg.expm", "linalg.logm", "linalg.sqrtm", "linalg.sylvester",
+    "linalg.fractional_matrix_power",
 }
 
 

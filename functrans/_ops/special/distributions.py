@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from scipy import special as sp
 
-from functrans._ops.declare import POSITIVE, elementwise, where
-from functrans._ops.elementwise import absolute, exp, floor, log1p, sign, sqrt
+from functrans._ops.declare import POSITIVE, elementwise
+from functrans._ops.elementwise import floor
 from functrans._ops.special.arguments import refused
-from functrans._ops.special.gamma import beta
 from functrans._ops.special.incomplete import (
     betainc,
-    betainc_in_shapes,
     betainc_in_x,
     betaincinv,
     gammainc,
@@ -117,41 +115,6 @@ def fdtri(n, d, p):
     w = betaincinv(n * 0.5, d * 0.5, p)
     return d * w / (n * (1 - w))
 
-
-# ---- Student's t
-
-
-def _density_of_t(v, t):
-    return exp(-0.5 * (v + 1) * log1p(t * t / v)) / (sqrt(v) * beta(v * 0.5, 0.5))
-
-
-def _tail_in_v(v, t):
-    """The derivative in v of the mass beyond -|t|, which is betainc(v / 2, 1 / 2, z) / 2.
-
-    Of z = v / (v + t^2) or, where that is close to 1, of 1 - z.
-    """
-    square = t * t
-    near = square < v
-    z = where(near, 0.5, v / (v + square))
-    rest = where(near, square / (v + square), 0.5)
-    shape = where(near, -betainc_in_shapes(0.5, v * 0.5, rest)[1],
-                  betainc_in_shapes(v * 0.5, 0.5, z)[0])
-    # z moves with v by z (1 - z) / v, and the density of z has 1 / (z (1 - z))
-    return 0.25 * shape + 0.5 * absolute(t) * _density_of_t(v, t) / v
-
-
-stdtr = elementwise(
-    "special.stdtr", sp.stdtr,
-    lambda g, x1, x2: -g * (sign(x2) * _tail_in_v(x1, x2)),
-    lambda g, x1, x2: g * _density_of_t(x1, x2),
-    domain=POSITIVE, singular=True, cython="stdtr",
-)
-stdtrit = elementwise(
-    "special.stdtrit", sp.stdtrit,
-    lambda g, y, x1: g * (sign(y) * _tail_in_v(x1, y) / _density_of_t(x1, y)),
-    lambda g, y, x1: g / _density_of_t(x1, y),
-    domain=POSITIVE, singular=True, cython="stdtrit",
-)
 
 # The ufuncs of SciPy's that are compositions here.
 COMPOSED = {

@@ -160,11 +160,11 @@ def _slopes_in_shapes(a, b, x):
     upper = x * (a + b + 2) > a + 1
     c, d = where(upper, b, a), where(upper, a, b)
     z, rest = where(upper, 1 - x, x), where(upper, x, 1 - x)
-    first, second = _lower_beta(c, d, z, rest)
+    first, second = lower_beta(c, d, z, rest)
     return where(upper, -second, first), where(upper, -first, second)
 
 
-def _lower_beta(a, b, x, rest):
+def lower_beta(a, b, x, rest):
     small = a < 1
     c = where(small, a + 1, a)
     n = c + b

@@ -19,11 +19,13 @@ from functrans._ops.special import (
     integrals,
     logistic,
     orthogonal,
+    standard,
 )
 from functrans.numpy.protocols import UFUNCS
 
 # imported for the rows that they declare
-assert elementary and errors and hypergeometric and incomplete and logistic and orthogonal
+assert distributions and elementary and errors and hypergeometric and incomplete and logistic
+assert orthogonal and standard
 # Ufuncs inside of functions of SciPy's, which hand traced values on to them.
 INSIDE = {"_zeta": gamma.zeta, "_riemann_zeta": gamma.riemann_zeta}
 

@@ -1,0 +1,129 @@
+"""What distributions of ``scipy.stats`` need beside ``scipy.special``: Student's t, counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import special as sp
+
+from functrans._ops.declare import elementwise, where
+from functrans._ops.elementwise import exp, floor, log
+from functrans._ops.special.arguments import refused
+from functrans._ops.special.bessel import i0e
+from functrans._ops.special.elementary import cosm1, log1p
+from functrans._ops.special.errors import log_ndtr
+from functrans._ops.special.gamma import betaln
+from functrans._ops.special.incomplete import lower_beta
+
+LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
+
+# row: floor(x1) + x2, whose x1 has no derivative, so that one that is taken in it raises
+counts = elementwise(
+    "special.counts", lambda x1, x2: np.floor(x1) + x2,
+    refused("a discrete distribution of scipy.stats", "its counts (k, n of binom, loc)"),
+    lambda g: g, formula=lambda x1, x2: floor(x1) + x2,
+)
+
+# ---- Student's t
+
+
+def log_density_of_t(df, t):
+    """The logarithm of the density of Student's t."""
+    return -betaln(0.5 * df, 0.5) - 0.5 * log(df) - (0.5 * (df + 1)) * log1p(t * t / df)
+
+
+def _density_of_t(df, t):
+    return exp(log_density_of_t(df, t))
+
+
+def _t_in_df(df, t):
+    """The derivative of stdtr(df, t) in df, over the density.
+
+    1/2 + sign(t)/2 I(1/2, df/2, y), y = t^2 / (df + t^2), where y depends on df too.
+    """
+    square = t * t
+    y, rest = square / (df + square), df / (df + square)
+    half = 0.5 * df
+    upper = y * (half + 2.5) > 1.5
+    in_first, in_second = lower_beta(
+        where(upper, half, 0.5), where(upper, 0.5, half), where(upper, rest, y),
+        where(upper, y, rest),
+    )
+    return t * (0.25 * where(upper, -in_first, in_second) - 0.5 / df)
+
+
+stdtr = elementwise(
+    "special.stdtr", sp.stdtr,
+    lambda g, x1, x2: g * (_density_of_t(x1, x2) * _t_in_df(x1, x2)),
+    lambda g, x1, x2: g * _density_of_t(x1, x2),
+    domain="positive", singular=True, cython="stdtr",
+)
+stdtrit = elementwise(
+    "special.stdtrit", sp.stdtrit,
+    lambda g, y, x1: -g * _t_in_df(x1, y), lambda g, y, x1: g / _density_of_t(x1, y),
+    domain="probability", singular=True, cython="stdtrit",
+)
+
+# ---- the skew normal distribution
+
+
+def _by_scipy(name: str, method: str) -> Callable:
+    """A method of SciPy's distribution of real variables."""
+
+    def impl(x: Any, shape: Any) -> Any:
+        from scipy import stats  # lazy: slow to import
+
+        dtype = np.result_type(x, shape)
+        if dtype.kind == "c" or dtype.itemsize > 8:
+            raise TypeError(f"scipy.stats.{name}.{method} takes no numbers of type {dtype}")
+        y = getattr(getattr(stats, name), method)(x, shape)
+        return y.astype(dtype if dtype.kind == "f" else float)
+
+    return impl
+
+
+def log_density_of_skewnorm(x, a):
+    """The logarithm of the density of the skew normal distribution."""
+    return log_ndtr(a * x) - 0.5 * (x * x) + (math.log(2) - LOG_ROOT_2PI)
+
+
+def _skewnorm_in_skewness(x, a):
+    """Of ndtr(x) - 2 owens_t(x, a), in a."""
+    spread = 1 + a * a
+    return -exp(-0.5 * (x * x) * spread) / (math.pi * spread)
+
+
+skewnorm_cdf = elementwise(
+    "special.skewnorm_cdf", _by_scipy("skewnorm", "cdf"),
+    lambda g, x1, x2: g * exp(log_density_of_skewnorm(x1, x2)),
+    lambda g, x1, x2: g * _skewnorm_in_skewness(x1, x2),
+)
+skewnorm_ppf = elementwise(
+    "special.skewnorm_ppf", _by_scipy("skewnorm", "ppf"),
+    lambda g, y, x2: g * exp(-log_density_of_skewnorm(y, x2)),
+    lambda g, y, x2: -g * (
+        _skewnorm_in_skewness(y, x2) * exp(-log_density_of_skewnorm(y, x2))
+    ),
+    domain="probability", singular=True,
+)
+
+# ---- von Mises' distribution
+
+_IN_KAPPA = refused("functrans.scipy.stats.vonmises.cdf (or its inverse)", "kappa")
+
+
+def _density_of_vonmises(x, kappa):
+    return exp(kappa * cosm1(x)) / (2 * math.pi * i0e(kappa))
+
+
+vonmises_cdf = elementwise(
+    "special.vonmises_cdf", _by_scipy("vonmises", "cdf"),
+    lambda g, x1, x2: g * _density_of_vonmises(x1, x2), _IN_KAPPA, domain="positive",
+)
+vonmises_ppf = elementwise(
+    "special.vonmises_ppf", _by_scipy("vonmises", "ppf"),
+    lambda g, y, x2: g / _density_of_vonmises(y, x2), _IN_KAPPA, domain="probability",
+)

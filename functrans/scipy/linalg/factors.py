@@ -1,0 +1,170 @@
+"""Factorisations after ``scipy.linalg``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import linalg as sl
+
+from functrans._core.bind import Tracer, bind
+from functrans._ops import linalg as rows
+from functrans._ops.lu import lu as _factors
+from functrans.errors import NotDifferentiable, UnsupportedError, user_line
+from functrans.numpy import decompositions, linear_algebra
+from functrans.scipy.linalg.systems import order_from, solve_triangular
+from functrans.scipy.public import counterpart, refused
+
+# ---- Cholesky
+
+
+@counterpart(sl.cholesky)
+def cholesky(a, lower=False, overwrite_a=False, check_finite=True):
+    """The triangular factor of a Hermitian positive definite matrix.
+
+    Differentiated as a function of Hermitian matrices: its gradient is Hermitian.
+    """
+    return linear_algebra.cholesky(a, upper=not lower)
+
+
+@counterpart(sl.cho_factor)
+def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
+    """The factor for ``cho_solve``, and whether it is the lower one. Its other triangle is 0."""
+    return linear_algebra.cholesky(a, upper=not lower), lower
+
+
+# ---- triangular factors
+
+
+def _pivoted(a: Any, function: str) -> tuple[Any, np.ndarray, Any, Any]:
+    """The matrix, LAPACK's exchanges, and the factors of its rows in their order."""
+    a = linear_algebra.matrices(a)
+    known: Any = a.concrete() if isinstance(a, Tracer) else a
+    if known is None or known.ndim > 2:
+        raise UnsupportedError(
+            f"{user_line()}: functrans.scipy.linalg.{function} exchanges rows by their values, "
+            f"which {a!r} does not tell here. Use solve, det or inv, or call it for one matrix "
+            "outside of jit and vmap."
+        )
+    square = np.eye(len(known), dtype=known.dtype)
+    square[:, : known.shape[1]] = known[:, : len(known)]
+    piv = sl.lu_factor(known, check_finite=False)[1] if known.size else np.zeros(0, int)
+    order = order_from(np.concatenate([piv, np.arange(len(piv), len(known))]).astype(int))
+    return a, piv, order, bind(_factors, np.take(a, order, axis=0))
+
+
+@counterpart(sl.lu)
+def lu(a, permute_l=False, overwrite_a=False, check_finite=True, p_indices=False):
+    """``a = p @ l @ u``: a permutation, which does not move, a lower and an upper triangle."""
+    a, _, order, (low, up) = _pivoted(a, "lu")
+    back = np.argsort(order)
+    if permute_l:
+        return low[back], up
+    return (back if p_indices else np.eye(len(order))[back], low, up)
+
+
+@counterpart(sl.lu_factor)
+def lu_factor(a, overwrite_a=False, check_finite=True):
+    """Both triangles in one matrix, and LAPACK's exchanges of rows."""
+    _, piv, _, (low, up) = _pivoted(a, "lu_factor")
+    m, n = low.shape[0], up.shape[1]
+    k = min(m, n)
+    low = np.tril(low, -1)
+    return (np.pad(low, ((0, 0), (0, n - k))) + np.pad(up, ((0, m - k), (0, 0)))), piv
+
+
+# ---- orthogonal factors
+
+
+@counterpart(sl.qr)
+def qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_finite=True):
+    """``a = q @ r``: mode "full", "economic", or "r", which gives ``(r,)`` alone."""
+    if pivoting:
+        raise refused("functrans.scipy.linalg.qr", "pivoting", pivoting, "permute the columns")
+    modes = {"full": "complete", "economic": "reduced", "r": "complete"}
+    if mode not in modes:
+        raise refused("functrans.scipy.linalg.qr", "mode", mode, "pass 'full' or 'economic'")
+    q, r = decompositions.qr(a, modes[mode])
+    return (r,) if mode == "r" else (q, r)
+
+
+@counterpart(sl.svd)
+def svd(a, full_matrices=True, compute_uv=True, overwrite_a=False, check_finite=True,
+        lapack_driver="gesdd"):
+    """``a = u @ diag(s) @ vh``; where singular values repeat as ``numpy.linalg.svd``."""
+    y = decompositions.svd(a, full_matrices, compute_uv)
+    return tuple(y) if compute_uv else y
+
+
+@counterpart(sl.svdvals)
+def svdvals(a, overwrite_a=False, check_finite=True):
+    """Singular values, in descending order."""
+    return decompositions.svdvals(a)
+
+
+# ---- eigenvalues
+
+
+@counterpart(sl.eigh)
+def eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwrite_b=False,
+         type=1, check_finite=True, subset_by_index=None, subset_by_value=None, driver=None):
+    """Eigenvalues and vectors of ``a @ v = b @ v @ diag(w)``, both Hermitian and ``b`` positive.
+
+    Vectors have the signs of ``numpy.linalg.eigh``, whose driver is another than SciPy's.
+    Differentiated as a function of Hermitian matrices; where eigenvalues repeat as
+    ``numpy.linalg.eigh``.
+    """
+    if subset_by_value is not None:
+        raise refused("functrans.scipy.linalg.eigh", "subset_by_value", subset_by_value,
+                      "pass subset_by_index")
+    if type != 1:
+        raise refused("functrans.scipy.linalg.eigh", "type", type, "solve with type 1")
+    a = linear_algebra.matrices(a)
+    factor = None if b is None else rows.cholesky(linear_algebra.matrices(b))
+    w, v = bind(rows.eigh, a if factor is None else _between(a, factor), lower=bool(lower))
+    if factor is not None:
+        v = solve_triangular(factor, v, 2, lower=True)
+    if subset_by_index is not None:
+        first, last = subset_by_index
+        w, v = w[first : last + 1], v[:, first : last + 1]
+    return w if eigvals_only else (w, v)
+
+
+def _between(a: Any, factor: Any) -> Any:
+    """L^-1 a L^-H."""
+    half = solve_triangular(factor, a, lower=True)
+    return rows.hermitian(rows.adjoint(solve_triangular(factor, rows.adjoint(half), lower=True)))
+
+
+@counterpart(sl.eigvalsh)
+def eigvalsh(a, b=None, *, lower=True, overwrite_a=False, overwrite_b=False, type=1,
+             check_finite=True, subset_by_index=None, subset_by_value=None, driver=None):
+    """Eigenvalues of ``a @ v = b @ v @ diag(w)``; differentiated as ``eigh``."""
+    return eigh(a, b, lower=lower, eigvals_only=True, type=type, subset_by_index=subset_by_index,
+                subset_by_value=subset_by_value)
+
+
+# ---- what is not unique
+
+
+def _not_unique(function: str, instead: str) -> NotDifferentiable:
+    return NotDifferentiable(
+        f"{user_line()}: the basis that {function} returns is one of many, and which one LAPACK "
+        f"takes has no derivative. Use {instead}, which is the same for all."
+    )
+
+
+@counterpart(sl.null_space)
+def null_space(A, rcond=None, **options):
+    """Refused: the basis is not unique."""
+    raise _not_unique("null_space", "the projector np.eye(n) - pinv(A) @ A")
+
+
+@counterpart(sl.orth)
+def orth(A, rcond=None):
+    """Refused: the basis is not unique."""
+    raise _not_unique("orth", "the projector A @ pinv(A)")
+
+
+__all__ = ["cho_factor", "cholesky", "eigh", "eigvalsh", "lu", "lu_factor", "null_space", "orth",
+           "qr", "svd", "svdvals"]

@@ -1,0 +1,93 @@
+"""Functions of matrices after ``scipy.linalg``, differentiated to any order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import linalg as sl
+
+from functrans._core.bind import Tracer, bind
+from functrans._ops import matrix_functions as rows
+from functrans.errors import NotDifferentiable, user_line
+from functrans.numpy import linear_algebra
+from functrans.scipy.public import counterpart
+
+
+def _square(a: Any) -> Any:
+    a = linear_algebra.matrices(a)
+    if a.shape[-1] != a.shape[-2]:
+        raise ValueError(f"expected square matrices, and got the shape {a.shape}")
+    return a if a.dtype.kind in "fc" else a.astype(float)
+
+
+@counterpart(sl.expm)
+def expm(A):
+    """The exponential of square matrices."""
+    return rows.expm(_square(A))
+
+
+@counterpart(sl.logm)
+def logm(A, disp=None):
+    """The principal logarithm. That of a real matrix must be real; pass it as complex otherwise."""
+    return rows.logm(_square(A))
+
+
+@counterpart(sl.sqrtm)
+def sqrtm(A, disp=None, blocksize=None):
+    """The principal square root. That of a real matrix must be real; pass it as complex otherwise.
+
+    >>> import functrans as ft
+    >>> ft.grad(lambda a: np.trace(sqrtm(a)))(np.diag([1.0, 4.0]))
+    Array([[0.5 , 0.  ],
+           [0.  , 0.25]])
+    """
+    return rows.sqrtm(_square(A))
+
+
+@counterpart(sl.fractional_matrix_power)
+def fractional_matrix_power(A, t):
+    """A square matrix to a real power. It has no derivative in the power here."""
+    if isinstance(t, Tracer):
+        raise NotDifferentiable(
+            f"{user_line()}: fractional_matrix_power has no derivative in the power t here. Hold "
+            "it constant, or write expm(t * logm(A))."
+        )
+    A = _square(A)
+    if t == int(t):
+        return linear_algebra.matrix_power(A, int(t))
+    return bind(rows.fractional_matrix_power, A, t=float(t))
+
+
+@counterpart(sl.expm_frechet)
+def expm_frechet(A, E, method=None, compute_expm=True, check_finite=True):
+    """The exponential of ``A``, and its derivative along ``E``."""
+    A, E = _square(A), _square(E)
+    n = A.shape[-1]
+    y = rows.expm(rows.block(A, E))
+    return (y[..., :n, :n], y[..., :n, n:]) if compute_expm else y[..., :n, n:]
+
+
+def _turned(A: Any) -> tuple[Any, Any]:
+    """exp(iA) and exp(-iA)."""
+    turned = rows.expm(1j * A)
+    return turned, rows.expm(-1j * A) if A.dtype.kind == "c" else np.conj(turned)
+
+
+@counterpart(sl.cosm)
+def cosm(A):
+    """The cosine of square matrices."""
+    A = _square(A)
+    forth, back = _turned(A)
+    return (forth + back) / 2 if A.dtype.kind == "c" else forth.real
+
+
+@counterpart(sl.sinm)
+def sinm(A):
+    """The sine of square matrices."""
+    A = _square(A)
+    forth, back = _turned(A)
+    return (forth - back) / 2j if A.dtype.kind == "c" else forth.imag
+
+
+__all__ = ["cosm", "expm", "expm_frechet", "fractional_matrix_power", "logm", "sinm", "sqrtm"]

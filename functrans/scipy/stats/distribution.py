@@ -1,0 +1,466 @@
+"""How a distribution of ``functrans.scipy.stats`` is made of its standard form.
+
+A ``Form`` states a distribution at location 0 and scale 1, in functions of rows. The classes add
+what all have in common: SciPy's arguments, location and scale, the support, conditions on the
+parameters, frozen distributions. Outside of the support a logarithm of the density is -inf and its
+derivative 0; where parameters are not valid both are NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from functrans._core.bind import Tracer
+from functrans._ops import elementwise as ops
+from functrans._ops.declare import where
+from functrans._ops.special.elementary import expm1, exprel, log1p
+from functrans._ops.special.standard import counts
+from functrans.errors import UnsupportedError, user_line
+from functrans.numpy.structure import as_operand
+from functrans.scipy.public import is_traced
+
+LOG2 = math.log(2)
+
+
+def log1mexp(x: Any) -> Any:
+    """log(1 - exp(-x)) for x >= 0: by expm1 below log(2), above by log1p."""
+    return where(x < LOG2, ops.log(-expm1(-x)), log1p(-ops.exp(-x)))
+
+
+def log1mexp_of_exp(y: Any) -> Any:
+    """log(1 - exp(-exp(y))), which is y where that is far below 0."""
+    small = y < 0
+    near, far = where(small, y, 0.0), where(small, 1.0, y)
+    return where(small, near + ops.log(exprel(-ops.exp(near))), log1mexp(ops.exp(far)))
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """A distribution at location 0 and scale 1.
+
+    Functions take the variable, or a probability, and then the shapes; moments the shapes alone.
+    Of logarithms that are not given, ``_log`` of the functions is taken.
+    """
+
+    log_density: Callable
+    cdf: Callable
+    sf: Callable
+    ppf: Callable | None = None
+    isf: Callable | None = None
+    logcdf: Callable | None = None
+    logsf: Callable | None = None
+    mean: Callable | None = None
+    var: Callable | None = None
+    entropy: Callable | None = None
+    valid: Callable | None = None
+    support: tuple[Any, Any] = (-math.inf, math.inf)
+
+
+def _known(x: Any) -> Any:
+    return x.concrete() if isinstance(x, Tracer) else x
+
+
+def _asked(question: Callable, *xs: Any) -> Any:
+    """A condition on ``xs``, of plain values where they are known."""
+    plain = [_known(x) for x in xs]
+    return question(*(xs if any([p is None for p in plain]) else plain))
+
+
+def _chosen(keep: Any, y: Any, otherwise: Any) -> Any:
+    """``where(keep, y, otherwise)``, without an op where all of ``y`` is known to be kept."""
+    if keep is True or (not isinstance(keep, Tracer) and np.all(keep)):
+        return y
+    return where(keep, y, otherwise)
+
+
+def _both(first: Any, second: Any) -> Any:
+    return second if first is True else first if second is True else first & second
+
+
+def _wide(x: Any) -> Any:
+    """As SciPy's distributions, which compute in float64 at least."""
+    dtype = np.promote_types(x.dtype, np.float64)
+    return x if x.dtype == dtype else x.astype(dtype)
+
+
+def _log(one: Callable, other: Callable) -> Callable:
+    """log(one) for one + other = 1, by whichever is the smaller."""
+
+    def log_of(*xs: Any) -> Any:
+        small, large = one(*xs), other(*xs)
+        return where(small < 0.5, ops.log(small), log1p(-large))
+
+    return log_of
+
+
+class Named:
+    """A distribution under SciPy's name: of plain arrays SciPy's own runs.
+
+    Methods take what SciPy's take: the variable, then the parameters. Called with parameters it is
+    a frozen distribution, whose methods take the variable alone.
+    """
+
+    methods: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, theirs: Any, name: str):
+        self.theirs, self.name = theirs, name
+
+    def __call__(self, *args: Any, **kwds: Any) -> Frozen:
+        return Frozen(self, args, kwds)
+
+    def freeze(self, *args: Any, **kwds: Any) -> Frozen:
+        """The distribution with its parameters fixed."""
+        return Frozen(self, args, kwds)
+
+    def __repr__(self) -> str:
+        return f"<functrans.scipy.stats.{self.name}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _of_scipy(self, getattr(self.theirs, name), name)
+
+    def _has(self) -> list[str]:
+        return [*self.methods]
+
+    def _lacks(self, what: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"{user_line()}: functrans.scipy.stats.{self.name} has no {what} of traced values; it "
+            f"has {', '.join(self._has())}. Pass constants, ft.stop_gradient(x), or wrap the call "
+            "with ft.external."
+        )
+
+
+class _Distribution(Named):
+    __doc__ = Named.__doc__
+
+    scales: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, theirs: Any, shapes: str, form: Form):
+        super().__init__(theirs, theirs.name)
+        self.form = form
+        self.parameters = (*shapes.split(), "loc", *self.scales)
+        self.logcdf_ = form.logcdf or _log(form.cdf, form.sf)
+        self.logsf_ = form.logsf or _log(form.sf, form.cdf)
+
+    def _parameters(self, args: tuple, kwds: dict[str, Any]) -> list[Any]:
+        """The shapes, the location and the scale, if there is one, in this order."""
+        names, n = self.parameters, len(args)
+        if len(args) > len(names):
+            raise TypeError(f"{self.name} takes {', '.join(names)}, and got {n} parameters")
+        values: list[Any] = [*args]
+        for name in names[n:]:
+            if name in kwds:
+                values.append(kwds[name])
+            elif name in ("loc", "scale"):
+                values.append(None)
+            else:
+                raise TypeError(f"{self.name} misses the parameter {name!r}")
+        unknown = [k for k in kwds if k not in names[n:]]
+        if unknown:
+            raise TypeError(
+                f"{self.name} takes {', '.join(names)}, and got {unknown[0]!r} besides or twice"
+            )
+        return [v if v is None else as_operand(v) for v in values]
+
+    def _has(self) -> list[str]:
+        optional = {"ppf", "isf", "mean", "var", "entropy"}
+        needs = {"std": "var", "interval": "ppf", "median": "ppf"}
+        return [m for m in self.methods if (n := needs.get(m, m)) not in optional
+                or getattr(self.form, n) is not None]
+
+
+def _of_scipy(owner: Named, theirs: Any, name: str) -> Any:
+    """An attribute of SciPy's own distribution, which refuses traced values if it is a method."""
+    if not callable(theirs):
+        return theirs
+
+    def method(*args: Any, **kwds: Any) -> Any:
+        if is_traced((args, kwds)):
+            raise owner._lacks(name)
+        return theirs(*args, **kwds)
+
+    return method
+
+
+class Frozen:
+    """A distribution with its parameters fixed, as SciPy's."""
+
+    def __init__(self, dist: Named, args: tuple, kwds: dict[str, Any]):
+        self.dist, self.args, self.kwds = dist, args, kwds
+        if not is_traced((args, kwds)):
+            dist.theirs(*args, **kwds)  # SciPy's own checks of the parameters
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in self.dist.methods:
+            method = getattr(self.dist, name)
+            return lambda *xs: method(*xs, *self.args, **self.kwds)
+        if is_traced((self.args, self.kwds)):
+            raise self.dist._lacks(name)
+        return _of_scipy(self.dist, getattr(self.dist.theirs(*self.args, **self.kwds), name), name)
+
+    def __repr__(self) -> str:
+        return f"<functrans.scipy.stats.{self.dist.name} frozen>"
+
+
+def method(ours: Callable) -> Callable:
+    """A method with SciPy's name, which runs SciPy's own where nothing is traced."""
+    name = ours.__name__
+
+    def either(self: Any, *args: Any, **kwds: Any) -> Any:
+        if not is_traced((args, kwds)):
+            return getattr(self.theirs, name)(*args, **kwds)
+        with np.errstate(all="ignore"):
+            return ours(self, *args, **kwds)
+
+    either.__name__, either.__doc__ = name, ours.__doc__
+    return either
+
+
+class Continuous(_Distribution):
+    __doc__ = _Distribution.__doc__
+
+    scales = ("scale",)
+    methods = ("pdf", "logpdf", "cdf", "logcdf", "sf", "logsf", "ppf", "isf", "mean", "var", "std",
+               "entropy", "median", "interval")
+
+    def _standard(self, x: Any, args: tuple, kwds: dict[str, Any]) -> tuple[Any, ...]:
+        """The variable at location 0 and scale 1, the shapes, the scale, where all is valid."""
+        *shapes, loc, scale = self._parameters(args, kwds)
+        z = as_operand(x)
+        z = z if loc is None else ops.subtract(z, loc)
+        z = _wide(z if scale is None else ops.divide(z, scale))
+        return z, shapes, scale, self._valid(shapes, scale)
+
+    def _valid(self, shapes: list[Any], scale: Any) -> Any:
+        valid: Any = True if scale is None else _asked(lambda s: s > 0, scale)
+        if self.form.valid is None:
+            return valid
+        return _both(valid, _asked(self.form.valid, *shapes))
+
+    def _sides(self, z: Any, shapes: list[Any]) -> tuple[Any, Any]:
+        """Where z is not below the support, and where it is not above."""
+        low, high = self.form.support
+
+        def at_least(z: Any, *s: Any) -> Any:
+            return z >= (low(*s) if callable(low) else low)
+
+        def at_most(z: Any, *s: Any) -> Any:
+            return z <= (high(*s) if callable(high) else high)
+
+        return (
+            True if low == -math.inf else _asked(at_least, z, *shapes),
+            True if high == math.inf else _asked(at_most, z, *shapes),
+        )
+
+    @method
+    def logpdf(self, x, *args, **kwds):
+        """The logarithm of the density; -inf outside of the support."""
+        z, shapes, scale, valid = self._standard(x, args, kwds)
+        y = self.form.log_density(z, *shapes)
+        y = y if scale is None else y - ops.log(scale)
+        above, below = self._sides(z, shapes)
+        y = _chosen(_both(above, below), y, where(_asked(np.isnan, z), np.nan, -np.inf))
+        return _chosen(valid, y, np.nan)
+
+    @method
+    def pdf(self, x, *args, **kwds):
+        """The density."""
+        return ops.exp(self.logpdf(x, *args, **kwds))
+
+    def _distribution(self, f: Callable, x: Any, args: tuple, kwds: dict, low: float, high: float):
+        z, shapes, _, valid = self._standard(x, args, kwds)
+        above, below = self._sides(z, shapes)
+        y = _chosen(above, f(z, *shapes), where(_asked(np.isnan, z), np.nan, low))
+        y = _chosen(below, y, where(_asked(np.isnan, z), np.nan, high))
+        return _chosen(valid, y, np.nan)
+
+    @method
+    def cdf(self, x, *args, **kwds):
+        """The distribution function."""
+        return self._distribution(self.form.cdf, x, args, kwds, 0.0, 1.0)
+
+    @method
+    def sf(self, x, *args, **kwds):
+        """The survival function, 1 - cdf."""
+        return self._distribution(self.form.sf, x, args, kwds, 1.0, 0.0)
+
+    @method
+    def logcdf(self, x, *args, **kwds):
+        """The logarithm of the distribution function."""
+        return self._distribution(self.logcdf_, x, args, kwds, -np.inf, 0.0)
+
+    @method
+    def logsf(self, x, *args, **kwds):
+        """The logarithm of the survival function."""
+        return self._distribution(self.logsf_, x, args, kwds, 0.0, -np.inf)
+
+    def _quantile(self, f: Callable | None, name: str, q: Any, args: tuple, kwds: dict) -> Any:
+        if f is None:
+            raise self._lacks(name)
+        *shapes, loc, scale = self._parameters(args, kwds)
+        q = _wide(as_operand(q))
+        valid = _both(self._valid(shapes, scale), _asked(lambda q: (q >= 0) & (q <= 1), q))
+        return _chosen(valid, _placed(f(q, *shapes), loc, scale), np.nan)
+
+    @method
+    def ppf(self, q, *args, **kwds):
+        """The inverse of the distribution function."""
+        return self._quantile(self.form.ppf, "ppf", q, args, kwds)
+
+    @method
+    def isf(self, q, *args, **kwds):
+        """The inverse of the survival function."""
+        return self._quantile(self.form.isf, "isf", q, args, kwds)
+
+    def _moment(self, name: str, args: tuple, kwds: dict, place: Callable) -> Any:
+        f = getattr(self.form, name)
+        if f is None:
+            raise self._lacks(name)
+        *shapes, loc, scale = self._parameters(args, kwds)
+        y = place(f(*shapes), loc, scale)
+        shape = np.broadcast_shapes(*[p.shape for p in (*shapes, loc, scale) if p is not None])
+        y = y if np.shape(y) == shape else np.broadcast_to(as_operand(y), shape)
+        return _chosen(self._valid(shapes, scale), y, np.nan)
+
+    @method
+    def mean(self, *args, **kwds):
+        """The mean."""
+        return self._moment("mean", args, kwds, _placed)
+
+    @method
+    def var(self, *args, **kwds):
+        """The variance."""
+        return self._moment("var", args, kwds, lambda y, _, s: y if s is None else y * (s * s))
+
+    @method
+    def std(self, *args, **kwds):
+        """The standard deviation."""
+        return self._moment("var", args, kwds,
+                            lambda y, _, s: ops.sqrt(y) if s is None else ops.sqrt(y) * s)
+
+    @method
+    def entropy(self, *args, **kwds):
+        """The differential entropy."""
+        return self._moment("entropy", args, kwds,
+                            lambda y, _, s: y if s is None else y + ops.log(s))
+
+    @method
+    def median(self, *args, **kwds):
+        """The median."""
+        return self._quantile(self.form.ppf, "median", 0.5, args, kwds)
+
+    @method
+    def interval(self, confidence, *args, **kwds):
+        """The ends of the interval about the median that has a probability."""
+        tail = 0.5 * (1 - as_operand(confidence))
+        return self.ppf(tail, *args, **kwds), self.isf(tail, *args, **kwds)
+
+
+def _placed(z: Any, loc: Any, scale: Any) -> Any:
+    z = z if scale is None else z * scale
+    return z if loc is None else z + loc
+
+
+class Discrete(_Distribution):
+    __doc__ = _Distribution.__doc__
+
+    methods = ("pmf", "logpmf", "cdf", "logcdf", "sf", "logsf", "mean", "var", "std", "entropy")
+
+    def _variable(self, k: Any, args: tuple, kwds: dict[str, Any]) -> tuple[Any, list[Any], Any]:
+        *shapes, loc = self._parameters(args, kwds)
+        k = as_operand(k)
+        k = k if loc is None else ops.subtract(k, loc)
+        valid = True if self.form.valid is None else _asked(self.form.valid, *shapes)
+        return _wide(k), shapes, valid
+
+    @method
+    def logpmf(self, k, *args, **kwds):
+        """The logarithm of the probability of k; -inf where k is no whole number."""
+        k, shapes, valid = self._variable(k, args, kwds)
+        low, high = self.form.support
+        top = high if callable(high) else lambda *_: high
+        inside = _asked(lambda k, *s: (k >= low) & (k <= top(*s)) & (np.floor(k) == k), k, *shapes)
+        y = self.form.log_density(count(k), *shapes)
+        y = _chosen(inside, y, where(_asked(np.isnan, k), np.nan, -np.inf))
+        return _chosen(valid, y, np.nan)
+
+    @method
+    def pmf(self, k, *args, **kwds):
+        """The probability of k."""
+        return ops.exp(self.logpmf(k, *args, **kwds))
+
+    def _distribution(self, f: Callable, k: Any, args: tuple, kwds: dict, low: float, high: float):
+        k, shapes, valid = self._variable(k, args, kwds)
+        first, last = self.form.support
+        top = last if callable(last) else lambda *_: last
+        y = f(count(k), *shapes)
+        y = _chosen(_asked(lambda k: k >= first, k), y, where(_asked(np.isnan, k), np.nan, low))
+        y = _chosen(_asked(lambda k, *s: ~(k >= top(*s)), k, *shapes), y, high)
+        return _chosen(valid, y, np.nan)
+
+    @method
+    def cdf(self, k, *args, **kwds):
+        """The probability of k or less."""
+        return self._distribution(self.form.cdf, k, args, kwds, 0.0, 1.0)
+
+    @method
+    def sf(self, k, *args, **kwds):
+        """The probability of more than k."""
+        return self._distribution(self.form.sf, k, args, kwds, 1.0, 0.0)
+
+    @method
+    def logcdf(self, k, *args, **kwds):
+        """The logarithm of the probability of k or less."""
+        return self._distribution(self.logcdf_, k, args, kwds, -np.inf, 0.0)
+
+    @method
+    def logsf(self, k, *args, **kwds):
+        """The logarithm of the probability of more than k."""
+        return self._distribution(self.logsf_, k, args, kwds, 0.0, -np.inf)
+
+    def _moment(self, name: str, args: tuple, kwds: dict) -> Any:
+        f = getattr(self.form, name)
+        if f is None:
+            raise self._lacks(name)
+        *shapes, loc = self._parameters(args, kwds)
+        y = f(*shapes)
+        y = y if loc is None or name != "mean" else y + loc
+        valid = True if self.form.valid is None else _asked(self.form.valid, *shapes)
+        return _chosen(valid, y, np.nan)
+
+    @method
+    def mean(self, *args, **kwds):
+        """The mean."""
+        return self._moment("mean", args, kwds)
+
+    @method
+    def var(self, *args, **kwds):
+        """The variance."""
+        return self._moment("var", args, kwds)
+
+    @method
+    def std(self, *args, **kwds):
+        """The standard deviation."""
+        return ops.sqrt(self._moment("var", args, kwds))
+
+    @method
+    def entropy(self, *args, **kwds):
+        """The entropy."""
+        return self._moment("entropy", args, kwds)
+
+
+def count(k: Any) -> Any:
+    """The whole part of a count: it has no derivative, and one that is taken in it raises."""
+    return counts(k, 0.0) if isinstance(k, Tracer) and k.dtype.kind == "f" else np.floor(k)
+
+
+__all__ = ["Continuous", "Discrete", "Form", "Frozen", "Named", "count", "log1mexp",
+           "log1mexp_of_exp", "method"]

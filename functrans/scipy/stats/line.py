@@ -1,0 +1,268 @@
+"""Distributions of the whole line, and of the circle."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import stats as theirs
+
+from functrans._ops.declare import where
+from functrans._ops.elementwise import absolute, arctan2, exp, log, sqrt
+from functrans._ops.special import bessel, standard
+from functrans._ops.special.elementary import cosm1, expm1, log1p, sinpi
+from functrans._ops.special.errors import log_ndtr, ndtr, ndtri, ndtri_exp
+from functrans._ops.special.gamma import betaln, psi
+from functrans._ops.special.logistic import expit, log_expit, logit
+from functrans._ops.special.standard import LOG_ROOT_2PI
+from functrans.scipy.stats.distribution import LOG2, Continuous, Form, log1mexp, log1mexp_of_exp
+
+PI, EULER = math.pi, float(np.euler_gamma)
+
+norm = Continuous(theirs.norm, "", Form(
+    log_density=lambda x: -0.5 * (x * x) - LOG_ROOT_2PI,
+    cdf=ndtr,
+    sf=lambda x: ndtr(-x),
+    logcdf=log_ndtr,
+    logsf=lambda x: log_ndtr(-x),
+    ppf=ndtri,
+    isf=lambda q: -ndtri(q),
+    mean=lambda: 0.0,
+    var=lambda: 1.0,
+    entropy=lambda: LOG_ROOT_2PI + 0.5,
+))
+
+
+def _log_density_of_t(x, df):
+    y = standard.log_density_of_t(df, x)
+    if not isinstance(df, np.ndarray) or np.isinf(df).any():
+        return where(df == np.inf, -0.5 * (x * x) - LOG_ROOT_2PI, y)
+    return y
+
+
+def _t_ppf(q, df):
+    return where(q == 0, -np.inf, standard.stdtrit(df, q))  # SciPy's says +inf at 0
+
+
+def _finite_from(df, n, y):
+    """A moment that is infinite up to ``n`` degrees of freedom."""
+    return where(df > n, y, np.inf)
+
+
+t = Continuous(theirs.t, "df", Form(
+    valid=lambda df: df > 0,
+    log_density=_log_density_of_t,
+    cdf=lambda x, df: standard.stdtr(df, x),
+    sf=lambda x, df: standard.stdtr(df, -x),
+    ppf=_t_ppf,
+    isf=lambda q, df: -_t_ppf(q, df),
+    mean=lambda df: _finite_from(df, 1, 0.0),
+    var=lambda df: where(df > 1, _finite_from(df, 2, df / (df - 2)), np.nan),
+    entropy=lambda df: (
+        0.5 * (df + 1) * (psi(0.5 * (df + 1)) - psi(0.5 * df))
+        + 0.5 * log(df) + betaln(0.5 * df, 0.5)
+    ),
+))
+
+def _cotangent(q):
+    """cot(pi q), exact at 1/2 and from both ends."""
+    below = q < 0.5
+    p = where(below, q, 1 - q)
+    size = sinpi(0.5 - p) / sinpi(p)
+    return where(below, size, -size)
+
+
+cauchy = Continuous(theirs.cauchy, "", Form(
+    log_density=lambda x: -log1p(x * x) - math.log(PI),
+    cdf=lambda x: arctan2(1.0, -x) / PI,
+    sf=lambda x: arctan2(1.0, x) / PI,
+    ppf=lambda q: -_cotangent(q),
+    isf=_cotangent,
+    mean=lambda: np.nan,
+    var=lambda: np.nan,
+    entropy=lambda: math.log(4 * PI),
+))
+
+
+def _laplace_cdf(x):
+    below = x < 0
+    return where(below, 0.5 * exp(where(below, x, 0.0)), 1 - 0.5 * exp(-where(below, 0.0, x)))
+
+
+def _laplace_logcdf(x):
+    below = x < 0
+    return where(below, x - LOG2, log1p(-0.5 * exp(-where(below, 0.0, x))))
+
+
+def _laplace_ppf(q):
+    below = q < 0.5
+    return where(below, log(2 * q), -log(2 * (1 - q)))
+
+
+laplace = Continuous(theirs.laplace, "", Form(
+    log_density=lambda x: -absolute(x) - LOG2,
+    cdf=_laplace_cdf,
+    sf=lambda x: _laplace_cdf(-x),
+    logcdf=_laplace_logcdf,
+    logsf=lambda x: _laplace_logcdf(-x),
+    ppf=_laplace_ppf,
+    isf=lambda q: -_laplace_ppf(q),
+    mean=lambda: 0.0,
+    var=lambda: 2.0,
+    entropy=lambda: LOG2 + 1,
+))
+
+logistic = Continuous(theirs.logistic, "", Form(
+    log_density=lambda x: log_expit(x) + log_expit(-x),
+    cdf=expit,
+    sf=lambda x: expit(-x),
+    logcdf=log_expit,
+    logsf=lambda x: log_expit(-x),
+    ppf=logit,
+    isf=lambda q: -logit(q),
+    mean=lambda: 0.0,
+    var=lambda: PI * PI / 3,
+    entropy=lambda: 2.0,
+))
+
+gumbel_r = Continuous(theirs.gumbel_r, "", Form(
+    log_density=lambda x: -x - exp(-x),
+    cdf=lambda x: exp(-exp(-x)),
+    sf=lambda x: -expm1(-exp(-x)),
+    logcdf=lambda x: -exp(-x),
+    logsf=lambda x: log1mexp_of_exp(-x),
+    ppf=lambda q: -log(-log(q)),
+    isf=lambda q: -log(-log1p(-q)),
+    mean=lambda: EULER,
+    var=lambda: PI * PI / 6,
+    entropy=lambda: EULER + 1,
+))
+
+gumbel_l = Continuous(theirs.gumbel_l, "", Form(
+    log_density=lambda x: x - exp(x),
+    cdf=lambda x: -expm1(-exp(x)),
+    sf=lambda x: exp(-exp(x)),
+    logcdf=log1mexp_of_exp,
+    logsf=lambda x: -exp(x),
+    ppf=lambda q: log(-log1p(-q)),
+    isf=lambda q: log(-log(q)),
+    mean=lambda: -EULER,
+    var=lambda: PI * PI / 6,
+    entropy=lambda: EULER + 1,
+))
+
+
+def _skewness(a):
+    return a / sqrt(1 + a * a)
+
+
+skewnorm = Continuous(theirs.skewnorm, "a", Form(
+    log_density=standard.log_density_of_skewnorm,
+    cdf=standard.skewnorm_cdf,
+    sf=lambda x, a: standard.skewnorm_cdf(-x, -a),
+    ppf=standard.skewnorm_ppf,
+    isf=lambda q, a: -standard.skewnorm_ppf(q, -a),
+    mean=lambda a: math.sqrt(2 / PI) * _skewness(a),
+    var=lambda a: 1 - 2 / PI * (_skewness(a) * _skewness(a)),
+))
+
+# ---- the normal distribution between two ends
+
+
+def _ends(a, b, mirrored):
+    """The ends, in the order of their mirror images where ``mirrored``."""
+    return where(mirrored, -b, a), where(mirrored, -a, b)
+
+
+def _log_mass(a, b):
+    """log(ndtr(b) - ndtr(a)), by the tail that both ends are in."""
+    low, high = _ends(a, b, a > 0)
+    straddles = high > 0
+    below, above = log_ndtr(low), log_ndtr(where(straddles, 0.0, high))
+    tail = above + where(low > -np.inf, log1mexp(above - below), 0.0)
+    return where(straddles, log1p(-ndtr(low) - ndtr(-high)), tail)
+
+
+def _share(a, b, log_total):
+    """(ndtr(b) - ndtr(a)) / exp(log_total), which is smooth where a = b too."""
+    low, high = _ends(a, b, a > 0)
+    straddles = high > 0
+    below, above = log_ndtr(low), log_ndtr(where(straddles, 0.0, high))
+    part = where(low > -np.inf, -expm1(below - above), 1.0)
+    inner = (1 - ndtr(low) - ndtr(-high)) * exp(-log_total)
+    return where(straddles, inner, exp(above - log_total) * part)
+
+
+def _log_density_of_truncnorm(x, a, b):
+    return -0.5 * (x * x) - LOG_ROOT_2PI - _log_mass(a, b)
+
+
+def _density_at(end, a, b):
+    """The density at an end, and its product with the end; 0 at infinity."""
+    finite = absolute(end) < np.inf
+    z = where(finite, end, 0.0)
+    density = where(finite, exp(_log_density_of_truncnorm(z, a, b)), 0.0)
+    return density, z * density
+
+
+def _mean_of_truncnorm(a, b):
+    return _density_at(a, a, b)[0] - _density_at(b, a, b)[0]
+
+
+def _edges_of_truncnorm(a, b):
+    return _density_at(a, a, b)[1] - _density_at(b, a, b)[1]
+
+
+def _var_of_truncnorm(a, b):
+    mean = _mean_of_truncnorm(a, b)
+    return 1 + _edges_of_truncnorm(a, b) - mean * mean
+
+
+def _truncnorm_ppf(q, a, b):
+    """By the tail that both ends are in, or the nearer one."""
+    mirrored = (a > 0) | (b > 0) & (q > 0.5)
+    low, high = _ends(a, b, mirrored)
+    p, rest = where(mirrored, 1 - q, q), where(mirrored, q, 1 - q)
+    top = log_ndtr(high)
+    x = ndtri_exp(top + log(p + rest * exp(log_ndtr(low) - top)))
+    return where(mirrored, -x, x)
+
+
+truncnorm = Continuous(theirs.truncnorm, "a b", Form(
+    valid=lambda a, b: a < b,
+    support=(lambda a, b: a, lambda a, b: b),
+    log_density=_log_density_of_truncnorm,
+    cdf=lambda x, a, b: _share(a, x, _log_mass(a, b)),
+    sf=lambda x, a, b: _share(x, b, _log_mass(a, b)),
+    logcdf=lambda x, a, b: _log_mass(a, x) - _log_mass(a, b),
+    logsf=lambda x, a, b: _log_mass(x, b) - _log_mass(a, b),
+    ppf=_truncnorm_ppf,
+    isf=lambda q, a, b: -_truncnorm_ppf(q, -b, -a),
+    mean=_mean_of_truncnorm,
+    var=_var_of_truncnorm,
+    entropy=lambda a, b: _log_mass(a, b) + LOG_ROOT_2PI + 0.5 + 0.5 * _edges_of_truncnorm(a, b),
+))
+
+# ---- the circle
+
+
+def _log_norm_of_vonmises(kappa):
+    """The logarithm of the integral of exp(kappa (cos(x) - 1)) over the circle."""
+    return math.log(2 * PI) + log(bessel.i0e(kappa))
+
+
+vonmises = Continuous(theirs.vonmises, "kappa", Form(
+    valid=lambda kappa: kappa >= 0,
+    log_density=lambda x, kappa: kappa * cosm1(x) - _log_norm_of_vonmises(kappa),
+    cdf=standard.vonmises_cdf,
+    sf=lambda x, kappa: standard.vonmises_cdf(-x, kappa),
+    ppf=standard.vonmises_ppf,
+    isf=lambda q, kappa: -standard.vonmises_ppf(q, kappa),
+    mean=lambda kappa: 0.0 * kappa,
+    entropy=lambda kappa: (
+        kappa * (1 - bessel.i1e(kappa) / bessel.i0e(kappa)) + _log_norm_of_vonmises(kappa)
+    ),
+))
+
+__all__ = ["cauchy", "gumbel_l", "gumbel_r", "laplace", "logistic", "norm", "skewnorm", "t",
+           "truncnorm", "vonmises"]

@@ -1,0 +1,282 @@
+"""Distributions of vectors and matrices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import stats as theirs
+
+from functrans._core.bind import Tracer
+from functrans._ops import linalg as rows
+from functrans._ops.calls import stop
+from functrans._ops.declare import where
+from functrans._ops.elementwise import exp, log
+from functrans._ops.special.elementary import log1p
+from functrans._ops.special.gamma import gammaln, psi
+from functrans._ops.special.logistic import xlogy
+from functrans._ops.special.standard import counts
+from functrans.numpy.structure import as_operand
+from functrans.scipy.special import multigammaln
+from functrans.scipy.stats.distribution import Named, method
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+def _real(x: Any) -> Any:
+    x = as_operand(x)
+    return x if x.dtype.kind == "f" else x.astype(float)
+
+
+def _known(x: Any) -> Any:
+    return x.concrete() if isinstance(x, Tracer) else x
+
+
+# ---- quadratic forms of a positive definite matrix
+
+
+def _matrix(a: Any, dim: int) -> Any:
+    """A covariance: a number is that of all, a vector the diagonal."""
+    a = _real(a)
+    if a.ndim == 2 and a.shape == (dim, dim):
+        return a
+    if a.ndim > 1 or (a.ndim == 1 and a.shape[0] not in (1, dim)):
+        raise ValueError(f"Array 'cov' must be a number, {dim} or {dim} by {dim} numbers, but its "
+                         f"shape is {a.shape}.")
+    return np.eye(dim) * a
+
+
+def _placed(x: Any, mean: Any, a: Any) -> tuple[Any, Any, int]:
+    """The differences of points and mean as rows, the matrix, and the dimension."""
+    known = [1] + [np.shape(p)[0] for p in (mean, a) if p is not None and np.ndim(p)]
+    dim = max(known)
+    x = _real(x)
+    if x.ndim < 2:
+        x = x.reshape((-1, 1) if dim == 1 else (1, -1))
+    if x.shape[-1] != dim:
+        raise ValueError(f"points have {x.shape[-1]} entries and the parameters {dim}")
+    return x if mean is None else x - _real(mean), _matrix(1.0 if a is None else a, dim), dim
+
+
+def _squared_lengths(gap: Any, factor: Any) -> Any:
+    """g^T (L L^T)^-1 g for the rows g of ``gap``."""
+    lead, dim = gap.shape[:-1], gap.shape[-1]
+    columns = gap.reshape((-1, dim)).T
+    z = rows.triangular_solve(factor, columns, lower=True, transposed=False, unit=False)
+    return (z * z).sum(0).reshape(lead)
+
+
+def _log_det(factor: Any) -> Any:
+    """log(det(L L^T))."""
+    return 2 * log(rows.diagonal_of(factor)).sum(-1)
+
+
+def _squeezed(y: Any) -> Any:
+    """As SciPy, without axes of length 1."""
+    return y.reshape(tuple([n for n in y.shape if n != 1]))
+
+
+def _of_singular(gap: Any, a: Any) -> tuple[Any, Any, Any]:
+    """Squared lengths, log of the pseudo-determinant, and rank, as SciPy has them."""
+    w = np.linalg.eigvalsh(a)
+    fixed = stop(w) if isinstance(w, Tracer) else w
+    cut = 1e6 * float(np.finfo(w.dtype).eps)  # as SciPy
+    keep = fixed > cut * np.max(np.abs(fixed))
+    inverse = np.linalg.pinv(a, rcond=cut, hermitian=True)
+    squared = ((gap @ inverse) * gap).sum(-1)
+    outside = np.linalg.norm(gap - gap @ inverse @ a, axis=-1) >= 1e3 * cut
+    return where(outside, np.inf, squared), log(where(keep, w, 1.0)).sum(-1), keep.sum(-1)
+
+
+class MultivariateNormal(Named):
+    __doc__ = Named.__doc__
+
+    methods = ("pdf", "logpdf", "entropy")
+
+    @method
+    def logpdf(self, x, mean=None, cov: Any = 1, allow_singular=False, seed=None):
+        """The logarithm of the density, by the Cholesky factor of the covariance.
+
+        It is differentiated as a function of symmetric covariances. With ``allow_singular``, for
+        changes that keep the rank.
+        """
+        gap, cov, dim = _placed(x, mean, cov)
+        if allow_singular:
+            squared, log_det, rank = _of_singular(gap, cov)
+        else:
+            factor = rows.cholesky(cov)
+            squared, log_det, rank = _squared_lengths(gap, factor), _log_det(factor), dim
+        return _squeezed(-0.5 * (squared + log_det + rank * LOG_2PI))
+
+    @method
+    def pdf(self, x, mean=None, cov: Any = 1, allow_singular=False, seed=None):
+        """The density."""
+        return exp(self.logpdf(x, mean, cov, allow_singular))
+
+    @method
+    def entropy(self, mean=None, cov: Any = 1):
+        """The differential entropy."""
+        _, cov, dim = _placed(np.zeros(1 if np.ndim(cov) == 0 else len(cov)), None, cov)
+        return 0.5 * (_log_det(rows.cholesky(cov)) + dim * (LOG_2PI + 1))
+
+
+class MultivariateT(Named):
+    __doc__ = Named.__doc__
+
+    methods = ("pdf", "logpdf")
+
+    @method
+    def logpdf(self, x, loc=None, shape: Any = 1, df: Any = 1, allow_singular=False, seed=None):
+        """The logarithm of the density, by the Cholesky factor of the shape matrix."""
+        if allow_singular:
+            raise self._lacks("logpdf with allow_singular")
+        gap, shape, dim = _placed(x, loc, shape)
+        df = _real(df)
+        factor = rows.cholesky(shape)
+        half = 0.5 * (df + dim)
+        constant = gammaln(half) - gammaln(0.5 * df) - (0.5 * dim) * log(df * math.pi)
+        squared = _squared_lengths(gap, factor)
+        return _squeezed(constant - 0.5 * _log_det(factor) - half * log1p(squared / df))
+
+    @method
+    def pdf(self, x, loc=None, shape: Any = 1, df: Any = 1, allow_singular=False, seed=None):
+        """The density."""
+        return exp(self.logpdf(x, loc, shape, df, allow_singular))
+
+
+class Dirichlet(Named):
+    __doc__ = Named.__doc__
+
+    methods = ("pdf", "logpdf", "mean", "var", "entropy")
+
+    @method
+    def logpdf(self, x, alpha):
+        """The logarithm of the density at the columns of ``x``, of which the last may be left out.
+        """
+        x, alpha = _real(x), _positive("alpha", alpha)
+        n = alpha.shape[-1]
+        if x.shape[0] + 1 == n:
+            x = np.concatenate([x, (1 - x.sum(0)).reshape((1, *x.shape[1:]))])
+        if x.shape[0] != n:
+            raise ValueError(f"Vector 'x' must have {n} or {n - 1} entries, as 'alpha' has {n}, "
+                             f"but its shape is {x.shape}.")
+        _check_simplex(_known(x))
+        weights = (alpha - 1).reshape((n, *(1,) * (x.ndim - 1)))
+        return _squeezed(xlogy(weights, x).sum(0) - _log_beta(alpha))
+
+    @method
+    def pdf(self, x, alpha):
+        """The density."""
+        return exp(self.logpdf(x, alpha))
+
+    @method
+    def mean(self, alpha):
+        """The mean."""
+        alpha = _positive("alpha", alpha)
+        return _squeezed(alpha / alpha.sum())
+
+    @method
+    def var(self, alpha):
+        """The variances."""
+        alpha = _positive("alpha", alpha)
+        total = alpha.sum()
+        return _squeezed(alpha * (total - alpha) / (total * total * (total + 1)))
+
+    @method
+    def entropy(self, alpha):
+        """The differential entropy."""
+        alpha = _positive("alpha", alpha)
+        total, n = alpha.sum(), alpha.shape[-1]
+        return _log_beta(alpha) + (total - n) * psi(total) - ((alpha - 1) * psi(alpha)).sum()
+
+
+def _log_beta(alpha: Any) -> Any:
+    return gammaln(alpha).sum() - gammaln(alpha.sum())
+
+
+def _positive(name: str, x: Any) -> Any:
+    x = _real(x)
+    known = _known(x)
+    if known is not None and np.min(known, initial=np.inf) <= 0:
+        raise ValueError(f"All parameters must be greater than 0, but {name} is {known!r}")
+    if x.ndim != 1:
+        raise ValueError(f"Parameter vector {name!r} must be one dimensional, but its shape is "
+                         f"{x.shape}.")
+    return x
+
+
+def _check_simplex(x: Any) -> None:
+    """As SciPy, an error for points that are not in the simplex, where their values are known."""
+    if x is None:
+        return
+    if np.min(x) < 0 or np.max(x) > 1:
+        raise ValueError("Each entry in 'x' must be greater than or equal to zero, and smaller "
+                         "than or equal to one.")
+    if (np.abs(np.sum(x, 0) - 1) > 1e-9).any():
+        raise ValueError("The input vector 'x' must lie within the normal simplex, but its sum "
+                         f"is {np.sum(x, 0)!r}.")
+
+
+class Multinomial(Named):
+    __doc__ = Named.__doc__
+
+    methods = ("pmf", "logpmf")
+
+    @method
+    def logpmf(self, x, n, p):
+        """The logarithm of the probability of the counts ``x`` in the last axis."""
+        x, n, p = as_operand(x), as_operand(n), _real(p)
+        # as SciPy, the last probability is what the others leave, if the sum is not 1
+        total = p.sum(-1)
+        off = abs(1 - total) > p.shape[-1] * float(np.finfo(p.dtype).eps)
+        last = where(off, 1 - p[..., :-1].sum(-1), p[..., -1])
+        p = np.concatenate([p[..., :-1], last.reshape((*last.shape, 1))], axis=-1)
+        whole, trials = [counts(v, 0.0) if v.dtype.kind == "f" else v for v in (x, n)]
+        y = (xlogy(whole, p) - gammaln(whole + 1)).sum(-1) + gammaln(trials + 1)
+        inside = (x.sum(-1) == n) & ((x >= 0) & (np.floor(x) == x)).all(-1)
+        valid = (p >= 0).all(-1) & (p <= 1).all(-1) & (n >= 0)
+        return where(valid, where(inside, y, -np.inf), np.nan)
+
+    @method
+    def pmf(self, x, n, p):
+        """The probability of the counts ``x``."""
+        return exp(self.logpmf(x, n, p))
+
+
+class Wishart(Named):
+    __doc__ = Named.__doc__
+
+    methods = ("pdf", "logpdf")
+
+    @method
+    def logpdf(self, x, df, scale):
+        """The logarithm of the density at a matrix, or at those that a third axis counts."""
+        scale, x, df = _real(scale), _real(x), _real(df)
+        dim = scale.shape[0] if scale.ndim else 1
+        scale = _matrix(scale, dim)
+        known = _known(df)
+        if known is not None and np.any(known <= dim - 1):
+            raise ValueError("Degrees of freedom must be greater than the dimension of scale "
+                             "matrix minus 1.")
+        if x.ndim < 2:
+            x = np.eye(dim)[:, :, None] * x if dim > 1 else x.reshape((1, 1, -1))
+        x = x if x.ndim == 2 else x.transpose((2, 0, 1))
+        factor, half = rows.cholesky(scale), 0.5 * df
+        trace = rows.diagonal_of(rows.solve(scale, x)).sum(-1)
+        y = 0.5 * ((df - dim - 1) * _log_det(rows.cholesky(x)) - trace - df * _log_det(factor))
+        return _squeezed(y - half * (dim * math.log(2)) - multigammaln(half, dim))
+
+    @method
+    def pdf(self, x, df, scale):
+        """The density."""
+        return exp(self.logpdf(x, df, scale))
+
+
+multivariate_normal = MultivariateNormal(theirs.multivariate_normal, "multivariate_normal")
+multivariate_t = MultivariateT(theirs.multivariate_t, "multivariate_t")
+dirichlet = Dirichlet(theirs.dirichlet, "dirichlet")
+multinomial = Multinomial(theirs.multinomial, "multinomial")
+wishart = Wishart(theirs.wishart, "wishart")
+
+__all__ = ["dirichlet", "multinomial", "multivariate_normal", "multivariate_t", "wishart"]

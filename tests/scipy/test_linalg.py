@@ -1,0 +1,212 @@
+"""``functrans.scipy.linalg``: values are SciPy's, slopes those of SciPy's values."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+from pytest import approx
+
+import functrans as ft
+from functrans.errors import ConcretizationError, NotDifferentiable, UnsupportedError
+from functrans.scipy import linalg
+
+RNG = np.random.default_rng(0)
+Q, W, V, B = [RNG.normal(size=s) for s in ((3, 3), (5, 3), (3,), (3, 2))]
+A = RNG.normal(size=(3, 3)) + 3 * np.eye(3)
+S = A @ A.T
+BANDS, X = RNG.normal(size=(3, 4)) + np.array([[0], [4], [0]]), RNG.normal(size=4)
+UPPER = np.array([[0.3, 0.2, 0.5, 0.1], [4.0, 3, 5, 4]])
+
+
+def banded(mod, ab, b):
+    return mod.solve_banded((1, 1), ab, b)
+
+
+def by_cholesky(lower):
+    return lambda mod, a, b: mod.cho_solve(mod.cho_factor(a, lower=lower), b)
+
+
+def by_lu(trans):
+    return lambda mod, a, b: mod.lu_solve(mod.lu_factor(a), b, trans)
+
+
+def of(name, **options):
+    return lambda mod, *args: getattr(mod, name)(*args, **options)
+
+
+def squares(f):
+    """Of vectors, whose signs are LAPACK's choice, the squares."""
+    return lambda mod, *args: [y * y for y in f(mod, *args)]
+
+
+SYMMETRIC = {
+    "cholesky": (of("cholesky"), S),
+    "cholesky lower": (of("cholesky", lower=True), S),
+    "cho_solve": (by_cholesky(False), S, B),
+    "cho_solve lower": (by_cholesky(True), S, V),
+    "eigh": (squares(of("eigh")), S),
+    "eigh of two": (squares(of("eigh")), S, S + 2 * np.eye(3) + 0.1),
+    "eigh subset": (squares(of("eigh", subset_by_index=[1, 2])), S),
+    "eigvalsh of two": (of("eigvalsh"), S, S + 2 * np.eye(3) + 0.1),
+}
+GENERAL = {
+    "solve": (of("solve"), A, B),
+    "solve transposed": (of("solve", transposed=True), A, V),
+    "solve pos": (of("solve", assume_a="pos"), S, V),
+    "solve sym": (of("solve", assume_a="sym", lower=True), S, B),
+    "solve her": (of("solve", assume_a="her"), S, B),
+    "solve triangular": (of("solve", assume_a="lower triangular"), np.tril(A), B),
+    "solve_triangular": (of("solve_triangular"), A, B),
+    "solve_triangular T": (of("solve_triangular", trans="T", lower=True, unit_diagonal=True), A, V),
+    "solve_banded": (banded, BANDS, X),
+    "solveh_banded": (of("solveh_banded"), UPPER, X),
+    "solveh_banded lower": (of("solveh_banded", lower=True), UPPER[::-1], X),
+    "solve_toeplitz": (lambda m, c, r, b: m.solve_toeplitz((c, r), b), V + np.array([5, 0, 0]), V,
+                       B),
+    "solve_sylvester": (of("solve_sylvester"), A, S, Q),
+    "continuous lyapunov": (of("solve_continuous_lyapunov"), A, Q),
+    "discrete lyapunov": (of("solve_discrete_lyapunov"), 0.3 * Q, A),
+    "bilinear lyapunov": (of("solve_discrete_lyapunov", method="bilinear"), 0.3 * Q, A),
+    "qr": (of("qr"), A),
+    "qr economic": (of("qr", mode="economic"), W),
+    "qr r": (of("qr", mode="r"), W),
+    "qr wide": (of("qr"), W.T),
+    "svd": (squares(of("svd", full_matrices=False)), W),
+    "svd values": (of("svd", compute_uv=False), W),
+    "svdvals": (of("svdvals"), W),
+    "det": (of("det"), A),
+    "inv": (of("inv"), A),
+    "pinv": (of("pinv"), W),
+    "norm": (of("norm"), W),
+    "norm 1": (of("norm", ord=1), V),
+    "expm": (of("expm"), Q),
+    "expm_frechet": (of("expm_frechet"), Q, A),
+    "logm": (of("logm"), A),
+    "sqrtm": (of("sqrtm"), A),
+    "power": (of("fractional_matrix_power", t=0.3), A),
+    "power -2": (of("fractional_matrix_power", t=-2), A),
+    "cosm": (of("cosm"), Q),
+    "sinm": (of("sinm"), Q),
+    "block_diag": (of("block_diag"), A, B, V),
+    "toeplitz": (of("toeplitz"), V),
+    "toeplitz of two": (of("toeplitz"), V, X),
+    "hankel": (of("hankel"), V),
+    "hankel of two": (of("hankel"), V, X),
+    "circulant": (of("circulant"), V),
+}
+PIVOTED = {
+    "lu": (of("lu"), Q),
+    "lu permuted": (of("lu", permute_l=True), W),
+    "lu wide": (of("lu"), W.T),
+    "lu_factor": (lambda m, a: m.lu_factor(a)[0], W),
+    "lu_solve": (by_lu(0), A, B),
+    "lu_solve T": (by_lu(1), A, V),
+}
+CASES = SYMMETRIC | GENERAL | PIVOTED
+
+
+def along(name, mod):
+    """The outputs' sum with fixed weights, of a step h along fixed directions."""
+    f, *args = CASES[name]
+    rng = np.random.default_rng(1)
+    moves = [0.1 * rng.normal(size=a.shape) for a in args]
+    if name in SYMMETRIC:
+        moves = [m + m.T if m.shape == (3, 3) else m for m in moves]
+
+    def g(h):
+        ys = f(mod, *[a + h * m for a, m in zip(args, moves, strict=True)])
+        ys = ys if isinstance(ys, list | tuple) else [ys]
+        weights = np.random.default_rng(2)
+        return sum([(y * weights.normal(size=np.shape(y))).sum() for y in ys])
+
+    return g
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_slopes_of_both_orders_are_those_of_scipy(name):
+    ours, theirs = along(name, linalg), along(name, scipy.linalg)
+    value, slope = ft.jvp(ours, (0.0,), (1.0,))
+    assert value == approx(theirs(0.0), rel=1e-12)
+    h = 1e-3
+    f = [theirs(k * h) for k in (-2, -1, 1, 2)]
+    assert slope == approx((8 * (f[2] - f[1]) - (f[3] - f[0])) / (12 * h), rel=1e-7)  # differences
+    gradient = ft.grad(ours)
+    assert gradient(0.0) == approx(slope, rel=1e-11)
+    second = ft.jvp(gradient, (0.0,), (1.0,))[1]
+    f = [gradient(k * h) for k in (-2, -1, 1, 2)]
+    expected = (8 * (f[2] - f[1]) - (f[3] - f[0])) / (12 * h)
+    assert second == approx(expected, rel=1e-7, abs=1e-10)  # of differences
+
+
+@pytest.mark.parametrize("name", [
+    "solve", "solve_banded", "cho_solve", "solve_sylvester", "expm", "sqrtm", "eigh of two",
+    "toeplitz of two", "block_diag", "discrete lyapunov", "cosm",
+])
+def test_vmap_and_jit_agree(name):
+    f = ft.grad(along(name, linalg))
+    h = np.array([0.0, 0.2])
+    expected = np.array([f(x) for x in h])
+    assert ft.vmap(f)(h) == approx(expected, rel=1e-11)
+    assert ft.jit(f)(0.2) == approx(expected[1], rel=1e-11)
+
+
+def test_complex_matrices_have_the_slopes_of_complex_functions():
+    a, e = A + 0.3j * Q, Q - 0.2j * A
+    for name in ("expm", "logm", "sqrtm", "cosm", "sinm", "inv"):
+        f = getattr(scipy.linalg, name)
+        h = 1e-3
+        expected = (8 * (f(a + h * e) - f(a - h * e)) - f(a + 2 * h * e) + f(a - 2 * h * e)) / 12e-3
+        got = ft.jvp(getattr(linalg, name), (a,), (e,))[1]
+        assert got == approx(expected, rel=1e-8, abs=1e-9), name  # of differences
+
+
+def test_the_square_root_s_slope_is_exact_where_eigenvalues_repeat():
+    slope = ft.jvp(linalg.sqrtm, (4 * np.eye(3),), (Q,))[1]
+    assert slope == approx(Q / 4, rel=1e-14)
+
+
+def test_of_a_matrix_by_its_triangle_the_slope_is_in_that_triangle():
+    slope = ft.grad(lambda a: linalg.solve(a, V, assume_a="pos").sum())(S)
+    assert (np.tril(slope, -1) == 0).all() and (slope[np.triu_indices(3)] != 0).all()
+
+
+def test_options_of_pinv_and_lu():
+    y, rank = ft.vjp(lambda a: linalg.pinv(a, return_rank=True), W)[0]
+    assert y == approx(scipy.linalg.pinv(W)) and rank == 3
+    order = ft.vjp(lambda a: linalg.lu(a, p_indices=True)[1:], Q)[0]
+    assert order[0] == approx(scipy.linalg.lu(Q, p_indices=True)[1])
+
+
+def test_bases_that_are_not_unique_are_refused():
+    with pytest.raises(NotDifferentiable, match=r"null_space returns is one of.*pinv\(A\) @ A"):
+        ft.grad(lambda a: linalg.null_space(a).sum())(W.T)
+    with pytest.raises(NotDifferentiable, match=r"orth returns is one of many.*A @ pinv"):
+        ft.grad(lambda a: linalg.orth(a).sum())(W)
+    assert linalg.orth(W) == approx(scipy.linalg.orth(W))
+
+
+def test_what_cannot_be_is_refused_by_name():
+    with pytest.raises(UnsupportedError, match="lu exchanges rows by their values"):
+        ft.jit(lambda a: linalg.lu(a)[1])(Q)
+    with pytest.raises(UnsupportedError, match=r"qr got pivoting=True.*permute the columns"):
+        ft.grad(lambda a: linalg.qr(a, pivoting=True)[1].sum())(Q)
+    with pytest.raises(UnsupportedError, match="qr got mode='raw'"):
+        ft.grad(lambda a: linalg.qr(a, mode="raw")[1].sum())(Q)
+    with pytest.raises(UnsupportedError, match=r"pinv got atol=0\.1"):
+        ft.grad(lambda a: linalg.pinv(a, atol=0.1).sum())(Q)
+    with pytest.raises(UnsupportedError, match="eigh got subset_by_value"):
+        ft.grad(lambda a: linalg.eigvalsh(a).sum() + linalg.eigh(
+            a, subset_by_value=[0, 1])[0].sum())(S)
+    with pytest.raises(UnsupportedError, match="eigh got type=2"):
+        ft.grad(lambda a: linalg.eigvalsh(a, S, type=2).sum())(S)
+    with pytest.raises(NotDifferentiable, match="no derivative in the power t"):
+        ft.grad(lambda t: linalg.fractional_matrix_power(A, t).sum())(0.5)
+    with pytest.raises(ValueError, match="sqrtm: that of this real matrix is complex"):
+        ft.grad(lambda a: linalg.sqrtm(a).sum())(-np.eye(2) + [[0, 0], [0, 3.0]])
+    with pytest.raises(ValueError, match="expected square matrices"):
+        ft.grad(lambda a: linalg.expm(a).sum())(W)
+    with pytest.raises(ValueError, match="trans must be one of"):
+        ft.grad(lambda a: linalg.solve_triangular(a, V, "X").sum())(A)
+    with pytest.raises(ValueError, match="invalid values for the number of lower and upper"):
+        ft.grad(lambda a: linalg.solve_banded((2, 1), a, X).sum())(BANDS)
+    with pytest.raises(ConcretizationError, match=r"linalg\.expm got .*Take linalg\.expm"):
+        ft.grad(lambda a: scipy.linalg.expm(a).sum())(A)

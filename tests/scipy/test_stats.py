@@ -1,0 +1,296 @@
+"""Distributions: values are SciPy's, slopes those of SciPy's values, in every argument."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+import scipy.stats
+from pytest import approx
+
+import functrans as ft
+from functrans.errors import ConcretizationError, NotDifferentiable, UnsupportedError
+from functrans.scipy import stats
+
+SHAPES = {
+    "norm": (), "t": (3.5,), "cauchy": (), "laplace": (), "logistic": (), "gumbel_r": (),
+    "gumbel_l": (), "skewnorm": (1.3,), "truncnorm": (-1.2, 2.1), "vonmises": (1.7,), "expon": (),
+    "weibull_min": (1.7,), "pareto": (2.6,), "lognorm": (0.7,), "halfnorm": (), "gamma": (2.3,),
+    "chi2": (4.2,), "invgamma": (3.3,), "uniform": (), "beta": (2.2, 3.1), "f": (5.1, 6.3),
+    "genpareto": (0.3,), "genextreme": (-0.2,),
+}
+COUNTS = {"bernoulli": (0.3,), "binom": (7, 0.3), "nbinom": (4.5, 0.4), "poisson": (2.7,),
+          "geom": (0.35,)}
+MOMENTS = ("mean", "var", "std", "entropy", "median")
+QUANTILES = ("ppf", "isf")
+LOC, SCALE = 0.3, 1.7
+CASES = [(name, m) for name in SHAPES for m in getattr(stats, name)._has() if m != "interval"]
+NO_SHAPE = {("vonmises", m) for m in ("cdf", "sf", "logcdf", "logsf", "ppf", "isf", "median")}
+NO_MOMENT = {("cauchy", m) for m in ("mean", "var", "std")}
+SLOPED = [c for c in CASES if c not in NO_SHAPE | NO_MOMENT]
+
+
+def called(dist, method):
+    """The method as a function of one vector: the variable, shapes, location and scale."""
+    f = getattr(dist, method)
+    return lambda v: f(*[v[i] for i in range(1 if method in MOMENTS else 0, len(v))])
+
+
+def point(name, method, q=0.3):
+    x = q if method in QUANTILES else getattr(scipy.stats, name).ppf(q, *SHAPES[name], LOC, SCALE)
+    return np.array([x, *SHAPES[name], LOC, SCALE])
+
+
+def stencil(f, v, h=2e-3):
+    """Differences of fourth order."""
+    steps = h * np.eye(len(v))
+    return np.array([(8 * (f(v + e) - f(v - e)) - (f(v + 2 * e) - f(v - 2 * e))) / (12 * h)
+                     for e in steps])
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_values_are_those_of_scipy_inside_and_outside_of_the_support(name):
+    ours, theirs = getattr(stats, name), getattr(scipy.stats, name)
+    a, b = theirs.support(*SHAPES[name], LOC, SCALE)
+    inside = theirs.ppf([1e-3, 0.1, 0.5, 0.9, 0.999], *SHAPES[name], LOC, SCALE)
+    x = np.array([*inside, np.nan, *[e for e in (a, b, a - 1, b + 1) if np.isfinite(e)]])
+    q = np.array([1e-2, 0.1, 0.5, 0.9, 0.0, 1.0, -0.1, np.nan])
+    for m in ours._has():
+        v = () if m in MOMENTS else (q,) if m in QUANTILES else (0.9,) if m == "interval" else (x,)
+        got = ft.vjp(lambda s, m=m, v=v: getattr(ours, m)(*v, *SHAPES[name], LOC, s), SCALE)[0]
+        expected = getattr(theirs, m)(*v, *SHAPES[name], LOC, SCALE)
+        assert np.array(got) == approx(np.array(expected), rel=1e-12, abs=1e-15, nan_ok=True), m
+
+
+@pytest.mark.parametrize(("name", "method"), SLOPED)
+def test_slopes_in_every_argument_are_those_of_scipy_s_values(name, method):
+    f, v = called(getattr(stats, name), method), point(name, method)
+    slopes = ft.grad(f)(v)
+    assert slopes == approx(stencil(called(getattr(scipy.stats, name), method), v),
+                            rel=1e-7, abs=1e-8)  # of differences
+    assert ft.jacfwd(f)(v) == approx(slopes, rel=1e-11, abs=1e-13)
+
+
+@pytest.mark.parametrize("name", [n for n in SHAPES if n not in ("vonmises", "f")])
+@pytest.mark.parametrize("method", ["logpdf", "logsf", "ppf"])
+def test_second_order_agrees_with_differences_of_the_first(name, method):
+    f, v = called(getattr(stats, name), method), point(name, method)
+    second = ft.hessian(f)(v)
+    gradient = ft.grad(f)
+    expected = stencil(lambda v: np.asarray(gradient(v)), v)
+    assert second == approx(expected, rel=1e-6, abs=1e-6)  # of differences
+    assert second == approx(second.T, rel=1e-10, abs=1e-11)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_vmap_and_jit_agree_with_what_they_are_of(name):
+    dist = getattr(stats, name)
+    vs = np.stack([point(name, "pdf", q) for q in (0.2, 0.8)])
+    f = ft.grad(lambda v: called(dist, "logpdf")(v) + called(dist, "pdf")(v))
+    expected = np.stack([f(v) for v in vs])
+    assert ft.vmap(f)(vs) == approx(expected, rel=1e-12, abs=1e-13)
+    assert np.stack([ft.jit(f)(v) for v in vs]) == approx(expected, rel=1e-12, abs=1e-13)
+
+
+@pytest.mark.parametrize("name", [n for n in SHAPES if n != "vonmises"])
+def test_the_slope_of_the_distribution_function_is_the_density(name):
+    dist, shapes = getattr(stats, name), SHAPES[name]
+    x = getattr(scipy.stats, name).ppf([0.01, 0.4, 0.99], *shapes)
+    slope = ft.grad(lambda x: dist.cdf(x, *shapes).sum())(x)
+    assert slope == approx(dist.pdf(x, *shapes), rel=1e-11)
+    assert ft.grad(lambda x: dist.sf(x, *shapes).sum())(x) == approx(-slope, rel=1e-11)
+
+
+@pytest.mark.parametrize("name", ["expon", "uniform", "gamma", "beta", "weibull_min", "truncnorm"])
+def test_outside_of_the_support_the_density_is_zero_and_so_are_all_slopes(name):
+    v = np.array([-5.0, *SHAPES[name], LOC, SCALE])
+    for method in ("pdf", "logpdf", "cdf", "sf", "logsf"):
+        assert (ft.grad(called(getattr(stats, name), method))(v) == 0).all()
+
+
+def test_at_the_edge_of_the_support_slopes_are_those_from_inside():
+    assert ft.grad(stats.expon.cdf)(0.0) == 1
+    assert ft.grad(stats.expon.logpdf)(0.0) == -1
+    assert ft.grad(stats.uniform.cdf)(1.0) == 1
+    assert ft.grad(stats.truncnorm.cdf)(-1.0, -1.0, 2.0) == approx(
+        scipy.stats.truncnorm.pdf(-1, -1, 2), rel=1e-14
+    )
+
+
+def test_laplace_s_distribution_function_is_smooth_at_its_peak():
+    assert ft.grad(stats.laplace.cdf)(0.0) == 0.5
+    assert ft.grad(stats.laplace.logcdf)(0.0) == 1
+
+
+@pytest.mark.parametrize(("name", "x"), [("norm", 45.0), ("logistic", 900.0), ("laplace", 900.0),
+                                         ("gumbel_r", 800.0), ("expon", 900.0), ("t", 1e30)])
+def test_logarithms_keep_their_slopes_where_the_tail_itself_is_zero(name, x):
+    shapes = SHAPES[name]
+    dist = getattr(stats, name)
+    density, tail = [ft.vjp(lambda x, f=f: f(x, *shapes), x)[0] for f in (dist.logpdf, dist.logsf)]
+    expected = -np.exp(density - tail)
+    assert ft.grad(lambda x: dist.logsf(x, *shapes))(x) == approx(expected, rel=1e-10)
+
+
+def test_parameters_that_are_not_valid_give_nan():
+    value, slope = ft.value_and_grad(stats.norm.logpdf, argnums=2)(0.0, 0.0, -1.0)
+    assert np.isnan(value) and slope == 0
+    assert np.isnan(ft.vjp(lambda a: stats.gamma.cdf(1.0, a), -1.0)[0])
+
+
+def test_float32_is_computed_in_float64_as_by_scipy():
+    x = np.float32([0.5, 1.5])
+    value, slope = ft.value_and_grad(lambda x: stats.norm.logpdf(x).sum())(x)
+    assert value.dtype == scipy.stats.norm.logpdf(x).dtype == np.float64
+    assert slope.dtype == np.float32 and slope == approx(-x)
+
+
+def test_arguments_broadcast_and_may_be_empty():
+    x, m = np.linspace(-1, 1, 3)[:, None], np.array([0.0, 1.0])
+    got = ft.jacobian(lambda m: stats.norm.logpdf(x, m, 2.0))(m)
+    assert got == approx(((x - m) / 4)[:, :, None] * np.eye(2))
+    assert ft.grad(lambda m: stats.t.logpdf(np.zeros(0), 3.0, m).sum())(1.0) == 0
+    assert ft.grad(lambda s: stats.norm.mean([1.0, 2.0], s).sum())(1.0) == 0
+
+
+# ---- against mpmath
+
+
+def test_t_in_its_degrees_of_freedom_agrees_with_mpmath():
+    def cdf(df, x):
+        tail = mp.betainc(df / 2, mp.mpf(1) / 2, 0, df / (df + x * x), regularized=True) / 2
+        return tail if x < 0 else 1 - tail
+
+    for df, x in ((0.7, -3.0), (2.5, 0.4), (30.0, 2.0), (5.0, -40.0), (3.0, 1e-3)):
+        slope = mp.diff(lambda d, x=x: cdf(d, mp.mpf(x)), df)
+        curvature = mp.diff(lambda d, x=x: cdf(d, mp.mpf(x)), df, 2)
+        assert ft.grad(stats.t.cdf, argnums=1)(x, df) == approx(float(slope), rel=1e-11)
+        second = ft.grad(ft.grad(lambda d, x=x: stats.t.cdf(x, d)))(df)
+        assert second == approx(float(curvature), rel=1e-9)  # terms of the first slope cancel
+
+
+def test_t_at_zero_has_its_mixed_slope_both_ways_round():
+    mixed = ft.hessian(lambda v: stats.t.cdf(v[0], v[1]))(np.array([0.0, 3.5]))
+    expected = ft.grad(stats.t.pdf, argnums=1)(0.0, 3.5)
+    assert mixed[0, 1] == approx(expected, rel=1e-12)
+    assert mixed[1, 0] == approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("a", "b"), [(-1.0, 2.0), (30.0, 31.0), (-31.0, -30.0), (2.0, np.inf),
+                                      (-np.inf, -2.0), (-np.inf, np.inf)])
+def test_truncated_normal_in_its_ends_agrees_with_mpmath(a, b):
+    with mp.workdps(40):
+        x = mp.mpf(max(a, -1e9) if np.isfinite(a) else min(b, 1.0)) * mp.mpf("1.0") + (
+            mp.mpf("0.25") if np.isfinite(a) else -mp.mpf("0.25"))
+        mass = mp.ncdf(b) - mp.ncdf(a) if a < 0 else mp.ncdf(-a) - mp.ncdf(-b)
+        expected = [float(mp.npdf(a) / mass) if np.isfinite(a) else 0.0,
+                    float(-mp.npdf(b) / mass) if np.isfinite(b) else 0.0]
+    got = ft.grad(lambda v: stats.truncnorm.logpdf(float(x), v[0], v[1]))(np.array([a, b]))
+    assert got == approx(expected, rel=1e-11)  # logarithms of masses about -450
+
+
+@pytest.mark.parametrize("name", ["genextreme", "genpareto"])
+def test_extremes_are_smooth_in_their_shape_at_zero(name):
+    dist = getattr(stats, name)
+    for x, c in ((0.7, 0.0), (2.0, 1e-9), (0.1, 0.0)):
+        def log_density(c, x=x):
+            x = mp.mpf(x)
+            s = c if name == "genpareto" else -c
+            tail = mp.log1p(s * x) / s if s else x
+            return -mp.log1p(s * x) - tail - (0 if name == "genpareto" else mp.exp(-tail))
+
+        with mp.workdps(60):
+            # by a difference about c, which c = 0 itself is no part of
+            h = mp.mpf("1e-12")
+            slope = (log_density(c + h) - log_density(c - h)) / (2 * h)
+        assert ft.grad(dist.logpdf, argnums=1)(x, c) == approx(float(slope), rel=1e-11)
+    if name == "genextreme":
+        assert ft.vjp(dist.mean, 0.0)[0] == approx(float(mp.euler), rel=1e-15)
+        assert ft.vjp(dist.var, 0.0)[0] == approx(float(mp.pi**2 / 6), rel=1e-14)
+        second = float(mp.euler**2 + mp.pi**2 / 6) / 2
+        assert ft.grad(dist.mean)(0.0) == approx(-second, rel=1e-14)
+
+
+# ---- distributions of counts
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_distributions_of_counts_have_scipy_s_values_and_slopes_in_their_parameters(name):
+    ours, theirs, shapes = getattr(stats, name), getattr(scipy.stats, name), COUNTS[name]
+    k = np.array([-1, 0, 1, 2, 4, 7, 12])
+    for m in ours._has():
+        v = () if m in MOMENTS else (k,)
+        *head, p = shapes
+        def f(p, d=ours, m=m, v=v, head=head):
+            return getattr(d, m)(*v, *head, p)
+
+        value, slope = ft.jvp(f, (p,), (1.0,))
+        assert np.array(value) == approx(np.array(f(p, theirs)), rel=1e-12, abs=1e-15), m
+        finite = np.isfinite(value)
+        with np.errstate(invalid="ignore"):
+            expected = stencil(lambda p, f=f: f(p[0], theirs), np.array([p]))[0]
+        assert np.array(slope)[finite] == approx(expected[finite], rel=1e-7, abs=1e-8), m
+        assert (np.array(slope)[~finite] == 0).all()
+        assert np.array(ft.jit(f)(p)) == approx(np.array(value), rel=1e-13, abs=1e-300)
+
+
+def test_nbinom_is_differentiated_in_its_real_count_of_failures():
+    slope = ft.grad(stats.nbinom.logpmf, argnums=1)(3, 4.5, 0.4)
+    expected = mp.psi(0, 7.5) - mp.psi(0, 4.5) + mp.log(0.4)
+    assert slope == approx(float(expected), rel=1e-13)
+
+
+def test_a_derivative_in_a_count_is_refused():
+    for f, x in ((lambda k: stats.poisson.logpmf(k, 2.0), 3.0),
+                 (lambda n: stats.binom.logpmf(2, n, 0.5), 5.0),
+                 (lambda n: stats.binom.mean(n, 0.5), 5.0),
+                 (lambda loc: stats.geom.cdf(2, 0.5, loc), 0.0)):
+        with pytest.raises(NotDifferentiable, match="no derivative in its counts"):
+            ft.grad(f)(x)
+    assert ft.jit(stats.poisson.logpmf)(3.0, 2.0) == approx(scipy.stats.poisson.logpmf(3, 2))
+
+
+# ---- frozen distributions, and what is refused
+
+
+def test_frozen_distributions_take_traced_parameters_and_variables():
+    x = np.array([0.5, 2.0])
+    assert ft.grad(lambda s: stats.norm(1.0, s).logpdf(x).sum())(2.0) == approx(
+        ft.grad(lambda s: stats.norm.logpdf(x, 1.0, scale=s).sum())(2.0)
+    )
+    assert ft.grad(stats.gamma(2.0, scale=3.0).logpdf)(1.0) == approx(1 - 1 / 3)
+    frozen = stats.norm(1.0, 2.0)
+    assert frozen.mean() == 1 and frozen.args == (1.0, 2.0) and frozen.kwds == {}
+    assert frozen.rvs(random_state=1) == scipy.stats.norm(1, 2).rvs(random_state=1)
+    assert repr(frozen) == "<functrans.scipy.stats.norm frozen>"
+
+
+def test_plain_arguments_run_scipy_s_own():
+    assert type(stats.norm.pdf(0.0)) is type(scipy.stats.norm.pdf(0.0))
+    assert stats.norm.fit([0.0, 2.0]) == (1, 1)
+    assert stats.norm.numargs == 0
+
+
+def test_what_a_distribution_lacks_is_refused_with_what_it_has():
+    with pytest.raises(UnsupportedError, match=r"stats\.skewnorm has no entropy of traced.*logpdf"):
+        ft.grad(stats.skewnorm.entropy)(1.0)
+    with pytest.raises(UnsupportedError, match=r"stats\.norm has no fit of traced values"):
+        ft.grad(lambda x: stats.norm.fit(x)[0])(np.ones(3))
+    with pytest.raises(UnsupportedError, match=r"stats\.norm has no moment of traced values"):
+        ft.grad(lambda m: stats.norm(m).moment(2))(1.0)
+    with pytest.raises(NotDifferentiable, match=r"vonmises\.cdf.* no derivative in kappa"):
+        ft.grad(stats.vonmises.cdf, argnums=1)(0.3, 1.0)
+
+
+def test_arguments_are_counted_as_by_scipy():
+    with pytest.raises(TypeError, match="t misses the parameter 'df'"):
+        ft.grad(stats.t.logpdf)(1.0)
+    with pytest.raises(TypeError, match=r"norm takes loc, scale, and got 3 parameters"):
+        ft.grad(lambda x: stats.norm.logpdf(x, 1, 2, 3))(1.0)
+    with pytest.raises(TypeError, match="got 'sigma' besides or twice"):
+        ft.grad(lambda x: stats.norm.logpdf(x, sigma=3))(1.0)
+
+
+def test_scipy_s_own_distribution_names_the_import():
+    with pytest.raises(ConcretizationError, match=r"norm\.logpdf got .*scipy import stats\."):
+        ft.grad(lambda x: scipy.stats.norm.logpdf(x))(1.0)
+    with pytest.raises(ConcretizationError, match=r"norm\.logpdf got .*scipy import stats\."):
+        ft.grad(lambda x: scipy.stats.norm(0, 1).logpdf(x))(1.0)
