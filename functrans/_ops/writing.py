@@ -1,8 +1,8 @@
 """Rows that read and write memory which changes: for values that nothing else refers to.
 
 They are ``getitem`` and ``scatter_set`` but for one copy: what ``fetch`` reads is a copy, so that
-it may be kept, and ``store`` makes none. No program and no table has them: where a program is written,
-and where a value may be seen elsewhere, the other two serve.
+it may be kept, and ``store`` makes none. No program and no table has them: where a program is
+written, and where a value may be seen elsewhere, the other two serve.
 """
 
 from __future__ import annotations
