@@ -52,7 +52,8 @@ def meaning_of(ufunc: np.ufunc) -> Any:
 def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """``__array_ufunc__`` of traced values."""
     if kwargs and isinstance(out := (kwargs.get("out") or (None,))[0], Tracer):
-        return out.__array_ufunc__(ufunc, method, *inputs, **kwargs)
+        there: Any = out  # a name of an array that can be written to
+        return there.__array_ufunc__(ufunc, method, *inputs, **kwargs)
     if method == "__call__" and not kwargs and type(row := UFUNCS.get(ufunc)) is Elementwise:
         if len(inputs) == 1:
             if self.root_of is not None and row in OF_LENGTHS:
@@ -126,8 +127,9 @@ def array_function(self: Tracer, func: Any, types: Any, args: tuple, kwargs: dic
     if ours is None:
         raise unsupported(f"{func.__module__.replace('numpy', 'np')}.{func.__name__}")
     if kwargs and (out := kwargs.get("out")) is not None:
-        if isinstance(out, Tracer):  # a name of an array that can be written to
-            return out.__array_function__(func, types, args, kwargs)
+        if isinstance(out, Tracer):
+            there: Any = out  # a name of an array that can be written to
+            return there.__array_function__(func, types, args, kwargs)
         raise refused(f"np.{func.__name__}", "got out=", USE_RESULT)
     return ours(*args, **kwargs)
 

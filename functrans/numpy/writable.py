@@ -233,7 +233,7 @@ class Writable(Tracer):
 
     def assign(self, value: Any) -> None:
         """Write the whole view."""
-        m = self.memory
+        memory = self.memory
         if not self._window.flags.writeable and self._of.flags.writeable:
             raise ValueError("assignment destination is read-only")
         if self.is_plain() and not _is_traced(value):
@@ -241,9 +241,7 @@ class Writable(Tracer):
             return
         value = _fitted(current(value), self.shape, self.dtype)
         if value.size:
-            self.memory.write(self.place, value)
-
-
+            memory.write(self.place, value)
 
 
 def view(memory: Any, window: np.ndarray | None = None) -> Writable:

@@ -1,7 +1,7 @@
 """What NumPy's operators, ufuncs, functions and methods do with names of arrays.
 
-Where all numbers are plain, NumPy does it, in the memory itself. Else the values that the names have
-go to the functions for traced values, and what comes back is written where NumPy would have.
+Where all numbers are plain, NumPy does it, in the memory itself. Else the values that the names
+have go to the functions for traced values, and what comes back is written where NumPy would have.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ WRITERS = {np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_alo
 def _keeps(copy: Any, args: tuple, kwargs: dict) -> bool:
     """Whether an array may be handed back as it is, without a copy and in its dtype."""
     dtype = kwargs.get("dtype", args[1] if len(args) > 1 else None)
-    return copy is not True and (dtype is None or np.dtype(dtype) == getattr(args[0], "dtype", 0))
+    given = getattr(args[0], "dtype", None) if args else None
+    return copy is not True and (dtype is None or np.dtype(dtype) == given)
 
 
 def _is_plain(x: Any) -> bool:
@@ -180,7 +181,10 @@ def _unary(name: str) -> Callable:
     return method
 
 
-for _name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift"]:
+for _name in (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
+    "lshift", "rshift",
+):
     _forward, _reflected = _operator(_name)
     setattr(Writable, f"__{_name}__", _forward)
     setattr(Writable, f"__r{_name}__", _reflected)
