@@ -117,7 +117,7 @@ PARAMS = {
     "ranked": {"skip_nan": False},
 }
 # These raise NotDifferentiable by themselves where there is no derivative.
-OWN_ERRORS = {"eig", "eigh", "pinv", "qr", "roots"}
+OWN_ERRORS = {"eig", "eigh", "lu", "pinv", "qr", "roots"}
 
 
 @pytest.mark.parametrize("name", POINTS)

@@ -418,7 +418,6 @@ ROWS: dict[str, list[Sample]] = {
         regular((3, 3), (3, 2), lower=False, transposed=True, unit=False),
         regular((2, 2, 2), (2, 1), lower=True, transposed=True, unit=True),
     ],
-    "lu": [regular((3, 3)), floats((2, 4, 2)), floats((2, 3))],
     "det": [regular((2, 2)), regular((2, 3, 3)), regular((1, 1))],
     "cofactor": [regular((3, 3)), regular((2, 3, 3))],
     "cofactor_slope": [regular((3, 3), (3, 3)), regular((2, 3, 3), (2, 3, 3))],
