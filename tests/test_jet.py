@@ -29,6 +29,8 @@ FIXED = {
     "where": {0: True}, "sinc_nth": {1: 2}, "bessel_i": {1: 2}, "ldexp": {1: 3},
     "heaviside": {0: 0.7}, "moving_as": {0: CURVES["real"][1][0]},
 }
+# Of SciPy's functions those that mpmath is quick at; the others have the same families and actions.
+OF_SCIPY = {f"special.{n}" for n in ("gammaln", "psi", "erf", "expit", "ndtr", "dawsn", "entr")}
 SMOOTH = [
     name
     for name, row in TABLE.items()
@@ -37,6 +39,7 @@ SMOOTH = [
     and row.domain != "complex"
     and name in REFERENCES
     and name not in ("imag", "sinc_nth")
+    and (not name.startswith("special.") or name in OF_SCIPY)
 ]
 
 

@@ -69,7 +69,7 @@ def _real(name: str, y: Any) -> Any:
 
 def _function(name: str, row: Callable) -> General:
     return primitive(
-        f"linalg.{name}", _by_scipy(name),
+        name, _by_scipy(name.removeprefix("linalg.")),
         jvp=lambda ts, y, xs, **params: _along(row, xs[0], ts[0], params),
         vjp=lambda ct, y, xs, wanted, **params: [_along(row, mT(xs[0]), ct, params)],
         batch=stacked(row), abstract=same, saves="x",
@@ -77,10 +77,12 @@ def _function(name: str, row: Callable) -> General:
     )
 
 
-expm = _function("expm", lambda: expm)
-logm = _function("logm", lambda: logm)
-sqrtm = _function("sqrtm", lambda: sqrtm)
-fractional_matrix_power = _function("fractional_matrix_power", lambda: fractional_matrix_power)
+expm = _function("linalg.expm", lambda: expm)
+logm = _function("linalg.logm", lambda: logm)
+sqrtm = _function("linalg.sqrtm", lambda: sqrtm)
+fractional_matrix_power = _function(
+    "linalg.fractional_matrix_power", lambda: fractional_matrix_power
+)
 
 # ---- Sylvester's equation a x + x b = q
 

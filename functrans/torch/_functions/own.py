@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import Elementwise
+from functrans.torch._functions.powers import power
 from functrans.torch._functions.table import NUMBERS, row
 from functrans.torch._graph.graph import quiet
 
@@ -18,7 +19,11 @@ from functrans.torch._graph.graph import quiet
 def _reading(name: str, *actions: Callable | None) -> Elementwise:
     """The row ``name`` with other actions."""
     of = row(name)
-    return Elementwise(name, of.impl, actions, len(actions), of.singular)
+    return Elementwise(name, IMPLS.get(name, of.impl), actions, len(actions), of.singular)
+
+
+# What computes a row here; elsewhere its values are NumPy's to the last bit.
+IMPLS = {"power": power}
 
 
 def _share(x: Any, y: Any, exp: Any) -> Any:

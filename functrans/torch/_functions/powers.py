@@ -1,4 +1,4 @@
-"""Squares and cubes by multiplication, for ``power``: a general power takes 100 times as long."""
+"""Squares and cubes by multiplication: NumPy's general power takes up to 100 times as long."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 _SPLIT = {np.dtype(np.float32): np.float32(2**12 + 1), np.dtype(np.float64): 2.0**27 + 1}
 
 
-def power(x1: Any, x2: Any) -> Any:
+def power(x1: Any, x2: Any, out: Any = None) -> Any:
     """``np.power``; floats to the power 2 as NumPy's own ``**``, to the power 3 within 1 ulp."""
     if type(x2) in (int, float) and type(x1) is np.ndarray and x1.dtype in _SPLIT:
         if x2 == 2:
-            return np.square(x1)
+            return np.square(x1, out=out)
         if x2 == 3:
-            return _cube(x1)
-    return np.power(x1, x2)
+            return np.positive(_cube(x1), out=out)
+    return np.power(x1, x2, out=out)
 
 
 def _cube(x: np.ndarray) -> np.ndarray:
