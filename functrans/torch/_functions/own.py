@@ -23,7 +23,7 @@ def _reading(name: str, *actions: Callable | None) -> Elementwise:
 
 
 # What computes a row here; elsewhere its values are NumPy's to the last bit.
-IMPLS = {"power": power}
+IMPLS: dict[str, Callable] = {"power": power}
 
 
 def _share(x: Any, y: Any, exp: Any) -> Any:
