@@ -16,14 +16,12 @@ from functrans.torch._functions.table import NUMBERS, row
 from functrans.torch._graph.graph import quiet
 
 
-def _reading(name: str, *actions: Callable | None) -> Elementwise:
-    """The row ``name`` with other actions."""
+def _reading(
+    name: str, *actions: Callable | None, impl: Callable | None = None
+) -> Elementwise:
+    """The row ``name`` with other actions, and maybe computed in another way."""
     of = row(name)
-    return Elementwise(name, IMPLS.get(name, of.impl), actions, len(actions), of.singular)
-
-
-# What computes a row here; elsewhere its values are NumPy's to the last bit.
-IMPLS: dict[str, Callable] = {"power": power}
+    return Elementwise(name, impl or of.impl, actions, len(actions), of.singular)
 
 
 def _share(x: Any, y: Any, exp: Any) -> Any:
@@ -77,7 +75,7 @@ ROWS = {
     "softplus": _alone("softplus", _softplus, lambda g, x: g * ROWS["sigmoid"](x)),
     "relu": _alone("relu", lambda x: np.maximum(x, 0), lambda g, y: _where(y <= 0, 0, g)),
     "divide": _reading("divide", lambda g, x2: g / x2, lambda g, x1, x2: -(g * (x1 / x2)) / x2),
-    "power": _reading("power", row("power").actions[0].act, _by_exponent),
+    "power": _reading("power", row("power").actions[0].act, _by_exponent, impl=power),
     "logaddexp": _reading(
         "logaddexp",
         lambda g, x1, x2: g * _share(x1, np.logaddexp(x1, x2), np.exp),
