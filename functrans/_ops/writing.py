@@ -18,7 +18,6 @@ from functrans._ops.indexing import (
     getitem,
     index_of,
     last_write,
-    put_add,
     scatter_set,
 )
 from functrans._ops.structure import batched_to
@@ -35,9 +34,8 @@ def _batch_fetch(size, xs, batched, pattern):
 
 
 fetch = Linear(
-    "fetch", _fetch,
-    lambda ct, x, *indices, pattern: bind(put_add, ct, *indices, pattern=pattern, shape=x.shape),
-    _batch_fetch, 1, accumulate=accumulate, drops=True, abstract=getitem.abstract,
+    "fetch", _fetch, getitem.transpose, _batch_fetch, 1, accumulate=accumulate, drops=True,
+    abstract=getitem.abstract,
 )
 
 

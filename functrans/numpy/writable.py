@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import Array, frozen_copy, plain
-from functrans._core.bind import Trace, Tracer, bind
+from functrans._core.bind import Trace, Tracer, bind, newest_trace
 from functrans._core.primitive import Primitive
 from functrans._core.writing import current
 from functrans._ops import indexing as rows
@@ -38,13 +38,11 @@ class Names(Trace):
 
     def call(self, call: Any, args: tuple) -> tuple:
         values = tuple(map(current, args))
-        traced = [x.owner for x in values if isinstance(x, Tracer)]
-        top = max(traced, key=lambda t: t.level, default=None)
+        top = newest_trace(values)
         return tuple(map(named, call.fun(*values) if top is None else top.call(call, values)))
 
 
-NAMES = object.__new__(Names)
-Names.__init__(NAMES)
+NAMES = Names()
 _UNKNOWN: Any = object()
 
 
