@@ -23,20 +23,22 @@ from functrans.torch.distributions.distribution import (
 EULER = 0.57721566490153286060
 
 
-class Normal(Distribution):
-    """exp(-(x - loc)**2 / (2 scale**2)) / (scale sqrt(2 pi)).
-
-    >>> from functrans import torch
-    >>> Normal(torch.tensor(0.0), 1.0).log_prob(torch.tensor(1.0))
-    tensor(-1.4189)
-    """
-
+class _OfLocationAndScale(Distribution):
     has_rsample = True
     arg_constraints: ClassVar = {"loc": "real", "scale": "positive"}
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
         self.loc, self.scale = broadcast(loc, scale)
         super().__init__(self.loc.shape, (), validate_args)
+
+
+class Normal(_OfLocationAndScale):
+    """exp(-(x - loc)**2 / (2 scale**2)) / (scale sqrt(2 pi)).
+
+    >>> from functrans import torch
+    >>> Normal(torch.tensor(0.0), 1.0).log_prob(torch.tensor(1.0))
+    tensor(-1.4189)
+    """
 
     @property
     def mean(self) -> Tensor:
@@ -223,15 +225,8 @@ class Exponential(Distribution):
         return 1 - self.rate.log()
 
 
-class Laplace(Distribution):
+class Laplace(_OfLocationAndScale):
     """exp(-|x - loc| / scale) / (2 scale)."""
-
-    has_rsample = True
-    arg_constraints: ClassVar = {"loc": "real", "scale": "positive"}
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
-        self.loc, self.scale = broadcast(loc, scale)
-        super().__init__(self.loc.shape, (), validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -260,15 +255,8 @@ class Laplace(Distribution):
         return 1 + (2 * self.scale).log()
 
 
-class Cauchy(Distribution):
+class Cauchy(_OfLocationAndScale):
     """1 / (pi scale (1 + ((x - loc) / scale)**2))."""
-
-    has_rsample = True
-    arg_constraints: ClassVar = {"loc": "real", "scale": "positive"}
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
-        self.loc, self.scale = broadcast(loc, scale)
-        super().__init__(self.loc.shape, (), validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self.icdf(uniform(self._extended(sample_shape), self.loc))
@@ -287,15 +275,8 @@ class Cauchy(Distribution):
         return math.log(4 * math.pi) + self.scale.log()
 
 
-class Gumbel(Distribution):
+class Gumbel(_OfLocationAndScale):
     """exp(-(z + exp(-z))) / scale for z = (x - loc) / scale."""
-
-    has_rsample = True
-    arg_constraints: ClassVar = {"loc": "real", "scale": "positive"}
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
-        self.loc, self.scale = broadcast(loc, scale)
-        super().__init__(self.loc.shape, (), validate_args)
 
     @property
     def mean(self) -> Tensor:
