@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import warnings
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -50,8 +51,7 @@ def difference(program: Program, values: Sequence[Any],
     if not settings().verify:
         return None
     try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with np.errstate(all="ignore"):
             return _difference(program, values, outputs)
     except (_Undecided, ArithmeticError, LookupError, ValueError):
         return None  # NumPy raises where the code does not
