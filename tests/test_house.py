@@ -11,8 +11,10 @@ import pytest
 
 import functrans as ft
 import functrans.scipy.linalg
+import functrans.scipy.ndimage
+import functrans.scipy.signal
 import functrans.scipy.special
-import functrans.scipy.stats  # these three for the rows that they load
+import functrans.scipy.stats  # these five for the rows that they load
 from functrans._compile.ir import expand
 from functrans._compile.lowering import complex_scalars, scalars
 from functrans._compile.schedule import linear, recurrences, schedule
@@ -20,6 +22,7 @@ from functrans._core.primitive import Computes, Rounds
 from functrans._ops.declare import TABLE
 
 assert functrans.scipy.linalg and functrans.scipy.special and functrans.scipy.stats
+assert functrans.scipy.ndimage and functrans.scipy.signal
 ROOT = Path(ft.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 # The floor of each part of the package; what a module may import lies on its own floor or below.
@@ -266,6 +269,8 @@ HOSTED = {
     **dict.fromkeys([f"linalg.{n}" for n in ("expm", "logm", "sqrtm", "sylvester",
                                              "fractional_matrix_power")],
                     "SciPy's algorithms are in Python"),
+    **dict.fromkeys(["signal.convolve_nd", "signal.lfilter", "ndimage.spline_filter"],
+                    "NumPy and SciPy have the fast algorithm"),
     "norm2": "how it is scaled depends on the numbers",
 }
 

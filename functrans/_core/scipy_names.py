@@ -75,6 +75,22 @@ NAMES: dict[str, Names] = {
             sqrtm svd svdvals toeplitz
         """,
     ),
+    "ndimage": Names(
+        ours="""
+            affine_transform convolve convolve1d correlate correlate1d gaussian_filter
+            gaussian_filter1d gaussian_gradient_magnitude gaussian_laplace laplace map_coordinates
+            maximum_filter maximum_filter1d median_filter minimum_filter minimum_filter1d
+            percentile_filter prewitt rank_filter rotate shift sobel spline_filter spline_filter1d
+            uniform_filter uniform_filter1d zoom
+        """,
+    ),
+    "signal": Names(
+        ours="""
+            coherence convolve convolve2d correlate correlate2d csd detrend fftconvolve filtfilt
+            freqz freqz_sos hilbert lfilter lfilter_zi medfilt oaconvolve periodogram resample
+            resample_poly savgol_filter sosfilt sosfilt_zi sosfiltfilt stft upfirdn welch
+        """,
+    ),
     "stats": Names(
         ours="""
             bernoulli beta binom cauchy chi2 dirichlet expon f gamma genextreme genpareto geom

@@ -13,6 +13,8 @@ import pytest
 
 import functrans as ft
 import functrans.scipy.linalg
+import functrans.scipy.ndimage
+import functrans.scipy.signal
 import functrans.scipy.special
 from functrans._ops.declare import TABLE, Elementwise
 
@@ -367,6 +369,22 @@ ROWS: dict[str, list[Sample]] = {
         floats((4,), (2,), mode="valid"),
         floats((2, 4), (2,), mode="valid"),
         floats((3,), (2, 3), mode="full"),
+    ],
+    "signal.convolve_nd": [
+        floats((3, 4), (2, 2), ndim=2, mode="full", by_fft=False),
+        floats((4, 4), (2, 3), ndim=2, mode="valid", by_fft=False),
+        floats((2, 2), (3, 3), ndim=2, mode="full", by_fft=False),
+        floats((2, 1, 4), (3, 2), ndim=1, mode="valid", by_fft=False),
+    ],
+    "signal.lfilter": [
+        operands(lambda rng: (rng.normal(size=3), [1.5, -0.4, 0.2] + rng.normal(size=3) / 9,
+                              rng.normal(size=(2, 5)))),
+        operands(lambda rng: (rng.normal(size=2), np.array([1.5]), rng.normal(size=4))),
+    ],
+    "ndimage.spline_filter": [
+        floats((4, 2), axis=0, order=3, mode="mirror"),
+        floats((2, 5), axis=1, order=2, mode="reflect"),
+        floats((6,), axis=0, order=5, mode="grid-wrap"),
     ],
     "cross": [floats((3,), (3,)), floats((2, 3), (3,)), floats((2, 1, 3), (3, 3))],
     # Fourier transforms

@@ -1,0 +1,186 @@
+"""Convolution and correlation after ``scipy.signal``.
+
+Both are one row, by sums of products or by Fourier transforms; ``jit`` leaves it to NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import signal
+
+from functrans._core.bind import bind
+from functrans._ops import filters as rows
+from functrans.numpy.padding import pad
+from functrans.numpy.structure import as_operand, normalize_axes
+from functrans.scipy.public import counterpart
+
+ss: Any = signal  # its types say less than its functions take
+
+MODES = ("full", "valid", "same")
+PADDING = {"fill": "constant", "pad": "constant", "wrap": "wrap", "circular": "wrap",
+           "symm": "symmetric", "symmetric": "symmetric"}
+# Products for each result from which on transforms are faster.
+MANY = 400
+
+
+def reversed_conjugate(x: Any) -> Any:
+    """``x`` backwards along all axes, conjugated."""
+    x = np.flip(x)
+    return np.conj(x) if x.dtype.kind == "c" else x
+
+
+@counterpart(ss.convolve)
+def convolve(in1, in2, mode="full", method="auto"):
+    """The convolution of two arrays with as many axes.
+
+    >>> import functrans as ft
+    >>> ft.grad(lambda x: convolve(x, [1.0, 2.0])[1])(np.ones(3))
+    Array([2., 1., 0.])
+    """
+    x1, x2 = as_operand(in1), as_operand(in2)
+    if x1.ndim == x2.ndim == 0:
+        return x1 * x2
+    if x1.ndim != x2.ndim:
+        raise ValueError("volume and kernel should have the same dimensionality")
+    if method not in ("auto", "direct", "fft"):
+        raise ValueError("Acceptable method flags are 'auto', 'direct', or 'fft'.")
+    if not (x1.size and x2.size):
+        raise ValueError(f"{'v' if x1.size else 'a'} cannot be empty")
+    return _convolved(x1, x2, mode, range(x1.ndim), method)
+
+
+@counterpart(ss.correlate)
+def correlate(in1, in2, mode="full", method="auto"):
+    """The correlation of two arrays: the convolution with the second backwards, conjugated."""
+    x1, x2 = as_operand(in1), as_operand(in2)
+    if x1.ndim == x2.ndim == 0:
+        return x1 * np.conj(x2)
+    if x1.ndim != x2.ndim:
+        raise ValueError("in1 and in2 should have the same dimensionality")
+    return convolve(x1, reversed_conjugate(x2), mode, method)
+
+
+def _along_axes(in1: Any, in2: Any, mode: str, axes: Any) -> Any:
+    x1, x2 = as_operand(in1), as_operand(in2)
+    if x1.ndim == x2.ndim == 0:
+        return x1 * x2
+    if x1.ndim != x2.ndim:
+        raise ValueError("in1 and in2 should have the same dimensionality")
+    axes = range(x1.ndim) if axes is None else normalize_axes(axes, x1.ndim)
+    if not len(axes):
+        raise ValueError("when provided, axes cannot be empty")
+    return _convolved(x1, x2, mode, sorted(axes), "fft")
+
+
+@counterpart(ss.fftconvolve)
+def fftconvolve(in1, in2, mode="full", axes=None):
+    """The convolution along ``axes``, by Fourier transforms; the other axes broadcast."""
+    return _along_axes(in1, in2, mode, axes)
+
+
+@counterpart(ss.oaconvolve)
+def oaconvolve(in1, in2, mode="full", axes=None):
+    """As ``fftconvolve``: the two differ in speed alone."""
+    return _along_axes(in1, in2, mode, axes)
+
+
+def _convolved(x1: Any, x2: Any, mode: str, axes: Sequence[int], method: str) -> Any:
+    if mode not in MODES:
+        raise ValueError(
+            f"Acceptable mode flags are 'valid', 'same', or 'full', not mode={mode}"
+        )
+    if not (x1.size and x2.size):
+        return np.zeros(0)
+    if mode == "valid" and needs_swap(x1.shape, x2.shape, axes):
+        x1, x2 = x2, x1
+    shape, n = x1.shape, len(axes)
+    last = range(x1.ndim - n, x1.ndim)
+    x1, x2 = [x if list(axes) == list(last) else np.moveaxis(x, axes, last) for x in (x1, x2)]
+    by_fft = method == "fft" or (method == "auto" and _many(x1.shape, x2.shape, mode))
+    y = bind(rows.convolve_nd, x1, x2, ndim=n, mode="valid" if mode == "valid" else "full",
+             by_fft=by_fft and np.result_type(x1.dtype, x2.dtype).kind in "fc")
+    y = y if list(axes) == list(last) else np.moveaxis(y, last, axes)
+    return centred(y, shape, axes) if mode == "same" else y
+
+
+def needs_swap(shape1: tuple, shape2: tuple, axes: Sequence[int]) -> bool:
+    """Whether the second is the larger one; one must be, along all axes."""
+    if all(shape1[i] >= shape2[i] for i in axes):
+        return False
+    if not all(shape2[i] >= shape1[i] for i in axes):
+        raise ValueError(
+            "For 'valid' mode, one must be at least as large as the other in every dimension"
+        )
+    return True
+
+
+def _many(shape1: tuple, shape2: tuple, mode: str) -> bool:
+    """Whether Fourier transforms are faster."""
+    products = min(np.prod(shape1), np.prod(shape2))
+    if mode == "valid":
+        left = [abs(m - n) + 1 for m, n in zip(shape1, shape2, strict=True)]
+        products = min(products, np.prod(left))
+    return bool(products > MANY)
+
+
+def centred(y: Any, shape: tuple, axes: Sequence[int]) -> Any:
+    """The middle of ``y``, of the lengths that ``shape`` has on ``axes``."""
+    index = [slice(None)] * y.ndim
+    for i in axes:
+        start = (y.shape[i] - shape[i]) // 2
+        index[i] = slice(start, start + shape[i])
+    return y[tuple(index)]
+
+
+# ---- with boundaries
+
+
+@counterpart(ss.convolve2d)
+def convolve2d(in1, in2, mode="full", boundary="fill", fillvalue=0):
+    """The convolution of two matrices; ``boundary`` says how the first goes on at its ends."""
+    x1, x2 = _matrices("convolve2d", in1, in2)
+    if mode == "valid":
+        return _convolved(x1, x2, mode, (0, 1), "direct")
+    full = _bounded(x1, x2, mode, boundary, fillvalue)
+    return centred(full, x1.shape, (0, 1)) if mode == "same" else full
+
+
+@counterpart(ss.correlate2d)
+def correlate2d(in1, in2, mode="full", boundary="fill", fillvalue=0):
+    """The correlation of two matrices; ``boundary`` says how the first goes on at its ends."""
+    x1, x2 = _matrices("correlate2d", in1, in2)
+    if mode == "valid":
+        y = _convolved(x1, reversed_conjugate(x2), mode, (0, 1), "direct")
+        # of exchanged operands SciPy conjugates the other one
+        return np.conj(y) if needs_swap(x1.shape, x2.shape, (0, 1)) else y
+    full = _bounded(x1, reversed_conjugate(x2), mode, boundary, fillvalue)
+    if mode == "full":
+        return full
+    (i, j), (m, n) = [k // 2 for k in x2.shape], x1.shape
+    return full[i : i + m, j : j + n]
+
+
+def _matrices(who: str, in1: Any, in2: Any) -> tuple[Any, Any]:
+    x1, x2 = as_operand(in1), as_operand(in2)
+    if not x1.ndim == x2.ndim == 2:
+        raise ValueError(f"{who} inputs must both be 2-D arrays")
+    return x1, x2
+
+
+def _bounded(x1: Any, x2: Any, mode: str, boundary: str, fillvalue: Any) -> Any:
+    """The convolution of ``x2`` with ``x1`` and its continuation, wherever they meet."""
+    if mode not in MODES:
+        raise ValueError("Acceptable mode flags are 'valid', 'same', or 'full'.")
+    if boundary not in PADDING:
+        raise ValueError("Acceptable boundary flags are 'fill', 'circular' (or 'wrap'), and "
+                         "'symmetric' (or 'symm').")
+    widths = [(n - 1, n - 1) for n in x2.shape]
+    options = {"constant_values": fillvalue} if PADDING[boundary] == "constant" else {}
+    wide = pad(x1, widths, PADDING[boundary], **options)
+    return bind(rows.convolve_nd, wide, x2, ndim=2, mode="valid", by_fft=False)
+
+
+__all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve", "oaconvolve"]
