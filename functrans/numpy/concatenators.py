@@ -31,7 +31,8 @@ class Concatenator:
         if not _has_traced(key):
             y = self.theirs[key]
             return named(y) if writing.get() else wrap(y.copy())
-        return concatenated(self.theirs, key)
+        y = concatenated(self.theirs, key)
+        return named(y) if writing.get() else y
 
     def __len__(self) -> int:
         return 0
