@@ -98,7 +98,7 @@ def test_a_transform_made_outside_of_a_block_is_used_inside():
     gradient = ft.grad(lambda x: np.array([x, x]).sum())
     with ft.patch():
         assert gradient(1.0) == 2.0
-    with pytest.raises(ConcretizationError, match=r"np\.array\(\[a, b\]\)"):
+    with pytest.raises(ConcretizationError, match=r"write np\.stack"):
         gradient(1.0)
 
 
