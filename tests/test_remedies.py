@@ -1,4 +1,4 @@
-"""Errors that say what to write for the very call that was made, and what else NumPy's numbers do."""
+"""Errors that say what to write for the call that was made, and manners of NumPy's numbers."""
 
 import numpy as np
 import pytest
@@ -96,9 +96,9 @@ def test_text_shows_the_value():
 
     ft.grad(ft.grad(f))(2.3)
     assert seen == ["2.3", "  2.3|2", "2.300", "2.3", "2.30e+00"]
-    for transform in (ft.jit, lambda f: ft.vmap(f)):
+    for transform, x in ((ft.jit, 1.0), (ft.vmap, np.ones(2))):
         with pytest.raises(ConcretizationError, match="text % x of"):
-            transform(lambda x: ("%g" % x, x)[1])(np.ones(1)[0:1] if transform is not ft.jit else 1.0)  # noqa: UP031
+            transform(lambda x: ("%g" % x, x)[1])(x)  # noqa: UP031
 
 
 def test_a_remainder_of_numbers_is_no_text():

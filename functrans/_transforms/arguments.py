@@ -64,7 +64,7 @@ def select(who: str, f: Callable, argnums: Argnums, args: tuple, kwargs: dict) -
 
     Of a path, the part that it leads to; of a predicate a dict of what it chooses, by paths.
     """
-    if type(argnums) is int and 0 <= argnums < len(args):
+    if isinstance(argnums, int) and 0 <= argnums < len(args):
         if len(args) == 1:
             return Selected([args[0]], True, lambda new: f(*new, **kwargs))
         head, tail = args[:argnums], args[argnums + 1 :]

@@ -1,4 +1,4 @@
-"""Paths into containers, such as ``params.layers[0].w``: parts of arguments that ``argnums`` names."""
+"""Paths into containers, such as ``params.layers[0].w``, by which ``argnums`` names parts."""
 
 from __future__ import annotations
 

@@ -40,9 +40,10 @@ def grad(
 
     ``argnums`` is a position, a parameter name or a tuple of them; the result follows it. It may be
     a path into a container, such as ``"params.layers[0].w"``, or a function of path and leaf that
-    says what is differentiated: the result is then a dict by path. With ``has_aux`` the function returns ``(scalar, aux)`` and the gradient ``(gradient, aux)``. A
-    gradient has the structure, shapes and dtypes of its argument, None at leaves that are not
-    floating. For complex arguments of a real function it is the direction of steepest ascent,
+    says what is differentiated: the result is then a dict by path. With ``has_aux`` the function
+    returns ``(scalar, aux)`` and the gradient ``(gradient, aux)``. A gradient has the structure,
+    shapes and dtypes of its argument, None at leaves that are not floating. For complex arguments
+    of a real function it is the direction of steepest ascent,
     :math:`\partial f/\partial a + i\,\partial f/\partial b`; ``holomorphic=True`` gives the complex
     derivative instead.
 
