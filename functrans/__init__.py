@@ -27,6 +27,7 @@ from functrans._transforms.staging.staging import make_program
 from functrans._transforms.vmap import vmap
 from functrans.config import config
 from functrans.numpy.public import immutable as _immutable
+from functrans.patch import patch
 
 array = _immutable(numpy.array)
 
@@ -61,6 +62,7 @@ __all__ = [
     "linearize",
     "make_program",
     "numpy",
+    "patch",
     "scan",
     "scipy",
     "stop_gradient",

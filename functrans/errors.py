@@ -109,7 +109,7 @@ def user_frames() -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _user_frame() -> FrameType | None:
+def user_frame() -> FrameType | None:
     """The innermost frame that is neither ours nor NumPy's or SciPy's."""
     frame = sys._getframe(1)
     while frame is not None and (_is_ours(frame) or _is_of_library(frame)):
@@ -146,13 +146,13 @@ def scipy_frames() -> list[FrameType]:
 
 def user_line() -> str:
     """``file:line`` of the user's code that is running."""
-    frame = _user_frame()
+    frame = user_frame()
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "<unknown line>"
 
 
 def warn(text: str) -> None:
     """A RuntimeWarning at the user's line."""
-    frame = _user_frame()
+    frame = user_frame()
     if frame is None:
         warnings.warn(text, RuntimeWarning, stacklevel=2)
     else:

@@ -63,13 +63,12 @@ def implements(numpy_function: Callable) -> Callable[[F], F]:
     if ``numpy_function`` already has a meaning on traced values.
 
     >>> import functrans as ft, numpy as np
-    >>> windows = np.lib.stride_tricks.sliding_window_view
-    >>> @implements(windows)
-    ... def ours(x, n):
-    ...     return x[np.arange(len(x) - n + 1)[:, None] + np.arange(n)]
-    >>> ft.grad(lambda x: np.sum(windows(x, 2).prod(axis=1)))(np.array([1.0, 2.0, 3.0]))
-    Array([2., 4., 2.])
-    >>> withdraw(windows)
+    >>> @implements(np.packbits)
+    ... def ours(x, axis=None):
+    ...     return np.sum(np.reshape(x, (-1, 8)) * 2.0 ** np.arange(7, -1, -1), axis=1)
+    >>> ft.grad(lambda x: np.packbits(x).sum())(np.ones(8))
+    Array([128.,  64.,  32.,  16.,   8.,   4.,   2.,   1.])
+    >>> withdraw(np.packbits)
     """
 
     def enter(function: F) -> F:

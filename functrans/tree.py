@@ -127,6 +127,21 @@ def _close(structure: Structure, children: list) -> Any:
     return kind(**dict(zip(aux, children, strict=True)))  # type: ignore[misc]  # a dataclass
 
 
+def keys_of(x: Any) -> tuple | list | None:
+    """Of a dict its keys, of a dataclass a list of its fields, in the order of the children."""
+    aux = opened(x)[1] if type(x) not in _registry and opened(x) else None  # type: ignore[index]
+    if isinstance(aux, _Keys):
+        return aux.canonical
+    return list(aux) if isinstance(aux, tuple) else None
+
+
+def with_children(x: Any, children: list) -> Any:
+    """A container as ``x``, with other children."""
+    parts = opened(x)
+    assert parts is not None, x
+    return _close(Structure(type(x), parts[1], ()), children)
+
+
 def flatten(x: Any) -> tuple[list, Structure]:
     """The leaves of ``x``, depth first, and how they nest."""
     leaves: list = []

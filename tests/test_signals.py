@@ -14,6 +14,9 @@ from tests.cases import CHECK_NAMES, CHECKS, Case
 V, A = (6,), (4, 5)
 
 
+WINDOWS = np.lib.stride_tricks.sliding_window_view
+
+
 def both(f):
     """Slopes along two axes as one array."""
     return lambda *xs: np.stack(f(*xs))
@@ -48,6 +51,10 @@ ANALYTIC = {
     # conjugated once more, so that there is a complex step
     "correlate": Case(lambda a, v: np.correlate(a, np.conj(v), "same"), (V, (3,))),
     "correlate with longer": Case(lambda a, v: np.correlate(a, np.conj(v), "full"), ((2,), V)),
+    "windows": Case(lambda x: WINDOWS(x, 3)[1:], (V,)),
+    "windows of axes": Case(lambda x: WINDOWS(x, (2, 3))[1:], (A,)),
+    "windows along one axis twice": Case(lambda x: WINDOWS(x, (2, 3), (1, -1)), (A,)),
+    "windows of no entries": Case(lambda x: WINDOWS(x, 0, 0).sum() + x, (V,)),
     "cross": Case(lambda a, b: np.cross(a, b, axisa=0, axisc=0), ((3, 2), (2, 3))),
 }
 
@@ -301,3 +308,26 @@ def test_interpolation_beside_infinite_points_is_numpys(fp):
     away = np.isfinite(want) & ~np.isin(x, xp)
     step = np.interp(x[away] + 2.0**-10, xp, fp) - want[away]
     assert_array_equal(dy[away], step * 2.0**10)
+
+
+def test_windows_are_views_in_a_function_that_writes():
+    def f(x):
+        y = fnp.zeros(4)
+        rows = WINDOWS(y, 2)
+        y[1:3] = x
+        return (rows * np.array([[1.0, 2.0], [4.0, 8.0], [16.0, 32.0]])).sum()
+
+    assert_array_equal(ft.grad(f)(np.ones(2)), [6.0, 24.0])
+    assert f(np.ones(2)) == 30.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((7,), "window shape cannot be larger"), ((-1,), "cannot contain negative values"),
+        (((2, 2), 0), "Must provide matching length"),
+    ],
+)
+def test_windows_have_numpys_errors(options, message):
+    with pytest.raises(ValueError, match=message):
+        ft.jvp(lambda x: WINDOWS(x, *options), np.ones(6), np.ones(6))

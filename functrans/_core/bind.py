@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from functrans._core import scipy_names
+from functrans._core import remedies, scipy_names
 from functrans._core.array import (
     Array,
     as_number,
@@ -200,21 +200,17 @@ class Tracer:
         if self.dtype.kind in "iu":
             raise ConcretizationError(
                 f"{user_line()}: {self!r} cannot become a plain ndarray: its numbers are not known "
-                "while it is traced. y[x] of a plain array y is ft.array(y)[x] or "
-                "functrans.numpy.take(y, x, axis=0); np.array([i, j]) is np.stack([i, j]); to "
-                "assign it into an array, make that one after import functrans.numpy as np."
+                f"while it is traced; {remedies.remedy()}."
             )
         raise ConcretizationError(
             scipy_names.advice(self)
             or f"{user_line()}: {self!r} cannot become a plain ndarray: its derivative would be "
-            "lost. np.array([a, b]) of traced values is np.stack([a, b]); to assign it into an "
-            "array, make that one after import functrans.numpy as np, or use .at[i].set(v); "
-            "np.asarray(x) is x; np.vectorize(f) is functrans.numpy.vectorize(f); y[x] of a plain "
-            "array y is "
-            "functrans.numpy.take(y, x, axis=0); a constant copy is ft.stop_gradient(x)."
+            f"lost; {remedies.remedy()}."
         )
 
     def __float__(self) -> float:
+        if not self.shape and remedies.formats_text():
+            return float(self._number("text % x"))
         raise ConcretizationError(
             scipy_names.advice(self)
             or f"{user_line()}: float() or a function of the math module got {self!r}; the result "
@@ -237,6 +233,15 @@ class Tracer:
         if np.asarray(x).dtype.kind not in "iub":
             raise TypeError(f"only integer values can be used as an index, not {self!r}")
         return x.__index__()
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        """As of NumPy's numbers: without ``ndigits`` an int, which has no derivative."""
+        if self.shape:
+            raise ArgumentError(
+                f"{user_line()}: round() of {self!r} needs a number; np.round takes arrays."
+            )
+        rounded: Any = np.round(self, ndigits or 0)  # type: ignore[call-overload]  # dispatches
+        return int(rounded) if ndigits is None else rounded
 
     def __format__(self, spec: str) -> str:
         x = self.concrete()

@@ -18,6 +18,9 @@ from functrans.errors import UnsupportedError, name_of, user_line
 # The run of a function that writes into arrays, under a transform, that this context is in.
 writing: ContextVar[Run | None] = ContextVar("writing", default=None)
 
+# How many blocks of ``functrans.patch`` this context is in: functions are then followed always.
+patched: ContextVar[int] = ContextVar("patched", default=0)
+
 
 class Run:
     """One run of a function with names for its arrays; no other run may write into them."""

@@ -14,19 +14,35 @@ from functrans import tree
 from functrans._core.array import Array, changeable, frozen_copy, plain, wrap
 from functrans._core.aval import PYTHON_SCALARS, aval_of, inexact_dtype, integer, shape_of
 from functrans._core.bind import Tracer
+from functrans._transforms import paths
 from functrans.errors import ArgumentError, NotDifferentiable, ShapeError, name_of
 
-Argnums = int | str | Sequence[int | str]
+Argnums = int | str | Sequence[int | str] | Callable[[str, Any], bool]
 
 
-def plain_argnums(who: str, argnums: Any) -> int | str | tuple:
-    """``argnums``, an argument or a tuple of them, with integers of every type as Python's."""
+def plain_argnums(who: str, argnums: Any) -> Any:
+    """``argnums``, an argument or a tuple of them, with integers of every type as Python's.
+
+    A path into an argument, or a predicate of paths, stays what it is.
+    """
     if _are_several(argnums):
         return tuple([plain_argnums(who, a) for a in argnums])
+    if callable(argnums):
+        return argnums
     number = argnums if isinstance(argnums, str) else integer(argnums)
-    if number is None:
-        raise ArgumentError(f"{who}: argnums must be ints or parameter names, but got {argnums!r}")
+    if number is None or (isinstance(argnums, str) and paths.parse(argnums) is None):
+        raise ArgumentError(
+            f"{who}: argnums must be ints or parameter names, or paths such as "
+            f"'params.layers[0].w', but got {argnums!r}"
+        )
     return number
+
+
+def labels(argnums: Argnums) -> list:
+    """What messages call the arguments that ``argnums`` names."""
+    if callable(argnums):
+        return ["chosen by argnums"]
+    return [argnums] if isinstance(argnums, int | str) else list(argnums)
 
 
 def _are_several(argnums: Any) -> bool:
@@ -44,29 +60,86 @@ class Selected(NamedTuple):
 
 
 def select(who: str, f: Callable, argnums: Argnums, args: tuple, kwargs: dict) -> Selected:
-    """The arguments that ``argnums`` names, positions or parameter names, given either way."""
-    if type(argnums) is int and 0 <= argnums < len(args):
+    """The arguments that ``argnums`` names, positions or parameter names, given either way.
+
+    Of a path, the part that it leads to; of a predicate a dict of what it chooses, by paths.
+    """
+    if isinstance(argnums, int) and 0 <= argnums < len(args):
         if len(args) == 1:
             return Selected([args[0]], True, lambda new: f(*new, **kwargs))
         head, tail = args[:argnums], args[argnums + 1 :]
         return Selected([args[argnums]], True, lambda new: f(*head, new[0], *tail, **kwargs))
+    if callable(argnums):
+        return _by_predicate(who, f, argnums, args, kwargs)
+    wanted: Sequence = (argnums,) if isinstance(argnums, int | str) else tuple(argnums)
+    parts = [_part(who, f, a, args, kwargs) for a in wanted]
+    for i, a in enumerate(parts):
+        if any([a.place == b.place and a.path[: len(b.path)] == b.path[: len(a.path)]
+                for b in parts[:i]]):
+            raise ArgumentError(
+                f"{who}: argnums {argnums!r} names an argument of `{name_of(f)}` twice"
+            )
+    values = [paths.part(p.name, p.of(args, kwargs), p.path) for p in parts]
     single = isinstance(argnums, int | str)
-    wanted: Sequence = (argnums,) if single else tuple(argnums)  # type: ignore[arg-type,assignment]
-    places = [_place(who, f, a, args, kwargs) for a in wanted]
-    if len(set(places)) < len(places):
-        raise ArgumentError(f"{who}: argnums {argnums!r} names an argument of `{name_of(f)}` twice")
+    return Selected(values, single, lambda new: _call_with(f, args, kwargs, parts, new))
+
+
+class Part(NamedTuple):
+    """Where an argument was given, by position or by keyword, and the path to a part of it."""
+
+    place: int | str
+    name: str
+    path: paths.Path
+
+    def of(self, args: Sequence, kwargs: dict) -> Any:
+        return args[self.place] if isinstance(self.place, int) else kwargs[self.place]
+
+
+def _call_with(f: Callable, args: tuple, kwargs: dict, parts: list[Part], new: Sequence) -> Any:
+    """``f`` called with other values in the places of some parts."""
+    positional, named = list(args), dict(kwargs)
+    for p, x in zip(parts, new, strict=True):
+        whole = paths.replaced(p.name, p.of(positional, named), p.path, x)
+        if isinstance(p.place, int):
+            positional[p.place] = whole
+        else:
+            named[p.place] = whole
+    return f(*positional, **named)
+
+
+def _part(who: str, f: Callable, a: int | str, args: tuple, kwargs: dict) -> Part:
+    name, path = (paths.parse(a) or (a, ())) if isinstance(a, str) else (a, ())
+    p = Part(_place(who, f, name, args, kwargs), str(name), path)
+    try:
+        paths.part(p.name, p.of(args, kwargs), path)
+    except paths.NoSuchPart as e:
+        raise ArgumentError(f"{who}: argnums names `{a}` of `{name_of(f)}`, but {e}") from None
+    return p
+
+
+def _by_predicate(
+    who: str, f: Callable, chooses: Callable, args: tuple, kwargs: dict
+) -> Selected:
+    names = _parameters(f)
+    given: list = [(i, names[i] if i < len(names) else f"[{i}]", x) for i, x in enumerate(args)]
+    given += [(n, n, x) for n, x in kwargs.items()]
+    every = [Part(place, name, path) for place, name, x in given for path, _ in paths.leaves(x)]
+    chosen: dict[str, Part] = {}
+    values: dict[str, Any] = {}
+    for p in every:
+        text, leaf = paths.shown(p.name, p.path), paths.part(p.name, p.of(args, kwargs), p.path)
+        if chooses(text, leaf):
+            chosen[text], values[text] = p, leaf
+    if not chosen:
+        known = ", ".join([paths.shown(p.name, p.path) for p in every]) or "none"
+        raise ArgumentError(
+            f"{who}: argnums chooses nothing of the arguments of `{name_of(f)}`; there are {known}"
+        )
 
     def call(new: Sequence) -> Any:
-        positional, named = list(args), dict(kwargs)
-        for place, x in zip(places, new, strict=True):
-            if isinstance(place, int):
-                positional[place] = x
-            else:
-                named[place] = x
-        return f(*positional, **named)
+        return _call_with(f, args, kwargs, [chosen[t] for t in new[0]], list(new[0].values()))
 
-    values = [args[p] if isinstance(p, int) else kwargs[p] for p in places]
-    return Selected(values, single, call)
+    return Selected([values], True, call)
 
 
 def _place(who, f, a, args, kwargs) -> int | str:
@@ -75,10 +148,7 @@ def _place(who, f, a, args, kwargs) -> int | str:
         return a % len(args)
     if a in kwargs:
         return a
-    try:
-        names = list(inspect.signature(f).parameters)
-    except (TypeError, ValueError):
-        names = []
+    names = _parameters(f)
     if isinstance(a, str) and a in names and names.index(a) < len(args):
         return names.index(a)
     if isinstance(a, int) and 0 <= a < len(names) and names[a] in kwargs:
@@ -87,6 +157,13 @@ def _place(who, f, a, args, kwargs) -> int | str:
         f"{who}: argnums names argument {a!r}, but `{name_of(f)}` was called with {len(args)} "
         f"positional arguments and the keywords {sorted(kwargs)}"
     )
+
+
+def _parameters(f: Callable) -> list[str]:
+    try:
+        return list(inspect.signature(f).parameters)
+    except (TypeError, ValueError):  # a builtin function: nothing is known
+        return []
 
 
 class Leaves(NamedTuple):
@@ -332,6 +409,7 @@ __all__ = [
     "hand_out_fresh",
     "hand_out_tree",
     "is_number",
+    "labels",
     "open_all",
     "open_argument",
     "plain_argnums",

@@ -17,13 +17,14 @@ from weakref import WeakKeyDictionary
 
 from functrans import tree
 from functrans._core.bind import Tracer
-from functrans._core.writing import with_names
-from functrans.errors import ConcretizationError
+from functrans._core.writing import patched, with_names
+from functrans.errors import ConcretizationError, name_of
 
 # NumPy's methods and functions that write into an array.
 WRITERS = frozenset({
     "fill", "sort", "partition", "put", "copyto", "fill_diagonal", "put_along_axis", "place",
     "putmask", "setitem", "__setitem__",
+    "patch",  # in a block of it, other people's functions may
 })
 LIBRARIES = frozenset({"builtins", "functools", "functrans", "numpy", "scipy", "types"})
 _BUILTINS = frozenset(vars(builtins))
@@ -34,16 +35,18 @@ _reads: WeakKeyDictionary[types.CodeType, frozenset[str]] = WeakKeyDictionary()
 def follow(f: Callable) -> Callable:
     """``f``, with names for the arrays it works on if it may write into them.
 
-    Where it names what is not defined yet, it is looked at when it is called first.
+    In a block of ``functrans.patch`` any function may. Where it names what is not defined yet, it
+    is looked at when it is called first.
     """
     unknown: list[str] = []
     if may_write(f, unknown):
         return _followed(f)
-    return _followed_later(f) if unknown else f
+    if _function_of(f) is None:
+        return f
+    return _followed_where_patched(f, bool(unknown))
 
 
 def _followed(f: Callable) -> Callable:
-    @functools.wraps(f, updated=())
     def followed(*args: Any, **kwargs: Any) -> Any:
         try:
             y = with_names(f, args, kwargs)
@@ -53,19 +56,27 @@ def _followed(f: Callable) -> Callable:
             raise
         return y.current() if isinstance(y, Tracer) else tree.map(lambda v: v, y)
 
-    return followed
+    return _like(f, followed)
 
 
-def _followed_later(f: Callable) -> Callable:
-    call: Callable | None = None
+def _followed_where_patched(f: Callable, later: bool) -> Callable:
+    """``f``, and with names in a block; ``later``: it is looked at again at its first call."""
+    names, call = _followed(f), None if later else f
 
-    @functools.wraps(f, updated=())
     def followed(*args: Any, **kwargs: Any) -> Any:
         nonlocal call
+        if patched.get():
+            return names(*args, **kwargs)
         if call is None:
-            call = _followed(f) if may_write(f) else f
+            call = names if may_write(f) else f
         return call(*args, **kwargs)
 
+    return _like(f, followed)
+
+
+def _like(f: Callable, followed: Callable) -> Callable:
+    followed = functools.wraps(f, updated=())(followed)
+    followed.__name__ = name_of(f)
     return followed
 
 
@@ -77,10 +88,17 @@ def may_write(f: Any, unknown: list[str] | None = None) -> bool:
     return any(map(_code_writes, _codes(f, [] if unknown is None else unknown)))
 
 
+def follow_always(f: Any) -> None:
+    """Have ``f`` followed, and what names it, though its code shows no writes."""
+    _writes[f.__code__] = True
+
+
 def _function_of(f: Any) -> types.FunctionType | None:
     """The Python function behind a partial, a method or an object that is called."""
     for _ in range(64):
         if isinstance(f, types.FunctionType):
+            if _writes.get(f.__code__):
+                return f
             if f.__globals__.get("__name__", "").split(".")[0] in LIBRARIES:
                 return None  # transforms follow what they call themselves
             wrapped = vars(f).get("__wrapped__")
@@ -207,4 +225,4 @@ def _is_sum(name: tuple[str, Any], steps: list[dis.Instruction]) -> bool:
     ])
 
 
-__all__ = ["follow", "may_write"]
+__all__ = ["follow", "follow_always", "may_write"]

@@ -11,6 +11,7 @@ import numpy as _np
 
 from functrans.numpy import applying as _applying
 from functrans.numpy import arrange as _arrange
+from functrans.numpy import concatenators as _concatenators
 from functrans.numpy import contractions as _contractions
 from functrans.numpy import elementary as _elementary
 from functrans.numpy import emath, fft, linalg
@@ -40,7 +41,7 @@ __all__ = ["__array_api_version__", "__array_namespace_info__", "emath", "fft", 
 for _module in (
     _elementary, _reductions, _structure, _joining, _arrange, _indexing, _methods, _updates,
     _placing, _applying, _vectorizing, _order, _padding, _quantiles, _statistics,
-    _contractions, _polynomials, _signals, _standard,
+    _contractions, _polynomials, _signals, _standard, _concatenators,
 ):
     __all__ += _publish(_module, globals(), _np)
 

@@ -17,7 +17,7 @@ from functrans._core.bind import Tracer, bind
 from functrans._ops import indexing
 from functrans._ops import structure as rows
 from functrans.errors import ArgumentError, ImmutableError, user_line
-from functrans.numpy.protocols import USE_RESULT, refused
+from functrans.numpy.protocols import FUNCTIONS, USE_RESULT, refused
 
 normalize_axes = np.lib.array_utils.normalize_axis_tuple
 
@@ -78,6 +78,36 @@ def _ints(shape: Any) -> tuple[int, ...]:
 
 
 # ---- shapes
+
+
+def sliding_window_view(x, window_shape, axis=None, *, subok=False, writeable=False):
+    """The windows that slide along one axis or several, their entries on new last axes.
+
+    >>> import functrans as ft, numpy as np
+    >>> windows = np.lib.stride_tricks.sliding_window_view
+    >>> ft.grad(lambda x: np.sum(windows(x, 2).prod(axis=1)))(np.array([1.0, 2.0, 3.0]))
+    Array([2., 4., 2.])
+    """
+    x = as_operand(x)
+    sizes = _ints(window_shape)
+    axes = tuple(range(x.ndim)) if axis is None else normalize_axes(
+        axis, x.ndim, allow_duplicate=True
+    )
+    if len(sizes) != len(axes):
+        raise ValueError(
+            f"Must provide matching length window_shape and axis; got {len(sizes)} window_shape "
+            f"elements and {len(axes)} axes elements."
+        )
+    if any([n < 0 for n in sizes]):
+        raise ValueError("`window_shape` cannot contain negative values")
+    for n, i in zip(sizes, axes, strict=True):
+        if n > x.shape[i] + (n == 0):
+            raise ValueError("window shape cannot be larger than input array shape")
+        x = bind(rows.windows, x, axis=i, size=n, step=1, spread=1)
+    return x
+
+
+FUNCTIONS[np.lib.stride_tricks.sliding_window_view] = sliding_window_view
 
 
 def _reshape(x, shape, order="C"):

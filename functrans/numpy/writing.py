@@ -33,6 +33,7 @@ _VIEW_FUNCTIONS = """
 """
 VIEWS = {getattr(np, name) for name in _VIEW_FUNCTIONS.split() if hasattr(np, name)}
 VIEWS |= {np.linalg.diagonal, np.linalg.matrix_transpose}
+VIEWS.add(np.lib.stride_tricks.sliding_window_view)
 # They make a view, or return their operand, for some values of their options.
 _MAYBE_VIEWS = {
     np.array: lambda args, kwargs: _keeps(kwargs.get("copy", True), args, kwargs),

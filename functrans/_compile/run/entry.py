@@ -113,9 +113,9 @@ class _Plan:
     def function(self, *words: int, code: Any) -> Callable:
         assert len(words) == len(PLAN), words
         engine, address = _function()
-        method = _Method(b"compiled", address, METH_FASTCALL, None)
+        method = Method(b"compiled", address, METH_FASTCALL, None)
         owned = np.array(words, np.uintp), self.kept, method, code, engine
-        return _new_function()(ctypes.addressof(method), owned, None)
+        return new_function()(ctypes.addressof(method), owned, None)
 
 
 def _kind(x: Argument) -> int | None:
@@ -127,7 +127,7 @@ def _kind(x: Argument) -> int | None:
 # ---- this Python and NumPy
 
 
-class _Method(ctypes.Structure):
+class Method(ctypes.Structure):
     """PyMethodDef."""
 
     _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p),
@@ -135,8 +135,8 @@ class _Method(ctypes.Structure):
 
 
 @functools.cache
-def _new_function() -> Callable:
-    kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+def new_function() -> Callable:
+    kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
     return kind(("PyCFunction_NewEx", ctypes.pythonapi))
 
 

@@ -17,6 +17,7 @@ from functrans._transforms.arguments import (
     Selected,
     hand_out_all,
     hand_out_tree,
+    labels,
     open_argument,
     plain_argnums,
     select,
@@ -137,7 +138,7 @@ class _Job(NamedTuple):
     def _by_forward(self, chosen: Selected) -> JacobianBlocks:
         """Forward: the function runs on dual numbers whose tangents are batches of directions."""
         argnums = self.argnums
-        names = [argnums] if isinstance(argnums, int | str) else argnums
+        names = labels(argnums)
         opened = [
             open_argument(self.who, self.f, n, x)
             for n, x in zip(names, chosen.values, strict=True)

@@ -18,6 +18,7 @@ from functrans._transforms.arguments import (
     hand_out_all,
     hand_out_tree,
     is_number,
+    labels,
     open_argument,
     plain_argnums,
     select,
@@ -37,10 +38,12 @@ def grad(
 ) -> Callable[P, Any]:
     r"""The gradient of a scalar function: :math:`x \mapsto \nabla f(x)`.
 
-    ``argnums`` is a position, a parameter name or a tuple of them; the result follows it. With
-    ``has_aux`` the function returns ``(scalar, aux)`` and the gradient ``(gradient, aux)``. A
-    gradient has the structure, shapes and dtypes of its argument, None at leaves that are not
-    floating. For complex arguments of a real function it is the direction of steepest ascent,
+    ``argnums`` is a position, a parameter name or a tuple of them; the result follows it. It may be
+    a path into a container, such as ``"params.layers[0].w"``, or a function of path and leaf that
+    says what is differentiated: the result is then a dict by path. With ``has_aux`` the function
+    returns ``(scalar, aux)`` and the gradient ``(gradient, aux)``. A gradient has the structure,
+    shapes and dtypes of its argument, None at leaves that are not floating. For complex arguments
+    of a real function it is the direction of steepest ascent,
     :math:`\partial f/\partial a + i\,\partial f/\partial b`; ``holomorphic=True`` gives the complex
     derivative instead.
 
@@ -49,6 +52,10 @@ def grad(
     >>> import functrans as ft, numpy as np
     >>> ft.grad(lambda x: np.sum(x**3))(np.array([1.0, 2.0]))
     Array([ 3., 12.])
+
+    >>> f = lambda params: params["w"] ** 2 * params["b"]
+    >>> ft.grad(f, argnums="params['w']")({"w": 3.0, "b": 2.0})
+    Array(12.)
     """
     f = require_callable("grad", f)
     run = _Run("grad", f, argnums, has_aux, holomorphic)
@@ -93,7 +100,7 @@ class _Run:
         self.who, self.f, self.argnums = who, f, (argnums := plain_argnums(who, argnums))
         self.has_aux, self.holomorphic = has_aux, holomorphic
         self.label = f"{who}({name_of(f)})"
-        self.numbers = [argnums] if isinstance(argnums, int | str) else list(argnums)
+        self.numbers = labels(argnums)
 
     def __call__(self, args: tuple, kwargs: dict) -> tuple:
         """Value, auxiliary output and gradient; the first two not yet handed out."""

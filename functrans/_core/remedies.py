@@ -1,0 +1,131 @@
+"""What to write in the place of a call that would make a plain array of traced values.
+
+The user's own text is read, so that the answer is about that call; where there is none, as in
+``python -c``, the answer is about all such calls.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import itertools
+import linecache
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from functrans.errors import user_frame
+
+GENERAL = (
+    "np.array([a, b]) of traced values is np.stack([a, b]); to assign it into an array, make that "
+    "one after import functrans.numpy as np, or use .at[i].set(v); np.asarray(x) is x; "
+    "np.vectorize(f) is functrans.numpy.vectorize(f); y[x] of a plain array y is "
+    "functrans.numpy.take(y, x, axis=0); a constant copy is ft.stop_gradient(x)"
+)
+_CONVERTERS = frozenset({
+    "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "asarray_chkfinite",
+})
+
+
+def remedy() -> str:
+    """What to write instead, for the instruction that the user's code is at."""
+    frame = user_frame()
+    found = frame and _instruction(frame)
+    if not frame or not found:
+        return GENERAL
+    name, node = found
+    text = ast.unparse(node)
+    if name.startswith("STORE_"):
+        target = ast.unparse(node.value) if isinstance(node, ast.Subscript) else text
+        return (
+            f"to assign it into `{target}`, make that array after import functrans.numpy as np, or "
+            "write under ft.patch()"
+        )
+    if isinstance(node, ast.Subscript):
+        value, key = ast.unparse(node.value), ast.unparse(node.slice)
+        if value.endswith((".r_", ".c_")):
+            return f"write functrans.numpy{text[value.rindex('.'):]} for {text}"
+        return f"write functrans.numpy.take({value}, {key}, axis=0) for {text}"
+    if not isinstance(node, ast.Call):
+        return GENERAL
+    return _for_call(node, text, frame)
+
+
+def _for_call(node: ast.Call, text: str, frame: FrameType) -> str:
+    function = ast.unparse(node.func)
+    short = function.rpartition(".")[2]
+    first = node.args[0] if node.args else None
+    if isinstance(node.func, ast.Name) and isinstance(_value(frame, function), np.vectorize):
+        return f"make {function} with functrans.numpy.vectorize"
+    if short in _CONVERTERS and first is not None:
+        if _is_nested(first):
+            return f"write functrans.numpy.{short}({ast.unparse(first)}) for {text}"
+        if _is_list(first, frame):
+            return f"write np.stack({ast.unparse(first)}) for {text}"
+        return f"leave out {function}: {ast.unparse(first)} is an array already"
+    lists = [a for a in node.args if _is_list(a, frame)]
+    if lists:
+        name = ast.unparse(lists[0])
+        join = "functrans.numpy.array" if _is_nested(lists[0]) else "np.stack"
+        return f"in {text}, write {join}({name}) for {name}"
+    return (
+        f"take functrans.numpy's function in {text}, where it has one, or pass the constant "
+        "ft.stop_gradient(x)"
+    )
+
+
+def _is_list(node: ast.expr, frame: FrameType) -> bool:
+    if isinstance(node, ast.Name):
+        return isinstance(_value(frame, node.id), list | tuple)
+    return isinstance(node, ast.List | ast.Tuple | ast.ListComp)
+
+
+def _value(frame: FrameType, name: str) -> Any:
+    return frame.f_locals.get(name, frame.f_globals.get(name))
+
+
+def _is_nested(node: ast.expr) -> bool:
+    if isinstance(node, ast.ListComp):
+        return isinstance(node.elt, ast.List | ast.Tuple | ast.ListComp)
+    entries = node.elts if isinstance(node, ast.List | ast.Tuple) else []
+    return any([isinstance(e, ast.List | ast.Tuple | ast.ListComp) for e in entries])
+
+
+def _instruction(frame: FrameType) -> tuple[str, ast.expr] | None:
+    """The name of the instruction that a frame is at, and the expression that it is part of."""
+    code, at = frame.f_code, frame.f_lasti
+    place = next(itertools.islice(code.co_positions(), at // 2, None), (None,) * 4)
+    first, last, start, stop = place
+    if first is None or last is None or start is None or stop is None:
+        return None
+    lines = [text.encode() for text in linecache.getlines(code.co_filename, frame.f_globals)]
+    part = lines[first - 1 : last]
+    if len(part) != last - first + 1:
+        return None
+    part[-1] = part[-1][:stop]
+    part[0] = part[0][start:]
+    try:
+        node = ast.parse(b"(" + b"".join(part) + b")", mode="eval").body
+    except SyntaxError:  # the text has changed since
+        return None
+    return dis.opname[code.co_code[at]], node
+
+
+def formats_text() -> bool:
+    """Whether the user's code is at ``text % x``, which asks for a number to show it."""
+    frame = user_frame()
+    if frame is None:
+        return False
+    code, at = frame.f_code.co_code, frame.f_lasti
+    name, which = dis.opname[code[at]], code[at + 1]
+    return name == "BINARY_OP" and which in _REMAINDERS
+
+
+# ``%`` and ``%=`` among the operations of one instruction; Python keeps their order private.
+_REMAINDERS = tuple([
+    next(i.arg for i in dis.get_instructions(compile(text, "", "exec")) if i.opname == "BINARY_OP")
+    for text in ("a % b", "a %= b")
+])
+
+__all__ = ["formats_text", "remedy"]

@@ -1,0 +1,257 @@
+"""What ``patch`` puts in the places of NumPy's functions, of ``math``'s and of SciPy's."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType, FunctionType, ModuleType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from functrans import numpy as fnp
+from functrans._compile.run.gate import gate
+from functrans._core.bind import Tracer
+from functrans._core.scipy_names import NAMES
+from functrans._core.writing import patched, writing
+from functrans._patch import mathematics
+from functrans._patch.swaps import Group, Swap, added
+from functrans.errors import PACKAGE, package_of_frame
+from functrans.scipy.public import is_traced
+
+_LIBRARIES = frozenset({"numpy", "scipy"})
+# They make arrays of nothing, which will be written into.
+_MAKERS = frozenset({"zeros", "empty", "ones", "full"} | {
+    f"{name}_like" for name in ("zeros", "empty", "ones", "full")
+})
+
+
+def _is_open(frame: FrameType | None, args: tuple, kwargs: dict, makes: bool = False) -> bool:
+    """Whether a call is one of the user's, in a block, that may see traced values.
+
+    ``frame`` is that of the caller. Our own calls are not, nor those of libraries that we call. A
+    library that the user calls gets what NumPy would give it where nothing is traced, so that its
+    compiled code can take it; but SciPy's code may write traced values into the arrays it makes.
+    """
+    if not patched.get():
+        return False
+    if frame and frame.f_code.co_filename == gate.__code__.co_filename:
+        frame = frame.f_back  # a gate that is not compiled
+    package = package_of_frame(frame) if frame else ""
+    if package in _LIBRARIES:
+        if not (makes and package == "scipy") and not is_traced((args, kwargs)):
+            return False
+        while frame and package_of_frame(frame) in _LIBRARIES:
+            frame = frame.f_back
+    return frame is None or not frame.f_code.co_filename.startswith(PACKAGE)
+
+
+def _either(original: Callable, ours: Callable, makes: bool = False) -> Callable:
+    """``ours`` for the user's calls in a block, else ``original``."""
+
+    def either(*args: Any, **kwargs: Any) -> Any:
+        f = ours if _is_open(sys._getframe(1), args, kwargs, makes) else original
+        return f(*args, **kwargs)
+
+    return either
+
+
+# ---- NumPy
+
+
+def _of_numpy() -> list[Swap]:
+    swaps = [_vectorize(), _concatenator(), *_of_math()]
+    spaces = ((np, fnp), (np.linalg, fnp.linalg), (np.fft, fnp.fft), (np.emath, fnp.emath))
+    for theirs, ours in spaces:
+        for name in ours.__all__:
+            original: Any = getattr(theirs, name, None)
+            mine = getattr(ours, name)
+            if _is_function(original) and not isinstance(mine, type):
+                other = _either(original, mine, name in _MAKERS)
+                there = gate(writing, original, other, theirs.__name__)
+                swaps.append(Swap(theirs, name, original, there))
+    return swaps
+
+
+def _is_function(x: Any) -> bool:
+    """Whether a name of NumPy's is that of a function which does not dispatch by itself."""
+    return callable(x) and not isinstance(x, np.ufunc | type)
+
+
+def _vectorize() -> Swap:
+    """Objects of ``np.vectorize``, those that exist already too."""
+    original = np.vectorize.__call__
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        traced = writing.get() is not None and is_traced((args, kwargs))
+        if not traced or not _is_open(sys._getframe(1), args, kwargs):
+            return original(self, *args, **kwargs)
+        same = fnp.vectorize(self.pyfunc, self.otypes, None, self.excluded, False, self.signature)
+        return same(*args, **kwargs)
+
+    return Swap(np.vectorize, "__call__", original, call)
+
+
+def _concatenator() -> Swap:
+    """``np.r_`` and ``np.c_``, which are objects of one class."""
+    kind = next(k for k in type(np.r_).__mro__ if "__getitem__" in vars(k))
+    original = kind.__getitem__
+
+    def getitem(self: Any, key: Any) -> Any:
+        if writing.get() is None or not _is_open(sys._getframe(1), (), {}):
+            return original(self, key)
+        return fnp.r_.of(self)[key]
+
+    return Swap(kind, "__getitem__", original, getitem)
+
+
+# ---- Python's math
+
+
+def _of_math() -> Iterator[Swap]:
+    for name, ours in mathematics.FUNCTIONS.items():
+        original = getattr(math, name, None)
+        if original is not None:
+            other = _of_traced(original, ours)
+            yield Swap(math, name, original, gate(writing, original, other, "math"))
+
+
+def _of_traced(original: Callable, ours: Callable) -> Callable:
+    """``ours`` where an argument is traced, in a block; it is Python's numbers else."""
+
+    def either(*args: Any, **kwargs: Any) -> Any:
+        traced = is_traced((args, kwargs)) and _is_open(sys._getframe(1), args, kwargs)
+        return (ours if traced else original)(*args, **kwargs)
+
+    return either
+
+
+# ---- SciPy
+
+
+def _of_scipy(namespace: str) -> list[Swap]:
+    theirs = sys.modules[f"scipy.{namespace}"]
+    swaps = []
+    for name in NAMES[namespace].ours.split():
+        original = getattr(theirs, name, None)
+        if isinstance(original, FunctionType):
+            other = _either(original, _counterpart(namespace, name))
+            there = gate(writing, original, other, theirs.__name__)
+            swaps.append(Swap(theirs, name, original, there))
+    return swaps + (_distributions(theirs) if namespace == "stats" else [])
+
+
+def _counterpart(namespace: str, name: str) -> Callable:
+    def ours(*args: Any, **kwargs: Any) -> Any:
+        module = importlib.import_module(f"functrans.scipy.{namespace}")
+        return getattr(module, name)(*args, **kwargs)
+
+    return ours
+
+
+def _distributions(theirs: ModuleType) -> list[Swap]:
+    """The methods of distributions, which are objects: those that exist already have them too."""
+    names = [n for n in NAMES["stats"].ours.split() if not isinstance(n, FunctionType)]
+    known = {id(getattr(theirs, n)): n for n in names}
+    swaps: dict[tuple[type, str], Swap] = {}
+    for n in names:
+        kind = type(getattr(theirs, n))
+        for method in _METHODS:
+            owner = next((k for k in kind.__mro__ if method in vars(k)), None)
+            if owner is not None and (owner, method) not in swaps:
+                swaps[owner, method] = _method(owner, method, known)
+    return list(swaps.values())
+
+
+_METHODS = (
+    "__call__", "pdf", "logpdf", "pmf", "logpmf", "cdf", "logcdf", "sf", "logsf", "ppf", "isf",
+    "mean", "var", "std", "entropy",
+)
+
+
+def _method(owner: type, name: str, known: dict[int, str]) -> Swap:
+    original = vars(owner)[name]
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        ours = known.get(id(self)) if writing.get() is not None else None
+        if ours is None or not is_traced((args, kwargs)) or not _is_open(
+            sys._getframe(1), args, kwargs
+        ):
+            return original(self, *args, **kwargs)
+        return getattr(getattr(importlib.import_module("functrans.scipy.stats"), ours), name)(
+            *args, **kwargs
+        )
+
+    return Swap(owner, name, original, functools.wraps(original)(method))
+
+
+# ---- modules that have imported such functions by name
+
+
+class _Kind(type):
+    """The type of ``Float``: it stands for Python's type in all but identity."""
+
+    def __call__(cls, *args: Any) -> Any:
+        if len(args) == 1 and isinstance(args[0], Tracer) and _is_open(
+            sys._getframe(1), args, {}
+        ):
+            return _number(args[0])
+        return float(*args)
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, float)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, float)
+
+    def __eq__(cls, other: object) -> bool:
+        return other is float or other is Float
+
+    def __hash__(cls) -> int:
+        return hash(float)
+
+
+class Float(float, metaclass=_Kind):
+    """``float`` in a module that is patched by name: a traced number stays one."""
+
+    dtype = np.dtype(float)
+
+
+def _number(x: Tracer) -> Any:
+    if x.size != 1:
+        raise TypeError("only length-1 arrays can be converted to Python scalars")
+    if x.dtype.kind == "c":
+        raise TypeError("float() argument must be a string or a real number, not 'complex'")
+    return x.reshape(()).astype(float)  # type: ignore[attr-defined]  # from functrans.numpy
+
+
+def of_module(module: ModuleType) -> Callable[[], list[Swap]]:
+    """What is in the place of names that a module has imported, and of ``float``."""
+
+    def make() -> list[Swap]:
+        there = {id(s.original): s.other for group in (NUMPY, *_SCIPY.values())
+                 for s in group.swaps if isinstance(s.owner, ModuleType)}
+        swaps = [Swap(module, name, x, there[id(x)])
+                 for name, x in vars(module).items() if id(x) in there]
+        return swaps if "float" in vars(module) else [*swaps, added(module, "float", Float)]
+
+    return make
+
+
+NUMPY = Group(_of_numpy)
+_SCIPY = {namespace: Group(functools.partial(_of_scipy, namespace)) for namespace in NAMES}
+_modules: WeakKeyDictionary[ModuleType, Group] = WeakKeyDictionary()
+
+
+def groups(modules: tuple[ModuleType, ...]) -> list[Group]:
+    """What a block changes: it is made when it is entered first."""
+    scipy = [group for name, group in _SCIPY.items() if f"scipy.{name}" in sys.modules]
+    own = [_modules.setdefault(m, Group(of_module(m))) for m in modules]
+    return [NUMPY, *scipy, *own]
+
+
+__all__ = ["groups"]

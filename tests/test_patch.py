@@ -1,0 +1,596 @@
+"""Plain NumPy, math and SciPy under ``ft.patch()``."""
+
+import asyncio
+import math
+import os
+import pickle
+import sys
+import threading
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.optimize
+import scipy.stats
+from scipy.integrate import RK45, fixed_quad, solve_ivp
+from scipy.optimize import newton
+
+import functrans as ft
+from functrans._compile.run import gate
+from functrans.errors import ArgumentError, ConcretizationError
+from tests import third_party
+
+ORIGINALS = {name: getattr(np, name) for name in ("array", "zeros", "sum", "eye")}
+
+
+def unchanged():
+    return all(getattr(np, name) is f for name, f in ORIGINALS.items()) and (
+        type(math.sin).__name__ == "builtin_function_or_method" and math.sin.__self__ is math
+    )
+
+
+def both_modes(f, x):
+    """The gradient, after a look at forward mode."""
+    with ft.patch():
+        g = ft.grad(f)(x)
+        forward = ft.jvp(f, x, np.ones(np.shape(x)))[1]
+    np.testing.assert_allclose(np.sum(g), forward, rtol=1e-12)
+    return g
+
+
+def numbers(x):
+    y = np.zeros(4)
+    y[0] = x[0]
+    y[1:3] += np.array([x[0] * x[1], 2.0])
+    y[3] = np.full(2, x[1]).sum()
+    return y
+
+
+@pytest.mark.parametrize(
+    ("f", "expected"),
+    [
+        (lambda x: np.array([x, 2 * x]).sum(), 3.0),
+        (lambda x: np.array([[x, 1.0], [2.0, x]])[1, 1], 1.0),
+        (lambda x: np.asarray(x), 1.0),
+        (lambda x: np.asanyarray([x, x], dtype=float).sum(), 2.0),
+        (lambda x: np.ascontiguousarray([x])[0], 1.0),
+        (lambda x: np.full((2, 2), x).sum(), 4.0),
+        (lambda x: np.full_like([1.0, 2.0], x).sum(), 2.0),
+        (lambda x: np.linspace(0.0, x, 3).sum(), 1.5),
+        (lambda x: np.diag([x, x]).sum(), 2.0),
+        (lambda x: np.r_[x, 1.0, [x, x]].sum(), 3.0),
+        (lambda x: np.c_[[x, 1.0], [2.0, x]].sum(), 2.0),
+        (lambda x: np.stack([[x, 1.0], [2.0, x]]).sum(), 2.0),
+        (lambda x: np.sum([x, x, 1.0]), 2.0),
+        (lambda x: np.max([x, 2 * x]), 2.0),
+        (lambda x: np.dot([x, 1.0], [2.0, x]), 3.0),
+        (lambda x: np.linalg.solve([[x, 0.0], [0.0, 1.0]], [1.0, 1.0])[0], -0.25),
+        (lambda x: np.vectorize(lambda v: v**2 if v > 0 else v)([x, -x]).sum(), 3.0),
+        (lambda x: np.polynomial.polynomial.polyval(3.0, [x, 2 * x, 1.0]), 7.0),
+        (lambda x: np.polynomial.Polynomial([0.0, x])(2.0), 2.0),
+    ],
+)
+def test_constructors_and_converters_see_traced_values(f, expected):
+    assert both_modes(f, 2.0) == expected
+
+
+MADE_BEFORE = np.vectorize(lambda x: x * x)
+
+
+def test_a_vectorize_object_that_was_made_before_sees_traced_values():
+    assert both_modes(lambda x: MADE_BEFORE([x, 1.0]).sum(), 3.0) == 6.0
+
+
+def test_arrays_of_numpy_are_written_into():
+    with ft.patch():
+        jac = ft.jacobian(numbers)(np.array([2.0, 3.0]))
+        compiled = ft.jit(ft.jacobian(numbers))(np.array([2.0, 3.0]))
+        batch = ft.vmap(numbers)(np.array([[2.0, 3.0], [1.0, 5.0]]))
+        hessian = ft.hessian(lambda x: numbers(x)[1])(np.array([2.0, 3.0]))
+    assert jac.tolist() == [[1, 0], [3, 2], [0, 0], [0, 2]]
+    assert compiled.tolist() == jac.tolist()
+    assert batch.tolist() == [[2, 6, 2, 6], [1, 5, 2, 10]]
+    assert hessian.tolist() == [[0, 1], [1, 0]]
+
+
+def test_a_transform_made_outside_of_a_block_is_used_inside():
+    gradient = ft.grad(lambda x: np.array([x, x]).sum())
+    with ft.patch():
+        assert gradient(1.0) == 2.0
+    with pytest.raises(ConcretizationError, match=r"write np\.stack"):
+        gradient(1.0)
+
+
+def test_a_block_inside_of_a_function_is_enough():
+    def f(x):
+        with ft.patch():
+            return third_party.RungeKutta4(lambda t, y: -y, 0.0, [x], 0.1).run(1)[-1, 0]
+
+    assert ft.grad(f)(1.0) == pytest.approx(1 - 0.1 + 0.1**2 / 2 - 0.1**3 / 6 + 0.1**4 / 24)
+
+
+def test_a_decorated_function_is_in_a_block_of_its_own():
+    @ft.patch()
+    def f(x):
+        return np.array([x, math.exp(x)]).sum()
+
+    assert ft.grad(f)(0.0) == 2.0
+    assert ft.grad(lambda x: 2 * f(x))(0.0) == 4.0
+    assert type(f(1.0)) is np.float64
+    assert unchanged()
+
+
+# ---- math
+
+
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        ("sin", 0.7), ("acos", 0.3), ("atan", 2.0), ("sinh", 1.0), ("acosh", 1.5), ("exp", 0.5),
+        ("expm1", 0.5), ("log", 2.0), ("log1p", 2.0), ("log2", 3.0), ("log10", 3.0), ("sqrt", 2.0),
+        ("erf", 0.4), ("erfc", 0.4), ("gamma", 2.5), ("lgamma", 2.5), ("degrees", 1.0),
+        ("radians", 30.0), ("fabs", -2.0), ("cbrt", 2.0), ("tanh", 0.1),
+    ],
+)
+def test_math_has_the_derivatives_of_mpmath(f, x):
+    if not hasattr(math, f):
+        pytest.skip(f"this Python has no math.{f}")
+    reference = {"acos": "acos", "lgamma": "loggamma", "expm1": "expm1", "fabs": "fabs",
+                 "log2": lambda v: mpmath.log(v, 2)}.get(f, f)
+    reference = getattr(mpmath, reference) if isinstance(reference, str) else reference
+    assert both_modes(lambda v: getattr(math, f)(v), x) == pytest.approx(
+        float(mpmath.diff(reference, x)), rel=1e-13
+    )
+
+
+@pytest.mark.parametrize(
+    ("f", "expected"),
+    [
+        (lambda x: math.atan2(x, 1.0), 0.2),
+        (lambda x: math.pow(x, 3), 12.0),
+        (lambda x: math.pow(2, x), 4 * math.log(2)),
+        (lambda x: math.log(8.0, x), -math.log(8) / (2 * math.log(2) ** 2)),
+        (lambda x: math.hypot(x, 2.0, 1.0), 2 / 3),
+        (lambda x: math.dist([x, 0.0], [0.0, 0.0]), 1.0),
+        (lambda x: math.fsum([x, x * x, 1.0]), 5.0),
+        (lambda x: math.prod([x, x], start=2), 8.0),
+        (lambda x: math.fmod(x, 1.5), 1.0),
+        (lambda x: math.copysign(x, -1.0), -1.0),
+        (lambda x: math.remainder(3 * x, 2 * x), -1.0),
+        (lambda x: math.modf(x * 1.25)[0], 1.25),
+        (lambda x: math.ldexp(x, 3), 8.0),
+        (lambda x: x * math.floor(x * 1.6), 3.0),
+        (lambda x: x * (math.ceil(x / 3) + math.trunc(x)), 3.0),
+        (lambda x: x if math.isfinite(x) and not math.isnan(x) else 0 * x, 1.0),
+        (lambda x: x if math.isclose(x, 2.0) and not math.isclose(x, 2.1) else 0 * x, 1.0),
+    ],
+)
+def test_functions_of_math_with_several_arguments_or_integer_results(f, expected):
+    assert both_modes(f, 2.0) == pytest.approx(expected, rel=1e-14)
+
+
+def test_math_raises_what_it_raises_for_numbers():
+    with ft.patch():
+        with pytest.raises(ValueError, match=r"math domain error|nonnegative|positive"):
+            ft.grad(lambda x: math.log(x))(-1.0)
+        with pytest.raises(OverflowError, match="math range error"):
+            ft.grad(lambda x: math.exp(x))(1e4)
+        with pytest.raises(ArgumentError, match=r"math\.sin takes numbers, but got <float64\[2\]"):
+            ft.grad(lambda x: math.sin(x))(np.ones(2))
+
+
+def test_math_is_compiled():
+    with ft.patch():
+        f = ft.jit(ft.grad(lambda x: math.sin(x) * math.exp(-x)))
+        assert f(0.5) == pytest.approx((math.cos(0.5) - math.sin(0.5)) * math.exp(-0.5))
+
+
+# ---- SciPy's own code
+
+
+def oscillator(steps):
+    """Of y'' = -p y from (1, 0): y at 1 is cos(sqrt(p))."""
+
+    def f(p):
+        return steps(lambda t, y: [y[1], -p * y[0]])
+
+    return f
+
+
+def by_rk45(fun):
+    solver = RK45(fun, 0.0, [1.0, 0.0], 1.0, rtol=1e-9, atol=1e-11)
+    while solver.status == "running":
+        solver.step()
+    return solver.y[0]
+
+
+def by_solve_ivp(fun):  # SciPy's own, whose name was imported
+    return solve_ivp(fun, (0.0, 1.0), [1.0, 0.0], rtol=1e-9, atol=1e-11).y[0, -1]
+
+
+@pytest.mark.parametrize("steps", [by_rk45, by_solve_ivp])
+def test_scipys_own_rk45_is_differentiated(steps):
+    f = oscillator(steps)
+    with ft.patch():
+        first = ft.grad(f)(2.0)
+        second = ft.jvp(ft.grad(f), 2.0, 1.0)[1]
+    s = math.sqrt(2.0)
+    assert first == pytest.approx(-math.sin(s) / (2 * s), rel=1e-7)  # the solver's tolerance
+    exact = (math.sin(s) / s - math.cos(s)) / (4 * s**2)
+    assert second == pytest.approx(exact, rel=1e-6)  # the solver's tolerance
+
+
+def test_scipys_own_newton_is_differentiated():
+    def with_slope(a):
+        return newton(lambda x: x**3 - a, 1.5, fprime=lambda x: 3 * x**2)
+
+    assert both_modes(with_slope, 2.0) == pytest.approx(2 ** (-2 / 3) / 3, rel=1e-12)
+    secant = both_modes(lambda a: newton(lambda x: x**3 - a, 1.5), 2.0)
+    assert secant == pytest.approx(2 ** (-2 / 3) / 3, rel=1e-7)  # it stops where the value is right
+
+
+def test_scipys_own_fixed_quad_is_differentiated():
+    g = both_modes(lambda a: fixed_quad(lambda x: x**3 * a + np.exp(0 * x), 0.0, a)[0], 2.0)
+    assert g == pytest.approx(1.25 * 2**4 + 1, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("f", "expected"),
+    [
+        (lambda a: scipy.optimize.brentq(lambda x: math.exp(x) - a, 0.0, 3.0), 0.5),
+        (lambda a: scipy.optimize.newton(lambda x: x**3 - a, 1.5), 2 ** (-2 / 3) / 3),
+        (lambda a: scipy.optimize.root_scalar(
+            lambda x: np.array([x**3 - a])[0], bracket=(0.0, 3.0)).root, 2 ** (-2 / 3) / 3),
+        (lambda a: scipy.integrate.fixed_quad(lambda x: a * x**2, 0.0, a)[0], 32 / 3),
+        (lambda a: scipy.integrate.quad(lambda x: math.exp(a * x), 0.0, 1.0)[0],
+         (math.exp(2) + 1) / 4),
+        (lambda a: scipy.stats.norm.logpdf(1.0, a), -1.0),
+        (lambda a: scipy.stats.norm(loc=a).logpdf(1.0), -1.0),
+        (lambda a: scipy.stats.expon.cdf(1.0, 0.0, a), -math.exp(-0.5) / 4),
+        (lambda a: scipy.stats.multivariate_normal(np.array([a, 0.0])).logpdf(np.zeros(2)), -2.0),
+    ],
+)
+def test_scipys_functions_become_ours(f, expected):
+    assert both_modes(f, 2.0) == pytest.approx(expected, rel=1e-10)
+
+
+def test_solve_ivp_takes_functions_that_write():
+    def f(p):
+        def slope(t, y):
+            dy = np.zeros(2)
+            dy[0], dy[1] = y[1], -p * y[0]
+            return dy
+
+        tight = {"rtol": 1e-9, "atol": 1e-11}
+        return scipy.integrate.solve_ivp(slope, (0.0, 1.0), [1.0, 0.0], **tight).y[0, -1]
+
+    s = math.sqrt(2.0)
+    exact = -math.sin(s) / (2 * s)
+    assert both_modes(f, 2.0) == pytest.approx(exact, rel=1e-7)  # the solver's tolerance
+
+
+# ---- other people's code
+
+
+def test_line_shapes_are_differentiated():
+    x = np.array([-1.0, 0.25, 2.0])
+    with ft.patch(third_party):
+        for shape in (third_party.gaussian, third_party.lorentzian, third_party.pseudo_voigt):
+            jac = ft.jacobian(lambda p, shape=shape: shape(x, *p))(np.array([2.0, 0.5, 0.8]))
+            np.testing.assert_allclose(jac, [_slopes(shape, v) for v in x], rtol=1e-12)
+        split = ft.jacobian(lambda p: third_party.split_lorentzian(x, *p))(
+            np.array([2.0, 0.5, 0.8, 1.5])
+        )
+    total = 2.3
+    assert split[0, 3] == pytest.approx(-4 * 0.8**2 / (math.pi * total**2 * (0.8**2 + 2.25)))
+    assert unchanged()
+    assert "float" not in vars(third_party)
+
+
+def _slopes(shape, x):
+    orders = (1, 0, 0), (0, 1, 0), (0, 0, 1)
+    return [float(mpmath.diff(lambda *p: _line(shape, x, *p), (2.0, 0.5, 0.8), n)) for n in orders]
+
+
+def _line(shape, x, amplitude, center, sigma):
+    gauss = lambda s: amplitude / s / mpmath.sqrt(2 * mpmath.pi) * mpmath.exp(  # noqa: E731  # short
+        -((x - center) ** 2) / (2 * s**2)
+    )
+    lorentz = amplitude * sigma / mpmath.pi / (sigma**2 + (x - center) ** 2)
+    if shape is third_party.gaussian:
+        return gauss(sigma)
+    if shape is third_party.lorentzian:
+        return lorentz
+    return (gauss(sigma / mpmath.sqrt(2 * mpmath.log(2))) + lorentz) / 2
+
+
+def test_float_is_still_a_type_in_a_module_that_is_given():
+    with ft.patch(third_party):
+        assert third_party.table_of_widths([1.0, "2.5", 3]).tolist() == [1.0, 2.5, 3.0]
+        f = lambda s: third_party.table_of_widths([s, 1.0], False).sum()  # noqa: E731  # short
+        assert ft.grad(f)(2.0) == 2.0
+        there = vars(third_party)["float"]
+        assert isinstance(1.0, there)
+        assert not isinstance(1, there)
+        assert issubclass(np.float64, there)
+        assert there in (int, float)
+        assert {float: "found"}[there] == "found"
+        assert type(there(3)) is float
+        with pytest.raises(TypeError, match="only length-1 arrays"):
+            ft.grad(lambda x: there(x))(np.ones(2))
+        with pytest.raises(TypeError, match="not 'complex'"):
+            ft.grad(lambda x: there(x * 1j))(1.0)
+
+
+def test_an_autoregressive_likelihood_is_differentiated():
+    y = np.sin(np.arange(12.0)) + 0.3
+
+    def dense(c, phi, logvar):  # the density of all observations together
+        n = len(y)
+        cov = mpmath.matrix(n, n)
+        for i in range(n):
+            for j in range(n):
+                cov[i, j] = mpmath.exp(logvar) * phi ** abs(i - j) / (1 - phi**2)
+        d = mpmath.matrix([v - c / (1 - phi) for v in y])
+        quad = (d.T * mpmath.lu_solve(cov, d))[0]
+        return -(mpmath.log(mpmath.det(2 * mpmath.pi * cov)) + quad) / 2
+
+    params = (0.2, 0.6, -0.5)
+    expected = [float(mpmath.diff(dense, params, n)) for n in ((1, 0, 0), (0, 1, 0), (0, 0, 1))]
+    with ft.patch():
+        g = ft.grad(third_party.AR1(y).loglike)(np.array(params))
+        compiled = ft.jit(ft.grad(third_party.AR1(y).loglike))(np.array(params))
+    np.testing.assert_allclose(g, expected, rtol=1e-9)  # of 12-digit differences
+    np.testing.assert_allclose(compiled, g, rtol=1e-12)
+
+
+def test_a_state_space_filter_is_differentiated():
+    model = third_party.TrendFilter(np.array([0.1, 0.7, 1.8, 2.2]))
+
+    def dense(q, r):
+        cov = model.covariance(q, r)
+        quad = model.obs @ np.linalg.solve(cov, model.obs)
+        return -0.5 * (np.linalg.slogdet(2 * np.pi * cov)[1] + quad)
+
+    with ft.patch():
+        recursive = ft.grad(model.loglike, (0, 1))(0.3, 0.5)
+        hessian = ft.hessian(lambda v: model.loglike(v[0], v[1]))(np.array([0.3, 0.5]))
+        together = ft.grad(dense, (0, 1))(0.3, 0.5)
+        expected = ft.hessian(lambda v: dense(v[0], v[1]))(np.array([0.3, 0.5]))
+    np.testing.assert_allclose(recursive, together, rtol=1e-12)
+    np.testing.assert_allclose(hessian, expected, rtol=1e-11)  # inverses, differentiated twice
+
+
+def test_a_transfer_matrix_is_differentiated():
+    def airy(n, d):  # of one film
+        r1, r2 = (1 - n) / (1 + n), (n - 1.52) / (n + 1.52)
+        c = mpmath.cos(4 * mpmath.pi * n * d / 550)
+        return (r1**2 + r2**2 + 2 * r1 * r2 * c) / (1 + r1**2 * r2**2 + 2 * r1 * r2 * c)
+
+    with ft.patch():
+        g = ft.grad(lambda n, d: third_party.reflectance([1.0, n, 1.52], [d], 550), (0, 1))(
+            1.38, 80.0
+        )
+    expected = [float(mpmath.diff(airy, (1.38, 80.0), n)) for n in ((1, 0), (0, 1))]
+    np.testing.assert_allclose(g, expected, rtol=1e-12)
+
+
+def test_a_class_that_keeps_its_state_is_differentiated():
+    def f(rate):
+        path = third_party.RungeKutta4(lambda t, y: -rate * y, 0.0, [1.0, 2.0], 0.1).run(5)
+        return path[-1].sum()
+
+    z = 0.2
+    factor = 1 - z + z**2 / 2 - z**3 / 6 + z**4 / 24
+    slope = -0.1 * (1 - z + z**2 / 2 - z**3 / 6)
+    assert both_modes(f, 2.0) == pytest.approx(3 * 5 * factor**4 * slope, rel=1e-13)
+
+
+def test_a_price_by_python_math_is_differentiated():
+    with ft.patch(third_party):
+        delta = ft.grad(third_party.call_price)(100.0, 95.0, 0.03, 0.2, 0.5)
+        gamma = ft.grad(ft.grad(third_party.call_price))(100.0, 95.0, 0.03, 0.2, 0.5)
+    d1 = (math.log(100 / 95) + 0.05 * 0.5) / (0.2 * math.sqrt(0.5))
+    assert delta == pytest.approx(scipy.stats.norm.cdf(d1), rel=1e-14)
+    assert gamma == pytest.approx(
+        scipy.stats.norm.pdf(d1) / (100 * 0.2 * math.sqrt(0.5)), rel=1e-13
+    )
+
+
+# ---- blocks
+
+
+def test_outside_of_transforms_nothing_changes():
+    with ft.patch():
+        y = np.zeros(3)
+        assert type(y) is np.ndarray
+        assert type(np.array([1.0])) is np.ndarray
+        assert type(math.sin(1.0)) is float
+        assert np.array([1, 2], dtype=np.int8).dtype == np.int8
+        with pytest.raises(TypeError, match="array"):
+            np.array()
+
+
+def test_other_threads_see_numpys_behaviour():
+    seen = []
+
+    def elsewhere():
+        f = ft.grad(lambda x: np.array([x]).sum())
+        try:
+            f(1.0)
+        except ConcretizationError as e:
+            seen.append(e)
+
+    with ft.patch():
+        assert ft.grad(lambda x: np.array([x]).sum())(1.0) == 1.0
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+    assert len(seen) == 1
+
+
+def test_blocks_of_several_threads_overlap():
+    inside, leave, failures = threading.Barrier(3, timeout=60), threading.Barrier(3, timeout=60), []
+
+    def work():
+        with ft.patch():
+            inside.wait()
+            if ft.grad(lambda x: np.array([x, x]).sum())(1.0) != 2.0:
+                failures.append("inside")
+            leave.wait()
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for t in threads:
+        t.start()
+    inside.wait()
+    assert not unchanged()
+    leave.wait()
+    for t in threads:
+        t.join()
+    assert not failures
+    assert unchanged()
+
+
+def test_tasks_have_blocks_of_their_own():
+    async def patched(entered, left):
+        with ft.patch():
+            entered.set()
+            await left.wait()
+            return ft.grad(lambda x: np.array([x, x]).sum())(1.0)
+
+    async def plain(entered, left):
+        await entered.wait()
+        try:
+            ft.grad(lambda x: np.array([x]).sum())(1.0)
+        except ConcretizationError:
+            return "refused"
+        finally:
+            left.set()
+
+    async def main():
+        entered, left = asyncio.Event(), asyncio.Event()
+        return await asyncio.gather(patched(entered, left), plain(entered, left))
+
+    assert asyncio.run(main()) == [2.0, "refused"]
+    assert unchanged()
+
+
+def test_everything_is_restored_after_an_exception_and_in_any_order():
+    with pytest.raises(ZeroDivisionError), ft.patch(), ft.patch():
+        raise ZeroDivisionError
+    assert unchanged()
+    first, second = ft.patch(), ft.patch(third_party)
+    first.start()
+    second.start()
+    first.stop()
+    assert not unchanged()
+    second.stop()
+    assert unchanged()
+    assert third_party.array is np.array
+
+
+def test_what_someone_else_puts_there_meanwhile_stays(monkeypatch):
+    with ft.patch():
+        monkeypatch.setattr(np, "sum", len)
+    assert np.sum is len
+
+
+def test_a_block_is_left_where_it_was_entered():
+    with pytest.raises(ArgumentError, match="has to be left in the thread or task"):
+        ft.patch().stop()
+
+
+def test_only_modules_and_ordinary_functions_are_patched():
+    with pytest.raises(ArgumentError, match="patch takes modules"):
+        ft.patch(len)  # type: ignore[arg-type]
+
+    async def later():
+        pass
+
+    with pytest.raises(ArgumentError, match="`later` runs after it has been called"):
+        ft.patch()(later)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_of_a_fork_has_the_blocks_of_its_own_thread():
+    inside, leave = threading.Event(), threading.Event()
+
+    def elsewhere():
+        with ft.patch():
+            inside.set()
+            leave.wait()
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    inside.wait()
+    child = os.fork()
+    if not child:  # the block of the other thread is gone with it
+        os._exit(0 if unchanged() else 1)
+    status = os.waitpid(child, 0)[1]
+    leave.set()
+    thread.join()
+    assert status == 0
+    with ft.patch():
+        child = os.fork()
+        if not child:
+            os._exit(0 if not unchanged() else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    assert unchanged()
+
+
+def test_functions_are_pickled_by_name_while_a_block_runs():
+    with ft.patch():
+        text = pickle.dumps([np.array, np.eye, np.linalg.norm, math.sin])
+        kept = np.array
+    assert pickle.loads(text) == [np.array, np.eye, np.linalg.norm, math.sin]
+    assert pickle.loads(pickle.dumps(kept)) is np.array
+
+
+def test_what_was_imported_in_a_block_goes_on_as_numpys():
+    with ft.patch():
+        kept = np.array
+    assert type(kept([1.0])) is np.ndarray
+    with pytest.raises(ConcretizationError, match=r"np\.stack"):
+        ft.grad(lambda x: kept([x]).sum())(1.0)
+
+
+def test_compiled_functions_may_outlive_the_block():
+    f = ft.jit(lambda x: np.array([x, 2 * x]).sum())
+    with ft.patch():
+        assert f(1.0) == 3.0
+    assert f(2.0) == 6.0
+
+
+def test_without_native_code_python_calls_the_functions(monkeypatch):
+    monkeypatch.setattr(gate, "_function", lambda: None)
+    seen = []
+    import contextvars
+
+    variable = contextvars.ContextVar("variable", default=None)
+    f = gate.gate(variable, math.sin, lambda *xs: seen.append(xs), "math")
+    assert f(0.5) == math.sin(0.5)
+    variable.set(1)
+    f(0.5)
+    assert seen == [(0.5,)]
+    assert f.__name__ == "sin"
+
+
+def test_solvers_that_we_call_get_plain_arrays():
+    """SciPy's own code, called by ours, is compiled in part: it takes no others."""
+
+    def f(a):
+        y = scipy.optimize.minimize(lambda x: np.sum((x - a) ** 2), np.zeros(2), method="L-BFGS-B")
+        return np.array([y.x[0], 0.0]).sum()
+
+    assert both_modes(f, 2.0) == pytest.approx(1.0)
+
+
+def test_numpys_functions_on_plain_arrays_inside_a_transform_are_numpys():
+    def f(x):
+        counts, _ = np.histogram([0.1, 0.4, 0.9], bins=3)
+        return x * np.percentile([1.0, 2.0, 3.0], 50) * counts[0]
+
+    assert both_modes(f, 1.0) == 2.0
+    assert sys.modules["numpy"].histogram is np.histogram

@@ -1,0 +1,170 @@
+"""Errors that say what to write for the call that was made, and manners of NumPy's numbers."""
+
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans._core import remedies
+from functrans.errors import ArgumentError, ConcretizationError
+
+SQUARE = np.vectorize(lambda v: v * v)
+
+
+def assigned(x):
+    y = np.zeros((2, 3))
+    y[0] = x * np.ones(3)
+
+
+@pytest.mark.parametrize(
+    ("f", "words"),
+    [
+        (lambda x: np.array([x, 2 * x]), "write np.stack([x, 2 * x]) for np.array([x, 2 * x])."),
+        (lambda x: np.asarray((x, x), dtype=float),
+         "write np.stack((x, x)) for np.asarray((x, x), dtype=float)."),
+        (lambda x: np.array([[x, x], [x, x]]),
+         "write functrans.numpy.array([[x, x], [x, x]]) for np.array([[x, x], [x, x]])."),
+        (lambda x: np.array([i * x for i in range(3)]),
+         "write np.stack([i * x for i in range(3)]) for"),
+        (lambda x: (lambda parts: np.array(parts))([x, x]),
+         "write np.stack(parts) for np.array(parts)."),
+        (lambda x: np.asarray(x), "leave out np.asarray: x is an array already."),
+        (lambda x: np.sum([x, x]), "in np.sum([x, x]), write np.stack([x, x]) for [x, x]."),
+        (lambda x: np.linalg.det([[x, x], [x, x]]),
+         "write functrans.numpy.array([[x, x], [x, x]]) for [[x, x], [x, x]]."),
+        (lambda x: np.full(3, x), "take functrans.numpy's function in np.full(3, x), where"),
+        (lambda x: np.r_[x, 1.0], "write functrans.numpy.r_[x, 1.0] for np.r_[x, 1.0]."),
+        (lambda x: SQUARE([x]), "make SQUARE with functrans.numpy.vectorize."),
+        (lambda x: {}["y"] if len("") else np.arange(3.0) @ np.array(
+            [x, x, x]
+        ), "write np.stack([x, x, x]) for np.array([x, x, x])."),
+    ],
+)
+def test_the_error_is_one_sentence_about_the_call(f, words):
+    with pytest.raises(ConcretizationError) as caught:
+        ft.grad(f)(1.0)
+    text = str(caught.value)
+    assert words in text
+    assert text.count(";") == 1
+
+
+def test_the_error_of_an_assignment_names_the_array():
+    unseen = {"assigned": assigned}
+    with pytest.raises(ConcretizationError, match="to assign it into `y`, make that array after"):
+        ft.grad(lambda x: unseen["assigned"](x))(1.0)
+
+
+def test_the_error_of_a_traced_integer_names_the_index():
+    y = np.arange(3.0)
+    with pytest.raises(ConcretizationError, match=r"write functrans\.numpy\.take\(y, i, axis=0\)"):
+        ft.jit(lambda i: y[i])(1)
+
+
+def test_without_the_users_text_the_error_is_about_all_calls():
+    names = {"np": np}
+    exec("def f(x): return np.array([x])", names)
+    with pytest.raises(ConcretizationError, match=r"np\.array\(\[a, b\]\) of traced values is"):
+        ft.grad(names["f"])(1.0)
+
+
+def test_a_call_without_a_frame_of_the_users_has_the_general_answer(monkeypatch):
+    monkeypatch.setattr(remedies, "user_frame", lambda: None)
+    assert remedies.remedy() == remedies.GENERAL
+    assert not remedies.formats_text()
+
+
+# ---- numbers
+
+
+def test_round_is_that_of_numpys_numbers():
+    assert ft.grad(lambda x: x * round(x))(2.6) == 3.0
+    assert ft.grad(lambda x: x * round(x, 1))(2.66) == 2.7
+    assert ft.jvp(lambda x: round(x, -1) + x, 16.0, 1.0) == (36.0, 1.0)
+    with pytest.raises(ArgumentError, match=r"np\.round takes arrays"):
+        ft.grad(lambda x: round(x).sum())(np.ones(2))
+    with pytest.raises(ConcretizationError, match=r"int\(\) of"):
+        ft.jit(lambda x: round(x))(1.2)
+
+
+def test_text_shows_the_value():
+    seen = []
+
+    def f(x):
+        text = "%.2e"
+        text %= x
+        seen.extend(["%g" % x, "%5.1f|%d" % (x, x), f"{x:.3f}", format(x, "g"), text])  # noqa: UP031
+        return x
+
+    ft.grad(ft.grad(f))(2.3)
+    assert seen == ["2.3", "  2.3|2", "2.300", "2.3", "2.30e+00"]
+    for transform, x in ((ft.jit, 1.0), (ft.vmap, np.ones(2))):
+        with pytest.raises(ConcretizationError, match="text % x of"):
+            transform(lambda x: ("%g" % x, x)[1])(x)  # noqa: UP031
+
+
+def test_a_remainder_of_numbers_is_no_text():
+    assert ft.grad(lambda x: 7.0 % x + x % 2.0)(2.5) == -1.0
+    with pytest.raises(ConcretizationError, match=r"float\(\)"):
+        ft.grad(lambda x: float(x) % 2.0)(2.5)
+
+
+def test_divmod_has_quotient_and_remainder():
+    assert ft.grad(lambda x: sum(divmod(x, 0.7)))(2.3) == 1.0
+    assert ft.grad(lambda x: sum(divmod(7.0, x)))(2.3) == -3.0
+
+
+# ---- r_ and c_
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        lambda np, x, v: np.r_[x, 1, v, 2.0],
+        lambda np, x, v: np.r_["0,2", v, v],
+        lambda np, x, v: np.r_["1,2,0", v, [x, x, x]],
+        lambda np, x, v: np.r_["0,2,-1", v, v],
+        lambda np, x, v: np.r_["-1", v, x],
+        lambda np, x, v: np.r_["0,3,1", v, v],
+        lambda np, x, v: np.c_[v, v, [1, 2, 3]],
+        lambda np, x, v: np.c_[x, 1.0],
+        lambda np, x, v: np.c_[np.ones((3, 2)), v],
+        lambda np, x, v: np.r_[0:3, v, 0:1:3j],
+        lambda np, x, v: np.r_[0:x:3j],
+        lambda np, x, v: np.r_[v],
+    ],
+)
+def test_r_and_c_join_as_numpys(join):
+    x, v = 2.0, np.array([1.0, 3.0, 5.0])
+    expected = join(np, x, v)
+    y, t = ft.jvp(lambda x, v: join(ft.numpy, x, v), (x, v), (1.0, np.zeros(3)))
+    np.testing.assert_array_equal(y, expected)
+    assert y.dtype == expected.dtype
+    np.testing.assert_allclose(t, join(np, x + 1, v) - expected)
+
+
+def test_r_keeps_the_dtype_of_arrays_beside_pythons_numbers():
+    y = ft.jvp(lambda x: ft.numpy.r_[x, 1.0, 2], np.ones(2, np.float32), np.ones(2, np.float32))[0]
+    assert y.dtype == np.r_[np.ones(2, np.float32), 1.0, 2].dtype == np.float32
+
+
+def test_r_of_plain_numbers_is_an_array_of_its_own():
+    x = np.ones(2)
+    y = ft.numpy.r_[x]
+    assert isinstance(y, ft.Array)
+    assert not np.may_share_memory(x, y)
+    assert len(ft.numpy.r_) == 0
+
+
+def test_r_refuses_matrices_and_ranges_of_unknown_length():
+    with pytest.raises(ft.errors.UnsupportedError, match=r"np\.r_\['r', \.\.\.\] of traced values"):
+        ft.grad(lambda x: ft.numpy.r_["r", x].sum())(1.0)
+    with pytest.raises(ft.errors.UnsupportedError, match="has a length that depends on them"):
+        ft.grad(lambda x: ft.numpy.r_[0:x:0.5].sum())(1.0)
+
+
+def test_arrays_joined_by_r_can_be_written_to():
+    def f(x):
+        y = ft.numpy.r_[x, 1.0, 2.0]
+        y[1] = x**2
+        return y.sum()
+
+    assert ft.grad(f)(3.0) == 7.0
