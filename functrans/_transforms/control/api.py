@@ -30,9 +30,9 @@ from functrans.errors import ArgumentError, ConcretizationError, ShapeError, nam
 
 
 def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> Any:
-    r"""``true_fn(*operands)`` where ``pred`` holds, else ``false_fn(*operands)``.
+    """``true_fn(*operands)`` where ``pred`` holds, else ``false_fn(*operands)``.
 
-    .. math:: (p, x) \mapsto f_1(x) \text{ if } p \text{ else } f_0(x)
+    ``(p, x) -> f1(x) if p else f0(x)``
 
     Only the branch that is taken runs, and is differentiated. Under ``vmap``, with predicates that
     differ within the batch, both run on the whole batch and each entry keeps its own result; they
@@ -63,9 +63,9 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> An
 
 
 def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
-    r"""``branches[index](*operands)``, an index out of range taken as the nearest in it.
+    """``branches[index](*operands)``, an index out of range taken as the nearest in it.
 
-    .. math:: (i, x) \mapsto f_{\min(\max(i, 0), n - 1)}(x)
+    ``(i, x) -> f[min(max(i, 0), n - 1)](x)``
 
     Under ``vmap`` and ``jit`` as ``cond``.
 
@@ -107,9 +107,9 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
 def while_loop(
     cond_fn: Callable, body_fn: Callable, init: Any, *, max_steps: int | None = None
 ) -> Any:
-    r"""``x = body_fn(x)`` for as long as ``cond_fn(x)`` holds, from ``x = init``.
+    """``x = body_fn(x)`` for as long as ``cond_fn(x)`` holds, from ``x = init``.
 
-    .. math:: x_0 \mapsto x_n, \quad x_{k+1} = b(x_k), \quad n = \min\{k : \neg c(x_k)\}
+    ``x[0] -> x[n]`` with ``x[k + 1] = b(x[k])``, n the least k where ``c(x[k])`` is false.
 
     ``init`` may be a container; its structure, shapes and dtypes must not change. A Python scalar
     in it takes the dtype that the first step gives it. Derivatives of either mode are those of the
@@ -159,9 +159,9 @@ def while_loop(
 
 
 def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
-    r"""``x = body_fn(i, x)`` for ``i`` from ``lower`` up to but not including ``upper``.
+    """``x = body_fn(i, x)`` for ``i`` from ``lower`` up to but not including ``upper``.
 
-    .. math:: x_{i+1} = b(i, x_i), \quad i = l, \ldots, u - 1
+    ``x[i + 1] = b(i, x[i])`` for i = l, ..., u - 1.
 
     The carry is as in ``while_loop``. ``i`` is a Python int, but under ``vmap``, with bounds that
     differ within the batch, a value for each entry, and under ``jit`` a traced one. Bounds that

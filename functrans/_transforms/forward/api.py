@@ -71,7 +71,7 @@ def _tangent(trace: JVPTrace, x: Any) -> Any:
 
 
 def jvp(f: Callable, primals: Any, tangents: Any, *, has_aux: bool = False) -> tuple:
-    r"""The value of ``f`` and its derivative along ``tangents``, :math:`J t`, in one forward run.
+    """The value of ``f`` and its derivative along ``tangents``, ``J t``, in one forward run.
 
     ``primals`` and ``tangents`` are tuples with one entry an argument; anything else stands for
     the one argument of ``f``.
@@ -105,7 +105,7 @@ def as_arguments(who: str, f: Callable, primals: Any, tangents: Any) -> tuple[tu
 
 
 def derivative(f: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[Any, P], Any]:
-    r"""The derivative of a function of one real number, :math:`x \mapsto f'(x)`, of any output.
+    """The derivative of a function of one real number, ``x -> f'(x)``, of any output.
 
     >>> import functrans as ft, numpy as np
     >>> ft.derivative(ft.derivative(np.exp))(0.0)

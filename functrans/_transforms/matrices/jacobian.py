@@ -40,7 +40,7 @@ def jacobian(
     chunk_size: int | str | None = "auto",
     progress: bool = False,
 ) -> Callable[P, Any]:
-    r"""The matrix of first derivatives, :math:`J_{ij} = \partial f_i / \partial x_j`.
+    """The matrix of first derivatives, ``J[i, j] = df_i/dx_j``.
 
     The shape is ``out.shape + in.shape``; of containers, a container of containers ``J[out][in]``.
     ``mode``: "forward" takes one pass for all inputs, "reverse" one for all outputs, "auto" records
@@ -317,7 +317,7 @@ def hessian(
     chunk_size: int | str | None = "auto",
     progress: bool = False,
 ) -> Callable[P, Any]:
-    r"""The matrix of second derivatives, :math:`H_{ij} = \partial^2 f/\partial x_i\partial x_j`.
+    """The matrix of second derivatives, ``H[i, j] = d^2 f / dx_i dx_j``.
 
     Forward over reverse: the gradient's own run, on dual numbers carrying a batch of basis vectors.
     Of a function with several outputs, their Hessians stacked, ``out.shape + in.shape + in.shape``.

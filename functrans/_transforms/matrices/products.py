@@ -16,7 +16,7 @@ P = ParamSpec("P")
 
 
 def hvp(f: Callable, primals: Any, tangents: Any) -> tuple:
-    r"""The value of a scalar function and :math:`H v`, without forming the Hessian.
+    """The value of a scalar function and ``H v``, without forming the Hessian.
 
     Forward over reverse: one gradient's work plus one tangent's. ``primals`` and ``tangents`` are
     tuples with one entry an argument, and so is the product; anything else stands for the one
@@ -36,7 +36,7 @@ def hvp(f: Callable, primals: Any, tangents: Any) -> tuple:
 
 
 def vhp(f: Callable, primals: Any, cotangents: Any) -> tuple:
-    r"""The value of a scalar function and :math:`v^T H`, reverse over reverse.
+    """The value of a scalar function and ``v^T H``, reverse over reverse.
 
     Arguments and result as for ``hvp``, to which it is equal where second derivatives are
     continuous.
@@ -60,7 +60,7 @@ def vhp(f: Callable, primals: Any, cotangents: Any) -> tuple:
 
 
 def elementwise_grad(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P, Any]:
-    r"""The derivative of a function that acts entry by entry, :math:`\partial y_i/\partial x_i`.
+    """The derivative of a function that acts entry by entry, ``dy_i/dx_i``.
 
     One backward walk with a cotangent of ones: for any other function, the column sums of J.
 

@@ -35,13 +35,13 @@ P = ParamSpec("P")
 def grad(
     f: Callable[P, Any], argnums: Argnums = 0, *, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[P, Any]:
-    r"""The gradient of a scalar function: :math:`x \mapsto \nabla f(x)`.
+    """The gradient of a scalar function: ``x -> df/dx``.
 
     ``argnums`` is a position, a parameter name or a tuple of them; the result follows it. With
     ``has_aux`` the function returns ``(scalar, aux)`` and the gradient ``(gradient, aux)``. A
     gradient has the structure, shapes and dtypes of its argument, None at leaves that are not
     floating. For complex arguments of a real function it is the direction of steepest ascent,
-    :math:`\partial f/\partial a + i\,\partial f/\partial b`; ``holomorphic=True`` gives the complex
+    ``df/da + i df/db`` at ``a + ib``; ``holomorphic=True`` gives the complex
     derivative instead.
 
     Raises NotDifferentiable where the output is not a real scalar or an argument holds no floats.

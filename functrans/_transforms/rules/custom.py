@@ -151,7 +151,7 @@ def signature_of(f: Callable) -> inspect.Signature | None:
 
 
 class custom_jvp(Custom):
-    r"""A function with a forward rule, :math:`(x, t) \mapsto (f(x), J(x)\,t)`, used in every mode.
+    """A function with a forward rule, ``(x, t) -> (f(x), J(x) t)``, used in every mode.
 
     ``f.defjvp(rule)`` sets it; ``rule(primals, tangents)`` takes two tuples with an entry for each
     positional argument, keywords resolved, and returns the output and its tangent, which must be
@@ -210,11 +210,11 @@ class custom_jvp(Custom):
 
 
 class custom_vjp(Custom):
-    r"""A function with a reverse rule, used in every mode.
+    """A function with a reverse rule, used in every mode.
 
     ``f.defvjp(fwd, bwd)`` sets it. ``fwd(*args)`` returns the output and residuals, any container;
-    ``bwd(residuals, ct)`` takes them and the output's cotangent :math:`v` and returns a tuple with
-    :math:`v^T J` for each positional argument, nested as the argument, None for zero. Cotangents
+    ``bwd(residuals, ct)`` takes them and the output's cotangent ``v`` and returns a tuple with
+    ``v^T J`` for each positional argument, nested as the argument, None for zero. Cotangents
     are not conjugated: for complex values, multiply by the derivative as it is. Forward mode is the
     transpose of ``bwd``, ``vmap`` runs both on slices, and both are differentiated for higher
     orders. What ``f`` or ``fwd`` closes over is differentiated as usual.

@@ -13,7 +13,7 @@ from functrans._transforms.arguments import hand_out
 
 
 def stop_gradient(x: Any) -> Any:
-    r"""``x`` itself, with derivative zero: :math:`x \mapsto x`, :math:`t \mapsto 0`.
+    """``x`` itself, with derivative zero: ``x -> x``, ``t -> 0``.
 
     ``x`` may be a container; leaves that are not arrays pass through. Under ``vmap`` it is
     still one value for each entry of the batch.
