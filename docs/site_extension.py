@@ -63,12 +63,27 @@ def page(module: ModuleType, seen: set[type]) -> str:
     title = module.__name__
     parts = [f"{title}\n{'=' * len(title)}\n", f".. automodule:: {title}\n   :no-members:\n"]
     names = [name for name in documented(module) if getattr(module, name) not in seen]
+    parts.append(summary(title, names, module))
     seen |= {x for name in names if inspect.isclass(x := getattr(module, name))}
     parts += [entry(f"{title}.{name}", getattr(module, name)) for name in names]
     rest = [name for name in public(module) if name not in names]
     if rest:
         parts.append("Also in this module: " + ", ".join(f"``{name}``" for name in rest) + ".\n")
     return "\n".join(parts)
+
+
+def summary(title: str, names: list[str], module: ModuleType) -> str:
+    """A table of the names, each with the first sentence of its docstring."""
+    rows = "".join(
+        f"   * - :py:obj:`~{title}.{name}`\n     - {_first_sentence(getattr(module, name))}\n"
+        for name in names
+    )
+    return f".. list-table::\n   :widths: 1 3\n\n{rows}" if rows else ""
+
+
+def _first_sentence(x: Any) -> str:
+    paragraph = " ".join((inspect.getdoc(x) or "").partition("\n\n")[0].split())
+    return _escaped(re.split(r"(?<=\.) ", paragraph)[0])
 
 
 def entry(name: str, x: Any) -> str:
@@ -138,7 +153,7 @@ def link_names(app: Any, tree: nodes.document, docname: str) -> None:
     """Names in backquotes lead to their entries."""
     known = app.env.domains["py"].objects
     for literal in list(tree.findall(nodes.literal)):
-        if _inside(literal, nodes.reference, nodes.title):
+        if _inside(literal, nodes.reference, nodes.title) or _of_a_peer(literal, docname):
             continue
         match = NAME.fullmatch(literal.astext())
         target = match and known.get(f"functrans.{match[1]}")
@@ -150,16 +165,32 @@ def link_names(app: Any, tree: nodes.document, docname: str) -> None:
             link += literal
 
 
-def _inside(node: nodes.Node, *kinds: type) -> bool:
+def _of_a_peer(literal: nodes.literal, docname: str) -> bool:
+    """In the first column of a page for movers, where names are those of another library."""
+    return docname.startswith("howto/") and any(
+        isinstance(node, nodes.entry) and node.parent.index(node) == 0 for node in _above(literal)
+    )
+
+
+def _above(node: nodes.Node) -> Iterable[nodes.Node]:
     while node is not None:
-        if isinstance(node, kinds):
-            return True
+        yield node
         node = node.parent
-    return False
+
+
+def _inside(node: nodes.Node, *kinds: type) -> bool:
+    return any(isinstance(above, kinds) for above in _above(node))
+
+
+def without_ways_back(app: Any, name: str, template: str, context: dict, tree: Any) -> None:
+    """Sources without links to entries: viewcode has wrong ones for what has several names."""
+    if name.startswith("_modules/"):
+        context["body"] = re.sub(r'<a class="viewcode-back".*?</a>', "", context["body"])
 
 
 def setup(app: Any) -> dict:
     app.connect("config-inited", write_reference)
     app.connect("autodoc-process-docstring", escape)
     app.connect("doctree-resolved", link_names)
+    app.connect("html-page-context", without_ways_back)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -42,7 +42,7 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> An
     Raises ShapeError where ``pred`` is not a scalar or the branches disagree.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.control.api import cond
+    >>> from functrans import cond
     >>> f = lambda x: cond(x > 1, lambda x: 1 + 2 * (x - 1), lambda x: x**2, x)
     >>> ft.grad(f)(3.0), ft.grad(f)(0.25)
     (Array(2.), Array(0.5))
@@ -72,7 +72,7 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
     Raises ArgumentError where ``index`` is not an integer or there are no branches.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.control.api import switch
+    >>> from functrans import switch
     >>> ft.grad(lambda x: switch(2, [np.sin, np.cos, np.exp], x))(0.0)
     Array(1.)
     """
@@ -122,7 +122,7 @@ def while_loop(
     Raises ArgumentError or ShapeError where the body changes the structure or a type.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.control.api import while_loop
+    >>> from functrans import while_loop
     >>> double = lambda x: while_loop(lambda x: x < 10, lambda x: 2 * x, x)
     >>> ft.vmap(ft.value_and_grad(double))(np.array([1.0, 3.0, 20.0]))
     (Array([16., 12., 20.]), Array([16.,  4.,  1.]))
@@ -168,7 +168,7 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
     depend on the arguments of ``jit`` make it a ``while_loop``, which has no reverse mode there.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.control.api import fori_loop
+    >>> from functrans import fori_loop
     >>> ft.grad(lambda x: fori_loop(0, 3, lambda i, y: y * x, 1.0))(2.0)
     Array(12.)
     """

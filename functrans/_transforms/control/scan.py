@@ -49,7 +49,7 @@ def scan(
     not return a pair or the structure changes.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.control.scan import scan
+    >>> from functrans import scan
     >>> scan(lambda total, x: (total + x, total + x), 0.0, np.array([1.0, 2.0, 3.0]))
     (Array(6.), Array([1., 3., 6.]))
     """

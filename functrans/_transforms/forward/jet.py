@@ -382,7 +382,7 @@ def jet(f: Callable, primals: Any, series: Any) -> tuple:
     Returns ``(out, out_series)``: the value and the list of its derivatives, nested as ``out``.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.forward.jet import jet
+    >>> from functrans import jet
     >>> jet(np.exp, (0.0,), ([1.0, 0.0, 0.0],))
     (Array(1.), [Array(1.), Array(1.), Array(1.)])
 

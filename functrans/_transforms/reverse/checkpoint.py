@@ -43,7 +43,7 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     Raises CaptureError in the backward pass where ``f`` then returns other values.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.reverse.checkpoint import checkpoint
+    >>> from functrans import checkpoint
     >>> ft.grad(checkpoint(lambda x: np.tanh(np.sin(x))))(0.0)
     Array(1.)
     """

@@ -163,7 +163,7 @@ class custom_jvp(Custom):
     Raises ArgumentError or ShapeError when called, where the rule's result does not fit.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.rules.custom import custom_jvp
+    >>> from functrans import custom_jvp
     >>> @custom_jvp
     ... def log1pexp(x):
     ...     return np.logaddexp(0.0, x)
@@ -222,7 +222,7 @@ class custom_vjp(Custom):
     Raises ArgumentError or ShapeError, when called, where the result of a rule does not fit.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.rules.custom import custom_vjp
+    >>> from functrans import custom_vjp
     >>> @custom_vjp
     ... def clipped(x):  # the identity, whose gradient is kept within bounds
     ...     return x

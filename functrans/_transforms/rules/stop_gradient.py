@@ -21,7 +21,7 @@ def stop_gradient(x: Any) -> Any:
     Returns ``x``, with the same structure, shapes and dtypes.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.rules.stop_gradient import stop_gradient
+    >>> from functrans import stop_gradient
     >>> ft.grad(lambda x: x * stop_gradient(x))(3.0)
     Array(3.)
     """
