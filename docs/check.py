@@ -152,9 +152,11 @@ def sticking_out(root: Path, program: str, pages: Sequence[str] = PAGES) -> list
 
 def _run(program: str, url: str, done: threading.Event) -> list[str]:
     """The browser's messages while it looks at the pages."""
-    flags = ("--headless --no-sandbox --disable-gpu --no-first-run --disable-extensions "
-             "--disable-background-networking --disable-component-update --disable-sync "
-             "--disable-dev-shm-usage --enable-logging=stderr --window-size=1400,1100").split()
+    flags = [
+        "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync",
+        "--disable-dev-shm-usage", "--enable-logging=stderr", "--window-size=1400,1100",
+    ]
     # its processes may still write into the profile when the first of them has ended
     folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
     with folder as profile, tempfile.TemporaryFile("w+") as log:

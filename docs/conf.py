@@ -9,7 +9,10 @@ from functrans import __version__ as release
 
 project = "functrans"
 author = "the functrans developers"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton", "site_extension"]
+extensions = [
+    "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton",
+    "site_extension",
+]
 exclude_patterns = ["_build"]
 templates_path: list[str] = []
 nitpicky = False

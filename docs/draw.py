@@ -54,8 +54,8 @@ def ratios() -> Iterator[Ratio]:
             yield Ratio(case, peer, float(ratio))
 
 
-SHOWN = ("Gradient, ", "Second derivative, ", "Hessian, ", "Gradient of sum(", "Gradient of softmax",
-         "Gradient of svd", "Gradient of cholesky")
+SHOWN = ("Gradient, ", "Second derivative, ", "Hessian, ", "Gradient of sum(",
+         "Gradient of softmax", "Gradient of svd", "Gradient of cholesky")
 LEFT, UNIT, ROW, LABEL = 40, 640, 16, 20
 
 
@@ -179,7 +179,7 @@ def derivatives() -> str:
     f: Callable = np.tanh
     x = np.linspace(-4, 4, 200)
     colours = ["#24292f", "#3b6ea5", "#4b9a5a", "#d08a2e", "#d1495b"]
-    parts = [f"<line x1='40' x2='840' y1='180' y2='180' stroke='#d0d7de'/>"]
+    parts = ["<line x1='40' x2='840' y1='180' y2='180' stroke='#d0d7de'/>"]
     for order, colour in enumerate(colours):
         line = " ".join(f"{40 + 100 * (a + 4):.1f},{180 - 35 * b:.1f}"
                         for a, b in zip(x, f(x), strict=True))

@@ -19,9 +19,9 @@ def deprecated(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A decorator for a public function that is to be removed.
 
-    A call warns, at the caller's line, what to use ``instead``. From version ``removed`` on, a later
-    minor version than ``since``, the decoration itself raises ArgumentError, so that no release can
-    still hold the function. ``version`` is the one that the package has now; packages that extend
+    A call warns, at the caller's line, what to use ``instead``. From version ``removed`` on, a
+    later minor version than ``since``, the decoration itself raises ArgumentError, so that no
+    release can still hold the function. ``version`` is that of the package; packages that extend
     this one give theirs.
 
     >>> @deprecated(since="1.2", removed="1.4", instead="grad(f)", version="1.3.1")
@@ -38,8 +38,8 @@ def deprecated(
     def decorate(f: Callable[P, R]) -> Callable[P, R]:
         if _minor(version) >= _minor(removed):
             raise ArgumentError(
-                f"deprecated: `{name_of(f)}` was to be removed in {removed}, and this is {version}. "
-                f"Delete it; {instead} takes its place."
+                f"deprecated: `{name_of(f)}` was to be removed in {removed}, and this is "
+                f"{version}. Delete it; {instead} takes its place."
             )
         note = f"Deprecated since {since}, removed in {removed}: use {instead}."
 

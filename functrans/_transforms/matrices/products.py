@@ -8,6 +8,7 @@ from typing import Any, ParamSpec
 
 from functrans import tree
 from functrans._transforms.arguments import check_like, plain_argnums
+from functrans._transforms.derived import Derived
 from functrans._transforms.forward.api import as_arguments, jvp
 from functrans._transforms.reverse.grad import grad, require_callable, value_and_grad
 from functrans.errors import ArgumentError
@@ -68,17 +69,16 @@ def elementwise_grad(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P,
     >>> ft.elementwise_grad(np.tanh)(np.array([0.0, 1.0]))
     Array([1.        , 0.41997434])
     """
-    f = require_callable("elementwise_grad", f)
+    function = require_callable("elementwise_grad", f)
     argnum = plain_argnums("elementwise_grad", argnums)
     if isinstance(argnum, tuple):
         raise ArgumentError(f"elementwise_grad: argnums must be one argument, but is {argnum!r}")
 
-    @functools.wraps(f, updated=())
     def slopes(*args: P.args, **kwargs: P.kwargs) -> Any:
         def total(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return f(*args, **kwargs).sum()
+            return function(*args, **kwargs).sum()
 
         functools.update_wrapper(total, f)
         return grad(total, argnum)(*args, **kwargs)
 
-    return slopes
+    return Derived("elementwise_grad", f, slopes)
