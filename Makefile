@@ -12,13 +12,14 @@ export PYRIGHT_PYTHON_GLOBAL_NODE := 0
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYRIGHT_PYTHON_FORCE_VERSION
 
-.PHONY: help test demo bench docs clean
+.PHONY: help test demo bench docs dist clean
 
 help:
 	@echo 'make test    lint, types, tests and doctests'
 	@echo 'make demo    fit the NIST reference problems with exact derivatives'
 	@echo 'make bench   compare with NumPy, and with whichever peers are installed in $(VENV)'
-	@echo 'make docs    build the documentation into build/docs'
+	@echo 'make docs    build the site into build/docs and check its links and layout'
+	@echo 'make dist    a wheel and an sdist in dist, checked'
 	@echo 'make clean   remove everything that is generated, $(VENV) included'
 
 test: $(VENV)/.test
@@ -33,10 +34,17 @@ bench: $(VENV)/.plot
 	$(BIN)/python -m benchmarks
 
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict --site-dir build/docs
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+	$(BIN)/python docs/check.py build/docs
+
+dist: $(VENV)/.dist
+	rm -rf build dist
+	$(BIN)/python -m build --quiet
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
 
 clean:
-	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis examples/out
+	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis examples/out docs/reference
 	find functrans tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp an extra, renewed when pyproject.toml changes.

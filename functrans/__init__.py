@@ -5,6 +5,12 @@
 Array([0.        , 0.90929743])
 """
 
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING, Any
+
 from functrans import cache, errors, numpy, scipy, tree
 from functrans._core import version as _version
 from functrans._core.array import Array
@@ -30,6 +36,13 @@ from functrans.numpy.public import immutable as _immutable
 from functrans.patch import patch
 
 array = _immutable(numpy.array)
+
+if TYPE_CHECKING:
+    from functrans import debug as debug
+    from functrans import extend as extend
+    from functrans import numba as numba
+    from functrans import profile as profile
+    from functrans import testing as testing
 
 __version__ = _version.VERSION
 
@@ -74,3 +87,21 @@ __all__ = [
     "vmap",
     "while_loop",
 ]
+
+
+def _modules() -> list[str]:
+    """The public modules of the package, imported or not."""
+    return [m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")]
+
+
+if not TYPE_CHECKING:  # to a type checker, any name would be known
+
+    def __getattr__(name: str) -> Any:
+        if not name.startswith("_") and name in _modules():
+            return importlib.import_module(f"functrans.{name}")
+        raise AttributeError(f"module 'functrans' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names, for completion; nothing is imported for it."""
+    return sorted({*__all__, *_modules(), "__version__"})

@@ -28,6 +28,7 @@ import numpy as np
 
 from functrans._core.aval import Aval, aval_of, is_inexact
 from functrans._core.bind import PrimalTracer, Trace, Tracer, bind, cast, is_finite, spread, sum_to
+from functrans._core.deprecation import deprecated
 from functrans._core.locks import Lock
 from functrans._core.primitive import Primitive
 from functrans._ops import declare
@@ -173,6 +174,7 @@ __all__ = [
     "bind",
     "cast",
     "constant",
+    "deprecated",
     "elementwise",
     "hand_out",
     "implements",

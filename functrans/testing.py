@@ -400,7 +400,7 @@ def _random(rng, x):
 
 
 def taylor_slope(f: Callable, args: Any, tangents: Any = None) -> float:
-    r"""The power of h with which :math:`|f(x + h t) - f(x) - h J t|` falls.
+    """The power of h with which ``|f(x + h t) - f(x) - h J t|`` falls.
 
     2 or more if the derivative of ``f`` at ``args`` along ``tangents`` (by default random) is
     right, 1 if it is wrong or ``f`` has a kink; infinite if the difference is 0.

@@ -15,7 +15,8 @@ from functrans._ops.declare import TABLE, General
 from functrans.numpy.protocols import FUNCTIONS, UFUNCS
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+IDS = [p.relative_to(ROOT).as_posix().removeprefix("docs/") for p in PAGES]
 REFERENCE = runpy.run_path(str(ROOT / "docs" / "reference.py"))
 OF_THE_PACKAGE = list(TABLE)  # now, before any test declares an op of its own
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
@@ -61,7 +62,7 @@ def run_script(source, names, page, line, after):
         assert printed.getvalue().splitlines() == expected
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_page_says_what_happens(page, outside):
     names = {"__name__": "__main__"}
     for line, source, after in blocks(page.read_text()):
@@ -71,11 +72,26 @@ def test_page_says_what_happens(page, outside):
             run_script(source, names, page, line, after)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_links_of_a_page_lead_to_files(page):
-    prose = re.sub(r"`[^`]*`", "", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S))
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", prose)
-    assert [x for x in links if not (page.parent / x).exists()] == []
+def prose_of(page):
+    """A page without its code."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+    return re.sub(r"`([^`\n]*)`", lambda m: re.sub(r"[][()]", "", m[0]), text)
+
+
+def anchors_of(page):
+    """The anchors of its headings, as sites of repositories and the site of the docs make them."""
+    headings = re.findall(r"^#+ (.*)$", prose_of(page), flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_links_of_a_page_lead_somewhere(page):
+    links = re.findall(r"\]\((?!https?:)([^)]+)\)", prose_of(page))
+    for link in links:
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors_of(target), link
 
 
 def test_the_start_page_names_everything_public():

@@ -43,6 +43,11 @@ class Lowered:
 
     _repr_svg_ = svg
 
+    def _repr_html_(self) -> str:
+        """The picture, and the program below it to be opened."""
+        program = self.optimised._repr_html_()
+        return f"{self.svg()}<details><summary>Optimised program</summary>{program}</details>"
+
     def html(self, path: str | PathLike | None = None) -> str:
         """A page with the picture and the texts, which is also written to ``path`` if given."""
         from functrans._inspect import picture  # lazy: seldom used

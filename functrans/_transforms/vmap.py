@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, ParamSpec
+from typing import Any, NamedTuple, ParamSpec, overload
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from functrans._core.aval import integer, ndim_of, shape_of
 from functrans._core.bind import PLAIN, Trace, Tracer, bind, bind_operands, is_finite
 from functrans._core.primitive import Primitive
 from functrans._transforms.arguments import describe, hand_out_all, is_number, require_numbers
+from functrans._transforms.derived import Derived
 from functrans._transforms.staging.draws import draws_near
 from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, ShapeError, name_of
@@ -124,14 +125,28 @@ class BatchTrace(Trace):
         return np.broadcast_to(x, (self.batch_size, *x.shape))
 
 
+@overload
 def vmap(
-    f: Callable[P, Any],
+    f: Callable[P, Any], in_axes: Any = ..., out_axes: Any = ..., *,
+    axis_size: int | None = ..., chunk_size: int | None = ...,
+) -> Callable[P, Any]: ...
+
+
+@overload
+def vmap(
+    f: None = None, in_axes: Any = ..., out_axes: Any = ..., *,
+    axis_size: int | None = ..., chunk_size: int | None = ...,
+) -> Callable[[Callable[P, Any]], Callable[P, Any]]: ...
+
+
+def vmap(
+    f: Callable | None = None,
     in_axes: Any = 0,
     out_axes: Any = 0,
     *,
     axis_size: int | None = None,
     chunk_size: int | None = None,
-) -> Callable[P, Any]:
+) -> Any:  # as the overloads say
     """``f`` on every slice of its arguments at once.
 
     ``in_axes`` says for each positional argument which axis to run over, None to pass it whole; an
@@ -145,15 +160,18 @@ def vmap(
     >>> ft.vmap(np.dot, in_axes=(0, None))(np.eye(2), np.array([3.0, 4.0]))
     Array([3., 4.])
     """
+    if f is None:
+        return functools.partial(
+            vmap, in_axes=in_axes, out_axes=out_axes, axis_size=axis_size, chunk_size=chunk_size
+        )
     if not callable(f):
         raise ArgumentError(f"vmap needs a function, but got {describe(f)}")
-    f = follow(f)
+    function = follow(f)
     chunk = integer(chunk_size)
     if chunk_size is not None and (chunk is None or chunk < 1):
         raise ArgumentError(f"vmap: chunk_size must be None or a positive int, not {chunk_size!r}")
 
-    @functools.wraps(f, updated=())
-    def batched(*args: P.args, **kwargs: P.kwargs) -> Any:
+    def batched(*args: Any, **kwargs: Any) -> Any:
         axes = _spread_axes(f, in_axes, args)
         leaves, structure = tree.flatten((args, kwargs))
         leaves = [plain(x) for x in leaves]
@@ -161,10 +179,10 @@ def vmap(
         size = _size(f, leaves, flat_axes, axis_size, structure)
         xs = [np.moveaxis(x, a, 0) if a else x for x, a in zip(leaves, flat_axes, strict=True)]
         if chunk is None or chunk >= size:
-            return _place_out(f, out_axes, *_run(f, structure, xs, flat_axes, size))
+            return _place_out(f, out_axes, *_run(function, structure, xs, flat_axes, size))
         parts = [
             _run(
-                f,
+                function,
                 structure,
                 [
                     x if a is None else x[i : i + chunk]
@@ -178,7 +196,7 @@ def vmap(
         joined = [np.concatenate(column) for column in zip(*[p[0] for p in parts], strict=True)]
         return _place_out(f, out_axes, joined, parts[0][1])
 
-    return batched
+    return Derived("vmap", f, batched)
 
 
 def _run(

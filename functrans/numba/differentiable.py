@@ -35,10 +35,10 @@ def differentiable(
     chunk: int = WIDTHS[-1],
     mode: str = AUTO,
 ) -> Differentiable:
-    r"""``kernel``, a function compiled by ``numba.njit``, for every transform and to any order.
+    """``kernel``, a function compiled by ``numba.njit``, for every transform and to any order.
 
     It is compiled again, from its Python, for numbers that carry derivatives. A tangent
-    :math:`J t` is a run with dual numbers. A gradient :math:`v^T J` in up to ``chunk`` entries is
+    ``J t`` is a run with dual numbers. A gradient ``v^T J`` in up to ``chunk`` entries is
     such a run with as many tangents in it, in more a run on a native tape; ``mode`` "forward" or
     "reverse" decides instead. Where only one transform is about, the value comes from the same run.
 

@@ -150,7 +150,7 @@ def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
 
 @numpy_like(np.sinc)
 def sinc(x):
-    r"""The function :math:`\sin(\pi x)/(\pi x)`, 1 at 0, with accurate derivatives near 0."""
+    """The function ``sin(pi x) / (pi x)``, 1 at 0, with accurate derivatives near 0."""
     return ops.sinc_nth(np.pi * as_operand(x), 0)
 
 

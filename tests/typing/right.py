@@ -50,3 +50,28 @@ assert_type(fnp.allclose(x, x), bool)
 assert_type(fnp.linalg.solve(np.eye(3), w), ft.Array)
 assert_type(fnp.fft.rfft(w), ft.Array)
 assert_type(fnp.float32(1.0), np.float32)
+
+
+@ft.grad(argnums=1)
+def slope(w: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return fnp.sum(w * x)
+
+
+@ft.vmap(in_axes=(0, None))
+def scaled(x: np.ndarray, factor: float) -> np.ndarray:
+    return x * factor
+
+
+@ft.value_and_grad(has_aux=True)
+def both(x: np.ndarray) -> tuple:
+    return fnp.sum(x), x
+
+
+slope(w, x=x[0])
+scaled(x, factor=2.0)
+y, dy = both(w)
+ft.hessian(chunk_size=2)(loss)(w, x, scale=2.0)
+ft.jacfwd(argnums="w")(loss)(w, x)
+ft.testing.check_grads(loss, (w, x))
+ft.debug.explain(loss)(w, x)
+print(ft.jit(loss).lower(w, x)._repr_html_())

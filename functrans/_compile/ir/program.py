@@ -14,6 +14,7 @@ import string
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,9 @@ class Program:
 
     def __repr__(self) -> str:
         return show(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(show(self))}</pre>"
 
     @property
     def consts(self) -> list[Const]:

@@ -30,9 +30,9 @@ from functrans.errors import ArgumentError, ConcretizationError, ShapeError, nam
 
 
 def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> Any:
-    r"""``true_fn(*operands)`` where ``pred`` holds, else ``false_fn(*operands)``.
+    """``true_fn(*operands)`` where ``pred`` holds, else ``false_fn(*operands)``.
 
-    .. math:: (p, x) \mapsto f_1(x) \text{ if } p \text{ else } f_0(x)
+    ``(p, x) -> f1(x) if p else f0(x)``
 
     Only the branch that is taken runs, and is differentiated. Under ``vmap``, with predicates that
     differ within the batch, both run on the whole batch and each entry keeps its own result; they
@@ -42,7 +42,7 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> An
     Raises ShapeError where ``pred`` is not a scalar or the branches disagree.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.control.api import cond
+    >>> from functrans import cond
     >>> f = lambda x: cond(x > 1, lambda x: 1 + 2 * (x - 1), lambda x: x**2, x)
     >>> ft.grad(f)(3.0), ft.grad(f)(0.25)
     (Array(2.), Array(0.5))
@@ -63,16 +63,16 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> An
 
 
 def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
-    r"""``branches[index](*operands)``, an index out of range taken as the nearest in it.
+    """``branches[index](*operands)``, an index out of range taken as the nearest in it.
 
-    .. math:: (i, x) \mapsto f_{\min(\max(i, 0), n - 1)}(x)
+    ``(i, x) -> f[min(max(i, 0), n - 1)](x)``
 
     Under ``vmap`` and ``jit`` as ``cond``.
 
     Raises ArgumentError where ``index`` is not an integer or there are no branches.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.control.api import switch
+    >>> from functrans import switch
     >>> ft.grad(lambda x: switch(2, [np.sin, np.cos, np.exp], x))(0.0)
     Array(1.)
     """
@@ -107,9 +107,9 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
 def while_loop(
     cond_fn: Callable, body_fn: Callable, init: Any, *, max_steps: int | None = None
 ) -> Any:
-    r"""``x = body_fn(x)`` for as long as ``cond_fn(x)`` holds, from ``x = init``.
+    """``x = body_fn(x)`` for as long as ``cond_fn(x)`` holds, from ``x = init``.
 
-    .. math:: x_0 \mapsto x_n, \quad x_{k+1} = b(x_k), \quad n = \min\{k : \neg c(x_k)\}
+    ``x[0] -> x[n]`` with ``x[k + 1] = b(x[k])``, n the least k where ``c(x[k])`` is false.
 
     ``init`` may be a container; its structure, shapes and dtypes must not change. A Python scalar
     in it takes the dtype that the first step gives it. Derivatives of either mode are those of the
@@ -122,7 +122,7 @@ def while_loop(
     Raises ArgumentError or ShapeError where the body changes the structure or a type.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.control.api import while_loop
+    >>> from functrans import while_loop
     >>> double = lambda x: while_loop(lambda x: x < 10, lambda x: 2 * x, x)
     >>> ft.vmap(ft.value_and_grad(double))(np.array([1.0, 3.0, 20.0]))
     (Array([16., 12., 20.]), Array([16.,  4.,  1.]))
@@ -159,16 +159,16 @@ def while_loop(
 
 
 def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
-    r"""``x = body_fn(i, x)`` for ``i`` from ``lower`` up to but not including ``upper``.
+    """``x = body_fn(i, x)`` for ``i`` from ``lower`` up to but not including ``upper``.
 
-    .. math:: x_{i+1} = b(i, x_i), \quad i = l, \ldots, u - 1
+    ``x[i + 1] = b(i, x[i])`` for i = l, ..., u - 1.
 
     The carry is as in ``while_loop``. ``i`` is a Python int, but under ``vmap``, with bounds that
     differ within the batch, a value for each entry, and under ``jit`` a traced one. Bounds that
     depend on the arguments of ``jit`` make it a ``while_loop``, which has no reverse mode there.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.control.api import fori_loop
+    >>> from functrans import fori_loop
     >>> ft.grad(lambda x: fori_loop(0, 3, lambda i, y: y * x, 1.0))(2.0)
     Array(12.)
     """

@@ -29,9 +29,9 @@ def scan(
     *,
     checkpoint: int | str | None = None,
 ) -> tuple[Any, Any]:
-    r"""``carry, y = f(carry, x)`` for each entry ``x`` of ``xs`` along axis 0.
+    """``carry, y = f(carry, x)`` for each entry ``x`` of ``xs`` along axis 0.
 
-    .. math:: (c_{k+1}, y_k) = f(c_k, x_k), \quad k = 0, \ldots, n - 1
+    ``c[k + 1], y[k] = f(c[k], x[k])`` for k = 0, ..., n - 1.
 
     Returns the last carry and the ``y``, stacked. ``init``, ``xs`` and what ``f`` returns may be
     containers; the carry is as in ``while_loop``. ``length`` is needed where ``xs`` holds no
@@ -41,7 +41,7 @@ def scan(
 
     Reverse mode keeps what each step needs, or, where that is cheaper under ``jit``, the carry
     before it. With ``checkpoint`` it keeps the carry of a few steps and runs those between again:
-    of about :math:`2\sqrt n` at a time with ``"sqrt"``, of at most so many with a number, in
+    of about 2 sqrt(n) at a time with ``"sqrt"``, of at most so many with a number, in
     as many levels of equal parts as it takes; each level costs one more run forward (Griewank,
     Optimization Methods and Software 1, 1992).
 
@@ -49,7 +49,7 @@ def scan(
     not return a pair or the structure changes.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.control.scan import scan
+    >>> from functrans import scan
     >>> scan(lambda total, x: (total + x, total + x), 0.0, np.array([1.0, 2.0, 3.0]))
     (Array(6.), Array([1., 3., 6.]))
     """
@@ -104,10 +104,10 @@ def _length(f: Callable, leaves: Sequence, length: int | None) -> int:
 
 
 def levels(n: int, budget: int | str) -> list[int]:
-    r"""The numbers of steps of the parts of a scan of ``n`` steps, from outer to inner ones.
+    """The numbers of steps of the parts of a scan of ``n`` steps, from outer to inner ones.
 
-    With parts of sizes :math:`s_1 > s_2 > \ldots` reverse mode keeps
-    :math:`n / s_1 + s_1 / s_2 + \ldots` carries at a time.
+    With parts of sizes s1 > s2 > ... reverse mode keeps
+    n/s1 + s1/s2 + ... carries at a time.
     """
     if budget == "sqrt":
         budget = 2 * math.isqrt(n) + 2

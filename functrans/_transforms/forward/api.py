@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
@@ -19,6 +18,7 @@ from functrans._transforms.arguments import (
     require_numbers,
     zeros_like,
 )
+from functrans._transforms.derived import Derived
 from functrans._transforms.forward.jvp import JVPTrace, fit, mine
 from functrans._transforms.reverse.api import active_tangents
 from functrans._transforms.reverse.grad import require_callable, split_aux
@@ -71,7 +71,7 @@ def _tangent(trace: JVPTrace, x: Any) -> Any:
 
 
 def jvp(f: Callable, primals: Any, tangents: Any, *, has_aux: bool = False) -> tuple:
-    r"""The value of ``f`` and its derivative along ``tangents``, :math:`J t`, in one forward run.
+    """The value of ``f`` and its derivative along ``tangents``, ``J t``, in one forward run.
 
     ``primals`` and ``tangents`` are tuples with one entry an argument; anything else stands for
     the one argument of ``f``.
@@ -105,26 +105,25 @@ def as_arguments(who: str, f: Callable, primals: Any, tangents: Any) -> tuple[tu
 
 
 def derivative(f: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[Any, P], Any]:
-    r"""The derivative of a function of one real number, :math:`x \mapsto f'(x)`, of any output.
+    """The derivative of a function of one real number, ``x -> f'(x)``, of any output.
 
     >>> import functrans as ft, numpy as np
     >>> ft.derivative(ft.derivative(np.exp))(0.0)
     Array(1.)
     """
-    f = require_callable("derivative", f)
+    function = require_callable("derivative", f)
 
-    @functools.wraps(f, updated=())
     def slope(x: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
         if not is_number(x) or shape_of(x) != ():
             raise ArgumentError(
                 f"derivative is for functions of one number, but `{name_of(f)}` was given "
                 f"{describe(x)}. Use elementwise_grad, grad or jacobian."
             )
-        opened = [open_argument("derivative", f, 0, x)]
+        opened = [open_argument("derivative", function, 0, x)]
         one = aval_of(opened[0].primals[0]).dtype.type(1)
         result = run_jvp(
-            "derivative", f, opened, [x], [one], False, lambda xs: f(xs[0], *args, **kwargs)
+            "derivative", f, opened, [x], [one], False, lambda xs: function(xs[0], *args, **kwargs)
         )
         return tree.unflatten(result.structure, hand_out_all(result.tangents))
 
-    return slope
+    return Derived("derivative", f, slope)

@@ -371,10 +371,10 @@ class WatchingJetTrace(Watching, JetTrace):
 
 
 def jet(f: Callable, primals: Any, series: Any) -> tuple:
-    r"""The derivatives of :math:`f(x(t))` at :math:`t = 0`, given those of :math:`x(t)`.
+    """The derivatives of ``f(x(t))`` at t = 0, given those of ``x(t)``.
 
-    ``primals`` is a tuple with :math:`x(0)` for each argument and ``series`` a tuple with the list
-    :math:`[x', x'', \dots]` for each, true derivatives, None for zero; all lists are of one length,
+    ``primals`` is a tuple with ``x(0)`` for each argument and ``series`` a tuple with the list
+    ``[x', x'', ...]`` for each, true derivatives, None for zero; all lists are of one length,
     the order. For ``x' = 1`` and zeros after it these are the derivatives of ``f`` itself. The cost
     grows as a power of the order, not exponentially as for nested ``jvp``. Beyond the orders whose
     factorials are well in the range of the dtype (98 for float64) ``f`` may be called twice.
@@ -382,7 +382,7 @@ def jet(f: Callable, primals: Any, series: Any) -> tuple:
     Returns ``(out, out_series)``: the value and the list of its derivatives, nested as ``out``.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.forward.jet import jet
+    >>> from functrans import jet
     >>> jet(np.exp, (0.0,), ([1.0, 0.0, 0.0],))
     (Array(1.), [Array(1.), Array(1.), Array(1.)])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, ParamSpec
+from typing import Any, NamedTuple, ParamSpec, overload
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from functrans._transforms.arguments import (
     plain_argnums,
     select,
 )
+from functrans._transforms.derived import Derived
 from functrans._transforms.forward.api import run_jvp
 from functrans._transforms.matrices.directions import Batches, Directions, directions
 from functrans._transforms.reverse.api import record
@@ -31,8 +32,24 @@ from functrans.errors import ArgumentError, NotDifferentiable, name_of
 P = ParamSpec("P")
 
 
+@overload
 def jacobian(
-    f: Callable[P, Any],
+    f: Callable[P, Any], argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
+    mode: str = ...,
+    chunk_size: int | str | None = ..., progress: bool = ...,
+) -> Callable[P, Any]: ...
+
+
+@overload
+def jacobian(
+    f: None = None, argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
+    mode: str = ...,
+    chunk_size: int | str | None = ..., progress: bool = ...,
+) -> Callable[[Callable[P, Any]], Callable[P, Any]]: ...
+
+
+def jacobian(
+    f: Callable | None = None,
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
@@ -40,8 +57,8 @@ def jacobian(
     mode: str = "auto",
     chunk_size: int | str | None = "auto",
     progress: bool = False,
-) -> Callable[P, Any]:
-    r"""The matrix of first derivatives, :math:`J_{ij} = \partial f_i / \partial x_j`.
+) -> Any:  # as the overloads say
+    """The matrix of first derivatives, ``J[i, j] = df_i/dx_j``.
 
     The shape is ``out.shape + in.shape``; of containers, a container of containers ``J[out][in]``.
     ``mode``: "forward" takes one pass for all inputs, "reverse" one for all outputs, "auto" records
@@ -60,12 +77,20 @@ def jacobian(
     Array([[2., 0.],
            [0., 4.]])
     """
-    f = require_callable("jacobian", f)
+    if f is None:
+        return functools.partial(
+            jacobian, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic, mode=mode,
+            chunk_size=chunk_size, progress=progress,
+        )
+    function = require_callable("jacobian", f)
     if mode not in ("auto", "forward", "reverse"):
         raise ArgumentError(
             f'jacobian: mode must be "auto", "forward" or "reverse", but is {mode!r}'
         )
-    return _matrix("jacobian", f, argnums, has_aux, holomorphic, mode, chunk_size, progress)
+    matrix = _matrix(
+        "jacobian", function, argnums, has_aux, holomorphic, mode, chunk_size, progress
+    )
+    return Derived("jacobian", f, matrix)
 
 
 def _matrix(
@@ -271,54 +296,112 @@ INSTEAD = {
 }
 
 
+@overload
 def jacfwd(
-    f: Callable[P, Any],
+    f: Callable[P, Any], argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
+    chunk_size: int | str | None = ..., progress: bool = ...,
+) -> Callable[P, Any]: ...
+
+
+@overload
+def jacfwd(
+    f: None = None, argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
+    chunk_size: int | str | None = ..., progress: bool = ...,
+) -> Callable[[Callable[P, Any]], Callable[P, Any]]: ...
+
+
+def jacfwd(
+    f: Callable | None = None,
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
     holomorphic: bool = False,
     chunk_size: int | str | None = "auto",
     progress: bool = False,
-) -> Callable[P, Any]:
+) -> Any:  # as the overloads say
     """``jacobian`` with ``mode="forward"``: best for few inputs; keeps no tape.
 
     >>> import functrans as ft, numpy as np
     >>> ft.jacfwd(lambda t: np.stack([np.cos(t), np.sin(t)]))(0.0)
     Array([-0.,  1.])
     """
-    f = require_callable("jacfwd", f)
-    return _matrix("jacfwd", f, argnums, has_aux, holomorphic, "forward", chunk_size, progress)
+    if f is None:
+        return functools.partial(
+            jacfwd, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic,
+            chunk_size=chunk_size, progress=progress,
+        )
+    function = require_callable("jacfwd", f)
+    matrix = _matrix(
+        "jacfwd", function, argnums, has_aux, holomorphic, "forward", chunk_size, progress
+    )
+    return Derived("jacfwd", f, matrix)
+
+
+@overload
+def jacrev(
+    f: Callable[P, Any], argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
+    chunk_size: int | str | None = ..., progress: bool = ...,
+) -> Callable[P, Any]: ...
+
+
+@overload
+def jacrev(
+    f: None = None, argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
+    chunk_size: int | str | None = ..., progress: bool = ...,
+) -> Callable[[Callable[P, Any]], Callable[P, Any]]: ...
 
 
 def jacrev(
-    f: Callable[P, Any],
+    f: Callable | None = None,
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
     holomorphic: bool = False,
     chunk_size: int | str | None = "auto",
     progress: bool = False,
-) -> Callable[P, Any]:
+) -> Any:  # as the overloads say
     """``jacobian`` with ``mode="reverse"``: best for few outputs.
 
     >>> import functrans as ft, numpy as np
     >>> ft.jacrev(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
     Array([2., 4.])
     """
-    f = require_callable("jacrev", f)
-    return _matrix("jacrev", f, argnums, has_aux, holomorphic, "reverse", chunk_size, progress)
+    if f is None:
+        return functools.partial(
+            jacrev, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic,
+            chunk_size=chunk_size, progress=progress,
+        )
+    function = require_callable("jacrev", f)
+    matrix = _matrix(
+        "jacrev", function, argnums, has_aux, holomorphic, "reverse", chunk_size, progress
+    )
+    return Derived("jacrev", f, matrix)
+
+
+@overload
+def hessian(
+    f: Callable[P, Any], argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
+    chunk_size: int | str | None = ..., progress: bool = ...,
+) -> Callable[P, Any]: ...
+
+
+@overload
+def hessian(
+    f: None = None, argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
+    chunk_size: int | str | None = ..., progress: bool = ...,
+) -> Callable[[Callable[P, Any]], Callable[P, Any]]: ...
 
 
 def hessian(
-    f: Callable[P, Any],
+    f: Callable | None = None,
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
     holomorphic: bool = False,
     chunk_size: int | str | None = "auto",
     progress: bool = False,
-) -> Callable[P, Any]:
-    r"""The matrix of second derivatives, :math:`H_{ij} = \partial^2 f/\partial x_i\partial x_j`.
+) -> Any:  # as the overloads say
+    """The matrix of second derivatives, ``H[i, j] = d^2 f / dx_i dx_j``.
 
     Forward over reverse: the gradient's own run, on dual numbers carrying a batch of basis vectors.
     Of a function with several outputs, their Hessians stacked, ``out.shape + in.shape + in.shape``.
@@ -328,8 +411,16 @@ def hessian(
     Array([[4., 2.],
            [2., 0.]])
     """
-    f = require_callable("hessian", f)
-    first = _matrix("hessian", f, argnums, has_aux, holomorphic, "reverse", chunk_size, False)
-    return _matrix(
+    if f is None:
+        return functools.partial(
+            hessian, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic,
+            chunk_size=chunk_size, progress=progress,
+        )
+    function = require_callable("hessian", f)
+    first = _matrix(
+        "hessian", function, argnums, has_aux, holomorphic, "reverse", chunk_size, False
+    )
+    second = _matrix(
         "hessian", first, argnums, has_aux, holomorphic, "forward", chunk_size, progress
     )
+    return Derived("hessian", f, second)

@@ -8,6 +8,7 @@ from typing import Any, ParamSpec
 
 from functrans import tree
 from functrans._transforms.arguments import check_like, plain_argnums
+from functrans._transforms.derived import Derived
 from functrans._transforms.forward.api import as_arguments, jvp
 from functrans._transforms.reverse.grad import grad, require_callable, value_and_grad
 from functrans.errors import ArgumentError
@@ -16,7 +17,7 @@ P = ParamSpec("P")
 
 
 def hvp(f: Callable, primals: Any, tangents: Any) -> tuple:
-    r"""The value of a scalar function and :math:`H v`, without forming the Hessian.
+    """The value of a scalar function and ``H v``, without forming the Hessian.
 
     Forward over reverse: one gradient's work plus one tangent's. ``primals`` and ``tangents`` are
     tuples with one entry an argument, and so is the product; anything else stands for the one
@@ -36,7 +37,7 @@ def hvp(f: Callable, primals: Any, tangents: Any) -> tuple:
 
 
 def vhp(f: Callable, primals: Any, cotangents: Any) -> tuple:
-    r"""The value of a scalar function and :math:`v^T H`, reverse over reverse.
+    """The value of a scalar function and ``v^T H``, reverse over reverse.
 
     Arguments and result as for ``hvp``, to which it is equal where second derivatives are
     continuous.
@@ -60,7 +61,7 @@ def vhp(f: Callable, primals: Any, cotangents: Any) -> tuple:
 
 
 def elementwise_grad(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P, Any]:
-    r"""The derivative of a function that acts entry by entry, :math:`\partial y_i/\partial x_i`.
+    """The derivative of a function that acts entry by entry, ``dy_i/dx_i``.
 
     One backward walk with a cotangent of ones: for any other function, the column sums of J.
 
@@ -68,17 +69,16 @@ def elementwise_grad(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P,
     >>> ft.elementwise_grad(np.tanh)(np.array([0.0, 1.0]))
     Array([1.        , 0.41997434])
     """
-    f = require_callable("elementwise_grad", f)
+    function = require_callable("elementwise_grad", f)
     argnum = plain_argnums("elementwise_grad", argnums)
     if isinstance(argnum, tuple):
         raise ArgumentError(f"elementwise_grad: argnums must be one argument, but is {argnum!r}")
 
-    @functools.wraps(f, updated=())
     def slopes(*args: P.args, **kwargs: P.kwargs) -> Any:
         def total(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return f(*args, **kwargs).sum()
+            return function(*args, **kwargs).sum()
 
         functools.update_wrapper(total, f)
         return grad(total, argnum)(*args, **kwargs)
 
-    return slopes
+    return Derived("elementwise_grad", f, slopes)

@@ -131,7 +131,7 @@ def record(
 
 
 def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
-    r"""The value of ``f`` and its pullback, :math:`v \mapsto v^H J`.
+    """The value of ``f`` and its pullback, ``v -> v^H J``.
 
     ``pullback(ct)`` takes a cotangent with the structure and shapes of the output and returns a
     tuple, one entry a primal; it may be called many times. If a primal or a captured array that it
@@ -168,7 +168,7 @@ def _copied(ct):
 
 
 def linearize(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
-    r"""The value of ``f`` and its derivative as a function, :math:`t \mapsto J t`.
+    """The value of ``f`` and its derivative as a function, ``t -> J t``.
 
     ``f`` runs once; ``pushforward(*tangents)`` takes one tangent a primal and costs no more than
     the linear part of ``f``.
@@ -217,7 +217,7 @@ def active_tangents(
 
 
 def linear_transpose(f: Callable, *primals: Any) -> Callable:
-    r"""The transpose of a linear function: for :math:`f(x) = A x`, :math:`ct \mapsto A^T ct`.
+    """The transpose of a linear function: for ``f(x) = A x``, ``ct -> A^T ct``.
 
     ``primals`` give shapes and dtypes, and the point at which linearity is checked. No conjugation.
 

@@ -32,18 +32,18 @@ R = TypeVar("R")
 
 
 def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
-    r"""``f``, of which reverse mode stores only the arguments and runs it again in the backward.
+    """``f``, of which reverse mode stores only the arguments and runs it again in the backward.
 
     The derivative is the same; memory falls from all that ``f`` computes to its arguments, time
-    grows by one more run of ``f``. Checkpoints nest: a chain of :math:`n` steps in :math:`\sqrt n`
-    checkpointed groups keeps :math:`O(\sqrt n)` of them. ``f`` may take containers and keywords
+    grows by one more run of ``f``. Checkpoints nest: a chain of n steps in sqrt(n)
+    checkpointed groups keeps O(sqrt(n)) of them. ``f`` may take containers and keywords
     and close over traced values. It must return the same values when it is run again, and hand out
     no traced value but by returning it.
 
     Raises CaptureError in the backward pass where ``f`` then returns other values.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.reverse.checkpoint import checkpoint
+    >>> from functrans import checkpoint
     >>> ft.grad(checkpoint(lambda x: np.tanh(np.sin(x))))(0.0)
     Array(1.)
     """

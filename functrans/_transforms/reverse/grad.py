@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, overload
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from functrans._transforms.arguments import (
     select,
     zeros_like,
 )
+from functrans._transforms.derived import Derived
 from functrans._transforms.reverse.degenerate import ReverseTrace
 from functrans._transforms.reverse.vjp import VJPTracer, pull_back
 from functrans._transforms.watching.kinks import vjp_trace
@@ -33,10 +34,26 @@ from functrans.errors import ArgumentError, NotDifferentiable, name_of
 P = ParamSpec("P")
 
 
+@overload
 def grad(
-    f: Callable[P, Any], argnums: Argnums = 0, *, has_aux: bool = False, holomorphic: bool = False
-) -> Callable[P, Any]:
-    r"""The gradient of a scalar function: :math:`x \mapsto \nabla f(x)`.
+    f: Callable[P, Any], argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...
+) -> Callable[P, Any]: ...
+
+
+@overload
+def grad(
+    f: None = None, argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...
+) -> Callable[[Callable[P, Any]], Callable[P, Any]]: ...
+
+
+def grad(
+    f: Callable | None = None,
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Any:  # as the overloads say
+    """The gradient of a scalar function: ``x -> df/dx``.
 
     ``argnums`` is a position, a parameter name or a tuple of them; the result follows it. It may be
     a path into a container, such as ``"params.layers[0].w"``, or a function of path and leaf that
@@ -44,8 +61,10 @@ def grad(
     returns ``(scalar, aux)`` and the gradient ``(gradient, aux)``. A gradient has the structure,
     shapes and dtypes of its argument, None at leaves that are not floating. For complex arguments
     of a real function it is the direction of steepest ascent,
-    :math:`\partial f/\partial a + i\,\partial f/\partial b`; ``holomorphic=True`` gives the complex
+    ``df/da + i df/db`` at ``a + ib``; ``holomorphic=True`` gives the complex
     derivative instead.
+
+    Without ``f`` it is a decorator: ``@ft.grad(argnums=1)``.
 
     Raises NotDifferentiable where the output is not a real scalar or an argument holds no floats.
 
@@ -57,20 +76,36 @@ def grad(
     >>> ft.grad(f, argnums="params['w']")({"w": 3.0, "b": 2.0})
     Array(12.)
     """
-    f = require_callable("grad", f)
-    run = _Run("grad", f, argnums, has_aux, holomorphic)
+    if f is None:
+        return functools.partial(grad, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic)
+    run = _Run("grad", require_callable("grad", f), argnums, has_aux, holomorphic)
 
-    @functools.wraps(f, updated=())
-    def gradient(*args: P.args, **kwargs: P.kwargs) -> Any:
+    def gradient(*args: Any, **kwargs: Any) -> Any:
         _, aux, g = run(args, kwargs)
         return (g, hand_out_tree(aux)) if has_aux else g
 
-    return gradient
+    return Derived("grad", f, gradient)
+
+
+@overload
+def value_and_grad(
+    f: Callable[P, Any], argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...
+) -> Callable[P, tuple[Any, Any]]: ...
+
+
+@overload
+def value_and_grad(
+    f: None = None, argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...
+) -> Callable[[Callable[P, Any]], Callable[P, tuple[Any, Any]]]: ...
 
 
 def value_and_grad(
-    f: Callable[P, Any], argnums: Argnums = 0, *, has_aux: bool = False, holomorphic: bool = False
-) -> Callable[P, tuple[Any, Any]]:
+    f: Callable | None = None,
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Any:  # as the overloads say
     """The value and the gradient in one run; arguments as for ``grad``.
 
     Returns ``(value, gradient)``, or ``((value, aux), gradient)`` with ``has_aux``.
@@ -79,16 +114,19 @@ def value_and_grad(
     >>> ft.value_and_grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
     (Array(5.), Array([2., 4.]))
     """
-    f = require_callable("value_and_grad", f)
-    run = _Run("value_and_grad", f, argnums, has_aux, holomorphic)
+    if f is None:
+        return functools.partial(
+            value_and_grad, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic
+        )
+    function = require_callable("value_and_grad", f)
+    run = _Run("value_and_grad", function, argnums, has_aux, holomorphic)
 
-    @functools.wraps(f, updated=())
-    def value_and_gradient(*args: P.args, **kwargs: P.kwargs) -> tuple[Any, Any]:
+    def value_and_gradient(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         value, aux, g = run(args, kwargs)
         value = hand_out(value)
         return ((value, hand_out_tree(aux)), g) if has_aux else (value, g)
 
-    return value_and_gradient
+    return Derived("value_and_grad", f, value_and_gradient)
 
 
 class _Run:

@@ -151,7 +151,7 @@ def signature_of(f: Callable) -> inspect.Signature | None:
 
 
 class custom_jvp(Custom):
-    r"""A function with a forward rule, :math:`(x, t) \mapsto (f(x), J(x)\,t)`, used in every mode.
+    """A function with a forward rule, ``(x, t) -> (f(x), J(x) t)``, used in every mode.
 
     ``f.defjvp(rule)`` sets it; ``rule(primals, tangents)`` takes two tuples with an entry for each
     positional argument, keywords resolved, and returns the output and its tangent, which must be
@@ -163,7 +163,7 @@ class custom_jvp(Custom):
     Raises ArgumentError or ShapeError when called, where the rule's result does not fit.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.rules.custom import custom_jvp
+    >>> from functrans import custom_jvp
     >>> @custom_jvp
     ... def log1pexp(x):
     ...     return np.logaddexp(0.0, x)
@@ -210,11 +210,11 @@ class custom_jvp(Custom):
 
 
 class custom_vjp(Custom):
-    r"""A function with a reverse rule, used in every mode.
+    """A function with a reverse rule, used in every mode.
 
     ``f.defvjp(fwd, bwd)`` sets it. ``fwd(*args)`` returns the output and residuals, any container;
-    ``bwd(residuals, ct)`` takes them and the output's cotangent :math:`v` and returns a tuple with
-    :math:`v^T J` for each positional argument, nested as the argument, None for zero. Cotangents
+    ``bwd(residuals, ct)`` takes them and the output's cotangent ``v`` and returns a tuple with
+    ``v^T J`` for each positional argument, nested as the argument, None for zero. Cotangents
     are not conjugated: for complex values, multiply by the derivative as it is. Forward mode is the
     transpose of ``bwd``, ``vmap`` runs both on slices, and both are differentiated for higher
     orders. What ``f`` or ``fwd`` closes over is differentiated as usual.
@@ -222,7 +222,7 @@ class custom_vjp(Custom):
     Raises ArgumentError or ShapeError, when called, where the result of a rule does not fit.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.rules.custom import custom_vjp
+    >>> from functrans import custom_vjp
     >>> @custom_vjp
     ... def clipped(x):  # the identity, whose gradient is kept within bounds
     ...     return x

@@ -31,21 +31,21 @@ def external(
     outputs: int = 1,
     example: Sequence | None = None,
 ) -> Callable:
-    r"""``f``, which functrans cannot trace, as a function that every transform takes.
+    """``f``, which functrans cannot trace, as a function that every transform takes.
 
     ``f(*arrays, **options)`` gets plain ndarrays of its own and returns an array, or a tuple of as
     many as ``outputs`` says; it must be pure. Its derivative comes from, whichever are given,
 
-    - ``jvp(primals, tangents)``: the tangent of the output, :math:`J t`;
-    - ``vjp(primals, ct)``: a tuple of :math:`v^T J`, one an argument, not conjugated;
+    - ``jvp(primals, tangents)``: the tangent of the output, ``J t``;
+    - ``vjp(primals, ct)``: a tuple of ``v^T J``, one an argument, not conjugated;
     - ``jac(*primals)``: the Jacobian, of shape ``out.shape + in.shape``, a tuple of them where
       there are several arguments, and a tuple of those where there are several outputs;
     - else from central differences: four runs of ``f`` for a tangent, as many for each entry of
       its arguments for a gradient, twice as many where it is complex, to ten digits or so.
 
     Complex arguments and results are taken as they are in the rest of functrans: ``f`` need not be
-    holomorphic, :math:`J t` is its change along ``t``, and ``vjp`` returns ``c`` for ``v`` so that
-    :math:`\Re(c \cdot t) = \Re(v \cdot J t)`, without a conjugate. ``jac`` holds such ``c``, for
+    holomorphic, ``J t`` is its change along ``t``, and ``vjp`` returns ``c`` for ``v`` so that
+    ``Re(c . t) = Re(v . J t)``, without a conjugate. ``jac`` holds such ``c``, for
     complex results the complex derivatives; of a function that has none, give ``jvp`` or ``vjp``.
 
     Zeros stand for tangents that are absent, None for those of integers. The options are passed on

@@ -13,7 +13,7 @@ from functrans._transforms.arguments import hand_out
 
 
 def stop_gradient(x: Any) -> Any:
-    r"""``x`` itself, with derivative zero: :math:`x \mapsto x`, :math:`t \mapsto 0`.
+    """``x`` itself, with derivative zero: ``x -> x``, ``t -> 0``.
 
     ``x`` may be a container; leaves that are not arrays pass through. Under ``vmap`` it is
     still one value for each entry of the batch.
@@ -21,7 +21,7 @@ def stop_gradient(x: Any) -> Any:
     Returns ``x``, with the same structure, shapes and dtypes.
 
     >>> import functrans as ft, numpy as np
-    >>> from functrans._transforms.rules.stop_gradient import stop_gradient
+    >>> from functrans import stop_gradient
     >>> ft.grad(lambda x: x * stop_gradient(x))(3.0)
     Array(3.)
     """
