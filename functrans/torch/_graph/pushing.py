@@ -70,9 +70,10 @@ def pushed(roots: Sequence[tuple[Edge, np.ndarray]], places: Sequence[Edge],
             if all(t is None for t in ts):
                 continue
             outs = [avals.get((id(node), k)) for k in range(node.outputs)]
-            for k, t in enumerate(rules[node].push(node, ts, outs, create)):
-                if t is not None and outs[k] is not None:
-                    carried[id(node), k] = spread(t, *outs[k])
+            new = rules[node].push(node, ts, outs, create)
+            for k, (t, out) in enumerate(zip(new, outs, strict=True)):
+                if t is not None and out is not None:
+                    carried[id(node), k] = spread(t, *out)
     return [carried.get(edge_key(e)) for e, _ in roots]
 
 

@@ -16,12 +16,13 @@ from functrans.torch.nn._functions import (
     convolutions,
     images,
     losses,
+    natives,
     normalisation,
     pooling,
 )
 
 # for what they enter
 assert activations and attention and convolutions and images and losses and normalisation
-assert pooling and special
+assert natives and pooling and special
 __all__ = sorted(NN)
 globals().update(NN)
