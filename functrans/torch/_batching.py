@@ -9,7 +9,7 @@ from typing import Any
 from functrans import tree
 from functrans.errors import name_of
 from functrans.torch._functions.shapes import movedim, select, stack
-from functrans.torch._tensors.factories import random_from, random_state
+from functrans.torch._tensors.random import random_from, random_state
 from functrans.torch._tensors.tensor import Tensor
 
 _RANDOMNESS = ("error", "different", "same")

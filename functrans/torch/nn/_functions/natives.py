@@ -13,7 +13,7 @@ import numpy as np
 
 from functrans.torch._functions.shapes import cat, stack
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, function
-from functrans.torch._tensors import factories
+from functrans.torch._tensors import random
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.nn._functions import (
     activations,
@@ -90,7 +90,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     """``input`` with some entries zero and the others scaled, and which are kept."""
     if not train:
         return input.clone(), from_array(np.ones(input.shape, bool))
-    kept = from_array(factories.source().random(input.shape) >= p)
+    kept = from_array(random.source().random(input.shape) >= p)
     scale = 0.0 if p == 1 else 1 / (1 - p)
     return input * kept.to(input.dtype) * scale, kept
 
