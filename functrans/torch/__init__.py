@@ -29,6 +29,7 @@ from functrans.torch import (
     func,
     jit,
     linalg,
+    masked,
     nn,
     optim,
     random,
@@ -53,6 +54,7 @@ from functrans.torch._functions import (
     sampling,
     scattering,
     shapes,
+    synonyms,
     systems,
     table,
     windows,
@@ -132,10 +134,10 @@ __all__ = [
     "Generator", "Size", "Tensor", "autograd", "backends", "bfloat16", "bool", "cdouble", "cfloat",
     "channels_last", "channels_last_3d", "complex64", "complex128", "contiguous_format", "cuda",
     "default_generator", "device", "distributions", "double", "dtype", "e", "enable_grad", "fft",
-    "finfo", "float", "float16", "float32", "float64", "func", "get_default_dtype", "half", "iinfo", "inf",
-    "inference_mode", "install", "int", "int8", "int16", "int32", "int64",
+    "finfo", "float", "float16", "float32", "float64", "func", "get_default_dtype", "half", "iinfo",
+    "inf", "inference_mode", "install", "int", "int8", "int16", "int32", "int64",
     "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_grad_enabled",
-    "is_inference_mode_enabled", "is_tensor", "jit", "layout", "linalg", "load", "long",
+    "is_inference_mode_enabled", "is_tensor", "jit", "layout", "linalg", "load", "long", "masked",
     "memory_format", "nan", "nn", "no_grad", "optim", "pi", "preserve_format", "promote_types",
     "random", "result_type", "save", "set_default_dtype", "set_default_tensor_type",
     "set_grad_enabled", "short", "signal", "sparse", "sparse_coo",
@@ -167,5 +169,5 @@ for _name, _f in table.FUNCTIONS.items():
 
 # for what they enter
 assert algebra and calculus and elementwise and indexing and joining and order and reductions
-assert parts and sampling and scattering and systems and windows
+assert parts and sampling and scattering and synonyms and systems and windows
 assert _C and _six  # which programs import by name
