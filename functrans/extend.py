@@ -15,7 +15,8 @@ Array([1., 1.])
 
 A transform is a ``Trace`` and its ``Tracer``; see docs/adding_a_transform.md. A transform with a
 graph of its own runs a row with ``row.impl``, saves what ``row.saves`` asks for, and propagates
-cotangents with ``pull``; ``split_key`` turns an index into the parameters of the indexing rows.
+cotangents with ``pull``, tangents with ``push``; ``split_key`` turns an index into the parameters
+of the indexing rows.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from functrans._ops.declare import (
     Linear,
 )
 from functrans._transforms.arguments import hand_out
-from functrans._transforms.reverse.vjp import transpose_jvp
+from functrans._transforms.reverse.vjp import transpose_jvp, transpose_vjp
 from functrans._transforms.watching.watched import Observer, Observers, Op, observed
 from functrans.errors import ArgumentError, name_of
 from functrans.numpy.indexing import split_key
@@ -146,6 +147,26 @@ def pull(
     return row.vjp(ct, y, xs, params, wanted)
 
 
+def push(row: Primitive, ts: Sequence, y: Any, xs: Sequence, params: dict) -> Any:
+    """The tangent of the output of ``row`` from those of its operands, None where there is none.
+
+    ``y`` and ``xs`` are what ``pull`` needs; what ``row.saves`` does not ask for is an ``Aval``.
+    Computed by its jvp where that reads nothing else, or by transposing its vjp. With several
+    outputs, a tuple.
+
+    >>> import numpy as np
+    >>> push(TABLE["sin"], [np.ones(2)], None, [np.zeros(2)], {})
+    array([1., 1.])
+    """
+    if all(t is None for t in ts):
+        return None
+    if isinstance(row, General) and row.vjp_rule is not None:
+        ys = y if row.outputs > 1 else (y,)
+        if row.jvp_rule is None or any(type(v) is Aval for v in (*xs, *ys)):
+            return transpose_vjp(row, ts, y, xs, params)
+    return row.jvp(ts, y, xs, params)
+
+
 __all__ = [
     "ABOVE_ONE",
     "ANY",
@@ -184,6 +205,7 @@ __all__ = [
     "observed",
     "primitive",
     "pull",
+    "push",
     "split_key",
     "spread",
     "sum_to",

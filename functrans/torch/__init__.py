@@ -29,8 +29,11 @@ from functrans.torch import (
     func,
     jit,
     linalg,
+    masked,
     nn,
     optim,
+    random,
+    signal,
     sparse,
     special,
     testing,
@@ -51,8 +54,10 @@ from functrans.torch._functions import (
     sampling,
     scattering,
     shapes,
+    synonyms,
     systems,
     table,
+    windows,
 )
 from functrans.torch._graph import seen
 from functrans.torch._graph.engine import tensor_backward
@@ -102,6 +107,8 @@ from functrans.torch._tensors.kinds import set_default_tensor_type
 from functrans.torch._tensors.layouts import layout, sparse_coo, strided
 from functrans.torch._tensors.limits import finfo, iinfo
 from functrans.torch._tensors.printing import show_tensor
+from functrans.torch._tensors.random import FUNCTIONS as _RANDOM
+from functrans.torch._tensors.random import Generator, default_generator
 from functrans.torch._tensors.sparse import sparse_coo_tensor
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
@@ -124,22 +131,22 @@ def result_type(*xs: object) -> dtype:
 
 
 __all__ = [
-    "Size", "Tensor", "autograd", "backends", "bfloat16", "bool", "cdouble", "cfloat",
+    "Generator", "Size", "Tensor", "autograd", "backends", "bfloat16", "bool", "cdouble", "cfloat",
     "channels_last", "channels_last_3d", "complex64", "complex128", "contiguous_format", "cuda",
-    "device", "distributions", "double", "dtype", "e", "enable_grad", "fft", "finfo", "float",
-    "float16", "float32", "float64", "func", "get_default_dtype", "half", "iinfo", "inf",
-    "inference_mode", "install", "int", "int8", "int16", "int32", "int64",
+    "default_generator", "device", "distributions", "double", "dtype", "e", "enable_grad", "fft",
+    "finfo", "float", "float16", "float32", "float64", "func", "get_default_dtype", "half", "iinfo",
+    "inf", "inference_mode", "install", "int", "int8", "int16", "int32", "int64",
     "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_grad_enabled",
-    "is_inference_mode_enabled", "is_tensor", "jit", "layout", "linalg", "load", "long",
+    "is_inference_mode_enabled", "is_tensor", "jit", "layout", "linalg", "load", "long", "masked",
     "memory_format", "nan", "nn", "no_grad", "optim", "pi", "preserve_format", "promote_types",
-    "result_type", "save", "set_default_dtype", "set_default_tensor_type", "set_grad_enabled",
-    "short", "sparse", "sparse_coo", "sparse_coo_tensor", "special", "strided", "testing", "uint8",
-    "utils", "version", "vmap",
+    "random", "result_type", "save", "set_default_dtype", "set_default_tensor_type",
+    "set_grad_enabled", "short", "signal", "sparse", "sparse_coo",
+    "sparse_coo_tensor", "special", "strided", "testing", "uint8", "utils", "version", "vmap",
 ]
 __all__ += factories.NAMES
 globals().update({_name: getattr(factories, _name) for _name in factories.NAMES})
-__all__ += [*kinds.KINDS, *_environment.FUNCTIONS]
-globals().update({**kinds.KINDS, **_environment.FUNCTIONS})
+__all__ += [*kinds.KINDS, *_environment.FUNCTIONS, *_RANDOM]
+globals().update({**kinds.KINDS, **_environment.FUNCTIONS, **_RANDOM})
 
 # Tensor is below its operations, and gets them here. A method is a function too, except for
 # conversions and operators.
@@ -162,5 +169,5 @@ for _name, _f in table.FUNCTIONS.items():
 
 # for what they enter
 assert algebra and calculus and elementwise and indexing and joining and order and reductions
-assert parts and sampling and scattering and systems
+assert parts and sampling and scattering and synonyms and systems and windows
 assert _C and _six  # which programs import by name

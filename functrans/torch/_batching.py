@@ -9,7 +9,7 @@ from typing import Any
 from functrans import tree
 from functrans.errors import name_of
 from functrans.torch._functions.shapes import movedim, select, stack
-from functrans.torch._tensors.factories import random_from, random_state
+from functrans.torch._tensors.random import random_from, random_state
 from functrans.torch._tensors.tensor import Tensor
 
 _RANDOMNESS = ("error", "different", "same")
@@ -33,31 +33,43 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
     """
     if randomness not in _RANDOMNESS:
         raise RuntimeError(
-            f"Only allowed values for randomness are {_RANDOMNESS}, but got {randomness!r}"
+            "Only allowed values for randomness are 'error', 'different', or 'same'. Got "
+            f"{randomness}"
         )
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
     name = name_of(func)
+    called = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>)"
 
     @functools.wraps(func, updated=())
     def batched(*args: Any, **kwargs: Any) -> Any:
-        if in_dims is None:
+        if not isinstance(in_dims, int | tuple):
             raise ValueError(
-                f"vmap({name}, in_dims=None, ...)(<inputs>): expected `in_dims` to be int or a "
-                "(potentially nested) tuple matching the structure of inputs"
+                f"{called}: expected `in_dims` to be int or a (potentially nested) tuple matching "
+                f"the structure of inputs, got: {type(in_dims)}."
             )
-        dims = in_dims if isinstance(in_dims, tuple | list) else (in_dims,) * len(args)
+        if not args:
+            raise ValueError(
+                f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you "
+                "are trying to vmap over a function with no inputs. The latter is unsupported."
+            )
+        dims = in_dims if isinstance(in_dims, tuple) else (in_dims,) * len(args)
         if len(dims) != len(args):
             raise ValueError(
-                f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): in_dims is not compatible with "
-                f"the structure of `inputs`: {len(dims)} of them for {len(args)} arguments"
+                f"{called}: in_dims is not compatible with the structure of `inputs`: {len(dims)} "
+                f"of them for {len(args)} arguments"
             )
-        pairs = [p for x, d in zip(args, dims, strict=True) for p in _mapped(x, d, name)]
-        n = _size(pairs, name)
+        pairs = [p for x, d in zip(args, dims, strict=True) for p in _mapped(x, d, called)]
+        n = _size(pairs, called)
         rule = _rule_of(func)
         if rule is not None and not kwargs:
             return _by_rule(rule, n, randomness, dims, args, out_dims)
-        return _joined(
-            [_run(func, i, n, args, dims, kwargs, randomness, name, start)
-             for start in (random_state(),) for i in range(n)], out_dims, name)
+        if not n:  # one entry of zeros tells the shapes
+            args = tuple([_nothing(x, d) for x, d in zip(args, dims, strict=True)])
+        start = random_state()
+        outs = [_run(func, i, n, args, dims, kwargs, randomness, name, start)
+                for i in range(max(n, 1))]
+        return _joined(outs, out_dims, name, n)
 
     return batched
 
@@ -81,7 +93,18 @@ def _run(func: Callable, i: int, n: int, args: tuple, dims: Any, kwargs: dict[st
     return out
 
 
-def _mapped(x: Any, dim: Any, name: str) -> list[tuple[Tensor, int]]:
+def _nothing(x: Any, dim: Any) -> Any:
+    """``x`` with one entry of zeros in place of none."""
+    if dim is None:
+        return x
+    if isinstance(dim, int):
+        return tree.map(lambda t: t.sum(dim, keepdim=True), x)
+    if isinstance(dim, dict):
+        return {k: _nothing(x[k], d) for k, d in dim.items()}
+    return type(x)([_nothing(v, d) for v, d in zip(x, dim, strict=True)])
+
+
+def _mapped(x: Any, dim: Any, called: str) -> list[tuple[Tensor, int]]:
     """The tensors in ``x`` that are mapped, each with its dimension."""
     if dim is None:
         return []
@@ -90,42 +113,41 @@ def _mapped(x: Any, dim: Any, name: str) -> list[tuple[Tensor, int]]:
         for leaf in leaves:
             if not isinstance(leaf, Tensor):
                 raise ValueError(
-                    f"vmap({name}, ...): Got in_dim={dim} for an input but the input is of type "
+                    f"{called}: Got in_dim={dim} for an input but the input is of type "
                     f"{type(leaf).__name__}. We cannot vmap over non-Tensor arguments, please use "
                     "None as the respective in_dim"
                 )
             if not -leaf.ndim <= dim < leaf.ndim:
                 raise ValueError(
-                    f"vmap({name}, ...): Got in_dim={dim} for some input, but that input is a "
+                    f"{called}: Got in_dim={dim} for some input, but that input is a "
                     f"Tensor of dimensionality {leaf.ndim} so expected in_dim to satisfy "
                     f"-{leaf.ndim} <= in_dim < {leaf.ndim}."
                 )
         return [(leaf, dim) for leaf in leaves]
+    if not isinstance(dim, dict | tuple | list):
+        raise ValueError(
+            f"{called}: Got in_dim={dim} for an input but in_dim must be either an integer "
+            "dimension or None."
+        )
     keys = dim if isinstance(dim, dict) else range(len(dim))
     if type(x) is not type(dim) or len(x) != len(dim):
         raise ValueError(
-            f"vmap({name}, ...): in_dims is not compatible with the structure of `inputs`: "
+            f"{called}: in_dims is not compatible with the structure of `inputs`: "
             f"{type(dim).__name__} for {type(x).__name__}"
         )
-    return [p for k in keys for p in _mapped(x[k], dim[k], name)]
+    return [p for k in keys for p in _mapped(x[k], dim[k], called)]
 
 
-def _size(pairs: list[tuple[Tensor, int]], name: str) -> int:
+def _size(pairs: list[tuple[Tensor, int]], called: str) -> int:
     sizes = list(dict.fromkeys([t.shape[d] for t, d in pairs]))
     if not sizes:
         raise ValueError(
-            f"vmap({name}, ...)(<inputs>): got no inputs to map over; at least one in_dim must be "
-            "an int"
+            f"{called}: at least one input must be mapped over: all in_dims are None"
         )
     if len(sizes) > 1:
         raise ValueError(
             "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
             f"{sizes} for the mapped dimension"
-        )
-    if sizes[0] == 0:
-        raise RuntimeError(
-            f"vmap({name}, ...): the mapped dimension has size 0, so that the function would not "
-            "run, and the shape of its result is not known"
         )
     return sizes[0]
 
@@ -141,22 +163,34 @@ def _entry(x: Any, dim: Any, i: int) -> Any:
     return type(x)([_entry(v, d, i) for v, d in zip(x, dim, strict=True)])
 
 
-def _joined(outs: list[Any], out_dims: Any, name: str) -> Any:
+def _joined(outs: list[Any], out_dims: Any, name: str, n: int) -> Any:
     """The results of all entries, stacked."""
     flat, structure = tree.flatten(outs[0])
     columns = zip(*[tree.leaves(out) for out in outs], strict=True)
-    if isinstance(out_dims, tuple) and len(out_dims) == len(flat):
-        dims = list(out_dims)
-    else:
-        dims = [out_dims[0] if isinstance(out_dims, tuple) else out_dims] * len(flat)
+    if isinstance(out_dims, tuple) and len(out_dims) != len(flat):
+        raise ValueError(
+            f"vmap({name}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with "
+            f"the structure of `outputs`: {len(out_dims)} of them for {structure}"
+        )
+    dims = list(out_dims) if isinstance(out_dims, tuple) else [out_dims] * len(flat)
     stacked = []
     for column, dim in zip(columns, dims, strict=True):
         for x in column:
             if not isinstance(x, Tensor):
                 raise ValueError(
                     f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(x)}. "
+                    "Make it a tensor inside of the function."
                 )
+        if dim is not None and not -column[0].ndim - 1 <= dim <= column[0].ndim:
+            last = column[0].ndim
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [{-last - 1}, {last}], but "
+                f"got {dim}), in out_dims of vmap({name})"
+            )
         stacked.append(column[0] if dim is None else stack(list(column), dim))
+    if not n:
+        stacked = [x if d is None else x.narrow(d, 0, 0)
+                   for x, d in zip(stacked, dims, strict=True)]
     return tree.unflatten(structure, stacked)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from functrans.torch._tensors import dtypes, printing
-from functrans.torch._tensors.factories import manual_seed
 from functrans.torch._tensors.tensor import Tensor
 
 _F = TypeVar("_F")
@@ -80,13 +79,6 @@ def get_default_device() -> Any:
     return Tensor.device
 
 
-def seed() -> int:
-    """Start the random numbers again from a number that nobody knows, and return it."""
-    number = int.from_bytes(os.urandom(8), "little")
-    manual_seed(number)
-    return number
-
-
 def typename(obj: Any) -> str:
     """The name of the type of ``obj``, as ``Tensor.type`` has it for tensors."""
     if isinstance(obj, Tensor):
@@ -117,7 +109,7 @@ FUNCTIONS: dict[str, Callable] = {
     f.__name__: f for f in (
         are_deterministic_algorithms_enabled, can_cast, compile, get_default_device,
         get_float32_matmul_precision, get_num_threads, is_complex, is_floating_point, is_inference,
-        is_nonzero, is_same_size, is_storage, seed, set_float32_matmul_precision,
+        is_nonzero, is_same_size, is_storage, set_float32_matmul_precision,
         set_flush_denormal, set_num_threads, set_printoptions, typename,
         use_deterministic_algorithms,
     )

@@ -20,13 +20,21 @@ import numpy as np
 
 from functrans import tree
 from functrans.errors import name_of
+from functrans.extend import aval_of
 from functrans.torch._batching import vmap
 from functrans.torch._functions.shapes import stack
-from functrans.torch._graph.dual import leads_to_leaf, pushed
+from functrans.torch._graph.dual import as_tensor, leads_to_leaf, pushed, pushed_columns
 from functrans.torch._graph.engine import owned
 from functrans.torch._graph.modes import enable_grad
 from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, show, take
+
+# how torch's errors call the transforms whose name they do not begin with
+_CALLED = {
+    "jvp": "jvp(f, primals, tangents)", "jacfwd": "jvp(f, primals, tangents)",
+    "vjp": "vjp(f, *primals)", "jacrev": "vjp(f, *primals)", "grad": "grad_and_value(f)(*args)",
+    "linearize": "linearize(f, *primals)",
+}
 
 
 class _At:
@@ -47,6 +55,10 @@ class _At:
         leaves, self.structure = tree.flatten(point)
         for x in leaves:
             if not isinstance(x, Tensor):
+                if who == "jvp":
+                    raise RuntimeError(
+                        f"{_CALLED[who]}: Expected primals to only contain Tensors, got {type(x)}"
+                    )
                 raise ValueError(
                     f"Thing passed to transform API must be Tensor, got {type(x)}: {who} of "
                     f"{self.name} derives in it"
@@ -59,21 +71,26 @@ class _At:
         if has_aux:
             if not isinstance(out, tuple) or len(out) != 2:
                 raise RuntimeError(
-                    f"{who}({self.name}): output of function f should be a tuple: (output, aux) if "
-                    "has_aux is True"
+                    f"{_CALLED[who]}: output of function f should be a tuple: (output, aux) if "
+                    f"has_aux is True, but {self.name} returned {type(out).__name__}"
                 )
             out, self.aux = out
+        if who == "grad" and not isinstance(out, Tensor):
+            raise RuntimeError(
+                f"{_CALLED[who]}: Expected f(*args) to return a Tensor, got {type(out)} from "
+                f"{self.name}. Use vjp or jacrev for it."
+            )
         self.ys, self.out_structure = tree.flatten(out)
         for y in self.ys:
             if not isinstance(y, Tensor):
                 raise RuntimeError(
-                    f"{who}(f, *primals): expected f(*primals) to return only tensors, got "
-                    f"unsupported type {type(y)} from {self.name}"
+                    f"{_CALLED[who]}: expected f(*primals) to return only tensors, got unsupported "
+                    f"type {type(y)} from {self.name}"
                 )
         self.edges: list[Any] = [edge_of(y) for y in self.ys]
         self.wanted: list[Any] = [edge_of(x) for x in self.places]
         # what is outside needs the graph of the derivative too
-        self.create = leads_to_leaf(self.edges, self.places)
+        self.create = leads_to_leaf(self.edges, self.places, duals=True)
 
     @staticmethod
     def _placed(x: Tensor) -> Tensor:
@@ -87,7 +104,7 @@ class _At:
 
     def free(self, y: Any) -> Any:
         """``y`` without the history that leads to no leaf outside."""
-        if not isinstance(y, Tensor) or leads_to_leaf([edge_of(y)], self.places):
+        if not isinstance(y, Tensor) or leads_to_leaf([edge_of(y)], self.places, duals=True):
             return y
         return y.detach()
 
@@ -101,8 +118,9 @@ class _At:
         cts, structure = tree.flatten(cotangents)
         if structure != self.out_structure:
             raise RuntimeError(
-                f"{self.who}: Expected pytree structure of cotangents to be the same as pytree "
-                f"structure of outputs to the function: {structure} and {self.out_structure}"
+                "Expected pytree structure of cotangents to be the same as pytree structure of "
+                f"outputs to the function. In {self.who} of {self.name} they are {structure} and "
+                f"{self.out_structure}."
             )
         for i, (ct, y) in enumerate(zip(cts, self.ys, strict=True)):
             if ct.shape != y.shape:
@@ -119,17 +137,65 @@ class _At:
             for c, x in zip(got, self.places, strict=True)
         ])
 
+    def tangents(self, nested: Any) -> list[Tensor]:
+        """Tangents nested as the inputs, each of the shape of its input."""
+        ts, structure = tree.flatten(nested)
+        if structure != self.structure:
+            raise RuntimeError(
+                "jvp(f, primals, tangents): Expected primals and tangents to have the same python "
+                f"structure: {self.structure} and {structure}"
+            )
+        for t, x in zip(ts, self.places, strict=True):
+            if not isinstance(t, Tensor):
+                raise RuntimeError(
+                    "jvp(f, primals, tangents): Expected tangents to only contain Tensors, got "
+                    f"{type(t)}"
+                )
+            if t.shape != x.shape:
+                raise RuntimeError(
+                    "Trying to set a forward gradient that has a different size than that of the "
+                    f"original Tensor, this is not supported. Tensor is of size {list(x.shape)} "
+                    f"while the given forward gradient is of size {list(t.shape)}."
+                )
+        return ts
+
+    def pushed(self, tangents: Sequence[Tensor]) -> Any:
+        """The product of the Jacobian with ``tangents``, nested as the outputs."""
+        create = self.create or leads_to_leaf(list(map(edge_of, tangents)), duals=True)
+        ts = pushed(self.arrays(), self.wanted, tangents, create)
+        return tree.unflatten(self.out_structure, [
+            from_array(np.zeros_like(y._array)) if t is None else self.free(t)
+            for t, y in zip(ts, self.ys, strict=True)
+        ])
+
+    def arrays(self) -> list:
+        """The outputs' places and arrays."""
+        return [(e, y._array) for e, y in zip(self.edges, self.ys, strict=True)]
+
+    def columns(self) -> list[list[Tensor]]:
+        """For each output the Jacobians in each input, in forward mode where nodes allow it."""
+        avals = [aval_of(x._array) for x in self.places]
+        found = pushed_columns(self.arrays(), self.wanted, avals, self.create)
+        if found is None:
+            return self.rows()
+        cuts = np.cumsum([x._array.size for x in self.places])[:-1]
+        return [self._cut(c, y, cuts) for c, y in zip(found, self.ys, strict=True)]
+
+    def _cut(self, columns: Any, y: Tensor, cuts: np.ndarray) -> list[Tensor]:
+        """The Jacobians of ``y`` in each input from its tangents for each entry of all inputs."""
+        shapes = [(*y._array.shape, *x._array.shape) for x in self.places]
+        if columns is None:
+            return [from_array(np.zeros(shape, y._array.dtype)) for shape in shapes]
+        parts = np.split(np.moveaxis(columns, 0, -1), cuts, axis=-1)
+        return [self.free(as_tensor(part.reshape(shape)))
+                for part, shape in zip(parts, shapes, strict=True)]
+
     def rows(self) -> list[list[Tensor]]:
-        """For each output the Jacobians in each input."""
+        """For each output the Jacobians in each input, in reverse mode."""
         return [self._block(e, y) for e, y in zip(self.edges, self.ys, strict=True)]
 
     def _block(self, edge: Any, y: Tensor) -> list[Tensor]:
         shape, n = y._array.shape, y._array.size
-        if y.is_complex():
-            raise RuntimeError(
-                f"{self.who}: Expected all outputs to be real but received complex tensor; take "
-                "the Jacobians of .real and .imag"
-            )
         seeds = np.eye(n, dtype=y._array.dtype).reshape(n, *shape)
         cts: list[Any] = [None] * len(self.wanted)
         if edge is not None and n:
@@ -153,12 +219,10 @@ def grad_and_value(func: Callable, argnums: Any = 0, has_aux: bool = False) -> C
     @functools.wraps(func, updated=())
     def derived(*args: Any, **kwargs: Any) -> Any:
         at = _At("grad", func, args, argnums, has_aux, kwargs)
-        if len(at.ys) != 1 or at.ys[0].ndim:
+        if at.ys[0].ndim:
             raise RuntimeError(
-                "grad_and_value(f)(*args): Expected f(*args) to return a "
-                + (f"scalar Tensor, got tensor with {at.ys[0].ndim} dims" if len(at.ys) == 1
-                   else f"Tensor, got {len(at.ys)} of them")
-                + ". Use vjp or jacrev for it."
+                "grad_and_value(f)(*args): Expected f(*args) to return a scalar Tensor, got tensor "
+                f"with {at.ys[0].ndim} dims. Use vjp or jacrev for it."
             )
         one = from_array(np.ones_like(at.ys[0]._array))
         gradient = at.pulled(tree.unflatten(at.out_structure, [one]))
@@ -201,23 +265,19 @@ def jvp(func: Callable, primals: Any, tangents: Any, *, strict: bool = False,
                 f"jvp(f, primals, tangents): Expected {what} to be a tuple. E.g. it should be "
                 f"valid to call f(*primals), but got {type(x).__name__}"
             )
-    at = _At("jvp", func, primals, tuple(range(len(primals))), has_aux, {})
-    ts, structure = tree.flatten(tangents)
-    if structure != at.structure:
+    if not primals:
         raise RuntimeError(
-            "jvp(f, primals, tangents): Expected primals and tangents to have the same python "
-            f"structure: {at.structure} and {structure}"
+            "jvp(f, primals, tangents): Expected primals to contain at least one Tensor."
         )
-    found = pushed([(e, y._array) for e, y in zip(at.edges, at.ys, strict=True)], at.wanted, ts)
-    out = [from_array(np.zeros_like(y._array)) if t is None else at.free(t)
-           for t, y in zip(found, at.ys, strict=True)]
+    at = _At("jvp", func, primals, tuple(range(len(primals))), has_aux, {})
     rest = (tree.map(at.free, at.aux),) if has_aux else ()
-    return at.values(), tree.unflatten(at.out_structure, out), *rest
+    return at.values(), at.pushed(at.tangents(tangents)), *rest
 
 
 def linearize(func: Callable, *primals: Any) -> tuple:
-    """``(func(*primals), pushforward)``: the pushforward takes tangents."""
-    return func(*primals), lambda *tangents: jvp(func, primals, tangents)[1]
+    """``(func(*primals), pushforward)``: the pushforward takes tangents, and runs nothing again."""
+    at = _At("linearize", func, primals, tuple(range(len(primals))), False, {})
+    return at.values(), lambda *tangents: at.pushed(at.tangents(tangents))
 
 
 def jacrev(func: Callable, argnums: Any = 0, *, has_aux: bool = False, chunk_size: Any = None,
@@ -230,14 +290,45 @@ def jacrev(func: Callable, argnums: Any = 0, *, has_aux: bool = False, chunk_siz
             [0., 1.]])
     """
 
+    return _jacobian("jacrev", _At.rows, func, argnums, has_aux)
+
+
+def jacfwd(func: Callable, argnums: Any = 0, has_aux: bool = False, *,
+           randomness: str = "error") -> Callable:
+    """The Jacobian, nested as by ``jacrev``, in forward mode.
+
+    All columns are computed in one pass. A custom function without a ``jvp``, and a checkpoint, can
+    only be passed backward; the Jacobian of what contains one is that of ``jacrev``.
+
+    >>> from functrans import torch
+    >>> torch.func.jacfwd(torch.sin)(torch.zeros(2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    return _jacobian("jacfwd", _At.columns, func, argnums, has_aux)
+
+
+def _jacobian(who: str, blocks: Callable[[_At], list], func: Callable, argnums: Any,
+              has_aux: bool) -> Callable:
     @functools.wraps(func, updated=())
     def derived(*args: Any, **kwargs: Any) -> Any:
-        at = _At("jacrev", func, args, argnums, has_aux, kwargs)
-        nested = tree.unflatten(at.out_structure, [_Leaf(at.nested(r)) for r in at.rows()])
+        at = _At(who, func, args, argnums, has_aux, kwargs)
+        _require_real(who, "input", at.places)
+        _require_real(who, "output", at.ys)
+        nested = tree.unflatten(at.out_structure, [_Leaf(at.nested(r)) for r in blocks(at)])
         out = tree.map(lambda leaf: leaf.value, nested)
         return (out, tree.map(at.free, at.aux)) if has_aux else out
 
     return derived
+
+
+def _require_real(who: str, what: str, tensors: Sequence[Tensor]) -> None:
+    for i, t in enumerate(tensors):
+        if t.is_complex():
+            raise RuntimeError(
+                f"{who}: Expected all {what}s to be real but received complex tensor at flattened "
+                f"{what} idx: {i}. Take .real and .imag as two {what}s."
+            )
 
 
 class _Leaf:
@@ -247,14 +338,8 @@ class _Leaf:
         self.value = value
 
 
-def jacfwd(func: Callable, argnums: Any = 0, has_aux: bool = False, *,
-           randomness: str = "error") -> Callable:
-    """The Jacobian, as by ``jacrev``: the numbers are the same, and so is the way to them."""
-    return jacrev(func, argnums, has_aux=has_aux)
-
-
 def hessian(func: Callable, argnums: Any = 0) -> Callable:
-    """The Hessian: the Jacobian of the gradient.
+    """The Hessian: the Jacobian of the gradient, forward over reverse.
 
     >>> from functrans import torch
     >>> torch.func.hessian(lambda x: (x**3).sum())(torch.tensor([1.0, 2.0]))
@@ -272,6 +357,11 @@ def functional_call(module: Any, parameter_and_buffer_dicts: Any, args: Any = No
     Names are those of ``named_parameters``; several dicts are taken together.
     """
     dicts = parameter_and_buffer_dicts
+    if not isinstance(dicts, dict | tuple | list):
+        raise ValueError(
+            "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got "
+            f"{type(dicts)}"
+        )
     named: dict[str, Any] = {}
     for d in (dicts,) if isinstance(dicts, dict) else dicts:
         named.update(d)
@@ -280,8 +370,8 @@ def functional_call(module: Any, parameter_and_buffer_dicts: Any, args: Any = No
         known = {name for name, _ in [*module.named_parameters(), *module.named_buffers()]}
         if known != named.keys():
             raise RuntimeError(
-                f"functional_call: missing keys {sorted(known - named.keys())}, unexpected keys "
-                f"{sorted(named.keys() - known)}"
+                f"Error(s) in reparametrizing for {type(module).__name__}: unexpected key(s) "
+                f"{sorted(named.keys() - known)}, missing key(s) {sorted(known - named.keys())}"
             )
     places = [_owner(module, name) for name in named]
     before = [store[key] for store, key in places]

@@ -3,6 +3,7 @@
 import pytest
 
 import functrans.torch as torch
+from functrans.torch._graph import dual
 from functrans.torch.autograd import Function
 from functrans.torch.autograd import forward_ad as fw
 
@@ -104,7 +105,7 @@ class Halved(Function):
 
     @staticmethod
     def jvp(ctx, vx, vy):
-        assert vy is None
+        assert vy.tolist() == [0.0]  # not a dual tensor
         return vx / 2, None
 
 
@@ -156,3 +157,112 @@ def test_functions_without_rules_say_so():
         Function.jvp(None)
     with pytest.raises(NotImplementedError, match="must implement the vmap function"):
         Function.vmap(None, None)
+
+
+def both_ways(f, x, v):
+    """J v in forward mode, which must not go back, and by going back twice."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(dual, "_there_and_back")
+        forward = torch.func.jvp(f, (x,), (v,))[1]
+    start, seed = x.clone().requires_grad_(), torch.ones_like(f(x)).requires_grad_()
+    (back,) = torch.autograd.grad(f(start), start, seed, create_graph=True)
+    return forward, torch.autograd.grad(back, seed, v)[0]
+
+
+EYE = torch.eye(3, dtype=F64)
+FORWARD = FUNCTIONS | {
+    "product of matrices": lambda x: torch.outer(x, x) @ (torch.outer(x, x.sin()) + EYE),
+    "mean": lambda x: (x * x).mean() + x.var(), "extremes": lambda x: x.max() * x.cummax(0).values,
+    "products": lambda x: x.prod() * x.cumprod(0), "logsumexp": lambda x: x.logsumexp(0),
+    "cholesky": lambda x: torch.linalg.cholesky(torch.outer(x, x) + EYE),
+    "eigenvalues": lambda x: torch.linalg.eigvalsh(torch.diag(x) + torch.outer(x, x)),
+    "singular values": lambda x: torch.linalg.svdvals(torch.diag(x) + torch.outer(x, x)),
+    "lu": lambda x: torch.linalg.lu(torch.outer(x, x) + EYE)[2],
+    "several views": lambda x: torch.stack([a * b for a, b in zip(x.unbind(), x.split(1),
+                                                                  strict=True)]),
+    "parts written": lambda x: torch.zeros(2, 3, dtype=F64).index_put(
+        (torch.tensor([1]),), x * x) * x, "broadcast": lambda x: (x + EYE[0][:, None]) * x[0],
+    "types": lambda x: (x.float() * 2).double(),
+    "complex": lambda x: (torch.complex(x, x * x).exp() * torch.complex(x, x).conj()).real,
+    "spectrum": lambda x: torch.fft.rfft(x).abs(),
+}
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_one_pass_forward_is_as_going_back_twice(name):
+    x, v = t(0.5, 0.7, 0.9), t(1.0, -2.0, 0.5)
+    forward, back = both_ways(FORWARD[name], x, v)
+    assert torch.allclose(forward, back, rtol=1e-12, atol=1e-14)
+
+
+def written(x):
+    y = torch.complex(x, x * 2)
+    y.real[1:].mul_(x[0])
+    y.imag[0] = x[2]
+    z = x.clone()
+    z[:2] = x[1:] * x[0]
+    return torch.view_as_real(y).sum(1) * z
+
+
+def test_what_is_written_has_a_tangent():
+    forward, back = both_ways(written, t(0.5, 0.7, 0.9), t(1.0, -2.0, 0.5))
+    assert torch.allclose(forward, back, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_columns_are_rows(name):
+    x = t(0.5, 0.7, 0.9)
+    columns, rows = torch.func.jacfwd(FORWARD[name])(x), torch.func.jacrev(FORWARD[name])(x)
+    assert torch.allclose(columns, rows, rtol=1e-12, atol=1e-14)
+
+
+def test_forward_mode_is_asked_for_by_name():
+    x = t(1.0, 2.0)
+    options = {"vectorize": True, "strategy": "forward-mode"}
+    jacobian = torch.autograd.functional.jacobian
+    (a, b), (c, d) = jacobian(lambda x, y: (x * y, x.sum()), (x, x[:1]), **options)
+    assert a.tolist() == [[1.0, 0.0], [0.0, 1.0]] and b.tolist() == [[1.0], [2.0]]
+    assert c.tolist() == [1.0, 1.0] and d.tolist() == [0.0]
+    h = torch.autograd.functional.hessian(
+        lambda x: (x**3).sum(), x, vectorize=True, outer_jacobian_strategy="forward-mode")
+    assert h.tolist() == [[6.0, 0.0], [0.0, 12.0]]
+    with pytest.raises(NotImplementedError, match="only implemented for `vectorize=True`"):
+        jacobian(torch.sin, x, strategy="forward-mode")
+    with pytest.raises(NotImplementedError, match="are not supported together"):
+        jacobian(torch.sin, x, create_graph=True, **options)
+
+
+def test_the_jvp_of_a_function_is_used_by_func():
+    before = Cube.calls
+    assert torch.func.jvp(Cube.apply, (t(2.0),), (t(1.0),))[1].tolist() == [12.0]
+    assert torch.func.jacfwd(Cube.apply)(t(2.0, 3.0)).tolist() == [[12.0, 0.0], [0.0, 27.0]]
+    assert Cube.calls == before + 3
+
+
+def test_a_jvp_of_another_size_is_an_error():
+    class Wrong(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def jvp(ctx, v):
+            return v[:1]
+
+    class Many(Wrong):
+        @staticmethod
+        def jvp(ctx, v):
+            return v, v
+
+    x = t(1.0, 2.0)
+    with fw.dual_level(), pytest.raises(RuntimeError, match=r"size \[2\] while .* \[1\], from"):
+        Wrong.apply(fw.make_dual(x, x))
+    with pytest.raises(RuntimeError, match=r"number of gradients \(expected 1, got 2\)"):
+        torch.func.jvp(Many.apply, (x,), (x,))
+
+
+def test_a_gradient_by_func_has_a_tangent():
+    x = t(2.0, 3.0)
+    with fw.dual_level():
+        g = torch.func.grad(lambda x: (x**3).sum())(fw.make_dual(x, t(1.0, 10.0)))
+        assert fw.unpack_dual(g).tangent.tolist() == [12.0, 180.0]

@@ -177,7 +177,7 @@ def test_a_module_is_called_with_other_parameters():
     assert g["weight"].tolist() == [3.0] and g["inner.weight"].tolist() == [3.0]
     with pytest.raises(KeyError, match="no parameter or buffer 'bias'"):
         func.functional_call(layer, {"bias": x}, x)
-    with pytest.raises(RuntimeError, match=r"missing keys \['inner.weight', 'shift'\]"):
+    with pytest.raises(RuntimeError, match=r"missing key\(s\) \['inner.weight', 'shift'\]"):
         func.functional_call(layer, {"weight": x}, x, strict=True)
 
 
@@ -192,7 +192,7 @@ def test_the_parameters_of_several_modules_are_stacked():
 X = t(1.0, 2.0)
 REFUSED = {
     "a scalar": (lambda: func.grad(lambda x: x * 2)(X), "a scalar Tensor, got tensor with 1 dims"),
-    "outputs": (lambda: func.grad(lambda x: (x, x))(X), "return a Tensor, got 2 of them"),
+    "outputs": (lambda: func.grad(lambda x: (x, x))(X), "to return a Tensor, got .*tuple"),
     "argnum": (lambda: func.grad(torch.sum, argnums=1)(X), "Got argnum=1, but only 1 positional"),
     "numbers": (
         lambda: func.grad(lambda x: x)(1.0),
@@ -214,9 +214,20 @@ REFUSED = {
     "a dimension": (lambda: func.vmap(torch.sin, in_dims=1)(X), "Tensor of dimensionality 1 so"),
     "no tensor": (lambda: func.vmap(torch.mul)(X, 2.0), "cannot vmap over non-Tensor arguments"),
     "none mapped": (
-        lambda: func.vmap(torch.sin, in_dims=(None,))(X), "at least one in_dim must be an int"),
+        lambda: func.vmap(torch.sin, in_dims=(None,))(X), "at least one input must be mapped over"),
     "sizes": (lambda: func.vmap(torch.mul)(X, t(1.0)), r"got sizes \[2, 1\] for the mapped"),
-    "nothing": (lambda: func.vmap(torch.sin)(X[:0]), "the mapped dimension has size 0"),
+    "no argument": (lambda: func.vmap(lambda: X)(), r"got no inputs\. Maybe you forgot"),
+    "a list": (lambda: func.vmap(torch.sin, in_dims=[0])(X), "structure of inputs, got: .*list"),
+    "a word": (lambda: func.vmap(torch.sin, in_dims=("a",))(X), "an integer dimension or None"),
+    "chunks": (lambda: func.vmap(torch.sin, chunk_size=0), r"greater than 0\. \(got 0\)"),
+    "out_dims": (lambda: func.vmap(torch.sin, out_dims=(0, 0))(X), "out_dims is not compatible"),
+    "out_dim": (lambda: func.vmap(torch.sin, out_dims=3)(X), r"range of \[-1, 0\], but got 3"),
+    "tangent": (lambda: func.jvp(torch.sin, (X,), (X[:1],)), r"Tensor is of size \[2\] while"),
+    "no tangent": (lambda: func.jvp(torch.sin, (X,), (1.0,)), "Expected tangents to only contain"),
+    "no primal": (lambda: func.jvp(torch.sin, (1.0,), (X,)), "Expected primals to only contain"),
+    "no primals": (lambda: func.jvp(torch.sin, (), ()), "contain at least one Tensor"),
+    "complex input": (lambda: func.jacfwd(torch.sin)(X * 1j), "Expected all inputs to be real"),
+    "no dicts": (lambda: func.functional_call(None, 3), "to be a dict, or a list/tuple of dicts"),
     "out": (lambda: func.vmap(lambda x: 1.0)(X), "must only return Tensors, got type"),
 }
 
@@ -224,5 +235,10 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_does_not_fit_is_refused(name):
     call, text = REFUSED[name]
-    with pytest.raises((RuntimeError, ValueError), match=text):
+    with pytest.raises((RuntimeError, ValueError, IndexError), match=text):
         call()
+
+
+def test_a_batch_of_nothing_has_the_shape_of_its_entries():
+    out = func.vmap(lambda x: (x.outer(x), x.sum()), out_dims=(1, 0))(torch.zeros(0, 3))
+    assert [y.shape for y in out] == [(3, 0, 3), (0,)]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from functrans.extend import Aval
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, TAKING_OUT, op
 from functrans.torch._graph.graph import Node, check, freed, joint, saved_value, sequence
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed_binary
 from functrans.torch._graph.packing import packed, unpacked
+from functrans.torch._graph.pushing import FORWARD, Forward
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
@@ -40,21 +43,45 @@ class ProductNode(Node):
         self.where = where
 
     def pull(self, ct: Any, create: bool) -> tuple:
+        a, b = self.available(create)
+        if type(ct) is np.ndarray and not create:
+            return None if b is None else ct.dot(b.T), None if a is None else a.T.dot(ct)
+        return None if b is None else np.matmul(ct, b.T), None if a is None else np.matmul(a.T, ct)
+
+    def available(self, create: bool) -> Sequence:
+        """The operands, as values while the derivative is recorded; None for what is not saved."""
         if self.xs is None:
             raise freed(self)
         check(self)
-        (e1, e2), (a, b) = self.edges, unpacked(self.xs)
-        if type(ct) is np.ndarray and not create:
-            return None if b is None else ct.dot(b.T), None if a is None else a.T.dot(ct)
+        a, b = unpacked(self.xs)
         if create:
-            of = joint(self.marks)
+            (e1, e2), of = self.edges, joint(self.marks)
             a, b = saved_value(a, e1, of), saved_value(b, e2, of)
-        return None if b is None else np.matmul(ct, b.T), None if a is None else np.matmul(a.T, ct)
+        return a, b
+
+    def operands(self, outs: Sequence) -> tuple[Aval, Aval]:
+        """The avals of both factors, from that of the product."""
+        (m, n), dtype = outs[0]
+        a, b = self.available(False)
+        k = b.shape[0] if a is None else a.shape[1]
+        return Aval((m, k), dtype), Aval((k, n), dtype)
+
+    def push(self, ts: Sequence, outs: Sequence, create: bool) -> tuple:
+        """The tangent of the product."""
+        t = None
+        a, b = self.available(create)
+        if ts[0] is not None:
+            t = np.matmul(ts[0], b)
+        if ts[1] is not None:
+            second = np.matmul(a, ts[1])
+            t = second if t is None else t + second
+        return (t,)
 
     def release(self) -> None:
         self.xs = None
 
 
+FORWARD[ProductNode] = Forward(ProductNode.operands, ProductNode.push)
 _MM = named(ProductNode, "MmBackward0")
 
 

@@ -54,7 +54,7 @@ def _key(key: Any) -> Any:
                 f"tensors used as indices must be long, int, byte or bool tensors, not {key.dtype}"
             )
         array = array.astype(bool) if array.dtype == np.uint8 else array
-        return int(array) if array.ndim == 0 and array.dtype.kind in "iu" else array.copy()
+        return array.copy() if array.ndim else array.item()
     if isinstance(key, list):
         return [_key(e) for e in key]
     return int(key) if isinstance(key, np.integer) else key
@@ -65,6 +65,8 @@ def get(self: Tensor, key: Any) -> Tensor:
     pattern = _basic(key)
     if pattern is None:
         key = _key(key)
+        if type(key) is bool:  # all of it or nothing, along a new dimension
+            return get(self, None) if key else get(self, None)[:0]
         pattern = _basic(key)
     if pattern is None:
         return _picked(self, key)
@@ -81,8 +83,13 @@ def _picked(x, key):
 @partial(observed, name="setitem")
 def put(self: Tensor, key: Any, value: Any) -> None:
     """``self[key] = value``."""
+    key = _key(key)
+    if type(key) is bool:  # all of it or nothing
+        if not key:
+            return
+        key = None
     try:
-        _put(self, _key(key), value)
+        _put(self, key, value)
     except ValueError as failure:
         if isinstance(failure, IndexError | FunctransError):
             raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,14 +17,10 @@ from functrans.torch._functions.table import (
     op,
     ordered,
     row,
-    title_for,
 )
-from functrans.torch._graph.graph import Edge, Node
-from functrans.torch._graph.modes import state
-from functrans.torch._graph.observed import observed_unary
-from functrans.torch._graph.titles import named
+from functrans.torch._functions.totals import total
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
+from functrans.torch._tensors.tensor import Tensor
 
 _logsumexp, _softmax, _moving_as = row("logsumexp"), row("softmax"), row("moving_as")
 # characters of the types whose sums need no wider one: single and double, real and complex
@@ -80,46 +75,7 @@ def sum_dim(x, dim=None, keepdim=False, *, dtype=None):
     return np.sum(_summable(x, dtype), axis=axes(dim, x), keepdims=keepdim)
 
 
-class TotalNode(Node):
-    """The sum of all entries times ``scale``, the last op of every loss."""
-
-    __slots__ = ("aval", "scale")
-
-    repeats = True
-
-    def __init__(self, edge: Edge, array: np.ndarray, scale: float):
-        Node.__init__(self, (edge,))
-        self.aval = array.shape, array.dtype
-        self.scale = scale
-
-    def pull(self, ct: Any, create: bool) -> tuple:
-        if isinstance(ct, np.ndarray | np.generic):
-            spread = np.empty(*self.aval)
-            spread.fill(ct.item() * self.scale)
-            return (spread,)
-        if self.scale != 1:
-            ct = ct * self.scale
-        return (np.broadcast_to(ct, self.aval[0]),)
-
-
-def _total(name: str, mean: bool) -> Callable:
-    """The sum or the mean of all entries, as a function of a tensor."""
-    kind = named(TotalNode, title_for(name))
-
-    def total(input: Tensor) -> Tensor:
-        array = input._array
-        y = np.add.reduce(array, None)
-        scale = 1 / array.size if mean else 1
-        out = from_array(y * y.dtype.type(scale) if mean else y)
-        edge = edge_of(input) if state.grad else None
-        if edge is not None:
-            out._node = kind(edge, array, scale)
-        return out
-
-    return observed_unary(total, name)
-
-
-_sum_all, _mean_all = _total("sum", mean=False), _total("mean", mean=True)
+_sum_all, _mean_all = total("sum", mean=False), total("mean", mean=True)
 
 
 @op(title="SumBackward0", method=False)

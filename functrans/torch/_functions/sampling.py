@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.table import METHODS, function, method
-from functrans.torch._graph.views import changed, guard
-from functrans.torch._tensors import dtypes, factories
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.random import source
 from functrans.torch._tensors.tensor import Tensor, from_array
 
 
@@ -23,7 +23,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
     probability: Any = input._array if p is None else p
     if np.any((probability < 0) | (probability > 1)):
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
-    return _drawn(input, factories.source().random(input.shape) < probability)
+    return _drawn(input, source(generator).random(input.shape) < probability)
 
 
 @method
@@ -41,8 +41,8 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *,
     if not replacement and num_samples > rows.shape[1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without "
                            "replacement")
-    source = factories.source()
-    out = [source.choice(len(p), num_samples, replacement, p / p.sum()) for p in rows]
+    rng = source(generator)
+    out = [rng.choice(len(p), num_samples, replacement, p / p.sum()) for p in rows]
     y = np.stack(out).astype(np.int64)
     return from_array(y if weights.ndim == 2 else y[0])
 
@@ -50,23 +50,28 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *,
 @function
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Counts with the rates in ``input``."""
-    return _drawn(input, factories.source().poisson(input._array))
+    return _drawn(input, source(generator).poisson(input._array))
+
+
+@function
+def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
+    """How many of ``count`` trials succeed, each with the probability ``prob``."""
+    drawn = source(generator).binomial(count._array.astype(np.int64), prob._array)
+    return _drawn(count, drawn)
 
 
 @function
 def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: Any = None,
-                 **options: Any) -> Tensor:
+                 generator: Any = None, **options: Any) -> Tensor:
     """Integers from ``low`` up to, not including, ``high``, in the shape of ``input``."""
     low, high = (0, low) if high is None else (low, high)
     d = input._array.dtype if dtype is None else dtypes.array_dtype(dtype)
-    return from_array(factories.source().integers(low, high, input.shape).astype(d))
+    return from_array(source(generator).integers(low, high, input.shape).astype(d))
 
 
 def _written(name: str, draw: Callable) -> None:
     def write(self: Tensor, *args: Any, generator: Any = None, **kwargs: Any) -> Tensor:
-        guard(self, False, name)
-        self._array[...] = draw(factories.source(), self._array.shape, *args, **kwargs)
-        changed(self, name)
+        self[...] = _drawn(self, draw(source(generator), self._array.shape, *args, **kwargs))
         return self
 
     write.__name__ = write.__qualname__ = name
@@ -81,3 +86,8 @@ _written("geometric_", lambda rng, shape, p: rng.geometric(p, shape))
 _written("log_normal_", lambda rng, shape, mean=1.0, std=2.0: rng.lognormal(mean, std, shape))
 _written("bernoulli_", lambda rng, shape, p=0.5:
          rng.random(shape) < (p._array if isinstance(p, Tensor) else p))
+_written("uniform_", lambda rng, shape, a=0.0, b=1.0, **ends:
+         rng.uniform(ends.get("from", a), ends.get("to", b), shape))
+_written("normal_", lambda rng, shape, mean=0.0, std=1.0: rng.normal(mean, std, shape))
+_written("random_", lambda rng, shape, low=0, high=None:
+         rng.integers(*((0, low or 2**24) if high is None else (low, high)), shape))

@@ -17,10 +17,11 @@ from functrans.extend import Aval, Tracer, aval_of, cast, sum_to
 from functrans.torch._graph.graph import Edge, Node, Storage, Value, check, freed
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.packing import Packed
+from functrans.torch._graph.pushing import FORWARD, Forward
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.views import CUSTOM, SEVERAL, changed, guard, rebase
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, show, take
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, lift, show, take
 
 
 class Saved(NamedTuple):
@@ -103,9 +104,9 @@ class CustomNode(Node):
                     f"{i + 1}, but the corresponding forward input was not a Tensor"
                 )
             if not isinstance(g, Tensor):
-                raise TypeError(
-                    f"function {self.name()} must return Tensors or None, but gradient {i + 1} is "
-                    f"{type(g).__name__}"
+                raise RuntimeError(
+                    f"expected Variable or None (got {type(g).__name__}) as gradient {i + 1} of "
+                    f"function {self.name()}"
                 )
             k, aval = arg
             if g.is_complex() and aval.dtype.kind != "c":
@@ -286,13 +287,61 @@ def _saved(ctx: Any, node: Any, inputs: tuple, edges: Sequence, results: tuple,
             continue
         if not isinstance(t, Tensor):
             raise TypeError(
-                f"save_for_backward can only save Tensors or None, but argument {i} is of type "
+                f"save_for_backward can only save variables, but argument {i} is of type "
                 f"{type(t).__name__}; keep other things as attributes of ctx"
             )
         kept, edge, output = places.get(id(t), (t, None, None))
         array = kept._array if state.saving is None else Packed(kept._array, state.saving)
         saved.append(Saved(array, kept._storage, edge, output))
     return saved
+
+
+def fits_outputs(name: str, tangents: Sequence, outs: Sequence) -> None:
+    """Raise unless ``jvp`` has returned a tangent of the right size, or None, for each output."""
+    if len(tangents) != len(outs):
+        raise RuntimeError(
+            f"{name}'s jvp returned an incorrect number of gradients (expected {len(outs)}, got "
+            f"{len(tangents)})"
+        )
+    for t, y in zip(tangents, outs, strict=True):
+        if t is not None and t.shape != y.shape:
+            raise RuntimeError(
+                "Trying to set a forward gradient that has a different size than that of the "
+                f"original Tensor, this is not supported. Tensor is of size {list(y.shape)} while "
+                f"the given forward gradient is of size {list(t.shape)}, from the jvp of {name}."
+            )
+
+
+def _has_jvp(node: CustomNode) -> bool:
+    return getattr(node.ctx, "has_jvp", False)
+
+
+def _operands(node: CustomNode, outs: Sequence) -> list[Aval]:
+    return [arg[1] for arg in node.args if arg is not None]
+
+
+def _push(node: CustomNode, ts: Sequence, outs: Sequence, create: bool) -> list:
+    """The tangents of the outputs, by the ``jvp`` of the function."""
+    tangents = [None if arg is None else _shown_tangent(node, ts[arg[0]], arg[1])
+                for arg in node.args]
+    before, state.grad = state.grad, create
+    try:
+        found = node.ctx.apply_jvp(*tangents)
+    finally:
+        state.grad = before
+    avals = [Aval((), np.dtype(float)) if out is None else out[1] for out in node.outs]
+    fits_outputs(node.name(), found, avals)
+    return [None if t is None else lift(t) if create and t.requires_grad else t._array
+            for t, out in zip(found, node.outs, strict=True) if out is not None]
+
+
+def _shown_tangent(node: CustomNode, t: Any, aval: Aval) -> Tensor | None:
+    if t is None:
+        return from_array(np.zeros(*aval)) if node.ctx.materialize_grads else None
+    return from_array(t.primal, None, t.node, t.index) if type(t) is Value else from_array(t)
+
+
+FORWARD[CustomNode] = Forward(_operands, _push, _has_jvp)
 
 
 class DelayedError(Node):

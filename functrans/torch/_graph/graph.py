@@ -243,7 +243,7 @@ class _Zero:
     def act(g: Any) -> np.ndarray:
         return np.zeros(g.shape, g.dtype)
 
-    pull = act
+    pull = push = act
 
 
 ZERO = _Zero()

@@ -115,14 +115,18 @@ class CopySlices(Node):
         rows = [prim for prim, _ in self.steps]
         return 1j * np.imag(ct) if real in rows else np.real(ct) if imag in rows else 0
 
-    def written(self) -> np.ndarray:
-        """Which elements of the base the part covers."""
+    def places(self) -> np.ndarray:
+        """Which element of the base each of the part is."""
         places = np.arange(int(np.prod(self.shape))).reshape(self.shape)
         for prim, params in self.steps:
             if prim is not real and prim is not imag:
                 places = prim.impl(places, **params)
+        return places
+
+    def written(self) -> np.ndarray:
+        """Which elements of the base the part covers."""
         mask = np.zeros(self.shape, bool)
-        mask.reshape(-1)[places] = True
+        mask.reshape(-1)[self.places()] = True
         return mask
 
 

@@ -143,10 +143,10 @@ def cotangent_rows_at(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge],
         cotangents_at([(edge, ct[i]) for edge, ct in roots], wanted, retain or i < n - 1, create)
         for i in range(n)
     ]
-    return [_stacked(cts) for cts in zip(*rows, strict=True)]
+    return [stacked(cts) for cts in zip(*rows, strict=True)]
 
 
-def _stacked(cts: Sequence) -> Any:
+def stacked(cts: Sequence) -> Any:
     like = next((ct for ct in cts if ct is not None), None)
     if like is None:
         return None

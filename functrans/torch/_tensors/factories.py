@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from functrans.torch._functions.shapes import require_cpu, sizes
 from functrans.torch._functions.table import METHODS
 from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.random import source
 from functrans.torch._tensors.tensor import Tensor, as_array, from_array
 
 
@@ -95,14 +95,14 @@ def _shaped(name: str, make: Callable) -> Callable:
         shape = sizes(size)
         if min(shape, default=0) < 0:
             raise RuntimeError(f"{name}: lengths must not be negative, but they are {list(shape)}")
-        array = np.asarray(make(shape, d)).astype(d, copy=False)
+        array = np.asarray(make(shape, d, generator)).astype(d, copy=False)
         return finished(name, array, None, requires_grad, device)
 
     def like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-             layout: Any = None, memory_format: Any = None) -> Tensor:
+             layout: Any = None, memory_format: Any = None, generator: Any = None) -> Tensor:
         d = input._array.dtype if dtype is None else dtypes.array_dtype(dtype)
         array = np.empty_like(input._array, d)
-        array[...] = make(input._array.shape, d)
+        array[...] = make(input._array.shape, d, generator)
         return finished(f"{name}_like", array, None, requires_grad, device)
 
     def method(self: Tensor, *size: Any, dtype: Any = None, device: Any = None,
@@ -118,61 +118,36 @@ def _shaped(name: str, make: Callable) -> Callable:
     return factory
 
 
-class _Random:
-    """The random generator, which ``manual_seed`` replaces."""
-
-    source = np.random.default_rng()
-
-
-def random_state() -> Mapping[str, Any]:
-    """The state of the random generator."""
-    return _Random.source.bit_generator.state
-
-
-@contextlib.contextmanager
-def random_from(state: Mapping[str, Any] | None) -> Iterator[None]:
-    """Inside, the random numbers that came after ``state``; None changes nothing."""
-    before = random_state()
-    _Random.source.bit_generator.state = state or before
-    try:
-        yield
-    finally:
-        if state:
-            _Random.source.bit_generator.state = before
-
-
-def source() -> np.random.Generator:
-    """The random generator."""
-    return _Random.source
-
-
 def real_type(d: dtypes.dtype) -> dtypes.dtype:
     """The type of the parts of a complex number; others are their own."""
     return dtypes.BY_ARRAY_DTYPE[np.real(np.empty(0, d.array_dtype)).dtype]
 
 
-def _uniform(shape: tuple, d: np.dtype) -> np.ndarray:
+def _uniform(shape: tuple, d: np.dtype, generator: Any = None) -> np.ndarray:
     """In [0, 1), also after rounding to ``d``."""
     kind = np.float32 if d.itemsize <= 4 else np.float64
-    return np.minimum(_Random.source.random(shape, kind), kind(1 - 2.0**-8 * (d.itemsize == 2)))
+    return np.minimum(source(generator).random(shape, kind),
+                      kind(1 - 2.0**-8 * (d.itemsize == 2)))
 
 
-def _normal(shape: tuple, d: np.dtype) -> np.ndarray:
+def _normal(shape: tuple, d: np.dtype, generator: Any = None) -> np.ndarray:
     if d.kind == "c":
-        parts = _Random.source.standard_normal((2, *shape)) * np.sqrt(0.5)
+        parts = source(generator).standard_normal((2, *shape)) * np.sqrt(0.5)
         return parts[0] + 1j * parts[1]
-    return _Random.source.standard_normal(shape, np.float32 if d.itemsize <= 4 else np.float64)
+    kind = np.float32 if d.itemsize <= 4 else np.float64
+    return source(generator).standard_normal(shape, kind)
+
+
+def _making(make: Callable) -> Callable:
+    """``make`` without random numbers, which takes a generator as the others do."""
+    return lambda shape, d, generator=None: make(shape, d)
 
 
 for _name, _make in {
-    "zeros": np.zeros, "ones": np.ones, "empty": np.empty, "rand": _uniform, "randn": _normal,
+    "zeros": _making(np.zeros), "ones": _making(np.ones), "empty": _making(np.empty),
+    "rand": _uniform, "randn": _normal,
 }.items():
     _shaped(_name, _make)
-
-
-def manual_seed(seed: int) -> None:
-    """Start the random numbers again from ``seed``."""
-    _Random.source = np.random.default_rng(abs(int(seed)))
 
 
 def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None,
@@ -239,45 +214,31 @@ def randint(low: int, high: Any = None, size: Any = None, *, dtype: Any = None,
     """Integers from ``low`` up to, not including, ``high``: ``randint(high, size)`` starts at 0."""
     if size is None:
         low, high, size = 0, low, high
-    array = _Random.source.integers(low, high, tuple(size))
+    array = source(generator).integers(low, high, tuple(size))
     return finished("randint", array, dtype, requires_grad, device)
 
 
-def randperm(n: int, *, dtype: Any = None, device: Any = None) -> Tensor:
+def randperm(n: int, *, generator: Any = None, dtype: Any = None, device: Any = None,
+             requires_grad: bool = False) -> Tensor:
     """The integers below ``n`` in random order."""
-    return finished("randperm", _Random.source.permutation(n), dtype, False, device)
+    return finished("randperm", source(generator).permutation(n), dtype, requires_grad, device)
 
 
-def normal(mean: Any, std: Any = 1.0, size: Any = None) -> Tensor:
+def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None,
+           dtype: Any = None) -> Tensor:
     """Normally distributed numbers."""
     if size is None:
         arrays = [np.asarray(as_array(x)) for x in (mean, std)]
         size = np.broadcast_shapes(*[a.shape for a in arrays])
     d = next((x._array.dtype for x in (mean, std) if isinstance(x, Tensor)),
              dtypes.default_float())
-    return from_array((_Random.source.standard_normal(tuple(size)) * as_array(std)
-                 + as_array(mean)).astype(d))
+    d = d if dtype is None else dtypes.array_dtype(dtype)
+    drawn = source(generator).standard_normal(tuple(size))
+    return from_array((drawn * as_array(std) + as_array(mean)).astype(d))
 
-
-def _filled_in_place(name: str, draw: Callable) -> None:
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        self[...] = from_array(np.asarray(draw(self._array.shape, *args, **kwargs)).astype(
-            self._array.dtype))
-        return self
-
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = "Fill this tensor with random numbers."
-    METHODS[name] = method
-
-
-_filled_in_place("uniform_", lambda shape, a=0.0, b=1.0: _Random.source.uniform(a, b, shape))
-_filled_in_place("normal_", lambda shape, mean=0.0, std=1.0: _Random.source.normal(mean, std,
-                                                                                   shape))
-_filled_in_place("random_", lambda shape, low=0, high=2**24: _Random.source.integers(low, high,
-                                                                                     shape))
 
 NAMES = [
     "arange", "as_tensor", "empty", "empty_like", "eye", "from_numpy", "full", "full_like",
-    "linspace", "logspace", "manual_seed", "normal", "ones", "ones_like", "rand", "rand_like",
+    "linspace", "logspace", "normal", "ones", "ones_like", "rand", "rand_like",
     "randint", "randn", "randn_like", "randperm", "tensor", "zeros", "zeros_like",
 ]

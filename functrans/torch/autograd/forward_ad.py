@@ -80,7 +80,8 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
         return UnpackedDualTensor(tensor, None)
     edge = edge_of(tensor)
     if edge is not None and type(edge[0]) is Dual:
-        node, k = edge[0].edges[0] or (None, 0)
+        before = edge[0].edges[0]
+        node, k = before if before is not None and leads_to_leaf([before]) else (None, 0)
         primal = from_array(tensor._array, tensor._storage, node, k)
         return UnpackedDualTensor(primal, edge[0].tangent)
     tangent = tangent_of(tensor)

@@ -29,7 +29,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NoReturn
 
-from functrans.torch._graph.custom import CustomNode, DelayedError, call
+import numpy as np
+
+from functrans.torch._graph.custom import CustomNode, DelayedError, call, fits_outputs
 from functrans.torch._graph.dual import forward as forward_mode
 from functrans.torch._graph.dual import tangent_of, with_tangent
 from functrans.torch._graph.hooks import RemovableHandle
@@ -118,13 +120,19 @@ class BackwardCFunction(FunctionCtx, _HookMixin):
             )
         return cls.vjp(self, *args)
 
+    @property
+    def has_jvp(self) -> bool:
+        """Whether the function has a ``jvp`` of its own."""
+        return self._forward_cls.jvp is not Function.jvp
+
     def apply_jvp(self, *tangents: Any) -> Any:
         """The tangents of the results, by the function's own ``jvp``."""
         self.forward_mode = True
         try:
-            return self._forward_cls.jvp(self, *tangents)
+            found = self._forward_cls.jvp(self, *tangents)
         finally:
             self.forward_mode = False
+        return found if isinstance(found, tuple) else (found,)
 
 
 class FunctionMeta(type):
@@ -243,7 +251,7 @@ class Function(FunctionBase, FunctionCtx, _HookMixin, metaclass=FunctionMeta):
         else:
             forward = functools.partial(cls._set_up, ctx)
         out = call(ctx, forward, ctx.apply, cls._node_cls, args)
-        if forward_mode.levels and cls.jvp is not Function.jvp:
+        if forward_mode.levels and ctx.has_jvp:
             return cls._with_tangents(ctx, args, out)
         return out
 
@@ -253,9 +261,13 @@ class Function(FunctionBase, FunctionCtx, _HookMixin, metaclass=FunctionMeta):
         tangents = [tangent_of(x) if isinstance(x, Tensor) else None for x in args]
         if all(t is None for t in tangents):
             return out
-        found = ctx.apply_jvp(*tangents)
+        found = ctx.apply_jvp(*[
+            from_array(np.zeros_like(x._array)) if t is None and isinstance(x, Tensor)
+            and ctx.materialize_grads else t for t, x in zip(tangents, args, strict=True)])
+        outs = out if isinstance(out, tuple) else (out,)
+        fits_outputs(cls.__name__, found, outs)
         if not isinstance(out, tuple):
-            return out if found is None else with_tangent(out, found)
+            return out if found[0] is None else with_tangent(out, found[0])
         return tuple([with_tangent(y, y.detach() * 0 if t is None else t)
                       if isinstance(y, Tensor) and is_differentiable(y._array.dtype) else y
                       for y, t in zip(out, found, strict=True)])

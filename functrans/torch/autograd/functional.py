@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from functrans.extend import Aval
+from functrans.torch._graph.dual import pushed_columns
 from functrans.torch._graph.engine import owned
 from functrans.torch._graph.graph import Edge
 from functrans.torch._graph.modes import enable_grad
@@ -230,7 +232,8 @@ def jacobian(func: Callable, inputs: Any, create_graph: bool = False, strict: bo
 
     A tuple over the inputs, or over the outputs, or of tuples ``J[output][input]``, where those
     are tuples. ``vectorize``: all rows at once, by ``vmap``, instead of one after the other.
-    ``strategy``: "reverse-mode" or "forward-mode"; the numbers are the same, and so is the way.
+    ``strategy``: "reverse-mode", or "forward-mode" with ``vectorize``: all columns in one pass
+    from the inputs on. The numbers are the same.
 
     >>> from functrans import torch
     >>> jacobian(lambda x, y: 2 * x + 3 * y, (torch.zeros(2), torch.zeros(2)))
@@ -238,16 +241,19 @@ def jacobian(func: Callable, inputs: Any, create_graph: bool = False, strict: bo
             [0., 2.]]), tensor([[3., 0.],
             [0., 3.]]))
     """
-    _require_options("jacobian", strict, vectorize, strategy)
+    _require_options("jacobian", strict, vectorize, strategy, create_graph)
     at = _Point("jacobian", func, inputs, create_graph, strict)
+    columns = _columns(at) if strategy == "forward-mode" else None
     rows = []
     for k, y in enumerate(at.outputs):
-        blocks = at.filled(_block(at, y, vectorize), [_both(y, x) for x in at.like], f"Output {k}")
+        cts = _block(at, y, vectorize) if columns is None else columns[k]
+        blocks = at.filled(cts, [_both(y, x) for x in at.like], f"Output {k}")
         rows.append(tuple(blocks) if at.many_in else blocks[0])
     return tuple(rows) if at.many_out else rows[0]
 
 
-def _require_options(who: str, strict: bool, vectorize: bool, strategy: str) -> None:
+def _require_options(who: str, strict: bool, vectorize: bool, strategy: str,
+                     create_graph: bool) -> None:
     if strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError(
             'Expected strategy to be either "forward-mode" or "reverse-mode", but got '
@@ -258,6 +264,17 @@ def _require_options(who: str, strict: bool, vectorize: bool, strategy: str) -> 
             f"torch.autograd.functional.{who}: `strict=True` and `vectorized=True`, or a forward "
             "mode, are not supported together. Please either set `strict=False` or "
             "`vectorize=False`."
+        )
+    if strategy == "forward-mode" and create_graph:
+        raise NotImplementedError(
+            "torch.autograd.functional.jacobian: `create_graph=True` and `strategy="
+            "\"forward-mode\"` are not supported together (yet). Please either set "
+            "`create_graph=False` or `strategy=\"reverse-mode\"`."
+        )
+    if strategy == "forward-mode" and not vectorize:
+        raise NotImplementedError(
+            "Computing Jacobian using forward-AD or forward-over-reverse Hessian is"
+            "only implemented for `vectorize=True`."
         )
 
 
@@ -273,6 +290,24 @@ def _construct_standard_basis_for(tensors: Sequence[Tensor],
 
 def _both(y: Tensor, x: tuple) -> tuple:
     return (*y._array.shape, *x[0]), x[1]
+
+
+def _columns(at: _Point) -> list[list] | None:
+    """The derivatives of each output in each input by forward mode, as cotangents.
+
+    None where part of the way can only be passed backward.
+    """
+    ys = [(edge_of(y), y._array) for y in at.outputs]
+    found = pushed_columns(ys, at.edges, [Aval(*x) for x in at.like], False)
+    if found is None:
+        return None
+    cuts = np.cumsum([int(np.prod(shape)) for shape, _ in at.like])[:-1]
+    return [
+        [None] * len(at.like) if columns is None else [
+            np.conjugate(part.reshape(_both(y, x)[0])) for part, x in
+            zip(np.split(np.moveaxis(columns, 0, -1), cuts, axis=-1), at.like, strict=True)
+        ] for y, columns in zip(at.outputs, found, strict=True)
+    ]
 
 
 def _block(at: _Point, y: Tensor, vectorize: bool) -> list:
@@ -307,7 +342,7 @@ def hessian(func: Callable, inputs: Any, create_graph: bool = False, strict: boo
     tensor([[ 6.,  0.],
             [ 0., 12.]])
     """
-    _require_options("hessian", strict, vectorize, outer_jacobian_strategy)
+    _require_options("hessian", strict, vectorize, outer_jacobian_strategy, create_graph)
     many = isinstance(inputs, tuple | list)
     _tensors("hessian", inputs, "inputs")
 
@@ -316,7 +351,7 @@ def hessian(func: Callable, inputs: Any, create_graph: bool = False, strict: boo
         grads = at.gradient()
         return tuple(grads) if many else grads[0]
 
-    return jacobian(gradient, inputs, create_graph, strict, vectorize)
+    return jacobian(gradient, inputs, create_graph, strict, vectorize, outer_jacobian_strategy)
 
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]

@@ -10,7 +10,7 @@ import numpy as np
 from functrans.torch._functions.special import scipy
 from functrans.torch._functions.table import METHODS, SPECIAL, op
 from functrans.torch._graph.modes import no_grad
-from functrans.torch._tensors import factories
+from functrans.torch._tensors import random
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.distributions.distribution import (
     LOG_2PI,
@@ -164,7 +164,7 @@ class Uniform(Distribution):
         return (self.high - self.low) ** 2 / 12
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = factories.source().random(self._extended(sample_shape))
+        u = random.source().random(self._extended(sample_shape))
         u = from_array(np.asarray(u).astype(self.low._array.dtype))
         return self.low + u * (self.high - self.low)
 
@@ -344,7 +344,7 @@ def _gamma_sample(a, x):
 def standard_gamma(a: Tensor) -> Tensor:
     """Samples of the gamma distribution with shapes ``a``, differentiable in them."""
     with no_grad():
-        drawn = factories.source().standard_gamma(a._array.astype(np.float64))
+        drawn = random.source().standard_gamma(a._array.astype(np.float64))
     x = np.maximum(drawn.astype(a._array.dtype), np.finfo(a._array.dtype).tiny)
     if not a.requires_grad:
         return from_array(x)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from functrans.torch._functions.table import METHODS, NN
-from functrans.torch._tensors import factories
+from functrans.torch._tensors import factories, random
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.distributions.distribution import Distribution, broadcast, uniform
 
@@ -65,7 +65,7 @@ class Bernoulli(_ByProbability):
         return self.probs * (1 - self.probs)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        return self._drawn(lambda p: factories.source().random(p.shape) < p, sample_shape)
+        return self._drawn(lambda p: random.source().random(p.shape) < p, sample_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
         return -self._losses(self.checked(value))
@@ -94,7 +94,7 @@ class Geometric(_ByProbability):
         return (1 / self.probs - 1) / self.probs
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        return self._drawn(lambda p: factories.source().geometric(p) - 1, sample_shape)
+        return self._drawn(lambda p: random.source().geometric(p) - 1, sample_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
         value, probs = broadcast(self.checked(value), self.probs)
@@ -129,7 +129,7 @@ class Binomial(_ByProbability):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         n = self.total_count._array.astype(np.int64)
-        return self._drawn(lambda p: factories.source().binomial(n, p), sample_shape)
+        return self._drawn(lambda p: random.source().binomial(n, p), sample_shape)
 
     def _inside(self, x: np.ndarray) -> Any:
         return super()._inside(x) & (x <= self.total_count._array)
@@ -160,7 +160,7 @@ class Poisson(Distribution):
         return self.rate
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        drawn = factories.source().poisson(self.rate._array, self._extended(sample_shape))
+        drawn = random.source().poisson(self.rate._array, self._extended(sample_shape))
         return from_array(np.asarray(drawn).astype(self.rate._array.dtype))
 
     def log_prob(self, value: Tensor) -> Tensor:

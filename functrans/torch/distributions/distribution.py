@@ -10,7 +10,7 @@ import numpy as np
 
 from functrans.torch._functions.table import FUNCTIONS
 from functrans.torch._graph.modes import no_grad
-from functrans.torch._tensors import dtypes, factories
+from functrans.torch._tensors import dtypes, factories, random
 from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.tensor import Tensor, from_array
 
@@ -156,13 +156,13 @@ def broadcast(*values: Any) -> list[Tensor]:
 
 def normal(shape: Any, like: Tensor) -> Tensor:
     """Standard normal numbers."""
-    return from_array(factories.source().standard_normal(tuple(shape)).astype(like._array.dtype))
+    return from_array(random.source().standard_normal(tuple(shape)).astype(like._array.dtype))
 
 
 def uniform(shape: Any, like: Tensor) -> Tensor:
     """Uniform numbers, neither 0 nor 1."""
     d = like._array.dtype
-    drawn = factories.source().random(tuple(shape)).astype(d)
+    drawn = random.source().random(tuple(shape)).astype(d)
     return from_array(np.clip(drawn, np.finfo(d).tiny, 1 - np.finfo(d).eps))
 
 

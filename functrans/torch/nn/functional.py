@@ -12,16 +12,20 @@ from functrans.torch._functions import special
 from functrans.torch._functions.table import NN
 from functrans.torch.nn._functions import (
     activations,
+    alignment,
     attention,
     convolutions,
+    fractional,
     images,
     losses,
+    natives,
     normalisation,
     pooling,
+    spectra,
 )
 
 # for what they enter
 assert activations and attention and convolutions and images and losses and normalisation
-assert pooling and special
+assert alignment and fractional and natives and pooling and special and spectra
 __all__ = sorted(NN)
 globals().update(NN)

@@ -63,22 +63,22 @@ def zeros_(tensor: Tensor) -> Tensor:
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform between ``a`` and ``b``."""
     with no_grad():
-        return tensor.uniform_(a, b)
+        return tensor.uniform_(a, b, generator=generator)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Normal with a mean and a standard deviation."""
     with no_grad():
-        return tensor.normal_(mean, std)
+        return tensor.normal_(mean, std, generator=generator)
 
 
 def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0,
                   b: float = 2.0, generator: Any = None) -> Tensor:
     """Normal, drawn again where it falls outside of ``a`` and ``b``."""
     with no_grad():
-        tensor.normal_(mean, std)
+        tensor.normal_(mean, std, generator=generator)
         while ((tensor < a) | (tensor > b)).any():
-            again = tensor.clone().normal_(mean, std)
+            again = tensor.clone().normal_(mean, std, generator=generator)
             tensor.copy_(again.where((tensor < a) | (tensor > b), tensor))
     return tensor
 
@@ -108,26 +108,26 @@ def _array(tensor: Tensor, y: np.ndarray) -> Tensor:
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform, with the variance 2 / (fan in + fan out)."""
     bound = gain * math.sqrt(6 / sum(_fans(tensor)))
-    return uniform_(tensor, -bound, bound)
+    return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Normal, with the variance 2 / (fan in + fan out)."""
-    return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))))
+    return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))), generator)
 
 
 def kaiming_uniform_(tensor: Tensor, a: float = 0, mode: str = "fan_in",
                      nonlinearity: str = "leaky_relu", generator: Any = None) -> Tensor:
     """Uniform, with the variance gain**2 / fan."""
     bound = calculate_gain(nonlinearity, a) * math.sqrt(3 / max(_fan(tensor, mode), 1))
-    return uniform_(tensor, -bound, bound)
+    return uniform_(tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(tensor: Tensor, a: float = 0, mode: str = "fan_in",
                     nonlinearity: str = "leaky_relu", generator: Any = None) -> Tensor:
     """Normal, with the variance gain**2 / fan."""
     std = calculate_gain(nonlinearity, a) / math.sqrt(max(_fan(tensor, mode), 1))
-    return normal_(tensor, 0.0, std)
+    return normal_(tensor, 0.0, std, generator)
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
@@ -135,7 +135,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     if tensor.dim() < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     rows = tensor.shape[0]
-    flat = tensor.clone().detach().normal_()._array.reshape(rows, -1)
+    flat = tensor.clone().detach().normal_(generator=generator)._array.reshape(rows, -1)
     q, r = np.linalg.qr(flat if rows >= flat.shape[1] else flat.T)
     q = q * np.sign(np.diagonal(r))
     q = q if rows >= flat.shape[1] else q.T

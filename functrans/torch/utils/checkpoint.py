@@ -19,7 +19,7 @@ from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, Storage, ch
 from functrans.torch._graph.modes import enable_grad, state
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.walk import edge_key, run
-from functrans.torch._tensors.factories import random_from, random_state
+from functrans.torch._tensors.random import random_from, random_state
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 _R = TypeVar("_R")

@@ -163,10 +163,17 @@ def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: b
     slope: Any = (lower + upper) / 2
     if training:
         slope = lower + (upper - lower) * rand(input.shape, dtype=input.dtype)
-    return METHODS["where"](input, input > 0, input * slope)
+    y = METHODS["where"](input, input > 0, input * slope)
+    return input.copy_(y) if inplace else y
 
 
 # ---- dropout
+
+
+def rrelu_(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3,
+           training: bool = False) -> Tensor:
+    """``rrelu``, written to its input."""
+    return rrelu(input, lower, upper, training, True)
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -200,12 +207,24 @@ def _dropping_channels(name: str) -> Callable:
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
                   inplace: bool = False) -> Tensor:
     """Dropout to the negative limit of ``selu``, that keeps mean and variance."""
+    return _dropped_low(input, p, training, inplace, tuple(input.shape))
+
+
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
+                          inplace: bool = False) -> Tensor:
+    """``alpha_dropout`` of whole channels."""
+    shape = (*input.shape[:2], *[1] * (input.dim() - 2))
+    return _dropped_low(input, p, training, inplace, shape)
+
+
+def _dropped_low(input: Tensor, p: float, training: bool, inplace: bool, shape: tuple) -> Tensor:
     if not training or p == 0:
         return input
     low = -_SELU_SCALE * _SELU_ALPHA
     scale = 1 / math.sqrt((1 - p) * (1 + p * low**2)) if p < 1 else 0.0
-    kept = (rand(input.shape, dtype=input.dtype) >= p).to(input.dtype)
-    return (input * kept + low * (1 - kept)) * scale - scale * low * p
+    kept = (rand(shape, dtype=input.dtype) >= p).to(input.dtype)
+    y = (input * kept + low * (1 - kept)) * scale - scale * low * p
+    return input.copy_(y) if inplace else y
 
 
 # ---- linear maps, tables
@@ -391,7 +410,8 @@ NN.update(
     sigmoid=METHODS["sigmoid"], tanh=METHODS["tanh"], softplus=softplus, logsigmoid=logsigmoid,
     prelu=METHODS["prelu"], linear=linear, embedding=embedding,
     embedding_bag=embedding_bag, rrelu=rrelu, dropout=dropout,
-    alpha_dropout=alpha_dropout, gumbel_softmax=gumbel_softmax,
+    alpha_dropout=alpha_dropout,
+    feature_alpha_dropout=feature_alpha_dropout, rrelu_=rrelu_, gumbel_softmax=gumbel_softmax,
     cosine_similarity=cosine_similarity, pdist=pdist,
 )
 for _name in ("dropout1d", "dropout2d", "dropout3d", "feature_dropout"):

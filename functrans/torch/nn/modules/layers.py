@@ -76,6 +76,7 @@ STATELESS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "BCEWithLogitsLoss": ("binary_cross_entropy_with_logits",
                           {"weight": None, "reduction": "mean", "pos_weight": None}, False),
     "KLDivLoss": ("kl_div", {"reduction": "mean", "log_target": False}, False),
+    "CTCLoss": ("ctc_loss", {"blank": 0, "reduction": "mean", "zero_infinity": False}, False),
     "PoissonNLLLoss": ("poisson_nll_loss", {"log_input": True, "full": False, "eps": 1e-8,
                                             "reduction": "mean"}, False),
     "GaussianNLLLoss": ("gaussian_nll_loss", {"full": False, "eps": 1e-6, "reduction": "mean"},
@@ -106,6 +107,10 @@ for _n in (1, 2, 3):
                                                               "return_indices": False}, False),
         f"MaxUnpool{_n}d": (f"max_unpool{_n}d", _pool, False),
     }
+for _n in (2, 3):
+    STATELESS[f"FractionalMaxPool{_n}d"] = (
+        f"fractional_max_pool{_n}d", {"kernel_size": ..., "output_size": None, "output_ratio": None,
+                                      "return_indices": False, "_random_samples": None}, False)
 # options that torch takes in their place in the order, and that stand for ``reduction``
 _OLD = ("size_average", "reduce")
 

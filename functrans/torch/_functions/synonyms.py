@@ -1,0 +1,144 @@
+"""Second names, functions that only answer a question, and those that PyTorch has removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from functrans.torch._functions.table import FUNCTIONS, METHODS, function, method
+from functrans.torch._tensors import dtypes, factories
+from functrans.torch._tensors.tensor import Tensor, as_array, from_array
+
+
+@method
+def is_signed(input: Tensor) -> bool:
+    """Whether the type has negative numbers."""
+    return input._array.dtype.kind not in "ub"
+
+
+@method
+def is_neg(input: Tensor) -> bool:
+    """False: no tensor is only marked as the negative of its memory."""
+    return False
+
+
+@method
+def is_conj(input: Tensor) -> bool:
+    """False: no tensor is only marked as the conjugate of its memory."""
+    return False
+
+
+@method
+def is_distributed(input: Tensor) -> bool:
+    """False: there is one process."""
+    return False
+
+
+@function
+def fill(input: Tensor, value: Any) -> Tensor:
+    """``value`` everywhere, in the shape and type of ``input``."""
+    return METHODS["where"](input, from_array(np.zeros((), bool)), value).to(input.dtype)
+
+
+@function
+def scalar_tensor(s: Any, *, dtype: Any = None, requires_grad: bool = False, **options: Any,
+                  ) -> Tensor:
+    """A tensor of one number, by default of the default type."""
+    array = np.asarray(s, dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype))
+    return from_array(array).requires_grad_(requires_grad)
+
+
+@function
+def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None,
+            requires_grad: bool = False) -> Tensor:
+    """``obj`` as a tensor, on its memory where that is possible and ``copy`` is not True."""
+    t = factories.as_tensor(obj, dtype, device)
+    if copy is False and (t._array is not obj if isinstance(obj, np.ndarray) else t is not obj):
+        raise ValueError("can't alias arbitrary sequence into a tensor; pass copy=None")
+    t = t.clone() if copy else t
+    return t.requires_grad_() if requires_grad and not t.requires_grad else t
+
+
+@function
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0,
+               requires_grad: bool = False) -> Tensor:
+    """A tensor of one dimension on the memory of ``buffer``."""
+    array = np.frombuffer(buffer, dtypes.array_dtype(dtype), count, offset)
+    return from_array(array).requires_grad_(requires_grad)
+
+
+@function
+def range(start: float, end: float | None = None, step: float = 1, *, dtype: Any = None,
+          requires_grad: bool = False, **options: Any) -> Tensor:
+    """Numbers from ``start`` up to and including ``end``; deprecated in favour of ``arange``."""
+    start, end = (0, start) if end is None else (start, end)
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
+    array = start + step * np.arange(int((end - start) / step) + 1)
+    return from_array(array.astype(d)).requires_grad_(requires_grad)
+
+
+@function
+def empty_strided(size: Any, stride: Any, *, dtype: Any = None, requires_grad: bool = False,
+                  **options: Any) -> Tensor:
+    """A tensor of a shape; everything here is in row order, whatever ``stride`` says."""
+    return vars(factories)["empty"](tuple(size), dtype=dtype, requires_grad=requires_grad)
+
+
+def as_subclass(self: Tensor, cls: type) -> Tensor:
+    """``self`` as an object of ``cls``, a class derived from Tensor, with the same history."""
+    if not issubclass(cls, Tensor):
+        raise TypeError("as_subclass: cls must be a type (not an instance) that derives from "
+                        f"torch.Tensor, but it is {cls}")
+    t = self.view_as(self)
+    t.__class__ = cls
+    return t
+
+
+def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+    """``resize_`` to the shape of another tensor."""
+    return self.resize_(the_template.shape)
+
+
+def map_(self: Tensor, tensor: Tensor, callable: Callable) -> Tensor:
+    """Write ``callable(a, b)`` of the entries of two tensors, one after the other."""
+    if self.requires_grad or tensor.requires_grad:
+        raise RuntimeError("Can't call map_() on Variable that requires grad. Use "
+                           "var.detach().map_() instead.")
+    other = np.broadcast_to(as_array(tensor), self._array.shape)
+    values = [callable(a, b) for a, b in zip(self._array.flat, other.flat, strict=True)]
+    return self.copy_(from_array(np.array(values).reshape(self._array.shape)))
+
+
+def reinforce(self: Tensor, reward: Any) -> NoReturn:
+    """Removed from PyTorch."""
+    raise RuntimeError(
+        "reinforce() was removed.\nUse torch.distributions instead.\nSee "
+        "https://pytorch.org/docs/main/distributions.html"
+    )
+
+
+def _removed(name: str, new: str) -> None:
+    def f(*args: Any, **kwargs: Any) -> NoReturn:
+        raise RuntimeError(
+            "This function was deprecated since version 1.9 and is now removed. "
+            f"`torch.{name}` is deprecated in favor of `torch.linalg.{new}`."
+        )
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = f"Removed from PyTorch in favour of ``linalg.{new}``."
+    FUNCTIONS[name] = METHODS[name] = f
+
+
+for _name, _new in (("eig", "eig"), ("lstsq", "lstsq"), ("matrix_rank", "matrix_rank"),
+                    ("solve", "solve"), ("symeig", "eigh")):
+    _removed(_name, _new)
+for _f in (as_subclass, resize_as_, map_, reinforce):
+    METHODS[_f.__name__] = _f
+for _name, _old in (("unsafe_chunk", "chunk"), ("unsafe_split", "split"),
+                    ("unsafe_split_with_sizes", "split_with_sizes")):
+    METHODS[_name] = METHODS[_old]
+FUNCTIONS.update(detach=Tensor.detach, detach_=Tensor.detach_)

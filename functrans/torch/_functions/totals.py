@@ -1,0 +1,63 @@
+"""The sum and the mean of all entries, by the shortest way from tensor to tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans.extend import Aval
+from functrans.torch._functions.table import title_for
+from functrans.torch._graph.graph import Edge, Node
+from functrans.torch._graph.modes import state
+from functrans.torch._graph.observed import observed_unary
+from functrans.torch._graph.pushing import FORWARD, Forward
+from functrans.torch._graph.titles import named
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
+
+
+class TotalNode(Node):
+    """The sum of all entries times ``scale``, the last op of every loss."""
+
+    __slots__ = ("aval", "scale")
+
+    repeats = True
+
+    def __init__(self, edge: Edge, array: np.ndarray, scale: float):
+        Node.__init__(self, (edge,))
+        self.aval = array.shape, array.dtype
+        self.scale = scale
+
+    def pull(self, ct: Any, create: bool) -> tuple:
+        if isinstance(ct, np.ndarray | np.generic):
+            spread = np.empty(*self.aval)
+            spread.fill(ct.item() * self.scale)
+            return (spread,)
+        if self.scale != 1:
+            ct = ct * self.scale
+        return (np.broadcast_to(ct, self.aval[0]),)
+
+
+def _push_total(node: TotalNode, ts: Any, outs: Any, create: bool) -> tuple:
+    return (np.sum(ts[0]) * outs[0].dtype.type(node.scale),)
+
+
+FORWARD[TotalNode] = Forward(lambda node, outs: (Aval(*node.aval),), _push_total)
+
+
+def total(name: str, mean: bool) -> Callable:
+    """The sum or the mean of all entries, as a function of a tensor."""
+    kind = named(TotalNode, title_for(name))
+
+    def f(input: Tensor) -> Tensor:
+        array = input._array
+        y = np.add.reduce(array, None)
+        scale = 1 / array.size if mean else 1
+        out = from_array(y * y.dtype.type(scale) if mean else y)
+        edge = edge_of(input) if state.grad else None
+        if edge is not None:
+            out._node = kind(edge, array, scale)
+        return out
+
+    return observed_unary(f, name)

@@ -1,0 +1,144 @@
+"""The sources of random numbers: ``Generator``, the one by default, and ``torch.random``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from functrans.torch._tensors.devices import device as device_of
+from functrans.torch._tensors.tensor import Tensor, from_array
+
+_SEED = 67280421310721  # of a new generator, as in torch
+
+
+def unknown_seed() -> int:
+    """A number that nobody knows."""
+    return int.from_bytes(os.urandom(8), "little")
+
+
+class Generator:
+    """A source of random numbers, of which the next depend on its seed alone.
+
+    >>> from functrans import torch
+    >>> g = torch.Generator().manual_seed(1)
+    >>> a = torch.rand(3, generator=g)
+    >>> torch.equal(a, torch.rand(3, generator=g.manual_seed(1)))
+    True
+    """
+
+    def __init__(self, device: Any = "cpu"):
+        self.device = device_of(device)
+        if self.device.type != "cpu":
+            raise RuntimeError(
+                f"Device type {self.device.type} is not supported for torch.Generator() api: "
+                "there is only the CPU"
+            )
+        self.manual_seed(_SEED)
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start again from ``seed``; returns the generator."""
+        self._seed = int(seed)
+        self.source = np.random.default_rng(abs(self._seed))
+        return self
+
+    def seed(self) -> int:
+        """Start again from a number that nobody knows, and return it."""
+        return self.manual_seed(unknown_seed()).initial_seed()
+
+    def initial_seed(self) -> int:
+        """The seed that it has started from."""
+        return self._seed
+
+    def get_state(self) -> Tensor:
+        """The state as a tensor of bytes."""
+        text = json.dumps([self._seed, self.source.bit_generator.state])
+        return from_array(np.frombuffer(text.encode(), np.uint8).copy())
+
+    def set_state(self, new_state: Tensor) -> Generator:
+        """Continue as a generator in the state ``new_state`` would."""
+        if not isinstance(new_state, Tensor) or new_state._array.dtype != np.uint8:
+            raise TypeError("RNG state must be a torch.ByteTensor, as get_state() returns it")
+        try:
+            self._seed, state = json.loads(new_state._array.tobytes())
+            self.source.bit_generator.state = state
+        except ValueError as failure:
+            raise RuntimeError(
+                "RNG state is wrong size, or is not one of functrans.torch: get_state() returns one"
+            ) from failure
+        return self
+
+    def clone_state(self) -> Generator:
+        """Another generator in the same state."""
+        return Generator().set_state(self.get_state())
+
+
+default_generator = Generator()
+default_generator.seed()
+
+
+def source(generator: Generator | None = None) -> np.random.Generator:
+    """NumPy's generator of ``generator``, or of the one by default."""
+    if generator is not None and not isinstance(generator, Generator):
+        raise TypeError(f"expected a 'torch.Generator' object but got {type(generator).__name__}")
+    return (generator or default_generator).source
+
+
+def random_state() -> Mapping[str, Any]:
+    """The state of the generator by default."""
+    return default_generator.source.bit_generator.state
+
+
+@contextlib.contextmanager
+def random_from(state: Mapping[str, Any] | None) -> Iterator[None]:
+    """Inside, the random numbers that came after ``state``; None changes nothing."""
+    before = random_state()
+    default_generator.source.bit_generator.state = state or before
+    try:
+        yield
+    finally:
+        if state:
+            default_generator.source.bit_generator.state = before
+
+
+def manual_seed(seed: int) -> Generator:
+    """Start the random numbers again from ``seed``."""
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Start the random numbers again from a number that nobody knows, and return it."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The seed that the random numbers have started from."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:
+    """The state of the random numbers, as a tensor of bytes."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Continue with the random numbers that came after ``new_state``."""
+    default_generator.set_state(new_state)
+
+
+@contextlib.contextmanager
+def fork_rng(devices: Any = None, enabled: bool = True, **options: Any) -> Iterator[None]:
+    """Inside, random numbers are drawn as ever; afterwards it is as if there had been none."""
+    state = get_rng_state()
+    try:
+        yield
+    finally:
+        if enabled:
+            set_rng_state(state)
+
+
+FUNCTIONS = {f.__name__: f for f in (get_rng_state, initial_seed, manual_seed, seed, set_rng_state)}

@@ -1,0 +1,5 @@
+"""``torch.signal``: window functions."""
+
+from functrans.torch.signal import windows
+
+__all__ = ["windows"]
