@@ -16,13 +16,14 @@ CASE_SECONDS = 6.0
 MIN_ROUNDS, MAX_ROUNDS = 5, 60
 
 
-def check_equal(results: Mapping[str, Any], rtol: float = 1e-8) -> None:
+def check_equal(results: Mapping[str, Any], rtol: float = 1e-8,
+                atol: float = 1e-10) -> None:
     """Raise unless all contenders computed what the first one did."""
     first, *others = results
     expected = as_ndarray(results[first])
     for name in others:
         np.testing.assert_allclose(
-            as_ndarray(results[name]), expected, rtol=rtol, atol=1e-10,
+            as_ndarray(results[name]), expected, rtol=rtol, atol=atol,
             err_msg=f"{name} and {first} disagree",
         )
 
