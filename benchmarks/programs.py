@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import statistics
 from collections.abc import Callable
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -255,7 +256,7 @@ def table(programs: dict[str, Build], title: str, peers: list[Peer], scale: floa
     for name, build in programs.items():
         contenders = {who: build(module) for who, module in modules.items()}
         check_equal({who: f() for who, f in contenders.items()}, RTOL, ATOL)
-        times = interleaved(contenders, scale=0.3 * scale)
+        times = interleaved(contenders, scale=0.3 * scale, clock=process_time)
         ours = medians(times)["functrans"]
         theirs = medians(times).get("torch")
         ratio = None if theirs is None else statistics.median(
@@ -267,7 +268,8 @@ def table(programs: dict[str, Build], title: str, peers: list[Peer], scale: floa
         mean = statistics.geometric_mean(ratios)
         rows.append(("geometric mean", None, None, mean, verdict(mean, MEAN)))
     columns = ("program", "functrans", "torch", "functrans / torch", "target")
-    return Table(title, columns, rows, ("Single precision; medians of turns.",))
+    note = "Single precision; the processor's time, medians of turns."
+    return Table(title, columns, rows, (note,))
 
 
 TABLES: dict[str, Callable[[list[Peer], float], Table]] = {
