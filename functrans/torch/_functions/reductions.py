@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans.extend import General, bind
+from functrans.extend import ANY, Aval, General, Linear, bind
+from functrans.torch._functions.direct import RowCall, are_plain, axis_of
 from functrans.torch._functions.table import (
     FUNCTIONS,
     METHODS,
@@ -28,6 +29,7 @@ from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 _logsumexp, _softmax, _moving_as = row("logsumexp"), row("softmax"), row("moving_as")
+_sum = row("sum")
 # characters of the types whose sums need no wider one: single and double, real and complex
 _WIDE = "fdFD"
 
@@ -40,6 +42,10 @@ def axes(dim: Any, x: Any) -> Any:
     if dim is None or isinstance(dim, int):
         return dim
     return tuple(dim) or None
+
+
+def _after_batch(axis):
+    return tuple([i + 1 for i in axis])
 
 
 def _logs_of_shares(x, axis):
@@ -55,8 +61,7 @@ def _moved(t, y, axis):
 _log_softmax = General(
     "log_softmax", _logs_of_shares, jvp=lambda ts, y, xs, axis: _moved(ts[0], y, axis),
     vjp=lambda ct, y, xs, wanted, axis: [ct - np.exp(y) * np.sum(ct, axis=axis, keepdims=True)],
-    batch=lambda size, xs, batched, axis: bind(
-        _log_softmax, xs[0], axis=tuple([i + 1 for i in axis])),
+    batch=lambda size, xs, batched, axis: bind(_log_softmax, xs[0], axis=_after_batch(axis)),
     saves="y", abstract=lambda x, axis: x,
 )
 
@@ -74,7 +79,31 @@ def _summable(x, dtype):
     return x.astype(np.int64) if x.dtype.kind in "biu" else x
 
 
-@op(title="SumBackward1", method=False)
+# row: a sum whose dimensions stay, of length 1
+_sum_kept = Linear(
+    "sum_kept", lambda x, axis: np.add.reduce(x, axis, keepdims=True),
+    lambda ct, x, axis: np.broadcast_to(ct, x.shape),
+    lambda size, xs, batched, axis: bind(_sum_kept, xs[0], axis=_after_batch(axis)), 1,
+    abstract=lambda x, axis: Aval(
+        tuple([1 if i in axis else n for i, n in enumerate(x.shape)]), x.dtype),
+    domain=ANY,
+)
+
+
+def _dims_of(x: Any, dim: Any) -> tuple | None:
+    """``dim`` as the rows of a plain tensor take it, None where it is not that simple."""
+    if not are_plain(x) or type(dim) is bool:
+        return None
+    axis = axis_of(dim, x._array.ndim)
+    return None if axis is None else (axis,)
+
+
+def _sum_row(x, dim=None, keepdim=False, *, dtype=None):
+    axis = _dims_of(x, dim) if dtype is None else None
+    return axis and RowCall(_sum_kept if keepdim else _sum, (x,), {"axis": axis})
+
+
+@op(title="SumBackward1", method=False, by_row=_sum_row)
 def sum_dim(x, dim=None, keepdim=False, *, dtype=None):
     """Sum along ``dim``."""
     return np.sum(_summable(x, dtype), axis=axes(dim, x), keepdims=keepdim)
@@ -267,7 +296,22 @@ def _kept(y, x, dims):
     return y.reshape(tuple([1 if i in dims else n for i, n in enumerate(x.shape)]))
 
 
-@op
+def _logsumexp_row(x, dim, keepdim=False):
+    axis = None if keepdim else _dims_of(x, dim)
+    return axis and RowCall(_logsumexp, (x,), {"axis": axis})
+
+
+def _softmax_row(x, dim, *, dtype=None):
+    axis = _dims_of(x, dim) if dtype is None else None
+    return axis and RowCall(_softmax, (x,), {"axis": axis})
+
+
+def _log_softmax_row(x, dim, *, dtype=None):
+    axis = _dims_of(x, dim) if dtype is None else None
+    return axis and RowCall(_log_softmax, (x,), {"axis": axis})
+
+
+@op(by_row=_logsumexp_row)
 def logsumexp(x, dim, keepdim=False):
     """log(sum(exp(x))) along ``dim`` without overflow."""
     dims = count_dims(dim, x.ndim)
@@ -279,14 +323,14 @@ def logsumexp(x, dim, keepdim=False):
     return _kept(y, x, dims) if keepdim else y
 
 
-@op
+@op(by_row=_softmax_row)
 def softmax(x, dim, *, dtype=None):
     """exp(x) / sum(exp(x)) along ``dim`` without overflow."""
     x = floating(x) if dtype is None else x.astype(dtype)
     return _softmax(x, axis=count_dims(dim, x.ndim))
 
 
-@op
+@op(by_row=_log_softmax_row)
 def log_softmax(x, dim, *, dtype=None):
     """log(softmax(x)) along ``dim``, exact in the tails."""
     x = floating(x) if dtype is None else x.astype(dtype)
