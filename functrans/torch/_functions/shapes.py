@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from functrans.torch._functions.table import (
     promoted,
     row,
 )
-from functrans.torch._graph.views import broadcast_to, diagonal, several, view
+from functrans.torch._graph.views import broadcast_to, diagonal, getitem, several, view
 from functrans.torch._graph.views import imag as imag_row
 from functrans.torch._graph.views import real as real_row
 from functrans.torch._graph.views import reshape as reshape_row
@@ -28,6 +29,7 @@ from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.tensor import Tensor
 
+_WHOLE = None, None, None
 _concatenate, _stack = row("concatenate"), row("stack")
 
 
@@ -246,7 +248,12 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
         raise RuntimeError(
             f"start ({start}) + length ({length}) exceeds dimension size ({n})."
         )
-    return input[(slice(None),) * _dim(dim, input._array.ndim) + (slice(start, start + length),)]
+    return _part(input, _dim(dim, input._array.ndim), start, start + length)
+
+
+def _part(input: Tensor, dim: int, start: int, stop: int) -> Tensor:
+    pattern = *[_WHOLE] * dim, (start, stop, None), Ellipsis
+    return view("SliceBackward0", getitem, (input,), {"pattern": pattern})
 
 
 @method
@@ -274,9 +281,9 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
         raise RuntimeError(
             f"split: the lengths {list(lengths)} do not add up to {n}, the size of dimension {dim}"
         )
-    starts = [sum(lengths[:i]) for i in range(len(lengths))]
+    stops, dim = list(itertools.accumulate(lengths)), _dim(dim, input._array.ndim)
     return several(title, input,
-                   [narrow(input, dim, s, k) for s, k in zip(starts, lengths, strict=True)])
+                   [_part(input, dim, s - k, s) for s, k in zip(stops, lengths, strict=True)])
 
 
 @method

@@ -28,6 +28,7 @@ import numpy as np
 from functrans.extend import (
     TABLE,
     Elementwise,
+    Linear,
     PrimalTracer,
     Primitive,
     Trace,
@@ -189,7 +190,13 @@ class RowNode(Node):
 
     def __init__(self, prim: Primitive, edges: Sequence, xs: Sequence, y: Any, params: dict,
                  storages: Sequence, own: Storage):
-        super().__init__(edges)
+        self.seq = next(sequence)
+        self.edges = edges
+        self.extras = None
+        if type(prim) is Linear and (prim.operands is None or prim.operands == len(xs)):
+            self.prim, self.params, self.outputs = prim, params, prim.outputs
+            self.xs, self.y, self.marks, self.where = [aval_of(x) for x in xs], None, (), None
+            return  # its rule reads no value
         keep_y, keep_xs = prim.saves([e is not None for e in edges], params)
         self.prim, self.params, self.outputs = prim, params, prim.outputs
         self.y = y if keep_y else None
@@ -229,9 +236,28 @@ class RowNode(Node):
             self.xs = self.y = None
 
 
-def quiet() -> np.errstate:
-    """A context in which NumPy does not warn about infinities and NaNs."""
+class _Quiet:
+    """A context in which NumPy does not warn about infinities and NaNs: ``np.errstate``, which
+    computes its state at each entry, in a third of the time."""
+
+    __slots__ = ("before",)
+
+    def __enter__(self) -> None:
+        self.before = _errors.set(_IGNORE)
+
+    def __exit__(self, *failure: Any) -> None:
+        _errors.reset(self.before)
+
+
+def _errstate() -> np.errstate:
     return np.errstate(all="ignore")
+
+
+# NumPy's variable for how errors are handled, which has no public name
+_errors: Any = getattr(np._core.umath, "_extobj_contextvar", None)  # type: ignore[attr-defined]
+with _errstate():
+    _IGNORE = _errors and _errors.get()
+quiet: Any = _errstate if _errors is None else _Quiet
 
 
 class _Zero:
