@@ -414,11 +414,13 @@ cummin = _running_extreme("cummin", np.minimum, minimum, False)
 def _powers(x, axis):
     """exp(x - max x), in which the greatest is exactly 1, and max x."""
     top = np.maximum.reduce(x, axis, keepdims=True, initial=-np.inf)
+    if is_finite(top):
+        e = np.asarray(x - top)
+        return np.exp(e, out=e), top
     with np.errstate(invalid="ignore"):  # inf minus inf
         e = np.asarray(x - top)
     np.exp(e, out=e)
-    if not np.isfinite(top).all():
-        e[x == top] = 1
+    e[x == top] = 1
     return e, top
 
 

@@ -19,6 +19,8 @@ _scatter_set, _scatter_add, _moving_as = row("scatter_set"), row("scatter_add"),
 
 def _places(dim: int, index: np.ndarray, ndim: int) -> tuple:
     """The index of ``index.shape`` entries that are spread along ``dim``."""
+    if ndim == 1:
+        return (index,)
     grid = np.ogrid[tuple([slice(n) for n in index.shape])]
     return tuple([index if i == dim % ndim else g for i, g in enumerate(grid)])
 
@@ -26,7 +28,7 @@ def _places(dim: int, index: np.ndarray, ndim: int) -> tuple:
 def _split(x: Any, key: tuple) -> tuple[Any, list]:
     """The parameters of an indexing row, with index arrays of one shape."""
     pattern, indices = split_key(key, x.shape)
-    return pattern, list(np.broadcast_arrays(*indices)) if indices else []
+    return pattern, list(np.broadcast_arrays(*indices)) if len(indices) > 1 else list(indices)
 
 
 def written(x: Any, key: tuple, value: Any) -> Any:

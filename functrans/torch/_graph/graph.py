@@ -27,6 +27,7 @@ import numpy as np
 
 from functrans.extend import (
     TABLE,
+    Bilinear,
     Elementwise,
     Linear,
     PrimalTracer,
@@ -102,6 +103,8 @@ class Node:
     __slots__ = ("__weakref__", "edges", "extras", "seq")
 
     outputs = 1
+    # whether a walk by the bare formulas asks if it may pass it, see ``walk._once``
+    wary = False
     # whether ``pull`` takes cotangents that ``vmap`` traces
     batches = True
     repeats = False  # it may run code of the user's
@@ -168,7 +171,7 @@ class AccumulateGrad(Node):
 
     __slots__ = ("variable",)
 
-    repeats = True
+    repeats = wary = True
 
     def __init__(self, variable: Tensor):
         self.seq = next(sequence)
@@ -186,7 +189,7 @@ class RowNode(Node):
 
     __slots__ = ("marks", "outputs", "params", "prim", "where", "xs", "y")
 
-    repeats = True
+    repeats = wary = True
 
     def __init__(self, prim: Primitive, edges: Sequence, xs: Sequence, y: Any, params: dict,
                  storages: Sequence, own: Storage):
@@ -229,6 +232,16 @@ class RowNode(Node):
             else:
                 y = None if y is None else Value(y, self, 0, of)
         return pull(self.prim, ct, y, xs, self.params, [e is not None for e in self.edges])
+
+    def bare(self, ct: Any) -> Sequence:
+        if type(self.prim) is not Bilinear:
+            return self.pull(ct, False)
+        xs, _ = self.available()
+        others = xs[1], xs[0]
+        return [
+            None if e is None else action.act(ct, aval_of(x), other, self.params)
+            for e, action, x, other in zip(self.edges, self.prim.actions, xs, others, strict=True)
+        ]
 
     def release(self) -> None:
         kept = np.ndarray | np.generic | Packed
@@ -311,8 +324,11 @@ class ElementwiseNode(Node):
         return self.parts
 
     def bare(self, ct: Any) -> Sequence:
+        parts = self.parts
+        if parts is None or self.marks or type(parts) is PackedTuple:
+            parts = self.available()
         out: list[Any] = [None] * len(self.edges)
-        for i, action, saved, unlike in self.available():
+        for i, action, saved, unlike in parts:
             c = action.act(ct, saved[0]) if len(saved) == 1 else action.act(ct, *saved)
             out[i] = c if unlike is None else summed(c, *unlike)
         return out

@@ -188,9 +188,7 @@ def _glance(cts: dict, heap: list, needed: set | None, captured: dict, retain: b
 
 
 def _once(node: Node, ct: Any) -> bool:
-    """Whether a walk may pass the node only once, or should know first where a NaN comes from."""
-    if node.extras is not None or not node.repeats:
-        return True
+    """Whether a walk may pass a leaf only once, or should know first where a NaN comes from."""
     if type(node) is AccumulateGrad:
         return bool(node.variable._hooks)
     if not isinstance(node, RowNode) or not isinstance(node.prim, General):
@@ -210,7 +208,9 @@ def _walk(cts, heap, needed, captured, retain, create, glance=None):
     places = {place for place, _ in captured}
     while heap:
         node = heap[0][1]
-        if glance is not None and _once(node, cts[node]):
+        if glance is not None and (
+                node.extras is not None or not node.repeats
+                or (node.wary and _once(node, cts[node]))):
             return
         heappop(heap)
         ct = cts.pop(node)
