@@ -32,7 +32,7 @@ array = _immutable(numpy.array)
 
 __version__ = _version.VERSION
 
-_large.install(_native_rows.compiled)
+_large.install(_native_rows.compiled, _native_rows.kernel)
 
 __all__ = [
     "Array",
