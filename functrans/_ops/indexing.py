@@ -201,12 +201,12 @@ def _are_rows(y, index, v):
 
 def _are_wide_rows(y, index, v):
     """The same of long rows, fewer than those of ``y``."""
-    return v.size >= WIDE * index.size and _match(y, index, v)
+    return _match(y, index, v) and v.size >= WIDE * index.size
 
 
 def _match(y, index, v):
     return (
-        type(v) is np.ndarray and v.size >= MANY and y.ndim > 1
+        type(v) is type(index) is np.ndarray and v.size >= MANY and y.ndim > 1
         and y.dtype == v.dtype and y.dtype.char in "fdFD" and y.dtype.isnative
         and y.flags.c_contiguous and v.shape == index.shape + y.shape[1:]
         and index.max() < len(y) and index.min() >= -len(y)

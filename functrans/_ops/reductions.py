@@ -436,7 +436,8 @@ def _logsumexp_whole(axis, x):
 
 
 def _softmax(x, axis):
-    return large.by_rows(_softmax_whole, axis, np.asarray(x))
+    y = large.in_one_pass("softmax", x, axis=axis)
+    return y if y is not None else large.by_rows(_softmax_whole, axis, np.asarray(x))
 
 
 def _softmax_whole(axis, x, ct=None):
@@ -452,6 +453,9 @@ def _softmax_whole(axis, x, ct=None):
 
 def _softmax_move(g, y, axis):
     """Symmetric, so both the tangent and the cotangent."""
+    moved = large.in_one_pass("softmax_slope", g, y, axis=axis)
+    if moved is not None:
+        return moved
     g = g * y
     return g - y * g.sum(axis=axis).reshape(kept_shape(y.shape, axis))
 
@@ -468,6 +472,10 @@ softmax = primitive(
 
 def _logsumexp_vjp(ct, y, xs, wanted, axis):
     if type(ct) in STRONG and type(xs[0]) is np.ndarray and ct.dtype == xs[0].dtype:
+        share = large.in_one_pass("softmax", xs[0], axis=axis)
+        if share is not None:
+            share *= ct.reshape(kept_shape(share.shape, axis))
+            return [share]
         return [large.by_rows(_softmax_whole, axis, xs[0], ct)]
     share = softmax(xs[0], axis=axis)
     return [ct.reshape(kept_shape(share.shape, axis)) * share]

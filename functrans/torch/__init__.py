@@ -51,6 +51,7 @@ from functrans.torch._functions import (
     sampling,
     scattering,
     shapes,
+    shares,
     systems,
     table,
 )
@@ -162,5 +163,5 @@ for _name, _f in table.FUNCTIONS.items():
 
 # for what they enter
 assert algebra and calculus and elementwise and indexing and joining and order and reductions
-assert parts and sampling and scattering and systems
+assert parts and sampling and scattering and shares and systems
 assert _C and _six  # which programs import by name

@@ -265,12 +265,19 @@ def _outer(pointers: list[str], t: str) -> str:
     return code.function("i32 @rows", "ptr %list")
 
 
+# Kernels that call the exponential function, which NumPy has for vectors where C may not.
+_WITH_EXP = frozenset({"sigmoid", "softmax", "log_softmax", "log_softmax_slope"})
+
+
 @functools.cache
 def _native(name: str, char: str) -> tuple[Any, Any] | None:
-    """The compiled kernel and what lives as long as it, None where nothing compiles."""
+    """The compiled kernel and what lives as long as it; None where none pays, or none compiles."""
     try:
         with compiler():
             machine = local()
+            if name in _WITH_EXP and not machine.library.variants("exp" + "f" * (char == "f"),
+                                                                  type_of(np.dtype(char)), 1):
+                return None
             source = text(name, np.dtype(char), machine.library, machine.wide)
             return machine.compile_own(source, "rows", f"{name} of {np.dtype(char)}")
     except (NativeUnavailable, ImportError):

@@ -1,6 +1,6 @@
 """Calls that are one row of tensors in single or double precision, without a trace.
 
-``op`` asks a function's ``by_row`` first: ``by_row(*args)`` is the row, its operands and parameters,
+A function's ``by_row(*args)``, which ``op`` asks first, is the row, operands and parameters,
 or None where the call is more than that. NumPy's name, its arguments and a trace would take longer
 than the row on some hundred numbers.
 """
@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans.extend import Primitive
-from functrans.torch._graph.graph import RowNode, quiet
+from functrans.extend import TABLE, Primitive
+from functrans.torch._graph.graph import RowNode
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.quiet import quiet
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
@@ -58,4 +59,38 @@ def record_row(kind: type[RowNode], call: RowCall) -> Tensor:
     return out
 
 
-__all__ = ["ByRow", "RowCall", "are_plain", "axis_of", "record_row"]
+# ---- joining
+
+
+def cat_row(tensors, dim=0):
+    axis = axis_of(dim, tensors[0]._array.ndim) if _are_plain(tensors) else None
+    if axis is None or not _joins(tensors, axis):
+        return None
+    return RowCall(TABLE["concatenate"], tensors, {"axis": axis})
+
+
+def _are_plain(tensors: Any) -> bool:
+    return type(tensors) in (list, tuple) and len(tensors) > 0 and are_plain(*tensors)
+
+
+def _joins(tensors: Sequence[Tensor], axis: int | None = None) -> bool:
+    """Whether all have one shape, but for ``axis``."""
+    first, *rest = [list(x._array.shape) for x in tensors]
+    for shape in rest:
+        if axis is not None and len(shape) == len(first):
+            shape[axis] = first[axis]
+        if shape != first:
+            return False
+    return True
+
+
+def stack_row(tensors, dim=0):
+    if not _are_plain(tensors) or not _joins(tensors):
+        return None
+    axis = axis_of(dim, tensors[0]._array.ndim + 1)
+    return None if axis is None else RowCall(TABLE["stack"], tensors, {"axis": axis})
+
+
+__all__ = [
+    "ByRow", "RowCall", "are_plain", "axis_of", "cat_row", "record_row", "stack_row",
+]

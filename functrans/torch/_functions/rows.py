@@ -14,9 +14,10 @@ import numpy as np
 
 from functrans.extend import Elementwise
 from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse, title_for
-from functrans.torch._graph.graph import ZERO, Edge, ElementwiseNode, Storage, quiet
+from functrans.torch._graph.graph import ZERO, Edge, ElementwiseNode, Storage
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed_binary, observed_unary
+from functrans.torch._graph.quiet import quiet
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes

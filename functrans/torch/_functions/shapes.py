@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.direct import RowCall, are_plain, axis_of
+from functrans.torch._functions.direct import cat_row, stack_row
 from functrans.torch._functions.table import (
     FUNCTIONS,
     METHODS,
@@ -18,7 +18,6 @@ from functrans.torch._functions.table import (
     method,
     op,
     promoted,
-    row,
 )
 from functrans.torch._graph.views import broadcast_to, diagonal, getitem, several, view
 from functrans.torch._graph.views import imag as imag_row
@@ -30,7 +29,6 @@ from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.tensor import Tensor
 
 _WHOLE = None, None, None
-_concatenate, _stack = row("concatenate"), row("stack")
 
 
 def sizes(shape: tuple) -> tuple:
@@ -365,36 +363,7 @@ def meshgrid(*tensors, indexing: Any = "ij"):
     return tuple(np.meshgrid(*tensors, indexing=indexing))
 
 
-def _cat_row(tensors, dim=0):
-    axis = axis_of(dim, tensors[0]._array.ndim) if _are_plain(tensors) else None
-    if axis is None or not _joins(tensors, axis):
-        return None
-    return RowCall(_concatenate, tensors, {"axis": axis})
-
-
-def _are_plain(tensors: Any) -> bool:
-    return type(tensors) in (list, tuple) and len(tensors) > 0 and are_plain(*tensors)
-
-
-def _joins(tensors: Sequence[Tensor], axis: int | None = None) -> bool:
-    """Whether all have one shape, but for ``axis``."""
-    first, *rest = [list(x._array.shape) for x in tensors]
-    for shape in rest:
-        if axis is not None and len(shape) == len(first):
-            shape[axis] = first[axis]
-        if shape != first:
-            return False
-    return True
-
-
-def _stack_row(tensors, dim=0):
-    if not _are_plain(tensors) or not _joins(tensors):
-        return None
-    axis = axis_of(dim, tensors[0]._array.ndim + 1)
-    return None if axis is None else RowCall(_stack, tensors, {"axis": axis})
-
-
-@op(space=FUNCTIONS, names="concat concatenate", by_row=_cat_row)
+@op(space=FUNCTIONS, names="concat concatenate", by_row=cat_row)
 def cat(tensors, dim=0):
     """Tensors one after another along ``dim``."""
     if not tensors:
@@ -403,7 +372,7 @@ def cat(tensors, dim=0):
     return np.concatenate([x for x in alike if x.shape != (0,)] or alike[:1], dim)
 
 
-@op(space=FUNCTIONS, by_row=_stack_row)
+@op(space=FUNCTIONS, by_row=stack_row)
 def stack(tensors, dim=0):
     """Tensors of one shape along a new dimension ``dim``."""
     if not tensors:

@@ -29,9 +29,10 @@ from functrans.errors import FunctransError
 from functrans.extend import TABLE
 from functrans.torch._functions.direct import ByRow, record_row
 from functrans.torch._functions.outputs import any_requires, write_out
-from functrans.torch._graph.graph import Node, RowNode, Value, quiet
+from functrans.torch._graph.graph import Node, RowNode, Value
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed
+from functrans.torch._graph.quiet import quiet
 from functrans.torch._graph.titles import named, rename
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, from_array, lift

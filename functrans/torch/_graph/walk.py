@@ -21,9 +21,10 @@ import numpy as np
 from functrans import vmap
 from functrans.errors import name_of
 from functrans.extend import General, is_finite
-from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, RowNode, quiet
+from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, RowNode
 from functrans.torch._graph.modes import set_unusual, state
 from functrans.torch._graph.observed import set_watch
+from functrans.torch._graph.quiet import quiet
 from functrans.torch._tensors.dtypes import BY_ARRAY_DTYPE, Size
 from functrans.torch._tensors.tensor import Tensor, is_alone, show, take
 
@@ -215,17 +216,15 @@ def _walk(cts, heap, needed, captured, retain, create, glance=None):
         heappop(heap)
         ct = cts.pop(node)
         plain = node.extras is None
-        if glance is not None and needed is None and type(node) is AccumulateGrad:
-            glance[0].append(node.variable)
-            glance[1].append(ct)
-            continue
-        if type(node) is AccumulateGrad:
+        if not plain or type(node) is AccumulateGrad:
             if plain and needed is None and watch is None:
                 leaf = node.variable
-                leaf.accumulate(_hooked(leaf._hooks, ct, create) if leaf._hooks else ct, create)
+                if glance is not None:
+                    glance[0].append(leaf)
+                    glance[1].append(ct)
+                else:
+                    leaf.accumulate(_hooked(leaf._hooks, ct, create) if leaf._hooks else ct, create)
                 continue
-            ct = _after_hooks(node, ct, create)
-        elif not plain:
             ct = _after_hooks(node, ct, create)
         if needed is not None:
             if id(node) in places or type(node) is AccumulateGrad:
@@ -237,10 +236,8 @@ def _walk(cts, heap, needed, captured, retain, create, glance=None):
         else:
             if ct is None or type(ct) is list or watch is not None:
                 parts = _pulled(node, ct, create)
-            elif glance is not None:
-                parts = node.bare(ct)
             else:
-                parts = node.pull(ct, create)
+                parts = node.pull(ct, create) if glance is None else node.bare(ct)
             for edge, c in zip(node.edges, parts, strict=False):
                 if edge is None:
                     continue
