@@ -436,18 +436,19 @@ class Recorder(Trace):
         own = Storage()
         if type(y) is np.ndarray and y.base is not None:
             own = _storage_of(y, args, primals)
-        edges = [x.edge if type(x) is Value else None for x in args]
-        parts = [
-            (i, action, action.pick(y, *primals) if action.needs else (), _unlike(x, y))
-            for i, (x, e, action) in enumerate(zip(primals, edges, prim.actions, strict=True))
-            if e is not None and action is not None
-        ] if prim.differentiable else [
-            (i, ZERO, (), _unlike(x, y))
-            for i, (x, e) in enumerate(zip(primals, edges, strict=True)) if e is not None
-        ]
-        if not parts or not is_inexact(y):
-            return Value(y, None, 0, own) if is_inexact(y) else y
-        needs = {n for _, action, _, _ in parts for n in action.needs}
+        if not is_inexact(y):
+            return y
+        edges, parts, needs = [], [], set()
+        for i, x in enumerate(args):
+            e = (x.node, x.index) if type(x) is Value and x.node is not None else None
+            edges.append(e)
+            action = (prim.actions[i] if prim.differentiable else ZERO) if e else None
+            if action is not None:
+                saved = action.pick(y, *primals) if action.needs else ()
+                parts.append((i, action, saved, _unlike(primals[i], y)))
+                needs.update(action.needs)
+        if not parts:
+            return Value(y, None, 0, own)
         marks = [
             (x.storage, x.storage.version)
             for x, name in zip(args, prim.operands, strict=True)
@@ -462,7 +463,7 @@ class Recorder(Trace):
 def _unlike(x, y):
     """The shape and dtype of ``x`` where those of ``y`` differ."""
     aval = aval_of(x)
-    return None if aval == aval_of(y) else aval
+    return None if aval[0] == y.shape and aval[1] is y.dtype else aval
 
 
 def _storage_of(y: Any, args: Sequence, primals: Sequence) -> Storage:
