@@ -120,7 +120,9 @@ def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None) -> np.
     None where they are small, of other types, or not in order, and where nothing compiles.
     """
     x = xs[0]
-    if type(x) is not np.ndarray or x.size < sizes.PASSES or x.dtype.char not in "fd":
+    if type(x) is not np.ndarray or x.size < sizes.PASSES:
+        return None
+    if x.dtype.char not in "fd" or not x.dtype.isnative:
         return None
     width = 1
     if axis is not None:

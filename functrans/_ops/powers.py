@@ -19,5 +19,5 @@ def whole_power(x: np.ndarray, n: int) -> Any:
 
 def is_whole_power(x: Any, n: Any) -> bool:
     """Whether these are floats in an array and a whole number of Python's that fits them."""
-    return type(x) is np.ndarray and x.dtype.char in "fd" and (
+    return type(x) is np.ndarray and x.dtype.char in "fd" and x.dtype.isnative and (
         type(n) is int or (type(n) is float and n.is_integer())) and abs(n) < 1024
