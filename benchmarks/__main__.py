@@ -27,6 +27,7 @@ def main() -> int:
         kernels,
         memory,
         overhead,
+        programs,
         report,
         shim,
         speed,
@@ -47,6 +48,10 @@ def main() -> int:
     }
     runs |= {
         case.name: lambda case=case: arrays.table(case, peers, args.scale) for case in arrays.CASES
+    }
+    runs |= {
+        name: lambda build=build: build(peers, args.scale)
+        for name, build in programs.TABLES.items()
     }
     runs["jit-compile"] = lambda: jit.compile_table(args.scale)
     runs["jit-price"] = lambda: jit.price_table(args.scale)

@@ -19,10 +19,10 @@ import numpy as np
 from benchmarks.functions import point
 from benchmarks.memory import held_bytes, peak_bytes
 from benchmarks.peers import Peer, Thunk
+from benchmarks.programs import MODULES
 from benchmarks.report import Table, verdict
 from benchmarks.speed import Case
 
-MODULES = {"functrans": "functrans.torch", "torch": "torch"}
 CHAIN, LONG_CHAIN, WIDE = 100, 10_000, 10_000
 
 
@@ -65,46 +65,6 @@ def _chain(n: int, ops: int) -> Callable[[Any], Thunk]:
     return build
 
 
-# name -> a function of 1000 x 100 numbers of single precision, with the module
-ENTRIES: dict[str, Callable[[Any, Any], Any]] = {
-    "square": lambda torch, x: x**2, "cube": lambda torch, x: x**3,
-    "sigmoid": lambda torch, x: torch.sigmoid(x), "relu": lambda torch, x: torch.relu(x),
-    "where": lambda torch, x: torch.where(x > 0, x, 0), "softmax": lambda torch, x: x.softmax(1),
-    "log-softmax": lambda torch, x: x.log_softmax(1), "cat": lambda torch, x: torch.cat([x, x]),
-}
-
-
-def _entries(f: Callable[[Any, Any], Any]) -> Callable[[Any], Thunk]:
-    def build(torch: Any) -> Thunk:
-        draw = np.random.default_rng(0).standard_normal
-        x = torch.tensor(draw((1000, 100), np.float32), requires_grad=True)
-        seed = torch.ones_like(f(torch, x))
-
-        def gradient() -> Any:
-            return torch.autograd.grad(f(torch, x), x, seed)[0]
-
-        return gradient
-
-    return build
-
-
-def _lstm(batch: int, width: int) -> Callable[[Any], Thunk]:
-    def build(torch: Any) -> Thunk:
-        draw = np.random.default_rng(0).standard_normal
-        w = torch.tensor(0.1 * draw((2 * width, 4 * width)), requires_grad=True)
-        x, h, c = [torch.tensor(draw((batch, width))) for _ in range(3)]
-
-        def gradient() -> Any:
-            i, f, g, o = (torch.cat([x, h], 1) @ w).chunk(4, 1)
-            state = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-            y = torch.sigmoid(o) * torch.tanh(state)
-            return torch.autograd.grad(y.sum(), w)[0]
-
-        return gradient
-
-    return build
-
-
 def _case(title: str, build: Callable[[Any], Thunk], most: float, peers: list[Peer]) -> Case:
     there = {p.name for p in peers}
     contenders = {
@@ -122,16 +82,6 @@ CASES: dict[str, Callable[[list[Peer]], Case]] = {
         f"functrans.torch: backward, {CHAIN} chained multiply/add on {n:,} elements",
         _chain(n, CHAIN), 1.0, peers)
     for n in (10, 100, 1000)
-} | {
-    f"shim-{name}": lambda peers, name=name, f=f: _case(
-        f"functrans.torch: {name} of 1000 x 100 float32, forward and backward", _entries(f), 1.5,
-        peers)
-    for name, f in ENTRIES.items()
-} | {
-    f"shim-lstm-{width}": lambda peers, batch=batch, width=width: _case(
-        f"functrans.torch: a step of an LSTM, batch {batch}, width {width}, and its gradient",
-        _lstm(batch, width), 1.5, peers)
-    for batch, width in ((8, 32), (64, 256))
 }
 
 

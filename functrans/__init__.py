@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __version__ = _version.VERSION
 
-_large.install(_native_rows.compiled)
+_large.install(_native_rows.compiled, _native_rows.kernel)
 
 __all__ = [
     "Array",

@@ -380,6 +380,9 @@ def is_finite(x: Any) -> bool:
             few = size <= 16 and x.ndim == 1 and x.dtype.kind == "f"
             return isfinite(sum(x.tolist()) if few else abs(np.vdot(x, x)))
         with np.errstate(all="ignore"):
+            if x.flags.c_contiguous and x.dtype.kind in "fc":
+                # half the time of ``sum``, which adds pairwise
+                return isfinite(abs(np.einsum("i->", x.reshape(-1))))
             return isfinite(abs(np.add.reduce(x, axis=None)))
     return _known_finite(x) if isinstance(x, Tracer) else isfinite(abs(x))
 

@@ -6,6 +6,8 @@ NumPy makes a pass over memory for each step, on one processor. For arrays large
   the table. From that size they and their backward rules are native code, compiled once for each
   shape and dtype: ``forward`` and ``backward``. If nothing can or should be compiled, NumPy does it
   as before;
+- softmax and its kin, and what the shim has of activations, have kernels for arrays of any shape
+  (``_compile/run/row_kernels.py``), which pay much earlier: ``in_one_pass``;
 - what such rows compute along the last axis is done on blocks of rows: ``by_rows``;
 - threads share ufuncs, in forward runs and where cotangents are added up: ``elementwise``. They
   stay NumPy's, so that values are NumPy's to the last bit and warnings are not lost;
@@ -39,11 +41,17 @@ def _compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
     return None  # replaced by the floor where programs are staged; until then nothing compiles
 
 
-def install(compiled: Callable[..., list | None]) -> None:
+def _kernel(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
+    return None  # likewise
+
+
+def install(compiled: Callable[..., list | None],
+            kernel: Callable[..., np.ndarray | None]) -> None:
     """Called once by the package: ``compiled(f, static, xs)`` is ``f(static, *xs)``, arrays in a
-    list, by native code; None where there is none."""
-    global _compiled
-    _compiled = compiled
+    list, by native code, ``kernel(name, width, *xs)`` that of ``row_kernels``; None where there is
+    none."""
+    global _compiled, _kernel
+    _compiled, _kernel = compiled, kernel
 
 
 def _compiles(xs: Sequence) -> bool:
@@ -101,6 +109,31 @@ def backward(vjp: Callable, native_from: str) -> Callable:
         return vjp(ct, y, xs, wanted, **params)
 
     return rule
+
+
+# ---- native code of any size
+
+
+def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None) -> np.ndarray | None:
+    """The kernel ``name`` of arrays of one shape, row by row along ``axis``, if it is the last.
+
+    None where they are small, of other types, or not in order, and where nothing compiles.
+    """
+    x = xs[0]
+    if type(x) is not np.ndarray or x.size < sizes.PASSES:
+        return None
+    if x.dtype.char not in "fd" or not x.dtype.isnative:
+        return None
+    width = 1
+    if axis is not None:
+        width = x.shape[-1]
+        if axis != (x.ndim - 1,) or not sizes.NARROWEST <= width <= sizes.WIDEST:
+            return None
+    for y in xs:
+        if type(y) is not np.ndarray or y.dtype is not x.dtype or y.shape != x.shape or not (
+                y.flags.c_contiguous and y.flags.aligned):
+            return None
+    return _kernel(name, width, *xs) if config.jit else None
 
 
 # ---- blocks

@@ -17,6 +17,10 @@ THREADED, WIDE = 1 << 20, 32768
 NATIVE = 1 << 20
 SYSTEM = 1 << 17
 
+# Entries from which a kernel of one pass pays, which is compiled once for all shapes; widths of the
+# rows that it takes.
+PASSES, NARROWEST, WIDEST = 1 << 12, 8, 4096
+
 # In native code. Bytes of a tile of what kernels share: well within the second-level cache.
 TILE = 1 << 15
 # Bytes from which what is shared does not stay in the cache by itself.

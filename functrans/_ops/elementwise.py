@@ -23,6 +23,7 @@ from functrans._ops.declare import (
     strong_multiply,
     where,
 )
+from functrans._ops.powers import is_whole_power, whole_power
 
 LN2, LN10 = float(np.log(2)), float(np.log(10))
 DEGREE = float(np.pi / 180)
@@ -132,7 +133,9 @@ hypot = elementwise(
 
 
 def _slope_of_power(x1, x2):
-    if type(x1) in PYTHON_SCALARS and type(x2) in PYTHON_SCALARS:
+    if is_whole_power(x1, x2):
+        raised = whole_power(x1, int(x2) - 1)
+    elif type(x1) in PYTHON_SCALARS and type(x2) in PYTHON_SCALARS:
         raised = np.power(x1, x2 - 1).item()  # Python's own raises at 0 and turns complex below
     else:
         raised = x1 ** (x2 - 1)

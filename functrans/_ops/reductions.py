@@ -414,11 +414,13 @@ cummin = _running_extreme("cummin", np.minimum, minimum, False)
 def _powers(x, axis):
     """exp(x - max x), in which the greatest is exactly 1, and max x."""
     top = np.maximum.reduce(x, axis, keepdims=True, initial=-np.inf)
+    if is_finite(top):
+        e = np.asarray(x - top)
+        return np.exp(e, out=e), top
     with np.errstate(invalid="ignore"):  # inf minus inf
         e = np.asarray(x - top)
     np.exp(e, out=e)
-    if not np.isfinite(top).all():
-        e[x == top] = 1
+    e[x == top] = 1
     return e, top
 
 
@@ -434,7 +436,8 @@ def _logsumexp_whole(axis, x):
 
 
 def _softmax(x, axis):
-    return large.by_rows(_softmax_whole, axis, np.asarray(x))
+    y = large.in_one_pass("softmax", x, axis=axis)
+    return y if y is not None else large.by_rows(_softmax_whole, axis, np.asarray(x))
 
 
 def _softmax_whole(axis, x, ct=None):
@@ -450,6 +453,9 @@ def _softmax_whole(axis, x, ct=None):
 
 def _softmax_move(g, y, axis):
     """Symmetric, so both the tangent and the cotangent."""
+    moved = large.in_one_pass("softmax_slope", g, y, axis=axis)
+    if moved is not None:
+        return moved
     g = g * y
     return g - y * g.sum(axis=axis).reshape(kept_shape(y.shape, axis))
 
@@ -466,6 +472,10 @@ softmax = primitive(
 
 def _logsumexp_vjp(ct, y, xs, wanted, axis):
     if type(ct) in STRONG and type(xs[0]) is np.ndarray and ct.dtype == xs[0].dtype:
+        share = large.in_one_pass("softmax", xs[0], axis=axis)
+        if share is not None:
+            share *= ct.reshape(kept_shape(share.shape, axis))
+            return [share]
         return [large.by_rows(_softmax_whole, axis, xs[0], ct)]
     share = softmax(xs[0], axis=axis)
     return [ct.reshape(kept_shape(share.shape, axis)) * share]

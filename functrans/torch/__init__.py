@@ -54,6 +54,7 @@ from functrans.torch._functions import (
     sampling,
     scattering,
     shapes,
+    shares,
     synonyms,
     systems,
     table,
@@ -169,5 +170,5 @@ for _name, _f in table.FUNCTIONS.items():
 
 # for what they enter
 assert algebra and calculus and elementwise and indexing and joining and order and reductions
-assert parts and sampling and scattering and synonyms and systems and windows
+assert parts and sampling and scattering and shares and synonyms and systems and windows
 assert _C and _six  # which programs import by name

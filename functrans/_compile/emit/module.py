@@ -94,7 +94,7 @@ def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Plac
         texts.append(_run(f"run{s}", list(map(emit, steps)), places, stack, shared))
     apart = next(count) > INLINED
     vectors = None if rounding.precise else library
-    header, attributes, texts = _declare(functions, texts, vectors)
+    header, attributes, texts = declare(functions, texts, vectors)
     prefer = ' "prefer-vector-width"="512"' if wide else ""
     # LLVM's time for one function grows faster than the number of kernels in it
     inlined = " noinline" if apart else ""
@@ -173,7 +173,7 @@ def _pointer(code: Code, base: str, offset: int) -> str:
     return code.op(f"load ptr, ptr {at}")
 
 
-def _declare(functions: dict[str, str], texts: Iterable[str],
+def declare(functions: dict[str, str], texts: Iterable[str],
              library: VectorLibrary | None) -> tuple[list[str], list[str], list[str]]:
     """Declarations of what is called, with the vector variants that there are."""
     header, attributes, used = [], [], []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from functrans._compile.lowering.numbers import AS_NUMPY
 from functrans._core.bind import watching
 from functrans._transforms.staging.jit import Jitted
@@ -27,4 +29,11 @@ def compiled(f: Callable, static: tuple, xs: Sequence) -> list | None:
         watching.reset(token)
 
 
-__all__ = ["compiled"]
+def kernel(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
+    """The kernel ``name`` of arrays with rows of ``width`` entries, None where there is none."""
+    from functrans._compile.run import row_kernels  # lazy: few programs need it
+
+    return row_kernels.run(name, width, *xs)
+
+
+__all__ = ["compiled", "kernel"]

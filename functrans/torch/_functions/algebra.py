@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import Aval
+from functrans.torch._functions.direct import RowCall, are_plain
 from functrans.torch._functions.inplace import in_place
-from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, TAKING_OUT, op
+from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, TAKING_OUT, op, row
 from functrans.torch._graph.graph import Node, check, freed, joint, saved_value, sequence
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed_binary
@@ -82,6 +83,7 @@ class ProductNode(Node):
 
 
 FORWARD[ProductNode] = Forward(ProductNode.operands, ProductNode.push)
+_matmul = row("matmul")
 _MM = named(ProductNode, "MmBackward0")
 
 
@@ -112,7 +114,17 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     return out
 
 
-@op(title="MmBackward0", method=False)
+def _product_row(input, other):
+    if not are_plain(input, other):
+        return None
+    s1, s2 = input._array.shape, other._array.shape
+    # vectors and stacks that nothing is broadcast to
+    fit = s1 and s2 and s1[-1] == s2[-2 if len(s2) > 1 else 0]
+    stacked = s1[:-2] == s2[:-2] or len(s1) <= 2 or len(s2) <= 2
+    return RowCall(_matmul, (input, other), {}) if fit and stacked else None
+
+
+@op(title="MmBackward0", method=False, by_row=_product_row)
 def _product(input, other):
     _same_type("matmul", input, other)
     try:
@@ -137,13 +149,23 @@ def mm(input, mat2):
     return _product_of("mm", (input, 2), (mat2, 2))
 
 
-@op
+def _mv_row(input, vec):
+    fit = are_plain(input, vec) and input._array.ndim == 2 and vec._array.ndim == 1
+    return _product_row(input, vec) if fit else None
+
+
+def _bmm_row(input, mat2):
+    fit = are_plain(input, mat2) and input._array.ndim == mat2._array.ndim == 3
+    return _product_row(input, mat2) if fit else None
+
+
+@op(by_row=_mv_row)
 def mv(input, vec):
     """The product of a matrix and a vector."""
     return _product_of("mv", (input, 2), (vec, 1))
 
 
-@op
+@op(by_row=_bmm_row)
 def bmm(input, mat2):
     """The products of matrices in two batches."""
     return _product_of("bmm", (input, 3), (mat2, 3))

@@ -10,6 +10,7 @@ import numpy as np
 
 from functrans.errors import FunctransError
 from functrans.extend import split_key
+from functrans.torch._functions.direct import RowCall, are_plain
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NUMBERS, op, promoted, row
 from functrans.torch._graph.custom import DelayedError
 from functrans.torch._graph.graph import RowNode, Value
@@ -74,7 +75,14 @@ def get(self: Tensor, key: Any) -> Tensor:
     return view(title, getitem, (self,), {"pattern": pattern})
 
 
-@op(method=False, title="IndexBackward0")
+def _picked_row(x, key):
+    if not are_plain(x):
+        return None
+    pattern, indices = split_key(key, x._array.shape)
+    return RowCall(getitem, (x, *indices), {"pattern": pattern}) if indices else None
+
+
+@op(method=False, title="IndexBackward0", by_row=_picked_row)
 def _picked(x, key):
     pattern, indices = split_key(key, x.shape)
     return getitem(x, *indices, pattern=pattern)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.outputs import any_requires
-from functrans.torch._graph.graph import ElementwiseNode, RowNode, Value, quiet
+from functrans.torch._graph.graph import ElementwiseNode, RowNode, Value
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed
+from functrans.torch._graph.quiet import quiet
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.views import changed, guard, rebase, refuse_overlap, value_for_write
 from functrans.torch._tensors import dtypes

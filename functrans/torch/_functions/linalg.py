@@ -8,7 +8,8 @@ import numpy as np
 
 from functrans.torch._functions.reductions import axes
 from functrans.torch._functions.table import LINALG, METHODS, function, op
-from functrans.torch._graph.graph import Value, quiet
+from functrans.torch._graph.graph import Value
+from functrans.torch._graph.quiet import quiet
 from functrans.torch._tensors.tensor import Tensor
 
 

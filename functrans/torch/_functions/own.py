@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from functrans._kernels.large import in_one_pass
 from functrans.extend import Elementwise
 from functrans.torch._functions.powers import power
 from functrans.torch._functions.table import NUMBERS, row
-from functrans.torch._graph.graph import quiet
+from functrans.torch._graph.quiet import quiet
 
 
 def _reading(
@@ -44,6 +45,9 @@ def _alone(name: str, impl: Callable, action: Callable) -> Elementwise:
 
 
 def _sigmoid(x: Any) -> Any:
+    y = in_one_pass("sigmoid", x)
+    if y is not None:
+        return y
     # exp(-x) overflows where the result is less than the smallest normal number
     with quiet():
         y = np.negative(x, out=np.empty_like(x))
@@ -55,9 +59,22 @@ def _sigmoid(x: Any) -> Any:
 def _sigmoid_slope(g: Any, y: Any) -> Any:
     if type(g) is not np.ndarray or type(y) is not np.ndarray or g.dtype != y.dtype:
         return g * (y * (1 - y))
+    moved = in_one_pass("sigmoid_slope", g, y)
+    if moved is not None:
+        return moved
     slope = np.subtract(1, y, out=np.empty_like(y))
     slope *= y
     return slope * g
+
+
+def _relu(x: Any) -> Any:
+    y = in_one_pass("relu", x)
+    return np.maximum(x, 0) if y is None else y
+
+
+def _relu_slope(g: Any, y: Any) -> Any:
+    moved = in_one_pass("relu_slope", g, y)
+    return _where(y <= 0, 0, g) if moved is None else moved
 
 
 def _softplus(x: Any) -> Any:
@@ -73,7 +90,7 @@ ROWS = {
     "cube": _alone("cube", lambda x: x * x * x, lambda g, x: g * (3 * (x * x))),
     "sigmoid": _alone("sigmoid", _sigmoid, _sigmoid_slope),
     "softplus": _alone("softplus", _softplus, lambda g, x: g * ROWS["sigmoid"](x)),
-    "relu": _alone("relu", lambda x: np.maximum(x, 0), lambda g, y: _where(y <= 0, 0, g)),
+    "relu": _alone("relu", _relu, _relu_slope),
     "divide": _reading("divide", lambda g, x2: g / x2, lambda g, x1, x2: -(g * (x1 / x2)) / x2),
     "power": _reading("power", row("power").actions[0].act, _by_exponent, impl=power),
     "logaddexp": _reading(

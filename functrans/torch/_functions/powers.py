@@ -6,17 +6,22 @@ from typing import Any
 
 import numpy as np
 
+from functrans._ops.powers import is_whole_power, whole_power
+
 # dtype -> the factor that splits a number into two halves of its digits (Veltkamp)
 _SPLIT = {np.dtype(np.float32): np.float32(2**12 + 1), np.dtype(np.float64): 2.0**27 + 1}
 
 
 def power(x1: Any, x2: Any, out: Any = None) -> Any:
-    """``np.power``; floats to the power 2 as NumPy's own ``**``, to the power 3 within 1 ulp."""
+    """``np.power``; floats to the power 2 as NumPy's own ``**``, to the power 3 within 1 ulp,
+    to other whole numbers by the power of their absolute values."""
     if type(x2) in (int, float) and type(x1) is np.ndarray and x1.dtype in _SPLIT:
         if x2 == 2:
             return np.square(x1, out=out)
         if x2 == 3:
             return np.positive(_cube(x1), out=out)
+        if out is None and is_whole_power(x1, x2):
+            return whole_power(x1, int(x2))
     return np.power(x1, x2, out=out)
 
 

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans.extend import General, bind
+from functrans.extend import ANY, Aval, Linear, bind
+from functrans.torch._functions.direct import RowCall, are_plain, axis_of
 from functrans.torch._functions.table import (
     FUNCTIONS,
     METHODS,
     TAKING_OUT,
-    floating,
     function,
     op,
     ordered,
@@ -22,7 +22,7 @@ from functrans.torch._functions.totals import total
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor
 
-_logsumexp, _softmax, _moving_as = row("logsumexp"), row("softmax"), row("moving_as")
+_moving_as, _sum = row("moving_as"), row("sum")
 # characters of the types whose sums need no wider one: single and double, real and complex
 _WIDE = "fdFD"
 
@@ -37,23 +37,8 @@ def axes(dim: Any, x: Any) -> Any:
     return tuple(dim) or None
 
 
-def _logs_of_shares(x, axis):
-    y = x - np.max(x, axis=axis, keepdims=True, initial=-np.inf)
-    return y - np.log(np.add.reduce(np.exp(y), axis, keepdims=True))
-
-
-def _moved(t, y, axis):
-    return t - np.sum(np.exp(y) * t, axis=axis, keepdims=True)
-
-
-# a row for this module alone: one pass forward and one back
-_log_softmax = General(
-    "log_softmax", _logs_of_shares, jvp=lambda ts, y, xs, axis: _moved(ts[0], y, axis),
-    vjp=lambda ct, y, xs, wanted, axis: [ct - np.exp(y) * np.sum(ct, axis=axis, keepdims=True)],
-    batch=lambda size, xs, batched, axis: bind(
-        _log_softmax, xs[0], axis=tuple([i + 1 for i in axis])),
-    saves="y", abstract=lambda x, axis: x,
-)
+def after_batch(axis):
+    return tuple([i + 1 for i in axis])
 
 
 class Extreme(NamedTuple):
@@ -69,7 +54,31 @@ def _summable(x, dtype):
     return x.astype(np.int64) if x.dtype.kind in "biu" else x
 
 
-@op(title="SumBackward1", method=False)
+# row: a sum whose dimensions stay, of length 1
+_sum_kept = Linear(
+    "sum_kept", lambda x, axis: np.add.reduce(x, axis, keepdims=True),
+    lambda ct, x, axis: np.broadcast_to(ct, x.shape),
+    lambda size, xs, batched, axis: bind(_sum_kept, xs[0], axis=after_batch(axis)), 1,
+    abstract=lambda x, axis: Aval(
+        tuple([1 if i in axis else n for i, n in enumerate(x.shape)]), x.dtype),
+    domain=ANY,
+)
+
+
+def dims_of(x: Any, dim: Any) -> tuple | None:
+    """``dim`` as the rows of a plain tensor take it, None where it is not that simple."""
+    if not are_plain(x) or type(dim) is bool:
+        return None
+    axis = axis_of(dim, x._array.ndim)
+    return None if axis is None else (axis,)
+
+
+def _sum_row(x, dim=None, keepdim=False, *, dtype=None):
+    axis = dims_of(x, dim) if dtype is None else None
+    return axis and RowCall(_sum_kept if keepdim else _sum, (x,), {"axis": axis})
+
+
+@op(title="SumBackward1", method=False, by_row=_sum_row)
 def sum_dim(x, dim=None, keepdim=False, *, dtype=None):
     """Sum along ``dim``."""
     return np.sum(_summable(x, dtype), axis=axes(dim, x), keepdims=keepdim)
@@ -215,38 +224,12 @@ def count_dims(dim: Any, ndim: int) -> tuple:
     return np.lib.array_utils.normalize_axis_tuple(tuple(dims), ndim)
 
 
-def _kept_out(x, dims):
+def kept_out(x, dims):
     return tuple([n for i, n in enumerate(x.shape) if i not in dims])
 
 
-def _kept(y, x, dims):
+def kept(y, x, dims):
     return y.reshape(tuple([1 if i in dims else n for i, n in enumerate(x.shape)]))
-
-
-@op
-def logsumexp(x, dim, keepdim=False):
-    """log(sum(exp(x))) along ``dim`` without overflow."""
-    dims = count_dims(dim, x.ndim)
-    if x.dtype.kind == "c":
-        top = np.max(np.real(_plain(x)), axis=dims, keepdims=True)
-        y = np.log(np.sum(np.exp(x - top), axis=dims, keepdims=True)) + top
-        return y if keepdim else y.reshape(_kept_out(x, dims))
-    y = _logsumexp(floating(x), axis=dims)
-    return _kept(y, x, dims) if keepdim else y
-
-
-@op
-def softmax(x, dim, *, dtype=None):
-    """exp(x) / sum(exp(x)) along ``dim`` without overflow."""
-    x = floating(x) if dtype is None else x.astype(dtype)
-    return _softmax(x, axis=count_dims(dim, x.ndim))
-
-
-@op
-def log_softmax(x, dim, *, dtype=None):
-    """log(softmax(x)) along ``dim``, exact in the tails."""
-    x = floating(x) if dtype is None else x.astype(dtype)
-    return _log_softmax(x, axis=count_dims(dim, x.ndim))
 
 
 @op(title="LinalgVectorNormBackward0")
@@ -291,7 +274,7 @@ def picked(x, indices, dim, keepdim):
     return Extreme(np.squeeze(y, dim), indices)
 
 
-def _plain(x):
+def plain_value(x):
     return np.asarray(x.primal if hasattr(x, "primal") else x)
 
 
@@ -303,14 +286,14 @@ def _dim_of(x, dim):
 @op(method=False, title="MaxBackward0")
 def max_dim(x, dim, keepdim=False):
     """Greatest entry along ``dim`` and where it is."""
-    values = _plain(_ordered(x, "max"))
+    values = plain_value(_ordered(x, "max"))
     return picked(x, np.argmax(values, _dim_of(x, dim)), dim, keepdim)
 
 
 @op(method=False, title="MinBackward0")
 def min_dim(x, dim, keepdim=False):
     """Least entry along ``dim`` and where it is."""
-    values = _plain(_ordered(x, "min"))
+    values = plain_value(_ordered(x, "min"))
     return picked(x, np.argmin(values, _dim_of(x, dim)), dim, keepdim)
 
 
@@ -338,7 +321,7 @@ def median_dim(x, dim, keepdim=False):
     """The lower median along ``dim`` and where it is."""
     if not x.ndim:
         return sort.body(x, dim)
-    values = _plain(_ordered(x, "median"))
+    values = plain_value(_ordered(x, "median"))
     middle = np.take(np.argsort(values, dim, stable=True), (x.shape[dim] - 1) // 2, dim)
     if values.dtype.kind == "f":
         unknown = np.isnan(values)
@@ -349,7 +332,7 @@ def median_dim(x, dim, keepdim=False):
 @op(method=False, title="MedianBackward0")
 def median_all(x):
     """The lower median of all entries; a tie shares its derivative."""
-    values = _plain(_ordered(x, "median")).reshape(-1)
+    values = plain_value(_ordered(x, "median")).reshape(-1)
     if not values.size:
         if values.dtype.kind != "f":
             raise RuntimeError("median: there is no entry")
@@ -383,7 +366,7 @@ def _found(x, dim, who):
     """The entries among which one is looked for."""
     if dim is None and not x.size:
         raise IndexError(f"{who}: there is no entry; name a dimension that is not empty")
-    return _plain(_ordered(x, who))
+    return plain_value(_ordered(x, who))
 
 
 @op
@@ -400,7 +383,7 @@ def any(x, dim=None, keepdim=False):
 
 def _quantified(function, x, dim, keepdim):
     """A boolean; of uint8, which once stood for booleans, an uint8."""
-    values = _plain(x)
+    values = plain_value(x)
     axis = () if dim == () and x.ndim else axes(dim, x)
     return np.asarray(function(values, axis=axis, keepdims=keepdim)).astype(
         np.uint8 if values.dtype == np.uint8 else bool)
@@ -409,7 +392,7 @@ def _quantified(function, x, dim, keepdim):
 @op
 def count_nonzero(x, dim=None):
     """How many entries along ``dim`` are not zero."""
-    return np.asarray(np.count_nonzero(_plain(x), axis=axes(dim, x)), np.int64)
+    return np.asarray(np.count_nonzero(plain_value(x), axis=axes(dim, x)), np.int64)
 
 
 @op(title="SortBackward0")
@@ -418,7 +401,7 @@ def sort(x, dim=-1, descending=False, stable=False):
     if not x.ndim:
         count_dims(dim, 0)
         return Extreme(_ordered(x, "sort").reshape(()), np.zeros((), np.int64))
-    values = _plain(_ordered(x, "sort"))
+    values = plain_value(_ordered(x, "sort"))
     if descending:  # stable backward: equal entries keep their order
         order = np.flip(x.shape[dim] - 1 - np.argsort(np.flip(values, dim), dim, stable=True), dim)
     else:
@@ -429,7 +412,7 @@ def sort(x, dim=-1, descending=False, stable=False):
 @op
 def argsort(x, dim=-1, descending=False, stable=False):
     """The indices that sort x along ``dim``."""
-    return sort.body(_plain(x), dim, descending).indices
+    return sort.body(plain_value(x), dim, descending).indices
 
 
 @op(title="TopkBackward0")
@@ -437,7 +420,7 @@ def topk(x, k, dim=-1, largest=True, sorted=True):
     """The ``k`` greatest entries along ``dim`` and where they are."""
     if not x.ndim:
         return sort.body(x, dim)
-    order = sort.body(_plain(x), dim, largest).indices
+    order = sort.body(plain_value(x), dim, largest).indices
     order = np.take(order, np.arange(k), dim)
     return Extreme(np.take_along_axis(x, order, dim), order)
 

@@ -14,9 +14,10 @@ import numpy as np
 
 from functrans.extend import Elementwise
 from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse, title_for
-from functrans.torch._graph.graph import ZERO, Edge, ElementwiseNode, Storage, quiet
+from functrans.torch._graph.graph import ZERO, Edge, ElementwiseNode, Storage
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed_binary, observed_unary
+from functrans.torch._graph.quiet import quiet
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
@@ -24,6 +25,7 @@ from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _new = object.__new__
+_REALS = frozenset({float, int})
 # functions that need an order, which complex numbers do not have
 ORDERED = frozenset({
     "maximum", "minimum", "fmax", "fmin", "lt", "le", "gt", "ge", "less", "less_equal", "greater",
@@ -164,7 +166,7 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
             if b.dtype is not d or (d is not _F32 and d is not _F64):
                 return general(input, other)
             e2 = edge_of(other) if state.grad else None
-        elif (type(other) is float or type(other) is int) and (d is _F32 or d is _F64):
+        elif type(other) in _REALS and (d is _F32 or d is _F64):
             b, e2 = other, None
         elif operator and _declines(other):
             return NotImplemented
@@ -218,7 +220,7 @@ def reflected(f: Any) -> Callable:
 
     def method(self: Tensor, other: Any) -> Any:
         b = self._array
-        if type(other) is not float or (b.dtype is not _F32 and b.dtype is not _F64):
+        if type(other) not in _REALS or (b.dtype is not _F32 and b.dtype is not _F64):
             return NotImplemented if _declines(other) else general(other, self)
         y = np.asarray(compute(other, b))
         out = from_array(y)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import split_key
+from functrans.torch._functions.direct import RowCall, are_plain, axis_of
 from functrans.torch._functions.indexing import from_start, index_array
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.linalg import plain
@@ -19,6 +20,8 @@ _scatter_set, _scatter_add, _moving_as = row("scatter_set"), row("scatter_add"),
 
 def _places(dim: int, index: np.ndarray, ndim: int) -> tuple:
     """The index of ``index.shape`` entries that are spread along ``dim``."""
+    if ndim == 1:
+        return (index,)
     grid = np.ogrid[tuple([slice(n) for n in index.shape])]
     return tuple([index if i == dim % ndim else g for i, g in enumerate(grid)])
 
@@ -26,7 +29,7 @@ def _places(dim: int, index: np.ndarray, ndim: int) -> tuple:
 def _split(x: Any, key: tuple) -> tuple[Any, list]:
     """The parameters of an indexing row, with index arrays of one shape."""
     pattern, indices = split_key(key, x.shape)
-    return pattern, list(np.broadcast_arrays(*indices)) if indices else []
+    return pattern, list(np.broadcast_arrays(*indices)) if len(indices) > 1 else list(indices)
 
 
 def written(x: Any, key: tuple, value: Any) -> Any:
@@ -102,7 +105,23 @@ def scatter(x, dim, index, src=None, *, reduce=None, value=None):
                           include_self=True)
 
 
-@op
+def _scatter_add_row(x, dim, index, src):
+    if not are_plain(x, src) or not isinstance(index, Tensor):
+        return None
+    where, shape = index._array, x._array.shape
+    axis = axis_of(dim, len(shape))
+    fits = axis is not None and where.dtype == np.int64 and where.ndim == len(shape)
+    if not fits or not where.size or where.shape != src._array.shape:
+        return None
+    pattern, indices = split_key(_places(axis, where, len(shape)), shape)
+    if where.min() < 0 or where.max() >= shape[axis] or any(
+            [n > m for i, (n, m) in enumerate(zip(where.shape, shape, strict=True)) if i != axis]):
+        return None
+    indices = [i.copy() if i is where else np.broadcast_to(i, where.shape) for i in indices]
+    return RowCall(_scatter_add, (x, src, *indices), {"pattern": pattern})
+
+
+@op(by_row=_scatter_add_row)
 def scatter_add(x, dim, index, src):
     """x with ``src`` added at ``index`` along ``dim``."""
     return _add_along(x, dim, index, src)

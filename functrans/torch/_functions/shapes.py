@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from functrans.torch._functions.direct import cat_row, stack_row
 from functrans.torch._functions.table import (
     FUNCTIONS,
     METHODS,
@@ -17,7 +19,7 @@ from functrans.torch._functions.table import (
     op,
     promoted,
 )
-from functrans.torch._graph.views import broadcast_to, diagonal, several, view
+from functrans.torch._graph.views import broadcast_to, diagonal, getitem, several, view
 from functrans.torch._graph.views import imag as imag_row
 from functrans.torch._graph.views import real as real_row
 from functrans.torch._graph.views import reshape as reshape_row
@@ -25,6 +27,8 @@ from functrans.torch._graph.views import transpose as transpose_row
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.tensor import Tensor
+
+_WHOLE = None, None, None
 
 
 def sizes(shape: tuple) -> tuple:
@@ -242,7 +246,12 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
         raise RuntimeError(
             f"start ({start}) + length ({length}) exceeds dimension size ({n})."
         )
-    return input[(slice(None),) * _dim(dim, input._array.ndim) + (slice(start, start + length),)]
+    return _part(input, _dim(dim, input._array.ndim), start, start + length)
+
+
+def _part(input: Tensor, dim: int, start: int, stop: int) -> Tensor:
+    pattern = *[_WHOLE] * dim, (start, stop, None), Ellipsis
+    return view("SliceBackward0", getitem, (input,), {"pattern": pattern})
 
 
 @method
@@ -270,9 +279,9 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
         raise RuntimeError(
             f"split: the lengths {list(lengths)} do not add up to {n}, the size of dimension {dim}"
         )
-    starts = [sum(lengths[:i]) for i in range(len(lengths))]
+    stops, dim = list(itertools.accumulate(lengths)), _dim(dim, input._array.ndim)
     return several(title, input,
-                   [narrow(input, dim, s, k) for s, k in zip(starts, lengths, strict=True)])
+                   [_part(input, dim, s - k, s) for s, k in zip(stops, lengths, strict=True)])
 
 
 @method
@@ -354,7 +363,7 @@ def meshgrid(*tensors, indexing: Any = "ij"):
     return tuple(np.meshgrid(*tensors, indexing=indexing))
 
 
-@op(space=FUNCTIONS, names="concat concatenate")
+@op(space=FUNCTIONS, names="concat concatenate", by_row=cat_row)
 def cat(tensors, dim=0):
     """Tensors one after another along ``dim``."""
     if not tensors:
@@ -363,7 +372,7 @@ def cat(tensors, dim=0):
     return np.concatenate([x for x in alike if x.shape != (0,)] or alike[:1], dim)
 
 
-@op(space=FUNCTIONS)
+@op(space=FUNCTIONS, by_row=stack_row)
 def stack(tensors, dim=0):
     """Tensors of one shape along a new dimension ``dim``."""
     if not tensors:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions import elementwise, parts, reductions
+from functrans.torch._functions import elementwise, parts, shares
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.table import (
@@ -187,4 +187,4 @@ SPECIAL.update(
     expm1=METHODS["expm1"], exp2=METHODS["exp2"], logsumexp=METHODS["logsumexp"],
     softmax=METHODS["softmax"], log_softmax=METHODS["log_softmax"],
 )
-assert elementwise and parts and reductions  # for what they enter
+assert elementwise and parts and shares  # for what they enter

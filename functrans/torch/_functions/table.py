@@ -27,11 +27,13 @@ import numpy as np
 
 from functrans.errors import FunctransError
 from functrans.extend import TABLE
+from functrans.torch._functions.direct import ByRow, record_row
 from functrans.torch._functions.outputs import any_requires, write_out
-from functrans.torch._graph.graph import Node, Value, quiet
+from functrans.torch._graph.graph import Node, RowNode, Value
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed
-from functrans.torch._graph.titles import rename
+from functrans.torch._graph.quiet import quiet
+from functrans.torch._graph.titles import named, rename
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor, from_array, lift
 
@@ -57,23 +59,32 @@ def title_for(name: str) -> str:
 
 
 def op(f: Callable | None = None, *, title: str | None = None, method: bool = True,
-       space: dict[str, Callable] | None = None, name: str = "", names: str = "") -> Any:
+       space: dict[str, Callable] | None = None, name: str = "", names: str = "",
+       by_row: ByRow | None = None) -> Any:
     """``f``, NumPy code, as a function of tensors called ``name``; ``names``: others of it.
 
     It is a method too, unless ``method`` is False or ``space`` says whose function it is.
+    ``by_row`` says which calls are one row; see ``direct``.
     """
     if f is None:
         return functools.partial(op, title=title, method=method, space=space, name=name,
-                                 names=names)
+                                 names=names, by_row=by_row)
     body = f
     name = name or body.__name__.strip("_")
     shown = title or title_for(name)
+    kind = named(RowNode, shown)
+    if by_row is not None:
+        by_row.__name__ = by_row.__qualname__ = name  # of whose arguments its errors speak
 
     @functools.wraps(body)
     def run(*args: Any, **kwargs: Any) -> Any:
         out = kwargs.pop("out", None)
         if out is not None:
             return write_out(name, functools.partial(run, *args, **kwargs), out, (args, kwargs))
+        if by_row is not None:
+            call = by_row(*args, **kwargs)
+            if call is not None:
+                return record_row(kind, call)
         if state.grad and (any_requires(args) or (kwargs and any_requires(kwargs.values()))):
             operands = [_lifted(x) for x in args]
             options = {k: _lifted(x) for k, x in kwargs.items()}

@@ -44,8 +44,7 @@ class CustomNode(Node):
     marks: Sequence[tuple[Storage, int]]
 
     def __init__(self, ctx: Any, backward: Callable, inputs: tuple, edges: Sequence):
-        tensors = [i for i, x in enumerate(inputs) if isinstance(x, Tensor)]
-        super().__init__([edges[i] for i in tensors])
+        super().__init__([e for x, e in zip(inputs, edges, strict=True) if isinstance(x, Tensor)])
         self.ctx = ctx
         self.backward = backward
         self.args = _numbered(inputs)
@@ -109,7 +108,7 @@ class CustomNode(Node):
                     f"function {self.name()}"
                 )
             k, aval = arg
-            if g.is_complex() and aval.dtype.kind != "c":
+            if g._array.dtype.kind == "c" and aval.dtype.kind != "c":
                 raise RuntimeError(
                     f"function {self.name()} returned a complex gradient at index {i} for a real "
                     "input; return its real part"
@@ -159,10 +158,14 @@ class CustomNode(Node):
 
 def _numbered(xs: Sequence) -> list:
     """For each tensor its number among them and its aval, None for anything else."""
-    numbers, n = [], 0
+    numbers: list[tuple[int, Aval] | None] = []
+    n = 0
     for x in xs:
-        numbers.append((n, aval_of(x._array)) if isinstance(x, Tensor) else None)
-        n += isinstance(x, Tensor)
+        if isinstance(x, Tensor):
+            numbers.append((n, aval_of(x._array)))
+            n += 1
+        else:
+            numbers.append(None)
     return numbers
 
 
@@ -191,6 +194,11 @@ def call(ctx: Any, forward: Callable, backward: Callable, kind: type, inputs: tu
 
 def _placed(ctx: Any, node: Any, inputs: tuple, results: tuple, name: str) -> tuple:
     """The results of ``forward`` with their history."""
+    if len(results) == 1 and _is_new(results[0], ctx, inputs):
+        (out,) = results
+        if node is not None and dtypes.is_differentiable(out._array.dtype):
+            out._node = node
+        return results
     tensors = [x for x in inputs if isinstance(x, Tensor)]
     dirty = _dirty(ctx, tensors, results)
     constant = {id(x) for x in ctx.non_differentiable}
@@ -225,6 +233,16 @@ def _placed(ctx: Any, node: Any, inputs: tuple, results: tuple, name: str) -> tu
         outs.append(placed)
         k += 1
     return tuple(outs)
+
+
+def _is_new(out: Any, ctx: Any, inputs: tuple) -> bool:
+    """Whether this is a tensor without history, on memory of its own."""
+    if type(out) is not Tensor or ctx.dirty_tensors or ctx.non_differentiable:
+        return False
+    if out._base is not None or out._node is not None or out._requires:
+        return False
+    return not any([isinstance(x, Tensor) and (
+        x._storage is out._storage or np.may_share_memory(x._array, out._array)) for x in inputs])
 
 
 def _dirty(ctx: Any, inputs: Sequence[Tensor], results: tuple) -> set[int]:

@@ -12,7 +12,7 @@ from functrans.extend import cast
 from functrans.torch._graph.edges import GradientEdge, place_of
 from functrans.torch._graph.graph import Edge
 from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at, run, walks
-from functrans.torch._tensors.tensor import Tensor, from_array, show, take
+from functrans.torch._tensors.tensor import Tensor, from_array, is_alone, show, take
 
 
 def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None,
@@ -87,6 +87,7 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     roots = _roots(as_tuple(outputs), grad_outputs, create_graph, is_grads_batched)
     run_from = cotangent_rows_at if is_grads_batched else cotangents_at
     cts = run_from(roots, edges, retain, create_graph)
+    alone = [is_alone(cts, i) for i in range(len(cts))]
     out = []
     for i, (t, ct) in enumerate(zip(targets, cts, strict=True)):
         if ct is None and materialize_grads and isinstance(t, Tensor):
@@ -98,7 +99,7 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
                 "graph. Set allow_unused=True if this is the desired behavior."
             )
         else:
-            out.append(None if ct is None else owned(show(ct)))
+            out.append(None if ct is None else show(ct) if alone[i] else owned(show(ct)))
     return tuple(out)
 
 

@@ -27,7 +27,9 @@ import numpy as np
 
 from functrans.extend import (
     TABLE,
+    Bilinear,
     Elementwise,
+    Linear,
     PrimalTracer,
     Primitive,
     Trace,
@@ -101,6 +103,8 @@ class Node:
     __slots__ = ("__weakref__", "edges", "extras", "seq")
 
     outputs = 1
+    # whether a walk by the bare formulas asks if it may pass it, see ``walk._once``
+    wary = False
     # whether ``pull`` takes cotangents that ``vmap`` traces
     batches = True
     repeats = False  # it may run code of the user's
@@ -167,7 +171,7 @@ class AccumulateGrad(Node):
 
     __slots__ = ("variable",)
 
-    repeats = True
+    repeats = wary = True
 
     def __init__(self, variable: Tensor):
         self.seq = next(sequence)
@@ -185,11 +189,17 @@ class RowNode(Node):
 
     __slots__ = ("marks", "outputs", "params", "prim", "where", "xs", "y")
 
-    repeats = True
+    repeats = wary = True
 
     def __init__(self, prim: Primitive, edges: Sequence, xs: Sequence, y: Any, params: dict,
                  storages: Sequence, own: Storage):
-        super().__init__(edges)
+        self.seq = next(sequence)
+        self.edges = edges
+        self.extras = None
+        if type(prim) is Linear and (prim.operands is None or prim.operands == len(xs)):
+            self.prim, self.params, self.outputs = prim, params, prim.outputs
+            self.xs, self.y, self.marks, self.where = [aval_of(x) for x in xs], None, (), None
+            return  # its rule reads no value
         keep_y, keep_xs = prim.saves([e is not None for e in edges], params)
         self.prim, self.params, self.outputs = prim, params, prim.outputs
         self.y = y if keep_y else None
@@ -223,15 +233,20 @@ class RowNode(Node):
                 y = None if y is None else Value(y, self, 0, of)
         return pull(self.prim, ct, y, xs, self.params, [e is not None for e in self.edges])
 
+    def bare(self, ct: Any) -> Sequence:
+        if type(self.prim) is not Bilinear:
+            return self.pull(ct, False)
+        xs, _ = self.available()
+        others = xs[1], xs[0]
+        return [
+            None if e is None else action.act(ct, aval_of(x), other, self.params)
+            for e, action, x, other in zip(self.edges, self.prim.actions, xs, others, strict=True)
+        ]
+
     def release(self) -> None:
         kept = np.ndarray | np.generic | Packed
         if self.y is not None or any(isinstance(x, kept) for x in self.xs or ()):
             self.xs = self.y = None
-
-
-def quiet() -> np.errstate:
-    """A context in which NumPy does not warn about infinities and NaNs."""
-    return np.errstate(all="ignore")
 
 
 class _Zero:
@@ -285,8 +300,11 @@ class ElementwiseNode(Node):
         return self.parts
 
     def bare(self, ct: Any) -> Sequence:
+        parts = self.parts
+        if parts is None or self.marks or type(parts) is PackedTuple:
+            parts = self.available()
         out: list[Any] = [None] * len(self.edges)
-        for i, action, saved, unlike in self.available():
+        for i, action, saved, unlike in parts:
             c = action.act(ct, saved[0]) if len(saved) == 1 else action.act(ct, *saved)
             out[i] = c if unlike is None else summed(c, *unlike)
         return out
@@ -418,18 +436,19 @@ class Recorder(Trace):
         own = Storage()
         if type(y) is np.ndarray and y.base is not None:
             own = _storage_of(y, args, primals)
-        edges = [x.edge if type(x) is Value else None for x in args]
-        parts = [
-            (i, action, action.pick(y, *primals) if action.needs else (), _unlike(x, y))
-            for i, (x, e, action) in enumerate(zip(primals, edges, prim.actions, strict=True))
-            if e is not None and action is not None
-        ] if prim.differentiable else [
-            (i, ZERO, (), _unlike(x, y))
-            for i, (x, e) in enumerate(zip(primals, edges, strict=True)) if e is not None
-        ]
-        if not parts or not is_inexact(y):
-            return Value(y, None, 0, own) if is_inexact(y) else y
-        needs = {n for _, action, _, _ in parts for n in action.needs}
+        if not is_inexact(y):
+            return y
+        edges, parts, needs = [], [], set()
+        for i, x in enumerate(args):
+            e = (x.node, x.index) if type(x) is Value and x.node is not None else None
+            edges.append(e)
+            action = (prim.actions[i] if prim.differentiable else ZERO) if e else None
+            if action is not None:
+                saved = action.pick(y, *primals) if action.needs else ()
+                parts.append((i, action, saved, _unlike(primals[i], y)))
+                needs.update(action.needs)
+        if not parts:
+            return Value(y, None, 0, own)
         marks = [
             (x.storage, x.storage.version)
             for x, name in zip(args, prim.operands, strict=True)
@@ -444,7 +463,7 @@ class Recorder(Trace):
 def _unlike(x, y):
     """The shape and dtype of ``x`` where those of ``y`` differ."""
     aval = aval_of(x)
-    return None if aval == aval_of(y) else aval
+    return None if aval[0] == y.shape and aval[1] is y.dtype else aval
 
 
 def _storage_of(y: Any, args: Sequence, primals: Sequence) -> Storage:

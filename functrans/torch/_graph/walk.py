@@ -20,12 +20,13 @@ import numpy as np
 
 from functrans import vmap
 from functrans.errors import name_of
-from functrans.extend import is_finite
-from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, RowNode, quiet
+from functrans.extend import General, is_finite
+from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, RowNode
 from functrans.torch._graph.modes import set_unusual, state
 from functrans.torch._graph.observed import set_watch
+from functrans.torch._graph.quiet import quiet
 from functrans.torch._tensors.dtypes import BY_ARRAY_DTYPE, Size
-from functrans.torch._tensors.tensor import Tensor, show, take
+from functrans.torch._tensors.tensor import Tensor, is_alone, show, take
 
 
 class _Walks(threading.local):
@@ -171,15 +172,16 @@ def _glance(cts: dict, heap: list, needed: set | None, captured: dict, retain: b
     This goes as far as nodes may be passed twice without anybody noticing. A NaN that has arrived
     may come from zero times infinity; ``_walk`` then starts from the beginning.
     """
-    ends: list[tuple[AccumulateGrad, Any]] = []
+    leaves: list[Tensor] = []
+    ends: list[Any] = []  # their cotangents
     passed: list[Node] = []
     here = {n: ct if n.outputs == 1 else list(ct) for n, ct in cts.items()}
     ahead, seen = list(heap), {**captured}
-    _walk(here, ahead, needed, seen, retain, False, (ends, passed))
-    if not _all_finite([*[ct for _, ct in ends], *seen.values(), *here.values()]):
+    _walk(here, ahead, needed, seen, retain, False, (leaves, ends, passed))
+    if not _all_finite([*ends, *seen.values(), *here.values()]):
         return cts, heap, captured
-    for end, ct in ends:
-        end.variable.accumulate(ct, False)
+    for i, leaf in enumerate(leaves):
+        leaf.accumulate(ends[i], False, is_alone(ends, i))
     if not retain:
         for node in passed:
             node.release()
@@ -187,13 +189,12 @@ def _glance(cts: dict, heap: list, needed: set | None, captured: dict, retain: b
 
 
 def _once(node: Node, ct: Any) -> bool:
-    """Whether a walk may pass the node only once, or should know first where a NaN comes from."""
-    if node.extras is not None or not node.repeats:
-        return True
+    """Whether a walk may pass a leaf only once, or should know first where a NaN comes from."""
     if type(node) is AccumulateGrad:
         return bool(node.variable._hooks)
-    # a rule may refuse a NaN, which strong zero might have spared it
-    return isinstance(node, RowNode) and not _all_finite([ct])
+    if not isinstance(node, RowNode) or not isinstance(node.prim, General):
+        return False
+    return not _all_finite([ct])  # its rule may refuse a NaN, which strong zero might spare it
 
 
 def _all_finite(cts: Sequence) -> bool:
@@ -205,26 +206,29 @@ def _all_finite(cts: Sequence) -> bool:
 def _walk(cts, heap, needed, captured, retain, create, glance=None):
     sums = set()  # nodes whose cotangent is an array made in this walk, which nothing else reads
     watch = state.watch
+    places = {place for place, _ in captured}
     while heap:
         node = heap[0][1]
-        if glance is not None and _once(node, cts[node]):
+        if glance is not None and (
+                node.extras is not None or not node.repeats
+                or (node.wary and _once(node, cts[node]))):
             return
         heappop(heap)
         ct = cts.pop(node)
         plain = node.extras is None
-        if glance is not None and needed is None and type(node) is AccumulateGrad:
-            glance[0].append((node, ct))
-            continue
-        if type(node) is AccumulateGrad:
+        if not plain or type(node) is AccumulateGrad:
             if plain and needed is None and watch is None:
                 leaf = node.variable
-                leaf.accumulate(_hooked(leaf._hooks, ct, create) if leaf._hooks else ct, create)
+                if glance is not None:
+                    glance[0].append(leaf)
+                    glance[1].append(ct)
+                else:
+                    leaf.accumulate(_hooked(leaf._hooks, ct, create) if leaf._hooks else ct, create)
                 continue
             ct = _after_hooks(node, ct, create)
-        elif not plain:
-            ct = _after_hooks(node, ct, create)
         if needed is not None:
-            _capture(node, ct, captured)
+            if id(node) in places or type(node) is AccumulateGrad:
+                _capture(node, ct, captured)
             if node not in needed:
                 continue
         if not plain and node.extras is not None and node.extras.post_hooks:
@@ -232,10 +236,8 @@ def _walk(cts, heap, needed, captured, retain, create, glance=None):
         else:
             if ct is None or type(ct) is list or watch is not None:
                 parts = _pulled(node, ct, create)
-            elif glance is not None:
-                parts = node.bare(ct)
             else:
-                parts = node.pull(ct, create)
+                parts = node.pull(ct, create) if glance is None else node.bare(ct)
             for edge, c in zip(node.edges, parts, strict=False):
                 if edge is None:
                     continue
@@ -257,7 +259,7 @@ def _walk(cts, heap, needed, captured, retain, create, glance=None):
                 else:
                     _add(cts, heap, parent, k, c)
         if glance is not None:
-            glance[1].append(node)
+            glance[2].append(node)
         elif not retain:
             node.release()
 
@@ -308,6 +310,9 @@ def _leading_to(heap: list, wanted: Sequence[Edge]) -> set:
     sought = {edge_key(e) for e in wanted}
     needed = set()
     passed = reached([(node, 0) for _, node in heap])
+    ends = {node for node in passed if not any(node.edges)}
+    if all([edge_key((node, 0)) in sought for node in ends]):
+        return passed - ends  # all paths lead to one
     for node in sorted(passed, key=lambda n: n.seq, reverse=True):  # operands first
         for edge in node.edges:
             if edge is not None and (edge[0] in needed or edge_key(edge) in sought):

@@ -20,6 +20,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -285,15 +286,20 @@ class Tensor(Facts):
 
     # ---- what the engine does to it
 
-    def accumulate(self, ct: Any, create: bool) -> None:
-        """Add a cotangent to ``grad``, keeping its layout, and call the hooks that wait for it."""
+    def accumulate(self, ct: Any, create: bool, alone: bool = False) -> None:
+        """Add a cotangent to ``grad``, keeping its layout, and call the hooks that wait for it.
+
+        ``alone``: nobody else refers to its memory.
+        """
         if ct is not None:
             with _adding:
                 new = show(ct)
                 old = self._grad
                 if old is None:
                     if self._array.flags.c_contiguous:
-                        array = new._array.copy()
+                        array = new._array
+                        if not (alone and array is ct and array.flags.c_contiguous):
+                            array = array.copy()
                     else:
                         array = empty_like(self._array)
                         array[...] = new._array
@@ -426,6 +432,13 @@ def show(ct: Any) -> Tensor:
     if ct.dtype.kind == "c":
         ct = np.conjugate(ct)
     return from_array(ct)
+
+
+def is_alone(xs: list, i: int) -> bool:
+    """Whether the memory of an entry of a list can be reached and changed from there alone."""
+    # two references: that of the list and that of the call
+    return type(xs[i]) is np.ndarray and getrefcount(xs[i]) == 2 and (
+        xs[i].base is None and xs[i].flags.writeable)
 
 
 def take(t: Tensor, create: bool) -> Any:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from functrans.extend import TABLE, split_key
 from functrans.torch._functions.calculus import cosine_similarity, pdist
+from functrans.torch._functions.direct import RowCall, are_plain
 from functrans.torch._functions.elementwise import logsigmoid, softplus
 from functrans.torch._functions.indexing import index_array
 from functrans.torch._functions.inplace import in_place
@@ -244,7 +246,14 @@ def bilinear(input1, input2, weight, bias=None):
     return y if bias is None else y + bias
 
 
-@op(method=False, title="EmbeddingBackward0")
+def _rows_of_row(weight, index, padding):
+    if padding is not None or not are_plain(weight):
+        return None
+    pattern, indices = split_key(index, weight._array.shape)
+    return RowCall(TABLE["getitem"], (weight, *indices), {"pattern": pattern})
+
+
+@op(method=False, title="EmbeddingBackward0", by_row=_rows_of_row)
 def _rows_of(weight, index, padding):
     if padding is not None:
         known = (index != padding)[..., None]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.reductions import softmax
+from functrans.torch._functions.shares import softmax
 from functrans.torch._functions.table import NN, op
 from functrans.torch._tensors.tensor import Tensor
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.own import ROWS
-from functrans.torch._functions.reductions import log_softmax as _log_softmax
-from functrans.torch._functions.reductions import logsumexp
+from functrans.torch._functions.shares import log_softmax as _log_softmax
+from functrans.torch._functions.shares import logsumexp
 from functrans.torch._functions.table import NN, WrongValue, floating, op, promoted
 
 _softplus = ROWS["softplus"]

@@ -1,0 +1,302 @@
+"""Native code for rows of which NumPy makes several passes, for arrays of any size.
+
+One function each and dtype, compiled once for the machine and kept on disk, unlike programs, which
+are compiled for their shapes. ``_kernels/large.py`` says when they are called.
+
+A kernel takes a list: its operands, its result, and the number and the width of the rows. All are
+in order; entries between two functions of C's library are computed flat, so that narrow rows fill
+vectors too.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS, POINTER, declare
+from functrans._compile.lowering.numbers import Code, type_of
+from functrans._compile.run.machine import NativeUnavailable, local
+from functrans._core.locks import Interrupted, compiler
+from functrans._kernels import sizes
+
+# Entries of a block of rows, which stays in the first-level cache.
+BLOCK = 2048
+
+
+class _Kernel(NamedTuple):
+    """``body(w)`` writes the code; ``operands`` come before the result."""
+
+    operands: int
+    body: Callable[[_Writer], None]
+
+
+KERNELS: dict[str, _Kernel] = {}
+
+
+def _kernel(operands: int) -> Callable:
+    def enter(body: Callable) -> Callable:
+        KERNELS[body.__name__.strip("_")] = _Kernel(operands, body)
+        return body
+
+    return enter
+
+
+class _Writer:
+    """Code of a kernel: ``%x0``, ``%x1``, ... are its operands and ``%y`` its result."""
+
+    def __init__(self, dtype: np.dtype):
+        self.code, self.t = Code(), type_of(dtype)
+        self.bits = 8 * dtype.itemsize
+        self.loops = 0
+        self.allocas: list[str] = []
+
+    @contextmanager
+    def loop(self, lo: str, hi: str, step: str = "1") -> Any:
+        self.loops += 1
+        with self.code.loop(lo, hi, step, f"i{self.loops}_") as i:
+            yield i
+
+    def at(self, pointer: str, i: str) -> str:
+        return self.code.op(f"getelementptr inbounds {self.t}, ptr {pointer}, i64 {i}")
+
+    def load(self, pointer: str, i: str) -> str:
+        return self.code.op(f"load {self.t}, ptr {self.at(pointer, i)}")
+
+    def store(self, x: str, pointer: str, i: str) -> None:
+        self.code.line(f"store {self.t} {x}, ptr {self.at(pointer, i)}")
+
+    def op(self, name: str, x: str, y: str) -> str:
+        return self.code.arith(name, self.t, x, y)
+
+    def number(self, value: float) -> str:
+        return self.code.number(self.t, value)
+
+    def variable(self, t: str, value: str) -> str:
+        name = self.code.fresh("v")
+        self.allocas.append(f"  {name} = alloca {t}")
+        self.code.line(f"store {t} {value}, ptr {name}")
+        return name
+
+    def flat(self, f: Callable, *pointers: str) -> None:
+        """The last of ``pointers`` is filled with ``f`` of the entries of the others."""
+        with self.loop("%first", "%stop") as i:
+            self.store(f(*[self.load(p, i) for p in pointers[:-1]]), pointers[-1], i)
+
+    @contextmanager
+    def rows(self) -> Any:
+        """For each row of the block where it starts and where it ends."""
+        with self.loop("%first", "%stop", "%width") as start:
+            yield start, self.code.op(f"add nuw nsw i64 {start}, %width")
+
+    def greatest(self, pointer: str, lo: str, hi: str) -> str:
+        """The greatest of a row, or one of its NaNs: as integers, which have no NaN, but for NaNs
+        below everything, which show in what is computed from them."""
+        code, n = self.code, self.bits
+        best = self.variable(f"i{n}", str(-(2 ** (n - 1))))
+        with self.loop(lo, hi) as i:
+            x = code.op(f"load i{n}, ptr {self.at(pointer, i)}")
+            have = code.op(f"load i{n}, ptr {best}")
+            key = self._ordered(x)
+            code.line(f"store i{n} {code.call('smax', f'i{n}', have, key)}, ptr {best}")
+        top = self._ordered(code.op(f"load i{n}, ptr {best}"))
+        return code.op(f"bitcast i{n} {top} to {self.t}")
+
+    def _ordered(self, x: str) -> str:
+        """Bits of a number as an integer in the order of numbers, and back."""
+        code, n = self.code, self.bits
+        sign = code.op(f"ashr i{n} {x}, {n - 1}")
+        flipped = code.op(f"and i{n} {sign}, {2 ** (n - 1) - 1}")
+        return code.op(f"xor i{n} {x}, {flipped}")
+
+    def total(self, f: Callable, lo: str, hi: str, *pointers: str) -> str:
+        """The sum of ``f`` of the entries of a row, added up in double precision."""
+        code = self.code
+        total = self.variable("double", code.number("double", 0))
+        with self.loop(lo, hi) as i:
+            x = self.double(f(*[self.load(p, i) for p in pointers]))
+            have = code.op(f"load double, ptr {total}")
+            code.line(f"store double {code.op(f'fadd reassoc double {have}, {x}')}, ptr {total}")
+        return code.op(f"load double, ptr {total}")
+
+    def double(self, x: str) -> str:
+        return x if self.t == "double" else self.code.op(f"fpext {self.t} {x} to double")
+
+    def single(self, x: str) -> str:
+        return x if self.t == "double" else self.code.op(f"fptrunc double {x} to {self.t}")
+
+
+# ---- entry by entry
+
+
+def _exp(w: _Writer, x: str) -> str:
+    return w.code.libm("exp", w.t, x)
+
+
+@_kernel(1)
+def _sigmoid(w: _Writer) -> None:
+    one = w.number(1)
+    w.flat(lambda x: w.op("div", one, w.op("add", one, _exp(w, w.code.op(f"fneg {w.t} {x}")))),
+           "%x0", "%y")
+
+
+@_kernel(2)
+def _sigmoid_slope(w: _Writer) -> None:
+    w.flat(lambda g, y: w.op("mul", w.op("mul", w.op("sub", w.number(1), y), y), g),
+           "%x0", "%x1", "%y")
+
+
+def _positive(w: _Writer, of: str, x: str) -> str:
+    """``x`` where ``of`` is positive or NaN, else 0."""
+    zero = w.number(0)
+    return w.code.select(w.t, w.code.compare("le", w.t, of, zero), zero, x)
+
+
+@_kernel(1)
+def _relu(w: _Writer) -> None:
+    w.flat(lambda x: _positive(w, x, x), "%x0", "%y")
+
+
+@_kernel(2)
+def _relu_slope(w: _Writer) -> None:
+    w.flat(lambda g, y: _positive(w, y, g), "%x0", "%x1", "%y")
+
+
+# ---- row by row
+
+
+@_kernel(1)
+def _softmax(w: _Writer) -> None:
+    code, zero = w.code, w.number(0)
+    with w.rows() as (lo, hi):
+        top = w.greatest("%x0", lo, hi)
+        with w.loop(lo, hi) as i:  # infinity minus itself is 0 here
+            x = w.load("%x0", i)
+            same = code.compare("eq", w.t, x, top)
+            w.store(code.select(w.t, same, zero, w.op("sub", x, top)), "%y", i)
+    w.flat(lambda x: _exp(w, x), "%y", "%y")
+    with w.rows() as (lo, hi):
+        total = w.single(w.total(lambda x: x, lo, hi, "%y"))
+        with w.loop(lo, hi) as i:
+            w.store(w.op("div", w.load("%y", i), total), "%y", i)
+
+
+@_kernel(2)
+def _softmax_slope(w: _Writer) -> None:
+    with w.rows() as (lo, hi):
+        moved = w.single(w.total(lambda g, y: w.op("mul", g, y), lo, hi, "%x0", "%x1"))
+        with w.loop(lo, hi) as i:
+            g, y = w.load("%x0", i), w.load("%x1", i)
+            w.store(w.op("mul", y, w.op("sub", g, moved)), "%y", i)
+
+
+@_kernel(1)
+def _log_softmax(w: _Writer) -> None:
+    with w.rows() as (lo, hi):
+        top = w.greatest("%x0", lo, hi)
+        with w.loop(lo, hi) as i:
+            w.store(w.op("sub", w.load("%x0", i), top), "%y", i)
+    with w.loop("%first", "%stop") as i:
+        local = w.code.op(f"sub nuw nsw i64 {i}, %first")
+        w.store(_exp(w, w.load("%y", i)), "%room", local)
+    with w.rows() as (lo, hi):
+        ends = [w.code.op(f"sub nuw nsw i64 {x}, %first") for x in (lo, hi)]
+        total = w.total(lambda x: x, *ends, "%room")
+        log = w.single(w.code.libm("log", "double", total))
+        with w.loop(lo, hi) as i:
+            w.store(w.op("sub", w.load("%y", i), log), "%y", i)
+
+
+@_kernel(2)
+def _log_softmax_slope(w: _Writer) -> None:
+    w.flat(lambda y: _exp(w, y), "%x1", "%y")
+    with w.rows() as (lo, hi):
+        total = w.single(w.total(lambda g: g, lo, hi, "%x0"))
+        with w.loop(lo, hi) as i:
+            g, share = w.load("%x0", i), w.load("%y", i)
+            w.store(w.op("sub", g, w.op("mul", share, total)), "%y", i)
+
+
+# ---- compiled
+
+
+def text(name: str, dtype: np.dtype, vectors: Any, wide: bool) -> str:
+    """The module of a kernel."""
+    operands, body = KERNELS[name]
+    w = _Writer(dtype)
+    body(w)
+    pointers = [f"%x{i}" for i in range(operands)] + ["%y"]
+    noalias = ", ".join([f"ptr noalias {p}" for p in [*pointers, "%room"]])
+    w.code.line("ret void")
+    w.code.lines[:0] = w.allocas
+    inner = w.code.function("internal void @block",
+                            f"{noalias}, i64 %first, i64 %stop, i64 %width")
+    header, attributes, texts = declare(w.code.functions, [inner, _outer(pointers, w.t)], vectors)
+    prefer = ' "prefer-vector-width"="512"' if wide else ""
+    attributes.insert(0, f"attributes #0 = {{ nounwind{prefer} }}")
+    return "\n".join([*header, "", *texts, *attributes])
+
+
+def _outer(pointers: list[str], t: str) -> str:
+    """The function that reads the list and goes through the rows block by block."""
+    code = Code()
+    code.line(f"%room = alloca [{max(BLOCK, sizes.WIDEST)} x {t}], align 64")
+    items = code.op(f"load ptr, ptr {code.op(f'getelementptr i8, ptr %list, i64 {LIST_ITEMS}')}")
+
+    def data(i: int) -> str:
+        at = code.op(f"getelementptr i8, ptr {items}, i64 {POINTER * i}")
+        place = code.op(f"getelementptr i8, ptr {code.op(f'load ptr, ptr {at}')}, i64 {ARRAY_DATA}")
+        return code.op(f"load ptr, ptr {place}")
+
+    arrays, counts = [data(i) for i in range(len(pointers))], data(len(pointers))
+    size, step, width = [
+        code.op(f"load i64, ptr {code.op(f'getelementptr i64, ptr {counts}, i64 {i}')}")
+        for i in range(3)
+    ]
+    with code.loop("0", size, step, "block") as first:
+        end = code.op(f"add nuw nsw i64 {first}, {step}")
+        stop = code.select("i64", code.op(f"icmp ult i64 {end}, {size}"), end, size)
+        passed = "".join(f"ptr {x}, " for x in arrays)
+        code.line(f"call void @block({passed}ptr %room, i64 {first}, i64 {stop}, i64 {width})")
+    code.line("ret i32 0")
+    return code.function("i32 @rows", "ptr %list")
+
+
+# Kernels that call the exponential function, which NumPy has for vectors where C may not.
+_WITH_EXP = frozenset({"sigmoid", "softmax", "log_softmax", "log_softmax_slope"})
+
+
+@functools.cache
+def _native(name: str, char: str) -> tuple[Any, Any] | None:
+    """The compiled kernel and what lives as long as it; None where none pays, or none compiles."""
+    try:
+        with compiler():
+            machine = local()
+            if name in _WITH_EXP and not machine.library.variants("exp" + "f" * (char == "f"),
+                                                                  type_of(np.dtype(char)), 1):
+                return None
+            source = text(name, np.dtype(char), machine.library, machine.wide)
+            return machine.compile_own(source, "rows", f"{name} of {np.dtype(char)}")
+    except (NativeUnavailable, ImportError):
+        return None
+
+
+def run(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
+    """The kernel ``name`` of arrays of one dtype and shape, all in order, with rows of ``width``
+    entries; None where it does not compile."""
+    try:
+        found = _native(name, xs[0].dtype.char)
+    except Interrupted:  # called while this thread compiles
+        return None
+    if found is None:
+        return None
+    y = np.empty(xs[0].shape, xs[0].dtype)
+    counts = np.array([y.size, max(1, BLOCK // width) * width, width])
+    found[1]([*xs, y, counts])
+    return y
+
+
+__all__ = ["run"]

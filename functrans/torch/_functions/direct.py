@@ -1,0 +1,96 @@
+"""Calls that are one row of tensors in single or double precision, without a trace.
+
+A function's ``by_row(*args)``, which ``op`` asks first, is the row, operands and parameters,
+or None where the call is more than that. NumPy's name, its arguments and a trace would take longer
+than the row on some hundred numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans.extend import TABLE, Primitive
+from functrans.torch._graph.graph import RowNode
+from functrans.torch._graph.modes import state
+from functrans.torch._graph.quiet import quiet
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
+
+FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
+
+
+class RowCall(NamedTuple):
+    """A row with its operands, tensors and what has no gradient, and its parameters."""
+
+    row: Primitive
+    operands: Sequence
+    params: dict
+
+
+ByRow = Callable[..., RowCall | None]
+
+
+def are_plain(*xs: Any) -> bool:
+    """Whether these are tensors of one type, in single or double precision."""
+    dtype = xs[0]._array.dtype if isinstance(xs[0], Tensor) else None
+    return dtype in FLOATS and all([isinstance(x, Tensor) and x._array.dtype is dtype for x in xs])
+
+
+def axis_of(dim: Any, ndim: int) -> int | None:
+    """``dim`` counted from the first, None where it is no int or there is no such dimension."""
+    return dim % ndim if type(dim) is int and -ndim <= dim < ndim else None
+
+
+def record_row(kind: type[RowNode], call: RowCall) -> Tensor:
+    """The output of a row whose result is new memory, with its node, of ``kind``."""
+    row, operands, params = call
+    primals = [x._array if isinstance(x, Tensor) else x for x in operands]
+    with quiet():
+        y = row.impl(*primals, **params)
+    out = from_array(y)
+    if not state.grad:
+        return out
+    edges = [edge_of(x) if isinstance(x, Tensor) else None for x in operands]
+    if any(edges):
+        storages = [x._storage if isinstance(x, Tensor) else None for x in operands]
+        out._node = kind(row, edges, primals, out._array, params, storages, out._storage)
+    return out
+
+
+# ---- joining
+
+
+def cat_row(tensors, dim=0):
+    axis = axis_of(dim, tensors[0]._array.ndim) if _are_plain(tensors) else None
+    if axis is None or not _joins(tensors, axis):
+        return None
+    return RowCall(TABLE["concatenate"], tensors, {"axis": axis})
+
+
+def _are_plain(tensors: Any) -> bool:
+    return type(tensors) in (list, tuple) and len(tensors) > 0 and are_plain(*tensors)
+
+
+def _joins(tensors: Sequence[Tensor], axis: int | None = None) -> bool:
+    """Whether all have one shape, but for ``axis``."""
+    first, *rest = [list(x._array.shape) for x in tensors]
+    for shape in rest:
+        if axis is not None and len(shape) == len(first):
+            shape[axis] = first[axis]
+        if shape != first:
+            return False
+    return True
+
+
+def stack_row(tensors, dim=0):
+    if not _are_plain(tensors) or not _joins(tensors):
+        return None
+    axis = axis_of(dim, tensors[0]._array.ndim + 1)
+    return None if axis is None else RowCall(TABLE["stack"], tensors, {"axis": axis})
+
+
+__all__ = [
+    "ByRow", "RowCall", "are_plain", "axis_of", "cat_row", "record_row", "stack_row",
+]

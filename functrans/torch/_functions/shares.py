@@ -1,0 +1,91 @@
+"""Sums of exponentials, and shares in them, along dimensions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from functrans._kernels.large import in_one_pass
+from functrans.extend import General, bind
+from functrans.torch._functions.direct import RowCall
+from functrans.torch._functions.reductions import (
+    after_batch,
+    count_dims,
+    dims_of,
+    kept,
+    kept_out,
+    plain_value,
+)
+from functrans.torch._functions.table import floating, op, row
+
+_logsumexp, _softmax = row("logsumexp"), row("softmax")
+
+
+def _logs_of_shares(x, axis):
+    y = in_one_pass("log_softmax", x, axis=axis)
+    if y is not None:
+        return y
+    y = x - np.maximum.reduce(x, axis, keepdims=True, initial=-np.inf)
+    return y - np.log(np.add.reduce(np.exp(y), axis, keepdims=True))
+
+
+def _moved(t, y, axis):
+    return t - np.sum(np.exp(y) * t, axis=axis, keepdims=True)
+
+
+def _log_softmax_pull(ct, y, axis):
+    moved = in_one_pass("log_softmax_slope", ct, y, axis=axis)
+    if moved is not None:
+        return moved
+    if type(ct) is type(y) is np.ndarray:
+        return ct - np.exp(y) * np.add.reduce(ct, axis, keepdims=True)
+    return ct - np.exp(y) * np.sum(ct, axis=axis, keepdims=True)
+
+
+# a row for this module alone: one pass forward and one back
+_log_softmax = General(
+    "log_softmax", _logs_of_shares, jvp=lambda ts, y, xs, axis: _moved(ts[0], y, axis),
+    vjp=lambda ct, y, xs, wanted, axis: [_log_softmax_pull(ct, y, axis)],
+    batch=lambda size, xs, batched, axis: bind(_log_softmax, xs[0], axis=after_batch(axis)),
+    saves="y", abstract=lambda x, axis: x,
+)
+
+
+def _logsumexp_row(x, dim, keepdim=False):
+    axis = None if keepdim else dims_of(x, dim)
+    return axis and RowCall(_logsumexp, (x,), {"axis": axis})
+
+
+def _softmax_row(x, dim, *, dtype=None):
+    axis = dims_of(x, dim) if dtype is None else None
+    return axis and RowCall(_softmax, (x,), {"axis": axis})
+
+
+def _log_softmax_row(x, dim, *, dtype=None):
+    axis = dims_of(x, dim) if dtype is None else None
+    return axis and RowCall(_log_softmax, (x,), {"axis": axis})
+
+
+@op(by_row=_logsumexp_row)
+def logsumexp(x, dim, keepdim=False):
+    """log(sum(exp(x))) along ``dim`` without overflow."""
+    dims = count_dims(dim, x.ndim)
+    if x.dtype.kind == "c":
+        top = np.max(np.real(plain_value(x)), axis=dims, keepdims=True)
+        y = np.log(np.sum(np.exp(x - top), axis=dims, keepdims=True)) + top
+        return y if keepdim else y.reshape(kept_out(x, dims))
+    y = _logsumexp(floating(x), axis=dims)
+    return kept(y, x, dims) if keepdim else y
+
+
+@op(by_row=_softmax_row)
+def softmax(x, dim, *, dtype=None):
+    """exp(x) / sum(exp(x)) along ``dim`` without overflow."""
+    x = floating(x) if dtype is None else x.astype(dtype)
+    return _softmax(x, axis=count_dims(dim, x.ndim))
+
+
+@op(by_row=_log_softmax_row)
+def log_softmax(x, dim, *, dtype=None):
+    """log(softmax(x)) along ``dim``, exact in the tails."""
+    x = floating(x) if dtype is None else x.astype(dtype)
+    return _log_softmax(x, axis=count_dims(dim, x.ndim))

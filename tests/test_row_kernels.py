@@ -1,0 +1,213 @@
+"""Kernels of one pass: softmax and its kin, activations, for arrays of any size and shape."""
+
+import numpy as np
+import pytest
+import scipy.special
+from numpy.testing import assert_allclose, assert_array_equal
+
+import functrans as ft
+from functrans._compile.run import row_kernels
+from functrans._kernels import large, sizes
+from functrans._ops import reductions
+from functrans._ops.declare import TABLE
+from functrans._ops.indexing import _add_wide_rows
+from functrans.torch._functions.own import ROWS
+
+RNG = np.random.default_rng(7)
+WIDE = np.longdouble
+DTYPES = [np.float32, np.float64]
+# around one block, more than one, the narrowest and the widest row
+SHAPES = [(1, 8), (600, 8), (41, 50), (3, 2047), (1, 4096), (2, 3, 700)]
+SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1e-40, 88.8, -88.8, 104.0, -104.0, 1e30]
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Kernels from the first entry on."""
+    monkeypatch.setattr(sizes, "PASSES", 1)
+
+
+@pytest.fixture
+def kernel(always):
+    """The kernel of that name, or a skip where it does not compile or does not pay."""
+    def call(name, *xs, axis=None):
+        y = large.in_one_pass(name, *xs, axis=axis)
+        if y is None:
+            pytest.skip(f"no native code for {name} here")
+        return y
+
+    return call
+
+
+def draw(shape, dtype, scale=3):
+    return (scale * RNG.standard_normal(shape)).astype(dtype)
+
+
+def shares(x):
+    e = np.exp(x.astype(WIDE) - x.astype(WIDE).max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def close(y, expected, digits=8):
+    """Within so many units in the last place of numbers of the size of 1, or of their own."""
+    eps = digits * np.finfo(y.dtype).eps
+    assert_allclose(y.astype(WIDE), expected, rtol=eps, atol=eps)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shares_and_their_logarithms(kernel, shape, dtype):
+    x, axis = draw(shape, dtype), (len(shape) - 1,)
+    assert_allclose(kernel("softmax", x, axis=axis).astype(WIDE), shares(x),
+                    rtol=24 * np.finfo(dtype).eps)  # exp of a difference as large as 12
+    close(kernel("log_softmax", x, axis=axis), np.log(shares(x)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_their_slopes(kernel, shape, dtype):
+    g, axis = draw(shape, dtype), (len(shape) - 1,)
+    y = shares(draw(shape, dtype)).astype(dtype)
+    logs, moved = np.log(y), g.astype(WIDE)
+    exact = y * (moved - (moved * y).sum(-1, keepdims=True))
+    close(kernel("softmax_slope", g, y, axis=axis), exact)
+    total = moved.sum(-1, keepdims=True)
+    exact = moved - np.exp(logs.astype(WIDE)) * total
+    assert_allclose(kernel("log_softmax_slope", g, logs, axis=axis).astype(WIDE), exact,
+                    rtol=0, atol=8 * np.finfo(dtype).eps * float(np.abs(total).max() + 12))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [1, 7, 2048, 2049, 5000])
+def test_activations(kernel, size, dtype):
+    x, g = draw(size, dtype), draw(size, dtype)
+    y = kernel("sigmoid", x)
+    exact = 1 / (1 + np.exp(-x.astype(WIDE)))
+    assert (np.abs(y.astype(WIDE) - exact) <= 4 * np.spacing(y).astype(WIDE)).all()
+    assert_allclose(kernel("sigmoid_slope", g, y), g * (y * (1 - y)), rtol=4 * np.finfo(dtype).eps)
+    assert_array_equal(kernel("relu", x), np.where(x > 0, x, 0))
+    assert_array_equal(kernel("relu_slope", g, np.maximum(x, 0)), np.where(x > 0, g, 0))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_special_entries_of_activations(kernel, dtype):
+    x = np.resize(np.array(SPECIAL, dtype), 40)
+    with np.errstate(all="ignore"):
+        assert_allclose(kernel("sigmoid", x), 1 / (1 + np.exp(-x)), rtol=8 * np.finfo(dtype).eps)
+        assert_array_equal(kernel("relu", x), np.maximum(x, 0))
+    g = np.resize(np.array([1.0, np.inf, np.nan], dtype), 40)
+    assert_array_equal(kernel("relu_slope", g, kernel("relu", x)), np.where(x <= 0, 0, g))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("entries", [
+    [np.nan], [-np.nan], [np.inf], [np.inf, np.inf], [-np.inf], [np.inf, -np.inf],
+    [np.inf, np.nan], [-np.inf, -np.nan], [1e30], [-0.0],
+], ids=str)
+def test_special_rows_are_those_of_small_arrays(kernel, entries, dtype):
+    x = draw((5, 20), dtype)
+    x[1, : len(entries)] = entries
+    x[2] = entries[0]
+    with np.errstate(all="ignore"):
+        assert_allclose(kernel("softmax", x, axis=(1,)), reductions._softmax_whole((1,), x),
+                        rtol=24 * np.finfo(dtype).eps)
+        y = x - x.max(1, keepdims=True)
+        expected = y - np.log(np.exp(y).sum(1, keepdims=True))
+        close(kernel("log_softmax", x, axis=(1,)), expected)
+
+
+@pytest.mark.parametrize("wrong", [
+    lambda x: x[:, ::2], lambda x: x.T, lambda x: x.astype(np.float16), lambda x: x.astype(int),
+    lambda x: x.astype(complex), lambda x: x.astype(x.dtype.newbyteorder()), lambda x: x[:, :4],
+    lambda x: np.tile(x, (1, 512)), lambda x: x[:0], lambda x: x[0, 0], lambda x: x.tolist(),
+    lambda x: np.broadcast_to(x[:1], x.shape),
+])
+def test_what_kernels_do_not_take(wrong, always):
+    x = wrong(draw((12, 16), np.float64))
+    assert large.in_one_pass("softmax", x, axis=(1,)) is None
+
+
+def test_small_arrays_other_axes_and_unequal_operands_are_not_taken(monkeypatch):
+    x = draw((16, 16), np.float64)
+    assert large.in_one_pass("softmax", x, axis=(1,)) is None
+    monkeypatch.setattr(sizes, "PASSES", 1)
+    assert large.in_one_pass("softmax", x, axis=(0,)) is None
+    assert large.in_one_pass("softmax", x, axis=(0, 1)) is None
+    for y in (x[:8], x.astype(np.float32), 1.0):
+        assert large.in_one_pass("softmax_slope", x, y, axis=(1,)) is None
+    with ft.config(jit=False):
+        assert large.in_one_pass("softmax", x, axis=(1,)) is None
+
+
+def test_nothing_is_taken_where_nothing_compiles(always, monkeypatch):
+    monkeypatch.setattr(row_kernels, "_native", lambda name, char: None)
+    assert large.in_one_pass("relu", draw(9, np.float64)) is None
+    assert_array_equal(ROWS["relu"].impl(np.array([-1.0, 2.0])), [0, 2])
+
+
+def softmax(x):
+    return TABLE["softmax"](x, axis=(len(x.shape) - 1,))
+
+
+@pytest.mark.parametrize("shape", [(5, 9), (2, 3, 16), (1, 8)])
+def test_derivatives_of_shares_in_all_modes(always, shape):
+    x, t, g = (draw(shape, np.float64, 1) for _ in range(3))
+    p = scipy.special.softmax(x, axis=-1)
+    exact = p * (t - (p * t).sum(-1, keepdims=True))
+    y, moved = ft.jvp(softmax, (x,), (t,))
+    assert_allclose(y, p, rtol=1e-14)
+    assert_allclose(moved, exact, rtol=1e-12, atol=1e-16)
+    y, pullback = ft.vjp(softmax, x)
+    assert_allclose(pullback(g)[0], p * (g - (p * g).sum(-1, keepdims=True)), rtol=1e-12,
+                    atol=1e-16)
+    assert_allclose(ft.vmap(softmax)(x), p, rtol=1e-14)
+    assert_allclose(ft.jit(softmax)(x), p, rtol=1e-14)
+
+    def loss(x):
+        return np.sum(g * softmax(x) ** 2)
+
+    step = 1e-20
+    exact = np.empty_like(x)
+    for i in np.ndindex(shape):
+        z = x.astype(complex)
+        z[i] += 1j * step
+        q = np.exp(z)
+        q = q / q.sum(-1, keepdims=True)
+        exact[i] = np.sum(g * q**2).imag / step
+    assert_allclose(ft.grad(loss)(x), exact, rtol=1e-11, atol=1e-15)
+    _, second = ft.jvp(ft.grad(loss), (x,), (t,))
+    with ft.config(jit=False):
+        _, plain = ft.jvp(ft.grad(loss), (x,), (t,))
+    assert_allclose(second, plain, rtol=1e-11, atol=1e-14)
+
+
+def test_the_gradient_of_logsumexp_takes_the_kernel(always):
+    x, g = draw((7, 11), np.float64), draw(7, np.float64)
+    (ct,) = ft.vjp(lambda x: np.logaddexp.reduce(x, axis=1), x)[1](g)
+    assert_allclose(ct, g[:, None] * scipy.special.softmax(x, axis=1), rtol=1e-13)
+
+
+# ---- rows added at an index
+
+
+@pytest.mark.parametrize(("rows", "count"), [(1000, 80), (30, 80), (3, 400)])
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+def test_long_rows_are_added_where_an_index_says(rows, count, dtype):
+    index = RNG.integers(-rows, rows, count)
+    v, y = (RNG.standard_normal((n, 64)).astype(dtype) for n in (count, rows))
+    expected = y.astype(np.clongdouble)
+    np.add.at(expected, index, v.astype(np.clongdouble))
+    _add_wide_rows(y, index, v)
+    tolerance = 20 * np.finfo(dtype).eps * (1 + count // rows)  # sums of so many numbers
+    assert_allclose(y, expected, rtol=0, atol=tolerance)
+
+
+def test_the_gradient_of_reading_long_rows():
+    x, index = draw((5000, 64), np.float64), RNG.integers(0, 50, 100)
+    w = draw((100, 64), np.float64)
+    expected = np.zeros_like(x)
+    for i, row in zip(index, w, strict=True):
+        expected[i] += row
+    assert_allclose(ft.grad(lambda x: np.sum(x[index] * w))(x), expected, rtol=1e-13, atol=1e-13)
+    assert_allclose(ft.jit(ft.grad(lambda x: np.sum(x[index] * w)))(x), expected, rtol=1e-13,
+                    atol=1e-13)
