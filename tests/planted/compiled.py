@@ -55,22 +55,22 @@ ERRORS = (
     Planted(
         "pass: x - -0.0 is taken for x",
         "functrans/_compile/ir/rewrites.py",
-        "is_zero(y, negative=False) else None",
-        "is_all(y, 0) else None",
+        "signed = number == 0 and is_float(eqn.outputs[0])",
+        "signed = False",
         "tests/test_passes.py::test_what_only_looks_alike_is_kept",
     ),
     Planted(
         "pass: an integer zero beside a float is -0.0",
         "functrans/_compile/ir/rewrites.py",
-        "usable = is_float if is_float(out) else is_real",
-        "usable = is_real",
+        "signed = number == 0 and is_float(eqn.outputs[0])",
+        "signed = number == 0 and is_float(a)",
         "tests/test_passes.py::test_every_pass_keeps_every_bit",
     ),
     Planted(
-        "pass: integers are cast past a float that rounds them",
+        "pass: 1 / x is x",
         "functrans/_compile/ir/rewrites.py",
-        'have.kind not in "fc" or not np.can_cast',
-        "not np.can_cast",
+        "return y if eqn.prim.facts.commutes and _is_number",
+        "return y if _is_number",
         "tests/test_passes.py::test_what_only_looks_alike_is_kept",
     ),
     Planted(
@@ -81,10 +81,10 @@ ERRORS = (
         "tests/test_passes.py::test_every_pass_keeps_every_bit",
     ),
     Planted(
-        "pass: another place is read than was put",
+        "pass: a choice that is known in part is one",
         "functrans/_compile/ir/rewrites.py",
-        'return inner.inputs[0] if inner.params["pattern"] == eqn.params["pattern"] else None',
-        "return inner.inputs[0]",
+        "return x if np.all(c) else None if np.any(c) else y",
+        "return x if np.all(c) else y",
         "tests/test_passes.py::test_what_only_looks_alike_is_kept",
     ),
     Planted(

@@ -305,6 +305,7 @@ def text() -> str:
     for record, words in RECORDS.items():
         numbers |= {f"{record}.{name}": 8 * i for i, name in enumerate(words)}
         numbers[f"size of {record}"] = 8 * len(words)
-    numbers |= {"in order": IN_ORDER, "most": MOST, "made": MOST + 1, "slots": SLOTS, "list": LIST_ITEMS + 8,
-                "array": ARRAY, "scalar": SCALAR, "float": FLOAT, "int": INT}
+    numbers |= {"in order": IN_ORDER, "most": MOST, "made": MOST + 1, "slots": SLOTS,
+                "list": LIST_ITEMS + 8, "array": ARRAY, "scalar": SCALAR, "float": FLOAT,
+                "int": INT}
     return re.sub("<([a-zA-Z_0-9. ]+)>", lambda name: str(numbers[name[1]]), TEXT)
