@@ -245,15 +245,15 @@ ERRORS = (
     Planted(
         "native: not conjugated",
         "functrans/_compile/lowering/complex_scalars.py",
-        'lowers(ops.conjugate)(lambda code, t, x: (x[0], _negated(code, t, x[1])))',
-        'lowers(ops.conjugate)(lambda code, t, x: (x[0], x[1]))',
+        "formula(ops.conjugate)(lambda x: (x[0], -x[1]))",
+        "formula(ops.conjugate)(lambda x: (x[0], x[1]))",
         "tests/test_native_complex.py::test_a_function_has_every_bit_of_numpys",
     ),
     Planted(
         "native: a complex slope is zero where only its real part is",
         "functrans/_compile/lowering/complex_scalars.py",
-        "f\"and i1 {code.compare('eq', t, x[0], zero)}, {code.compare('eq', t, x[1], zero)}\"",
-        "f\"or i1 {code.compare('eq', t, x[0], zero)}, {code.compare('eq', t, x[1], zero)}\"",
+        "return (x[0] == 0) & (x[1] == 0)",
+        "return (x[0] == 0) | (x[1] == 0)",
         "tests/test_native_complex.py::test_arithmetic_has_every_bit_of_numpys",
     ),
 )

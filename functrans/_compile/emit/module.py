@@ -151,26 +151,21 @@ def _run(name: str, calls: Sequence[Emitted], places: dict[Any, Place], stack: i
     code = Code()
     if stack:
         code.line(f"%stack = alloca [{stack} x i8], align 64")
-    items = _pointer(code, "%list", LIST_ITEMS)
-    bases: dict[int, str] = {-1: "%stack"}
-    pointers: dict[Any, str] = {}
-    for b in dict.fromkeys(b for step in calls for b in step.buffers):
-        slot, offset = places[b]
-        if slot not in bases:
-            bases[slot] = _pointer(code, _pointer(code, items, POINTER * slot), ARRAY_DATA)
-        pointers[b] = bases[slot]
-        if offset:
-            pointers[b] = code.op(f"getelementptr i8, ptr {bases[slot]}, i64 {offset}")
+    buffers = list(dict.fromkeys(b for step in calls for b in step.buffers))
+    slots = dict.fromkeys(places[b].slot for b in buffers if places[b].slot >= 0)
+    bases = {-1: "%stack", **dict(zip(slots, data_of(code, slots), strict=True))}
+    pointers = {b: code.shifted(bases[places[b].slot], places[b].offset) for b in buffers}
     for step in calls:
         step.call(code, pointers, more)
     code.line("ret i32 0")
     return code.function(f"i32 @{name}", f"ptr %list{more}")
 
 
-def _pointer(code: Code, base: str, offset: int) -> str:
-    """The pointer that lies so many bytes behind an address."""
-    at = code.op(f"getelementptr i8, ptr {base}, i64 {offset}") if offset else base
-    return code.op(f"load ptr, ptr {at}")
+def data_of(code: Code, slots: Iterable[int]) -> list[str]:
+    """Where the data of the arrays in these slots of %list is."""
+    items = code.op(f"load ptr, ptr {code.shifted('%list', LIST_ITEMS)}")
+    arrays = [code.op(f"load ptr, ptr {code.shifted(items, POINTER * slot)}") for slot in slots]
+    return [code.op(f"load ptr, ptr {code.shifted(x, ARRAY_DATA)}") for x in arrays]
 
 
 def _declare(functions: dict[str, str], texts: Iterable[str],
