@@ -6,8 +6,8 @@ ERRORS = (
     Planted(
         "loops: a state that only the test reads is pruned",
         "functrans/_compile/ir/structured.py",
-        "keep[:n] = [k or a for k, a in zip(keep[:n], asked[self.consts :], strict=True)]",
-        "keep[:n] = list(keep[:n])",
+        "needed[:stop] = [a or b for a, b in zip(needed[:stop], asked, strict=True)]",
+        "needed[:stop] = list(needed[:stop])",
         "tests/test_loops.py::test_max_steps_ends_the_loop_with_and_without_jit",
     ),
     Planted(

@@ -245,21 +245,23 @@ def _reads_one_of_stack(eqn, producers):
 def _repeated(a: Atom, producers: Producers) -> Atom | None:
     """An operand with fewer entries that broadcasts to ``a``."""
     if isinstance(a, Const):
-        return _repeated_entry(a)
+        number = repeated_entry(a.value)
+        return None if number is None or a.value.size < 2 else Const(number)
     eqn = producer(a, producers, broadcast_to)
     return None if eqn is None else eqn.inputs[0]
 
 
-def _repeated_entry(a: Const) -> Const | None:
-    x = a.value.reshape(-1)
-    if x.size < 2 or x[0] != x[-1]:
+def repeated_entry(x: np.ndarray) -> np.ndarray | None:
+    """The one number of which an array consists, to the bit; None where there are several."""
+    x = x.reshape(-1)
+    if not x.size or x[0] != x[-1]:
         return None
     entries = np.ascontiguousarray(x).view(np.uint8).reshape(x.size, x.itemsize)
     if not (entries == entries[0]).all():
         return None
     number = np.array(x[0])
     number.setflags(write=False)
-    return Const(number)
+    return number
 
 
 def _broadcast_operand(eqn, producers):
