@@ -92,14 +92,12 @@ def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Plac
     for s, steps in enumerate(segments):
         shared = any(step.chunks > 1 for step in steps)
         texts.append(_run(f"run{s}", list(map(emit, steps)), places, stack, shared))
-    apart = next(count) > INLINED
-    vectors = None if rounding.precise else library
-    header, attributes, texts = _declare(functions, texts, vectors)
-    prefer = ' "prefer-vector-width"="512"' if wide else ""
     # LLVM's time for one function grows faster than the number of kernels in it
-    inlined = " noinline" if apart else ""
-    attributes.insert(0, f"attributes #0 = {{ nounwind{inlined}{prefer} }}")
-    return "\n".join([*header, "", *texts, *attributes, _HINTS])
+    inlined = " noinline" if next(count) > INLINED else ""
+    prefer = ' "prefer-vector-width"="512"' if wide else ""
+    attributes = f"attributes #0 = {{ nounwind{inlined}{prefer} }}"
+    declared = _declare(functions, None if rounding.precise else library)
+    return "\n".join([*declared, "", *texts, attributes, _HINTS])
 
 
 def _function(step: Any, name: str, code: Code, emit: Emit) -> tuple[tuple, str]:
@@ -168,42 +166,25 @@ def data_of(code: Code, slots: Iterable[int]) -> list[str]:
     return [code.op(f"load ptr, ptr {code.shifted(x, ARRAY_DATA)}") for x in arrays]
 
 
-def _declare(functions: dict[str, str], texts: Iterable[str],
-             library: VectorLibrary | None) -> tuple[list[str], list[str], list[str]]:
+def _declare(functions: dict[str, str], library: VectorLibrary | None) -> list[str]:
     """Declarations of what is called, with the vector variants that there are."""
-    header, attributes, used = [], [], []
-    text = "\n".join(texts)
+    lines, used = ["attributes #1 = { nounwind willreturn memory(none) }"], []
     for name, how in sorted(functions.items()):
         if how.startswith(("declare", "define", "@")):
-            header.append(how)
+            lines.append(how)
             continue
         t, *ts = how.split()
-        header.append(f"declare {t} @{name}({', '.join(ts)}) #1")
         variants = library.variants(name, t, len(ts)) if library else []
-        if not variants:
-            continue
-        number = len(attributes) + 2
         entries = ",".join(entry for entry, _, _ in variants)
-        attributes.append(
-            f'attributes #{number} = {{ nounwind willreturn memory(none) '
-            f'"vector-function-abi-variant"="{entries}" }}'
-        )
+        more = f' "vector-function-abi-variant"="{entries}"' if variants else ""
+        lines.append(f"declare {t} @{name}({', '.join(ts)}) #1{more}")
         for _, symbol, n in variants:
             v = f"<{n} x {t}>"
-            header.append(f"declare {v} @{symbol}({', '.join([v] * len(ts))}) #1")
+            lines.append(f"declare {v} @{symbol}({', '.join([v] * len(ts))}) #1")
             used.append(f"ptr @{symbol}")
-        text = _mark_calls(text, name, number)
     if used:
-        header.append(
+        lines.append(
             f"@llvm.compiler.used = appending global [{len(used)} x ptr] [{', '.join(used)}], "
             'section "llvm.metadata"'
         )
-    attributes.insert(0, "attributes #1 = { nounwind willreturn memory(none) }")
-    return header, attributes, [text]
-
-
-def _mark_calls(text: str, name: str, number: int) -> str:
-    return "\n".join([
-        f"{line} #{number}" if f" @{name}(" in line and " call " in line else line
-        for line in text.split("\n")
-    ])
+    return lines
