@@ -6,8 +6,8 @@ ERRORS = (
     Planted(
         "loops: a state that only the test reads is pruned",
         "functrans/_compile/ir/structured.py",
-        "keep[:n] = [k or a for k, a in zip(keep[:n], asked[self.consts :], strict=True)]",
-        "keep[:n] = list(keep[:n])",
+        "needed[:stop] = [a or b for a, b in zip(needed[:stop], asked, strict=True)]",
+        "needed[:stop] = list(needed[:stop])",
         "tests/test_loops.py::test_max_steps_ends_the_loop_with_and_without_jit",
     ),
     Planted(
@@ -55,22 +55,22 @@ ERRORS = (
     Planted(
         "pass: x - -0.0 is taken for x",
         "functrans/_compile/ir/rewrites.py",
-        "is_zero(y, negative=False) else None",
-        "is_all(y, 0) else None",
+        "signed = number == 0 and is_float(eqn.outputs[0])",
+        "signed = False",
         "tests/test_passes.py::test_what_only_looks_alike_is_kept",
     ),
     Planted(
         "pass: an integer zero beside a float is -0.0",
         "functrans/_compile/ir/rewrites.py",
-        "usable = is_float if is_float(out) else is_real",
-        "usable = is_real",
+        "signed = number == 0 and is_float(eqn.outputs[0])",
+        "signed = number == 0 and is_float(a)",
         "tests/test_passes.py::test_every_pass_keeps_every_bit",
     ),
     Planted(
-        "pass: integers are cast past a float that rounds them",
+        "pass: 1 / x is x",
         "functrans/_compile/ir/rewrites.py",
-        'have.kind not in "fc" or not np.can_cast',
-        "not np.can_cast",
+        "return y if eqn.prim.facts.commutes and _is_number",
+        "return y if _is_number",
         "tests/test_passes.py::test_what_only_looks_alike_is_kept",
     ),
     Planted(
@@ -81,10 +81,10 @@ ERRORS = (
         "tests/test_passes.py::test_every_pass_keeps_every_bit",
     ),
     Planted(
-        "pass: another place is read than was put",
+        "pass: a choice that is known in part is one",
         "functrans/_compile/ir/rewrites.py",
-        'return inner.inputs[0] if inner.params["pattern"] == eqn.params["pattern"] else None',
-        "return inner.inputs[0]",
+        "return x if np.all(c) else None if np.any(c) else y",
+        "return x if np.all(c) else y",
         "tests/test_passes.py::test_what_only_looks_alike_is_kept",
     ),
     Planted(
@@ -245,15 +245,15 @@ ERRORS = (
     Planted(
         "native: not conjugated",
         "functrans/_compile/lowering/complex_scalars.py",
-        'lowers(ops.conjugate)(lambda code, t, x: (x[0], _negated(code, t, x[1])))',
-        'lowers(ops.conjugate)(lambda code, t, x: (x[0], x[1]))',
+        "formula(ops.conjugate)(lambda x: (x[0], -x[1]))",
+        "formula(ops.conjugate)(lambda x: (x[0], x[1]))",
         "tests/test_native_complex.py::test_a_function_has_every_bit_of_numpys",
     ),
     Planted(
         "native: a complex slope is zero where only its real part is",
         "functrans/_compile/lowering/complex_scalars.py",
-        "f\"and i1 {code.compare('eq', t, x[0], zero)}, {code.compare('eq', t, x[1], zero)}\"",
-        "f\"or i1 {code.compare('eq', t, x[0], zero)}, {code.compare('eq', t, x[1], zero)}\"",
+        "return (x[0] == 0) & (x[1] == 0)",
+        "return (x[0] == 0) | (x[1] == 0)",
         "tests/test_native_complex.py::test_arithmetic_has_every_bit_of_numpys",
     ),
 )

@@ -92,14 +92,12 @@ def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Plac
     for s, steps in enumerate(segments):
         shared = any(step.chunks > 1 for step in steps)
         texts.append(_run(f"run{s}", list(map(emit, steps)), places, stack, shared))
-    apart = next(count) > INLINED
-    vectors = None if rounding.precise else library
-    header, attributes, texts = declare(functions, texts, vectors)
-    prefer = ' "prefer-vector-width"="512"' if wide else ""
     # LLVM's time for one function grows faster than the number of kernels in it
-    inlined = " noinline" if apart else ""
-    attributes.insert(0, f"attributes #0 = {{ nounwind{inlined}{prefer} }}")
-    return "\n".join([*header, "", *texts, *attributes, _HINTS])
+    inlined = " noinline" if next(count) > INLINED else ""
+    prefer = ' "prefer-vector-width"="512"' if wide else ""
+    attributes = f"attributes #0 = {{ nounwind{inlined}{prefer} }}"
+    declared = declare(functions, None if rounding.precise else library)
+    return "\n".join([*declared, "", *texts, attributes, _HINTS])
 
 
 def _function(step: Any, name: str, code: Code, emit: Emit) -> tuple[tuple, str]:
@@ -151,64 +149,42 @@ def _run(name: str, calls: Sequence[Emitted], places: dict[Any, Place], stack: i
     code = Code()
     if stack:
         code.line(f"%stack = alloca [{stack} x i8], align 64")
-    items = _pointer(code, "%list", LIST_ITEMS)
-    bases: dict[int, str] = {-1: "%stack"}
-    pointers: dict[Any, str] = {}
-    for b in dict.fromkeys(b for step in calls for b in step.buffers):
-        slot, offset = places[b]
-        if slot not in bases:
-            bases[slot] = _pointer(code, _pointer(code, items, POINTER * slot), ARRAY_DATA)
-        pointers[b] = bases[slot]
-        if offset:
-            pointers[b] = code.op(f"getelementptr i8, ptr {bases[slot]}, i64 {offset}")
+    buffers = list(dict.fromkeys(b for step in calls for b in step.buffers))
+    slots = dict.fromkeys(places[b].slot for b in buffers if places[b].slot >= 0)
+    bases = {-1: "%stack", **dict(zip(slots, data_of(code, slots), strict=True))}
+    pointers = {b: code.shifted(bases[places[b].slot], places[b].offset) for b in buffers}
     for step in calls:
         step.call(code, pointers, more)
     code.line("ret i32 0")
     return code.function(f"i32 @{name}", f"ptr %list{more}")
 
 
-def _pointer(code: Code, base: str, offset: int) -> str:
-    """The pointer that lies so many bytes behind an address."""
-    at = code.op(f"getelementptr i8, ptr {base}, i64 {offset}") if offset else base
-    return code.op(f"load ptr, ptr {at}")
+def data_of(code: Code, slots: Iterable[int]) -> list[str]:
+    """Where the data of the arrays in these slots of %list is."""
+    items = code.op(f"load ptr, ptr {code.shifted('%list', LIST_ITEMS)}")
+    arrays = [code.op(f"load ptr, ptr {code.shifted(items, POINTER * slot)}") for slot in slots]
+    return [code.op(f"load ptr, ptr {code.shifted(x, ARRAY_DATA)}") for x in arrays]
 
 
-def declare(functions: dict[str, str], texts: Iterable[str],
-             library: VectorLibrary | None) -> tuple[list[str], list[str], list[str]]:
+def declare(functions: dict[str, str], library: VectorLibrary | None) -> list[str]:
     """Declarations of what is called, with the vector variants that there are."""
-    header, attributes, used = [], [], []
-    text = "\n".join(texts)
+    lines, used = ["attributes #1 = { nounwind willreturn memory(none) }"], []
     for name, how in sorted(functions.items()):
         if how.startswith(("declare", "define", "@")):
-            header.append(how)
+            lines.append(how)
             continue
         t, *ts = how.split()
-        header.append(f"declare {t} @{name}({', '.join(ts)}) #1")
         variants = library.variants(name, t, len(ts)) if library else []
-        if not variants:
-            continue
-        number = len(attributes) + 2
         entries = ",".join(entry for entry, _, _ in variants)
-        attributes.append(
-            f'attributes #{number} = {{ nounwind willreturn memory(none) '
-            f'"vector-function-abi-variant"="{entries}" }}'
-        )
+        more = f' "vector-function-abi-variant"="{entries}"' if variants else ""
+        lines.append(f"declare {t} @{name}({', '.join(ts)}) #1{more}")
         for _, symbol, n in variants:
             v = f"<{n} x {t}>"
-            header.append(f"declare {v} @{symbol}({', '.join([v] * len(ts))}) #1")
+            lines.append(f"declare {v} @{symbol}({', '.join([v] * len(ts))}) #1")
             used.append(f"ptr @{symbol}")
-        text = _mark_calls(text, name, number)
     if used:
-        header.append(
+        lines.append(
             f"@llvm.compiler.used = appending global [{len(used)} x ptr] [{', '.join(used)}], "
             'section "llvm.metadata"'
         )
-    attributes.insert(0, "attributes #1 = { nounwind willreturn memory(none) }")
-    return header, attributes, [text]
-
-
-def _mark_calls(text: str, name: str, number: int) -> str:
-    return "\n".join([
-        f"{line} #{number}" if f" @{name}(" in line and " call " in line else line
-        for line in text.split("\n")
-    ])
+    return lines

@@ -12,6 +12,7 @@ their final form already, so one walk is enough.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,25 +43,7 @@ COMPARED = 1 << 20
 
 def optimise(program: Program) -> Program:
     """All passes. What the program computes, and its derivatives, stay as they are."""
-    return dead_code(_walk(dead_code(program), RULES, fold=True, share=True))
-
-
-def rewrite(program: Program, rules: Sequence[Rule] = RULES) -> Program:
-    """Equations replaced by the rules of a table."""
-    return _walk(program, rules)
-
-
-def fold(program: Program) -> Program:
-    """Equations whose operands are all constants evaluated, where the results are small."""
-    return _walk(program, fold=True)
-
-
-def share(program: Program) -> Program:
-    """Equations with the same op, operands and parameters computed once; equal constants held once.
-
-    The user's line of the first of them stays.
-    """
-    return _walk(program, share=True)
+    return dead_code(rewrite(dead_code(program), fold=True, share=True))
 
 
 def dead_code(program: Program) -> Program:
@@ -69,15 +52,22 @@ def dead_code(program: Program) -> Program:
     return program if less.eqns == program.eqns else less
 
 
-def _walk(
-    program: Program, rules: Sequence[Rule] = (), fold: bool = False, share: bool = False
+def rewrite(
+    program: Program, rules: Sequence[Rule] = RULES, fold: bool = False, share: bool = False
 ) -> Program:
+    """Equations replaced by the rules of a table; what else is done in the same walk."""
     walk = _Walk(rules, fold, share)
     eqns = [e for e in map(walk.process, program.eqns) if e is not None]
     outputs = tuple(map(walk.read, program.outputs))
     if not walk.changed:
         return program
     return check(Program(program.inputs, tuple(eqns), outputs))
+
+
+# Equations of constants, where the results are small.
+fold = functools.partial(rewrite, rules=(), fold=True)
+# Of equal equations the user's line of the first stays.
+share = functools.partial(rewrite, rules=(), share=True)
 
 
 class _Walk:

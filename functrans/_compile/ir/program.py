@@ -238,14 +238,16 @@ class Structured(Primitive):
         raise NotImplementedError
 
     def output_types(self) -> list[Aval]:
-        raise NotImplementedError
+        """By default those of each of its programs."""
+        return list(map(aval_of_atom, next(iter(self.programs.values())).outputs))
 
     def types(self, *xs: Aval) -> Aval | tuple[Aval, ...]:
         return self.one_or_all(self.output_types())
 
     def weak_outputs(self) -> list[bool]:
-        """Which outputs are Python scalars."""
-        raise NotImplementedError
+        """Which outputs are Python scalars: by default those that are in each program."""
+        outputs = zip(*[p.outputs for p in self.programs.values()], strict=True)
+        return [all(map(is_weak, atoms)) for atoms in outputs]
 
     def run(self, *xs: Any, run: Runner = evaluate) -> Any:
         """The outputs for plain values; ``run`` runs the programs."""

@@ -18,12 +18,11 @@ from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise, strong_multiply
-from functrans._ops.indexing import WHOLE, getitem, put_add
+from functrans._ops.indexing import WHOLE, getitem
 from functrans._ops.reductions import sum as sum_
 from functrans._ops.structure import (
     astype,
     broadcast_to,
-    concatenate,
     reshape,
     stack,
     transpose,
@@ -75,13 +74,6 @@ def is_all(a: Atom, number: float) -> bool:
     return x is not None and x.size > 0 and x.flat[0] == number and bool((x == number).all())
 
 
-def is_zero(a: Atom, negative: bool) -> bool:
-    """Whether every entry is the zero of that sign; integers have both."""
-    if not is_all(a, 0):
-        return False
-    return not is_float(a) or bool((np.signbit(known(a)) == negative).all())
-
-
 def become(eqn: Eqn, prim: Primitive, *inputs: Atom, **params: Any) -> Eqn:
     """``eqn`` with another right-hand side."""
     return Eqn(prim, inputs, params, eqn.outputs, eqn.line)
@@ -90,11 +82,25 @@ def become(eqn: Eqn, prim: Primitive, *inputs: Atom, **params: Any) -> Eqn:
 # ---- arithmetic
 
 
-def _times_one(eqn, producers):
-    x, y = eqn.inputs
+# What leaves the operand on its left as it is, or on either side if the row commutes.
+NEUTRAL = {ops.multiply: 1, ops.divide: 1, ops.power: 1, ops.subtract: 0.0, ops.add: -0.0}
+
+
+def _neutral(eqn, producers):
+    (x, y), number = eqn.inputs, NEUTRAL[eqn.prim]
     if not is_real(eqn.outputs[0]):
         return None  # (x + iy) * (1 + 0i) adds zeros, which may turn a -0 into 0
-    return x if is_all(y, 1) else y if is_all(x, 1) else None
+    if _is_number(y, number, eqn):
+        return x
+    return y if eqn.prim.facts.commutes and _is_number(x, number, eqn) else None
+
+
+def _is_number(a, number, eqn):
+    """Whether every entry is the number; of zeros, whether as a float it has that sign."""
+    if not is_all(a, number):
+        return False
+    signed = number == 0 and is_float(eqn.outputs[0])
+    return not signed or bool((np.signbit(known(a)) == np.signbit(number)).all())
 
 
 def _times_minus_one(eqn, producers):
@@ -105,30 +111,8 @@ def _times_minus_one(eqn, producers):
     return None if other is None else become(eqn, ops.negative, other)
 
 
-def _by_one(eqn, producers):
-    x, y = eqn.inputs
-    return x if is_real(eqn.outputs[0]) and is_all(y, 1) else None
-
-
-def _minus_zero(eqn, producers):
-    x, y = eqn.inputs
-    return x if is_real(eqn.outputs[0]) and is_zero(y, negative=False) else None
-
-
-def _plus_negative_zero(eqn, producers):
-    x, y = eqn.inputs
-    out = eqn.outputs[0]
-    if not is_real(out):
-        return None
-    # the integer 0 becomes +0.0 beside a float, and -0.0 + 0.0 is 0.0
-    usable = is_float if is_float(out) else is_real
-    if usable(y) and is_zero(y, negative=True):
-        return x
-    return y if usable(x) and is_zero(x, negative=True) else None
-
-
-def _negated_twice(eqn, producers):
-    inner = producer(eqn.inputs[0], producers, ops.negative)
+def _undone(eqn, producers):
+    inner = producer(eqn.inputs[0], producers, eqn.prim)
     return None if inner is None else inner.inputs[0]
 
 
@@ -154,11 +138,6 @@ def _add_negative(eqn, producers):
     if (a := _negated(eqn, 0, producers)) is not None:
         return become(eqn, ops.subtract, y, a)
     return None
-
-
-def _subtract_negative(eqn, producers):
-    b = _negated(eqn, 1, producers)
-    return None if b is None else become(eqn, ops.add, eqn.inputs[0], b)
 
 
 def _both_negative(eqn, producers):
@@ -199,11 +178,6 @@ def _real_already(eqn, producers):
     return eqn.inputs[0] if is_real(eqn.inputs[0]) else None
 
 
-def _conjugated_twice(eqn, producers):
-    inner = producer(eqn.inputs[0], producers, ops.conjugate)
-    return None if inner is None else inner.inputs[0]
-
-
 def _sum_over_nothing(eqn, producers):
     # NumPy's sum starts from 0, so -0.0 becomes 0.0 even without an axis
     return None if eqn.params["axis"] else become(eqn, ops.add, eqn.inputs[0], 0)
@@ -238,34 +212,6 @@ def _same_dtype(eqn, producers):
     return x if aval_of_atom(x).dtype == eqn.params["dtype"] else None
 
 
-def _widened_first(eqn, producers):
-    inner = producer(eqn.inputs[0], producers, astype)
-    if inner is None:
-        return None
-    x = inner.inputs[0]
-    have, between = aval_of_atom(x).dtype, inner.params["dtype"]
-    # integers may be rounded on the way
-    if have.kind not in "fc" or not np.can_cast(have, between, "safe"):
-        return None
-    return become(eqn, astype, x, dtype=eqn.params["dtype"])
-
-
-def _one_number(a, producers):
-    """The single number that ``a`` repeats, if it was made by repeating one."""
-    eqn = producer(a, producers, broadcast_to)
-    if eqn is None or aval_of_atom(eqn.inputs[0]).shape:
-        return None
-    return eqn.inputs[0]
-
-
-def _of_one_number(eqn, producers):
-    if len(eqn.inputs) > 1:
-        return None
-    x = _one_number(eqn.inputs[0], producers)
-    shape = eqn.outputs[0].aval.shape
-    return None if x is None else become(eqn, broadcast_to, x, shape=shape)
-
-
 def _reads_everything(eqn, producers):
     if len(eqn.inputs) > 1:
         return None
@@ -296,35 +242,26 @@ def _reads_one_of_stack(eqn, producers):
     return inner.inputs[i]
 
 
-def _reads_what_was_put(eqn, producers):
-    inner = producer(eqn.inputs[0], producers, put_add)
-    if inner is None or len(eqn.inputs) != 1 or len(inner.inputs) != 1:
-        return None
-    return inner.inputs[0] if inner.params["pattern"] == eqn.params["pattern"] else None
-
-
-def _joins_one(eqn, producers):
-    return None if len(eqn.inputs) > 1 else eqn.inputs[0]
-
-
 def _repeated(a: Atom, producers: Producers) -> Atom | None:
     """An operand with fewer entries that broadcasts to ``a``."""
     if isinstance(a, Const):
-        return _repeated_entry(a)
+        number = repeated_entry(a.value)
+        return None if number is None or a.value.size < 2 else Const(number)
     eqn = producer(a, producers, broadcast_to)
     return None if eqn is None else eqn.inputs[0]
 
 
-def _repeated_entry(a: Const) -> Const | None:
-    x = a.value.reshape(-1)
-    if x.size < 2 or x[0] != x[-1]:
+def repeated_entry(x: np.ndarray) -> np.ndarray | None:
+    """The one number of which an array consists, to the bit; None where there are several."""
+    x = x.reshape(-1)
+    if not x.size or x[0] != x[-1]:
         return None
     entries = np.ascontiguousarray(x).view(np.uint8).reshape(x.size, x.itemsize)
     if not (entries == entries[0]).all():
         return None
     number = np.array(x[0])
     number.setflags(write=False)
-    return Const(number)
+    return number
 
 
 def _broadcast_operand(eqn, producers):
@@ -342,7 +279,6 @@ def _broadcast_operand(eqn, producers):
     return become(eqn, eqn.prim, *inputs) if changed else None
 
 
-
 def _broadcasts(prim: Primitive) -> bool:
     """Whether a smaller operand gives the same bits.
 
@@ -355,30 +291,25 @@ def _broadcasts(prim: Primitive) -> bool:
 RULES = (
     Rule("an operand broadcast by the op itself", _broadcasts, _broadcast_operand),
     Rule("strong zero, one factor tame: x * y", (strong_multiply,), _strong),
-    Rule("x * 1 = x", (ops.multiply,), _times_one),
+    Rule("x * 1 = x", (ops.multiply,), _neutral),
     Rule("x * -1 = -x", (ops.multiply,), _times_minus_one),
-    Rule("x / 1 = x", (ops.divide,), _by_one),
-    Rule("x ** 1 = x", (ops.power,), _by_one),
-    Rule("x - 0 = x", (ops.subtract,), _minus_zero),
-    Rule("x + -0 = x", (ops.add,), _plus_negative_zero),
-    Rule("-(-x) = x", (ops.negative,), _negated_twice),
+    Rule("x / 1 = x", (ops.divide,), _neutral),
+    Rule("x ** 1 = x", (ops.power,), _neutral),
+    Rule("x - 0 = x", (ops.subtract,), _neutral),
+    Rule("x + -0 = x", (ops.add,), _neutral),
+    Rule("-(-x) = x", (ops.negative,), _undone),
     Rule("+x = x", (ops.positive,), _itself),
     Rule("x + -y = x - y", (ops.add,), _add_negative),
-    Rule("x - -y = x + y", (ops.subtract,), _subtract_negative),
     Rule("-x * -y = x * y", (ops.multiply, ops.divide), _both_negative),
     Rule("x * x = square x", (ops.multiply,), _by_itself),
     Rule("a choice that is known", (ops.where,), _chosen),
     Rule("a part of a real number", (ops.real, ops.conjugate), _real_already),
-    Rule("conjugate twice", (ops.conjugate,), _conjugated_twice),
+    Rule("conjugate twice", (ops.conjugate,), _undone),
     Rule("sum over no axes", (sum_,), _sum_over_nothing),
     Rule("transpose twice, or in place", (transpose,), _transposed_twice),
     Rule("to the same shape", (reshape, broadcast_to), _same_shape),
     Rule("reshape or broadcast twice", (reshape, broadcast_to), _reshaped_twice),
     Rule("to the same dtype", (astype,), _same_dtype),
-    Rule("cast by way of a wider dtype", (astype,), _widened_first),
-    Rule("a view of one number", (reshape, transpose, broadcast_to, getitem), _of_one_number),
     Rule("an index of everything", (getitem,), _reads_everything),
     Rule("an entry of a stack", (getitem,), _reads_one_of_stack),
-    Rule("reading what was put there", (getitem,), _reads_what_was_put),
-    Rule("one array joined", (concatenate,), _joins_one),
 )

@@ -61,11 +61,14 @@ class Loop(Structured):
     def programs(self) -> dict[str, Program]:
         return {"body": self.body} if self.test is None else {"while": self.test, "do": self.body}
 
+    def replaced(self, body: Program, consts: int, carries: int, **more: Any) -> Loop:
+        """A loop of the same kind with another body."""
+        own = {name: getattr(self, name) for name in ("test", "reverse", "counted", "again")}
+        return Loop(self.name, body, consts, carries, self.length, self.rules, **(own | more))
+
     def with_programs(self, change: Callable[[Program], Program]) -> Loop:
         test = None if self.test is None else change(self.test)
-        return Loop(self.name, change(self.body), self.consts, self.carries, self.length,
-                    self.rules, test=test, reverse=self.reverse, counted=self.counted,
-                    again=self.again)
+        return self.replaced(change(self.body), self.consts, self.carries, test=test)
 
     def numbers(self) -> tuple:
         return (self.consts, self.carries, self.length, self.reverse, self.counted, self.again,
@@ -120,28 +123,23 @@ class Loop(Structured):
         n, body, test = self.carries, self.body, self.test
         stop = self.consts + n
         tested: set[Atom] = set() if test is None else _reached(test, [True])
-        asked = [test is not None and v in tested for v in (test or body).inputs[:stop]]
+        asked = [v in tested for v in test.inputs] if test else [False] * stop
         keep = list(used[: len(body.outputs)])
-        keep[:n] = [k or a for k, a in zip(keep[:n], asked[self.consts :], strict=True)]
-        while True:  # the state that a needed part of the next one depends on is needed
+        while True:  # the state that a needed part of the next one, or the test, depends on
             reached = _reached(body, keep)
-            more = [k or v in reached
-                    for k, v in zip(keep[:n], body.inputs[self.consts : stop], strict=True)]
-            if more == keep[:n]:
+            needed = [v in reached for v in body.inputs]
+            needed[:stop] = [a or b for a, b in zip(needed[:stop], asked, strict=True)]
+            state = [k or v for k, v in zip(keep[:n], needed[self.consts : stop], strict=True)]
+            if state == keep[:n]:
                 break
-            keep[:n] = more
-        needed = [v in reached for v in body.inputs]
-        needed[: self.consts] = [
-            k or a for k, a in zip(needed[: self.consts], asked[: self.consts], strict=True)
-        ]
-        needed[self.consts : stop] = keep[:n]
+            keep[:n] = state
+        needed[self.consts : stop] = state
         if all(needed) and all(keep):
             return None
         if test is not None:
             test = Program(tuple(compress(test.inputs, needed)), test.eqns, test.outputs)
-        loop = Loop(self.name, _part(body, needed, keep), sum(needed[: self.consts]), sum(keep[:n]),
-                    self.length, self.rules, test=test, reverse=self.reverse,
-                    counted=self.counted, again=self.again)
+        loop = self.replaced(_part(body, needed, keep), sum(needed[: self.consts]), sum(state),
+                             test=test)
         return loop, [True] * self.counted + needed, keep + [True] * (test is not None)
 
 
@@ -171,13 +169,6 @@ class Branch(Structured):
 
     def operand_types(self) -> list[Aval]:
         return [Aval((), INT), *[v.aval for v in self.branches[0].inputs]]
-
-    def output_types(self) -> list[Aval]:
-        return list(map(aval_of_atom, self.branches[0].outputs))
-
-    def weak_outputs(self) -> list[bool]:
-        columns = zip(*[p.outputs for p in self.branches], strict=True)
-        return [all(map(is_weak, c)) for c in columns]
 
     def computed(self, xs: Sequence[Any], run: Runner) -> list:
         i = min(max(int(xs[0]), 0), len(self.branches) - 1)
@@ -216,12 +207,6 @@ class Ruled(Structured):
 
     def operand_types(self) -> list[Aval]:
         return [v.aval for v in self.program.inputs]
-
-    def output_types(self) -> list[Aval]:
-        return list(map(aval_of_atom, self.program.outputs))
-
-    def weak_outputs(self) -> list[bool]:
-        return list(map(is_weak, self.program.outputs))
 
     def computed(self, xs: Sequence[Any], run: Runner) -> list:
         return run(self.program, xs)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.lowering.numbers import Code
+from functrans._compile.lowering.numbers import TYPES, Code, is_pair, part_of
 from functrans._core.bind import Trace, Tracer
 from functrans._core.primitive import Primitive
 
-DTYPES = {"float": np.dtype(np.float32), "double": np.dtype(float), "i1": np.dtype(bool)}
+DTYPES = {t: np.dtype(char) for char, t in TYPES.items()}
 
 
 class Emitted(Tracer):
@@ -46,6 +46,9 @@ class Emission(Trace):
 
     __slots__ = ("code", "lowering_of", "type")
 
+    def __new__(cls, *args: Any) -> Emission:
+        return object.__new__(cls)  # not watched: a formula's kinks are its row's own
+
     def __init__(self, code: Code, t: str, lowering_of: Callable):
         super().__init__("jit")
         self.code = code
@@ -58,17 +61,32 @@ class Emission(Trace):
         t = "i1" if types == {"i1"} and prim.facts.computes != "choice" else self.type
         lower = self.lowering_of(prim, DTYPES[t])
         assert lower is not None, (prim, t)
-        names = [x.name if isinstance(x, Emitted) else self.code.number(t, x) for x in args]
+        names = [self.name(x, t) for x in args]
         out = "i1" if prim.facts.computes in ("bool", "common", "inexact") else t
         return Emitted(self, out, lower(self.code, t, *names))
 
+    def name(self, x: Any, t: str = "") -> str:
+        """What a number is called in the code."""
+        return x.name if isinstance(x, Emitted) else self.code.number(t or self.type, x)
 
-def lowering_of_formula(formula: Callable, lowering_of: Callable) -> Callable:
-    """The lowering ``f(code, type, *operands)`` of a row with this formula."""
+
+def lowering_of_formula(
+    formula: Callable, lowering_of: Callable, exact: bool = False
+) -> Callable:
+    """The lowering ``f(code, type, *operands)`` of a row with this formula.
+
+    The formula of complex numbers is of pairs of their parts. ``exact``: nothing is fused.
+    """
 
     def lower(code: Code, t: str, *xs: str) -> str:
-        trace = Emission(code, t, lowering_of)
-        y: Any = formula(*[Emitted(trace, t, x) for x in xs])
-        return y.name
+        trace = Emission(code, part_of(t), lowering_of)
+        was, code.exact = code.exact, exact or code.exact
+        if is_pair(t):
+            pairs = [[Emitted(trace, trace.type, part) for part in code.parts(t, x)] for x in xs]
+            y: Any = formula(*pairs)
+        else:
+            y = formula(*[Emitted(trace, t, x) for x in xs])
+        code.exact = was
+        return y.name if isinstance(y, Emitted) else code.pair(t, [trace.name(part) for part in y])
 
     return lower

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._compile.lowering import special_functions
-
 TYPES = {"?": "i1", "b": "i8", "h": "i16", "i": "i32", "l": "i64", "q": "i64",
          "f": "float", "d": "double", "F": "{ float, float }", "D": "{ double, double }"}
 
@@ -103,10 +101,10 @@ class Code:
     def line(self, text: str) -> None:
         self.lines.append(f"  {text}")
 
-    def function(self, head: str, parameters: str) -> str:
+    def function(self, head: str, parameters: str, attributes: str = "#0") -> str:
         """The lines as a function; ``head`` stands before its parameters."""
         body = "\n".join(self.lines)
-        return f"define {head}({parameters}) #0 {{\nentry:\n{body}\n}}\n"
+        return f"define {head}({parameters}) {attributes} {{\nentry:\n{body}\n}}\n"
 
     def label(self, name: str) -> None:
         self.lines.append(f"{name}:")
@@ -170,14 +168,6 @@ class Code:
         self.functions[full] = f"{t} {' '.join([t] * len(xs))}"
         return self.op(f"call {t} @{full}({', '.join(f'{t} {x}' for x in xs)})")
 
-    def special(self, name: str, t: str, *xs: str) -> str:
-        """A call of a function of SciPy's, which computes in double precision."""
-        self.functions |= special_functions.definition(name, len(xs))
-        xs = xs if t == "double" else tuple([self.op(f"fpext {t} {x} to double") for x in xs])
-        given = ", ".join([f"double {x}" for x in xs])
-        y = self.op(f"call double @{special_functions.WRAPPED}{name}({given})")
-        return y if t == "double" else self.op(f"fptrunc double {y} to {t}")
-
     def number(self, t: str, value: float) -> str:
         dtype = np.dtype({"float": "f", "double": "d", "i1": "?"}.get(t, "q"))
         return literal(value, dtype)
@@ -207,6 +197,12 @@ class Code:
 
     def is_nan(self, t: str, x: str) -> str:
         return self.op(f"fcmp uno {t} {x}, {x}")
+
+    def shifted(self, pointer: str, offset: int | str) -> str:
+        """The address so many bytes behind another."""
+        if offset == 0:
+            return pointer
+        return self.op(f"getelementptr inbounds i8, ptr {pointer}, i64 {offset}")
 
     def read(self, dtype: np.dtype, pointer: str) -> str:
         """The number at an address."""

@@ -53,6 +53,40 @@ def lowers(*rows: Primitive, kinds: str = "f") -> Callable[[Lowering], Lowering]
     return enter
 
 
+def lowering_of(row: Primitive, dtype: np.dtype) -> Lowering | None:
+    """The lowering of a row that computes in a dtype, None where it has none."""
+    if row in LOWERINGS and dtype.kind in KINDS[row]:
+        return LOWERINGS[row]
+    if dtype.kind == "c" and row in COMPLEX:
+        # no product is fused with a sum, so that z * conj(z) has no imaginary part
+        return lowering_of_formula(COMPLEX[row], lowering_of, exact=True)
+    return _function(row.facts) if dtype.kind == "f" and row not in LOWERINGS else None
+
+
+def _function(facts: Facts) -> Lowering | None:
+    """The call of what C or LLVM has for a row."""
+    if facts.libm:
+        return lambda code, t, *xs: code.libm(facts.libm, t, *xs)
+    if facts.intrinsic:
+        return lambda code, t, *xs: code.call(facts.intrinsic, t, *xs)
+    if facts.formula:
+        return lowering_of_formula(facts.formula, lowering_of)
+    if facts.cython and special_functions.is_there(facts.cython):
+        return lambda code, t, *xs: special_functions.call(
+            code, lowering_of, facts.cython, t, *xs)
+    return None
+
+
+def computes(row: Primitive, kinds: str = "f", exact: bool = False) -> Callable:
+    """Enter a lowering that is a formula of other rows."""
+
+    def enter(f: Callable) -> Callable:
+        lowers(row, kinds=kinds)(lowering_of_formula(f, lowering_of, exact))
+        return f
+
+    return enter
+
+
 def _arithmetic(row: Primitive, name: str, on_bool: str) -> None:
     @lowers(row, kinds="fib")
     def lower(code, t, x, y):
@@ -66,36 +100,28 @@ lowers(ops.divide)(lambda code, t, x, y: code.arith("div", t, x, y))
 lowers(ops.reciprocal)(lambda code, t, x: code.arith("div", t, code.number(t, 1), x))
 lowers(ops.square, kinds="fi")(lambda code, t, x: code.arith("mul", t, x, x))
 _SAME = (ops.positive, stop, astype, astype_discrete, copy, gather)
-lowers(*_SAME, ops.conjugate, ops.real, kinds="fib")(lambda code, t, x: x)
-lowers(ops.moving_as, kinds="fi")(lambda code, t, x, y: x)
-COMPLEX.update({row: LOWERINGS[row] for row in (ops.moving_as, *_SAME)})
+lowers(*_SAME, kinds="fibc")(lambda code, t, x: x)
+lowers(ops.conjugate, ops.real, kinds="fib")(lambda code, t, x: x)
+lowers(ops.moving_as, kinds="fic")(lambda code, t, x, y: x)
 lowers(ops.negative, kinds="fi")(
     lambda code, t, x: code.op(f"fneg {t} {x}" if is_float(t) else f"sub {t} 0, {x}")
 )
 
 
-@lowers(ops.ratio)
-def _ratio(code, t, x, y):
-    zero = code.number(t, 0)
-    return code.select(t, code.compare("eq", t, y, zero), zero, code.arith("div", t, x, y))
+computes(ops.ratio)(lambda x, y: ops.where(y == 0, 0, x / y))
 
 
-@lowers(strong_multiply, kinds="fi")
-def _strong_multiply(code, t, x, y):
-    product = code.arith("mul", t, x, y)
-    if not is_float(t):
+@computes(strong_multiply, kinds="fi")
+def _strong_multiply(x, y):
+    product = x * y
+    if product.dtype.kind == "i":
         return product
-    zero = code.number(t, 0)
-    either = code.op(
-        f"or i1 {code.compare('eq', t, x, zero)}, {code.compare('eq', t, y, zero)}"
-    )
     # a product with a zero is a zero of the right sign or NaN
-    lost = code.op(f"and i1 {either}, {code.is_nan(t, product)}")
-    return code.select(t, lost, zero, product)
+    return ops.where(((x == 0) | (y == 0)) & ops.isnan(product), 0, product)
 
 
-lowers(ops.deg2rad)(lambda code, t, x: code.arith("mul", t, x, code.number(t, math.pi / 180)))
-lowers(ops.rad2deg)(lambda code, t, x: code.arith("mul", t, x, code.number(t, 180 / math.pi)))
+computes(ops.deg2rad)(lambda x: x * (math.pi / 180))
+computes(ops.rad2deg)(lambda x: x * (180 / math.pi))
 
 
 @lowers(ops.power, ops.float_power)
@@ -119,12 +145,10 @@ def _absolute(code, t, x):
     return code.call("fabs", t, x) if is_float(t) else code.call("abs", t, x, extra=", i1 false")
 
 
-@lowers(ops.sign, kinds="fi")
-def _sign(code, t, x):
-    zero, one, less = (code.number(t, v) for v in (0, 1, -1))
-    y = code.select(t, code.compare("lt", t, x, zero), less, zero)
-    y = code.select(t, code.compare("gt", t, x, zero), one, y)
-    return code.select(t, code.is_nan(t, x), x, y) if is_float(t) else y
+@computes(ops.sign, kinds="fi")
+def _sign(x):
+    y = ops.where(x > 0, 1, ops.where(x < 0, -1, 0))
+    return ops.where(ops.isnan(x), x, y) if x.dtype.kind == "f" else y
 
 
 def _extreme(row: Primitive, name: str, on_bool: str) -> None:
@@ -139,77 +163,48 @@ _extreme(ops.maximum, "maximum", "or")
 _extreme(ops.minimum, "minimum", "and")
 
 
-def _skipping(row: Primitive, how: str) -> None:
-    @lowers(row)
-    def lower(code, t, x, y):
-        first = code.op(f"or i1 {code.compare(how, t, x, y)}, {code.is_nan(t, y)}")
-        return code.select(t, first, x, y)
+computes(ops.fmax)(lambda x, y: ops.where((x >= y) | ops.isnan(y), x, y))
+computes(ops.fmin)(lambda x, y: ops.where((x <= y) | ops.isnan(y), x, y))
+computes(ops.clip, kinds="fi")(lambda x, low, high: ops.minimum(ops.maximum(x, low), high))
 
 
-_skipping(ops.fmax, "ge")
-_skipping(ops.fmin, "le")
+@computes(ops.heaviside)
+def _heaviside(x, at_zero):
+    y = ops.where(x == 0, at_zero, ops.where(x < 0, 0, 1))
+    return ops.where(ops.isnan(x), x, y)
 
 
-@lowers(ops.clip, kinds="fi")
-def _clip(code, t, x, low, high):
-    return LOWERINGS[ops.minimum](code, t, LOWERINGS[ops.maximum](code, t, x, low), high)
-
-
-@lowers(ops.heaviside)
-def _heaviside(code, t, x, at_zero):
-    zero = code.number(t, 0)
-    y = code.select(t, code.compare("lt", t, x, zero), zero, code.number(t, 1))
-    y = code.select(t, code.compare("eq", t, x, zero), at_zero, y)
-    return code.select(t, code.is_nan(t, x), x, y)
-
-
-def _log_of_sum(row: Primitive, exp: str, tie: float, scale: float) -> None:
-    @lowers(row)
-    def lower(code, t, x, y):
-        larger = code.call("maximum", t, x, y)
-        gap = code.call("fabs", t, code.arith("sub", t, x, y))
-        small = code.libm(exp, t, code.op(f"fneg {t} {gap}"))
-        more = code.libm("log1p", t, small)
+def _log_of_sum(row: Primitive, exp: Primitive, tie: float, scale: float) -> None:
+    @computes(row)
+    def formula(x, y):
+        larger = ops.maximum(x, y)
+        more = ops.log1p(exp(-ops.absolute(x - y)))
         if scale != 1:
-            more = code.arith("mul", t, more, code.number(t, scale))
+            more = more * scale
         # equal infinities have no gap
-        more = code.select(t, code.compare("eq", t, x, y), code.number(t, tie), more)
-        return code.arith("add", t, larger, more)
+        return larger + ops.where(x == y, tie, more)
 
 
-_log_of_sum(ops.logaddexp, "exp", math.log(2), 1)
-_log_of_sum(ops.logaddexp2, "exp2", 1, 1 / math.log(2))
-
-
-@lowers(ops.where, kinds="fib")
-def _where(code, t, condition, x, y):
-    return code.select(t, condition, x, y)
-
-
-COMPLEX[ops.where] = _where
+_log_of_sum(ops.logaddexp, ops.exp, math.log(2), 1)
+_log_of_sum(ops.logaddexp2, ops.exp2, 1, 1 / math.log(2))
+lowers(ops.where, kinds="fibc")(lambda code, t, condition, x, y: code.select(t, condition, x, y))
 
 # ---- quotients as Python rounds them
 
 
-def _float_divmod(code: Code, t: str, x: str, y: str) -> tuple[str, str]:
+def _float_divmod(x, y):
     """Floor quotient and remainder of the divisor's sign, as NumPy computes them."""
-    zero, one = code.number(t, 0), code.number(t, 1)
-    raw = rest = code.libm("fmod", t, x, y)
-    exact = code.op(f"fdiv {t} {code.op(f'fsub {t} {x}, {rest}')}, {y}")
-    negative = code.compare("lt", t, y, zero), code.compare("lt", t, rest, zero)
-    nonzero = code.compare("ne", t, rest, zero)
-    moved = code.op(f"and i1 {nonzero}, {code.op(f'xor i1 {negative[0]}, {negative[1]}')}")
-    quotient = code.select(t, moved, code.op(f"fsub {t} {exact}, {one}"), exact)
-    shifted = code.select(t, moved, code.op(f"fadd {t} {rest}, {y}"), rest)
-    rest = code.select(t, nonzero, shifted, code.call("copysign", t, zero, y))
-    down = code.call("floor", t, quotient)
-    over = code.compare("gt", t, code.op(f"fsub {t} {quotient}, {down}"), code.number(t, 0.5))
-    down = code.select(t, over, code.op(f"fadd {t} {down}, {one}"), down)
-    plain = code.op(f"fdiv {t} {x}, {y}")
-    signed = code.call("copysign", t, zero, plain)
-    down = code.select(t, code.compare("ne", t, quotient, zero), down, signed)
-    by_zero = code.compare("eq", t, y, zero)
-    return code.select(t, by_zero, plain, down), code.select(t, by_zero, raw, rest)
+    raw = ops.fmod(x, y)
+    nonzero = raw != 0
+    moved = nonzero & ((y < 0) ^ (raw < 0))
+    exact = (x - raw) / y
+    quotient = ops.where(moved, exact - 1, exact)
+    rest = ops.where(nonzero, ops.where(moved, raw + y, raw), ops.copysign(0, y))
+    down = ops.floor(quotient)
+    down = ops.where(quotient - down > 0.5, down + 1, down)
+    plain = x / y
+    down = ops.where(quotient != 0, down, ops.copysign(0, plain))
+    return ops.where(y == 0, plain, down), ops.where(y == 0, raw, rest)
 
 
 def _int_divmod(code: Code, t: str, x: str, y: str) -> tuple[str, str]:
@@ -227,9 +222,11 @@ def _int_divmod(code: Code, t: str, x: str, y: str) -> tuple[str, str]:
 
 
 def _divmod(row: Primitive, part: int) -> None:
+    of_floats = lowering_of_formula(lambda x, y: _float_divmod(x, y)[part], lowering_of, exact=True)
+
     @lowers(row, kinds="fi")
     def lower(code, t, x, y):
-        return (_float_divmod if is_float(t) else _int_divmod)(code, t, x, y)[part]
+        return of_floats(code, t, x, y) if is_float(t) else _int_divmod(code, t, x, y)[part]
 
 
 _divmod(ops.floor_divide, 0)
@@ -268,14 +265,8 @@ lowers(ops.invert, kinds="ib")(
 lowers(ops.isnan)(lambda code, t, x: code.is_nan(t, x))
 
 
-def _size_test(row: Primitive, how: str) -> None:
-    @lowers(row)
-    def lower(code, t, x):
-        return code.compare(how, t, code.call("fabs", t, x), code.number(t, math.inf))
-
-
-_size_test(ops.isinf, "eq")
-_size_test(ops.isfinite, "lt")
+computes(ops.isinf)(lambda x: ops.absolute(x) == math.inf)
+computes(ops.isfinite)(lambda x: ops.absolute(x) < math.inf)
 
 
 @lowers(ops.signbit)
@@ -314,28 +305,6 @@ def computing_types(eqn: Eqn) -> tuple[np.dtype, ...] | None:
     if row is ops.precedence and not is_float(type_of(computing)) and out.char != "d":
         return None
     return types
-
-
-def lowering_of(row: Primitive, dtype: np.dtype) -> Lowering | None:
-    """The lowering of a row that computes in a dtype, None where it has none."""
-    if dtype.kind == "c":
-        return COMPLEX.get(row)
-    if row in LOWERINGS:
-        return LOWERINGS[row] if dtype.kind in KINDS[row] else None
-    return _function(row.facts) if dtype.kind == "f" else None
-
-
-def _function(facts: Facts) -> Lowering | None:
-    """The call of what C or LLVM has for a row."""
-    if facts.libm:
-        return lambda code, t, *xs: code.libm(facts.libm, t, *xs)
-    if facts.intrinsic:
-        return lambda code, t, *xs: code.call(facts.intrinsic, t, *xs)
-    if facts.formula:
-        return lowering_of_formula(facts.formula, lowering_of)
-    if facts.cython and special_functions.is_there(facts.cython):
-        return lambda code, t, *xs: code.special(facts.cython, t, *xs)
-    return None
 
 
 def _operand_types(eqn: Eqn, out: np.dtype) -> tuple[np.dtype, ...]:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import re
-import struct
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from functrans._compile.lowering import routines
+from functrans._compile.lowering.formulas import Emission, Emitted
+from functrans._compile.lowering.numbers import Code
+from functrans._ops import elementwise as ops
 
 # What native code calls a function by.
 PREFIX = "scipy_special_"
@@ -74,68 +78,61 @@ def called(code: bytes) -> set[str]:
     return {name.decode().removeprefix(PREFIX) for name in _CALLED.findall(code)}
 
 
-def definition(name: str, arity: int) -> dict[str, str]:
-    """What defines a function ``PREFIX + name`` of doubles, as in ``Code.functions``.
+def call(code: Code, lowering_of: Callable, name: str, t: str, *xs: str) -> str:
+    """A call of a function, which computes in double precision."""
+    code.functions |= _definition(name, len(xs), lowering_of)
+    xs = xs if t == "double" else tuple([code.op(f"fpext {t} {x} to double") for x in xs])
+    given = ", ".join([f"double {x}" for x in xs])
+    y = code.op(f"call double @{WRAPPED}{name}({given})")
+    return y if t == "double" else code.op(f"fptrunc double {y} to {t}")
 
-    Its name there has no dot. Of an order that may be whole, SciPy has two functions.
-    """
+
+def _definition(name: str, arity: int, lowering_of: Callable) -> dict[str, str]:
+    """What defines a function ``WRAPPED + name`` of doubles, as in ``Code.functions``."""
+    full, code = WRAPPED + name, Code()
+    xs = [Emitted(Emission(code, "double", lowering_of), "double", f"%x{i}") for i in range(arity)]
     if name in OWN:
-        return OWN[name]
-    plain, _, part = name.partition(".")
-    functions = {n: f for n in (plain, f"{plain}_long") if (f := available().get(n))}
-    own = [f"double %x{i}" for i in range(arity)]
-    head = f"define internal double @{WRAPPED}{name}({', '.join(own)}) #1 {{\nentry:"
-    filled = functions[plain].fills if part else 0
-    lines = _filling(plain, int(part), filled) if part else _choosing(functions)
-    declared = {PREFIX + n: _declaration(n, f) for n, f in functions.items()}
+        OWN[name](code, *xs)
+    elif "." in name:
+        _call_filling(code, *name.split("."))
+    else:
+        _call_either(code, name, xs)
+    parameters = ", ".join([f"double {x.name}" for x in xs])
+    text = code.function(f"internal double @{full}", parameters, "#1")
+    return {**code.functions, full: text}
+
+
+def _call_filling(code: Code, name: str, part: str) -> None:
+    """A call of a function that writes its results, and the part-th of them."""
+    ys = [code.op("alloca double") for _ in range(available()[name].fills)]
+    code.functions[PREFIX + name] = (
+        f"declare void @{PREFIX}{name}({', '.join(['double', *['ptr'] * len(ys)])})"
+    )
+    pointers = ", ".join([f"ptr {y}" for y in ys])
+    code.line(f"call void @{PREFIX}{name}(double %x0, {pointers})")
+    code.line(f"ret double {code.op(f'load double, ptr {ys[int(part)]}')}")
+
+
+def _call_either(code: Code, name: str, xs: list) -> None:
+    """A call of the function of doubles or, of whole numbers where it takes some, of integers."""
+    functions = {n: f for n in (name, f"{name}_long") if (f := available().get(n))}
     if len(functions) == 2:
-        declared["llvm.floor.f64"] = "declare double @llvm.floor.f64(double)"
-    return {**declared, WRAPPED + name: "\n".join([head, *[f"  {line}" for line in lines], "}"])}
+        orders = [x for x, t in zip(xs, functions[f"{name}_long"].types, strict=True) if t == "i64"]
+        tests = [(x == ops.floor(x)) & (x < 1e9) & (x > -1e9) for x in orders]
+        code.line(f"br i1 {functools.reduce(ops.bitwise_and, tests).name}, label %{name}_long, "
+                  f"label %{name}")
+    for n, f in functions.items():
+        if len(functions) == 2:
+            code.label(n)
+        given = [f"i64 {code.op(f'fptosi double {x.name} to i64')}" if t == "i64"
+                 else f"double {x.name}" for x, t in zip(xs, f.types, strict=True)]
+        types = ", ".join([*f.types, "i32"])
+        code.functions[PREFIX + n] = f"declare double @{PREFIX}{n}({types}) #1"
+        y = code.op(f"call double @{PREFIX}{n}({', '.join([*given, 'i32 0'])})")
+        code.line(f"ret double {y}")
 
 
-def _declaration(name: str, f: Function) -> str:
-    if f.fills:
-        return f"declare void @{PREFIX}{name}({', '.join(['double', *['ptr'] * f.fills])})"
-    return f"declare double @{PREFIX}{name}({', '.join([*f.types, 'i32'])}) #1"
-
-
-def _filling(name: str, part: int, fills: int) -> list[str]:
-    pointers = ", ".join([f"ptr %y{i}" for i in range(fills)])
-    return [
-        *[f"%y{i} = alloca double" for i in range(fills)],
-        f"call void @{PREFIX}{name}(double %x0, {pointers})",
-        f"%y = load double, ptr %y{part}", "ret double %y",
-    ]
-
-
-def _choosing(functions: dict[str, Function]) -> list[str]:
-    """The function of doubles or, of whole numbers where it takes integers, that of integers."""
-    calls = []
-    for name, f in functions.items():
-        lines, given = [], []
-        for i, t in enumerate(f.types):
-            if t == "i64":
-                lines.append(f"%n{i} = fptosi double %x{i} to i64")
-            given.append(f"{t} %{'n' if t == 'i64' else 'x'}{i}, ")
-        end = "_long" if name.endswith("_long") else ""
-        lines += [f"%y{end} = call double @{PREFIX}{name}({''.join(given)}i32 0)",
-                  f"ret double %y{end}"]
-        calls.append(lines)
-    if len(calls) == 1:
-        return calls[0]
-    (first, second), integers = calls, list(functions.values())[1].types
-    test, last = [], "true"
-    for i in [i for i, t in enumerate(integers) if t == "i64"]:
-        test += [f"%f{i} = call double @llvm.floor.f64(double %x{i})",
-                 f"%c{i} = fcmp oeq double %x{i}, %f{i}", f"%b{i} = fcmp olt double %f{i}, 1.0e9",
-                 f"%a{i} = fcmp ogt double %f{i}, -1.0e9", f"%d{i} = and i1 %c{i}, %b{i}",
-                 f"%e{i} = and i1 %d{i}, %a{i}", f"%g{i} = and i1 %e{i}, {last}"]
-        last = f"%g{i}"
-    jump = f"br i1 {last}, label %whole, label %other"
-    return [*test, jump, "other:", *first, "whole:", *second]
-
-
-# ---- functions that SciPy does not offer, as LLVM
+# ---- functions that SciPy does not offer
 
 # B_2k / (2k)!, k = 1, 2, ...
 _BERNOULLI = (
@@ -144,69 +141,50 @@ _BERNOULLI = (
 )
 
 
-def _zeta() -> str:
+def _zeta(code: Code, s: Any, q: Any) -> None:
     """Hurwitz's zeta function by Euler and Maclaurin's formula (DLMF 25.11.5).
 
     Terms are added up to a + n > 10, or until one adds nothing. As SciPy's, it is infinite at the
     poles q = 0, -1, ... and NaN for q < 0 with an exponent that is not whole.
     """
-    name = f"{WRAPPED}zeta"
-    lines = [
-        f"define internal double @{name}(double %s, double %q) #1 {{", "entry:",
-        "  %minus = fneg double %s",
-        "  %whole_q = call double @llvm.floor.f64(double %q)",
-        "  %whole_s = call double @llvm.floor.f64(double %s)",
-        "  %low = fcmp ole double %q, 0.0", "  %low_s = fcmp olt double %s, 1.0",
-        "  %is_one = fcmp oeq double %s, 1.0",
-        "  %at_whole = fcmp oeq double %q, %whole_q", "  %pole = and i1 %low, %at_whole",
-        "  %at_power = fcmp une double %s, %whole_s", "  %undefined = and i1 %low, %at_power",
-        "  %nan0 = fcmp uno double %s, %q", "  %nan1 = or i1 %nan0, %low_s",
-        "  %bad = or i1 %nan1, %undefined",
-        "  br i1 %is_one, label %infinite, label %zero", "zero:",
-        "  br i1 %nan1, label %not, label %one", "one:",
-        "  br i1 %pole, label %infinite, label %two", "two:",
-        "  br i1 %bad, label %not, label %three", "three:",
-        "  %large = fcmp ogt double %q, 1.0e8", "  br i1 %large, label %far, label %loop", "far:",
-        "  %minus_one = fsub double %s, 1.0", "  %plus_one = fsub double 1.0, %s",
-        "  %inverse = fdiv double 1.0, %minus_one", "  %twice = fmul double %q, 2.0",
-        "  %small = fdiv double 1.0, %twice", "  %factor = fadd double %inverse, %small",
-        "  %falling = call double @pow(double %q, double %plus_one)",
-        "  %asymptotic = fmul double %factor, %falling", "  ret double %asymptotic",
-        "not:", "  ret double 0x7FF8000000000000",
-        "infinite:", "  ret double 0x7FF0000000000000", "loop:",
-        "  %a = phi double [ %q, %three ], [ %next, %loop ]",
-        "  %sum = phi double [ 0.0, %three ], [ %more, %loop ]",
-        "  %term = call double @pow(double %a, double %minus)",
-        "  %more = fadd double %sum, %term", "  %next = fadd double %a, 1.0",
-        "  %near = fcmp ole double %next, 1.0e1", "  %moved = fcmp une double %more, %sum",
-        "  %again = and i1 %near, %moved",
-        "  br i1 %again, label %loop, label %tail", "tail:",
-        "  %still = fcmp ole double %next, 1.0e1", "  br i1 %still, label %early, label %rest",
-        "early:", "  ret double %more", "rest:",
-        "  %power = call double @pow(double %next, double %minus)",
-        "  %less = fsub double %s, 1.0", "  %scaled = fmul double %power, %next",
-        "  %integral = fdiv double %scaled, %less", "  %half = fmul double %power, 0.5",
-        "  %y0 = fadd double %integral, %half", "  %square = fmul double %next, %next",
-        "  %over = fdiv double %s, %next", "  %t0 = fmul double %power, %over",
-    ]
+    trace = s.owner
+    at, total = (code.op("alloca double") for _ in range(2))
+
+    def load(x: str) -> Any:
+        return Emitted(trace, "double", code.op(f"load double, ptr {x}"))
+
+    def store(y: Any, x: str) -> None:
+        code.line(f"store double {trace.name(y)}, ptr {x}")
+
+    infinite, nan = (f"double {code.number('double', x)}" for x in (math.inf, math.nan))
+    low = q <= 0
+    for condition, value in (
+        (s == 1, infinite), (ops.isnan(s) | ops.isnan(q) | (s < 1), nan),
+        (low & (q == ops.floor(q)), infinite), (low & (s != ops.floor(s)), nan),
+    ):
+        code.leave_if(condition.name, value)
+    code.line(f"br i1 {(q > 1e8).name}, label %far, label %near")
+    code.label("far")
+    y = (1 / (s - 1) + 1 / (q * 2)) * ops.power(q, 1 - s)
+    code.line(f"ret double {y.name}")
+    code.label("near")
+    store(q, at)
+    store(0, total)
+    with code.loop("0", None):
+        a, before = load(at), load(total)
+        after, a = before + ops.power(a, -s), a + 1
+        store(a, at)
+        store(after, total)
+        near = a <= 10
+        code.line(f"br i1 {(near & (after != before)).name}, label %more, label %end")
+        code.label("more")
+    code.label("end")
+    code.leave_if(near.name, f"double {after.name}")
+    power = ops.power(a, -s)
+    y, square, term = power * a / (s - 1) + power * 0.5, a * a, power * (s / a)
     for k, b in enumerate(_BERNOULLI):
-        bits = struct.pack(">d", b).hex().upper()
-        first, second = (struct.pack(">d", float(2 * k + i)).hex().upper() for i in (1, 2))
-        lines += [
-            f"  %b{k} = fmul double %t{k}, 0x{bits}", f"  %y{k + 1} = fadd double %y{k}, %b{k}",
-            f"  %u{k} = fadd double %s, 0x{first}", f"  %v{k} = fadd double %s, 0x{second}",
-            f"  %w{k} = fmul double %u{k}, %v{k}", f"  %r{k} = fdiv double %w{k}, %square",
-            f"  %t{k + 1} = fmul double %t{k}, %r{k}",
-        ]
-    n = len(_BERNOULLI)
-    lines += [f"  %y = fadd double %more, %y{n}", "  ret double %y", "}"]
-    return "\n".join(lines)
+        y, term = y + term * b, term * ((s + (2 * k + 1)) * (s + (2 * k + 2)) / square)
+    code.line(f"ret double {(after + y).name}")
 
 
-# The definition of each, and declarations of what it calls, as in ``Code.functions``.
-OWN: dict[str, dict[str, str]] = {
-    "zeta": {
-        f"{WRAPPED}zeta": _zeta(), "pow": "double double double",
-        "llvm.floor.f64": "declare double @llvm.floor.f64(double)",
-    },
-}
+OWN: dict[str, Callable[..., None]] = {"zeta": _zeta}

@@ -6,7 +6,6 @@ On one thread: BLAS's threads spin after a product and would stall others.
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
 
 import numpy as np
@@ -18,62 +17,6 @@ from functrans.config import settings
 # which compiled code pays. From there on a copy is on pages fresh from the system, too, which take
 # longer than two checksums.
 ROW, LARGE = 512, 1 << 17
-
-TEXT = """\
-define internal ptr @data(ptr %list, i64 %i) alwaysinline {
-  %items.at = getelementptr i8, ptr %list, i64 <items>
-  %items = load ptr, ptr %items.at
-  %item.at = getelementptr ptr, ptr %items, i64 %i
-  %item = load ptr, ptr %item.at
-  %data.at = getelementptr i8, ptr %item, i64 <data>
-  %data = load ptr, ptr %data.at
-  ret ptr %data
-}
-define i32 @row_sums(ptr %list) nounwind {
-entry:
-  %words = call ptr @data(ptr %list, i64 0)
-  %shifts = call ptr @data(ptr %list, i64 1)
-  %sums = call ptr @data(ptr %list, i64 2)
-  %rows.at = call ptr @data(ptr %list, i64 3)
-  %rows = load i64, ptr %rows.at
-  br label %row
-row:
-  %r = phi i64 [ 0, %entry ], [ %r.next, %end ]
-  %start = mul i64 %r, <row>
-  %begin = getelementptr i64, ptr %words, i64 %start
-  br label %word
-word:
-  %i = phi i64 [ 0, %row ], [ %i.next, %word ]
-  %sum = phi i64 [ 0, %row ], [ %sum.next, %word ]
-  %word.at = getelementptr i64, ptr %begin, i64 %i
-  %w = load i64, ptr %word.at, align 1
-  %shift.at = getelementptr i64, ptr %shifts, i64 %i
-  %f = load i64, ptr %shift.at
-  %w.low = trunc i64 %w to i32
-  %f.low = trunc i64 %f to i32
-  %low = add i32 %w.low, %f.low
-  %w.shifted = lshr i64 %w, 32
-  %f.shifted = lshr i64 %f, 32
-  %w.high = trunc i64 %w.shifted to i32
-  %f.high = trunc i64 %f.shifted to i32
-  %high = add i32 %w.high, %f.high
-  %low.wide = zext i32 %low to i64
-  %high.wide = zext i32 %high to i64
-  %product = mul i64 %low.wide, %high.wide
-  %sum.next = add i64 %sum, %product
-  %i.next = add i64 %i, 1
-  %more = icmp ult i64 %i.next, <row>
-  br i1 %more, label %word, label %end
-end:
-  %sum.at = getelementptr i64, ptr %sums, i64 %r
-  store i64 %sum.next, ptr %sum.at
-  %r.next = add i64 %r, 1
-  %rest = icmp ult i64 %r.next, %rows
-  br i1 %rest, label %row, label %done
-done:
-  ret i32 0
-}
-"""
 
 
 def content(x: np.ndarray) -> int | bytes:
@@ -116,14 +59,11 @@ def _by_numpy(rows: np.ndarray, sums: np.ndarray) -> None:
 @functools.cache
 def _native() -> Callable | None:
     """The same by compiled code, in less than half the time."""
-    from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS  # lazy: few need it
-    from functrans._compile.run.machine import NativeUnavailable, local  # lazy: likewise
+    from functrans._compile.run.machine import NativeUnavailable, local  # lazy: few need it
 
-    numbers = {"row": ROW, "items": LIST_ITEMS, "data": ARRAY_DATA}
-    text = re.sub("<([a-z]+)>", lambda name: str(numbers[name[1]]), TEXT)
     try:
         with compiler():
-            code, call = local().compile_own(text, "row_sums", "checksums of captured arrays")
+            code, call = local().compile_own(_text(), "row_sums", "checksums of captured arrays")
     except (NativeUnavailable, ImportError):
         return None
 
@@ -132,6 +72,36 @@ def _native() -> Callable | None:
 
     work.code = code  # type: ignore[attr-defined]  # lives as long as it is called
     return work
+
+
+def _text() -> str:
+    """A function of rows, shifts, sums and the number of rows, in LLVM's language."""
+    from functrans._compile.emit.module import data_of  # lazy: few need it
+    from functrans._compile.lowering.numbers import Code  # lazy: likewise
+
+    code = Code()
+    rows, shifts, sums, count = data_of(code, range(4))
+    total, count = code.op("alloca i64"), code.op(f"load i64, ptr {count}")
+    with code.loop("0", count, stem="row") as r:
+        row = code.op(f"getelementptr i64, ptr {rows}, i64 {code.op(f'mul i64 {r}, {ROW}')}")
+        code.line(f"store i64 0, ptr {total}")
+        with code.loop("0", str(ROW), stem="word") as i:
+            halves = []
+            for x in (row, shifts):
+                at = code.op(f"getelementptr i64, ptr {x}, i64 {i}")
+                word = code.op(f"load i64, ptr {at}, align 1")
+                low = code.op(f"trunc i64 {word} to i32")
+                high = code.op(f"trunc i64 {code.op(f'lshr i64 {word}, 32')} to i32")
+                halves.append((low, high))
+            low, high = (code.op(f"zext i32 {code.op(f'add i32 {x}, {y}')} to i64")
+                         for x, y in zip(*halves, strict=True))
+            more = code.op(f"mul i64 {low}, {high}")
+            had = code.op(f"load i64, ptr {total}")
+            code.line(f"store i64 {code.op(f'add i64 {had}, {more}')}, ptr {total}")
+        at = code.op(f"getelementptr i64, ptr {sums}, i64 {r}")
+        code.line(f"store i64 {code.op(f'load i64, ptr {total}')}, ptr {at}")
+    code.line("ret i32 0")
+    return code.function("i32 @row_sums", "ptr %list", "nounwind")
 
 
 @functools.cache

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,6 @@ import numpy as np
 from functrans._compile.emit.entry_code import (
     ARRAY,
     FLOAT,
-    FUNCTIONS,
     INT,
     MOST,
     OBJECTS,
@@ -39,7 +37,7 @@ from functrans._compile.run.machine import local
 from functrans._core.array import Array
 
 if TYPE_CHECKING:
-    from functrans._compile.run.frame import Argument, Frame
+    from functrans._compile.run.frame import Argument, Buffer, Frame, Result
 
 METH_FASTCALL = 0x0080
 # Places in NumPy's table of C functions; fixed by its ABI.
@@ -73,23 +71,23 @@ def entry_of(frame: Frame, functions: dict[str, Any], code: Any, locked: bool) -
         return None
     (segment,) = frame.segments
     plan = _Plan()
-    arguments = [(kind, plan.keep(x.dtype), len(x.shape), plan.array(x.shape))
-                 for kind, x in zip(kinds, frame.arguments, strict=True)]
-    holds = [(i, plan.keep(x)) for i, x in enumerate(frame.constants, len(arguments))]
-    results, free = [], itertools.count(frame.slots)
+    arguments = [(kind, *plan.kind(x)) for kind, x in zip(kinds, frame.arguments, strict=True)]
+    slots = [0] * (frame.slots + copies)
+    slots[len(arguments) : len(arguments) + len(frame.constants)] = map(plan.keep, frame.constants)
+    made, free = [], frame.slots
     for y in frame.results:
         source = (math.prod(y.shape) * y.dtype.itemsize, y.slot) if y.copied else (0, 0)
-        slot = next(free) if y.copied else y.slot
-        results.append((slot, plan.keep(y.dtype), len(y.shape), plan.array(y.shape), *source))
-    lent = [(math.prod(x.shape), x.slot) for x in segment.makes
-            if not any(x.slot == y.slot for y in frame.results)]
-    assert len(lent) <= 1, lent  # scratch, in bytes
-    size, slot = lent[0] if lent else (0, 0)
+        made.append((free if y.copied else y.slot, *plan.kind(y), *source))
+        free += y.copied
+    own = {y.slot for y in frame.results}
+    scratch = [(x.slot, *plan.kind(x), 0, 0) for x in segment.makes if x.slot not in own]
+    assert len(scratch) <= 1, scratch
     kind, flags = (Array, ALL & ~WRITEABLE) if locked else (np.ndarray, ALL)
     return plan.function(
-        address_of(functions[segment.name]), plan.array(_known()), len(arguments),
-        plan.array(arguments), len(holds), plan.array(holds), len(results), plan.array(results),
-        size, slot, frame.work >= LONG, id(kind), flags, code=code,
+        *map(id, OBJECTS.values()), _numpy_functions()[NEW_FROM_DESCRIPTOR],
+        address_of(functions[segment.name]), len(arguments), plan.array(arguments), len(slots),
+        plan.array(slots), len(made), len(made) + len(scratch), plan.array(made + scratch),
+        frame.work >= LONG, id(kind), flags, code=code,
     )
 
 
@@ -103,6 +101,10 @@ class _Plan:
         """Where an object is."""
         self.kept.append(x)
         return id(x)
+
+    def kind(self, x: Buffer | Result | Argument) -> tuple[int, int, int]:
+        """Dtype, number of axes, and where the lengths of the axes are."""
+        return self.keep(x.dtype), len(x.shape), self.array(x.shape)
 
     def array(self, words: Sequence) -> int:
         """Where these numbers are."""
@@ -138,14 +140,6 @@ class Method(ctypes.Structure):
 def new_function() -> Callable:
     kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
     return kind(("PyCFunction_NewEx", ctypes.pythonapi))
-
-
-@functools.cache
-def _known() -> list[int]:
-    """The addresses that the function knows by their places."""
-    addresses = [id(x) for x in OBJECTS.values()]
-    addresses += [address_of(getattr(ctypes.pythonapi, name)) for name in FUNCTIONS]
-    return [*addresses, address_of(ctypes.memmove), _numpy_functions()[NEW_FROM_DESCRIPTOR] or 0]
 
 
 def _numpy_functions() -> Any:

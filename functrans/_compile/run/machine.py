@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
@@ -33,9 +34,8 @@ LEVELS = {"x86-64": "", "x86-64-v2": "", "x86-64-v3": "d", "x86-64-v4": "de"}
 # Bits of the vectors that each of those letters stands for.
 BITS = {"d": 256, "e": 512}
 
-# CPython's functions that long loops call.
-CALLED = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyEval_SaveThread",
-          "PyEval_RestoreThread")
+# CPython's functions by their names in object code.
+CALLED = re.compile(rb"Py[A-Z][A-Za-z]*_[A-Z]\w+")
 
 
 class NativeUnavailable(RuntimeError):
@@ -195,15 +195,14 @@ class Machine:
         special = special_functions.called(code)
         if special and (missing := special - self.special.keys()):
             raise NativeUnavailable(f"this SciPy offers no {', '.join(sorted(missing))} to C")
-        checks_signals = b"PyErr_CheckSignals" in code
-        if checks_signals:
-            for name in CALLED:
-                llvm.add_symbol(name, routines.address_of(getattr(ctypes.pythonapi, name)))
+        called = {name.decode() for name in CALLED.findall(code)}
+        for name in called:
+            llvm.add_symbol(name, routines.address_of(getattr(ctypes.pythonapi, name)))
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.target())
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object)  # lets other Python threads run
-        if checks_signals:  # it does so itself, and may return with an exception
+        if "PyErr_CheckSignals" in called:  # it does so itself, and may return with an exception
             kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object)
         addresses = {n: engine.get_function_address(n) for n in names}
         assert all(addresses.values()), addresses

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS, POINTER, declare
+from functrans._compile.emit.module import data_of, declare
 from functrans._compile.lowering.numbers import Code, type_of
 from functrans._compile.run.machine import NativeUnavailable, local
 from functrans._core.locks import Interrupted, compiler
@@ -234,24 +234,17 @@ def text(name: str, dtype: np.dtype, vectors: Any, wide: bool) -> str:
     w.code.lines[:0] = w.allocas
     inner = w.code.function("internal void @block",
                             f"{noalias}, i64 %first, i64 %stop, i64 %width")
-    header, attributes, texts = declare(w.code.functions, [inner, _outer(pointers, w.t)], vectors)
     prefer = ' "prefer-vector-width"="512"' if wide else ""
-    attributes.insert(0, f"attributes #0 = {{ nounwind{prefer} }}")
-    return "\n".join([*header, "", *texts, *attributes])
+    attributes = f"attributes #0 = {{ nounwind{prefer} }}"
+    declared = declare(w.code.functions, vectors)
+    return "\n".join([*declared, "", inner, _outer(pointers, w.t), attributes])
 
 
 def _outer(pointers: list[str], t: str) -> str:
     """The function that reads the list and goes through the rows block by block."""
     code = Code()
     code.line(f"%room = alloca [{max(BLOCK, sizes.WIDEST)} x {t}], align 64")
-    items = code.op(f"load ptr, ptr {code.op(f'getelementptr i8, ptr %list, i64 {LIST_ITEMS}')}")
-
-    def data(i: int) -> str:
-        at = code.op(f"getelementptr i8, ptr {items}, i64 {POINTER * i}")
-        place = code.op(f"getelementptr i8, ptr {code.op(f'load ptr, ptr {at}')}, i64 {ARRAY_DATA}")
-        return code.op(f"load ptr, ptr {place}")
-
-    arrays, counts = [data(i) for i in range(len(pointers))], data(len(pointers))
+    *arrays, counts = data_of(code, range(len(pointers) + 1))
     size, step, width = [
         code.op(f"load i64, ptr {code.op(f'getelementptr i64, ptr {counts}, i64 {i}')}")
         for i in range(3)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.ir.program import Atom, Const, Program, Var
+from functrans._compile.ir.rewrites import repeated_entry
 from functrans._compile.lowering import library
 from functrans._compile.lowering.numbers import is_native
 from functrans._compile.lowering.scalars import copy
@@ -205,20 +206,8 @@ def read(v: Operand) -> Operand:
     """What a kernel reads for an operand: entries at the counters of its loops, or a number."""
     if not isinstance(v, View):
         return v
-    number = _uniform(v)
-    return views.squeezed(v) if number is None else number
-
-
-def _uniform(v: View) -> np.generic | None:
-    """The one number that a constant consists of, None where there are several."""
-    if not isinstance(v.root, Const) or not v.whole or not is_native(v.root.aval.dtype):
-        return None
-    x = v.root.value
-    if not x.size or (x.size > 1 and not (x == x.flat[0]).all()):
-        return None
-    if x.dtype.kind in "fc":
-        # equal zeros may differ in sign
-        parts = np.ascontiguousarray(x).reshape(x.size, 1).view(x.dtype.char.lower())
-        if (np.signbit(parts) != np.signbit(parts[0])).any():
-            return None
-    return x.flat[0]
+    if isinstance(v.root, Const) and v.whole and is_native(v.root.aval.dtype):
+        number = repeated_entry(v.root.value)
+        if number is not None:
+            return number[()]
+    return views.squeezed(v)

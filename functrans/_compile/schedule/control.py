@@ -187,15 +187,11 @@ class _Writer(Writer):
         self.allocas[-1] += more
         return name
 
-    def shifted(self, pointer: str, offset: int | str) -> str:
-        """The address ``offset`` bytes after another."""
-        if offset == 0:
-            return pointer
-        return self.code.op(f"getelementptr inbounds i8, ptr {pointer}, i64 {offset}")
-
     def entry(self, pointer: str, size: int, k: str) -> str:
         """The address of entry ``k`` of an array of entries of ``size`` bytes."""
-        return self.shifted(pointer, self.code.op(f"mul nsw i64 {k}, {size}")) if size else pointer
+        if not size:
+            return pointer
+        return self.code.shifted(pointer, self.code.op(f"mul nsw i64 {k}, {size}"))
 
     def run(self, part: Part, inputs: dict[Any, str], targets: Sequence[str | None]) -> None:
         """Run the steps of a part, its outputs going to ``targets``, None for those not wanted."""
@@ -203,7 +199,7 @@ class _Writer(Writer):
         for v, i in part.claimed.items():
             pointers[v] = targets[i] or self.scratch
         for v, offset in part.offsets.items():
-            pointers[v] = self.shifted(self.scratch, offset)
+            pointers[v] = self.code.shifted(self.scratch, offset)
         for v, other in part.same.items():
             pointers[v] = pointers[other]
         for step in part.steps:
@@ -280,7 +276,7 @@ class Repeat(Nested):
         steps = code.op(f"load i64, ptr {count}") if loop.counted else str(loop.length)
         rooms, at = {}, self.state_at
         for j in self.changed():
-            rooms[j] = _Room(w, state[j], w.shifted(w.scratch, at), self.size(j))
+            rooms[j] = _Room(w, state[j], w.code.shifted(w.scratch, at), self.size(j))
             at += aligned(self.size(j))
         with code.loop("0", None, stem="k") as k:
             self.step(w, k, steps, rooms, state, consts, arrays, ys)

@@ -84,62 +84,46 @@ class _Costs:
         return cost if cost.small else None
 
 
-def recompute(build: Builder, outputs: Iterable[Any]) -> None:
-    """Let kernels with other loops compute cheap values themselves."""
+def recompute(build: Builder, outputs: Iterable[Any], late: bool = False) -> None:
+    """Let other kernels compute cheap values themselves: those with other loops.
+
+    ``late``, once the levels are fixed: later kernels with the same loops.
+    """
     costs = _Costs(build, outputs)
     chosen: set[Var] = set()
-    for node in costs.candidates():
-        cost, out = costs.of(node), node.target
-        foreign = [(n, v) for n, v in costs.users[out] if not build.joins(v, n.space)]
-        if not foreign:
-            costs.known[out] = cost
-        elif cost is not None and _worthwhile(node, foreign, costs):
-            costs.known[out] = cost
-            chosen.add(out)
-    if not chosen:
-        return
-    copier = _Copier(build, costs.known)
-    nodes = build.nodes
-    build.nodes = copier.nodes
-    for node in nodes:
-        node.operands = tuple([
-            copier.copy(v, node.space, not v.whole)
-            if isinstance(v, View) and v.root in chosen and not build.joins(v, node.space) else v
-            for v in node.operands
-        ])
-        build.nodes.append(node)
-    _drop_unused(build, costs.kept)
-    build.relevel()
 
+    def is_away(v: View, user: Node) -> bool:
+        maker = build.makers[v.root][0]  # type: ignore[index]  # candidates are variables
+        return maker.level < user.level if late else not build.joins(v, user.space)
 
-def recompute_late(build: Builder, outputs: Iterable[Any]) -> None:
-    """Let later kernels with the same loops compute cheap values themselves."""
-    costs = _Costs(build, outputs)
-    chosen: set[Var] = set()
     for node in costs.candidates():
-        users = costs.users[node.target]
-        if not all(build.joins(v, n.space) for n, v in users):
+        cost, users = costs.of(node), costs.users[node.target]
+        away = [(user, v) for user, v in users if is_away(v, user)]
+        if late and not all(build.joins(v, user.space) for user, v in users):
             continue
-        cost = costs.of(node)
-        if all(n.level <= node.level for n, _ in users):
+        if not away:
             costs.known[node.target] = cost
-        elif cost is not None:
+        elif cost is not None and (late or _worthwhile(node, away, costs)):
             costs.known[node.target] = cost
             chosen.add(node.target)
+    if not chosen and not late:
+        return
     copiers: dict[int, _Copier] = defaultdict(lambda: _Copier(build, costs.known))
     nodes, build.nodes = build.nodes, []
     for node in nodes:
-        late = [isinstance(v, View) and v.root in chosen
-                and build.makers[v.root][0].level < node.level for v in node.operands]
-        if any(late):
-            copier = copiers[node.level]
-            copier.level = node.level
-            node.operands = tuple([copier.copy(v, node.space, False) if is_late else v
-                                   for v, is_late in zip(node.operands, late, strict=True)])
-            build.nodes += copier.nodes
-            copier.nodes.clear()
-        build.nodes.append(node)
+        level = node.level if late else 0
+        copier = copiers[level]
+        copier.level = level
+        node.operands = tuple([
+            copier.copy(v, node.space, not v.whole)
+            if isinstance(v, View) and v.root in chosen and is_away(v, node) else v
+            for v in node.operands
+        ])
+        build.nodes += [*copier.nodes, node]
+        copier.nodes.clear()
     _drop_unused(build, costs.kept)
+    if not late:
+        build.relevel()
 
 
 def _kept(build: Builder, outputs: Iterable[Any]) -> set[Any]:

@@ -23,7 +23,7 @@ from functrans._compile.schedule import control, gather, linear, recurrences, vi
 from functrans._compile.schedule.assemble import Assembler
 from functrans._compile.schedule.builder import Builder, Node, read
 from functrans._compile.schedule.kernels import HostStep, Schedule
-from functrans._compile.schedule.rematerialize import recompute, recompute_late
+from functrans._compile.schedule.rematerialize import recompute
 from functrans._compile.schedule.views import View
 from functrans._core.aval import Aval
 from functrans._core.primitive import Primitive
@@ -198,7 +198,7 @@ def schedule(program: Program) -> Schedule:
     outputs = tuple([_output(build, a) for a in program.outputs])
     recompute(build, outputs)
     build.sink()
-    recompute_late(build, outputs)
+    recompute(build, outputs, late=True)
     return Assembler(build, outputs).schedule()
 
 

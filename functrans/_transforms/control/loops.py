@@ -133,12 +133,6 @@ def _array(x: Any) -> Any:
     return np.asarray(x) if isinstance(x, bool | int | float | complex) else x
 
 
-def _loop(row: Loop, body: Program, consts: int, carries: int, **other: Any) -> Loop:
-    """A loop of the same kind with another body."""
-    own = {"test": row.test, "reverse": row.reverse, "counted": row.counted, "again": row.again}
-    return Loop(row.name, optimise(body), consts, carries, row.length, LoopCall, **(own | other))
-
-
 def _split(xs: Sequence, *sizes: int) -> list[list]:
     """``xs`` in pieces of the sizes, and the rest."""
     out, at = [], 0
@@ -177,7 +171,9 @@ def _dual(row: Loop, mask: Sequence[bool]) -> tuple[Loop, list, list[bool]]:
             test.eqns, test.outputs,
         )
     dual_body = Program(tuple(inputs), dual.eqns, tuple(outputs))
-    dual_loop = _loop(row, dual_body, row.consts + sum(fixed), n + sum(state), test=test)
+    dual_loop = row.replaced(
+        optimise(dual_body), row.consts + sum(fixed), n + sum(state), test=test
+    )
     return dual_loop, [fixed, state, arrays], wanted
 
 
@@ -217,7 +213,7 @@ class Batched:
         elif own:
             body = _while_counted(row, body, size)
             consts += 1
-        self.row = _loop(row, body, consts, n, test=test)
+        self.row = row.replaced(optimise(body), consts, n, test=test)
 
 
 def _where_going(going: Any, new: Any, old: Any) -> Any:
@@ -306,7 +302,7 @@ class LoopVJP:
         outputs = (*forward.outputs[: len(body.outputs)], *extra)
         self.residuals = len(extra)
         joined = Program(forward.inputs, forward.eqns, outputs)
-        self.forward = _loop(row, joined, row.consts, n)
+        self.forward = row.replaced(optimise(joined), row.consts, n)
         self.backward = self._backward(row, backward, len(stored))
 
     def _backward(self, row: Loop, program: Program, stored: int) -> Loop:
@@ -330,8 +326,10 @@ class LoopVJP:
         order = [*consts, *ct_state, *sums, *state, *values, *arrays, *ct_ys]
         examples = restage.examples_of(Program(tuple(order), (), ()))
         stepped, _ = stage(step, examples, f"backward of {row.name}")
-        return _loop(row, entrywise(stepped), len(consts), len(ct_state) + len(sums), test=None,
-                     reverse=not row.reverse, counted=row.test is not None or row.counted)
+        return row.replaced(
+            optimise(entrywise(stepped)), len(consts), len(ct_state) + len(sums), test=None,
+            reverse=not row.reverse, counted=row.test is not None or row.counted,
+        )
 
 
 def _active_state(body: Program, row: Loop, fixed: list, state: list, arrays: list) -> list[bool]:

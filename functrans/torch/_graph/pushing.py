@@ -19,9 +19,9 @@ from functrans.torch._graph.graph import (
     RowNode,
     Value,
     joint,
-    quiet,
     saved_value,
 )
+from functrans.torch._graph.quiet import quiet
 from functrans.torch._graph.views import CopySlices, SeveralViews
 from functrans.torch._graph.views import imag as imag_row
 from functrans.torch._graph.walk import edge_key
