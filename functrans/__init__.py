@@ -26,6 +26,7 @@ from functrans._transforms.staging.jit import jit
 from functrans._transforms.staging.staging import make_program
 from functrans._transforms.vmap import vmap
 from functrans.config import config
+from functrans.export import export, load
 from functrans.numpy.public import immutable as _immutable
 from functrans.patch import patch
 
@@ -47,6 +48,7 @@ __all__ = [
     "derivative",
     "elementwise_grad",
     "errors",
+    "export",
     "external",
     "fori_loop",
     "grad",
@@ -60,6 +62,7 @@ __all__ = [
     "jvp",
     "linear_transpose",
     "linearize",
+    "load",
     "make_program",
     "numpy",
     "patch",
