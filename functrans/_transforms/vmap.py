@@ -15,6 +15,7 @@ from functrans._core.aval import integer, ndim_of, shape_of
 from functrans._core.bind import PLAIN, Trace, Tracer, bind, bind_operands, is_finite
 from functrans._core.primitive import Primitive
 from functrans._transforms.arguments import describe, hand_out_all, is_number, require_numbers
+from functrans._transforms.derived import picklable
 from functrans._transforms.staging.draws import draws_near
 from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, ShapeError, name_of
@@ -124,6 +125,7 @@ class BatchTrace(Trace):
         return np.broadcast_to(x, (self.batch_size, *x.shape))
 
 
+@picklable
 def vmap(
     f: Callable[P, Any],
     in_axes: Any = 0,

@@ -19,6 +19,7 @@ from functrans._transforms.arguments import (
     require_numbers,
     zeros_like,
 )
+from functrans._transforms.derived import picklable
 from functrans._transforms.forward.jvp import JVPTrace, fit, mine
 from functrans._transforms.reverse.api import active_tangents
 from functrans._transforms.reverse.grad import require_callable, split_aux
@@ -104,6 +105,7 @@ def as_arguments(who: str, f: Callable, primals: Any, tangents: Any) -> tuple[tu
     return tuple(primals), tuple(tangents)
 
 
+@picklable
 def derivative(f: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[Any, P], Any]:
     r"""The derivative of a function of one real number, :math:`x \mapsto f'(x)`, of any output.
 

@@ -22,6 +22,7 @@ from functrans._transforms.arguments import (
     plain_argnums,
     select,
 )
+from functrans._transforms.derived import picklable
 from functrans._transforms.forward.api import run_jvp
 from functrans._transforms.matrices.directions import Batches, Directions, directions
 from functrans._transforms.reverse.api import record
@@ -31,6 +32,7 @@ from functrans.errors import ArgumentError, NotDifferentiable, name_of
 P = ParamSpec("P")
 
 
+@picklable
 def jacobian(
     f: Callable[P, Any],
     argnums: Argnums = 0,
@@ -271,6 +273,7 @@ INSTEAD = {
 }
 
 
+@picklable
 def jacfwd(
     f: Callable[P, Any],
     argnums: Argnums = 0,
@@ -290,6 +293,7 @@ def jacfwd(
     return _matrix("jacfwd", f, argnums, has_aux, holomorphic, "forward", chunk_size, progress)
 
 
+@picklable
 def jacrev(
     f: Callable[P, Any],
     argnums: Argnums = 0,
@@ -309,6 +313,7 @@ def jacrev(
     return _matrix("jacrev", f, argnums, has_aux, holomorphic, "reverse", chunk_size, progress)
 
 
+@picklable
 def hessian(
     f: Callable[P, Any],
     argnums: Argnums = 0,

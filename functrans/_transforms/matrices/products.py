@@ -8,6 +8,7 @@ from typing import Any, ParamSpec
 
 from functrans import tree
 from functrans._transforms.arguments import check_like, plain_argnums
+from functrans._transforms.derived import picklable
 from functrans._transforms.forward.api import as_arguments, jvp
 from functrans._transforms.reverse.grad import grad, require_callable, value_and_grad
 from functrans.errors import ArgumentError
@@ -59,6 +60,7 @@ def vhp(f: Callable, primals: Any, cotangents: Any) -> tuple:
     return value, product if isinstance(primals, tuple | list) else product[0]
 
 
+@picklable
 def elementwise_grad(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P, Any]:
     r"""The derivative of a function that acts entry by entry, :math:`\partial y_i/\partial x_i`.
 

@@ -24,6 +24,7 @@ from functrans._transforms.arguments import (
     select,
     zeros_like,
 )
+from functrans._transforms.derived import picklable
 from functrans._transforms.reverse.degenerate import ReverseTrace
 from functrans._transforms.reverse.vjp import VJPTracer, pull_back
 from functrans._transforms.watching.kinks import vjp_trace
@@ -33,6 +34,7 @@ from functrans.errors import ArgumentError, NotDifferentiable, name_of
 P = ParamSpec("P")
 
 
+@picklable
 def grad(
     f: Callable[P, Any], argnums: Argnums = 0, *, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[P, Any]:
@@ -68,6 +70,7 @@ def grad(
     return gradient
 
 
+@picklable
 def value_and_grad(
     f: Callable[P, Any], argnums: Argnums = 0, *, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[P, tuple[Any, Any]]:
