@@ -20,13 +20,13 @@ class Derived(functools.partial):
     """
 
     made: tuple[Callable, tuple, dict]
+    __wrapped__: Callable
 
     def __get__(self, x: Any, kind: Any = None) -> Any:
         return self if x is None else types.MethodType(self, x)
 
     def __repr__(self) -> str:
-        transform, args, _ = self.made
-        return f"<{name_of(transform)}({name_of(args[0]) if args else '...'})>"
+        return f"<{name_of(self.made[0])}({name_of(self.__wrapped__)})>"
 
     def __reduce__(self) -> Any:
         return global_name(self) or (_made, self.made)
@@ -42,8 +42,10 @@ def picklable(transform: F) -> F:
     @functools.wraps(transform)
     def making(*args: Any, **kwargs: Any) -> Any:
         function = transform(*args, **kwargs)
-        derived = functools.update_wrapper(Derived(function), function)
+        derived = Derived(function)
+        functools.update_wrapper(derived, function)
         derived.made = making, args, kwargs
+        derived.__wrapped__ = args[0] if args else kwargs["f"]
         return derived
 
     return making  # type: ignore[return-value]  # of the same signature
