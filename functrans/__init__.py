@@ -32,6 +32,7 @@ from functrans._transforms.staging.jit import jit
 from functrans._transforms.staging.staging import make_program
 from functrans._transforms.vmap import vmap
 from functrans.config import config
+from functrans.export import export, load
 from functrans.numpy.public import immutable as _immutable
 from functrans.patch import patch
 
@@ -60,6 +61,7 @@ __all__ = [
     "derivative",
     "elementwise_grad",
     "errors",
+    "export",
     "external",
     "fori_loop",
     "grad",
@@ -73,6 +75,7 @@ __all__ = [
     "jvp",
     "linear_transpose",
     "linearize",
+    "load",
     "make_program",
     "numpy",
     "patch",

@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any, Self
 
 from functrans._core.writing import patched
-from functrans._patch.names import groups
 from functrans._transforms.writing import follow_always
 from functrans.errors import ArgumentError, name_of
 
@@ -29,6 +28,8 @@ class Block:
 
     def start(self) -> None:
         """Begin, in this context, without a ``with`` block."""
+        from functrans._patch.names import groups  # lazy: the compiler, which few need
+
         with ExitStack() as stack:
             for group in groups(self.modules):
                 group.enter()

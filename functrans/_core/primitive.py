@@ -101,6 +101,10 @@ class Primitive:
     def __repr__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> Any:
+        """A row of the table pickles by its name."""
+        return (_row, (self.name,)) if _is_row(self) else object.__reduce_ex__(self, 2)
+
     def __call__(self, *args: Any, **params: Any) -> Any:
         return bind(self, *args, **params)
 
@@ -123,3 +127,17 @@ class Primitive:
     def batch(self, size: int, xs: Sequence, batched: Sequence[bool], params: dict) -> Any:
         """The output with a new axis 0, given that operands with ``batched`` have one."""
         raise NotImplementedError
+
+
+def _row(name: str) -> Primitive:
+    raise NotImplementedError  # replaced by functrans._compile, the floor where programs live
+
+
+def _is_row(prim: Primitive) -> bool:
+    raise NotImplementedError  # replaced by functrans._compile, the floor where programs live
+
+
+def install(row: Callable[[str], Primitive], is_row: Callable[[Primitive], bool]) -> None:
+    """Called once by ``_compile.ir.program``: the rows of the table, by name."""
+    global _row, _is_row
+    _row, _is_row = row, is_row

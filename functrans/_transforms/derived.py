@@ -1,30 +1,34 @@
-"""What transforms return: functions that say what they are of."""
+"""Functions that transforms return: they say what they are of, and pickle as their call."""
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from types import MethodType
-from typing import Any
+from typing import Any, TypeVar
 
 from functrans.errors import name_of
 
+F = TypeVar("F", bound=Callable)
+
 
 class Derived(functools.partial):
-    """``call``, which a transform ``who`` made of ``f``: shown as ``<grad of loss>``.
+    """``call``, which a transform made of ``f``: shown as ``<grad of loss>``.
 
     A partial without arguments: C code calls it, and what looks into functions knows partials.
-    Name, docstring and signature are those of ``f``.
+    Name, docstring and signature are those of ``f``; ``origin`` are the transform and what it was
+    called with.
     """
 
-    who: str
+    origin: tuple[Callable, tuple, dict]
     __wrapped__: Callable
 
-    def __new__(cls, who: str, f: Callable, call: Callable) -> Derived:
+    def __new__(cls, call: Callable, f: Callable, origin: tuple[Callable, tuple, dict]) -> Derived:
         call.__wrapped__ = f  # type: ignore[attr-defined]  # what looks for what it reads goes on
         self = super().__new__(cls, call)
         functools.update_wrapper(self, f, updated=())
-        self.who = who
+        self.origin = origin
         return self
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -39,14 +43,46 @@ class Derived(functools.partial):
     def __repr__(self) -> str:
         return f"<{_text(self)}>"
 
+    def __reduce__(self) -> Any:
+        return global_name(self) or (_derived, self.origin)
+
+
+def deriving(transform: F) -> F:
+    """Decorator of transforms of a function ``f``: what they return is Derived.
+
+    Without ``f`` they are decorators: ``@ft.grad(argnums=1)``.
+    """
+
+    @functools.wraps(transform)
+    def transformed(*args: Any, **kwargs: Any) -> Any:
+        if not args and "f" not in kwargs:
+            return functools.partial(transformed, **kwargs)
+        f = args[0] if args else kwargs["f"]
+        return Derived(transform(*args, **kwargs), f, (transformed, args, kwargs))
+
+    return transformed  # type: ignore[return-value]  # of the same signature
+
+
+def _derived(transform: Callable, args: tuple, kwargs: dict) -> Any:
+    return transform(*args, **kwargs)
+
+
+def global_name(x: Any) -> str | None:
+    """The name under which the module of ``x`` has it, as that of a decorated function."""
+    name = getattr(x, "__qualname__", "")
+    place: Any = sys.modules.get(getattr(x, "__module__", None) or "")
+    for part in name.split("."):
+        place = getattr(place, part, None)
+    return name if place is x else None
+
 
 def _text(f: Any) -> str:
     """``grad of hessian of loss``."""
     parts = []
     while isinstance(f, Derived):
-        parts.append(f.who)
+        parts.append(name_of(f.origin[0]))
         f = f.__wrapped__
     return " of ".join([*parts, name_of(f)])
 
 
-__all__ = ["Derived"]
+__all__ = ["Derived", "deriving", "global_name"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec, overload
@@ -15,7 +14,7 @@ from functrans._core.aval import integer, ndim_of, shape_of
 from functrans._core.bind import PLAIN, Trace, Tracer, bind, bind_operands, is_finite
 from functrans._core.primitive import Primitive
 from functrans._transforms.arguments import describe, hand_out_all, is_number, require_numbers
-from functrans._transforms.derived import Derived
+from functrans._transforms.derived import deriving
 from functrans._transforms.staging.draws import draws_near
 from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, ShapeError, name_of
@@ -139,8 +138,9 @@ def vmap(
 ) -> Callable[[Callable[P, Any]], Callable[P, Any]]: ...
 
 
+@deriving
 def vmap(
-    f: Callable | None = None,
+    f: Any = None,
     in_axes: Any = 0,
     out_axes: Any = 0,
     *,
@@ -160,10 +160,6 @@ def vmap(
     >>> ft.vmap(np.dot, in_axes=(0, None))(np.eye(2), np.array([3.0, 4.0]))
     Array([3., 4.])
     """
-    if f is None:
-        return functools.partial(
-            vmap, in_axes=in_axes, out_axes=out_axes, axis_size=axis_size, chunk_size=chunk_size
-        )
     if not callable(f):
         raise ArgumentError(f"vmap needs a function, but got {describe(f)}")
     function = follow(f)
@@ -196,7 +192,7 @@ def vmap(
         joined = [np.concatenate(column) for column in zip(*[p[0] for p in parts], strict=True)]
         return _place_out(f, out_axes, joined, parts[0][1])
 
-    return Derived("vmap", f, batched)
+    return batched
 
 
 def _run(

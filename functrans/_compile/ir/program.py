@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
-from functrans._core.primitive import Primitive
-from functrans._ops.declare import Elementwise
+from functrans._core.primitive import Primitive, install
+from functrans._ops.declare import TABLE, Elementwise
 
 
 class Var:
@@ -314,3 +314,19 @@ def show(program: Program, name: Callable[[Var], str] | None = None) -> str:
 
 def _const(x: np.ndarray) -> str:
     return repr(x.item()) if x.size == 1 and x.ndim == 0 else f"<{aval_of(x)!r}>"
+
+
+# ---- rows in a pickle
+
+
+def row_named(name: str) -> Primitive:
+    """The row of a name, for programs that are unpickled."""
+    if name not in TABLE:
+        raise LookupError(
+            f"there is no op named {name!r}; import the module that declares it, such as "
+            "functrans.scipy.special, before the program is unpickled"
+        )
+    return TABLE[name]
+
+
+install(row_named, lambda prim: TABLE.get(prim.name) is prim)

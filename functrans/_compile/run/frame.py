@@ -121,10 +121,10 @@ class Frame(NamedTuple):
     def segments(self) -> list[Segment]:
         return [run for run in self.runs if isinstance(run, Segment)]
 
-    def text(self) -> str:
-        """A line to keep on disk, empty if it cannot be written or is too long."""
+    def text(self, most: float = KEPT_CONSTANTS) -> str:
+        """A line to keep on disk, empty if it cannot be written or has too many constants."""
         if (len(self.segments) < len(self.runs)
-                or sum(x.nbytes for x in self.constants) > KEPT_CONSTANTS):
+                or sum(x.nbytes for x in self.constants) > most):
             return ""
         constants = [(x.shape, x.dtype, x.tobytes().hex()) for x in self.constants]
         return json.dumps(self._replace(constants=constants), default=_char)

@@ -172,8 +172,9 @@ class Machine:
             self.builders[key] = llvm.create_pass_builder(self.generator[0], tuning)
         return self.builders[key]
 
-    def translate(self, text: str, options: dict[str, bool] = OPTIONS) -> bytes:
-        """The object code of a module."""
+    def translate(self, text: str, options: dict[str, bool] = OPTIONS, library: bool = False
+                  ) -> bytes:
+        """The object code of a module; ``library``: for a linker, to be put anywhere in memory."""
         target, layout = self.generator
         module = self.llvm.parse_assembly(text)
         module.triple, module.data_layout = target.triple, layout
@@ -185,7 +186,13 @@ class Machine:
             # its own close() frees nothing, because of the order of its bases
             self.llvm.newpassmanagers.NewPassManager._dispose(passes)
             passes.detach()
-        return target.emit_object(module)
+        return (self.linked_target() if library else target).emit_object(module)
+
+    def linked_target(self) -> Any:
+        """The processor, for code that a linker takes."""
+        return self.llvm.Target.from_default_triple().create_target_machine(
+            cpu=self.cpu, features=self.features, opt=3, reloc="pic", codemodel="default"
+        )
 
     def load(self, code: bytes, names: Sequence[str]) -> tuple[Any, dict[str, Any]]:
         """Object code as functions of a list, in an engine that must live while they are called."""

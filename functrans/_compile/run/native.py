@@ -34,7 +34,7 @@ class NativeProgram:
         self.schedule = schedule(program)
         layout = Layout(self.schedule, functools.partial(_implementation, rounding=rounding))
         self.frame = layout.frame
-        self._key = key
+        self._key, self.options = key, OPTIONS
         self.llvm = ""
         if layout.segments:
             machine = local()
@@ -63,6 +63,7 @@ class NativeProgram:
         keep = self._keep
         outputs = code(values)
         if (wrong := difference(self.program, values, outputs)) is not None:
+            self.options = SAFE
             code, keep = self._compile(SAFE)
             outputs = code(values)
             cured = difference(self.program, values, outputs) is None

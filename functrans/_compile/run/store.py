@@ -135,7 +135,7 @@ def find(key: str) -> tuple[dict[str, str], bytes] | None:
         where = directory()
         path = where / f"{key}.object"
         safe = _is_trusted(os.stat(where))
-        contents = _read(path) if safe else None
+        contents = read(path) if safe else None
     except (OSError, RuntimeError):  # RuntimeError: there is no home directory
         return None
     if not safe:
@@ -156,10 +156,7 @@ def put(key: str, code: bytes, notes: Sequence[tuple[str, str]]) -> None:
     """Keep object code under a key; ``notes``, at least one, are lines for human readers."""
     if not enabled():
         return
-    lines = "".join(f"{name}: {' '.join(text.split())}\n" for name, text in notes)
-    head = f"{key}\n{lines}\n"
-    behind = head.encode(errors="backslashreplace") + code
-    data = b"\n".join([MAGIC, _sha256(behind), behind])
+    data = packed(MAGIC, key, code, notes)
     try:
         where = directory()
         if len(data) <= min(limit(), LARGEST):
@@ -169,6 +166,13 @@ def put(key: str, code: bytes, notes: Sequence[tuple[str, str]]) -> None:
                 _bound(where, key, len(data))
     except (OSError, RuntimeError):
         return
+
+
+def packed(magic: bytes, key: str, code: bytes, notes: Sequence[tuple[str, str]]) -> bytes:
+    """The bytes of a file."""
+    lines = "".join(f"{name}: {' '.join(text.split())}\n" for name, text in notes)
+    behind = f"{key}\n{lines}\n".encode(errors="backslashreplace") + code
+    return b"\n".join([magic, _sha256(behind), behind])
 
 
 def _is_trusted(status: os.stat_result) -> bool:
@@ -199,7 +203,7 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
-def _read(path: Path) -> tuple[str, dict[str, str], bytes] | None:
+def read(path: Path, magic: bytes = MAGIC) -> tuple[str, dict[str, str], bytes] | None:
     """Key, notes and code of a file; None when it is damaged or can be someone else's."""
     if path.is_symlink():
         return None
@@ -207,14 +211,14 @@ def _read(path: Path) -> tuple[str, dict[str, str], bytes] | None:
         status = os.fstat(f.fileno())
         if not stat.S_ISREG(status.st_mode) or not _is_trusted(status):
             return None
-        return _opened(f.read()) if status.st_size <= LARGEST else None
+        return opened(f.read(), magic) if status.st_size <= LARGEST else None
 
 
-def _opened(data: bytes) -> tuple[str, dict[str, str], bytes] | None:
+def opened(data: bytes, magic: bytes) -> tuple[str, dict[str, str], bytes] | None:
     """Key, notes and code of a file's bytes; None when one of them is not as it was written."""
-    magic, _, rest = data.partition(b"\n")
+    first, _, rest = data.partition(b"\n")
     checksum, _, behind = rest.partition(b"\n")
-    if magic != MAGIC or _sha256(behind) != checksum:
+    if first != magic or _sha256(behind) != checksum:
         return None
     head, _, code = behind.partition(b"\n\n")
     key, *lines = head.decode(errors="replace").splitlines() or [""]
@@ -260,7 +264,7 @@ def entries() -> list[Entry]:
     kept = []
     for f in files():
         with suppress(OSError):
-            opened = _read(f.path)
+            opened = read(f.path)
             if opened is not None and f.path.name == f"{opened[0]}.object":
                 notes = opened[1]
                 kept.append(Entry(f.path, notes.get("program", ""), notes.get("functrans", ""),

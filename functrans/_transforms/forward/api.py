@@ -18,7 +18,7 @@ from functrans._transforms.arguments import (
     require_numbers,
     zeros_like,
 )
-from functrans._transforms.derived import Derived
+from functrans._transforms.derived import deriving
 from functrans._transforms.forward.jvp import JVPTrace, fit, mine
 from functrans._transforms.reverse.api import active_tangents
 from functrans._transforms.reverse.grad import require_callable, split_aux
@@ -104,6 +104,7 @@ def as_arguments(who: str, f: Callable, primals: Any, tangents: Any) -> tuple[tu
     return tuple(primals), tuple(tangents)
 
 
+@deriving
 def derivative(f: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[Any, P], Any]:
     """The derivative of a function of one real number, ``x -> f'(x)``, of any output.
 
@@ -126,4 +127,4 @@ def derivative(f: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[An
         )
         return tree.unflatten(result.structure, hand_out_all(result.tangents))
 
-    return Derived("derivative", f, slope)
+    return slope

@@ -22,7 +22,7 @@ from functrans._transforms.arguments import (
     plain_argnums,
     select,
 )
-from functrans._transforms.derived import Derived
+from functrans._transforms.derived import deriving
 from functrans._transforms.forward.api import run_jvp
 from functrans._transforms.matrices.directions import Batches, Directions, directions
 from functrans._transforms.reverse.api import record
@@ -48,8 +48,9 @@ def jacobian(
 ) -> Callable[[Callable[P, Any]], Callable[P, Any]]: ...
 
 
+@deriving
 def jacobian(
-    f: Callable | None = None,
+    f: Any = None,
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
@@ -77,11 +78,6 @@ def jacobian(
     Array([[2., 0.],
            [0., 4.]])
     """
-    if f is None:
-        return functools.partial(
-            jacobian, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic, mode=mode,
-            chunk_size=chunk_size, progress=progress,
-        )
     function = require_callable("jacobian", f)
     if mode not in ("auto", "forward", "reverse"):
         raise ArgumentError(
@@ -90,7 +86,7 @@ def jacobian(
     matrix = _matrix(
         "jacobian", function, argnums, has_aux, holomorphic, mode, chunk_size, progress
     )
-    return Derived("jacobian", f, matrix)
+    return matrix
 
 
 def _matrix(
@@ -310,8 +306,9 @@ def jacfwd(
 ) -> Callable[[Callable[P, Any]], Callable[P, Any]]: ...
 
 
+@deriving
 def jacfwd(
-    f: Callable | None = None,
+    f: Any = None,
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
@@ -325,16 +322,11 @@ def jacfwd(
     >>> ft.jacfwd(lambda t: np.stack([np.cos(t), np.sin(t)]))(0.0)
     Array([-0.,  1.])
     """
-    if f is None:
-        return functools.partial(
-            jacfwd, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic,
-            chunk_size=chunk_size, progress=progress,
-        )
     function = require_callable("jacfwd", f)
     matrix = _matrix(
         "jacfwd", function, argnums, has_aux, holomorphic, "forward", chunk_size, progress
     )
-    return Derived("jacfwd", f, matrix)
+    return matrix
 
 
 @overload
@@ -351,8 +343,9 @@ def jacrev(
 ) -> Callable[[Callable[P, Any]], Callable[P, Any]]: ...
 
 
+@deriving
 def jacrev(
-    f: Callable | None = None,
+    f: Any = None,
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
@@ -366,16 +359,11 @@ def jacrev(
     >>> ft.jacrev(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
     Array([2., 4.])
     """
-    if f is None:
-        return functools.partial(
-            jacrev, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic,
-            chunk_size=chunk_size, progress=progress,
-        )
     function = require_callable("jacrev", f)
     matrix = _matrix(
         "jacrev", function, argnums, has_aux, holomorphic, "reverse", chunk_size, progress
     )
-    return Derived("jacrev", f, matrix)
+    return matrix
 
 
 @overload
@@ -392,8 +380,9 @@ def hessian(
 ) -> Callable[[Callable[P, Any]], Callable[P, Any]]: ...
 
 
+@deriving
 def hessian(
-    f: Callable | None = None,
+    f: Any = None,
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
@@ -411,11 +400,6 @@ def hessian(
     Array([[4., 2.],
            [2., 0.]])
     """
-    if f is None:
-        return functools.partial(
-            hessian, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic,
-            chunk_size=chunk_size, progress=progress,
-        )
     function = require_callable("hessian", f)
     first = _matrix(
         "hessian", function, argnums, has_aux, holomorphic, "reverse", chunk_size, False
@@ -423,4 +407,4 @@ def hessian(
     second = _matrix(
         "hessian", first, argnums, has_aux, holomorphic, "forward", chunk_size, progress
     )
-    return Derived("hessian", f, second)
+    return second

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec
 
 from functrans import tree
 from functrans._transforms.arguments import check_like, plain_argnums
-from functrans._transforms.derived import Derived
+from functrans._transforms.derived import deriving
 from functrans._transforms.forward.api import as_arguments, jvp
 from functrans._transforms.reverse.grad import grad, require_callable, value_and_grad
 from functrans.errors import ArgumentError
@@ -60,6 +60,7 @@ def vhp(f: Callable, primals: Any, cotangents: Any) -> tuple:
     return value, product if isinstance(primals, tuple | list) else product[0]
 
 
+@deriving
 def elementwise_grad(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P, Any]:
     """The derivative of a function that acts entry by entry, ``dy_i/dx_i``.
 
@@ -81,4 +82,4 @@ def elementwise_grad(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P,
         functools.update_wrapper(total, f)
         return grad(total, argnum)(*args, **kwargs)
 
-    return Derived("elementwise_grad", f, slopes)
+    return slopes

@@ -16,6 +16,7 @@ from functrans._core.bind import Tracer, is_staged, newest_trace
 from functrans._core.locks import Lock
 from functrans._ops.calls import Call, reopened
 from functrans._transforms.control import staged
+from functrans._transforms.derived import deriving
 from functrans._transforms.forward.jvp import JVPTracer
 from functrans._transforms.reverse.captures import Captures
 from functrans._transforms.reverse.degenerate import ReverseTrace
@@ -31,6 +32,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@deriving
 def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     """``f``, of which reverse mode stores only the arguments and runs it again in the backward.
 

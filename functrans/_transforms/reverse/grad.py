@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, overload
 
@@ -24,7 +23,7 @@ from functrans._transforms.arguments import (
     select,
     zeros_like,
 )
-from functrans._transforms.derived import Derived
+from functrans._transforms.derived import deriving
 from functrans._transforms.reverse.degenerate import ReverseTrace
 from functrans._transforms.reverse.vjp import VJPTracer, pull_back
 from functrans._transforms.watching.kinks import vjp_trace
@@ -46,8 +45,9 @@ def grad(
 ) -> Callable[[Callable[P, Any]], Callable[P, Any]]: ...
 
 
+@deriving
 def grad(
-    f: Callable | None = None,
+    f: Any = None,
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
@@ -76,15 +76,13 @@ def grad(
     >>> ft.grad(f, argnums="params['w']")({"w": 3.0, "b": 2.0})
     Array(12.)
     """
-    if f is None:
-        return functools.partial(grad, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic)
     run = _Run("grad", require_callable("grad", f), argnums, has_aux, holomorphic)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
         _, aux, g = run(args, kwargs)
         return (g, hand_out_tree(aux)) if has_aux else g
 
-    return Derived("grad", f, gradient)
+    return gradient
 
 
 @overload
@@ -99,8 +97,9 @@ def value_and_grad(
 ) -> Callable[[Callable[P, Any]], Callable[P, tuple[Any, Any]]]: ...
 
 
+@deriving
 def value_and_grad(
-    f: Callable | None = None,
+    f: Any = None,
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
@@ -114,10 +113,6 @@ def value_and_grad(
     >>> ft.value_and_grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
     (Array(5.), Array([2., 4.]))
     """
-    if f is None:
-        return functools.partial(
-            value_and_grad, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic
-        )
     function = require_callable("value_and_grad", f)
     run = _Run("value_and_grad", function, argnums, has_aux, holomorphic)
 
@@ -126,7 +121,7 @@ def value_and_grad(
         value = hand_out(value)
         return ((value, hand_out_tree(aux)), g) if has_aux else (value, g)
 
-    return Derived("value_and_grad", f, value_and_gradient)
+    return value_and_gradient
 
 
 class _Run:

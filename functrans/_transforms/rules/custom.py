@@ -15,6 +15,7 @@ from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, is_inexact, shape_of
 from functrans._core.bind import Tracer, cast, newest_trace
 from functrans._transforms.arguments import describe, zeros_like
+from functrans._transforms.derived import global_name
 from functrans._transforms.rules.calls import ForwardRuled, ReverseRuled, RuledCall
 from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, ShapeError, name_of
@@ -36,6 +37,9 @@ class Custom:
 
     def __repr__(self) -> str:
         return self.name
+
+    def __reduce__(self) -> Any:
+        return global_name(self) or object.__reduce_ex__(self, 2)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._require_rule()

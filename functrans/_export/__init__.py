@@ -1,0 +1,1 @@
+"""Compiled functions as files and as C libraries; see ``functrans.export``."""

@@ -1,0 +1,250 @@
+"""A compiled function that stands alone: machine code, its frame, how its containers nest.
+
+A file has the format of the cache on disk: lines of text, then object code. What is read from it
+is data and machine code; no code of Python's is looked up or run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from functrans import tree
+from functrans._compile.run import store
+from functrans._compile.run.frame import Frame, Framed, Host
+from functrans._compile.run.machine import NativeUnavailable, local
+from functrans._compile.run.native import NativeProgram
+from functrans._core.locks import compiler
+from functrans._core.version import VERSION
+from functrans._export.c_library import Source, build, header
+from functrans._transforms.arguments import describe, hand_out_all, is_number
+from functrans._transforms.staging.jit import Jitted
+from functrans.errors import ArgumentError, UnsupportedError, name_of
+
+MAGIC = b"functrans export 1"
+ANY = float("inf")
+
+
+class Code(NamedTuple):
+    """What is kept: the text of the LLVM module is None where it was loaded from a file."""
+
+    name: str
+    frame: Frame
+    object: bytes
+    text: str | None
+    options: dict[str, bool]
+    arguments: tree.Structure
+    result: tree.Structure
+
+
+class Exported:
+    """A function compiled for arguments of certain shapes and dtypes, without its Python.
+
+    Called with positional arguments of the structure, shapes and dtypes of the examples.
+    """
+
+    def __init__(self, code: Code):
+        self._code = code
+        names = [x.name for x in code.frame.segments]
+        engine, functions = None, {}
+        if names:
+            with compiler():
+                engine, functions = local().load(code.object, names)
+        self._call = Framed(code.frame, functions, engine)
+
+    def __call__(self, *args: Any) -> Any:
+        leaves, structure = tree.flatten(args)
+        if structure != self._code.arguments:
+            raise ArgumentError(
+                f"{self!r} takes arguments that nest as {self._code.arguments!r}, but got "
+                f"{describe(args)}"
+            )
+        for x in leaves:
+            if not is_number(x):
+                raise ArgumentError(f"{self!r} takes numbers and arrays, but got {describe(x)}")
+        ys = self._call(leaves)
+        return tree.unflatten(self._code.result, hand_out_all(list(ys)))
+
+    def __repr__(self) -> str:
+        takes = ", ".join([f"{x.dtype}{list(x.shape)}" for x in self._code.frame.arguments])
+        return f"<{self._code.name}({takes}), exported>"
+
+    def __reduce__(self) -> Any:
+        return _unpickled, (self._bytes(),)
+
+    # ---- files
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the function to a file, for ``functrans.load``."""
+        Path(path).write_bytes(self._bytes())
+
+    def _bytes(self) -> bytes:
+        code = self._code
+        for structure in (code.arguments, code.result):
+            _require_plain(structure)
+        notes = [
+            ("name", code.name), ("functrans", VERSION), *_machine(),
+            ("arguments", json.dumps(_written(code.arguments))),
+            ("result", json.dumps(_written(code.result))), ("frame", code.frame.text(ANY)),
+        ]
+        return store.packed(MAGIC, store.key_of(code.name), code.object, notes)
+
+    # ---- C
+
+    def c_source_header(self) -> str:
+        """A header of C: the function, of pointers and sizes."""
+        return header(self._source())
+
+    def shared_library(self, path: str | os.PathLike) -> None:
+        """Write a shared library with the function of ``c_source_header``, which needs no Python.
+
+        It is linked by the system's C compiler, ``cc`` or what the variable CC names.
+        """
+        build(self._source(), Path(path))
+
+    def _source(self) -> Source:
+        code = self._code
+        if code.text is None:
+            raise UnsupportedError(
+                f"{self!r} was loaded from a file, which holds code for Python alone. Make "
+                "libraries of what export returns."
+            )
+        return Source(code.name, code.frame, code.text, code.options)
+
+
+# ---- making one
+
+
+def exported(f: Callable, jitted: Jitted, examples: tuple) -> Exported:
+    """``f`` compiled for arguments like ``examples``."""
+    name = name_of(f)
+    given = jitted.signature.of(examples, {})
+    entry, operands = jitted._entry(given)
+    if entry is None or entry.closes_over:
+        raise UnsupportedError(
+            f"export: `{name}` closes over a value that a transform traces; export it outside of "
+            "the transform"
+        )
+    if entry.check_integers is not None:
+        raise UnsupportedError(
+            f"export: `{name}` computes with Python's integers, which are checked at each call. "
+            "Pass np.int64 or floats."
+        )
+    if given.fixed:
+        raise ArgumentError(
+            f"export: `{name}` takes numbers and arrays, but got {describe(given.fixed)}"
+        )
+    program = entry.executable.program
+    try:
+        with compiler():
+            native = NativeProgram(program, entry.rounding)
+        native(operands)  # which verifies it
+    except NativeUnavailable as e:
+        raise UnsupportedError(f"export: `{name}` has no native code: {e}") from None
+    frame = native.frame
+    host = next((x for x in frame.runs if isinstance(x, Host)), None)
+    if host is not None or native.verified is None:
+        step = getattr(getattr(host, "impl", None), "__name__", "a step of it")
+        raise UnsupportedError(
+            f"export: `{name}` has a step that NumPy runs ({step}); jit(f).lower(...) shows them"
+        )
+    with compiler():
+        code = local().translate(native.llvm, native.options) if native.llvm else b""
+    arguments = tree.flatten(examples)[1]
+    return Exported(
+        Code(name, frame, code, native.llvm, native.options, arguments, entry.structure)
+    )
+
+
+# ---- reading one
+
+
+def loaded(path: str | os.PathLike) -> Exported:
+    """The function that a file was written for."""
+    try:
+        contents = store.read(Path(path), MAGIC)
+    except OSError as e:
+        raise ArgumentError(f"load: {os.fspath(path)!r} cannot be read: {e.strerror}") from None
+    if contents is None:
+        raise ArgumentError(
+            f"load: {os.fspath(path)!r} is not a file that this version of functrans has exported, "
+            "or has been changed, or others may write to it: it holds code that would be run"
+        )
+    return _opened(f"load: {os.fspath(path)!r}", *contents[1:])
+
+
+def _unpickled(data: bytes) -> Exported:
+    contents = store.opened(data, MAGIC)
+    if contents is None:
+        raise ArgumentError("an exported function was pickled by another version of functrans")
+    return _opened("an exported function", *contents[1:])
+
+
+def _opened(who: str, notes: dict[str, str], code: bytes) -> Exported:
+    for name, here in _machine():
+        if notes.get(name) != here:
+            raise ArgumentError(
+                f"{who} is for the {name} {notes.get(name)}, but this is {here}. Export it here."
+            )
+    frame = Frame.read(notes["frame"])
+    structures = [_read(json.loads(notes[name])) for name in ("arguments", "result")]
+    try:
+        return Exported(Code(notes["name"], frame, code, None, {}, *structures))
+    except NativeUnavailable as e:
+        raise UnsupportedError(f"{who} cannot be loaded: {e}") from None
+
+
+def _machine() -> list[tuple[str, str]]:
+    """What object code depends on."""
+    machine = local()
+    return [("platform", machine.llvm.get_process_triple()), ("processor", machine.cpu),
+            ("instructions", " ".join(machine.features.split(",")))]
+
+
+# ---- containers, as far as they are Python's own
+
+_KINDS: dict[str, type] = {"tuple": tuple, "list": list, "dict": dict, "none": type(None)}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+def _require_plain(structure: tree.Structure) -> None:
+    if structure is not tree.LEAF and structure != tree.LEAF:
+        keys = getattr(structure.aux, "order", ())
+        if structure.kind not in _NAMES or not all(type(k) in (str, int) for k in keys):
+            raise UnsupportedError(
+                f"export: {structure!r} cannot be written to a file, which knows tuples, lists and "
+                "dicts with keys that are texts or integers; a class would have to be imported"
+            )
+        for child in structure.children:
+            _require_plain(child)
+
+
+def _written(structure: tree.Structure) -> Any:
+    if structure == tree.LEAF:
+        return None
+    children = [_written(c) for c in structure.children]
+    kind = _NAMES[structure.kind]  # type: ignore[index]  # checked
+    return [kind, list(getattr(structure.aux, "order", ())), children]
+
+
+def _read(written: Any) -> tree.Structure:
+    """Through an example, whose structure is as ``tree`` has it."""
+    return tree.flatten(_example(written))[1]
+
+
+def _example(written: Any) -> Any:
+    if written is None:
+        return 0.0
+    kind, keys, children = written
+    values = [_example(c) for c in children]
+    if kind == "dict":
+        canonical = tree.flatten(dict.fromkeys(keys, 0.0))[1].aux.canonical
+        by_key = dict(zip(canonical, values, strict=True))
+        return {k: by_key[k] for k in keys}
+    return None if kind == "none" else _KINDS[kind](values)
+
+
+__all__ = ["Exported", "exported", "loaded"]

@@ -1,0 +1,261 @@
+"""Functions without their Python: ``ft.export``, files and libraries for C."""
+
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import functrans as ft
+from functrans._export import c_library, exported
+from functrans.errors import ArgumentError, UnsupportedError
+
+CC = shutil.which("cc")
+needs_cc = pytest.mark.skipif(CC is None, reason="there is no C compiler `cc`")
+X = np.array([0.5, -1.0, 2.0])
+
+
+def loss(p):
+    return np.sum(np.sin(p["a"]) * p["b"][0]) + p["b"][1] ** 2
+
+
+P = {"a": X, "b": [2.0, 3.0]}
+
+
+def same(y, expected):
+    assert repr(ft.tree.flatten(y)[1]) == repr(ft.tree.flatten(expected)[1])
+    for a, b in zip(ft.tree.flatten(y)[0], ft.tree.flatten(expected)[0], strict=True):
+        assert_allclose(a, b, rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("f", "args"),
+    [
+        (lambda x: x**3, (X,)),
+        (ft.value_and_grad(loss), (P,)),
+        (ft.jit(ft.hessian(lambda x: np.sum(x**2 * x[0]))), (X,)),
+        (ft.vmap(lambda x, y: (x * y, None)), (X, X)),
+        (lambda x, n: x * n, (X.astype(np.float32), np.int32(3))),
+        (lambda z: np.conj(z) * 2j, (X + 1j,)),
+        (lambda x: (x, 1.5, np.arange(3)), (X,)),
+        (lambda x: np.linalg.cholesky(x), (np.diag([1.0, 4.0]),)),
+        (lambda x: np.zeros(0), (X,)),
+    ],
+)
+def test_an_exported_function_computes_what_the_function_does(f, args, tmp_path):
+    expected = f(*args)
+    g = ft.export(f, *args)
+    same(g(*args), expected)
+    g.save(tmp_path / "f")
+    same(ft.load(tmp_path / "f")(*args), expected)
+    same(pickle.loads(pickle.dumps(g))(*args), expected)
+
+
+def test_results_are_arrays_that_nobody_can_change():
+    y = ft.export(lambda x: x * 2, X)(X)
+    assert isinstance(y, ft.Array)
+    assert not y.flags.writeable
+
+
+def test_what_the_function_reads_is_part_of_it():
+    weights = np.ones(3)
+    g = ft.export(lambda x: weights @ x, X)
+    weights[:] = 0.0
+    assert g(X) == 1.5
+
+
+def test_a_file_needs_nothing_of_the_users(tmp_path):
+    path = tmp_path / "f"
+    ft.export(ft.grad(loss), P).save(path)
+    script = (
+        "import sys, numpy as np, functrans as ft\n"
+        "g = ft.load(sys.argv[1])\n"
+        "y = g({'b': [2.0, 3.0], 'a': np.zeros(3)})\n"
+        "print(y['a'].tolist(), [float(b) for b in y['b']])\n"
+    )
+    root = Path(ft.__file__).parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(root)}, cwd=tmp_path,
+    )
+    assert done.stdout == "[2.0, 2.0, 2.0] [0.0, 6.0]\n", done.stderr
+
+
+def test_other_arguments_are_refused():
+    g = ft.export(loss, P)
+    with pytest.raises(ArgumentError, match=r"loss\(.*exported> takes arguments that nest as"):
+        g(X)
+    with pytest.raises(ValueError, match=r"has shape \(2,\), but the program was made for \(3,\)"):
+        g({"a": np.ones(2), "b": [1.0, 2.0]})
+    with pytest.raises(TypeError, match="is float32, but the program was made for float64"):
+        g({"a": np.ones(3, np.float32), "b": [1.0, 2.0]})
+    with pytest.raises(ArgumentError, match="takes numbers and arrays, but got str"):
+        g({"a": "text", "b": [1.0, 2.0]})
+
+
+def test_what_cannot_be_exported_is_refused(tmp_path):
+    with pytest.raises(ArgumentError, match="export needs a function"):
+        ft.export(3.0, X)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="compiled for arguments like the examples"):
+        ft.export(loss)
+    with pytest.raises(UnsupportedError, match="closes over a value that a transform traces"):
+        ft.grad(lambda x: ft.export(lambda y: x * y, 1.0)(2.0))(1.0)
+    with pytest.raises(UnsupportedError, match="has a step that NumPy runs"):
+        ft.export(np.sort, X)
+    with pytest.raises(UnsupportedError, match="computes with Python's integers"):
+        ft.export(lambda n: n * 3, 2)
+    with pytest.raises(ArgumentError, match="takes numbers and arrays, but got"):
+        ft.export(lambda x, how: x, X, "fast")
+
+
+class Pair:
+    def __init__(self, x):
+        self.x = x
+
+
+def test_a_class_is_not_written_to_a_file(tmp_path):
+    ft.tree.register(Pair, lambda p: ((p.x,), None), lambda _, xs: Pair(*xs))
+    try:
+        g = ft.export(lambda p: p.x * 2, Pair(X))
+        assert_array_equal(g(Pair(X)), 2 * X)
+        with pytest.raises(UnsupportedError, match="cannot be written to a file, which knows"):
+            g.save(tmp_path / "f")
+    finally:
+        ft.tree._registry.pop(Pair)
+
+
+def test_files_that_are_not_as_they_were_written_are_refused(tmp_path, monkeypatch):
+    path = tmp_path / "f"
+    ft.export(loss, P).save(path)
+    data = path.read_bytes()
+    with pytest.raises(ArgumentError, match=r"load: .*nowhere' cannot be read: No such file"):
+        ft.load(tmp_path / "nowhere")
+    for wrong in (data[:-1], data.replace(b"export 1", b"export 9"), b"", data + b" "):
+        path.write_bytes(wrong)
+        with pytest.raises(ArgumentError, match="is not a file that this version of functrans"):
+            ft.load(path)
+    path.write_bytes(data)
+    if hasattr(os, "getuid"):
+        path.chmod(0o666)
+        with pytest.raises(ArgumentError, match="or others may write to it"):
+            ft.load(path)
+        path.chmod(0o600)
+    text = pickle.dumps(ft.load(path)).replace(b"functrans export 1", b"functrans export 9")
+    with pytest.raises(ArgumentError, match="pickled by another version"):
+        pickle.loads(text)
+    monkeypatch.setattr(exported, "_machine", lambda: [("processor", "abacus")])
+    with pytest.raises(ArgumentError, match=r"for the processor .*, but this is abacus"):
+        ft.load(path)
+
+
+# ---- C
+
+PROGRAM = """\
+#include "g.h"
+#include <stdio.h>
+int main(void) {
+  double x[3] = {0.5, -1.0, 2.0}, scale = 2.0, value, slopes[3];
+  int wrong = g(x, 2, &scale, 1, &value, 1, slopes, 3);
+  int status = g(x, 3, &scale, 1, &value, 1, slopes, 3);
+  printf("%d %d %.17g %.17g %.17g %.17g\\n", wrong, status, value, slopes[0], slopes[1], slopes[2]);
+  return 0;
+}
+"""
+
+
+@needs_cc
+def test_a_program_in_c_calls_a_gradient(tmp_path):
+    weights = np.array([1.0, 2.0, 4.0])
+
+    def g(x, scale):
+        return np.sum(np.exp(scale * x) * weights)
+
+    f = ft.value_and_grad(g)
+    code = ft.export(f, X, np.float64(1.0))
+    code.shared_library(tmp_path / "libg.so")
+    (tmp_path / "g.h").write_text(code.c_source_header())
+    (tmp_path / "main.c").write_text(PROGRAM)
+    subprocess.run(
+        [str(CC), "-Wall", "-Werror", "main.c", "-o", "main", "-L.", "-lg", "-Wl,-rpath,."],
+        cwd=tmp_path, check=True,
+    )
+    out = subprocess.run(["./main"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    wrong, status, *numbers = out.stdout.split()
+    assert (wrong, status) == ("-1", "0")
+    value, slopes = f(X, np.float64(2.0))
+    assert_allclose(list(map(float, numbers)), [value, *slopes], rtol=1e-14)
+
+
+def called(function, path, *args):
+    """The results of a library's function, by ctypes."""
+    import ctypes
+
+    code = ft.export(function, *args)
+    code.shared_library(path)
+    f = getattr(ctypes.CDLL(str(path)), code._source().identifier)
+    frame = code._code.frame
+    ys = [np.full(y.shape, 99, y.dtype) for y in frame.results]
+    flat: list = []
+    for x in (*map(np.ascontiguousarray, ft.tree.flatten(args)[0]), *ys):
+        size = x.size * (2 if x.dtype.kind == "c" else 1)
+        flat += [ctypes.c_void_p(x.ctypes.data), ctypes.c_size_t(size)]
+    return f(*flat), ys
+
+
+def newton(a):
+    return ft.while_loop(lambda x: np.abs(x * x - a) > 1e-12, lambda x: (x + a / x) / 2, a)
+
+
+@needs_cc
+@pytest.mark.parametrize(
+    ("f", "args"),
+    [
+        (newton, (np.float64(2.0),)),
+        (lambda x: (x, x * 2, 1.5), (X.astype(np.float32),)),
+        (lambda z: z * 1j, (X + 1j,)),
+        (lambda x: x.T @ x, (np.arange(6.0).reshape(2, 3),)),
+        (lambda x: np.cumsum(np.sin(x)) * x.sum(), (np.linspace(0, 1, 300_000),)),
+    ],
+    ids=["a loop", "copies", "complex", "a product", "large arrays"],
+)
+def test_libraries_compute_what_the_function_does(f, args, tmp_path):
+    status, ys = called(f, tmp_path / "lib.so", *args)
+    assert status == 0
+    for y, expected in zip(ys, ft.tree.flatten(f(*args))[0], strict=True):
+        assert_allclose(y, expected, rtol=1e-12 if y.size < 1000 else 1e-10)  # sums are regrouped
+
+
+@needs_cc
+def test_libraries_are_not_made_of_what_python_brings_along(tmp_path, monkeypatch):
+    g = ft.export(np.linalg.cholesky, np.eye(3))
+    with pytest.raises(UnsupportedError, match=r"calls BLAS or LAPACK, .* Save it with \.save"):
+        g.shared_library(tmp_path / "f.so")
+    g = ft.export(lambda x: x * 2, X)
+    with pytest.raises(ArgumentError, match="failed for"):
+        g.shared_library(tmp_path / "no such folder" / "f.so")
+    g.save(tmp_path / "f")
+    with pytest.raises(UnsupportedError, match="was loaded from a file"):
+        ft.load(tmp_path / "f").c_source_header()
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(UnsupportedError, match="there is no C compiler `no-such-compiler`"):
+        g.shared_library(tmp_path / "f.so")
+
+
+def test_c_has_no_half_precision():
+    frame = ft.export(lambda x: x, X)._code.frame
+    (x,) = frame.arguments
+    half = frame._replace(arguments=(x._replace(dtype=np.dtype(np.float16)),))
+    with pytest.raises(UnsupportedError, match="cannot take float16"):
+        c_library.header(c_library.Source("f", half, "", {}))
+
+
+def test_names_in_c_are_made_of_letters():
+    code = ft.export(lambda x: x, X)._code
+    source = c_library.Source("2d<f>", code.frame, "", {})
+    assert source.identifier == "f_2d_f_"
+    assert "int f_2d_f_(const double *x0, size_t x0_size" in c_library.header(source)
