@@ -205,16 +205,8 @@ class Nest:
 
     def address(self, buffer: Var | Const, t: str, offset: int, strides: Sequence[int],
                 index: str | None = None) -> str:
-        at = self.registers[index] if index else ""
-        for d, s in enumerate(strides):
-            if s:
-                i = self.counters[d]
-                term = i if s == 1 else self.code.op(f"mul nsw i64 {i}, {s}")
-                at = self.code.op(f"add nsw i64 {at}, {term}") if at else term
-        if offset or not at:
-            at = self.code.op(f"add nsw i64 {at}, {offset}") if at else str(offset)
-        known = "" if buffer in self.local else "inbounds "
-        return self.code.op(f"getelementptr {known}{t}, ptr {self.pointers[buffer]}, i64 {at}")
+        return self.code.entry(t, self.pointers[buffer], offset, strides, self.counters,
+                               self.registers[index] if index else "", buffer not in self.local)
 
     def read(self, buffer: Any, dtype: np.dtype, offset: int, strides: Sequence[int],
              index: str | None = None) -> str:

@@ -204,6 +204,18 @@ class Code:
             return pointer
         return self.op(f"getelementptr inbounds i8, ptr {pointer}, i64 {offset}")
 
+    def entry(self, t: str, pointer: str, offset: int, strides: Sequence[int],
+              counters: Sequence[str], at: str = "", inbounds: bool = True) -> str:
+        """The address of an entry at counters of loops, ``at`` added; missing counters are 0."""
+        for i, s in zip(counters, strides, strict=False):
+            if s:
+                term = i if s == 1 else self.op(f"mul nsw i64 {i}, {s}")
+                at = self.op(f"add nsw i64 {at}, {term}") if at else term
+        if offset or not at:
+            at = self.op(f"add nsw i64 {at}, {offset}") if at else str(offset)
+        known = "inbounds " if inbounds else ""
+        return self.op(f"getelementptr {known}{t}, ptr {pointer}, i64 {at}")
+
     def read(self, dtype: np.dtype, pointer: str) -> str:
         """The number at an address."""
         x = self.op(f"load {stored_type(dtype)}, ptr {pointer}")
