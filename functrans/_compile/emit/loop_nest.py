@@ -240,14 +240,10 @@ class Nest:
             return self.read(x.buffer, x.dtype, x.offset, x.strides, x.index)
         if inside == "false":
             return zero
-        code = self.code
-        yes, after, before = code.fresh("in")[1:], code.fresh("after")[1:], code.block
-        code.line(f"br i1 {inside}, label %{yes}, label %{after}")
-        code.label(yes)
-        value = self.read(x.buffer, x.dtype, x.offset, x.strides)
-        code.line(f"br label %{after}")
-        code.label(after)
-        return code.op(f"phi {type_of(x.dtype)} [ {value}, %{yes} ], [ {zero}, %{before} ]")
+        code, before = self.code, self.code.block
+        with code.where(inside):
+            value, within = self.read(x.buffer, x.dtype, x.offset, x.strides), code.block
+        return code.op(f"phi {type_of(x.dtype)} [ {value}, %{within} ], [ {zero}, %{before} ]")
 
     def inside(self, windows: Sequence[Window]) -> str:
         """Whether the iteration is inside windows: a register, or true or false if known."""

@@ -142,6 +142,16 @@ class Code:
             whole = self.op(f"icmp ult i64 {end}, {hi}")
             yield first, self.select("i64", whole, end, hi)
 
+    @contextmanager
+    def where(self, condition: str) -> Iterator[None]:
+        """Lines that run where the condition holds."""
+        inside, after = self.fresh("in")[1:], self.fresh("after")[1:]
+        self.line(f"br i1 {condition}, label %{inside}, label %{after}")
+        self.label(inside)
+        yield
+        self.line(f"br label %{after}")
+        self.label(after)
+
     def leave_if(self, condition: str, value: str) -> None:
         """Return ``value`` where the condition holds, else go on."""
         leave, stay = self.fresh("leave")[1:], self.fresh("stay")[1:]
