@@ -231,7 +231,7 @@ class Code:
         x = self.op(f"load {stored_type(dtype)}, ptr {pointer}")
         return self.op(f"icmp ne i8 {x}, 0") if dtype.kind == "b" else x
 
-    def copy(self, target: str, source: str, size: int) -> None:
+    def copy(self, target: str, source: str, size: int | str) -> None:
         """Copy bytes from one address to another."""
         if size:
             how = "llvm.memcpy.p0.p0.i64"
