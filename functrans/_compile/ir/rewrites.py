@@ -243,7 +243,7 @@ def _repeated(a: Atom, producers: Producers) -> Atom | None:
 def repeated_entry(x: np.ndarray) -> np.ndarray | None:
     """The one number of which an array consists, to the bit; None where there are several."""
     x = x.reshape(-1)
-    if not x.size or x[0] != x[-1]:
+    if not x.size or (x.size > 1 and x[0] != x[-1]):
         return None
     entries = np.ascontiguousarray(x).view(np.uint8).reshape(x.size, x.itemsize)
     if not (entries == entries[0]).all():

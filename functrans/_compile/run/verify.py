@@ -71,7 +71,7 @@ def _difference(program: Program, values: Sequence, outputs: Sequence[np.ndarray
     return f"output {open_[0]} {_error(*pairs[open_[0]])}" if open_ else None
 
 
-def _require_small(program: Program, times: int = 1) -> None:
+def _require_small(program: Program) -> None:
     """Raise if an interpretation takes too long or calls what must not be called twice."""
     entries = 0
     for eqn in program.eqns:
