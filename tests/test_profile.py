@@ -61,6 +61,12 @@ def test_an_op_of_nested_transforms_is_one_event(options):
     assert names(prof).count("sin") == 1
 
 
+def test_the_formula_by_which_an_op_is_compiled_is_no_event():
+    with ft.cache.off():
+        prof = profiled(lambda: ft.jit(lambda x: np.logaddexp(x, 2 * x) * 3)(X))
+    assert not {"log1p", "absolute", "where"} & set(names(prof))
+
+
 @pytest.mark.parametrize("transform", [ft.grad, ft.hessian, ft.value_and_grad, ft.jacrev])
 @pytest.mark.parametrize("f", [loss, lambda x: np.sum(np.linalg.svd(x)[1] * x[0, 0] ** 2),
                                lambda x: sum(x[i % 3, i % 4] * x[i % 2, 0] for i in range(20)),

@@ -5,11 +5,13 @@ What a program needs is read from its plan, so the function is compiled once for
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
 from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS
+from functrans._compile.lowering.numbers import Code
 from functrans._core.array import Array
 
 # Where CPython and NumPy keep things, in bytes from the start of an object; tried out in entry.py.
@@ -29,30 +31,13 @@ PLAN = (*OBJECTS, "PyArray_NewFromDescr", "run", "arguments", "argument", "slots
         "results", "arrays", "made", "lets", "class", "flags")
 ARGUMENT = ("kind", "dtype", "ndim", "dims")
 MADE = ("slot", "dtype", "ndim", "dims", "bytes", "source")
-# Words in the order in which a record holds them: in the text, "<plan.run>" becomes an offset.
-RECORDS = {"plan": PLAN, "argument": ARGUMENT, "made": MADE}
-
-TEXT = """\
-define internal ptr @pointer(ptr %x, i64 %offset) alwaysinline {
-  %at = getelementptr i8, ptr %x, i64 %offset
-  %y = load ptr, ptr %at
-  ret ptr %y
-}
-define internal i64 @word(ptr %x, i64 %offset) alwaysinline {
-  %at = getelementptr i8, ptr %x, i64 %offset
-  %y = load i64, ptr %at
-  ret i64 %y
-}
-define internal i32 @half(ptr %x, i64 %offset) alwaysinline {
-  %at = getelementptr i8, ptr %x, i64 %offset
-  %y = load i32, ptr %at
-  ret i32 %y
-}
-define internal void @put(ptr %pointers, i64 %i, ptr %x) alwaysinline {
-  %at = getelementptr ptr, ptr %pointers, i64 %i
-  store ptr %x, ptr %at
-  ret void
-}
+# Where each word is, in bytes from the start of its record, or of an object.
+PLACES = {f"{record}.{word}": 8 * i
+          for record, words in (("plan", PLAN), ("argument", ARGUMENT), ("made", MADE))
+          for i, word in enumerate(words)}
+PLACES |= {f"object.{name}": offset for name, offset in OFFSETS.items()}
+# What it calls of CPython and C.
+DECLARED = """\
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
 declare ptr @PyEval_SaveThread()
@@ -60,252 +45,190 @@ declare void @PyEval_RestoreThread(ptr)
 declare ptr @PyTuple_New(i64)
 declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
 declare i32 @memcmp(ptr, ptr, i64)
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-
-; Whether an object is an array in order, of the dtype and shape of an argument.
-define internal i1 @fits(ptr %plan, ptr %argument, ptr %x) alwaysinline {
-  %type = call ptr @pointer(ptr %x, i64 <object.type>)
-  %ndarray = call ptr @pointer(ptr %plan, i64 <plan.ndarray>)
-  %Array = call ptr @pointer(ptr %plan, i64 <plan.Array>)
-  %is.ndarray = icmp eq ptr %type, %ndarray
-  %is.Array = icmp eq ptr %type, %Array
-  %is.array = or i1 %is.ndarray, %is.Array
-  br i1 %is.array, label %array, label %no
-array:
-  %dtype = call ptr @pointer(ptr %x, i64 <object.dtype>)
-  %dtype.wanted = call ptr @pointer(ptr %argument, i64 <argument.dtype>)
-  %same = icmp eq ptr %dtype, %dtype.wanted
-  %flags = call i32 @half(ptr %x, i64 <object.flags>)
-  %set = and i32 %flags, <in order>
-  %ordered = icmp eq i32 %set, <in order>
-  %ndim = call i32 @half(ptr %x, i64 <object.ndim>)
-  %ndim.wanted = call i64 @word(ptr %argument, i64 <argument.ndim>)
-  %n = zext i32 %ndim to i64
-  %deep = icmp eq i64 %n, %ndim.wanted
-  %both = and i1 %same, %ordered
-  %all = and i1 %both, %deep
-  br i1 %all, label %shape, label %no
-shape:
-  %dims = call ptr @pointer(ptr %x, i64 <object.dims>)
-  %dims.wanted = call ptr @pointer(ptr %argument, i64 <argument.dims>)
-  %size = shl i64 %n, 3
-  %differ = call i32 @memcmp(ptr %dims, ptr %dims.wanted, i64 %size)
-  %equal = icmp eq i32 %differ, 0
-  ret i1 %equal
-no:
-  ret i1 false
-}
-
-define ptr @entry(ptr %self, ptr %args, i64 %nargs) nounwind {
-entry:
-  %items = alloca [<slots> x ptr]
-  %list = alloca [<list> x i8], align 8
-  %made = alloca [<made> x ptr]
-  %integers = alloca [<most> x i64]
-  %overflow = alloca i32
-  ; These stand in for arrays: the address of their data is where an array has it.
-  %cells = alloca [<most> x ptr]
-  ; Which of the arrays that were made are dropped at the end: all, until the call has succeeded.
-  %first = alloca i64
-  %last = alloca i64
-  store i64 0, ptr %first
-  store i64 0, ptr %last
-  %list.items = getelementptr i8, ptr %list, i64 <object.items>
-  store ptr %items, ptr %list.items
-  %array = call ptr @pointer(ptr %self, i64 <object.tuple>)
-  %plan = call ptr @pointer(ptr %array, i64 <object.data>)
-  %slots = call i64 @word(ptr %plan, i64 <plan.slots>)
-  %slot0 = call ptr @pointer(ptr %plan, i64 <plan.slot>)
-  %slot.bytes = shl i64 %slots, 3
-  call void @llvm.memcpy.p0.p0.i64(ptr %items, ptr %slot0, i64 %slot.bytes, i1 false)
-  %arguments = call i64 @word(ptr %plan, i64 <plan.arguments>)
-  %argument0 = call ptr @pointer(ptr %plan, i64 <plan.argument>)
-  %results = call i64 @word(ptr %plan, i64 <plan.results>)
-  %arrays = call i64 @word(ptr %plan, i64 <plan.arrays>)
-  %made0 = call ptr @pointer(ptr %plan, i64 <plan.made>)
-  %class = call ptr @pointer(ptr %plan, i64 <plan.class>)
-  %counted = icmp eq i64 %nargs, %arguments
-  br i1 %counted, label %next.argument, label %other
-
-next.argument:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %taken ]
-  %i.more = icmp ult i64 %i, %arguments
-  br i1 %i.more, label %argument, label %next.array
-argument:
-  %argument.offset = mul i64 %i, <size of argument>
-  %wanted = getelementptr i8, ptr %argument0, i64 %argument.offset
-  %kind = call i64 @word(ptr %wanted, i64 <argument.kind>)
-  %x.offset = shl i64 %i, 3
-  %x = call ptr @pointer(ptr %args, i64 %x.offset)
-  %type = call ptr @pointer(ptr %x, i64 <object.type>)
-  %value = getelementptr i8, ptr %x, i64 <object.value>
-  %cell = getelementptr ptr, ptr %cells, i64 %i
-  switch i64 %kind, label %other [
-    i64 <array>, label %array.wanted
-    i64 <scalar>, label %scalar.wanted
-    i64 <float>, label %float.wanted
-    i64 <int>, label %int.wanted
-  ]
-scalar.wanted:
-  %float64 = call ptr @pointer(ptr %plan, i64 <plan.float64>)
-  %is.float64 = icmp eq ptr %type, %float64
-  br i1 %is.float64, label %number, label %array.wanted
-float.wanted:
-  %float = call ptr @pointer(ptr %plan, i64 <plan.float>)
-  %is.float = icmp eq ptr %type, %float
-  br i1 %is.float, label %number, label %other
-int.wanted:
-  %int = call ptr @pointer(ptr %plan, i64 <plan.int>)
-  %is.int = icmp eq ptr %type, %int
-  br i1 %is.int, label %integer, label %other
-integer:
-  %integer.at = getelementptr i64, ptr %integers, i64 %i
-  %x.int64 = call i64 @PyLong_AsLongLongAndOverflow(ptr %x, ptr %overflow)
-  store i64 %x.int64, ptr %integer.at
-  %overflown = load i32, ptr %overflow
-  %is.small = icmp eq i32 %overflown, 0
-  br i1 %is.small, label %number, label %other
-number:
-  %data = phi ptr [ %value, %scalar.wanted ], [ %value, %float.wanted ], [ %integer.at, %integer ]
-  store ptr %data, ptr %cell
-  %stand.in = getelementptr i8, ptr %cell, i64 -<object.data>
-  br label %taken
-array.wanted:
-  %fits = call i1 @fits(ptr %plan, ptr %wanted, ptr %x)
-  br i1 %fits, label %taken, label %other
-taken:
-  %item = phi ptr [ %stand.in, %number ], [ %x, %array.wanted ]
-  call void @put(ptr %items, i64 %i, ptr %item)
-  %i.next = add i64 %i, 1
-  br label %next.argument
-
-next.array:
-  %j = phi i64 [ 0, %next.argument ], [ %j.next, %is.made ]
-  %j.more = icmp ult i64 %j, %arrays
-  br i1 %j.more, label %make, label %run
-make:
-  %j.offset = mul i64 %j, <size of made>
-  %new = getelementptr i8, ptr %made0, i64 %j.offset
-  %dtype = call ptr @pointer(ptr %new, i64 <made.dtype>)
-  %ndim = call i64 @word(ptr %new, i64 <made.ndim>)
-  %ndim.int = trunc i64 %ndim to i32
-  %dims = call ptr @pointer(ptr %new, i64 <made.dims>)
-  call void @Py_IncRef(ptr %dtype) ; the array takes over this reference
-  %create = call ptr @pointer(ptr %plan, i64 <plan.PyArray_NewFromDescr>)
-  %y = call ptr %create(ptr %class, ptr %dtype, i32 %ndim.int, ptr %dims, ptr null, ptr null,
-                        i32 0, ptr null)
-  %y.missing = icmp eq ptr %y, null
-  br i1 %y.missing, label %leave, label %is.made
-is.made:
-  call void @put(ptr %made, i64 %j, ptr %y)
-  %slot = call i64 @word(ptr %new, i64 <made.slot>)
-  call void @put(ptr %items, i64 %slot, ptr %y)
-  %j.next = add i64 %j, 1
-  store i64 %j.next, ptr %last
-  br label %next.array
-
-run:
-  %code = call ptr @pointer(ptr %plan, i64 <plan.run>)
-  %lets = call i64 @word(ptr %plan, i64 <plan.lets>)
-  %is.short = icmp eq i64 %lets, 0
-  br i1 %is.short, label %short, label %long
-short:
-  %status.short = call i32 %code(ptr %list)
-  br label %done
-long:
-  %state = call ptr @PyEval_SaveThread()
-  %status.long = call i32 %code(ptr %list)
-  call void @PyEval_RestoreThread(ptr %state)
-  br label %done
-done:
-  %status = phi i32 [ %status.short, %short ], [ %status.long, %long ]
-  %right = icmp eq i32 %status, 0
-  br i1 %right, label %next.result, label %wrong
-wrong:
-  %is.raised = icmp slt i32 %status, 0
-  br i1 %is.raised, label %leave, label %other
-
-next.result:
-  %k = phi i64 [ 0, %done ], [ %k.next, %finished ]
-  %k.more = icmp ult i64 %k, %results
-  br i1 %k.more, label %finish, label %return
-finish:
-  %k.made.offset = shl i64 %k, 3
-  %z = call ptr @pointer(ptr %made, i64 %k.made.offset)
-  %flags.at = getelementptr i8, ptr %z, i64 <object.flags>
-  %flags = load i32, ptr %flags.at
-  %flags.plan = call i64 @word(ptr %plan, i64 <plan.flags>)
-  %flags.mask = trunc i64 %flags.plan to i32
-  %flags.kept = and i32 %flags, %flags.mask
-  store i32 %flags.kept, ptr %flags.at
-  %k.offset = mul i64 %k, <size of made>
-  %result = getelementptr i8, ptr %made0, i64 %k.offset
-  %bytes = call i64 @word(ptr %result, i64 <made.bytes>)
-  %is.filled = icmp eq i64 %bytes, 0
-  br i1 %is.filled, label %finished, label %copy
-copy:
-  %source = call i64 @word(ptr %result, i64 <made.source>)
-  %source.offset = shl i64 %source, 3
-  %source.item = call ptr @pointer(ptr %items, i64 %source.offset)
-  %source.data = call ptr @pointer(ptr %source.item, i64 <object.data>)
-  %z.data = call ptr @pointer(ptr %z, i64 <object.data>)
-  call void @llvm.memcpy.p0.p0.i64(ptr %z.data, ptr %source.data, i64 %bytes, i1 false)
-  br label %finished
-finished:
-  %k.next = add i64 %k, 1
-  br label %next.result
-
-return:
-  %single = icmp eq i64 %results, 1
-  br i1 %single, label %one, label %several
-one:
-  %only = load ptr, ptr %made
-  store i64 1, ptr %first
-  br label %leave
-several:
-  %tuple = call ptr @PyTuple_New(i64 %results)
-  %tuple.missing = icmp eq ptr %tuple, null
-  br i1 %tuple.missing, label %leave, label %filled
-filled:
-  %tuple.items = getelementptr i8, ptr %tuple, i64 <object.tuple>
-  %tuple.bytes = shl i64 %results, 3
-  call void @llvm.memcpy.p0.p0.i64(ptr %tuple.items, ptr %made, i64 %tuple.bytes, i1 false)
-  store i64 %results, ptr %first
-  br label %leave
-
-other: ; the call is left to the caller
-  %NotImplemented = call ptr @pointer(ptr %plan, i64 <plan.NotImplemented>)
-  call void @Py_IncRef(ptr %NotImplemented)
-  br label %leave
-leave: ; without an answer an exception is set
-  %answer = phi ptr [ %only, %one ], [ %tuple, %filled ], [ %NotImplemented, %other ],
-                    [ null, %make ], [ null, %wrong ], [ null, %several ]
-  %from = load i64, ptr %first
-  %to = load i64, ptr %last
-  br label %next.dropped
-next.dropped:
-  %n = phi i64 [ %from, %leave ], [ %n.next, %drop ]
-  %n.more = icmp ult i64 %n, %to
-  br i1 %n.more, label %drop, label %dropped
-drop:
-  %n.offset = shl i64 %n, 3
-  %n.made = call ptr @pointer(ptr %made, i64 %n.offset)
-  call void @Py_DecRef(ptr %n.made)
-  %n.next = add i64 %n, 1
-  br label %next.dropped
-dropped:
-  ret ptr %answer
-}
 """
 
 
+class _Writer(Code):
+    """Lines of the function."""
+
+    def word(self, base: str, place: str, t: str = "i64") -> str:
+        """What is at a place of a record or object."""
+        return self.op(f"load {t}, ptr {self.shifted(base, PLACES[place])}")
+
+    def pointer(self, base: str, place: str) -> str:
+        return self.word(base, place, "ptr")
+
+    def at(self, base: str, i: str, words: tuple = ("",)) -> str:
+        """The address of entry i of a table of records."""
+        return self.op(f"getelementptr [{len(words)} x ptr], ptr {base}, i64 {i}")
+
+    def store(self, t: str, x: str, where: str) -> None:
+        self.line(f"store {t} {x}, ptr {where}")
+
+    def jump_unless(self, how: str, t: str, x: str, y: str, label: str) -> None:
+        """Go on only where the comparison holds, else to a label."""
+        stay = self.fresh("stay")[1:]
+        self.line(f"br i1 {self.compare(how, t, x, y)}, label %{stay}, label %{label}")
+        self.label(stay)
+
+    @contextmanager
+    def each(self, count: str) -> Iterator[str]:
+        """A loop of so many iterations, perhaps none; yields its counter."""
+        done = self.fresh("done")[1:]
+        with self.loop("0", None) as i:
+            self.jump_unless("ne", "i64", i, count, done)
+            yield i
+        self.label(done)
+
+
 def text() -> str:
-    """The function, with numbers for the names of places."""
-    numbers = {f"object.{name}": n for name, n in OFFSETS.items()}
-    for record, words in RECORDS.items():
-        numbers |= {f"{record}.{name}": 8 * i for i, name in enumerate(words)}
-        numbers[f"size of {record}"] = 8 * len(words)
-    numbers |= {"in order": IN_ORDER, "most": MOST, "made": MOST + 1, "slots": SLOTS,
-                "list": LIST_ITEMS + 8, "array": ARRAY, "scalar": SCALAR, "float": FLOAT,
-                "int": INT}
-    return re.sub("<([a-zA-Z_0-9. ]+)>", lambda name: str(numbers[name[1]]), TEXT)
+    """The function of the plan, the arguments and their number."""
+    w = _Writer()
+    made, first, last, status, answer = (
+        w.op(f"alloca {t}") for t in (f"[{MOST + 1} x ptr]", "i64", "i64", "i32", "ptr"))
+    items, slots = (w.op(f"alloca [{n} x ptr]") for n in (SLOTS, LIST_ITEMS // 8 + 1))
+    # which of the arrays that were made are dropped at the end: all, until the call has succeeded
+    w.store("i64", "0", first)
+    w.store("i64", "0", last)
+    w.store("ptr", "null", answer)  # which means that an exception is set
+    w.store("ptr", items, w.shifted(slots, LIST_ITEMS))
+    plan = w.pointer(w.pointer("%self", "object.tuple"), "object.data")
+    w.copy(items, w.pointer(plan, "plan.slot"), w.word(plan, "plan.slots"))
+    _take_arguments(w, plan, items)
+    _make_arrays(w, plan, items, made, last)
+    _run(w, plan, slots, status)
+    _finish_results(w, plan, items, made)
+    _answer(w, plan, made, first, answer)
+    start, end = (w.op(f"load i64, ptr {x}") for x in (first, last))
+    with w.each(w.op(f"sub i64 {end}, {start}")) as n:
+        dropped = w.op(f"load ptr, ptr {w.at(made, w.op(f'add i64 {start}, {n}'))}")
+        w.line(f"call void @Py_DecRef(ptr {dropped})")
+    w.line(f"ret ptr {w.op(f'load ptr, ptr {answer}')}")
+    function = w.function("ptr @entry", "ptr %self, ptr %args, i64 %nargs", "nounwind")
+    return "\n".join([DECLARED, *w.functions.values(), function])
+
+
+def _take_arguments(w: _Writer, plan: str, items: str) -> None:
+    """The arguments into their slots; numbers by something that stands in for an array."""
+    # the address of its data is where an array has it
+    cells, integers = (w.op(f"alloca [{MOST} x i64]") for _ in range(2))
+    overflow, count = w.op("alloca i32"), w.word(plan, "plan.arguments")
+    w.jump_unless("eq", "i64", "%nargs", count, "other")
+    with w.each(count) as i:
+        wanted = w.at(w.pointer(plan, "plan.argument"), i, ARGUMENT)
+        x = w.op(f"load ptr, ptr {w.at('%args', i)}")
+        kind, slot, cell = w.pointer(x, "object.type"), w.at(items, i), w.at(cells, i)
+        w.store("ptr", x, slot)
+        w.store("ptr", w.shifted(x, OFFSETS["value"]), cell)
+        w.line(f"switch i64 {w.word(wanted, 'argument.kind')}, label %other [ "
+               f"i64 {ARRAY}, label %array i64 {SCALAR}, label %scalar "
+               f"i64 {FLOAT}, label %float i64 {INT}, label %int ]")
+        w.label("scalar")
+        w.jump_unless("eq", "ptr", kind, w.pointer(plan, "plan.float64"), "array")
+        w.line("br label %number")
+        w.label("float")
+        w.jump_unless("eq", "ptr", kind, w.pointer(plan, "plan.float"), "other")
+        w.line("br label %number")
+        w.label("int")
+        w.jump_unless("eq", "ptr", kind, w.pointer(plan, "plan.int"), "other")
+        integer = w.at(integers, i)
+        value = w.op(f"call i64 @PyLong_AsLongLongAndOverflow(ptr {x}, ptr {overflow})")
+        w.store("i64", value, integer)
+        w.store("ptr", integer, cell)
+        w.jump_unless("eq", "i32", w.op(f"load i32, ptr {overflow}"), "0", "other")
+        w.line("br label %number")
+        w.label("number")
+        stand_in = w.op(f"getelementptr i8, ptr {cell}, i64 {-OFFSETS['data']}")
+        w.store("ptr", stand_in, slot)
+        w.line("br label %taken")
+        w.label("array")
+        _require_array(w, plan, wanted, x, kind)
+        w.line("br label %taken")
+        w.label("taken")
+
+
+def _require_array(w: _Writer, plan: str, wanted: str, x: str, kind: str) -> None:
+    """Go on only with an array in order, of the dtype and shape of an argument."""
+    ours, theirs = (w.compare("eq", "ptr", kind, w.pointer(plan, f"plan.{name}"))
+                    for name in ("Array", "ndarray"))
+    w.jump_unless("eq", "i1", w.op(f"or i1 {ours}, {theirs}"), "true", "other")
+    w.jump_unless("eq", "ptr", w.pointer(x, "object.dtype"), w.pointer(wanted, "argument.dtype"),
+                  "other")
+    flags = w.op(f"and i32 {w.word(x, 'object.flags', 'i32')}, {IN_ORDER}")
+    w.jump_unless("eq", "i32", flags, str(IN_ORDER), "other")
+    ndim = w.op(f"zext i32 {w.word(x, 'object.ndim', 'i32')} to i64")
+    w.jump_unless("eq", "i64", ndim, w.word(wanted, "argument.ndim"), "other")
+    size = w.op(f"shl i64 {ndim}, 3")
+    dims = w.pointer(x, "object.dims"), w.pointer(wanted, "argument.dims")
+    differ = w.op(f"call i32 @memcmp(ptr {dims[0]}, ptr {dims[1]}, i64 {size})")
+    w.jump_unless("eq", "i32", differ, "0", "other")
+
+
+def _make_arrays(w: _Writer, plan: str, items: str, made: str, last: str) -> None:
+    """The arrays of a call, each into its slot."""
+    with w.each(w.word(plan, "plan.arrays")) as j:
+        new = w.at(w.pointer(plan, "plan.made"), j, MADE)
+        kind, dtype = w.pointer(plan, "plan.class"), w.pointer(new, "made.dtype")
+        ndim = w.op(f"trunc i64 {w.word(new, 'made.ndim')} to i32")
+        w.line(f"call void @Py_IncRef(ptr {dtype})")  # the array takes over this reference
+        create, dims = w.pointer(plan, "plan.PyArray_NewFromDescr"), w.pointer(new, "made.dims")
+        y = w.op(f"call ptr {create}(ptr {kind}, ptr {dtype}, i32 {ndim}, ptr {dims}, ptr null, "
+                 "ptr null, i32 0, ptr null)")
+        w.jump_unless("ne", "ptr", y, "null", "leave")
+        w.store("ptr", y, w.at(made, j))
+        w.store("ptr", y, w.at(items, w.word(new, "made.slot")))
+        w.store("i64", w.op(f"add i64 {j}, 1"), last)
+
+
+def _run(w: _Writer, plan: str, slots: str, status: str) -> None:
+    """The program; other threads run meanwhile if it lets them."""
+    code = w.pointer(plan, "plan.run")
+    w.jump_unless("eq", "i64", w.word(plan, "plan.lets"), "0", "long")
+    w.store("i32", w.op(f"call i32 {code}(ptr {slots})"), status)
+    w.line("br label %run")
+    w.label("long")
+    state = w.op("call ptr @PyEval_SaveThread()")
+    w.store("i32", w.op(f"call i32 {code}(ptr {slots})"), status)
+    w.line(f"call void @PyEval_RestoreThread(ptr {state})")
+    w.line("br label %run")
+    w.label("run")
+    y = w.op(f"load i32, ptr {status}")
+    w.jump_unless("ge", "i32", y, "0", "leave")
+    w.jump_unless("eq", "i32", y, "0", "other")
+
+
+def _finish_results(w: _Writer, plan: str, items: str, made: str) -> None:
+    """The flags of the results, and copies of what others may hold."""
+    mask = w.op(f"trunc i64 {w.word(plan, 'plan.flags')} to i32")
+    with w.each(w.word(plan, "plan.results")) as k:
+        y = w.op(f"load ptr, ptr {w.at(made, k)}")
+        kept = w.op(f"and i32 {w.word(y, 'object.flags', 'i32')}, {mask}")
+        w.store("i32", kept, w.shifted(y, OFFSETS["flags"]))
+        result = w.at(w.pointer(plan, "plan.made"), k, MADE)
+        size = w.word(result, "made.bytes")
+        with w.where(w.compare("ne", "i64", size, "0")):
+            source = w.op(f"load ptr, ptr {w.at(items, w.word(result, 'made.source'))}")
+            w.copy(w.pointer(y, "object.data"), w.pointer(source, "object.data"), size)
+
+
+def _answer(w: _Writer, plan: str, made: str, first: str, answer: str) -> None:
+    """The result or a tuple of them; NotImplemented where the call is left to the caller."""
+    results = w.word(plan, "plan.results")
+    w.jump_unless("eq", "i64", results, "1", "several")
+    w.store("ptr", w.op(f"load ptr, ptr {made}"), answer)
+    w.line("br label %succeeded")
+    w.label("several")
+    y = w.op(f"call ptr @PyTuple_New(i64 {results})")
+    w.jump_unless("ne", "ptr", y, "null", "leave")
+    w.copy(w.shifted(y, OFFSETS["tuple"]), made, w.op(f"shl i64 {results}, 3"))
+    w.store("ptr", y, answer)
+    w.line("br label %succeeded")
+    w.label("succeeded")
+    w.store("i64", results, first)
+    w.line("br label %leave")
+    w.label("other")
+    y = w.pointer(plan, "plan.NotImplemented")
+    w.line(f"call void @Py_IncRef(ptr {y})")
+    w.store("ptr", y, answer)
+    w.line("br label %leave")
+    w.label("leave")

@@ -205,16 +205,8 @@ class Nest:
 
     def address(self, buffer: Var | Const, t: str, offset: int, strides: Sequence[int],
                 index: str | None = None) -> str:
-        at = self.registers[index] if index else ""
-        for d, s in enumerate(strides):
-            if s:
-                i = self.counters[d]
-                term = i if s == 1 else self.code.op(f"mul nsw i64 {i}, {s}")
-                at = self.code.op(f"add nsw i64 {at}, {term}") if at else term
-        if offset or not at:
-            at = self.code.op(f"add nsw i64 {at}, {offset}") if at else str(offset)
-        known = "" if buffer in self.local else "inbounds "
-        return self.code.op(f"getelementptr {known}{t}, ptr {self.pointers[buffer]}, i64 {at}")
+        return self.code.entry(t, self.pointers[buffer], offset, strides, self.counters,
+                               self.registers[index] if index else "", buffer not in self.local)
 
     def read(self, buffer: Any, dtype: np.dtype, offset: int, strides: Sequence[int],
              index: str | None = None) -> str:
@@ -248,14 +240,10 @@ class Nest:
             return self.read(x.buffer, x.dtype, x.offset, x.strides, x.index)
         if inside == "false":
             return zero
-        code = self.code
-        yes, after, before = code.fresh("in")[1:], code.fresh("after")[1:], code.block
-        code.line(f"br i1 {inside}, label %{yes}, label %{after}")
-        code.label(yes)
-        value = self.read(x.buffer, x.dtype, x.offset, x.strides)
-        code.line(f"br label %{after}")
-        code.label(after)
-        return code.op(f"phi {type_of(x.dtype)} [ {value}, %{yes} ], [ {zero}, %{before} ]")
+        code, before = self.code, self.code.block
+        with code.where(inside):
+            value, within = self.read(x.buffer, x.dtype, x.offset, x.strides), code.block
+        return code.op(f"phi {type_of(x.dtype)} [ {value}, %{within} ], [ {zero}, %{before} ]")
 
     def inside(self, windows: Sequence[Window]) -> str:
         """Whether the iteration is inside windows: a register, or true or false if known."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._compile.ir.program import Atom, Const, Eqn, Var, aval_of_atom
+from functrans._compile.schedule import views
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
@@ -213,23 +214,11 @@ def _same_dtype(eqn, producers):
 
 
 def _reads_everything(eqn, producers):
-    if len(eqn.inputs) > 1:
+    x, shape = eqn.inputs[0], eqn.outputs[0].aval.shape
+    if len(eqn.inputs) > 1 or aval_of_atom(x).shape != shape:
         return None
-    x = eqn.inputs[0]
-    pattern = list(eqn.params["pattern"])
-    axes = iter(aval_of_atom(x).shape)
-    if Ellipsis in pattern[1:-1]:
-        return None
-    if pattern and pattern[0] is Ellipsis:  # the entries behind it count from the last axis
-        pattern = pattern[:0:-1]
-        axes = reversed(aval_of_atom(x).shape)
-    for e in pattern:
-        if e is Ellipsis:
-            break
-        n = next(axes) if type(e) is tuple else None
-        if n is None or slice(*e).indices(n) != (0, n, 1):
-            return None
-    return x
+    v = views.indexed(views.identity(x, shape), eqn.params["pattern"])
+    return x if v.shape == shape and v.is_identity() else None
 
 
 def _reads_one_of_stack(eqn, producers):
@@ -254,7 +243,7 @@ def _repeated(a: Atom, producers: Producers) -> Atom | None:
 def repeated_entry(x: np.ndarray) -> np.ndarray | None:
     """The one number of which an array consists, to the bit; None where there are several."""
     x = x.reshape(-1)
-    if not x.size or x[0] != x[-1]:
+    if not x.size or (x.size > 1 and x[0] != x[-1]):
         return None
     entries = np.ascontiguousarray(x).view(np.uint8).reshape(x.size, x.itemsize)
     if not (entries == entries[0]).all():

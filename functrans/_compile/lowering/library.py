@@ -150,13 +150,7 @@ class Writer:
 
     def at(self, v: View, indices: Sequence[str], t: str | None = None) -> str:
         """The address of an entry; missing indices are 0."""
-        code, at = self.code, str(v.offset)
-        for i, s in zip(indices, v.strides, strict=False):
-            if s:
-                term = i if s == 1 else code.op(f"mul nsw i64 {i}, {s}")
-                at = code.op(f"add nsw i64 {at}, {term}") if at != "0" else term
-        base = f"{t or self.t}, ptr {self.pointers[v.root]}"
-        return code.op(f"getelementptr inbounds {base}, i64 {at}")
+        return self.code.entry(t or self.t, self.pointers[v.root], v.offset, v.strides, indices)
 
     def address(self, v: View, indices: Sequence[str]) -> str:
         return f"ptr {self.at(v, indices)}"
@@ -396,8 +390,7 @@ class LogDet(Call):
     def body(self, w: Writer, indices: list[str]) -> None:
         code, t = w.code, w.t
         lu, pivots = self.operands
-        sign, log = self.outputs
-        at_sign, at_log = w.at(sign, indices), w.at(log, indices)
+        at_sign, at_log = (w.at(v, indices) for v in self.outputs)
         zero, one = literal(0, w.dtype), literal(1, w.dtype)
         code.line(f"store {t} {one}, ptr {at_sign}")
         code.line(f"store {t} {zero}, ptr {at_log}")
@@ -406,20 +399,16 @@ class LogDet(Call):
             (i,) = index
             x = w.load(lu, [*indices, i, i])
             kind = f"i{self.bits}"
-            at = w.at(pivots, indices, "i64")
-            at = code.op(f"getelementptr inbounds {kind}, ptr {at}, i64 {i}")
+            at = code.entry(kind, w.at(pivots, indices, "i64"), 0, (1,), index)
             row = code.op(f"load {kind}, ptr {at}")
             here = code.op(f"trunc i64 {i} to i32") if kind == "i32" else i
-            stays = code.op(f"icmp eq {kind} {row}, {code.op(f'add {kind} {here}, 1')}")
+            stays = code.compare("eq", kind, row, code.op(f"add {kind} {here}, 1"))
+            keeps = code.op(f"xor i1 {code.compare('lt', t, x, zero)}, {stays}")
             have = code.op(f"load {t}, ptr {at_sign}")
-            turned = code.op(f"fneg {t} {have}")
-            negative = code.compare("lt", t, x, zero)
-            keeps = code.op(f"xor i1 {negative}, {stays}")
-            have = code.select(t, keeps, have, turned)
-            size = code.call("fabs", t, x)
+            have = code.select(t, keeps, have, code.op(f"fneg {t} {have}"))
             have = code.select(t, code.compare("eq", t, x, zero), zero, have)
             code.line(f"store {t} {have}, ptr {at_sign}")
-            more = code.libm("log", t, size)
+            more = code.libm("log", t, code.call("fabs", t, x))
             total = code.op(f"fadd {t} {code.op(f'load {t}, ptr {at_log}')}, {more}")
             code.line(f"store {t} {total}, ptr {at_log}")
 

@@ -142,6 +142,16 @@ class Code:
             whole = self.op(f"icmp ult i64 {end}, {hi}")
             yield first, self.select("i64", whole, end, hi)
 
+    @contextmanager
+    def where(self, condition: str) -> Iterator[None]:
+        """Lines that run where the condition holds."""
+        inside, after = self.fresh("in")[1:], self.fresh("after")[1:]
+        self.line(f"br i1 {condition}, label %{inside}, label %{after}")
+        self.label(inside)
+        yield
+        self.line(f"br label %{after}")
+        self.label(after)
+
     def leave_if(self, condition: str, value: str) -> None:
         """Return ``value`` where the condition holds, else go on."""
         leave, stay = self.fresh("leave")[1:], self.fresh("stay")[1:]
@@ -204,12 +214,24 @@ class Code:
             return pointer
         return self.op(f"getelementptr inbounds i8, ptr {pointer}, i64 {offset}")
 
+    def entry(self, t: str, pointer: str, offset: int, strides: Sequence[int],
+              counters: Sequence[str], at: str = "", inbounds: bool = True) -> str:
+        """The address of an entry at counters of loops, ``at`` added; missing counters are 0."""
+        for i, s in zip(counters, strides, strict=False):
+            if s:
+                term = i if s == 1 else self.op(f"mul nsw i64 {i}, {s}")
+                at = self.op(f"add nsw i64 {at}, {term}") if at else term
+        if offset or not at:
+            at = self.op(f"add nsw i64 {at}, {offset}") if at else str(offset)
+        known = "inbounds " if inbounds else ""
+        return self.op(f"getelementptr {known}{t}, ptr {pointer}, i64 {at}")
+
     def read(self, dtype: np.dtype, pointer: str) -> str:
         """The number at an address."""
         x = self.op(f"load {stored_type(dtype)}, ptr {pointer}")
         return self.op(f"icmp ne i8 {x}, 0") if dtype.kind == "b" else x
 
-    def copy(self, target: str, source: str, size: int) -> None:
+    def copy(self, target: str, source: str, size: int | str) -> None:
         """Copy bytes from one address to another."""
         if size:
             how = "llvm.memcpy.p0.p0.i64"

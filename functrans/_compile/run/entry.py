@@ -85,7 +85,7 @@ def entry_of(frame: Frame, functions: dict[str, Any], code: Any, locked: bool) -
     kind, flags = (Array, ALL & ~WRITEABLE) if locked else (np.ndarray, ALL)
     return plan.function(
         *map(id, OBJECTS.values()), _numpy_functions()[NEW_FROM_DESCRIPTOR],
-        address_of(functions[segment.name]), len(arguments), plan.array(arguments), len(slots),
+        address_of(functions[segment.name]), len(arguments), plan.array(arguments), 8 * len(slots),
         plan.array(slots), len(made), len(made) + len(scratch), plan.array(made + scratch),
         frame.work >= LONG, id(kind), flags, code=code,
     )

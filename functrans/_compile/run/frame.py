@@ -133,19 +133,19 @@ class Frame(NamedTuple):
     def read(cls, text: str) -> Frame:
         """The frame that ``text`` was written for."""
         arguments, constants, slots, runs, results, work = json.loads(text)
-        return cls(
-            tuple([Argument(tuple(shape), np.dtype(char), weak)
-                   for shape, char, weak in arguments]),
-            tuple([np.frombuffer(bytes.fromhex(data), char).reshape(shape)
-                   for shape, char, data in constants]),
-            slots,
-            tuple([Segment(name, tuple([Buffer(slot, tuple(shape), np.dtype(char))
-                                        for slot, shape, char in makes]), tuple(drops), chunks)
-                   for name, makes, drops, chunks in runs]),
-            tuple([Result(slot, tuple(shape), np.dtype(char), copied)
-                   for slot, shape, char, copied in results]),
-            work,
-        )
+        arrays = [np.frombuffer(bytes.fromhex(data), char).reshape(shape)
+                  for shape, char, data in constants]
+        segments = [Segment(name, _records(Buffer, makes), tuple(drops), chunks)
+                    for name, makes, drops, chunks in runs]
+        return cls(_records(Argument, arguments), tuple(arrays), slots, tuple(segments),
+                   _records(Result, results), work)
+
+
+def _records(kind: type, records: list) -> tuple:
+    """Records of which JSON keeps shapes as lists and dtypes as characters."""
+    read: dict[type, Callable] = {list: tuple, str: np.dtype}
+    return tuple([kind(*[read[type(x)](x) if type(x) in read else x for x in fields])
+                  for fields in records])
 
 
 def _char(x: Any) -> str:

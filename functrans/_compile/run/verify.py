@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -60,18 +60,18 @@ def _difference(program: Program, values: Sequence, outputs: Sequence[np.ndarray
     _require_small(program)
     pairs = list(zip(outputs, map(np.asarray, _Run()(program, values)), strict=True))
     open_ = [i for i, pair in enumerate(pairs) if not _is_close(*pair)]
-    random, moved = _Noise(), []
+    random, runs, moved = _Noise(), [], []
     for noises in ((NOISE,) * RUNS, DOUBTS):
         if open_:
-            moved += [_moved(_Run(random, noise), program, values) for noise in noises]
-            open_ = [i for i in open_ if not _explains(i, *pairs[i], moved)]
-    if not open_:
-        return None
-    i = open_[0]
-    return f"output {i} {_error(*pairs[i])}"
+            more = [_Run(random, noise) for noise in noises]
+            moved += [list(map(np.asarray, run(program, values))) for run in more]
+            runs += more
+            calm = all(run.calm for run in runs)
+            open_ = [i for i in open_ if not _explains(*pairs[i], [ys[i] for ys in moved], calm)]
+    return f"output {open_[0]} {_error(*pairs[open_[0]])}" if open_ else None
 
 
-def _require_small(program: Program, times: int = 1) -> None:
+def _require_small(program: Program) -> None:
     """Raise if an interpretation takes too long or calls what must not be called twice."""
     entries = 0
     for eqn in program.eqns:
@@ -165,17 +165,6 @@ def _require_range(x: Any, to: np.dtype) -> None:
             raise _Undecided
 
 
-class _Moved(NamedTuple):
-    """Outputs of a disturbed run."""
-
-    outputs: list[np.ndarray]
-    calm: bool
-
-
-def _moved(run: _Run, program: Program, values: Sequence[Any]) -> _Moved:
-    return _Moved(list(map(np.asarray, run(program, values))), run.calm)
-
-
 def _is_close(y: np.ndarray, e: np.ndarray) -> bool:
     """Whether an output is within some roundings of what was expected, as most are."""
     if y.dtype.kind not in "fc":
@@ -184,12 +173,11 @@ def _is_close(y: np.ndarray, e: np.ndarray) -> bool:
     return bool(np.all(off | (y == e) | (np.isnan(y) & np.isnan(e))))
 
 
-def _explains(i: int, y: np.ndarray, e: np.ndarray, moved: Sequence[_Moved]) -> bool:
-    """Whether disturbed runs move output ``i`` enough to explain the difference."""
-    moves = [np.abs(_wide(m.outputs[i]) - _wide(e)) for m in moved]
-    most = np.max(moves, axis=0, initial=0.0)
+def _explains(y: np.ndarray, e: np.ndarray, moved: Sequence[np.ndarray], calm: bool) -> bool:
+    """Whether disturbed runs move an output enough to explain the difference."""
+    most = np.max([np.abs(_wide(m) - _wide(e)) for m in moved], axis=0, initial=0.0)
     decided = np.isfinite(e) & np.isfinite(most)
-    if not all(m.calm for m in moved):
+    if not calm:
         decided &= np.isfinite(y)
     if not decided.any():
         return True

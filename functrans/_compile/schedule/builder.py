@@ -209,5 +209,5 @@ def read(v: Operand) -> Operand:
     if isinstance(v.root, Const) and v.whole and is_native(v.root.aval.dtype):
         number = repeated_entry(v.root.value)
         if number is not None:
-            return number[()]
+            return number.flat[0]
     return views.squeezed(v)

@@ -320,14 +320,10 @@ class Repeat(Nested):
         """Every so often let Python handle signals; what a handler raises ends the call."""
         code = w.code
         code.functions.update(SIGNAL_CHECK)
-        ask, go = (code.fresh(stem)[1:] for stem in ("ask", "on"))
         due = code.op(f"icmp eq i64 {code.op(f'and i64 {k}, {self.check_interval - 1}')}, 0")
-        code.line(f"br i1 {due}, label %{ask}, label %{go}")
-        code.label(ask)
-        raised = code.op(f"icmp ne i32 {code.op('call i32 @interrupted()')}, 0")
-        code.leave_if(raised, "i32 -1")
-        code.line(f"br label %{go}")
-        code.label(go)
+        with code.where(due):
+            raised = code.op(f"icmp ne i32 {code.op('call i32 @interrupted()')}, 0")
+            code.leave_if(raised, "i32 -1")
 
     def leave_unless(self, w: _Writer, condition: str) -> None:
         go = w.code.fresh("step")[1:]
@@ -369,13 +365,8 @@ class _Room:
             return
         code = self.w.code
         last = code.op(f"load ptr, ptr {self.cells[0]}")
-        move, done = code.fresh("move")[1:], code.fresh("settled")[1:]
-        away = code.op(f"icmp ne ptr {last}, {self.state}")
-        code.line(f"br i1 {away}, label %{move}, label %{done}")
-        code.label(move)
-        self.w.code.copy(self.state, last, self.size)
-        code.line(f"br label %{done}")
-        code.label(done)
+        with code.where(code.op(f"icmp ne ptr {last}, {self.state}")):
+            code.copy(self.state, last, self.size)
 
 
 class Choice(Nested):

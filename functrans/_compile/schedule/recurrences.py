@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from functrans._compile.ir.program import Const, Eqn, Var
+from functrans._compile.lowering.formulas import lowering_of_formula
 from functrans._compile.lowering.library import Call, Writer, over
 from functrans._compile.lowering.numbers import (
     convert,
@@ -23,7 +23,7 @@ from functrans._compile.lowering.numbers import (
     stored_type,
     type_of,
 )
-from functrans._compile.lowering.scalars import lowering_of
+from functrans._compile.lowering.scalars import Lowering, lowering_of
 from functrans._compile.schedule import views
 from functrans._compile.schedule.builder import Builder
 from functrans._compile.schedule.views import View
@@ -35,21 +35,23 @@ from functrans._ops.reductions import recurrence, running_share
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Running(Call):
-    """Computes each entry of the output from the one before it and the operands' entries there."""
+    """Each entry of the output: ``join`` of the one before it and the operands' entries there.
+
+    The first entry is that of the last operand.
+    """
 
     axis: int
+    row: Primitive
+    join: Lowering
+
+    @property
+    def name(self) -> str:  # type: ignore[override]  # other steps are all of one row
+        return self.row.name
 
     @property
     def work(self) -> float:
         """About how many operations a run takes."""
         return 2 * math.prod(self.outputs[0].shape)
-
-    def first(self, w: Writer, xs: Sequence[str]) -> str:
-        """The first entry, which has none before it."""
-        return xs[-1]
-
-    def next(self, w: Writer, before: str, xs: Sequence[str]) -> str:
-        raise NotImplementedError
 
     def body(self, w: Writer, indices: list[str]) -> None:
         """One line at ``indices``, or several that are next to each other."""
@@ -64,13 +66,13 @@ class Running(Call):
 
         def start(rest: list[str]) -> None:
             at = [*indices, "0", *rest]
-            keep(at, y, self.first(w, [read(w, v, at) for v in self.operands]))
+            keep(at, y, read(w, self.operands[-1], at))
 
         def go_on(rest: list[str]) -> None:
             at = [*indices, *rest]
             xs = [read(w, v, at) for v in map(self.later, self.operands)]
             before = w.code.op(f"load {w.t}, ptr {held}") if held else w.load(y, at)
-            keep(at, self.later(y), self.next(w, before, xs))
+            keep(at, self.later(y), self.join(w.code, w.t, before, *xs))
 
         over(w, inner, start)
         if n > 1:
@@ -96,46 +98,13 @@ def read(w: Writer, v: View, at: Sequence[str]) -> str:
     return convert(w.code, load(w, v, at), v.root.aval.dtype, w.dtype)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Scan(Running):
-    """A running sum, product or extreme: ``row`` says what joins an entry to those before."""
+class Share(Running):
+    """The weight of the latest entry in a running extreme: 1/n if it is the n-th to attain it.
 
-    row: Primitive
-
-    @property
-    def name(self) -> str:  # type: ignore[override]  # other steps are all of one row
-        return self.row.name
-
-    def next(self, w: Writer, before: str, xs: Sequence[str]) -> str:
-        assert self.row.facts.scans is not None, self.row
-        lower = lowering_of(self.row.facts.scans, w.dtype)
-        assert lower is not None, (self.row, w.dtype)
-        return lower(w.code, w.t, before, xs[0])
-
-
-class Recurrence(Running):
-    """``y_k = a_k y_(k-1) + b_k``, with strong zero in the product."""
+    ``join`` is of the extreme so far and an entry.
+    """
 
     __slots__ = ()
-
-    name: ClassVar[str] = "recurrence"
-
-    def next(self, w: Writer, before: str, xs: Sequence[str]) -> str:
-        multiply, add = (lowering_of(row, w.dtype) for row in (strong_multiply, ops.add))
-        assert multiply and add, w.dtype
-        w.code.exact = True
-        total = add(w.code, w.t, multiply(w.code, w.t, xs[0], before), xs[1])
-        w.code.exact = False
-        return total
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Share(Running):
-    """The weight of the latest entry in a running extreme: 1/n if it is the n-th to attain it."""
-
-    largest: bool
-
-    name: ClassVar[str] = "running_share"
 
     def body(self, w: Writer, indices: list[str]) -> None:
         """One line; the extreme so far, and how many have attained it, are in registers."""
@@ -168,9 +137,7 @@ class Share(Running):
         """The extreme with one more entry, whether that attains it, and whether it is a new one."""
         code, dtype = w.code, self.operands[0].root.aval.dtype
         t = type_of(dtype)
-        lower = lowering_of(ops.maximum if self.largest else ops.minimum, dtype)
-        assert lower, dtype
-        now = lower(code, t, before, x)
+        now = self.join(code, t, before, x)
         attains, fresh = code.compare("eq", t, x, now), code.compare("ne", t, now, before)
         if not is_float(t):
             return now, attains, fresh
@@ -185,6 +152,10 @@ def _number(x: float) -> str:
     return literal(x, np.dtype(float))
 
 
+# y_k = a_k y_(k-1) + b_k
+_recurrence = lowering_of_formula(
+    lambda before, a, b: strong_multiply(a, before) + b, lowering_of, exact=True
+)
 ROWS = frozenset({recurrence, running_share})
 
 
@@ -197,18 +168,19 @@ def enter(build: Builder, eqn: Eqn, arrays: Sequence[Var | Const]) -> bool:
     shape, dtypes = out.aval.shape, [a.aval.dtype for a in (*arrays, out)]
     if not out.aval.size or not all(map(is_native, dtypes)) or out.aval.dtype.kind == "b":
         return False
-    if join is not None and lowering_of(join, out.aval.dtype) is None:
+    lower = _recurrence if join is None else lowering_of(join, out.aval.dtype)
+    if lower is None:
         return False
     operands, output = [build.whole(a) for a in arrays], views.identity(out, shape)
     if row is running_share:
-        if dtypes[0].kind not in "fi":
+        lower = lowering_of(ops.maximum if eqn.params["largest"] else ops.minimum, dtypes[0])
+        if lower is None or dtypes[0].kind not in "fi":
             return False
         lines = shape[:axis] + shape[axis + 1 :]
-        build.call(Share(tuple(operands), (output,), lines, axis, eqn.params["largest"]))
+        build.call(Share(tuple(operands), (output,), lines, axis, row, lower))
         return True
     if eqn.params.get("reverse"):
         back = along(axis, (None, None, -1))
         *operands, output = [views.indexed(v, back) for v in (*operands, output)]
-    step = tuple(operands), (output,), shape[:axis], axis
-    build.call(Recurrence(*step) if join is None else Scan(*step, row))
+    build.call(Running(tuple(operands), (output,), shape[:axis], axis, row, lower))
     return True
