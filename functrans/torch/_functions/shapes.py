@@ -24,6 +24,7 @@ from functrans.torch._graph.views import real as real_row
 from functrans.torch._graph.views import reshape as reshape_row
 from functrans.torch._graph.views import transpose as transpose_row
 from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.devices import device as named_device
 from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.tensor import Tensor
 
@@ -449,6 +450,7 @@ def to(input: Tensor, *args: Any, dtype: Any = None, device: Any = None,
 def require_cpu(who: str, device: Any) -> None:
     """Raise for devices that are not there."""
     if device is not None and str(device).split(":")[0] != "cpu":
+        named_device(device)  # which knows the names that there are
         raise RuntimeError(
             f"{who}: there is no device '{device}' here; functrans.torch computes on the CPU only"
         )
