@@ -213,3 +213,9 @@ def test_samples_of_the_gamma_distribution_move_with_its_shape():
 def test_what_functions_do_not_take_is_refused(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+def test_a_signal_that_is_too_short_for_its_length_is_padded_with_a_warning():
+    spectrum = torch.stft(torch.ones(16), 8, return_complex=True)
+    with pytest.warns(UserWarning, match="The length of signal is shorter than the length param"):
+        assert torch.istft(spectrum, 8, length=30).shape == (30,)
