@@ -262,13 +262,14 @@ REFUSED = {
     "argmax of nothing": (lambda: T([]).argmax(), IndexError, "there is no entry"),
     "median of no ints": (lambda: T([0])[:0].median(), RuntimeError, "there is no entry"),
     "setitem of another shape": (
-        lambda: T([1.0, 2.0]).__setitem__(slice(0, 1), T([1.0, 2.0])), RuntimeError, "__setitem__"
+        lambda: T([1.0, 2.0]).__setitem__(slice(0, 1), T([1.0, 2.0])), RuntimeError,
+        r"size of the tensor \(1\) must match the existing size \(2\)",
     ),
     "complex data": (lambda: T([1j], dtype=torch.float32), TypeError, "cannot become torch.float"),
     "complex of ints": (lambda: torch.complex(T([1]), T([2])), RuntimeError, "floats of one type"),
-    "zeros": (lambda: torch.zeros(2, -1), RuntimeError, "must not be negative"),
-    "arange": (lambda: torch.arange(0, 5, -1), RuntimeError, "no step of -1 leads from 0 to 5"),
-    "arange by 0": (lambda: torch.arange(0, 5, 0), RuntimeError, "no step of 0"),
+    "zeros": (lambda: torch.zeros(2, -1), RuntimeError, "with negative dimension -1: "),
+    "arange": (lambda: torch.arange(0, 5, -1), RuntimeError, "inconsistent with step sign"),
+    "arange by 0": (lambda: torch.arange(0, 5, 0), RuntimeError, "must be nonzero"),
     "unique": (
         lambda: T([1.0], requires_grad=True).unique().backward(), RuntimeError,
         "derivative of unique is not implemented",
@@ -310,3 +311,91 @@ def test_a_type_that_a_function_does_not_take_is_named(name):
     call, text = NO_LOOP[name]
     with pytest.raises(NotImplementedError, match=text):
         call()
+
+
+LINALG_ERRORS = {
+    "inv": lambda: torch.linalg.inv(torch.zeros(2, 2)),
+    "cholesky": lambda: torch.linalg.cholesky(-torch.eye(2)),
+    "solve": lambda: torch.linalg.solve(torch.zeros(2, 2), torch.ones(2)),
+}
+
+
+@pytest.mark.parametrize("name", LINALG_ERRORS)
+def test_a_matrix_that_cannot_be_dealt_with_is_an_error_of_linear_algebra(name):
+    with pytest.raises(torch.linalg.LinAlgError, match=rf"linalg\.{name}: The "):
+        LINALG_ERRORS[name]()
+    with pytest.raises(RuntimeError):
+        LINALG_ERRORS[name]()
+
+
+F = torch.nn.functional
+SENTENCES = {
+    "a size": (lambda: T([1.0, 2.0]) + T([1.0, 2.0, 3.0]), RuntimeError,
+               r"The size of tensor a \(2\) must match the size of tensor b \(3\) at non-sing"),
+    "dot": (lambda: T([1.0, 2.0]) @ T([1.0, 2.0, 3.0]), RuntimeError, "inconsistent tensor size"),
+    "cat": (lambda: torch.cat([torch.ones(2, 2), torch.ones(3, 3)]), RuntimeError,
+            "Sizes of tensors must match except in dimension 0. Expected size 2 but got size 3"),
+    "cat of others": (lambda: torch.cat([torch.ones(2, 2), torch.ones(2)]), RuntimeError,
+                      "Tensors must have same number of dimensions: got 2 and 1"),
+    "reshape": (lambda: torch.ones(2).reshape(3), RuntimeError, r"shape '\[3\]' is invalid for"),
+    "expand to fewer": (lambda: torch.ones(2, 2).expand(2), RuntimeError, r"provided \(1\) must"),
+    "an axis": (lambda: torch.ones(2).softmax(3), IndexError, r"of \[-1, 0\], but got 3"),
+    "an index": (lambda: torch.ones(2)[5], IndexError, "index 5 is out of bounds for dimension 0"),
+    "a list": (lambda: torch.ones(2)[[5]], IndexError, "index 5 is out of bounds for dimension 0"),
+    "a mask": (lambda: T([1.0, 2.0])[torch.tensor([True, False, True])], IndexError,
+               r"The shape of the mask \[3\] at index 0 does not match the shape of the indexed"),
+    "gather": (lambda: torch.ones(2).gather(0, torch.tensor([5])), RuntimeError,
+               "index 5 is out of bounds for dimension 0 with size 2"),
+    "index_select": (lambda: torch.ones(2).index_select(0, torch.tensor([5])), IndexError,
+                     "index out of range in self"),
+    "float": (lambda: float(torch.ones(2)), ValueError, "only one element tensors can be convert"),
+    "iteration": (lambda: iter(torch.tensor(3.0)), TypeError, "iteration over a 0-d tensor"),
+    "split": (lambda: torch.ones(2).split(0), RuntimeError, "split_size can only be 0 if"),
+    "chunk": (lambda: torch.ones(2).chunk(0), RuntimeError, "chunk expects `chunks` to be greater"),
+    "diagonal": (lambda: torch.ones(2, 2).diagonal(0, 0, 0), RuntimeError, "cannot be identical"),
+    "mean": (lambda: torch.ones(2).mean(dtype=torch.long), NotImplementedError, r"mean\(\): could"),
+    "where": (lambda: torch.where(torch.ones(2), 1, 2), RuntimeError, "where expected condition"),
+    "types": (lambda: F.linear(torch.ones(2), torch.ones(2, 2).double()), RuntimeError,
+              "expected m1 and m2 to have the same dtype"),
+    "parameter": (lambda: torch.nn.Parameter(torch.ones(2).long()), RuntimeError,
+                  "Only Tensors of floating point and complex dtype can require gradients"),
+    "device": (lambda: torch.ones(2).to("foo"), RuntimeError, "Expected one of cpu, cuda, ipu, xp"),
+    "a hook": (lambda: torch.ones(2).register_post_accumulate_grad_hook(print), RuntimeError,
+               "cannot register a hook on a tensor that doesn't require gradient"),
+}
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_an_error_begins_with_the_sentence_of_torch(name):
+    call, error, text = SENTENCES[name]
+    with pytest.raises(error, match=f"^{text}" if name not in ("an axis", "expand to fewer",
+                                                               "diagonal") else text):
+        call()
+
+
+def test_a_tensor_of_inference_mode_stays_as_it_is():
+    with torch.inference_mode():
+        x = torch.ones(2)
+    with pytest.raises(RuntimeError, match="Setting requires_grad=True on inference tensor"):
+        x.requires_grad_()
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside Inference"):
+        x.add_(1)
+    with pytest.raises(RuntimeError, match="Inference tensors do not track version counter"):
+        x._version  # noqa: B018  (the error is what is tested)
+
+
+def test_a_retained_input_of_backward_has_its_gradient_once():
+    x = torch.ones(2, requires_grad=True)
+    y = x * 3
+    y.retain_grad()
+    (y * y).sum().backward(inputs=[y])
+    assert y.grad.tolist() == [6.0, 6.0] and x.grad is None
+
+
+def test_a_boolean_index_takes_all_or_nothing():
+    x = torch.tensor(2.0, requires_grad=True)
+    assert x[torch.tensor(True)].tolist() == [2.0] and x[False].shape == (0,)
+    y, z = x * 1, x * 3
+    y[torch.tensor(True)] = x * 5
+    z[torch.tensor(False)] = 7.0
+    assert torch.autograd.grad(y + z, x)[0].item() == 8.0

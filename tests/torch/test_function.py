@@ -618,7 +618,7 @@ def test_a_view_that_is_returned_cannot_be_written_to(forward):
     y = made_of(forward, lambda ctx, g: -g).apply(x)
     assert y is not x and y._is_view()
     with pytest.raises(RuntimeError, match=(
-            r"Output 0 of MadeBackward is a view and is being modified inplace\. This view was "
+            r"Output 0 of Made is a view and is being modified inplace\. This view was "
             "created inside a custom Function")):
         y.mul_(5)
     y.sum().backward()

@@ -298,14 +298,14 @@ def test_edge_points_have_the_useful_subgradient(f, at, slope):
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda: torch.ones(2) + torch.ones(3), RuntimeError, r"add: the sizes \[2\] and \[3\]"),
+        (lambda: torch.ones(2) + torch.ones(3), RuntimeError, r"a \(2\) must .* b \(3\)"),
         (lambda: torch.ones(2, 3) @ torch.ones(2, 3), RuntimeError, "cannot be multiplied"),
         (lambda: torch.mm(torch.ones(2), torch.ones(2)), RuntimeError, "mm: expected a 2-D"),
         (lambda: torch.ones(2) @ torch.ones(2).double(), RuntimeError, "must have one dtype"),
         (lambda: torch.ones(2).view(3), RuntimeError, "invalid for input of size 2"),
         (lambda: torch.ones(2, 3).t().view(-1), RuntimeError, r"Use .reshape\(...\) instead"),
-        (lambda: torch.ones(2).expand(3), RuntimeError, "cannot be expanded"),
-        (lambda: torch.ones(2).sum(5), IndexError, "out of bounds"),
+        (lambda: torch.ones(2).expand(3), RuntimeError, "The expanded size of the tensor"),
+        (lambda: torch.ones(2).sum(5), IndexError, r"of \[-1, 0\], but got 5"),
         (lambda: torch.ones(2).transpose(0, 4), IndexError, "Dimension out of range"),
         (lambda: torch.ones(2)[::-1], ValueError, "step must be greater than zero"),
         (lambda: torch.ones(2)[torch.ones(1)], IndexError, "used as indices"),
@@ -364,7 +364,7 @@ def test_a_number_has_no_spread(dim):
 
 @pytest.mark.parametrize("name", ["sum", "mean", "cumsum", "median", "topk", "sort", "logsumexp"])
 def test_a_number_has_no_second_dimension(name):
-    with pytest.raises(IndexError, match="out of bounds"):
+    with pytest.raises(IndexError, match=r"range of \[-1, 0\], but got 1"):
         ALONG[name](torch.tensor(0.7), 1)
 
 

@@ -248,7 +248,7 @@ def test_the_legacy_way_of_a_function_is_refused():
 
 def test_what_is_no_place_in_the_graph_is_refused():
     x = leaf(1.0)
-    with pytest.raises(TypeError, match="all inputs have to be Tensors or GradientEdges, but got"):
+    with pytest.raises(RuntimeError, match="all inputs have to be Tensors or Gradient"):
         torch.autograd.grad(x * 2, [3])
     with pytest.raises(RuntimeError, match=r"`inputs` argument to `grad\(\)` cannot be empty"):
         torch.autograd.grad(x * 2, [])

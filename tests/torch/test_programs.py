@@ -43,6 +43,20 @@ def flat(x, path=""):
         yield path, x
 
 
+# of the greatest number of a program, where 1e-12 of it would be too little
+WIDER = {
+    "chances.beta_and_dirichlet": 1e-8,  # torch's digamma and trigamma are good to 1e-9
+    "dynamics.inverse_kinematics": 1e-5,  # hundreds of steps in float32
+    "fitting.dynamic_network": 1e-6,  # hundreds of steps in float32
+    "fitting.polynomial_by_modules": 1e-5,  # thousands of steps in float32
+    "fitting.softmax_regression": 1e-8,  # hundreds of steps in float32
+    "functions.legendre": 1e-5,  # thousands of steps in float32
+    "operations.entries": 1e-9,  # torch's special functions are good to 1e-10
+    "operations.losses": 1e-11,  # small differences of large logarithms
+    "structures.special_functions": 1e-9,  # torch's special functions are good to 1e-10
+}
+
+
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_program_has_the_numbers_of_torch(name, programs_by_name):
     with warnings.catch_warnings():
@@ -50,7 +64,10 @@ def test_a_program_has_the_numbers_of_torch(name, programs_by_name):
         found = dict(flat(numbers(programs_by_name[name]())))
     expected = dict(flat(RECORDED[name]))
     assert list(found) == list(expected)
-    np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=1e-5, atol=1e-7)
+    want = np.array(list(expected.values()))
+    scale = np.abs(want[np.isfinite(want)]).max(initial=0)
+    np.testing.assert_allclose(list(found.values()), want, rtol=0,
+                               atol=WIDER.get(name, 1e-12) * scale)
 
 
 def test_every_program_is_recorded(programs_by_name):

@@ -164,3 +164,36 @@ def test_a_square_root_cannot():
     y.mul_(2)
     with pytest.raises(RuntimeError, match="SqrtBackward0 saved it"):
         y.sum().backward()
+
+
+def test_one_saved_tensor_has_hooks_of_its_own():
+    log = []
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    w = torch.tensor([3.0, 4.0], requires_grad=True)
+    y = x * w
+    y.grad_fn._raw_saved_self.register_hooks(
+        lambda t: (log.append(t.tolist()), t * 2)[1], lambda t: t / 2)
+    gx, gw = torch.autograd.grad(y.sum(), (x, w))
+    assert gx.tolist() == [3.0, 4.0] and gw.tolist() == [1.0, 2.0] and log == [[1.0, 2.0]]
+    p = x.prod()
+    p.grad_fn._raw_saved_self.register_hooks(lambda t: t.tolist(), torch.tensor)
+    assert torch.autograd.grad(p, x)[0].tolist() == [2.0, 1.0]
+
+
+def test_the_hooks_of_a_saved_tensor_are_set_once_and_in_time():
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    y = x.exp()
+    saved = y.grad_fn._raw_saved_result
+    saved.register_hooks(lambda t: t, lambda t: t)
+    with pytest.raises(RuntimeError, match="whose hooks have already been set"):
+        saved.register_hooks(lambda t: t, lambda t: t)
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="on a saved tensor after it has been freed"):
+        saved.register_hooks(lambda t: t, lambda t: t)
+
+
+def test_a_pack_hook_does_not_write_to_what_is_saved():
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    with pytest.raises(RuntimeError, match="A saved tensor pack hook is modifying its input in"), \
+            torch.autograd.graph.saved_tensors_hooks(lambda t: t.mul_(2), lambda t: t):
+        x.exp()

@@ -130,9 +130,18 @@ def _product(input, other):
     try:
         return np.matmul(input, other)
     except ValueError as failure:
-        raise RuntimeError(
-            f"matmul: shapes {list(input.shape)} and {list(other.shape)} cannot be multiplied"
-        ) from failure
+        raise RuntimeError(_unmultiplied(input.shape, other.shape)) from failure
+
+
+def _unmultiplied(a: tuple, b: tuple) -> str:
+    """What is wrong with two shapes that have no product."""
+    if len(a) == len(b) == 1:
+        return (
+            f"inconsistent tensor size, expected tensor [{a[0]}] and src [{b[0]}] to have the same "
+            f"number of elements, but got {a[0]} and {b[0]} elements respectively"
+        )
+    kind = "mv" if len(b) == 1 else "mm" if len(a) <= 2 and len(b) == 2 else "matmul"
+    return f"{kind}: shapes {list(a)} and {list(b)} cannot be multiplied"
 
 
 def _product_of(who, *pairs):

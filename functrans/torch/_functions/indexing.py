@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from functrans.errors import FunctransError
 from functrans.extend import split_key
 from functrans.torch._functions.direct import RowCall, are_plain
+from functrans.torch._functions.failures import translated
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NUMBERS, op, promoted, row
 from functrans.torch._graph.custom import DelayedError
 from functrans.torch._graph.graph import RowNode, Value
@@ -18,6 +18,7 @@ from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed, observed_unary
 from functrans.torch._graph.titles import named
 from functrans.torch._graph.views import changed, getitem, guard, rebase, refuse_overlap, view
+from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import result_dtype
 from functrans.torch._tensors.tensor import Tensor, edge_of, unwrap
 
@@ -71,6 +72,13 @@ def get(self: Tensor, key: Any) -> Tensor:
         pattern = _basic(key)
     if pattern is None:
         return _picked(self, key)
+    try:
+        return _part(self, pattern)
+    except IndexError as failure:
+        raise translated("__getitem__", failure) or failure from failure
+
+
+def _part(self: Tensor, pattern: tuple) -> Tensor:
     title = "SelectBackward0" if int in map(type, pattern) else "SliceBackward0"
     return view(title, getitem, (self,), {"pattern": pattern})
 
@@ -98,10 +106,8 @@ def put(self: Tensor, key: Any, value: Any) -> None:
         key = None
     try:
         _put(self, key, value)
-    except ValueError as failure:
-        if isinstance(failure, IndexError | FunctransError):
-            raise
-        raise RuntimeError(f"__setitem__: {failure}") from failure
+    except (ValueError, IndexError) as failure:
+        raise translated("__setitem__", failure) or failure from failure
 
 
 def _put(self: Tensor, key: Any, value: Any) -> None:
@@ -152,6 +158,8 @@ def _shaped(v: Any, shape: tuple) -> Any:
 
 
 def _entries(self: Tensor) -> Iterator[Tensor]:
+    if not self._array.ndim:
+        raise TypeError("iteration over a 0-d tensor")
     return iter([self[i] for i in range(len(self))])
 
 
@@ -170,6 +178,8 @@ def index_array(x):
 def index_select(x, dim, index):
     """The entries at ``index`` along ``dim``."""
     index = from_start("index_select", index_array(index), IndexError)
+    if index.size and index.max() >= (x.shape[dim] if x.ndim else 1):
+        raise IndexError(f"index out of range in self: {index.max()} along dimension {dim}")
     return np.take(x, index, dim) if x.ndim else x.reshape(1)[index].reshape(())
 
 
@@ -209,6 +219,10 @@ def gather(x, dim, index, *, sparse_grad=False):
         return np.zeros(index.shape, x.dtype)
     if not x.ndim or not index.ndim:
         return x.reshape(-1)[index.reshape(-1)].reshape(index.shape)
+    if index.max() >= x.shape[dim]:
+        raise RuntimeError(
+            f"index {index.max()} is out of bounds for dimension {dim} with size {x.shape[dim]}"
+        )
     return np.take_along_axis(_cut(x, dim, index.shape), index, dim)
 
 
@@ -243,6 +257,11 @@ def where(condition, input=None, other=None):
     if input is None:
         return nonzero.body(condition, as_tuple=True)
     condition = condition if type(condition) is Value else np.asarray(condition)
+    if condition.dtype not in (bool, np.uint8):
+        raise RuntimeError(
+            "where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{dtypes.dtype_of(condition).name}; compare it with something first"
+        )
     return _where(condition, *_alike(input, other))
 
 

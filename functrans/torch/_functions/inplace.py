@@ -30,9 +30,10 @@ def in_place(f: Callable, name: str) -> Callable:
         array = self._array
         if args:
             refuse_overlap(self, args[0])
-        if recorded or not array.flags.writeable:
+        if recorded or self._inference or not array.flags.writeable:
             guard(self, recorded, name)
-            return _recorded_write(self, f, args, kwargs, name)
+            if recorded:
+                return _recorded_write(self, f, args, kwargs, name)
         if of is not None and len(args) == 1 and not kwargs and _fits(array, args[0]):
             other = args[0]
             other = other._array if isinstance(other, Tensor) else other

@@ -47,12 +47,17 @@ def write_out(name: str, compute: Callable[[], Any], out: Any, operands: Any) ->
     return type(results)(*out) if hasattr(results, "_fields") else tuple(out)
 
 
+def _scalar(t: Tensor) -> str:
+    """The name of the type of ``t`` in torch's errors: Float, Double, Long."""
+    return t.type().removeprefix("torch.").removesuffix("Tensor")
+
+
 def _write(name: str, result: Tensor, out: Tensor) -> None:
     have, want = result.dtype, out.dtype
     if have.rank > want.rank:
         raise RuntimeError(
-            f"{name}(): result type {have.name} can't be cast to the desired output type "
-            f"{want.name}"
+            f"result type {_scalar(result)} can't be cast to the desired output type "
+            f"{_scalar(out)}, in {name} with out="
         )
     array = result._array
     if out._array.shape != array.shape:

@@ -105,9 +105,9 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
 
 def _of_floats(x, dtype, who):
     if dtype is not None:
-        return x.astype(dtype)
+        x = x.astype(dtype)
     if x.dtype.kind in "biu":
-        raise RuntimeError(
+        raise NotImplementedError(
             f"{who}(): could not infer output dtype. Input dtype must be either a floating point "
             f"or complex dtype. Got: {dtypes.dtype_of(x).name}. Use x.float() first, or dtype=."
         )

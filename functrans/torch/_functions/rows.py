@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import Elementwise
+from functrans.torch._functions.failures import misfit
 from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse, title_for
 from functrans.torch._graph.graph import ZERO, Edge, ElementwiseNode, Storage
 from functrans.torch._graph.modes import state
@@ -130,11 +131,7 @@ def apply(name: str, ufunc: Callable, a: Any, b: Any) -> Any:
         refuse(name, failure, (a, b))
         raise
     except ValueError as failure:
-        s1, s2 = list(np.shape(a)), list(np.shape(b))
-        raise RuntimeError(
-            f"{name}: the sizes {s1} and {s2} do not fit: counted from the last, dimensions must "
-            "be equal, or one of them 1"
-        ) from failure
+        raise RuntimeError(misfit(name, np.shape(a), np.shape(b))) from failure
 
 
 def _quietly(ufunc: Callable) -> Callable:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.direct import cat_row, stack_row
+from functrans.torch._functions.failures import out_of_range, unexpandable
 from functrans.torch._functions.table import (
     FUNCTIONS,
     METHODS,
@@ -25,6 +26,7 @@ from functrans.torch._graph.views import real as real_row
 from functrans.torch._graph.views import reshape as reshape_row
 from functrans.torch._graph.views import transpose as transpose_row
 from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.devices import device as named_device
 from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.tensor import Tensor
 
@@ -41,11 +43,8 @@ def sizes(shape: tuple) -> tuple:
 def _dim(dim: int, ndim: int) -> int:
     if 0 <= dim < ndim:
         return dim
-    low, high = -max(ndim, 1), max(ndim, 1) - 1
-    if not low <= dim <= high:
-        raise IndexError(
-            f"Dimension out of range (expected to be in range of [{low}, {high}], but got {dim})"
-        )
+    if not -max(ndim, 1) <= dim < max(ndim, 1):
+        raise IndexError(out_of_range(dim, ndim))
     return dim % max(ndim, 1)
 
 
@@ -55,7 +54,9 @@ def _full_shape(shape: tuple, have: tuple, who: str) -> tuple:
     known = -math.prod(shape) if -1 in shape else math.prod(shape)
     fits = size % known == 0 if -1 in shape and known > 0 else known == size
     if shape.count(-1) > 1 or not fits or (-1 in shape and known == 0):
-        raise RuntimeError(f"{who}: shape '{list(shape)}' is invalid for input of size {size}")
+        raise RuntimeError(
+            f"shape '{list(shape)}' is invalid for input of size {size}, in {who} of {list(have)}"
+        )
     return tuple([size // known if n == -1 else n for n in shape])
 
 
@@ -194,7 +195,7 @@ def expand(input: Tensor, *shape: Any) -> Tensor:
     lead = len(wanted) - len(have)
     full = tuple([have[i - lead] if n == -1 and i >= lead else n for i, n in enumerate(wanted)])
     if lead < 0 or any(n not in (1, m) for n, m in zip(have, full[lead:], strict=True)):
-        raise RuntimeError(f"expand: {list(have)} cannot be expanded to {list(wanted)}")
+        raise RuntimeError(unexpandable(have, full))
     # what broadcasting returns cannot be written to, even where no entry is repeated
     row = reshape_row if math.prod(full) == input._array.size else broadcast_to
     return view("ExpandBackward0", row, (input,), {"shape": full})
@@ -217,6 +218,8 @@ def diagonal_(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> T
     """The entries of a diagonal of two dimensions, as the last dimension; a view."""
     n = input._array.ndim
     pair = _dim(dim1, n), _dim(dim2, n)
+    if pair[0] == pair[1]:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
     if pair != (n - 2, n - 1):
         input = permute(input, [*[i for i in range(n) if i not in pair], *pair])
     return view("DiagonalBackward0", diagonal, (input,), {"offset": offset})
@@ -274,6 +277,11 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
     lengths = split_size_or_sections
     title = "SplitBackward0" if isinstance(lengths, int) else "SplitWithSizesBackward0"
     if isinstance(lengths, int):
+        if lengths < 0 or (not lengths and n):
+            raise RuntimeError(
+                f"split_size can only be 0 if dimension size is 0, but got dimension size of {n}, "
+                f"and split: {lengths}"
+            )
         lengths = [min(lengths, n - i) for i in range(0, n, lengths)] or [0]
     elif sum(lengths) != n:
         raise RuntimeError(
@@ -287,6 +295,8 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
 @method
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
     """At most ``chunks`` views of nearly equal length along ``dim``."""
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     return split(input, -(-input._array.shape[dim] // chunks) or 1, dim)
 
 
@@ -369,7 +379,23 @@ def cat(tensors, dim=0):
     if not tensors:
         raise RuntimeError("cat: expected a non-empty list of Tensors")
     alike = promoted(*tensors)
-    return np.concatenate([x for x in alike if x.shape != (0,)] or alike[:1], dim)
+    parts = [x for x in alike if x.shape != (0,)] or alike[:1]
+    for i, x in enumerate(parts):
+        _require_joinable(i, x.shape, parts[0].shape, dim)
+    return np.concatenate(parts, dim)
+
+
+def _require_joinable(i: int, shape: tuple, first: tuple, dim: int) -> None:
+    if len(shape) != len(first):
+        raise RuntimeError(
+            f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}"
+        )
+    for d, (n, m) in enumerate(zip(shape, first, strict=True)):
+        if n != m and d != _dim(dim, len(first)):
+            raise RuntimeError(
+                f"Sizes of tensors must match except in dimension {dim}. Expected size {m} but got "
+                f"size {n} for tensor number {i} in the list."
+            )
 
 
 @op(space=FUNCTIONS, by_row=stack_row)
@@ -433,6 +459,7 @@ def to(input: Tensor, *args: Any, dtype: Any = None, device: Any = None,
 def require_cpu(who: str, device: Any) -> None:
     """Raise for devices that are not there."""
     if device is not None and str(device).split(":")[0] != "cpu":
+        named_device(device)  # which knows the names that there are
         raise RuntimeError(
             f"{who}: there is no device '{device}' here; functrans.torch computes on the CPU only"
         )

@@ -28,6 +28,7 @@ import numpy as np
 from functrans.errors import FunctransError
 from functrans.extend import TABLE
 from functrans.torch._functions.direct import ByRow, record_row
+from functrans.torch._functions.failures import translated
 from functrans.torch._functions.outputs import any_requires, write_out
 from functrans.torch._graph.graph import Node, RowNode, Value
 from functrans.torch._graph.modes import state
@@ -97,10 +98,11 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
         except TypeError as failure:
             refuse(name, failure, operands)
             raise
-        except ValueError as failure:
-            if isinstance(failure, IndexError | FunctransError):
+        except (ValueError, IndexError) as failure:
+            known = translated(name, failure)
+            if known is None:
                 raise
-            raise RuntimeError(f"{name}: {failure}") from failure
+            raise known from failure
         return wrap(out, operands, shown)
 
     run.__name__ = run.__qualname__ = name

@@ -49,7 +49,7 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
     targets = as_tuple(inputs)
     edges = _places(targets, "backward")
     for t, edge, ct in zip(targets, edges, run(roots, edges, retain, create_graph), strict=True):
-        if ct is not None:
+        if ct is not None and not (isinstance(t, Tensor) and t.retains_grad):  # which has it
             t = edge[0].variable if isinstance(t, GradientEdge) else t
             t.accumulate(ct, create_graph)
 
@@ -117,7 +117,7 @@ def _places(targets: Sequence[Tensor], who: str) -> list[Edge]:
     edges = []
     for t in targets:
         if not isinstance(t, Tensor | GradientEdge):
-            raise TypeError(
+            raise RuntimeError(
                 f"all inputs have to be Tensors or GradientEdges, but got {type(t).__name__} among "
                 f"the inputs of {who}"
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from functrans.extend import TABLE
 from functrans.torch._graph.graph import Edge, ElementwiseNode, Node, RowNode, Storage
 from functrans.torch._graph.modes import state
+from functrans.torch._graph.packing import Packed, PackedTuple
 from functrans.torch._tensors.tensor import Tensor, from_array, show, take
 
 # The operands of a node by the names that programs read them under.
@@ -26,7 +27,51 @@ def saved_attribute(node: Node, name: str) -> Any:
             values = dict(_saved(node))
             if key in values:
                 return values[key]
+    if name.startswith("_raw_saved_") and isinstance(node, ElementwiseNode | RowNode):
+        key = name.removeprefix("_raw_saved_")
+        if isinstance(dict(_saved(node)).get(key), Tensor):
+            return SavedTensor(node, key)
     raise AttributeError(f"{type(node).__name__!r} object has no attribute {name!r}")
+
+
+class SavedTensor:
+    """``node._raw_saved_self`` and the like: the place where ``node`` keeps a tensor."""
+
+    def __init__(self, node: ElementwiseNode | RowNode, key: str):
+        self._node, self._key = node, key
+
+    def register_hooks(self, pack_hook: Callable, unpack_hook: Callable) -> None:
+        """Keep ``pack_hook(tensor)`` in place of the tensor, which ``unpack_hook`` makes of it."""
+        node = self._node
+        saved = node.parts if isinstance(node, ElementwiseNode) else node.xs
+        if saved is None:
+            raise RuntimeError("Calling register_hooks on a saved tensor after it has been freed.")
+        if type(saved) is PackedTuple:
+            raise RuntimeError(
+                "Calling register_hooks on a saved tensor whose hooks have already been set."
+            )
+        operands, y = _operands(node)
+        array = y if self._key == "result" else operands[_OPERANDS[self._key]]
+
+        def pack(kept: Any) -> Any:
+            return _pack_one(kept, pack_hook, unpack_hook) if kept is array else kept
+
+        if isinstance(node, ElementwiseNode):
+            node.parts = PackedTuple([
+                (i, action, PackedTuple(map(pack, values)), unlike)
+                for i, action, values, unlike in node.available()
+            ])
+        else:
+            xs, kept_y = node.available()
+            node.xs = PackedTuple(map(pack, xs))
+            node.y = None if kept_y is None else PackedTuple((pack(kept_y),))
+
+
+def _pack_one(array: np.ndarray, pack: Callable, unpack: Callable) -> Packed:
+    def unpacked(kept: Any) -> np.ndarray:
+        return unpack(kept)._array
+
+    return Packed(array, (lambda a: pack(from_array(a)), unpacked))
 
 
 def _saved(node: ElementwiseNode | RowNode) -> Iterator[tuple[str, Any]]:
@@ -86,4 +131,4 @@ def pass_alone(node: Node, *grads: Any) -> Any:
     return out[0] if len(out) == 1 else out
 
 
-__all__ = ["pass_alone", "saved_attribute"]
+__all__ = ["SavedTensor", "pass_alone", "saved_attribute"]

@@ -154,12 +154,18 @@ def _refused(t: Tensor, name: str) -> RuntimeError:
             t._made or f"Make the view outside of no_grad as well, or call {name} inside of it."
         )
         return RuntimeError(subject + cure)
-    subject = f"Output {t._index} of {t._node.name()} is a view and is being modified inplace. "
+    function = t._node.name().removesuffix("0").removesuffix("Backward")
+    subject = f"Output {t._index} of {function} is a view and is being modified inplace. "
     return RuntimeError(f"{subject}{t._made}Call {name} on a clone(), or write it out of place.")
 
 
 def guard(t: Tensor, recorded: bool, name: str) -> None:
     """Raise if ``t`` cannot be changed in place by the operation ``name``."""
+    if t._inference and not state.inference:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make "
+            f"a clone to get a normal tensor before doing inplace update, here {name}."
+        )
     if recorded:
         if t._base is not None and (t._made is not None or t._steps is None):
             raise _refused(t, name)

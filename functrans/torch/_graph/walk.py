@@ -25,7 +25,7 @@ from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, RowNode
 from functrans.torch._graph.modes import set_unusual, state
 from functrans.torch._graph.observed import set_watch
 from functrans.torch._graph.quiet import quiet
-from functrans.torch._tensors.dtypes import BY_ARRAY_DTYPE, Size
+from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.tensor import Tensor, is_alone, show, take
 
 
@@ -380,11 +380,16 @@ def _replaced(hook: Any, cts: Sequence, new: Any, create: bool) -> list:
             )
         if g is not None and g._array.dtype != c.dtype:
             raise RuntimeError(
-                f"hook '{who}' has changed the type of value (was {BY_ARRAY_DTYPE[c.dtype]} got "
-                f"{g.dtype}); convert it back with .to(grad.dtype)"
+                f"hook '{who}' has changed the type of value (was {_kind(c)} got {_kind(g)}); "
+                "convert it back with .to(grad.dtype)"
             )
         out.append(None if g is None else take(g, create))
     return out
+
+
+def _kind(x: Any) -> str:
+    """The type of a tensor or cotangent as ``Tensor.type`` has it."""
+    return str((x if isinstance(x, Tensor) else show(x)).type())
 
 
 def _between_hooks(node, ct, create, cts, heap, needed, captured):

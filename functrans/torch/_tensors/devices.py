@@ -6,6 +6,8 @@ from typing import Any
 
 # Kinds that programs name; one that is not among them is misspelt.
 _KINDS = ("cpu", "cuda", "mps", "xpu", "meta", "hip", "xla", "vulkan", "mtia", "hpu", "ipu")
+_NAMES = ("cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, hip, ve, fpga, maia, xla, lazy, "
+          "vulkan, mps, meta, hpu, mtia, privateuseone")
 
 
 class device:
@@ -33,7 +35,7 @@ class device:
         kind, _, number = name.partition(":")
         if kind not in _KINDS:
             raise RuntimeError(
-                f"Expected one of {', '.join(_KINDS)} device type at start of device string: {name}"
+                f"Expected one of {_NAMES} device type at start of device string: {name}"
             )
         if number and (index is not None or not number.isdigit()):
             raise RuntimeError(f"Invalid device string: '{name}'; one index is a number after ':'")

@@ -94,7 +94,10 @@ def _shaped(name: str, make: Callable) -> Callable:
         d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
         shape = sizes(size)
         if min(shape, default=0) < 0:
-            raise RuntimeError(f"{name}: lengths must not be negative, but they are {list(shape)}")
+            raise RuntimeError(
+                f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}, by "
+                f"{name}"
+            )
         array = np.asarray(make(shape, d, generator)).astype(d, copy=False)
         return finished(name, array, None, requires_grad, device)
 
@@ -185,8 +188,13 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
     """Numbers from ``start`` up to, not including, ``end``."""
     start, end = (0, start) if end is None else (start, end)
     start, end, step = [x.item() if isinstance(x, Tensor) else x for x in (start, end, step)]
-    if step == 0 or (end - start) * step < 0:
-        raise RuntimeError(f"arange: no step of {step} leads from {start} to {end}")
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * step < 0:
+        raise RuntimeError(
+            "upper bound and lower bound inconsistent with step sign: no step of arange of "
+            f"{step} leads from {start} to {end}"
+        )
     array = np.arange(start, end, step)
     if dtype is None and array.dtype.kind == "f":
         array = array.astype(dtypes.default_float())

@@ -153,6 +153,8 @@ class Facts:
 
     @property
     def _version(self) -> int:
+        if self._inference:
+            raise RuntimeError("Inference tensors do not track version counter.")
         return self._storage.version
 
     def __len__(self) -> int:
@@ -179,14 +181,21 @@ class Facts:
             return float(self._array.reshape(())[()])
         return self._array.item()
 
+    def _number(self) -> Any:
+        """The one element, as ``float`` and the like ask for it."""
+        if self._array.size != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars, and "
+                             f"this one has {self._array.size}")
+        return self.item()
+
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._number())
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._number())
 
     def __complex__(self) -> complex:
-        return complex(self.item())
+        return complex(self._number())
 
     def __index__(self) -> int:
         if self._array.size != 1 or self._array.dtype.kind not in "iub":

@@ -129,6 +129,11 @@ class Tensor(Facts):
                 "computed variable in a subgraph that doesn't require differentiation use "
                 "var_no_grad = var.detach()."
             )
+        if requires_grad and self._inference and not state.inference:
+            raise RuntimeError(
+                "Setting requires_grad=True on inference tensor outside InferenceMode is not "
+                "allowed. Use a clone()."
+            )
         if requires_grad and not dtypes.is_differentiable(self._array.dtype):
             raise RuntimeError(
                 "only Tensors of floating point dtype can require gradients, or complex, and this "
@@ -218,10 +223,11 @@ class Tensor(Facts):
 
     def register_post_accumulate_grad_hook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(tensor)`` whenever ``backward`` has added to the ``grad`` of this leaf."""
-        if not self.is_leaf or not self._requires:
+        if not self.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        if not self.is_leaf:
             raise RuntimeError(
-                "post accumulate grad hooks cannot be registered on non-leaf tensors, nor on "
-                "tensors that do not require gradients"
+                "post accumulate grad hooks cannot be registered on non-leaf tensors"
             )
         self._post_hooks = {} if self._post_hooks is None else self._post_hooks
         return RemovableHandle.enter(self._post_hooks, hook)
@@ -330,9 +336,7 @@ class Tensor(Facts):
         return copied
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
-        if self._node is not None:
-            raise RuntimeError("only leaves can be pickled; use detach()")
-        return _unpickled, (np.array(self._array), self._requires)
+        return _unpickled, (np.array(self._array), self.requires_grad)
 
 
 def _unpickled(array: np.ndarray, requires: bool) -> Tensor:

@@ -51,8 +51,16 @@ class saved_tensors_hooks:
         before = state.saving
         set_unusual(saving=None)
         try:
+            given = from_array(array)
             with no_grad():
-                return self.pack_hook(from_array(array))
+                kept = self.pack_hook(given)
+            if given._storage.version:
+                raise RuntimeError(
+                    "A saved tensor pack hook is modifying its input in place. Tensors provided as "
+                    "input to pack hook can not be modified by in-place operations; work on a "
+                    "clone()."
+                )
+            return kept
         finally:
             set_unusual(saving=before)
 

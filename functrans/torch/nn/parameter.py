@@ -19,6 +19,11 @@ class Parameter(Tensor):
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
         data = as_tensor([] if data is None else data)
+        if requires_grad and data._array.dtype.kind not in "fcV":
+            raise RuntimeError(
+                "Only Tensors of floating point and complex dtype can require gradients, and a "
+                f"Parameter does; this one is {data.dtype}. Pass requires_grad=False."
+            )
         t = from_array(data._array, data._storage)
         t.__class__ = cls
         t.requires_grad_(requires_grad)

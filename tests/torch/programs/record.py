@@ -42,6 +42,8 @@ def record(only: str) -> None:
     for name, program in programs(only):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
+            # torch's own, at the first use of forward mode
+            warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated")
             try:
                 stored[name] = numbers(program())
             except Exception as failure:

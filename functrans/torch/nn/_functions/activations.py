@@ -235,6 +235,11 @@ def _dropped_low(input: Tensor, p: float, training: bool, inplace: bool, shape: 
 @op(method=False, title="AddmmBackward0")
 def linear(input, weight, bias=None):
     """input @ weight.T + bias."""
+    if input.dtype != weight.dtype:
+        raise RuntimeError(
+            "expected m1 and m2 to have the same dtype, but got: "
+            f"{input.dtype.name} != {weight.dtype.name}, in linear"
+        )
     y = np.matmul(input, np.swapaxes(weight, 0, 1) if weight.ndim == 2 else weight)
     return y if bias is None else y + bias
 

@@ -184,6 +184,11 @@ def _picked(x, target, weight, ignored, reduction, who, total=None, smoothing=0.
     """The loss of ``x``, less a total for each example, at the targets."""
     axis = 0 if x.ndim == 1 else 1
     shape = x.shape[:axis] + x.shape[axis + 1 :]
+    if axis and target.ndim and x.shape[0] != target.shape[0]:
+        raise WrongValue(
+            f"Expected input batch_size ({x.shape[0]}) to match target batch_size "
+            f"({target.shape[0]}). ({who})"
+        )
     if target.dtype.kind not in "iu" or target.shape != shape:
         raise RuntimeError(
             f"{who}: target must hold classes, integers in the shape {list(shape)}, but it is "
