@@ -91,6 +91,13 @@ NAMES: dict[str, Names] = {
             resample_poly savgol_filter sosfilt sosfilt_zi sosfiltfilt stft upfirdn welch
         """,
     ),
+    "spatial": Names(ours="distance_matrix minkowski_distance minkowski_distance_p"),
+    "spatial.distance": Names(
+        ours="""
+            braycurtis canberra cdist chebyshev cityblock correlation cosine euclidean jensenshannon
+            mahalanobis minkowski pdist seuclidean sqeuclidean squareform
+        """,
+    ),
     "stats": Names(
         ours="""
             bernoulli beta binom cauchy chi2 dirichlet expon f gamma genextreme genpareto geom
