@@ -91,6 +91,12 @@ NAMES: dict[str, Names] = {
             resample_poly savgol_filter sosfilt sosfilt_zi sosfiltfilt stft upfirdn welch
         """,
     ),
+    "sparse": Names(
+        ours="coo_array coo_matrix csc_array csc_matrix csr_array csr_matrix diags diags_array",
+    ),
+    "sparse.linalg": Names(
+        ours="bicgstab cg expm_multiply factorized gmres minres splu spsolve",
+    ),
     "spatial": Names(ours="distance_matrix minkowski_distance minkowski_distance_p"),
     "spatial.distance": Names(
         ours="""
@@ -130,6 +136,15 @@ def advice(x: Any) -> str | None:
         "and functrans.scipy has no counterpart. Wrap the call with ft.external, or pass the "
         "constant ft.stop_gradient(x)."
     )
+
+
+def asked_by_sparse() -> bool:
+    """Whether an operator of SciPy's sparse arrays asks if its operand is an array.
+
+    SciPy leaves operators to an operand that it is told is no array, by one of objects.
+    """
+    frames = scipy_frames()
+    return bool(frames) and frames[-1].f_code.co_name in ("_matmul_dispatch", "_divide")
 
 
 def _is_public(namespace: str, name: str) -> bool:

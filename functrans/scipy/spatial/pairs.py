@@ -111,7 +111,7 @@ def pdist(X, metric: Any = "euclidean", *, out=None, **kwargs):
 @counterpart(sd.squareform)
 def squareform(X, force="no", checks=True):
     """The matrix of the distances of pairs, or these, the upper triangle, of a matrix."""
-    x: Any = as_operand(X)
+    x = as_operand(X)
     force = force.lower()
     if (force == "tomatrix" and x.ndim != 1) or (force == "tovector" and x.ndim != 2):
         kind = "vector" if force == "tomatrix" else "matrix"
@@ -129,10 +129,14 @@ def squareform(X, force="no", checks=True):
                          f"{x.ndim}-dimensional array is not permitted")
     if x.shape[0] != x.shape[1]:
         raise ValueError("The matrix argument must be square.")
-    known: Any = x.concrete() if isinstance(x, Tracer) else x
+    known = _known(x)
     if checks and known is not None:
         sd.is_valid_dm(known, throw=True, name="X")
     return x[np.triu_indices(x.shape[0], 1)]
+
+
+def _known(x: Any) -> Any:
+    return x.concrete() if isinstance(x, Tracer) else x
 
 
 __all__ = ["cdist", "pdist", "squareform"]
