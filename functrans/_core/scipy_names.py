@@ -59,7 +59,9 @@ NAMES: dict[str, Names] = {
             cumulative_trapezoid fixed_quad odeint quad quad_vec simpson solve_ivp trapezoid
         """,
     ),
-    "interpolate": Names(ours="Akima1DInterpolator CubicSpline PPoly PchipInterpolator"),
+    "interpolate": Names(
+        ours="Akima1DInterpolator CubicHermiteSpline CubicSpline PPoly PchipInterpolator",
+    ),
     "optimize": Names(
         ours="""
             bisect brenth brentq curve_fit fixed_point fsolve least_squares minimize minimize_scalar

@@ -197,7 +197,8 @@ def lifted(A: Any) -> SparseArray:
     if coo.ndim != 2:
         raise ValueError(f"a sparse array has two axes here, not {coo.ndim}")
     data = coo.data if coo.data.dtype.kind in "fc" else coo.data.astype(float)
-    return SparseArray(data, rows.Pattern(coo.coords[0], coo.coords[1], coo.shape), type(A).__name__)
+    places = rows.Pattern(coo.coords[0], coo.coords[1], coo.shape)
+    return SparseArray(data, places, type(A).__name__)
 
 
 def with_operator(name: str, x: Any, A: Any) -> Any:
@@ -293,11 +294,17 @@ csc_array, csc_matrix = _compressed("csc_array", False), _compressed("csc_matrix
 coo_array, coo_matrix = _coordinates("coo_array"), _coordinates("coo_matrix")
 
 
+def _single(diagonals: Any) -> Any:
+    """The one diagonal, which may be in a list."""
+    if isinstance(diagonals, Tracer) and diagonals.ndim == 1:
+        return diagonals
+    first, *_ = diagonals
+    return diagonals if np.ndim(first) == 0 else first
+
+
 def _diagonals(diagonals: Any, offsets: Any, shape: Any, dtype: Any, kind: str) -> SparseArray:
     if np.ndim(offsets) == 0:
-        only: Any = diagonals
-        single = isinstance(only, Tracer) and only.ndim == 1
-        diagonals = [only if single or np.ndim(only[0]) == 0 else only[0]]
+        diagonals = [_single(diagonals)]
         offsets = [offsets]
     parts = [np.atleast_1d(as_operand(d)) for d in diagonals]
     if shape is None:
