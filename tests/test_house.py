@@ -13,8 +13,9 @@ import functrans as ft
 import functrans.scipy.linalg
 import functrans.scipy.ndimage
 import functrans.scipy.signal
+import functrans.scipy.sparse
 import functrans.scipy.special
-import functrans.scipy.stats  # these five for the rows that they load
+import functrans.scipy.stats  # these six for the rows that they load
 from functrans._compile.ir import expand
 from functrans._compile.lowering import complex_scalars, scalars
 from functrans._compile.schedule import linear, recurrences, schedule
@@ -22,7 +23,7 @@ from functrans._core.primitive import Computes, Rounds
 from functrans._ops.declare import TABLE
 
 assert functrans.scipy.linalg and functrans.scipy.special and functrans.scipy.stats
-assert functrans.scipy.ndimage and functrans.scipy.signal
+assert functrans.scipy.ndimage and functrans.scipy.signal and functrans.scipy.sparse
 ROOT = Path(ft.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 # The floor of each part of the package; what a module may import lies on its own floor or below.
@@ -269,6 +270,8 @@ HOSTED = {
     **dict.fromkeys([f"linalg.{n}" for n in ("expm", "logm", "sqrtm", "sylvester",
                                              "fractional_matrix_power")],
                     "SciPy's algorithms are in Python"),
+    **dict.fromkeys([f"sparse.{n}" for n in ("product", "sampled", "solve")],
+                    "SciPy has the loops, and SuperLU"),
     **dict.fromkeys(["signal.convolve_nd", "signal.lfilter", "ndimage.spline_filter"],
                     "NumPy and SciPy have the fast algorithm"),
     "norm2": "how it is scaled depends on the numbers",

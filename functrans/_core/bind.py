@@ -56,6 +56,10 @@ writer: ContextVar[Any] = ContextVar("writer", default=None)
 LENT = "lent"
 
 
+class SparseOperand(ArgumentError):
+    """A sparse array where an op takes arrays; operators know what to do with it."""
+
+
 class Trace:
     """One run of one transform. Its level says how new it is; newer traces wrap older values."""
 
@@ -197,6 +201,8 @@ class Tracer:
         )
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        if scipy_names.asked_by_sparse():
+            return np.empty((), object)
         if self.dtype.kind in "iu":
             raise ConcretizationError(
                 f"{user_line()}: {self!r} cannot become a plain ndarray: its numbers are not known "
@@ -332,7 +338,7 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
             if isinstance(x, np.ndarray):
                 require_common(type(x))
             elif prim.differentiable:  # x == None may be asked
-                raise ArgumentError(
+                raise (SparseOperand if hasattr(x, "tocsr") else ArgumentError)(
                     f"{user_line()}: `{prim.name}` got {type(x).__module__}.{type(x).__name__} "
                     "beside a traced value. Operands are arrays and Python's numbers: convert it, "
                     "for example with float(x), or x.toarray() of a sparse matrix."

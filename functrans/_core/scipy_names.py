@@ -59,7 +59,9 @@ NAMES: dict[str, Names] = {
             cumulative_trapezoid fixed_quad odeint quad quad_vec simpson solve_ivp trapezoid
         """,
     ),
-    "interpolate": Names(ours="Akima1DInterpolator CubicSpline PPoly PchipInterpolator"),
+    "interpolate": Names(
+        ours="Akima1DInterpolator CubicHermiteSpline CubicSpline PPoly PchipInterpolator",
+    ),
     "optimize": Names(
         ours="""
             bisect brenth brentq curve_fit fixed_point fsolve least_squares minimize minimize_scalar
@@ -89,6 +91,19 @@ NAMES: dict[str, Names] = {
             coherence convolve convolve2d correlate correlate2d csd detrend fftconvolve filtfilt
             freqz freqz_sos hilbert lfilter lfilter_zi medfilt oaconvolve periodogram resample
             resample_poly savgol_filter sosfilt sosfilt_zi sosfiltfilt stft upfirdn welch
+        """,
+    ),
+    "sparse": Names(
+        ours="coo_array coo_matrix csc_array csc_matrix csr_array csr_matrix diags diags_array",
+    ),
+    "sparse.linalg": Names(
+        ours="bicgstab cg expm_multiply factorized gmres minres splu spsolve",
+    ),
+    "spatial": Names(ours="distance_matrix minkowski_distance minkowski_distance_p"),
+    "spatial.distance": Names(
+        ours="""
+            braycurtis canberra cdist chebyshev cityblock correlation cosine euclidean jensenshannon
+            mahalanobis minkowski pdist seuclidean sqeuclidean squareform
         """,
     ),
     "stats": Names(
@@ -123,6 +138,15 @@ def advice(x: Any) -> str | None:
         "and functrans.scipy has no counterpart. Wrap the call with ft.external, or pass the "
         "constant ft.stop_gradient(x)."
     )
+
+
+def asked_by_sparse() -> bool:
+    """Whether an operator of SciPy's sparse arrays asks if its operand is an array.
+
+    SciPy leaves operators to an operand that it is told is no array, by one of objects.
+    """
+    frames = scipy_frames()
+    return bool(frames) and frames[-1].f_code.co_name in ("_matmul_dispatch", "_divide")
 
 
 def _is_public(namespace: str, name: str) -> bool:

@@ -16,6 +16,7 @@ from functrans._ops import contractions as rows
 from functrans._ops import elementwise as ops
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.protocols import USE_RESULT, refused
+from functrans.numpy.sparse_operands import is_sparse, with_sparse
 from functrans.numpy.structure import as_operand, is_traced, numpy_like, one_axis
 
 
@@ -68,12 +69,16 @@ def matmul(x1, x2, /):
 def _method(self, other):
     if type(other) in PYTHON_SCALARS:
         return NotImplemented
+    if is_sparse(other):
+        return with_sparse("matmul", self, other)
     return _matmul(self, other)
 
 
 def _reflected(self, other):
     if type(other) in PYTHON_SCALARS:
         return NotImplemented
+    if is_sparse(other):
+        return with_sparse("rmatmul", self, other)
     return _matmul(other, self)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from functrans._core.bind import PLAIN, Tracer
+from functrans._core.bind import PLAIN, SparseOperand, Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise
 from functrans.numpy import lengths
 from functrans.numpy.protocols import absolute, root
+from functrans.numpy.sparse_operands import with_sparse
 
 BINARY = {
     "add": ops.add,
@@ -34,34 +35,43 @@ COMPARE = {
 }
 
 
-def _binary(prim: Elementwise) -> tuple[Callable, Callable]:
+def _binary(name: str, prim: Elementwise) -> tuple[Callable, Callable]:
     def forward(self: Tracer, other: Any) -> Any:
-        return self.owner.binary(prim, self, other)
+        try:
+            return self.owner.binary(prim, self, other)
+        except SparseOperand:
+            return with_sparse(name, self, other)
 
     def reflected(self: Tracer, other: Any) -> Any:
-        return self.owner.binary(prim, other, self)
+        try:
+            return self.owner.binary(prim, other, self)
+        except SparseOperand:
+            return with_sparse(f"r{name}", self, other)
 
     return forward, reflected
 
 
 for _name, _prim in BINARY.items():
-    _forward, _reflected = _binary(_prim)
+    _forward, _reflected = _binary(_name, _prim)
     setattr(Tracer, f"__{_name}__", _forward)
     setattr(Tracer, f"__r{_name}__", _reflected)
 for _name, _prim in COMPARE.items():
-    setattr(Tracer, f"__{_name}__", _binary(_prim)[0])
+    setattr(Tracer, f"__{_name}__", _binary(_name, _prim)[0])
 Tracer.__invert__ = lambda self: self.owner.unary(ops.invert, self)  # type: ignore[attr-defined]
+
+
+PRODUCT, PRODUCT_REFLECTED = _binary("mul", ops.multiply)
 
 
 def _mul(self: Tracer, other: Any) -> Any:
     if self.root_of is None and (type(other) in PLAIN or getattr(other, "root_of", None) is None):
-        return self.owner.binary(ops.multiply, self, other)
+        return PRODUCT(self, other)
     return lengths.multiply(self, other)
 
 
 def _rmul(self: Tracer, other: Any) -> Any:
     if self.root_of is None:
-        return self.owner.binary(ops.multiply, other, self)
+        return PRODUCT_REFLECTED(self, other)
     return lengths.multiply(other, self)
 
 

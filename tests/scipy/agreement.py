@@ -18,7 +18,7 @@ def close(y, expected, rtol=1e-11):
 
 def numbers(y):
     """The arrays of numbers that are differentiated, in one container or another."""
-    return [v for v in leaves(y) if v.dtype.kind in "fc"]
+    return [v for v in leaves(y) if np.dtype(getattr(v, "dtype", float)).kind in "fc"]
 
 
 def assert_derivatives(f, *args, order=2):

@@ -7,6 +7,7 @@ import scipy.interpolate as si
 import functrans as ft
 from functrans.errors import NotDifferentiable, UnsupportedError
 from functrans.scipy import interpolate
+from tests.scipy.agreement import assert_derivatives, assert_transforms
 
 X = np.array([0.0, 0.7, 1.0, 2.0, 3.5])
 Y = np.random.default_rng(0).normal(size=(2, 5, 3))
@@ -50,19 +51,97 @@ def test_it_runs_under_jit_and_vmap():
     np.testing.assert_allclose(ft.jit(value)(y, P[0]), si.CubicSpline(X, y)(P[0]), rtol=1e-12)
 
 
+def of(kind, **options):
+    return lambda y: getattr(interpolate, kind)(X, y, 1, **options)(P, extrapolate=True)
+
+
+ENDS = ((1, Y[:, 0] / 2), (2, Y[:, 1]))
+KINDS = {
+    "pchip": of("PchipInterpolator"), "akima": of("Akima1DInterpolator"),
+    "makima": of("Akima1DInterpolator", method="makima"),
+    "slopes": lambda y: interpolate.CubicHermiteSpline(X, y, Y[:, ::-1], 1)(P),
+    "ends": of("CubicSpline", bc_type=ENDS),
+    "an end": of("CubicSpline", bc_type=("not-a-knot", ENDS[0])),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_values_the_derivative_is_that_of_scipy_s_values(kind):
+    f = KINDS[kind]
+    assert_derivatives(f, Y)
+    if kind != "ends":
+        assert_transforms(f, Y)
+
+
+@pytest.mark.parametrize("name, options", [
+    ("PchipInterpolator", {}), ("Akima1DInterpolator", {}),
+    ("Akima1DInterpolator", {"method": "makima"}),
+])
+def test_of_few_or_flat_values_it_is_scipy_s(name, options):
+    for y in ([1.0, 2.0], [1.0, 1.0, 3.0], [0.0, 0.0, 0.0, 2.0], [3.0, 1.0, 2.0, 0.0, 0.0]):
+        x = X[: len(y)]
+        p = np.linspace(0, x[-1], 9)
+
+        def f(y, x=x, p=p):
+            return getattr(interpolate, name)(x, y, **options)(p)
+
+        np.testing.assert_allclose(ft.vjp(f, np.array(y))[0], f(np.array(y)), atol=1e-14)
+
+
+def test_periodic_splines_and_traced_ends_and_slopes():
+    y = np.array([1.0, 2.0, 0.5, 3.0, 1.0])
+    t = np.array([1.0, 0.3, 0.0, -1.0, 1.0])
+
+    def value(y):
+        return interpolate.CubicSpline(X, y, bc_type="periodic")(P)
+
+    at, slope = ft.jvp(value, (y,), (t,))
+    np.testing.assert_allclose(at, si.CubicSpline(X, y, bc_type="periodic")(P), atol=1e-12)
+    np.testing.assert_allclose(slope, si.CubicSpline(X, t, bc_type="periodic")(P), atol=1e-12)
+    assert_derivatives(
+        lambda a, b: interpolate.CubicSpline(X, y, bc_type=((1, a), (2, b)))(P), 0.5, -1.0, order=1
+    )
+    assert_derivatives(lambda d: interpolate.CubicHermiteSpline(X, y, d)(P), t, order=1)
+
+
+def test_derivatives_and_integrals_of_traced_splines():
+    for f in (lambda s: s.derivative()(P), lambda s: s.derivative(2)(P),
+              lambda s: s.derivative(4)(P),
+              lambda s: s.antiderivative(2)(P), lambda s: s.derivative(-1)(P),
+              lambda s: s.integrate(0.3, 2.5), lambda s: s.integrate(3.0, -1.0)):
+        assert_derivatives(lambda y, f=f: f(interpolate.CubicSpline(X, y, 1)), Y, order=1)
+    s = interpolate.CubicSpline(X, Y[0, :, 0])
+    np.testing.assert_allclose(ft.grad(lambda b: s.integrate(0.0, b))(2.5), s(2.5))
+    assert s.derivative()(0.5) == s(0.5, 1) and s.antiderivative()(0.0) == 0.0
+    np.testing.assert_array_equal(s.roots(), si.CubicSpline(X, Y[0, :, 0]).roots())
+    np.testing.assert_array_equal(s.solve(0.1), si.CubicSpline(X, Y[0, :, 0]).solve(0.1))
+
+
 def test_what_has_no_derivative_is_named():
     with pytest.raises(NotDifferentiable, match="CubicSpline got traced knots"):
         ft.grad(lambda x: interpolate.CubicSpline(x, x)(0.5))(X)
-    with pytest.raises(UnsupportedError, match=r"CubicSpline got bc_type='periodic' beside"):
-        ft.grad(lambda y: interpolate.CubicSpline(X, y, bc_type="periodic")(0.5))(X)
-    with pytest.raises(UnsupportedError, match="PchipInterpolator got traced values"):
-        ft.grad(lambda y: interpolate.PchipInterpolator(X, y)(0.5))(X)
-    with pytest.raises(UnsupportedError, match="Akima1DInterpolator got traced values"):
-        ft.grad(lambda y: interpolate.Akima1DInterpolator(X, y)(0.5))(X)
-    with pytest.raises(UnsupportedError, match="only values and derivatives are known"):
-        ft.grad(lambda y: interpolate.CubicSpline(X, y).integrate(0, 1))(X)
+    for method in ("roots", "solve"):
+        with pytest.raises(UnsupportedError, match=f"{method} of a CubicSpline of traced values"):
+            ft.grad(lambda y, m=method: getattr(interpolate.CubicSpline(X, y), m)())(X)
+    with pytest.raises(UnsupportedError, match="integrate got extrapolate='periodic'"):
+        ft.grad(lambda y: interpolate.CubicSpline(X, y).integrate(0, 9, "periodic"))(X)
+    with pytest.raises(UnsupportedError, match="only values, derivatives and integrals"):
+        ft.grad(lambda y: interpolate.CubicSpline(X, y).c)(X)
     with pytest.raises(AttributeError, match="'CubicSpline' object has no attribute 'knots'"):
         _ = interpolate.CubicSpline(X, X).knots
+
+
+def test_bad_values_are_refused_as_by_scipy():
+    for error, match, f in [
+        (ValueError, "only works with real", lambda y: interpolate.PchipInterpolator(X, y + 1j)),
+        (ValueError, "strictly increasing", lambda y: interpolate.PchipInterpolator(-X, y)),
+        (ValueError, "length", lambda y: interpolate.PchipInterpolator(X, y[1:])),
+        (NotImplementedError, "`method`=x", lambda y: interpolate.Akima1DInterpolator(
+            X, y, method="x")),
+        (ValueError, "must be identical", lambda y: interpolate.CubicHermiteSpline(X, y, y[1:])),
+    ]:
+        with pytest.raises(error, match=match):
+            ft.grad(f)(X)
 
 
 def test_a_piecewise_polynomial_of_one_s_own():

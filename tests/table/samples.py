@@ -15,11 +15,18 @@ import functrans as ft
 import functrans.scipy.linalg
 import functrans.scipy.ndimage
 import functrans.scipy.signal
+import functrans.scipy.sparse
 import functrans.scipy.special
 from functrans._ops.declare import TABLE, Elementwise
+from functrans._ops.sparse import Pattern, directly
 
 # imported for the rows that they declare
 assert ft.numpy and functrans.scipy.linalg and functrans.scipy.special
+
+
+# of sparse matrices, the first with two entries in one place
+PLACES = Pattern([0, 1, 2, 2, 0], [1, 0, 1, 1, 0], (3, 2))
+SQUARE = Pattern([0, 1, 2, 2], [0, 1, 2, 0], (3, 3))
 
 
 class Sample(NamedTuple):
@@ -380,6 +387,16 @@ ROWS: dict[str, list[Sample]] = {
         operands(lambda rng: (rng.normal(size=3), [1.5, -0.4, 0.2] + rng.normal(size=3) / 9,
                               rng.normal(size=(2, 5)))),
         operands(lambda rng: (rng.normal(size=2), np.array([1.5]), rng.normal(size=4))),
+    ],
+    "sparse.product": [
+        floats((5,), (2,), pattern=PLACES), floats((5,), (2, 3), pattern=PLACES),
+    ],
+    "sparse.sampled": [
+        floats((3,), (2,), pattern=PLACES), floats((3, 2), (2, 2), pattern=PLACES),
+    ],
+    "sparse.solve": [
+        operands(lambda rng: (np.array([3.0, 2, 4, 1]) + rng.normal(size=4) / 9,
+                              rng.normal(size=(3, 2))), pattern=SQUARE, solver=directly),
     ],
     "ndimage.spline_filter": [
         floats((4, 2), axis=0, order=3, mode="mirror"),

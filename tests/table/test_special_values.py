@@ -22,7 +22,7 @@ MATRICES = {
     "svd", "eig", "eigh", "eigvals", "eigvalsh", "det", "slogdet", "inv", "solve", "cholesky", "qr",
     "pinv", "lstsq", "triangular_solve", "roots", "matrix_power", "lu", "logabsdet", "cofactor",
     "cofactor_slope", "linalg.expm", "linalg.logm", "linalg.sqrtm", "linalg.sylvester",
-    "linalg.fractional_matrix_power",
+    "linalg.fractional_matrix_power", "sparse.solve",
 }
 
 

@@ -142,7 +142,7 @@ class Environment:
             self._look_into_function(x)
         elif (parts := parts_of(x)) is not None:
             self._visit_all(parts, label, key)
-        elif package_of(type(x)) == "functrans":
+        elif package_of(type(x)) == "functrans" and not _is_sparse(x):
             inside = tuple(getattr(x, "__dict__", {}).values())
             self._visit_all([v for v in inside if callable(v) and not isinstance(v, type)], label)
         else:
@@ -215,8 +215,9 @@ class Environment:
             attributes = object.__getattribute__(x, "__dict__")
         except AttributeError:
             attributes = {}
-        # containers may be gone through
-        names = attributes.keys() if dataclasses.is_dataclass(x) else self._names
+        # containers may be gone through, and of sparse arrays their operators read all
+        every = dataclasses.is_dataclass(x) or _is_sparse(x)
+        names = attributes.keys() if every else self._names
         for name in sorted(names & attributes.keys()):
             self._read_entry(f"attribute `{name}` of {cls.__name__}", attributes, name)
         for base in cls.__mro__:
@@ -249,6 +250,11 @@ def parts_of(x: Any) -> tuple | None:
     if isinstance(x, property | staticmethod | classmethod) or hasattr(type(x), "__set_name__"):
         return tuple([getattr(x, name, None) for name in ("fget", "func", "__func__")])
     return None
+
+
+def _is_sparse(x: Any) -> bool:
+    """Whether it is a sparse array, of SciPy's or with traced entries."""
+    return hasattr(type(x), "tocsr")
 
 
 def _may_change(x: np.ndarray) -> bool:

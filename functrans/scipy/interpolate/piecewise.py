@@ -1,7 +1,8 @@
-"""Piecewise polynomials, differentiable in points; cubic splines also in values.
+"""Piecewise polynomials, differentiable in points and in values.
 
 They are SciPy's classes, and of plain arrays SciPy's methods run. The coefficients of a spline are
-linear in its values: SciPy finds the matrix from splines through unit vectors.
+linear in its values: SciPy finds the matrix from splines through unit vectors. Those of the other
+interpolants follow from slopes at the knots (``slopes.py``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from scipy import interpolate
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line
 from functrans.numpy.indexing import take
 from functrans.numpy.structure import as_operand
+from functrans.scipy.interpolate import slopes
 from functrans.scipy.public import is_traced
 
 si: Any = interpolate  # its types say less than its functions take
@@ -35,8 +37,8 @@ class _Evaluated:
     def __getattr__(self, name: str) -> Any:
         if self.traced is not None and name.startswith("_") and not name.endswith("__"):
             raise UnsupportedError(
-                f"{user_line()}: of a {type(self).__name__} of traced values only values and "
-                "derivatives are known, spline(x, nu)."
+                f"{user_line()}: of a {type(self).__name__} of traced values only values, "
+                "derivatives and integrals are known."
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -55,11 +57,65 @@ class _Evaluated:
         k = n + self.axis
         return y.transpose(axes[n:k] + axes[:n] + axes[k:]) if self.axis else y
 
+    def derivative(self, nu: int = 1) -> Any:
+        """The piecewise polynomial that is its derivative; of a negative order, its integral."""
+        if self.traced is None:
+            return super().derivative(nu)  # type: ignore[misc]  # SciPy's
+        if nu < 0:
+            return self.antiderivative(-nu)
+        c = self.traced
+        for _ in range(nu):
+            c = _slope(c) if len(c) > 1 else 0 * c
+        return _made(c, self)
+
+    def antiderivative(self, nu: int = 1) -> Any:
+        """The piecewise polynomial that is its integral from the first knot."""
+        if self.traced is None:
+            return super().antiderivative(nu)  # type: ignore[misc]  # SciPy's
+        c, widths = self.traced, np.diff((self.like or self).x)
+        widths = widths.reshape((-1,) + (1,) * (c.ndim - 2))
+        for _ in range(nu):
+            powers = np.arange(len(c), 0, -1.0)
+            c = c / powers.reshape(-1, *(1,) * (c.ndim - 1))
+            areas = sum([row * widths ** (len(c) - k) for k, row in enumerate(c)])
+            before = np.cumsum(areas, axis=0) - areas
+            c = np.concatenate([c, before[None]])
+        return _made(c, self)
+
+    def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> Any:
+        """The integral from ``a`` to ``b``."""
+        if self.traced is None and not is_traced((a, b)):
+            return super().integrate(a, b, extrapolate)  # type: ignore[misc]  # SciPy's
+        extrapolate = self.extrapolate if extrapolate is None else extrapolate
+        if extrapolate == "periodic":
+            raise UnsupportedError(
+                f"{user_line()}: integrate got extrapolate='periodic' beside a traced value; "
+                "integrate within one period."
+            )
+        whole = self.antiderivative()
+        return whole(b, 0, extrapolate) - whole(a, 0, extrapolate)
+
+    def roots(self, *args: Any, **options: Any) -> Any:
+        """SciPy's, of plain coefficients."""
+        self._refuse("roots")
+        return super().roots(*args, **options)  # type: ignore[misc]  # SciPy's
+
+    def solve(self, *args: Any, **options: Any) -> Any:
+        """SciPy's, of plain coefficients."""
+        self._refuse("solve")
+        return super().solve(*args, **options)  # type: ignore[misc]  # SciPy's
+
+    def _refuse(self, method: str) -> None:
+        if self.traced is not None:
+            raise UnsupportedError(
+                f"{user_line()}: {method} of a {type(self).__name__} of traced values is not known "
+                "here. Solve with functrans.scipy.optimize.root_scalar."
+            )
+
     def _polynomial(self, x: Any, knots: np.ndarray, nu: int) -> Any:
         c = self.c if self.traced is None else self.traced
         for _ in range(nu):
-            powers = np.arange(len(c) - 1, 0, -1.0)
-            c = c[:-1] * powers.reshape(-1, *(1,) * (c.ndim - 1))
+            c = _slope(c)
         where = np.searchsorted(knots, x, side="right") - 1
         where = np.clip(where, 0, len(knots) - 2)
         d = x - take(knots, where, axis=0)
@@ -70,11 +126,23 @@ class _Evaluated:
         return y + np.zeros(d.shape[: x.ndim] + c.shape[2:])
 
 
-def _refuse_knots(who: str, x: Any, bc_type: Any = None) -> None:
-    what = "knots" if is_traced(x) else "conditions at the ends" if is_traced(bc_type) else ""
-    if what:
+def _slope(c: Any) -> Any:
+    """The coefficients of the derivative."""
+    powers = np.arange(len(c) - 1, 0, -1.0)
+    return c[:-1] * powers.reshape(-1, *(1,) * (c.ndim - 1))
+
+
+def _made(c: Any, like: Any) -> PPoly:
+    """The piecewise polynomial with these coefficients on the knots of ``like``."""
+    p: Any = PPoly.__new__(PPoly)
+    p.traced, p.like, p.axis, p.extrapolate = c, like.like or like, like.axis, like.extrapolate
+    return p
+
+
+def _refuse_knots(who: str, x: Any) -> None:
+    if is_traced(x):
         raise NotDifferentiable(
-            f"{user_line()}: {who} got traced {what}, in which its derivative is not known here. "
+            f"{user_line()}: {who} got traced knots, in which its derivative is not known here. "
             "Pass a constant, for example ft.stop_gradient(x)."
         )
 
@@ -83,33 +151,81 @@ class PPoly(_Evaluated, si.PPoly):
     """A piecewise polynomial in terms of coefficients and breakpoints, of traced points too."""
 
 
-class PchipInterpolator(_Evaluated, si.PchipInterpolator):
-    """The monotone cubic interpolant of SciPy, of traced points too."""
+class _Interpolant(_Evaluated):
+    """What has a cubic in each interval, of given values and slopes at the knots."""
+
+    def _from_slopes(self, x: Any, y: Any, d: Any, axis: int, extrapolate: Any) -> None:
+        """Hermite's cubics. Values and slopes have their axis first."""
+        knots = np.asarray(x, float)
+        h = np.diff(knots).reshape((-1,) + (1,) * (y.ndim - 1))
+        m = np.diff(y, axis=0) / h
+        t = (d[:-1] + d[1:] - 2 * m) / h
+        self.traced = np.stack([t / h, (m - d[:-1]) / h - t, d[:-1], y[:-1]])
+        self.like, self.axis = si.PPoly(np.zeros((1, len(knots) - 1)), knots), axis
+        self.extrapolate = True if extrapolate is None else extrapolate
+
+
+def _values(who: str, x: Any, y: Any, axis: int, dydx: Any = None) -> tuple[Any, int]:
+    """Values with their axis first, checked by SciPy."""
+    _refuse_knots(who, x)
+    y = as_operand(y)
+    axis = normalize_axis_index(axis, y.ndim)
+    if y.dtype.kind == "c" and who != "CubicHermiteSpline":
+        raise ValueError(f"`{who}` only works with real values for `y`.")
+    n = np.shape(x)[0] if np.ndim(x) == 1 else -1
+    if y.shape[axis] != n or n < 2 or np.any(np.diff(x) <= 0):
+        si.PchipInterpolator(x, np.zeros(y.shape[axis]))  # raises
+    y = np.moveaxis(y, axis, 0)
+    return (y if y.dtype.kind in "fc" else y.astype(float)), axis
+
+
+class CubicHermiteSpline(_Interpolant, si.CubicHermiteSpline):
+    """The cubics of given values and slopes at the knots, traced ones too."""
+
+    def __init__(self, x, y, dydx, axis=0, extrapolate=None):
+        _refuse_knots("CubicHermiteSpline", x)
+        if not is_traced((y, dydx)):
+            si.CubicHermiteSpline.__init__(self, x, y, dydx, axis, extrapolate)
+            return
+        y, axis = _values("CubicHermiteSpline", x, y, axis)
+        d = np.moveaxis(as_operand(dydx), axis, 0)
+        if d.shape != y.shape:
+            raise ValueError("The shapes of `y` and `dydx` must be identical.")
+        self._from_slopes(x, y, d, axis, extrapolate)
+
+
+class PchipInterpolator(_Interpolant, si.PchipInterpolator):
+    """The monotone cubic interpolant of SciPy, of traced values and points too."""
 
     def __init__(self, x, y, axis=0, extrapolate=None):
-        _refuse_values(type(self).__name__, x, y)
-        si.PchipInterpolator.__init__(self, x, y, axis, extrapolate)
+        _refuse_knots("PchipInterpolator", x)
+        if not is_traced(y):
+            si.PchipInterpolator.__init__(self, x, y, axis, extrapolate)
+            return
+        y, axis = _values("PchipInterpolator", x, y, axis)
+        self._from_slopes(x, y, slopes.monotone(np.asarray(x, float), y), axis, extrapolate)
 
 
-class Akima1DInterpolator(_Evaluated, si.Akima1DInterpolator):
-    """Akima's interpolant of SciPy, of traced points too."""
+class Akima1DInterpolator(_Interpolant, si.Akima1DInterpolator):
+    """Akima's interpolant of SciPy and its modified form, of traced values and points too."""
 
-    def __init__(self, x, y, axis=0, **options: Any):
-        _refuse_values(type(self).__name__, x, y)
-        si.Akima1DInterpolator.__init__(self, x, y, axis, **options)
-
-
-def _refuse_values(who: str, x: Any, y: Any) -> None:
-    _refuse_knots(who, x)
-    if is_traced(y):
-        raise UnsupportedError(
-            f"{user_line()}: {who} got traced values, in which its derivative is not known here. "
-            "CubicSpline is differentiated in its values."
-        )
+    def __init__(self, x, y, axis=0, *, method: Any = "akima", extrapolate=None):
+        _refuse_knots("Akima1DInterpolator", x)
+        if not is_traced(y):
+            si.Akima1DInterpolator.__init__(self, x, y, axis, method=method,
+                                            extrapolate=extrapolate)
+            return
+        if method not in ("akima", "makima"):
+            raise NotImplementedError(f"`method`={method} is unsupported.")
+        y, axis = _values("Akima1DInterpolator", x, y, axis)
+        d = slopes.akima(np.asarray(x, float), y, method == "makima")
+        self._from_slopes(x, y, d, axis, bool(extrapolate) if extrapolate is None else extrapolate)
 
 
 class CubicSpline(_Evaluated, si.CubicSpline):
-    """The cubic spline of SciPy, of traced values and points too.
+    """The cubic spline of SciPy, of traced values, points and slopes at the ends too.
+
+    A periodic one takes the mean of its first and last value, which must be equal.
 
     >>> import functrans as ft, numpy as np
     >>> x = np.arange(4.0)
@@ -117,21 +233,35 @@ class CubicSpline(_Evaluated, si.CubicSpline):
     Array([-0.0625,  0.5625,  0.5625, -0.0625])
     """
 
-    def __init__(self, x, y, axis=0, bc_type="not-a-knot", extrapolate=None):
-        _refuse_knots("CubicSpline", x, bc_type)
-        if not is_traced(y):
+    def __init__(self, x, y, axis=0, bc_type: Any = "not-a-knot", extrapolate=None):
+        _refuse_knots("CubicSpline", x)
+        if not is_traced((y, bc_type)):
             si.CubicSpline.__init__(self, x, y, axis, bc_type, extrapolate)
             return
-        if not isinstance(bc_type, str) or bc_type == "periodic":
-            raise UnsupportedError(
-                f"{user_line()}: CubicSpline got bc_type={bc_type!r} beside traced values. Take "
-                "'not-a-knot', 'natural' or 'clamped'."
-            )
         y = as_operand(y)
         axis = normalize_axis_index(axis, y.ndim)
-        unit = si.CubicSpline(x, np.eye(y.shape[axis]), 0, bc_type, extrapolate)
+        y = np.moveaxis(y, axis, 0)
+        n = y.shape[0]
+        if isinstance(bc_type, str) and bc_type == "periodic":
+            both = np.eye(n)
+            both[[0, 0, -1, -1], [0, -1, 0, -1]] = 0.5
+            unit = si.CubicSpline(x, both, 0, bc_type, extrapolate)
+            self.traced = np.tensordot(unit.c, y, 1)
+        else:
+            ends = [bc_type] * 2 if isinstance(bc_type, str) else list(bc_type)
+            orders = [end if isinstance(end, str) else (end[0], 0.0) for end in ends]
+            fixed = [end if isinstance(end, str) else (end[0], np.zeros(n)) for end in ends]
+            unit = si.CubicSpline(x, np.eye(n), 0, tuple(fixed), extrapolate)
+            self.traced = np.tensordot(unit.c, y, 1)
+            for i, end in enumerate(ends):
+                if not isinstance(end, str):
+                    one: list[Any] = list(orders)
+                    one[i] = (end[0], 1.0)
+                    column = si.CubicSpline(x, np.zeros(n), 0, tuple(one)).c
+                    value = as_operand(end[1])
+                    column = column.reshape(column.shape + (1,) * (y.ndim - 1))
+                    self.traced = self.traced + column * value
         self.like, self.axis, self.extrapolate = unit, axis, unit.extrapolate
-        self.traced = np.tensordot(unit.c, np.moveaxis(y, axis, 0), 1)
 
 
-__all__ = ["Akima1DInterpolator", "CubicSpline", "PPoly", "PchipInterpolator"]
+__all__ = ["Akima1DInterpolator", "CubicHermiteSpline", "CubicSpline", "PPoly", "PchipInterpolator"]

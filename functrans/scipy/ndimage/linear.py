@@ -165,7 +165,7 @@ def gaussian_filter(input, sigma, order: Any = 0, output=None, mode="reflect", c
 
     >>> import functrans as ft
     >>> float(ft.grad(lambda s: gaussian_filter(np.eye(9)[4], s)[4])(1.0).round(6))
-    -0.397851
+    -0.398915
     """
     x, dtype = image("gaussian_filter", input, output)
     axes = all_axes(axes, x.ndim)

@@ -1,0 +1,185 @@
+"""Rows of sparse matrices, which are a vector of entries and a constant pattern of their places.
+
+The product is linear in the entries and in the dense factor; with ``sampled``, the products of rows
+of two dense matrices at the places of a pattern, it makes a set that is closed under transposition.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from functrans._core.aval import Aval
+from functrans._core.bind import bind
+from functrans._ops.declare import bilinear, primitive
+from functrans._ops.linalg import floating
+
+
+class Pattern:
+    """The places of entries in a matrix: entry k is in row ``rows[k]``, column ``cols[k]``.
+
+    Entries in the same place add up. Equal only to itself.
+    """
+
+    def __init__(self, rows: Any, cols: Any, shape: tuple[int, int]):
+        self.rows, self.cols = [np.array(v, np.intp) for v in (rows, cols)]
+        self.shape = shape
+        self.factors: Any = None  # the last entries that were factored, and their factors
+        self._transpose: Pattern | None = None
+        self._by_rows: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+
+    def __repr__(self) -> str:
+        return f"{len(self.rows)} entries of {self.shape}"
+
+    @property
+    def T(self) -> Pattern:
+        """The places in the transpose."""
+        if self._transpose is None:
+            other = Pattern(self.cols, self.rows, (self.shape[1], self.shape[0]))
+            other._transpose = self
+            self._transpose = other
+        return self._transpose
+
+    def by_rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The order of the entries by rows, their columns, and where each row begins."""
+        if self._by_rows is None:
+            order = np.argsort(self.rows, kind="stable")
+            counts = np.bincount(self.rows, minlength=self.shape[0])
+            starts = np.concatenate([[0], np.cumsum(counts)])
+            self._by_rows = order, self.cols[order], starts
+        return self._by_rows
+
+    def matrix(self, data: np.ndarray) -> Any:
+        """SciPy's matrix with these entries."""
+        from scipy import sparse  # lazy: slow to import
+
+        order, cols, starts = self.by_rows()
+        return sparse.csr_array((data[order], cols, starts), shape=self.shape)
+
+    def factored(self, data: np.ndarray) -> Any:
+        """SuperLU's factors, kept for the next system with the same entries."""
+        from scipy.sparse import linalg  # lazy: slow to import
+
+        kept = self.factors
+        if kept is None or kept[0].dtype != data.dtype or not np.array_equal(kept[0], data):
+            self.factors = kept = data.copy(), linalg.splu(self.matrix(data).tocsc())
+        return kept[1]
+
+
+# ---- products
+
+
+def _plain_dtype(*dtypes: np.dtype) -> np.dtype:
+    """A type that SciPy has sparse matrices of."""
+    dtype = np.result_type(*dtypes)
+    return np.dtype(np.float32) if dtype.kind == "V" or dtype == np.float16 else dtype
+
+
+def _product(data, x, pattern):
+    dtype = np.result_type(data.dtype, x.dtype)
+    plain = _plain_dtype(dtype)
+    y = pattern.matrix(data.astype(plain, copy=False)) @ x.astype(plain, copy=False)
+    return np.asarray(y).astype(dtype, copy=False)
+
+
+def _product_batch(size, xs, batched, pattern):
+    data, x = xs
+    if batched[0]:
+        ys = [bind(product, data[i], x[i] if batched[1] else x, pattern=pattern)
+              for i in range(size)]
+        shape = (0, pattern.shape[0], *x.shape[1 + batched[1] :])
+        return np.stack(ys) if ys else np.zeros(shape, np.result_type(data.dtype, x.dtype))
+    # the batch is columns of one product
+    n, rest = pattern.shape[1], x.shape[2:]
+    columns = np.moveaxis(x, 0, -1).reshape((n, -1))
+    y = bind(product, data, columns, pattern=pattern)
+    return np.moveaxis(y.reshape((pattern.shape[0], *rest, size)), -1, 0)
+
+
+# row: the sparse matrix with entries ``data`` times a vector or matrix
+product = bilinear(
+    "sparse.product", _product,
+    lambda ct, data, x, pattern: bind(sampled, ct, x, pattern=pattern),
+    lambda ct, data, x, pattern: bind(product, data, ct, pattern=pattern.T),
+    batch=_product_batch,
+    abstract=lambda data, x, pattern: Aval(
+        (pattern.shape[0], *x.shape[1:]), np.result_type(data.dtype, x.dtype)
+    ),
+)
+
+
+def _sampled(u, v, pattern):
+    dtype = np.result_type(u.dtype, v.dtype)
+    products = u[pattern.rows] * v[pattern.cols]
+    return products if u.ndim == 1 else np.sum(products, axis=1).astype(dtype, copy=False)
+
+
+def _sampled_batch(size, xs, batched, pattern):
+    ys = [bind(sampled, *[x[i] if b else x for x, b in zip(xs, batched, strict=True)],
+               pattern=pattern) for i in range(size)]
+    dtype = np.result_type(*[x.dtype for x in xs])
+    return np.stack(ys) if ys else np.zeros((0, len(pattern.rows)), dtype)
+
+
+# row: of each place, the product of row i of u with row j of v
+sampled = bilinear(
+    "sparse.sampled", _sampled,
+    lambda ct, u, v, pattern: bind(product, ct, v, pattern=pattern),
+    lambda ct, u, v, pattern: bind(product, ct, u, pattern=pattern.T),
+    batch=_sampled_batch,
+    abstract=lambda u, v, pattern: Aval(
+        (len(pattern.rows),), np.result_type(u.dtype, v.dtype)
+    ),
+)
+
+# ---- systems
+
+
+def _solve(data, b, pattern, solver):
+    dtype = floating(data.dtype, b.dtype)
+    plain = _plain_dtype(dtype)
+    data, b = data.astype(plain, copy=False), b.astype(plain, copy=False)
+    if not b.size:
+        return np.zeros(b.shape, dtype)
+    return np.asarray(solver(pattern, data, b)).astype(dtype, copy=False)
+
+
+def directly(pattern: Pattern, data: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The solution by the factors of the matrix, or of its transpose where they are at hand."""
+    if pattern.factors is None and pattern.T.factors is not None:
+        return pattern.T.factored(data).solve(b, "T")
+    return pattern.factored(data).solve(b)
+
+
+def _solve_jvp(ts, x, xs, pattern, solver):
+    (td, tb), (data, _) = ts, xs
+    moved = tb
+    if td is not None:
+        part = bind(product, td, x, pattern=pattern)
+        moved = -part if moved is None else moved - part
+    return bind(solve, data, moved, pattern=pattern, solver=solver)
+
+
+def _solve_vjp(ct, x, xs, wanted, pattern, solver):
+    z = bind(solve, xs[0], ct, pattern=pattern.T, solver=solver)
+    return [-bind(sampled, z, x, pattern=pattern) if wanted[0] else None, z if wanted[1] else None]
+
+
+def _solve_batch(size, xs, batched, pattern, solver):
+    data, b = xs
+    if batched[0] or solver is not directly:
+        return solve._loop(size, xs, batched, pattern=pattern, solver=solver)
+    n, rest = pattern.shape[0], b.shape[2:]
+    columns = np.moveaxis(b, 0, -1).reshape((n, -1))
+    x = bind(solve, data, columns, pattern=pattern, solver=solver)
+    return np.moveaxis(x.reshape((n, *rest, size)), -1, 0)
+
+
+# row: the solution of a system with the sparse matrix, by ``solver(pattern, data, b)``
+solve = primitive(
+    "sparse.solve", _solve, jvp=_solve_jvp, vjp=_solve_vjp, batch=_solve_batch, saves="xy",
+    abstract=lambda data, b, pattern, solver: Aval(b.shape, floating(data.dtype, b.dtype)),
+)
+
+__all__ = ["Pattern", "directly", "product", "sampled", "solve"]

@@ -1,0 +1,339 @@
+"""Sparse arrays with traced entries in constant places.
+
+Entries in the same place add up, as in SciPy's format COO; the kind is a name, and says whether
+operators are those of SciPy's arrays or of its older matrices, whose ``*`` is ``@``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from functrans._core.bind import Tracer, bind
+from functrans._ops import sparse as rows
+from functrans.errors import ArgumentError, UnsupportedError, user_line
+from functrans.numpy.structure import as_operand
+from functrans.scipy.public import counterpart, is_traced
+
+ss: Any = sparse  # its types say less than its functions take
+
+
+class SparseArray:
+    """A sparse matrix whose entries are traced; operators are those of SciPy's sparse arrays."""
+
+    __array_ufunc__ = None  # NumPy's arrays leave operators to it
+
+    def __init__(self, data: Any, pattern: rows.Pattern, kind: str = "csr_array"):
+        self.data, self.pattern, self.kind = data, pattern, kind
+
+    shape = property(lambda self: self.pattern.shape)
+    dtype = property(lambda self: self.data.dtype)
+    format = property(lambda self: self.kind[:3])
+    is_matrix = property(lambda self: self.kind.endswith("matrix"))
+    nnz = property(lambda self: self.data.shape[0])
+    ndim = 2
+
+    def __repr__(self) -> str:
+        return f"<sparse {self.dtype}[{self.shape[0]},{self.shape[1]}], {self.nnz} entries, traced>"
+
+    def __getattr__(self, name: str) -> Any:
+        if hasattr(ss.csr_array, name) and not name.startswith("__"):
+            raise UnsupportedError(
+                f"{user_line()}: a sparse array with traced entries has no {name}. It has "
+                "products, sums, scaling, .T, diagonal() and toarray()."
+            )
+        raise AttributeError(f"'SparseArray' object has no attribute {name!r}")
+
+    def _with(self, data: Any) -> SparseArray:
+        return SparseArray(data, self.pattern, self.kind)
+
+    @property
+    def T(self) -> SparseArray:
+        """The transpose."""
+        return SparseArray(self.data, self.pattern.T, self.kind)
+
+    def transpose(self) -> SparseArray:
+        """The transpose."""
+        return self.T
+
+    def tocsr(self, copy: bool = False) -> SparseArray:
+        """Itself: it has one format."""
+        return self
+
+    tocsc = tocoo = copy = tocsr
+
+    def toarray(self) -> Any:
+        """The matrix with its zeros."""
+        p = self.pattern
+        flat = np.zeros(p.shape[0] * p.shape[1], self.dtype)
+        return _added(flat, p.rows * p.shape[1] + p.cols, self.data).reshape(p.shape)
+
+    todense = toarray
+
+    def diagonal(self) -> Any:
+        """The entries of the main diagonal."""
+        on, = np.nonzero(self.pattern.rows == self.pattern.cols)
+        zeros = np.zeros(min(self.shape), self.dtype)
+        return _added(zeros, self.pattern.rows[on], self.data[on])
+
+    def sum(self, axis: int | None = None) -> Any:
+        """The sum of all entries, or of the columns (axis 0) or rows (axis 1)."""
+        if axis is None:
+            return np.sum(self.data)
+        where = self.pattern.rows if axis % 2 else self.pattern.cols
+        y = _added(np.zeros(self.shape[1 - axis % 2], self.dtype), where, self.data)
+        return y.reshape((-1, 1) if axis % 2 else (1, -1)) if self.is_matrix else y
+
+    # ---- products
+
+    def __matmul__(self, other: Any) -> Any:
+        if isinstance(other, SparseArray) or ss.issparse(other):
+            return _times_sparse(self, lifted(other))
+        x = as_operand(other)
+        if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
+            raise ValueError(f"matmul: dimension mismatch with signature (n,k={self.shape[1]}),"
+                             f"(k={x.shape[0] if x.ndim else 0},m)->(n,m)")
+        x = x if x.dtype.kind in "fc" else x.astype(float)
+        return bind(rows.product, self.data, x, pattern=self.pattern)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        if isinstance(other, SparseArray) or ss.issparse(other):
+            return lifted(other) @ self
+        x = as_operand(other)
+        return self.T @ x if x.ndim == 1 else (self.T @ x.T).T
+
+    def dot(self, other: Any) -> Any:
+        """The product with a vector or matrix, or with a number."""
+        return self * other if np.ndim(other) == 0 else self @ other
+
+    def multiply(self, other: Any) -> SparseArray:
+        """Each entry times a number, or that of an array in its place; arrays broadcast."""
+        if isinstance(other, SparseArray) or ss.issparse(other):
+            raise UnsupportedError(
+                f"{user_line()}: two sparse arrays are multiplied entry by entry, of which one has "
+                "traced entries. Make the other dense: A.multiply(B.toarray())."
+            )
+        x = as_operand(other)
+        if x.ndim == 0:
+            return self._with(self.data * x)
+        return self._with(self.data * np.broadcast_to(x, self.shape)[self._places])
+
+    @property
+    def _places(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.pattern.rows, self.pattern.cols
+
+    def __mul__(self, other: Any) -> Any:
+        return self @ other if self._multiplies_matrices(other) else self.multiply(other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self.__rmatmul__(other) if self._multiplies_matrices(other) else self * other
+
+    def _multiplies_matrices(self, other: Any) -> bool:
+        dense = not (isinstance(other, SparseArray) or ss.issparse(other))
+        return self.is_matrix and not (dense and as_operand(other).ndim == 0)
+
+    def __truediv__(self, other: Any) -> SparseArray:
+        x = as_operand(other)
+        if x.ndim == 0:
+            return self._with(self.data / x)
+        return self._with(self.data / np.broadcast_to(x, self.shape)[self._places])
+
+    def __neg__(self) -> SparseArray:
+        return self._with(-self.data)
+
+    # ---- sums
+
+    def __add__(self, other: Any) -> Any:
+        if not (isinstance(other, SparseArray) or ss.issparse(other)):
+            x = as_operand(other)
+            return self if x.ndim == 0 and not is_traced(x) and x == 0 else self.toarray() + x
+        other = lifted(other)
+        if other.shape != self.shape:
+            raise ValueError(f"inconsistent shapes {self.shape} and {other.shape}")
+        a, b = self.pattern, other.pattern
+        both = rows.Pattern(np.concatenate([a.rows, b.rows]), np.concatenate([a.cols, b.cols]),
+                            self.shape)
+        return SparseArray(np.concatenate([self.data, other.data]), both, self.kind)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self + (-other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return -self + other
+
+
+def _added(zeros: np.ndarray, index: np.ndarray, data: Any) -> Any:
+    places = rows.Pattern(index, np.arange(len(index)), (len(zeros), len(index)))
+    return bind(rows.product, np.ones(len(index), zeros.dtype), data, pattern=places)
+
+
+def _times_sparse(a: SparseArray, b: SparseArray) -> SparseArray:
+    if a.shape[1] != b.shape[0]:
+        raise ValueError(f"matmul: dimension mismatch with signature (n,k={a.shape[1]}),"
+                         f"(k={b.shape[0]},m)->(n,m)")
+    order = np.argsort(b.pattern.rows, kind="stable")
+    starts = np.searchsorted(b.pattern.rows[order], np.arange(b.shape[0] + 1))
+    first, counts = starts[a.pattern.cols], np.diff(starts)[a.pattern.cols]
+    i = np.repeat(np.arange(a.nnz), counts)  # of each pair of entries that meet, the first
+    begun = np.cumsum(counts) - counts
+    j = order[np.repeat(first - begun, counts) + np.arange(len(i))]
+    places = rows.Pattern(a.pattern.rows[i], b.pattern.cols[j], (a.shape[0], b.shape[1]))
+    return SparseArray(a.data[i] * b.data[j], places, a.kind)
+
+
+def lifted(A: Any) -> SparseArray:
+    """``A``, of SciPy's or with traced entries, as an array with traced entries."""
+    if isinstance(A, SparseArray):
+        return A
+    if A.format in ("lil", "dok"):  # which jit could not compare with what they were
+        raise UnsupportedError(f"{user_line()}: a sparse array of the format {A.format} meets a "
+                               "traced value; convert it once, A.tocsr().")
+    coo = A.tocoo()
+    if coo.ndim != 2:
+        raise ValueError(f"a sparse array has two axes here, not {coo.ndim}")
+    data = coo.data if coo.data.dtype.kind in "fc" else coo.data.astype(float)
+    places = rows.Pattern(coo.coords[0], coo.coords[1], coo.shape)
+    return SparseArray(data, places, type(A).__name__)
+
+
+def with_operator(name: str, x: Any, A: Any) -> Any:
+    """What the operator of this name makes of a traced value and a sparse array."""
+    A = lifted(A)
+    if name not in OPERATORS:
+        raise ArgumentError(f"{user_line()}: a sparse array has no operator {name} with {x!r}; it "
+                            "has @, *, /, + and -")
+    return OPERATORS[name](A, x)
+
+
+OPERATORS: dict[str, Callable] = {
+    "matmul": lambda A, x: A.__rmatmul__(x),
+    "rmatmul": lambda A, x: A @ x,
+    "mul": lambda A, x: A.__rmul__(x),
+    "rmul": lambda A, x: A * x,
+    "rtruediv": lambda A, x: A / x,
+    "add": lambda A, x: A + x,
+    "radd": lambda A, x: A + x,
+    "sub": lambda A, x: -A + x,
+    "rsub": lambda A, x: A - x,
+}
+
+# ---- constructors
+
+
+def _compressed(name: str, by_rows: bool) -> Callable:
+    """The constructor of a format that lists entries row by row, or column by column."""
+
+    def make(arg1, shape=None, dtype=None, copy=False, *, maxprint=None):
+        if isinstance(arg1, SparseArray):
+            return arg1
+        if isinstance(arg1, tuple) and len(arg1) == 3:
+            data, indices, starts = arg1
+            indices, starts = np.asarray(indices), np.asarray(starts)
+            # SciPy checks the places
+            like = getattr(ss, name)((np.ones(len(indices)), indices, starts), shape=shape)
+            across = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+            places = (across, indices) if by_rows else (indices, across)
+            return _made(data, rows.Pattern(*places, like.shape), dtype, name)
+        return _from_parts(name, arg1, shape, dtype)
+
+    return _named(make, name)
+
+
+def _from_parts(name: str, arg1: Any, shape: Any, dtype: Any) -> SparseArray:
+    if isinstance(arg1, tuple) and len(arg1) == 2 and isinstance(arg1[1], tuple | list):
+        data, places = arg1
+        like = ss.coo_array((np.ones(len(places[0])), tuple(map(np.asarray, places))), shape=shape)
+        return _made(data, rows.Pattern(like.coords[0], like.coords[1], like.shape), dtype, name)
+    dense = as_operand(arg1)
+    if dense.ndim != 2:
+        raise ArgumentError(
+            f"{user_line()}: {name} got {arg1!r}. With traced entries it is made of (data, "
+            "indices, indptr) or (data, (row, col)), whose places are constants, or of a matrix."
+        )
+    i, j = np.indices(dense.shape).reshape(2, -1)  # no entry is known to be 0
+    return _made(dense.reshape((-1,)), rows.Pattern(i, j, dense.shape), dtype, name)
+
+
+def _made(data: Any, pattern: rows.Pattern, dtype: Any, name: str) -> SparseArray:
+    data = as_operand(data)
+    if data.shape != pattern.rows.shape:
+        raise ValueError("row, column, and data array must all be the same length")
+    data = data.astype(dtype) if dtype is not None else data
+    return SparseArray(data, pattern, name)
+
+
+def _coordinates(name: str) -> Callable:
+    def make(arg1, shape=None, dtype=None, copy=False, *, maxprint=None):
+        return arg1 if isinstance(arg1, SparseArray) else _from_parts(name, arg1, shape, dtype)
+
+    return _named(make, name)
+
+
+def _named(make: Callable, name: str) -> Callable:
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"``scipy.sparse.{name}``, of traced entries in constant places too."
+    theirs = getattr(ss, name)
+
+    def either(*args: Any, **kwargs: Any) -> Any:
+        ours = isinstance(args[0], SparseArray)
+        return (make if ours else chosen)(*args, **kwargs)
+
+    chosen: Any = counterpart(theirs)(make)
+    either.__name__ = either.__qualname__ = name
+    either.__doc__ = make.__doc__
+    return either
+
+
+csr_array, csr_matrix = _compressed("csr_array", True), _compressed("csr_matrix", True)
+csc_array, csc_matrix = _compressed("csc_array", False), _compressed("csc_matrix", False)
+coo_array, coo_matrix = _coordinates("coo_array"), _coordinates("coo_matrix")
+
+
+def _single(diagonals: Any) -> Any:
+    """The one diagonal, which may be in a list."""
+    if isinstance(diagonals, Tracer) and diagonals.ndim == 1:
+        return diagonals
+    first, *_ = diagonals
+    return diagonals if np.ndim(first) == 0 else first
+
+
+def _diagonals(diagonals: Any, offsets: Any, shape: Any, dtype: Any, kind: str) -> SparseArray:
+    if np.ndim(offsets) == 0:
+        diagonals = [_single(diagonals)]
+        offsets = [offsets]
+    parts = [np.atleast_1d(as_operand(d)) for d in diagonals]
+    if shape is None:
+        n = len(parts[0]) + abs(int(offsets[0]))
+        shape = (n, n)
+    data, i, j = [], [], []
+    for d, k in zip(parts, offsets, strict=True):
+        length = min(shape[0] + min(k, 0), shape[1] - max(k, 0))
+        if d.shape[0] not in (1, length):
+            raise ValueError(f"Diagonal length (index {len(data)}: {d.shape[0]} at offset {k}) "
+                             f"does not agree with array size ({shape[0]}, {shape[1]}).")
+        data.append(np.broadcast_to(d, (length,)))
+        i.append(np.arange(length) - min(k, 0))
+        j.append(np.arange(length) + max(k, 0))
+    pattern = rows.Pattern(np.concatenate(i), np.concatenate(j), tuple(shape))
+    return _made(np.concatenate(data), pattern, dtype, kind)
+
+
+@counterpart(ss.diags_array)
+def diags_array(diagonals, /, *, offsets: Any = 0, shape=None, format=None, dtype=None):
+    """The array with these diagonals."""
+    return _diagonals(diagonals, offsets, shape, dtype, "dia_array")
+
+
+@counterpart(ss.diags)
+def diags(diagonals, offsets: Any = 0, shape=None, format=None, dtype=None):
+    """The matrix with these diagonals."""
+    return _diagonals(diagonals, offsets, shape, dtype, "dia_matrix")
+
+
+__all__ = ["coo_array", "coo_matrix", "csc_array", "csc_matrix", "csr_array", "csr_matrix", "diags",
+           "diags_array"]

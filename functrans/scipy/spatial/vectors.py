@@ -1,0 +1,95 @@
+"""Distances of two vectors after ``scipy.spatial.distance``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.spatial import distance as sd
+
+from functrans._core.bind import Tracer
+from functrans.numpy.structure import as_operand
+from functrans.scipy.public import counterpart
+from functrans.scipy.spatial import metrics
+
+
+def _vector(x: Any) -> Any:
+    x = as_operand(x)
+    if x.ndim != 1:
+        raise ValueError("Input vector should be 1-D.")
+    return x if x.dtype.kind in "fc" else x.astype(float)
+
+
+def _weights(w: Any) -> Any:
+    if w is None:
+        return None
+    w = _vector(w)
+    if not isinstance(w, Tracer) and np.any(w < 0):
+        raise ValueError("Input weights should be all non-negative")
+    return w
+
+
+def _of_vectors(name: str) -> Callable:
+    """The metric of two vectors and weights."""
+    metric: Any = metrics.METRICS[name]
+    doc = metric.__doc__
+
+    def distance(u, v, w=None):
+        return metric(_vector(u), _vector(v), w=_weights(w))
+
+    distance.__name__ = distance.__qualname__ = name
+    distance.__doc__ = f"``scipy.spatial.distance.{name}``, of traced vectors too. {doc or ''}"
+    return counterpart(getattr(sd, name))(distance)
+
+
+braycurtis = _of_vectors("braycurtis")
+canberra = _of_vectors("canberra")
+chebyshev = _of_vectors("chebyshev")
+cityblock = _of_vectors("cityblock")
+cosine = _of_vectors("cosine")
+euclidean = _of_vectors("euclidean")
+sqeuclidean = _of_vectors("sqeuclidean")
+
+
+@counterpart(sd.correlation)
+def correlation(u, v, w=None, centered=True):
+    """1 minus the correlation of two vectors."""
+    return metrics.correlation(_vector(u), _vector(v), _weights(w), centered)
+
+
+@counterpart(sd.minkowski)
+def minkowski(u, v, p=2, w=None):
+    """The p-norm of the difference of two vectors."""
+    return metrics.minkowski(_vector(u), _vector(v), p, _weights(w))
+
+
+@counterpart(sd.mahalanobis)
+def mahalanobis(u, v, VI):
+    """The length of the difference by a matrix, the inverse of a covariance."""
+    return metrics.mahalanobis(_vector(u), _vector(v), np.atleast_2d(as_operand(VI)))
+
+
+@counterpart(sd.seuclidean)
+def seuclidean(u, v, V):
+    """The length of the difference, each coordinate over its standard deviation."""
+    u, v, V = _vector(u), _vector(v), _vector(V)
+    if not u.shape == v.shape == V.shape:
+        raise TypeError("V must be a 1-D array of the same dimension as u and v.")
+    return metrics.seuclidean(u, v, V)
+
+
+@counterpart(sd.jensenshannon)
+def jensenshannon(p, q, base=None, *, axis=0, keepdims=False):
+    """The square root of the divergence of Jensen and Shannon; 0 has the slope 0.
+
+    >>> import functrans as ft
+    >>> p = np.array([0.2, 0.8])
+    >>> ft.grad(jensenshannon)(p, p)
+    Array([0., 0.])
+    """
+    return metrics.jensenshannon(as_operand(p), as_operand(q), base, axis, keepdims)
+
+
+__all__ = ["braycurtis", "canberra", "chebyshev", "cityblock", "correlation", "cosine", "euclidean",
+           "jensenshannon", "mahalanobis", "minkowski", "seuclidean", "sqeuclidean"]

@@ -1,0 +1,259 @@
+"""Sparse arrays: products with traced values, traced entries, and systems, against dense ones."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.sparse
+
+import functrans as ft
+from functrans.errors import (
+    ArgumentError,
+    ConcretizationError,
+    SolverError,
+    UnsupportedError,
+)
+from functrans.scipy import sparse
+from functrans.testing import check_grads
+from tests.scipy.agreement import assert_derivatives, assert_transforms, close
+
+ss: Any = scipy.sparse  # its types say less than its functions take
+RNG = np.random.default_rng(0)
+DENSE = np.where(RNG.uniform(size=(4, 4)) < 0.5, RNG.normal(size=(4, 4)), 0.0) + 3 * np.eye(4)
+X, M = RNG.normal(size=4), RNG.normal(size=(4, 3))
+FORMATS = ["csr_array", "csc_array", "coo_array", "dia_array", "bsr_array", "csr_matrix",
+           "csc_matrix", "coo_matrix"]
+DATA, INDICES, STARTS = ss.csr_array(DENSE).data, *[
+    getattr(ss.csr_array(DENSE), name) for name in ("indices", "indptr")]
+
+
+def made(data, name="csr_array"):
+    return getattr(sparse, name)((data, INDICES, STARTS), shape=(4, 4))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_constant_arrays_take_part_in_products(name):
+    A = getattr(ss, name)(DENSE)
+    for f, x in [(lambda x: A @ x, X), (lambda x: A @ x, M), (lambda x: x @ A, X),
+                 (lambda x: x @ A, M.T), (lambda x: A.T @ x, M)]:
+        y, pull = ft.vjp(f, x)
+        close(np.asarray(y), np.asarray(f(x)))
+        J = np.asarray(ft.jacfwd(f)(x)).reshape(y.size, -1)
+        close(np.asarray(pull(np.ones_like(y))[0]), J.sum(0).reshape(x.shape))
+        close(np.asarray(ft.jit(f)(x)), np.asarray(f(x)))
+    close(ft.vmap(lambda x: A @ x)(M.T), (A @ M).T)
+    close(ft.vjp(ss.csr_array(DENSE).dot, X)[0], DENSE @ X)
+
+
+def test_the_product_of_older_matrices_is_that_of_matrices():
+    A = ss.csr_matrix(DENSE)
+    close(ft.vjp(lambda x: A * x, X)[0], A * X)
+    close(ft.vjp(lambda x: x * A, X)[0], X * A)
+    close(np.asarray(ft.grad(lambda a: ((a * A) @ X).sum())(2.0)), np.asarray((A @ X).sum()))
+
+
+def test_a_constant_array_that_changes_is_seen_by_compiled_code():
+    for name in FORMATS:
+        A = getattr(ss, name)(DENSE)
+        f = ft.jit(lambda x, A=A: A @ x)
+        f(X)
+        A.data.flat[np.flatnonzero(A.data)[0]] += 1.0
+        close(np.asarray(f(X)), A @ X)
+
+
+@pytest.mark.parametrize("name", ["csr_array", "csc_array"])
+def test_entries_are_data(name):
+    dense = getattr(ss, name)((DATA, INDICES, STARTS), shape=(4, 4)).toarray()
+    for f, expected in [
+        (lambda A: A.toarray(), dense), (lambda A: A @ X, dense @ X), (lambda A: X @ A, X @ dense),
+        (lambda A: A.T @ M, dense.T @ M), (lambda A: M.T @ A, M.T @ dense),
+        (lambda A: A.sum(), dense.sum()), (lambda A: A.sum(0), dense.sum(0)),
+        (lambda A: A.sum(axis=1), dense.sum(1)), (lambda A: A.diagonal(), dense.diagonal()),
+        (lambda A: (2.0 * A / 4.0 - A) @ X, -0.5 * dense @ X),
+        (lambda A: A.multiply(X[:, None]) @ X, (dense * X[:, None]) @ X),
+        (lambda A: (A / X).dot(X), (dense / X) @ X),
+        (lambda A: (-A).dot(2.0).sum(), -2 * dense.sum()),
+        (lambda A: (A @ A.T).toarray(), dense @ dense.T),
+        (lambda A: (A @ ss.csr_array(DENSE)).toarray(), dense @ DENSE),
+        (lambda A: (A + ss.csr_array(DENSE)).toarray(), dense + DENSE),
+        (lambda A: A + np.ones((4, 4)), dense + 1),
+        (lambda A: (0 + A).tocsr().copy().todense(), dense),
+        (lambda A: (A.transpose() - A).tocoo().toarray(), dense.T - dense),
+    ]:
+        close(np.asarray(ft.vjp(lambda d, f=f: f(made(d, name)), DATA)[0]), np.asarray(expected))
+        check_grads(lambda d, f=f: f(made(d, name)), DATA, order=1)
+
+
+def test_entries_of_older_matrices():
+    A = ss.csr_matrix((DATA, INDICES, STARTS), shape=(4, 4))
+    for f in (lambda A: A * X, lambda A: X * A, lambda A: (2.0 * A * A).toarray(),
+              lambda A: A.sum(0), lambda A: A.sum(1), lambda A: A @ M):
+        y = ft.vjp(lambda d, f=f: f(made(d, "csr_matrix")), DATA)[0]
+        close(np.asarray(y), np.asarray(f(A)))
+
+
+def test_entries_and_vectors_in_every_transform():
+    def f(d, x):
+        return made(d) @ x
+
+    expected = ss.csr_array((DATA, INDICES, STARTS), shape=(4, 4)) @ X
+    close(ft.vjp(f, DATA, X)[0], expected)
+    assert_transforms(f, DATA, X)
+    assert_transforms(lambda d, x: made(d) @ x, DATA, M)
+    close(ft.vmap(f, (None, 0))(DATA, M.T), ft.vmap(f)(np.stack([DATA] * 3), M.T))
+
+
+def test_numbers_times_constant_arrays():
+    A, B = ss.csr_array(DENSE), ss.csr_array(np.eye(4))
+
+    def f(h):
+        return (B + h * A - A / h) @ X
+
+    close(ft.vjp(f, 2.0)[0], (B + 2.0 * A - A / 2.0) @ X)
+    check_grads(f, 2.0)
+    close(ft.vjp(lambda x: x - A, M[:, :1])[0], M[:, :1] - DENSE)
+
+
+def test_other_constructors():
+    rows = np.array([0, 1, 0, 0])
+    for name in ("coo_array", "csr_matrix", "csc_array"):
+        def f(d, name=name):  # two entries in one place
+            return getattr(sparse, name)((d, (rows, [1, 1, 1, 0])), shape=(2, 3)).toarray()
+
+        close(ft.vjp(f, X)[0], np.array([[X[3], X[0] + X[2], 0], [0, X[1], 0]]))
+        check_grads(f, X)
+        close(ft.vjp(lambda m, n=name: getattr(sparse, n)(m).toarray(), M)[0], M)
+    close(ft.vjp(lambda d: sparse.diags_array(d).toarray(), X)[0], np.diag(X))
+    expected = ss.diags([X, 2.0], [1, -1], shape=(5, 5)).toarray()
+    close(ft.vjp(lambda d: sparse.diags([d, 2.0], [1, -1], shape=(5, 5)).toarray(), X)[0], expected)
+    assert isinstance(sparse.csr_array(DENSE), ss.csr_array)
+
+
+# ---- systems
+
+
+@pytest.mark.parametrize("b", [X, M], ids=["vector", "matrix"])
+def test_solutions_are_those_of_dense_systems(b):
+    def f(d, b):
+        return sparse.linalg.spsolve(made(d), b)
+
+    close(ft.vjp(f, DATA, b)[0], np.linalg.solve(DENSE, b))
+    check_grads(f, (DATA, b))
+    assert_transforms(f, DATA, b)
+    A = ss.csc_array(DENSE)
+    assert_derivatives(lambda b: sparse.linalg.spsolve(A, b), b)
+
+
+def test_factors_are_used_again_in_all_directions():
+    lu = sparse.linalg.splu(ss.csc_array(DENSE))
+    assert type(lu.solve(X)) is np.ndarray and lu.L.shape == (4, 4)
+    for trans, A in [("N", DENSE), ("T", DENSE.T), ("H", DENSE.T)]:
+        f = sparse.linalg.splu(ss.csc_array(DENSE)).solve
+        close(ft.vjp(lambda b, f=f, t=trans: f(b, t), X)[0], np.linalg.solve(A, X))
+        check_grads(lambda b, f=f, t=trans: f(b, t), X)
+        check_grads(lambda d, t=trans: sparse.linalg.splu(made(d, "csc_array")).solve(X, t), DATA)
+    check_grads(lambda d: sparse.linalg.factorized(made(d, "csc_array"))(X), DATA)
+    complex_dense = DENSE + 1j * np.eye(4)
+    lu = sparse.linalg.splu(ss.csc_array(complex_dense))
+    close(ft.vjp(lambda b: lu.solve(b, "H"), X + 0j)[0],
+          np.linalg.solve(complex_dense.conj().T, X + 0j))
+
+
+SPD = DENSE @ DENSE.T
+ITERATIONS = {"cg": SPD, "minres": SPD, "gmres": DENSE, "bicgstab": DENSE}
+
+
+@pytest.mark.parametrize("name", ITERATIONS)
+def test_iterations_are_differentiated_implicitly(name):
+    A = ITERATIONS[name]
+    options = {"rtol": 1e-13, "maxiter": 200} | ({"atol": 0.0} if name != "minres" else {})
+    solve = getattr(sparse.linalg, name)
+
+    def f(a, b):
+        return solve(sparse.csr_array(a), b, **options)[0]
+
+    close(ft.vjp(f, A, X)[0], np.linalg.solve(A, X), rtol=1e-9)  # that of the iteration
+    g = ft.grad(lambda a, b: np.sum(f(a, b) ** 2), argnums=(0, 1))(A, X)
+    expected = ft.grad(lambda a, b: np.sum(np.linalg.solve(a, b) ** 2), argnums=(0, 1))(A, X)
+    close(g, expected, rtol=1e-8)  # the same
+    close(ft.grad(lambda b: solve(ss.csr_array(A), b, **options)[0].sum())(X),
+          np.linalg.solve(A.T, np.ones(4)), rtol=1e-9)  # the same
+    assert solve(A, X, **options)[1] == 0
+
+
+def test_matrices_that_are_known_by_their_products():
+    def f(t, b):
+        A = ss.linalg.LinearOperator((4, 4), matvec=lambda x: SPD @ x + t * x, dtype=float)
+        return sparse.linalg.cg(A, b, rtol=1e-12)[0]
+
+    def expected(t, b):
+        return np.linalg.solve(SPD + t * np.eye(4), b)
+
+    close(ft.jacobian(f, (0, 1))(0.5, X), ft.jacobian(expected, (0, 1))(0.5, X), rtol=1e-9)
+    close(ft.grad(lambda t: f(t, X).sum())(0.5), ft.grad(lambda t: expected(t, X).sum())(0.5),
+          rtol=1e-9)  # the same
+    preconditioned = ft.vjp(lambda b: sparse.linalg.cg(SPD, b, M=np.eye(4), rtol=1e-12)[0], X)[0]
+    close(preconditioned, np.linalg.solve(SPD, X), rtol=1e-9)
+
+
+@pytest.mark.parametrize("size", [0.1, 1.0, 4.0])
+def test_exponentials_act_as_dense_ones(size):
+    def f(d, b):
+        return sparse.linalg.expm_multiply(made(size * d), b)
+
+    def expected(d, b):
+        return ft.scipy.linalg.expm(made(size * d).toarray()) @ b
+
+    d = -DATA / 4
+    close(ft.vjp(f, d, X)[0], scipy.linalg.expm(-size * DENSE / 4) @ X)
+    close(ft.jacobian(f, (0, 1))(d, X), ft.jacobian(expected, (0, 1))(d, X), rtol=1e-10)
+    H = ft.hessian(lambda d: np.sum(f(d, X)))(d)
+    close(H, ft.hessian(lambda d: np.sum(expected(d, X)))(d), rtol=1e-9)  # of two derivatives
+
+
+def test_exponentials_at_many_times():
+    A = ss.csr_array(DENSE / 3)
+    times = {"start": 0.0, "stop": 1.5, "num": 4}
+    assert_derivatives(lambda b: sparse.linalg.expm_multiply(A, b, **times), X, order=1)
+
+
+def test_bad_input_is_reported():
+    for error, match, f in [
+        (ValueError, "dimension mismatch", lambda d: made(d) @ np.ones(3)),
+        (ValueError, "dimension mismatch", lambda d: made(d) @ ss.csr_array(np.ones((3, 1)))),
+        (ValueError, "inconsistent shapes", lambda d: made(d) + ss.csr_array(np.ones((3, 1)))),
+        (ValueError, "same length", lambda d: made(d[1:])),
+        (ArgumentError, "csr_array got .* With traced entries", lambda d: sparse.csr_array(d)),
+        (ValueError, "Diagonal length", lambda d: sparse.diags([d], [0], shape=(2, 2))),
+        (ValueError, "rhs dimension mismatch", lambda d: sparse.linalg.spsolve(made(d), X[1:])),
+        (ValueError, "must be square", lambda d: sparse.linalg.spsolve(ss.csr_array(M), d[:4])),
+        (ValueError, "trans must be N", lambda d: sparse.linalg.splu(made(d)).solve(X, "x")),
+        (RuntimeError, "singular", lambda d: sparse.linalg.spsolve(0 * made(d), X)),
+        (SolverError, "gmres did not solve", lambda d: sparse.linalg.gmres(
+            made(d), X, rtol=1e-14, restart=1, maxiter=1)),
+        (SolverError, "cg did not solve", lambda d: sparse.linalg.cg(
+            SPD, d[:4], M=np.eye(4), rtol=1e-14, maxiter=1)),
+        (UnsupportedError, "cg got callback=", lambda d: sparse.linalg.cg(
+            made(d), X, callback=print)),
+        (UnsupportedError, "has no power", lambda d: made(d).power(2)),
+        (AttributeError, "no attribute 'x'", lambda d: made(d).x),
+        (UnsupportedError, "two sparse arrays", lambda d: made(d) * ss.csr_array(DENSE)),
+        (UnsupportedError, "format lil", lambda d: ss.lil_array(DENSE) @ d[:4]),
+        (ArgumentError, "no operator rpow", lambda d: sparse.arrays.with_operator(
+            "rpow", d, ss.csr_array(DENSE))),
+        (ValueError, "two axes here", lambda d: sparse.arrays.lifted(ss.coo_array(np.ones(3))) @ d),
+        (UnsupportedError, "got a dense matrix", lambda d: sparse.linalg.expm_multiply(
+            DENSE, d[:4])),
+        (UnsupportedError, "got a LinearOperator", lambda d: sparse.linalg.expm_multiply(
+            ss.linalg.aslinearoperator(DENSE), d[:4])),
+        (ValueError, "like a square matrix", lambda d: sparse.linalg.expm_multiply(
+            ss.csr_array(M), d[:3])),
+        (ValueError, "are incompatible", lambda d: sparse.linalg.expm_multiply(made(d), X[1:])),
+        (ConcretizationError, "from functrans.scipy import sparse",
+         lambda d: ss.csr_array(DENSE) * d[0]),
+    ]:
+        with pytest.raises(error, match=match):
+            ft.vjp(f, DATA)
+    with pytest.raises(UnsupportedError, match="not known under jit or vmap"):
+        ft.jit(lambda d: sparse.linalg.expm_multiply(made(d), X))(DATA)
