@@ -62,8 +62,8 @@ NAMES: dict[str, Names] = {
     "interpolate": Names(ours="Akima1DInterpolator CubicSpline PPoly PchipInterpolator"),
     "optimize": Names(
         ours="""
-            bisect brenth brentq curve_fit fixed_point fsolve least_squares minimize minimize_scalar
-            newton ridder root root_scalar toms748
+            bisect brenth brentq curve_fit fixed_point fsolve least_squares linprog minimize
+            minimize_scalar newton ridder root root_scalar toms748
         """,
     ),
     "linalg": Names(

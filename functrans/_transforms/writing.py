@@ -25,6 +25,8 @@ WRITERS = frozenset({
     "fill", "sort", "partition", "put", "copyto", "fill_diagonal", "put_along_axis", "place",
     "putmask", "setitem", "__setitem__",
 })
+# SciPy's functions whose C code drops an error of the function that it is given.
+SOLVERS = frozenset({"bisect", "brenth", "brentq", "minimize", "ridder", "root_scalar"})
 LIBRARIES = frozenset({"builtins", "functools", "functrans", "numpy", "scipy", "types"})
 _BUILTINS = frozenset(vars(builtins))
 _writes: WeakKeyDictionary[types.CodeType, bool] = WeakKeyDictionary()
@@ -37,23 +39,41 @@ def follow(f: Callable) -> Callable:
     Where it names what is not defined yet, it is looked at when it is called first.
     """
     unknown: list[str] = []
-    if may_write(f, unknown):
+    codes = list(_codes(f, unknown))
+    if any(map(_code_writes, codes)):
         return _followed(f)
-    return _followed_later(f) if unknown else f
+    if unknown:
+        return _followed_later(f)
+    return _told(f) if any(map(_calls_solver, codes)) else f
 
 
 def _followed(f: Callable) -> Callable:
     @functools.wraps(f, updated=())
     def followed(*args: Any, **kwargs: Any) -> Any:
-        try:
-            y = with_names(f, args, kwargs)
-        except ValueError as e:
-            if isinstance(e.__cause__, ConcretizationError):
-                raise e.__cause__ from None  # NumPy's "setting an array element with a sequence"
-            raise
+        y = _told(with_names)(f, args, kwargs)
         return y.current() if isinstance(y, Tracer) else tree.map(lambda v: v, y)
 
     return followed
+
+
+def _told(f: Callable) -> Callable:
+    """``f``, raising our error where NumPy's or SciPy's C code makes another one of it: "setting
+    an array element with a sequence", "returned a result with an exception set".
+    """
+    @functools.wraps(f, updated=())
+    def told(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return f(*args, **kwargs)
+        except (SystemError, ValueError) as e:
+            if isinstance(e.__cause__, ConcretizationError):
+                raise e.__cause__ from None
+            raise
+
+    return told
+
+
+def _calls_solver(code: types.CodeType) -> bool:
+    return any([not SOLVERS.isdisjoint(c.co_names) for c in _nested(code)])
 
 
 def _followed_later(f: Callable) -> Callable:
