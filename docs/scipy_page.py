@@ -57,9 +57,11 @@ SciPy's own functions, for plain arrays.
 - Orders of Bessel functions, degrees of polynomials, parameters of hypergeometric functions and
   counts raise `NotDifferentiable` when a derivative is taken in them. So do complex arguments of
   `jve`, `yve`, `ive` and `kve`; other functions that SciPy has for complex numbers take them.
-- Slopes that are differences of `psi`, in `beta`, `betaln`, `binom` and `poch`, lose digits where
-  one argument is larger than the other by many orders; that of `stdtr` in many degrees of freedom
-  does too.
+- The slope of `stdtr` in many degrees of freedom loses digits; so do second derivatives of `beta`,
+  `betaln`, `binom` and `poch` where one argument is larger than the other by many orders.
+- `odeint` and `solve_ivp` are part of the program under `jit` and `vmap`: there they need `t_eval`,
+  take no events, and have room for `max_steps` steps. `adjoint=True` gives gradients of first order
+  that are right up to the tolerances, in memory that does not grow with the steps.
 - `jit` calls the C functions that SciPy offers to Cython. Spherical Bessel functions, `lambertw`,
   `wofz`, Hankel functions, Riemann's `zeta` and complex numbers are steps of NumPy's between
   compiled loops.

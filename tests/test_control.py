@@ -382,3 +382,11 @@ def test_bad_input_says_what_is_wrong(name):
     call, error, text = BAD[name]
     with pytest.raises(error, match=text):
         call()
+
+
+def test_ops_on_operands_are_part_of_the_branch_that_takes_them():
+    def f(x):
+        return ft.cond(x[0] > 0, np.sin, lambda x: x, x)
+
+    program = ft.make_program(f)(np.ones(3))
+    assert [str(eqn.prim) for eqn in program.eqns] == ["getitem", "greater", "astype", "cond"]

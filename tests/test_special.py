@@ -269,3 +269,17 @@ def test_without_cython_special_nothing_is_called(monkeypatch):
 @pytest.mark.parametrize("name", [r.name for r in TABLE.values() if r.facts.cython])
 def test_scipy_offers_what_rows_name(name):
     assert special_functions.is_there(TABLE[name].facts.cython)
+
+
+@pytest.mark.parametrize("a, b", [
+    (1e8, 0.5), (0.5, 1e8), (1e15, 2.0), (3.0, 1e-9), (1e-3, 1e-9), (12.5, 0.1), (2.0, 3.0),
+])
+def test_slopes_that_are_differences_of_psi_keep_their_digits(a, b):
+    with mp.workdps(60):
+        rise = mp.psi(0, mp.mpf(a) + b) - mp.psi(0, a), mp.psi(0, mp.mpf(a) + b) - mp.psi(0, b)
+        expected = [-float(r) for r in rise]
+        of_poch = float(rise[0])
+    np.testing.assert_allclose(ft.grad(sp.betaln, argnums=(0, 1))(a, b), expected, rtol=1e-13)
+    np.testing.assert_allclose(ft.jit(ft.grad(sp.betaln, argnums=(0, 1)))(a, b), expected,
+                               rtol=1e-13)
+    np.testing.assert_allclose(ft.grad(sp.poch)(a, b), of_poch * sp.poch(a, b), rtol=1e-13)

@@ -64,8 +64,8 @@ NAMES: dict[str, Names] = {
     ),
     "optimize": Names(
         ours="""
-            bisect brenth brentq curve_fit fixed_point fsolve least_squares minimize minimize_scalar
-            newton ridder root root_scalar toms748
+            bisect brenth brentq curve_fit fixed_point fsolve least_squares linprog minimize
+            minimize_scalar newton ridder root root_scalar toms748
         """,
     ),
     "linalg": Names(
@@ -108,8 +108,8 @@ NAMES: dict[str, Names] = {
     ),
     "stats": Names(
         ours="""
-            bernoulli beta binom cauchy chi2 dirichlet expon f gamma genextreme genpareto geom
-            gumbel_l gumbel_r halfnorm invgamma laplace logistic lognorm multinomial
+            bernoulli beta binom cauchy chi2 dirichlet expon f gamma gaussian_kde genextreme
+            genpareto geom gumbel_l gumbel_r halfnorm invgamma laplace logistic lognorm multinomial
             multivariate_normal multivariate_t nbinom norm pareto poisson skewnorm t truncnorm
             uniform vonmises weibull_min wishart
         """,

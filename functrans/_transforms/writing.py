@@ -26,6 +26,8 @@ WRITERS = frozenset({
     "putmask", "setitem", "__setitem__",
     "patch",  # in a block of it, other people's functions may
 })
+# SciPy's functions whose C code drops an error of the function that it is given.
+SOLVERS = frozenset({"bisect", "brenth", "brentq", "minimize", "ridder", "root_scalar"})
 LIBRARIES = frozenset({"builtins", "functools", "functrans", "numpy", "scipy", "types"})
 _BUILTINS = frozenset(vars(builtins))
 _writes: WeakKeyDictionary[types.CodeType, bool] = WeakKeyDictionary()
@@ -39,24 +41,42 @@ def follow(f: Callable) -> Callable:
     is looked at when it is called first.
     """
     unknown: list[str] = []
-    if may_write(f, unknown):
+    codes = list(_codes(f, unknown))
+    if any(map(_code_writes, codes)):
         return _followed(f)
     if _function_of(f) is None:
         return f
-    return _followed_where_patched(f, bool(unknown))
+    told = _told(f) if any(map(_calls_solver, codes)) else f
+    return _followed_where_patched(told, bool(unknown))
 
 
 def _followed(f: Callable) -> Callable:
+    run = _told(with_names)
+
     def followed(*args: Any, **kwargs: Any) -> Any:
-        try:
-            y = with_names(f, args, kwargs)
-        except ValueError as e:
-            if isinstance(e.__cause__, ConcretizationError):
-                raise e.__cause__ from None  # NumPy's "setting an array element with a sequence"
-            raise
+        y = run(f, args, kwargs)
         return y.current() if isinstance(y, Tracer) else tree.map(lambda v: v, y)
 
     return _like(f, followed)
+
+
+def _told(f: Callable) -> Callable:
+    """``f``, raising our error where NumPy's or SciPy's C code makes another one of it: "setting
+    an array element with a sequence", "returned a result with an exception set".
+    """
+    def told(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return f(*args, **kwargs)
+        except (SystemError, ValueError) as e:
+            if isinstance(e.__cause__, ConcretizationError):
+                raise e.__cause__ from None
+            raise
+
+    return _like(f, told)
+
+
+def _calls_solver(code: types.CodeType) -> bool:
+    return any([not SOLVERS.isdisjoint(c.co_names) for c in _nested(code)])
 
 
 def _followed_where_patched(f: Callable, later: bool) -> Callable:

@@ -77,16 +77,20 @@ def _orders(x: Tracer) -> int:
 def concrete(x: Any) -> Any:
     """``x`` with the plain values of the traced ones in it.
 
-    Raises UnsupportedError where one has no value, or more than one.
+    Raises Numberless where one has no value, or more than one.
     """
     return tree.map(lambda v: _number(v) if isinstance(v, Tracer) else v, x)
+
+
+class Numberless(UnsupportedError):
+    """A solver of SciPy's met a value that has no number."""
 
 
 def _number(x: Tracer) -> Any:
     value = x.concrete()
     if value is None:
         staged = any(isinstance(v, StagedTracer) for v in layers(x))
-        raise UnsupportedError(
+        raise Numberless(
             f"{user_line()}: SciPy's solvers run on numbers, which {x!r} has not: they are not "
             f"known under {'jit' if staged else 'vmap'}. "
             + ("Call the solver outside of jit; the functions that it is given may be jitted."
@@ -230,4 +234,4 @@ def linear_map(forward: Callable, backward: Callable) -> Linear:
     return there
 
 
-__all__ = ["concrete", "implicit", "linear_map", "numbers", "orders_of"]
+__all__ = ["Numberless", "concrete", "implicit", "linear_map", "numbers", "orders_of"]

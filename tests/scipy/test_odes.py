@@ -242,12 +242,3 @@ def test_methods_without_derivatives_are_named():
                                               args=(k,)).y[0, -1])(1.0)
     with pytest.raises(UnsupportedError, match=r"tcrit=.* beside a traced value"):
         ft.grad(lambda k: integrate.odeint(lambda y, t: -k * y, 1.0, T, tcrit=[1.0])[-1, 0])(1.0)
-
-
-@pytest.mark.parametrize("transform, where", [
-    (ft.jit, "under jit"), (lambda f: lambda x: ft.vmap(f)(np.stack([x, x])), "under vmap"),
-])
-def test_where_there_are_no_numbers_it_refuses(transform, where):
-    f = transform(lambda k: integrate.odeint(lambda y, t: -k * y, 1.0, T)[-1, 0])
-    with pytest.raises(UnsupportedError, match=where):
-        f(np.array(1.0))

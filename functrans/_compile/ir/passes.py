@@ -34,6 +34,7 @@ from functrans._compile.ir.structured import Structured, live
 from functrans._core.aval import Aval
 from functrans._core.primitive import Primitive
 from functrans._ops.structure import broadcast_to
+from functrans.errors import SolverError
 
 # Entries of the largest result that is folded: a program should not grow by its constants.
 FOLDED = 4096
@@ -151,8 +152,8 @@ def _folded(eqn: Eqn) -> list[Atom] | None:
     with np.errstate(all="ignore"):
         try:
             y = eqn.prim.impl(*values, **eqn.params)
-        except np.linalg.LinAlgError:  # raised when the program runs, if that comes here at all
-            return None
+        except (np.linalg.LinAlgError, SolverError):
+            return None  # raised when the program runs, if that comes here at all
     ys = y if eqn.prim.outputs > 1 else (y,)
     return [_constant(x, v) for x, v in zip(ys, eqn.outputs, strict=True)]
 

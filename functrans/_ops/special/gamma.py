@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from scipy import special as sp
 
+from functrans._core.aval import dtype_of
+from functrans._core.bind import Tracer
 from functrans._ops.declare import POSITIVE, constant, elementwise, where
 from functrans._ops.elementwise import exp, log
-from functrans._ops.special.elementary import column, cospi, sinpi
+from functrans._ops.special.elementary import column, cospi, log1p, sinpi
 
 PI = float(np.pi)
 
@@ -108,26 +110,55 @@ gammasgn = constant(
     "special.gammasgn", sp.gammasgn, jumps="0, -1, -2, ...",
     at_jump=lambda x: (x <= 0) & (x == np.floor(x)), rounds="never", cython="gammasgn",
 )
+# B_2k / 2k of psi's asymptotic series (5.11.2), lowest last
+OF_PSI = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
+
+
+def psi_increase(x, d, c):
+    """psi(c) - psi(x) for c = x + d, to full precision where these are close."""
+    if "c" in (dtype_of(x).kind, dtype_of(d).kind):
+        return psi(c) - psi(x)
+    close = (x > 0) & (abs(d) < 0.25 * x)
+    if not isinstance(close, Tracer) and not np.any(close):
+        return psi(c) - psi(x)
+    small = _small_increase(where(close, x, 1.0), where(close, d, 0.25))
+    return where(close, small, psi(c) - psi(x))
+
+
+def _small_increase(x, d):
+    """By the recurrence (5.5.2) up to x + 12, and from there on term by term of the series."""
+    c = x + d
+    k = np.arange(12.0)
+    first = d * (1 / ((column(x) + k) * (column(c) + k))).sum(-1)
+    x, c = x + 12.0, c + 12.0
+    u, v = 1 / (x * x), 1 / (c * c)
+    value, quotient = 0.0, 0.0  # of the polynomial at u, and of its difference by that of u and v
+    for a in (*OF_PSI, 0.0):
+        value, quotient = value * u + a, quotient * v + value
+    return first + log1p(d / x) + d / (2 * x * c) + quotient * (d * (x + c) * (u * v))
+
+
 poch = elementwise(
     "special.poch", sp.poch,
-    lambda g, y, x1, x2: g * (y * (psi(x1 + x2) - psi(x1))),
+    lambda g, y, x1, x2: g * (y * psi_increase(x1, x2, x1 + x2)),
     lambda g, y, x1, x2: g * (y * psi(x1 + x2)),
     domain=POSITIVE, singular=True, cython="poch",
 )
 beta = elementwise(
     "special.beta", sp.beta,
-    lambda g, y, x1, x2: g * (y * (psi(x1) - psi(x1 + x2))),
-    lambda g, y, x1, x2: g * (y * (psi(x2) - psi(x1 + x2))),
+    lambda g, y, x1, x2: -g * (y * psi_increase(x1, x2, x1 + x2)),
+    lambda g, y, x1, x2: -g * (y * psi_increase(x2, x1, x1 + x2)),
     domain=POSITIVE, singular=True, commutes=True, cython="beta",
 )
 betaln = elementwise(
     "special.betaln", sp.betaln,
-    lambda g, x1, x2: g * (psi(x1) - psi(x1 + x2)), lambda g, x1, x2: g * (psi(x2) - psi(x1 + x2)),
+    lambda g, x1, x2: -g * psi_increase(x1, x2, x1 + x2),
+    lambda g, x1, x2: -g * psi_increase(x2, x1, x1 + x2),
     domain=POSITIVE, singular=True, commutes=True, cython="betaln",
 )
 binom = elementwise(
     "special.binom", sp.binom,
-    lambda g, y, x1, x2: g * (y * (psi(x1 + 1) - psi(x1 - x2 + 1))),
-    lambda g, y, x1, x2: g * (y * (psi(x1 - x2 + 1) - psi(x2 + 1))),
+    lambda g, y, x1, x2: g * (y * psi_increase(x1 - x2 + 1, x2, x1 + 1)),
+    lambda g, y, x1, x2: g * (y * psi_increase(x2 + 1, x1 - 2 * x2, x1 - x2 + 1)),
     domain=POSITIVE, singular=True, cython="binom",
 )

@@ -9,7 +9,6 @@ programs of the functions (``staged.py``).
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -37,7 +36,8 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> An
     Only the branch that is taken runs, and is differentiated. Under ``vmap``, with predicates that
     differ within the batch, both run on the whole batch and each entry keeps its own result; they
     must then return the same structure, shapes and dtypes. So they must under ``jit`` with a
-    predicate that depends on the arguments; one of them runs.
+    predicate that depends on the arguments; what is made of ``operands`` alone, not of what the
+    functions close over, is then computed in the branch that is taken.
 
     Raises ShapeError where ``pred`` is not a scalar or the branches disagree.
 
@@ -53,8 +53,7 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> An
     false_fn = require_callable("cond", false_fn)
     pred = _predicate("cond", pred)
     if pred.staged:
-        branches = [lambda: false_fn(*operands), lambda: true_fn(*operands)]
-        return _branched(pred.value, branches, (false_fn, true_fn), "cond")
+        return _branched(pred.value, (false_fn, true_fn), operands, "cond")
     if not pred.varies:
         return handed_out(true_fn(*operands) if pred.any else false_fn(*operands))
     names = name_of(true_fn), name_of(false_fn)
@@ -87,8 +86,7 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
     _require_scalar("switch", "index", index)
     inner, batched = _innermost(index)
     if isinstance(inner, StagedTracer) and not batched:
-        calls = [functools.partial(f, *operands) for f in branches]
-        return _branched(index, calls, branches, "switch")
+        return _branched(index, branches, operands, "switch")
     if not batched:
         i = operator.index(inner)
         return handed_out(branches[min(max(i, 0), len(branches) - 1)](*operands))
@@ -254,11 +252,9 @@ def _bound(n):
 # ---- staged
 
 
-def _branched(
-    index: Any, calls: Sequence[Callable], functions: Sequence[Callable], name: str
-) -> Any:
+def _branched(index: Any, functions: Sequence[Callable], operands: tuple, name: str) -> Any:
     """What the function that ``index`` chooses returns, all of them staged."""
-    outs, structure = staged.branch(index, calls, functions, name)
+    outs, structure = staged.branch(index, functions, operands, name)
     return handed_out(tree.unflatten(structure, outs))
 
 

@@ -5,6 +5,7 @@ What the functions close over becomes an operand, so that every transform sees i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -144,15 +145,31 @@ def scan(
     """State and collected arrays, flat; None: to be unrolled."""
     if not all(map(_value, state)):
         return None
-    entries = [_entry(x) for x in columns]
     try:
-        body = LoopBody(name, f, state, entries)
+        return _scanned(f, state, columns, length, name, reverse=reverse)
     except ConcretizationError:
         return None  # Python's own control flow on values that only a run of each step knows
+
+
+def counted_scan(
+    f: Callable, state: Sequence, columns: Sequence, length: int, count: Any, name: str
+) -> tuple[list, list]:
+    """The same for the first ``count`` of at most ``length`` steps; what others would collect is
+    zero.
+    """
+    return _scanned(f, state, columns, length, name, count=count)
+
+
+def _scanned(
+    f: Callable, state: Sequence, columns: Sequence, length: int, name: str, *,
+    reverse: bool = False, count: Any = None,
+) -> tuple[list, list]:
+    body = LoopBody(name, f, state, list(map(_entry, columns)))
     consts, (program,) = with_consts([body.part])
-    n = len(state)
-    row = Loop(name, optimise(program), len(consts), n, length, LoopCall, reverse=reverse)
-    outs = LoopCall(row)(*consts, *body.state, *map(plain, columns))
+    n, counts = len(state), [] if count is None else [count]
+    row = Loop(name, optimise(program), len(consts), n, length, LoopCall, reverse=reverse,
+               counted=bool(counts))
+    outs = LoopCall(row)(*counts, *consts, *body.state, *map(plain, columns))
     return list(outs[:n]), list(outs[n:])
 
 
@@ -202,15 +219,26 @@ def once(name: str, f: Callable, operands: Sequence) -> tuple:
 
 
 def branch(
-    index: Any, branches: Sequence[Callable], functions: Sequence[Callable], name: str
+    index: Any, functions: Sequence[Callable], operands: tuple, name: str
 ) -> tuple[list, Any]:
-    """The flat outputs of the branch that ``index`` chooses, and how they nest.
+    """The flat outputs of the function that ``index`` chooses, and how they nest.
 
-    ``branches`` take nothing; they call the user's ``functions``.
+    Traced values among the operands are inputs of the branches: ops on them are part of these.
 
     Raises ShapeError or ArgumentError where the functions return different kinds of values.
     """
-    parts = [stage_part(f, [], name) for f in branches]
+    leaves, shape = tree.flatten(operands)
+    places = [i for i, x in enumerate(leaves) if isinstance(x, Tracer)]
+
+    def flat(f: Callable, *values: Any) -> Any:
+        full = list(leaves)
+        for i, v in zip(places, values, strict=True):
+            full[i] = v
+        return f(*tree.unflatten(shape, full))
+
+    inputs = [leaves[i] for i in places]
+    parts = [stage_part(functools.partial(flat, f), [*map(example_of, inputs)], name)
+             for f in functions]
     first = parts[0]
     for f, part in zip(functions, parts, strict=True):
         _require_alike(name, functions[0], first, f, part)
@@ -218,7 +246,7 @@ def branch(
     kinds = list(map(_common, columns))
     consts, bodies = with_consts([_in_kinds(part, kinds) for part in parts])
     row = Branch(name, list(map(optimise, bodies)), BranchCall)
-    return list(BranchCall(row)(_as_int(index), *consts)), first.structure
+    return list(BranchCall(row)(_as_int(index), *consts, *inputs)), first.structure
 
 
 class _Kind(NamedTuple):
@@ -285,4 +313,6 @@ def _require_alike(
             )
 
 
-__all__ = ["any_staged", "branch", "once", "reaches_staged", "scan", "while_loop"]
+__all__ = [
+    "any_staged", "branch", "counted_scan", "once", "reaches_staged", "scan", "while_loop",
+]

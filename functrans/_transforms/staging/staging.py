@@ -21,7 +21,13 @@ from functrans._core.primitive import Primitive
 from functrans._ops.structure import broadcast_to
 from functrans._transforms.arguments import is_number, require_numbers
 from functrans._transforms.reverse.grad import require_callable
-from functrans.errors import ConcretizationError, UnsupportedError, name_of, user_line
+from functrans.errors import (
+    ConcretizationError,
+    SolverError,
+    UnsupportedError,
+    name_of,
+    user_line,
+)
 
 # Whether a program is being written in this context.
 _writing: ContextVar[bool] = ContextVar("writing", default=False)
@@ -199,8 +205,8 @@ def _example(prim: Primitive, examples: Sequence, params: dict) -> Any:
     with np.errstate(all="ignore"):
         try:
             return bind(prim, *examples, **params)
-        except (np.linalg.LinAlgError, IndexError):
-            # the example is singular or out of bounds, which real arguments need not be
+        except (np.linalg.LinAlgError, IndexError, SolverError):
+            # the example is singular, out of bounds or unsolved, which real arguments need not be
             return _stand_in(prim, examples, params)
 
 

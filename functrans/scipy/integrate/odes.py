@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from scipy import integrate
+from scipy.optimize import OptimizeResult
 
 from functrans._core.bind import Tracer
 from functrans._transforms.matrices.jacobian import jacobian
@@ -24,7 +25,11 @@ from functrans.errors import (
 )
 from functrans.numpy.structure import as_operand
 from functrans.scipy.calls import Derivative, Numbers, as_args
-from functrans.scipy.implicit import concrete, implicit
+from functrans.scipy.implicit import Numberless, concrete, implicit
+from functrans.scipy.integrate import adjoint as continuous
+from functrans.scipy.integrate import staged
+from functrans.scipy.integrate.search import Tolerances
+from functrans.scipy.integrate.staged import MAX_STEPS
 from functrans.scipy.integrate.steppers import Explicit, Step, stepper
 from functrans.scipy.public import is_traced
 
@@ -33,12 +38,17 @@ LSODA_TOLERANCE = 1.49012e-8  # where none is given
 
 
 def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, events=None,
-              vectorized=False, args=None, **options):
+              vectorized=False, args=None, *, adjoint=False, max_steps=MAX_STEPS, **options):
     """The solution of y' = fun(t, y, *args) from ``y0`` over the times ``t_span``.
 
     Methods RK45, RK23, DOP853 and Radau have derivatives, in ``y0``, ``args``, times and what
     ``fun`` and ``events`` close over; Radau is given the exact Jacobian. The derivative in a time
     is that of the method's interpolant.
+
+    Under ``jit`` and ``vmap`` the solver is part of the program, with steps as SciPy chooses them;
+    it needs ``t_eval``, takes no ``events``, and has room for ``max_steps`` steps. With ``adjoint``
+    gradients are those of the continuous adjoint, in memory that does not grow with the steps, and
+    right up to the tolerances; it takes reverse mode of first order, and needs ``t_eval`` too.
 
     Raises SolverError with SciPy's message where the solver fails, UnsupportedError for other
     methods beside traced values.
@@ -50,6 +60,21 @@ def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, e
     """
     rest: tuple = () if args is None else tuple(args)
     t_eval = _together(t_eval)
+
+    def as_program() -> Any:
+        return _program_of(fun, t_span, y0, method, t_eval, dense_output, events, rest, options,
+                           adjoint, max_steps)
+
+    if adjoint:
+        return as_program()
+    try:
+        return _by_scipy(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, rest,
+                         dict(options))
+    except Numberless:
+        return as_program()
+
+
+def _by_scipy(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, rest, options):
     f = Numbers(fun)
     listed = [events] if callable(events) else list(events or ())
     watched = [_event(e) for e in listed]
@@ -90,13 +115,64 @@ def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, e
     return sol
 
 
+def _program_of(fun, t_span, y0, method, t_eval, dense_output, events, rest, options, adjoint,
+                most):
+    """The result of ``solve_ivp`` in a program."""
+    asked = "adjoint=True" if adjoint else "a value that jit or vmap traces"
+    refusals = (
+        (t_eval is None, "no t_eval", "how many steps there are is not known before it runs: pass "
+                                      "t_eval= with the times of interest"),
+        (bool(dense_output), "dense_output=True", "pass t_eval= instead"),
+        (events is not None, "events=", "call it outside of jit and vmap"),
+    )
+    for refused, what, cure in refusals:
+        if refused:
+            raise UnsupportedError(f"{user_line()}: solve_ivp got {what} beside {asked}; {cure}.")
+    stepper(method)
+    name = method if isinstance(method, str) else method.__name__
+    tol = _tolerances(name, np.size(y0), options)
+    if not is_traced((t_eval, list(t_span))):
+        _require_within(t_eval, t_span)
+
+    def f(t: Any, y: Any) -> Any:
+        return fun(t, y, *rest)
+
+    if adjoint:
+        y = continuous.values("solve_ivp", name, f, t_span[0], y0, t_eval, tol, most)
+    else:
+        y = staged.values("solve_ivp", name, f, t_span, y0, t_eval, tol, most)
+    return OptimizeResult(
+        t=as_operand(t_eval), y=y.T, sol=None, t_events=None, y_events=None, nfev=None, njev=None,
+        nlu=None, status=0, success=True,
+        message="The solver successfully reached the end of the integration interval.",
+    )
+
+
+def _tolerances(method: str, n: int, options: dict) -> Tolerances:
+    """The options of a method, as SciPy checks them."""
+    options = {k: v for k, v in options.items() if k != "jac"}
+    solver = getattr(si, method)(lambda t, y: 0 * y, 0.0, np.zeros(n), np.inf, **options)
+    return Tolerances(solver.rtol, solver.atol, solver.max_step, options.get("first_step"))
+
+
+def _require_within(t_eval: Any, t_span: Any) -> None:
+    times = np.asarray(t_eval)
+    if times.ndim != 1:
+        raise ValueError("`t_eval` must be 1-dimensional.")
+    if np.any(times < min(t_span)) or np.any(times > max(t_span)):
+        raise ValueError("Values in `t_eval` are not within `t_span`.")
+
+
 def odeint(func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None, mu=None,
            rtol=None, atol=None, tcrit=None, h0=0.0, hmax=0.0, hmin=0.0, ixpr=0, mxstep=0,
-           mxhnil=0, mxordn=12, mxords=5, printmessg=0, tfirst=False):
+           mxhnil=0, mxordn=12, mxords=5, printmessg=0, tfirst=False, *, adjoint=False,
+           max_steps=MAX_STEPS):
     """The solution of y' = func(y, t, *args) from ``y0`` at ``t[0]``, at the times ``t``.
 
     Beside traced values the steps are those of DOP853 and, where LSODA took the equation for
-    stiff, of Radau, both with the given tolerances; the slope in a time is the interpolant's.
+    stiff, of Radau, both with the given tolerances; the slope in a time is the interpolant's. Under
+    ``jit`` and ``vmap`` they are part of the program, which takes Radau where Hairer's test says
+    stiff, and has room for ``max_steps``. ``adjoint`` is as for ``solve_ivp``, by DOP853.
 
     Raises SolverError with LSODA's message where it fails.
 
@@ -107,12 +183,48 @@ def odeint(func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None,
     True
     """
     args = as_args(args)
+
+    def fun(t: Any, y: Any, *args: Any) -> Any:
+        return func(t, y, *args) if tfirst else func(y, t, *args)
+
+    def as_program() -> Any:
+        if tcrit is not None or full_output:
+            what = "full_output" if full_output else f"tcrit={tcrit!r}"
+            raise UnsupportedError(f"{user_line()}: odeint got {what} in a program (jit, vmap or "
+                                   "adjoint=True). Leave it away, or call it outside of jit.")
+        tol = _tolerances("DOP853", np.size(y0), _lsoda_options(rtol, atol, hmax, h0))
+        times = as_operand(_together(t))
+
+        def f(t: Any, y: Any) -> Any:
+            return fun(t, y, *args)
+
+        if adjoint:
+            return continuous.values("odeint", "DOP853", f, times[0], y0, times, tol, max_steps)
+        return staged.values("odeint", None, f, (times[0], times[-1]), y0, times, tol, max_steps)
+
+    if adjoint:
+        return as_program()
+    try:
+        return _by_lsoda(func, fun, y0, t, args, Dfun, full_output, (ml, mu), (rtol, atol), tcrit,
+                         (h0, hmax, hmin), (col_deriv, ixpr, mxstep, mxhnil, mxordn, mxords,
+                                            printmessg, tfirst))
+    except Numberless:
+        return as_program()
+
+
+def _lsoda_options(rtol: Any, atol: Any, hmax: float, h0: float) -> dict:
+    return {"max_step": hmax or np.inf, "first_step": h0 or None,
+            "rtol": LSODA_TOLERANCE if rtol is None else rtol,
+            "atol": LSODA_TOLERANCE if atol is None else atol}
+
+
+def _by_lsoda(func, fun, y0, t, args, Dfun, full_output, band, tolerances, tcrit, sizes, others):
     f = Numbers(func)
+    col_deriv, *rest = others
     start, times, numbers = concrete((_together(y0), _together(t), args))
 
     y, info = si.odeint(f, start, times, numbers, Numbers(Dfun) if Dfun else None, col_deriv,
-                        True, ml, mu, rtol, atol, tcrit, h0, hmax, hmin, ixpr, mxstep, mxhnil,
-                        mxordn, mxords, printmessg, tfirst)
+                        True, *band, *tolerances, tcrit, *sizes, *rest)
     if not f.depends_on((y0, t, args)):
         return (y, info) if full_output else y
     if tcrit is not None:
@@ -124,13 +236,7 @@ def odeint(func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None,
         raise SolverError(
             f"{user_line()}: odeint has no derivative, for the solver failed: {info['message']}"
         )
-
-    def fun(t: Any, y: Any, *args: Any) -> Any:
-        return func(t, y, *args) if tfirst else func(y, t, *args)
-
-    options = {"max_step": hmax or np.inf, "first_step": h0 or None,
-               "rtol": LSODA_TOLERANCE if rtol is None else rtol,
-               "atol": LSODA_TOLERANCE if atol is None else atol}
+    options = _lsoda_options(tolerances[0], tolerances[1], sizes[1], sizes[0])
     method = "Radau" if np.any(info["mused"] == 2) else "DOP853"
     values = _at_times(fun, y0, t, args, method, options)
     return (values, info) if full_output else values

@@ -91,8 +91,11 @@ class Explicit:
             self.A += [row[: len(self.A) + i] for i, row in enumerate(kind.A_EXTRA)]
             self.C += list(kind.C_EXTRA)
             self.weights = self._factored(kind.D)
+            self.estimates = kind.E5, kind.E3
         else:
             self.weights = lambda x: _powers(x, kind.P.shape[1]) @ kind.P.T
+            self.estimates = (kind.E,)
+        self.order = kind.error_estimator_order
 
     def _factored(self, D: np.ndarray) -> Callable:
         """The polynomials of DOP853: products of x and 1 - x in turn, of differences."""
@@ -125,6 +128,38 @@ class Explicit:
         return end, ks[self.plain - 1], Step(t, h, [y, *ks], weights)
 
 
+    def stages(self, f: Callable, t: Any, y: Any, h: Any, first: Any, dense: bool) -> tuple:
+        """y at ``t + h`` and the slopes, for a program: sums that are compiled into one loop."""
+        ks = [first]
+        end: Any = None
+        for i in range(1, len(self.A) if dense else self.plain):
+            z = y + h * _sum(self.A[i], ks)
+            ks.append(f(t + float(self.C[i]) * h, z))
+            end = z if i == self.plain - 1 else end
+        return end, ks
+
+    def error(self, ks: Sequence, h: Any, scale: Any) -> Any:
+        """The root mean square of the error of a step, as multiples of ``scale``."""
+        parts = [square(_sum(E, ks) / scale).mean() for E in self.estimates]
+        if len(parts) == 1:
+            return np.abs(h) * np.sqrt(parts[0])
+        fifth, third = parts
+        both = fifth + 0.01 * third
+        return np.abs(h) * fifth / np.sqrt(np.where(both == 0, 1.0, both))
+
+
+def square(x: Any) -> Any:
+    return np.real(x * np.conj(x)) if x.dtype.kind == "c" else x * x
+
+
+def _sum(weights: np.ndarray, xs: Sequence) -> Any:
+    total: Any = None
+    for w, x in zip(weights.tolist(), xs, strict=False):
+        if w:
+            total = w * x if total is None else total + w * x
+    return total
+
+
 def _powers(x: Any, n: int) -> Any:
     """x, x**2, ... x**n along a new last axis."""
     return np.stack([x ** (k + 1) for k in range(n)], axis=-1)
@@ -150,6 +185,9 @@ class Radau:
         self.A = integrals @ np.linalg.inv(powers)
         # x, x**2, x**3 with the values Z at c
         self.values = np.linalg.inv(self.C[:, None] ** np.arange(1, 4))
+        # of the error estimate: the real eigenvalue of A^-1, and the weights of Z
+        self.real = 3 + 3 ** (2 / 3) - 3 ** (1 / 3)
+        self.E = np.array([-13 - 7 * root, -13 + 7 * root, -1]) / 3
 
     def step(
         self, f: Callable, t: Any, y: Any, h: Any, guess: Callable, slopes: Callable
@@ -174,9 +212,12 @@ class Radau:
         Z = implicit("a step of Radau", residual, start, matrix)
 
         def weights(x: Any, h: Any) -> Any:
-            return _weighted(1.0, _powers(x, 3) @ self.values)
+            return _weighted(1.0, self.weights(x))
 
         return y + Z[2], Step(t, h, [y, Z[0], Z[1], Z[2]], weights)
+
+    def weights(self, x: Any) -> Any:
+        return _powers(x, 3) @ self.values
 
 
 def stepper(method: Any) -> Explicit | Radau:
@@ -192,4 +233,4 @@ def stepper(method: Any) -> Explicit | Radau:
     )
 
 
-__all__ = ["Explicit", "Radau", "Step", "stepper"]
+__all__ = ["Explicit", "Radau", "Step", "square", "stepper"]

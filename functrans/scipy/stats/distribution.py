@@ -22,7 +22,9 @@ from functrans._ops.special.elementary import expm1, exprel, log1p
 from functrans._ops.special.standard import counts
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
+from functrans.scipy.implicit import concrete
 from functrans.scipy.public import is_traced
+from functrans.scipy.stats.draws import numbers_of, quantile_kept, same_number
 
 LOG2 = math.log(2)
 
@@ -199,6 +201,9 @@ class Frozen:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name == "rvs" and hasattr(type(self.dist), name):
+            return lambda size=1, random_state=None: self.dist.rvs(
+                *self.args, size=size, random_state=random_state, **self.kwds)
         if name in self.dist.methods:
             method = getattr(self.dist, name)
             return lambda *xs: method(*xs, *self.args, **self.kwds)
@@ -362,6 +367,22 @@ class Continuous(_Distribution):
         """The ends of the interval about the median that has a probability."""
         tail = 0.5 * (1 - as_operand(confidence))
         return self.ppf(tail, *args, **kwds), self.isf(tail, *args, **kwds)
+
+    def rvs(self, *args, size=1, random_state=None, **kwds):
+        """SciPy's random numbers, differentiated in the parameters as quantiles are."""
+        n = len(self.parameters)
+        rest = dict(zip(("size", "random_state"), args[n:], strict=False))
+        rest = {"size": size, "random_state": random_state} | rest
+        numbers, named = numbers_of(self.name, (args[:n], kwds))
+        x = self.theirs.rvs(*numbers, **named, **rest)
+        if not is_traced((args, kwds)):
+            return x
+        *shapes, loc, scale = self._parameters(args[:n], kwds)
+        plain = [np.asarray(1.0 if p is None else concrete(p)) for p in (loc, scale)]
+        z = (x - (0.0 if loc is None else plain[0])) / plain[1]
+        form = self.form
+        z = quantile_kept(form.cdf, form.sf, form.log_density, z, shapes)
+        return same_number(x, _placed(z, loc, scale))
 
 
 def _placed(z: Any, loc: Any, scale: Any) -> Any:

@@ -18,8 +18,11 @@ from functrans._ops.special.gamma import gammaln, psi
 from functrans._ops.special.logistic import xlogy
 from functrans._ops.special.standard import counts
 from functrans.numpy.structure import as_operand
+from functrans.scipy.public import is_traced
 from functrans.scipy.special import multigammaln
 from functrans.scipy.stats.distribution import Named, method
+from functrans.scipy.stats.draws import broken_stick, gaussian, numbers_of, quantile_kept
+from functrans.scipy.stats.half_line import beta
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -120,6 +123,17 @@ class MultivariateNormal(Named):
         _, cov, dim = _placed(np.zeros(1 if np.ndim(cov) == 0 else len(cov)), None, cov)
         return 0.5 * (_log_det(rows.cholesky(cov)) + dim * (LOG_2PI + 1))
 
+    def rvs(self, mean=None, cov: Any = 1, size=1, random_state=None):
+        """SciPy's random vectors, differentiated in mean and covariance as
+        ``mean + L @ e`` with its Cholesky factor L.
+        """
+        x = self.theirs.rvs(*numbers_of(self.name, (mean, cov)), size, random_state)
+        if not is_traced((mean, cov)):
+            return x
+        gap, cov, dim = _placed(np.zeros(1 if np.ndim(cov) == 0 else len(cov)), mean, cov)
+        vectors = np.asarray(x).reshape(-1, dim)
+        return gaussian(vectors, (-gap).reshape(dim), rows.cholesky(cov)).reshape(np.shape(x))
+
 
 class MultivariateT(Named):
     __doc__ = Named.__doc__
@@ -189,6 +203,16 @@ class Dirichlet(Named):
         alpha = _positive("alpha", alpha)
         total, n = alpha.sum(), alpha.shape[-1]
         return _log_beta(alpha) + (total - n) * psi(total) - ((alpha - 1) * psi(alpha)).sum()
+
+    def rvs(self, alpha, size=1, random_state=None):
+        """SciPy's random vectors, differentiated as shares of a stick that is broken in turn."""
+        x = self.theirs.rvs(numbers_of(self.name, alpha), size, random_state)
+        return broken_stick(x, _positive("alpha", alpha), _share) if is_traced(alpha) else x
+
+
+def _share(v: Any, a: Any, b: Any) -> Any:
+    form = beta.form
+    return quantile_kept(form.cdf, form.sf, form.log_density, v, (a, b))
 
 
 def _log_beta(alpha: Any) -> Any:

@@ -1,0 +1,251 @@
+r"""Solutions of differential equations as programs: what ``jit`` and ``vmap`` make of them.
+
+The right-hand side is staged once. A loop finds the steps that the tolerances ask for; a second one
+takes them again and is the one that is differentiated. So derivatives are those of the numbers that
+the method computes with these steps, as without ``jit``. How many there are is known only when the
+program runs, which has room for ``max_steps``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans._compile.ir.program import evaluate
+from functrans._core.aval import Aval
+from functrans._ops.calls import stop
+from functrans._ops.declare import Linear
+from functrans._transforms.control.api import cond, while_loop
+from functrans._transforms.control.scan import scan
+from functrans._transforms.control.staged import counted_scan
+from functrans._transforms.forward.api import jvp
+from functrans._transforms.matrices.jacobian import jacobian
+from functrans._transforms.rules.custom import custom_jvp
+from functrans._transforms.staging.jit import jit
+from functrans._transforms.staging.staging import stage_part, with_consts
+from functrans.errors import SolverError
+from functrans.numpy.structure import as_operand
+from functrans.scipy.integrate import search
+from functrans.scipy.integrate.search import Tolerances
+from functrans.scipy.integrate.steppers import Explicit, Radau, stepper
+
+MAX_STEPS = 4096
+MESSAGES = {
+    search.TOO_MANY: "it took more than max_steps={most} steps. Pass a larger max_steps=, or "
+                     "larger tolerances.",
+    search.TOO_SMALL: "Required step size is less than spacing between numbers.",
+}
+
+
+class Equation(NamedTuple):
+    """y' = f(t, y) as a program, and the values that it closes over."""
+
+    program: Any
+    consts: list
+
+    def at(self, consts: Sequence) -> Callable[[Any, Any], Any]:
+        def f(t: Any, y: Any) -> Any:
+            return evaluate(self.program, [*consts, t, y])[0]
+
+        return f
+
+
+def equation(fun: Callable, y0: Any) -> Equation:
+    """``fun(t, y)`` as a program, for y like ``y0``."""
+    def flat(t: Any, y: Any) -> Any:
+        return as_operand(fun(t, y)).reshape(y0.shape) + np.zeros(y0.shape, y0.dtype)
+
+    part = stage_part(flat, [np.zeros(()), np.ones(y0.shape, y0.dtype)], "the right-hand side")
+    consts, (program,) = with_consts([part])
+    return Equation(program, consts)
+
+
+class Nodes(NamedTuple):
+    """Steps taken: the times where they begin and end, the values there, and their stages.
+
+    Between them y is ``ys[k] + h * w(x) @ stages[k]``, without h for Radau.
+    """
+
+    ts: Any
+    count: Any
+    y0: Any
+    ys: Any
+    stages: Any
+
+    def at(self, method: Explicit | Radau, times: Any) -> Any:
+        """Values at ``times``, along axis 0."""
+        ts = stop(self.ts)
+        sign = np.where(ts[1] < ts[0], -1.0, 1.0)
+        k = _last_before(sign * ts, sign * stop(times))
+        k = np.minimum(k, np.maximum(self.count - 1, 0))
+        before, after = self.ts[k], self.ts[k + 1]
+        h = np.where(np.isfinite(after), after - before, 1.0)
+        w = method.weights((times - before) / h)
+        w = h[:, None] * w if isinstance(method, Explicit) else w
+        y = self.ys[k] + (w[:, :, None] * self.stages[k]).sum(axis=1)
+        return np.where(self.count == 0, self.y0, y)
+
+
+def _last_before(ts: Any, times: Any) -> Any:
+    """For each time the last of the rising ``ts`` that is less, or the first: by bisection, for
+    np.searchsorted has no native code.
+    """
+    last = ts.shape[0] - 1
+
+    def step(k: Any, jump: Any) -> tuple[Any, None]:
+        further = k + jump
+        inside = further <= last
+        return np.where(inside & (ts[np.minimum(further, last)] < times), further, k), None
+
+    jumps = 2 ** np.arange(last.bit_length())[::-1]
+    return scan(step, (times != times).astype(np.int64), jumps)[0]
+
+
+def nodes(eq: Equation, consts: Sequence, method: Explicit | Radau, span: tuple, y0: Any,
+          tol: Tolerances, most: int, stiff: bool) -> tuple[Nodes, Any]:
+    """The steps of a method over ``span``, and the status of the search."""
+    fixed = eq.at([stop(c) for c in consts])
+    t0, t1, start = stop(span[0]), stop(span[1]), stop(y0)
+    if isinstance(method, Explicit):
+        found = search.explicit(method, fixed, t0, t1, start, tol, most, stiff)
+    else:
+        found = search.radau(method, fixed, t0, t1, start, tol, most)
+    found = found._replace(**{k: stop(getattr(found, k)) for k in ("ts", "n", "status")})
+    place = np.arange(most + 1)
+    ends = np.where(place == 0, span[0] - t0, 0.0)
+    ends = ends + np.where((place == found.n) & (found.n > 0), span[1] - t1, 0.0)
+    ts = found.ts + np.where(np.isfinite(found.ts), ends, 0.0)
+    again: Any = _explicit_again if isinstance(method, Explicit) else _radau_again
+    ys, stages = again(eq, consts, method, ts, y0, found, most)
+    return Nodes(ts, found.n, y0, ys, stages), found.status
+
+
+def _explicit_again(eq: Equation, consts: Sequence, method: Explicit, ts: Any, y0: Any,
+                    found: search.State, most: int) -> tuple[Any, Any]:
+    f = eq.at(consts)
+
+    def step(state: Sequence, entries: Sequence) -> tuple[list, list]:
+        (y, slope), (t, end) = state, entries
+        new, ks = method.stages(f, t, y, end - t, slope, True)
+        return [new, ks[method.plain - 1]], [y, np.stack(ks)]
+
+    columns = [ts[:-1], ts[1:]]
+    _, collected = counted_scan(step, [y0, f(ts[0], y0)], columns, most, found.n, "steps")
+    return collected[0], collected[1]
+
+
+def _radau_again(eq: Equation, consts: Sequence, method: Radau, ts: Any, y0: Any,
+                 found: search.State, most: int) -> tuple[Any, Any]:
+    root = collocation(eq._replace(consts=[]), method)
+    guesses = stop(found.extra[0])
+
+    def step(state: Sequence, entries: Sequence) -> tuple[list, list]:
+        (y,), (t, end, guess) = state, entries
+        Z = root(guess, t, end - t, y, list(consts))
+        return [y + Z[2]], [y, Z]
+
+    columns = [ts[:-1], ts[1:], guesses]
+    _, collected = counted_scan(step, [y0], columns, most, found.n, "steps")
+    return collected[0], collected[1]
+
+
+def collocation(eq: Equation, method: Radau) -> Callable:
+    """The stages Z of a step of Radau, with the derivatives of the solution of its equations.
+
+    The rule solves with the Jacobian at Z, which it is given with its own derivatives: it holds
+    for any order.
+    """
+    def residual(Z: Any, t: Any, h: Any, y: Any, consts: Sequence) -> Any:
+        f = eq.at(consts)
+        slopes = np.stack([f(t + float(c) * h, y + Z[i]) for i, c in enumerate(method.C)])
+        return Z - h * np.tensordot(method.A, slopes, 1)
+
+    def solve(Z: Any, b: Any, *rest: Any) -> Any:
+        matrix = jacobian(lambda Z: residual(Z, *rest).reshape(-1))(Z)
+        return np.linalg.solve(matrix.reshape(b.size, b.size), b.reshape(-1)).reshape(b.shape)
+
+    @custom_jvp
+    def root(guess: Any, t: Any, h: Any, y: Any, consts: Sequence) -> Any:
+        rest = (t, h, y, consts)
+
+        def going(state: tuple) -> Any:
+            Z, change, k = state
+            small = np.abs(change).max() <= 4 * np.finfo(float).eps * np.abs(Z).max()
+            return ~small & (k < 4)
+
+        def newton(state: tuple) -> tuple:
+            Z, _, k = state
+            change = solve(Z, residual(Z, *rest), *rest)
+            return Z - change, change, k + 1
+
+        return while_loop(going, newton, (guess, guess + np.inf, (h != h).astype(np.int64)))[0]
+
+    @root.defjvp
+    def rule(primals: Any, tangents: Any) -> tuple[Any, Any]:
+        (guess, *rest), ts = primals, tangents[1:]
+        Z = root(guess, *rest)
+        moving = [c for c in rest[3] if c.dtype.kind in "fc"]
+        moved = [d for c, d in zip(rest[3], ts[3], strict=True) if c.dtype.kind in "fc"]
+
+        def at(t: Any, h: Any, y: Any, moving: Sequence) -> Any:
+            left = iter(moving)
+            return residual(Z, t, h, y, [next(left) if c.dtype.kind in "fc" else c
+                                         for c in rest[3]])
+
+        _, tangent = jvp(at, (*rest[:3], moving), (*ts[:3], moved))
+        return Z, -solve(Z, tangent, *rest)
+
+    return root
+
+
+# ---- what went wrong
+
+
+def _checked(y: np.ndarray, status: np.ndarray, who: str, most: int) -> np.ndarray:
+    worst = int(np.max(status, initial=0))
+    if worst:
+        raise SolverError(f"{who} failed: {MESSAGES[worst].format(most=most)}")
+    return y
+
+
+checked = Linear(
+    "solver_status", _checked, lambda ct, y, status, who, most: ct,
+    lambda size, xs, batched, who, most: checked(*xs, who=who, most=most), 1,
+    abstract=lambda y, status, who, most: Aval(y.shape, y.dtype), domain="",
+    doc="The first operand, if the second is 0 everywhere: else the solver failed.",
+)
+
+
+# ---- entries
+
+
+def values(who: str, method: str | None, fun: Callable, span: Any, y0: Any, times: Any,
+           tol: Tolerances, most: int) -> Any:
+    """The solution at ``times``; with no method, by DOP853, and by Radau where it is stiff."""
+    y0 = floating(y0)
+    eq = equation(fun, y0)
+
+    def by(name: str, stiff: bool, t0: Any, t1: Any, y0: Any, times: Any, consts: list) -> tuple:
+        path, status = nodes(eq, consts, stepper(name), (t0, t1), y0, tol, most, stiff)
+        return path.at(stepper(name), times), status
+
+    def core(*given: Any) -> Any:
+        y, status = by(method or "DOP853", method is None, *given)
+        if method is None:
+            y, status = cond(status != 0, lambda *xs: by("Radau", False, *xs[2:]),
+                             lambda *xs: xs[:2], y, status, *given)
+        return checked(y, status, who=who, most=most)
+
+    t0, t1 = [as_operand(t) + np.zeros(()) for t in (span[0], span[1])]
+    return jit(core)(t0, t1, y0, as_operand(times) + 0.0, [as_operand(c) for c in eq.consts])
+
+
+def floating(y0: Any) -> Any:
+    """An initial value as SciPy takes it: a vector of float64 or complex128."""
+    y0 = as_operand(y0).reshape(-1)
+    return y0 + np.zeros(y0.shape, np.result_type(y0.dtype, float))
+
+
+__all__ = ["MAX_STEPS", "checked", "equation", "floating", "nodes", "values"]

@@ -1,0 +1,92 @@
+"""Estimates of a density by Gaussian kernels, differentiated in points, data and weights."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import stats as theirs
+
+from functrans.errors import UnsupportedError, user_line
+from functrans.numpy.structure import as_operand
+from functrans.scipy.implicit import Numberless, concrete
+from functrans.scipy.public import is_traced
+from functrans.scipy.special import logsumexp
+
+
+class gaussian_kde:
+    r"""A density estimated from a ``dataset``, one column of numbers for each of n points.
+
+    .. math:: p(x) = \\sum_i w_i N(x; x_i, h^2 C)
+
+    with the data's covariance C and the bandwidth h of Scott, Silverman or ``bw_method``. ``pdf``
+    (or ``evaluate``, or a call) and ``logpdf`` are differentiated in the points, the dataset, also
+    through its covariance, and the weights; other methods take constants. Raises SciPy's
+    LinAlgError where the data lie in a subspace.
+
+    >>> import functrans as ft, numpy as np
+    >>> x = np.array([0.0, 1.0, 3.0])
+    >>> ft.grad(lambda x: gaussian_kde(x).logpdf(1.0)[0])(x).round(4)
+    Array([ 0.1117,  0.0607, -0.1724])
+    """
+
+    def __init__(self, dataset, bw_method=None, weights=None):
+        self.traced = is_traced((dataset, bw_method, weights))
+        try:
+            self.theirs = theirs.gaussian_kde(*concrete((dataset, bw_method, weights)))
+        except Numberless:
+            self.theirs = None
+        data = as_operand(dataset)
+        self.dataset = data if data.ndim > 1 else data.reshape(1, -1)
+        self.d, self.n = self.dataset.shape
+        w = np.full(self.n, 1 / self.n) if weights is None else as_operand(weights)
+        self.weights = w / np.sum(w)
+        self.neff = 1 / np.sum(self.weights**2)
+        self.factor = self._factor(bw_method)
+        away = self.dataset - (self.dataset @ self.weights)[:, None]
+        spread = (away * self.weights) @ away.T / (1 - np.sum(self.weights**2))
+        self.covariance = spread * self.factor**2
+
+    def _factor(self, method: Any) -> Any:
+        if callable(method):
+            return method(self)
+        if method == "silverman":
+            return (self.neff * (self.d + 2) / 4) ** (-1 / (self.d + 4))
+        if method is None or (isinstance(method, str) and method == "scott"):
+            return self.neff ** (-1 / (self.d + 4))
+        return method
+
+    def logpdf(self, x):
+        """The logarithm of the density at the points ``x``, the columns of a matrix."""
+        if not self.traced and not is_traced(x):
+            return self.theirs.logpdf(x)  # type: ignore[union-attr]  # it has its numbers
+        x = as_operand(x)
+        x = np.atleast_1d(x)
+        x = x.reshape(1, -1) if x.ndim == 1 and self.d == 1 else x.reshape(self.d, -1)
+        factor = np.linalg.cholesky(self.covariance)
+        away = (x[:, :, None] - self.dataset[:, None, :]).reshape(self.d, -1)
+        z = np.linalg.solve(factor, away).reshape(self.d, x.shape[1], self.n)
+        top = -0.5 * np.sum(z * z, axis=0) - np.sum(np.log(np.diagonal(factor)))
+        return logsumexp(top, axis=1, b=self.weights) - 0.5 * self.d * math.log(2 * math.pi)
+
+    def pdf(self, x):
+        """The density at the points ``x``."""
+        if not self.traced and not is_traced(x):
+            return self.theirs.pdf(x)  # type: ignore[union-attr]  # it has its numbers
+        return np.exp(self.logpdf(x))
+
+    evaluate = __call__ = pdf
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("theirs", "traced"):
+            raise AttributeError(name)
+        if self.traced:
+            raise UnsupportedError(
+                f"{user_line()}: functrans.scipy.stats.gaussian_kde has no {name} of traced data; "
+                "it has pdf, evaluate and logpdf. Pass constants, ft.stop_gradient(x)."
+            )
+        return getattr(self.theirs, name)
+
+
+__all__ = ["gaussian_kde"]

@@ -1,0 +1,173 @@
+"""Are differential equations solved inside of programs as they are outside?"""
+
+import numpy as np
+import pytest
+import scipy.integrate as si
+from pytest import approx
+
+import functrans as ft
+from functrans.errors import NotDifferentiable, SolverError, UnsupportedError
+from functrans.scipy import integrate
+
+T = np.linspace(0.0, 2.0, 7)
+TIGHT = {"rtol": 1e-10, "atol": 1e-12}
+
+
+def oscillator(t, y, k):
+    return np.stack([y[1], -k * y[0]])
+
+
+def solved(p, method="RK45", t=T, **options):
+    span = (t[0], t[-1])
+    return integrate.solve_ivp(oscillator, span, p[:2], method, t_eval=t, args=(p[2],),
+                               **(TIGHT | options)).y
+
+
+def exact(p, t=T):
+    w = np.sqrt(p[2])
+    return np.stack([p[0] * np.cos(w * t) + p[1] / w * np.sin(w * t),
+                     -w * p[0] * np.sin(w * t) + p[1] * np.cos(w * t)])
+
+
+P = np.array([1.0, 0.5, 2.0])
+
+
+@pytest.mark.parametrize("method", ["RK23", "RK45", "DOP853", "Radau"])
+def test_a_compiled_solution_has_the_steps_of_scipy(method):
+    options = {"rtol": 1e-4, "atol": 1e-6}
+    expected = si.solve_ivp(oscillator, (0, 2), P[:2], method, t_eval=T, args=(2.0,), **options).y
+    # SciPy's Radau has its stages up to a tolerance, a program to the last digits
+    atol = 5e-5 if method == "Radau" else 1e-12
+    np.testing.assert_allclose(ft.jit(lambda p: solved(p, method, **options))(P), expected,
+                               atol=atol)
+
+
+@pytest.mark.parametrize("method", ["RK45", "Radau"])
+def test_compiled_derivatives_are_those_of_the_closed_form(method):
+    def loss(p):
+        return np.sum(solved(p, method, rtol=1e-8, atol=1e-10) ** 2)
+
+    g = ft.grad(lambda p: np.sum(exact(p) ** 2))
+    np.testing.assert_allclose(ft.jit(ft.grad(loss))(P), g(P), atol=1e-6)
+    second = ft.jit(ft.hessian(loss))(P)
+    np.testing.assert_allclose(second, ft.jacobian(g)(P), atol=1e-5)
+    np.testing.assert_allclose(second, second.T, atol=1e-9)
+
+
+def test_compiled_derivatives_are_those_of_the_run_without_jit():
+    def loss(p):
+        return np.sum(solved(p, rtol=1e-3, atol=1e-3) ** 2)  # so coarse that steps count
+
+    np.testing.assert_allclose(ft.jit(ft.grad(loss))(P), ft.grad(loss)(P), rtol=1e-11)
+    _, t = ft.jit(lambda p: ft.jvp(loss, (p,), (P,)))(P)
+    assert t == approx(float(ft.grad(loss)(P) @ P), rel=1e-11)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_compiled_times_have_derivatives(backward):
+    def last(t):
+        return integrate.odeint(lambda y, t: np.cos(t) * y, 2.0, t, **TIGHT)[-1, 0]
+
+    t = np.array([0.3, 0.9, 1.7])[:: -1 if backward else 1].copy()
+    y = 2 * np.exp(np.sin(t[-1]) - np.sin(t[0]))
+    expected = [-y * np.cos(t[0]), 0, y * np.cos(t[-1])]
+    np.testing.assert_allclose(ft.jit(ft.grad(last))(t), expected, atol=1e-7)
+
+
+def test_each_entry_of_a_batch_takes_its_own_steps():
+    ps = np.stack([P, [1.0, 0.0, 30.0], [0.2, 0.1, 0.01]])
+    options = {"rtol": 1e-5, "atol": 1e-7}
+    f = ft.value_and_grad(lambda p: np.sum(solved(p, **options) ** 2))
+    y, g = ft.vmap(f)(ps)
+    rows = [f(p) for p in ps]
+    np.testing.assert_allclose(y, [r[0] for r in rows], rtol=1e-11)
+    np.testing.assert_allclose(g, [r[1] for r in rows], rtol=1e-9)
+
+
+def robertson(y, t, k):
+    a, b, c = k[0] * y[0], k[1] * y[1] * y[2], k[2] * y[1] ** 2
+    return np.stack([-a + b, a - b - c, c])
+
+
+def test_a_stiff_equation_is_given_to_radau():
+    t = np.array([0.0, 0.4, 40.0, 4000.0])
+    k = np.array([0.04, 1e4, 3e7])
+
+    def values(k):
+        return integrate.odeint(robertson, np.array([1.0, 0.0, 0.0]), t, (k,), rtol=1e-8,
+                                atol=1e-12)
+
+    # Hairer and Wanner's reference of the stiff problem: 0.4 and 40
+    np.testing.assert_allclose(ft.jit(values)(k)[1:3], [
+        [9.8517211e-01, 3.3863954e-05, 1.4794022e-02], [7.1582707e-01, 9.1855e-06, 2.8416375e-01],
+    ], rtol=2e-5)
+    g = ft.jit(ft.grad(lambda k: values(k)[-1, 0]))(k)
+    eager = ft.grad(lambda k: values(k)[-1, 0])(k)
+    np.testing.assert_allclose(g, eager, rtol=1e-4)  # as exact as the steps, which are others
+
+
+@pytest.mark.parametrize("method", ["DOP853", "Radau"])
+def test_the_adjoint_gives_the_gradient_up_to_the_tolerance(method):
+    def loss(p, t):
+        return np.sum(solved(p, method, t, rtol=1e-7, atol=1e-9, adjoint=True) ** 2)
+
+    t = np.array([0.1, 0.7, 2.0])
+    expected = ft.grad(lambda p, t: np.sum(exact(p, t - t[0]) ** 2), argnums=(0, 1))(P, t)
+    for grad in (ft.grad, lambda f, argnums: ft.jit(ft.grad(f, argnums=argnums))):
+        for g, e in zip(grad(loss, argnums=(0, 1))(P, t), expected, strict=True):
+            np.testing.assert_allclose(g, e, atol=1e-5)
+
+
+def test_the_adjoint_has_one_order():
+    def loss(p):
+        return np.sum(solved(p, "DOP853", adjoint=True))
+
+    with pytest.raises(NotDifferentiable, match="reverse mode through while_loop"):
+        ft.jvp(loss, (P,), (P,))
+    with pytest.raises(UnsupportedError, match="adjoint=True and complex values"):
+        solved(P.astype(complex), adjoint=True)
+
+
+def test_a_time_span_of_no_length_keeps_the_value():
+    t = np.array([1.0])
+    assert ft.jit(lambda y: integrate.odeint(lambda y, t: -y, y, t))(3.0) == approx(3.0)
+
+
+def test_a_compiled_solver_that_fails_says_so():
+    def explosion(y0, **options):  # y = 1 / (1 / y0 - t), up to t = 1
+        return integrate.solve_ivp(lambda t, y: y**2, (0, 2), y0, t_eval=[2.0], **options).y
+
+    with pytest.raises(SolverError, match="solve_ivp failed: Required step size is less than sp"):
+        ft.jit(explosion)(np.ones(1))
+    with pytest.raises(SolverError, match=r"more than max_steps=8 steps. Pass a larger max_steps"):
+        ft.jit(lambda p: solved(p, max_steps=8))(P)
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"t_eval": None}, "got no t_eval beside a value that jit or vmap traces; how many steps"),
+    ({"dense_output": True}, "dense_output=True beside a value that jit or vmap traces; pass t_e"),
+    ({"events": lambda t, y: y[0]}, "events= beside a value that jit or vmap traces; call it"),
+    ({"method": "LSODA"}, "got method='LSODA' beside a traced value"),
+])
+def test_what_a_program_cannot_have_is_refused(options, message):
+    options = {"t_eval": T} | options
+    f = ft.jit(lambda k: integrate.solve_ivp(lambda t, y: -k * y, (0, 2), [1.0], **options).y)
+    with pytest.raises(UnsupportedError, match=message):
+        f(2.0)
+
+
+def test_odeint_in_a_program_refuses_what_it_cannot_return():
+    for options in ({"full_output": True}, {"tcrit": [1.0]}):
+        with pytest.raises(UnsupportedError, match=f"odeint got {next(iter(options))}"):
+            ft.jit(lambda k, o=options: integrate.odeint(lambda y, t: -k * y, 1.0, T, **o))(2.0)
+
+
+def test_bad_options_are_refused_as_scipy_does():
+    with pytest.raises(ValueError, match="`atol` must be positive"):
+        ft.jit(lambda p: solved(p, atol=-1.0))(P)
+    with pytest.raises(ValueError, match="Values in `t_eval` are not within `t_span`"):
+        ft.jit(lambda k: integrate.solve_ivp(oscillator, (0, 1), [1.0, 0.0], t_eval=T,
+                                             args=(k,)).y)(2.0)
+    with pytest.raises(ValueError, match="`t_eval` must be 1-dimensional"):
+        ft.jit(lambda k: integrate.solve_ivp(oscillator, (0, 1), [1.0, 0.0], t_eval=0.5,
+                                             args=(k,)).y)(2.0)
