@@ -15,7 +15,7 @@ from functrans._ops import indexing as rows
 from functrans._ops.indexing import ARRAY
 from functrans.errors import ConcretizationError, UnsupportedError, user_line
 from functrans.numpy.lengths import even_power, length
-from functrans.numpy.structure import as_operand, numpy_like, on_axis, one_axis
+from functrans.numpy.structure import as_operand, is_traced, numpy_like, on_axis, one_axis
 
 _INTS = frozenset({int, type(None)})
 _BASIC = frozenset({int, type(None), type(Ellipsis)})
@@ -61,6 +61,15 @@ def getitem(x: Any, key: Any) -> Any:
         return bind(rows.getitem, x, pattern=pattern)
     pattern, indices = split_key(key, x.shape)
     return bind(rows.getitem, x, *indices, pattern=pattern)
+
+
+def item(x: np.ndarray, key: Any) -> Any:
+    """``x[key]`` of a plain array, by a key that may be traced."""
+    for e in key if type(key) is tuple else (key,):
+        parts = [e.start, e.stop, e.step] if type(e) is slice else e
+        if is_traced(parts):
+            return getitem(x, key)
+    return np.ndarray.__getitem__(x, key)
 
 
 def _part_of_square(x, pattern):

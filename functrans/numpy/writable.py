@@ -9,6 +9,7 @@ a name again, since it may be written to in its turn.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -162,9 +163,9 @@ class Writable(Tracer):
     def __complex__(self):
         return complex(self.window if self.is_plain() else self.current())
 
-    def _number(self, use: str) -> Any:
+    def decide(self, convert: Callable[[Any], Any], use: str) -> Any:
         x = self.current()
-        return x._number(use) if isinstance(x, Tracer) else x
+        return x.decide(convert, use) if isinstance(x, Tracer) else convert(x)
 
     def __repr__(self) -> str:
         return repr(self.window if self.is_plain() else self.current())

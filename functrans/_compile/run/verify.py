@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import warnings
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,0 +1,438 @@
+"""The paths through a function that decides by traced values: a tree of programs.
+
+A node is a straight piece of program up to the next decision, an edge what was decided. A call
+runs the piece of the root, looks at its decision, goes to the child for that outcome, and so on
+to a leaf, so what paths have in common is run once. Each piece is a compiled function: transforms
+see a chain of calls, and a decision by a value of theirs is theirs to refuse.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans._compile.ir.program import Atom, Const, Eqn, Program, Structured, Var, check
+from functrans._compile.ir.structured import live
+from functrans._compile.lowering.numbers import Rounding
+from functrans._compile.run.keys import program_key
+from functrans._core.bind import newest_trace
+from functrans._core.locks import lazy
+from functrans._transforms.staging.entry import Entry, JitCall, nothing
+from functrans._transforms.staging.reads import Check, Reads
+from functrans._transforms.staging.recording import Decision, Outcome, Recording, outcome_of
+from functrans._transforms.staging.signature import typed
+from functrans.errors import warn
+
+# Where a value on a path comes from: the number of an argument or of a result of an equation, or
+# the place of what the function closes over.
+Source = Hashable
+# Times that a call begins again where other threads change the tree.
+MOST_RESTARTS = 100
+# What adds the path that begins with such outcomes.
+Grow = Callable[[list[Outcome]], None]
+
+
+class Piece(NamedTuple):
+    """The code of a node: what it ``reads`` and ``gives``; ``weak``: numbers of Python's."""
+
+    entry: Entry | None  # None: it computes nothing
+    reads: tuple[Source, ...]
+    gives: tuple[Source, ...]
+    weak: tuple[bool, ...]
+
+
+class Node:
+    """A piece of a path: equations, and the decision, or the outputs, that follow them.
+
+    ``sources`` says what the variables of its equations are; pieces of later nodes need ``given``.
+    """
+
+    __slots__ = ("children", "decision", "eqns", "given", "outputs", "parent", "piece", "sources",
+                 "structure", "test")
+
+    piece: Piece
+
+    def __init__(self, eqns: Sequence[Eqn], sources: Mapping[Var, Source],
+                 decision: Decision | None, outputs: tuple[Atom, ...], structure: Any):
+        self.eqns, self.sources = eqns, sources
+        self.decision, self.outputs, self.structure = decision, outputs, structure
+        self.test = None if decision is None else sources[decision.variable]
+        self.given: set[Source] = set()
+        self.children: dict[Any, Node] = {}
+        self.parent: tuple[Node, Any] | None = None
+
+    def like(self, other: Node) -> bool:
+        """Whether it computes and decides the same."""
+        if self.test != other.test or len(self.eqns) != len(other.eqns):
+            return False
+        a, b = self.decision, other.decision
+        if (a and a.convert) != (b and b.convert):
+            return False
+        pairs = zip(self.eqns, other.eqns, strict=True)
+        if not all([_same_eqn(x, y, self.sources, other.sources) for x, y in pairs]):
+            return False
+        if self.structure != other.structure or len(self.outputs) != len(other.outputs):
+            return False
+        ends = zip(self.outputs, other.outputs, strict=True)
+        return all([_same_atom(x, y, self.sources, other.sources) for x, y in ends])
+
+    def path(self) -> list[Node]:
+        """From the root to here."""
+        nodes: list[Node] = [self]
+        while (above := nodes[-1].parent) is not None:
+            nodes.append(above[0])
+        return nodes[::-1]
+
+
+class Tree:
+    """The paths of one function for one kind of arguments, at most ``most``.
+
+    ``endless``: there were too many, and what has no path here is for Python; ``told`` are the
+    lines that a warning has named. ``changed`` are the places that staging a path has changed.
+    """
+
+    def __init__(self, name: str, rounding: Rounding, most: int, told: set[str]):
+        self.name, self.rounding, self.most, self.told = name, rounding, most, told
+        self.root: Node | None = None
+        self.leaves: OrderedDict[Node, None] = OrderedDict()
+        self.pieces: dict[str, Entry] = {}
+        self.dropped: Counter[str] = Counter()
+        self.staged = 0
+        self.endless = False
+        self.checks: dict[tuple, Check] = {}
+        self.changed: set[tuple] = set()
+        self.reads: Reads | None = None
+        self.holders: list[Any] = []
+        self.closes_over: Sequence = ()  # whether it does
+
+    once = False
+
+    def values(self, traced: Mapping, operands: Sequence) -> dict[Source, Any]:
+        """What a call begins with."""
+        return {**traced, **dict(enumerate(operands))}
+
+    def is_current(self) -> bool:
+        return self.reads is None or self.reads.unchanged()
+
+    def depend_on(self, before: Mapping, after: Mapping, unchanged: Mapping) -> None:
+        """Note what the function has read when a path was staged."""
+        self.changed |= before.keys() & after.keys() - unchanged.keys()
+        checks = {k: c for k, c in unchanged.items() if k not in self.changed}
+        if checks.keys() != self.checks.keys():
+            self.reads = Reads(list(checks.values())) if checks else None
+        self.checks = checks
+
+    # ---- calls
+
+    def run(self, start: dict, grow: Grow | None) -> Any:
+        """The result; NotImplemented if its path is not here and ``grow`` does not add it."""
+        found = self.find(start, grow)
+        return NotImplemented if found is None else self._end(*found)
+
+    def find(self, start: dict, grow: Grow | None) -> tuple[Node, list] | None:
+        """The leaf of a call, and what its piece reads."""
+        known: dict[Node, Outcome] = {}
+        for _ in range(MOST_RESTARTS if self.root else 0):
+            node, values, outcomes = self.root, dict(start), []
+            while node is not None and node.test is not None and _computed(node.piece, values):
+                if node not in known:
+                    assert node.decision is not None
+                    known[node] = outcome_of(node.decision.convert, values[node.test])
+                outcomes.append(known[node])
+                child = node.children.get(known[node].key)
+                if child is None:
+                    if grow is None or self.endless:
+                        return None
+                    grow(outcomes)
+                    child = node.children.get(known[node].key)
+                node = child
+            if node is not None and (args := _read(node.piece, values)) is not None:
+                return node, args
+            # the tree has grown meanwhile, and its pieces give more than they did
+        return None
+
+    def _end(self, node: Node, args: list) -> Any:
+        if node in self.leaves:
+            self.leaves.move_to_end(node)
+        entry = node.piece.entry
+        assert entry is not None
+        return entry.result(_called(entry, args))
+
+    @lazy
+    def shortcut(self) -> tuple[Callable, Callable[[tuple], Any]]:
+        """As that of an entry."""
+        return nothing, lambda args: self.run(dict(enumerate(args)), None)
+
+    # ---- growth
+
+    def add(self, path: Recording, places: Mapping[int, Source]) -> None:
+        """Add a path; ``places`` are those of the values that it closes over, by their id."""
+        self.staged += 1
+        nodes = self._nodes(path, places)
+        kept: list[Node] = []
+        above: dict[Any, Node] = {} if self.root is None else {None: self.root}
+        key: Any = None
+        for node in nodes:
+            known = above.get(key)
+            kept.append(known if known is not None and known.like(node) else node)
+            above, key = kept[-1].children, _key_of(node)
+        self._give(kept)
+        self._link(kept, list(map(_key_of, nodes)))
+        while len(self.leaves) > self.most:
+            self._drop(self.leaves.popitem(last=False)[0])
+        if sum(self.dropped.values()) >= self.most:
+            self.end(self.dropped.most_common(1)[0][0], f"in ever new ways: {self.staged} paths "
+                     f"were compiled, of which max_paths={self.most} are kept")
+
+    def end(self, line: str, how: str) -> None:
+        """Add no more paths, for there seem to be endlessly many."""
+        self.endless = True
+        if line not in self.told:
+            self.told.add(line)
+            warn(
+                f"{line}: {self.name} decides by a traced value here, {how}. All other calls run "
+                "as plain Python from now on. Write a loop as ft.while_loop or ft.fori_loop, a "
+                "choice as ft.cond or np.where; use NumPy's functions in place of float() and "
+                "math, and arrays of functrans.numpy to assign into."
+            )
+
+    def _nodes(self, path: Recording, places: Mapping[int, Source]) -> list[Node]:
+        """A path cut at its decisions."""
+        program = path.program
+        sources: dict[Var, Source] = {v: i for i, v in enumerate(program.inputs)}
+        sources |= {v: places[id(x)] for x, v in path.lifted}
+        results = [v for eqn in program.eqns for v in eqn.outputs]
+        sources |= {v: i for i, v in enumerate(results, len(program.inputs))}
+        nodes, start = [], 0
+        for d in path.decisions:
+            nodes.append(Node(program.eqns[start : d.after], sources, d, (), None))
+            start = d.after
+        if not path.decisions or path.decisions[-1].outcome is not None:
+            rest = program.eqns[start:]
+            nodes.append(Node(rest, sources, None, program.outputs, path.structure))
+        return nodes
+
+    def _give(self, nodes: Sequence[Node]) -> None:
+        """Make the pieces of a path, from its end: each gives what later ones read."""
+        later: set[Source] = set()
+        made = []
+        for node in reversed(nodes):
+            own = {node.sources[v] for eqn in node.eqns for v in eqn.outputs}
+            wanted = (later if node.test is None else {*later, node.test}) & own
+            if not hasattr(node, "piece") or not wanted <= node.given:
+                node.given = node.given | wanted
+                made.append((node, self._piece(node)))
+            piece = made[-1][1] if made and made[-1][0] is node else node.piece
+            later = (later - own) | set(piece.reads)
+            if node.test is not None and node.test not in own:
+                later.add(node.test)
+        for node, piece in reversed(made):
+            node.piece = piece
+
+    def _piece(self, node: Node) -> Piece:
+        """The code of a node that gives what is wanted of it."""
+        order = [v for eqn in node.eqns for v in eqn.outputs if node.sources[v] in node.given]
+        outputs = node.outputs if node.test is None else tuple(order)
+        if node.test is not None and not order:
+            return Piece(None, (), (), ())
+        reads, program = _straight(node.eqns, outputs)
+        key = program_key(program)
+        entry = None if key is None or node.test is None else self.pieces.get(key)
+        if entry is None:
+            entry = Entry(self.name, program, node.structure, self.rounding)
+            if key is not None and node.test is not None:
+                self.pieces[key] = entry
+        return Piece(entry, tuple([node.sources[v] for v in reads]),
+                     tuple([node.sources[v] for v in order]), tuple([v.weak for v in order]))
+
+    def _link(self, nodes: Sequence[Node], keys: Sequence) -> None:
+        """Hang a path into the tree, in place of what was there."""
+        for i, node in enumerate(nodes):
+            old = self.root if i == 0 else nodes[i - 1].children.get(keys[i - 1])
+            if old is node:
+                continue
+            if old is not None:
+                self._forget(old)
+            if i > 0:
+                node.parent = nodes[i - 1], keys[i - 1]
+        for i in range(len(nodes) - 1, 0, -1):
+            nodes[i - 1].children[keys[i - 1]] = nodes[i]
+        self.root = nodes[0]
+        if nodes[-1].test is None:
+            self.leaves[nodes[-1]] = None
+
+    def _forget(self, node: Node) -> None:
+        """Forget the leaves behind a node that the function no longer comes to."""
+        for leaf in list(self.leaves):
+            if node in leaf.path():
+                del self.leaves[leaf]
+                self.dropped[_line_above(leaf)] += 1
+
+    def _drop(self, leaf: Node) -> None:
+        """Take a leaf out, and the nodes that lead to it alone."""
+        node = leaf
+        while node.parent is not None:
+            above, key = node.parent
+            if above.children.get(key) is node:
+                del above.children[key]
+            if above.children or above is self.root:
+                break
+            node = above
+        self.dropped[_line_above(node)] += 1
+
+    # ---- for people to read
+
+    def entry_of(self, leaf: Node) -> Entry:
+        """A path as one program, its decisions the last outputs."""
+        return Entry(self.name, self.whole(leaf), leaf.structure, self.rounding)
+
+    def whole(self, leaf: Node) -> Program:
+        """The program of a path, its decisions the last outputs."""
+        known: dict[Source, Var] = {}
+        eqns: list[Eqn] = []
+        tests: list[Atom] = []
+        starts: dict[Source, Var] = {}
+
+        def read(a: Atom, sources: Mapping[Var, Source]) -> Atom:
+            if not isinstance(a, Var):
+                return a
+            if (source := sources[a]) not in known:
+                known[source] = starts[source] = Var(a.aval, a.weak)
+            return known[source]
+
+        for node in leaf.path():
+            for eqn in node.eqns:
+                inputs = tuple([read(a, node.sources) for a in eqn.inputs])
+                outputs = tuple([Var(v.aval, v.weak) for v in eqn.outputs])
+                known.update(zip([node.sources[v] for v in eqn.outputs], outputs, strict=True))
+                eqns.append(Eqn(eqn.prim, inputs, eqn.params, outputs, eqn.line))
+            if node.decision is not None:
+                tests.append(read(node.decision.variable, node.sources))
+        outputs = [read(a, leaf.sources) for a in leaf.outputs]
+        order = sorted(starts, key=lambda s: (not isinstance(s, tuple), s if type(s) is int else 0))
+        return check(Program(tuple([starts[s] for s in order]), tuple(eqns), (*outputs, *tests)))
+
+    def nodes(self) -> Iterator[tuple[int, Any, Node]]:
+        """All nodes in order, each with its depth and the outcome that leads to it."""
+        todo: list[tuple[int, Any, Node]] = [] if self.root is None else [(0, None, self.root)]
+        while todo:
+            depth, key, node = todo.pop()
+            yield depth, key, node
+            todo += [(depth + 1, k, n) for k, n in reversed(list(node.children.items()))]
+
+
+def _read(piece: Piece, values: Mapping) -> list | None:
+    """What a piece reads, None if earlier ones did not give all of it."""
+    try:
+        return [values[k] for k in piece.reads]
+    except KeyError:
+        return None
+
+
+def _computed(piece: Piece, values: dict) -> bool:
+    """Add to the values what a piece gives; whether it could be run."""
+    if piece.entry is None:
+        return True
+    if (args := _read(piece, values)) is None:
+        return False
+    ys = _called(piece.entry, args)
+    for k, y, weak in zip(piece.gives, ys, piece.weak, strict=True):
+        values[k] = y.item() if weak and type(y) is np.ndarray else y
+    return True
+
+
+def _called(entry: Entry, args: list) -> Sequence:
+    if newest_trace(args) is not None:
+        return JitCall(entry)(*args)
+    if entry.check_integers is not None:
+        entry.check_integers(args)
+    return entry.run(args)
+
+
+def _key_of(node: Node) -> Any:
+    """The edge that a path takes from a node."""
+    outcome = None if node.decision is None else node.decision.outcome
+    return None if outcome is None else outcome.key
+
+
+def _line_above(node: Node) -> str:
+    decision = None if node.parent is None else node.parent[0].decision
+    return "" if decision is None else decision.line
+
+
+def _straight(eqns: Sequence[Eqn], outputs: tuple[Atom, ...]) -> tuple[list[Var], Program]:
+    """The program of outputs from what its equations read, and what that is."""
+    defined = {v for eqn in eqns for v in eqn.outputs}
+    atoms = [a for eqn in eqns for a in eqn.inputs] + [*outputs]
+    free = tuple(dict.fromkeys([a for a in atoms if isinstance(a, Var) and a not in defined]))
+    program = live(Program(free, tuple(eqns), outputs))
+    used = {a for eqn in program.eqns for a in eqn.inputs} | set(outputs)
+    reads = [v for v in free if v in used]
+    return reads, Program(tuple(reads), program.eqns, outputs)
+
+
+# ---- comparisons
+
+
+def _same_eqn(x: Eqn, y: Eqn, xs: Mapping[Var, Source], ys: Mapping[Var, Source]) -> bool:
+    """Whether equations compute the same, their variables named by their sources."""
+    if len(x.inputs) != len(y.inputs) or not _same_row(x, y):
+        return False
+    inputs = zip(x.inputs, y.inputs, strict=True)
+    outputs = zip(x.outputs, y.outputs, strict=True)
+    return (all([_same_atom(a, b, xs, ys) for a, b in inputs])
+            and all([a.aval == b.aval and a.weak == b.weak for a, b in outputs]))
+
+
+def _same_row(x: Eqn, y: Eqn) -> bool:
+    p, q = x.prim, y.prim
+    if isinstance(p, Structured) and isinstance(q, Structured):
+        if type(p) is not type(q) or p.numbers() != q.numbers() or p.name != q.name:
+            return False
+        pairs = zip(p.programs.values(), q.programs.values(), strict=True)
+        return len(p.programs) == len(q.programs) and all([_same_program(a, b) for a, b in pairs])
+    if p is not q or x.params.keys() != y.params.keys():
+        return False
+    return all([_same_param(v, y.params[k]) for k, v in x.params.items()])
+
+
+def _same_param(x: Any, y: Any) -> bool:
+    if isinstance(x, Program):
+        return isinstance(y, Program) and _same_program(x, y)
+    if isinstance(x, np.ndarray):
+        return isinstance(y, np.ndarray) and _same_array(x, y)
+    return x is y or typed(x) == typed(y)
+
+
+def _same_array(x: np.ndarray, y: np.ndarray) -> bool:
+    return x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+
+
+def _same_program(p: Program, q: Program) -> bool:
+    if len(p.inputs) != len(q.inputs) or len(p.eqns) != len(q.eqns):
+        return False
+    numbered = []
+    for program in (p, q):
+        results = [v for eqn in program.eqns for v in eqn.outputs]
+        numbered.append({v: i for i, v in enumerate([*program.inputs, *results])})
+    xs, ys = numbered
+    kinds = [a.aval == b.aval and a.weak == b.weak for a, b in zip(p.inputs, q.inputs, strict=True)]
+    return (all(kinds) and len(p.outputs) == len(q.outputs)
+            and all([_same_eqn(a, b, xs, ys) for a, b in zip(p.eqns, q.eqns, strict=True)])
+            and all([_same_atom(a, b, xs, ys) for a, b in zip(p.outputs, q.outputs, strict=True)]))
+
+
+def _same_atom(a: Atom, b: Atom, xs: Mapping[Var, Source], ys: Mapping[Var, Source]) -> bool:
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, Var):
+        return xs[a] == ys[b]  # type: ignore[index]  # b is a Var
+    if isinstance(a, Const):
+        return _same_array(a.value, b.value)  # type: ignore[union-attr]  # b is a Const
+    return repr(a) == repr(b)
+
+
+__all__ = ["Node", "Tree"]
