@@ -76,6 +76,12 @@ class Entry:
             return [np.array(y) for y in evaluate(self.program, args)]
         return run(args)
 
+    def checked(self, args: Sequence) -> list:
+        """``run`` of plain values, Python's integers exact or refused."""
+        if self.check_integers is not None:
+            self.check_integers(args)
+        return self.run(args)
+
     @lazy
     def shortcut(self) -> tuple[Callable, Callable[[tuple], Any]]:
         """From plain arguments to what the caller gets, with nothing looked up between.

@@ -316,6 +316,7 @@ class Jitted:
         with self.lock:
             paths.add(path, places)
             paths.depend_on(before, after, unchanged_since(before, after))
+            self._forget_shortcuts()  # it may depend on more
 
     def _count_change(self, old: Entry | Tree) -> None:
         """Warn, once, of a function that is compiled again and again."""

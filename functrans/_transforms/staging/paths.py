@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -19,11 +21,12 @@ from functrans._compile.ir.structured import live
 from functrans._compile.lowering.numbers import Rounding
 from functrans._compile.run.keys import program_key
 from functrans._core.bind import newest_trace
-from functrans._core.locks import lazy
+from functrans._core.locks import Interrupted
 from functrans._transforms.staging.entry import Entry, JitCall, nothing
 from functrans._transforms.staging.reads import Check, Reads
 from functrans._transforms.staging.recording import Decision, Outcome, Recording, outcome_of
 from functrans._transforms.staging.signature import typed
+from functrans._transforms.staging.speculation import speculative
 from functrans.errors import warn
 
 # Where a value on a path comes from: the number of an argument or of a result of an equation, or
@@ -31,17 +34,20 @@ from functrans.errors import warn
 Source = Hashable
 # Times that a call begins again where other threads change the tree.
 MOST_RESTARTS = 100
+# Calls in a row that take one path, from which on it is run as one program.
+HOT = 8
 # What adds the path that begins with such outcomes.
 Grow = Callable[[list[Outcome]], None]
 
 
 class Piece(NamedTuple):
-    """The code of a node: what it ``reads`` and ``gives``; ``weak``: numbers of Python's."""
+    """The code of a node: what it ``reads`` and ``gives``, some of it
+    numbers of Python's (``weak``)."""
 
     entry: Entry | None  # None: it computes nothing
     reads: tuple[Source, ...]
     gives: tuple[Source, ...]
-    weak: tuple[bool, ...]
+    weak: tuple[Source, ...]
 
 
 class Node:
@@ -50,8 +56,8 @@ class Node:
     ``sources`` says what the variables of its equations are; pieces of later nodes need ``given``.
     """
 
-    __slots__ = ("children", "decision", "eqns", "given", "outputs", "parent", "piece", "sources",
-                 "structure", "test")
+    __slots__ = ("__weakref__", "children", "convert", "decision", "eqns", "given", "outputs",
+                 "parent", "piece", "sources", "structure", "test")
 
     piece: Piece
 
@@ -60,16 +66,16 @@ class Node:
         self.eqns, self.sources = eqns, sources
         self.decision, self.outputs, self.structure = decision, outputs, structure
         self.test = None if decision is None else sources[decision.variable]
+        self.convert: Any = None if decision is None else decision.convert
         self.given: set[Source] = set()
         self.children: dict[Any, Node] = {}
-        self.parent: tuple[Node, Any] | None = None
+        self.parent: tuple[Node, Outcome] | None = None
 
     def like(self, other: Node) -> bool:
         """Whether it computes and decides the same."""
         if self.test != other.test or len(self.eqns) != len(other.eqns):
             return False
-        a, b = self.decision, other.decision
-        if (a and a.convert) != (b and b.convert):
+        if self.convert is not other.convert:
             return False
         pairs = zip(self.eqns, other.eqns, strict=True)
         if not all([_same_eqn(x, y, self.sources, other.sources) for x, y in pairs]):
@@ -78,6 +84,11 @@ class Node:
             return False
         ends = zip(self.outputs, other.outputs, strict=True)
         return all([_same_atom(x, y, self.sources, other.sources) for x, y in ends])
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What was decided when it was staged, None if that was not known."""
+        return None if self.decision is None else self.decision.outcome
 
     def path(self) -> list[Node]:
         """From the root to here."""
@@ -107,6 +118,9 @@ class Tree:
         self.reads: Reads | None = None
         self.holders: list[Any] = []
         self.closes_over: Sequence = ()  # whether it does
+        self.last: tuple[Node | None, int] = None, 0  # the path taken last, and times in a row
+        self.hot: Callable | None = None
+        self.straight: WeakKeyDictionary[Node, Callable | None] = WeakKeyDictionary()
 
     once = False
 
@@ -139,8 +153,7 @@ class Tree:
             node, values, outcomes = self.root, dict(start), []
             while node is not None and node.test is not None and _computed(node.piece, values):
                 if node not in known:
-                    assert node.decision is not None
-                    known[node] = outcome_of(node.decision.convert, values[node.test])
+                    known[node] = outcome_of(node.convert, values[node.test])
                 outcomes.append(known[node])
                 child = node.children.get(known[node].key)
                 if child is None:
@@ -161,10 +174,46 @@ class Tree:
         assert entry is not None
         return entry.result(_called(entry, args))
 
-    @lazy
+    @property
     def shortcut(self) -> tuple[Callable, Callable[[tuple], Any]]:
-        """As that of an entry."""
-        return nothing, lambda args: self.run(dict(enumerate(args)), None)
+        """As that of an entry, for the path that calls keep to; the second may decline too."""
+        return self.hot or nothing, self._walk
+
+    def _walk(self, args: tuple) -> Any:
+        """The result for plain arguments, or NotImplemented."""
+        node = self.root
+        values: dict[Source, Any] = dict(enumerate(args))
+        while node is not None and node.test is not None:
+            piece = node.piece
+            if piece.entry is not None:
+                if (xs := _read(piece, values)) is None:
+                    return NotImplemented
+                _put(piece, piece.entry.checked(xs), values)
+            x = values[node.test]
+            key = bool(x) if node.convert is bool else outcome_of(node.convert, x).key
+            node = node.children.get(key)
+        if node is None or (xs := _read(node.piece, values)) is None:
+            return NotImplemented
+        self._count(node, args)
+        entry = node.piece.entry
+        assert entry is not None
+        try:
+            return entry.shortcut[1](xs)  # type: ignore[arg-type]  # a list is as good
+        except Interrupted:
+            return NotImplemented
+
+    def _count(self, leaf: Node, args: tuple) -> None:
+        """Note which path a call took; one that several take in a row is run as one program."""
+        if leaf in self.leaves:
+            self.leaves.move_to_end(leaf)
+        last, times = self.last
+        self.last = leaf, times + 1 if leaf is last else 1
+        if leaf is not last:
+            self.hot = None
+        elif times == HOT:
+            if leaf not in self.straight:
+                self.straight[leaf] = speculative(self.entry_of(leaf), decisions(leaf), args)
+            self.hot = self.straight[leaf]
 
     # ---- growth
 
@@ -178,9 +227,9 @@ class Tree:
         for node in nodes:
             known = above.get(key)
             kept.append(known if known is not None and known.like(node) else node)
-            above, key = kept[-1].children, _key_of(node)
+            above, key = kept[-1].children, node.outcome and node.outcome.key
         self._give(kept)
-        self._link(kept, list(map(_key_of, nodes)))
+        self._link(kept, [node.outcome for node in nodes if node.outcome is not None])
         while len(self.leaves) > self.most:
             self._drop(self.leaves.popitem(last=False)[0])
         if sum(self.dropped.values()) >= self.most:
@@ -246,20 +295,19 @@ class Tree:
             if key is not None and node.test is not None:
                 self.pieces[key] = entry
         return Piece(entry, tuple([node.sources[v] for v in reads]),
-                     tuple([node.sources[v] for v in order]), tuple([v.weak for v in order]))
+                     tuple([node.sources[v] for v in order]),
+                     tuple([node.sources[v] for v in order if v.weak]))
 
-    def _link(self, nodes: Sequence[Node], keys: Sequence) -> None:
+    def _link(self, nodes: Sequence[Node], outcomes: Sequence[Outcome]) -> None:
         """Hang a path into the tree, in place of what was there."""
-        for i, node in enumerate(nodes):
-            old = self.root if i == 0 else nodes[i - 1].children.get(keys[i - 1])
-            if old is node:
-                continue
-            if old is not None:
+        edges = list(zip(pairwise(nodes), outcomes, strict=False))
+        olds = [self.root, *[above.children.get(how.key) for (above, _), how in edges]]
+        for old, node in zip(olds, nodes, strict=True):
+            if old is not None and old is not node:
                 self._forget(old)
-            if i > 0:
-                node.parent = nodes[i - 1], keys[i - 1]
-        for i in range(len(nodes) - 1, 0, -1):
-            nodes[i - 1].children[keys[i - 1]] = nodes[i]
+        for (above, node), how in reversed(edges):
+            node.parent = above, how
+            above.children[how.key] = node
         self.root = nodes[0]
         if nodes[-1].test is None:
             self.leaves[nodes[-1]] = None
@@ -275,9 +323,9 @@ class Tree:
         """Take a leaf out, and the nodes that lead to it alone."""
         node = leaf
         while node.parent is not None:
-            above, key = node.parent
-            if above.children.get(key) is node:
-                del above.children[key]
+            above, how = node.parent
+            if above.children.get(how.key) is node:
+                del above.children[how.key]
             if above.children or above is self.root:
                 break
             node = above
@@ -339,23 +387,32 @@ def _computed(piece: Piece, values: dict) -> bool:
     if (args := _read(piece, values)) is None:
         return False
     ys = _called(piece.entry, args)
-    for k, y, weak in zip(piece.gives, ys, piece.weak, strict=True):
-        values[k] = y.item() if weak and type(y) is np.ndarray else y
+    _put(piece, ys, values)
     return True
+
+
+def _put(piece: Piece, ys: Sequence, values: dict) -> None:
+    for k, y in zip(piece.gives, ys, strict=True):
+        values[k] = y
+    for k in piece.weak:
+        if type(values[k]) is np.ndarray:
+            values[k] = values[k].item()
 
 
 def _called(entry: Entry, args: list) -> Sequence:
     if newest_trace(args) is not None:
         return JitCall(entry)(*args)
-    if entry.check_integers is not None:
-        entry.check_integers(args)
-    return entry.run(args)
+    return entry.checked(args)
 
 
-def _key_of(node: Node) -> Any:
-    """The edge that a path takes from a node."""
-    outcome = None if node.decision is None else node.decision.outcome
-    return None if outcome is None else outcome.key
+def decisions(leaf: Node) -> list[Decision]:
+    """Those on the way to a leaf, each with the outcome that leads there."""
+    path = leaf.path()
+    found = []
+    for node, below in pairwise(path):
+        assert node.decision is not None and below.parent is not None
+        found.append(node.decision._replace(outcome=below.parent[1]))
+    return found
 
 
 def _line_above(node: Node) -> str:
