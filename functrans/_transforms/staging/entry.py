@@ -54,6 +54,9 @@ class Entry:
         """Whether it serves for one call: who knows where what it closes over will be then."""
         return None in self.closes_over
 
+    def pieces(self) -> list[Entry]:
+        return [self]
+
     def values(self, traced: Mapping, operands: Sequence) -> list:
         """What it is called with: what it closes over, then the operands."""
         return [*[traced[key] for key in self.closes_over if key is not None], *operands]
@@ -67,7 +70,13 @@ class Entry:
         with compiler():
             from functrans._compile.run.executable import Executable  # lazy: the whole compiler
 
-        return Executable(self.program, self.rounding)
+        return Executable(self.program, self.rounding, self.name)
+
+    @property
+    def made(self) -> str:
+        """How its code was made, and in what time."""
+        executable = self.__dict__.get("executable")
+        return (executable and executable.made) or "not compiled yet"
 
     def run(self, args: Sequence) -> list:
         try:

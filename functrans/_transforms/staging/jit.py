@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -20,6 +21,8 @@ from functrans._core.array import Array
 from functrans._core.aval import integer
 from functrans._core.bind import Tracer
 from functrans._core.locks import Interrupted, Lock, compiler
+from functrans._core.log import tell
+from functrans._inspect.explained import Explanation, Staging
 from functrans._inspect.lowered import Lowered
 from functrans._transforms.arguments import describe, hand_out_tree
 from functrans._transforms.reverse.grad import require_callable
@@ -117,6 +120,7 @@ def jit(
         return compiled.positional(args)
 
     called.lower = compiled.lower  # type: ignore[attr-defined]  # part of what jit returns
+    called.explain = compiled.explain  # type: ignore[attr-defined]  # likewise
     called.clear_cache = compiled.clear  # type: ignore[attr-defined]  # likewise
     for name, of in (("numba", "for_numba"), ("ctypes", "for_c"),
                      ("low_level_callable", "for_scipy")):
@@ -158,8 +162,8 @@ class Jitted:
     signature and all that the function closes over: 11 us. Both forget all when a program goes.
     """
 
-    __slots__ = ("changes", "entries", "f", "latest", "lock", "most", "name", "rounding",
-                 "shortcuts", "signature", "told")
+    __slots__ = ("changes", "entries", "f", "history", "latest", "lock", "most", "name",
+                 "rounding", "shortcuts", "signature", "told")
 
     def __init__(self, f: Callable, nums: Any, names: Any, rounding: Rounding, most: int = MOST):
         self.f, self.signature, self.rounding = f, Signature(f, nums, names), rounding
@@ -169,6 +173,7 @@ class Jitted:
         self.latest: Latest = _NOTHING
         self.lock = Lock()
         self.told: set[str] = set()
+        self.history: deque[Staging] = deque(maxlen=KEPT)
         self.changes = 0  # programs that were staged anew, since what they read had changed
 
     def positional(self, args: tuple) -> Any:
@@ -240,7 +245,10 @@ class Jitted:
                     return None, operands
                 if known.is_current():
                     return known, known.values(traced, operands)
+        start = perf_counter()
         entry, values = self._staged(environment, given)
+        if entry is not None:
+            self._note(_reason(known), given, start, entry.pieces())
         if entry is not None and entry.once:
             return entry, values
         with self.lock:
@@ -303,7 +311,7 @@ class Jitted:
 
     def _grow(self, paths: Tree, given: BoundCall, known: Sequence[Outcome]) -> None:
         """Add the path of a call, which begins with ``known`` outcomes."""
-        environment = Environment(self.f, *given.fixed)
+        environment, start = Environment(self.f, *given.fixed), perf_counter()
         places = {id(x): key for key, x in reversed(environment.traced.items())}
         try:
             path, before, after = self._recorded(environment, given, known)
@@ -314,9 +322,23 @@ class Jitted:
             paths.endless = True
             return
         with self.lock:
+            old = paths.pieces()
             paths.add(path, places)
             paths.depend_on(before, after, unchanged_since(before, after))
             self._forget_shortcuts()  # it may depend on more
+        new = path.decisions[len(known) - 1 : len(known)]
+        reason = ", ".join(["another path", *map(str, new)])
+        self._note(reason, given, start, [e for e in paths.pieces() if e not in old])
+
+    def _note(self, reason: str, given: BoundCall, start: float, entries: Sequence[Entry]) -> None:
+        """Remember what has been staged, and tell who wants to know."""
+        staging = Staging(reason, describe(given.operands), perf_counter() - start, entries)
+        self.history.append(staging)
+        tell(f"{self.name}: {staging.line()}")
+
+    def explain(self) -> Explanation:
+        """What was staged and compiled so far, why, and in what time."""
+        return Explanation(self.name, list(self.history))
 
     def _count_change(self, old: Entry | Tree) -> None:
         """Warn, once, of a function that is compiled again and again."""
@@ -372,6 +394,13 @@ class Jitted:
                 "too many paths, so it is not compiled"
             )
         return Lowered(entry, reason)
+
+
+def _reason(known: Entry | Tree | None) -> str:
+    """Why a function is staged in place of what was there."""
+    if known is None or known.reads is None:
+        return "new kind of arguments"
+    return f"{known.reads.changed()}, which it reads, has changed"
 
 
 def _example(x: Any) -> Any:

@@ -109,7 +109,7 @@ class Tree:
         self.name, self.rounding, self.most, self.told = name, rounding, most, told
         self.root: Node | None = None
         self.leaves: OrderedDict[Node, None] = OrderedDict()
-        self.pieces: dict[str, Entry] = {}
+        self.shared: dict[str, Entry] = {}
         self.dropped: Counter[str] = Counter()
         self.staged = 0
         self.endless = False
@@ -289,11 +289,11 @@ class Tree:
             return Piece(None, (), (), ())
         reads, program = _straight(node.eqns, outputs)
         key = program_key(program)
-        entry = None if key is None or node.test is None else self.pieces.get(key)
+        entry = None if key is None or node.test is None else self.shared.get(key)
         if entry is None:
             entry = Entry(self.name, program, node.structure, self.rounding)
             if key is not None and node.test is not None:
-                self.pieces[key] = entry
+                self.shared[key] = entry
         return Piece(entry, tuple([node.sources[v] for v in reads]),
                      tuple([node.sources[v] for v in order]),
                      tuple([node.sources[v] for v in order if v.weak]))
@@ -363,6 +363,11 @@ class Tree:
         order = sorted(starts, key=lambda s: (not isinstance(s, tuple), s if type(s) is int else 0))
         return check(Program(tuple([starts[s] for s in order]), tuple(eqns), (*outputs, *tests)))
 
+    def pieces(self) -> list[Entry]:
+        """The programs of all nodes, each once."""
+        entries = [node.piece.entry for _, _, node in self.nodes()]
+        return list(dict.fromkeys([e for e in entries if e is not None]))
+
     def nodes(self) -> Iterator[tuple[int, Any, Node]]:
         """All nodes in order, each with its depth and the outcome that leads to it."""
         todo: list[tuple[int, Any, Node]] = [] if self.root is None else [(0, None, self.root)]
@@ -392,8 +397,7 @@ def _computed(piece: Piece, values: dict) -> bool:
 
 
 def _put(piece: Piece, ys: Sequence, values: dict) -> None:
-    for k, y in zip(piece.gives, ys, strict=True):
-        values[k] = y
+    values.update(zip(piece.gives, ys, strict=True))
     for k in piece.weak:
         if type(values[k]) is np.ndarray:
             values[k] = values[k].item()

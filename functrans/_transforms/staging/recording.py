@@ -60,6 +60,11 @@ class Decision(NamedTuple):
     outcome: Outcome | None
     line: str
 
+    def __str__(self) -> str:
+        value = self.outcome and self.outcome.value
+        how = f"raised {value!r}" if isinstance(value, Exception) else f"is {value!r}"
+        return f"for {self.convert.__name__}() {how} at {self.line}"
+
 
 class Undecided(BaseException):
     """A number is not known while the function is staged: the path ends there for now."""
