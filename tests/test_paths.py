@@ -320,6 +320,18 @@ def test_a_later_path_may_need_more_of_what_was_computed():
     assert compiled((1.0,), {}) == 1.0
 
 
+def test_a_later_path_may_decide_by_what_was_computed_before():
+    def f(x):
+        y = x * 2.0
+        if x > 0:
+            return x
+        return y if y < -4.0 else x + 1.0
+
+    compiled = ft.jit(f)
+    for x in (1.0, -1.0, -3.0, 1.0, -1.0):
+        assert compiled(x) == f(x)
+
+
 def test_paths_are_bounded_and_the_least_recently_used_goes():
     compiled, tree = tree_of(lambda n, x: x * n.__index__(), *[(n, 1.0) for n in (1, 2, 3)], most=3)
     compiled((1, 1.0), {})
@@ -521,6 +533,18 @@ def test_the_body_of_a_loop_with_paths_is_written_out():
     for xs in (X, -X, X):
         for y, expected in zip(ft.jit(f)(xs), f(xs), strict=True):
             assert_array_equal(y, expected)
+
+
+def test_a_compiled_function_with_paths_in_the_body_of_a_loop():
+    inner = ft.jit(lambda c, x: c + x if x > 0 else c * 0.5)
+
+    def f(xs):
+        return ft.scan(lambda c, x: (inner(c, x), c), 1.0, xs)[0]
+
+    for xs in (X, -X, X):
+        for g in (f, ft.jit(f)):
+            np.testing.assert_allclose(g(xs), eager(f, xs))
+            np.testing.assert_allclose(ft.grad(g)(xs), eager(ft.grad(f), xs))
 
 
 def test_the_body_of_a_while_loop_has_one_path():

@@ -16,16 +16,16 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from functrans._compile.ir.program import Atom, Const, Eqn, Program, Structured, Var, check
+from functrans._compile.ir.program import Atom, Eqn, Program, Var, check
 from functrans._compile.ir.structured import live
 from functrans._compile.lowering.numbers import Rounding
 from functrans._compile.run.keys import program_key
 from functrans._core.bind import newest_trace
 from functrans._core.locks import Interrupted
 from functrans._transforms.staging.entry import Entry, JitCall, nothing
+from functrans._transforms.staging.likeness import same_atom, same_eqn
 from functrans._transforms.staging.reads import Check, Reads
 from functrans._transforms.staging.recording import Decision, Outcome, Recording, outcome_of
-from functrans._transforms.staging.signature import typed
 from functrans._transforms.staging.speculation import speculative
 from functrans.errors import warn
 
@@ -78,12 +78,12 @@ class Node:
         if self.convert is not other.convert:
             return False
         pairs = zip(self.eqns, other.eqns, strict=True)
-        if not all([_same_eqn(x, y, self.sources, other.sources) for x, y in pairs]):
+        if not all([same_eqn(x, y, self.sources, other.sources) for x, y in pairs]):
             return False
         if self.structure != other.structure or len(self.outputs) != len(other.outputs):
             return False
         ends = zip(self.outputs, other.outputs, strict=True)
-        return all([_same_atom(x, y, self.sources, other.sources) for x, y in ends])
+        return all([same_atom(x, y, self.sources, other.sources) for x, y in ends])
 
     @property
     def outcome(self) -> Outcome | None:
@@ -151,7 +151,7 @@ class Tree:
         known: dict[Node, Outcome] = {}
         for _ in range(MOST_RESTARTS if self.root else 0):
             node, values, outcomes = self.root, dict(start), []
-            while node is not None and node.test is not None and _computed(node.piece, values):
+            while node is not None and node.test is not None and _decides(node, values):
                 if node not in known:
                     known[node] = outcome_of(node.convert, values[node.test])
                 outcomes.append(known[node])
@@ -162,7 +162,8 @@ class Tree:
                     grow(outcomes)
                     child = node.children.get(known[node].key)
                 node = child
-            if node is not None and (args := _read(node.piece, values)) is not None:
+            leaf = node is not None and node.test is None
+            if node is not None and leaf and (args := _read(node.piece, values)) is not None:
                 return node, args
             # the tree has grown meanwhile, and its pieces give more than they did
         return None
@@ -189,6 +190,8 @@ class Tree:
                 if (xs := _read(piece, values)) is None:
                     return NotImplemented
                 _put(piece, piece.entry.checked(xs), values)
+            if node.test not in values:
+                return NotImplemented
             x = values[node.test]
             key = bool(x) if node.convert is bool else outcome_of(node.convert, x).key
             node = node.children.get(key)
@@ -385,15 +388,14 @@ def _read(piece: Piece, values: Mapping) -> list | None:
         return None
 
 
-def _computed(piece: Piece, values: dict) -> bool:
-    """Add to the values what a piece gives; whether it could be run."""
-    if piece.entry is None:
-        return True
-    if (args := _read(piece, values)) is None:
-        return False
-    ys = _called(piece.entry, args)
-    _put(piece, ys, values)
-    return True
+def _decides(node: Node, values: dict) -> bool:
+    """Add to the values what a node gives; whether that, and what it decides by, could be had."""
+    piece = node.piece
+    if piece.entry is not None:
+        if (args := _read(piece, values)) is None:
+            return False
+        _put(piece, _called(piece.entry, args), values)
+    return node.test in values
 
 
 def _put(piece: Piece, ys: Sequence, values: dict) -> None:
@@ -433,67 +435,6 @@ def _straight(eqns: Sequence[Eqn], outputs: tuple[Atom, ...]) -> tuple[list[Var]
     used = {a for eqn in program.eqns for a in eqn.inputs} | set(outputs)
     reads = [v for v in free if v in used]
     return reads, Program(tuple(reads), program.eqns, outputs)
-
-
-# ---- comparisons
-
-
-def _same_eqn(x: Eqn, y: Eqn, xs: Mapping[Var, Source], ys: Mapping[Var, Source]) -> bool:
-    """Whether equations compute the same, their variables named by their sources."""
-    if len(x.inputs) != len(y.inputs) or not _same_row(x, y):
-        return False
-    inputs = zip(x.inputs, y.inputs, strict=True)
-    outputs = zip(x.outputs, y.outputs, strict=True)
-    return (all([_same_atom(a, b, xs, ys) for a, b in inputs])
-            and all([a.aval == b.aval and a.weak == b.weak for a, b in outputs]))
-
-
-def _same_row(x: Eqn, y: Eqn) -> bool:
-    p, q = x.prim, y.prim
-    if isinstance(p, Structured) and isinstance(q, Structured):
-        if type(p) is not type(q) or p.numbers() != q.numbers() or p.name != q.name:
-            return False
-        pairs = zip(p.programs.values(), q.programs.values(), strict=True)
-        return len(p.programs) == len(q.programs) and all([_same_program(a, b) for a, b in pairs])
-    if p is not q or x.params.keys() != y.params.keys():
-        return False
-    return all([_same_param(v, y.params[k]) for k, v in x.params.items()])
-
-
-def _same_param(x: Any, y: Any) -> bool:
-    if isinstance(x, Program):
-        return isinstance(y, Program) and _same_program(x, y)
-    if isinstance(x, np.ndarray):
-        return isinstance(y, np.ndarray) and _same_array(x, y)
-    return x is y or typed(x) == typed(y)
-
-
-def _same_array(x: np.ndarray, y: np.ndarray) -> bool:
-    return x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
-
-
-def _same_program(p: Program, q: Program) -> bool:
-    if len(p.inputs) != len(q.inputs) or len(p.eqns) != len(q.eqns):
-        return False
-    numbered = []
-    for program in (p, q):
-        results = [v for eqn in program.eqns for v in eqn.outputs]
-        numbered.append({v: i for i, v in enumerate([*program.inputs, *results])})
-    xs, ys = numbered
-    kinds = [a.aval == b.aval and a.weak == b.weak for a, b in zip(p.inputs, q.inputs, strict=True)]
-    return (all(kinds) and len(p.outputs) == len(q.outputs)
-            and all([_same_eqn(a, b, xs, ys) for a, b in zip(p.eqns, q.eqns, strict=True)])
-            and all([_same_atom(a, b, xs, ys) for a, b in zip(p.outputs, q.outputs, strict=True)]))
-
-
-def _same_atom(a: Atom, b: Atom, xs: Mapping[Var, Source], ys: Mapping[Var, Source]) -> bool:
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, Var):
-        return xs[a] == ys[b]  # type: ignore[index]  # b is a Var
-    if isinstance(a, Const):
-        return _same_array(a.value, b.value)  # type: ignore[union-attr]  # b is a Const
-    return repr(a) == repr(b)
 
 
 __all__ = ["Node", "Tree"]

@@ -96,7 +96,7 @@ class Recording(NamedTuple):
 class PathTrace(StagingTrace):
     """Writes the program of one path; ``known`` are the first outcomes on it."""
 
-    __slots__ = ("decided", "decisions", "defined", "known", "numbered", "operands", "values")
+    __slots__ = ("decided", "decisions", "known", "operands", "values")
 
     def __init__(self, fun: str, operands: Sequence, known: Sequence[Outcome]):
         super().__init__(fun, lifted={})
@@ -105,8 +105,6 @@ class PathTrace(StagingTrace):
         self.decisions: list[Decision] = []
         self.decided: dict[tuple, Outcome] = {}
         self.values: dict[Any, Any] = {}
-        self.defined: dict[Var, int] = {}
-        self.numbered = 0
 
     def arguments(self, args: Sequence[Any]) -> list[StagedTracer]:
         inputs = super().arguments(args)
@@ -143,9 +141,6 @@ class PathTrace(StagingTrace):
 
     def value(self, v: Var) -> tuple[bool, Any]:
         """Whether it is known what a variable is for the actual arguments, and what it is."""
-        for i in range(self.numbered, len(self.eqns)):
-            self.defined.update(dict.fromkeys(self.eqns[i].outputs, i))
-        self.numbered = len(self.eqns)
         inputs, wanted = self._needed(v)
         for a in inputs:
             if a not in self.values:
@@ -171,7 +166,7 @@ class PathTrace(StagingTrace):
             a = todo.pop()
             if not isinstance(a, Var):
                 continue
-            i = self.defined.get(a)
+            i = self.defined_by(a)
             if i is None or a in self.values:
                 inputs[a] = None
             elif i not in wanted:

@@ -83,7 +83,7 @@ class StagedTracer(Tracer):
 class StagingTrace(Trace):
     """Values of older traces become inputs, listed in ``lifted``; without it they are refused."""
 
-    __slots__ = ("consts", "eqns", "lifted", "lines")
+    __slots__ = ("consts", "defined", "eqns", "lifted", "lines", "numbered")
 
     def __init__(self, fun: str, lines: bool = True, lifted: dict | None = None):
         super().__init__(fun)
@@ -92,6 +92,20 @@ class StagingTrace(Trace):
         self.eqns: list[Eqn] = []
         self.consts: dict[int, tuple[Any, Atom]] = {}
         self.lines = lines
+        self.defined: dict[Var, int] = {}  # by which equation, for the first ``numbered`` of them
+        self.numbered = 0
+
+    def definition(self, v: Var) -> Eqn | None:
+        """The equation that defines a variable, None if it is an input."""
+        i = self.defined_by(v)
+        return None if i is None else self.eqns[i]
+
+    def defined_by(self, v: Var) -> int | None:
+        """The place of that equation."""
+        for i in range(self.numbered, len(self.eqns)):
+            self.defined.update(dict.fromkeys(self.eqns[i].outputs, i))
+        self.numbered = len(self.eqns)
+        return self.defined.get(v)
 
     def input(self, example: Any) -> StagedTracer:
         example = in_native_order(example)
