@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import itertools
 import threading
 import warnings
 
@@ -467,6 +468,28 @@ def test_a_function_that_computes_otherwise_each_time_is_still_right():
     compiled = ft.jit(f, max_paths=50)
     for x in (1.0, -1.0, 2.0, -2.0, 3.0, -3.0):
         assert compiled(x) == (2.0 * x if x > 0 else 3.0 * x)
+
+
+def test_a_function_whose_prefix_changes_is_still_right():
+    scales = itertools.chain([2.0], itertools.repeat(3.0))
+    f = ft.jit(lambda x: (lambda y: y if y > 0 else y - 1.0)(x * next(scales)))
+    assert [float(f(x)) for x in (1.0, -1.0, 1.0, -1.0)] == [2.0, -4.0, 3.0, -4.0]
+
+
+def test_a_function_that_never_does_the_same_twice_is_run_by_python():
+    runs = []
+
+    def f(x):
+        runs.append(1)
+        y = x
+        for _ in runs:
+            y = y + 1.0 - 1.0
+        return y * 2.0 if y > 0 else y * 3.0
+
+    compiled, tree = tree_of(f, (1.0,))
+    assert compiled((-1.0,), {}) == -3.0
+    assert len(runs) < 20
+    assert not tree.endless
 
 
 def test_isinstance_and_types_are_of_the_kind_of_arguments():

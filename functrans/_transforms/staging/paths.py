@@ -32,8 +32,9 @@ from functrans.errors import warn
 # Where a value on a path comes from: the number of an argument or of a result of an equation, or
 # the place of what the function closes over.
 Source = Hashable
-# Times that a call begins again where other threads change the tree.
-MOST_RESTARTS = 100
+# Times that a call begins again where other threads change the tree, or the function never does
+# the same twice.
+MOST_RESTARTS = 8
 # Calls in a row that take one path, from which on it is run as one program.
 HOT = 8
 # What adds the path that begins with such outcomes.
