@@ -25,6 +25,7 @@ from weakref import WeakValueDictionary
 from functrans.errors import ArgumentError
 
 SUBGRADIENT, WARN, RAISE = "subgradient", "warn", "raise"
+COMPILE = "compile"
 
 
 class Named(TypedDict, total=False):
@@ -33,6 +34,7 @@ class Named(TypedDict, total=False):
     jit: bool
     threads: int | None
     kinks: str
+    log: str | None
     verify: bool
 
 
@@ -43,11 +45,12 @@ class Settings:
     function, so all is looked up when something is set.
     """
 
-    __slots__ = ("__weakref__", "blocks", "compiles", "jit", "kinks", "threads", "verify")
+    __slots__ = ("__weakref__", "blocks", "compiles", "jit", "kinks", "log", "threads", "verify")
 
     jit: bool
     threads: int | None
     kinks: str
+    log: str | None
     verify: bool
 
     def __init__(self, blocks: tuple[Block, ...] = ()):
@@ -67,7 +70,8 @@ class Settings:
             self.compiles = self.jit and self.kinks == SUBGRADIENT
 
 
-_process: Named = {"jit": True, "threads": None, "kinks": SUBGRADIENT, "verify": True}
+_process: Named = {"jit": True, "threads": None, "kinks": SUBGRADIENT, "log": None,
+                   "verify": True}
 _live: WeakValueDictionary[int, Settings] = WeakValueDictionary()
 _current: ContextVar[Settings] = ContextVar("settings", default=Settings())  # noqa: B039  # set once
 settings = _current.get
@@ -123,6 +127,9 @@ class Config:
     a KinkWarning ("warn"), or NotDifferentiable ("raise"). Nothing is compiled while kinks are
     watched: ``jit`` reads False.
 
+    ``log``: "compile" tells ``logging.getLogger("functrans")``, as a warning, what jit stages and
+    compiles, why, in what time, and whether the code was on disk. None: nothing.
+
     ``verify``: whether code fresh from the compiler is compared with the interpretation of its
     program, on the arguments of its first call.
     """
@@ -138,6 +145,10 @@ class Config:
     @property
     def kinks(self) -> str:
         return settings().kinks
+
+    @property
+    def log(self) -> str | None:
+        return settings().log
 
     @property
     def verify(self) -> bool:
@@ -190,11 +201,18 @@ def _policy(value: Any) -> str:
     return value
 
 
+def _topic(value: Any) -> str | None:
+    if value is not None and (not isinstance(value, str) or value != COMPILE):
+        raise ValueError
+    return value
+
+
 # What each setting must be, as a check and in words.
 _KINDS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "jit": (_switch, "must be True or False"),
     "threads": (_count, "must be None or at least 1"),
     "kinks": (_policy, f"must be {SUBGRADIENT!r}, {WARN!r} or {RAISE!r}"),
+    "log": (_topic, f"must be None or {COMPILE!r}"),
     "verify": (_switch, "must be True or False"),
 }
 

@@ -10,9 +10,11 @@ from typing import Any
 from functrans._debug.anomaly import Anomaly, is_nan, line_of, user_stack
 from functrans._debug.doctor import Finding, visit
 from functrans._debug.report import Report
-from functrans._transforms.reverse.grad import require_callable
+from functrans._debug.taps import by_name, tap, taps_of, with_added
+from functrans._transforms.reverse.grad import grad, require_callable
 from functrans._transforms.watching.watched import observed
 from functrans.config import config
+from functrans.errors import name_of
 
 
 @contextmanager
@@ -31,6 +33,43 @@ def detect_anomaly(check_nan: bool = True) -> Iterator[None]:
     """
     with config(jit=False), observed(Anomaly(check_nan)):
         yield
+
+
+def adjoints(f: Callable) -> Callable[..., dict[str, Any]]:
+    r"""A function that takes the arguments of ``f`` and gives the gradient of each tapped value.
+
+    .. math:: h \mapsto \partial f / \partial h
+
+    ``f`` returns a scalar and names intermediate values by ``tap(name, x)``. The result has the
+    gradient of ``f`` with respect to each by its name, a list of them where it was tapped several
+    times. ``f`` is run twice, and functions under ``jit`` run uncompiled.
+
+    Raises ArgumentError where what is tapped is no floating-point number, UnsupportedError under
+    ``vmap``.
+
+    >>> import numpy as np
+    >>> def loss(x):
+    ...     h = tap("hidden", np.tanh(x))
+    ...     return np.sum(h**2)
+    >>> adjoints(loss)(np.zeros(2) + 0.5)["hidden"].round(3)
+    array([0.924, 0.924])
+    """
+    called = require_callable("adjoints", f)  # with names for arrays that it writes into
+
+    @functools.wraps(f, updated=())
+    def derived(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        def run() -> Any:
+            return called(*args, **kwargs)
+
+        def of_changes(changes: dict[str, list]) -> Any:
+            return with_added(changes, run)
+
+        of_changes.__name__ = name_of(f)
+        with config(jit=False):
+            changes = taps_of(run)
+            return by_name(grad(of_changes)(changes)) if changes else {}
+
+    return derived
 
 
 def explain(f: Callable) -> Callable[..., Report]:
@@ -59,5 +98,6 @@ def explain(f: Callable) -> Callable[..., Report]:
 
 
 __all__ = [
-    "Anomaly", "Finding", "Report", "detect_anomaly", "explain", "is_nan", "line_of", "user_stack",
+    "Anomaly", "Finding", "Report", "adjoints", "detect_anomaly", "explain", "is_nan", "line_of",
+    "tap", "user_stack",
 ]

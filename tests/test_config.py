@@ -178,13 +178,14 @@ def test_functions_follow_the_process():
 @pytest.mark.parametrize(
     ("named", "text"),
     [
-        ({"jti": False}, "no setting `jti`; there are `jit`, `threads`, `kinks`, `verify`"),
+        ({"jti": False}, "no setting `jti`; there are `jit`, `threads`, `kinks`, `log`, `verify`"),
         ({"jit": None}, "jit must be True or False, but is None"),
         ({"jit": np.zeros(2)}, "jit must be True or False"),
         ({"verify": 1}, "verify must be True or False, but is 1"),
         ({"threads": True}, "threads must be None or at least 1, but is True"),
         ({"threads": 2.0}, r"threads must be None or at least 1, but is 2\.0"),
         ({"kinks": "error"}, "kinks must be 'subgradient', 'warn' or 'raise', but is 'error'"),
+        ({"log": "all"}, "log must be None or 'compile', but is 'all'"),
         ({"kinks": []}, r"kinks must be .* but is \[\]"),
         ({"threads": 4, "jit": 0}, "jit must be True or False, but is 0"),
     ],

@@ -339,6 +339,92 @@ def test_a_plain_array_under_a_traced_index_names_ft_array():
     np.testing.assert_array_equal(ft.vmap(lambda i: ft.array(y)[i])(np.array([1, 2])), [1, 2])
 
 
-def test_a_traced_bound_of_a_slice_of_an_array_is_refused():
+def test_a_traced_bound_of_a_slice_of_an_array_decides_its_shape():
+    tail = ft.jit(lambda i: ft.array(np.arange(3.0))[i:])
+    for i in (1, 0, 3, -1):
+        np.testing.assert_array_equal(tail(i), np.arange(3.0)[i:])
     with pytest.raises(ConcretizationError, match=r"an index of .* would fix"):
-        ft.jit(lambda i: ft.array(np.arange(3.0))[i:])(1)
+        ft.make_program(lambda i: ft.array(np.arange(3.0))[i:])(1)
+
+
+WINDOWS = {
+    "a length": lambda x, i: x[i:i + 3],
+    "both bounds moved": lambda x, i: x[i - 1:i + 2],
+    "a stride of blocks": lambda x, i: x[2 * i:2 * i + 2],
+    "of an axis": lambda x, i: np.stack([x, 2 * x])[..., i:i + 2],
+    "with an integer": lambda x, i: np.stack([x, 2 * x])[1, i:i + 2],
+    "two": lambda x, i: np.outer(x, x)[i:i + 2, i + 1:i + 3],
+    "nothing": lambda x, i: x[i:i + 0],
+    "backwards": lambda x, i: x[i + 2:i],
+    "a tail": lambda x, i: x[i:],
+    "a head": lambda x, i: x[:i],
+    "steps": lambda x, i: x[i:i + 4:2],
+}
+
+
+@pytest.mark.parametrize("f", WINDOWS.values(), ids=WINDOWS)
+def test_slices_between_traced_places_are_numpys(f):
+    x = np.arange(7.0) ** 2
+    compiled, slope = ft.jit(f), ft.jit(ft.jacrev(f))
+    for i in (2, 0, 1, 5, 6, 7, -2, -7, 2):
+        np.testing.assert_array_equal(compiled(x, i), f(x, i))
+        np.testing.assert_array_equal(slope(x, i), ft.jacrev(f)(x, i))
+
+
+def test_a_slice_of_fixed_length_is_one_path():
+    runs = []
+    f = ft.jit(lambda x, i: runs.append(1) or x[i:i + 3])
+    for i in range(4):
+        np.testing.assert_array_equal(f(np.arange(7.0), i), np.arange(i, i + 3.0))
+    assert len(runs) == 1
+
+
+def test_a_slice_of_fixed_length_in_a_loop_is_read_and_written():
+    def f(x):
+        def step(i, y):
+            return y.at[i:i + 2].set(y[i + 1:i + 3] * x[i])
+        return ft.fori_loop(0, 4, step, x * 1.0)
+
+    def by_numpy(x):
+        y = x * 1.0
+        for i in range(4):
+            y[i:i + 2] = y[i + 1:i + 3] * x[i]
+        return y
+
+    x = np.arange(1.0, 7.0)
+    np.testing.assert_array_equal(ft.jit(f)(x), by_numpy(x))
+    np.testing.assert_array_equal(ft.jit(ft.jacrev(f))(x), ft.jacrev(f)(x))
+
+
+def test_a_slice_that_leaves_its_axis_in_a_loop_or_a_batch_is_refused():
+    x = ft.array(np.arange(5.0))
+    f = ft.jit(lambda n: ft.fori_loop(0, n, lambda i, y: y + np.sum(x[i:i + 2]), 0.0))
+    assert f(4) == 16.0
+    with pytest.raises(IndexError):
+        f(5)
+    batched = ft.vmap(lambda i: x[i:i + 2])
+    np.testing.assert_array_equal(batched(np.array([0, 3])), [[0.0, 1.0], [3.0, 4.0]])
+    np.testing.assert_array_equal(ft.jit(batched)(np.array([0, 3])), [[0.0, 1.0], [3.0, 4.0]])
+    for places in ([0, 4], [-1, 0]):
+        with pytest.raises(IndexError):
+            batched(np.array(places))
+
+
+def test_slices_of_different_lengths_in_a_batch_are_refused():
+    x = ft.array(np.arange(5.0))
+    with pytest.raises(ConcretizationError, match="an index of"):
+        ft.vmap(lambda i, j: x[i:j])(np.array([0, 1]), np.array([2, 4]))
+    np.testing.assert_array_equal(
+        ft.vmap(lambda i, j: x[i:j])(np.array([0, 1]), np.array([2, 3])), [[0, 1], [1, 2]])
+
+
+def test_a_written_array_takes_slices_of_fixed_length():
+    def f(x, i):
+        y = ft.numpy.zeros(6)
+        y[i:i + 2] = x[i:i + 2] ** 2
+        y[i:i + 3] += 1.0
+        return y
+
+    compiled = ft.jit(f)
+    for i in (0, 1, 4, -2, 5):
+        np.testing.assert_array_equal(compiled(np.arange(6.0), i), f(np.arange(6.0), i))

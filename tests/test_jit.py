@@ -1,5 +1,7 @@
 """``jit``: the same values as without it, alone and under and over every other transform."""
 
+import re
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -80,12 +82,6 @@ def test_containers_keywords_and_strings():
 
 
 def test_static_arguments_are_values():
-    @ft.jit
-    def no(n, x):
-        return sum(x * k for k in range(n))
-
-    with pytest.raises(errors.ConcretizationError, match=r"test_jit.py.*static_argnums"):
-        no(3, X)
     by_position = ft.jit(lambda n, x: sum(x * k for k in range(n)), static_argnums=0)
     by_name = ft.jit(lambda n, x: sum(x * k for k in range(n)), static_argnames="n")
     assert_array_equal(by_position(3, X), 3 * X)
@@ -97,9 +93,9 @@ def test_an_unhashable_static_argument_is_named():
         ft.jit(lambda n, x: x, static_argnums=0)({1, 2}, X)
 
 
-def test_branching_on_a_value_names_the_line_and_the_cure():
+def test_a_program_on_its_own_has_one_path_and_its_error_names_the_line_and_the_cure():
     with pytest.raises(errors.ConcretizationError, match=r"(?s)test_jit.py.*bool.*np.where.*cond"):
-        ft.jit(lambda x: x if x.sum() > 0 else -x)(X)
+        ft.make_program(lambda x: x if x.sum() > 0 else -x)(X)
 
 
 def test_one_program_for_each_kind_of_arguments():
@@ -224,6 +220,57 @@ def test_lower_shows_the_program_and_the_reason():
     assert f.lower(X).reason == "staged before"
     assert [e.prim.name for e in first.program.eqns] == ["multiply", "sum"]
     assert "multiply" in repr(first)
+
+
+def test_explain_says_what_was_staged_and_compiled_and_why():
+    scale = 2.0
+
+    @ft.jit
+    def f(x):
+        return x * scale if x[0] > 0 else np.sin(x)
+
+    assert repr(f.explain()) == "jit(f): staged 0 times"
+    f(X)
+    f(-X)
+    scale = 3.0
+    f(X)
+    f.lower(X[:2])
+    lines = repr(f.explain()).splitlines()
+    assert lines[0] == "jit(f): staged 4 times"
+    stagings = [line for line in lines if "staged for" in line]
+    assert all([re.search(r"staged for \[float64\[\d\]\] in [\d.]+ ms, \d equations", line)
+                for line in stagings])
+    assert "new kind of arguments" in stagings[0]
+    assert re.search(r"another path, for bool\(\) is False at .*test_jit.py:\d+", stagings[1])
+    assert "`scale`, which it reads, has changed" in stagings[2]
+    made = [line for line in lines if "ms" in line and line not in stagings]
+    assert all([re.search(r"\d equations: (compiled|loaded from disk) in ", m) for m in made])
+    assert "not compiled yet" in lines[-1]
+
+
+def test_a_log_tells_of_each_staging_and_compilation(caplog):
+    f = ft.jit(lambda x: x * 3.5 - 0.25)
+    f(X)
+    assert not caplog.records
+    with ft.config(log="compile"):
+        f(X[:2])
+        f(X[:2])
+    staged, made = [r.getMessage() for r in caplog.records]
+    assert "staged for [float64[2]]" in staged and "new kind of arguments" in staged
+    assert re.search(r"jit\(<lambda>\): .*float64\[2\].*(compiled|loaded from disk) in", made)
+    assert {r.name for r in caplog.records} == {"functrans"}
+
+
+def test_what_is_left_to_numpy_is_logged(caplog, monkeypatch):
+    def unavailable(*args):
+        raise NativeUnavailable("no such machine")
+
+    monkeypatch.setattr(executable, "NativeProgram", unavailable)
+    monkeypatch.setattr(executable, "kept_program", lambda key: None)
+    monkeypatch.setattr(executable, "_warn_once", lambda text: None)
+    with ft.config(log="compile"):
+        ft.jit(lambda x: x * 2)(X)
+    assert "left to NumPy (no such machine)" in caplog.text
 
 
 def test_make_program_prints_a_line_an_equation():

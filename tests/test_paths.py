@@ -1,144 +1,704 @@
-"""``argnums`` as a path into containers, several, or a predicate."""
+"""Python's control flow under ``jit``: paths, the tree that they form, and transforms of it."""
 
 import dataclasses
-from collections import OrderedDict
-from typing import NamedTuple
+import gc
+import itertools
+import threading
+import warnings
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
 import functrans as ft
-from functrans import tree
-from functrans._transforms import paths
-from functrans.errors import ArgumentError
+from functrans._compile.lowering.numbers import AS_NUMPY
+from functrans._transforms.staging import recording
+from functrans._transforms.staging.jit import Jitted
+from functrans._transforms.staging.paths import Tree
+from functrans.errors import ArgumentError, ConcretizationError, UnsupportedError
+
+X = np.array([0.5, -1.25, 2.0])
+
+
+# ---- programs
+
+
+def newton(a):
+    x = a
+    while np.abs(x * x - a) > 1e-9:
+        x = 0.5 * (x + a / x)
+    return x
+
+
+def bisection(a):
+    low, high = 0.0 * a, a + 1.0
+    while high - low > 1e-3:
+        middle = 0.5 * (low + high)
+        if middle * middle > a:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def pieces(x):
+    if x < -1.0:
+        return x * x
+    elif x < 1.0:
+        return 3.0 * x
+    return 2.0 - x
+
+
+def clipped(x):
+    y = x * 1.5
+    if y > 2.0:
+        y = 2.0 + 0.0 * y
+    if y < 0.0:
+        y = 0.25 * y
+    return y * y
+
+
+def early(x):
+    total = 0.0 * x
+    for k in range(6):
+        total = total + x / (k + 1.0)
+        if total > 1.0:
+            return total * k
+    return -total
+
+
+def simpson(a, b, depth=0):
+    def f(x):
+        return x * x * x * x
+
+    def rule(a, b):
+        return (b - a) / 6.0 * (f(a) + 4.0 * f(0.5 * (a + b)) + f(b))
+
+    middle = 0.5 * (a + b)
+    whole, parts = rule(a, b), rule(a, middle) + rule(middle, b)
+    if depth == 4 or np.abs(whole - parts) < 1e-3:
+        return parts
+    return simpson(a, middle, depth + 1) + simpson(middle, b, depth + 1)
+
+
+def attempt(x):
+    try:
+        n = int(x)
+    except ValueError:
+        return x * 0.0
+    return x * n
+
+
+def generated(x):
+    def steps(v):
+        while v > 1.0:
+            yield v
+            v = v * 0.5
+
+    return sum(steps(x), 0.0) + x
 
 
 @dataclasses.dataclass
-class Layer:
-    w: object
-    b: object
+class Walker:
+    place: object
+    steps: int = 0
+
+    def step(self, x):
+        if self.place < 1.0:
+            self.place = self.place + x
+            self.steps += 1
+        return self
 
 
-class Net(NamedTuple):
-    layers: list
-    scale: float
+def walked(x):
+    walker = Walker(0.0 * x)
+    for _ in range(4):
+        walker.step(x)
+    return walker.place * walker.steps
 
 
-class Box:
-    def __init__(self, inside):
-        self.inside = inside
+def collected(x):
+    seen = {"low": [], "high": []}
+    for v in (x, 2.0 * x, 3.0 * x):
+        seen["high" if v > 1.5 else "low"].append(v)
+    return sum(seen["high"], 0.0 * x) * len(seen["low"]) + x
 
 
-@pytest.fixture
-def boxes():
-    tree.register(Box, lambda b: ((b.inside,), None), lambda _, children: Box(*children))
-    yield
-    tree._registry.pop(Box)
+PROGRAMS = {f.__name__: f for f in (newton, bisection, pieces, clipped, early, attempt, generated,
+                                    walked, collected)}
+POINTS = (0.25, 2.0, 0.75, 9.0, 0.25, 2.5)
 
 
-def net():
-    layers = [Layer(np.array([1.0, 2.0]), 0.5), Layer(np.array([3.0, 4.0]), -0.5)]
-    return Net(layers, 2.0)
+def eager(f, *args):
+    with ft.config(jit=False):
+        return f(*args)
 
 
-def loss(params, x):
-    y = x
-    for layer in params.layers:
-        y = layer.w * y + layer.b
-    return (params.scale * y).sum()
+@pytest.mark.parametrize("f", PROGRAMS.values(), ids=PROGRAMS)
+def test_values_are_those_of_eager_code_to_the_last_bit(f):
+    compiled = ft.jit(f)
+    for x in POINTS:
+        y, expected = compiled(x), eager(f, x)
+        assert_array_equal(y, expected)
 
 
-X = np.array([5.0, 7.0])
+@pytest.mark.parametrize("f", PROGRAMS.values(), ids=PROGRAMS)
+@pytest.mark.parametrize("make", [
+    lambda f: ft.grad(ft.jit(f)), lambda f: ft.jit(ft.grad(f)),
+    lambda f: ft.grad(ft.grad(ft.jit(f))), lambda f: ft.jit(ft.grad(ft.jit(ft.grad(f)))),
+    lambda f: lambda x: ft.jvp(ft.jit(f), x, 1.0)[1],
+    lambda f: ft.jit(lambda x: ft.jit(f)(x) * 2.0),
+], ids=["grad(jit)", "jit(grad)", "grad(grad(jit))", "jit(grad(jit(grad)))", "jvp(jit)",
+        "jit(jit)"])
+def test_every_transform_of_a_path_agrees_with_eager_code(make, f):
+    g = make(f)
+    for x in POINTS[:4]:
+        np.testing.assert_allclose(g(x), eager(make(f), x), rtol=1e-13)
 
 
-def test_a_path_names_the_part_that_is_differentiated():
-    whole = ft.grad(loss)(net(), X)
-    for i in (0, 1, -1):
-        part = ft.grad(loss, argnums=f"params.layers[{i}].w")(net(), X)
-        assert_array_equal(part, whole.layers[i].w)
-    assert ft.grad(loss, "params.scale")(net(), x=X) == whole.scale
-    assert_array_equal(ft.grad(loss, "params.layers[1]")(params=net(), x=X).w, whole.layers[1].w)
+def test_a_recursion_by_the_accuracy_of_its_result():
+    integral = ft.jit(simpson)
+    for ends in ((0.0, 1.0), (0.0, 2.0), (-3.0, 1.0), (0.0, 1.0)):
+        assert_array_equal(integral(*ends), simpson(*ends))
+        np.testing.assert_allclose(ft.grad(integral, 1)(*ends), ft.grad(simpson, 1)(*ends),
+                                   rtol=1e-13)
 
 
-def test_several_paths_give_a_tuple():
-    whole = ft.grad(loss, (0, "x"))(net(), X)
-    value, (b, x, w) = ft.value_and_grad(
-        loss, ("params.layers[0].b", "x", "params.layers[1].w")
-    )(net(), X)
-    assert value == loss(net(), X)
-    assert b == whole[0].layers[0].b
-    assert_array_equal(x, whole[1])
-    assert_array_equal(w, whole[0].layers[1].w)
+@pytest.mark.parametrize("kind", [int, np.int64, np.int32])
+def test_a_loop_by_an_integer(kind):
+    def collatz(n):
+        steps = 0
+        while n != 1:
+            n = n // 2 if n % 2 == 0 else 3 * n + 1
+            steps += 1
+        return steps
+
+    compiled = ft.jit(collatz)
+    for n in (6, 1, 6, 7, 3):
+        assert compiled(kind(n)) == collatz(n)
 
 
-def test_a_predicate_chooses_leaves_and_the_result_is_a_dict():
-    whole = ft.grad(loss)(net(), X)
-    seen = []
-
-    def weights(path, leaf):
-        seen.append(path)
-        return path.endswith(".w")
-
-    g = ft.grad(loss, weights)(net(), x=X)
-    assert list(g) == ["params.layers[0].w", "params.layers[1].w"]
-    assert_array_equal(g["params.layers[1].w"], whole.layers[1].w)
-    assert seen[-2:] == ["params.scale", "x"]
+def test_loops_over_traced_counts():
+    f = ft.jit(lambda n, x: sum([x * k for k in range(n)], 0.0 * x))
+    for n in (3, 0, 5, 3):
+        assert_array_equal(f(n, X), sum([X * k for k in range(n)], 0.0 * X))
+        assert_array_equal(f(np.int64(n), X), sum([X * k for k in range(n)], 0.0 * X))
 
 
-def test_matrices_take_paths():
-    def f(params):
-        return params["w"] ** 2 * params["b"][0]
-
-    params = OrderedDict(w=np.array([1.0, 2.0]), b=(3.0, 4.0))
-    assert_array_equal(ft.jacobian(f, "params['w']")(params), np.diag([6.0, 12.0]))
-    assert_array_equal(ft.jacfwd(f, "params['b'][0]")(params), [1.0, 4.0])
-    H = ft.hessian(lambda params: f(params).sum(), ("params['w']", "params['b'][0]"))(params)
-    assert_array_equal(H[0][1], [2.0, 4.0])
-    H = ft.hessian(lambda params: f(params).sum(), lambda p, _: "b" not in p)(params)
-    assert_array_equal(H["params['w']"]["params['w']"], np.diag([6.0, 6.0]))
-    assert_array_equal(ft.elementwise_grad(f, "params['w']")(params), [6.0, 12.0])
+def test_shapes_and_plain_arrays_take_traced_integers():
+    table = np.array([2.0, 3.0, 5.0])
+    f = ft.jit(lambda i, x: np.ones(i + 1) * table[i] * x)
+    for i in (0, 2, 1, -1):
+        assert_array_equal(f(i, 2.0), np.ones(i + 1) * table[i] * 2.0)
 
 
-def test_paths_are_compiled():
-    g = ft.jit(ft.grad(loss, "params.layers[0].w"))
-    assert_array_equal(g(net(), X), ft.grad(loss)(net(), X).layers[0].w)
+def test_numbers_of_python():
+    f = ft.jit(lambda x: x * float(x[0]) + int(x[2]) + complex(x[1]).real)
+    for x in (X, X + 1.0, X):
+        assert_array_equal(f(x), x * float(x[0]) + int(x[2]) + float(x[1]))
 
 
-def test_the_callers_containers_stay_as_they_are():
-    params = {"w": [1.0, 2.0]}
-    ft.grad(lambda params: params["w"][0] * params["w"][1], "params['w'][0]")(params)
-    assert params == {"w": [1.0, 2.0]}
+def test_a_constant_of_a_number_has_no_derivative_in_silence():
+    f = ft.jit(lambda x: x * float(x))
+    assert f(3.0) == 9.0
+    for g in (ft.grad(f), ft.jit(ft.grad(lambda x: x * float(x)))):
+        with pytest.raises(ConcretizationError, match="the result would have no derivative"):
+            g(3.0)
 
 
-def test_a_path_leads_into_registered_classes(boxes):
-    assert ft.grad(lambda box: box.inside["a"] ** 2, "box.inside['a']")(Box({"a": 3.0})) == 6.0
-    assert [(paths.shown("b", p), x) for p, x in paths.leaves(Box((1.0, None)))] == [
-        ("b.inside[0]", 1.0)
-    ]
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_zeros_of_both_signs_are_different_numbers(zero):
+    f = ft.jit(lambda x: np.copysign(1.0, float(x)) + 0.0 * x)
+    for x in (zero, -zero, zero):
+        assert f(x) == np.copysign(1.0, x)
 
 
-@pytest.mark.parametrize(
-    ("argnums", "message"),
-    [
-        ("params.layers[2].w", r"but `params\.layers` has no \[2\]; it has \[0\], \[1\]"),
-        ("params.depth", r"but `params` has no \.depth; it has \.layers, \.scale"),
-        ("params['scale']", r"`params` has no \['scale'\]"),
-        ("params.scale.real", r"`params\.scale` is float, which is no container"),
-        ("x[0]", r"`x` is ndarray, which is no container"),
-        (("params", "params.scale"), "names an argument of `loss` twice"),
-        (("params.layers", "params.layers[0]"), "names an argument of `loss` twice"),
-        ("weights.scale", "names argument 'weights'"),
-        (lambda path, leaf: False, r"argnums chooses nothing of the arguments of `loss`; there are "
-         r"params\.layers\[0\]\.w"),
-    ],
-)
-def test_a_path_that_leads_nowhere_is_refused(argnums, message):
-    with pytest.raises(ArgumentError, match=message):
-        ft.grad(loss, argnums)(net(), X)
+@pytest.mark.parametrize("x", [np.nan, np.inf, -np.inf, -0.0, 1e308])
+def test_special_numbers_decide_as_they_do_in_python(x):
+    def f(x):
+        if x == x and x < 0:
+            return x * 0.5
+        return x * 2.0 if x else x + 3.0
+
+    compiled = ft.jit(f)
+    compiled(1.0)
+    assert_array_equal(compiled(x), f(x))
 
 
-@pytest.mark.parametrize("text", ["params.", "f(x)", "x[i]", "1", "a b"])
-def test_what_is_no_path_is_refused(text):
-    with pytest.raises(ArgumentError, match="argnums must be ints or parameter names, or paths"):
-        ft.grad(loss, text)
+def test_what_python_refuses_is_refused_each_time():
+    f = ft.jit(lambda x: int(x) * x)
+    for _ in range(2):
+        assert f(2.5) == 5.0
+        with pytest.raises(ValueError, match="cannot convert float NaN to integer"):
+            f(np.nan)
+    with pytest.raises(ValueError, match="ambiguous"):
+        ft.jit(lambda x: x if x else -x)(X)
+    with pytest.raises(TypeError, match="only integer values"):
+        ft.jit(lambda x: range(x))(1.0)
+
+
+def test_large_arrays_decide_by_their_numbers():
+    x = np.linspace(-1.0, 1.0, 100_000)
+    f = ft.jit(lambda x: x[-1] * 2.0 if np.sum(x) > 1.0 else x[-1] * 3.0)
+    assert f(x) == 3.0
+    assert f(x + 1.0) == 4.0
+
+
+def test_results_of_native_loops_decide():
+    def f(x):
+        y = ft.fori_loop(0, 3, lambda k, y: y * 2.0, x)
+        return y + 1.0 if y > 8.0 else y
+
+    compiled = ft.jit(f)
+    assert [float(compiled(x)) for x in (0.5, 2.0, 1.0, 3.0)] == [4.0, 17.0, 8.0, 25.0]
+
+
+# ---- the tree
+
+
+def tree_of(f, *calls, most=64):
+    compiled = Jitted(f, (), (), AS_NUMPY, most)
+    for args in calls:
+        compiled(args, {})
+    (tree,) = compiled.entries.values()
+    return compiled, tree
+
+
+def test_a_path_is_staged_when_it_is_first_met():
+    runs = []
+
+    def f(x):
+        runs.append(x)
+        return x * 2.0 if x > 0 else x * 3.0
+
+    compiled = ft.jit(f)
+    assert [float(compiled(x)) for x in (1.0, 2.0, -1.0, -2.0, 5.0)] == [2.0, 4.0, -3.0, -6.0, 10.0]
+    assert len(runs) == 2
+
+
+def test_what_paths_have_in_common_is_one_piece():
+    def f(x):
+        y = np.exp(x) * 2.0
+        if y > 3.0:
+            return y + 1.0
+        return y - 1.0 if y > 1.0 else y * y
+
+    _, tree = tree_of(f, (2.0,), (0.0,), (-3.0,))
+    assert isinstance(tree, Tree)
+    nodes = list(tree.nodes())
+    assert [(depth, key, len(node.eqns)) for depth, key, node in nodes] == [
+        (0, None, 3), (1, True, 1), (1, False, 1), (2, True, 1), (2, False, 1)]
+    root = nodes[0][2].piece.entry
+    assert [e.prim.name for e in root.program.eqns] == ["exp", "multiply", "greater"]
+    assert len(root.program.outputs) == 2  # y and the decision
+
+
+def test_equal_pieces_are_compiled_once():
+    _, tree = tree_of(newton, (2.0,), (3.0,), (9.0,))
+    entries = {id(n.piece.entry) for _, _, n in tree.nodes() if n.test is not None}
+    assert len(entries) == 3  # of the first decision, of the step from a, of a step
+    assert len(list(tree.nodes())) > 6
+
+
+def test_what_is_not_read_later_is_not_kept():
+    def f(x):
+        unused = np.sin(x) * 2.0
+        return x * 2.0 if np.cos(unused) > 0 else x
+
+    _, tree = tree_of(f, (0.1,))
+    assert len(tree.root.piece.entry.program.outputs) == 1
+
+
+def test_a_later_path_may_need_more_of_what_was_computed():
+    def f(x):
+        y = np.sin(x)
+        return x if x > 0 else y + x
+
+    compiled, tree = tree_of(f, (1.0,))
+    assert len(tree.root.piece.gives) == 1
+    assert compiled((-1.0,), {}) == np.sin(-1.0) - 1.0
+    assert len(tree.root.piece.gives) == 2
+    assert compiled((1.0,), {}) == 1.0
+
+
+def test_a_later_path_may_decide_by_what_was_computed_before():
+    def f(x):
+        y = x * 2.0
+        if x > 0:
+            return x
+        return y if y < -4.0 else x + 1.0
+
+    compiled = ft.jit(f)
+    for x in (1.0, -1.0, -3.0, 1.0, -1.0):
+        assert compiled(x) == f(x)
+
+
+def test_paths_are_bounded_and_the_least_recently_used_goes():
+    compiled, tree = tree_of(lambda n, x: x * n.__index__(), *[(n, 1.0) for n in (1, 2, 3)], most=3)
+    compiled((1, 1.0), {})
+    compiled((4, 1.0), {})
+    kept = [key for _, key, node in tree.nodes() if node.test is None]
+    assert kept == [(int, 1), (int, 3), (int, 4)]
+    assert len(tree.leaves) == 3
+
+
+def test_paths_without_end_are_warned_of_and_then_python_runs_them():
+    f = ft.jit(lambda n, x: x * float(n), max_paths=3)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for n in range(12):
+            assert_array_equal(f(float(n), X), X * n)
+    (warning,) = seen
+    text = str(warning.message)
+    assert "test_paths.py:" in text and "while_loop" in text and "max_paths=3" in text
+    assert warning.filename.endswith("test_paths.py")
+
+
+def test_a_loop_without_end_is_warned_of_and_then_python_runs_it(monkeypatch):
+    monkeypatch.setattr(recording, "MOST_DECISIONS", 20)
+
+    def f(x):
+        while x < 100.0:
+            x = x + 1.0
+        return x
+
+    compiled = ft.jit(f)
+    with pytest.warns(RuntimeWarning, match=r"test_paths.py:\d+: .* 20 times .*while_loop"):
+        assert compiled(0.0) == 100.0
+    assert compiled(0.5) == 100.5
+    assert compiled(98.5) == 100.5
+    assert ft.grad(compiled)(0.5) == 1.0
+
+
+@pytest.mark.parametrize("most", [0, -1, 1.5, "many"])
+def test_max_paths_must_be_a_positive_int(most):
+    with pytest.raises(ArgumentError, match="max_paths must be an int of at least 1"):
+        ft.jit(lambda x: x, max_paths=most)
+
+
+def test_clear_cache_forgets_all_paths():
+    runs = []
+    f = ft.jit(lambda x: runs.append(1) or (x if x > 0 else -x))
+    for x in (1.0, -1.0, 2.0):
+        f(x)
+    f.clear_cache()
+    assert f(-3.0) == 3.0
+    assert len(runs) == 3
+
+
+def test_lower_shows_the_path_of_the_arguments():
+    f = ft.jit(lambda x: x * 2.0 if x > 0 else np.sin(x))
+    assert "new kind" in f.lower(1.0).reason
+    lowered = f.lower(-1.0)
+    assert lowered.reason == "another path"
+    assert [e.prim.name for e in lowered.program.eqns] == ["greater", "sin"]
+    assert f.lower(2.0).reason == "staged before"
+
+
+def test_no_function_for_c_has_paths():
+    f = ft.jit(lambda x: x * 2.0 if x > 0 else x)
+    with pytest.raises(UnsupportedError, match=r"jit\(<lambda>\)"):
+        f.ctypes(1.0)
+
+
+# ---- what the function does beside its result
+
+
+def test_an_exception_of_a_branch_is_raised_each_time_and_leaves_nothing():
+    def f(x):
+        if x < 0:
+            raise KeyError("negative")
+        return np.sqrt(x)
+
+    compiled, tree = tree_of(f, (4.0,))
+    for _ in range(3):
+        with pytest.raises(KeyError, match="negative"):
+            compiled((-1.0,), {})
+        assert compiled((9.0,), {}) == 3.0
+    assert len(tree.leaves) == 1
+    first = ft.jit(f)
+    with pytest.raises(KeyError):
+        first(-1.0)
+    assert first(4.0) == 2.0
+
+
+def test_assertions_hold_at_each_call():
+    def f(x):
+        assert np.all(x > 0), "not positive"
+        return np.log(x)
+
+    compiled = ft.jit(f)
+    compiled(np.ones(2))
+    for _ in range(2):
+        with pytest.raises(AssertionError, match="not positive"):
+            compiled(np.array([1.0, -1.0]))
+
+
+def test_closures_that_change_are_met_on_every_path():
+    scale = 2.0
+    f = ft.jit(lambda x: x * scale if x > 0 else x / scale)
+    assert [float(f(x)) for x in (1.0, -1.0)] == [2.0, -0.5]
+    scale = 4.0
+    assert [float(f(x)) for x in (1.0, -1.0, 1.0)] == [4.0, -0.25, 4.0]
+
+
+def test_what_only_one_path_changes_is_not_compared():
+    calls = {"negative": 0}
+
+    def f(x):
+        if x < 0:
+            calls["negative"] += 1
+        return x * 2.0
+
+    compiled = ft.jit(f)
+    for x in (1.0, -1.0, 2.0, -2.0, 3.0, -3.0):
+        assert compiled(x) == 2.0 * x
+    assert calls["negative"] == 1
+
+
+def test_a_function_that_computes_otherwise_each_time_is_still_right():
+    turn = iter(range(100))
+
+    def f(x):
+        y = x * 1.0
+        for _ in range(next(turn) % 3):
+            y = y + 1.0 - 1.0
+        return y * 2.0 if y > 0 else y * 3.0
+
+    compiled = ft.jit(f, max_paths=50)
+    for x in (1.0, -1.0, 2.0, -2.0, 3.0, -3.0):
+        assert compiled(x) == (2.0 * x if x > 0 else 3.0 * x)
+
+
+def test_a_function_whose_prefix_changes_is_still_right():
+    scales = itertools.chain([2.0], itertools.repeat(3.0))
+    f = ft.jit(lambda x: (lambda y: y if y > 0 else y - 1.0)(x * next(scales)))
+    assert [float(f(x)) for x in (1.0, -1.0, 1.0, -1.0)] == [2.0, -4.0, 3.0, -4.0]
+
+
+def test_a_function_that_never_does_the_same_twice_is_run_by_python():
+    runs = []
+
+    def f(x):
+        runs.append(1)
+        y = x
+        for _ in runs:
+            y = y + 1.0 - 1.0
+        return y * 2.0 if y > 0 else y * 3.0
+
+    compiled, tree = tree_of(f, (1.0,))
+    assert compiled((-1.0,), {}) == -3.0
+    assert len(runs) < 20
+    assert not tree.endless
+
+
+def test_isinstance_and_types_are_of_the_kind_of_arguments():
+    def f(x):
+        if isinstance(x, tuple):
+            return x[0] if x[0] > 0 else x[1]
+        return x if x > 0 else -x
+
+    compiled = ft.jit(f)
+    assert [float(compiled(x)) for x in (1.0, (1.0, 5.0), -2.0, (-1.0, 5.0))] == [1, 1, 2, 5]
+
+
+def test_a_path_that_closes_over_a_traced_value():
+    def loss(w):
+        inner = ft.jit(lambda x: w * x if w * x > 1.0 else w * w * x)
+        return inner(3.0) + inner(0.1)
+
+    for w in (2.0, 0.25, 20.0):
+        np.testing.assert_allclose(ft.grad(loss)(w), eager(ft.grad(loss), w))
+        np.testing.assert_allclose(ft.jit(ft.grad(loss))(w), eager(ft.grad(loss), w))
+
+
+def test_a_path_that_writes_into_an_array():
+    import functrans.numpy as fnp
+
+    def f(x):
+        y = fnp.zeros(3)
+        for k in range(3):
+            if x[k] > 0:
+                y[k] = x[k] ** 2
+        return fnp.sum(y * x)
+
+    compiled = ft.jit(f)
+    for x in (X, -X, X):
+        np.testing.assert_allclose(compiled(x), eager(f, x))
+        np.testing.assert_allclose(ft.grad(compiled)(x), eager(ft.grad(f), x))
+
+
+# ---- with batches, loops and each other
+
+
+def test_a_batch_whose_entries_differ_names_cond():
+    f = ft.jit(pieces)
+    f(0.5)
+    for g in (f, ft.jit(pieces)):
+        with pytest.raises(ConcretizationError, match=r"ft\.cond"):
+            ft.vmap(g)(X)
+
+
+def test_a_batch_that_decides_by_what_it_has_in_common():
+    f = ft.jit(lambda x, n: x * 2.0 if n > 0 else x * x)
+    for n in (1.0, -1.0):
+        expected = X * 2.0 if n > 0 else X * X
+        assert_array_equal(ft.vmap(f, in_axes=(0, None))(X, n), expected)
+        assert_array_equal(ft.jit(ft.vmap(f, in_axes=(0, None)))(X, n), expected)
+        assert_array_equal(ft.vmap(ft.grad(f), in_axes=(0, None))(X, n), X * 0 + 2 if n > 0
+                           else 2 * X)
+
+
+def test_the_body_of_a_loop_with_paths_is_written_out():
+    def f(xs):
+        return ft.scan(lambda c, x: (c + x if x > 0 else c * 0.5, c), 1.0, xs)
+
+    for xs in (X, -X, X):
+        for y, expected in zip(ft.jit(f)(xs), f(xs), strict=True):
+            assert_array_equal(y, expected)
+
+
+def test_a_compiled_function_with_paths_in_the_body_of_a_loop():
+    inner = ft.jit(lambda c, x: c + x if x > 0 else c * 0.5)
+
+    def f(xs):
+        return ft.scan(lambda c, x: (inner(c, x), c), 1.0, xs)[0]
+
+    for xs in (X, -X, X):
+        for g in (f, ft.jit(f)):
+            np.testing.assert_allclose(g(xs), eager(f, xs))
+            np.testing.assert_allclose(ft.grad(g)(xs), eager(ft.grad(f), xs))
+
+
+def test_the_body_of_a_while_loop_has_one_path():
+    f = ft.jit(lambda x: ft.while_loop(lambda y: y < 9.0, lambda y: y * 2 if y > 3 else y * 3, x))
+    with pytest.raises(ConcretizationError, match=r"ft\.cond instead of"):
+        f(1.0)
+
+
+def test_a_decision_of_an_inner_function_is_one_of_the_outer():
+    inner = ft.jit(clipped)
+    outer, tree = tree_of(lambda x: inner(x) + inner(-x), (1.0,), (2.0,), (-1.0,))
+    assert [outer((x,), {}) for x in (1.0, 2.0, -1.0, 0.0)] == [
+        clipped(x) + clipped(-x) for x in (1.0, 2.0, -1.0, 0.0)]
+    assert len(tree.leaves) == 4
+
+
+@pytest.mark.parametrize("make", [lambda f: f, ft.grad], ids=["value", "grad"])
+def test_threads_that_call_at_once_get_what_one_gets(make):
+    f = make(ft.jit(newton))
+    points = [0.5 + 0.25 * k for k in range(24)]
+    expected = [float(eager(make(newton), x)) for x in points]
+    results = [None] * 4
+    start = threading.Barrier(4)
+
+    def work(i):
+        start.wait()
+        order = points[6 * i:] + points[:6 * i]
+        by_point = {x: float(f(x)) for x in order}
+        results[i] = [by_point[x] for x in points]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for r in results:
+        np.testing.assert_allclose(r, expected, rtol=1e-13)
+
+
+def test_arguments_are_not_kept():
+    f = ft.jit(lambda x: x * 2.0 if np.sum(x) > 0 else x)
+    alive = []
+
+    class Owner(np.ndarray):
+        def __del__(self):
+            alive.append("gone")
+
+    x = np.ones(3).view(Owner)
+    f(np.asarray(x))
+    del x
+    gc.collect()
+    assert alive == ["gone"]
+
+
+# ---- one program for a path that calls keep to
+
+
+def hot_after(compiled, *args, calls=12):
+    for _ in range(calls):
+        y = compiled(*args)
+    return y
+
+
+@pytest.mark.parametrize("f", PROGRAMS.values(), ids=PROGRAMS)
+def test_a_path_that_is_taken_again_and_again_gives_the_same(f):
+    compiled = ft.jit(f)
+    for x in (0.75, 2.5, 0.75):
+        assert_array_equal(hot_after(compiled, x), eager(f, x))
+    assert_array_equal(compiled(9.0), eager(f, 9.0))
+
+
+def test_such_a_path_is_one_call_and_declines_others():
+    compiled, tree = tree_of(lambda x: x * 2.0 if x[0] > 0 else -x, (X,))
+    hot_after(lambda x: compiled.positional((x,)), X)
+    hot = tree.hot
+    assert_array_equal(hot(X), X * 2.0)
+    assert hot(-X) is NotImplemented
+    assert_array_equal(compiled.positional((-X,)), X)
+    assert_array_equal(compiled.positional((-X,)), X)
+    assert tree.hot is None
+
+
+@pytest.mark.parametrize("convert", [bool, int, float])
+@pytest.mark.parametrize("values", [(2.0, 2.5, -0.5), (0.0, -0.0, 0.5), (1.0, np.nan, np.inf)],
+                         ids=["fractions", "zeros", "special"])
+def test_what_is_declined_is_what_was_not_decided(convert, values):
+    compiled = ft.jit(lambda x: np.copysign(1.0, convert(x)) + convert(x) * x)
+    first, *others = values
+    hot_after(compiled, np.float64(first))
+    for x in (*others, first):
+        try:
+            expected = np.copysign(1.0, convert(x)) + convert(x) * x
+        except (ValueError, OverflowError) as error:
+            with pytest.raises(type(error)):
+                compiled(np.float64(x))
+        else:
+            assert_array_equal(compiled(np.float64(x)), expected)
+
+
+def test_a_loop_that_might_not_end_on_another_path_is_not_run_ahead():
+    def f(x):
+        if x > 0:
+            return ft.while_loop(lambda y: y != 8.0, lambda y: y * 2.0, x)
+        return x
+
+    compiled, tree = tree_of(f, (1.0,))
+    assert hot_after(lambda x: compiled.positional((x,)), 1.0) == 8.0
+    assert tree.hot is None
+    assert compiled.positional((-1.0,)) == -1.0
+
+
+def test_an_error_on_a_path_that_is_not_taken_is_not_raised():
+    def f(i, x):
+        return x[i] if i < 3 else x[0] * 0.0
+
+    compiled = ft.jit(f)
+    assert hot_after(compiled, 2, X) == X[2]
+    assert compiled(3, X) == 0.0
+    with pytest.raises(IndexError):
+        compiled(-4, X)
+
+
+def test_closures_that_change_are_met_on_such_a_path():
+    scale = 2.0
+    f = ft.jit(lambda x: x * scale if x > 0 else x)
+    assert hot_after(f, 1.0) == 2.0
+    scale = 3.0
+    assert hot_after(f, 1.0) == 3.0
+
+
+def test_several_results_of_such_a_path():
+    f = ft.jit(lambda x: {"y": x * 2.0, "n": 1} if x > 0 else {"y": x, "n": 0})
+    assert hot_after(f, 1.0) == {"y": 2.0, "n": 1}
+    assert f(-1.0) == {"y": -1.0, "n": 0}

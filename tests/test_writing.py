@@ -479,7 +479,7 @@ def test_an_array_of_plain_numpy_names_the_one_that_can_hold_traced_values():
         return y.sum()
 
     for f in (entry, part, added):
-        for g, x in ((ft.grad(f), X), (ft.jit(f), X), (ft.vmap(f), X[None])):
+        for g, x in ((ft.grad(f), X), (ft.jit(ft.grad(f)), X), (ft.vmap(f), X[None])):
             with pytest.raises(REFUSALS, match=r"functrans\.numpy") as found:
                 g(x)
             assert "test_writing.py" in str(found.value)

@@ -7,6 +7,7 @@ pandas, DLPack) takes it without conversion, and NumPy's own methods are its met
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from enum import Enum
 from typing import Any
 
@@ -16,6 +17,9 @@ from functrans._core.aval import PYTHON_SCALARS
 from functrans.errors import ArgumentError, ConcretizationError, ImmutableError, user_line
 
 _item = np.ndarray.__getitem__
+
+# The trace that writes down, in this context, what is done with values of older traces too.
+writer: ContextVar[Any] = ContextVar("writer", default=None)
 
 
 class Array(np.ndarray):
@@ -36,6 +40,8 @@ class Array(np.ndarray):
         return arr[()] if return_scalar else arr.view(Array)
 
     def __getitem__(self, key):
+        if writer.get() is not None and type(key) is not int:
+            return _getitem(self, key)  # of a traced index, it would take the number
         try:
             return _item(self, key)
         except ConcretizationError:  # a traced index

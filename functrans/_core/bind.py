@@ -7,7 +7,8 @@ rules evaluated on lower values dispatch lower by themselves.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from math import isfinite, prod
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from functrans._core.array import (
     plain,
     require_common,
     unrepeated,
+    writer,
 )
 from functrans._core.aval import PYTHON_SCALARS, dtype_of, shape_of
 from functrans.errors import (
@@ -48,9 +50,6 @@ PLAIN = STRONG | PYTHON_SCALARS
 
 # Who watches the traces that start in this context (`_transforms.watching`); usually no one.
 watching: ContextVar[Any] = ContextVar("watching", default=None)
-
-# The trace that writes down, in this context, what is done with values of older traces too.
-writer: ContextVar[Any] = ContextVar("writer", default=None)
 
 # ``Trace.closed`` of a trace that leaves ops to a writer: true, so that none takes a short way.
 LENT = "lent"
@@ -229,16 +228,15 @@ class Tracer:
         return self.__float__()
 
     def __bool__(self) -> bool:
-        return bool(self._number("bool()"))
+        return self.decide(bool, "bool()")
 
     def __int__(self) -> int:
-        return int(self._number("int()"))
+        return self.decide(int, "int()")
 
     def __index__(self) -> int:
-        x = self._number("an index")
-        if np.asarray(x).dtype.kind not in "iub":
+        if self.dtype.kind not in "iub":
             raise TypeError(f"only integer values can be used as an index, not {self!r}")
-        return x.__index__()
+        return self.decide(operator.index, "an index")
 
     def __round__(self, ndigits: int | None = None) -> Any:
         """As of NumPy's numbers: without ``ndigits`` an int, which has no derivative."""
@@ -265,14 +263,18 @@ class Tracer:
         """Nested lists of traced scalars."""
         return [x.tolist() for x in self] if self.shape else self
 
-    def _number(self, use: str) -> Any:
-        x = self.concrete()
-        if x is None:
-            raise ConcretizationError(
-                f"{user_line()}: {use} of {self!r} depends on more than one value at once. "
-                "Use np.where(condition, a, b) instead of `if`, or ft.cond."
-            )
-        return x
+    def decide(self, convert: Callable[[Any], Any], use: str) -> Any:
+        """What ``convert``, of Python's own, makes of the number inside: Python decides by it."""
+        newer = self.owner.taken_by()
+        if newer is not None:
+            return newer.operand(self).decide(convert, use)
+        return self._decide(convert, use)
+
+    def _decide(self, convert: Callable[[Any], Any], use: str) -> Any:
+        raise ConcretizationError(
+            f"{user_line()}: {use} of {self!r} depends on more than one value at once. "
+            "Use np.where(condition, a, b) instead of `if`, or ft.cond."
+        )
 
 
 class PrimalTracer(Tracer):
@@ -305,6 +307,10 @@ class PrimalTracer(Tracer):
         if self.owner.taken_by() is not None:
             return None
         return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
+
+    def _decide(self, convert: Callable[[Any], Any], use: str) -> Any:
+        x = self.primal
+        return x.decide(convert, use) if isinstance(x, Tracer) else convert(x)
 
 
 def layers(x: Any) -> Iterator[Any]:

@@ -13,16 +13,18 @@ from functrans._core.bind import PLAIN, Tracer, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing as rows
 from functrans._ops.indexing import ARRAY
+from functrans._transforms.staging.distances import distance
 from functrans.errors import ConcretizationError, UnsupportedError, user_line
 from functrans.numpy.lengths import even_power, length
-from functrans.numpy.structure import as_operand, numpy_like, on_axis, one_axis
+from functrans.numpy.structure import as_operand, is_traced, numpy_like, on_axis, one_axis
 
 _INTS = frozenset({int, type(None)})
 _BASIC = frozenset({int, type(None), type(Ellipsis)})
 
 
 def _entry(e: Any) -> Any:
-    """One entry of a basic index in hashable form; ``_entry`` itself if it is not basic."""
+    """One entry of a basic index in hashable form; ``_entry`` itself if it is not basic, or is a
+    slice between traced places."""
     kind = type(e)
     if kind in _BASIC:
         return e
@@ -30,7 +32,7 @@ def _entry(e: Any) -> Any:
         start, stop, step = e.start, e.stop, e.step
         if type(start) in _INTS and type(stop) in _INTS and type(step) in _INTS:
             return start, stop, step
-        return _slice_of_indices(start, stop, step)
+        return _entry if _is_traced_slice(e) else _slice_of_indices(start, stop, step)
     if isinstance(e, np.integer):
         return int(e)
     return _entry
@@ -38,6 +40,10 @@ def _entry(e: Any) -> Any:
 
 def _slice_of_indices(*parts):
     return tuple([None if p is None else operator.index(p) for p in parts])
+
+
+def _is_traced_slice(e: Any) -> bool:
+    return type(e) is slice and is_traced([e.start, e.stop, e.step])
 
 
 def getitem(x: Any, key: Any) -> Any:
@@ -59,8 +65,56 @@ def getitem(x: Any, key: Any) -> Any:
         return y if x.root_of is None else length(y, _part_of_square, (x,), (pattern,))
     if pattern is not None:
         return bind(rows.getitem, x, pattern=pattern)
+    key = key if type(key) is tuple else (key,)
+    if any(map(_is_traced_slice, key)):
+        return getitem(*_after_windows(x, key))
     pattern, indices = split_key(key, x.shape)
     return bind(rows.getitem, x, *indices, pattern=pattern)
+
+
+def _after_windows(x: Any, key: tuple) -> tuple[Any, tuple]:
+    """``x`` with the slices between traced places taken, and the rest of the index."""
+    rest = list(key)
+    for i, e in enumerate(key):
+        if not _is_traced_slice(e):
+            continue
+        axis = sum(map(_consumes, key[:i]))
+        if any([v is Ellipsis for v in key[:i]]):
+            axis = len(x.shape) - sum(map(_consumes, key[i:]))
+        places = None if axis >= len(x.shape) else _window(e, x.shape[axis])
+        if places is None:
+            rest[i] = slice(*_slice_of_indices(e.start, e.stop, e.step))
+        else:
+            x, rest[i] = take(x, places, axis), slice(None)
+    return x, tuple(rest)
+
+
+def _window(e: slice, n: int) -> Any:
+    """The places of a slice of an axis of ``n`` entries if it has a length of its own; else None.
+
+    Where it reaches beyond the axis NumPy shortens it: that is for Python, if Python can decide by
+    its place. Where it cannot, as in a batch or a loop, the places are outside of the axis.
+    """
+    length = distance(e.start, e.stop)
+    if length is None or length < 0 or e.step not in (None, 1):
+        return None
+    inside = (e.start >= 0) & (e.start <= n - length)
+    try:
+        if not inside:
+            return None
+        start = e.start
+    except ConcretizationError:
+        start = np.where(inside, e.start, n)
+    return start + np.arange(length)
+
+
+def item(x: np.ndarray, key: Any) -> Any:
+    """``x[key]`` of a plain array, by a key that may be traced."""
+    for e in key if type(key) is tuple else (key,):
+        parts = [e.start, e.stop, e.step] if type(e) is slice else e
+        if is_traced(parts):
+            return getitem(x, key)
+    return np.ndarray.__getitem__(x, key)
 
 
 def _part_of_square(x, pattern):
@@ -74,6 +128,13 @@ def split_key(key: Any, shape: tuple[int, ...]) -> tuple[tuple, tuple]:
     indices: list[Any] = []
     for e in key:
         entry = _entry(e)
+        if _is_traced_slice(e):
+            places = _window(e, shape[_position(pattern, key, shape)]) if _alone(key) else None
+            if places is not None:
+                pattern.append(ARRAY)
+                indices.append(places)
+                continue
+            entry = _slice_of_indices(e.start, e.stop, e.step)
         if entry is not _entry:
             pattern.append(entry)
             continue
@@ -81,6 +142,12 @@ def split_key(key: Any, shape: tuple[int, ...]) -> tuple[tuple, tuple]:
         pattern += [ARRAY] * len(arrays)
         indices += arrays
     return tuple(pattern), tuple(indices)
+
+
+def _alone(key: tuple) -> bool:
+    """Whether one entry is a slice between traced places, and all others are plain slices."""
+    others = [e for e in key if not _is_traced_slice(e)]
+    return len(others) == len(key) - 1 and all([type(e) is slice or e is Ellipsis for e in others])
 
 
 def _position(pattern, key, shape):

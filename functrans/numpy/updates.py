@@ -13,7 +13,7 @@ from functrans._ops import elementwise as ops
 from functrans._ops import indexing as rows
 from functrans._ops.indexing import ARRAY
 from functrans.errors import ArgumentError, user_line
-from functrans.numpy.indexing import concrete, getitem, split_key
+from functrans.numpy.indexing import concrete, item, split_key
 from functrans.numpy.standard import namespace
 from functrans.numpy.structure import as_operand
 
@@ -178,7 +178,7 @@ def at(x: Any) -> At:
     return At(x)
 
 
-install(namespace, at, getitem)
+install(namespace, at, item)
 
 METHODS = {"at": property(at)}
 

@@ -9,6 +9,7 @@ a name again, since it may be written to in its turn.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -162,9 +163,9 @@ class Writable(Tracer):
     def __complex__(self):
         return complex(self.window if self.is_plain() else self.current())
 
-    def _number(self, use: str) -> Any:
+    def decide(self, convert: Callable[[Any], Any], use: str) -> Any:
         x = self.current()
-        return x._number(use) if isinstance(x, Tracer) else x
+        return x.decide(convert, use) if isinstance(x, Tracer) else convert(x)
 
     def __repr__(self) -> str:
         return repr(self.window if self.is_plain() else self.current())
@@ -293,13 +294,15 @@ def _opened_key(key: Any) -> tuple[Any, bool]:
     """An index without names, and whether it is basic: integers, slices, None and Ellipsis."""
     entries = [_opened_entry(e) for e in _as_tuple(key)]
     basic = all([
-        e is None or e is Ellipsis or isinstance(e, slice | np.integer) or type(e) is int
-        for e in entries
+        e is None or e is Ellipsis or isinstance(e, np.integer) or type(e) is int
+        or (type(e) is slice and not is_traced([e.start, e.stop, e.step])) for e in entries
     ])
     return (tuple(entries) if type(key) is tuple else entries[0]), basic
 
 
 def _opened_entry(e: Any) -> Any:
+    if type(e) is slice and is_traced([e.start, e.stop, e.step]):
+        return slice(*map(_opened_entry, (e.start, e.stop, e.step)))
     if type(e) is slice or type(e) is int:
         return e
     e = np.arange(e.start, e.stop, e.step) if type(e) is range else plain(current(e))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 from functrans._compile.ir.inline import inlined
@@ -13,17 +14,18 @@ from functrans._compile.lowering.numbers import AS_NUMPY, Rounding
 from functrans._compile.run.frame import Framed
 from functrans._compile.run.keys import program_key
 from functrans._compile.run.machine import NativeUnavailable, local
-from functrans._compile.run.native import NativeProgram, kept_program
+from functrans._compile.run.native import NativeProgram, kept_program, title
 from functrans._core.locks import compiler, lazy, once
+from functrans._core.log import tell
 from functrans.errors import warn
 
 
 class Executable:
     """A program that can be run on plain values many times; compiled when it is first run."""
 
-    def __init__(self, program: Program, rounding: Rounding = AS_NUMPY):
-        self.staged = program
-        self.rounding = rounding
+    def __init__(self, program: Program, rounding: Rounding = AS_NUMPY, name: str = "a program"):
+        self.staged, self.rounding, self.name = program, rounding, name
+        self.made = ""  # how and in what time its code was made, once it is
 
     @once
     def program(self) -> Program:
@@ -57,16 +59,26 @@ class Executable:
     @lazy
     def code(self) -> Callable[[Sequence[Any]], list] | NativeUnavailable:
         """The same natively; or why there is no such code."""
+        start = perf_counter()
         with compiler():
             try:
-                return self._kept_or_native
+                code = self._kept_or_native
+                how = "loaded from disk" if is_from_disk(code) else "compiled"
             except NativeUnavailable as e:
-                return e
+                code, how = e, f"left to NumPy ({e})"
+        self.made = f"{how} in {(perf_counter() - start) * 1e3:.1f} ms"
+        tell(f"{self.name}: {title(self.staged)}: {self.made}")
+        return code
 
     @property
     def entry(self) -> Callable | None:
         """The native code as a C function of the values, where it can be called as one."""
         return getattr(self.run, "entry", None)
+
+
+def is_from_disk(code: Framed | NativeProgram) -> bool:
+    """Whether its machine code was made by an earlier process, or by another program of this."""
+    return isinstance(code, Framed) or code.was_kept
 
 
 @functools.cache

@@ -41,6 +41,7 @@ class NativeProgram:
             self.llvm = emit_module(layout.segments, layout.places, layout.stack, rounding,
                                     machine.library, machine.wide)
         self._code, self._keep = self._compile(OPTIONS)
+        self.was_kept = self._keep is None and bool(layout.segments)  # its code is from disk
         self._call = self._code if self._keep is None else self._first
 
     def _compile(self, options: dict[str, bool]) -> tuple[Framed, Callable[[], None] | None]:
@@ -50,7 +51,7 @@ class NativeProgram:
             return Framed(self.frame, {}, None), None
         text = self.frame.text() if self._key else ""
         engine, functions, keep = local().compile(
-            self.llvm, names, _title(self.program), self._key if text else None, text, options
+            self.llvm, names, title(self.program), self._key if text else None, text, options
         )
         return Framed(self.frame, functions, engine), keep
 
@@ -70,7 +71,7 @@ class NativeProgram:
             if not cured:
                 code, keep = functools.partial(interpret, self.program), None
                 outputs = code(values)
-            warn(_title(self.program), wrong, cured)
+            warn(title(self.program), wrong, cured)
         if keep is not None:
             keep()
         self._code, self._keep, self._call = code, keep, code
@@ -105,7 +106,7 @@ def _implementation(prim: Primitive, rounding: Rounding) -> Callable:
     return functools.partial(prim.impl, run=run)
 
 
-def _title(program: Program) -> str:
+def title(program: Program) -> str:
     """A program in a line, for people who look at what the cache holds."""
     inputs = ", ".join([repr(v.aval) for v in program.inputs])
     outputs = ", ".join([repr(aval_of_atom(a)) for a in program.outputs])

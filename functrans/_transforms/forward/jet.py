@@ -78,6 +78,10 @@ class JetTracer(Tracer):
         x = None if self.owner.taken_by() is not None else self.series.known[0]
         return x.concrete() if isinstance(x, Tracer) else x
 
+    def _decide(self, convert: Callable[[Any], Any], use: str) -> Any:
+        x = self.series.known[0]
+        return x.decide(convert, use) if isinstance(x, Tracer) else convert(x)
+
     def is_finite(self) -> bool:
         return all(c is None or is_finite(c) for c in self.series.known)
 

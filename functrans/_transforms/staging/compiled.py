@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overload
 
+from functrans._inspect.explained import Explanation
 from functrans._inspect.lowered import Lowered
 
 P = ParamSpec("P")
@@ -49,6 +50,10 @@ class Compiled(Protocol[P, R_co]):
         ``scipy.integrate.quad`` and ``nquad``; of an array
         ``int (double *, npy_intp, double *, void *)``, for ``scipy.ndimage.generic_filter``.
         """
+        ...
+
+    def explain(self) -> Explanation:
+        """What was staged and compiled so far, why, and in what time."""
         ...
 
     def clear_cache(self) -> None:

@@ -8,43 +8,41 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from time import perf_counter
+from typing import Any, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from functrans import tree
-from functrans._compile.ir.program import Program, aval_of_atom, evaluate
+from functrans._compile.ir.program import evaluate
 from functrans._compile.lowering.numbers import Rounding
 from functrans._core.array import Array
+from functrans._core.aval import integer
 from functrans._core.bind import Tracer
-from functrans._core.locks import Interrupted, Lock, compiler, lazy
+from functrans._core.locks import Interrupted, Lock, compiler
+from functrans._core.log import tell
+from functrans._inspect.explained import Explanation, Staging
 from functrans._inspect.lowered import Lowered
-from functrans._ops.calls import Call
-from functrans._transforms.arguments import (
-    describe,
-    hand_out_all,
-    hand_out_fresh,
-    hand_out_tree,
-)
+from functrans._transforms.arguments import describe, hand_out_tree
 from functrans._transforms.reverse.grad import require_callable
-from functrans._transforms.reverse.nodes import recorded
-from functrans._transforms.reverse.vjp import VJPTrace
-from functrans._transforms.staging import restage
 from functrans._transforms.staging.compiled import Compiled
 from functrans._transforms.staging.draws import Draws
-from functrans._transforms.staging.environment import Environment, Key
-from functrans._transforms.staging.integers import integers
+from functrans._transforms.staging.entry import Entry, JitCall, nothing
+from functrans._transforms.staging.environment import Environment
+from functrans._transforms.staging.paths import Tree
 from functrans._transforms.staging.reads import Reads, checks, unchanged_since
-from functrans._transforms.staging.restage import Mask
+from functrans._transforms.staging.recording import Endless, Outcome, Recording, record
 from functrans._transforms.staging.signature import BoundCall, Signature
-from functrans._transforms.staging.staging import stage_part, with_consts
+from functrans._transforms.staging.staging import StagedFunction, with_consts
 from functrans.config import settings
-from functrans.errors import ArgumentError, ConcretizationError, name_of, user_line
-
-if TYPE_CHECKING:
-    from functrans._compile.run.executable import Executable
+from functrans.errors import (
+    ArgumentError,
+    ConcretizationError,
+    UnsupportedError,
+    name_of,
+    user_line,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,12 +51,15 @@ R = TypeVar("R")
 KEPT = 128
 # Times that a function is compiled anew, since what it reads has changed, until a warning is given.
 MANY = 4
+# Paths that are kept for one kind of arguments.
+MOST = 64
 
 
 @overload
 def jit(
     f: Callable[P, R], *, static_argnums: int | Sequence[int] = ...,
     static_argnames: str | Sequence[str] = ..., precise: bool = ..., contract: bool = ...,
+    max_paths: int = ...,
 ) -> Compiled[P, R]: ...
 
 
@@ -66,6 +67,7 @@ def jit(
 def jit(
     f: None = None, *, static_argnums: int | Sequence[int] = ...,
     static_argnames: str | Sequence[str] = ..., precise: bool = ..., contract: bool = ...,
+    max_paths: int = ...,
 ) -> Callable[[Callable[P, R]], Compiled[P, R]]: ...
 
 
@@ -76,17 +78,20 @@ def jit(
     static_argnames: str | Sequence[str] = (),
     precise: bool = False,
     contract: bool = False,
+    max_paths: int = MOST,
 ) -> Any:  # as the overloads say
     """``f`` compiled: staged once for each kind of arguments, then run without its Python.
 
     The kind is the structure of the arguments, their shapes and dtypes, and the values of static
-    arguments and of leaves that are not numbers. Python ``if`` and ``while`` on values raise: their
-    branch would be fixed. Closures, globals, attributes and arrays that the function reads are
-    compared at each call, and if they have changed it is staged again. Side effects happen once,
-    when the function is staged; drawing random numbers is refused. ``precise`` takes
-    scalar mathematical functions of the C library instead of vector ones, which are within 4 ulp.
-    ``contract`` lets a product and a sum become one instruction that rounds once: faster by up to a
-    third where sums of products are all there is, and no longer what NumPy computes.
+    arguments and of leaves that are not numbers. Where Python decides by values (``if``, ``while``,
+    ``range(n)``, ``int(x)``), each path through the function is staged when a call first takes it,
+    and at most ``max_paths`` of them are kept for each kind of arguments. Closures, globals,
+    attributes and arrays that the function reads are compared at each call, and if they have
+    changed it is staged again. Side effects happen when a path is staged; drawing random numbers is
+    refused. ``precise`` takes scalar mathematical functions of the C library instead of vector
+    ones, which are within 4 ulp. ``contract`` lets a product and a sum become one instruction that
+    rounds once: faster by up to a third where sums of products are all there is, and no longer what
+    NumPy computes.
 
     Inside and outside every other transform; ``jit(f).lower(*args)`` shows what is run.
 
@@ -97,10 +102,11 @@ def jit(
     if f is None:
         return functools.partial(
             jit, static_argnums=static_argnums, static_argnames=static_argnames, precise=precise,
-            contract=contract,
+            contract=contract, max_paths=max_paths,
         )
     require_callable("jit", f)  # followed where it is staged: what it reads is looked up in itself
-    compiled = Jitted(f, static_argnums, static_argnames, Rounding(precise, contract))
+    compiled = Jitted(f, static_argnums, static_argnames, Rounding(precise, contract),
+                      _count(max_paths))
 
     @functools.wraps(f, updated=())
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -114,6 +120,7 @@ def jit(
         return compiled.positional(args)
 
     called.lower = compiled.lower  # type: ignore[attr-defined]  # part of what jit returns
+    called.explain = compiled.explain  # type: ignore[attr-defined]  # likewise
     called.clear_cache = compiled.clear  # type: ignore[attr-defined]  # likewise
     for name, of in (("numba", "for_numba"), ("ctypes", "for_c"),
                      ("low_level_callable", "for_scipy")):
@@ -126,18 +133,21 @@ _ARRAYS = frozenset({np.ndarray, Array, np.float64})
 _PLAIN = _ARRAYS | {float, int}
 
 
+def _count(most: Any) -> int:
+    """``max_paths``."""
+    n = integer(most)
+    if n is None or n < 1:
+        raise ArgumentError(f"jit: max_paths must be an int of at least 1, but is {most!r}")
+    return n
+
+
 def _kinds(args: tuple) -> tuple:
     """Shapes and dtypes of arrays, types of everything else."""
     return tuple([(x.shape, x.dtype) if type(x) in _ARRAYS else type(x) for x in args])
 
 
-def _nothing(*args: Any) -> Any:
-    """An entry that takes no arguments."""
-    return NotImplemented
-
-
 Latest = tuple[Callable[[], bool] | None, Callable]
-_NOTHING: Latest = None, _nothing
+_NOTHING: Latest = None, nothing
 
 
 class Jitted:
@@ -152,14 +162,18 @@ class Jitted:
     signature and all that the function closes over: 11 us. Both forget all when a program goes.
     """
 
-    __slots__ = ("changes", "entries", "f", "latest", "lock", "rounding", "shortcuts", "signature")
+    __slots__ = ("changes", "entries", "f", "history", "latest", "lock", "most", "name",
+                 "rounding", "shortcuts", "signature", "told")
 
-    def __init__(self, f: Callable, nums: Any, names: Any, rounding: Rounding):
+    def __init__(self, f: Callable, nums: Any, names: Any, rounding: Rounding, most: int = MOST):
         self.f, self.signature, self.rounding = f, Signature(f, nums, names), rounding
-        self.entries: OrderedDict[Any, Entry | None] = OrderedDict()
-        self.shortcuts: dict[tuple, Entry] = {}
+        self.name, self.most = f"jit({name_of(f)})", most
+        self.entries: OrderedDict[Any, Entry | Tree | None] = OrderedDict()
+        self.shortcuts: dict[tuple, Entry | Tree] = {}
         self.latest: Latest = _NOTHING
         self.lock = Lock()
+        self.told: set[str] = set()
+        self.history: deque[Staging] = deque(maxlen=KEPT)
         self.changes = 0  # programs that were staged anew, since what they read had changed
 
     def positional(self, args: tuple) -> Any:
@@ -176,7 +190,8 @@ class Jitted:
             y = entry(*args)
             if y is not NotImplemented:
                 return y
-        return run(args)
+        y = run(args)
+        return self(args, {}) if y is NotImplemented else y
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         if not settings().compiles:
@@ -185,11 +200,16 @@ class Jitted:
         entry, operands = self._entry(given)
         if entry is None:
             return hand_out_tree(self.signature.called(*args, **kwargs))
-        if entry.once:
-            return entry.result(evaluate(entry.program, operands))
-        if entry.check_integers is not None:
-            entry.check_integers(operands)
-        y = entry.result(JitCall(entry)(*operands))
+        if isinstance(entry, Entry):
+            if entry.once:
+                return entry.result(evaluate(entry.program, operands))
+            if entry.check_integers is not None:
+                entry.check_integers(operands)
+            y = entry.result(JitCall(entry)(*operands))
+        else:
+            y = entry.run(operands, functools.partial(self._grow, entry, given))
+            if y is NotImplemented:
+                return hand_out_tree(self.signature.called(*args, **kwargs))
         # fresh code is verified by now: the shorter way does not ask
         fixed = kwargs or self.signature.nums or entry.closes_over
         if not fixed and _PLAIN.issuperset(map(type, args)):
@@ -206,16 +226,17 @@ class Jitted:
         self.shortcuts.clear()
         self.latest = _NOTHING
 
-    def _entry(self, given: BoundCall) -> tuple[Entry | None, list]:
-        """The entry of a call, and its operands: what it closes over, then the arguments.
+    def _entry(self, given: BoundCall) -> tuple[Entry | Tree | None, Any]:
+        """What runs a call, and what it begins with: what it closes over, and the arguments.
 
-        None: the function decides by traced values that it closes over, as only its Python can.
+        None: only the function's Python can run it.
         """
         key, operands = given.key, given.operands
         known = self.entries.get(key)
         if known is not None and known.is_current():
-            return known, operands
+            return known, known.values({}, operands)
         environment = Environment(self.f, *given.fixed)
+        traced = environment.traced
         if environment.tracers:
             key = key, environment.key()
             if key in self.entries:
@@ -223,15 +244,17 @@ class Jitted:
                 if known is None:
                     return None, operands
                 if known.is_current():
-                    return known, [*known.closed_over(environment), *operands]
-        entry, closed_over = self._staged(environment, given)
-        operands = [*closed_over, *operands]
+                    return known, known.values(traced, operands)
+        start = perf_counter()
+        entry, values = self._staged(environment, given)
+        if entry is not None:
+            self._note(_reason(known), given, start, entry.pieces())
         if entry is not None and entry.once:
-            return entry, operands
+            return entry, values
         with self.lock:
             known = self.entries.get(key)
             if known is not None and known.is_current():  # another thread was faster
-                return known, [*known.closed_over(environment), *given.operands]
+                return known, known.values(traced, operands)
             self.entries[key] = entry
             if known is not None:
                 self._forget_shortcuts()
@@ -239,29 +262,85 @@ class Jitted:
             while len(self.entries) > KEPT:
                 self.entries.popitem(last=False)
                 self._forget_shortcuts()
-        return entry, operands
+        return entry, values
 
-    def _staged(self, environment: Environment, given: BoundCall) -> tuple[Entry | None, list]:
-        """A new entry, and the traced values that it closes over, operands before the others."""
-        name = f"jit({name_of(self.f)})"
-        before, draws = checks(environment), Draws(environment.generators)
-        environment.lend()
+    def _staged(
+        self, environment: Environment, given: BoundCall
+    ) -> tuple[Entry | Tree | None, Any]:
+        """What will run such calls, and what this one begins with."""
+        operands, traced = given.operands, environment.traced
         try:
-            part = stage_part(given.call, list(map(_example, given.operands)), name, older=True)
+            path, before, after = self._recorded(environment, given, ())
+        except Endless as endless:
+            made = Tree(self.name, self.rounding, self.most, self.told)
+            made.end(endless.line, endless.how)
+            return made, operands
         except ConcretizationError:
             if not environment.tracers:
                 raise
-            return None, []
-        draws.refuse(name, "each call")
+            return None, operands
+        unchanged = unchanged_since(before, after)
+        holders = [p.holder for p in environment.places.values()]
+        places = {id(x): key for key, x in reversed(traced.items())}
+        if path.decisions:
+            if any([id(x) not in places for x, _ in path.lifted]):
+                return None, operands  # who knows where what it closes over will be then
+            grown = Tree(self.name, self.rounding, self.most, self.told)
+            grown.add(path, places)
+            grown.depend_on(before, after, unchanged)
+            grown.holders, grown.closes_over = holders, tuple(traced)
+            return grown, grown.values(traced, operands)
+        part = StagedFunction(path.program, path.structure, path.lifted)
         values, (program,) = with_consts([part])
-        reads = unchanged_since(before, checks(Environment(self.f, *given.fixed)))
-        entry = Entry(name, program, part.structure, self.rounding, reads)
-        places = {id(x): key for key, x in reversed(environment.traced.items())}
+        reads = Reads(list(unchanged.values())) if unchanged else None
+        entry = Entry(self.name, program, path.structure, self.rounding, reads)
         entry.closes_over = [places.get(id(x)) for x in values]
-        entry.holders = [p.holder for p in environment.places.values()]
-        return entry, values
+        entry.holders = holders
+        return entry, [*values, *operands]
 
-    def _count_change(self, old: Entry) -> None:
+    def _recorded(
+        self, environment: Environment, given: BoundCall, known: Sequence[Outcome]
+    ) -> tuple[Recording, dict, dict]:
+        """The path of a call, and what the function read beside its arguments before and after."""
+        before, draws = checks(environment), Draws(environment.generators)
+        environment.lend()
+        operands = given.operands
+        path = record(given.call, operands, list(map(_example, operands)), self.name, known)
+        draws.refuse(self.name, "each call")
+        return path, before, checks(Environment(self.f, *given.fixed))
+
+    def _grow(self, paths: Tree, given: BoundCall, known: Sequence[Outcome]) -> None:
+        """Add the path of a call, which begins with ``known`` outcomes."""
+        environment, start = Environment(self.f, *given.fixed), perf_counter()
+        places = {id(x): key for key, x in reversed(environment.traced.items())}
+        try:
+            path, before, after = self._recorded(environment, given, known)
+        except Endless as endless:
+            paths.end(endless.line, endless.how)
+            return
+        if any([id(x) not in places for x, _ in path.lifted]):
+            paths.endless = True
+            return
+        with self.lock:
+            old = paths.pieces()
+            paths.add(path, places)
+            paths.depend_on(before, after, unchanged_since(before, after))
+            self._forget_shortcuts()  # it may depend on more
+        new = path.decisions[len(known) - 1 : len(known)]
+        reason = ", ".join(["another path", *map(str, new)])
+        self._note(reason, given, start, [e for e in paths.pieces() if e not in old])
+
+    def _note(self, reason: str, given: BoundCall, start: float, entries: Sequence[Entry]) -> None:
+        """Remember what has been staged, and tell who wants to know."""
+        staging = Staging(reason, describe(given.operands), perf_counter() - start, entries)
+        self.history.append(staging)
+        tell(f"{self.name}: {staging.line()}")
+
+    def explain(self) -> Explanation:
+        """What was staged and compiled so far, why, and in what time."""
+        return Explanation(self.name, list(self.history))
+
+    def _count_change(self, old: Entry | Tree) -> None:
         """Warn, once, of a function that is compiled again and again."""
         self.changes += 1
         if self.changes == MANY and old.reads is not None:
@@ -275,7 +354,7 @@ class Jitted:
         """What takes the numbers among such arguments to fresh outputs, if it can be native."""
         entry, _ = self._entry(self.signature.of(args, {}))
         try:
-            code = None if entry is None else entry.executable.code
+            code = entry.executable.code if type(entry) is Entry else None
         except Interrupted:
             return None
         return None if isinstance(code, Exception) else code
@@ -285,25 +364,43 @@ class Jitted:
         with compiler():
             from functrans._transforms.staging import exported  # lazy: numba, which few have
 
-        name = f"jit({name_of(self.f)})"
-        return getattr(exported, of)(name, self.code(*example), example)
+        code = self.code(*example)
+        if code is None:
+            raise UnsupportedError(
+                f"{self.name} has no native code that is one function: it decides by values, in "
+                "Python. Use ft.cond or np.where."
+            )
+        return getattr(exported, of)(self.name, code, example)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """What is run for such arguments: the program as staged and as optimised, and its steps."""
         given = self.signature.of(args, kwargs)
         known, before = self.entries.get(given.key), list(self.entries.values())
         entry, operands = self._entry(given)
-        if entry is None:
-            raise ArgumentError(
-                f"jit: `{name_of(self.f)}` decides by a traced value that it closes over, so it is "
-                "not compiled"
-            )
-        reason = f"new kind of arguments: {describe(operands)}"
+        reason = f"new kind of arguments: {describe(given.operands)}"
         if entry in before:
             reason = "staged before"
         elif known is not None:
             reason = "what it reads has changed"
+        if type(entry) is Tree:
+            leaves = set(entry.leaves)
+            found = entry.find(operands, functools.partial(self._grow, entry, given))
+            if found is not None and entry in before and found[0] not in leaves:
+                reason = "another path"
+            entry = None if found is None else entry.entry_of(found[0])
+        if not isinstance(entry, Entry):
+            raise ArgumentError(
+                f"jit: `{name_of(self.f)}` decides by a traced value that it closes over, or takes "
+                "too many paths, so it is not compiled"
+            )
         return Lowered(entry, reason)
+
+
+def _reason(known: Entry | Tree | None) -> str:
+    """Why a function is staged in place of what was there."""
+    if known is None or known.reads is None:
+        return "new kind of arguments"
+    return f"{known.reads.changed()}, which it reads, has changed"
 
 
 def _example(x: Any) -> Any:
@@ -312,168 +409,3 @@ def _example(x: Any) -> Any:
         return x
     concrete = x.concrete()
     return np.ones(x.shape, x.dtype) if concrete is None else concrete
-
-
-class Entry:
-    """A staged program, its native code, and the programs derived from it.
-
-    ``derived`` are these by transform and by which operands it is for: made of the program once,
-    they are called at each later derivative or batch.
-    """
-
-    def __init__(self, name: str, program: Program, structure: Any, rounding: Rounding,
-                 reads: Reads | None = None):
-        self.name, self.program, self.structure = name, program, structure
-        self.rounding, self.reads = rounding, reads
-        # where the first operands stand, which the function closes over; None: where no name leads
-        self.closes_over: list[Key | None] = []
-        self.holders: list[Any] = []  # kept, so that no other gets the id that is in a key
-        self.check_integers = integers(name, program)
-        self.derived: dict[Any, Any] = {}
-
-    @property
-    def once(self) -> bool:
-        """Whether it serves for one call: who knows where what it closes over will be then."""
-        return None in self.closes_over
-
-    def closed_over(self, environment: Environment) -> list:
-        """The first operands."""
-        return [environment.traced[key] for key in self.closes_over if key is not None]
-
-    def is_current(self) -> bool:
-        """Whether what the function read when it was staged is still so."""
-        return self.reads is None or self.reads.unchanged()
-
-    @lazy
-    def executable(self) -> Executable:
-        with compiler():
-            from functrans._compile.run.executable import Executable  # lazy: the whole compiler
-
-        return Executable(self.program, self.rounding)
-
-    def run(self, args: Sequence) -> list:
-        try:
-            run = self.executable.run
-        except Interrupted:
-            return [np.array(y) for y in evaluate(self.program, args)]
-        return run(args)
-
-    @lazy
-    def shortcut(self) -> tuple[Callable, Callable[[tuple], Any]]:
-        """From plain arguments to what the caller gets, with nothing looked up between.
-
-        The first is called with the arguments and may return NotImplemented; the second takes all.
-        """
-        run, native, structure = self.executable.run, self.executable.entry, self.structure
-        if self.check_integers is not None:
-            native, run = None, functools.partial(_checked, self.check_integers, run)
-        if structure is tree.LEAF:
-            return native or _nothing, lambda args: hand_out_fresh(run(args)[0])
-
-        def general(args: tuple) -> Any:
-            return tree.unflatten(structure, map(hand_out_fresh, run(args)))
-
-        if native is None or structure.size < 2:
-            return _nothing, general
-        if structure.kind is tuple and set(structure.children) == {tree.LEAF}:
-            return native, general
-
-        def entry(*args: Any) -> Any:
-            ys = native(*args)
-            return ys if ys is NotImplemented else tree.unflatten(structure, ys)
-
-        return entry, general
-
-    def result(self, outs: Sequence) -> Any:
-        """The outputs as the caller gets them."""
-        ys = list(outs)
-        del outs
-        return tree.unflatten(self.structure, hand_out_all(ys))
-
-    def derive(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What ``make`` returns, kept; of threads that ask at once, the first to have it."""
-        if key in self.derived:
-            return self.derived[key]
-        return self.derived.setdefault(key, make())
-
-    def of(self, what: str, program: Program) -> Entry:
-        """The entry of a program made from this one's."""
-        return Entry(f"{what}({self.name})", program, None, self.rounding)
-
-    def jvp(self, mask: Mask) -> tuple[Entry, list[bool]]:
-        """The entry of outputs and tangents, and which outputs have one."""
-        made, moves = restage.jvp(self.program, mask, self.name)
-        return self.of("jvp", made), moves
-
-    def vmap(self, mask: Mask, size: int) -> Entry:
-        """The entry for a batch of ``size``, the batch axis of every output 0."""
-        return self.of("vmap", restage.vmap(self.program, mask, size, self.name)[0])
-
-
-def _checked(check: Callable[[Sequence], None], run: Callable, args: Sequence) -> list:
-    check(args)
-    return run(args)
-
-
-class VJPPair:
-    """A program split in two, of which the second takes what the first has kept for it."""
-
-    def __init__(self, entry: Entry, mask: Mask, strong: bool):
-        program = entry.program
-        self.strong = strong
-        takes = restage.inexact_outputs(program)
-        joint = restage.vjp(program, mask, entry.name, takes, strong)
-        split = restage.partition(joint, len(mask), len(program.outputs), takes)
-        self.forward = entry.of("forward of vjp", split.forward)
-        self.backward = entry.of("backward of vjp", split.backward)
-        self.reads, self.takes = split.reads, takes
-        self.types = [aval_of_atom(a) for a in program.outputs]
-
-
-class JitCall(Call):
-    """A compiled function as one op."""
-
-    __slots__ = ("entry",)
-
-    def __init__(self, entry: Entry):
-        super().__init__(entry.name, lambda *xs: tuple(evaluate(entry.program, xs)))
-        self.entry = entry
-
-    def plain(self, *operands: Any) -> tuple:
-        return tuple(self.entry.run(operands))
-
-    def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
-        mask = tuple(t is not None for t in tangents)
-        entry, moves = self.entry.derive(("jvp", mask), lambda: self.entry.jvp(mask))
-        flat = JitCall(entry)(*primals, *[t for t in tangents if t is not None])
-        ys, ts = flat[: len(moves)], iter(flat[len(moves) :])
-        return ys, [next(ts) if m else None for m in moves]
-
-    def record(self, trace: VJPTrace, args: Sequence) -> tuple:
-        primals, parents = trace.operands([*map(trace.capture, args)])
-        mask = tuple(p is not None for p in parents)
-        key = "vjp", mask, trace.strong
-        pair = self.entry.derive(key, lambda: VJPPair(self.entry, mask, trace.strong))
-        flat = JitCall(pair.forward)(*primals)
-        n = len(self.entry.program.outputs)
-        return recorded(trace, Residuals(self, pair, primals, parents, flat[n:], n), flat[:n])
-
-    def batch(self, trace: Any, xs: Sequence, batched: Sequence[bool]) -> Sequence:
-        mask, size = tuple(batched), trace.batch_size
-        key = ("vmap", mask, size)
-        entry = self.entry.derive(key, lambda: self.entry.vmap(mask, size))
-        return JitCall(entry)(*xs)
-
-    def taylor(self, trace: Any, args: Sequence) -> tuple:
-        return self.fun(*args)
-
-
-class Residuals(restage.ProgramNode):
-    """What a compiled forward program has kept for the backward one."""
-
-    __slots__ = ()
-
-    def pull(self, cts: Sequence) -> Sequence:
-        read = [self.primals[i] for i in self.pair.reads]
-        backward = JitCall(self.pair.backward)
-        return self.spread(backward(*read, *self.residuals, *self.seeds(cts)))

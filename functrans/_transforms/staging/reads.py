@@ -81,11 +81,12 @@ class Reads:
         return next((c.label for c in self.checks if not Reads([c]).unchanged()), "")
 
 
-def unchanged_since(before: Mapping[tuple, Check], after: Mapping[tuple, Check]) -> Reads | None:
-    """What a program depends on of what was read ``after`` it was staged, None: on nothing."""
-    checks = [c for key, c in after.items()
-              if key not in before or before[key].saved is None or same(before[key].saved, c.saved)]
-    return Reads(checks) if checks else None
+def unchanged_since(
+    before: Mapping[tuple, Check], after: Mapping[tuple, Check]
+) -> dict[tuple, Check]:
+    """What a program depends on of what was read ``after`` it was staged."""
+    return {key: c for key, c in after.items()
+            if key not in before or before[key].saved is None or same(before[key].saved, c.saved)}
 
 
 # ---- tests as one expression

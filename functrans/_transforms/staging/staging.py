@@ -8,12 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from functrans import tree
-from functrans._compile.ir.program import Atom, Const, Eqn, Program, Structured, Var, check
+from functrans._compile.ir.program import (
+    Atom,
+    Const,
+    Eqn,
+    Program,
+    Structured,
+    Var,
+    atoms,
+    check,
+)
+from functrans._core import scipy_names
 from functrans._core.array import in_native_order, plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
 from functrans._core.bind import PrimalTracer, Trace, Tracer, bind, writer
@@ -65,18 +75,21 @@ class StagedTracer(Tracer):
     def followed(self) -> bool:
         return False
 
-    def _number(self, use: str) -> NoReturn:
-        raise ConcretizationError(
-            f"{user_line()}: {use} of {self!r} would fix what depends on the values that the "
-            "compiled function is given. Use np.where(condition, a, b), or ft.cond instead of "
-            "`if`; mark arguments that choose the code with static_argnums."
-        )
+    def __float__(self) -> float:
+        return super().__float__() if scipy_names.advice(self) else self.decide(float, "float()")
+
+    def __complex__(self) -> complex:
+        return self.decide(complex, "complex()")
+
+    def _decide(self, convert: Callable[[Any], Any], use: str) -> Any:
+        owner: Any = self.owner  # a StagingTrace
+        return owner.decide(self, convert, use)
 
 
 class StagingTrace(Trace):
     """Values of older traces become inputs, listed in ``lifted``; without it they are refused."""
 
-    __slots__ = ("consts", "eqns", "lifted", "lines")
+    __slots__ = ("consts", "defined", "eqns", "lifted", "lines", "numbered")
 
     def __init__(self, fun: str, lines: bool = True, lifted: dict | None = None):
         super().__init__(fun)
@@ -85,6 +98,20 @@ class StagingTrace(Trace):
         self.eqns: list[Eqn] = []
         self.consts: dict[int, tuple[Any, Atom]] = {}
         self.lines = lines
+        self.defined: dict[Var, int] = {}  # by which equation, for the first ``numbered`` of them
+        self.numbered = 0
+
+    def definition(self, v: Var) -> Eqn | None:
+        """The equation that defines a variable, None if it is an input."""
+        i = self.defined_by(v)
+        return None if i is None else self.eqns[i]
+
+    def defined_by(self, v: Var) -> int | None:
+        """The place of that equation."""
+        for i in range(self.numbered, len(self.eqns)):
+            self.defined.update(dict.fromkeys(self.eqns[i].outputs, i))
+        self.numbered = len(self.eqns)
+        return self.defined.get(v)
 
     def input(self, example: Any) -> StagedTracer:
         example = in_native_order(example)
@@ -133,6 +160,18 @@ class StagingTrace(Trace):
         if id(x) not in self.lifted:
             self.lifted[id(x)] = x, self.input(example_of(x))
         return self.lifted[id(x)][1]
+
+    def arguments(self, args: Sequence[Any]) -> list[StagedTracer]:
+        """What the function that is staged is given."""
+        return [self.input(x) for x in args]
+
+    def decide(self, x: StagedTracer, convert: Callable[[Any], Any], use: str) -> Any:
+        """What Python decides by ``x``: not here, where one program is for all values."""
+        raise ConcretizationError(
+            f"{user_line()}: {use} of {x!r} would fix what depends on the values that the "
+            "compiled function is given. Use np.where(condition, a, b), or ft.cond instead of "
+            "`if`; mark arguments that choose the code with static_argnums."
+        )
 
     def enter(self, prim: Structured, args: tuple) -> tuple:
         """The outputs of an equation that holds programs; none of its values is known."""
@@ -223,17 +262,17 @@ def _stand_in(prim: Primitive, examples: Sequence, params: dict) -> Any:
 def stage(f: Callable, args: Sequence[Any], name: str) -> tuple[Program, tree.Structure]:
     """The program of ``f`` on flat ``args``, and how the outputs nest."""
     trace = StagingTrace(name)
-    program, structure = _written(trace, f, args)
+    program, structure = write(trace, f, args)
     return check(program), structure
 
 
-def _written(
+def write(
     trace: StagingTrace, f: Callable, args: Sequence[Any]
 ) -> tuple[Program, tree.Structure]:
     """The program that a trace writes, and how its outputs nest."""
     token = _writing.set(True)
     try:
-        inputs = [trace.input(x) for x in args]
+        inputs = trace.arguments(args)
         outs, structure = tree.flatten(f(*inputs))
         require_numbers(trace.fun, outs)
         outputs = tuple([trace.atom(plain(x)) for x in outs])
@@ -267,14 +306,17 @@ def stage_part(
     trace = StagingTrace(name, lifted=lifted)
     token = writer.set(trace) if older else None
     try:
-        program, structure = _written(trace, f, args)
+        program, structure = write(trace, f, args)
     finally:
         if token is not None:
             writer.reset(token)
-    used = {a for eqn in program.eqns for a in eqn.inputs if isinstance(a, Var)}
-    used.update([a for a in program.outputs if isinstance(a, Var)])
-    pairs = [(x, t.variable) for x, t in lifted.values() if t.variable in used]
-    return StagedFunction(program, structure, pairs)
+    return StagedFunction(program, structure, used_of(lifted, program))
+
+
+def used_of(lifted: dict[int, tuple[Any, StagedTracer]], program: Program) -> list:
+    """The values of older traces that a program uses, each with its variable."""
+    used = {a for a in atoms(program) if isinstance(a, Var)}
+    return [(x, t.variable) for x, t in lifted.values() if t.variable in used]
 
 
 def with_consts(parts: Sequence[StagedFunction]) -> tuple[list, list[Program]]:
@@ -306,7 +348,7 @@ def make_program(f: Callable) -> Callable[..., Program]:
     """
     require_callable("make_program", f)
 
-    def write(*args: Any, **kwargs: Any) -> Program:
+    def written(*args: Any, **kwargs: Any) -> Program:
         leaves, structure = tree.flatten((args, kwargs))
         numbers = [i for i, x in enumerate(leaves) if is_number(x)]
 
@@ -319,4 +361,4 @@ def make_program(f: Callable) -> Callable[..., Program]:
 
         return stage(flat, [plain(leaves[i]) for i in numbers], f"make_program({name_of(f)})")[0]
 
-    return write
+    return written

@@ -1,0 +1,441 @@
+"""The paths through a function that decides by traced values: a tree of programs.
+
+A node is a straight piece of program up to the next decision, an edge what was decided. A call
+runs the piece of the root, looks at its decision, goes to the child for that outcome, and so on
+to a leaf, so what paths have in common is run once. Each piece is a compiled function: transforms
+see a chain of calls, and a decision by a value of theirs is theirs to refuse.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from functrans._compile.ir.program import Atom, Eqn, Program, Var, check
+from functrans._compile.ir.structured import live
+from functrans._compile.lowering.numbers import Rounding
+from functrans._compile.run.keys import program_key
+from functrans._core.bind import newest_trace
+from functrans._core.locks import Interrupted
+from functrans._transforms.staging.entry import Entry, JitCall, nothing
+from functrans._transforms.staging.likeness import same_atom, same_eqn
+from functrans._transforms.staging.reads import Check, Reads
+from functrans._transforms.staging.recording import Decision, Outcome, Recording, outcome_of
+from functrans._transforms.staging.speculation import speculative
+from functrans.errors import warn
+
+# Where a value on a path comes from: the number of an argument or of a result of an equation, or
+# the place of what the function closes over.
+Source = Hashable
+# Times that a call begins again where other threads change the tree, or the function never does
+# the same twice.
+MOST_RESTARTS = 8
+# Calls in a row that take one path, from which on it is run as one program.
+HOT = 8
+# What adds the path that begins with such outcomes.
+Grow = Callable[[list[Outcome]], None]
+
+
+class Piece(NamedTuple):
+    """The code of a node: what it ``reads`` and ``gives``, some of it
+    numbers of Python's (``weak``)."""
+
+    entry: Entry | None  # None: it computes nothing
+    reads: tuple[Source, ...]
+    gives: tuple[Source, ...]
+    weak: tuple[Source, ...]
+
+
+class Node:
+    """A piece of a path: equations, and the decision, or the outputs, that follow them.
+
+    ``sources`` says what the variables of its equations are; pieces of later nodes need ``given``.
+    """
+
+    __slots__ = ("__weakref__", "children", "convert", "decision", "eqns", "given", "outputs",
+                 "parent", "piece", "sources", "structure", "test")
+
+    piece: Piece
+
+    def __init__(self, eqns: Sequence[Eqn], sources: Mapping[Var, Source],
+                 decision: Decision | None, outputs: tuple[Atom, ...], structure: Any):
+        self.eqns, self.sources = eqns, sources
+        self.decision, self.outputs, self.structure = decision, outputs, structure
+        self.test = None if decision is None else sources[decision.variable]
+        self.convert: Any = None if decision is None else decision.convert
+        self.given: set[Source] = set()
+        self.children: dict[Any, Node] = {}
+        self.parent: tuple[Node, Outcome] | None = None
+
+    def like(self, other: Node) -> bool:
+        """Whether it computes and decides the same."""
+        if self.test != other.test or len(self.eqns) != len(other.eqns):
+            return False
+        if self.convert is not other.convert:
+            return False
+        pairs = zip(self.eqns, other.eqns, strict=True)
+        if not all([same_eqn(x, y, self.sources, other.sources) for x, y in pairs]):
+            return False
+        if self.structure != other.structure or len(self.outputs) != len(other.outputs):
+            return False
+        ends = zip(self.outputs, other.outputs, strict=True)
+        return all([same_atom(x, y, self.sources, other.sources) for x, y in ends])
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What was decided when it was staged, None if that was not known."""
+        return None if self.decision is None else self.decision.outcome
+
+    def path(self) -> list[Node]:
+        """From the root to here."""
+        nodes: list[Node] = [self]
+        while (above := nodes[-1].parent) is not None:
+            nodes.append(above[0])
+        return nodes[::-1]
+
+
+class Tree:
+    """The paths of one function for one kind of arguments, at most ``most``.
+
+    ``endless``: there were too many, and what has no path here is for Python; ``told`` are the
+    lines that a warning has named. ``changed`` are the places that staging a path has changed.
+    """
+
+    def __init__(self, name: str, rounding: Rounding, most: int, told: set[str]):
+        self.name, self.rounding, self.most, self.told = name, rounding, most, told
+        self.root: Node | None = None
+        self.leaves: OrderedDict[Node, None] = OrderedDict()
+        self.shared: dict[str, Entry] = {}
+        self.dropped: Counter[str] = Counter()
+        self.staged = 0
+        self.endless = False
+        self.checks: dict[tuple, Check] = {}
+        self.changed: set[tuple] = set()
+        self.reads: Reads | None = None
+        self.holders: list[Any] = []
+        self.closes_over: Sequence = ()  # whether it does
+        self.last: tuple[Node | None, int] = None, 0  # the path taken last, and times in a row
+        self.hot: Callable | None = None
+        self.straight: WeakKeyDictionary[Node, Callable | None] = WeakKeyDictionary()
+
+    once = False
+
+    def values(self, traced: Mapping, operands: Sequence) -> dict[Source, Any]:
+        """What a call begins with."""
+        return {**traced, **dict(enumerate(operands))}
+
+    def is_current(self) -> bool:
+        return self.reads is None or self.reads.unchanged()
+
+    def depend_on(self, before: Mapping, after: Mapping, unchanged: Mapping) -> None:
+        """Note what the function has read when a path was staged."""
+        self.changed |= before.keys() & after.keys() - unchanged.keys()
+        checks = {k: c for k, c in unchanged.items() if k not in self.changed}
+        if checks.keys() != self.checks.keys():
+            self.reads = Reads(list(checks.values())) if checks else None
+        self.checks = checks
+
+    # ---- calls
+
+    def run(self, start: dict, grow: Grow | None) -> Any:
+        """The result; NotImplemented if its path is not here and ``grow`` does not add it."""
+        found = self.find(start, grow)
+        return NotImplemented if found is None else self._end(*found)
+
+    def find(self, start: dict, grow: Grow | None) -> tuple[Node, list] | None:
+        """The leaf of a call, and what its piece reads."""
+        known: dict[Node, Outcome] = {}
+        for _ in range(MOST_RESTARTS if self.root else 0):
+            node, values, outcomes = self.root, dict(start), []
+            while node is not None and node.test is not None and _decides(node, values):
+                if node not in known:
+                    known[node] = outcome_of(node.convert, values[node.test])
+                outcomes.append(known[node])
+                child = node.children.get(known[node].key)
+                if child is None:
+                    if grow is None or self.endless:
+                        return None
+                    grow(outcomes)
+                    child = node.children.get(known[node].key)
+                node = child
+            leaf = node is not None and node.test is None
+            if node is not None and leaf and (args := _read(node.piece, values)) is not None:
+                return node, args
+            # the tree has grown meanwhile, and its pieces give more than they did
+        return None
+
+    def _end(self, node: Node, args: list) -> Any:
+        if node in self.leaves:
+            self.leaves.move_to_end(node)
+        entry = node.piece.entry
+        assert entry is not None
+        return entry.result(_called(entry, args))
+
+    @property
+    def shortcut(self) -> tuple[Callable, Callable[[tuple], Any]]:
+        """As that of an entry, for the path that calls keep to; the second may decline too."""
+        return self.hot or nothing, self._walk
+
+    def _walk(self, args: tuple) -> Any:
+        """The result for plain arguments, or NotImplemented."""
+        node = self.root
+        values: dict[Source, Any] = dict(enumerate(args))
+        while node is not None and node.test is not None:
+            piece = node.piece
+            if piece.entry is not None:
+                if (xs := _read(piece, values)) is None:
+                    return NotImplemented
+                _put(piece, piece.entry.checked(xs), values)
+            if node.test not in values:
+                return NotImplemented
+            x = values[node.test]
+            key = bool(x) if node.convert is bool else outcome_of(node.convert, x).key
+            node = node.children.get(key)
+        if node is None or (xs := _read(node.piece, values)) is None:
+            return NotImplemented
+        self._count(node, args)
+        entry = node.piece.entry
+        assert entry is not None
+        try:
+            return entry.shortcut[1](xs)  # type: ignore[arg-type]  # a list is as good
+        except Interrupted:
+            return NotImplemented
+
+    def _count(self, leaf: Node, args: tuple) -> None:
+        """Note which path a call took; one that several take in a row is run as one program."""
+        if leaf in self.leaves:
+            self.leaves.move_to_end(leaf)
+        last, times = self.last
+        self.last = leaf, times + 1 if leaf is last else 1
+        if leaf is not last:
+            self.hot = None
+        elif times == HOT:
+            if leaf not in self.straight:
+                self.straight[leaf] = speculative(self.entry_of(leaf), decisions(leaf), args)
+            self.hot = self.straight[leaf]
+
+    # ---- growth
+
+    def add(self, path: Recording, places: Mapping[int, Source]) -> None:
+        """Add a path; ``places`` are those of the values that it closes over, by their id."""
+        self.staged += 1
+        nodes = self._nodes(path, places)
+        kept: list[Node] = []
+        above: dict[Any, Node] = {} if self.root is None else {None: self.root}
+        key: Any = None
+        for node in nodes:
+            known = above.get(key)
+            kept.append(known if known is not None and known.like(node) else node)
+            above, key = kept[-1].children, node.outcome and node.outcome.key
+        self._give(kept)
+        self._link(kept, [node.outcome for node in nodes if node.outcome is not None])
+        while len(self.leaves) > self.most:
+            self._drop(self.leaves.popitem(last=False)[0])
+        if sum(self.dropped.values()) >= self.most:
+            self.end(self.dropped.most_common(1)[0][0], f"in ever new ways: {self.staged} paths "
+                     f"were compiled, of which max_paths={self.most} are kept")
+
+    def end(self, line: str, how: str) -> None:
+        """Add no more paths, for there seem to be endlessly many."""
+        self.endless = True
+        if line not in self.told:
+            self.told.add(line)
+            warn(
+                f"{line}: {self.name} decides by a traced value here, {how}. All other calls run "
+                "as plain Python from now on. Write a loop as ft.while_loop or ft.fori_loop, a "
+                "choice as ft.cond or np.where; use NumPy's functions in place of float() and "
+                "math, and arrays of functrans.numpy to assign into."
+            )
+
+    def _nodes(self, path: Recording, places: Mapping[int, Source]) -> list[Node]:
+        """A path cut at its decisions."""
+        program = path.program
+        sources: dict[Var, Source] = {v: i for i, v in enumerate(program.inputs)}
+        sources |= {v: places[id(x)] for x, v in path.lifted}
+        results = [v for eqn in program.eqns for v in eqn.outputs]
+        sources |= {v: i for i, v in enumerate(results, len(program.inputs))}
+        nodes, start = [], 0
+        for d in path.decisions:
+            nodes.append(Node(program.eqns[start : d.after], sources, d, (), None))
+            start = d.after
+        if not path.decisions or path.decisions[-1].outcome is not None:
+            rest = program.eqns[start:]
+            nodes.append(Node(rest, sources, None, program.outputs, path.structure))
+        return nodes
+
+    def _give(self, nodes: Sequence[Node]) -> None:
+        """Make the pieces of a path, from its end: each gives what later ones read."""
+        later: set[Source] = set()
+        made = []
+        for node in reversed(nodes):
+            own = {node.sources[v] for eqn in node.eqns for v in eqn.outputs}
+            wanted = (later if node.test is None else {*later, node.test}) & own
+            if not hasattr(node, "piece") or not wanted <= node.given:
+                node.given = node.given | wanted
+                made.append((node, self._piece(node)))
+            piece = made[-1][1] if made and made[-1][0] is node else node.piece
+            later = (later - own) | set(piece.reads)
+            if node.test is not None and node.test not in own:
+                later.add(node.test)
+        for node, piece in reversed(made):
+            node.piece = piece
+
+    def _piece(self, node: Node) -> Piece:
+        """The code of a node that gives what is wanted of it."""
+        order = [v for eqn in node.eqns for v in eqn.outputs if node.sources[v] in node.given]
+        outputs = node.outputs if node.test is None else tuple(order)
+        if node.test is not None and not order:
+            return Piece(None, (), (), ())
+        reads, program = _straight(node.eqns, outputs)
+        key = program_key(program)
+        entry = None if key is None or node.test is None else self.shared.get(key)
+        if entry is None:
+            entry = Entry(self.name, program, node.structure, self.rounding)
+            if key is not None and node.test is not None:
+                self.shared[key] = entry
+        return Piece(entry, tuple([node.sources[v] for v in reads]),
+                     tuple([node.sources[v] for v in order]),
+                     tuple([node.sources[v] for v in order if v.weak]))
+
+    def _link(self, nodes: Sequence[Node], outcomes: Sequence[Outcome]) -> None:
+        """Hang a path into the tree, in place of what was there."""
+        edges = list(zip(pairwise(nodes), outcomes, strict=False))
+        olds = [self.root, *[above.children.get(how.key) for (above, _), how in edges]]
+        for old, node in zip(olds, nodes, strict=True):
+            if old is not None and old is not node:
+                self._forget(old)
+        for (above, node), how in reversed(edges):
+            node.parent = above, how
+            above.children[how.key] = node
+        self.root = nodes[0]
+        if nodes[-1].test is None:
+            self.leaves[nodes[-1]] = None
+
+    def _forget(self, node: Node) -> None:
+        """Forget the leaves behind a node that the function no longer comes to."""
+        for leaf in list(self.leaves):
+            if node in leaf.path():
+                del self.leaves[leaf]
+                self.dropped[_line_above(leaf)] += 1
+
+    def _drop(self, leaf: Node) -> None:
+        """Take a leaf out, and the nodes that lead to it alone."""
+        node = leaf
+        while node.parent is not None:
+            above, how = node.parent
+            if above.children.get(how.key) is node:
+                del above.children[how.key]
+            if above.children or above is self.root:
+                break
+            node = above
+        self.dropped[_line_above(node)] += 1
+
+    # ---- for people to read
+
+    def entry_of(self, leaf: Node) -> Entry:
+        """A path as one program, its decisions the last outputs."""
+        return Entry(self.name, self.whole(leaf), leaf.structure, self.rounding)
+
+    def whole(self, leaf: Node) -> Program:
+        """The program of a path, its decisions the last outputs."""
+        known: dict[Source, Var] = {}
+        eqns: list[Eqn] = []
+        tests: list[Atom] = []
+        starts: dict[Source, Var] = {}
+
+        def read(a: Atom, sources: Mapping[Var, Source]) -> Atom:
+            if not isinstance(a, Var):
+                return a
+            if (source := sources[a]) not in known:
+                known[source] = starts[source] = Var(a.aval, a.weak)
+            return known[source]
+
+        for node in leaf.path():
+            for eqn in node.eqns:
+                inputs = tuple([read(a, node.sources) for a in eqn.inputs])
+                outputs = tuple([Var(v.aval, v.weak) for v in eqn.outputs])
+                known.update(zip([node.sources[v] for v in eqn.outputs], outputs, strict=True))
+                eqns.append(Eqn(eqn.prim, inputs, eqn.params, outputs, eqn.line))
+            if node.decision is not None:
+                tests.append(read(node.decision.variable, node.sources))
+        outputs = [read(a, leaf.sources) for a in leaf.outputs]
+        order = sorted(starts, key=lambda s: (not isinstance(s, tuple), s if type(s) is int else 0))
+        return check(Program(tuple([starts[s] for s in order]), tuple(eqns), (*outputs, *tests)))
+
+    def pieces(self) -> list[Entry]:
+        """The programs of all nodes, each once."""
+        entries = [node.piece.entry for _, _, node in self.nodes()]
+        return list(dict.fromkeys([e for e in entries if e is not None]))
+
+    def nodes(self) -> Iterator[tuple[int, Any, Node]]:
+        """All nodes in order, each with its depth and the outcome that leads to it."""
+        todo: list[tuple[int, Any, Node]] = [] if self.root is None else [(0, None, self.root)]
+        while todo:
+            depth, key, node = todo.pop()
+            yield depth, key, node
+            todo += [(depth + 1, k, n) for k, n in reversed(list(node.children.items()))]
+
+
+def _read(piece: Piece, values: Mapping) -> list | None:
+    """What a piece reads, None if earlier ones did not give all of it."""
+    try:
+        return [values[k] for k in piece.reads]
+    except KeyError:
+        return None
+
+
+def _decides(node: Node, values: dict) -> bool:
+    """Add to the values what a node gives; whether that, and what it decides by, could be had."""
+    piece = node.piece
+    if piece.entry is not None:
+        if (args := _read(piece, values)) is None:
+            return False
+        _put(piece, _called(piece.entry, args), values)
+    return node.test in values
+
+
+def _put(piece: Piece, ys: Sequence, values: dict) -> None:
+    values.update(zip(piece.gives, ys, strict=True))
+    for k in piece.weak:
+        if type(values[k]) is np.ndarray:
+            values[k] = values[k].item()
+
+
+def _called(entry: Entry, args: list) -> Sequence:
+    if newest_trace(args) is not None:
+        return JitCall(entry)(*args)
+    return entry.checked(args)
+
+
+def decisions(leaf: Node) -> list[Decision]:
+    """Those on the way to a leaf, each with the outcome that leads there."""
+    path = leaf.path()
+    found = []
+    for node, below in pairwise(path):
+        assert node.decision is not None and below.parent is not None
+        found.append(node.decision._replace(outcome=below.parent[1]))
+    return found
+
+
+def _line_above(node: Node) -> str:
+    decision = None if node.parent is None else node.parent[0].decision
+    return "" if decision is None else decision.line
+
+
+def _straight(eqns: Sequence[Eqn], outputs: tuple[Atom, ...]) -> tuple[list[Var], Program]:
+    """The program of outputs from what its equations read, and what that is."""
+    defined = {v for eqn in eqns for v in eqn.outputs}
+    atoms = [a for eqn in eqns for a in eqn.inputs] + [*outputs]
+    free = tuple(dict.fromkeys([a for a in atoms if isinstance(a, Var) and a not in defined]))
+    program = live(Program(free, tuple(eqns), outputs))
+    used = {a for eqn in program.eqns for a in eqn.inputs} | set(outputs)
+    reads = [v for v in free if v in used]
+    return reads, Program(tuple(reads), program.eqns, outputs)
+
+
+__all__ = ["Node", "Tree"]

@@ -1,0 +1,217 @@
+"""One path through a function: its program, and what Python decided on the way by traced values.
+
+Where Python needs a number (``if``, ``while``, ``range``, ``int``), the trace gives what the
+actual arguments give there, notes it, and goes on. Decisions that are known already are not made
+again: a call whose path leaves those that are known is staged from its beginning, and takes them
+as they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans._compile.ir.program import Program, Var, evaluate
+from functrans._core.array import plain
+from functrans._core.bind import PrimalTracer, Tracer, writer
+from functrans._transforms.staging.signature import typed
+from functrans._transforms.staging.staging import (
+    StagedTracer,
+    StagingTrace,
+    used_of,
+    write,
+)
+from functrans.errors import user_line
+
+# Decisions on one path, at most.
+MOST_DECISIONS = 1000
+
+
+class Outcome(NamedTuple):
+    """What a decision gave: a number of Python's, or the exception that it raised."""
+
+    key: Any
+    value: Any
+
+    def result(self) -> Any:
+        if isinstance(self.value, Exception):
+            raise type(self.value)(*self.value.args)
+        return self.value
+
+
+def outcome_of(convert: Callable[[Any], Any], x: Any) -> Outcome:
+    """What ``convert`` makes of ``x``, which may be traced."""
+    try:
+        value = convert(x)
+    except (ValueError, OverflowError) as error:  # of int(nan), int(inf)
+        return Outcome(type(error), error.with_traceback(None))
+    return Outcome(value if type(value) is bool else typed(value), value)
+
+
+class Decision(NamedTuple):
+    """``convert`` of a variable, after so many equations; ``outcome`` None: it is not known yet."""
+
+    after: int
+    variable: Var
+    convert: Callable[[Any], Any]
+    outcome: Outcome | None
+    line: str
+
+    def __str__(self) -> str:
+        value = self.outcome and self.outcome.value
+        how = f"raised {value!r}" if isinstance(value, Exception) else f"is {value!r}"
+        return f"for {self.convert.__name__}() {how} at {self.line}"
+
+
+class Undecided(BaseException):
+    """A number is not known while the function is staged: the path ends there for now."""
+
+    def __init__(self, trace: PathTrace):
+        super().__init__()
+        self.trace = trace
+
+
+class Endless(BaseException):
+    """A path makes too many decisions, most of them in ``line``."""
+
+    def __init__(self, trace: PathTrace):
+        lines = Counter([d.line for d in trace.decisions])
+        self.line = lines.most_common(1)[0][0]
+        self.how = f"and so more than {MOST_DECISIONS} times in one call"
+        super().__init__(self.line)
+
+
+class Recording(NamedTuple):
+    """A path. ``program`` ends with its last decision if that has no outcome."""
+
+    program: Program
+    structure: Any
+    lifted: list[tuple[Any, Var]]
+    decisions: list[Decision]
+
+
+class PathTrace(StagingTrace):
+    """Writes the program of one path; ``known`` are the first outcomes on it."""
+
+    __slots__ = ("decided", "decisions", "known", "operands", "values")
+
+    def __init__(self, fun: str, operands: Sequence, known: Sequence[Outcome]):
+        super().__init__(fun, lifted={})
+        self.known = known
+        self.operands: dict[Var, Any] = dict(enumerate(operands))  # type: ignore[arg-type]
+        self.decisions: list[Decision] = []
+        self.decided: dict[tuple, Outcome] = {}
+        self.values: dict[Any, Any] = {}
+
+    def arguments(self, args: Sequence[Any]) -> list[StagedTracer]:
+        inputs = super().arguments(args)
+        actual = [self.operands[i] for i in range(len(args))]  # type: ignore[index]
+        self.operands = dict(zip([t.variable for t in inputs], actual, strict=True))
+        return inputs
+
+    def operand(self, x: Tracer) -> StagedTracer:
+        t = super().operand(x)
+        self.operands[t.variable] = x
+        return t
+
+    def decide(self, x: StagedTracer, convert: Callable[[Any], Any], use: str) -> Any:
+        if self.closed is True:
+            return super().decide(x, convert, use)
+        v = x.variable
+        if x.size != 1:
+            convert(np.ones(x.shape, x.dtype))  # raises what NumPy does
+        if (v, convert) not in self.decided:
+            if len(self.decisions) >= MOST_DECISIONS:
+                raise Endless(self)
+            self._decide(v, convert)
+        return self.decided[v, convert].result()
+
+    def _decide(self, v: Var, convert: Callable[[Any], Any]) -> None:
+        n, outcome = len(self.decisions), None
+        known, x = (True, None) if n < len(self.known) else self.value(v)
+        if known:
+            outcome = self.known[n] if n < len(self.known) else outcome_of(convert, x)
+        self.decisions.append(Decision(len(self.eqns), v, convert, outcome, user_line()))
+        if outcome is None:
+            raise Undecided(self)
+        self.decided[v, convert] = outcome
+
+    def value(self, v: Var) -> tuple[bool, Any]:
+        """Whether it is known what a variable is for the actual arguments, and what it is."""
+        inputs, wanted = self._needed(v)
+        for a in inputs:
+            if a not in self.values:
+                known, x = exact(self.operands[a])
+                if not known:
+                    return False, None
+                self.values[a] = x
+        eqns = tuple([self.eqns[i] for i in sorted(wanted)])
+        if eqns:
+            results = tuple([y for eqn in eqns for y in eqn.outputs])
+            program = Program(tuple(inputs), eqns, results)
+            with np.errstate(all="ignore"):
+                ys = evaluate(program, [self.values[a] for a in inputs])
+            self.values.update(zip(results, ys, strict=True))
+        return True, self.values[v]
+
+    def _needed(self, v: Var) -> tuple[dict[Var, None], set[int]]:
+        """The variables to begin with, and the equations to run, for ``v``."""
+        inputs: dict[Var, None] = {}
+        wanted: set[int] = set()
+        todo: list[Any] = [v]
+        while todo:
+            a = todo.pop()
+            if not isinstance(a, Var):
+                continue
+            i = self.defined_by(a)
+            if i is None or a in self.values:
+                inputs[a] = None
+            elif i not in wanted:
+                wanted.add(i)
+                todo += self.eqns[i].inputs
+        return inputs, wanted
+
+
+def exact(x: Any) -> tuple[bool, Any]:
+    """Whether the plain value of ``x`` is known, and what it is."""
+    while isinstance(x, PrimalTracer):
+        x = x.primal
+    if isinstance(x, StagedTracer):
+        return x.owner.value(x.variable) if isinstance(x.owner, PathTrace) else (False, None)
+    if isinstance(x, Tracer):
+        return False, None
+    return True, plain(x)
+
+
+def record(
+    f: Callable, operands: Sequence, examples: Sequence, name: str, known: Sequence[Outcome]
+) -> Recording:
+    """The path of ``f`` on ``operands``, of whose kinds ``examples`` are, after known decisions.
+
+    Raises Endless where Python decides without end.
+    """
+    trace = PathTrace(name, operands, known)
+    token = writer.set(trace)
+    structure: Any = None
+    try:
+        program, structure = write(trace, f, examples)
+    except Undecided as end:
+        if end.trace is not trace:
+            raise
+        inputs = tuple(list(trace.operands)[: len(operands)])
+        program = Program(inputs, tuple(trace.eqns), (trace.decisions[-1].variable,))
+    finally:
+        writer.reset(token)
+    assert trace.lifted is not None
+    tested = Program(program.inputs, program.eqns, (*program.outputs, *_variables(trace)))
+    return Recording(program, structure, used_of(trace.lifted, tested), trace.decisions)
+
+
+def _variables(trace: PathTrace) -> list[Var]:
+    return [d.variable for d in trace.decisions]
+
+
+__all__ = ["MOST_DECISIONS", "Decision", "Endless", "Outcome", "Recording", "outcome_of", "record"]
