@@ -96,7 +96,7 @@ def faults() -> list[str]:
         "forward mode": lambda: (ft.jacfwd(f)(x), slope),
         "compiled code": lambda: (ft.jit(ft.grad(f))(x), slope),
         "second order": lambda: (ft.hessian(lambda x: np.sum(x**3))(x), np.diag(6 * x)),
-        "batches": lambda: (ft.vmap(ft.grad(np.sin))(x), np.cos(x)),
+        "batches": lambda: (ft.vmap(ft.grad(lambda x: np.sin(x)))(x), np.cos(x)),
         "linear algebra": lambda: (
             ft.jit(ft.grad(lambda a: np.linalg.slogdet(a)[1]))(np.diag(x)), np.diag(1 / x)
         ),
