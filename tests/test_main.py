@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import functrans
-from functrans.__main__ import main
+from functrans.__main__ import main, native
+from functrans._compile.run import entry
 from functrans.cache import directory
 
 
@@ -18,6 +20,8 @@ def test_it_runs_as_a_module():
     done = subprocess.run([sys.executable, "-m", "functrans"], capture_output=True, text=True,
                           check=True)
     assert done.stdout.startswith(f"functrans {functrans.__version__}, ")
+    assert "\njit       on\nBLAS      of " in done.stdout
+    assert "\nself-test passed\n" in done.stdout
 
 
 def test_the_report_runs_its_example(capsys):
@@ -25,6 +29,26 @@ def test_the_report_runs_its_example(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith(">>> ") for line in lines) == 5
     assert lines[-4] == "[0.09003057 0.24472847 0.66524096]"
+
+
+def test_a_bug_report_has_settings_and_variables_and_no_example(capsys, monkeypatch):
+    monkeypatch.setenv("FUNCTRANS_CACHE_SIZE", "100")
+    assert main(["--bug-report"]) == 0
+    text = capsys.readouterr().out
+    assert "\nsettings  config(jit=True, threads=" in text
+    assert "\n          FUNCTRANS_CACHE_SIZE=100\n" in text
+    assert ">>>" not in text
+
+
+def test_the_report_says_when_calls_take_the_long_way(monkeypatch):
+    monkeypatch.setattr(entry, "supported", lambda: False)
+    assert native().startswith("on, but calls take the long way: ")
+
+
+def test_a_failing_self_test_names_what_failed(capsys, monkeypatch):
+    monkeypatch.setattr(functrans, "vmap", lambda f: np.sin)
+    assert main() == 1
+    assert "\nself-test FAILED: batches\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("error", ["OSError", "ImportError", "RuntimeError"])
@@ -52,6 +76,7 @@ def test_without_llvmlite_numpy_runs_the_programs_and_one_warning_says_why(tmp_p
     assert warning.startswith(f"{script}:3: RuntimeWarning: jit runs through NumPy, not natively: ")
     assert warning.endswith("llvmlite cannot be loaded: libLLVM.so is missing")
     assert "processor no native code, jit runs through NumPy: llvmlite cannot" in done.stdout
+    assert "\njit       off: llvmlite cannot be loaded: libLLVM.so is missing\n" in done.stdout
 
 
 def test_the_cache_directory_can_be_named(monkeypatch, tmp_path):

@@ -15,7 +15,7 @@ from functrans._compile.lowering.numbers import Code
 from functrans._core.array import Array
 
 # Where CPython and NumPy keep things, in bytes from the start of an object; tried out in entry.py.
-OFFSETS = {"type": 8, "value": 16, "tuple": 24, "items": LIST_ITEMS,
+OFFSETS = {"type": 8, "value": 16, "tuple": tuple.__basicsize__, "items": LIST_ITEMS,
            "data": ARRAY_DATA, "ndim": 24, "dims": 32, "dtype": 56, "flags": 64}
 # Bits of an array's flags: C-contiguous and aligned; writeable.
 IN_ORDER, WRITEABLE = 0x0001 | 0x0100, 0x0400
