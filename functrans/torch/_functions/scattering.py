@@ -110,8 +110,9 @@ def _scatter_add_row(x, dim, index, src):
         return None
     where, shape = index._array, x._array.shape
     axis = axis_of(dim, len(shape))
-    fits = axis is not None and where.dtype == np.int64 and where.ndim == len(shape)
-    if not fits or not where.size or where.shape != src._array.shape:
+    if axis is None or where.dtype != np.int64 or where.ndim != len(shape):
+        return None
+    if not where.size or where.shape != src._array.shape:
         return None
     pattern, indices = split_key(_places(axis, where, len(shape)), shape)
     if where.min() < 0 or where.max() >= shape[axis] or any(

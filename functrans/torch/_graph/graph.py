@@ -438,11 +438,12 @@ class Recorder(Trace):
             own = _storage_of(y, args, primals)
         if not is_inexact(y):
             return y
-        edges, parts, needs = [], [], set()
+        edges: list[Edge | None] = []
+        parts, needs = [], set()
         for i, x in enumerate(args):
             e = (x.node, x.index) if type(x) is Value and x.node is not None else None
             edges.append(e)
-            action = (prim.actions[i] if prim.differentiable else ZERO) if e else None
+            action: Any = (prim.actions[i] if prim.differentiable else ZERO) if e else None
             if action is not None:
                 saved = action.pick(y, *primals) if action.needs else ()
                 parts.append((i, action, saved, _unlike(primals[i], y)))
