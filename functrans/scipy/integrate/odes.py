@@ -7,7 +7,6 @@ derivatives are those of the numbers that the method computes with these steps.
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -111,25 +110,17 @@ def odeint(func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None,
     f = Numbers(func)
     start, times, numbers = concrete((_together(y0), _together(t), args))
 
-    def run(full: Any) -> Any:
-        return si.odeint(f, start, times, numbers, Numbers(Dfun) if Dfun else None, col_deriv,
-                         full, ml, mu, rtol, atol, tcrit, h0, hmax, hmin, ixpr, mxstep, mxhnil,
-                         mxordn, mxords, printmessg, tfirst)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", si.ODEintWarning)
-        y, info = run(True)
-    success = info["message"].startswith(("Integration successful", "Nothing was done"))
+    y, info = si.odeint(f, start, times, numbers, Numbers(Dfun) if Dfun else None, col_deriv,
+                        True, ml, mu, rtol, atol, tcrit, h0, hmax, hmin, ixpr, mxstep, mxhnil,
+                        mxordn, mxords, printmessg, tfirst)
     if not f.depends_on((y0, t, args)):
-        if not success:
-            return run(full_output)  # which warns
         return (y, info) if full_output else y
     if tcrit is not None:
         raise UnsupportedError(
             f"{user_line()}: odeint got tcrit={tcrit!r} beside a traced value. Integrate up to "
             "the critical time, and on from there."
         )
-    if not success:
+    if not info["message"].startswith(("Integration successful", "Nothing was done")):
         raise SolverError(
             f"{user_line()}: odeint has no derivative, for the solver failed: {info['message']}"
         )
