@@ -320,15 +320,17 @@ class ElementwiseNode(Node):
 
     def recorded(self, action: Any, saved: Sequence) -> list:
         """The arrays that ``action`` reads, as values with their places in the graph."""
-        names = ("x",) if len(self.edges) == 1 else [f"x{i + 1}" for i in range(len(self.edges))]
-        edges: dict[str, Any] = dict(zip(names, self.edges, strict=True))
-        edges["y"] = (self, 0)
-        avals = {names[i]: unlike for i, _, _, unlike in self.parts or () if unlike}
+        dtypes = {i: unlike[1] for i, _, _, unlike in self.parts or () if unlike}
         of = joint(self.marks)
-        return [
-            saved_value(v, _unpromoted(edges[n], v, avals[n][1]) if n in avals else edges[n], of)
-            for n, v in zip(action.needs, saved, strict=True)
-        ]
+        out = []
+        for name, v in zip(action.needs, saved, strict=True):
+            if name == "y":
+                edge: Edge | None = (self, 0)
+            else:
+                i = int(name[1:] or 1) - 1  # x, or x1, x2, ...
+                edge = _unpromoted(self.edges[i], v, dtypes[i]) if i in dtypes else self.edges[i]
+            out.append(saved_value(v, edge, of))
+        return out
 
     def release(self) -> None:
         for part in self.parts or ():
