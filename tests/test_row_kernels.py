@@ -84,6 +84,10 @@ def test_activations(kernel, size, dtype):
     y = kernel("sigmoid", x)
     exact = 1 / (1 + np.exp(-x.astype(WIDE)))
     assert (np.abs(y.astype(WIDE) - exact) <= 4 * np.spacing(y).astype(WIDE)).all()
+    y = kernel("softplus", x)
+    exact = np.log1p(np.exp(x.astype(WIDE)))
+    assert (np.abs(y.astype(WIDE) - exact) <= 4 * np.spacing(y).astype(WIDE)).all()
+    y = kernel("sigmoid", x)
     assert_allclose(kernel("sigmoid_slope", g, y), g * (y * (1 - y)), rtol=4 * np.finfo(dtype).eps)
     assert_array_equal(kernel("relu", x), np.where(x > 0, x, 0))
     assert_array_equal(kernel("relu_slope", g, np.maximum(x, 0)), np.where(x > 0, g, 0))
@@ -95,6 +99,8 @@ def test_special_entries_of_activations(kernel, dtype):
     with np.errstate(all="ignore"):
         assert_allclose(kernel("sigmoid", x), 1 / (1 + np.exp(-x)), rtol=8 * np.finfo(dtype).eps)
         assert_array_equal(kernel("relu", x), np.maximum(x, 0))
+        expected = np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+        assert_allclose(kernel("softplus", x), expected, rtol=8 * np.finfo(dtype).eps)
     g = np.resize(np.array([1.0, np.inf, np.nan], dtype), 40)
     assert_array_equal(kernel("relu_slope", g, kernel("relu", x)), np.where(x <= 0, 0, g))
 

@@ -457,6 +457,8 @@ def _softmax_move(g, y, axis):
     if moved is not None:
         return moved
     g = g * y
+    if type(g) is type(y) is np.ndarray:
+        return g - y * np.add.reduce(g, axis, keepdims=True)
     return g - y * g.sum(axis=axis).reshape(kept_shape(y.shape, axis))
 
 

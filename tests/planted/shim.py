@@ -200,6 +200,42 @@ ERRORS = (
         "*seen.values()]",
         "tests/torch/test_engine.py::test_hooks_see_each_cotangent_once_where_a_nan_arrives",
     ),
+    Planted(
+        "torch: a gradient is handed over although others refer to it",
+        "functrans/torch/_tensors/tensor.py",
+        "getrefcount(xs[i]) == 2 and (",
+        "getrefcount(xs[i]) > 0 and (",
+        "tests/torch/test_direct.py::test_a_gradient_does_not_share_memory_with_its_seed",
+        "tests/torch/test_direct.py::test_no_two_gradients_share_memory",
+    ),
+    Planted(
+        "torch: a sum is along another dimension",
+        "functrans/torch/_functions/reductions.py",
+        "row_along(_sum_kept if keepdim else _sum, x, dim)",
+        "row_along(_sum_kept if keepdim else _sum, x, 0)",
+        "tests/torch/test_direct.py::test_a_call_by_its_row_is_the_call_by_numpys_name",
+    ),
+    Planted(
+        "a one-pass kernel takes arrays of another byte order",
+        "functrans/_kernels/large.py",
+        'if x.dtype.char not in "fd" or not x.dtype.isnative:',
+        'if x.dtype.char not in "fd":',
+        "tests/test_row_kernels.py::test_what_kernels_do_not_take",
+    ),
+    Planted(
+        "a one-pass kernel loses the share of infinity",
+        "functrans/_compile/run/row_kernels.py",
+        'code.select(w.t, same, zero, w.op("sub", x, top))',
+        'w.op("sub", x, top)',
+        "tests/test_row_kernels.py::test_special_rows_are_those_of_small_arrays",
+    ),
+    Planted(
+        "the slope of an odd power loses its sign",
+        "functrans/_ops/powers.py",
+        "if n % 2 and type(y)",
+        "if n % 3 and type(y)",
+        "tests/test_whole_powers.py",
+    ),
 )
 
 __all__ = ["ERRORS"]

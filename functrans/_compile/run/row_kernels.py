@@ -149,6 +149,15 @@ def _sigmoid_slope(w: _Writer) -> None:
            "%x0", "%x1", "%y")
 
 
+@_kernel(1)
+def _softplus(w: _Writer) -> None:
+    def value(x: str) -> str:
+        small = _exp(w, w.code.op(f"fneg {w.t} {w.code.call('fabs', w.t, x)}"))
+        return w.op("add", _positive(w, x, x), w.code.libm("log1p", w.t, small))
+
+    w.flat(value, "%x0", "%y")
+
+
 def _positive(w: _Writer, of: str, x: str) -> str:
     """``x`` where ``of`` is positive or NaN, else 0."""
     zero = w.number(0)
@@ -258,8 +267,9 @@ def _outer(pointers: list[str], t: str) -> str:
     return code.function("i32 @rows", "ptr %list")
 
 
-# Kernels that call the exponential function, which NumPy has for vectors where C may not.
-_WITH_EXP = frozenset({"sigmoid", "softmax", "log_softmax", "log_softmax_slope"})
+# What kernels call for each entry, which NumPy has for vectors where the C library may not.
+_CALLED = {"sigmoid": ("exp",), "softmax": ("exp",), "log_softmax": ("exp",),
+           "log_softmax_slope": ("exp",), "softplus": ("exp", "log1p")}
 
 
 @functools.cache
@@ -268,8 +278,9 @@ def _native(name: str, char: str) -> tuple[Any, Any] | None:
     try:
         with compiler():
             machine = local()
-            if name in _WITH_EXP and not machine.library.variants("exp" + "f" * (char == "f"),
-                                                                  type_of(np.dtype(char)), 1):
+            t, suffix = type_of(np.dtype(char)), "f" if char == "f" else ""
+            called = [f"{f}{suffix}" for f in _CALLED.get(name, ())]
+            if not all([machine.library.variants(f, t, 1) for f in called]):
                 return None
             source = text(name, np.dtype(char), machine.library, machine.wide)
             return machine.compile_own(source, "rows", f"{name} of {np.dtype(char)}")

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import Aval
-from functrans.torch._functions.direct import RowCall, are_plain
+from functrans.torch._functions.direct import RowCall, are_plain, record_row
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, TAKING_OUT, op, row
-from functrans.torch._graph.graph import Node, check, freed, joint, saved_value, sequence
+from functrans.torch._graph.graph import Node, RowNode, check, freed, joint, saved_value, sequence
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed_binary
 from functrans.torch._graph.packing import packed, unpacked
@@ -84,7 +84,7 @@ class ProductNode(Node):
 
 FORWARD[ProductNode] = Forward(ProductNode.operands, ProductNode.push)
 _matmul = row("matmul")
-_MM = named(ProductNode, "MmBackward0")
+_MM, _PRODUCT = named(ProductNode, "MmBackward0"), named(RowNode, "MmBackward0")
 
 
 @observed_binary
@@ -94,7 +94,8 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         return _product(input, other)
     a, b = input._array, other._array
     if a.ndim != 2 or b.ndim != 2 or a.dtype is not b.dtype or a.shape[1] != b.shape[0]:
-        return _product(input, other)
+        call = _product_row(input, other)
+        return _product(input, other) if call is None else record_row(_PRODUCT, call)
     out = from_array(a.dot(b) if a.dtype.kind in "fc" else np.matmul(a, b))
     if not state.grad or a.dtype.kind not in "fcV":
         return out

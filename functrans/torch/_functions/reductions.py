@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans.extend import ANY, Aval, Linear, bind
+from functrans.extend import ANY, Aval, Linear, Primitive, bind
 from functrans.torch._functions.direct import RowCall, are_plain, axis_of
 from functrans.torch._functions.table import (
     FUNCTIONS,
@@ -65,17 +65,14 @@ _sum_kept = Linear(
 )
 
 
-def dims_of(x: Any, dim: Any) -> tuple | None:
-    """``dim`` as the rows of a plain tensor take it, None where it is not that simple."""
-    if not are_plain(x) or type(dim) is bool:
-        return None
-    axis = axis_of(dim, x._array.ndim)
-    return None if axis is None else (axis,)
+def row_along(row: Primitive, x: Any, dim: Any) -> RowCall | None:
+    """The call of ``row`` along one dimension of a plain tensor."""
+    axis = axis_of(dim, x._array.ndim) if are_plain(x) else None
+    return None if axis is None else RowCall(row, (x,), {"axis": (axis,)})
 
 
 def _sum_row(x, dim=None, keepdim=False, *, dtype=None):
-    axis = dims_of(x, dim) if dtype is None else None
-    return axis and RowCall(_sum_kept if keepdim else _sum, (x,), {"axis": axis})
+    return row_along(_sum_kept if keepdim else _sum, x, dim) if dtype is None else None
 
 
 @op(title="SumBackward1", method=False, by_row=_sum_row)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._ops.indexing import ARRAY
 from functrans.extend import split_key
 from functrans.torch._functions.direct import RowCall, are_plain, axis_of
 from functrans.torch._functions.indexing import from_start, index_array
@@ -110,15 +111,16 @@ def _scatter_add_row(x, dim, index, src):
         return None
     where, shape = index._array, x._array.shape
     axis = axis_of(dim, len(shape))
-    fits = axis is not None and where.dtype == np.int64 and where.ndim == len(shape)
-    if not fits or not where.size or where.shape != src._array.shape:
+    if axis is None or where.dtype != np.int64 or where.ndim != len(shape):
         return None
-    pattern, indices = split_key(_places(axis, where, len(shape)), shape)
+    if not where.size or where.shape != src._array.shape:
+        return None
     if where.min() < 0 or where.max() >= shape[axis] or any(
             [n > m for i, (n, m) in enumerate(zip(where.shape, shape, strict=True)) if i != axis]):
         return None
-    indices = [i.copy() if i is where else np.broadcast_to(i, where.shape) for i in indices]
-    return RowCall(_scatter_add, (x, src, *indices), {"pattern": pattern})
+    places = _places(axis, where.copy(), len(shape))
+    indices = np.broadcast_arrays(*places) if len(shape) > 1 else places
+    return RowCall(_scatter_add, (x, src, *indices), {"pattern": (ARRAY,) * len(shape)})
 
 
 @op(by_row=_scatter_add_row)

@@ -6,14 +6,13 @@ import numpy as np
 
 from functrans._kernels.large import in_one_pass
 from functrans.extend import General, bind
-from functrans.torch._functions.direct import RowCall
 from functrans.torch._functions.reductions import (
     after_batch,
     count_dims,
-    dims_of,
     kept,
     kept_out,
     plain_value,
+    row_along,
 )
 from functrans.torch._functions.table import floating, op, row
 
@@ -51,18 +50,15 @@ _log_softmax = General(
 
 
 def _logsumexp_row(x, dim, keepdim=False):
-    axis = None if keepdim else dims_of(x, dim)
-    return axis and RowCall(_logsumexp, (x,), {"axis": axis})
+    return None if keepdim else row_along(_logsumexp, x, dim)
 
 
 def _softmax_row(x, dim, *, dtype=None):
-    axis = dims_of(x, dim) if dtype is None else None
-    return axis and RowCall(_softmax, (x,), {"axis": axis})
+    return row_along(_softmax, x, dim) if dtype is None else None
 
 
 def _log_softmax_row(x, dim, *, dtype=None):
-    axis = dims_of(x, dim) if dtype is None else None
-    return axis and RowCall(_log_softmax, (x,), {"axis": axis})
+    return row_along(_log_softmax, x, dim) if dtype is None else None
 
 
 @op(by_row=_logsumexp_row)

@@ -320,15 +320,17 @@ class ElementwiseNode(Node):
 
     def recorded(self, action: Any, saved: Sequence) -> list:
         """The arrays that ``action`` reads, as values with their places in the graph."""
-        names = ("x",) if len(self.edges) == 1 else [f"x{i + 1}" for i in range(len(self.edges))]
-        edges: dict[str, Any] = dict(zip(names, self.edges, strict=True))
-        edges["y"] = (self, 0)
-        avals = {names[i]: unlike for i, _, _, unlike in self.parts or () if unlike}
+        dtypes = {i: unlike[1] for i, _, _, unlike in self.parts or () if unlike}
         of = joint(self.marks)
-        return [
-            saved_value(v, _unpromoted(edges[n], v, avals[n][1]) if n in avals else edges[n], of)
-            for n, v in zip(action.needs, saved, strict=True)
-        ]
+        out = []
+        for name, v in zip(action.needs, saved, strict=True):
+            if name == "y":
+                edge: Edge | None = (self, 0)
+            else:
+                i = int(name[1:] or 1) - 1  # x, or x1, x2, ...
+                edge = _unpromoted(self.edges[i], v, dtypes[i]) if i in dtypes else self.edges[i]
+            out.append(saved_value(v, edge, of))
+        return out
 
     def release(self) -> None:
         for part in self.parts or ():
@@ -438,11 +440,12 @@ class Recorder(Trace):
             own = _storage_of(y, args, primals)
         if not is_inexact(y):
             return y
-        edges, parts, needs = [], [], set()
+        edges: list[Edge | None] = []
+        parts, needs = [], set()
         for i, x in enumerate(args):
             e = (x.node, x.index) if type(x) is Value and x.node is not None else None
             edges.append(e)
-            action = (prim.actions[i] if prim.differentiable else ZERO) if e else None
+            action: Any = (prim.actions[i] if prim.differentiable else ZERO) if e else None
             if action is not None:
                 saved = action.pick(y, *primals) if action.needs else ()
                 parts.append((i, action, saved, _unlike(primals[i], y)))

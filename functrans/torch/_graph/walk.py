@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextvars
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from heapq import heappop, heappush
 from typing import Any
@@ -61,8 +61,9 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     with state.watch.scope("torch::autograd::GraphRoot") if state.watch else nullcontext():
         for (node, k), ct in roots:
             _add(cts, heap, node, k, ct)
-    needed = None if wanted is None else _leading_to(heap, wanted)
-    captured: dict[tuple, Any] = {} if wanted is None else {edge_key(e): None for e in wanted}
+    keys = [edge_key(e) for e in wanted or ()]
+    captured: dict[tuple, Any] = dict.fromkeys(keys)
+    needed = None if wanted is None else _leading_to(heap, captured)
     before, state.grad = state.grad, create
     outer = dict(walks.__dict__)
     walks.callbacks, walks.number = [], next(_numbers)
@@ -72,14 +73,15 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
         with quiet():
             if not create and state.watch is None:
                 cts, heap, captured = _glance(cts, heap, needed, captured, retain)
-            _walk(cts, heap, needed, captured, retain, create)
+            if heap:
+                _walk(cts, heap, needed, captured, retain, create)
         while walks.callbacks:
             walks.callbacks.pop(0)()
     finally:
         state.grad = before
         walks.__dict__.clear()
         walks.__dict__.update(outer)
-    return [] if wanted is None else [captured[edge_key(e)] for e in wanted]
+    return [captured[key] for key in keys]
 
 
 def will_pass(node: Node) -> bool:
@@ -305,9 +307,9 @@ def _capture(node: Node, ct: Any, captured: dict) -> None:
             captured[key] = c
 
 
-def _leading_to(heap: list, wanted: Sequence[Edge]) -> set:
-    """The nodes from which one of the ``wanted`` places is reached through an operand."""
-    sought = {edge_key(e) for e in wanted}
+def _leading_to(heap: list, sought: Collection[tuple]) -> set:
+    """The nodes from which one of the places ``sought``, by their keys, is reached through an
+    operand."""
     needed = set()
     passed = reached([(node, 0) for _, node in heap])
     ends = {node for node in passed if not any(node.edges)}
