@@ -95,4 +95,20 @@ def unexpandable(have: Sequence[int], want: Sequence[int]) -> str:
             f"Tensor sizes: {list(have)}")
 
 
-__all__ = ["LinAlgError", "misfit", "out_of_range", "translated", "unexpandable"]
+def require_joinable(shapes: Sequence[tuple], dim: int) -> None:
+    """Raise unless the shapes differ in dimension ``dim`` alone."""
+    first = shapes[0]
+    for i, shape in enumerate(shapes):
+        if len(shape) != len(first):
+            raise RuntimeError(
+                f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}"
+            )
+        for d, (n, m) in enumerate(zip(shape, first, strict=True)):
+            if n != m and d != dim:
+                raise RuntimeError(
+                    f"Sizes of tensors must match except in dimension {dim}. Expected size {m} but "
+                    f"got size {n} for tensor number {i} in the list."
+                )
+
+
+__all__ = ["LinAlgError", "misfit", "out_of_range", "require_joinable", "translated", "unexpandable"]

@@ -5,6 +5,8 @@ Above ``nn``'s padding and folding, of which they are made.
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 
 from functrans.torch._functions.shapes import stack
