@@ -155,7 +155,7 @@ def push(row: Primitive, ts: Sequence, y: Any, xs: Sequence, params: dict) -> An
     outputs, a tuple.
 
     >>> import numpy as np
-    >>> push(TABLE["sin"], [np.ones(2)], None, [np.zeros(2)], {})
+    >>> push(TABLE["sin"], [np.ones(2)], Aval((2,), np.dtype(float)), [np.zeros(2)], {})
     array([1., 1.])
     """
     if all(t is None for t in ts):

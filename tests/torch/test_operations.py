@@ -219,3 +219,60 @@ def test_a_signal_that_is_too_short_for_its_length_is_padded_with_a_warning():
     spectrum = torch.stft(torch.ones(16), 8, return_complex=True)
     with pytest.warns(UserWarning, match="The length of signal is shorter than the length param"):
         assert torch.istft(spectrum, 8, length=30).shape == (30,)
+
+
+N = torch.nn.functional
+SCORES, LABELS = torch.zeros(4, 2, 3), torch.ones(2, 1).long()
+WAVE, SPECTRUM = torch.ones(16), torch.stft(torch.ones(16), 8, return_complex=True)
+WINDOWS = torch.signal.windows
+KEPT = torch.tensor([True, False])
+UNFIT = {
+    "input lengths": (lambda: N.ctc_loss(SCORES, LABELS, (9, 4), (1, 1)), "value at most 4, but"),
+    "fewer lengths": (lambda: N.ctc_loss(SCORES, LABELS, (4,), (1, 1)), "input_lengths must be"),
+    "fewer targets": (lambda: N.ctc_loss(SCORES, LABELS, (4, 4), (1,)), "target_lengths must"),
+    "blank": (lambda: N.ctc_loss(SCORES, LABELS, (4, 4), (1, 1), 3), "blank must be in label"),
+    "a row": (lambda: N.ctc_loss(SCORES, LABELS[:1], (4, 4), (1, 1)), "to have size 2 at dim"),
+    "joined": (lambda: N.ctc_loss(SCORES, LABELS[:, 0], (4, 4), (1, 2)), "but target_lengths add"),
+    "reduction": (lambda: N.ctc_loss(SCORES, LABELS, (4, 4), (1, 1), reduction="max"),
+                  "max is not a valid value"),
+    "no size": (lambda: N.fractional_max_pool2d(SCORES, 2), "either an output_size or an output"),
+    "pool size": (lambda: N.fractional_max_pool2d(SCORES, 2, 3), "too large relative to input"),
+    "pool dims": (lambda: N.fractional_max_pool2d(WAVE, 2, 3), "Expected 3D or 4D tensor, but"),
+    "no complex": (lambda: torch.stft(WAVE, 8), "stft requires the return_complex parameter"),
+    "hop": (lambda: torch.stft(WAVE, 8, 0, return_complex=True), "expected hop_length > 0, but"),
+    "win": (lambda: torch.stft(WAVE, 8, 2, 9, return_complex=True), "expected 0 < win_length <="),
+    "window": (lambda: torch.stft(WAVE, 8, window=WAVE, return_complex=True), "expected a 1D win"),
+    "short": (lambda: torch.stft(WAVE[:4], 8, center=False, return_complex=True), "0 < n_fft < 4"),
+    "half": (lambda: torch.stft(WAVE * 1j, 8, onesided=True), "Cannot have onesided output if"),
+    "dims": (lambda: torch.stft(SCORES, 8, return_complex=True), "expected a 1D or 2D tensor, but"),
+    "real": (lambda: torch.istft(WAVE, 8), "istft requires a complex-valued input tensor"),
+    "frequencies": (lambda: torch.istft(SPECTRUM, 6), "expected the frequency dimension"),
+    "gaps": (lambda: torch.istft(SPECTRUM, 8, 4, window=torch.zeros(8)), "window overlap add min"),
+    "negative": (lambda: torch.hann_window(-1), "requires non-negative window_length"),
+    "M": (lambda: WINDOWS.hann(-1), "hann requires non-negative window length, got M=-1"),
+    "integers": (lambda: torch.hann_window(3, dtype=torch.int64), "expects floating point dtypes"),
+    "doubles": (lambda: WINDOWS.hann(3, dtype=torch.int64), "expects float32 or float64 dtypes"),
+    "std": (lambda: WINDOWS.gaussian(3, std=0), "Standard deviation must be positive, got: 0"),
+    "tau": (lambda: WINDOWS.exponential(3, tau=0), "Tau must be positive, got: 0 instead"),
+    "center": (lambda: WINDOWS.exponential(3, center=1), "Center must be None for symmetric"),
+    "weights": (lambda: WINDOWS.general_cosine(3, a=()), "Coefficients must be a list/tuple"),
+    "mask type": (lambda: torch.masked.sum(WAVE, mask=WAVE), "expected mask of dtype torch.bool"),
+    "mask shape": (lambda: torch.masked.sum(WAVE, mask=KEPT), "is not broadcast to an input of"),
+    "integer mean": (lambda: torch.masked.mean(LABELS), "not implemented for integers"),
+    "segments": (lambda: torch.segment_reduce(WAVE, "sum"), "Either lengths or offsets must"),
+    "segment sort": (lambda: torch.segment_reduce(WAVE, "std", lengths=LABELS[0]), "unknown red"),
+    "removed": (lambda: torch.symeig(WAVE), "in favor of `torch.linalg.eigh`"),
+    "reinforce": (lambda: WAVE.reinforce(1), r"reinforce\(\) was removed"),
+    "map_": (lambda: WAVE.clone().requires_grad_().map_(WAVE, max), r"Can't call map_\(\) on"),
+    "no class": (lambda: WAVE.as_subclass(int), "derives from torch.Tensor, but it is"),
+    "no copy": (lambda: torch.asarray([1], copy=False), "can't alias arbitrary sequence"),
+    "range": (lambda: torch.range(0, 1, 0), "step must be nonzero"),
+    "expand": (lambda: torch.func.vmap(torch.sin, randomness="all")(WAVE), "Only allowed values"),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_what_does_not_fit_is_refused_by_name(name):
+    call, text = UNFIT[name]
+    with pytest.raises((RuntimeError, ValueError, TypeError, IndexError), match=text):
+        call()

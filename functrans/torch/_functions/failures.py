@@ -84,15 +84,31 @@ def misfit(name: str, a: Sequence[int], b: Sequence[int]) -> str:
 
 def unexpandable(have: Sequence[int], want: Sequence[int]) -> str:
     """What is wrong with a shape that cannot be expanded to another."""
-    for i in range(1, len(have) + 1):
-        if i > len(want) or have[-i] not in (1, want[-i]):
-            break
     if len(have) > len(want):
         return (f"The number of sizes provided ({len(want)}) must be greater or equal to the "
                 f"number of dimensions in the tensor ({len(have)})")
+    i = next((i for i in range(1, len(have) + 1) if have[-i] not in (1, want[-i])), 1)
     return (f"The expanded size of the tensor ({want[-i]}) must match the existing size "
             f"({have[-i]}) at non-singleton dimension {len(want) - i}. Target sizes: {list(want)}. "
             f"Tensor sizes: {list(have)}")
 
 
-__all__ = ["LinAlgError", "misfit", "out_of_range", "translated", "unexpandable"]
+def require_joinable(shapes: Sequence[tuple], dim: int) -> None:
+    """Raise unless the shapes differ in dimension ``dim`` alone."""
+    first = shapes[0]
+    for i, shape in enumerate(shapes):
+        if len(shape) != len(first):
+            raise RuntimeError(
+                f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}"
+            )
+        for d, (n, m) in enumerate(zip(shape, first, strict=True)):
+            if n != m and d != dim:
+                raise RuntimeError(
+                    f"Sizes of tensors must match except in dimension {dim}. Expected size {m} but "
+                    f"got size {n} for tensor number {i} in the list."
+                )
+
+
+__all__ = [
+    "LinAlgError", "misfit", "out_of_range", "require_joinable", "translated", "unexpandable",
+]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.direct import cat_row, stack_row
-from functrans.torch._functions.failures import out_of_range, unexpandable
+from functrans.torch._functions.failures import out_of_range, require_joinable, unexpandable
 from functrans.torch._functions.table import (
     FUNCTIONS,
     METHODS,
@@ -380,22 +380,8 @@ def cat(tensors, dim=0):
         raise RuntimeError("cat: expected a non-empty list of Tensors")
     alike = promoted(*tensors)
     parts = [x for x in alike if x.shape != (0,)] or alike[:1]
-    for i, x in enumerate(parts):
-        _require_joinable(i, x.shape, parts[0].shape, dim)
+    require_joinable([x.shape for x in parts], _dim(dim, parts[0].ndim))
     return np.concatenate(parts, dim)
-
-
-def _require_joinable(i: int, shape: tuple, first: tuple, dim: int) -> None:
-    if len(shape) != len(first):
-        raise RuntimeError(
-            f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}"
-        )
-    for d, (n, m) in enumerate(zip(shape, first, strict=True)):
-        if n != m and d != _dim(dim, len(first)):
-            raise RuntimeError(
-                f"Sizes of tensors must match except in dimension {dim}. Expected size {m} but got "
-                f"size {n} for tensor number {i} in the list."
-            )
 
 
 @op(space=FUNCTIONS, by_row=stack_row)

@@ -22,7 +22,7 @@ def _wave(*shape, start=0.0):
 def _with_gradients(f, *xs):
     """The results of ``f`` that are of floats, and the gradients of their sum, weighed."""
     out = f(*xs)
-    ys = [y for y in (out if isinstance(out, tuple) else (out,)) if not y.dtype == torch.int64]
+    ys = [y for y in (out if isinstance(out, tuple) else (out,)) if y.dtype != torch.int64]
     parts = [torch.view_as_real(y) if y.is_complex() else y for y in ys]
     loss = sum((y * torch.cos(torch.arange(y.numel(), dtype=F64).reshape(y.shape))).sum()
                for y in parts if y.requires_grad)

@@ -246,7 +246,8 @@ def lstm_cell(input: Tensor, hx: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b
               b_hh: Any = None) -> tuple[Tensor, Tensor]:
     """One step of an LSTM: the new state and cell from ``hx``, the old ones."""
     h, c = hx
-    i, f, g, o = sum(_gates(input, h, w_ih, w_hh, b_ih, b_hh)).chunk(4, -1)
+    a, b = _gates(input, h, w_ih, w_hh, b_ih, b_hh)
+    i, f, g, o = (a + b).chunk(4, -1)
     c = f.sigmoid() * c + i.sigmoid() * g.tanh()
     return o.sigmoid() * c.tanh(), c
 
@@ -265,7 +266,8 @@ def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = 
 def _simple_cell(name: str, bend: str) -> None:
     def cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None,
              b_hh: Any = None) -> Tensor:
-        return METHODS[bend](sum(_gates(input, hx, w_ih, w_hh, b_ih, b_hh)))
+        a, b = _gates(input, hx, w_ih, w_hh, b_ih, b_hh)
+        return METHODS[bend](a + b)
 
     cell.__name__ = cell.__qualname__ = name
     cell.__doc__ = f"One step of a recurrent network with ``{bend}``."
@@ -291,7 +293,8 @@ def segment_reduce(data: Tensor, reduce: str, *, lengths: Tensor | None = None,
         )
     if reduce not in _OF_SEGMENTS:
         raise RuntimeError(f"segment_reduce(): unknown reduction {reduce!r}")
-    ends = np.cumsum(lengths._array) if lengths is not None else offsets._array[1:]
+    known: Any = offsets if lengths is None else lengths
+    ends = known._array[1:] if lengths is None else np.cumsum(known._array)
     starts = [0, *ends[:-1]]
     f, neutral = _OF_SEGMENTS[reduce]
     empty = data.new_full(data.shape[1:], neutral if initial is None else initial)

@@ -5,6 +5,8 @@ Above ``nn``'s padding and folding, of which they are made.
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 
 from functrans.torch._functions.shapes import stack
@@ -117,8 +119,9 @@ def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: 
     y = y / total
     if length is not None and y.shape[-1] < length:
         warnings.warn(
-            "The length of signal is shorter than the length parameter. Result is being padded with "
-            "zeros in the tail. Please check your center and hop_length settings.", stacklevel=2)
+            "The length of signal is shorter than the length parameter. Result is being padded "
+            "with zeros in the tail. Please check your center and hop_length settings.",
+            stacklevel=2)
         y = NN["pad"](y, (0, length - y.shape[-1]))
     return y if input.ndim == 3 else y[0]
 
