@@ -65,6 +65,20 @@ SciPy's own functions, for plain arrays.
 - `jit` calls the C functions that SciPy offers to Cython. Spherical Bessel functions, `lambertw`,
   `wofz`, Hankel functions, Riemann's `zeta` and complex numbers are steps of NumPy's between
   compiled loops.
+- Signals and images: what is linear has SciPy's values to rounding; convolution (`direct` by sums
+  of products, otherwise by transforms), recursive filters, spline filters and sparse products are
+  steps of NumPy's and SciPy's under `jit`, the rest is compiled. The number of weights of
+  `gaussian_filter` follows from `sigma` as a number: under `jit` and `vmap` pass `radius`. Windows
+  and rates of spectra are constants.
+- Distances have the derivative 0 where points coincide, as a norm at 0.
+- A constant sparse array of SciPy's takes part in `A @ x`, `x @ A` and, with a traced number, in
+  `a * A`, `A / a`, and `A + a * B` as it is (formats `lil` and `dok` have to be converted). Traced
+  entries need a constructor of `functrans.scipy.sparse`, such as
+  `csr_array((data, indices, indptr), shape=shape)`, which is then a function and no class.
+- Iterations (`cg`, `gmres`, ...) are differentiated as solutions: what has not converged raises
+  `SolverError`. `expm_multiply` takes as many products as the norm of the matrix needs, and records
+  them.
+- Interpolants are differentiated in values and points, not in knots.
 
 This page is written by `docs/scipy_page.py` from `functrans/_core/scipy_names.py`.
 """

@@ -60,18 +60,21 @@ for _name, _prim in COMPARE.items():
 Tracer.__invert__ = lambda self: self.owner.unary(ops.invert, self)  # type: ignore[attr-defined]
 
 
-PRODUCT, PRODUCT_REFLECTED = _binary("mul", ops.multiply)
-
-
 def _mul(self: Tracer, other: Any) -> Any:
     if self.root_of is None and (type(other) in PLAIN or getattr(other, "root_of", None) is None):
-        return PRODUCT(self, other)
+        try:
+            return self.owner.binary(ops.multiply, self, other)
+        except SparseOperand:
+            return with_sparse("mul", self, other)
     return lengths.multiply(self, other)
 
 
 def _rmul(self: Tracer, other: Any) -> Any:
     if self.root_of is None:
-        return PRODUCT_REFLECTED(self, other)
+        try:
+            return self.owner.binary(ops.multiply, other, self)
+        except SparseOperand:
+            return with_sparse("rmul", self, other)
     return lengths.multiply(other, self)
 
 
