@@ -324,9 +324,10 @@ def test_a_later_path_may_need_more_of_what_was_computed():
 def test_a_later_path_may_decide_by_what_was_computed_before():
     def f(x):
         y = x * 2.0
+        small = y < -4.0
         if x > 0:
             return x
-        return y if y < -4.0 else x + 1.0
+        return y if small else x + 1.0
 
     compiled = ft.jit(f)
     for x in (1.0, -1.0, -3.0, 1.0, -1.0):
