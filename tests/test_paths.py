@@ -322,15 +322,19 @@ def test_a_later_path_may_need_more_of_what_was_computed():
 
 
 def test_a_later_path_may_decide_by_what_was_computed_before():
+    runs = []
+
     def f(x):
+        runs.append(x)
         y = x * 2.0
+        small = y < -4.0
         if x > 0:
             return x
-        return y if y < -4.0 else x + 1.0
+        return y if small else x + 1.0
 
     compiled = ft.jit(f)
-    for x in (1.0, -1.0, -3.0, 1.0, -1.0):
-        assert compiled(x) == f(x)
+    assert [float(compiled(x)) for x in (1.0, -1.0, -3.0, 1.0, -1.0)] == [1.0, 0.0, -6.0, 1.0, 0.0]
+    assert len(runs) == 3
 
 
 def test_paths_are_bounded_and_the_least_recently_used_goes():

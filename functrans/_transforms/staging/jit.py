@@ -287,7 +287,7 @@ class Jitted:
                 return None, operands  # who knows where what it closes over will be then
             grown = Tree(self.name, self.rounding, self.most, self.told)
             grown.add(path, places)
-            grown.depend_on(before, after, unchanged)
+            grown.depend_on(unchanged)
             grown.holders, grown.closes_over = holders, tuple(traced)
             return grown, grown.values(traced, operands)
         part = StagedFunction(path.program, path.structure, path.lifted)
@@ -324,7 +324,7 @@ class Jitted:
         with self.lock:
             old = paths.pieces()
             paths.add(path, places)
-            paths.depend_on(before, after, unchanged_since(before, after))
+            paths.depend_on(unchanged_since(before, after))
             self._forget_shortcuts()  # it may depend on more
         new = path.decisions[len(known) - 1 : len(known)]
         reason = ", ".join(["another path", *map(str, new)])

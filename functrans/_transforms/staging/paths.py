@@ -103,7 +103,7 @@ class Tree:
     """The paths of one function for one kind of arguments, at most ``most``.
 
     ``endless``: there were too many, and what has no path here is for Python; ``told`` are the
-    lines that a warning has named. ``changed`` are the places that staging a path has changed.
+    lines that a warning has named.
     """
 
     def __init__(self, name: str, rounding: Rounding, most: int, told: set[str]):
@@ -114,8 +114,7 @@ class Tree:
         self.dropped: Counter[str] = Counter()
         self.staged = 0
         self.endless = False
-        self.checks: dict[tuple, Check] = {}
-        self.changed: set[tuple] = set()
+        self.checks: Mapping[tuple, Check] = {}
         self.reads: Reads | None = None
         self.holders: list[Any] = []
         self.closes_over: Sequence = ()  # whether it does
@@ -132,10 +131,8 @@ class Tree:
     def is_current(self) -> bool:
         return self.reads is None or self.reads.unchanged()
 
-    def depend_on(self, before: Mapping, after: Mapping, unchanged: Mapping) -> None:
-        """Note what the function has read when a path was staged."""
-        self.changed |= before.keys() & after.keys() - unchanged.keys()
-        checks = {k: c for k, c in unchanged.items() if k not in self.changed}
+    def depend_on(self, checks: Mapping[tuple, Check]) -> None:
+        """Note what the function has read, and not changed, when a path was staged."""
         if checks.keys() != self.checks.keys():
             self.reads = Reads(list(checks.values())) if checks else None
         self.checks = checks
