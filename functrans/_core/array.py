@@ -158,6 +158,11 @@ def as_number(x: Any) -> Any:
     return np.asarray(base(x))[()]
 
 
+def is_labelled(x: Any) -> bool:
+    """Whether ``x`` is a Series, an Index or a frame of pandas'."""
+    return type(x).__module__.partition(".")[0] == "pandas" and hasattr(x, "to_numpy")
+
+
 def require_common(kind: type) -> None:
     """Raise for a class of arrays with arithmetic of its own (masks, matrices, units)."""
     mine = kind.__mul__, kind.__array_ufunc__

@@ -19,6 +19,7 @@ from functrans._core import remedies, scipy_names
 from functrans._core.array import (
     Array,
     as_number,
+    is_labelled,
     is_subclassed,
     plain,
     require_common,
@@ -123,6 +124,7 @@ class Tracer:
 
     __slots__ = ("owner",)
     __hash__ = None  # type: ignore[assignment]  # as an ndarray: == is elementwise
+    __pandas_priority__ = 10_000  # pandas leaves its operators on us to ours
 
     owner: Trace
     # whether a program is being written, so that its numbers are not known
@@ -339,7 +341,8 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
             if top is None or x.owner.level > top.level:
                 top = x.owner
         elif type(x) not in PLAIN and not isinstance(x, np.generic):
-            if type(x) is Array or isinstance(x, list | tuple) or is_subclassed(x):
+            sequence = isinstance(x, list | tuple) or is_labelled(x)
+            if type(x) is Array or sequence or is_subclassed(x):
                 return bind(prim, *map(_as_plain, args), **params)
             if isinstance(x, np.ndarray):
                 require_common(type(x))
@@ -357,7 +360,8 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
 
 
 def _as_plain(x: Any) -> Any:
-    return np.asarray(x) if isinstance(x, list | tuple) else as_number(plain(x))
+    sequence = isinstance(x, list | tuple) or is_labelled(x)
+    return np.asarray(x) if sequence else as_number(plain(x))
 
 
 def bind_operands(prim: Primitive, x1: Any, x2: Any) -> Any:

@@ -129,11 +129,11 @@ class Primitive:
         raise NotImplementedError
 
 
-def _row(name: str) -> Primitive:
+def _row(name: str, /) -> Primitive:
     raise NotImplementedError  # replaced by functrans._compile, the floor where programs live
 
 
-def _is_row(prim: Primitive) -> bool:
+def _is_row(prim: Primitive, /) -> bool:
     raise NotImplementedError  # replaced by functrans._compile, the floor where programs live
 
 

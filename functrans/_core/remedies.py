@@ -46,7 +46,8 @@ def remedy() -> str:
         value, key = ast.unparse(node.value), ast.unparse(node.slice)
         if value.endswith((".r_", ".c_")):
             return f"write functrans.numpy{text[value.rindex('.'):]} for {text}"
-        return f"write functrans.numpy.take({value}, {key}, axis=0) for {text}"
+        taken = f"functrans.numpy.take({value}, {key}, axis=0)"
+        return f"write {taken}, or ft.array({value})[{key}], for {text}"
     if not isinstance(node, ast.Call):
         return GENERAL
     return _for_call(node, text, frame)

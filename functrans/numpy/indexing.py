@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.array import plain
+from functrans._core.array import is_labelled, plain
 from functrans._core.bind import PLAIN, Tracer, bind
 from functrans._ops import elementwise as ops
 from functrans._ops import indexing as rows
@@ -173,8 +173,8 @@ def _listed(e):
 
 def _index_arrays(e: Any, shape: tuple[int, ...], axis: int) -> list:
     """One entry of an advanced index as index arrays."""
-    if isinstance(e, list | tuple):
-        e = as_operand(e)
+    if isinstance(e, list | tuple) or is_labelled(e):
+        e = as_operand(np.asarray(e) if is_labelled(e) else e)
         if e.size == 0:
             e = e.astype(np.intp)
     e = plain(e)

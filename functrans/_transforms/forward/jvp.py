@@ -98,8 +98,11 @@ class JVPTrace(Trace):
             v2, t2 = x2.primal, x2.tangent
         if t1 is None or t2 is None:
             other = x1 if t1 is None else x2
-            if isinstance(other, Tracer) and other.owner.level > self.level:
-                return other.owner.binary(prim, x1, x2)
+            if type(other) not in PLAIN:
+                if not isinstance(other, Tracer):
+                    return bind(prim, x1, x2)
+                if other.owner.level > self.level:
+                    return other.owner.binary(prim, x1, x2)
         if type(v1) in STRONG and type(v2) in PLAIN:
             y = prim.impl(v1, v2)
         else:
