@@ -223,6 +223,31 @@ def airy(x):
     return ai(x), aip(x), bi(x), bip(x)
 
 
+# ---- Kelvin: ber + i bei and ker + i kei solve x^2 w'' + x w' = i x^2 w (10.61.3)
+
+
+def _kelvin(name, other, sign, at_zero):
+    """The row of a function and that of its derivative; ``sign * other`` is the right-hand side.
+    """
+    row = elementwise(
+        f"special.{name}", getattr(sp, name), lambda g, x: g * slope(x), domain=POSITIVE,
+        singular=True, cython=name,
+    )
+    slope = elementwise(
+        f"special.{name}p", getattr(sp, name + "p"), lambda g, y, x: g * (
+            sign * KELVIN[other](x) - where(x == 0, at_zero, y / where(x == 0, 1.0, x))),
+        domain=POSITIVE, singular=True, cython=f"{name}p",
+    )
+    return row
+
+
+KELVIN = {}
+KELVIN |= {
+    "ber": _kelvin("ber", "bei", -1.0, 0.0), "bei": _kelvin("bei", "ber", 1.0, 0.5),
+    "ker": _kelvin("ker", "kei", -1.0, np.nan), "kei": _kelvin("kei", "ker", 1.0, np.nan),
+}
+
+
 # ---- Struve: 11.4.27 and 11.4.29 in one form
 
 
