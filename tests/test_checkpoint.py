@@ -1,6 +1,7 @@
 """Recomputing in the backward: the same derivatives, less memory, and what cannot work is said."""
 
 import gc
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -251,6 +252,13 @@ def test_other_values_in_the_second_run_are_noticed():
         CaptureError, match=r"checkpoint\(<lambda>\) met or returned other values.*random numbers"
     ):
         ft.grad(f)(x)
+
+
+def test_another_number_in_the_second_run_is_noticed():
+    """A number leaves no capture: only the outputs tell."""
+    numbers = itertools.count(1.0)
+    with pytest.raises(CaptureError, match="met or returned other values"):
+        ft.grad(checkpoint(lambda x: np.sum(np.sin(x) * next(numbers))))(x)
 
 
 def test_a_changed_array_is_noticed():

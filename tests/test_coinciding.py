@@ -1,6 +1,7 @@
 """Functions of eigh and svd at repeated values: exact where they are smooth, in every transform."""
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 from functrans.errors import NotDifferentiable
 from functrans.testing import check_grads
+from tests.covering import covering
 
 RNG = np.random.default_rng(4)
 C = RNG.normal(size=(4, 4))
@@ -284,7 +286,6 @@ BETWEEN = {
 }
 of_any_matrix = pytest.mark.parametrize("matrix_name", MATRICES)
 twice_differentiated = pytest.mark.parametrize("twice", TWICE.values(), ids=TWICE)
-wherever = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 
 
 def smooth(a):
@@ -315,16 +316,14 @@ def right_or_unknown(differentiate, name):
     assert_allclose(found[known], wanted, atol=1e-11)  # LAPACK's rounding
 
 
-@of_any_matrix
-@wherever
-@twice_differentiated
+@pytest.mark.parametrize(("twice", "place", "matrix_name"), covering(TWICE, PLACES, MATRICES))
 def test_twice_it_is_never_wrong(twice, place, matrix_name):
-    right_or_unknown(place(twice, loss_of_three), matrix_name)
+    right_or_unknown(PLACES[place](TWICE[twice], loss_of_three), matrix_name)
 
 
-@of_any_matrix
-@pytest.mark.parametrize(("outer", "between", "inner"), BETWEEN.values(), ids=BETWEEN)
-def test_twice_with_another_transform_between_it_is_never_wrong(outer, between, inner, matrix_name):
+@pytest.mark.parametrize(("name", "matrix_name"), covering(BETWEEN, reversed(MATRICES), meet=1))
+def test_twice_with_another_transform_between_it_is_never_wrong(name, matrix_name):
+    outer, between, inner = BETWEEN[name]
     if between is ft.jit:
         right_or_unknown(outer(ft.jit(inner(loss_of_three))), matrix_name)
     else:
@@ -449,11 +448,16 @@ WITHIN = {
 }
 
 
-@repeated
-@pytest.mark.parametrize("transform", WITHIN.values(), ids=WITHIN)
-def test_inside_what_records_on_its_own(transform, values):
+RECORDED = [name for name in WITHIN if "checkpoint" in name or "pullback" in name]
+
+
+@pytest.mark.parametrize(("name", "values"), [
+    *itertools.product(RECORDED, VALUES),
+    *covering([name for name in WITHIN if name not in RECORDED], VALUES, meet=1),
+], ids=str)
+def test_inside_what_records_on_its_own(name, values):
     a = matrix(values)
-    close(transform()(a), expected(a))
+    close(WITHIN[name]()(a), expected(a))
 
 
 def test_of_singular_values_inside_what_records_on_its_own():

@@ -16,6 +16,7 @@ from functrans._compile.schedule import linear
 from functrans._compile.schedule.kernels import Call, HostStep, Kernel
 from functrans._ops.linalg import triangular_solve
 from functrans._transforms.staging.staging import make_program
+from tests.covering import covering
 from tests.test_memory_safety import FILLED, needs_mprotect, run_apart
 
 la = np.linalg
@@ -70,19 +71,21 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize(("n", "k", "m", "dtype"), [
-    (17, 23, 9, np.float64), (17, 23, 9, np.float32), (40, 30, 1, np.float64),
-    (1, 50, 40, np.float32),
-])
-@pytest.mark.parametrize(("left", "right"), [*itertools.product(LAYOUTS, repeat=2)])
-def test_a_product_reads_its_operands_where_they_are(left, right, n, k, m, dtype):
+OPERANDS = [(17, 23, 9, np.float64), (17, 23, 9, np.float32), (40, 30, 1, np.float64),
+            (1, 50, 40, np.float32)]
+
+
+@pytest.mark.parametrize(("left", "right", "operands"), covering(LAYOUTS, LAYOUTS, OPERANDS))
+def test_a_product_reads_its_operands_where_they_are(left, right, operands):
+    n, k, m, dtype = operands
+
     def f(a, b):
         return LAYOUTS[left](a) @ LAYOUTS[right](b)
 
     check(f, numbers(n, k, dtype=dtype), numbers(k, m, dtype=dtype))
 
 
-@pytest.mark.parametrize("sizes", [*itertools.product([1, 2, 7, 30], repeat=3)])
+@pytest.mark.parametrize("sizes", covering(*[[1, 2, 7, 30]] * 3), ids=str)
 def test_products_of_all_shapes_and_their_transposes(sizes):
     n, k, m = sizes
     a, b = numbers(n, k), numbers(k, m)
@@ -385,12 +388,16 @@ TRANSFORMS = {
 }
 
 
-@pytest.mark.parametrize("f", [
+OF_MATRICES = [
     likelihood, lambda x: np.sum(np.tanh(np.outer(x, x) @ np.outer(x, np.sin(x))) ** 2),
     lambda x: np.sum(la.eigh(np.outer(x, x) + np.diag(np.arange(len(x))))[1] ** 4),
+]
+
+
+@pytest.mark.parametrize(("name", "f", "n"), [
+    case for n, meet in ((3, 2), (8, 1))
+    for case in covering(TRANSFORMS, OF_MATRICES, [n], meet=meet)
 ])
-@pytest.mark.parametrize("name", TRANSFORMS)
-@pytest.mark.parametrize("n", [3, 8])
 def test_derivatives_are_those_of_numpy_s_routines(name, f, n):
     x = np.linspace(0.2, 1.5, n)
     g = TRANSFORMS[name](f)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +118,17 @@ def test_threads_that_call_at_first_all_get_right_values(plant):
             t.join()
     for y in results:
         np.testing.assert_allclose(y, compute(X), rtol=1e-15)
+
+
+def test_the_filters_of_warnings_are_left_alone(monkeypatch):
+    """They are the process's: threads that change and restore them in turns lose warnings."""
+    touched = []
+    with monkeypatch.context() as m:
+        m.setattr(warnings.catch_warnings, "__enter__", lambda self: touched.append(self))
+        m.setattr(warnings.catch_warnings, "__exit__", lambda *exc: None)
+        for f in (compute, lambda x: np.log(x - 1.0), lambda x: np.exp(1000.0 * x)):
+            ft.jit(lambda x, f=f: f(x) * 1.5)(X)
+    assert not touched
 
 
 def test_config_switches_it_off(plant):

@@ -107,7 +107,7 @@ ERRORS = (
         "functrans/_transforms/reverse/checkpoint.py",
         "            or not all(map(same, self.sample, map(sample, ys)))\n",
         "",
-        "tests/test_checkpoint.py::test_other_values_in_the_second_run_are_noticed",
+        "tests/test_checkpoint.py::test_another_number_in_the_second_run_is_noticed",
     ),
     Planted(
         "checkpoint: an output returned twice counts once",

@@ -8,6 +8,7 @@ import pytest
 import functrans as ft
 from functrans._ops.declare import TABLE, Elementwise
 from functrans.tree import leaves
+from tests.covering import THOROUGH
 from tests.table.samples import samples
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 1e300, -1e300, 5e-324]
@@ -88,6 +89,8 @@ def test_elementwise_rows_at_special_values(name, dtype):
         assert_same(row(*xs), ft.jit(row)(*xs), zeros=name not in EITHER_ZERO)
         active = [i for i, k in enumerate(kinds) if k in "fc"]
         if not active or not row.differentiable or row(*xs).dtype.kind not in "fc":
+            return
+        if dtype == np.float32 and not THOROUGH:  # the same formulas, whose rows had their turn
             return
         both = value_and_derivatives(row, active)
         assert_same(both(*xs), ft.jit(both)(*xs), zeros=False, rtol=ROUNDING.get(name, 2e2))

@@ -50,8 +50,7 @@ def difference(program: Program, values: Sequence[Any],
     if not settings().verify:
         return None
     try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with np.errstate(all="ignore"):
             return _difference(program, values, outputs)
     except (_Undecided, ArithmeticError, LookupError, ValueError):
         return None  # NumPy raises where the code does not

@@ -7,7 +7,6 @@ derivatives are those of the numbers that the method computes with these steps.
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -224,24 +223,16 @@ def _by_lsoda(func, fun, y0, t, args, Dfun, full_output, band, tolerances, tcrit
     col_deriv, *rest = others
     start, times, numbers = concrete((_together(y0), _together(t), args))
 
-    def run(full: Any) -> Any:
-        return si.odeint(f, start, times, numbers, Numbers(Dfun) if Dfun else None, col_deriv,
-                         full, *band, *tolerances, tcrit, *sizes, *rest)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", si.ODEintWarning)
-        y, info = run(True)
-    success = info["message"].startswith(("Integration successful", "Nothing was done"))
+    y, info = si.odeint(f, start, times, numbers, Numbers(Dfun) if Dfun else None, col_deriv,
+                        True, *band, *tolerances, tcrit, *sizes, *rest)
     if not f.depends_on((y0, t, args)):
-        if not success:
-            return run(full_output)  # which warns
         return (y, info) if full_output else y
     if tcrit is not None:
         raise UnsupportedError(
             f"{user_line()}: odeint got tcrit={tcrit!r} beside a traced value. Integrate up to "
             "the critical time, and on from there."
         )
-    if not success:
+    if not info["message"].startswith(("Integration successful", "Nothing was done")):
         raise SolverError(
             f"{user_line()}: odeint has no derivative, for the solver failed: {info['message']}"
         )
