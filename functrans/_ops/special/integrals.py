@@ -211,26 +211,26 @@ def _in_m(u, m):
 
 amplitude = elementwise(
     "special.amplitude", _of_ellipj(3), lambda g, x1, x2: g * jacobi_dn(x1, x2),
-    lambda g, x1, x2: g * _in_m(x1, x2), domain="probability", singular=True, cython="ellipj.3",
+    lambda g, x1, x2: g * _in_m(x1, x2), domain="probability", singular=True,
 )
 jacobi_sn = elementwise(
     "special.jacobi_sn", _of_ellipj(0),
     lambda g, x1, x2: g * (jacobi_cn(x1, x2) * jacobi_dn(x1, x2)),
     lambda g, x1, x2: g * (jacobi_cn(x1, x2) * _in_m(x1, x2)), domain="probability",
-    singular=True, cython="ellipj.0",
+    singular=True,
 )
 jacobi_cn = elementwise(
     "special.jacobi_cn", _of_ellipj(1),
     lambda g, x1, x2: -g * (jacobi_sn(x1, x2) * jacobi_dn(x1, x2)),
     lambda g, x1, x2: -g * (jacobi_sn(x1, x2) * _in_m(x1, x2)), domain="probability",
-    singular=True, cython="ellipj.1",
+    singular=True,
 )
 jacobi_dn = elementwise(
     "special.jacobi_dn", _of_ellipj(2),
     lambda g, x1, x2: -g * (x2 * (jacobi_sn(x1, x2) * jacobi_cn(x1, x2))),
     lambda g, y, x1, x2: -g * (jacobi_sn(x1, x2) / y * (
         0.5 * jacobi_sn(x1, x2) + x2 * jacobi_cn(x1, x2) * _in_m(x1, x2))),
-    domain="probability", singular=True, cython="ellipj.2",
+    domain="probability", singular=True,
 )
 
 
