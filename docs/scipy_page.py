@@ -63,8 +63,8 @@ SciPy's own functions, for plain arrays.
   take no events, and have room for `max_steps` steps. `adjoint=True` gives gradients of first order
   that are right up to the tolerances, in memory that does not grow with the steps.
 - `jit` calls the C functions that SciPy offers to Cython. Spherical Bessel functions, `lambertw`,
-  `wofz`, Hankel functions, Riemann's `zeta` and complex numbers are steps of NumPy's between
-  compiled loops.
+  `wofz`, `ellipj`, Hankel functions, Riemann's `zeta` and complex numbers are steps of NumPy's
+  between compiled loops.
 - Signals and images: what is linear has SciPy's values to rounding; convolution (`direct` by sums
   of products, otherwise by transforms), recursive filters, spline filters and sparse products are
   steps of NumPy's and SciPy's under `jit`, the rest is compiled. The number of weights of

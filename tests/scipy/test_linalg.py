@@ -210,3 +210,31 @@ def test_what_cannot_be_is_refused_by_name():
         ft.grad(lambda a: linalg.solve_banded((2, 1), a, X).sum())(BANDS)
     with pytest.raises(ConcretizationError, match=r"linalg\.expm got .*Take linalg\.expm"):
         ft.grad(lambda a: scipy.linalg.expm(a).sum())(A)
+
+
+def test_a_tridiagonal_matrix_has_the_eigenvalues_of_the_full_one():
+    d, e = np.array([2.0, 1.0, -1.0, 0.5]), np.array([0.3, -0.7, 1.1])
+
+    def function(d, e, **options):
+        w, v = linalg.eigh_tridiagonal(d, e, **options)
+        return np.sum(v @ np.diag(np.exp(w)) @ v.T * np.cos(np.arange(16).reshape(4, 4)))
+
+    def of_full(d, e):
+        return np.sum(linalg.expm(np.diag(d) + np.diag(e, 1) + np.diag(e, -1))
+                      * np.cos(np.arange(16).reshape(4, 4)))
+
+    for f in (ft.grad, lambda f, argnums: ft.jit(ft.grad(f, argnums=argnums))):
+        for ours, expected in zip(f(function, argnums=(0, 1))(d, e),
+                                  ft.grad(of_full, argnums=(0, 1))(d, e), strict=True):
+            np.testing.assert_allclose(ours, expected, rtol=1e-11)
+    w = ft.jvp(lambda d: linalg.eigvalsh_tridiagonal(d, e, "i", (1, 2)), (d,), (np.ones(4),))
+    expected = scipy.linalg.eigvalsh_tridiagonal(d, e, "i", (1, 2))
+    np.testing.assert_allclose(w[0], expected, rtol=1e-13)
+    np.testing.assert_allclose(w[1], 1.0, rtol=1e-13)
+    with pytest.raises(UnsupportedError, match="select='v' beside a traced value; pass 'a'"):
+        ft.grad(lambda d: linalg.eigvalsh_tridiagonal(d, e, "v", (0, 1))[0])(d)
+
+
+def test_the_basis_of_schur_is_refused():
+    with pytest.raises(NotDifferentiable, match="the basis that schur returns is one of many"):
+        ft.grad(lambda a: np.sum(linalg.schur(a)[0]))(np.eye(2))

@@ -138,6 +138,7 @@ OPERANDS: dict[str, tuple] = {
     "special.pdtri": (integers, probability),
     **{f"special.{n}": (integers, lambda rng, shape: counts(rng, shape) + 5, probability)
        for n in ("bdtr", "bdtrc", "nbdtr", "nbdtrc")},
+    "special.ker": (lambda rng, shape: rng.uniform(0.2, 1.0, shape),),  # off its zero
     "special.binom": (lambda rng, shape: rng.uniform(3, 5, shape), positive),
     "special.inv_boxcox": (positive, positive),
     "special.counts": (integers, normal),

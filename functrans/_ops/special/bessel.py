@@ -223,6 +223,44 @@ def airy(x):
     return ai(x), aip(x), bi(x), bip(x)
 
 
+# ---- Kelvin: ber + i bei and ker + i kei solve x^2 w'' + x w' = i x^2 w (10.61.3)
+
+
+def _over(y, x, at_zero):
+    """y / x, the slope at 0."""
+    return where(x == 0, at_zero, y / where(x == 0, 1.0, x))
+
+
+ber = elementwise(
+    "special.ber", sp.ber, lambda g, x: g * berp(x), domain=POSITIVE, singular=True, cython="ber",
+)
+berp = elementwise(
+    "special.berp", sp.berp, lambda g, y, x: g * (-bei(x) - _over(y, x, 0.0)),
+    domain=POSITIVE, singular=True, cython="berp",
+)
+bei = elementwise(
+    "special.bei", sp.bei, lambda g, x: g * beip(x), domain=POSITIVE, singular=True, cython="bei",
+)
+beip = elementwise(
+    "special.beip", sp.beip, lambda g, y, x: g * (ber(x) - _over(y, x, 0.5)),
+    domain=POSITIVE, singular=True, cython="beip",
+)
+ker = elementwise(
+    "special.ker", sp.ker, lambda g, x: g * kerp(x), domain=POSITIVE, singular=True, cython="ker",
+)
+kerp = elementwise(
+    "special.kerp", sp.kerp, lambda g, y, x: g * (-kei(x) - _over(y, x, np.nan)),
+    domain=POSITIVE, singular=True, cython="kerp",
+)
+kei = elementwise(
+    "special.kei", sp.kei, lambda g, x: g * keip(x), domain=POSITIVE, singular=True, cython="kei",
+)
+keip = elementwise(
+    "special.keip", sp.keip, lambda g, y, x: g * (ker(x) - _over(y, x, np.nan)),
+    domain=POSITIVE, singular=True, cython="keip",
+)
+
+
 # ---- Struve: 11.4.27 and 11.4.29 in one form
 
 

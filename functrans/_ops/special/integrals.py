@@ -195,6 +195,49 @@ ellipeinc = elementwise(
     domain="probability", singular=True, cython="ellipeinc",
 )
 
+
+# ---- Jacobi's elliptic functions of u = F(phi, m): 22.13 and the slope of F in m
+
+
+def _of_ellipj(k):
+    return lambda u, m: sp.ellipj(u, m)[k]
+
+
+def _in_m(u, m):
+    """The slope of the amplitude in m."""
+    phi = amplitude(u, m)
+    return -jacobi_dn(u, m) * (0.5 * _in_parameter(phi, m, -1.5, lambda m: 2 * _slope_of_k(m)))
+
+
+amplitude = elementwise(
+    "special.amplitude", _of_ellipj(3), lambda g, x1, x2: g * jacobi_dn(x1, x2),
+    lambda g, x1, x2: g * _in_m(x1, x2), domain="probability", singular=True,
+)
+jacobi_sn = elementwise(
+    "special.jacobi_sn", _of_ellipj(0),
+    lambda g, x1, x2: g * (jacobi_cn(x1, x2) * jacobi_dn(x1, x2)),
+    lambda g, x1, x2: g * (jacobi_cn(x1, x2) * _in_m(x1, x2)), domain="probability",
+    singular=True,
+)
+jacobi_cn = elementwise(
+    "special.jacobi_cn", _of_ellipj(1),
+    lambda g, x1, x2: -g * (jacobi_sn(x1, x2) * jacobi_dn(x1, x2)),
+    lambda g, x1, x2: -g * (jacobi_sn(x1, x2) * _in_m(x1, x2)), domain="probability",
+    singular=True,
+)
+jacobi_dn = elementwise(
+    "special.jacobi_dn", _of_ellipj(2),
+    lambda g, x1, x2: -g * (x2 * (jacobi_sn(x1, x2) * jacobi_cn(x1, x2))),
+    lambda g, y, x1, x2: -g * (jacobi_sn(x1, x2) / y * (
+        0.5 * jacobi_sn(x1, x2) + x2 * jacobi_cn(x1, x2) * _in_m(x1, x2))),
+    domain="probability", singular=True,
+)
+
+
+def ellipj(u, m):
+    """sn, cn, dn and the amplitude."""
+    return jacobi_sn(u, m), jacobi_cn(u, m), jacobi_dn(u, m), amplitude(u, m)
+
 # ---- inverses of exponentials
 
 

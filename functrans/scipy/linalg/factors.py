@@ -12,6 +12,7 @@ from functrans._ops import linalg as rows
 from functrans._ops.lu import lu as _factors
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line
 from functrans.numpy import decompositions, linear_algebra
+from functrans.numpy.structure import as_operand
 from functrans.scipy.linalg.systems import order_from, solve_triangular
 from functrans.scipy.public import counterpart, refused
 
@@ -144,6 +145,29 @@ def eigvalsh(a, b=None, *, lower=True, overwrite_a=False, overwrite_b=False, typ
                 subset_by_value=subset_by_value)
 
 
+@counterpart(sl.eigh_tridiagonal)
+def eigh_tridiagonal(d, e, eigvals_only=False, select="a", select_range=None, check_finite=True,
+                     tol=0.0, lapack_driver="auto"):
+    """Eigenvalues and vectors of the symmetric matrix with diagonal ``d`` and ``e`` beside it.
+
+    Computed and differentiated as ``eigh`` of that matrix.
+    """
+    if select not in ("a", "i"):
+        raise refused("functrans.scipy.linalg.eigh_tridiagonal", "select", select,
+                      "pass 'a', or 'i' with a range of indices")
+    d, e = as_operand(d), as_operand(e)
+    a = np.diag(d) + np.diag(e, 1) + np.diag(e, -1)
+    return eigh(a, eigvals_only=eigvals_only,
+                subset_by_index=select_range if select == "i" else None)
+
+
+@counterpart(sl.eigvalsh_tridiagonal)
+def eigvalsh_tridiagonal(d, e, select="a", select_range=None, check_finite=True, tol=0.0,
+                         lapack_driver="auto"):
+    """The eigenvalues of ``eigh_tridiagonal``."""
+    return eigh_tridiagonal(d, e, True, select, select_range)
+
+
 # ---- what is not unique
 
 
@@ -166,5 +190,13 @@ def orth(A, rcond=None):
     raise _not_unique("orth", "the projector A @ pinv(A)")
 
 
-__all__ = ["cho_factor", "cholesky", "eigh", "eigvalsh", "lu", "lu_factor", "null_space", "orth",
-           "qr", "svd", "svdvals"]
+@counterpart(sl.schur)
+def schur(a, output="real", lwork=None, overwrite_a=False, sort=None, check_finite=True):
+    """Refused: the basis is not unique."""
+    raise _not_unique("schur", "eigvals for the diagonal, and expm, logm or sqrtm for functions of "
+                      "the matrix")
+
+
+__all__ = ["cho_factor", "cholesky", "eigh", "eigh_tridiagonal", "eigvalsh",
+           "eigvalsh_tridiagonal", "lu", "lu_factor", "null_space", "orth", "qr", "schur", "svd",
+           "svdvals"]

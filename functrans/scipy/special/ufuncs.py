@@ -39,7 +39,8 @@ MEANINGS |= {
     getattr(sp._ufuncs, name): row for name, row in INSIDE.items() if hasattr(sp._ufuncs, name)
 }
 MEANINGS |= {
-    sp.airy: bessel.airy, sp.fresnel: integrals.fresnel, sp.shichi: integrals.shichi,
+    sp.airy: bessel.airy, sp.ellipj: integrals.ellipj,
+    sp.fresnel: integrals.fresnel, sp.shichi: integrals.shichi,
     sp.sici: integrals.sici, sp.voigt_profile: errors.voigt_profile,
 }
 MEANINGS |= {getattr(sp, name): f for name, f in distributions.COMPOSED.items()}
