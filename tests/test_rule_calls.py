@@ -13,7 +13,7 @@ import functrans as ft
 from functrans._compile.ir.program import Program, Structured
 from functrans._compile.ir.structured import Branch, Loop, Ruled
 from functrans._compile.schedule.kernels import HostStep
-from functrans.errors import ArgumentError, ConcretizationError, ShapeError, UnsupportedError
+from functrans.errors import ConcretizationError, ShapeError, UnsupportedError
 from tests.covering import covering
 from tests.test_custom import (
     CLOSING,

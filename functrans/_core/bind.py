@@ -217,7 +217,7 @@ class Tracer:
 
     def __float__(self) -> float:
         if not self.shape and remedies.formats_text():
-            return float(self._number("text % x"))
+            return self.decide(float, "text % x")
         raise ConcretizationError(
             scipy_names.advice(self)
             or f"{user_line()}: float() or a function of the math module got {self!r}; the result "

@@ -22,6 +22,7 @@ from functrans._core.version import VERSION
 from functrans._export.c_library import Source, build, header
 from functrans._transforms.arguments import describe, hand_out_all, is_number
 from functrans._transforms.staging.jit import Jitted
+from functrans._transforms.staging.paths import Tree
 from functrans.errors import ArgumentError, UnsupportedError, name_of
 
 MAGIC = b"functrans export 1"
@@ -123,6 +124,11 @@ def exported(f: Callable, jitted: Jitted, examples: tuple) -> Exported:
     name = name_of(f)
     given = jitted.signature.of(examples, {})
     entry, operands = jitted._entry(given)
+    if isinstance(entry, Tree):
+        raise UnsupportedError(
+            f"export: `{name}` decides by values, in Python, so that it is not one program. Use "
+            "ft.cond or np.where."
+        )
     if entry is None or entry.closes_over:
         raise UnsupportedError(
             f"export: `{name}` closes over a value that a transform traces; export it outside of "

@@ -415,7 +415,8 @@ ERRORS = (
     Planted(
         "jit: a value that an outer transform traces is taken for known",
         "functrans/_core/bind.py",
-        "        newer = self.owner.taken_by()\n        if newer is not None:\n            return newer.operand",
+        "        newer = self.owner.taken_by()\n"
+        "        if newer is not None:\n            return newer.operand",
         "        newer = None\n        if newer is not None:\n            return newer.operand",
         "tests/test_rule_calls.py::"
         "test_python_never_decides_by_a_closed_over_value_for_later_calls",
