@@ -18,6 +18,7 @@ from scipy.optimize import newton
 
 import functrans as ft
 from functrans._compile.run import gate
+from functrans._patch import swaps
 from functrans.errors import ArgumentError, ConcretizationError
 from tests import third_party
 
@@ -491,9 +492,20 @@ def test_everything_is_restored_after_an_exception_and_in_any_order():
 
 
 def test_what_someone_else_puts_there_meanwhile_stays(monkeypatch):
+    monkeypatch.setattr(np, "sum", np.sum)  # put back at the end
     with ft.patch():
-        monkeypatch.setattr(np, "sum", len)
+        np.sum = len
     assert np.sum is len
+
+
+def test_what_cannot_be_put_leaves_everything_as_it_was(monkeypatch):
+    monkeypatch.setattr(swaps, "_groups", [])
+    group = swaps.Group(lambda: [
+        swaps.Swap(np, "sum", np.sum, len), swaps.Swap(type, "__call__", type.__call__, len),
+    ])
+    with pytest.raises(TypeError, match="immutable"):
+        group.enter()
+    assert unchanged() and not group.blocks
 
 
 def test_a_block_is_left_where_it_was_entered():
@@ -518,13 +530,17 @@ def test_a_child_of_a_fork_has_the_blocks_of_its_own_thread():
     inside, leave = threading.Event(), threading.Event()
 
     def elsewhere():
-        with ft.patch():
-            inside.set()
-            leave.wait()
+        try:
+            with ft.patch():
+                inside.set()
+                leave.wait()
+        finally:
+            inside.set()  # an error there must not keep this test waiting
 
     thread = threading.Thread(target=elsewhere)
     thread.start()
     inside.wait()
+    assert not unchanged()
     child = os.fork()
     if not child:  # the block of the other thread is gone with it
         os._exit(0 if unchanged() else 1)

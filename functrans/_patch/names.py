@@ -155,11 +155,11 @@ def _counterpart(namespace: str, name: str) -> Callable:
 
 def _distributions(theirs: ModuleType) -> list[Swap]:
     """The methods of distributions, which are objects: those that exist already have them too."""
-    names = [n for n in NAMES["stats"].ours.split() if not isinstance(n, FunctionType)]
-    known = {id(getattr(theirs, n)): n for n in names}
+    objects = {n: getattr(theirs, n) for n in NAMES["stats"].ours.split()}
+    objects = {n: x for n, x in objects.items() if not isinstance(x, FunctionType | type)}
+    known = {id(x): n for n, x in objects.items()}
     swaps: dict[tuple[type, str], Swap] = {}
-    for n in names:
-        kind = type(getattr(theirs, n))
+    for kind in map(type, objects.values()):
         for method in _METHODS:
             owner = next((k for k in kind.__mro__ if method in vars(k)), None)
             if owner is not None and (owner, method) not in swaps:

@@ -53,9 +53,16 @@ class Group:
         with _changing:
             if not self.blocks:
                 self.swaps = self.swaps or self.make()
-                for swap in self.swaps:
-                    swap.put()
+                self._put()
             self.blocks += 1
+
+    def _put(self) -> None:
+        try:
+            for swap in self.swaps:
+                swap.put()
+        except BaseException:  # all or none
+            self.set_blocks(0)
+            raise
 
     def leave(self) -> None:
         with _changing:
