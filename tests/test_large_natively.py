@@ -229,13 +229,13 @@ def test_second_derivatives(native):
 
 def test_each_kind_is_staged_once(native, monkeypatch):
     x, staged = draw(), []
-    stage = jit.stage_part
+    stage = jit.Jitted._staged
 
     def seen(*args, **options):
         staged.append(args)
         return stage(*args, **options)
 
-    monkeypatch.setattr(jit, "stage_part", seen)
+    monkeypatch.setattr(jit.Jitted, "_staged", seen)
     for shape in ((1 << 5, 1 << 15), (1 << 5, 1 << 15), (1 << 6, 1 << 14)):
         cumsum(x.reshape(shape), axis=1, reverse=False)
     assert len(native) == 3

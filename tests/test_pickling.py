@@ -89,7 +89,7 @@ def test_functions_that_a_module_has_pickle_by_their_names():
 
 
 def test_derived_functions_are_functions_of_their_kind():
-    assert repr(ft.grad(f)) == "<grad(f)>"
+    assert repr(ft.grad(f)) == "<grad of f>"
     assert ft.grad(f).__name__ == "f"
     assert ft.grad(f).__wrapped__ is f
     assert copy.copy(ft.grad(f))(X).shape == (3,)

@@ -57,7 +57,9 @@ def _for_call(node: ast.Call, text: str, frame: FrameType) -> str:
     function = ast.unparse(node.func)
     short = function.rpartition(".")[2]
     first = node.args[0] if node.args else None
-    if isinstance(node.func, ast.Name) and isinstance(_value(frame, function), np.vectorize):
+    made = isinstance(node.func, ast.Call) and ast.unparse(node.func.func).endswith("vectorize")
+    if made or (isinstance(node.func, ast.Name)
+                and isinstance(_value(frame, function), np.vectorize)):
         return f"make {function} with functrans.numpy.vectorize"
     if short in _CONVERTERS and first is not None:
         if _is_nested(first):

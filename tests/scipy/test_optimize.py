@@ -323,7 +323,7 @@ def test_plain_arguments_give_scipy_s_own_results_and_errors():
     with pytest.raises(ValueError, match="different signs"):
         optimize.brentq(np.cos, 0, 1)
     assert not optimize.root(lambda x: x**2 + 1, np.ones(1)).success
-    assert optimize.linprog is so.linprog
+    assert optimize.milp is so.milp
     assert optimize.fsolve(lambda x: x**2 - 4, 1.0, full_output=True)[0] == approx([2.0])
 
 

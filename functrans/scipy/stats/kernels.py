@@ -28,7 +28,7 @@ class gaussian_kde:
     >>> import functrans as ft, numpy as np
     >>> x = np.array([0.0, 1.0, 3.0])
     >>> ft.grad(lambda x: gaussian_kde(x).logpdf(1.0)[0])(x).round(4)
-    Array([ 0.1117,  0.0607, -0.1724])
+    array([ 0.3562,  0.0289, -0.3219])
     """
 
     def __init__(self, dataset, bw_method=None, weights=None):

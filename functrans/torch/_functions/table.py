@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -83,9 +83,12 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
         if out is not None:
             return write_out(name, functools.partial(run, *args, **kwargs), out, (args, kwargs))
         if by_row is not None:
-            call = by_row(*args, **kwargs)
-            if call is not None:
-                return record_row(kind, call)
+            try:
+                call = by_row(*args, **kwargs)
+                if call is not None:
+                    return record_row(kind, call)
+            except (ValueError, IndexError) as failure:
+                _raise_as_torch(name, failure)
         if state.grad and (any_requires(args) or (kwargs and any_requires(kwargs.values()))):
             operands = [_lifted(x) for x in args]
             options = {k: _lifted(x) for k, x in kwargs.items()}
@@ -99,10 +102,7 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
             refuse(name, failure, operands)
             raise
         except (ValueError, IndexError) as failure:
-            known = translated(name, failure)
-            if known is None:
-                raise
-            raise known from failure
+            _raise_as_torch(name, failure)
         return wrap(out, operands, shown)
 
     run.__name__ = run.__qualname__ = name
@@ -112,6 +112,13 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
         table = METHODS if space is None else space
         table.update(dict.fromkeys([name, *names.split()], called))
     return called
+
+
+def _raise_as_torch(name: str, failure: ValueError | IndexError) -> NoReturn:
+    known = translated(name, failure)
+    if known is None:
+        raise failure
+    raise known from failure
 
 
 def function(f: Callable) -> Callable:
