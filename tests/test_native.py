@@ -17,6 +17,7 @@ from functrans._core.bind import bind
 from functrans._ops.declare import TABLE, Elementwise
 from functrans._ops.indexing import getitem, put_add
 from functrans._transforms.staging.staging import make_program
+from tests.covering import covering
 from tests.table.samples import SCIPYS, case_id, cases, samples
 
 # SciPy's are in tests/table/test_special_values.py, at points where SciPy's own do not hang.
@@ -148,9 +149,8 @@ TRANSFORMS = {
 }
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("transform", TRANSFORMS)
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(("name", "transform", "dtype"),
+                         covering(FUNCTIONS, TRANSFORMS, [np.float64, np.float32]))
 def test_a_transformed_function_computes_what_its_program_does(name, transform, dtype):
     f, shape = FUNCTIONS[name]
     x = np.random.default_rng(1).normal(size=shape).astype(dtype)
