@@ -347,16 +347,21 @@ def test_what_a_signal_handler_raises_ends_a_native_loop(x):
     def endless(x):
         return ft.while_loop(lambda y: y[0] < 2, lambda y: y * 0.5, x)
 
+    ready, heard, done = threading.Event(), threading.Event(), threading.Event()
+
     def handler(*_):
-        raise Raised
+        heard.set()
+        if not done.is_set():
+            raise Raised
 
     go = ft.jit(endless)
     assert go(x + 1)[0] == 2
-    ready = threading.Event()
 
-    def alarm():
+    def alarm():  # again where Python drops what is raised, as in a callback of its collector
         ready.wait()
-        signal.raise_signal(signal.SIGUSR1)
+        while not (heard.clear() or done.is_set()):
+            signal.raise_signal(signal.SIGUSR1)
+            heard.wait()
 
     before, interval = signal.signal(signal.SIGUSR1, handler), sys.getswitchinterval()
     thread = threading.Thread(target=alarm)
@@ -367,6 +372,8 @@ def test_what_a_signal_handler_raises_ends_a_native_loop(x):
         with pytest.raises(Raised):
             go(x)
     finally:
+        done.set()
+        heard.set()
         sys.setswitchinterval(interval)
         thread.join()
         signal.signal(signal.SIGUSR1, before)
