@@ -149,6 +149,15 @@ def asked_by_sparse() -> bool:
     return bool(frames) and frames[-1].f_code.co_name in ("_matmul_dispatch", "_divide")
 
 
+def asked_by_solver() -> bool:
+    """Whether a solver of SciPy's in C asks if what the user's function returned is a number.
+
+    It asks in Python; the error of ``float`` after that it drops, and calls the function again.
+    """
+    frames = scipy_frames()
+    return bool(frames) and frames[-1].f_code.co_qualname == "_wrap_nan_raise.<locals>.f_raise"
+
+
 def _is_public(namespace: str, name: str) -> bool:
     return hasattr(sys.modules.get(f"scipy.{namespace}"), name)
 

@@ -26,8 +26,8 @@ WRITERS = frozenset({
     "putmask", "setitem", "__setitem__",
     "patch",  # in a block of it, other people's functions may
 })
-# SciPy's functions whose C code drops an error of the function that it is given.
-SOLVERS = frozenset({"bisect", "brenth", "brentq", "minimize", "ridder", "root_scalar"})
+# SciPy's functions that make another error of one of the function that they are given.
+SOLVERS = frozenset({"minimize"})
 LIBRARIES = frozenset({"builtins", "functools", "functrans", "numpy", "scipy", "types"})
 _BUILTINS = frozenset(vars(builtins))
 _writes: WeakKeyDictionary[types.CodeType, bool] = WeakKeyDictionary()
@@ -51,10 +51,8 @@ def follow(f: Callable) -> Callable:
 
 
 def _followed(f: Callable) -> Callable:
-    run = _told(with_names)
-
     def followed(*args: Any, **kwargs: Any) -> Any:
-        y = run(f, args, kwargs)
+        y = _with_names(f, args, kwargs)
         return y.current() if isinstance(y, Tracer) else tree.map(lambda v: v, y)
 
     return _like(f, followed)
@@ -81,14 +79,14 @@ def _calls_solver(code: types.CodeType) -> bool:
 
 def _followed_where_patched(f: Callable, later: bool) -> Callable:
     """``f``, and with names in a block; ``later``: it is looked at again at its first call."""
-    names, call = _followed(f), None if later else f
+    call = None if later else f
 
     def followed(*args: Any, **kwargs: Any) -> Any:
         nonlocal call
         if patched.get():
-            return names(*args, **kwargs)
+            return _followed(f)(*args, **kwargs)
         if call is None:
-            call = names if may_write(f) else f
+            call = _followed(f) if may_write(f) else f
         return call(*args, **kwargs)
 
     return _like(f, followed)
@@ -98,6 +96,9 @@ def _like(f: Callable, followed: Callable) -> Callable:
     followed = functools.wraps(f, updated=())(followed)
     followed.__name__ = name_of(f)
     return followed
+
+
+_with_names = _told(with_names)
 
 
 def may_write(f: Any, unknown: list[str] | None = None) -> bool:

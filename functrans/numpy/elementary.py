@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._core import scipy_names
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.bind import Tracer
@@ -55,8 +56,15 @@ def frexp(x: Any) -> tuple:
     return ops.ldexp(x, -exponent), exponent
 
 
+def isnan(x: Any) -> Any:
+    """Whether an entry is not a number; an error where a solver in C would lose a derivative."""
+    if isinstance(x, Tracer) and scipy_names.asked_by_solver():
+        float(x)
+    return ops.isnan(x)
+
+
 UFUNCS = {
-    np.power: power, np.divmod: divmod_, np.modf: modf, np.frexp: frexp,
+    np.power: power, np.divmod: divmod_, np.modf: modf, np.frexp: frexp, np.isnan: isnan,
     np.degrees: ops.rad2deg, np.radians: ops.deg2rad,
 }
 
