@@ -17,13 +17,12 @@ import re
 from contextvars import Context, ContextVar
 from typing import Any
 
-import numpy as np
-
 from functrans._compile.lowering.routines import address_of, pointer_of
 from functrans._compile.run.entry import numpy_functions, supported
 from functrans._compile.run.machine import NativeUnavailable, local
 from functrans._core.locks import Interrupted, compiler
 from functrans._kernels import sizes
+from functrans.config import config
 
 # Bytes of blocks that are kept, and of all blocks that wait.
 SMALLEST, LARGEST, LIMIT = 1 << 14, 1 << 26, 1 << 28
@@ -292,7 +291,10 @@ drop:
 
 def enter(nbytes: int) -> None:
     """Note a large array; if there were many of them, NumPy uses the pool in this context."""
-    if demand.nbytes < sizes.KEPT_FROM:
+    if not config.keep_memory:
+        if (loaded := _loaded()) is not None:
+            loaded.leave()
+    elif demand.nbytes < sizes.KEPT_FROM:
         demand.nbytes += nbytes
     elif (kept := pool()) is not None:
         kept.enter()
@@ -300,8 +302,8 @@ def enter(nbytes: int) -> None:
 
 def clear() -> None:
     """Give back what waits."""
-    if pool.cache_info().currsize and (kept := pool()) is not None:
-        kept.clear()
+    if (loaded := _loaded()) is not None:
+        loaded.clear()
 
 
 class _Demand:
@@ -368,6 +370,10 @@ def pool() -> Pool | None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(needed))
     variable = _variable_of(capsule, table[SET_HANDLER])
     return Pool(variable, default, capsule, state, trim)
+
+
+def _loaded() -> Pool | None:
+    return pool() if pool.cache_info().currsize else None
 
 
 def _text() -> str:
