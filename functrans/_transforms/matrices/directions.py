@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from functrans._core.aval import Aval, aval_of, inexact_dtype, shape_of
-from functrans._core.bind import Tracer, is_finite, layers
+from functrans._core.bind import Tracer, cast, is_finite, layers
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import Bilinear, Elementwise
 from functrans._transforms.matrices import memory
@@ -80,6 +80,27 @@ class Directions:
         return groups
 
 
+class Rows:
+    """Vectors, one a row, taken apart into values of ``avals``: directions of one's own choice."""
+
+    def __init__(self, matrix: Any, avals: Sequence[Aval]):
+        self.matrix, self.avals = matrix, tuple(avals)
+        self.total, self.entries = matrix.shape
+
+    def rows(self, start: int, stop: int) -> list:
+        """The rows from ``start`` to ``stop``, a part for each aval."""
+        whole = self.matrix[start:stop]
+        ends = itertools.accumulate([a.size for a in self.avals])
+        return [
+            cast(np.reshape(whole[:, end - a.size : end], (stop - start, *a.shape)), a.dtype)
+            for a, end in zip(self.avals, ends, strict=True)
+        ]
+
+    def vector(self) -> list:
+        """The parts of the only row."""
+        return [part[0] for part in self.rows(0, 1)]
+
+
 class TooLarge(BaseException):
     """A batch has met a value that asks for a smaller one. Not an Exception, which a user's
     function may catch."""
@@ -99,11 +120,42 @@ class Batches:
         self.largest = 1
         self.most: int | None = None
 
-    def run(self, ways: Directions, width: int, values: Sequence, image: Callable) -> list:
+    def run(self, ways: Directions | Rows, width: int, values: Sequence, image: Callable) -> list:
         """The images of all directions, joined along axis 0.
 
         ``image`` is called for a batch at a time, and again for a smaller one where that was too
         large. ``width``: entries of an image, if known.
+        """
+        columns: list[_Column] = []  # none where one batch is all
+        last: list = []
+        total = ways.total
+
+        def keep(start: int, size: int, images: list) -> None:
+            if size < total and not columns:
+                self._ask(sum([total * _nbytes(y) // size for y in images]))
+                columns.extend([_Column(total) for _ in images])
+            for column, y in zip(columns, images, strict=size < total):
+                column.add(y, start)
+            last[:] = images
+
+        self.each(ways, width, values, image, keep)
+        return [c.joined() for c in columns] if columns else last
+
+    def sums(self, ways: Directions | Rows, values: Sequence, image: Callable) -> list:
+        """The sums of what ``image`` returns for each batch, a sum over its directions already."""
+        totals: list = []
+
+        def add(start: int, size: int, parts: list) -> None:
+            totals[:] = [a + b for a, b in zip(totals, parts, strict=True)] if totals else parts
+
+        self.each(ways, 0, values, image, add, whole=False)
+        return totals
+
+    def each(self, ways: Directions | Rows, width: int, values: Sequence, image: Callable,
+             take: Callable[[int, int, list], None], whole: bool = True) -> None:
+        """Batch after batch, ``take`` is given where it starts, its size and its images.
+
+        ``whole``: images have an axis 0 for the batch; else they are as ``image`` returns them.
         """
         total, entries = ways.total, ways.entries + width
         staged = any(map(_is_staged, values))
@@ -112,39 +164,36 @@ class Batches:
             self.chunk_size = self.sizes.get(kind, self.chunk_size)
         auto = self.chunk_size == "auto" and not staged
         self.largest = max(1, *[_nbytes(a) for a in ways.avals], 8 * width) if auto else 1
-        columns: list[_Column] = []  # none where one batch is all
-        images: list | None = None
-        start = 0
+        start, begun = 0, False
         with self._bar(total) as bar:
-            while start < total or images is None:
+            while start < total or not begun:
                 size = min(self._size(total, entries, staged), total - start)
                 self._ask(size * entries * 8)
                 try:
-                    images = self._images(ways.rows(start, start + size), size, auto, image)
+                    images = self._images(ways.rows(start, start + size), size, auto, image, whole)
                 except TooLarge:
                     continue
-                if size < total and not columns:
-                    self._ask(sum([total * _nbytes(y) // size for y in images]))
-                    columns = [_Column(total) for _ in images]
-                if size > 1 and (lost := _first_nan(images)) is not None:
+                begun = True
+                if whole and size > 1 and (lost := _first_nan(images)) is not None:
                     # a rule that refuses a point returns NaN in a batch; alone, it says why
                     self._images(ways.rows(start + lost, start + lost + 1), 1, auto, image)
-                for column, y in zip(columns, images, strict=size < total):
-                    column.add(y, start)
+                take(start, size, images)
                 start += size
                 bar.update(size)
         if auto and not self.progress and len(self.sizes) < KINDS:
             self.sizes[kind] = self._size(total, entries, staged)
-        assert images is not None, total
-        return [c.joined() for c in columns] if columns else images
 
-    def _images(self, rows: list, size: int, auto: bool, image: Callable) -> list:
+    def _images(
+        self, rows: list, size: int, auto: bool, image: Callable, whole: bool = True
+    ) -> list:
         if size == 1:  # as a loop would
-            return [np.reshape(y, (1, *shape_of(y))) for y in image([e[0] for e in rows])]
+            images = image([e[0] for e in rows])
+            return [np.reshape(y, (1, *shape_of(y))) for y in images] if whole else images
         label = f"{self.who}({name_of(self.f)})"
         trace = SizedTrace(label, size, self) if auto else BatchTrace(label, size)
         try:
-            return [trace.batched(y) for y in image([trace.input(e) for e in rows])]
+            images = image([trace.input(e) for e in rows])
+            return [trace.batched(y) for y in images] if whole else images
         finally:
             trace.closed = True
 
@@ -290,4 +339,4 @@ def _is_staged(x: Any) -> bool:
     return isinstance(inside, Tracer)
 
 
-__all__ = ["Batches", "Directions", "directions"]
+__all__ = ["Batches", "Directions", "Rows", "directions"]
