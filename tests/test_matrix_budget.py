@@ -55,7 +55,8 @@ def peak_of(f, *args):
     gc.collect()  # so that when garbage is collected does not depend on what ran before
     tracemalloc.start()
     try:
-        y = f(*args)
+        with ft.config(keep_memory=False):
+            y = f(*args)
         return tracemalloc.get_traced_memory()[1], y
     finally:
         tracemalloc.stop()
