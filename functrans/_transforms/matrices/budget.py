@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, ParamSpec, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, Self, overload
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from functrans._transforms.matrices.memory import readable
 from functrans.errors import ArgumentError, OutOfMemoryError
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 
 _UNITS = {
     f"{prefix}{middle}b": base**power
@@ -132,6 +133,14 @@ class MatrixFunction(Protocol[P]):
     """What ``jacobian`` and its kin return."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any: ...
+
+    @overload
+    def __get__(self, instance: None, owner: type, /) -> Self: ...
+
+    @overload
+    def __get__(
+        self: MatrixFunction[Concatenate[Any, Q]], instance: object, owner: type | None = None, /
+    ) -> Callable[Q, Any]: ...
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Plan:
         """Which mode is taken for such arguments and why, in which chunks, and what they take.
