@@ -25,6 +25,7 @@ def main() -> int:
         imports,
         jit,
         kernels,
+        matrix_free,
         memory,
         overhead,
         programs,
@@ -60,6 +61,8 @@ def main() -> int:
         runs["numba-calls"] = lambda: kernels.call_table(args.scale)
     runs["overhead"] = lambda: overhead.table(peers, args.scale)
     runs["watching"] = lambda: watching.table(args.scale)
+    runs["laplacian"] = lambda: matrix_free.laplacian_table(args.scale)
+    runs["matrix-budget"] = matrix_free.budget_table
     runs["import"] = lambda: imports.table(args.scale)
     runs["memory-peak"] = lambda: memory.peak_table(peers)
     runs["memory-loop"] = lambda: memory.growth_table(peers)
