@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -45,6 +46,9 @@ class Prepared:
         self.coloring = ""
         self.dtype = s.target.dtype
         self._kinds, self._reads, self._staged = s.kinds, s.reads, s._replace(values=[])
+        children = getattr(s.kinds[0], "children", ())
+        flat = all(c is tree.LEAF for c in children)
+        self._plain_kinds = list(s.kinds[1]) if flat else None
         self._sweeps: list[Sweep] = []
         self._substitution: Substitution | None = None
         self._arrays, self._order = _structure(pattern, format)
@@ -91,14 +95,14 @@ class Prepared:
         return f"{head}\n{drawn}" if drawn else head
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {k: v for k, v in self.__dict__.items() if k != "_runs"}
+        state = {k: v for k, v in self.__dict__.items() if k not in ("_runs", "_template")}
         return state | {"_reads": None}
 
     # ---- evaluation
 
     def _values(self, args: tuple) -> list:
         """The numbers among the arguments, if these are of the kind that was prepared."""
-        if kinds_of(args) != self._kinds:
+        if not self._are_plain(args) and kinds_of(args) != self._kinds:
             found, expected = describe(args), _described(self._kinds)
             raise ShapeError(
                 f"{self.who}: `{self.name}` was prepared for {expected}, but is called with "
@@ -110,6 +114,12 @@ class Prepared:
                 "since it was prepared; call prepare again, or pass it as an argument"
             )
         return numbers_in(self.who, tree.leaves(args))
+
+    def _are_plain(self, args: tuple) -> bool:
+        """Whether they are arrays of the shapes and dtypes that were prepared, and no containers:
+        the usual case, told in a tenth of the time."""
+        return self._plain_kinds == [(x.shape, x.dtype) if type(x) is np.ndarray else None
+                                     for x in args]
 
     @lazy
     def _runs(self) -> list[Callable[[Sequence], list]]:
@@ -130,13 +140,23 @@ class Prepared:
             for s, run in zip(self._sweeps, self._runs, strict=True):
                 s.into(entries, run, values)
         if order is not None:
-            np.take(entries, order, out=data, mode="clip")
+            compressed.gather(entries, order, data)
 
     def _fresh(self) -> Any:
-        data = np.empty(self.sparsity.nnz, self.dtype)
+        made = copy.copy(self._template)  # a third of the time that SciPy takes to make one
+        made.data = np.empty(self.sparsity.nnz, self.dtype)
+        return made
+
+    @lazy
+    def _template(self) -> Any:
+        """A matrix without data of its own."""
+        zeros = np.broadcast_to(self.dtype.type(0), self.sparsity.nnz)
         if self.format == "coo":
-            return sparse.coo_array((data, self._arrays), shape=self.shape)
-        made = FORMATS[self.format]((data, *self._arrays), shape=self.shape)
+            made = sparse.coo_array((zeros, self._arrays), shape=self.shape)
+            made.coords = self._arrays
+        else:
+            made = FORMATS[self.format]((zeros, *self._arrays), shape=self.shape)
+            made.indices, made.indptr = self._arrays
         made.has_canonical_format = True
         return made
 
