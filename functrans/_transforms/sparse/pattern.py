@@ -24,7 +24,7 @@ from functrans._compile.ir.program import (
 )
 from functrans._compile.ir.structured import Branch, Loop
 from functrans._core.aval import Aval
-from functrans._ops.declare import Action, Elementwise
+from functrans._ops.declare import Action, Elementwise, Linear
 from functrans._transforms.sparse import steps
 from functrans._transforms.sparse.interactions import Interactions
 from functrans._transforms.sparse.rules import RULES, Operands, everything
@@ -87,7 +87,9 @@ class Walk:
             return steps.branch(self, xs, prim)
         rule = RULES.get(prim)
         made = None if rule is None else rule(xs, self.interactions)
-        return everything(xs, self.interactions) if made is None else made
+        if made is not None:
+            return made
+        return everything(xs, None if isinstance(prim, Linear) else self.interactions)
 
     def elementwise(self, xs: Operands, prim: Elementwise) -> Sets | None:
         """Each entry of the output depends on the same one of the operands."""

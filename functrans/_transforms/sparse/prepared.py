@@ -45,7 +45,7 @@ class Prepared:
         self.colors = 0
         self.coloring = ""
         self.dtype = s.target.dtype
-        self._kinds, self._reads, self._staged = s.kinds, s.reads, s._replace(values=[])
+        self._kinds, self._reads, self._staged = s.kinds, s.reads, s._replace(values=[], reads=None)
         children = getattr(s.kinds[0], "children", ())
         flat = all(c is tree.LEAF for c in children)
         self._plain_kinds = list(s.kinds[1]) if flat else None

@@ -23,6 +23,7 @@ from functrans._ops import (
     indexing,
     linalg,
     lu,
+    norms,
     ranks,
     reductions,
     sparse,
@@ -184,6 +185,11 @@ def _last_line(xs: Operands, interactions: Interactions | None) -> list[Sets | N
     if x is None:
         return [None]
     return [x.united_along([-1]).reshaped((*shape[:-1], 1)).broadcast_to(shape)]
+
+
+def _system(xs: Operands, interactions: Interactions | None) -> list[Sets | None] | None:
+    """The solution of a system whose matrix depends on no input is linear."""
+    return everything(xs, None) if xs.sets[0] is None else None
 
 
 def _matrices(xs: Operands, interactions: Interactions | None) -> list[Sets | None]:
@@ -361,7 +367,7 @@ RULES: dict[Primitive, Rule] = {
     indexing.scatter_set: _scatter_set, indexing.scatter_add: _scatter_add,
     indexing.put_add: _put_add, windows.overlap_add: _overlap_add,
     **dict.fromkeys((reductions.sum, reductions.max, reductions.min), _reduction(True)),
-    **dict.fromkeys((reductions.prod, reductions.logsumexp), _reduction(False)),
+    **dict.fromkeys((reductions.prod, reductions.logsumexp, norms.norm2), _reduction(False)),
     **dict.fromkeys((reductions.cumsum, reductions.cummax, reductions.cummin), _lines(True)),
     **dict.fromkeys((reductions.cumprod, reductions.softmax, reductions.recurrence),
                     _lines(False)),
@@ -369,6 +375,7 @@ RULES: dict[Primitive, Rule] = {
     **dict.fromkeys((linalg.inv, linalg.cholesky, determinants.det, determinants.slogdet,
                      determinants.cofactor, linalg.eigh, decompositions.svd,
                      decompositions.qr, lu.lu), _matrices),
+    **dict.fromkeys((linalg.solve, linalg.triangular_solve, sparse.solve), _system),
     contractions.matmul: _matmul, contractions.einsum: _einsum,
     contractions.convolve: _convolve, contractions.cross: _cross,
     sparse.product: _sparse_product, sparse.sampled: _sampled,
