@@ -30,6 +30,7 @@ def main() -> int:
         programs,
         report,
         shim,
+        sparse,
         speed,
         watching,
     )
@@ -59,6 +60,7 @@ def main() -> int:
         runs["numba-price"] = lambda: kernels.price_table(args.scale)
         runs["numba-calls"] = lambda: kernels.call_table(args.scale)
     runs["overhead"] = lambda: overhead.table(peers, args.scale)
+    runs["sparse"] = lambda: sparse.table(args.scale)
     runs["watching"] = lambda: watching.table(args.scale)
     runs["import"] = lambda: imports.table(args.scale)
     runs["memory-peak"] = lambda: memory.peak_table(peers)

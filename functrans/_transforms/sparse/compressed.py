@@ -9,8 +9,6 @@ import numpy as np
 
 from functrans._compile.ir.program import Program, aval_of_atom, evaluate
 from functrans._compile.lowering.numbers import Rounding
-from functrans._kernels import sizes
-from functrans._kernels.blocks import run_blocks
 from functrans._transforms.forward.api import jvp
 from functrans._transforms.reverse.api import vjp
 from functrans._transforms.reverse.grad import grad
@@ -45,21 +43,9 @@ class Sweep(NamedTuple):
         ):
             products = run([*values, self.colors, numbers])[0].reshape(-1)
             if places is None:
-                gather(products, sources, data)
+                products.take(sources, out=data, mode="clip")  # without a buffer
             else:
                 data[places] = products[sources]
-
-
-def gather(values: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
-    """``out[k] = values[places[k]]``, of large arrays block by block on threads."""
-
-    def work(start: int, stop: int) -> None:
-        values.take(places[start:stop], out=out[start:stop], mode="clip")
-
-    if len(places) < sizes.LARGE:
-        work(0, len(places))
-    else:
-        run_blocks(work, len(places))
 
 
 def entry(name: str, program: Program) -> Entry:
@@ -175,7 +161,7 @@ class Substitution(NamedTuple):
         """Write the entries into ``data``; ``products`` is changed."""
         for leaf, other in self.levels:
             np.subtract.at(products, other, products[leaf])
-        gather(products, self.sources, data)
+        products.take(self.sources, out=data, mode="clip")
 
 
 def substitution(pattern: Csr, colors: np.ndarray) -> Substitution:
@@ -210,5 +196,5 @@ def _twins(i: np.ndarray, j: np.ndarray, n: int) -> np.ndarray:
     return np.searchsorted(i * n + j, j * n + i)
 
 
-__all__ = ["Substitution", "Sweep", "entry", "gather", "hessian_product", "jacobian_sweeps",
+__all__ = ["Substitution", "Sweep", "entry", "hessian_product", "jacobian_sweeps",
            "star_sources", "substitution", "sweep"]
