@@ -120,12 +120,13 @@ def test_products_come_in_chunks_where_memory_asks_for_them(monkeypatch, colorin
 @pytest.mark.parametrize("x", [
     np.ones(6, np.float32), np.arange(12.0)[::2], np.broadcast_to(1.5, 6),
     np.asfortranarray(np.arange(6.0).reshape(2, 3)), ft.array(np.arange(6.0)),
-], ids=["float32", "strided", "read-only", "fortran", "Array"])
+    np.arange(6.0).astype(">f8"),
+], ids=["float32", "strided", "read-only", "fortran", "Array", "bytes turned"])
 def test_kinds_of_arrays(x):
     J = ft.sparse_jacobian(lambda x: np.sin(x.reshape(-1)[1:]) * x.reshape(-1)[:-1])
     dense = ft.jacobian(lambda x: np.sin(x.reshape(-1)[1:]) * x.reshape(-1)[:-1])(x)
     made = J(x)
-    assert made.dtype == x.dtype
+    assert made.dtype == x.dtype.newbyteorder("=")
     assert made.toarray() == pytest.approx(
         np.reshape(dense, made.shape), rel=1e-6 if x.dtype == np.float32 else 1e-13  # its digits
     )
@@ -153,6 +154,27 @@ def test_other_arguments_may_change_from_call_to_call():
     J = ft.sparse_jacobian(f, argnums=1).prepare(1.0, np.ones(3), {"w": np.ones(3)})
     w = np.array([1.0, 2.0, 3.0])
     assert J(2.0, w, {"w": w}).toarray() == pytest.approx(np.diag(4 * w**2))
+
+
+def test_arguments_that_are_no_numbers_choose_the_program():
+    class Scale:
+        def __init__(self, by):
+            self.by = by
+
+    def f(x, squared, scale, how="sum"):
+        return (x**2 if squared else x + x[::-1]) * scale.by
+
+    derivative, two = ft.sparse_jacobian(f), Scale(2.0)
+    x = np.array([1.0, 2.0, 3.0])
+    assert np.array_equal(derivative(x, True, two).toarray(), np.diag(4 * x))
+    assert np.array_equal(derivative(x, False, two).toarray()[0], [2, 0, 2])
+    prepared = derivative.prepare(x, True, two, "mean")
+    with pytest.raises(ShapeError, match="was prepared for"):
+        prepared(x, False, two, "mean")
+    two.by = 3.0
+    assert np.array_equal(derivative(x, True, two).toarray(), np.diag(6 * x))
+    with pytest.raises(CaptureError, match="has changed"):
+        prepared(x, True, two, "mean")
 
 
 def test_a_closure_that_changes_is_noticed():

@@ -47,7 +47,9 @@ class Prepared:
         self.dtype = s.target.dtype
         self._kinds, self._reads, self._staged = s.kinds, s.reads, s._replace(values=[], reads=None)
         children = getattr(s.kinds[0], "children", ())
-        flat = all(c is tree.LEAF for c in children)
+        flat = all(c is tree.LEAF for c in children) and all(
+            isinstance(k, tuple) and k[1].isnative for k in s.kinds[1]
+        )
         self._plain_kinds = list(s.kinds[1]) if flat else None
         self._sweeps: list[Sweep] = []
         self._substitution: Substitution | None = None
@@ -198,7 +200,7 @@ def _described(kinds: tuple) -> str:
     """The arguments of a kind, as ``describe`` shows them."""
     structure, leaves = kinds
     shown = [np.broadcast_to(np.zeros((), k[1]), k[0]) if isinstance(k, tuple) else
-             k() if isinstance(k, type) else k for k in leaves]
+             k() if isinstance(k, type) else k.x for k in leaves]
     return describe(tree.unflatten(structure, shown))
 
 

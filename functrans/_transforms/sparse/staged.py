@@ -10,7 +10,7 @@ import numpy as np
 from functrans import tree
 from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Program, aval_of_atom
-from functrans._core.array import plain
+from functrans._core.array import in_native_order, plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
 from functrans._core.bind import Tracer
 from functrans._transforms.arguments import describe, is_number
@@ -60,11 +60,12 @@ def staged(who: str, f: Callable, argnum: int, args: tuple) -> Staged:
         return function(*tree.unflatten(structure, full))
 
     name = f"{who}({name_of(f)})"
-    environment = Environment(f)
+    fixed = [x for x in leaves if not is_number(x)]
+    environment = Environment(f, *fixed)
     before, draws = checks(environment), Draws(environment.generators)
     program, outputs = stage(flat, numbers, name)
     draws.refuse(name, "each call")
-    after = checks(Environment(f))
+    after = checks(Environment(f, *fixed))
     if outputs is not tree.LEAF:
         raise ArgumentError(
             f"{who}: `{name_of(f)}` returned a container with {outputs.size} values, where the "
@@ -129,7 +130,7 @@ def numbers_in(who: str, leaves: Sequence[Any]) -> list:
             f"{who}: an argument is traced. The result is an array of SciPy's, which no transform "
             "can trace: call it outside of them; jacobian and hessian can be nested."
         )
-    return [plain(x) for x in leaves if is_number(x)]
+    return [in_native_order(plain(x)) for x in leaves if is_number(x)]
 
 
 def kinds_of(args: tuple) -> tuple:
@@ -139,9 +140,26 @@ def kinds_of(args: tuple) -> tuple:
 
 
 def _kind(x: Any) -> Any:
-    if type(x) in PYTHON_SCALARS:
-        return type(x)
-    return (x.shape, x.dtype) if isinstance(x, np.ndarray | np.generic) else x
+    if not is_number(x):
+        return Fixed(x)
+    return (x.shape, x.dtype) if isinstance(x, np.ndarray | np.generic) else type(x)
+
+
+class Fixed:
+    """A leaf that is no number: equal to itself, and to an equal text, truth value or name."""
+
+    __slots__ = ("x",)
+
+    def __init__(self, x: Any):
+        self.x = x
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Fixed) or type(self.x) is not type(other.x):
+            return False
+        return self.x is other.x or (isinstance(self.x, str | bytes | bool) and self.x == other.x)
+
+    def __hash__(self) -> int:
+        return hash(type(self.x))
 
 
 # ---- patterns
