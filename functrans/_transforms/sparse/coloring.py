@@ -168,7 +168,8 @@ def ordered(graph: Csr, order: str) -> np.ndarray:
         return np.arange(len(degree))
     if order == "largest_first":
         return np.argsort(-degree, kind="stable")
-    places = kernels.run(kernels.incidence_order, graph.nnz, graph.indptr, graph.indices, degree)
+    rising = np.argsort(degree, kind="stable")
+    places = kernels.run(kernels.incidence_order, graph.nnz, graph.indptr, graph.indices, rising)
     return np.asarray(places, np.intp)
 
 
