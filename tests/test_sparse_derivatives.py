@@ -18,13 +18,16 @@ from functrans.errors import (
 from tests.covering import covering
 from tests.sparse_programs import PROGRAMS
 
-RNG = np.random.default_rng(5)
 ORDERS = ["largest_first", "natural", "incidence_degree"]
 FORMATS = ["csr", "csc", "coo"]
 OPTIONS = covering(FORMATS, ["auto", "column", "row", "bidirectional"], ORDERS)
 SCALAR_OPTIONS = covering(FORMATS, ["auto", "star", "acyclic", "column"], ORDERS)
 PAIRS = [(p, OPTIONS[k % len(OPTIONS)]) for k, p in enumerate(PROGRAMS)
          if p.name not in ("compiled", "transform", "sorted", "inverse", "determinant")]
+
+
+def uniform(low=0.0, high=1.0, size=None):
+    return np.random.default_rng(5).uniform(low, high, size)
 
 
 def tridiagonal(x):
@@ -46,7 +49,7 @@ def agree(J, dense):
 @pytest.mark.parametrize("program, options", PAIRS, ids=lambda p: getattr(p, "name", ""))
 def test_sparse_jacobians_are_the_dense_ones(program, options):
     format, coloring, order = options
-    x = RNG.uniform(0.5, 1.5, program.shape)
+    x = uniform(0.5, 1.5, program.shape)
     J = ft.sparse_jacobian(program.f, format=format, coloring=coloring, order=order)(x)
     assert J.format == format
     agree(J, ft.jacobian(program.f)(x))
@@ -55,7 +58,7 @@ def test_sparse_jacobians_are_the_dense_ones(program, options):
 @pytest.mark.parametrize("f", [rosenbrock, arrow, lambda x: np.prod(x[:3]) + x[5]])
 @pytest.mark.parametrize("format, coloring, order", SCALAR_OPTIONS[:6])
 def test_sparse_hessians_are_the_dense_ones(f, format, coloring, order):
-    x = RNG.uniform(0.5, 1.5, 7)
+    x = uniform(0.5, 1.5, 7)
     H = ft.sparse_hessian(f, format=format, coloring=coloring, order=order)(x)
     assert H.format == format
     agree(H, ft.hessian(f)(x))
@@ -65,7 +68,7 @@ def test_sparse_hessians_are_the_dense_ones(f, format, coloring, order):
                                   "put into", "logsumexp", "no entries in", "a constant output"])
 def test_sparse_hessians_of_programs_are_the_dense_ones(name):
     (program,) = [p for p in PROGRAMS if p.name == name]
-    x = RNG.uniform(0.5, 1.5, program.shape)
+    x = uniform(0.5, 1.5, program.shape)
 
     def f(x):
         return np.sum(program.f(x) ** 2)
@@ -76,7 +79,7 @@ def test_sparse_hessians_of_programs_are_the_dense_ones(name):
 def test_one_preparation_serves_many_points_and_writes_into_its_results():
     J = ft.sparse_jacobian(tridiagonal).prepare(np.ones(9))
     assert J.colors == 3 and J.shape == (7, 9) and J.sparsity.nnz == 21
-    first, at = J(np.ones(9)), RNG.uniform(size=9)
+    first, at = J(np.ones(9)), uniform(size=9)
     before = first.data.copy()
     second = J(at)
     assert np.array_equal(first.data, before)
@@ -92,10 +95,10 @@ def test_one_preparation_serves_many_points_and_writes_into_its_results():
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_results_work_like_any_array_of_scipys(format):
-    x = RNG.uniform(1, 2, 6)
+    x = uniform(1, 2, 6)
     J = ft.sparse_jacobian(lambda x: x**2 + np.roll(x, 1), format=format)(x)
     dense = J.toarray()
-    v = RNG.uniform(size=6)
+    v = uniform(size=6)
     assert J @ v == pytest.approx(dense @ v)
     assert (J.T @ J).toarray() == pytest.approx(dense.T @ dense)
     assert sparse.linalg.spsolve(J.tocsc(), v) == pytest.approx(np.linalg.solve(dense, v))
@@ -106,7 +109,7 @@ def test_results_work_like_any_array_of_scipys(format):
 @pytest.mark.parametrize("coloring", ["column", "row", "bidirectional"])
 def test_products_come_in_chunks_where_memory_asks_for_them(monkeypatch, coloring):
     monkeypatch.setattr(compressed, "BUDGET", 8 * 2 * 13 * 2)
-    x = RNG.uniform(1, 2, 13)
+    x = uniform(1, 2, 13)
 
     def f(x):
         return np.concatenate([np.sum(x[:7]) * x[:6] ** 2, x[6:] * x[3]])
@@ -189,7 +192,7 @@ def test_a_closure_that_changes_is_noticed():
 
 
 def test_prepared_derivatives_pickle_without_their_function():
-    x = RNG.uniform(size=8)
+    x = uniform(size=8)
     for made in (ft.sparse_jacobian(lambda x: tridiagonal(x) * 2, format="csc").prepare(x),
                  ft.sparse_hessian(lambda x: arrow(x) * 2, coloring="acyclic").prepare(x)):
         there = pickle.loads(pickle.dumps(made))
@@ -232,7 +235,7 @@ def test_spy_draws_the_pattern():
 
 
 def test_a_wider_pattern_is_accepted():
-    x = RNG.uniform(1, 2, 5)
+    x = uniform(1, 2, 5)
     for given in (np.ones((3, 5), bool), sparse.coo_array(np.ones((3, 5))), [[1] * 5] * 3):
         made = ft.sparse_jacobian(tridiagonal, sparsity=given).prepare(x)
         assert made.sparsity_is_given and made.sparsity.nnz == 15
@@ -273,7 +276,7 @@ def test_an_entry_that_is_zero_where_it_is_prepared_is_found_by_check():
 
 
 def test_a_right_pattern_passes_where_rounding_is_large():
-    x = RNG.uniform(size=50)
+    x = uniform(size=50)
 
     def f(x):
         return (x + 1e9) * 1e-9 + np.cumsum(1e8 * x) - 1e8 * np.cumsum(x)

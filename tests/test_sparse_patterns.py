@@ -13,12 +13,11 @@ from functrans.errors import (
 )
 from tests.sparse_programs import PROGRAMS
 
-RNG = np.random.default_rng(3)
 ROWS = np.arange(1.0, 40.0)
 
 
 def point(program):
-    return RNG.uniform(0.5, 1.5, program.shape)
+    return np.random.default_rng(3).uniform(0.5, 1.5, program.shape)
 
 
 def dense(f, x, rows):
