@@ -22,8 +22,7 @@ ORDERS = ["largest_first", "natural", "incidence_degree"]
 FORMATS = ["csr", "csc", "coo"]
 OPTIONS = covering(FORMATS, ["auto", "column", "row", "bidirectional"], ORDERS)
 SCALAR_OPTIONS = covering(FORMATS, ["auto", "star", "acyclic", "column"], ORDERS)
-PAIRS = [(p, OPTIONS[k % len(OPTIONS)]) for k, p in enumerate(PROGRAMS)
-         if p.name not in ("compiled", "transform", "sorted", "inverse", "determinant")]
+PAIRS = [(p, OPTIONS[k % len(OPTIONS)]) for k, p in enumerate(PROGRAMS[1::3])]
 
 
 def uniform(low=0.0, high=1.0, size=None):
@@ -55,17 +54,17 @@ def test_sparse_jacobians_are_the_dense_ones(program, options):
     agree(J, ft.jacobian(program.f)(x))
 
 
-@pytest.mark.parametrize("f", [rosenbrock, arrow, lambda x: np.prod(x[:3]) + x[5]])
-@pytest.mark.parametrize("format, coloring, order", SCALAR_OPTIONS[:6])
-def test_sparse_hessians_are_the_dense_ones(f, format, coloring, order):
+@pytest.mark.parametrize("format, coloring, order", SCALAR_OPTIONS)
+def test_sparse_hessians_are_the_dense_ones(format, coloring, order):
+    f = {"csr": rosenbrock, "csc": arrow, "coo": lambda x: np.prod(x[:3]) + x[5]}[format]
     x = uniform(0.5, 1.5, 7)
     H = ft.sparse_hessian(f, format=format, coloring=coloring, order=order)(x)
     assert H.format == format
     agree(H, ft.hessian(f)(x))
 
 
-@pytest.mark.parametrize("name", ["windows", "stacked numbers", "sparse product", "norms", "loop",
-                                  "put into", "logsumexp", "no entries in", "a constant output"])
+@pytest.mark.parametrize("name", ["windows", "sparse product", "loop", "put into", "no entries in",
+                                  "a constant output"])
 def test_sparse_hessians_of_programs_are_the_dense_ones(name):
     (program,) = [p for p in PROGRAMS if p.name == name]
     x = uniform(0.5, 1.5, program.shape)

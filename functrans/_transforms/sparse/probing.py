@@ -67,7 +67,8 @@ def probe(who: str, name: str, s: Staged, values: Sequence, matrix: Csr) -> None
         gap = abs(expected - found) / np.where(size > 0, size, 1)
     suspect = ~(gap <= 32 * float(finfo(matrix.dtype).eps)) & ~(np.isnan(expected))
     rows = np.flatnonzero(suspect)
-    rows = rows[np.argsort(-np.nan_to_num(gap[rows], nan=np.inf), kind="stable")][:LOOKED_AT]
+    worst = np.argsort(-np.nan_to_num(gap[rows], nan=np.inf), kind="stable")[:LOOKED_AT]
+    rows = np.sort(rows[worst])
     if not len(rows):
         return
     _, pull = vjp(function, x)
