@@ -17,6 +17,9 @@ SPARSE = scipy.sparse.csr_array(DENSE)
 TAPS = np.array([1.0, 0.0, -2.0])
 
 
+_EXTERNAL = ft.external(lambda v: np.sin(v))
+
+
 class Program(NamedTuple):
     name: str
     f: object
@@ -52,6 +55,15 @@ def _straight_through(x):
 
 
 _straight_through.defjvp(lambda xs, ts: (np.round(xs[0]), ts[0]))
+
+
+@ft.custom_vjp
+def _square_of_next(x):
+    return np.roll(x, -1) ** 2
+
+
+_square_of_next.defvjp(lambda x: (_square_of_next(x), np.roll(x, -1)),
+                       lambda y, ct: (np.roll(2 * y * ct, 1),))
 
 
 PROGRAMS = [Program(*p) for p in [
@@ -119,7 +131,10 @@ PROGRAMS = [Program(*p) for p in [
     ("branch", lambda x: ft.cond(x[0] > 0, lambda v: v[:2] * v[2], lambda v: v[2:4], x), (6,),
      False),
     ("compiled", lambda x: ft.jit(lambda v: v[1:] * v[:-1])(x)),
-    ("own rule", lambda x: _straight_through(x) * 2.0, (6,), False),
+    ("own rule", lambda x: _straight_through(x) * 2.0),
+    ("own rule of cotangents", lambda x: _square_of_next(x**2)),
+    ("own rule, compiled", lambda x: ft.jit(_straight_through)(x[1:] * x[:-1])),
+    ("from outside", lambda x: _EXTERNAL(x[:2]) * x[2:4], (6,), False),
     ("stopped", lambda x: x * ft.stop_gradient(x[::-1])),
     ("inner derivative", lambda x: ft.grad(lambda v: np.sum(np.sin(v[1:] * v[:-1])))(x)),
     ("float32 inside", lambda x: (x.astype(np.float32) * 2).astype(float)),

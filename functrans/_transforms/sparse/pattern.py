@@ -22,11 +22,12 @@ from functrans._compile.ir.program import (
     Structured,
     Var,
 )
-from functrans._compile.ir.structured import Branch, Loop
+from functrans._compile.ir.structured import Branch, Loop, Ruled
 from functrans._core.aval import Aval
 from functrans._ops.declare import Action, Elementwise, Linear
 from functrans._transforms.sparse import steps
 from functrans._transforms.sparse.interactions import Interactions
+from functrans._transforms.sparse.ruled import ruled
 from functrans._transforms.sparse.rules import RULES, Operands, everything
 from functrans._transforms.sparse.sets import UNKNOWN, Sets, identity, union
 from functrans._transforms.staging.staging import stage
@@ -86,7 +87,11 @@ class Walk:
         if isinstance(prim, Branch):
             return steps.branch(self, xs, prim)
         rule = RULES.get(prim)
-        made = None if rule is None else rule(xs, self.interactions)
+        made: Sequence[Sets | None] | None = None
+        if isinstance(prim, Ruled):
+            made = ruled(Walk, xs, prim, self.interactions)
+        elif rule is not None:
+            made = rule(xs, self.interactions)
         if made is not None:
             return made
         return everything(xs, None if isinstance(prim, Linear) else self.interactions)
