@@ -31,6 +31,7 @@ def main() -> int:
         programs,
         report,
         shim,
+        sparse,
         speed,
         watching,
     )
@@ -60,6 +61,7 @@ def main() -> int:
         runs["numba-price"] = lambda: kernels.price_table(args.scale)
         runs["numba-calls"] = lambda: kernels.call_table(args.scale)
     runs["overhead"] = lambda: overhead.table(peers, args.scale)
+    runs["sparse"] = lambda: sparse.table(args.scale)
     runs["watching"] = lambda: watching.table(args.scale)
     runs["laplacian"] = lambda: matrix_free.laplacian_table(args.scale)
     runs["matrix-budget"] = matrix_free.budget_table

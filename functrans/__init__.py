@@ -30,6 +30,7 @@ from functrans._transforms.reverse.grad import grad, value_and_grad
 from functrans._transforms.rules.custom import custom_jvp, custom_vjp
 from functrans._transforms.rules.external import external
 from functrans._transforms.rules.stop_gradient import stop_gradient
+from functrans._transforms.sparse.api import sparse_hessian, sparse_jacobian, sparsity
 from functrans._transforms.staging import native_rows as _native_rows
 from functrans._transforms.staging.jit import jit
 from functrans._transforms.staging.staging import make_program
@@ -89,6 +90,9 @@ __all__ = [
     "patch",
     "scan",
     "scipy",
+    "sparse_hessian",
+    "sparse_jacobian",
+    "sparsity",
     "stop_gradient",
     "switch",
     "tree",

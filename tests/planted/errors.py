@@ -4,11 +4,11 @@
 ``python -m tests.planted`` whether the tests still bite.
 """
 
-from tests.planted import compiled, kernels, matrices, shim, transforms, writing
+from tests.planted import compiled, kernels, matrices, shim, sparse, transforms, writing
 
 ERRORS = (
-    *transforms.ERRORS, *matrices.ERRORS, *compiled.ERRORS, *shim.ERRORS, *kernels.ERRORS,
-    *writing.ERRORS,
+    *compiled.ERRORS, *kernels.ERRORS, *matrices.ERRORS, *shim.ERRORS, *sparse.ERRORS,
+    *transforms.ERRORS, *writing.ERRORS,
 )
 
 __all__ = ["ERRORS"]

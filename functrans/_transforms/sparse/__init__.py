@@ -1,0 +1,1 @@
+"""Sparse derivative matrices: patterns read off programs, colourings, compressed evaluation."""

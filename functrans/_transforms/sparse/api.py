@@ -1,0 +1,225 @@
+"""``sparsity``, ``sparse_jacobian`` and ``sparse_hessian``; SciPy is imported at the first call."""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from functrans import tree
+from functrans._core.aval import integer
+from functrans._core.bind import Tracer
+from functrans._transforms.derived import global_name
+from functrans._transforms.reverse.grad import require_callable
+from functrans.errors import ArgumentError, UnsupportedError, name_of
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from functrans._transforms.sparse.prepared import Prepared
+
+# Kinds of arguments that one derivative is kept prepared for.
+KEPT = 8
+FORMATS = ("csr", "csc", "coo")
+ORDERS = ("largest_first", "natural", "incidence_degree")
+COLORINGS = {
+    "sparse_jacobian": ("auto", "column", "row", "bidirectional"),
+    "sparse_hessian": ("auto", "star", "acyclic", "column"),
+}
+
+
+def sparsity(
+    f: Callable, *args: Any, argnums: int = 0, local: bool = False, kind: str = "jacobian"
+) -> csr_array:
+    """Where the Jacobian of ``f``, or with ``kind="hessian"`` its Hessian, may have entries.
+
+    A boolean ``scipy.sparse.csr_array`` with a row for each entry of the output and a column for
+    each entry of argument ``argnums``, both in C order, read off the program of ``f`` equation by
+    equation. It is conservative: for every value of the arguments, an entry that is not in it is
+    exactly 0. With ``local`` it is that of these values: an operand that ``np.where`` does not
+    choose, and a factor that is 0, count as no dependence. The Jacobian's other entries are exactly
+    0 there, and need not be elsewhere. Entries that are 0 since terms cancel stay in both.
+
+    The pattern of a Hessian holds the pairs of inputs that meet in an operation that is not linear.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.sparsity(lambda x: x[1:] * x[:-1], np.ones(4)).toarray().astype(int)
+    array([[1, 1, 0, 0],
+           [0, 1, 1, 0],
+           [0, 0, 1, 1]])
+    """
+    from functrans._transforms.sparse import staged as stages  # lazy: SciPy is slow to import
+
+    argnum = _argnum("sparsity", argnums)
+    if kind not in ("jacobian", "hessian"):
+        raise ArgumentError(f'sparsity: kind must be "jacobian" or "hessian", but is {kind!r}')
+    if local and kind == "hessian":
+        raise ArgumentError(
+            "sparsity: a local pattern goes by slopes that are 0 here, whose own derivatives need "
+            "not be. Take that of the gradient: sparsity(grad(f), x, local=True)."
+        )
+    s = stages.staged("sparsity", f, argnum, args)
+    if kind == "hessian" and s.target.size != 1:
+        raise ArgumentError(
+            f"sparsity: a Hessian needs a scalar output, but `{name_of(f)}` returned {s.target!r}"
+        )
+    return stages.hessian_pattern(s) if kind == "hessian" else stages.jacobian_pattern(s, local)
+
+
+class SparseDerivative:
+    """What ``sparse_jacobian`` and ``sparse_hessian`` return: a function of the arguments of ``f``.
+
+    ``prepare(*args)`` is the same for many calls with arguments of one kind.
+    """
+
+    def __init__(self, who: str, f: Callable, options: dict[str, Any]):
+        self.who, self.f, self.options = who, f, options
+        self._kept: OrderedDict[Any, Prepared] = OrderedDict()
+        functools.update_wrapper(self, f, updated=())
+
+    def prepare(self, *args: Any) -> Prepared:
+        """Pattern, colors and compiled products for arguments of these shapes and dtypes.
+
+        A pattern of the user's is compared with the derivative at these arguments.
+        """
+        from functrans._transforms.sparse import prepared  # lazy: SciPy is slow to import
+
+        make = {
+            "sparse_jacobian": prepared.prepare_jacobian,
+            "sparse_hessian": prepared.prepare_hessian,
+        }[self.who]
+        o = self.options
+        return make(self.who, self.f, o["argnums"], args, o["sparsity"], o["format"],
+                    o["coloring"], o["order"])
+
+    def __call__(self, *args: Any) -> Any:
+        """The matrix at these arguments."""
+        from functrans._transforms.sparse.staged import kinds_of  # lazy: SciPy is slow to import
+
+        if any(isinstance(x, Tracer) for x in tree.leaves(args)):
+            raise UnsupportedError(
+                f"{self.who}: an argument of `{name_of(self.f)}` is traced. The result is an array "
+                "of SciPy's, which no transform can trace: call it outside of them; jacobian and "
+                "hessian can be nested."
+            )
+        kind = kinds_of(args)
+        known = self._kept.get(kind)
+        if known is None or not known.is_current():
+            known = self._kept[kind] = self.prepare(*args)
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return known(*args)
+
+    def __repr__(self) -> str:
+        return f"<{self.who} of {name_of(self.f)}>"
+
+    def __reduce__(self) -> Any:
+        return global_name(self) or (_remade, (self.who, self.f, self.options))
+
+
+def _remade(who: str, f: Callable, options: dict[str, Any]) -> SparseDerivative:
+    return SparseDerivative(who, f, options)
+
+
+def sparse_jacobian(
+    f: Callable | None = None,
+    argnums: int = 0,
+    *,
+    sparsity: Any = None,
+    format: str = "csr",
+    coloring: str = "auto",
+    order: str = "largest_first",
+) -> Any:
+    """The Jacobian as a sparse array of SciPy's, ``J[i, j] = df_i/dx_j``, in C order of both.
+
+    Columns without a row in common share one product J v, rows without a column in common one
+    product v^T J, and the entries are read off these (Curtis, Powell and Reid 1974; Gebremedhin,
+    Manne and Pothen 2005). ``sparsity`` is the pattern, a sparse array or a matrix of booleans; by
+    default it is read off the function, as by ``sparsity``. One that is passed in is compared with
+    the derivative along one random vector, and CheckError names an entry that it misses.
+
+    ``format`` is "csr", "csc" or "coo". ``coloring`` is "column", "row", "bidirectional" (columns,
+    and dense rows apart, or the other way round) or "auto", the one of the fewest colors; ``order``
+    that in which they are colored, "largest_first", "natural" or "incidence_degree".
+
+    ``sparse_jacobian(f).prepare(*args)`` does all but the products once: it has the pattern
+    ``.sparsity`` and the number of products ``.colors``, is called at many points, writes into an
+    earlier result with ``out=``, pickles, and draws itself with ``.spy()``. A function that is
+    called without it keeps what was prepared for the latest kinds of arguments.
+
+    ``f`` takes and returns one real array; other arguments are constants. It is staged, so that
+    `if` on values needs np.where or ``cond``.
+
+    >>> import functrans as ft, numpy as np
+    >>> J = ft.sparse_jacobian(lambda x: x[1:] * x[:-1]).prepare(np.ones(6))
+    >>> J
+    <sparse_jacobian of <lambda>: 5 x 6, 10 entries, 2 colors>
+    [@@    ]
+    [ @@   ]
+    [  @@  ]
+    [   @@ ]
+    [    @@]
+    >>> J(np.arange(6.0)).toarray()[0]
+    array([1., 0., 0., 0., 0., 0.])
+    """
+    return _derivative("sparse_jacobian", f, argnums, sparsity, format, coloring, order)
+
+
+def sparse_hessian(
+    f: Callable | None = None,
+    argnums: int = 0,
+    *,
+    sparsity: Any = None,
+    format: str = "csr",
+    coloring: str = "auto",
+    order: str = "largest_first",
+) -> Any:
+    """The Hessian of a scalar function as a sparse array of SciPy's.
+
+    Products with sums of unit vectors, forward over reverse; entries are read off by a star
+    coloring, or by substitution with ``coloring="acyclic"`` (Gebremedhin, Tarafdar, Manne and
+    Pothen 2007), which needs fewer products, but takes differences of entries, so that rounding
+    errors add up and one that is not finite reaches others. "column" takes no advantage of the
+    symmetry. The pattern by default is that of ``sparsity(f, x, kind="hessian")``; all else is as
+    for ``sparse_jacobian``.
+
+    >>> import functrans as ft, numpy as np
+    >>> def rosenbrock(x):
+    ...     return np.sum(100 * (x[1:] - x[:-1]**2)**2 + (1 - x[:-1])**2)
+    >>> H = ft.sparse_hessian(rosenbrock)(np.ones(3))
+    >>> H.toarray()
+    array([[ 802., -400.,    0.],
+           [-400., 1002., -400.],
+           [   0., -400.,  200.]])
+    """
+    return _derivative("sparse_hessian", f, argnums, sparsity, format, coloring, order)
+
+
+def _derivative(who: str, f: Callable | None, argnums: Any, sparsity: Any, format: str,
+                coloring: str, order: str) -> Any:
+    options = {"argnums": _argnum(who, argnums), "sparsity": sparsity, "format": format,
+               "coloring": coloring, "order": order}
+    for name, choice, choices in (("format", format, FORMATS), ("order", order, ORDERS),
+                                  ("coloring", coloring, COLORINGS[who])):
+        if choice not in choices:
+            raise ArgumentError(
+                f"{who}: {name} must be one of {', '.join(choices)}, but is {choice!r}"
+            )
+    if f is None:
+        return functools.partial(SparseDerivative, who, options=options)
+    require_callable(who, f)
+    return SparseDerivative(who, f, options)
+
+
+def _argnum(who: str, argnums: Any) -> int:
+    number = integer(argnums)
+    if number is None:
+        raise ArgumentError(
+            f"{who}: argnums must be one int, since the columns of a sparse matrix come from one "
+            f"array, but is {argnums!r}"
+        )
+    return number
+
+
+__all__ = ["SparseDerivative", "sparse_hessian", "sparse_jacobian", "sparsity"]

@@ -1,0 +1,231 @@
+"""Colourings: which columns, or rows, of a sparse matrix one product can serve.
+
+Columns of one colour have no row in common, so that the product with the sum of their unit vectors
+holds the entries of all (Curtis, Powell and Reid 1974); the survey is Gebremedhin, Manne and
+Pothen, SIAM Rev. 47 (2005). A ``Plan`` of a Jacobian colours columns, rows, or some of each, where
+a few dense rows or columns would cost a colour for each of their entries. A Hessian, being
+symmetric, needs only a star colouring, or an acyclic one with substitution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans._transforms.matrices.memory import require_room
+from functrans._transforms.sparse import kernels
+from functrans._transforms.sparse.sets import INSTEAD, Csr, sparse
+
+ORDERS = ("largest_first", "natural", "incidence_degree")
+
+
+class Plan(NamedTuple):
+    """Colours of columns and of rows, -1 where one has none; ``by_row``: for each entry of the
+    pattern, whether it is read off the product from the left."""
+
+    columns: np.ndarray
+    rows: np.ndarray
+    by_row: np.ndarray
+
+    @property
+    def forward(self) -> int:
+        return int(self.columns.max(initial=-1)) + 1
+
+    @property
+    def reverse(self) -> int:
+        return int(self.rows.max(initial=-1)) + 1
+
+    @property
+    def total(self) -> int:
+        return self.forward + self.reverse
+
+
+# ---- Jacobians
+
+
+def plan(pattern: Csr, coloring: str, order: str) -> Plan:
+    """The plan of a Jacobian with this pattern: the one named, or that of the fewest colours."""
+    best: Plan | None = None
+    for bound, kind, dense in sorted(_candidates(pattern, coloring), key=lambda c: c[0]):
+        if best is not None and bound >= best.total:
+            continue
+        made = _made(pattern, kind, dense, order)
+        if best is None or made.total < best.total:
+            best = made
+    assert best is not None, coloring
+    return best
+
+
+def narrowed(colors: np.ndarray) -> np.ndarray:
+    """Colours in as few bytes as hold them: products read one for each unit vector."""
+    return colors.astype(np.int8) if colors.max(initial=0) < 127 else colors.astype(np.int32)
+
+
+def _candidates(pattern: Csr, coloring: str) -> Iterator[tuple[int, str, int]]:
+    """A lower bound of the colours, the kind, and how many dense rows or columns are apart."""
+    widths, heights = np.diff(pattern.indptr), counts(pattern)
+    if coloring in ("auto", "column"):
+        yield int(widths.max(initial=0)), "column", 0
+    if coloring in ("auto", "row"):
+        yield int(heights.max(initial=0)), "row", 0
+    if coloring in ("auto", "bidirectional"):
+        for kind, lengths in (("column", widths), ("row", heights)):
+            longest = np.sort(lengths)[::-1]
+            apart = 1
+            while apart < len(longest):
+                if 2 * (longest[apart] + 1) <= longest[0]:  # else there is little to gain
+                    yield int(longest[apart]) + 1, kind, apart
+                apart *= 2
+            if coloring == "bidirectional":
+                yield int(longest[:1].sum()), kind, 0
+
+
+def counts(pattern: Csr) -> np.ndarray:
+    """How many entries each column has."""
+    return np.bincount(pattern.indices, minlength=pattern.shape[1])
+
+
+def _made(pattern: Csr, kind: str, dense: int, order: str) -> Plan:
+    if kind == "row":
+        across = pattern.T.tocsr()
+        across.sort_indices()
+        turned = _made(across, "column", dense, order)
+        # the entries of the transpose are in another order
+        by_column = sparse.csr_array(
+            (np.where(turned.by_row, 1, 2), across.indices, across.indptr), shape=across.shape
+        )
+        back = by_column.T.tocsr()
+        back.sort_indices()
+        return Plan(turned.rows, turned.columns, back.data == 2)
+    m = pattern.shape[0]
+    widths = np.diff(pattern.indptr)
+    apart = np.argsort(-widths, kind="stable")[:dense]
+    is_apart = np.zeros(m, bool)
+    is_apart[apart] = True
+    by_row = np.repeat(is_apart, widths)
+    rows = np.full(m, -1, np.int32)
+    if dense:
+        rows[apart] = column_colors(pattern[apart].T.tocsr(), order)
+        rest = _kept(pattern, ~by_row)
+        columns = column_colors(rest, order)
+        columns[counts(rest) == 0] = -1
+    else:
+        columns = column_colors(pattern, order)
+    return Plan(columns, rows, by_row)
+
+
+def _kept(pattern: Csr, kept: np.ndarray) -> Csr:
+    ends = np.concatenate([[0], np.cumsum(kept)])[pattern.indptr]
+    return sparse.csr_array((pattern.data[kept], pattern.indices[kept], ends), shape=pattern.shape)
+
+
+def column_colors(pattern: Csr, order: str) -> np.ndarray:
+    """A colour for each column; no row has entries in two columns of one colour."""
+    n = pattern.shape[1]
+    widest = int(np.diff(pattern.indptr).max(initial=0))
+    if not widest:
+        return np.full(n, -1, np.int32)
+    span = band(pattern)
+    if span <= widest:  # as few as there can be
+        return np.arange(n, dtype=np.int32) % span
+    if widest < 2:
+        return np.zeros(n, np.int32)
+    return vertex_colors(_sharing(pattern), order)
+
+
+def band(pattern: Csr) -> int:
+    """The most columns from the first to the last entry of a row."""
+    filled = np.diff(pattern.indptr) > 0
+    if not filled.any():
+        return 0
+    first = pattern.indices[pattern.indptr[:-1][filled]]
+    last = pattern.indices[pattern.indptr[1:][filled] - 1]
+    return int((last - first).max()) + 1
+
+
+def _sharing(pattern: Csr) -> Csr:
+    """The graph of columns that have entries in the same row."""
+    widths = np.diff(pattern.indptr).astype(np.int64)
+    most = int(widths @ widths)
+    require_room("sparse_jacobian", "the graph of its columns", 10 * most, INSTEAD)
+    return (pattern.T.tocsr() @ pattern).tocsr()
+
+
+def vertex_colors(graph: Csr, order: str) -> np.ndarray:
+    """Greedy colours of a graph: neighbours differ."""
+    colors = np.full(graph.shape[0], -1, np.int32)
+    start, near = graph.indptr, graph.indices
+    _, colors = kernels.run(kernels.greedy, graph.nnz, ordered(graph, order), start, near, colors)
+    return np.asarray(colors, np.int32)
+
+
+def ordered(graph: Csr, order: str) -> np.ndarray:
+    """The vertices in the order in which they are coloured."""
+    degree = np.diff(graph.indptr)
+    if order == "natural":
+        return np.arange(len(degree))
+    if order == "largest_first":
+        return np.argsort(-degree, kind="stable")
+    rising = np.argsort(degree, kind="stable")
+    places = kernels.run(kernels.incidence_order, graph.nnz, graph.indptr, graph.indices, rising)
+    return np.asarray(places, np.intp)
+
+
+# ---- Hessians
+
+
+def star_colors(pattern: Csr, order: str) -> np.ndarray:
+    """Colours by which the entries of a symmetric matrix are read off directly."""
+    span = (band(pattern) + 1) // 2
+    n = pattern.shape[0]
+    if span <= 1:
+        return np.arange(n, dtype=np.int32) % (2 * span + 1)
+    rest, colors, first = _without_dense(pattern)
+    steps = int(np.diff(rest.indptr).astype(np.int64) @ np.diff(rest.indptr))
+    order_ = _uncolored(ordered(rest, order), colors)
+    count, found = kernels.run(
+        kernels.star, steps, order_, rest.indptr, rest.indices, colors, first
+    )
+    if 2 * span + 1 < count:
+        return np.arange(n, dtype=np.int32) % (2 * span + 1)
+    return np.asarray(found, np.int32)
+
+
+def acyclic_colors(pattern: Csr, order: str) -> np.ndarray:
+    """Colours by which the entries of a symmetric matrix follow by substitution."""
+    rest, colors, first = _without_dense(pattern)
+    numbers: Any = sparse.coo_array(rest)
+    low, high = np.minimum(*numbers.coords), np.maximum(*numbers.coords)
+    _, edge = np.unique(low.astype(np.int64) * rest.shape[0] + high, return_inverse=True)
+    order_ = _uncolored(ordered(rest, order), colors)
+    _, found = kernels.acyclic(
+        order_.tolist(), rest.indptr.tolist(), rest.indices.tolist(), edge.tolist(),
+        colors.tolist(), first,
+    )
+    return np.asarray(found, np.int32)
+
+
+def _without_dense(pattern: Csr) -> tuple[Csr, np.ndarray, int]:
+    """The graph without its vertices of the most neighbours, which have a colour each.
+
+    Dense is what AMD calls so: more than 10 sqrt(n) neighbours (Amestoy, Davis and Duff 1996). No
+    cycle and no path has such a colour twice.
+    """
+    n = pattern.shape[0]
+    degree = np.diff(pattern.indptr)
+    dense = np.flatnonzero(degree > max(16.0, 10 * np.sqrt(n)))
+    colors = np.full(n, -1, np.int32)
+    colors[dense] = np.arange(len(dense))
+    if not len(dense):
+        return pattern, colors, 0
+    apart = np.repeat(colors >= 0, degree) | (colors[pattern.indices] >= 0)
+    return _kept(pattern, ~apart), colors, len(dense)
+
+
+def _uncolored(order: np.ndarray, colors: np.ndarray) -> np.ndarray:
+    return order[colors[order] < 0]
+
+
+__all__ = ["ORDERS", "Plan", "acyclic_colors", "column_colors", "narrowed", "plan", "star_colors"]

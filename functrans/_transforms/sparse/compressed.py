@@ -1,0 +1,200 @@
+"""Products that hold many columns or rows at once, and where each entry stands in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans._compile.ir.program import Program, aval_of_atom, evaluate
+from functrans._compile.lowering.numbers import Rounding
+from functrans._transforms.forward.api import jvp
+from functrans._transforms.reverse.api import vjp
+from functrans._transforms.reverse.grad import grad
+from functrans._transforms.sparse.coloring import Plan, narrowed
+from functrans._transforms.sparse.sets import Csr
+from functrans._transforms.staging.entry import Entry
+from functrans._transforms.staging.staging import stage
+from functrans._transforms.vmap import vmap
+
+# Bytes of the products that are computed at once.
+BUDGET = 1 << 27
+
+
+class Sweep(NamedTuple):
+    """Products by colour, ``chunk`` at a time, and which of their numbers become entries.
+
+    ``program`` takes the arguments, the colour of each unit vector and the colours that are wanted.
+    Part k of ``places`` are the entries that come from chunk k, and ``sources`` their places in its
+    products; an entry of ``places`` is None where these are all entries, in order.
+    """
+
+    program: Program
+    colors: np.ndarray
+    numbers: list[np.ndarray]
+    places: list[np.ndarray | None]
+    sources: list[np.ndarray]
+
+    def into(self, data: np.ndarray, run: Callable[[Sequence], list], values: Sequence) -> None:
+        """Write the entries into ``data``."""
+        for numbers, places, sources in zip(
+            self.numbers, self.places, self.sources, strict=True
+        ):
+            products = run([*values, self.colors, numbers])[0].reshape(-1)
+            if places is None:
+                products.take(sources, out=data, mode="clip")  # without a buffer
+            else:
+                data[places] = products[sources]
+
+
+def entry(name: str, program: Program) -> Entry:
+    """What compiles and runs a program of products."""
+    return Entry(name, program, None, Rounding())
+
+
+def sweep(product: Callable, examples: Sequence, name: str, colors: np.ndarray, count: int,
+          width: int, entry_colors: np.ndarray, entry_places: np.ndarray,
+          chosen: np.ndarray | None) -> Sweep:
+    """The products of ``count`` colours of vectors, each of ``width`` numbers.
+
+    Entry k is number ``entry_places[k]`` of the product of colour ``entry_colors[k]``; ``chosen``
+    are the entries that these are, None for all.
+    """
+    colors, total = narrowed(colors), 8 * max(1, len(colors) + width)
+    chunk = max(1, min(count, BUDGET // total))
+    last = np.iinfo(colors.dtype).max  # no vector has it
+    numbers = [np.minimum(np.arange(i, i + chunk), last).astype(colors.dtype)
+               for i in range(0, count, chunk)]
+
+    def products(*operands: Any) -> Any:
+        *values, all_colors, wanted = operands
+        return vmap(lambda c: product(values, np.where(all_colors == c, 1.0, 0.0)))(wanted)
+
+    program, _ = stage(products, [*examples, colors, numbers[0]], name)
+    sources = entry_places.astype(np.intp) + (entry_colors.astype(np.intp) % chunk) * width
+    if len(numbers) == 1:
+        return Sweep(program, colors, numbers, [chosen], [sources])
+    every = np.arange(len(sources)) if chosen is None else chosen
+    parts = [np.flatnonzero(entry_colors // chunk == k) for k in range(len(numbers))]
+    return Sweep(program, colors, numbers, [every[p] for p in parts], [sources[p] for p in parts])
+
+
+# ---- Jacobians
+
+
+def jacobian_sweeps(program: Program, at: int, examples: Sequence, name: str, pattern: Csr,
+                    plan: Plan) -> list[Sweep]:
+    """From the right for colours of columns, from the left for colours of rows."""
+    source, target = program.inputs[at].aval, aval_of_atom(program.outputs[0])
+    m, n = pattern.shape
+    rows = np.repeat(np.arange(m), np.diff(pattern.indptr))
+    columns = pattern.indices
+
+    def along(values: Sequence, seed: Any) -> Any:
+        t = seed.astype(source.dtype).reshape(source.shape)
+        return jvp(_alone(program, at, values), (values[at],), (t,))[1].reshape((m,))
+
+    def across(values: Sequence, seed: Any) -> Any:
+        _, pull = vjp(_alone(program, at, values), values[at])
+        return pull(seed.astype(target.dtype).reshape(target.shape))[0].reshape((n,))
+
+    sweeps = []
+    for product, colors, count, width, mine, by, place in (
+        (along, plan.columns, plan.forward, m, ~plan.by_row, columns, rows),
+        (across, plan.rows, plan.reverse, n, plan.by_row, rows, columns),
+    ):
+        if count:
+            chosen = None if mine.all() else np.flatnonzero(mine)
+            kept = slice(None) if chosen is None else chosen
+            sweeps.append(sweep(product, examples, name, colors, count, width,
+                                colors[by[kept]], place[kept], chosen))
+    return sweeps
+
+
+def _alone(program: Program, at: int, values: Sequence) -> Callable:
+    """The program as a function of one of its inputs."""
+    return lambda x: evaluate(program, [*values[:at], x, *values[at + 1 :]])[0]
+
+
+# ---- Hessians
+
+
+def hessian_product(program: Program, at: int) -> Callable:
+    """The Hessian times a vector, forward over reverse."""
+    source = program.inputs[at].aval
+
+    def product(values: Sequence, seed: Any) -> Any:
+        gradient = grad(lambda x: _alone(program, at, values)(x).reshape(()))
+        t = seed.astype(source.dtype).reshape(source.shape)
+        return jvp(gradient, (values[at],), (t,))[1].reshape((source.size,))
+
+    return product
+
+
+def star_sources(pattern: Csr, colors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each entry, the colour of the product and the place in it that it is read from.
+
+    Entry (i, j) stands alone at place i of the product of j's colour, or else that of (j, i) does.
+    """
+    n = pattern.shape[0]
+    i = np.repeat(np.arange(n, dtype=np.int64), np.diff(pattern.indptr))
+    j = pattern.indices.astype(np.int64)
+    count = int(colors.max(initial=-1)) + 1
+    met = np.bincount(i * count + colors[j], minlength=n * count)
+    direct = met[i * count + colors[j]] == 1
+    assert (met[j * count + colors[i]] == 1)[~direct].all(), "no star colouring"
+    return np.where(direct, colors[j], colors[i]), np.where(direct, i, j)
+
+
+class Substitution(NamedTuple):
+    """How entries follow from the products of an acyclic colouring.
+
+    ``levels``: from place ``leaf`` the entry of an edge is read, and taken off place ``other``.
+    ``sources`` are the places where the entries of the pattern stand in the end.
+    """
+
+    levels: list[tuple[np.ndarray, np.ndarray]]
+    sources: np.ndarray
+
+    def into(self, data: np.ndarray, products: np.ndarray) -> None:
+        """Write the entries into ``data``; ``products`` is changed."""
+        for leaf, other in self.levels:
+            np.subtract.at(products, other, products[leaf])
+        products.take(self.sources, out=data, mode="clip")
+
+
+def substitution(pattern: Csr, colors: np.ndarray) -> Substitution:
+    """The order in which the leaves of the two-coloured trees give their edges."""
+    n = pattern.shape[0]
+    i = np.repeat(np.arange(n, dtype=np.int64), np.diff(pattern.indptr))
+    j = pattern.indices.astype(np.int64)
+    here, there = colors[j] * n + i, colors[i] * n + j  # where the product adds up entry (i, j)
+    count = (int(colors.max(initial=-1)) + 1) * n
+    twin, between = _twins(i, j, n), np.flatnonzero(i != j)
+    degree, entry_sum = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    np.add.at(degree, here[between], 1)
+    np.add.at(entry_sum, here[between], between)  # of one that is left, its number
+    sources, levels = here.copy(), []
+    ends = np.flatnonzero(degree == 1)
+    while len(ends):
+        leaves = entry_sum[ends]
+        leaves = leaves[(degree[there[leaves]] != 1) | (i[leaves] < j[leaves])]
+        levels.append((here[leaves], there[leaves]))
+        sources[twin[leaves]] = here[leaves]
+        np.subtract.at(degree, here[leaves], 1)
+        np.subtract.at(degree, there[leaves], 1)
+        np.subtract.at(entry_sum, there[leaves], twin[leaves])
+        ends = np.unique(there[leaves])
+        ends = ends[degree[ends] == 1]
+    assert not degree.any(), "no acyclic colouring"
+    return Substitution(levels, sources.astype(np.intp))
+
+
+def _twins(i: np.ndarray, j: np.ndarray, n: int) -> np.ndarray:
+    """The entry (j, i) of each entry (i, j); entries are in order of i, then j."""
+    return np.searchsorted(i * n + j, j * n + i)
+
+
+__all__ = ["Substitution", "Sweep", "entry", "hessian_product", "jacobian_sweeps",
+           "star_sources", "substitution", "sweep"]

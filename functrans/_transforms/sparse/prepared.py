@@ -1,0 +1,268 @@
+"""Sparse derivatives prepared once, for many points: pattern, colours, compiled products."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans import tree
+from functrans._core.locks import lazy
+from functrans._transforms.arguments import describe
+from functrans._transforms.sparse import coloring, compressed, picture, probing
+from functrans._transforms.sparse.compressed import Substitution, Sweep
+from functrans._transforms.sparse.sets import Csr, sparse
+from functrans._transforms.sparse.staged import (
+    Staged,
+    hessian_pattern,
+    jacobian_pattern,
+    kinds_of,
+    numbers_in,
+    staged,
+)
+from functrans.errors import ArgumentError, CaptureError, ShapeError, name_of
+
+FORMATS = {"csr": sparse.csr_array, "csc": sparse.csc_array, "coo": sparse.coo_array}
+
+
+class Prepared:
+    """A sparse derivative matrix of one function, for arguments of one kind.
+
+    Called with such arguments it returns the matrix there. ``prepared(*args, out=J)`` writes the
+    entries into ``J``, a matrix that it has returned before. Matrices share their index arrays,
+    which are read-only. It pickles with its pattern and programs, without the function.
+
+    ``sparsity`` is the pattern, a boolean ``csr_array``, and ``colors`` the number of products that
+    give all entries; ``sparsity_is_given`` says whether the pattern is the user's.
+    """
+
+    def __init__(self, who: str, f: Callable, s: Staged, pattern: Csr, given: bool,
+                 format: str):
+        self.who, self.name = who, name_of(f)
+        self.sparsity, self.sparsity_is_given, self.format = pattern, given, format
+        self.colors = 0
+        self.coloring = ""
+        self.dtype = s.target.dtype
+        self._kinds, self._reads, self._staged = s.kinds, s.reads, s._replace(values=[], reads=None)
+        children = getattr(s.kinds[0], "children", ())
+        flat = all(c is tree.LEAF for c in children) and all(
+            isinstance(k, tuple) and k[1].isnative for k in s.kinds[1]
+        )
+        self._plain_kinds = list(s.kinds[1]) if flat else None
+        self._sweeps: list[Sweep] = []
+        self._substitution: Substitution | None = None
+        self._arrays, self._order = _structure(pattern, format)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the matrix: entries of the output, or of the input, by entries of the input."""
+        return self.sparsity.shape
+
+    def __call__(self, *args: Any, out: Any = None) -> Any:
+        """The matrix at these arguments."""
+        values = self._values(args)
+        if out is None:
+            out = self._fresh()
+        else:
+            self._require_own(out)
+        self._write(values, out.data)
+        return out
+
+    def is_current(self) -> bool:
+        """Whether all that the function read when it was prepared is as it was."""
+        return self._reads is None or self._reads.unchanged()
+
+    def check(self, *args: Any) -> None:
+        """Raise where the matrix at these arguments is not the derivative: the pattern misses an
+        entry, which is named. The product with one random vector is compared."""
+        values = self._values(args)
+        data = np.empty(self.sparsity.nnz, self.dtype)
+        self._write(values, data, ordered=False)
+        matrix = sparse.csr_array(
+            (data, self.sparsity.indices, self.sparsity.indptr), shape=self.shape
+        )
+        probing.probe(self.who, self.name, self._staged, values, matrix)
+
+    def spy(self, ax: Any = None, **options: Any) -> Any:
+        """The pattern drawn by matplotlib, into ``ax`` or a new figure; returns the axes."""
+        return picture.spy(self.sparsity, repr(self).partition("\n")[0], ax, options)
+
+    def __repr__(self) -> str:
+        m, n = self.shape
+        count = f"{self.colors} color{'s' if self.colors != 1 else ''}"
+        head = f"<{self.who} of {self.name}: {m} x {n}, {self.sparsity.nnz} entries, {count}>"
+        drawn = picture.text(self.sparsity)
+        return f"{head}\n{drawn}" if drawn else head
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {k: v for k, v in self.__dict__.items() if k not in ("_runs", "_template")}
+        return state | {"_reads": None}
+
+    # ---- evaluation
+
+    def _values(self, args: tuple) -> list:
+        """The numbers among the arguments, if these are of the kind that was prepared."""
+        plain = self._plain_kinds is not None and self._plain_kinds == [
+            (x.shape, x.dtype) if type(x) is np.ndarray else None for x in args
+        ]  # the usual case, told in a tenth of the time
+        if not plain and kinds_of(args) != self._kinds:
+            found, expected = describe(args), _described(self._kinds)
+            raise ShapeError(
+                f"{self.who}: `{self.name}` was prepared for {expected}, but is called with "
+                f"{found}; prepare it for such arguments"
+            )
+        if self._reads is not None and not self._reads.unchanged():
+            raise CaptureError(
+                f"{self.who}: {self._reads.changed()}, which `{self.name}` reads, has changed "
+                "since it was prepared; call prepare again, or pass it as an argument"
+            )
+        return list(args) if plain else numbers_in(self.who, tree.leaves(args))
+
+    @lazy
+    def _runs(self) -> list[Callable[[Sequence], list]]:
+        name = f"{self.who}({self.name})"
+        return [compressed.entry(name, s.program).run for s in self._sweeps]
+
+    def _write(self, values: list, data: np.ndarray, ordered: bool = True) -> None:
+        """The entries, in the order of the format or of ``sparsity``."""
+        order = self._order if ordered else None
+        entries = data if order is None else np.empty_like(data)
+        if self._substitution is not None:
+            products = np.concatenate([
+                self._runs[0]([*values, s.colors, numbers])[0]
+                for s in self._sweeps for numbers in s.numbers
+            ])
+            self._substitution.into(entries, products.reshape(-1))
+        else:
+            for s, run in zip(self._sweeps, self._runs, strict=True):
+                s.into(entries, run, values)
+        if order is not None:
+            entries.take(order, out=data, mode="clip")
+
+    def _fresh(self) -> Any:
+        made = copy.copy(self._template)  # a third of the time that SciPy takes to make one
+        made.data = np.empty(self.sparsity.nnz, self.dtype)
+        return made
+
+    @lazy
+    def _template(self) -> Any:
+        """A matrix without data of its own."""
+        zeros = np.broadcast_to(self.dtype.type(0), self.sparsity.nnz)
+        if self.format == "coo":
+            made = sparse.coo_array((zeros, self._arrays), shape=self.shape)
+            made.coords = self._arrays
+        else:
+            made = FORMATS[self.format]((zeros, *self._arrays), shape=self.shape)
+            made.indices, made.indptr = self._arrays
+        made.has_canonical_format = True
+        return made
+
+    def _require_own(self, out: Any) -> None:
+        kind = FORMATS[self.format]
+        if not isinstance(out, kind) or out.shape != self.shape or out.dtype != self.dtype:
+            found = f"{type(out).__name__} {getattr(out, 'dtype', '')}{getattr(out, 'shape', '')}"
+            raise ArgumentError(
+                f"{self.who}: out must be a {kind.__name__} of shape {self.shape} and dtype "
+                f"{self.dtype} with the pattern of `{self.name}`, such as an earlier result, but "
+                f"is {found}"
+            )
+        theirs = out.coords if self.format == "coo" else (out.indices, out.indptr)
+        for a, b in zip(theirs, self._arrays, strict=True):
+            if a is not b and not np.array_equal(a, b):
+                raise ArgumentError(
+                    f"{self.who}: out has entries in other places than the pattern of "
+                    f"`{self.name}`; pass an earlier result"
+                )
+        if not out.data.flags.writeable or len(out.data) != self.sparsity.nnz:
+            raise ArgumentError(f"{self.who}: the data of out cannot be written to")
+
+
+def _structure(pattern: Csr, format: str) -> tuple[tuple, np.ndarray | None]:
+    """The index arrays of the format, read-only, and the order of its entries if not by rows."""
+    pattern.has_canonical_format = True
+    order = None
+    arrays: tuple = pattern.indices, pattern.indptr
+    if format == "csc":
+        numbered = sparse.csr_array(
+            (np.arange(pattern.nnz), pattern.indices, pattern.indptr), shape=pattern.shape
+        ).tocsc()
+        arrays, order = (numbered.indices, numbered.indptr), numbered.data.astype(np.intp)
+    elif format == "coo":
+        arrays = tuple(pattern.tocoo().coords)
+    for a in (*arrays, pattern.data):
+        a.setflags(write=False)
+    return arrays, order
+
+
+def _described(kinds: tuple) -> str:
+    """The arguments of a kind, as ``describe`` shows them."""
+    structure, leaves = kinds
+    shown = [np.broadcast_to(np.zeros((), k[1]), k[0]) if isinstance(k, tuple) else
+             k() if isinstance(k, type) else k.x for k in leaves]
+    return describe(tree.unflatten(structure, shown))
+
+
+# ---- preparing
+
+
+def prepare_jacobian(who: str, f: Callable, argnum: int, args: tuple, given: Any, format: str,
+                     kind: str, order: str) -> Prepared:
+    """A Jacobian, colored by columns, rows, or some of each."""
+    s = staged(who, f, argnum, args)
+    shape = s.target.size, s.source.size
+    read = jacobian_pattern(s) if given is None else None
+    pattern = probing.pattern_given(who, f, given, shape) if read is None else read
+    made = Prepared(who, f, s, pattern, given is not None, format)
+    plan = coloring.plan(pattern, kind, order)
+    made.colors = plan.total
+    made.coloring = kind if kind != "auto" else (
+        "bidirectional" if plan.forward and plan.reverse else "row" if plan.reverse else "column"
+    )
+    made._sweeps = compressed.jacobian_sweeps(
+        s.program, s.at, s.values, f"{who}({name_of(f)})", pattern, plan
+    )
+    if given is not None:
+        made.check(*args)
+    return made
+
+
+def prepare_hessian(who: str, f: Callable, argnum: int, args: tuple, given: Any, format: str,
+                    kind: str, order: str) -> Prepared:
+    """A Hessian, by a star or acyclic coloring, or by one of its columns."""
+    s = staged(who, f, argnum, args)
+    if s.target.size != 1:
+        raise ShapeError(
+            f"{who} needs a scalar output, but `{name_of(f)}` returned {s.target!r}. Use "
+            "sparse_jacobian, or reduce the result, for example with .sum()."
+        )
+    n = s.source.size
+    if given is None:
+        pattern = hessian_pattern(s)
+    else:
+        pattern = probing.pattern_given(who, f, given, (n, n))
+        probing.require_symmetric(who, f, pattern)
+    made = Prepared(who, f, s, pattern, given is not None, format)
+    made.coloring, made.dtype = kind if kind != "auto" else "star", s.source.dtype
+    colors = {
+        "star": coloring.star_colors, "acyclic": coloring.acyclic_colors,
+        "column": coloring.column_colors,
+    }[made.coloring](pattern, order)
+    count = made.colors = int(colors.max(initial=-1)) + 1 if pattern.nnz else 0
+    if count:
+        by, places = colors[pattern.indices], np.repeat(np.arange(n), np.diff(pattern.indptr))
+        if made.coloring == "star":
+            by, places = compressed.star_sources(pattern, colors)
+        elif made.coloring == "acyclic":
+            made._substitution = compressed.substitution(pattern, colors)
+        made._sweeps = [compressed.sweep(
+            compressed.hessian_product(s.program, s.at), s.values, f"{who}({name_of(f)})", colors,
+            count, n, by, places, None,
+        )]
+    if given is not None:
+        made.check(*args)
+    return made
+
+
+__all__ = ["FORMATS", "Prepared", "prepare_hessian", "prepare_jacobian"]

@@ -1,0 +1,76 @@
+"""Errors in the patterns, colourings and products of sparse derivatives."""
+
+from tests.planted.error import Planted
+
+PATTERNS = "tests/test_sparse_patterns.py"
+COLORINGS = "tests/test_sparse_colorings.py"
+DERIVATIVES = "tests/test_sparse_derivatives.py"
+
+ERRORS = (
+    Planted(
+        "sparse: two inputs of one entry become one",
+        "functrans/_transforms/sparse/sets.py",
+        "fits = ((a.places == b.places) | (a.places == 0) | (b.places == 0)).all()",
+        "fits = True",
+        f"{PATTERNS}::test_a_pattern_holds_every_entry_of_the_jacobian",
+    ),
+    Planted(
+        "sparse: a negative slope counts as none",
+        "functrans/_transforms/sparse/pattern.py",
+        "np.asarray(factor != 0)",
+        "np.asarray(factor > 0)",
+        f"{PATTERNS}::test_a_pattern_holds_every_entry_of_the_jacobian",
+    ),
+    Planted(
+        "sparse: a factor of a product has no interactions",
+        "functrans/_transforms/sparse/rules.py",
+        "    if interactions is not None and a is not None and b is not None:\n"
+        "        _meet_in_product(a, b, interactions)\n",
+        "",
+        f"{PATTERNS}::test_only_inputs_that_meet_in_what_is_not_linear_are_in_a_hessian",
+    ),
+    Planted(
+        "sparse: a loop in reverse collects its steps forwards",
+        "functrans/_transforms/sparse/steps.py",
+        "columns.reverse()",
+        "pass",
+        f"{PATTERNS}::test_a_pattern_holds_every_entry_of_the_jacobian",
+    ),
+    Planted(
+        "sparse: arguments that are no numbers are all alike",
+        "functrans/_transforms/sparse/staged.py",
+        "return Fixed(x)",
+        "return type(x)",
+        f"{DERIVATIVES}::test_arguments_that_are_no_numbers_choose_the_program",
+    ),
+    Planted(
+        "sparse: dense rows are colored with the others",
+        "functrans/_transforms/sparse/coloring.py",
+        "rest = _kept(pattern, ~by_row)",
+        "rest = pattern",
+        f"{COLORINGS}::test_as_few_colors_as_there_can_be",
+    ),
+    Planted(
+        "sparse: a vertex inside a path of two colors",
+        "functrans/_transforms/sparse/kernels.py",
+        "                    twice[c] = v\n",
+        "                    pass\n",
+        f"{COLORINGS}::test_star_colorings_have_no_path_of_four_in_two_colors",
+    ),
+    Planted(
+        "sparse: the mirror of an entry is read off its own place",
+        "functrans/_transforms/sparse/compressed.py",
+        "np.where(direct, i, j)",
+        "i",
+        f"{COLORINGS}::test_a_hessian_is_recovered_from_the_products_of_its_colors",
+    ),
+    Planted(
+        "sparse: what a prepared function reads may change",
+        "functrans/_transforms/sparse/prepared.py",
+        "not self._reads.unchanged():\n            raise",
+        "not self._reads:\n            raise",
+        f"{DERIVATIVES}::test_a_closure_that_changes_is_noticed",
+    ),
+)
+
+__all__ = ["ERRORS"]

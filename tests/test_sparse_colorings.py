@@ -1,0 +1,175 @@
+"""Colourings are valid, on drawn and on extreme patterns, with and without numba."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from functrans._transforms.sparse import coloring, kernels
+from functrans._transforms.sparse.coloring import ORDERS, plan
+from functrans._transforms.sparse.compressed import star_sources, substitution
+
+
+def drawn(seed, m, n, share, rows=0, columns=0):
+    P = np.random.default_rng(seed).random((m, n)) < share
+    P[:rows] = True
+    P[:, :columns] = True
+    return sparse.csr_array(P)
+
+
+def symmetric(seed, n, share, dense=0):
+    P = drawn(seed, n, n, share, dense).toarray()
+    return sparse.csr_array(P | P.T | np.eye(n, dtype=bool)[:, ::-1] * False)
+
+
+RECTANGLES = [
+    drawn(0, 10, 12, 0.2), drawn(1, 12, 10, 0.2, 1), drawn(2, 12, 9, 0.1, 0, 1),
+    drawn(3, 20, 20, 0.05, 2, 2), drawn(4, 0, 4, 0.1), drawn(5, 4, 0, 0.1), drawn(6, 1, 5, 0.5),
+    drawn(7, 5, 1, 0.5), drawn(8, 5, 5, 0.0), drawn(9, 4, 5, 1.0),
+]
+SQUARES = [symmetric(0, 15, 0.1), symmetric(1, 20, 0.15), symmetric(2, 30, 0.05, 1),
+           symmetric(3, 12, 0.4), symmetric(4, 40, 0.03, 2), symmetric(5, 0, 0.1),
+           symmetric(6, 1, 1.0), symmetric(7, 6, 0.0), symmetric(8, 6, 1.0)]
+
+
+def recovered(P, made):
+    """Whether each entry stands alone where its plan reads it."""
+    C = P.toarray()
+    rows, columns = P.nonzero()
+    for k, (i, j) in enumerate(zip(rows, columns, strict=True)):
+        if made.by_row[k]:
+            alone = made.rows[i] >= 0 and C[made.rows == made.rows[i], j].sum() == 1
+        else:
+            alone = made.columns[j] >= 0 and C[i, made.columns == made.columns[j]].sum() == 1
+        if not alone:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("kind", ["auto", "column", "row", "bidirectional"])
+@pytest.mark.parametrize("order", ORDERS)
+def test_each_entry_of_a_jacobian_stands_alone_in_a_product(kind, order):
+    for P in RECTANGLES:
+        made = plan(P, kind, order)
+        assert recovered(P, made)
+        assert kind != "column" or not made.reverse
+        assert kind != "row" or not made.forward
+
+
+@pytest.mark.parametrize("P, kind, colors", [
+    (drawn(9, 4, 5, 1.0), "column", 5), (drawn(9, 4, 5, 1.0), "row", 4),
+    (drawn(9, 4, 5, 1.0), "auto", 4),
+    (sparse.eye_array(7, format="csr", dtype=bool), "auto", 1),
+    (drawn(0, 30, 30, 0.0, 1), "auto", 1), (drawn(0, 30, 30, 0.0, 0, 1), "auto", 1),
+    (sparse.csr_array(np.eye(30) + drawn(0, 30, 30, 0.0, 1, 1).toarray() > 0), "auto", 3),
+    (sparse.csr_array(np.eye(30) + drawn(0, 30, 30, 0.0, 1, 1).toarray() > 0), "column", 30),
+    (drawn(0, 5, 5, 0.0), "auto", 0),
+])
+def test_as_few_colors_as_there_can_be(P, kind, colors):
+    assert plan(P, kind, "largest_first").total == colors
+
+
+def test_a_band_is_colored_by_its_width():
+    P = sparse.diags_array([np.ones(1000)] * 5, offsets=[-2, -1, 0, 1, 2], shape=(1000, 1000))
+    made = plan(sparse.csr_array(P.astype(bool)), "auto", "natural")
+    assert made.forward == 5 and not made.reverse
+    assert np.array_equal(made.columns, np.arange(1000) % 5)
+
+
+def test_a_five_point_stencil_takes_few_colors():
+    k = 12
+    line = sparse.diags_array([np.ones(k)] * 3, offsets=[-1, 0, 1], shape=(k, k))
+    grid = sparse.kron(sparse.eye_array(k), line) + sparse.kron(line, sparse.eye_array(k))
+    P = sparse.csr_array(grid.astype(bool))
+    counts = {order: plan(P, "column", order).total for order in ORDERS}
+    assert min(counts.values()) >= 5 and counts["natural"] <= 8, counts
+    star = coloring.star_colors(P, "natural")
+    acyclic = coloring.acyclic_colors(P, "natural")
+    assert int(acyclic.max()) <= int(star.max()) < counts["natural"]
+
+
+def neighbours(P):
+    C = P.toarray()
+    return [[w for w in range(len(C)) if C[v, w] and w != v] for v in range(len(C))]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_star_colorings_have_no_path_of_four_in_two_colors(order):
+    for P in SQUARES:
+        c = coloring.star_colors(P, order)
+        near = neighbours(P)
+        for v, around in enumerate(near):
+            assert all(c[v] != c[w] for w in around)
+            paths = [(v, w, x, y) for w in around for x in near[w] if x != v
+                     for y in near[x] if y not in (w, v)]
+            assert all(len({c[u] for u in path}) > 2 for path in paths)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_acyclic_colorings_have_forests_between_two_colors(order):
+    for P in SQUARES:
+        c = coloring.acyclic_colors(P, order)
+        pairs = sparse.coo_array(sparse.triu(P, 1))
+        for a, b in itertools.combinations(range(int(c.max(initial=-1)) + 1), 2):
+            parent = list(range(P.shape[0]))
+            for i, j in zip(*pairs.coords, strict=True):
+                assert c[i] != c[j]
+                if {c[i], c[j]} == {a, b}:
+                    i, j = kernels.root(parent, i), kernels.root(parent, j)
+                    assert i != j
+                    parent[i] = j
+
+
+def products(H, c):
+    return np.stack([H[:, c == k].sum(1) for k in range(int(c.max(initial=-1)) + 1)] or [H[:0]])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_hessian_is_recovered_from_the_products_of_its_colors(order):
+    for seed, P in enumerate(SQUARES):
+        H = np.random.default_rng(seed).integers(1, 9, P.shape).astype(float)
+        H = (H + H.T) * P.toarray()
+        entries = H[P.nonzero()]
+        if not P.nnz:
+            continue
+        c = coloring.star_colors(P, order)
+        by, place = star_sources(P, c)
+        assert np.array_equal(products(H, c)[by, place], entries)
+        c = coloring.acyclic_colors(P, order)
+        data = np.empty(P.nnz)
+        substitution(P, c).into(data, products(H, c).reshape(-1))
+        assert np.array_equal(data, entries)
+
+
+def test_dense_variables_of_a_hessian_have_colors_of_their_own():
+    n = 3000
+    places = np.repeat([0, 7], n), np.tile(np.arange(n), 2)
+    hubs = sparse.csr_array((np.ones(2 * n, bool), places), shape=(n, n))
+    P = sparse.csr_array((hubs + hubs.T + sparse.eye_array(n)).astype(bool))
+    for colored in (coloring.star_colors, coloring.acyclic_colors):
+        c = colored(P, "largest_first")
+        assert c.max() == 2 and c[0] != c[7]
+
+
+def test_a_path_is_colored_in_turns_and_substituted_along():
+    n = 200
+    P = sparse.diags_array([np.ones(n)] * 3, offsets=[-1, 0, 1], shape=(n, n)).astype(bool)
+    P = sparse.csr_array(P)
+    assert coloring.star_colors(P, "natural").max() == 2
+    c = coloring.acyclic_colors(P, "natural")
+    assert c.max() == 1
+    H = np.random.default_rng(0).integers(1, 9, (n, n)) * P.toarray() * 1.0
+    H = H + H.T
+    data = np.empty(P.nnz)
+    substitution(P, c).into(data, products(H, c).reshape(-1))
+    assert np.array_equal(data, H[P.nonzero()])
+
+
+def test_compiled_kernels_give_what_the_same_python_gives(monkeypatch):
+    pytest.importorskip("numba")
+    P, Q = RECTANGLES[1], SQUARES[4]
+    plain = [plan(P, "column", o).columns for o in ORDERS], coloring.star_colors(Q, "natural")
+    monkeypatch.setattr(kernels, "COMPILED", 0)
+    native = [plan(P, "column", o).columns for o in ORDERS], coloring.star_colors(Q, "natural")
+    assert np.array_equal(plain[0], native[0]) and np.array_equal(plain[1], native[1])

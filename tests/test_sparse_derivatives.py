@@ -1,0 +1,327 @@
+"""Sparse Jacobians and Hessians equal the dense ones."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import functrans as ft
+from functrans._transforms.sparse import compressed
+from functrans.errors import (
+    ArgumentError,
+    CaptureError,
+    CheckError,
+    ShapeError,
+    UnsupportedError,
+)
+from tests.covering import covering
+from tests.sparse_programs import PROGRAMS
+
+ORDERS = ["largest_first", "natural", "incidence_degree"]
+FORMATS = ["csr", "csc", "coo"]
+OPTIONS = covering(FORMATS, ["auto", "column", "row", "bidirectional"], ORDERS)
+SCALAR_OPTIONS = covering(FORMATS, ["auto", "star", "acyclic", "column"], ORDERS)
+PAIRS = [(p, OPTIONS[k % len(OPTIONS)]) for k, p in enumerate(PROGRAMS[1::3])]
+
+
+def uniform(low=0.0, high=1.0, size=None):
+    return np.random.default_rng(5).uniform(low, high, size)
+
+
+def tridiagonal(x):
+    return x[1:-1] ** 2 + x[2:] * x[:-2]
+
+
+def rosenbrock(x):
+    return np.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+
+def arrow(x):
+    return np.sum(np.sin(x[1:]) * x[0]) + np.sum(x[1:] ** 3)
+
+
+def agree(J, dense):
+    assert J.toarray() == pytest.approx(np.reshape(dense, J.shape), rel=1e-13, abs=1e-14)
+
+
+@pytest.mark.parametrize("program, options", PAIRS, ids=lambda p: getattr(p, "name", ""))
+def test_sparse_jacobians_are_the_dense_ones(program, options):
+    format, coloring, order = options
+    x = uniform(0.5, 1.5, program.shape)
+    J = ft.sparse_jacobian(program.f, format=format, coloring=coloring, order=order)(x)
+    assert J.format == format
+    agree(J, ft.jacobian(program.f)(x))
+
+
+@pytest.mark.parametrize("format, coloring, order", SCALAR_OPTIONS)
+def test_sparse_hessians_are_the_dense_ones(format, coloring, order):
+    f = {"csr": rosenbrock, "csc": arrow, "coo": lambda x: np.prod(x[:3]) + x[5]}[format]
+    x = uniform(0.5, 1.5, 7)
+    H = ft.sparse_hessian(f, format=format, coloring=coloring, order=order)(x)
+    assert H.format == format
+    agree(H, ft.hessian(f)(x))
+
+
+@pytest.mark.parametrize("name", ["windows", "sparse product", "loop", "put into", "no entries in",
+                                  "a constant output"])
+def test_sparse_hessians_of_programs_are_the_dense_ones(name):
+    (program,) = [p for p in PROGRAMS if p.name == name]
+    x = uniform(0.5, 1.5, program.shape)
+
+    def f(x):
+        return np.sum(program.f(x) ** 2)
+
+    agree(ft.sparse_hessian(f)(x), ft.hessian(f)(x))
+
+
+def test_one_preparation_serves_many_points_and_writes_into_its_results():
+    J = ft.sparse_jacobian(tridiagonal).prepare(np.ones(9))
+    assert J.colors == 3 and J.shape == (7, 9) and J.sparsity.nnz == 21
+    first, at = J(np.ones(9)), uniform(size=9)
+    before = first.data.copy()
+    second = J(at)
+    assert np.array_equal(first.data, before)
+    agree(second, ft.jacobian(tridiagonal)(at))
+    assert J(at, out=first) is first
+    agree(first, ft.jacobian(tridiagonal)(at))
+    copy = second.copy()  # with index arrays of its own
+    J(np.ones(9), out=copy)
+    agree(copy, ft.jacobian(tridiagonal)(np.ones(9)))
+    first.data[:] = 0  # is its owner's
+    agree(J(at), ft.jacobian(tridiagonal)(at))
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_results_work_like_any_array_of_scipys(format):
+    x = uniform(1, 2, 6)
+    J = ft.sparse_jacobian(lambda x: x**2 + np.roll(x, 1), format=format)(x)
+    dense = J.toarray()
+    v = uniform(size=6)
+    assert J @ v == pytest.approx(dense @ v)
+    assert (J.T @ J).toarray() == pytest.approx(dense.T @ dense)
+    assert sparse.linalg.spsolve(J.tocsc(), v) == pytest.approx(np.linalg.solve(dense, v))
+    with pytest.raises(ValueError, match="read-only"):
+        (J.coords[0] if format == "coo" else J.indices)[0] = 1
+
+
+@pytest.mark.parametrize("coloring", ["column", "row", "bidirectional"])
+def test_products_come_in_chunks_where_memory_asks_for_them(monkeypatch, coloring):
+    monkeypatch.setattr(compressed, "BUDGET", 8 * 2 * 13 * 2)
+    x = uniform(1, 2, 13)
+
+    def f(x):
+        return np.concatenate([np.sum(x[:7]) * x[:6] ** 2, x[6:] * x[3]])
+
+    agree(ft.sparse_jacobian(f, coloring=coloring)(x), ft.jacobian(f)(x))
+    if coloring == "column":
+        H = ft.sparse_hessian(lambda x: np.sum(f(x) ** 2), coloring="acyclic")(x)
+        agree(H, ft.hessian(lambda x: np.sum(f(x) ** 2))(x))
+
+
+@pytest.mark.parametrize("x", [
+    np.ones(6, np.float32), np.arange(12.0)[::2], np.broadcast_to(1.5, 6),
+    np.asfortranarray(np.arange(6.0).reshape(2, 3)), ft.array(np.arange(6.0)),
+    np.arange(6.0).astype(">f8"),
+], ids=["float32", "strided", "read-only", "fortran", "Array", "bytes turned"])
+def test_kinds_of_arrays(x):
+    J = ft.sparse_jacobian(lambda x: np.sin(x.reshape(-1)[1:]) * x.reshape(-1)[:-1])
+    dense = ft.jacobian(lambda x: np.sin(x.reshape(-1)[1:]) * x.reshape(-1)[:-1])(x)
+    made = J(x)
+    assert made.dtype == x.dtype.newbyteorder("=")
+    assert made.toarray() == pytest.approx(
+        np.reshape(dense, made.shape), rel=1e-6 if x.dtype == np.float32 else 1e-13  # its digits
+    )
+
+
+def test_what_is_not_finite_stays_in_its_entry():
+    x = np.array([0.0, 4.0, np.nan, np.inf, 1.0])
+
+    def f(x):
+        return np.sqrt(x) + 2 * np.roll(x, 1)
+
+    dense = np.asarray(ft.jacobian(f)(x))
+    for coloring in ("column", "row"):
+        assert np.array_equal(ft.sparse_jacobian(f, coloring=coloring)(x).toarray(), dense,
+                              equal_nan=True)
+    dense = np.asarray(ft.hessian(lambda x: np.sum(np.sqrt(x)) + x[0] * x[1])(x))
+    H = ft.sparse_hessian(lambda x: np.sum(np.sqrt(x)) + x[0] * x[1])(x)
+    assert np.array_equal(H.toarray(), dense, equal_nan=True)
+
+
+def test_other_arguments_may_change_from_call_to_call():
+    def f(scale, x, more):
+        return scale * x**2 * more["w"]
+
+    J = ft.sparse_jacobian(f, argnums=1).prepare(1.0, np.ones(3), {"w": np.ones(3)})
+    w = np.array([1.0, 2.0, 3.0])
+    assert J(2.0, w, {"w": w}).toarray() == pytest.approx(np.diag(4 * w**2))
+
+
+def test_arguments_that_are_no_numbers_choose_the_program():
+    class Scale:
+        def __init__(self, by):
+            self.by = by
+
+    def f(x, squared, scale, how="sum"):
+        return (x**2 if squared else x + x[::-1]) * scale.by
+
+    derivative, two = ft.sparse_jacobian(f), Scale(2.0)
+    x = np.array([1.0, 2.0, 3.0])
+    assert np.array_equal(derivative(x, True, two).toarray(), np.diag(4 * x))
+    assert np.array_equal(derivative(x, False, two).toarray()[0], [2, 0, 2])
+    prepared = derivative.prepare(x, True, two, "mean")
+    with pytest.raises(ShapeError, match="was prepared for"):
+        prepared(x, False, two, "mean")
+    two.by = 3.0
+    assert np.array_equal(derivative(x, True, two).toarray(), np.diag(6 * x))
+    with pytest.raises(CaptureError, match="has changed"):
+        prepared(x, True, two, "mean")
+
+
+def test_a_closure_that_changes_is_noticed():
+    w = np.array([1.0, 0.0, 2.0])
+    derivative = ft.sparse_jacobian(lambda x: x * w)
+    prepared = derivative.prepare(np.ones(3))
+    assert derivative(np.ones(3)).nnz == prepared.sparsity.nnz == 2
+    w[1] = 5.0
+    assert derivative(np.ones(3)).toarray()[1, 1] == 5.0
+    with pytest.raises(CaptureError, match="which `<lambda>` reads, has changed since"):
+        prepared(np.ones(3))
+
+
+def test_prepared_derivatives_pickle_without_their_function():
+    x = uniform(size=8)
+    for made in (ft.sparse_jacobian(lambda x: tridiagonal(x) * 2, format="csc").prepare(x),
+                 ft.sparse_hessian(lambda x: arrow(x) * 2, coloring="acyclic").prepare(x)):
+        there = pickle.loads(pickle.dumps(made))
+        assert repr(there) == repr(made)
+        assert np.array_equal(there(x).toarray(), made(x).toarray())
+    assert np.array_equal(
+        pickle.loads(pickle.dumps(ft.sparse_jacobian(tridiagonal, format="csc")))(x).toarray(),
+        ft.sparse_jacobian(tridiagonal)(x).toarray(),
+    )
+
+
+def test_they_show_what_they_are():
+    @ft.sparse_jacobian(coloring="row")
+    def f(x):
+        return x[1:] * x[:-1]
+
+    assert repr(f) == "<sparse_jacobian of f>"
+    made = f.prepare(np.ones(4))
+    assert repr(made).split("\n") == [
+        "<sparse_jacobian of f: 3 x 4, 6 entries, 2 colors>", "[@@  ]", "[ @@ ]", "[  @@]",
+    ]
+    assert made.coloring == "row" and not made.sparsity_is_given
+    large = repr(ft.sparse_hessian(rosenbrock).prepare(np.ones(500))).split("\n")
+    assert len(large) == 17 and {len(line) for line in large[1:]} == {50}
+    assert repr(ft.sparse_jacobian(lambda x: x[:0]).prepare(np.ones(4))) == (
+        "<sparse_jacobian of <lambda>: 0 x 4, 0 entries, 0 colors>"
+    )
+
+
+def test_spy_draws_the_pattern():
+    pytest.importorskip("matplotlib")
+    made = ft.sparse_jacobian(tridiagonal).prepare(np.ones(9))
+    ax = made.spy(color="red")
+    (line,) = ax.lines
+    assert len(line.get_xdata()) == 21 and "7 x 9, 21 entries" in ax.get_title()
+    assert made.spy(ax) is ax
+
+
+# ---- patterns of the user's
+
+
+def test_a_wider_pattern_is_accepted():
+    x = uniform(1, 2, 5)
+    for given in (np.ones((3, 5), bool), sparse.coo_array(np.ones((3, 5))), [[1] * 5] * 3):
+        made = ft.sparse_jacobian(tridiagonal, sparsity=given).prepare(x)
+        assert made.sparsity_is_given and made.sparsity.nnz == 15
+        agree(made(x), ft.jacobian(tridiagonal)(x))
+    H = ft.sparse_hessian(rosenbrock, sparsity=np.ones((5, 5)))(x)
+    agree(H, ft.hessian(rosenbrock)(x))
+
+
+@pytest.mark.parametrize("coloring", ["column", "row"])
+def test_a_missing_entry_is_named(coloring):
+    x = np.arange(1.0, 8.0)
+    given = ft.sparsity(tridiagonal, x).toarray()
+    for i, j in ((0, 0), (2, 3), (4, 6)):
+        less = given.copy()
+        less[i, j] = False
+        with pytest.raises(CheckError, match=rf"misses the entry \[{i}, {j}\], where the deriv"):
+            ft.sparse_jacobian(tridiagonal, sparsity=less, coloring=coloring)(x)
+
+
+def test_a_missing_pair_of_entries_of_a_hessian_is_named():
+    x = np.arange(1.0, 6.0)
+    given = ft.sparsity(arrow, x, kind="hessian").toarray()
+    given[0, 3] = given[3, 0] = False
+    with pytest.raises(CheckError, match=r"misses the entry \[(0, 3|3, 0)\].*is -0.653644"):
+        ft.sparse_hessian(arrow, sparsity=given)(x)
+    given[3, 0] = True
+    with pytest.raises(ArgumentError, match=r"the entry \[3, 0\] but not \[0, 3\]"):
+        ft.sparse_hessian(arrow, sparsity=given)(x)
+
+
+def test_an_entry_that_is_zero_where_it_is_prepared_is_found_by_check():
+    made = ft.sparse_jacobian(
+        lambda x: np.where(x > 0, x[::-1] * x, x), sparsity=np.eye(4)
+    ).prepare(-np.ones(4))
+    made.check(-2 * np.ones(4))
+    with pytest.raises(CheckError, match=r"misses the entry \[\d, \d\]"):
+        made.check(np.ones(4))
+
+
+def test_a_right_pattern_passes_where_rounding_is_large():
+    x = uniform(size=50)
+
+    def f(x):
+        return (x + 1e9) * 1e-9 + np.cumsum(1e8 * x) - 1e8 * np.cumsum(x)
+
+    ft.sparse_jacobian(f, sparsity=np.tril(np.ones((50, 50))))(x)
+
+
+# ---- what is refused
+
+
+ONES = np.ones(4)
+PREPARED = ft.sparse_jacobian(np.sin)
+
+
+@pytest.mark.parametrize("call, error, text", [
+    (lambda: ft.sparse_jacobian(3), ArgumentError, "sparse_jacobian needs a function"),
+    (lambda: ft.sparse_jacobian(np.sin, format="dense"), ArgumentError,
+     "sparse_jacobian: format must be one of csr, csc, coo, but is 'dense'"),
+    (lambda: ft.sparse_hessian(np.sum, coloring="row"), ArgumentError, "one of auto, star, acy"),
+    (lambda: ft.sparse_jacobian(np.sin, order="best"), ArgumentError, "order must be one of"),
+    (lambda: ft.sparse_jacobian(np.sin, argnums="x"), ArgumentError, "must be one int"),
+    (lambda: ft.sparse_jacobian(np.sin, sparsity=np.eye(3))(ONES), ShapeError,
+     r"shape \(3, 3\), but the matrix of `sin` has \(4, 4\)"),
+    (lambda: ft.sparse_hessian(np.sum, sparsity=np.ones((3, 4)))(ONES), ShapeError, r"\(3, 4\)"),
+    (lambda: ft.sparse_jacobian(np.sin, sparsity="band")(ONES), ArgumentError,
+     "must be a sparse array or a matrix of booleans, but is str"),
+    (lambda: ft.sparse_hessian(np.sin)(ONES), ShapeError, "needs a scalar output, but `sin`"),
+    (lambda: ft.grad(lambda x: ft.sparse_jacobian(np.sin)(x).sum())(ONES), UnsupportedError,
+     "argument of `sin` is traced"),
+    (lambda: ft.jit(lambda x: ft.sparse_jacobian(np.sin).prepare(x)(x))(ONES), UnsupportedError,
+     "no transform can trace"),
+    (lambda: PREPARED.prepare(ONES)(np.ones(5)), ShapeError,
+     r"`sin` was prepared for .*4.*, but is called with .*5"),
+    (lambda: PREPARED.prepare(ONES)(ONES, out=np.eye(4)), ArgumentError,
+     "out must be a csr_array of shape .* but is ndarray"),
+    (lambda: PREPARED.prepare(ONES)(ONES, out=sparse.csr_array(np.ones((4, 4)))), ArgumentError,
+     "out has entries in other places"),
+])
+def test_bad_input_is_refused(call, error, text):
+    with pytest.raises(error, match=text):
+        call()
+
+
+def test_out_that_cannot_be_written_to_is_refused():
+    J = PREPARED.prepare(ONES)
+    out = J(ONES)
+    out.data.setflags(write=False)
+    with pytest.raises(ArgumentError, match="the data of out cannot be written to"):
+        J(ONES, out=out)

@@ -1,0 +1,166 @@
+"""Patterns read off programs: they hold every entry of the dense derivatives."""
+
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans.errors import (
+    ArgumentError,
+    ConcretizationError,
+    NotDifferentiable,
+    OutOfMemoryError,
+    UnsupportedError,
+)
+from tests.sparse_programs import PROGRAMS
+
+ROWS = np.arange(1.0, 40.0)
+
+
+def point(program):
+    return np.random.default_rng(3).uniform(0.5, 1.5, program.shape)
+
+
+def dense(f, x, rows):
+    return np.asarray(ft.jacobian(f)(x)).reshape((rows, np.size(x))) != 0
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+def test_a_pattern_holds_every_entry_of_the_jacobian(program):
+    x = point(program)
+    pattern = ft.sparsity(program.f, x)
+    here = ft.sparsity(program.f, x, local=True).toarray()
+    entries = dense(program.f, x, pattern.shape[0])
+    assert pattern.dtype == bool and pattern.has_canonical_format and pattern.data.all()
+    assert not (entries & ~pattern.toarray()).any()
+    assert not (entries & ~here).any()
+    assert not (here & ~pattern.toarray()).any()
+    assert np.array_equal(entries, pattern.toarray()) == program.exact
+
+
+@pytest.mark.parametrize("curved", [False, True])
+@pytest.mark.parametrize("program", PROGRAMS[::2], ids=lambda p: p.name)
+def test_the_pattern_of_a_hessian_holds_its_entries_and_so_does_that_of_the_gradient(
+    program, curved
+):
+    x = point(program)
+
+    def f(x):
+        y = np.reshape(program.f(x), -1)
+        y = y * ROWS[: y.size]
+        return np.sum(np.sin(y) if curved else y) + 0 * np.sum(x)
+
+    pattern = ft.sparsity(f, x, kind="hessian").toarray()
+    of_gradient = ft.sparsity(ft.grad(f), x).toarray()
+    entries = np.asarray(ft.hessian(f)(x)).reshape(pattern.shape) != 0
+    assert not (entries & ~pattern).any()
+    assert not (entries & ~of_gradient).any()
+    assert np.array_equal(pattern, pattern.T)
+
+
+@pytest.mark.parametrize("f, pairs", [
+    (lambda x: np.sum(x) * 3 - x[0], 0),
+    (lambda x: np.sum(np.abs(x)) + np.max(x) + np.sum(np.sort(x)), 0),
+    (lambda x: x[0] * x[3], 2),
+    (lambda x: np.sum(x**2), 4),
+    (lambda x: np.dot(x[:2], x[2:]), 4),
+    (lambda x: np.sum(x[:2]) ** 2, 4),
+    (lambda x: np.exp(x[1]) / x[2] + x[0], 4),
+    (lambda x: x @ np.diag([1.0, 2.0, 0.0, 0.0]) @ x, 2),
+    (lambda x: np.sum(np.where(x > 0, x, x * x)), 4),
+    (lambda x: np.sum(np.linalg.solve(np.eye(4) * 2.0, x)), 0),
+])
+def test_only_inputs_that_meet_in_what_is_not_linear_are_in_a_hessian(f, pairs):
+    assert ft.sparsity(f, np.ones(4), kind="hessian").nnz == pairs
+
+
+def test_a_local_pattern_is_that_of_the_values_at_hand():
+    def f(x):
+        return np.where(x > 0, x**2, x[::-1]) * x[0]
+
+    x = np.array([1.0, -1.0, 2.0])
+    assert ft.sparsity(f, x).nnz == 6
+    assert ft.sparsity(f, x, local=True).toarray().astype(int).tolist() == [
+        [1, 0, 0], [1, 1, 0], [1, 0, 1],
+    ]
+    x[0] = 0.0
+    assert ft.sparsity(f, x, local=True).toarray().astype(int).tolist() == [
+        [1, 0, 0], [1, 0, 0], [1, 0, 0],
+    ]
+
+
+def test_a_nan_in_a_slope_is_an_entry():
+    x = np.array([np.nan, 0.0])
+    assert ft.sparsity(lambda x: x * x[::-1], x, local=True).toarray().tolist() == [
+        [False, True], [False, True],
+    ]
+
+
+def test_loops_that_are_too_long_to_unroll_have_a_pattern_that_holds_theirs(monkeypatch):
+    from functrans._transforms.sparse import steps
+
+    programs = {p.name: p for p in PROGRAMS}
+    monkeypatch.setattr(steps, "UNROLLED", 0)
+    for name in ("scan", "scan in reverse", "loop"):
+        x = point(programs[name])
+        pattern = ft.sparsity(programs[name].f, x).toarray()
+        assert not (dense(programs[name].f, x, len(pattern)) & ~pattern).any()
+
+
+def test_a_loop_whose_pattern_grows_with_each_step_ends():
+    def f(x):
+        return ft.while_loop(lambda y: y[0] < 2, lambda y: np.roll(y, 1) * 2, x)
+
+    assert ft.sparsity(f, np.ones(40)).nnz == 1600
+
+
+def test_many_terms_become_rows_of_one_table():
+    x = np.ones(30)
+    pattern = ft.sparsity(lambda x: sum(x[k : k + 10] * x[k + 1] for k in range(0, 20)), x)
+    entries = dense(lambda x: sum(x[k : k + 10] * x[k + 1] for k in range(0, 20)), x, 10)
+    assert np.array_equal(pattern.toarray(), entries)
+
+
+def test_other_arguments_are_constants_of_any_value():
+    def f(a, x, scale):
+        return {"a": a["w"] * x, "b": x}["a"] * scale
+
+    args = {"w": np.zeros(3)}, np.ones(3), 2.0
+    assert ft.sparsity(f, *args, argnums=1).nnz == 3
+    assert ft.sparsity(f, *args, argnums=-2, local=True).nnz == 0
+
+
+def test_a_million_entries_are_found_and_a_table_is_shared():
+    x = np.ones(100_000)
+    pattern = ft.sparsity(lambda x: (x[1:-1] ** 2 + x[2:] * x[:-2]) * 2, x)
+    assert pattern.nnz == 3 * 99_998 and pattern.shape == (99_998, 100_000)
+    spread = ft.sparsity(lambda x: np.sum(x[:50]) * np.ones(2000), x)
+    assert spread.nnz == 100_000
+
+
+@pytest.mark.parametrize("call, error, text", [
+    (lambda: ft.sparsity(lambda x: x / np.sum(x), np.ones(2_000_000)), OutOfMemoryError,
+     "sparsity: a pattern of up to"),
+    (lambda: ft.sparsity(lambda x: np.sum(x) ** 2, np.ones(2_000_000), kind="hessian"),
+     OutOfMemoryError, "a pattern of up to 4,000,000,000,000 second derivatives"),
+    (lambda: ft.sparsity(lambda x: x if x[0] > 0 else -x, np.ones(2)), ConcretizationError,
+     "np.where"),
+    (lambda: ft.sparsity(np.sin, [1.0, 2.0]), ArgumentError, "a container, where the columns"),
+    (lambda: ft.sparsity(np.sin, 1.0), ArgumentError, "must be an array of floating-point"),
+    (lambda: ft.sparsity(np.sin, np.ones(2, int)), NotDifferentiable, "must be float32 or float64"),
+    (lambda: ft.sparsity(np.sin, np.ones(2, complex)), NotDifferentiable, "of real numbers"),
+    (lambda: ft.sparsity(lambda x: x * 1j, np.ones(2)), NotDifferentiable, "value of `<lambda>`"),
+    (lambda: ft.sparsity(lambda x: x > 0, np.ones(2)), NotDifferentiable, "must be float32"),
+    (lambda: ft.sparsity(lambda x: (x, x), np.ones(2)), ArgumentError, "a container with 2 values"),
+    (lambda: ft.sparsity(np.sin, np.ones(2), argnums=1), ArgumentError, "called with 1 arguments"),
+    (lambda: ft.sparsity(np.sin, np.ones(2), argnums=(0,)), ArgumentError, "must be one int"),
+    (lambda: ft.sparsity(np.sin, np.ones(2), kind="both"), ArgumentError, 'kind must be "jac'),
+    (lambda: ft.sparsity(np.sum, np.ones(2), kind="hessian", local=True), ArgumentError,
+     r"sparsity\(grad\(f\), x, local=True\)"),
+    (lambda: ft.sparsity(np.sin, np.ones(2), kind="hessian"), ArgumentError, "scalar output"),
+    (lambda: ft.grad(lambda x: ft.sparsity(np.sin, x).nnz * 1.0)(np.ones(2)), UnsupportedError,
+     "argument 0 of `sin` is traced"),
+    (lambda: ft.sparsity(lambda x: x * np.random.rand(2), np.ones(2)), UnsupportedError, "random"),
+])
+def test_what_has_no_pattern_is_refused(call, error, text):
+    with pytest.raises(error, match=text):
+        call()
