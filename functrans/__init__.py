@@ -16,6 +16,7 @@ from functrans._core import version as _version
 from functrans._core.array import Array
 from functrans._kernels import large as _large
 from functrans._transforms.control.api import cond, fori_loop, switch, while_loop
+from functrans._transforms.control.revolve import Revolve
 from functrans._transforms.control.scan import scan
 from functrans._transforms.forward.api import derivative, jvp
 from functrans._transforms.forward.jet import jet
@@ -51,6 +52,7 @@ _large.install(_native_rows.compiled, _native_rows.kernel)
 
 __all__ = [
     "Array",
+    "Revolve",
     "array",
     "cache",
     "checkpoint",
