@@ -25,6 +25,7 @@ from functrans._transforms.matrices.products import elementwise_grad, hvp, vhp
 from functrans._transforms.reverse.api import linear_transpose, linearize, vjp
 from functrans._transforms.reverse.checkpoint import checkpoint
 from functrans._transforms.reverse.grad import grad, value_and_grad
+from functrans._transforms.rounding.certify import certify
 from functrans._transforms.rules.custom import custom_jvp, custom_vjp
 from functrans._transforms.rules.external import external
 from functrans._transforms.rules.stop_gradient import stop_gradient
@@ -55,6 +56,7 @@ __all__ = [
     "Revolve",
     "array",
     "cache",
+    "certify",
     "checkpoint",
     "cond",
     "config",
