@@ -20,6 +20,7 @@ from functrans._ops import contractions, indexing, norms, reductions, structure,
 from functrans._ops import elementwise as ops
 from functrans._ops.calls import stop
 from functrans._ops.declare import isnan, strong_multiply, where
+from functrans._transforms.rounding import systems
 from functrans._transforms.rounding.ulps import ULPS
 
 U = 2.0**-53
@@ -257,6 +258,37 @@ def _count(x: Any, params: dict) -> int:
     return math.prod(np.shape(x)[i] for i in params["axis"])
 
 
+def _multiplied(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+    """What each factor may change, times the others at their largest; n - 1 roundings."""
+    (x,), (e,) = xs, es
+    largest, n = np.abs(x) + e, np.shape(x)[params["axis"]]
+    product = np.prod(largest, params["axis"]) * _room(n)
+    share = np.sum(np.where(e == 0, 0.0, e / largest), params["axis"]) * _room(n)
+    return _times(share, product), n * (U * product + 2.0**-1074)
+
+
+def _running_product(
+    prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict
+) -> Bounds:
+    (x,), (e,) = xs, es
+    largest, n = np.abs(x) + e, np.shape(x)[params["axis"]]
+    product = bind(prim, largest, **params) * _room(n)
+    parts = np.where(e == 0, 0.0, e / largest) * _room(n)
+    share = bind(reductions.cumsum, parts, **params)
+    return _times(share, product), n * (U * product + 2.0**-1074)
+
+
+def _recurrence(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+    """Of ``y_k = a_k y_(k-1) + b_k``: a step's error is the last one's times a_k, and its own."""
+    (a, _), (ea, eb) = xs, es
+    by = -1 if params["reverse"] else 1
+    before = np.abs(bind(reductions.shift, y, axis=params["axis"], by=by))
+    largest, room = np.abs(a) + ea, _room(np.shape(y)[params["axis"]])
+    roundings = U * np.abs(a) * before + ulps_of(y, 0.5) + 2.0**-1074
+    passed_on = bind(prim, largest, _times(ea, before) + eb, **params)
+    return passed_on * room, bind(prim, largest, roundings, **params) * room
+
+
 def _norm(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     """The norm of a change bounds the change of a norm; n squares, a scale and a root."""
     n = _count(xs[0], params)
@@ -293,6 +325,8 @@ RULES: dict[Primitive, Rule] = {
     contractions.einsum: _contracted, contractions.matmul: _contracted,
     reductions.max: _extreme, reductions.min: _extreme, reductions.equal_share: _equal_share,
     reductions.logsumexp: _logsumexp, reductions.softmax: _softmax, norms.norm2: _norm,
+    **systems.RULES, reductions.prod: _multiplied,
+    reductions.cumprod: _running_product, reductions.recurrence: _recurrence,
     **dict.fromkeys([ops.exp, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p,
                      ops.sqrt, reductions.root, ops.cbrt, ops.tan, ops.arcsin, ops.arccos,
                      ops.arctanh, ops.arccosh, ops.sinh, ops.cosh], _steepest_at_ends),
