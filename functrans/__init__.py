@@ -16,6 +16,7 @@ from functrans._core import version as _version
 from functrans._core.array import Array
 from functrans._kernels import large as _large
 from functrans._transforms.control.api import cond, fori_loop, switch, while_loop
+from functrans._transforms.control.revolve import Revolve
 from functrans._transforms.control.scan import scan
 from functrans._transforms.forward.api import derivative, jvp
 from functrans._transforms.forward.jet import jet
@@ -27,6 +28,7 @@ from functrans._transforms.matrices.products import elementwise_grad, hvp, vhp
 from functrans._transforms.reverse.api import linear_transpose, linearize, vjp
 from functrans._transforms.reverse.checkpoint import checkpoint
 from functrans._transforms.reverse.grad import grad, value_and_grad
+from functrans._transforms.rounding.certify import certify
 from functrans._transforms.rules.custom import custom_jvp, custom_vjp
 from functrans._transforms.rules.external import external
 from functrans._transforms.rules.stop_gradient import stop_gradient
@@ -55,8 +57,10 @@ _large.install(_native_rows.compiled, _native_rows.kernel, cache.pool.enter)
 
 __all__ = [
     "Array",
+    "Revolve",
     "array",
     "cache",
+    "certify",
     "checkpoint",
     "cond",
     "config",

@@ -7,11 +7,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
+from functrans import tree
 from functrans._debug.anomaly import Anomaly, is_nan, line_of, user_stack
+from functrans._debug.conditioning import Conditioning, Loss, Losses, relative
 from functrans._debug.doctor import Finding, visit
 from functrans._debug.report import Report
 from functrans._debug.taps import by_name, tap, taps_of, with_added
 from functrans._transforms.reverse.grad import grad, require_callable
+from functrans._transforms.rounding.certify import inputs
+from functrans._transforms.rounding.trace import ErrorTrace
 from functrans._transforms.watching.watched import observed
 from functrans.config import config
 from functrans.errors import name_of
@@ -97,7 +103,42 @@ def explain(f: Callable) -> Callable[..., Report]:
     return explained
 
 
+def conditioning(f: Callable) -> Callable[..., Conditioning]:
+    """A function that takes the arguments of ``f``, runs it, and says which lines lose digits.
+
+    Each op is followed by a bound on the error of its result, as in ``certify``; where that is
+    relatively larger than the errors of its operands, digits are lost: by cancellation, or since
+    the function is steep there. Of several outputs, the one with the largest relative error counts.
+
+    Returns a ``Conditioning``: ``print`` it, or read its ``losses`` (line, op, entry, relative
+    errors before and after, digits), the largest first.
+
+    Raises as ``certify`` does.
+
+    >>> import numpy as np
+    >>> losses = conditioning(lambda x: (1 - np.cos(x)) / x**2)(1e-4).losses
+    >>> [(loss.op, round(loss.digits)) for loss in losses]
+    [('subtract', 8)]
+    """
+    f = require_callable("conditioning", f)
+
+    @functools.wraps(f, updated=())
+    def conditioned(*args: Any, **kwargs: Any) -> Conditioning:
+        losses = Losses()
+        trace = ErrorTrace(f"conditioning({name_of(f)})", losses)
+        try:
+            with config(jit=False):
+                out = f(*inputs(trace, args), **inputs(trace, kwargs))
+        finally:
+            trace.closed = True
+        ends = [trace.lower(y) for y in tree.leaves(out)]
+        error = max([float(np.max(relative(e, y), initial=0.0)) for y, e in ends], default=0.0)
+        return Conditioning(name_of(f), list(losses.worst.values()), error)
+
+    return conditioned
+
+
 __all__ = [
-    "Anomaly", "Finding", "Report", "adjoints", "detect_anomaly", "explain", "is_nan", "line_of",
-    "tap", "user_stack",
+    "Anomaly", "Conditioning", "Finding", "Loss", "Report", "adjoints", "conditioning",
+    "detect_anomaly", "explain", "is_nan", "line_of", "tap", "user_stack",
 ]

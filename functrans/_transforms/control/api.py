@@ -22,10 +22,17 @@ from functrans._core.bind import Tracer, layers
 from functrans._transforms.arguments import describe, is_number
 from functrans._transforms.control import staged
 from functrans._transforms.control.carry import Carry, handed_out, is_value, staged_scan
+from functrans._transforms.control.revolve import Revolve, until_none
 from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.staging.staging import StagedTracer
 from functrans._transforms.vmap import BatchTracer
-from functrans.errors import ArgumentError, ConcretizationError, ShapeError, name_of
+from functrans.errors import (
+    ArgumentError,
+    ConcretizationError,
+    ShapeError,
+    UnsupportedError,
+    name_of,
+)
 
 
 def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> Any:
@@ -103,7 +110,12 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
 
 
 def while_loop(
-    cond_fn: Callable, body_fn: Callable, init: Any, *, max_steps: int | None = None
+    cond_fn: Callable,
+    body_fn: Callable,
+    init: Any,
+    *,
+    max_steps: int | None = None,
+    checkpoint: str | Revolve | None = None,
 ) -> Any:
     """``x = body_fn(x)`` for as long as ``cond_fn(x)`` holds, from ``x = init``.
 
@@ -114,10 +126,15 @@ def while_loop(
     steps that were run; reverse mode stores what each step needs. ``max_steps`` ends the loop after
     so many steps; under ``jit`` reverse mode needs it, to know how much there is to store.
 
+    With ``checkpoint="revolve"`` (or ``Revolve(...)``) reverse mode keeps few states, although the
+    number of steps n is not known before: those of ``Revolve`` and at most log2(n) more; it runs no
+    step more than once more again than ``scan`` would one of 8 + n. Not under ``jit``.
+
     Under ``vmap``, where entries of the batch need different numbers of steps, the body runs on
     all of them until the last has finished, and what it does to finished ones is dropped.
 
-    Raises ArgumentError or ShapeError where the body changes the structure or a type.
+    Raises ArgumentError or ShapeError where the body changes the structure or a type,
+    UnsupportedError for ``checkpoint`` under ``jit``.
 
     >>> import functrans as ft, numpy as np
     >>> from functrans import while_loop
@@ -127,16 +144,13 @@ def while_loop(
     """
     cond_fn = require_callable("while_loop", cond_fn)
     body_fn = require_callable("while_loop", body_fn)
-    if max_steps is not None:
-        most = integer(max_steps)
-        if most is None or most < 0:
-            raise ArgumentError(
-                f"while_loop: max_steps must be None or from 0 on, not {max_steps!r}"
-            )
-        max_steps = most
+    max_steps = None if max_steps is None else _most(max_steps)
     x = handed_out(init)
     carry = Carry("while_loop", body_fn)
     steps, reaches = 0, staged.reaches_staged(cond_fn, body_fn)
+    if checkpoint is not None:
+        _require_unstaged(reaches or staged.any_staged(x))
+        return _revolved_while(cond_fn, carry, x, max_steps, checkpoint)
     while max_steps is None or steps < max_steps:
         left = None if max_steps is None else max_steps - steps
         if staged.any_staged(x):
@@ -149,11 +163,49 @@ def while_loop(
             return _staged_while(cond_fn, carry, x, left)
         if not going.any:
             return handed_out(x)
-        new = carry.checked(x, body_fn(x))
-        if going.varies:
-            new = _selected("while_loop", going.value, [new, x], (name_of(body_fn), "its carry"))
-        x = new
+        x = _next(carry, going, x)
     return handed_out(x)
+
+
+def _most(max_steps: Any) -> int:
+    most = integer(max_steps)
+    if most is None or most < 0:
+        raise ArgumentError(f"while_loop: max_steps must be None or from 0 on, not {max_steps!r}")
+    return most
+
+
+def _next(carry: Carry, going: _Predicate, x: Any) -> Any:
+    """The next state; of a batch, for the entries that are going on."""
+    new = carry.checked(x, carry.f(x))
+    if not going.varies:
+        return new
+    return _selected("while_loop", going.value, [new, x], (name_of(carry.f), "its carry"))
+
+
+def _revolved_while(
+    cond_fn: Callable, carry: Carry, init: Any, most: int | None, options: str | Revolve
+) -> Any:
+    if options != "revolve" and not isinstance(options, Revolve):
+        raise ArgumentError(
+            f'while_loop: checkpoint must be "revolve" or a Revolve(...), but is {options!r}'
+        )
+
+    def step(x: Any) -> Any:
+        going = _predicate("while_loop", cond_fn(x), loop=True)
+        _require_unstaged(going.staged)
+        return _next(carry, going, x) if going.any else None
+
+    chosen = options if isinstance(options, Revolve) else Revolve()
+    name = f"while_loop of {name_of(carry.f)}"
+    return handed_out(until_none(name, step, init, chosen, most))
+
+
+def _require_unstaged(staged_values: bool) -> None:
+    if staged_values:
+        raise UnsupportedError(
+            "while_loop: checkpoint does not go with jit. Take the derivative outside of jit, of a "
+            "loop with a jitted body, or use scan(..., checkpoint=...), whose length is known."
+        )
 
 
 def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:

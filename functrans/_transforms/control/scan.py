@@ -15,6 +15,7 @@ from functrans._core.aval import dtype_of, integer, shape_of
 from functrans._transforms.arguments import describe, hand_out, is_number
 from functrans._transforms.control import staged
 from functrans._transforms.control.carry import Carry, as_arrays, handed_out, is_value, staged_scan
+from functrans._transforms.control.revolve import Chain, Revolve
 from functrans._transforms.reverse.checkpoint import checkpoint as recomputed
 from functrans._transforms.reverse.grad import require_callable
 from functrans.errors import ArgumentError, ShapeError, name_of
@@ -27,7 +28,7 @@ def scan(
     length: int | None = None,
     reverse: bool = False,
     *,
-    checkpoint: int | str | None = None,
+    checkpoint: int | str | Revolve | None = None,
 ) -> tuple[Any, Any]:
     """``carry, y = f(carry, x)`` for each entry ``x`` of ``xs`` along axis 0.
 
@@ -43,7 +44,9 @@ def scan(
     before it. With ``checkpoint`` it keeps the carry of a few steps and runs those between again:
     of about 2 sqrt(n) at a time with ``"sqrt"``, of at most so many with a number, in
     as many levels of equal parts as it takes; each level costs one more run forward (Griewank,
-    Optimization Methods and Software 1, 1992).
+    Optimization Methods and Software 1, 1992). With ``"revolve"``, or ``Revolve(snapshots=...)``,
+    it runs the fewest steps again that so many carries allow, and may keep carries in files; under
+    ``jit``, where a program of unequal parts would be too long, it is as with a number.
 
     Raises ShapeError where lengths or the shapes of steps disagree, ArgumentError where ``f`` does
     not return a pair or the structure changes.
@@ -54,20 +57,30 @@ def scan(
     (Array(6.), Array([1., 3., 6.]))
     """
     f = require_callable("scan", f)
-    leaves, structure = tree.flatten(as_arrays(xs))
+    leaves = tree.leaves(as_arrays(xs))
     n = _length(f, leaves, length)
+    begins = n > 0 and (staged.any_staged(init, leaves) or staged.reaches_staged(f))
+    checkpoint = Revolve() if checkpoint == "revolve" else checkpoint
+    if isinstance(checkpoint, Revolve):
+        if n > 1 and not begins:
+            return _revolved(f, init, xs, n, reverse, checkpoint)
+        checkpoint = max(2, checkpoint.states(n) - checkpoint.on_disk)
     if checkpoint is not None and (parts := levels(n, checkpoint)):
         return _in_parts(f, init, xs, n, reverse, parts)
-    carry = Carry("scan", f)
-    def step(state: Any, x: Any) -> tuple[Any, Any]:
-        new, y = _pair(f, f(state, x))
-        return carry.checked(state, new), y
+    return _whole(f, init, xs, n, reverse, begins)
+
+
+def _whole(
+    f: Callable, init: Any, xs: Any, n: int, reverse: bool, begins: bool
+) -> tuple[Any, Any]:
+    """The scan step by step, or natively; ``begins``: it is known to read a staged value."""
+    step = _step(f)
+    leaves, structure = tree.flatten(as_arrays(xs))
 
     def natively() -> tuple[Any, Any] | None:
         return staged_scan(step, init, xs, n, reverse, "scan")
 
-    begins = staged.any_staged(init, leaves) or staged.reaches_staged(f)
-    if n and begins and (outputs := natively()) is not None:
+    if begins and (outputs := natively()) is not None:
         return outputs
     state, rows = handed_out(init), []
     for k in reversed(range(n)) if reverse else range(n):
@@ -80,6 +93,17 @@ def scan(
     if not rows:
         return state, _no_entries(f, state, leaves, structure)
     return handed_out(state), _columns(f, rows[::-1] if reverse else rows)
+
+
+def _step(f: Callable) -> Callable[[Any, Any], tuple[Any, Any]]:
+    """A step whose carry keeps its types."""
+    carry = Carry("scan", f)
+
+    def step(state: Any, x: Any) -> tuple[Any, Any]:
+        new, y = _pair(f, f(state, x))
+        return carry.checked(state, new), y
+
+    return step
 
 
 def _length(f: Callable, leaves: Sequence, length: int | None) -> int:
@@ -114,8 +138,8 @@ def levels(n: int, budget: int | str) -> list[int]:
     carries = integer(budget)
     if carries is None or carries < 2:
         raise ArgumentError(
-            f'scan: checkpoint must be "sqrt" or the number of carries to keep, at least 2, but is '
-            f"{budget!r}"
+            f'scan: checkpoint must be "sqrt", "revolve", a Revolve(...) or the number of carries '
+            f"to keep, at least 2, but is {budget!r}"
         )
     budget = carries
     if n <= budget:
@@ -153,6 +177,33 @@ def _in_parts(
         pair = (last_ys, ys) if reverse else (ys, last_ys)
         ys = tree.map(lambda a, b: np.concatenate([a, b]), *pair)
     return state, ys
+
+
+def _revolved(
+    f: Callable, init: Any, xs: Any, n: int, reverse: bool, options: Revolve
+) -> tuple[Any, Any]:
+    """The scan as checkpoints within checkpoints, of unequal parts (``revolve.py``)."""
+    step = _step(f)
+    leaves, structure = tree.flatten(as_arrays(xs))
+
+    def numbered(k: int, state: Any) -> tuple[Any, Any]:
+        at = n - 1 - k if reverse else k
+        new, y = step(state, tree.unflatten(structure, [v[at] for v in leaves]))
+        return new, _columns(f, [tree.flatten(y)])
+
+    def join(parts: list) -> Any:
+        return _joined(f, parts[::-1] if reverse else parts)
+
+    chain = Chain(f"scan of {name_of(f)}", numbered, join, options, n)
+    return handed_out(chain.run(handed_out(init), 0, n, chain.states))
+
+
+def _joined(f: Callable, parts: list) -> Any:
+    """What parts of a scan collect, joined along axis 0."""
+    rows = [tree.flatten(ys) for ys in parts]
+    _columns(f, [([y[0] for y in ys], structure) for ys, structure in rows])  # raises
+    columns = zip(*[ys for ys, _ in rows], strict=True)
+    return tree.unflatten(rows[0][1], [np.concatenate(ys) for ys in columns])
 
 
 def _pair(f: Callable, out: Any) -> tuple[Any, Any]:

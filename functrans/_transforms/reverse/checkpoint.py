@@ -55,23 +55,42 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(f, updated=())
     def recomputed(*args: P.args, **kwargs: P.kwargs) -> R:
-        run = FlatCall(name, lambda xs, options: call(*xs, **options), (args, kwargs))
-        if newest_trace(run.operands) is None:
-            return f(*args, **kwargs)
-        if any(map(is_staged, run.operands)):
-            outs = staged.once(name, run.flat, run.operands)
-        else:
-            outs = Recomputed(name, run.fun)(*run.operands)
-        assert run.out is not None
-        return tree.unflatten(run.out, outs)
+        return run_again(name, call, args, kwargs)
 
     return recomputed
 
 
-class Recomputed(Call):
-    """A call that a tape records as one entry, whatever it does inside."""
+def run_again(
+    name: str, call: Callable, args: tuple, kwargs: dict | None = None,
+    hold: Callable[[Any], Any] | None = None,
+) -> Any:
+    """``call(*args, **kwargs)``, checkpointed; ``hold`` says where its arguments are kept."""
+    kwargs = kwargs or {}
+    run = FlatCall(name, lambda xs, options: call(*xs, **options), (args, kwargs))
+    if newest_trace(run.operands) is None:
+        return call(*args, **kwargs)
+    if any(map(is_staged, run.operands)):
+        outs = staged.once(name, run.flat, run.operands)
+    else:
+        operands = run.released()
+        outs = Recomputed(name, run.fun, hold)(*operands)
+    assert run.out is not None
+    return tree.unflatten(run.out, outs)
 
-    __slots__ = ()
+
+class Recomputed(Call):
+    """A call that a tape records as one entry, whatever it does inside.
+
+    ``hold`` gives the array to keep for one that is an argument: the same numbers elsewhere.
+    """
+
+    __slots__ = ("hold",)
+
+    def __init__(
+        self, name: str, fun: Callable[..., tuple], hold: Callable[[Any], Any] | None = None
+    ):
+        super().__init__(name, fun)
+        self.hold = hold
 
     def jvp(self, trace, primals, tangents):
         """The dual run of ``fun``, which older tapes recompute too."""
@@ -92,12 +111,13 @@ class Recomputed(Call):
             moved[:] = mine
             return (*map(trace.lower, ys), *[y.tangent for y, m in zip(ys, mine, strict=True) if m])
 
-        outs = Recomputed(self.name, dual)(*primals, *[t for t in tangents if t is not None])
+        dual_call = Recomputed(self.name, dual, self.hold)
+        outs = dual_call(*primals, *[t for t in tangents if t is not None])
         cotangents = iter(outs[len(moved) :])
         return outs[: len(moved)], [next(cotangents) if m else None for m in moved]
 
     def batch(self, trace, xs, batched):
-        return Recomputed(self.name, under(self.name, trace, self.fun, batched))(*xs)
+        return Recomputed(self.name, under(self.name, trace, self.fun, batched), self.hold)(*xs)
 
     def taylor(self, trace, args):
         return self.fun(*args)
@@ -166,7 +186,10 @@ class CheckpointNode:
         self.call = call
         # weak, and slots for tracers: a tape that holds its own trace is freed late
         self.trace = weakref.ref(trace)
-        self.args = list(zip(*trace.operands(args), strict=True))
+        primals, slots = trace.operands(args)
+        if call.hold is not None:
+            primals = list(map(call.hold, primals))
+        self.args = list(zip(primals, slots, strict=True))
         self.size = len(ys)
         self.sample = [sample(y) for y in ys]
         self.digests = digests
@@ -181,10 +204,12 @@ class CheckpointNode:
             return
         cts[k : k + self.size] = [None] * self.size
         with self.recorded(cts, backward=True) as (trace, start, ys):
-            for y, ct in zip(ys, own, strict=True):
+            while ys:  # checkpoints inside this one are pulled while its frame waits
+                y, ct = ys.pop(), own.pop()
                 if ct is not None:
                     before = cts[y.slot]
                     cts[y.slot] = ct if before is None else before + ct
+                del y, ct
             walk(trace.tape, cts, consume=True, start=start)
 
     def push_into(self, ts: list, k: int) -> None:
@@ -197,7 +222,7 @@ class CheckpointNode:
     @contextmanager
     def recorded(
         self, column: list, backward: bool = False
-    ) -> Iterator[tuple[ReverseTrace, int, Sequence]]:
+    ) -> Iterator[tuple[ReverseTrace, int, list]]:
         """The part that was cut out, at the end of the tape and of ``column``, while it is needed.
 
         ``backward``: values that coincide are told apart in it, for the way back through it alone.
@@ -211,9 +236,9 @@ class CheckpointNode:
             trace.captures, trace.splits = Captures(self.call.name, digests := []), backward
             try:
                 with Noted(f"while {self.call.name} was run again for the backward pass"):
-                    ys = self.call.fun(
+                    ys = list(self.call.fun(
                         *[x if slot is None else VJPTracer(trace, x, slot) for x, slot in self.args]
-                    )
+                    ))
                 self._require_same(ys, digests)
                 trace.check_captures()
                 if trace.hidden:

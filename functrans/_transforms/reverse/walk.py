@@ -118,14 +118,16 @@ def walk(
     for k in range((len(tape) if stop is None else stop) - 1, start - 1, -1):
         if late and k in late:
             scatter(cts, k, *late.pop(k))
-        node, ct = tape[k], cts[k]
+        node = tape[k]
         if node is None:
             continue
         if consume:
             tape[k] = None
         if type(node) is not tuple:
+            ct = saved = c = None  # a checkpoint walks on in there, and needs the room
             node.pull_into(cts, k, k in strong)
             continue
+        ct = cts[k]
         if ct is None:
             continue
         if type(ct) is np.ndarray and ct.size >= sizes.LARGE:

@@ -84,6 +84,13 @@ class FlatCall:
             leaves[i] = x
         return tree.unflatten(self.structure, leaves)
 
+    def released(self) -> list:
+        """The operands, which the call no longer keeps alive: ``fun`` is given them."""
+        operands, self.operands = self.operands, []
+        for i in self.places:
+            self.leaves[i] = None
+        return operands
+
     def tangents(self, ts: Sequence) -> tuple:
         """Tangents nested as the arguments: zero for a Python float, None where there is none."""
         leaves: list[Any] = [

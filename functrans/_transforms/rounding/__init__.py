@@ -1,0 +1,1 @@
+"""Bounds on rounding errors, of values and of derivatives."""

@@ -1,0 +1,27 @@
+"""How accurate NumPy's functions of float64 are, in units in the last place (ulp).
+
+By processor, NumPy computes them with loops of its own, with Intel's SVML (AVX-512) or with the C
+library. SVML's are within 4 ulp (numpy/numpy, pull request 19478, which brought them in), and so is
+what glibc lists for double on x86_64 (``sysdeps/x86_64/fpu/libm-test-ulps``: 1 or 2 for most, 4 for
+``cbrt``). Square roots round once, by IEEE 754; the two scales multiply by a rounded constant.
+"""
+
+from __future__ import annotations
+
+from functrans._core.primitive import Primitive
+from functrans._ops import elementwise as ops
+from functrans._ops.reductions import root
+
+LIBRARY = 4.0
+
+ULPS: dict[Primitive, float] = {
+    ops.sqrt: 0.5, root: 0.5, ops.deg2rad: 2.0, ops.rad2deg: 2.0,
+    **dict.fromkeys([
+        ops.exp, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p, ops.cbrt,
+        ops.sin, ops.cos, ops.tan, ops.arcsin, ops.arccos, ops.arctan, ops.arctan2,
+        ops.sinh, ops.cosh, ops.tanh, ops.arcsinh, ops.arccosh, ops.arctanh,
+        ops.power, ops.float_power, ops.hypot,
+    ], LIBRARY),
+}
+
+__all__ = ["ULPS"]
