@@ -27,6 +27,7 @@ def main() -> int:
         kernels,
         memory,
         overhead,
+        parallel,
         programs,
         report,
         shim,
@@ -59,6 +60,9 @@ def main() -> int:
         runs["numba-price"] = lambda: kernels.price_table(args.scale)
         runs["numba-calls"] = lambda: kernels.call_table(args.scale)
     runs["overhead"] = lambda: overhead.table(peers, args.scale)
+    if parallel.distributed is not None:
+        runs["parallel-executor"] = lambda: parallel.executor_table(args.scale)
+        runs["parallel-dask"] = lambda: parallel.dask_table(args.scale)
     runs["watching"] = lambda: watching.table(args.scale)
     runs["import"] = lambda: imports.table(args.scale)
     runs["memory-peak"] = lambda: memory.peak_table(peers)

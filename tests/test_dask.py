@@ -61,6 +61,14 @@ def quiet():
         logger.setLevel(level)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def bytecode_of_dask():
+    """Processes use the bytecode that was installed with dask, which a prefix would hide."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+        yield
+
+
 @pytest.fixture(scope="module")
 def client():
     options = {"distributed.scheduler.allowed-failures": 1, "distributed.admin.log-length": 10}

@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any
@@ -46,7 +46,7 @@ class Shared:
     whole: tuple
     count: int
 
-    def part(self, shard: int, data: Sequence) -> Part:
+    def part(self, shard: int, *data: Any) -> Part:
         pieces = iter(data)
         args = tuple(
             next(pieces) if a == 0 else x for a, x in zip(self.axes, self.whole, strict=True)
@@ -70,13 +70,17 @@ def _graph(summand: Summand, args: tuple) -> Delayed:
     shared = delayed(
         Shared(task, axes, whole, len(shards)), f"{sums.who}-arguments-{token}", traverse=False
     )
-    parts = [step(Shared.part, f"shard-{i}", shared, i, data) for i, data in enumerate(shards)]
+    parts = [step(Shared.part, f"shard-{i}", shared, i, *data) for i, data in enumerate(shards)]
     level = 0
     while len(parts) > 1:
         level += 1
         groups = [parts[i : i + FAN_IN] for i in range(0, len(parts), FAN_IN)]
-        parts = [step(sums.join, f"sum-{level}-{i}", group) for i, group in enumerate(groups)]
+        parts = [step(_join, f"sum-{level}-{i}", sums, *group) for i, group in enumerate(groups)]
     return step(sums.result, "result", parts[0])
+
+
+def _join(sums: Sums, *parts: Part) -> Part:
+    return sums.join(parts)
 
 
 def _shards(sums: Sums, data: list) -> list[tuple]:
