@@ -24,10 +24,9 @@ import dask.array as da  # noqa: E402  # after the check that it is there
 
 import functrans.dask as fd  # noqa: E402
 
-RNG = np.random.default_rng(3)
 ROWS, SHARD = 41, 5
-X, Y = RNG.normal(size=(ROWS, 3)), np.sign(RNG.normal(size=ROWS))
-W = RNG.normal(size=3)
+X = np.sin(np.arange(3.0 * ROWS) ** 2).reshape(ROWS, 3)
+Y, W = np.sign(np.cos(np.arange(ROWS) * 1.7)), np.array([0.3, -1.2, 0.7])
 MARK = X[20, 0]  # the first row of shard 4 has it
 
 
