@@ -28,6 +28,7 @@ def main() -> int:
         matrix_free,
         memory,
         overhead,
+        parallel,
         programs,
         report,
         shim,
@@ -62,6 +63,9 @@ def main() -> int:
         runs["numba-calls"] = lambda: kernels.call_table(args.scale)
     runs["overhead"] = lambda: overhead.table(peers, args.scale)
     runs["sparse"] = lambda: sparse.table(args.scale)
+    if parallel.distributed is not None:
+        runs["parallel-executor"] = lambda: parallel.executor_table(args.scale)
+        runs["parallel-dask"] = lambda: parallel.dask_table(args.scale)
     runs["watching"] = lambda: watching.table(args.scale)
     runs["laplacian"] = lambda: matrix_free.laplacian_table(args.scale)
     runs["matrix-budget"] = matrix_free.budget_table

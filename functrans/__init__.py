@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from functrans import debug as debug
     from functrans import extend as extend
     from functrans import numba as numba
+    from functrans import parallel as parallel
     from functrans import profile as profile
     from functrans import testing as testing
 

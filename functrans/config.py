@@ -244,4 +244,12 @@ def _checked(fun: str, named: Any) -> Named:
     return checked
 
 
+def of_blocks() -> Named:
+    """What the blocks around the caller have set, for work in other threads and processes."""
+    named: Any = {}
+    for block in settings().blocks:
+        named |= block.named
+    return named
+
+
 config = Config()

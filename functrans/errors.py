@@ -14,6 +14,7 @@
     +-- AnomalyError        (FloatingPointError)   a derivative became NaN in debug.detect_anomaly
     +-- CheckError          (AssertionError)       check_grads found a wrong derivative
     +-- SolverError         (RuntimeError)         a solver found nothing that has a derivative
+    +-- ExecutorError       (RuntimeError)         workers or a cluster ended before the work did
 
 and two warnings: KinkWarning (UserWarning), a derivative was taken at a kink while
 ``config(kinks=...)`` asks for it; MiscompilationWarning (RuntimeWarning), machine code did not
@@ -84,6 +85,10 @@ class CheckError(FunctransError, AssertionError):
 
 class SolverError(FunctransError, RuntimeError):
     """A solver has not converged, or to what is no isolated solution and has no derivative."""
+
+
+class ExecutorError(FunctransError, RuntimeError):
+    """An executor or a cluster ended before all chunks of the work were computed."""
 
 
 class KinkWarning(UserWarning):

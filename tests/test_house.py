@@ -41,6 +41,7 @@ FLOORS = {
     "numpy": 5,
     "scipy": 5,
     "numba": 5,
+    "dask": 5,
     "testing": 6,
     "extend": 6,
     "": 6,

@@ -90,6 +90,31 @@ def test_functions_that_a_module_has_pickle_by_their_names():
         assert pickle.loads(pickle.dumps(function)) is function
 
 
+def test_functions_with_rules_of_their_own_pickle_without_a_name():
+    twice = ft.custom_vjp(f)
+    twice.defvjp(with_residual, twice_the_slope)
+    squared = ft.external(np.square, vjp=slope_of_square)
+    for function in (twice, squared, ft.custom_jvp(f)):
+        again = pickle.loads(pickle.dumps(function))
+        assert type(again) is type(function)
+        assert repr(again) == repr(function)
+    assert_array_equal(ft.grad(pickle.loads(pickle.dumps(twice)))(X), ft.grad(twice)(X))
+    g = ft.elementwise_grad(pickle.loads(pickle.dumps(squared)))
+    assert_array_equal(g(X), 2 * X)
+
+
+def with_residual(x):
+    return f(x), x
+
+
+def twice_the_slope(x, ct):
+    return (4 * np.sin(x) * np.cos(x) * ct,)
+
+
+def slope_of_square(primals, ct):
+    return (2 * primals[0] * ct,)
+
+
 def test_derived_functions_are_functions_of_their_kind():
     assert repr(ft.grad(f)) == "<grad of f>"
     assert ft.grad(f).__name__ == "f"

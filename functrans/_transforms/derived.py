@@ -13,7 +13,23 @@ from functrans.errors import name_of
 F = TypeVar("F", bound=Callable)
 
 
-class Derived(functools.partial):
+class ByValue:
+    """A function that pickles by its global name, or by how it was made where it has none.
+
+    ``by_value`` is the second, for other processes, which have no names of ``__main__``.
+    """
+
+    __slots__ = ()
+
+    def by_value(self) -> tuple:
+        """What ``__reduce__`` returns without a name."""
+        raise NotImplementedError
+
+    def __reduce__(self) -> Any:
+        return global_name(self) or self.by_value()
+
+
+class Derived(ByValue, functools.partial):
     """``call``, which a transform made of ``f``: shown as ``<grad of loss>``.
 
     A partial without arguments: C code calls it, and what looks into functions knows partials.
@@ -26,7 +42,7 @@ class Derived(functools.partial):
 
     def __new__(cls, call: Callable, f: Callable, origin: tuple[Callable, tuple, dict]) -> Derived:
         call.__wrapped__ = f  # type: ignore[attr-defined]  # what looks for what it reads goes on
-        self = super().__new__(cls, call)
+        self = functools.partial.__new__(cls, call)
         functools.update_wrapper(self, f, updated=())
         self.origin = origin
         for name in ("explain", "memory"):  # of what knows how it will go about it
@@ -55,8 +71,8 @@ class Derived(functools.partial):
     def __repr__(self) -> str:
         return f"<{_text(self)}>"
 
-    def __reduce__(self) -> Any:
-        return global_name(self) or (_derived, self.origin)
+    def by_value(self) -> tuple:
+        return _derived, self.origin
 
 
 def deriving(transform: F) -> F:
@@ -73,6 +89,11 @@ def deriving(transform: F) -> F:
         return Derived(transform(*args, **kwargs), f, (transformed, args, kwargs))
 
     return transformed  # type: ignore[return-value]  # of the same signature
+
+
+def made_by(transform: Callable, *args: Any, **kwargs: Any) -> Callable[[], tuple]:
+    """``by_value`` of a function that is what a call returns."""
+    return functools.partial(tuple, (_derived, (transform, args, kwargs)))
 
 
 def _derived(transform: Callable, args: tuple, kwargs: dict) -> Any:
@@ -97,4 +118,4 @@ def _text(f: Any) -> str:
     return " of ".join([*parts, name_of(f)])
 
 
-__all__ = ["Derived", "deriving", "global_name"]
+__all__ = ["ByValue", "Derived", "deriving", "global_name", "made_by"]

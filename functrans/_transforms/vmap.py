@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, ParamSpec, overload
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, overload
 
 import numpy as np
 
@@ -15,9 +16,18 @@ from functrans._core.bind import PLAIN, Trace, Tracer, bind, bind_operands, is_f
 from functrans._core.primitive import Primitive
 from functrans._transforms.arguments import describe, hand_out_all, is_number, require_numbers
 from functrans._transforms.derived import deriving
+from functrans._transforms.sharding.executors import (
+    Chunk,
+    require_executor,
+    require_values,
+    run,
+)
 from functrans._transforms.staging.draws import draws_near
 from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, ShapeError, name_of
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 P = ParamSpec("P")
 
@@ -127,14 +137,14 @@ class BatchTrace(Trace):
 @overload
 def vmap(
     f: Callable[P, Any], in_axes: Any = ..., out_axes: Any = ..., *,
-    axis_size: int | None = ..., chunk_size: int | None = ...,
+    axis_size: int | None = ..., chunk_size: int | None = ..., executor: Executor | None = ...,
 ) -> Callable[P, Any]: ...
 
 
 @overload
 def vmap(
     f: None = None, in_axes: Any = ..., out_axes: Any = ..., *,
-    axis_size: int | None = ..., chunk_size: int | None = ...,
+    axis_size: int | None = ..., chunk_size: int | None = ..., executor: Executor | None = ...,
 ) -> Callable[[Callable[P, Any]], Callable[P, Any]]: ...
 
 
@@ -146,6 +156,7 @@ def vmap(
     *,
     axis_size: int | None = None,
     chunk_size: int | None = None,
+    executor: Executor | None = None,
 ) -> Any:  # as the overloads say
     """``f`` on every slice of its arguments at once.
 
@@ -153,8 +164,11 @@ def vmap(
     int stands for all of them, a container of ints for the parts of an argument. Keyword arguments
     run over axis 0. ``out_axes`` says where the axis goes in the results. ``axis_size`` is needed
     only when nothing is mapped; ``chunk_size`` bounds how many slices run at once, and memory.
+    With an ``executor`` of ``concurrent.futures`` the chunks run on its threads or processes, and
+    the result is the same to the last bit.
 
-    Raises ShapeError where the mapped axes do not agree.
+    Raises ShapeError where the mapped axes do not agree, ExecutorError where workers end early;
+    what ``f`` raises arrives with a note that names its chunk.
 
     >>> import functrans as ft, numpy as np
     >>> ft.vmap(np.dot, in_axes=(0, None))(np.eye(2), np.array([3.0, 4.0]))
@@ -162,10 +176,16 @@ def vmap(
     """
     if not callable(f):
         raise ArgumentError(f"vmap needs a function, but got {describe(f)}")
-    function = follow(f)
     chunk = integer(chunk_size)
     if chunk_size is not None and (chunk is None or chunk < 1):
         raise ArgumentError(f"vmap: chunk_size must be None or a positive int, not {chunk_size!r}")
+    workers = require_executor("vmap", executor)
+    if workers is not None and chunk is None:
+        raise ArgumentError(
+            "vmap: executor needs a chunk_size, the number of slices that are one piece of work; "
+            "pieces of 100 ms or more hide what sending them costs"
+        )
+    function = follow(f)
 
     def batched(*args: Any, **kwargs: Any) -> Any:
         axes = _spread_axes(f, in_axes, args)
@@ -174,25 +194,42 @@ def vmap(
         flat_axes = axes + [0 if is_number(x) and ndim_of(x) else None for x in leaves[len(axes) :]]
         size = _size(f, leaves, flat_axes, axis_size, structure)
         xs = [np.moveaxis(x, a, 0) if a else x for x, a in zip(leaves, flat_axes, strict=True)]
-        if chunk is None or chunk >= size:
+        if chunk is None or (chunk >= size and workers is None):
             return _place_out(f, out_axes, *_run(function, structure, xs, flat_axes, size))
-        parts = [
-            _run(
-                function,
-                structure,
-                [
-                    x if a is None else x[i : i + chunk]
-                    for x, a in zip(xs, flat_axes, strict=True)
-                ],
-                flat_axes,
-                min(chunk, size - i),
-            )
-            for i in range(0, size, chunk)
-        ]
-        joined = [np.concatenate(column) for column in zip(*[p[0] for p in parts], strict=True)]
-        return _place_out(f, out_axes, joined, parts[0][1])
+        return _place_out(
+            f, out_axes, *_in_chunks(f, structure, xs, flat_axes, size, chunk, workers)
+        )
 
     return batched
+
+
+def _in_chunks(
+    f: Callable, structure: tree.Structure, xs: list, flat_axes: list, size: int, chunk: int,
+    executor: Executor | None,
+) -> tuple[list, tree.Structure]:
+    """What ``_run`` returns, from runs of ``chunk`` slices each."""
+    if executor is not None:
+        require_values("vmap", f, "an argument", xs)
+
+    def cut() -> Iterator[Chunk]:
+        for i in range(0, max(size, 1), chunk):
+            stop = min(i + chunk, size)
+            name = f"chunk {i // chunk} (slices {i} to {stop - 1} of {size})"
+            part = [x if a is None else x[i:stop] for x, a in zip(xs, flat_axes, strict=True)]
+            yield Chunk(name, (structure, part, flat_axes, stop - i))
+
+    work = functools.partial(_followed_run, f)
+    parts, structures = [], []
+    for outs, out_structure in run("vmap", work, cut(), executor, name_of(f)):
+        if executor is not None:
+            require_values("vmap", f, "the output", outs)
+        parts.append(outs)
+        structures.append(out_structure)
+    return [np.concatenate(column) for column in zip(*parts, strict=True)], structures[0]
+
+
+def _followed_run(f: Callable, *args: Any) -> tuple[list, tree.Structure]:
+    return _run(follow(f), *args)
 
 
 def _run(

@@ -20,8 +20,8 @@ ERRORS = (
     Planted(
         "vmap: the last chunk has the size of the others",
         "functrans/_transforms/vmap.py",
-        "                min(chunk, size - i),\n",
-        "                chunk,\n",
+        "Chunk(name, (structure, part, flat_axes, stop - i))",
+        "Chunk(name, (structure, part, flat_axes, chunk))",
         "tests/test_transforms.py::TestVmap::test_an_output_that_does_not_vary_is_repeated",
     ),
     Planted(

@@ -15,14 +15,16 @@ from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, is_inexact, shape_of
 from functrans._core.bind import Tracer, cast, newest_trace
 from functrans._transforms.arguments import describe, zeros_like
-from functrans._transforms.derived import global_name
+from functrans._transforms.derived import ByValue
 from functrans._transforms.rules.calls import ForwardRuled, ReverseRuled, RuledCall
 from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, ShapeError, name_of
 
 
-class Custom:
+class Custom(ByValue):
     """A function that carries a rule. Called, it is the function."""
+
+    rules: tuple[Callable, ...] = ()  # as the user wrote them
 
     def __init__(self, f: Callable):
         if not callable(f):
@@ -38,8 +40,16 @@ class Custom:
     def __repr__(self) -> str:
         return self.name
 
-    def __reduce__(self) -> Any:
-        return global_name(self) or object.__reduce_ex__(self, 2)
+    def by_value(self) -> tuple:
+        return type(self), (self.__wrapped__,), self.rules  # type: ignore[attr-defined]  # f
+
+    def __setstate__(self, rules: tuple[Callable, ...]) -> None:
+        if rules:
+            self.set_rules(*rules)
+
+    def set_rules(self, *rules: Callable) -> None:
+        """Take the rules of the class's own method."""
+        raise NotImplementedError
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._require_rule()
@@ -193,7 +203,11 @@ class custom_jvp(Custom):
     def defjvp(self, rule: Callable) -> Callable:
         """Set the rule; returns it, so that it can be used as a decorator."""
         self.rule = follow(require_rule(self, "defjvp", rule))
+        self.rules = (rule,)
         return rule
+
+    def set_rules(self, *rules: Callable) -> None:
+        self.defjvp(*rules)
 
     def _require_rule(self) -> None:
         if self.rule is None:
@@ -251,6 +265,10 @@ class custom_vjp(Custom):
         """Set ``fwd(*args) -> (out, residuals)`` and ``bwd(residuals, ct) -> cotangents``."""
         self.fwd = follow(require_rule(self, "defvjp", fwd))
         self.bwd = follow(require_rule(self, "defvjp", bwd))
+        self.rules = fwd, bwd
+
+    def set_rules(self, *rules: Callable) -> None:
+        self.defvjp(*rules)
 
     def _require_rule(self) -> None:
         if self.fwd is None:

@@ -17,6 +17,7 @@ from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, is_inexact
 from functrans._core.bind import Tracer, cast
 from functrans._ops.declare import General
 from functrans._transforms.arguments import describe, is_number
+from functrans._transforms.derived import ByValue
 from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.rules.differences import DerivativeRule, differences, inner, rule_of
 from functrans.errors import ArgumentError, CheckError, ShapeError, name_of
@@ -77,13 +78,15 @@ def external(
     return box
 
 
-class ExternalFunction:
+class ExternalFunction(ByValue):
     """What ``external`` returns: called, it is the op."""
 
     def __init__(self, name: str, f: Callable, jvp: Any, vjp: Any, jac: Any, outputs: int):
         self.name = self.__name__ = name
         self.__doc__ = getattr(f, "__doc__", None)
         self.__wrapped__ = f
+        self.__qualname__ = getattr(f, "__qualname__", "")
+        self.__module__ = getattr(f, "__module__", "") or ""
         self.outputs = outputs
         self.parts = {"jvp": jvp, "vjp": vjp, "jac": jac}
         candidates = {
@@ -101,6 +104,9 @@ class ExternalFunction:
 
     def __repr__(self) -> str:
         return self.name
+
+    def by_value(self) -> tuple:
+        return ExternalFunction, (self.name, self.__wrapped__, *self.parts.values(), self.outputs)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         for key, x in options.items():

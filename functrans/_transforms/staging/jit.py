@@ -25,6 +25,7 @@ from functrans._core.log import tell
 from functrans._inspect.explained import Explanation, Staging
 from functrans._inspect.lowered import Lowered
 from functrans._transforms.arguments import describe, hand_out_tree
+from functrans._transforms.derived import made_by
 from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.staging.compiled import Compiled
 from functrans._transforms.staging.draws import Draws
@@ -123,6 +124,10 @@ def jit(
     called.explain = compiled.explain  # type: ignore[attr-defined]  # likewise
     called.memory = compiled.memory  # type: ignore[attr-defined]  # likewise
     called.clear_cache = compiled.clear  # type: ignore[attr-defined]  # likewise
+    called.by_value = made_by(  # type: ignore[attr-defined]  # likewise
+        jit, f, static_argnums=static_argnums, static_argnames=static_argnames, precise=precise,
+        contract=contract, max_paths=max_paths,
+    )
     for name, of in (("numba", "for_numba"), ("ctypes", "for_c"),
                      ("low_level_callable", "for_scipy")):
         setattr(called, name, functools.partial(compiled.exported, of))

@@ -1,0 +1,1 @@
+"""One function on many pieces of data: chunks on executors, sums over shards."""

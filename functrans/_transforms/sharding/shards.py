@@ -1,0 +1,172 @@
+"""Sums over shards of data, ``sum_i f(w, X_i, y_i)``: what each shard adds, joined in a tree.
+
+The shape of the tree depends on the number of shards alone, so that neither workers nor their
+timing change a bit of the sum.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from functrans import tree
+from functrans._core.aval import aval_of, shape_of
+from functrans._transforms.arguments import describe, hand_out_tree, is_number
+from functrans.errors import ArgumentError, ShapeError
+
+# How many parts one step of the tree adds.
+FAN_IN = 8
+
+
+class Part(NamedTuple):
+    """The sum over some shards. ``layout``: the shape of a row of each array of theirs."""
+
+    shard: int  # the first of them
+    rows: int
+    layout: tuple[tuple[int, ...], ...]
+    value: Any  # None of no rows
+
+
+class Sums(NamedTuple):
+    """How parts are joined. ``who`` and ``title``, the user's function, are for messages."""
+
+    who: str
+    title: str
+    mean: bool
+
+    def join(self, parts: Sequence[Part]) -> Part:
+        """The sum of parts, in order."""
+        first, filled = parts[0], [p for p in parts if p.rows]
+        for p in parts:
+            self._require_same_rows(first, p)
+        value = filled[0].value if filled else None
+        for p in filled[1:]:
+            self._require_same_values(filled[0], p)
+            value = tree.map(operator.add, value, p.value)
+        return Part(first.shard, sum(p.rows for p in parts), first.layout, value)
+
+    def _require_same_rows(self, a: Part, b: Part) -> None:
+        if a.layout != b.layout:
+            raise ShapeError(
+                f"{self.who}: shards must have rows of one shape, but those of shard {b.shard} are "
+                f"{_rows(b)}, those of shard {a.shard} {_rows(a)}"
+            )
+
+    def _require_same_values(self, a: Part, b: Part) -> None:
+        if _form(a.value) != _form(b.value):
+            raise ShapeError(
+                f"{self.who}: `{self.title}` must give the same shapes on every shard to be "
+                f"summed, but gave {describe(b.value)} on shard {b.shard}, {describe(a.value)} on "
+                f"shard {a.shard}"
+            )
+
+    def result(self, part: Part) -> Any:
+        """What the caller gets of the sum over all shards."""
+        if not part.rows:
+            raise ShapeError(f"{self.who}: there are no rows in the data of `{self.title}`")
+        if not self.mean:
+            return hand_out_tree(part.value)
+        return hand_out_tree(tree.map(lambda v: v / float(part.rows), part.value))
+
+
+def _rows(part: Part) -> str:
+    return ", ".join(map(str, part.layout))
+
+
+def _form(x: Any) -> tuple:
+    leaves, structure = tree.flatten(x)
+    return repr(structure), list(map(shape_of, leaves))
+
+
+class Summand(NamedTuple):
+    """A function of whole and of sharded arguments, and how its values are added.
+
+    ``f`` is the user's, ``g`` what is summed: itself or a derivative of it. The first ``whole``
+    arguments are no data, unless ``in_axes`` says otherwise.
+    """
+
+    sums: Sums
+    f: Callable
+    g: Callable
+    argnums: tuple[int, ...]  # what is differentiated
+    in_axes: tuple[int | None, ...] | None
+    whole: int
+
+    def axes(self, args: tuple) -> tuple[int | None, ...]:
+        """0 for each argument that is sharded along axis 0, None for one that is passed whole."""
+        who, f = self.sums.who, self.sums.title
+        axes = self.in_axes
+        if axes is None:
+            axes = (None,) * self.whole + (0,) * (len(args) - self.whole)
+        if len(axes) != len(args):
+            raise ArgumentError(
+                f"{who}: in_axes must have one entry for each argument of `{f}`, but is {axes!r} "
+                f"for {len(args)} arguments"
+            )
+        if 0 not in axes:
+            raise ArgumentError(f"{who}: no argument of `{f}` is sharded; in_axes is {axes!r}")
+        for n in self.argnums:
+            if n >= len(axes) or axes[n] is not None:
+                raise ArgumentError(
+                    f"{who}: argnums names argument {n} of `{f}`, which is "
+                    f"{'sharded' if n < len(axes) else 'missing'}. Derivatives are summed over "
+                    f"shards in arguments that are passed whole, None in in_axes: {axes!r}"
+                )
+        return axes
+
+    def part(self, axes: tuple, shard: int, args: tuple) -> Part:
+        """What one shard adds."""
+        data = [x for a, arg in zip(axes, args, strict=True) if a == 0 for x in tree.leaves(arg)]
+        rows, layout = self._shape(shard, data)
+        if not rows:
+            return Part(shard, 0, layout, None)
+        value = self.g(*args)
+        self._require_sums(tree.leaves(value))
+        if self.sums.mean:
+            value = tree.map(lambda v: v * float(rows), value)
+        return Part(shard, rows, layout, value)
+
+    def _shape(self, shard: int, data: list) -> tuple[int, tuple]:
+        shapes: list[tuple[int, ...]] = [getattr(x, "shape", ()) for x in data]
+        if not shapes or not all(shapes) or len({s[0] for s in shapes}) > 1:
+            have = ", ".join(map(describe, data)) or "no arrays"
+            raise ShapeError(
+                f"{self.sums.who}: the arrays of a shard must have the same number of rows, but "
+                f"shard {shard} of `{self.sums.title}` has {have}"
+            )
+        return shapes[0][0], tuple(s[1:] for s in shapes)
+
+    def _require_sums(self, leaves: list) -> None:
+        for x in leaves:
+            if not is_number(x) or aval_of(x).dtype.kind == "b":
+                raise ArgumentError(
+                    f"{self.sums.who}: `{self.sums.title}` returned {describe(x)}, which has no "
+                    "sum over shards. Return numbers."
+                )
+
+
+class Tree:
+    """Adds parts as they come, in the tree that levels of ``FAN_IN`` make."""
+
+    def __init__(self, sums: Sums):
+        self.sums = sums
+        self.levels: list[list[Part]] = [[]]
+
+    def add(self, part: Part, level: int = 0) -> None:
+        if level == len(self.levels):
+            self.levels.append([])
+        self.levels[level].append(part)
+        if len(self.levels[level]) == FAN_IN:
+            self._carry(level)
+
+    def _carry(self, level: int) -> None:
+        parts, self.levels[level] = self.levels[level], []
+        self.add(self.sums.join(parts), level + 1)
+
+    def total(self) -> Part:
+        for level in range(len(self.levels)):
+            is_top = level == len(self.levels) - 1
+            if self.levels[level] and not (is_top and len(self.levels[level]) == 1):
+                self._carry(level)
+        return self.levels[-1][0]
