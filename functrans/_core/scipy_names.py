@@ -60,7 +60,12 @@ NAMES: dict[str, Names] = {
         """,
     ),
     "interpolate": Names(
-        ours="Akima1DInterpolator CubicHermiteSpline CubicSpline PPoly PchipInterpolator",
+        ours="""
+            Akima1DInterpolator BSpline CubicHermiteSpline CubicSpline InterpolatedUnivariateSpline
+            LSQUnivariateSpline PPoly PchipInterpolator RectBivariateSpline RegularGridInterpolator
+            UnivariateSpline interp1d interpn make_interp_spline make_lsq_spline
+            make_smoothing_spline pchip_interpolate splantider splder splev splint splrep
+        """,
     ),
     "optimize": Names(
         ours="""
