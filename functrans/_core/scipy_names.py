@@ -69,7 +69,7 @@ NAMES: dict[str, Names] = {
     ),
     "optimize": Names(
         ours="""
-            bisect brenth brentq curve_fit fixed_point fsolve least_squares linprog minimize
+            bisect brenth brentq curve_fit fixed_point fsolve least_squares leastsq linprog minimize
             minimize_scalar newton ridder root root_scalar toms748
         """,
     ),
@@ -157,10 +157,13 @@ def asked_by_sparse() -> bool:
 def asked_by_solver() -> bool:
     """Whether a solver of SciPy's in C asks if what the user's function returned is a number.
 
-    It asks in Python; the error of ``float`` after that it drops, and calls the function again.
+    It asks in Python; the error of C code after that it drops, and calls the function again.
     """
     frames = scipy_frames()
-    return bool(frames) and frames[-1].f_code.co_qualname == "_wrap_nan_raise.<locals>.f_raise"
+    return bool(frames) and frames[-1].f_code.co_qualname in (
+        "_wrap_nan_raise.<locals>.f_raise",  # brentq and its kin, by isnan
+        "_check_func",  # MINPACK, by atleast_1d
+    )
 
 
 def _is_public(namespace: str, name: str) -> bool:
