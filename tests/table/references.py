@@ -173,6 +173,16 @@ def _pi_half(f):
 
 SPECIAL |= {
     "riemann_zeta": mp.zeta,
+    "zetac": lambda x: mp.zeta(x) - 1,
+    "elliprc": mp.elliprc,
+    "elliprd": mp.elliprd,
+    "elliprf": mp.elliprf,
+    "elliprg": mp.elliprg,
+    "elliprj": mp.elliprj,
+    "aie": lambda x: mp.airyai(x) * mp.exp(mp.mpf(2) / 3 * x**1.5),
+    "aipe": lambda x: mp.airyai(x, derivative=1) * mp.exp(mp.mpf(2) / 3 * x**1.5),
+    "bie": lambda x: mp.airybi(x) * mp.exp(-mp.mpf(2) / 3 * x**1.5),
+    "bipe": lambda x: mp.airybi(x, derivative=1) * mp.exp(-mp.mpf(2) / 3 * x**1.5),
     "pdtr": lambda k, m: 1 - _p(k + 1, m),
     "pdtrc": lambda k, m: _p(k + 1, m),
     "pdtri": lambda k, y: _solved(lambda m: 1 - _p(k + 1, m), y, sp.pdtri(k, float(y))),
