@@ -173,6 +173,9 @@ def _pi_half(f):
 
 SPECIAL |= {
     "riemann_zeta": mp.zeta,
+    "standardised": lambda x, loc, scale: (x - loc) / scale,
+    "less_log": lambda y, scale: y - mp.log(scale),
+    "log_density_of_normal": lambda x: -x * x / 2 - mp.log(2 * mp.pi) / 2,
     "zetac": lambda x: mp.zeta(x) - 1,
     "elliprc": mp.elliprc,
     "elliprd": mp.elliprd,
