@@ -83,6 +83,8 @@ SciPy's own functions, for plain arrays.
   `RegularGridInterpolator` have the coefficients of a direct solution, SciPy's default stops at an
   error of 1e-5.
 
+[How many of them other libraries have](scipy_peers.md) is a page of its own.
+
 This page is written by `docs/scipy_page.py` from `functrans/_core/scipy_names.py`.
 """
 
