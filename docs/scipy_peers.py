@@ -37,13 +37,12 @@ Written by `docs/scipy_peers.py` with {versions}.
 
 def look() -> dict[str, dict]:
     """What the libraries that are installed have, with their versions."""
-    import autograd.core  # lazy: only those who look have it
-    import jax  # lazy: the same
-
+    jax = importlib.import_module("jax")  # only those who look have them
+    core = importlib.import_module("autograd.core")
     found = {"jax.scipy": _names_of("jax.scipy", _is_there)}
     modules = [_module(f"autograd.scipy.{n}") for n in NAMES]  # they declare derivatives
     assert any(modules)
-    derived = set(autograd.core.primitive_vjps)
+    derived = set(core.primitive_vjps)
     found["autograd.scipy"] = _names_of("autograd.scipy", lambda x: _is_derived(x, derived))
     versions = {"jax.scipy": jax.__version__, "autograd.scipy": _version("autograd")}
     return {name: {"version": versions[name], "names": names} for name, names in found.items()}
