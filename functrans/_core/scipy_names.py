@@ -57,7 +57,8 @@ NAMES: dict[str, Names] = {
     ),
     "integrate": Names(
         ours="""
-            cumulative_trapezoid fixed_quad odeint quad quad_vec simpson solve_ivp trapezoid
+            cumulative_simpson cumulative_trapezoid fixed_quad odeint quad quad_vec simpson
+            solve_ivp trapezoid
         """,
     ),
     "interpolate": Names(
