@@ -77,11 +77,12 @@ NAMES: dict[str, Names] = {
     ),
     "linalg": Names(
         ours="""
-            block_diag cho_factor cho_solve cholesky circulant cosm det eigh eigh_tridiagonal
-            eigvalsh eigvalsh_tridiagonal expm expm_frechet fractional_matrix_power hankel inv logm
-            lu lu_factor lu_solve norm null_space orth pinv qr schur sinm solve solve_banded
+            block_diag cho_factor cho_solve cholesky circulant companion convolution_matrix coshm
+            cosm det eigh eigh_tridiagonal eigvalsh eigvalsh_tridiagonal expm expm_frechet fiedler
+            fractional_matrix_power hankel inv khatri_rao leslie logm lstsq lu lu_factor lu_solve
+            matmul_toeplitz norm null_space orth pinv polar qr schur sinhm sinm solve solve_banded
             solve_continuous_lyapunov solve_discrete_lyapunov solve_sylvester solve_toeplitz
-            solve_triangular solveh_banded sqrtm svd svdvals toeplitz
+            solve_triangular solveh_banded sqrtm svd svdvals tanhm tanm toeplitz
         """,
     ),
     "ndimage": Names(
