@@ -21,7 +21,10 @@ CONTENDERS = ("functrans", "torch", "HIPS autograd", "jax eager")
 
 
 class Case(NamedTuple):
-    """``build(xp)`` is what is differentiated; ``without``: libraries that do not have it."""
+    """``build(xp)`` is what is differentiated; ``without``: libraries that do not have it.
+
+    ``most``: the ratio that is wanted, if it is not that of large arrays.
+    """
 
     name: str
     title: str
@@ -29,6 +32,7 @@ class Case(NamedTuple):
     point: Callable[[], np.ndarray]
     without: tuple[str, ...] = ()
     large: bool = True
+    most: float | None = None
 
 
 def _is(xp: Any, name: str) -> bool:
@@ -185,6 +189,35 @@ def _filter(n: int) -> Callable[[Any], Callable]:
     return build
 
 
+# ---- SciPy's functions, of few numbers: what a call costs
+
+
+def _scipy_of(xp, name: str) -> Any:
+    """The library's part of SciPy."""
+    if _is(xp, "numpy"):
+        return importlib.import_module(f"functrans.scipy.{name}")
+    return importlib.import_module(f"{'jax' if _is(xp, 'jax') else 'autograd'}.scipy.{name}")
+
+
+def _gammaln(xp) -> Callable:
+    special = _scipy_of(xp, "special")
+    return lambda x: xp.sum(special.gammaln(x))
+
+
+def _normal(xp) -> Callable:
+    stats = _scipy_of(xp, "stats")
+    return lambda x: xp.sum(stats.norm.logpdf(x))
+
+
+def _normal_in_parameters(xp) -> Callable:
+    stats, points = _scipy_of(xp, "stats"), _own(xp, _weights(100))
+    return lambda p: xp.sum(stats.norm.logpdf(points, p[0], p[1]))
+
+
+def _positive(*shape: int) -> Callable[[], np.ndarray]:
+    return lambda: np.random.default_rng(0).uniform(0.5, 3.0, shape)
+
+
 N = 4_000_000
 
 CASES = [
@@ -213,6 +246,12 @@ CASES = [
     Case("spectrum-64", "power spectrum, 64 elements", _spectrum, _random(64), large=False),
     Case("filter-64", "filter by rfft and irfft, 64 elements", _filter(64), _random(64),
          large=False),
+    *[Case(name, f"{title}, 100 elements", build, _positive(n), ("torch",), False, 0.5)
+      for name, title, build, n in (
+          ("gammaln-100", "special.gammaln", _gammaln, 100),
+          ("normal-100", "stats.norm.logpdf", _normal, 100),
+          ("normal-parameters-100", "stats.norm.logpdf in location and scale",
+           _normal_in_parameters, 2))],
     Case("filter-1e6", "filter by rfft and irfft, 1,048,576 elements", _filter(1 << 20),
          _random(1 << 20)),
 ]
@@ -230,7 +269,7 @@ def table(case: Case, peers: list[Peer], scale: float) -> Table:
     rows = []
     for name, t in middle.items():
         ratio = None if name == "functrans" else ours / t
-        target = verdict(ratio, 1.0 if case.large else None)
+        target = verdict(ratio, 1.0 if case.large else case.most)
         rows.append((name, seconds(t), seconds(min(times[name])), ratio, target))
     columns = ("contender", "median", "minimum", "functrans / contender", "target")
     rounds = len(times["functrans"])

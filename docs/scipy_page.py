@@ -78,7 +78,12 @@ SciPy's own functions, for plain arrays.
 - Iterations (`cg`, `gmres`, ...) are differentiated as solutions: what has not converged raises
   `SolverError`. `expm_multiply` takes as many products as the norm of the matrix needs, and records
   them.
-- Interpolants are differentiated in values and points, not in knots.
+- Interpolants are differentiated in values and points, not in knots. A smoothing spline of traced
+  values needs `s=0` or `lam=`: otherwise its knots follow from the values. Cubic and quintic
+  `RegularGridInterpolator` have the coefficients of a direct solution, SciPy's default stops at an
+  error of 1e-5.
+
+[How many of them other libraries have](scipy_peers.md) is a page of its own.
 
 This page is written by `docs/scipy_page.py` from `functrans/_core/scipy_names.py`.
 """

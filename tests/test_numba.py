@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 import pytest
-from scipy import integrate, ndimage
+from scipy import integrate, ndimage, special
 
 import functrans as ft
 from functrans.errors import ArgumentError, OutOfMemoryError, ShapeError, UnsupportedError
@@ -249,6 +249,21 @@ POINT = np.random.default_rng(0).uniform(0.1, 0.4, len(UNARY))
 def test_functions_of_one_number_have_the_slopes_of_the_table(mode):
     jacobian = {"forward": ft.jacfwd, "reverse": ft.jacrev}[mode]
     agree(jacobian(_unary(mode))(POINT), jacobian(_unary_reference)(POINT), rtol=1e-12)  # 4 ulp
+
+
+@njit
+def gammas(x):
+    return math.lgamma(x) + math.gamma(x)
+
+
+def test_gamma_functions_have_their_derivatives_on_both_sides_of_zero():
+    first, second = ft.grad(gammas), ft.grad(ft.grad(gammas))
+    for x in (0.01, 0.5, 3.7, 100.0, -0.7, -3.3):
+        y, psi, slope = special.gamma(x), special.psi(x), special.zeta(2, abs(x) + (x < 0))
+        slope = slope if x > 0 else (np.pi / np.sin(np.pi * x)) ** 2 - slope
+        agree(first(x), psi + y * psi)
+        agree(second(x), slope + y * (psi**2 + slope))
+
 
 
 def test_functions_of_one_number_have_the_second_slopes_of_the_table():

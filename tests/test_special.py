@@ -42,6 +42,10 @@ FAR = [
     ("zeta", (1.5, 0.1), 0), ("zeta", (30.0, 2.5), 0), ("riemann_zeta", (0.5,), 0),
     ("ellipkinc", (1.5, 0.999), 1), ("ellipkinc", (7.0, -5.0), 1), ("ellipeinc", (0.1, 0.5), 1),
     ("ellipeinc", (-4.0, 0.9), 1), ("ellipkinc", (0.7, 1e-9), 1), ("ellipeinc", (1.2, 0.4), 0),
+    ("elliprf", (1e-9, 2.0, 1e4), 0), ("elliprd", (2.0, 2.0, 2.0), 2), ("elliprc", (2.0, -1.5), 1),
+    ("elliprc", (2.0, -1.5), 0), ("elliprd", (1e-10, 2.0, 1e6), 0),
+    ("elliprj", (1.0, 2.0, 3.0, 1e-5), 3), ("elliprg", (1e5, 2.0, 1e-3), 2), ("aie", (1e4,), 0),
+    ("bie", (1e3,), 0), ("aipe", (50.0,), 0), ("bipe", (90.0,), 0),
     ("stdtr", (3.5, 1e-5), 0), ("stdtr", (1e3, -2.0), 0), ("stdtr", (2.5, 1e3), 0),
 ]
 # Where SciPy's own value is no better, or the second derivative is a difference of large terms.
@@ -125,6 +129,18 @@ def test_an_order_or_parameter_without_a_derivative_is_refused(f):
         with pytest.raises(NotDifferentiable, match=match):
             derive(1.5)
     assert float(ft.jit(f)(1.5)) == pytest.approx(float(f(1.5)), rel=1e-12)
+
+
+def test_carlsons_integrals_and_scaled_airy_functions_at_the_edges_of_their_domains():
+    assert float(ft.derivative(lambda x: sp.elliprf(x, 1.0, 2.0))(0.0)) == -np.inf
+    exact = float(mp.diff(lambda x: mp.elliprd(0, 1, x), 2))
+    assert float(ft.derivative(lambda x: sp.elliprd(0.0, 1.0, x))(2.0)) == pytest.approx(exact)
+    # a principal value, and what is complex for x < 0
+    assert np.isnan(ft.derivative(lambda p: sp.elliprj(1.0, 2.0, 3.0, p))(-1.0))
+    assert np.isnan(ft.derivative(lambda x: sp.airye(x)[0])(-1.5))
+    assert float(ft.derivative(lambda x: sp.airye(x)[2])(-1.5)) == pytest.approx(sp.airy(-1.5)[3])
+    with pytest.raises(NotDifferentiable, match="elliprd is differentiated for real numbers alone"):
+        ft.derivative(lambda x: sp.elliprd(1.0, 2.0, x))(1 + 1j)
 
 
 def test_counts_of_functions_are_refused_by_name():

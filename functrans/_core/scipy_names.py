@@ -28,19 +28,20 @@ class Names(NamedTuple):
 NAMES: dict[str, Names] = {
     "special": Names(
         called="""
-            airy bdtr bdtrc bei beip ber berp beta betainc betaincc betainccinv betaincinv betaln
-            binom boxcox boxcox1p cbrt chdtr chdtrc chdtri cosdg cosm1 cotdg dawsn digamma ellipe
-            ellipeinc ellipj ellipk ellipkinc ellipkm1 entr erf erfc erfcinv erfcx erfi erfinv
-            eval_chebyc eval_chebys eval_chebyt eval_chebyu eval_gegenbauer eval_genlaguerre
-            eval_hermite eval_hermitenorm eval_jacobi eval_laguerre eval_legendre eval_sh_chebyt
-            eval_sh_chebyu eval_sh_jacobi eval_sh_legendre exp1 exp10 exp2 expi expit expm1 expn
-            exprel fdtr fdtrc fdtri fresnel gamma gammainc gammaincc gammainccinv gammaincinv
-            gammaln gdtr gdtrc gdtrix hankel1 hankel2 huber hyp0f1 hyp1f1 hyp2f1 hyperu i0 i0e i1
-            i1e inv_boxcox inv_boxcox1p iv ive j0 j1 jn jv jve k0 k0e k1 k1e kei keip ker kerp
-            kl_div kn kv kve log1p log_expit log_ndtr loggamma logit modstruve nbdtr nbdtrc ndtr
-            ndtri ndtri_exp owens_t pdtr pdtrc pdtri poch powm1 pseudo_huber psi radian rel_entr
-            rgamma shichi sici sinc sindg softplus spence stdtr stdtrit struve tandg voigt_profile
-            wofz wrightomega xlog1py xlogy y0 y1 yn yv yve zeta
+            airy airye bdtr bdtrc bei beip ber berp beta betainc betaincc betainccinv betaincinv
+            betaln binom boxcox boxcox1p cbrt chdtr chdtrc chdtri cosdg cosm1 cotdg dawsn digamma
+            ellipe ellipeinc ellipj ellipk ellipkinc ellipkm1 elliprc elliprd elliprf elliprg
+            elliprj entr erf erfc erfcinv erfcx erfi erfinv eval_chebyc eval_chebys eval_chebyt
+            eval_chebyu eval_gegenbauer eval_genlaguerre eval_hermite eval_hermitenorm eval_jacobi
+            eval_laguerre eval_legendre eval_sh_chebyt eval_sh_chebyu eval_sh_jacobi
+            eval_sh_legendre exp1 exp10 exp2 expi expit expm1 expn exprel fdtr fdtrc fdtri fresnel
+            gamma gammainc gammaincc gammainccinv gammaincinv gammaln gdtr gdtrc gdtrix hankel1
+            hankel2 huber hyp0f1 hyp1f1 hyp2f1 hyperu i0 i0e i1 i1e inv_boxcox inv_boxcox1p iv ive
+            j0 j1 jn jv jve k0 k0e k1 k1e kei keip ker kerp kl_div kn kv kve log1p log_expit
+            log_ndtr loggamma logit modstruve nbdtr nbdtrc ndtr ndtri ndtri_exp owens_t pdtr pdtrc
+            pdtri poch powm1 pseudo_huber psi radian rel_entr rgamma shichi sici sinc sindg softplus
+            spence stdtr stdtrit struve tandg voigt_profile wofz wrightomega xlog1py xlogy y0 y1 yn
+            yv yve zeta zetac
         """,
         ours="""
             comb factorial lambertw log_softmax logsumexp multigammaln perm polygamma softmax
@@ -56,25 +57,32 @@ NAMES: dict[str, Names] = {
     ),
     "integrate": Names(
         ours="""
-            cumulative_trapezoid fixed_quad odeint quad quad_vec simpson solve_ivp trapezoid
+            cumulative_simpson cumulative_trapezoid fixed_quad odeint quad quad_vec simpson
+            solve_ivp trapezoid
         """,
     ),
     "interpolate": Names(
-        ours="Akima1DInterpolator CubicHermiteSpline CubicSpline PPoly PchipInterpolator",
+        ours="""
+            Akima1DInterpolator BSpline CubicHermiteSpline CubicSpline InterpolatedUnivariateSpline
+            LSQUnivariateSpline PPoly PchipInterpolator RectBivariateSpline RegularGridInterpolator
+            UnivariateSpline interp1d interpn make_interp_spline make_lsq_spline
+            make_smoothing_spline pchip_interpolate splantider splder splev splint splrep
+        """,
     ),
     "optimize": Names(
         ours="""
-            bisect brenth brentq curve_fit fixed_point fsolve least_squares linprog minimize
+            bisect brenth brentq curve_fit fixed_point fsolve least_squares leastsq linprog minimize
             minimize_scalar newton ridder root root_scalar toms748
         """,
     ),
     "linalg": Names(
         ours="""
-            block_diag cho_factor cho_solve cholesky circulant cosm det eigh eigh_tridiagonal
-            eigvalsh eigvalsh_tridiagonal expm expm_frechet fractional_matrix_power hankel inv logm
-            lu lu_factor lu_solve norm null_space orth pinv qr schur sinm solve solve_banded
+            block_diag cho_factor cho_solve cholesky circulant companion convolution_matrix coshm
+            cosm det eigh eigh_tridiagonal eigvalsh eigvalsh_tridiagonal expm expm_frechet fiedler
+            fractional_matrix_power hankel inv khatri_rao leslie logm lstsq lu lu_factor lu_solve
+            matmul_toeplitz norm null_space orth pinv polar qr schur sinhm sinm solve solve_banded
             solve_continuous_lyapunov solve_discrete_lyapunov solve_sylvester solve_toeplitz
-            solve_triangular solveh_banded sqrtm svd svdvals toeplitz
+            solve_triangular solveh_banded sqrtm svd svdvals tanhm tanm toeplitz
         """,
     ),
     "ndimage": Names(
@@ -152,10 +160,13 @@ def asked_by_sparse() -> bool:
 def asked_by_solver() -> bool:
     """Whether a solver of SciPy's in C asks if what the user's function returned is a number.
 
-    It asks in Python; the error of ``float`` after that it drops, and calls the function again.
+    It asks in Python; the error of C code after that it drops, and calls the function again.
     """
     frames = scipy_frames()
-    return bool(frames) and frames[-1].f_code.co_qualname == "_wrap_nan_raise.<locals>.f_raise"
+    return bool(frames) and frames[-1].f_code.co_qualname in (
+        "_wrap_nan_raise.<locals>.f_raise",  # brentq and its kin, by isnan
+        "_check_func",  # MINPACK, by atleast_1d
+    )
 
 
 def _is_public(namespace: str, name: str) -> bool:

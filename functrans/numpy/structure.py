@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans._core import scipy_names
 from functrans._core.array import plain
 from functrans._core.aval import inexact_dtype
 from functrans._core.bind import Tracer, bind
@@ -224,6 +225,8 @@ def squeeze(a, axis=None):
 def _at_least(ndim):
     @numpy_like(getattr(np, f"atleast_{ndim}d"))
     def named(*arys):
+        if ndim == 1 and scipy_names.asked_by_solver():
+            np.asarray(arys[0])  # raises, where C code would lose a derivative
         out = tuple([raise_ndim(as_operand(a), ndim) for a in arys])
         return out[0] if len(out) == 1 else out
 

@@ -93,6 +93,22 @@ GENERAL = {
     "hankel": (of("hankel"), V),
     "hankel of two": (of("hankel"), V, X),
     "circulant": (of("circulant"), V),
+    "companion": (of("companion"), X),
+    "leslie": (of("leslie"), X, V),
+    "fiedler": (of("fiedler"), X),
+    "convolution_matrix": (of("convolution_matrix", n=4), V),
+    "convolution_matrix, same": (of("convolution_matrix", n=2, mode="same"), X),
+    "convolution_matrix, valid": (of("convolution_matrix", n=2, mode="valid"), X),
+    "matmul_toeplitz": (lambda m, c, r, x: m.matmul_toeplitz((c, r), x), V, X, X[:, None]),
+    "khatri_rao": (of("khatri_rao"), A, W),
+    "coshm": (of("coshm"), Q),
+    "sinhm": (of("sinhm"), Q),
+    "tanm": (of("tanm"), Q),
+    "tanhm": (of("tanhm"), Q),
+    "polar": (of("polar"), W),
+    "polar left": (of("polar", side="left"), A),
+    "lstsq": (lambda m, a, b: m.lstsq(a, b)[:2], W, X[[0, 1, 2, 3, 0]]),
+    "lstsq of columns": (lambda m, a, b: m.lstsq(a, b)[:2], W, W[:, :2] ** 2),
 }
 PIVOTED = {
     "lu": (of("lu"), Q),
@@ -136,6 +152,28 @@ def test_values_and_slopes_of_both_orders_are_those_of_scipy(name):
     f = [gradient(k * h) for k in (-2, -1, 1, 2)]
     expected = (8 * (f[2] - f[1]) - (f[3] - f[0])) / (12 * h)
     assert second == approx(expected, rel=1e-7, abs=1e-10)  # of differences
+
+
+def test_the_polar_factors_of_a_matrix_with_equal_singular_values():
+    def f(mod, h):
+        u, p = mod.polar(2 * np.eye(3) + h * Q)
+        return np.sum(u * W[:3]) + np.sum(p * S)
+
+    h = 1e-4
+    expected = (f(scipy.linalg, h) - f(scipy.linalg, -h)) / (2 * h)
+    assert ft.derivative(lambda h: f(linalg, h))(0.0) == approx(expected, rel=1e-6)  # differences
+    assert ft.grad(lambda h: f(linalg, h))(0.0) == approx(expected, rel=1e-6)
+
+
+def test_bad_shapes_and_options_of_structured_matrices_are_refused_as_by_scipy():
+    for match, f in [
+        ("'mode' argument must be", lambda v: linalg.convolution_matrix(v, 2, "x")),
+        ("n must be a positive integer", lambda v: linalg.convolution_matrix(v, 0)),
+        ("number of columns", lambda v: linalg.khatri_rao(v[None], W[:, :2])),
+        ("must be either 'right' or 'left'", lambda v: linalg.polar(v[None], "x")[0]),
+    ]:
+        with pytest.raises(ValueError, match=match):
+            ft.jacobian(f)(V)
 
 
 @pytest.mark.parametrize("name", [

@@ -89,6 +89,34 @@ def test_a_traced_value_that_c_code_closes_over_names_the_import(name):
     assert len(calls) == 1  # C code would go on with the error unseen, and Python code fail of it
 
 
+SOLVES = {
+    "fsolve": lambda r, p: so.fsolve(r, [1.0]),
+    "root": lambda r, p: so.root(r, [1.0], method="lm").x,
+    "curve_fit": lambda r, p: so.curve_fit(lambda x, a: r(a), np.ones(2), np.ones(2))[0],
+    "leastsq": lambda r, p: so.leastsq(r, [1.0])[0],
+}
+
+
+@pytest.mark.parametrize("name, returned", [
+    ("fsolve", np.ravel), ("root", list), ("curve_fit", np.ravel), ("leastsq", list),
+    ("leastsq", np.ravel),
+])
+def test_a_traced_value_that_minpack_would_get_names_the_import(name, returned, capfd):
+    calls = []
+
+    def solution(p):
+        def residual(x):
+            calls.append(x)
+            return returned((x**2 - p).reshape(1))
+
+        return SOLVES[name](residual, p)
+
+    with pytest.raises(ConcretizationError, match=rf"test_linprog.py:\d+: scipy.optimize.{name} got"
+                       ".*: from functrans.scipy import optimize"):
+        ft.grad(solution)(2.0)
+    assert len(calls) == 1 and capfd.readouterr().err == ""
+
+
 def test_a_traced_value_in_an_objective_of_scipys_names_the_import():
     def best(p):
         return so.minimize(lambda x: np.sum((x - p) ** 2), [1.0]).x[0]

@@ -313,6 +313,23 @@ def test_curve_fit_of_a_line_is_linear_regression(sigma, absolute):
                                    ft.jacobian(lambda y, i=i: regression(y)[i])(y), atol=1e-10)
 
 
+def test_leastsq_has_the_derivatives_of_linear_regression_and_names_failures():
+    A = np.stack([X, np.ones(4)], axis=1)
+    y = np.array([1.0, 1.7, 3.2, 4.9])
+
+    def fit(y, **options):
+        return optimize.leastsq(lambda p: A @ p - y, np.zeros(2), full_output=True, **options)
+
+    np.testing.assert_allclose(ft.jacobian(lambda y: fit(y)[0])(y), np.linalg.pinv(A), atol=1e-12)
+    covariance = ft.vjp(lambda y: fit(y, Dfun=lambda p: A)[1], y)[0]
+    np.testing.assert_allclose(covariance, fit(y)[1], rtol=1e-8)
+    x, flag = optimize.leastsq(lambda p: A @ p - y, np.zeros(2))
+    np.testing.assert_allclose(x, np.linalg.pinv(A) @ y)
+    assert flag in (1, 2, 3, 4)
+    with pytest.raises(SolverError, match="leastsq has no derivative, for the solver failed"):
+        ft.jacobian(lambda a: optimize.leastsq(lambda x: np.exp(x) - a, 0.0, maxfev=2)[0])(50.0)
+
+
 def test_curve_fit_refuses_to_leave_out_points_that_are_traced():
     with pytest.raises(UnsupportedError, match="curve_fit got nan_policy='omit'"):
         ft.grad(lambda y: optimize.curve_fit(lambda x, a: a * x, X, y, nan_policy="omit")[0][0])(X)

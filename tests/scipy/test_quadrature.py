@@ -94,8 +94,23 @@ SAMPLES = {
     "cumulative": lambda m, y, x: m.cumulative_trapezoid(y, x, axis=0, initial=0),
     "simpson": lambda m, y, x: m.simpson(y, x=x, axis=0),
     "dx": lambda m, y, x: m.simpson(y, dx=0.3, axis=0),
+    "parabolas": lambda m, y, x: m.cumulative_simpson(y.T, x=x, initial=1.5),
+    "parabolas, dx": lambda m, y, x: m.cumulative_simpson(y, dx=0.3, axis=0),
     "last": lambda m, y, x: m.cumulative_trapezoid(y.T, x),
 }
+
+
+def test_cumulative_parabolas_begin_at_traced_values_and_refuse_what_scipy_does():
+    y = np.array([[1.0, 2.0, 0.5], [0.0, 1.0, 3.0]])
+    start = np.array([[0.5], [2.0]])
+    value, slope = ft.jvp(lambda s: integrate.cumulative_simpson(y, initial=s), (start,),
+                          (np.ones((2, 1)),))
+    np.testing.assert_allclose(value, si.cumulative_simpson(y, initial=start))
+    np.testing.assert_array_equal(slope, np.ones((2, 3)))
+    with pytest.raises(ValueError, match="strictly increasing"):
+        ft.grad(lambda y: integrate.cumulative_simpson(y, x=[0.0, 0.0, 1.0])[0])(y[0])
+    slope = ft.grad(lambda x: np.sum(integrate.cumulative_simpson(y, x=x) ** 2))
+    np.testing.assert_allclose(ft.jit(slope)(np.arange(3.0)), slope(np.arange(3.0)))
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 6])

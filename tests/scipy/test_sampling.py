@@ -71,6 +71,59 @@ def test_vectors_of_dirichlet_have_the_slope_of_the_expectation():
     np.testing.assert_allclose(ft.jacobian(mean_square)(alpha), expected, atol=1.5e-2)
 
 
+def test_vectors_of_student_move_by_the_factor_of_cholesky_and_keep_the_place_of_their_length():
+    S, m = np.array([[2.0, 0.6], [0.6, 1.0]]), np.array([0.2, -1.0])
+
+    def draws(m, s, df):
+        return stats.multivariate_t(m, s * S, df).rvs(5, random_state=3)
+
+    x = theirs.multivariate_t(m, S, 4.5).rvs(5, random_state=3)
+    y, t = ft.jvp(lambda m, s: draws(m, s, 4.5), (m, 1.0), (np.ones(2), 1.0))
+    np.testing.assert_array_equal(y, x)
+    np.testing.assert_allclose(t, 1 + 0.5 * (x - m), atol=1e-13)
+    # along the ray from the mean, to where the square of the length has the same place
+    square = np.einsum("ni,ij,nj->n", x - m, np.linalg.inv(S), x - m) / 2
+    place = theirs.f.cdf(square, 2, 4.5)
+    h = 1e-4
+    lengths = [np.sqrt(theirs.f.ppf(place, 2, 4.5 + k * h) / square)[:, None] for k in (-1, 1)]
+    slope = ft.jvp(lambda df: draws(m, 1.0, df), (4.5,), (1.0,))[1]
+    np.testing.assert_allclose(slope, (x - m) * (lengths[1] - lengths[0]) / (2 * h), atol=1e-6)
+    np.testing.assert_allclose(
+        ft.grad(lambda df: ft.grad(lambda a: draws(m, a, df)[0, 0])(1.0))(4.5), 0.5 * slope[0, 0])
+
+
+def test_matrices_of_wishart_move_as_bartletts_decomposition():
+    S = np.array([[2.0, 0.6], [0.6, 1.0]])
+
+    def draws(s, df):
+        return stats.wishart(df, s * S).rvs(3, random_state=2)
+
+    x = theirs.wishart(5.5, S).rvs(3, random_state=2)
+    y, t = ft.jvp(lambda s: draws(s, 5.5), (1.0,), (1.0,))
+    np.testing.assert_array_equal(y, x)
+    np.testing.assert_allclose(t, x, rtol=1e-12)  # it is proportional to the scale
+    L = np.linalg.cholesky(S)
+    A = np.linalg.solve(L, np.linalg.cholesky(x))
+    ends = []
+    for df in (5.5 + 1e-4, 5.5 - 1e-4):
+        B = A.copy()
+        for i in range(2):
+            place = theirs.chi2.cdf(A[:, i, i] ** 2, 5.5 - i)
+            B[:, i, i] = np.sqrt(theirs.chi2.ppf(place, df - i))
+        ends.append(L @ B @ B.swapaxes(1, 2) @ L.T)
+    slope = ft.jvp(lambda df: draws(1.0, df), (5.5,), (1.0,))[1]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-4, atol=1e-6)  # of differences
+    one = ft.grad(lambda s: stats.wishart.rvs(4, s, random_state=1))(2.0)
+    assert float(one) == approx(theirs.wishart.rvs(4, 2.0, random_state=1) / 2)
+
+
+def test_a_number_is_the_covariance_of_all_entries_of_a_draw():
+    y, t = ft.jvp(lambda m: stats.multivariate_normal.rvs(m, 2.0, 3, random_state=1),
+                  (np.zeros(2),), (np.ones(2),))
+    np.testing.assert_array_equal(y, theirs.multivariate_normal.rvs(np.zeros(2), 2.0, 3, 1))
+    np.testing.assert_allclose(t, np.ones((3, 2)))
+
+
 def test_draws_are_refused_where_parameters_have_no_number():
     for f in (ft.jit, ft.vmap):
         with pytest.raises(UnsupportedError, match=r"norm.rvs draws when it is called"):

@@ -29,6 +29,9 @@ REFUSALS = (
 )
 # The largest size, as a library may count in 32 bits.
 LARGEST = 2**31 - 1
+# Entries of right sides below which they are solved for one by one: OpenBLAS shares several among
+# threads, however few they are, which wait for each other longer than the work takes.
+ALONE = 10_000
 SINGULAR, INDEFINITE, UNCONVERGED, OUTSIDE = range(1, 5)
 
 
@@ -291,9 +294,14 @@ class Solve(Call):
         m, n = x.shape[-2:]
         refuse_zeros(w, lu, indices)
         copy(w, b[0] if b else None, transposed(x), indices)
-        w.call("getrs", "T" if self.flipped else "N", w.count(n), w.count(m),
-               w.address(lu, indices), w.count(n), f"ptr {w.at(pivots, indices, 'i64')}",
-               w.address(x, indices), w.count(n), f"ptr {w.info()}")
+        together, info = 1 if n * m < ALONE else m, f"ptr {w.info()}"
+
+        def columns(index: list[str]) -> None:
+            w.call("getrs", "T" if self.flipped else "N", w.count(n), w.count(together),
+                   w.address(lu, indices), w.count(n), f"ptr {w.at(pivots, indices, 'i64')}",
+                   w.address(x, [*indices, *index]), w.count(n), info)
+
+        over(w, (m // together,), columns)
 
 
 def refuse_zeros(w: Writer, a: View, batch: list[str]) -> None:

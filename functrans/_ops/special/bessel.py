@@ -223,6 +223,65 @@ def airy(x):
     return ai(x), aip(x), bi(x), bip(x)
 
 
+# ---- scaled Airy functions: Ai and Ai' times exp(zeta), Bi and Bi' over it, zeta = 2/3 x^(3/2)
+
+# From where on slopes are those of scaled Bessel functions (9.6.2 and on): before that little
+# cancels in the sums of two terms that they are.
+AIRY_FAR = 1.0
+
+
+def _slope_of_scaled(x, near, power, f, slope, orders, scale):
+    """Of scale x^power times the sum of scaled Bessel functions of zeta, where x is large."""
+    far = x > AIRY_FAR
+    z = where(far, x, AIRY_FAR)
+    root = sqrt(z)
+    zeta = z * root * (2 / 3)
+    values = sum([f(v, zeta) for v in orders])
+    changes = sum([slope(v, zeta) for v in orders]) * root
+    away = (root if power == 0.5 else z) * (values * (power / z) + changes)
+    return where(far, scale * away, near)
+
+
+def _scaled_root(x):
+    """The slope of zeta; for Bi it is that of its real part."""
+    return sqrt(where(x > 0, x, 0.0))
+
+
+aie = elementwise(
+    "special.aie", _part(sp.airye, 0),
+    lambda g, y, x: g * _slope_of_scaled(
+        x, aipe(x) + _scaled_root(real("airye", x)) * y, 0.5, kve, _slope_of_kve, (1 / 3,),
+        1 / (np.sqrt(3.0) * np.pi).item()),
+    domain=POSITIVE, singular=True, cython="airye.0",
+)
+aipe = elementwise(
+    "special.aipe", _part(sp.airye, 1),
+    lambda g, y, x: g * _slope_of_scaled(
+        x, x * aie(x) + _scaled_root(real("airye", x)) * y, 1.0, kve, _slope_of_kve, (2 / 3,),
+        -1 / (np.sqrt(3.0) * np.pi).item()),
+    domain=POSITIVE, singular=True, cython="airye.1",
+)
+bie = elementwise(
+    "special.bie", _part(sp.airye, 2),
+    lambda g, y, x: g * _slope_of_scaled(
+        x, bipe(x) - _scaled_root(real("airye", x)) * y, 0.5, ive, _slope_of_ive, (-1 / 3, 1 / 3),
+        1 / np.sqrt(3.0).item()),
+    domain=POSITIVE, singular=True, cython="airye.2",
+)
+bipe = elementwise(
+    "special.bipe", _part(sp.airye, 3),
+    lambda g, y, x: g * _slope_of_scaled(
+        x, x * bie(x) - _scaled_root(real("airye", x)) * y, 1.0, ive, _slope_of_ive,
+        (-2 / 3, 2 / 3), 1 / np.sqrt(3.0).item()),
+    domain=POSITIVE, singular=True, cython="airye.3",
+)
+
+
+def airye(x):
+    """Airy's functions, scaled exponentially."""
+    return aie(x), aipe(x), bie(x), bipe(x)
+
+
 # ---- Kelvin: ber + i bei and ker + i kei solve x^2 w'' + x w' = i x^2 w (10.61.3)
 
 

@@ -76,6 +76,10 @@ riemann_zeta = elementwise(
     "special.riemann_zeta", lambda x: sp.zeta(x), lambda g, x: g * _zeta_in_s(x, 1.0),
     domain="above one", singular=True,
 )
+zetac = elementwise(
+    "special.zetac", sp.zetac, lambda g, x: g * _zeta_in_s(x, 1.0), domain="above one",
+    singular=True, cython="zetac",
+)
 psi = elementwise(
     "special.psi", sp.psi, lambda g, x: g * zeta(2, x), domain=POSITIVE, singular=True,
     cython="psi",

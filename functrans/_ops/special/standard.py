@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import special as sp
 
-from functrans._ops.declare import elementwise, where
+from functrans._ops.declare import POSITIVE, elementwise, where
 from functrans._ops.elementwise import exp, floor, log
 from functrans._ops.special.arguments import refused
 from functrans._ops.special.bessel import i0e
@@ -25,6 +25,22 @@ counts = elementwise(
     "special.counts", lambda x1, x2: np.floor(x1) + x2,
     refused("a discrete distribution of scipy.stats", "its counts (k, n of binom, loc)"),
     lambda g: g, formula=lambda x1, x2: floor(x1) + x2,
+)
+
+# rows, though each is a formula of others: an op of a few numbers costs its call, and these are in
+# the density of every distribution
+standardised = elementwise(
+    "special.standardised", lambda x1, x2, x3: (x1 - x2) / x3,
+    lambda g, x3: g / x3, lambda g, x3: -g / x3, lambda g, y, x3: -g * y / x3,
+    domain=POSITIVE, singular=True, formula=lambda x1, x2, x3: (x1 - x2) / x3,
+)
+less_log = elementwise(
+    "special.less_log", lambda x1, x2: x1 - np.log(x2), lambda g: g, lambda g, x2: -g / x2,
+    domain=POSITIVE, singular=True, formula=lambda x1, x2: x1 - log(x2),
+)
+log_density_of_normal = elementwise(
+    "special.log_density_of_normal", lambda x: -0.5 * (x * x) - LOG_ROOT_2PI,
+    lambda g, x: -(g * x), formula=lambda x: -0.5 * (x * x) - LOG_ROOT_2PI,
 )
 
 # ---- Student's t

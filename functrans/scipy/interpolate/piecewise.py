@@ -13,10 +13,11 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from scipy import interpolate
 
-from functrans.errors import NotDifferentiable, UnsupportedError, user_line
+from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.indexing import take
 from functrans.numpy.structure import as_operand
 from functrans.scipy.interpolate import slopes
+from functrans.scipy.interpolate.bases import axis_back, refuse_traced
 from functrans.scipy.public import is_traced
 
 si: Any = interpolate  # its types say less than its functions take
@@ -53,9 +54,7 @@ class _Evaluated:
         if not extrapolate:
             inside = (x >= knots[0]) & (x <= knots[-1])
             y = np.where(inside.reshape(inside.shape + (1,) * (y.ndim - x.ndim)), y, np.nan)
-        n, axes = x.ndim, list(range(y.ndim))
-        k = n + self.axis
-        return y.transpose(axes[n:k] + axes[:n] + axes[k:]) if self.axis else y
+        return axis_back(y, x.ndim, self.axis)
 
     def derivative(self, nu: int = 1) -> Any:
         """The piecewise polynomial that is its derivative; of a negative order, its integral."""
@@ -139,14 +138,6 @@ def _made(c: Any, like: Any) -> PPoly:
     return p
 
 
-def _refuse_knots(who: str, x: Any) -> None:
-    if is_traced(x):
-        raise NotDifferentiable(
-            f"{user_line()}: {who} got traced knots, in which its derivative is not known here. "
-            "Pass a constant, for example ft.stop_gradient(x)."
-        )
-
-
 class PPoly(_Evaluated, si.PPoly):
     """A piecewise polynomial in terms of coefficients and breakpoints, of traced points too."""
 
@@ -167,7 +158,7 @@ class _Interpolant(_Evaluated):
 
 def _values(who: str, x: Any, y: Any, axis: int, dydx: Any = None) -> tuple[Any, int]:
     """Values with their axis first, checked by SciPy."""
-    _refuse_knots(who, x)
+    refuse_traced(who, knots=x)
     y = as_operand(y)
     axis = normalize_axis_index(axis, y.ndim)
     if y.dtype.kind == "c" and who != "CubicHermiteSpline":
@@ -183,7 +174,7 @@ class CubicHermiteSpline(_Interpolant, si.CubicHermiteSpline):
     """The cubics of given values and slopes at the knots, traced ones too."""
 
     def __init__(self, x, y, dydx, axis=0, extrapolate=None):
-        _refuse_knots("CubicHermiteSpline", x)
+        refuse_traced("CubicHermiteSpline", knots=x)
         if not is_traced((y, dydx)):
             si.CubicHermiteSpline.__init__(self, x, y, dydx, axis, extrapolate)
             return
@@ -198,7 +189,7 @@ class PchipInterpolator(_Interpolant, si.PchipInterpolator):
     """The monotone cubic interpolant of SciPy, of traced values and points too."""
 
     def __init__(self, x, y, axis=0, extrapolate=None):
-        _refuse_knots("PchipInterpolator", x)
+        refuse_traced("PchipInterpolator", knots=x)
         if not is_traced(y):
             si.PchipInterpolator.__init__(self, x, y, axis, extrapolate)
             return
@@ -210,7 +201,7 @@ class Akima1DInterpolator(_Interpolant, si.Akima1DInterpolator):
     """Akima's interpolant of SciPy and its modified form, of traced values and points too."""
 
     def __init__(self, x, y, axis=0, *, method: Any = "akima", extrapolate=None):
-        _refuse_knots("Akima1DInterpolator", x)
+        refuse_traced("Akima1DInterpolator", knots=x)
         if not is_traced(y):
             si.Akima1DInterpolator.__init__(self, x, y, axis, method=method,
                                             extrapolate=extrapolate)
@@ -234,7 +225,7 @@ class CubicSpline(_Evaluated, si.CubicSpline):
     """
 
     def __init__(self, x, y, axis=0, bc_type: Any = "not-a-knot", extrapolate=None):
-        _refuse_knots("CubicSpline", x)
+        refuse_traced("CubicSpline", knots=x)
         if not is_traced((y, bc_type)):
             si.CubicSpline.__init__(self, x, y, axis, bc_type, extrapolate)
             return

@@ -97,6 +97,24 @@ def svd(a, full_matrices=True, compute_uv=True, overwrite_a=False, check_finite=
     return tuple(y) if compute_uv else y
 
 
+@counterpart(sl.polar)
+def polar(a, side="right"):
+    """``a = u @ p``, or ``p @ u`` on the left: u has orthonormal columns or rows, p is Hermitian.
+
+    >>> import functrans as ft
+    >>> ft.grad(lambda a: np.trace(polar(a)[1]))(np.diag([2.0, 3.0])).round(12)
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    if side not in ("right", "left"):
+        raise ValueError("`side` must be either 'right' or 'left'")
+    w, s, vh = svd(linear_algebra.matrices(a), full_matrices=False)
+    back, around = (np.conj(v).swapaxes(-1, -2) for v in (vh, w))
+    if side == "right":
+        return w @ vh, (back * s[..., None, :]) @ vh
+    return w @ vh, (w * s[..., None, :]) @ around
+
+
 @counterpart(sl.svdvals)
 def svdvals(a, overwrite_a=False, check_finite=True):
     """Singular values, in descending order."""
@@ -198,5 +216,5 @@ def schur(a, output="real", lwork=None, overwrite_a=False, sort=None, check_fini
 
 
 __all__ = ["cho_factor", "cholesky", "eigh", "eigh_tridiagonal", "eigvalsh",
-           "eigvalsh_tridiagonal", "lu", "lu_factor", "null_space", "orth", "qr", "schur", "svd",
-           "svdvals"]
+           "eigvalsh_tridiagonal", "lu", "lu_factor", "null_space", "orth", "polar", "qr", "schur",
+           "svd", "svdvals"]

@@ -90,4 +90,31 @@ def sinm(A):
     return (forth - back) / 2j if A.dtype.kind == "c" else forth.imag
 
 
-__all__ = ["cosm", "expm", "expm_frechet", "fractional_matrix_power", "logm", "sinm", "sqrtm"]
+@counterpart(sl.coshm)
+def coshm(A):
+    """The hyperbolic cosine of square matrices."""
+    A = _square(A)
+    return (rows.expm(A) + rows.expm(-A)) / 2
+
+
+@counterpart(sl.sinhm)
+def sinhm(A):
+    """The hyperbolic sine of square matrices."""
+    A = _square(A)
+    return (rows.expm(A) - rows.expm(-A)) / 2
+
+
+@counterpart(sl.tanm)
+def tanm(A):
+    """The tangent of square matrices."""
+    return linear_algebra.solve(cosm(A), sinm(A))
+
+
+@counterpart(sl.tanhm)
+def tanhm(A):
+    """The hyperbolic tangent of square matrices."""
+    return linear_algebra.solve(coshm(A), sinhm(A))
+
+
+__all__ = ["coshm", "cosm", "expm", "expm_frechet", "fractional_matrix_power", "logm", "sinhm",
+           "sinm", "sqrtm", "tanhm", "tanm"]

@@ -202,6 +202,19 @@ def pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True):
     return y, np.count_nonzero(s > s[..., :1] * rtol, axis=-1)
 
 
+@counterpart(sl.lstsq)
+def lstsq(a, b, cond=None, overwrite_a=False, overwrite_b=False, check_finite=True,
+          lapack_driver=None):
+    """The solution of ``a @ x = b`` of least squares and of least norm, with the sums of squared
+    residuals, the rank of ``a`` and its singular values.
+    """
+    a, b = linear_algebra.matrices(a), as_operand(b)
+    if cond is None:
+        cond = float(np.finfo(np.result_type(a.dtype, b.dtype, np.float32)).eps)
+    x, squares, rank, s = decompositions.lstsq(a, b, cond)
+    return x, squares.reshape(b.shape[1:]) if squares.size else squares, rank, s
+
+
 @counterpart(sl.norm)
 def norm(a, ord=None, axis=None, keepdims=False, check_finite=True):
     """Norm of vectors or matrices. At 0 the gradient is 0."""
@@ -251,6 +264,7 @@ def block_diag(*arrs):
     return np.concatenate(lines)
 
 
-__all__ = ["block_diag", "cho_solve", "circulant", "det", "hankel", "inv", "lu_solve", "norm",
-           "pinv", "solve", "solve_banded", "solve_continuous_lyapunov", "solve_discrete_lyapunov",
-           "solve_sylvester", "solve_toeplitz", "solve_triangular", "solveh_banded", "toeplitz"]
+__all__ = ["block_diag", "cho_solve", "circulant", "det", "hankel", "inv", "lstsq", "lu_solve",
+           "norm", "pinv", "solve", "solve_banded", "solve_continuous_lyapunov",
+           "solve_discrete_lyapunov", "solve_sylvester", "solve_toeplitz", "solve_triangular",
+           "solveh_banded", "toeplitz"]

@@ -69,6 +69,37 @@ def least_squares(fun, x0, jac=None, bounds=(-np.inf, np.inf), method="trf", *re
     return sol
 
 
+def leastsq(func, x0, args=(), Dfun=None, full_output=False, col_deriv=False, **options: Any):
+    """A minimum of the sum of squares of ``func(x, *args)``, with the exact Jacobian for ``Dfun``.
+
+    >>> import functrans as ft, numpy as np
+    >>> t = np.linspace(0.0, 1.0, 5)
+    >>> ft.grad(lambda a: leastsq(lambda x: np.exp(x * t) - np.exp(a * t), 0.0)[0][0])(0.5)
+    Array(1.)
+    """
+    args = as_args(args)
+    f = Numbers(func)
+    start, numbers = concrete((x0, args))
+    if Dfun is not None:
+        prime: Any = Numbers(Dfun)
+    else:
+        exact = jacobian(lambda x: _vector(func(x, *numbers)))
+        prime = None if col_deriv else Derivative(lambda x: exact(x.reshape(-1)))
+    x, covariance, info, message, flag = so.leastsq(f, start, numbers, prime, True, col_deriv,
+                                                    **options)
+    if f.depends_on(args):
+        require_success("leastsq", flag in (1, 2, 3, 4), message)
+
+        def residuals(x: Any) -> Any:
+            return _vector(func(x, *args))
+
+        x = _least("leastsq", residuals, x, (-np.inf, np.inf), "linear", 1.0)
+        covariance = _covariance(residuals, x, True)
+    elif not full_output:
+        return so.leastsq(f, start, numbers, prime, False, col_deriv, **options)  # which warns
+    return (x, covariance, info, message, flag) if full_output else (x, flag)
+
+
 def _ends_of(bounds: Any) -> tuple:
     """Lower and upper bounds, as these functions take them."""
     return (bounds.lb, bounds.ub) if isinstance(bounds, so.Bounds) else tuple(bounds)
@@ -173,4 +204,4 @@ def _covariance(residuals: Callable, p: Any, absolute: bool) -> Any:
     return covariance * (np.sum(r**2) / freedom)
 
 
-__all__ = ["curve_fit", "least_squares"]
+__all__ = ["curve_fit", "least_squares", "leastsq"]

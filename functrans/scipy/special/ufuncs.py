@@ -10,6 +10,7 @@ from scipy import special as sp
 from functrans._ops.declare import TABLE
 from functrans._ops.special import (
     bessel,
+    carlson,
     distributions,
     elementary,
     errors,
@@ -24,8 +25,8 @@ from functrans._ops.special import (
 from functrans.numpy.protocols import UFUNCS
 
 # imported for the rows that they declare
-assert distributions and elementary and errors and hypergeometric and incomplete and logistic
-assert orthogonal and standard
+assert carlson and distributions and elementary and errors and hypergeometric and incomplete
+assert logistic and orthogonal and standard
 # Ufuncs inside of functions of SciPy's, which hand traced values on to them.
 INSIDE = {"_zeta": gamma.zeta, "_riemann_zeta": gamma.riemann_zeta}
 
@@ -39,7 +40,7 @@ MEANINGS |= {
     getattr(sp._ufuncs, name): row for name, row in INSIDE.items() if hasattr(sp._ufuncs, name)
 }
 MEANINGS |= {
-    sp.airy: bessel.airy, sp.ellipj: integrals.ellipj,
+    sp.airy: bessel.airy, sp.airye: bessel.airye, sp.ellipj: integrals.ellipj,
     sp.fresnel: integrals.fresnel, sp.shichi: integrals.shichi,
     sp.sici: integrals.sici, sp.voigt_profile: errors.voigt_profile,
 }

@@ -19,7 +19,7 @@ from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import where
 from functrans._ops.special.elementary import expm1, exprel, log1p
-from functrans._ops.special.standard import counts
+from functrans._ops.special.standard import counts, less_log, standardised
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.implicit import concrete
@@ -74,10 +74,18 @@ def _asked(question: Callable, *xs: Any) -> Any:
 
 
 def _chosen(keep: Any, y: Any, otherwise: Any) -> Any:
-    """``where(keep, y, otherwise)``, without an op where all of ``y`` is known to be kept."""
-    if keep is True or (not isinstance(keep, Tracer) and np.all(keep)):
+    """``where(keep, y, otherwise)``, without an op where all of ``y`` is known to be kept.
+
+    What stands otherwise may be a function, which is called where it is needed.
+    """
+    if keep is True or (not isinstance(keep, Tracer) and np.asarray(keep).all()):
         return y
-    return where(keep, y, otherwise)
+    return where(keep, y, otherwise() if callable(otherwise) else otherwise)
+
+
+def _nan_or(x: Any, otherwise: float) -> Callable[[], Any]:
+    """NaN where x is."""
+    return lambda: where(_asked(np.isnan, x), np.nan, otherwise)
 
 
 def _both(first: Any, second: Any) -> Any:
@@ -153,7 +161,9 @@ class _Distribution(Named):
     def _parameters(self, args: tuple, kwds: dict[str, Any]) -> list[Any]:
         """The shapes, the location and the scale, if there is one, in this order."""
         names, n = self.parameters, len(args)
-        if len(args) > len(names):
+        if n == len(names) and not kwds:
+            return [as_operand(v) for v in args]
+        if n > len(names):
             raise TypeError(f"{self.name} takes {', '.join(names)}, and got {n} parameters")
         values: list[Any] = [*args]
         for name in names[n:]:
@@ -220,7 +230,7 @@ def method(ours: Callable) -> Callable:
     name = ours.__name__
 
     def either(self: Any, *args: Any, **kwds: Any) -> Any:
-        if not is_traced((args, kwds)):
+        if not any([isinstance(x, Tracer) for x in args]) and not is_traced((args, kwds)):
             return getattr(self.theirs, name)(*args, **kwds)
         with np.errstate(all="ignore"):
             return ours(self, *args, **kwds)
@@ -240,9 +250,11 @@ class Continuous(_Distribution):
         """The variable at location 0 and scale 1, the shapes, the scale, where all is valid."""
         *shapes, loc, scale = self._parameters(args, kwds)
         z = as_operand(x)
-        z = z if loc is None else ops.subtract(z, loc)
-        z = _wide(z if scale is None else ops.divide(z, scale))
-        return z, shapes, scale, self._valid(shapes, scale)
+        if loc is not None:
+            z = ops.subtract(z, loc) if scale is None else standardised(z, loc, scale)
+        elif scale is not None:
+            z = ops.divide(z, scale)
+        return _wide(z), shapes, scale, self._valid(shapes, scale)
 
     def _valid(self, shapes: list[Any], scale: Any) -> Any:
         valid: Any = True if scale is None else _asked(lambda s: s > 0, scale)
@@ -270,9 +282,9 @@ class Continuous(_Distribution):
         """The logarithm of the density; -inf outside of the support."""
         z, shapes, scale, valid = self._standard(x, args, kwds)
         y = self.form.log_density(z, *shapes)
-        y = y if scale is None else y - ops.log(scale)
+        y = y if scale is None else less_log(y, scale)
         above, below = self._sides(z, shapes)
-        y = _chosen(_both(above, below), y, where(_asked(np.isnan, z), np.nan, -np.inf))
+        y = _chosen(_both(above, below), y, _nan_or(z, -np.inf))
         return _chosen(valid, y, np.nan)
 
     @method
@@ -283,8 +295,8 @@ class Continuous(_Distribution):
     def _distribution(self, f: Callable, x: Any, args: tuple, kwds: dict, low: float, high: float):
         z, shapes, _, valid = self._standard(x, args, kwds)
         above, below = self._sides(z, shapes)
-        y = _chosen(above, f(z, *shapes), where(_asked(np.isnan, z), np.nan, low))
-        y = _chosen(below, y, where(_asked(np.isnan, z), np.nan, high))
+        y = _chosen(above, f(z, *shapes), _nan_or(z, low))
+        y = _chosen(below, y, _nan_or(z, high))
         return _chosen(valid, y, np.nan)
 
     @method
@@ -410,7 +422,7 @@ class Discrete(_Distribution):
         top = high if callable(high) else lambda *_: high
         inside = _asked(lambda k, *s: (k >= low) & (k <= top(*s)) & (np.floor(k) == k), k, *shapes)
         y = self.form.log_density(count(k), *shapes)
-        y = _chosen(inside, y, where(_asked(np.isnan, k), np.nan, -np.inf))
+        y = _chosen(inside, y, _nan_or(k, -np.inf))
         return _chosen(valid, y, np.nan)
 
     @method
@@ -423,7 +435,7 @@ class Discrete(_Distribution):
         first, last = self.form.support
         top = last if callable(last) else lambda *_: last
         y = f(count(k), *shapes)
-        y = _chosen(_asked(lambda k: k >= first, k), y, where(_asked(np.isnan, k), np.nan, low))
+        y = _chosen(_asked(lambda k: k >= first, k), y, _nan_or(k, low))
         y = _chosen(_asked(lambda k, *s: ~(k >= top(*s)), k, *shapes), y, high)
         return _chosen(valid, y, np.nan)
 

@@ -20,7 +20,7 @@ from functrans.scipy.stats.distribution import LOG2, Continuous, Form, log1mexp,
 PI, EULER = math.pi, float(np.euler_gamma)
 
 norm = Continuous(theirs.norm, "", Form(
-    log_density=lambda x: -0.5 * (x * x) - LOG_ROOT_2PI,
+    log_density=standard.log_density_of_normal,
     cdf=ndtr,
     sf=lambda x: ndtr(-x),
     logcdf=log_ndtr,
@@ -36,7 +36,7 @@ norm = Continuous(theirs.norm, "", Form(
 def _log_density_of_t(x, df):
     y = standard.log_density_of_t(df, x)
     if not isinstance(df, np.ndarray) or np.isinf(df).any():
-        return where(df == np.inf, -0.5 * (x * x) - LOG_ROOT_2PI, y)
+        return where(df == np.inf, standard.log_density_of_normal(x), y)
     return y
 
 

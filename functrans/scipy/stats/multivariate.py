@@ -12,17 +12,24 @@ from functrans._core.bind import Tracer
 from functrans._ops import linalg as rows
 from functrans._ops.calls import stop
 from functrans._ops.declare import where
-from functrans._ops.elementwise import exp, log
+from functrans._ops.elementwise import exp, log, sqrt
 from functrans._ops.special.elementary import log1p
 from functrans._ops.special.gamma import gammaln, psi
 from functrans._ops.special.logistic import xlogy
 from functrans._ops.special.standard import counts
 from functrans.numpy.structure import as_operand
+from functrans.scipy.implicit import concrete
 from functrans.scipy.public import is_traced
 from functrans.scipy.special import multigammaln
 from functrans.scipy.stats.distribution import Named, method
-from functrans.scipy.stats.draws import broken_stick, gaussian, numbers_of, quantile_kept
-from functrans.scipy.stats.half_line import beta
+from functrans.scipy.stats.draws import (
+    broken_stick,
+    gaussian,
+    numbers_of,
+    quantile_kept,
+    same_number,
+)
+from functrans.scipy.stats.half_line import beta, chi2, f
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -130,9 +137,15 @@ class MultivariateNormal(Named):
         x = self.theirs.rvs(*numbers_of(self.name, (mean, cov)), size, random_state)
         if not is_traced((mean, cov)):
             return x
-        gap, cov, dim = _placed(np.zeros(1 if np.ndim(cov) == 0 else len(cov)), mean, cov)
-        vectors = np.asarray(x).reshape(-1, dim)
-        return gaussian(vectors, (-gap).reshape(dim), rows.cholesky(cov)).reshape(np.shape(x))
+        mean, factor = _location(mean, cov)
+        return gaussian(np.asarray(x).reshape(-1, len(mean)), mean, factor).reshape(np.shape(x))
+
+
+def _location(mean: Any, a: Any) -> tuple[Any, Any]:
+    """The mean as a vector, and the Cholesky factor of the matrix."""
+    dim = max([1] + [np.shape(p)[0] for p in (mean, a) if p is not None and np.ndim(p)])
+    mean = np.zeros(dim) if mean is None else _real(mean).reshape(-1)
+    return mean, rows.cholesky(_matrix(a, dim))
 
 
 class MultivariateT(Named):
@@ -157,6 +170,24 @@ class MultivariateT(Named):
     def pdf(self, x, loc=None, shape: Any = 1, df: Any = 1, allow_singular=False, seed=None):
         """The density."""
         return exp(self.logpdf(x, loc, shape, df, allow_singular))
+
+    def rvs(self, loc=None, shape: Any = 1, df: Any = 1, size=1, random_state=None):
+        """SciPy's random vectors, differentiated in location and shape as ``loc + L @ e`` with the
+        Cholesky factor L, and in ``df`` by the length of e: its square over the dimension keeps its
+        place in a distribution F.
+        """
+        x = self.theirs.rvs(*numbers_of(self.name, (loc, shape, df)), size, random_state)
+        if not is_traced((loc, shape, df)):
+            return x
+        loc, factor = _location(loc, shape)
+        vectors, dim = np.asarray(x).reshape(-1, len(loc)), len(loc)
+        if isinstance(df, Tracer):
+            e = np.linalg.solve(concrete(factor), (vectors - concrete(loc)).T)
+            square = (e * e).sum(0) / dim
+            kept = quantile_kept(f.form.cdf, f.form.sf, f.form.log_density, square, (dim, df))
+            e = (e * sqrt(kept / square)).T
+            return same_number(vectors, loc + e @ factor.T).reshape(np.shape(x))
+        return gaussian(vectors, loc, factor).reshape(np.shape(x))
 
 
 class Dirichlet(Named):
@@ -295,6 +326,23 @@ class Wishart(Named):
     def pdf(self, x, df, scale):
         """The density."""
         return exp(self.logpdf(x, df, scale))
+
+    def rvs(self, df, scale, size=1, random_state=None):
+        """SciPy's random matrices, differentiated as ``L A A^T L^T`` (M. Bartlett, 1933): L is the
+        Cholesky factor of the scale, A lower triangular, normal below its diagonal, and the squares
+        on it keep their places in distributions chi-squared.
+        """
+        x = self.theirs.rvs(*numbers_of(self.name, (df, scale)), size, random_state)
+        if not is_traced((df, scale)):
+            return x
+        dim = np.shape(scale)[0] if np.ndim(scale) else 1
+        factor, matrices = rows.cholesky(_matrix(scale, dim)), np.asarray(x).reshape(-1, dim, dim)
+        A = np.linalg.solve(concrete(factor), np.linalg.cholesky(matrices))
+        squares, freedoms = A.diagonal(axis1=1, axis2=2) ** 2, as_operand(df) - np.arange(dim)
+        form = chi2.form
+        kept = quantile_kept(form.cdf, form.sf, form.log_density, squares, (freedoms,))
+        product = factor @ (np.tril(A, -1) + np.eye(dim) * sqrt(kept)[:, None, :])
+        return same_number(matrices, product @ product.swapaxes(1, 2)).reshape(np.shape(x))
 
 
 multivariate_normal = MultivariateNormal(theirs.multivariate_normal, "multivariate_normal")

@@ -1,0 +1,263 @@
+"""The functions and classes of FITPACK's splines under SciPy's names.
+
+Interpolating splines and those of least squares on given knots are linear in their values. A
+smoothing condition chooses knots by the values, and is refused where these are traced.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import interpolate
+
+from functrans._core.bind import Tracer
+from functrans._ops.declare import where
+from functrans.errors import UnsupportedError, user_line
+from functrans.numpy.structure import as_operand
+from functrans.scipy.interpolate.bases import refuse_traced
+from functrans.scipy.interpolate.bsplines import BSpline, fitted
+from functrans.scipy.public import is_traced, refused
+
+si: Any = interpolate  # its types say less than its functions take
+MODES = {0: 0, "extrapolate": 0, 1: 1, "zeros": 1, 2: 2, "raise": 2, 3: 3, "const": 3}
+
+
+def knots_of(x: Any, k: int, ends: Any = (None, None)) -> np.ndarray:
+    """The knots that FITPACK chooses for a spline through values at ``x``."""
+    x = np.asarray(x, float)
+    return si.splrep(x, np.zeros(len(x)), None, *ends, k=k, s=0)[0]
+
+
+def through(x: Any, y: Any, k: int, ends: Any = (None, None)) -> BSpline:
+    """FITPACK's spline of degree ``k`` through values."""
+    t = knots_of(x, k, ends)
+    return fitted(lambda unit: si.make_interp_spline(x, unit, k, t), y)
+
+
+def closest(x: Any, y: Any, inner: Any, k: int, w: Any, ends: Any = (None, None)) -> BSpline:
+    """FITPACK's spline on given inner knots that is closest to values."""
+    low, high = [x[i] if end is None else end for i, end in zip((0, -1), ends, strict=True)]
+    t = np.concatenate([[low] * (k + 1), inner, [high] * (k + 1)])
+    return fitted(lambda unit: si.make_lsq_spline(x, unit, t, k, w), y)
+
+
+def splrep(x, y, w=None, xb=None, xe=None, k=3, task=0, s=None, t=None, full_output=0, per=0,
+           quiet=1):
+    """Knots, coefficients and degree of a spline through values, or closest to them.
+
+    Of traced values: with ``s=0``, or with inner knots ``t`` and ``task=-1``.
+
+    >>> import functrans as ft, numpy as np
+    >>> x = np.arange(4.0)
+    >>> ft.grad(lambda y: splev(1.5, splrep(x, y)))(x)
+    Array([-0.0625,  0.5625,  0.5625, -0.0625])
+    """
+    refuse_traced("splrep", x=x, knots=t, weights=w)
+    if not is_traced(y):
+        return si.splrep(x, y, w, xb, xe, k, task, s, t, full_output, per, quiet)
+    for name, value in (("full_output", full_output), ("per", per)):
+        if value:
+            raise refused("splrep", name, value, "leave it out")
+    x = np.asarray(x, float)
+    if task == -1 or t is not None:
+        spline = closest(x, y, t, k, w, (xb, xe))
+    elif s or (s is None and w is not None):
+        raise _smoothing("splrep", s)
+    else:
+        spline = through(x, y, k, (xb, xe))
+    return spline.t, np.concatenate([spline.c, np.zeros(k + 1)]), k
+
+
+def _smoothing(who: str, s: Any) -> UnsupportedError:
+    return refused(who, "s", s, "it would choose knots by the values: pass s=0 or knots, or take "
+                   "make_smoothing_spline with lam=")
+
+
+def _coefficients_of_several(c: Any) -> bool:
+    return isinstance(c, list | tuple) or np.ndim(c) > 1
+
+
+def splev(x, tck, der=0, ext=0):
+    """The values of a spline, or of each coordinate of a curve, or derivatives of them.
+
+    ``ext``: beyond the ends it is continued (0), zero (1), an error (2), or as at the end (3).
+    """
+    if isinstance(tck, BSpline):
+        if ext != 0 or np.ndim(tck.c) > 1:
+            si.splev(x, si.BSpline(tck.t, np.zeros(tck.c.shape), tck.k), der, ext)  # raises
+        return tck(x, der, True)
+    if not is_traced((x, tck)):
+        return si.splev(x, tck, der, ext)
+    if isinstance(tck, si.BSpline):
+        return splev(x, BSpline(tck.t, tck.c, tck.k), der, ext)
+    t, c, k = tck
+    if _coefficients_of_several(c):
+        return [splev(x, (t, one, k), der, ext) for one in c]
+    if not 0 <= der <= k:
+        raise ValueError(f"0<=der={der}<=k={k} must hold")
+    return beyond_ends(BSpline(t, c, k), as_operand(x), der, _mode(ext))
+
+
+def _mode(ext: Any) -> int:
+    if ext not in MODES:
+        raise ValueError(f"Unknown extrapolation mode {ext}.")
+    return MODES[ext]
+
+
+def beyond_ends(spline: BSpline, x: Any, nu: int, ext: int) -> Any:
+    """The values of a spline at ``x``, beyond its ends as ``ext`` says."""
+    low, high = spline.t[spline.k], spline.t[len(spline.t) - spline.k - 1]
+    outside = (x < low) | (x > high)
+    if ext == 2:
+        known = outside.concrete() if isinstance(outside, Tracer) else outside
+        if known is None or np.any(known):
+            raise ValueError("Found x value not in the domain" if known is not None else
+                             f"{user_line()}: ext=2 asks whether points are inside, which is not "
+                             "known under jit and vmap. Pass another ext.")
+    if ext == 3:
+        x = np.clip(x, low, high)
+    y = spline(x, nu, True)
+    return where(outside, 0.0, y) if ext == 1 else y
+
+
+def splint(a, b, tck, full_output=0):
+    """The integral of a spline from ``a`` to ``b``; beyond its ends it is 0."""
+    if isinstance(tck, BSpline):
+        return tck.integrate(a, b, False)
+    if not is_traced((a, b, tck)):
+        return si.splint(a, b, tck, full_output)
+    if full_output:
+        raise refused("splint", "full_output", full_output, "leave it out")
+    t, c, k = tck.tck if isinstance(tck, si.BSpline) else tck
+    if _coefficients_of_several(c):
+        return [splint(a, b, (t, one, k)) for one in c]
+    return BSpline(t, c, k).integrate(a, b, False)
+
+
+def splder(tck, n=1):
+    """The derivative of a spline, as a spline."""
+    if isinstance(tck, BSpline):
+        return tck.derivative(n)
+    return _tuple(BSpline(*tck).derivative(n)) if is_traced(tck) else si.splder(tck, n)
+
+
+def splantider(tck, n=1):
+    """The integral of a spline, as a spline."""
+    if isinstance(tck, BSpline):
+        return tck.antiderivative(n)
+    return _tuple(BSpline(*tck).antiderivative(n)) if is_traced(tck) else si.splantider(tck, n)
+
+
+def _tuple(spline: BSpline) -> tuple:
+    """As FITPACK has splines: with as many coefficients as knots."""
+    c = spline.c
+    return spline.t, np.concatenate([c, np.zeros((spline.k + 1, *c.shape[1:]))]), spline.k
+
+
+class UnivariateSpline:
+    """The spline of SciPy with a smoothing condition; of traced values, with ``s=0``.
+
+    It is differentiated in points and in values. Of plain ones SciPy's own runs.
+
+    >>> import functrans as ft, numpy as np
+    >>> x = np.arange(4.0)
+    >>> float(ft.grad(UnivariateSpline(x, x**3, s=0))(2.0).round(9))
+    12.0
+    """
+
+    def __init__(self, x, y, w=None, bbox=(None, None), k=3, s=None, ext: Any = 0,
+                 check_finite=False):
+        refuse_traced("UnivariateSpline", x=x, weights=w)
+        if not is_traced(y):
+            self._hold(si.UnivariateSpline(x, y, w, bbox, k, s, ext, check_finite), None, ext)
+            return
+        if s != 0:
+            raise _smoothing("UnivariateSpline", s)
+        plain = si.UnivariateSpline(x, np.zeros(np.shape(y)), w, bbox, k, s, ext, check_finite)
+        self._hold(plain, through(np.asarray(x, float), y, k, bbox), ext)
+
+    def _hold(self, plain: Any, traced: BSpline | None, ext: Any) -> None:
+        self._plain, self._traced, self.ext = plain, traced, _mode(ext)
+
+    @property
+    def _spline(self) -> BSpline:
+        return BSpline(*self._plain._eval_args) if self._traced is None else self._traced
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        theirs = getattr(self._plain, name)
+        if self._traced is not None:
+            raise UnsupportedError(
+                f"{user_line()}: {name} of a {type(self).__name__} of traced values is not known "
+                "here; values, derivatives and integrals are."
+            )
+        return theirs
+
+    def __call__(self, x: Any, nu: int = 0, ext: Any = None) -> Any:
+        if self._traced is None and not is_traced(x):
+            return self._plain(x, nu, ext)
+        return beyond_ends(self._spline, as_operand(x), nu, self.ext if ext is None else _mode(ext))
+
+    def get_knots(self) -> np.ndarray:
+        """The knots, those at the ends once."""
+        return self._plain.get_knots() if self._traced is None else \
+            self._traced.t[self._traced.k : len(self._traced.t) - self._traced.k]
+
+    def get_coeffs(self) -> Any:
+        """The coefficients of the B-splines."""
+        return self._plain.get_coeffs() if self._traced is None else self._traced.c
+
+    def integral(self, a: Any, b: Any) -> Any:
+        """The integral from ``a`` to ``b``; beyond the ends it is 0."""
+        if self._traced is None and not is_traced((a, b)):
+            return self._plain.integral(a, b)
+        return self._spline.integrate(a, b, False)
+
+    def derivatives(self, x: Any) -> Any:
+        """The value and all derivatives at one point."""
+        if self._traced is None and not is_traced(x):
+            return self._plain.derivatives(x)
+        return np.stack([self._spline(x, nu, True) for nu in range(self._spline.k + 1)])
+
+    def derivative(self, n: int = 1) -> UnivariateSpline:
+        """The spline that is its derivative."""
+        return self._made("derivative", n, 1 if self.ext == 3 else self.ext)
+
+    def antiderivative(self, n: int = 1) -> UnivariateSpline:
+        """The spline that is its integral from the first knot."""
+        return self._made("antiderivative", n, self.ext)
+
+    def _made(self, how: str, n: int, ext: int) -> UnivariateSpline:
+        made: UnivariateSpline = object.__new__(UnivariateSpline)
+        if self._traced is None:
+            made._hold(getattr(self._plain, how)(n), None, ext)
+        else:
+            made._hold(None, getattr(self._traced, how)(n), ext)
+        return made
+
+
+class InterpolatedUnivariateSpline(UnivariateSpline):
+    """FITPACK's spline through values, of traced values and points too."""
+
+    def __init__(self, x, y, w=None, bbox=(None, None), k=3, ext: Any = 0, check_finite=False):
+        refuse_traced("InterpolatedUnivariateSpline", x=x, weights=w)
+        values = np.zeros(np.shape(y)) if is_traced(y) else y
+        plain = si.InterpolatedUnivariateSpline(x, values, w, bbox, k, ext, check_finite)
+        self._hold(plain, through(np.asarray(x, float), y, k, bbox) if is_traced(y) else None, ext)
+
+
+class LSQUnivariateSpline(UnivariateSpline):
+    """FITPACK's spline on inner knots ``t`` that is closest to values, of traced ones too."""
+
+    def __init__(self, x, y, t, w=None, bbox=(None, None), k=3, ext: Any = 0, check_finite=False):
+        refuse_traced("LSQUnivariateSpline", x=x, knots=t, weights=w)
+        values = np.zeros(np.shape(y)) if is_traced(y) else y
+        plain = si.LSQUnivariateSpline(x, values, t, w, bbox, k, ext, check_finite)
+        self._hold(plain, closest(np.asarray(x, float), y, t, k, w, bbox) if is_traced(y) else None,
+                   ext)
+
+
+__all__ = ["InterpolatedUnivariateSpline", "LSQUnivariateSpline", "UnivariateSpline", "splantider",
+           "splder", "splev", "splint", "splrep"]

@@ -1,0 +1,290 @@
+"""Are splines, interp1d and interpolants on grids differentiated in points and in values?"""
+
+import numpy as np
+import pytest
+import scipy.interpolate as si
+
+import functrans as ft
+from functrans.errors import NotDifferentiable, UnsupportedError
+from functrans.scipy import interpolate as fi
+from tests.scipy.agreement import assert_derivatives, assert_transforms, close
+
+DRAW = np.random.default_rng(0)
+X = np.sort(DRAW.normal(size=9))
+Y = DRAW.normal(size=(9, 2))
+P = np.array([[-3.0, 0.0, 0.1], [X[3], X[-1], 2.9]])
+T = np.r_[[0.0] * 4, 1, 2, 2, 3.5, [4.0] * 4]
+C = DRAW.normal(size=(8, 2))
+Q = np.array([[-1.0, 0.3], [1.5, 4.4]])
+
+
+def periodic(u):
+    return fi.make_interp_spline(X, np.concatenate([u, u[:1]]), bc_type="periodic")(P)
+
+
+SPLINES = {
+    "coefficients": (lambda c: fi.BSpline(T, c, 3)(Q), C),
+    "one period": (lambda c: fi.BSpline(T, c, 3)(Q, extrapolate="periodic"), C),
+    "derivative": (lambda c: fi.BSpline(T, c, 3).derivative(2)(Q), C),
+    "antiderivative": (lambda c: fi.BSpline(T, c.T, 3, axis=1).antiderivative(2)(Q), C),
+    "integral": (lambda c: fi.BSpline(T, c, 3).integrate(-0.3, 2.2), C),
+    "integral inside": (lambda c: fi.BSpline(T, c, 3).integrate(-0.3, 2.2, False), C),
+    "natural": (lambda y: fi.make_interp_spline(X, y, bc_type="natural")(P), Y),
+    "periodic": (periodic, Y[:-1]),
+    "weighted": (lambda y: fi.make_lsq_spline(X, y, np.r_[[X[0]] * 4, 0.0, [X[-1]] * 4], 3,
+                                              np.arange(1.0, 10))(P), Y),
+    "smooth": (lambda y: fi.make_smoothing_spline(X, y, lam=0.3)(P), Y[:, 0]),
+    "splint": (lambda y: fi.splint(-9.0, 0.2, fi.splrep(X, y)), Y[:, 0]),
+    "splder": (lambda y: fi.splev(P, fi.splder(fi.splrep(X, y))), Y[:, 0]),
+    "splantider": (lambda y: fi.splev(P, fi.splantider(fi.splrep(X, y))), Y[:, 0]),
+    "given knots": (lambda y: fi.splev(P, fi.splrep(X, y, task=-1, t=[0.0])), Y[:, 0]),
+    "smoothing, s=0": (lambda y: fi.UnivariateSpline(X, y, s=0, k=4, ext=1)(P), Y[:, 0]),
+    "wider": (lambda y: fi.InterpolatedUnivariateSpline(X, y, bbox=[-5, 5])(P, 1), Y[:, 0]),
+    "least squares": (lambda y: fi.LSQUnivariateSpline(X, y, [0.0])(P), Y[:, 0]),
+    "its integral": (lambda y: fi.UnivariateSpline(X, y, s=0).integral(-0.2, 9), Y[:, 0]),
+    "its slope": (lambda y: fi.UnivariateSpline(X, y, s=0, ext=3).derivative()(P), Y[:, 0]),
+    "its primitive": (lambda y: fi.UnivariateSpline(X, y, s=0).antiderivative()(P), Y[:, 0]),
+    "its slopes": (lambda y: fi.UnivariateSpline(X, y, s=0).derivatives(0.1), Y[:, 0]),
+    "pchip": (lambda y: fi.pchip_interpolate(X, y, P), Y),
+}
+LINEAR = [name for name in SPLINES if name != "pchip"]
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_a_spline_is_linear_in_what_it_is_made_of(name):
+    f, y = SPLINES[name]
+    t = np.cos(np.arange(y.size)).reshape(y.shape)
+    value, slope = ft.jvp(f, (y,), (t,))
+    close(value, f(y))
+    close(slope, f(t))
+    pulled, = ft.vjp(f, y)[1](np.ones_like(slope))
+    np.testing.assert_allclose(np.sum(pulled * t), np.sum(slope), rtol=1e-10)
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 3, 4, 5])
+def test_interpolating_splines_of_each_degree_have_scipy_s_values(k):
+    def f(y):
+        return fi.make_interp_spline(X, y, k)(P)
+
+    t = np.sin(np.arange(18.0)).reshape(9, 2)
+    for y, expected in zip(ft.jvp(f, (Y,), (t,)), (f(Y), f(t)), strict=True):
+        close(y, expected)
+    inside = X[:-1] + 0.3 * np.diff(X)
+    spline = fi.make_interp_spline(X, Y, k)
+    for nu in range(3):
+        value, slope = ft.jvp(lambda x, nu=nu: spline(x, nu), (inside,), (np.ones(8),))
+        theirs = si.make_interp_spline(X, Y, k)
+        np.testing.assert_allclose(value, theirs(inside, nu), rtol=1e-9, atol=1e-9)
+        if nu < k:
+            np.testing.assert_allclose(slope, theirs(inside, nu + 1), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("ext", [0, 1, 3])
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_splev_of_splrep_is_scipy_s(k, ext):
+    def f(y):
+        return fi.splev(P, fi.splrep(X, y, k=k), 0, ext)
+
+    value, slope = ft.jvp(f, (Y[:, 0],), (Y[:, 1],))
+    close(value, f(Y[:, 0]))
+    close(slope, f(Y[:, 1]))
+
+
+def test_splines_run_under_jit_and_vmap_and_to_second_order():
+    def f(c, x):
+        return fi.BSpline(T, c, 3)(x)
+
+    assert_derivatives(f, C, Q)
+    assert_transforms(f, C, Q)
+    assert_transforms(lambda y: fi.splev(P, fi.splrep(X, y)), Y[:, 0])
+
+
+def test_derivatives_at_the_ends_may_be_traced():
+    def f(y, a):
+        return fi.make_interp_spline(X, y, bc_type=([(1, a)], [(2, 2 * a)]))(P)
+
+    assert_derivatives(f, Y, np.array([0.5, 0.6]), order=1)
+    assert_derivatives(lambda a: fi.BSpline(T, C, 3).integrate(a, 2.2), 0.3)
+
+
+BEYOND = np.array([-9.0, 0.0, 9.0])
+KINDS = ["linear", "slinear", "zero", "quadratic", "cubic", 5, "nearest", "nearest-up", "previous",
+         "next"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_interp1d_is_scipy_s_in_values_and_points(kind):
+    x, inside = np.array(X[::-1]), np.array([X[0] + 0.1, 0.2, X[-1] - 0.1])
+
+    def wide(y):
+        return fi.interp1d(x, y.T, kind, fill_value="extrapolate")(BEYOND)
+
+    def filled(y):
+        return fi.interp1d(x, y, kind, 0, bounds_error=False, fill_value=(1.0, 2.0))(BEYOND)
+
+    value, slope = ft.jvp(wide, (Y,), (2 * Y,))
+    np.testing.assert_allclose(value, wide(Y), rtol=1e-9)
+    known = np.isfinite(value)
+    np.testing.assert_allclose(slope[known], 2 * value[known])
+    close(ft.vjp(filled, Y)[0], filled(Y))
+    assert_derivatives(lambda p: fi.interp1d(x, Y, kind, axis=0)(p), inside)
+
+
+def test_interp1d_has_traced_fill_values_and_refuses_points_beyond_as_scipy_does():
+    def f(y, fill):
+        return fi.interp1d(X, y, bounds_error=False, fill_value=(fill, 2 * fill))(BEYOND)
+
+    y, slope = ft.jvp(f, (Y[:, 0], 3.0), (np.zeros(9), 1.0))
+    assert [y[0], y[2], *slope] == [3.0, 6.0, 1.0, 0.0, 2.0]
+    assert_transforms(f, Y[:, 0], np.array(3.0))
+    with pytest.raises(ValueError, match="is above the interpolation range's maximum"):
+        ft.grad(lambda p: fi.interp1d(X, Y[:, 0])(p))(9.0)
+    assert np.isnan(ft.jit(lambda p: fi.interp1d(X, Y[:, 0])(p))(9.0))
+    close(ft.vjp(lambda p: fi.interp1d(X, np.where(X < 0, np.nan, X))(p), 0.3)[0], 0.3)
+
+
+GRID = (np.array([0.0, 1, 2.5, 3, 4, 5]), np.array([3.0, 2.5, 1, 0, -1.0, -2]))
+V = DRAW.normal(size=(6, 6, 2))
+POINTS = np.array([[0.3, 1.2], [4.9, 2.7], [2.6, -1.7]])
+
+
+@pytest.mark.parametrize("method", ["linear", "nearest", "slinear", "cubic", "quintic", "pchip"])
+def test_interpolants_on_grids_are_scipy_s(method):
+    def f(v, p):
+        return fi.RegularGridInterpolator(GRID, v, method)(p)
+
+    assert_derivatives(f, V, POINTS, order=1)
+    close(ft.vjp(lambda v: fi.interpn(GRID, v, (POINTS[:, 0] + 1, POINTS[:, 1]), method, False, 7.0
+                                      ), V)[0],
+          fi.interpn(GRID, V, (POINTS[:, 0] + 1, POINTS[:, 1]), method, False, 7.0))
+    out = fi.RegularGridInterpolator(GRID, V, method, False, None)
+    close(ft.vjp(out, POINTS + 1)[0], out(POINTS + 1))
+
+
+def test_cubic_grids_solve_for_what_scipy_iterates_to():
+    ours = fi.RegularGridInterpolator(GRID, V, "cubic")(POINTS)
+    # SciPy's default solver stops at an error of this size
+    theirs = si.RegularGridInterpolator(GRID, V, "cubic")(POINTS)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3)
+    close(fi.interpn(GRID, V, POINTS, "cubic"), ours)
+    along = [si.make_interp_spline(g[::s], np.eye(6)[::s])(p) for g, s, p in
+             zip(GRID, (1, -1), POINTS.T, strict=True)]
+    np.testing.assert_allclose(ours, np.einsum("pi,pj,ijk->pk", *along, V), rtol=1e-10)
+    other = fi.RegularGridInterpolator(GRID, V)
+    close(other(POINTS, "cubic"), ours)
+
+
+def test_grids_run_under_jit_and_vmap_and_to_second_order():
+    def f(v, p):
+        return fi.RegularGridInterpolator(GRID, v, "cubic")(p, nu=(1, 0))
+
+    assert_derivatives(f, V, POINTS)
+    assert_transforms(f, V, POINTS)
+    outside = ft.jit(lambda p: fi.RegularGridInterpolator(GRID, V)(p))(np.array([9.0, 0.0]))
+    assert np.isnan(outside).all()
+
+
+@pytest.mark.parametrize("kx, ky", [(3, 3), (1, 2), (4, 5)])
+def test_splines_of_two_variables_are_scipy_s(kx, ky):
+    x, y = GRID[0], GRID[1][::-1]
+
+    def spline(v):
+        return fi.RectBivariateSpline(x, y, v, kx=kx, ky=ky)
+
+    for f in (lambda v: spline(v)([-1, 0.3, 6], [0, 1.0]),
+              lambda v: spline(v).ev(np.array([0.3, 2.0]), np.array([0.1, 0.2]), 0, 1),
+              lambda v: spline(v).integral(0.2, 9, -1, 2)):
+        value, slope = ft.jvp(f, (V[..., 0],), (V[..., 1],))
+        close(value, f(V[..., 0]))
+        close(slope, f(V[..., 1]))
+    fixed = spline(V[..., 0])
+    assert_derivatives(lambda a, b: fixed.ev(a, b), np.array([0.3, 2.0]), np.array([0.1, 0.2]))
+    assert_derivatives(lambda a: fixed.integral(a, 9, -1, 2), 0.2)
+
+
+def test_partial_derivatives_of_splines_of_two_variables():
+    x, y = GRID[0], GRID[1][::-1]
+
+    def f(v):
+        return fi.RectBivariateSpline(x, y, v).partial_derivative(1, 2)([-1, 0.3, 6], [0, 1.0])
+
+    value, slope = ft.jvp(f, (V[..., 0],), (V[..., 1],))
+    close(value, f(V[..., 0]))
+    close(slope, f(V[..., 1]))
+    plain = fi.RectBivariateSpline(x, y, V[..., 0])
+    tx, ty, c = plain.tck
+    assert (len(tx), len(ty), c.shape) == (10, 10, (36,))
+    assert_derivatives(lambda a: plain.partial_derivative(1, 0)(a, 0.5, grid=False), 0.3, order=1)
+
+
+def test_plain_splines_have_scipy_s_methods_and_traced_ones_refuse_them():
+    spline, theirs = fi.make_interp_spline(X, Y[:, 0]), si.make_interp_spline(X, Y[:, 0])
+    np.testing.assert_array_equal(spline.insert_knot(0.1).c, theirs.insert_knot(0.1).c)
+    for name in ("derivative", "antiderivative"):
+        np.testing.assert_array_equal(getattr(spline, name)()(P), getattr(theirs, name)()(P))
+    assert spline.integrate(0.0, 1.0) == theirs.integrate(0.0, 1.0)
+    np.testing.assert_array_equal(fi.splev(P, spline), theirs(P))
+    close(fi.splint(0.0, 1.0, spline), theirs.integrate(0.0, 1.0))
+    close(fi.splantider(fi.splder(spline, 2))(P) + fi.splder(spline)(X[0]), fi.splder(spline)(P))
+    smooth = fi.UnivariateSpline(X, Y[:, 0], s=0.1)
+    assert smooth.get_residual() == si.UnivariateSpline(X, Y[:, 0], s=0.1).get_residual()
+    assert len(smooth.get_knots()) == len(smooth.get_coeffs()) - 2
+    rect = fi.RectBivariateSpline(GRID[0], GRID[0], V[..., 0])
+    assert rect.get_residual() == 0.0
+    for match, f in [
+        ("insert_knot of a BSpline of traced",
+         lambda y: fi.make_interp_spline(X, y).insert_knot(0)),
+        ("roots of a UnivariateSpline of traced", lambda y: fi.UnivariateSpline(X, y, s=0).roots()),
+        ("get_residual of a RectBivariateSpline of traced",
+         lambda y: fi.RectBivariateSpline(X, X, y[:, None] * y).get_residual()),
+    ]:
+        with pytest.raises(UnsupportedError, match=match):
+            ft.grad(f)(X)
+    for thing in (spline, smooth, rect, fi.interp1d(X, X)):
+        with pytest.raises(AttributeError, match="object has no attribute '_knot'"):
+            _ = thing._knot
+
+
+def test_what_chooses_knots_by_the_values_is_refused():
+    for match, f in [
+        ("splrep got s=0.5", lambda y: fi.splrep(X, y, s=0.5)[1].sum()),
+        ("splrep got per=1", lambda y: fi.splrep(X, y, per=1)[1].sum()),
+        ("UnivariateSpline got s=None", lambda y: fi.UnivariateSpline(X, y)(0.5)),
+        ("RectBivariateSpline got s=1",
+         lambda y: fi.RectBivariateSpline(X, X, y[:, None] * y, s=1)),
+        ("make_smoothing_spline got lam=None", lambda y: fi.make_smoothing_spline(X, y)(0.5)),
+        ("interpn got method='splinef2d'",
+         lambda y: fi.interpn((X, X), y[:, None] * y, [[0, 0]], "splinef2d")),
+        ("splint got full_output=1", lambda y: fi.splint(0, 1, fi.splrep(X, y), 1)),
+        ("integrate got extrapolate='periodic'",
+         lambda y: fi.make_interp_spline(X, y).integrate(0, 9, "periodic")),
+    ]:
+        with pytest.raises(UnsupportedError, match=match):
+            ft.grad(f)(X)
+    with pytest.raises(NotDifferentiable, match="BSpline got traced knots, in which"):
+        ft.grad(lambda t: fi.BSpline(t, C, 3)(0.5).sum())(T)
+    with pytest.raises(NotDifferentiable, match="got traced points"):
+        ft.grad(lambda g: fi.RegularGridInterpolator((g,), Y)(0.5).sum())(X)
+
+
+def test_bad_input_is_refused_as_by_scipy():
+    for match, f in [
+        ("not in the domain", lambda y: fi.splev(9.0, fi.splrep(X, y), ext=2)),
+        ("Unknown extrapolation mode 7", lambda y: fi.splev(9.0, fi.splrep(X, y), ext=7)),
+        ("0<=der=4<=k=3", lambda y: fi.splev(0.0, fi.splrep(X, y), 4)),
+        ("out of bounds in dimension 0", lambda y: fi.RegularGridInterpolator((X,), y)([9.0])[0]),
+        ("dimension 3 but", lambda y: fi.RegularGridInterpolator((X,), y)(np.ones((2, 3)))[0]),
+        ("ext=2 asks", lambda y: ft.jit(lambda p: fi.splev(p, fi.splrep(X, y), ext=2))(0.3)),
+    ]:
+        with pytest.raises(ValueError, match=match):
+            ft.grad(f)(X)
+
+
+def test_curves_have_a_spline_for_each_coordinate():
+    tck, _ = si.splprep(Y.T, s=0)
+    curve = ft.jacobian(lambda s: np.stack(fi.splev(s, tck)))(0.4)
+    np.testing.assert_allclose(curve, si.splev(0.4, tck, 1), rtol=1e-9)
+    length = ft.grad(lambda b: fi.splint(0.0, b, tck)[1])(0.4)
+    np.testing.assert_allclose(length, si.splev(0.4, tck)[1])
+    one = si.BSpline(*si.splrep(X, X**2))
+    np.testing.assert_allclose(ft.grad(lambda s: fi.splev(s, one))(0.3), 0.6)
