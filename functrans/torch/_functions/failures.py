@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NoReturn
 
 import numpy as np
 
@@ -31,7 +32,15 @@ _BROADCAST = re.compile(r"(?:input array from shape|->remapped\]:) *\(([\d, ]*)\
                         r"(?:into shape|and requested shape) \(([\d, ]*)\)")
 
 
-def translated(name: str, failure: ValueError | IndexError) -> Exception | None:
+def raise_as_torch(name: str, failure: ValueError | IndexError) -> NoReturn:
+    """Raise what torch has in the place of NumPy's ``failure`` in ``name``, or ``failure``."""
+    known = _translated(name, failure)
+    if known is None:
+        raise failure
+    raise known from failure
+
+
+def _translated(name: str, failure: ValueError | IndexError) -> Exception | None:
     """The error that torch has in the place of NumPy's ``failure`` in ``name``.
 
     None where ``failure`` is one of ours, or says all there is to say.
@@ -110,5 +119,5 @@ def require_joinable(shapes: Sequence[tuple], dim: int) -> None:
 
 
 __all__ = [
-    "LinAlgError", "misfit", "out_of_range", "require_joinable", "translated", "unexpandable",
+    "LinAlgError", "misfit", "out_of_range", "raise_as_torch", "require_joinable", "unexpandable",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 
 from functrans.extend import split_key
 from functrans.torch._functions.direct import RowCall, are_plain
-from functrans.torch._functions.failures import translated
+from functrans.torch._functions.failures import raise_as_torch
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NUMBERS, op, promoted, row
 from functrans.torch._graph.custom import DelayedError
 from functrans.torch._graph.graph import RowNode, Value
@@ -75,7 +75,7 @@ def get(self: Tensor, key: Any) -> Tensor:
     try:
         return _part(self, pattern)
     except IndexError as failure:
-        raise translated("__getitem__", failure) or failure from failure
+        raise_as_torch("__getitem__", failure)
 
 
 def _part(self: Tensor, pattern: tuple) -> Tensor:
@@ -107,7 +107,7 @@ def put(self: Tensor, key: Any, value: Any) -> None:
     try:
         _put(self, key, value)
     except (ValueError, IndexError) as failure:
-        raise translated("__setitem__", failure) or failure from failure
+        raise_as_torch("__setitem__", failure)
 
 
 def _put(self: Tensor, key: Any, value: Any) -> None:

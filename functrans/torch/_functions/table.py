@@ -21,14 +21,14 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from functrans.errors import FunctransError
 from functrans.extend import TABLE
 from functrans.torch._functions.direct import ByRow, record_row
-from functrans.torch._functions.failures import translated
+from functrans.torch._functions.failures import raise_as_torch
 from functrans.torch._functions.outputs import any_requires, write_out
 from functrans.torch._graph.graph import Node, RowNode, Value
 from functrans.torch._graph.modes import state
@@ -88,7 +88,7 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
                 if call is not None:
                     return record_row(kind, call)
             except (ValueError, IndexError) as failure:
-                _raise_as_torch(name, failure)
+                raise_as_torch(name, failure)
         if state.grad and (any_requires(args) or (kwargs and any_requires(kwargs.values()))):
             operands = [_lifted(x) for x in args]
             options = {k: _lifted(x) for k, x in kwargs.items()}
@@ -102,7 +102,7 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
             refuse(name, failure, operands)
             raise
         except (ValueError, IndexError) as failure:
-            _raise_as_torch(name, failure)
+            raise_as_torch(name, failure)
         return wrap(out, operands, shown)
 
     run.__name__ = run.__qualname__ = name
@@ -112,13 +112,6 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
         table = METHODS if space is None else space
         table.update(dict.fromkeys([name, *names.split()], called))
     return called
-
-
-def _raise_as_torch(name: str, failure: ValueError | IndexError) -> NoReturn:
-    known = translated(name, failure)
-    if known is None:
-        raise failure
-    raise known from failure
 
 
 def function(f: Callable) -> Callable:
