@@ -19,7 +19,7 @@ from functrans.torch._graph.packing import packed, unpacked
 from functrans.torch._graph.pushing import FORWARD, Forward
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
+from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
 
 def _same_type(who, *xs):
@@ -99,7 +99,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     out = from_array(a.dot(b) if a.dtype.kind in "fc" else np.matmul(a, b))
     if not state.grad or a.dtype.kind not in "fcV":
         return out
-    e1, e2 = edge_of(input), edge_of(other)
+    e1, e2 = recorded_edge(input), recorded_edge(other)
     if e1 is not None or e2 is not None:
         marks = []
         if e1 is None:

@@ -26,7 +26,7 @@ def in_place(f: Callable, name: str) -> Callable:
     of = getattr(f, "of", None)
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        recorded = state.grad and (self.requires_grad or any_requires(args))
+        recorded = state.grad and any_requires((self, *args))
         array = self._array
         if args:
             refuse_overlap(self, args[0])

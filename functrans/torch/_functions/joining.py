@@ -21,7 +21,7 @@ from functrans.torch._functions.table import (
     row,
 )
 from functrans.torch._graph.views import changed
-from functrans.torch._tensors.tensor import Tensor, from_array
+from functrans.torch._tensors.tensor import Tensor, from_array, has_history
 
 _on_diagonal = row("embed_diagonal")
 
@@ -322,7 +322,7 @@ for _name in ("tril", "triu", "cumsum", "cumprod"):
 
 def _reshaping(name: str) -> None:
     def write(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if self.requires_grad:
+        if has_history(self):
             raise NotImplementedError(f"{name}_ of a tensor that requires gradients is not "
                                       f"supported; use y = x.{name}(...)")
         self._array = METHODS[name](self, *args, **kwargs)._array

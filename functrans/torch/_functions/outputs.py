@@ -9,15 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._graph.modes import no_grad, state
+from functrans.torch._graph.modes import no_grad, state, unusual
 from functrans.torch._graph.views import changed, guard
-from functrans.torch._tensors.tensor import Tensor
+from functrans.torch._tensors.tensor import Tensor, recorded_edge
 
 
 def any_requires(xs: Any) -> bool:
+    """Whether what is done with ``xs`` is to be recorded, as long as anything is."""
+    only_forward = unusual and state.only_forward
     for x in xs:
         if isinstance(x, Tensor):
-            if x._node is not None or x.requires_grad:
+            if only_forward:
+                if recorded_edge(x) is not None:
+                    return True
+            elif x._node is not None or x.requires_grad:
                 return True
         elif type(x) in (list, tuple) and any_requires(x):
             return True

@@ -36,7 +36,7 @@ from functrans.torch._graph.observed import observed
 from functrans.torch._graph.quiet import quiet
 from functrans.torch._graph.titles import named, rename
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, from_array, lift
+from functrans.torch._tensors.tensor import Tensor, from_array, lift_operand
 
 # Any: what ``op`` returns has a ``body``, other functions have not
 METHODS: dict[str, Any] = {}
@@ -142,7 +142,7 @@ _NO_LOOP = re.compile("ufunc '|The numpy boolean|numpy boolean|Cannot cast ufunc
 
 def _lifted(x: Any) -> Any:
     if isinstance(x, Tensor):
-        return lift(x)
+        return lift_operand(x)
     if type(x) in (list, tuple):
         return type(x)([_lifted(v) for v in x])
     if type(x) is np.ndarray:

@@ -14,7 +14,7 @@ from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed_unary
 from functrans.torch._graph.pushing import FORWARD, Forward
 from functrans.torch._graph.titles import named
-from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
+from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
 
 class TotalNode(Node):
@@ -55,7 +55,7 @@ def total(name: str, mean: bool) -> Callable:
         y = np.add.reduce(array, None)
         scale = 1 / array.size if mean else 1
         out = from_array(y * y.dtype.type(scale) if mean else y)
-        edge = edge_of(input) if state.grad else None
+        edge = recorded_edge(input) if state.grad else None
         if edge is not None:
             out._node = kind(edge, array, scale)
         return out

@@ -21,7 +21,14 @@ from functrans.torch._graph.pushing import FORWARD, Forward
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.views import CUSTOM, SEVERAL, changed, guard, rebase
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, lift, show, take
+from functrans.torch._tensors.tensor import (
+    Tensor,
+    from_array,
+    lift_variable,
+    recorded_edge,
+    show,
+    take,
+)
 
 
 class Saved(NamedTuple):
@@ -172,13 +179,17 @@ def _numbered(xs: Sequence) -> list:
 def call(ctx: Any, forward: Callable, backward: Callable, kind: type, inputs: tuple) -> Any:
     """The results of ``forward(*inputs)``, in the graph with ``backward`` for a derivative."""
     none = [None] * len(inputs)
-    edges = [edge_of(x) if isinstance(x, Tensor) else None for x in inputs] if state.grad else none
-    ctx.needs_input_grad = tuple([isinstance(x, Tensor) and x.requires_grad for x in inputs])
+    edges = none
+    if state.grad:
+        edges = [recorded_edge(x) if isinstance(x, Tensor) else None for x in inputs]
+    ctx.needs_input_grad = tuple([isinstance(x, Tensor) and (e is not None or x.requires_grad)
+                                  for x, e in zip(inputs, edges, strict=True)])
     before, state.grad = state.grad, False
+    level, state.forward = state.forward, 0
     try:
         result = forward(*inputs)
     finally:
-        state.grad = before
+        state.grad, state.forward = before, level
     results = result if isinstance(result, tuple) else (result,)
     node = kind(ctx, backward, inputs, edges) if any(e is not None for e in edges) else None
     outs = _placed(ctx, node, inputs, results, kind.__name__)
@@ -354,7 +365,7 @@ def _push(node: CustomNode, ts: Sequence, outs: Sequence, create: bool) -> list:
         state.grad = before
     avals = [Aval((), np.dtype(float)) if out is None else out[1] for out in node.outs]
     fits_outputs(node.name(), found, avals)
-    return [None if t is None else lift(t) if create and t.requires_grad else t._array
+    return [None if t is None else lift_variable(t) if create else t._array
             for t, out in zip(found, node.outs, strict=True) if out is not None]
 
 

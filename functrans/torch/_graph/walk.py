@@ -22,7 +22,8 @@ from functrans import vmap
 from functrans.errors import name_of
 from functrans.extend import General, is_finite
 from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, RowNode
-from functrans.torch._graph.modes import set_unusual, state
+from functrans.torch._graph.levels import forward_value, leads_forward
+from functrans.torch._graph.modes import set_unusual, state, unusual
 from functrans.torch._graph.observed import set_watch
 from functrans.torch._graph.quiet import quiet
 from functrans.torch._tensors.dtypes import Size
@@ -56,6 +57,10 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     """
     if walks.depth >= _DEEPEST:
         return _elsewhere(lambda: run(roots, wanted, retain, create))
+    has_tangents = _has_tangents(roots)
+    # those of ``.grad`` have none, as in torch
+    only_forward = has_tangents and not create and walks.partial > 0
+    retain, create = retain or has_tangents, create or only_forward
     cts: dict[Node, Any] = {}
     heap: list[tuple[int, Node]] = []
     with state.watch.scope("torch::autograd::GraphRoot") if state.watch else nullcontext():
@@ -64,7 +69,8 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     keys = [edge_key(e) for e in wanted or ()]
     captured: dict[tuple, Any] = dict.fromkeys(keys)
     needed = None if wanted is None else _leading_to(heap, captured)
-    before, state.grad = state.grad, create
+    before = state.grad, state.only_forward
+    state.grad, state.only_forward = create, only_forward
     outer = dict(walks.__dict__)
     walks.callbacks, walks.number = [], next(_numbers)
     walks.starts, walks.needed = [node for _, node in heap], needed
@@ -78,10 +84,17 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
         while walks.callbacks:
             walks.callbacks.pop(0)()
     finally:
-        state.grad = before
+        state.grad, state.only_forward = before
         walks.__dict__.clear()
         walks.__dict__.update(outer)
+    if only_forward:
+        return [forward_value(captured[key]) for key in keys]
     return [captured[key] for key in keys]
+
+
+def _has_tangents(roots: Sequence[tuple[Edge, Any]]) -> bool:
+    """Whether a forward level is open, and tangents arrive where a walk begins."""
+    return bool(unusual and state.forward) and any([leads_forward(edge) for edge, _ in roots])
 
 
 def will_pass(node: Node) -> bool:
@@ -137,6 +150,7 @@ def cotangent_rows_at(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge],
     """
     edges = [edge for edge, _ in roots]
     n = roots[0][1].shape[0]
+    at_once = at_once and (create or not _has_tangents(roots))
     if at_once and all(node.batches and node.extras is None for node in reached(edges)):
         def walk(*cts):
             return tuple(cotangents_at(list(zip(edges, cts, strict=True)), wanted, retain, create))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from functrans.torch._graph.graph import Storage
-from functrans.torch._graph.modes import state
+from functrans.torch._graph.modes import is_grad_enabled
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.devices import CPU, device
 from functrans.torch._tensors.dtypes import Size
@@ -216,7 +216,7 @@ class Facts:
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The ndarray on the same memory; what changes one changes the other."""
-        if self.requires_grad and state.grad and not force:
+        if self.requires_grad and is_grad_enabled() and not force:
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. "
                 "Use tensor.detach().numpy() instead."
