@@ -214,6 +214,12 @@ def take_along_dim(input, indices, dim=None):
 def gather(x, dim, index, *, sparse_grad=False):
     """Entries picked along ``dim`` by an index of as many dimensions."""
     index = from_start("gather", index_array(index))
+    if index.dtype not in (np.int64, np.int32):
+        raise RuntimeError("gather(): Expected dtype int32/int64 for index, but it is "
+                           f"{dtypes.dtype_of(index).name}")
+    if x.ndim and index.ndim not in (0, x.ndim):
+        raise RuntimeError("Index tensor must have the same number of dimensions as input tensor: "
+                           f"gather of {list(index.shape)} from {list(x.shape)}")
     if not index.size:
         return np.zeros(index.shape, x.dtype)
     if not x.ndim or not index.ndim:

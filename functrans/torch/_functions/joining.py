@@ -112,6 +112,9 @@ def tile(x, *dims):
 @method
 def repeat(input: Tensor, *repeats: Any) -> Tensor:
     """Copies side by side, so many along each dimension."""
+    if len(sizes(repeats)) < input._array.ndim:
+        raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of "
+                           f"dimensions of tensor: {list(sizes(repeats))} for {list(input.shape)}")
     return tile(input, sizes(repeats))
 
 
@@ -315,6 +318,16 @@ def adjoint(input: Tensor) -> Tensor:
 
 
 PROPERTIES["mH"] = adjoint
+
+
+def _conjugate_transpose(self: Tensor) -> Tensor:
+    if self._array.ndim not in (0, 2):
+        raise RuntimeError("tensor.H is only supported on matrices (2-D tensors). Got "
+                           f"{self._array.ndim}-D tensor. Use .mH for batches of them.")
+    return adjoint(self) if self._array.ndim else METHODS["conj"](self)
+
+
+PROPERTIES["H"] = _conjugate_transpose
 
 for _name in ("tril", "triu", "cumsum", "cumprod"):
     METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import Elementwise
-from functrans.torch._functions.failures import misfit
+from functrans.torch._functions.failures import misfit, not_a_tensor
 from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse, title_for
 from functrans.torch._graph.graph import ZERO, Edge, ElementwiseNode, Storage
 from functrans.torch._graph.modes import state
@@ -58,6 +58,9 @@ class Row:
 
     def general(self, x1: Any, x2: Any) -> Tensor:
         """On any operands: tensors, numbers, arrays."""
+        for name, position, x in (("input", 1, x1), ("other", 2, x2)):
+            if _declines(x):
+                raise not_a_tensor(self.name, name, position, x)
         a, b = promoted(operand(x1), operand(x2), floats=self.floats)
         kinds = {x.dtype.kind for x in (a, b) if type(x) not in NUMBERS}
         if self.name in ORDERED:
@@ -241,7 +244,10 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
     compute = _quietly(ufunc) if not row.differentiable or action.singular else ufunc
 
     def f(input: Tensor) -> Tensor:
-        a = input._array
+        try:
+            a = input._array
+        except AttributeError:
+            raise not_a_tensor(name, "input", 1, input) from None
         d = a.dtype
         if d is not _F32 and d is not _F64 and floats:
             a = floating(a)

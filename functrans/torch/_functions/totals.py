@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import Aval
+from functrans.torch._functions.failures import not_a_tensor
 from functrans.torch._functions.table import title_for
 from functrans.torch._graph.graph import Edge, Node
 from functrans.torch._graph.modes import state
@@ -51,7 +52,10 @@ def total(name: str, mean: bool) -> Callable:
     kind = named(TotalNode, title_for(name))
 
     def f(input: Tensor) -> Tensor:
-        array = input._array
+        try:
+            array = input._array
+        except AttributeError:
+            raise not_a_tensor(name, "input", 1, input) from None
         y = np.add.reduce(array, None)
         scale = 1 / array.size if mean else 1
         out = from_array(y * y.dtype.type(scale) if mean else y)
