@@ -121,3 +121,28 @@ def test_named_results_are_tuples_that_are_pickled():
     assert found.values is value and found[1] is index
     again = pickle.loads(pickle.dumps(found))
     assert again.values.item() == 3.0 and type(again) is type(found)
+
+
+SHOWN = {
+    "Dropout(p=0.2, inplace=False)": nn.Dropout(0.2), "ReLU()": nn.ReLU(),
+    "MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)": nn.MaxPool2d(2),
+    "AvgPool1d(kernel_size=2, stride=2, padding=0)": nn.AvgPool1d(2),
+    "CrossEntropyLoss()": nn.CrossEntropyLoss(), "PReLU(num_parameters=1)": nn.PReLU(),
+    "LayerNorm((3,), eps=1e-05, elementwise_affine=True, bias=True)": nn.LayerNorm(3),
+    "Bilinear(in1_features=1, in2_features=2, out_features=3, bias=True)": nn.Bilinear(1, 2, 3),
+    "Unflatten(dim=1, unflattened_size=(2, 2))": nn.Unflatten(1, (2, 2)),
+    "CosineSimilarity()": nn.CosineSimilarity(),
+    "GroupNorm(1, 2, eps=1e-05, affine=True)": nn.GroupNorm(1, 2),
+}
+
+
+@pytest.mark.parametrize("text", SHOWN)
+def test_layers_are_shown_as_torch_shows_them(text):
+    assert repr(SHOWN[text]) == text
+
+
+def test_a_number_is_formatted_as_a_number():
+    loss = T(0.25, requires_grad=True)
+    assert f"{loss} {loss:.1f} {T(3)} {T([1.0])}" == "0.25 0.2 3 tensor([1.])"
+    with pytest.raises(TypeError, match="unsupported format string passed to Tensor"):
+        f"{T([1.0]):.2f}"

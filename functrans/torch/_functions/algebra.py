@@ -16,7 +16,7 @@ from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, TAKING_
 from functrans.torch._graph.graph import Node, RowNode, check, freed, joint, saved_value, sequence
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed_binary
-from functrans.torch._graph.packing import packed, unpacked
+from functrans.torch._graph.packing import marked, packed, unpacked
 from functrans.torch._graph.pushing import FORWARD, Forward
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
@@ -41,7 +41,7 @@ class ProductNode(Node):
         self.edges = edges
         self.extras = None
         self.xs: tuple | None = xs if state.saving is None else packed(xs)
-        self.marks = marks
+        self.marks = marks if state.saving is None else marked(marks, self.xs or ())
         self.where = where
 
     def pull(self, ct: Any, create: bool) -> tuple:

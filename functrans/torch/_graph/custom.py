@@ -197,7 +197,8 @@ def call(ctx: Any, forward: Callable, backward: Callable, kind: type, inputs: tu
         node.outs = _numbered(outs)
         node.outputs = sum([out is not None for out in node.outs])
         node.saved = _saved(ctx, node, inputs, edges, results, outs)
-        node.marks = [(s.storage, s.storage.version) for s in node.saved if s is not None]
+        node.marks = [(s.storage, s.storage.version) for s in node.saved
+                      if s is not None and not (type(s.array) is Packed and s.array.apart)]
         ctx._node = weakref.ref(node)  # the node holds the context
     ctx.to_save = ctx.dirty_tensors = ctx.non_differentiable = ()
     return outs if isinstance(result, tuple) else outs[0]

@@ -41,17 +41,11 @@ from functrans.extend import (
     pull,
     sum_to,
 )
+from functrans.torch._graph import packing
 from functrans.torch._graph.hooks import Extras, RemovableHandle
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.observed import observed_row
-from functrans.torch._graph.packing import (
-    Packed,
-    PackedTuple,
-    packed,
-    packed_parts,
-    unpacked,
-    unpacked_parts,
-)
+from functrans.torch._graph.packing import Packed, PackedTuple, marked, packed, unpacked
 from functrans.torch._graph.source import caller, place
 from functrans.torch._graph.titles import named, title_of
 
@@ -209,6 +203,7 @@ class RowNode(Node):
         self.where = caller() if self.marks else None
         if unusual and state.saving is not None:
             self.xs, self.y = packed(self.xs), packed((self.y,))
+            self.marks = marked(self.marks, self.xs, self.y)
 
     def available(self) -> tuple[Sequence, Any]:
         """The operands and the output, unless they were freed, or arrays in them have changed."""
@@ -287,7 +282,8 @@ class ElementwiseNode(Node):
         self.marks = marks
         self.where = where
         if unusual and state.saving is not None:
-            self.parts = packed_parts(parts)
+            self.parts = packing.packed_parts(parts)
+            self.marks = marked(marks, *[saved for _, _, saved, _ in self.parts])
 
     def available(self) -> Sequence:
         """The parts, unless they were freed, or the arrays in them have changed."""
@@ -296,7 +292,7 @@ class ElementwiseNode(Node):
         if self.marks:
             check(self)
         if type(self.parts) is PackedTuple:
-            return unpacked_parts(self.parts)
+            return packing.unpacked_parts(self.parts)
         return self.parts
 
     def bare(self, ct: Any) -> Sequence:

@@ -43,10 +43,10 @@ def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any
         seen = from_array(y)
     else:
         seen = from_array(y, t._storage)
-        seen._base = t if t._base is None else t._base
-        seen._seen = t._storage.history
-        known = t._steps is not None and state.grad
-        seen._steps = (*t._steps, (prim, params)) if known else None  # type: ignore[misc]
+        # a view that was made a leaf is the base of its own views
+        base, steps = (t, ()) if t._base is None or t._requires else (t._base, t._steps)
+        seen._base, seen._seen = base, t._storage.history
+        seen._steps = (*steps, (prim, params)) if steps is not None and state.grad else None
     if edge is not None:
         seen._node = named(RowNode, title)(prim, (edge,), (array,), y, params, (None,), None)
     return seen

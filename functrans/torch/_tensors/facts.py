@@ -205,7 +205,10 @@ class Facts:
         return int(self._array.reshape(())[()])
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if self._array.ndim == 0 and spec else repr(self)
+        from_number = self._array.ndim == 0 and (type(self).__name__ == "Tensor" or spec)
+        if not from_number and spec:
+            raise TypeError(f"unsupported format string passed to {type(self).__name__}.__format__")
+        return format(self.item(), spec) if from_number else repr(self)
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
