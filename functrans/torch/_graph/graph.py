@@ -115,9 +115,9 @@ class Node:
     def pull(self, ct: Any, create: bool) -> Sequence:
         raise NotImplementedError(self.name())
 
-    def bare(self, ct: Any) -> Sequence:
+    def bare(self, ct: Any, create: bool) -> Sequence:
         """``pull`` without strong zero, so that 0 times inf is NaN."""
-        return self.pull(ct, False)
+        return self.pull(ct, create)
 
     def release(self) -> None:
         """Drop what only the backward needs."""
@@ -228,9 +228,9 @@ class RowNode(Node):
                 y = None if y is None else Value(y, self, 0, of)
         return pull(self.prim, ct, y, xs, self.params, [e is not None for e in self.edges])
 
-    def bare(self, ct: Any) -> Sequence:
-        if type(self.prim) is not Bilinear:
-            return self.pull(ct, False)
+    def bare(self, ct: Any, create: bool) -> Sequence:
+        if create or type(self.prim) is not Bilinear:
+            return self.pull(ct, create)
         xs, _ = self.available()
         others = xs[1], xs[0]
         return [
@@ -295,12 +295,14 @@ class ElementwiseNode(Node):
             return packing.unpacked_parts(self.parts)
         return self.parts
 
-    def bare(self, ct: Any) -> Sequence:
+    def bare(self, ct: Any, create: bool) -> Sequence:
         parts = self.parts
         if parts is None or self.marks or type(parts) is PackedTuple:
             parts = self.available()
         out: list[Any] = [None] * len(self.edges)
         for i, action, saved, unlike in parts:
+            if create and saved:
+                saved = self.recorded(action, saved)
             c = action.act(ct, saved[0]) if len(saved) == 1 else action.act(ct, *saved)
             out[i] = c if unlike is None else summed(c, *unlike)
         return out
@@ -439,20 +441,19 @@ class Recorder(Trace):
         edges: list[Edge | None] = []
         parts, needs = [], set()
         for i, x in enumerate(args):
-            e = (x.node, x.index) if type(x) is Value and x.node is not None else None
-            edges.append(e)
-            action: Any = (prim.actions[i] if prim.differentiable else ZERO) if e else None
+            if type(x) is not Value or x.node is None:
+                edges.append(None)
+                continue
+            edges.append((x.node, x.index))
+            action: Any = prim.actions[i] if prim.differentiable else ZERO
             if action is not None:
                 saved = action.pick(y, *primals) if action.needs else ()
                 parts.append((i, action, saved, _unlike(primals[i], y)))
                 needs.update(action.needs)
         if not parts:
             return Value(y, None, 0, own)
-        marks = [
-            (x.storage, x.storage.version)
-            for x, name in zip(args, prim.operands, strict=True)
-            if name in needs and type(x) is Value and x.storage
-        ]
+        marks = [(x.storage, x.storage.version) for x, name in zip(args, prim.operands, strict=True)
+                 if name in needs and type(x) is Value and x.storage] if needs else []
         if "y" in needs:
             marks.append((own, own.version))
         kind = named(ElementwiseNode, title_of(prim.name))
@@ -461,6 +462,8 @@ class Recorder(Trace):
 
 def _unlike(x, y):
     """The shape and dtype of ``x`` where those of ``y`` differ."""
+    if type(x) is np.ndarray and x.dtype is y.dtype and x.shape == y.shape:
+        return None
     aval = aval_of(x)
     return None if aval[0] == y.shape and aval[1] is y.dtype else aval
 

@@ -77,8 +77,8 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     walks.depth += 1
     try:
         with quiet():
-            if not create and state.watch is None:
-                cts, heap, captured = _glance(cts, heap, needed, captured, retain)
+            if state.watch is None:
+                cts, heap, captured = _glance(cts, heap, needed, captured, retain, create)
             if heap:
                 _walk(cts, heap, needed, captured, retain, create)
         while walks.callbacks:
@@ -182,7 +182,8 @@ def reached(edges: Sequence[Edge]) -> set[Node]:
     return seen
 
 
-def _glance(cts: dict, heap: list, needed: set | None, captured: dict, retain: bool) -> tuple:
+def _glance(cts: dict, heap: list, needed: set | None, captured: dict, retain: bool,
+            create: bool) -> tuple:
     """Walk by the bare formulas, and return where ``_walk`` continues.
 
     This goes as far as nodes may be passed twice without anybody noticing. A NaN that has arrived
@@ -193,11 +194,11 @@ def _glance(cts: dict, heap: list, needed: set | None, captured: dict, retain: b
     passed: list[Node] = []
     here = {n: ct if n.outputs == 1 else list(ct) for n, ct in cts.items()}
     ahead, seen = list(heap), {**captured}
-    _walk(here, ahead, needed, seen, retain, False, (leaves, ends, passed))
+    _walk(here, ahead, needed, seen, retain, create, (leaves, ends, passed))
     if not _all_finite([*ends, *seen.values(), *here.values()]):
         return cts, heap, captured
     for i, leaf in enumerate(leaves):
-        leaf.accumulate(ends[i], False, is_alone(ends, i))
+        leaf.accumulate(ends[i], create, is_alone(ends, i))
     if not retain:
         for node in passed:
             node.release()
@@ -253,7 +254,7 @@ def _walk(cts, heap, needed, captured, retain, create, glance=None):
             if ct is None or type(ct) is list or watch is not None:
                 parts = _pulled(node, ct, create)
             else:
-                parts = node.pull(ct, create) if glance is None else node.bare(ct)
+                parts = node.pull(ct, create) if glance is None else node.bare(ct, create)
             for edge, c in zip(node.edges, parts, strict=False):
                 if edge is None:
                     continue
