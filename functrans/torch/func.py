@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,15 @@ from functrans.errors import name_of
 from functrans.extend import aval_of
 from functrans.torch._batching import vmap
 from functrans.torch._functions.shapes import stack
-from functrans.torch._graph.dual import as_tensor, leads_to_leaf, pushed, pushed_columns
+from functrans.torch._graph.dual import as_tensor, pushed, pushed_columns
 from functrans.torch._graph.engine import owned
-from functrans.torch._graph.modes import enable_grad
+from functrans.torch._graph.levels import forward_edge, leads_to_leaf, open_level
+from functrans.torch._graph.modes import enable_grad, is_grad_enabled, state
 from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at
-from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, show, take
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, has_history, show, take
 
+# those that pass tangents forward
+_FORWARD = frozenset({"jvp", "jacfwd", "linearize"})
 # how torch's errors call the transforms whose name they do not begin with
 _CALLED = {
     "jvp": "jvp(f, primals, tangents)", "jacfwd": "jvp(f, primals, tangents)",
@@ -65,7 +69,10 @@ class _At:
                 )
         self.places = [self._placed(x) for x in leaves]
         put = dict(zip(self.chosen, tree.unflatten(self.structure, self.places), strict=True))
-        with enable_grad():
+        self.wanted: list[Any] = [edge_of(x) for x in self.places]
+        self.own = [node for node, _ in self.wanted]
+        self.recorded = is_grad_enabled()
+        with open_level(self.own) if who in _FORWARD else nullcontext(), enable_grad():
             out = func(*[put.get(i, x) for i, x in enumerate(args)], **kwargs)
         self.aux = None
         if has_aux:
@@ -88,9 +95,8 @@ class _At:
                     f"type {type(y)} from {self.name}"
                 )
         self.edges: list[Any] = [edge_of(y) for y in self.ys]
-        self.wanted: list[Any] = [edge_of(x) for x in self.places]
         # what is outside needs the graph of the derivative too
-        self.create = leads_to_leaf(self.edges, self.places, duals=True)
+        self.create = leads_to_leaf(self.edges, self.own, duals=True)
 
     @staticmethod
     def _placed(x: Tensor) -> Tensor:
@@ -104,9 +110,16 @@ class _At:
 
     def free(self, y: Any) -> Any:
         """``y`` without the history that leads to no leaf outside."""
-        if not isinstance(y, Tensor) or leads_to_leaf([edge_of(y)], self.places, duals=True):
+        if not isinstance(y, Tensor):
             return y
-        return y.detach()
+        edge = edge_of(y)
+        if not leads_to_leaf([edge], self.own, duals=True):
+            return y.detach()
+        if self.recorded:
+            return y
+        hidden = forward_edge(edge) if state.forward else None  # called within no_grad
+        node, index = hidden or (None, 0)
+        return from_array(y._array, y._storage, node, index)
 
     def nested(self, derivatives: Sequence[Any]) -> Any:
         """``derivatives``, one for each input, nested as those."""
@@ -128,7 +141,7 @@ class _At:
                     f"Mismatch in shape: grad_output[{i}] has a shape of {ct.shape} and output"
                     f"[{i}] has a shape of {y.shape}, in {self.who} of {self.name}"
                 )
-        create = self.create or any(isinstance(c, Tensor) and c.requires_grad for c in cts)
+        create = self.create or any(isinstance(c, Tensor) and has_history(c) for c in cts)
         roots = [(e, take(c, create)) for e, c in zip(self.edges, cts, strict=True) if e]
         got = cotangents_at(roots, self.wanted, True, create) if roots else [None] * len(
             self.wanted)

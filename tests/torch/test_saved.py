@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import functrans.torch as torch
+from functrans.torch.autograd.graph import allow_mutation_on_saved_tensors, saved_tensors_hooks
 
 F = torch.nn.functional
 A = np.array([[2.0, 0.3, 0.1], [0.2, 3.0, 0.4], [0.1, 0.3, 4.0]])
@@ -197,3 +198,42 @@ def test_a_pack_hook_does_not_write_to_what_is_saved():
     with pytest.raises(RuntimeError, match="A saved tensor pack hook is modifying its input in"), \
             torch.autograd.graph.saved_tensors_hooks(lambda t: t.mul_(2), lambda t: t):
         x.exp()
+
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        return 2 * ctx.saved_tensors[0] * g
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: x * x, lambda x: x.softmax(0) * 3, lambda x: (x[:, None] @ x[None])[0], Twice.apply,
+])
+@pytest.mark.parametrize("hooks", [
+    lambda: saved_tensors_hooks(lambda t: t.clone(), lambda t: t), allow_mutation_on_saved_tensors,
+])
+def test_what_was_packed_apart_may_be_changed(f, hooks):
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    (expected,) = torch.autograd.grad(f(x)[0], x)
+    y = x.clone()
+    context = hooks()
+    with context:
+        z = f(y)
+    y.mul_(7)
+    assert torch.equal(torch.autograd.grad(z[0], x)[0], expected)
+    if hasattr(context, "clear"):
+        context.clear()
+
+
+def test_what_was_packed_as_it_is_must_not_be_changed():
+    y = torch.ones(2, requires_grad=True).clone()
+    with saved_tensors_hooks(lambda t: t, lambda t: t):
+        z = y * y
+    y.mul_(7)
+    with pytest.raises(RuntimeError, match="has been modified by an inplace operation"):
+        z.sum().backward()

@@ -67,8 +67,10 @@ def test_results_are_leaves_only_without_history():
 
 
 def test_requires_grad_is_for_floating_and_complex_types():
-    with pytest.raises(RuntimeError, match="floating point dtype can require gradients"):
+    with pytest.raises(RuntimeError, match="Only Tensors of floating point and complex dtype"):
         torch.ones(2, dtype=torch.int64, requires_grad=True)
+    with pytest.raises(RuntimeError, match="only Tensors of floating point dtype can require"):
+        torch.ones(2, dtype=torch.int64).requires_grad_()
 
 
 def test_requires_grad_of_a_result_cannot_be_turned_off():

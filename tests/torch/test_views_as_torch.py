@@ -182,3 +182,23 @@ def test_an_operand_on_part_of_the_written_memory_is_refused(change):
         change(x, x)
     with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
         change(torch.ones(1).expand(3), 2.0 if change is not torch.Tensor.copy_ else torch.ones(3))
+
+
+def test_a_view_that_was_made_a_leaf_is_not_written_to():
+    a = torch.arange(6.0).reshape(2, 3).requires_grad_()
+    for write in (lambda: a[0].mul_(2), lambda: a.mul_(2), lambda: a.view(-1).add_(1)):
+        with pytest.raises(RuntimeError, match="of a leaf Variable that requires grad is being"):
+            write()
+    with torch.no_grad():
+        a[0].mul_(2)
+    (a * a).sum().backward()
+    assert a.tolist() == [[0, 2, 4], [3, 4, 5]] and a.is_leaf
+    assert a.grad.tolist() == [[0, 4, 8], [6, 8, 10]]
+
+
+def test_a_view_that_was_made_a_leaf_follows_its_base():
+    base, w = torch.zeros(4), torch.ones(4, requires_grad=True)
+    v = base[:2].requires_grad_()
+    base[0] = w[0] * 3
+    v.sum().backward()
+    assert w.grad.tolist() == [3, 0, 0, 0] and not v.is_leaf

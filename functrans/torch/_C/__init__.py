@@ -8,7 +8,7 @@ from typing import Any
 from functrans.torch._C import _functions
 from functrans.torch._graph.engine import ImperativeEngine as _ImperativeEngine
 from functrans.torch._graph.graph import Node as _Node
-from functrans.torch._graph.modes import is_grad_enabled, state
+from functrans.torch._graph.modes import is_grad_enabled, set_grad
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.autograd.function import FunctionBase as _FunctionBase
 from functrans.torch.autograd.function import JitValue as Value
@@ -35,7 +35,7 @@ def _autograd_init() -> bool:
 
 def _set_grad_enabled(mode: bool) -> None:
     """Turn recording on or off in this thread."""
-    state.grad = bool(mode)
+    set_grad(bool(mode))
 
 
 def _set_forward_AD_enabled(mode: Any) -> None:

@@ -10,16 +10,17 @@ import numpy as np
 
 from functrans.extend import Aval
 from functrans.torch._functions.direct import RowCall, are_plain, record_row
+from functrans.torch._functions.failures import not_a_tensor, unmultiplied
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, TAKING_OUT, op, row
 from functrans.torch._graph.graph import Node, RowNode, check, freed, joint, saved_value, sequence
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed_binary
-from functrans.torch._graph.packing import packed, unpacked
+from functrans.torch._graph.packing import marked, packed, unpacked
 from functrans.torch._graph.pushing import FORWARD, Forward
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
+from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
 
 def _same_type(who, *xs):
@@ -40,7 +41,7 @@ class ProductNode(Node):
         self.edges = edges
         self.extras = None
         self.xs: tuple | None = xs if state.saving is None else packed(xs)
-        self.marks = marks
+        self.marks = marks if state.saving is None else marked(marks, self.xs or ())
         self.where = where
 
     def pull(self, ct: Any, create: bool) -> tuple:
@@ -91,6 +92,9 @@ _MM, _PRODUCT = named(ProductNode, "MmBackward0"), named(RowNode, "MmBackward0")
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product, of batches of matrices too."""
     if not isinstance(input, Tensor) or not isinstance(other, Tensor):
+        for name, position, x in (("input", 1, input), ("other", 2, other)):
+            if not isinstance(x, Tensor | np.ndarray):
+                raise not_a_tensor("matmul", name, position, x)
         return _product(input, other)
     a, b = input._array, other._array
     if a.ndim != 2 or b.ndim != 2 or a.dtype is not b.dtype or a.shape[1] != b.shape[0]:
@@ -99,7 +103,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     out = from_array(a.dot(b) if a.dtype.kind in "fc" else np.matmul(a, b))
     if not state.grad or a.dtype.kind not in "fcV":
         return out
-    e1, e2 = edge_of(input), edge_of(other)
+    e1, e2 = recorded_edge(input), recorded_edge(other)
     if e1 is not None or e2 is not None:
         marks = []
         if e1 is None:
@@ -131,32 +135,30 @@ def _product(input, other):
     try:
         return np.matmul(input, other)
     except ValueError as failure:
-        raise RuntimeError(_unmultiplied(input.shape, other.shape)) from failure
+        raise RuntimeError(unmultiplied("mm", input.shape, other.shape)) from failure
 
 
-def _unmultiplied(a: tuple, b: tuple) -> str:
-    """What is wrong with two shapes that have no product."""
-    if len(a) == len(b) == 1:
-        return (
-            f"inconsistent tensor size, expected tensor [{a[0]}] and src [{b[0]}] to have the same "
-            f"number of elements, but got {a[0]} and {b[0]} elements respectively"
-        )
-    kind = "mv" if len(b) == 1 else "mm" if len(a) <= 2 and len(b) == 2 else "matmul"
-    return f"{kind}: shapes {list(a)} and {list(b)} cannot be multiplied"
+_WANTED = {1: "1D tensors", 2: "a matrix"}
 
 
-def _product_of(who, *pairs):
+def _product_of(who, names, *pairs):
     """The product of two operands, each with the number of axes that ``who`` wants of it."""
-    for x, ndim in pairs:
+    for name, (x, ndim) in zip(names, pairs, strict=True):
         if x.ndim != ndim:
-            raise RuntimeError(f"{who}: expected a {ndim}-D tensor, but got {x.ndim}-D")
-    return _product.body(*[x for x, _ in pairs])
+            raise RuntimeError(
+                f"{name} must be a 3D tensor, got {x.ndim}D" if ndim == 3 else
+                f"{who}: {name} must be {_WANTED[ndim]}, got {x.ndim}-D tensor")
+    a, b = [x for x, _ in pairs]
+    _same_type(who, a, b)
+    if a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0] or a.shape[:-2] != b.shape[:-2]:
+        raise RuntimeError(unmultiplied(who, a.shape, b.shape))
+    return np.matmul(a, b)
 
 
 @op
 def mm(input, mat2):
     """The product of two matrices."""
-    return _product_of("mm", (input, 2), (mat2, 2))
+    return _product_of("mm", ("self", "mat2"), (input, 2), (mat2, 2))
 
 
 def _mv_row(input, vec):
@@ -165,26 +167,27 @@ def _mv_row(input, vec):
 
 
 def _bmm_row(input, mat2):
-    fit = are_plain(input, mat2) and input._array.ndim == mat2._array.ndim == 3
+    fit = (are_plain(input, mat2) and input._array.ndim == mat2._array.ndim == 3
+           and input._array.shape[0] == mat2._array.shape[0])
     return _product_row(input, mat2) if fit else None
 
 
 @op(by_row=_mv_row)
 def mv(input, vec):
     """The product of a matrix and a vector."""
-    return _product_of("mv", (input, 2), (vec, 1))
+    return _product_of("mv", ("input", "vec"), (input, 2), (vec, 1))
 
 
 @op(by_row=_bmm_row)
 def bmm(input, mat2):
     """The products of matrices in two batches."""
-    return _product_of("bmm", (input, 3), (mat2, 3))
+    return _product_of("bmm", ("batch1", "batch2"), (input, 3), (mat2, 3))
 
 
 @op
 def dot(input, tensor):
     """The product of two vectors, without conjugation."""
-    return _product_of("dot", (input, 1), (tensor, 1))
+    return _product_of("dot", ("input", "tensor"), (input, 1), (tensor, 1))
 
 
 @op
@@ -196,6 +199,9 @@ def vdot(input, other):
 @op(names="ger")
 def outer(input, vec2):
     """All products of entries of two vectors."""
+    for name, x in (("self", input), ("vec2", vec2)):
+        if x.ndim != 1:
+            raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {x.ndim}-D")
     return input.reshape(-1, 1) * vec2.reshape(1, -1)
 
 
@@ -208,7 +214,8 @@ def inner(input, other):
 @op
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     """beta * input + alpha * mat1 @ mat2."""
-    return _combined(input, mm.body(mat1, mat2), beta, alpha)
+    product = _product_of("addmm", ("mat1", "mat2"), (mat1, 2), (mat2, 2))
+    return _combined(input, product, beta, alpha)
 
 
 @op

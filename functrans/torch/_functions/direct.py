@@ -16,7 +16,7 @@ from functrans.extend import TABLE, Primitive
 from functrans.torch._graph.graph import RowNode
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.quiet import quiet
-from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
+from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
 FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
@@ -52,7 +52,7 @@ def record_row(kind: type[RowNode], call: RowCall) -> Tensor:
     out = from_array(y)
     if not state.grad:
         return out
-    edges = [edge_of(x) if isinstance(x, Tensor) else None for x in operands]
+    edges = [recorded_edge(x) if isinstance(x, Tensor) else None for x in operands]
     if any(edges):
         storages = [x._storage if isinstance(x, Tensor) else None for x in operands]
         out._node = kind(row, edges, primals, out._array, params, storages, out._storage)

@@ -296,7 +296,7 @@ def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
 def clamp(x, min=None, max=None):
     """x kept between two bounds, numbers or tensors; at a bound the slope is 1."""
     if min is None and max is None:
-        raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     x, min, max = promoted(x, min, max)
     ordered("clamp", x)
     return np.clip(x, min, max)
@@ -324,6 +324,9 @@ def addcdiv(input, tensor1, tensor2, *, value=1):
 def masked_fill(x, mask, value):
     """x with ``value`` where ``mask`` holds."""
     value = np.asarray(value) if type(value) in NUMBERS else value
+    if mask.dtype != bool:
+        raise RuntimeError("masked_fill_ only supports boolean masks, but got mask with dtype "
+                           f"{dtypes.dtype_of(mask).name}")
     if value.dtype.kind == "c" and x.dtype.kind != "c":
         raise RuntimeError("masked_fill: a complex value cannot be converted to "
                            f"{dtypes.dtype_of(x).name}")

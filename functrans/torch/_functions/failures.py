@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 
 from functrans.errors import FunctransError
+
+
+class WrongValue(FunctransError, ValueError):
+    """A ValueError of ours: those of NumPy become RuntimeErrors, as torch has them."""
 
 
 class _LinAlgError(np.linalg.LinAlgError, RuntimeError):
@@ -27,11 +33,23 @@ _SINGULAR = {
 _PLACE = re.compile(r"index (-?\d+) is out of bounds for axis (\d+) with size (\d+)")
 _MASK = re.compile(r"boolean index did not match indexed array along axis (\d+); size of axis is "
                    r"(\d+) but size of corresponding boolean axis is (\d+)")
+_MANY = re.compile(r"too many indices for array: array is (\d+)-dimensional")
+_KEY = "only integers, slices (`:`), ellipsis (`...`), "
+_OPERANDS = re.compile(r"operands could not be broadcast together with shapes "
+                       r"\(([\d, ]*)\) \(([\d, ]*)\)")
 _BROADCAST = re.compile(r"(?:input array from shape|->remapped\]:) *\(([\d, ]*)\) "
                         r"(?:into shape|and requested shape) \(([\d, ]*)\)")
 
 
-def translated(name: str, failure: ValueError | IndexError) -> Exception | None:
+def raise_as_torch(name: str, failure: ValueError | IndexError) -> NoReturn:
+    """Raise what torch has in the place of NumPy's ``failure`` in ``name``, or ``failure``."""
+    known = _translated(name, failure)
+    if known is None:
+        raise failure
+    raise known from failure
+
+
+def _translated(name: str, failure: ValueError | IndexError) -> Exception | None:
     """The error that torch has in the place of NumPy's ``failure`` in ``name``.
 
     None where ``failure`` is one of ours, or says all there is to say.
@@ -57,11 +75,26 @@ def translated(name: str, failure: ValueError | IndexError) -> Exception | None:
                 f"The shape of the mask [{m[3]}] at index {m[1]} does not match the shape of the "
                 f"indexed tensor [{m[2]}] at index {m[1]}"
             )
+        if m := _MANY.search(text):
+            return IndexError(f"too many indices for tensor of dimension {m[1]}")
+        if text.startswith(_KEY):
+            return IndexError(f"{_KEY}None and long or byte Variables are valid indices")
         return None
     if m := _BROADCAST.search(text):
-        have, want = [tuple(map(int, filter(None, re.split(r"[, ]+", s)))) for s in m.groups()]
-        return RuntimeError(unexpandable(have, want))
+        return RuntimeError(unexpandable(*_shapes(m)))
+    if m := _OPERANDS.search(text):
+        return RuntimeError(misfit(name, *_shapes(m)))
     return RuntimeError(f"{name}: {failure}")
+
+
+def _shapes(m: re.Match) -> list[tuple[int, ...]]:
+    return [tuple(map(int, filter(None, re.split(r"[, ]+", s)))) for s in m.groups()]
+
+
+def not_a_tensor(name: str, argument: str, position: int, found: object) -> TypeError:
+    """The error of a function that was called with something else."""
+    return TypeError(f"{name}(): argument '{argument}' (position {position}) must be Tensor, not "
+                     f"{type(found).__name__}")
 
 
 def out_of_range(dim: int, ndim: int) -> str:
@@ -89,8 +122,55 @@ def unexpandable(have: Sequence[int], want: Sequence[int]) -> str:
                 f"number of dimensions in the tensor ({len(have)})")
     i = next((i for i in range(1, len(have) + 1) if have[-i] not in (1, want[-i])), 1)
     return (f"The expanded size of the tensor ({want[-i]}) must match the existing size "
-            f"({have[-i]}) at non-singleton dimension {len(want) - i}. Target sizes: {list(want)}. "
-            f"Tensor sizes: {list(have)}")
+            f"({have[-i]}) at non-singleton dimension {len(want) - i}.  Target sizes: "
+            f"{list(want)}.  Tensor sizes: {list(have)}")
+
+
+def unmultiplied(name: str, a: Sequence[int], b: Sequence[int]) -> str:
+    """What is wrong with two shapes that have no product; ``name`` is the function's for two."""
+    if len(a) == len(b) == 1:
+        return (
+            f"inconsistent tensor size, expected tensor [{a[0]}] and src [{b[0]}] to have the same "
+            f"number of elements, but got {a[0]} and {b[0]} elements respectively"
+        )
+    if len(a) == 2 and len(b) == 1:
+        return f"size mismatch, got input ({a[0]}), mat ({a[0]}x{a[1]}), vec ({b[0]})"
+    if len(b) <= 2 or len(a) == 1:
+        rows, columns = math.prod(a[:-1]), a[-1]
+        return (f"{name}: mat1 and mat2 shapes cannot be multiplied ({rows}x{columns} and "
+                f"{'x'.join(map(str, b))})")
+    if a[-1] == b[-2] and name != "bmm":
+        return misfit(name, a[:-2], b[:-2])
+    return ("Expected size for first two dimensions of batch2 tensor to be: "
+            f"{[math.prod(a[:-2]), a[-1]]} but got: {[math.prod(b[:-2]), b[-2]]}.")
+
+
+_EMPTY = {"cat": (WrongValue, "torch.cat(): expected a non-empty list of Tensors"),
+          "stack": (RuntimeError, "stack expects a non-empty TensorList")}
+
+
+def require_tensors(name: str, tensors: Any) -> None:
+    """Raise unless these are tensors in a tuple or list, and there are some."""
+    if not isinstance(tensors, tuple | list):
+        raise TypeError(f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not "
+                        "Tensor")
+    if not tensors:
+        kind, text = _EMPTY[name]
+        raise kind(text)
+    for i, x in enumerate(tensors):
+        if not hasattr(x, "shape"):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got "
+                            f"{type(x).__name__}")
+
+
+def require_alike(name: str, tensors: Sequence[Any]) -> None:
+    """Raise unless all have one shape."""
+    for i, x in enumerate(tensors):
+        if x.shape != tensors[0].shape:
+            raise RuntimeError(
+                f"{name} expects each tensor to be equal size, but got {list(tensors[0].shape)} at "
+                f"entry 0 and {list(x.shape)} at entry {i}"
+            )
 
 
 def require_joinable(shapes: Sequence[tuple], dim: int) -> None:
@@ -110,5 +190,6 @@ def require_joinable(shapes: Sequence[tuple], dim: int) -> None:
 
 
 __all__ = [
-    "LinAlgError", "misfit", "out_of_range", "require_joinable", "translated", "unexpandable",
+    "LinAlgError", "WrongValue", "misfit", "not_a_tensor", "out_of_range", "raise_as_torch",
+    "require_alike", "require_joinable", "require_tensors", "unexpandable", "unmultiplied",
 ]

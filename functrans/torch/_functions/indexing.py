@@ -10,7 +10,8 @@ import numpy as np
 
 from functrans.extend import split_key
 from functrans.torch._functions.direct import RowCall, are_plain
-from functrans.torch._functions.failures import translated
+from functrans.torch._functions.failures import raise_as_torch
+from functrans.torch._functions.outputs import any_requires
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NUMBERS, op, promoted, row
 from functrans.torch._graph.custom import DelayedError
 from functrans.torch._graph.graph import RowNode, Value
@@ -20,7 +21,7 @@ from functrans.torch._graph.titles import named
 from functrans.torch._graph.views import changed, getitem, guard, rebase, refuse_overlap, view
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import result_dtype
-from functrans.torch._tensors.tensor import Tensor, edge_of, unwrap
+from functrans.torch._tensors.tensor import Tensor, recorded_edge, unwrap
 
 _scatter_set, _where = row("scatter_set"), row("where")
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
@@ -75,7 +76,7 @@ def get(self: Tensor, key: Any) -> Tensor:
     try:
         return _part(self, pattern)
     except IndexError as failure:
-        raise translated("__getitem__", failure) or failure from failure
+        raise_as_torch("__getitem__", failure)
 
 
 def _part(self: Tensor, pattern: tuple) -> Tensor:
@@ -107,13 +108,11 @@ def put(self: Tensor, key: Any, value: Any) -> None:
     try:
         _put(self, key, value)
     except (ValueError, IndexError) as failure:
-        raise translated("__setitem__", failure) or failure from failure
+        raise_as_torch("__setitem__", failure)
 
 
 def _put(self: Tensor, key: Any, value: Any) -> None:
-    recorded = state.grad and (
-        self.requires_grad or (isinstance(value, Tensor) and value.requires_grad)
-    )
+    recorded = state.grad and any_requires((self, value))
     guard(self, recorded, "__setitem__")
     array = self._array
     if isinstance(value, Tensor):
@@ -129,7 +128,7 @@ def _put(self: Tensor, key: Any, value: Any) -> None:
         v = _shaped(v, region.shape)
         if v.dtype != array.dtype:
             v = v.astype(array.dtype)
-        edges = [edge_of(self), v.edge if type(v) is Value else None, *[None] * len(indices)]
+        edges = [recorded_edge(self), v.edge if type(v) is Value else None, *[None] * len(indices)]
         xs = [array, v.primal if type(v) is Value else v, *indices]
         node = named(RowNode, "CopySlices")(
             _scatter_set, edges, xs, None, {"pattern": pattern}, [None] * len(xs), None
@@ -215,6 +214,12 @@ def take_along_dim(input, indices, dim=None):
 def gather(x, dim, index, *, sparse_grad=False):
     """Entries picked along ``dim`` by an index of as many dimensions."""
     index = from_start("gather", index_array(index))
+    if index.dtype not in (np.int64, np.int32):
+        raise RuntimeError("gather(): Expected dtype int32/int64 for index, but it is "
+                           f"{dtypes.dtype_of(index).name}")
+    if x.ndim and index.ndim not in (0, x.ndim):
+        raise RuntimeError("Index tensor must have the same number of dimensions as input tensor: "
+                           f"gather of {list(index.shape)} from {list(x.shape)}")
     if not index.size:
         return np.zeros(index.shape, x.dtype)
     if not x.ndim or not index.ndim:
@@ -312,7 +317,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 @observed_unary
 def zero_(self: Tensor) -> Tensor:
     """Write zero everywhere."""
-    if not (state.grad and self.requires_grad):
+    if not (state.grad and any_requires((self,))):
         guard(self, False, "zero_")
         self._array.fill(0)
         changed(self, "zero_")

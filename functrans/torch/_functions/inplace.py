@@ -16,6 +16,7 @@ from functrans.torch._graph.quiet import quiet
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.views import changed, guard, rebase, refuse_overlap, value_for_write
 from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.kinds import scalar_name
 from functrans.torch._tensors.tensor import Tensor, from_array, lift
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -26,7 +27,7 @@ def in_place(f: Callable, name: str) -> Callable:
     of = getattr(f, "of", None)
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        recorded = state.grad and (self.requires_grad or any_requires(args))
+        recorded = state.grad and any_requires((self, *args))
         array = self._array
         if args:
             refuse_overlap(self, args[0])
@@ -93,7 +94,8 @@ def fitting(array: np.ndarray, t: Tensor, name: str) -> np.ndarray:
     have, want = dtypes.BY_ARRAY_DTYPE[array.dtype], t.dtype
     if have.rank > want.rank:
         raise RuntimeError(
-            f"{name}: result type {have.name} can't be cast to the desired output type {want.name}"
+            f"result type {scalar_name(array)} can't be cast to the desired output type "
+            f"{scalar_name(t._array)}, in {name}"
         )
     if array.shape != t._array.shape:
         raise RuntimeError(

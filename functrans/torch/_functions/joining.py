@@ -21,7 +21,7 @@ from functrans.torch._functions.table import (
     row,
 )
 from functrans.torch._graph.views import changed
-from functrans.torch._tensors.tensor import Tensor, from_array
+from functrans.torch._tensors.tensor import Tensor, from_array, has_history
 
 _on_diagonal = row("embed_diagonal")
 
@@ -112,6 +112,9 @@ def tile(x, *dims):
 @method
 def repeat(input: Tensor, *repeats: Any) -> Tensor:
     """Copies side by side, so many along each dimension."""
+    if len(sizes(repeats)) < input._array.ndim:
+        raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of "
+                           f"dimensions of tensor: {list(sizes(repeats))} for {list(input.shape)}")
     return tile(input, sizes(repeats))
 
 
@@ -316,13 +319,23 @@ def adjoint(input: Tensor) -> Tensor:
 
 PROPERTIES["mH"] = adjoint
 
+
+def _conjugate_transpose(self: Tensor) -> Tensor:
+    if self._array.ndim not in (0, 2):
+        raise RuntimeError("tensor.H is only supported on matrices (2-D tensors). Got "
+                           f"{self._array.ndim}-D tensor. Use .mH for batches of them.")
+    return adjoint(self) if self._array.ndim else METHODS["conj"](self)
+
+
+PROPERTIES["H"] = _conjugate_transpose
+
 for _name in ("tril", "triu", "cumsum", "cumprod"):
     METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
 
 
 def _reshaping(name: str) -> None:
     def write(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if self.requires_grad:
+        if has_history(self):
             raise NotImplementedError(f"{name}_ of a tensor that requires gradients is not "
                                       f"supported; use y = x.{name}(...)")
         self._array = METHODS[name](self, *args, **kwargs)._array

@@ -413,6 +413,7 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     return matrices[0].clone() if len(matrices) == 1 else chain(list(matrices), out=out)
 
 
-LINALG.update(det=det, slogdet=slogdet, matrix_power=matrix_power, matrix_exp=matrix_exp,
+op(slogdet.body, space=LINALG)
+LINALG.update(det=det, matrix_power=matrix_power, matrix_exp=matrix_exp,
               multi_dot=multi_dot)
 METHODS["inverse"] = inv

@@ -9,15 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._graph.modes import no_grad, state
+from functrans.torch._graph.modes import no_grad, state, unusual
 from functrans.torch._graph.views import changed, guard
-from functrans.torch._tensors.tensor import Tensor
+from functrans.torch._tensors.kinds import scalar_name
+from functrans.torch._tensors.tensor import Tensor, recorded_edge
 
 
 def any_requires(xs: Any) -> bool:
+    """Whether what is done with ``xs`` is to be recorded, as long as anything is."""
+    only_forward = unusual and state.only_forward
     for x in xs:
         if isinstance(x, Tensor):
-            if x._node is not None or x.requires_grad:
+            if only_forward:
+                if recorded_edge(x) is not None:
+                    return True
+            elif x._node is not None or x.requires_grad:
                 return True
         elif type(x) in (list, tuple) and any_requires(x):
             return True
@@ -47,19 +53,13 @@ def write_out(name: str, compute: Callable[[], Any], out: Any, operands: Any) ->
     return type(results)(*out) if hasattr(results, "_fields") else tuple(out)
 
 
-def _scalar(t: Tensor) -> str:
-    """The name of the type of ``t`` in torch's errors: Float, Double, Long."""
-    return t.type().removeprefix("torch.").removesuffix("Tensor")
-
-
 def _write(name: str, result: Tensor, out: Tensor) -> None:
-    have, want = result.dtype, out.dtype
+    have, want, array = result.dtype, out.dtype, result._array
     if have.rank > want.rank:
         raise RuntimeError(
-            f"result type {_scalar(result)} can't be cast to the desired output type "
-            f"{_scalar(out)}, in {name} with out="
+            f"result type {scalar_name(array)} can't be cast to the desired output type "
+            f"{scalar_name(out._array)}, in {name} with out="
         )
-    array = result._array
     if out._array.shape != array.shape:
         if out._array.size:
             warnings.warn(

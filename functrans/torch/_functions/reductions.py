@@ -9,6 +9,7 @@ import numpy as np
 
 from functrans.extend import ANY, Aval, Linear, Primitive, bind
 from functrans.torch._functions.direct import RowCall, are_plain, axis_of
+from functrans.torch._functions.failures import not_a_tensor
 from functrans.torch._functions.table import (
     FUNCTIONS,
     METHODS,
@@ -90,12 +91,18 @@ def sum_all(x, *, dtype=None):
     return np.sum(_summable(x, dtype))
 
 
+def _is_wide(x: Any, who: str) -> bool:
+    if not isinstance(x, Tensor):
+        raise not_a_tensor(who, "input", 1, x)
+    return x._array.dtype.char in _WIDE
+
+
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
         axis: Any = None) -> Tensor:
     """Sum along ``dim``; of all entries by default."""
     dim = axis if dim is None else dim
     if dim is None and not keepdim:
-        plain = dtype is None and input._array.dtype.char in _WIDE
+        plain = dtype is None and _is_wide(input, "sum")
         return _sum_all(input) if plain else sum_all(input, dtype=dtype)
     return sum_dim(input, dim, keepdim, dtype=dtype)
 
@@ -135,7 +142,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     """Mean along ``dim``; of all entries by default."""
     dim = axis if dim is None else dim
     if dim is None and not keepdim:
-        plain = dtype is None and input._array.dtype.char in _WIDE and input._array.size
+        plain = dtype is None and _is_wide(input, "mean") and input._array.size
         return _mean_all(input) if plain else mean_all(input, dtype=dtype)
     return mean_dim(input, dim, keepdim, dtype=dtype)
 
@@ -252,13 +259,25 @@ def _ordered(x, who):
 @op
 def amax(x, dim=None, keepdim=False):
     """Greatest entry along ``dim``; a tie shares its derivative."""
+    _require_entries("amax", x, dim)
     return np.max(_ordered(x, "amax"), axis=axes(dim, x), keepdims=keepdim)
 
 
 @op
 def amin(x, dim=None, keepdim=False):
     """Least entry along ``dim``; a tie shares its derivative."""
+    _require_entries("amin", x, dim)
     return np.min(_ordered(x, "amin"), axis=axes(dim, x), keepdims=keepdim)
+
+
+def _require_entries(who, x, dim):
+    """Raise if there is nothing to choose from."""
+    if not x.size and dim in (None, ()):
+        raise IndexError(f"{who}(): Expected reduction dim to be specified for input.numel() == 0. "
+                         "Specify the reduction dim with the 'dim' argument.")
+    for d in () if x.size or dim is None else dim if isinstance(dim, tuple | list) else (dim,):
+        if not x.shape[d]:
+            raise IndexError(f"{who}(): Expected reduction dim {d} to have non-zero size.")
 
 
 def picked(x, indices, dim, keepdim):
@@ -283,6 +302,7 @@ def _dim_of(x, dim):
 @op(method=False, title="MaxBackward0")
 def max_dim(x, dim, keepdim=False):
     """Greatest entry along ``dim`` and where it is."""
+    _require_entries("max", x, dim)
     values = plain_value(_ordered(x, "max"))
     return picked(x, np.argmax(values, _dim_of(x, dim)), dim, keepdim)
 
@@ -290,6 +310,7 @@ def max_dim(x, dim, keepdim=False):
 @op(method=False, title="MinBackward0")
 def min_dim(x, dim, keepdim=False):
     """Least entry along ``dim`` and where it is."""
+    _require_entries("min", x, dim)
     values = plain_value(_ordered(x, "min"))
     return picked(x, np.argmin(values, _dim_of(x, dim)), dim, keepdim)
 
@@ -299,6 +320,10 @@ def _extreme(name, whole, along, of_two):
 
     def f(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
         if dim is None:
+            if isinstance(input, Tensor) and not input._array.size:
+                raise RuntimeError(
+                    f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
+                    "Specify the reduction dim with the 'dim' argument.")
             return whole(input)
         if isinstance(dim, Tensor):
             return METHODS[of_two](input, dim)
@@ -361,8 +386,7 @@ def argmin(x, dim=None, keepdim=False):
 
 def _found(x, dim, who):
     """The entries among which one is looked for."""
-    if dim is None and not x.size:
-        raise IndexError(f"{who}: there is no entry; name a dimension that is not empty")
+    _require_entries(who, x, dim)
     return plain_value(_ordered(x, who))
 
 
@@ -417,6 +441,8 @@ def topk(x, k, dim=-1, largest=True, sorted=True):
     """The ``k`` greatest entries along ``dim`` and where they are."""
     if not x.ndim:
         return sort.body(x, dim)
+    if not 0 <= k <= x.shape[dim]:
+        raise RuntimeError(f"selected index k out of range: topk of {k} among {x.shape[dim]}")
     order = sort.body(plain_value(x), dim, largest).indices
     order = np.take(order, np.arange(k), dim)
     return Extreme(np.take_along_axis(x, order, dim), order)

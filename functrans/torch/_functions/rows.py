@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import Elementwise
-from functrans.torch._functions.failures import misfit
+from functrans.torch._functions.failures import misfit, not_a_tensor
 from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse, title_for
 from functrans.torch._graph.graph import ZERO, Edge, ElementwiseNode, Storage
 from functrans.torch._graph.modes import state
@@ -22,7 +22,7 @@ from functrans.torch._graph.quiet import quiet
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
+from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _new = object.__new__
@@ -58,6 +58,9 @@ class Row:
 
     def general(self, x1: Any, x2: Any) -> Tensor:
         """On any operands: tensors, numbers, arrays."""
+        for name, position, x in (("input", 1, x1), ("other", 2, x2)):
+            if _declines(x):
+                raise not_a_tensor(self.name, name, position, x)
         a, b = promoted(operand(x1), operand(x2), floats=self.floats)
         kinds = {x.dtype.kind for x in (a, b) if type(x) not in NUMBERS}
         if self.name in ORDERED:
@@ -68,8 +71,8 @@ class Row:
         out = from_array(y)
         if not state.grad or y.dtype.kind not in "fcV":
             return out
-        e1 = edge_of(x1) if isinstance(x1, Tensor) else None
-        e2 = edge_of(x2) if isinstance(x2, Tensor) else None
+        e1 = recorded_edge(x1) if isinstance(x1, Tensor) else None
+        e2 = recorded_edge(x2) if isinstance(x2, Tensor) else None
         if e1 is None and e2 is None:
             return out
         a1, a2 = self.actions
@@ -162,7 +165,7 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
             b: Any = other._array
             if b.dtype is not d or (d is not _F32 and d is not _F64):
                 return general(input, other)
-            e2 = edge_of(other) if state.grad else None
+            e2 = recorded_edge(other) if state.grad else None
         elif type(other) in _REALS and (d is _F32 or d is _F64):
             b, e2 = other, None
         elif operator and _declines(other):
@@ -179,7 +182,7 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
         out._array, out._storage = y, (own := Storage())
         if not state.grad:
             return from_array(y, own) if state.inference else out
-        e1 = edge_of(input)
+        e1 = recorded_edge(input)
         if (e1 is None and e2 is None) or y.dtype is not d:  # constants, comparisons
             return out
         s = y.shape
@@ -221,7 +224,7 @@ def reflected(f: Any) -> Callable:
             return NotImplemented if _declines(other) else general(other, self)
         y = np.asarray(compute(other, b))
         out = from_array(y)
-        edge = edge_of(self) if state.grad else None
+        edge = recorded_edge(self) if state.grad else None
         if edge is not None:
             marks = of.marks(None, edge, other, self, out._storage)
             part = 1, a2, a2.pick(y, other, b) if a2.needs else (), None
@@ -241,7 +244,10 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
     compute = _quietly(ufunc) if not row.differentiable or action.singular else ufunc
 
     def f(input: Tensor) -> Tensor:
-        a = input._array
+        try:
+            a = input._array
+        except AttributeError:
+            raise not_a_tensor(name, "input", 1, input) from None
         d = a.dtype
         if d is not _F32 and d is not _F64 and floats:
             a = floating(a)
@@ -253,7 +259,7 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
         if type(y) is not np.ndarray:
             y = np.asarray(y)
         out = from_array(y)
-        edge = edge_of(input) if state.grad else None
+        edge = recorded_edge(input) if state.grad else None
         if edge is None or not dtypes.is_differentiable(y.dtype):
             return out
         if pick is None or not needs:

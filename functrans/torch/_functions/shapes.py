@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from functrans.torch._functions import failures
 from functrans.torch._functions.direct import cat_row, stack_row
-from functrans.torch._functions.failures import out_of_range, require_joinable, unexpandable
 from functrans.torch._functions.table import (
     FUNCTIONS,
     METHODS,
@@ -44,7 +44,7 @@ def _dim(dim: int, ndim: int) -> int:
     if 0 <= dim < ndim:
         return dim
     if not -max(ndim, 1) <= dim < max(ndim, 1):
-        raise IndexError(out_of_range(dim, ndim))
+        raise IndexError(failures.out_of_range(dim, ndim))
     return dim % max(ndim, 1)
 
 
@@ -53,7 +53,9 @@ def _full_shape(shape: tuple, have: tuple, who: str) -> tuple:
     size = math.prod(have)
     known = -math.prod(shape) if -1 in shape else math.prod(shape)
     fits = size % known == 0 if -1 in shape and known > 0 else known == size
-    if shape.count(-1) > 1 or not fits or (-1 in shape and known == 0):
+    if shape.count(-1) > 1:
+        raise RuntimeError(f"only one dimension can be inferred, in {who} to {list(shape)}")
+    if not fits or (-1 in shape and known == 0):
         raise RuntimeError(
             f"shape '{list(shape)}' is invalid for input of size {size}, in {who} of {list(have)}"
         )
@@ -195,7 +197,7 @@ def expand(input: Tensor, *shape: Any) -> Tensor:
     lead = len(wanted) - len(have)
     full = tuple([have[i - lead] if n == -1 and i >= lead else n for i, n in enumerate(wanted)])
     if lead < 0 or any(n not in (1, m) for n, m in zip(have, full[lead:], strict=True)):
-        raise RuntimeError(unexpandable(have, full))
+        raise RuntimeError(failures.unexpandable(have, full))
     # what broadcasting returns cannot be written to, even where no entry is repeated
     row = reshape_row if math.prod(full) == input._array.size else broadcast_to
     return view("ExpandBackward0", row, (input,), {"shape": full})
@@ -304,7 +306,6 @@ METHODS["swapaxes"] = METHODS["swapdims"] = transpose
 METHODS["moveaxis"] = movedim
 PROPERTIES["T"] = lambda self: permute(self, range(self.ndim - 1, -1, -1))
 PROPERTIES["mT"] = lambda self: transpose(self, -2, -1)
-PROPERTIES["H"] = lambda self: METHODS["conj"](transpose(self, -2, -1))
 
 # ---- new memory
 
@@ -376,19 +377,18 @@ def meshgrid(*tensors, indexing: Any = "ij"):
 @op(space=FUNCTIONS, names="concat concatenate", by_row=cat_row)
 def cat(tensors, dim=0):
     """Tensors one after another along ``dim``."""
-    if not tensors:
-        raise RuntimeError("cat: expected a non-empty list of Tensors")
+    failures.require_tensors("cat", tensors)
     alike = promoted(*tensors)
     parts = [x for x in alike if x.shape != (0,)] or alike[:1]
-    require_joinable([x.shape for x in parts], _dim(dim, parts[0].ndim))
+    failures.require_joinable([x.shape for x in parts], _dim(dim, parts[0].ndim))
     return np.concatenate(parts, dim)
 
 
 @op(space=FUNCTIONS, by_row=stack_row)
 def stack(tensors, dim=0):
     """Tensors of one shape along a new dimension ``dim``."""
-    if not tensors:
-        raise RuntimeError("stack: expected a non-empty list of Tensors")
+    failures.require_tensors("stack", tensors)
+    failures.require_alike("stack", tensors)
     return np.stack(promoted(*tensors), dim)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from functrans.torch._functions.table import FUNCTIONS, METHODS, function, method
 from functrans.torch._tensors import dtypes, factories
-from functrans.torch._tensors.tensor import Tensor, as_array, from_array
+from functrans.torch._tensors.tensor import Tensor, as_array, from_array, has_history
 
 
 @method
@@ -105,7 +105,7 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None)
 
 def map_(self: Tensor, tensor: Tensor, callable: Callable) -> Tensor:
     """Write ``callable(a, b)`` of the entries of two tensors, one after the other."""
-    if self.requires_grad or tensor.requires_grad:
+    if has_history(self) or has_history(tensor):
         raise RuntimeError("Can't call map_() on Variable that requires grad. Use "
                            "var.detach().map_() instead.")
     other = np.broadcast_to(as_array(tensor), self._array.shape)

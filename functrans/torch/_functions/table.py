@@ -21,22 +21,23 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from functrans.errors import FunctransError
 from functrans.extend import TABLE
 from functrans.torch._functions.direct import ByRow, record_row
-from functrans.torch._functions.failures import translated
+from functrans.torch._functions.failures import not_a_tensor, raise_as_torch
 from functrans.torch._functions.outputs import any_requires, write_out
+from functrans.torch._functions.returned import return_type
 from functrans.torch._graph.graph import Node, RowNode, Value
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed
 from functrans.torch._graph.quiet import quiet
 from functrans.torch._graph.titles import named, rename
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, from_array, lift
+from functrans.torch._tensors.tensor import Tensor, from_array, lift_operand
 
 # Any: what ``op`` returns has a ``body``, other functions have not
 METHODS: dict[str, Any] = {}
@@ -49,10 +50,6 @@ PROPERTIES: dict[str, Callable] = {}
 # names of METHODS whose functions, but not methods, take ``out=``; those of ``op`` do anyway
 TAKING_OUT: set[str] = set()
 NUMBERS = frozenset({bool, int, float, complex})
-
-
-class WrongValue(FunctransError, ValueError):
-    """A ValueError of ours: those of NumPy become RuntimeErrors, as torch has them."""
 
 
 def title_for(name: str) -> str:
@@ -73,6 +70,7 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
     body = f
     name = name or body.__name__.strip("_")
     shown = title or title_for(name)
+    returned = f"{'linalg_' if space is LINALG else ''}{name.removesuffix('_dim')}"
     kind = named(RowNode, shown)
     if by_row is not None:
         by_row.__name__ = by_row.__qualname__ = name  # of whose arguments its errors speak
@@ -88,7 +86,7 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
                 if call is not None:
                     return record_row(kind, call)
             except (ValueError, IndexError) as failure:
-                _raise_as_torch(name, failure)
+                raise_as_torch(name, failure)
         if state.grad and (any_requires(args) or (kwargs and any_requires(kwargs.values()))):
             operands = [_lifted(x) for x in args]
             options = {k: _lifted(x) for k, x in kwargs.items()}
@@ -102,8 +100,12 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
             refuse(name, failure, operands)
             raise
         except (ValueError, IndexError) as failure:
-            _raise_as_torch(name, failure)
-        return wrap(out, operands, shown)
+            raise_as_torch(name, failure)
+        except AttributeError as failure:
+            if args and not isinstance(args[0], Tensor):  # of which a body read what tensors have
+                raise not_a_tensor(name, "input", 1, args[0]) from failure
+            raise
+        return wrap(out, operands, shown, returned)
 
     run.__name__ = run.__qualname__ = name
     called = observed(run, name)
@@ -112,13 +114,6 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
         table = METHODS if space is None else space
         table.update(dict.fromkeys([name, *names.split()], called))
     return called
-
-
-def _raise_as_torch(name: str, failure: ValueError | IndexError) -> NoReturn:
-    known = translated(name, failure)
-    if known is None:
-        raise failure
-    raise known from failure
 
 
 def function(f: Callable) -> Callable:
@@ -138,18 +133,31 @@ def refuse(name: str, failure: TypeError, xs: Any) -> None:
     if isinstance(failure, FunctransError) or not _NO_LOOP.match(str(failure)):
         return
     kinds = [dtypes.BY_ARRAY_DTYPE[x.dtype].name for x in xs if hasattr(x, "dtype")]
+    name = name.strip("_")
+    if kinds == ["bool", "bool"] and name == "sub":
+        raise NotImplementedError(_BOOLEAN_DIFFERENCE) from failure
+    if kinds == ["bool"] and name == "neg":
+        raise NotImplementedError(_BOOLEAN_NEGATION) from failure
     raise NotImplementedError(
-        f"{name.strip('_')} is not implemented for {' and '.join(dict.fromkeys(kinds))}; convert "
+        f"{name} is not implemented for {' and '.join(dict.fromkeys(kinds))}; convert "
         "the operands to another type first"
     ) from failure
 
 
+_BOOLEAN_DIFFERENCE = (
+    "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+    "`logical_xor()` operator instead."
+)
+_BOOLEAN_NEGATION = (
+    "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
+    "mask, use the `~` or `logical_not()` operator instead."
+)
 _NO_LOOP = re.compile("ufunc '|The numpy boolean|numpy boolean|Cannot cast ufunc")
 
 
 def _lifted(x: Any) -> Any:
     if isinstance(x, Tensor):
-        return lift(x)
+        return lift_operand(x)
     if type(x) in (list, tuple):
         return type(x)([_lifted(v) for v in x])
     if type(x) is np.ndarray:
@@ -165,8 +173,11 @@ def _plain(x: Any) -> Any:
     return x.array_dtype if isinstance(x, dtypes.dtype) else x
 
 
-def wrap(out: Any, operands: Any, title: str) -> Any:
-    """Results of NumPy code as tensors; none is on the memory of an argument."""
+def wrap(out: Any, operands: Any, title: str, name: str) -> Any:
+    """Results of NumPy code as tensors; none is on the memory of an argument.
+
+    ``name``: of the type of named results.
+    """
     if type(out) is Value:
         if out.node is not None and not any(_is_output(x, out.node) for x in operands):
             rename(out.node, title)
@@ -174,8 +185,9 @@ def wrap(out: Any, operands: Any, title: str) -> Any:
     if isinstance(out, np.ndarray | np.generic):
         return from_array(_apart(np.asarray(out), operands))
     if isinstance(out, tuple | list):
-        items = [wrap(x, operands, title) for x in out]
-        return type(out)(*items) if hasattr(out, "_fields") else type(out)(items)
+        items = [wrap(x, operands, title, name) for x in out]
+        fields = getattr(out, "_fields", None)
+        return type(out)(items) if fields is None else return_type(name, fields)(*items)
     return out
 
 

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import Aval
+from functrans.torch._functions.failures import not_a_tensor
 from functrans.torch._functions.table import title_for
 from functrans.torch._graph.graph import Edge, Node
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed_unary
 from functrans.torch._graph.pushing import FORWARD, Forward
 from functrans.torch._graph.titles import named
-from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
+from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
 
 
 class TotalNode(Node):
@@ -51,11 +52,14 @@ def total(name: str, mean: bool) -> Callable:
     kind = named(TotalNode, title_for(name))
 
     def f(input: Tensor) -> Tensor:
-        array = input._array
+        try:
+            array = input._array
+        except AttributeError:
+            raise not_a_tensor(name, "input", 1, input) from None
         y = np.add.reduce(array, None)
         scale = 1 / array.size if mean else 1
         out = from_array(y * y.dtype.type(scale) if mean else y)
-        edge = edge_of(input) if state.grad else None
+        edge = recorded_edge(input) if state.grad else None
         if edge is not None:
             out._node = kind(edge, array, scale)
         return out

@@ -14,14 +14,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans.extend import Aval, Tracer, aval_of, cast, sum_to
-from functrans.torch._graph.graph import Edge, Node, Storage, Value, check, freed
+from functrans.torch._graph.graph import Edge, Node, Storage, Value, check, freed, sequence
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.packing import Packed
 from functrans.torch._graph.pushing import FORWARD, Forward
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.views import CUSTOM, SEVERAL, changed, guard, rebase
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, lift, show, take
+from functrans.torch._tensors.tensor import (
+    Tensor,
+    from_array,
+    lift_variable,
+    recorded_edge,
+    show,
+    take,
+)
 
 
 class Saved(NamedTuple):
@@ -31,6 +38,10 @@ class Saved(NamedTuple):
     storage: Storage
     edge: Edge | None
     output: int | None
+
+
+# of the frames of a node the number of that of ``apply``
+_DEPTH = 5
 
 
 class CustomNode(Node):
@@ -44,13 +55,15 @@ class CustomNode(Node):
     marks: Sequence[tuple[Storage, int]]
 
     def __init__(self, ctx: Any, backward: Callable, inputs: tuple, edges: Sequence):
-        super().__init__([e for x, e in zip(inputs, edges, strict=True) if isinstance(x, Tensor)])
+        self.seq = next(sequence)
+        self.edges = [e for x, e in zip(inputs, edges, strict=True) if isinstance(x, Tensor)]
+        self.extras = None
         self.ctx = ctx
         self.backward = backward
         self.args = _numbered(inputs)
         self.marks = ()
         self.saved: Sequence[Saved | None] | None = ()
-        self.where = caller()
+        self.where = caller(_DEPTH)
 
     @property
     def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride]  # read only
@@ -67,8 +80,9 @@ class CustomNode(Node):
 
     def pull(self, ct: Any, create: bool) -> Sequence:
         cts = [ct] if self.outputs == 1 else ct
-        if any(isinstance(c, Tracer) and type(c) is not Value for c in cts):
-            raise NotImplementedError(f"{self.name()}: a custom function is not batched")
+        for c in cts:
+            if type(c) is not np.ndarray and isinstance(c, Tracer) and type(c) is not Value:
+                raise NotImplementedError(f"{self.name()}: a custom function is not batched")
         grads = self.backward(*[None if out is None else self.shown(cts[out[0]], out[1])
                                 for out in self.outs])
         return self.taken(grads, create)
@@ -118,9 +132,9 @@ class CustomNode(Node):
         return out
 
     def fitted(self, c: Any, aval: Aval, i: int) -> Any:
-        shape = tuple(c.shape)
+        shape = c.shape
         if shape == aval.shape:
-            return cast(c, aval.dtype)
+            return c if c.dtype is aval.dtype else cast(c, aval.dtype)
         try:
             fits = np.broadcast_shapes(shape, aval.shape) == shape
         except ValueError:
@@ -172,21 +186,27 @@ def _numbered(xs: Sequence) -> list:
 def call(ctx: Any, forward: Callable, backward: Callable, kind: type, inputs: tuple) -> Any:
     """The results of ``forward(*inputs)``, in the graph with ``backward`` for a derivative."""
     none = [None] * len(inputs)
-    edges = [edge_of(x) if isinstance(x, Tensor) else None for x in inputs] if state.grad else none
-    ctx.needs_input_grad = tuple([isinstance(x, Tensor) and x.requires_grad for x in inputs])
+    edges = none
+    if state.grad:
+        edges = [recorded_edge(x) if isinstance(x, Tensor) else None for x in inputs]
+        ctx.needs_input_grad = tuple([e is not None for e in edges])
+    else:
+        ctx.needs_input_grad = tuple([isinstance(x, Tensor) and x.requires_grad for x in inputs])
     before, state.grad = state.grad, False
+    level, state.forward = state.forward, 0
     try:
         result = forward(*inputs)
     finally:
-        state.grad = before
+        state.grad, state.forward = before, level
     results = result if isinstance(result, tuple) else (result,)
     node = kind(ctx, backward, inputs, edges) if any(e is not None for e in edges) else None
     outs = _placed(ctx, node, inputs, results, kind.__name__)
     if node is not None:
         node.outs = _numbered(outs)
-        node.outputs = sum([out is not None for out in node.outs])
+        node.outputs = len(node.outs) - node.outs.count(None)
         node.saved = _saved(ctx, node, inputs, edges, results, outs)
-        node.marks = [(s.storage, s.storage.version) for s in node.saved if s is not None]
+        node.marks = [(s.storage, s.storage.version) for s in node.saved
+                      if s is not None and not (type(s.array) is Packed and s.array.apart)]
         ctx._node = weakref.ref(node)  # the node holds the context
     ctx.to_save = ctx.dirty_tensors = ctx.non_differentiable = ()
     return outs if isinstance(result, tuple) else outs[0]
@@ -241,8 +261,17 @@ def _is_new(out: Any, ctx: Any, inputs: tuple) -> bool:
         return False
     if out._base is not None or out._node is not None or out._requires:
         return False
-    return not any([isinstance(x, Tensor) and (
-        x._storage is out._storage or np.may_share_memory(x._array, out._array)) for x in inputs])
+    for x in inputs:
+        if isinstance(x, Tensor) and (x._storage is out._storage or _shares(x._array, out._array)):
+            return False
+    return True
+
+
+def _shares(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays may be on the same memory."""
+    if a.base is None and b.base is None:
+        return a is b
+    return np.may_share_memory(a, b)
 
 
 def _dirty(ctx: Any, inputs: Sequence[Tensor], results: tuple) -> set[int]:
@@ -285,8 +314,7 @@ def _view_or_new(out: Tensor, inputs: Sequence[Tensor], made: str, plain: bool) 
         seen._base = out if out._base is None else out._base
         seen._steps, seen._made, seen._seen = None, made, out._storage.history
         return seen
-    shared = any(x._storage is out._storage or np.may_share_memory(x._array, out._array)
-                 for x in inputs)
+    shared = any(x._storage is out._storage or _shares(x._array, out._array) for x in inputs)
     if shared or out._requires or out._node is not None:
         return out if plain else from_array(np.array(out._array))
     return out
@@ -294,15 +322,6 @@ def _view_or_new(out: Tensor, inputs: Sequence[Tensor], made: str, plain: bool) 
 
 def _saved(ctx: Any, node: Any, inputs: tuple, edges: Sequence, results: tuple,
            outs: tuple) -> list[Saved | None]:
-    places: dict[int, tuple[Tensor, Edge | None, int | None]] = {}
-    for x, out, number in zip(results, outs, node.outs, strict=True):
-        if number is not None:
-            k = number[0]
-            places.setdefault(id(x), (out, None, k if out._node is not None else None))
-    dirty = {id(x) for x in ctx.dirty_tensors}
-    for x, edge in zip(inputs, edges, strict=True):
-        if id(x) not in dirty:
-            places[id(x)] = x, edge, None
     saved: list[Saved | None] = []
     for i, t in enumerate(ctx.to_save):
         if t is None:
@@ -313,10 +332,25 @@ def _saved(ctx: Any, node: Any, inputs: tuple, edges: Sequence, results: tuple,
                 f"save_for_backward can only save variables, but argument {i} is of type "
                 f"{type(t).__name__}; keep other things as attributes of ctx"
             )
-        kept, edge, output = places.get(id(t), (t, None, None))
+        kept, edge, output = t, None, None
+        is_dirty = ctx.dirty_tensors and any([t is x for x in ctx.dirty_tensors])
+        at = -1 if is_dirty else _index_of(t, inputs)
+        if at >= 0:
+            edge = edges[at]
+        elif (at := _index_of(t, results)) >= 0:
+            kept = outs[at]
+            output = node.outs[at][0] if kept._node is not None else None
         array = kept._array if state.saving is None else Packed(kept._array, state.saving)
         saved.append(Saved(array, kept._storage, edge, output))
     return saved
+
+
+def _index_of(t: Tensor, xs: Sequence) -> int:
+    """The first place of ``t`` itself among ``xs``, -1 if it is not there."""
+    for i, x in enumerate(xs):
+        if x is t:
+            return i
+    return -1
 
 
 def fits_outputs(name: str, tangents: Sequence, outs: Sequence) -> None:
@@ -354,7 +388,7 @@ def _push(node: CustomNode, ts: Sequence, outs: Sequence, create: bool) -> list:
         state.grad = before
     avals = [Aval((), np.dtype(float)) if out is None else out[1] for out in node.outs]
     fits_outputs(node.name(), found, avals)
-    return [None if t is None else lift(t) if create and t.requires_grad else t._array
+    return [None if t is None else lift_variable(t) if create else t._array
             for t, out in zip(found, node.outs, strict=True) if out is not None]
 
 

@@ -41,17 +41,11 @@ from functrans.extend import (
     pull,
     sum_to,
 )
+from functrans.torch._graph import packing
 from functrans.torch._graph.hooks import Extras, RemovableHandle
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.observed import observed_row
-from functrans.torch._graph.packing import (
-    Packed,
-    PackedTuple,
-    packed,
-    packed_parts,
-    unpacked,
-    unpacked_parts,
-)
+from functrans.torch._graph.packing import Packed, PackedTuple, marked, packed, unpacked
 from functrans.torch._graph.source import caller, place
 from functrans.torch._graph.titles import named, title_of
 
@@ -121,9 +115,9 @@ class Node:
     def pull(self, ct: Any, create: bool) -> Sequence:
         raise NotImplementedError(self.name())
 
-    def bare(self, ct: Any) -> Sequence:
+    def bare(self, ct: Any, create: bool) -> Sequence:
         """``pull`` without strong zero, so that 0 times inf is NaN."""
-        return self.pull(ct, False)
+        return self.pull(ct, create)
 
     def release(self) -> None:
         """Drop what only the backward needs."""
@@ -209,6 +203,7 @@ class RowNode(Node):
         self.where = caller() if self.marks else None
         if unusual and state.saving is not None:
             self.xs, self.y = packed(self.xs), packed((self.y,))
+            self.marks = marked(self.marks, self.xs, self.y)
 
     def available(self) -> tuple[Sequence, Any]:
         """The operands and the output, unless they were freed, or arrays in them have changed."""
@@ -233,9 +228,9 @@ class RowNode(Node):
                 y = None if y is None else Value(y, self, 0, of)
         return pull(self.prim, ct, y, xs, self.params, [e is not None for e in self.edges])
 
-    def bare(self, ct: Any) -> Sequence:
-        if type(self.prim) is not Bilinear:
-            return self.pull(ct, False)
+    def bare(self, ct: Any, create: bool) -> Sequence:
+        if create or type(self.prim) is not Bilinear:
+            return self.pull(ct, create)
         xs, _ = self.available()
         others = xs[1], xs[0]
         return [
@@ -287,7 +282,8 @@ class ElementwiseNode(Node):
         self.marks = marks
         self.where = where
         if unusual and state.saving is not None:
-            self.parts = packed_parts(parts)
+            self.parts = packing.packed_parts(parts)
+            self.marks = marked(marks, *[saved for _, _, saved, _ in self.parts])
 
     def available(self) -> Sequence:
         """The parts, unless they were freed, or the arrays in them have changed."""
@@ -296,15 +292,17 @@ class ElementwiseNode(Node):
         if self.marks:
             check(self)
         if type(self.parts) is PackedTuple:
-            return unpacked_parts(self.parts)
+            return packing.unpacked_parts(self.parts)
         return self.parts
 
-    def bare(self, ct: Any) -> Sequence:
+    def bare(self, ct: Any, create: bool) -> Sequence:
         parts = self.parts
         if parts is None or self.marks or type(parts) is PackedTuple:
             parts = self.available()
         out: list[Any] = [None] * len(self.edges)
         for i, action, saved, unlike in parts:
+            if create and saved:
+                saved = self.recorded(action, saved)
             c = action.act(ct, saved[0]) if len(saved) == 1 else action.act(ct, *saved)
             out[i] = c if unlike is None else summed(c, *unlike)
         return out
@@ -443,20 +441,19 @@ class Recorder(Trace):
         edges: list[Edge | None] = []
         parts, needs = [], set()
         for i, x in enumerate(args):
-            e = (x.node, x.index) if type(x) is Value and x.node is not None else None
-            edges.append(e)
-            action: Any = (prim.actions[i] if prim.differentiable else ZERO) if e else None
+            if type(x) is not Value or x.node is None:
+                edges.append(None)
+                continue
+            edges.append((x.node, x.index))
+            action: Any = prim.actions[i] if prim.differentiable else ZERO
             if action is not None:
                 saved = action.pick(y, *primals) if action.needs else ()
                 parts.append((i, action, saved, _unlike(primals[i], y)))
                 needs.update(action.needs)
         if not parts:
             return Value(y, None, 0, own)
-        marks = [
-            (x.storage, x.storage.version)
-            for x, name in zip(args, prim.operands, strict=True)
-            if name in needs and type(x) is Value and x.storage
-        ]
+        marks = [(x.storage, x.storage.version) for x, name in zip(args, prim.operands, strict=True)
+                 if name in needs and type(x) is Value and x.storage] if needs else []
         if "y" in needs:
             marks.append((own, own.version))
         kind = named(ElementwiseNode, title_of(prim.name))
@@ -465,6 +462,8 @@ class Recorder(Trace):
 
 def _unlike(x, y):
     """The shape and dtype of ``x`` where those of ``y`` differ."""
+    if type(x) is np.ndarray and x.dtype is y.dtype and x.shape == y.shape:
+        return None
     aval = aval_of(x)
     return None if aval[0] == y.shape and aval[1] is y.dtype else aval
 

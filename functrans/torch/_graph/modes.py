@@ -1,8 +1,9 @@
 """Whether operations are recorded: ``no_grad``, ``enable_grad``, ``set_grad_enabled``.
 
 The mode belongs to a thread. ``state.grad`` is read by every operation; only the classes here and
-the engine set it, and each restores the previous mode. ``state.watch`` is who is told of each
-operation, usually None; ``observed`` sets and reads it.
+the engine set it, and each restores the previous mode. While a forward level is open (``levels``),
+``no_grad`` sets ``only_forward`` instead: operations are recorded for tangents. ``state.watch`` is
+who is told of each operation, usually None; ``observed`` sets and reads it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ class _State(threading.local):
     """What this thread records. New threads record."""
 
     grad = True
+    only_forward = False
+    forward = 0  # how many forward levels are open
     inference = False
     multithreading = True
     watch: Any = None
@@ -32,9 +35,9 @@ unusual: set[int] = set()
 
 
 def set_unusual(**fields: Any) -> None:
-    """Set ``inference`` or ``saving`` of this thread."""
+    """Set ``inference``, ``saving`` or what belongs to forward levels, of this thread."""
     state.__dict__.update(fields)
-    if state.inference or state.saving is not None:
+    if state.inference or state.forward or state.saving is not None:
         unusual.add(threading.get_ident())
     else:
         unusual.discard(threading.get_ident())
@@ -42,7 +45,15 @@ def set_unusual(**fields: Any) -> None:
 
 def is_grad_enabled() -> bool:
     """Whether operations on tensors that require gradients are recorded in this thread."""
-    return state.grad
+    return state.grad and not state.only_forward
+
+
+def set_grad(mode: bool) -> None:
+    """Record from now on, or do not: where a forward level is open, for tangents alone."""
+    if unusual and state.forward:
+        state.grad, state.only_forward = True, not mode
+    else:
+        state.grad = mode
 
 
 def is_inference_mode_enabled() -> bool:
@@ -75,14 +86,14 @@ class _Mode:
     mode = True
 
     def __init__(self) -> None:
-        self._previous: list[bool] = []
+        self._previous: list[tuple[bool, bool]] = []
 
     def __enter__(self) -> None:
-        self._previous.append(state.grad)
-        state.grad = self.mode
+        self._previous.append((state.grad, state.only_forward))
+        set_grad(self.mode)
 
     def __exit__(self, *failure: Any) -> None:
-        state.grad = self._previous.pop()
+        state.grad, state.only_forward = self._previous.pop()
 
     def _fresh(self) -> _Mode:
         """Another context like this one: a decorated function may run in several threads."""
@@ -155,18 +166,18 @@ class set_grad_enabled(_Mode):
 
     def __init__(self, mode: bool):
         self.mode = bool(mode)
-        self._previous = [state.grad]
-        state.grad = self.mode
+        self._previous = [(state.grad, state.only_forward)]
+        set_grad(self.mode)
 
     def __enter__(self) -> None:
         # the call has already set the mode, and __exit__ restores what was set before it
-        state.grad = self.mode
+        set_grad(self.mode)
 
     def __exit__(self, *failure: Any) -> None:
-        state.grad = self._previous[0]
+        state.grad, state.only_forward = self._previous[0]
 
     def __call__(self, f: Callable) -> Callable:
-        state.grad = self._previous[0]  # used as a decorator, the call was not meant for now
+        self.__exit__()  # used as a decorator, the call was not meant for now
         return super().__call__(f)
 
     def _fresh(self) -> _Mode:
@@ -174,7 +185,10 @@ class set_grad_enabled(_Mode):
 
 
 class inference_mode(_Mode):
-    """As ``no_grad``, and ``is_inference_mode_enabled`` says so; ``mode=False`` undoes it."""
+    """As ``no_grad``, and ``is_inference_mode_enabled`` says so; ``mode=False`` undoes it.
+
+    There are no tangents inside either.
+    """
 
     def __new__(cls, mode: Any = True) -> Any:
         return cls()(mode) if callable(mode) else super().__new__(cls)
@@ -183,16 +197,18 @@ class inference_mode(_Mode):
         super().__init__()
         self.inference = bool(mode)
         self.mode = not self.inference
-        self._outer: list[bool] = []
+        self._outer: list[tuple[bool, int]] = []
 
     def __enter__(self) -> None:
-        self._outer.append(state.inference)
-        set_unusual(inference=self.inference)
+        self._outer.append((state.inference, state.forward))
+        forward = 0 if self.inference else state.forward
+        set_unusual(inference=self.inference, forward=forward)
         super().__enter__()
 
     def __exit__(self, *failure: Any) -> None:
         super().__exit__(*failure)
-        set_unusual(inference=self._outer.pop())
+        inference, forward = self._outer.pop()
+        set_unusual(inference=inference, forward=forward)
 
     def _fresh(self) -> _Mode:
         return inference_mode(self.inference)

@@ -12,11 +12,15 @@ from functrans.torch._graph.modes import state
 class Packed:
     """What ``pack`` has made of a saved array, and the way back."""
 
-    __slots__ = ("kept", "unpack")
+    __slots__ = ("apart", "kept", "unpack")
 
     def __init__(self, array: np.ndarray, hooks: tuple[Callable, Callable]):
         pack, self.unpack = hooks
         self.kept = pack(array)
+        memory = getattr(self.kept, "_array", None)
+        # what is known to be on memory of its own, which changes in place do not reach
+        self.apart = isinstance(self.kept, str | int | bytes) or (
+            memory is not None and not np.may_share_memory(memory, array))
 
 
 class PackedTuple(tuple):
@@ -30,6 +34,11 @@ def packed(values: Sequence) -> PackedTuple:
     return PackedTuple([
         Packed(v, state.saving) if isinstance(v, np.ndarray) else v for v in values
     ])
+
+
+def marked(marks: Sequence, *values: Sequence) -> Sequence:
+    """``marks``, none if all that was packed among ``values`` is on memory of its own."""
+    return () if all(x.apart for v in values for x in v if type(x) is Packed) else marks
 
 
 def unpacked(values: Sequence) -> Sequence:
@@ -49,4 +58,6 @@ def unpacked_parts(parts: Sequence) -> Sequence:
     return [(i, action, unpacked(saved), unlike) for i, action, saved, unlike in parts]
 
 
-__all__ = ["Packed", "PackedTuple", "packed", "packed_parts", "unpacked", "unpacked_parts"]
+__all__ = [
+    "Packed", "PackedTuple", "marked", "packed", "packed_parts", "unpacked", "unpacked_parts",
+]

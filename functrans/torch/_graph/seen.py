@@ -9,6 +9,7 @@ import numpy as np
 
 from functrans.extend import TABLE
 from functrans.torch._graph.graph import Edge, ElementwiseNode, Node, RowNode, Storage
+from functrans.torch._graph.levels import forward_value
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.packing import Packed, PackedTuple
 from functrans.torch._tensors.tensor import Tensor, from_array, show, take
@@ -125,8 +126,11 @@ def pass_alone(node: Node, *grads: Any) -> Any:
     for g in grads:
         if g is not None and not isinstance(g, Tensor):
             raise TypeError(f"expected a Tensor or None, but got {type(g).__name__}")
-    cts = [None if g is None else take(g, state.grad) for g in grads]
-    parts = node.pull(cts[0] if node.outputs == 1 else cts, state.grad)
+    create = state.grad
+    cts = [None if g is None else take(g, create) for g in grads]
+    parts = node.pull(cts[0] if node.outputs == 1 else cts, create)
+    if state.only_forward:
+        parts = [forward_value(c) for c in parts]
     out = tuple([None if c is None else show(c) for c in parts])
     return out[0] if len(out) == 1 else out
 

@@ -8,9 +8,12 @@ from typing import Any
 _OURS = ("functrans.", "numpy.", "<__array_function__")
 
 
-def caller() -> tuple:
-    """The place in the user's code: a code object and the offset of an instruction in it."""
-    frame: Any = sys._getframe(2)  # frame 1 is functrans's own
+def caller(depth: int = 2) -> tuple:
+    """The place in the user's code: a code object and the offset of an instruction in it.
+
+    ``depth``: the number of a frame that is functrans's own, or its caller.
+    """
+    frame: Any = sys._getframe(depth)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
         frame = frame.f_back
     return frame.f_code, frame.f_lasti

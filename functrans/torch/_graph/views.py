@@ -16,11 +16,12 @@ import numpy as np
 
 from functrans.extend import TABLE, Primitive, aval_of, bind
 from functrans.torch._graph.graph import Edge, Node, RowNode, Value
+from functrans.torch._graph.levels import require_no_leaf
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed_row
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.titles import named
-from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, recorded_edge
 
 getitem, reshape, transpose = TABLE["getitem"], TABLE["reshape"], TABLE["transpose"]
 broadcast_to, diagonal = TABLE["broadcast_to"], TABLE["diagonal"]
@@ -37,15 +38,15 @@ def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any
         y = array[...]
     elif prim is diagonal:
         y.flags.writeable = array.flags.writeable  # NumPy's own is read-only
-    edge = edge_of(t) if state.grad else None
+    edge = recorded_edge(t) if state.grad else None
     if y.base is None or not np.may_share_memory(y, array):
         seen = from_array(y)
     else:
         seen = from_array(y, t._storage)
-        seen._base = t if t._base is None else t._base
-        seen._seen = t._storage.history
-        known = t._steps is not None and state.grad
-        seen._steps = (*t._steps, (prim, params)) if known else None  # type: ignore[misc]
+        # a view that was made a leaf is the base of its own views
+        base, steps = (t, ()) if t._base is None or t._requires else (t._base, t._steps)
+        seen._base, seen._seen = base, t._storage.history
+        seen._steps = (*steps, (prim, params)) if steps is not None and state.grad else None
     if edge is not None:
         seen._node = named(RowNode, title)(prim, (edge,), (array,), y, params, (None,), None)
     return seen
@@ -170,6 +171,8 @@ def guard(t: Tensor, recorded: bool, name: str) -> None:
         if t._base is not None and (t._made is not None or t._steps is None):
             raise _refused(t, name)
         root = t if t._base is None else t._base
+        if state.only_forward:
+            require_no_leaf(name, edge_of(root))
         if any(x._requires and x._node is None for x in (t, root)):
             what = "a leaf Variable" if root is t else "a view of a leaf Variable"
             raise RuntimeError(
@@ -229,6 +232,6 @@ def rebase(t: Tensor, edge: Edge | None) -> None:
 
 def value_for_write(t: Tensor) -> Value:
     """``t`` as an operand of an op that then overwrites it: what is saved must be a copy."""
-    edge = edge_of(t)
+    edge = recorded_edge(t)
     array = t._array.copy()
     return Value(array, *edge) if edge else Value(array, None)

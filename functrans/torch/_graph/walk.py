@@ -22,7 +22,8 @@ from functrans import vmap
 from functrans.errors import name_of
 from functrans.extend import General, is_finite
 from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, RowNode
-from functrans.torch._graph.modes import set_unusual, state
+from functrans.torch._graph.levels import forward_value, leads_forward
+from functrans.torch._graph.modes import set_unusual, state, unusual
 from functrans.torch._graph.observed import set_watch
 from functrans.torch._graph.quiet import quiet
 from functrans.torch._tensors.dtypes import Size
@@ -56,6 +57,10 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     """
     if walks.depth >= _DEEPEST:
         return _elsewhere(lambda: run(roots, wanted, retain, create))
+    has_tangents = _has_tangents(roots)
+    # those of ``.grad`` have none, as in torch
+    only_forward = has_tangents and not create and walks.partial > 0
+    retain, create = retain or has_tangents, create or only_forward
     cts: dict[Node, Any] = {}
     heap: list[tuple[int, Node]] = []
     with state.watch.scope("torch::autograd::GraphRoot") if state.watch else nullcontext():
@@ -64,24 +69,32 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
     keys = [edge_key(e) for e in wanted or ()]
     captured: dict[tuple, Any] = dict.fromkeys(keys)
     needed = None if wanted is None else _leading_to(heap, captured)
-    before, state.grad = state.grad, create
+    before = state.grad, state.only_forward
+    state.grad, state.only_forward = create, only_forward
     outer = dict(walks.__dict__)
     walks.callbacks, walks.number = [], next(_numbers)
     walks.starts, walks.needed = [node for _, node in heap], needed
     walks.depth += 1
     try:
         with quiet():
-            if not create and state.watch is None:
-                cts, heap, captured = _glance(cts, heap, needed, captured, retain)
+            if state.watch is None:
+                cts, heap, captured = _glance(cts, heap, needed, captured, retain, create)
             if heap:
                 _walk(cts, heap, needed, captured, retain, create)
         while walks.callbacks:
             walks.callbacks.pop(0)()
     finally:
-        state.grad = before
+        state.grad, state.only_forward = before
         walks.__dict__.clear()
         walks.__dict__.update(outer)
+    if only_forward:
+        return [forward_value(captured[key]) for key in keys]
     return [captured[key] for key in keys]
+
+
+def _has_tangents(roots: Sequence[tuple[Edge, Any]]) -> bool:
+    """Whether a forward level is open, and tangents arrive where a walk begins."""
+    return bool(unusual and state.forward) and any([leads_forward(edge) for edge, _ in roots])
 
 
 def will_pass(node: Node) -> bool:
@@ -137,6 +150,7 @@ def cotangent_rows_at(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge],
     """
     edges = [edge for edge, _ in roots]
     n = roots[0][1].shape[0]
+    at_once = at_once and (create or not _has_tangents(roots))
     if at_once and all(node.batches and node.extras is None for node in reached(edges)):
         def walk(*cts):
             return tuple(cotangents_at(list(zip(edges, cts, strict=True)), wanted, retain, create))
@@ -168,7 +182,8 @@ def reached(edges: Sequence[Edge]) -> set[Node]:
     return seen
 
 
-def _glance(cts: dict, heap: list, needed: set | None, captured: dict, retain: bool) -> tuple:
+def _glance(cts: dict, heap: list, needed: set | None, captured: dict, retain: bool,
+            create: bool) -> tuple:
     """Walk by the bare formulas, and return where ``_walk`` continues.
 
     This goes as far as nodes may be passed twice without anybody noticing. A NaN that has arrived
@@ -179,11 +194,11 @@ def _glance(cts: dict, heap: list, needed: set | None, captured: dict, retain: b
     passed: list[Node] = []
     here = {n: ct if n.outputs == 1 else list(ct) for n, ct in cts.items()}
     ahead, seen = list(heap), {**captured}
-    _walk(here, ahead, needed, seen, retain, False, (leaves, ends, passed))
+    _walk(here, ahead, needed, seen, retain, create, (leaves, ends, passed))
     if not _all_finite([*ends, *seen.values(), *here.values()]):
         return cts, heap, captured
     for i, leaf in enumerate(leaves):
-        leaf.accumulate(ends[i], False, is_alone(ends, i))
+        leaf.accumulate(ends[i], create, is_alone(ends, i))
     if not retain:
         for node in passed:
             node.release()
@@ -239,7 +254,7 @@ def _walk(cts, heap, needed, captured, retain, create, glance=None):
             if ct is None or type(ct) is list or watch is not None:
                 parts = _pulled(node, ct, create)
             else:
-                parts = node.pull(ct, create) if glance is None else node.bare(ct)
+                parts = node.pull(ct, create) if glance is None else node.bare(ct, create)
             for edge, c in zip(node.edges, parts, strict=False):
                 if edge is None:
                     continue

@@ -78,7 +78,9 @@ _default = _Default()
 def set_default_dtype(d: dtype) -> None:
     """Make ``d`` the type that Python floats become."""
     if not isinstance(d, dtype) or not d.is_floating_point:
-        raise ArgumentError(f"set_default_dtype: only floating-point types are supported, not {d}")
+        raise ArgumentError(
+            f"only floating-point types are supported as the default type, not {d}"
+        )
     _default.dtype = d
 
 

@@ -20,12 +20,15 @@ def finished(who: str, array: Any, dtype: Any, requires_grad: bool, device: Any 
     require_cpu(who, device)
     t = from_array(array if dtype is None else array.astype(dtypes.array_dtype(dtype), copy=False))
     dtypes.dtype_of(t._array)
+    if requires_grad and not dtypes.is_differentiable(t._array.dtype):
+        raise RuntimeError("Only Tensors of floating point and complex dtype can require "
+                           f"gradients, and {who} makes one of {t.dtype}")
     return t.requires_grad_() if requires_grad else t
 
 
 def _of_data(data: Any, dtype: Any) -> np.ndarray:
     """A new array of nested sequences; Python floats get the default type."""
-    array = np.array(as_array(data))
+    array = _array_of(data)
     if dtype is not None:
         if array.dtype.kind == "c" and dtypes.array_dtype(dtype).kind != "c":
             raise TypeError(f"complex numbers cannot become {dtype}; pass their real parts")
@@ -36,6 +39,28 @@ def _of_data(data: Any, dtype: Any) -> np.ndarray:
         if array.dtype == np.complex128:
             return array.astype(dtypes.array_dtype(complex))
     return array
+
+
+def _array_of(data: Any) -> np.ndarray:
+    try:
+        array = np.array(as_array(data))
+    except ValueError as failure:
+        ragged = _ragged(data, 0)
+        raise ValueError(ragged or str(failure)) from failure
+    if array.dtype.kind in "SU":
+        raise TypeError(f"new(): invalid data type '{np.dtype(array.dtype).type.__name__[:-1]}'")
+    return array
+
+
+def _ragged(data: Any, dim: int) -> str | None:
+    """What is wrong with nested sequences of several lengths."""
+    if not isinstance(data, list | tuple) or not data or not isinstance(data[0], list | tuple):
+        return None
+    for part in data:
+        n = len(part) if isinstance(part, list | tuple) else 0
+        if n != len(data[0]):
+            return f"expected sequence of length {len(data[0])} at dim {dim + 1} (got {n})"
+    return next(filter(None, [_ragged(part, dim + 1) for part in data]), None)
 
 
 def _typed(data: Any) -> bool:
@@ -179,6 +204,8 @@ METHODS["new_tensor"] = lambda self, data, dtype=None, requires_grad=False: tens
 def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None,
         requires_grad: bool = False) -> Tensor:
     """The unit matrix."""
+    if n < 0 or (m or 0) < 0:
+        raise RuntimeError(f"n must be greater or equal to 0, got {min(n, m or 0)}, in eye")
     d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
     return finished("eye", np.eye(n, m, dtype=d), None, requires_grad, device)
 
@@ -204,6 +231,8 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
 def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None,
              requires_grad: bool = False) -> Tensor:
     """``steps`` numbers at equal distances from ``start`` to ``end``."""
+    if steps < 0:
+        raise RuntimeError(f"number of steps must be non-negative, but linspace got {steps}")
     d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
     return finished("linspace", np.linspace(start, end, steps).astype(d), None, requires_grad,
                     device)
@@ -235,6 +264,8 @@ def randperm(n: int, *, generator: Any = None, dtype: Any = None, device: Any = 
 def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None,
            dtype: Any = None) -> Tensor:
     """Normally distributed numbers."""
+    if np.any(np.less(as_array(std), 0)):
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {as_array(std).min()}")
     if size is None:
         arrays = [np.asarray(as_array(x)) for x in (mean, std)]
         size = np.broadcast_shapes(*[a.shape for a in arrays])

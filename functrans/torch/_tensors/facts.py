@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from functrans.torch._graph.graph import Storage
-from functrans.torch._graph.modes import state
+from functrans.torch._graph.modes import is_grad_enabled
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.devices import CPU, device
 from functrans.torch._tensors.dtypes import Size
@@ -205,7 +205,10 @@ class Facts:
         return int(self._array.reshape(())[()])
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if self._array.ndim == 0 and spec else repr(self)
+        from_number = self._array.ndim == 0 and (type(self).__name__ == "Tensor" or spec)
+        if not from_number and spec:
+            raise TypeError(f"unsupported format string passed to {type(self).__name__}.__format__")
+        return format(self.item(), spec) if from_number else repr(self)
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
@@ -216,7 +219,7 @@ class Facts:
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The ndarray on the same memory; what changes one changes the other."""
-        if self.requires_grad and state.grad and not force:
+        if self.requires_grad and is_grad_enabled() and not force:
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. "
                 "Use tensor.detach().numpy() instead."

@@ -23,6 +23,14 @@ _NAMES = {
 _TITLES = {d: f"torch.{name}Tensor" for name, d in _NAMES.items()}
 
 
+_SCALARS = {d: name for name, d in _NAMES.items()}
+
+
+def scalar_name(array: np.ndarray) -> str:
+    """How torch's errors call the type of an array: Float, Double, Long."""
+    return _SCALARS[dtypes.BY_ARRAY_DTYPE[array.dtype]]
+
+
 class TensorKind(type):
     """The class of ``FloatTensor`` and its kin, whose instances are tensors of one type."""
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._graph.graph import Storage
-from functrans.torch._tensors.tensor import Tensor
+from functrans.torch._tensors.tensor import Tensor, has_history
 
 
 def _lengths(size: tuple) -> tuple:
@@ -27,7 +27,7 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
 
     Raises for tensors that require gradients.
     """
-    if self.requires_grad:
+    if has_history(self):
         raise RuntimeError("cannot resize variables that require grad; use reshape, or a detach()")
     shape = _lengths(size)
     n, old = math.prod(shape), self._array
@@ -67,7 +67,7 @@ def set_(self: Tensor, source: Any = None, *where: Any) -> Tensor:
         raise NotImplementedError(
             "set_: takes a tensor, on whose memory this one will be; there are no storages"
         )
-    if self.requires_grad:
+    if has_history(self):
         raise RuntimeError("set_ cannot be used on a tensor that requires grad; use detach() first")
     self._array = np.empty(0, self._array.dtype) if source is None else source._array
     self._storage = Storage() if source is None else source._storage
@@ -79,7 +79,7 @@ def set_(self: Tensor, source: Any = None, *where: Any) -> Tensor:
 
 def apply_(self: Tensor, callable: Callable) -> Tensor:
     """Replace each entry by what a Python function makes of it. It cannot be recorded."""
-    if self.requires_grad:
+    if has_history(self):
         raise RuntimeError("apply_ cannot be recorded; use it inside no_grad on a detach()")
     array = self._array
     for at in np.ndindex(array.shape):

@@ -37,6 +37,7 @@ from functrans.torch._graph.graph import (
     Value,
     record,
 )
+from functrans.torch._graph.levels import forward_edge, is_forward_only
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.facts import Facts
@@ -110,7 +111,7 @@ class Tensor(Facts):
             edge_of(self)
             if self._base._requires or self._base._node is not None:
                 return True  # as far as writing to it goes
-        return self._requires or self._node is not None
+        return self._requires or (self._node is not None and not is_forward_only(self._node))
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:
@@ -123,8 +124,13 @@ class Tensor(Facts):
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Begin recording what is done with this leaf, or stop."""
         if not self.is_leaf:
-            if requires_grad:
+            if self.requires_grad and requires_grad:
                 return self
+            if requires_grad:
+                raise RuntimeError(
+                    "requires_grad_: this tensor was computed inside no_grad and has a tangent; "
+                    "call it on a detach(), which has none"
+                )
             raise RuntimeError(
                 "you can only change requires_grad flags of leaf variables. If you want to use a "
                 "computed variable in a subgraph that doesn't require differentiation use "
@@ -381,6 +387,18 @@ def edge_of(t: Tensor) -> Edge | None:
     return node, 0
 
 
+def recorded_edge(t: Tensor) -> Edge | None:
+    """The place of ``t`` as an operand of what is recorded now."""
+    if unusual and state.only_forward:
+        return forward_edge(edge_of(t))
+    if t._base is None:  # the shortest way
+        if t._node is not None:
+            return t._node, t._index
+        if not t._requires:
+            return None
+    return edge_of(t)
+
+
 def _look_up(t: Tensor) -> None:
     """Find the place of a view whose memory was written through another tensor."""
     base: Any = t._base
@@ -402,19 +420,38 @@ def _look_up(t: Tensor) -> None:
     t._node, t._index = value.node, value.index
 
 
+def has_history(t: Tensor) -> bool:
+    """Whether what is done to ``t`` is recorded, for gradients or for tangents."""
+    return t.requires_grad or edge_of(t) is not None
+
+
 def lift(t: Tensor) -> Value:
-    """``t`` as a value that NumPy code runs on."""
-    edge = edge_of(t)
-    if edge is None:
-        return Value(t._array, None, 0, t._storage)
-    return Value(t._array, edge[0], edge[1], t._storage)
+    """``t`` with its place in the graph."""
+    return _value(t, edge_of(t))
+
+
+def lift_operand(t: Tensor) -> Value:
+    """``t`` as a value that NumPy code runs on, which is recorded."""
+    return _value(t, recorded_edge(t))
+
+
+def _value(t: Tensor, edge: Edge | None) -> Value:
+    node, index = edge or (None, 0)
+    return Value(t._array, node, index, t._storage)
 
 
 def unwrap(x: Any) -> Any:
     """A tensor as NumPy code takes it: a value while it is recorded, else its array."""
     if not isinstance(x, Tensor):
         return x
-    return lift(x) if state.grad and x.requires_grad else x._array
+    edge = recorded_edge(x) if state.grad else None
+    return x._array if edge is None else _value(x, edge)
+
+
+def lift_variable(t: Tensor) -> Any:
+    """``t`` with its place in the graph, its array where it has none."""
+    edge = edge_of(t)
+    return t._array if edge is None else _value(t, edge)
 
 
 def as_array(x: Any) -> np.ndarray:
@@ -449,5 +486,5 @@ def is_alone(xs: list, i: int) -> bool:
 
 def take(t: Tensor, create: bool) -> Any:
     """The cotangent that a user's gradient stands for."""
-    ct: Any = lift(t) if create and t.requires_grad else t._array
+    ct: Any = lift_variable(t) if create else t._array
     return np.conjugate(ct) if t._array.dtype.kind == "c" else ct

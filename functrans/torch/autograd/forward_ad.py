@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from functrans.torch._graph.dual import Dual, forward, leads_to_leaf, tangent_of, with_tangent
-from functrans.torch._graph.modes import state
+from functrans.torch._graph.dual import tangent_of, with_tangent
+from functrans.torch._graph.levels import is_live, leads_to_leaf, levels, set_dual_level
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 
@@ -26,38 +26,35 @@ class UnpackedDualTensor(NamedTuple):
 
 
 class dual_level:
-    """Inside, tensors can have tangents. Operations are recorded, also within ``no_grad``."""
+    """Inside, tensors can have tangents; what is computed within ``no_grad`` has them as well."""
 
     def __enter__(self) -> int:
-        level = enter_dual_level()
-        self._before, state.grad = state.grad, True
-        return level
+        return enter_dual_level()
 
     def __exit__(self, *failure: Any) -> None:
-        state.grad = self._before
         exit_dual_level()
 
 
 def enter_dual_level() -> int:
     """Open a level, of which there is one at a time, and return its number."""
-    if forward.levels:
+    if levels.dual:
         raise RuntimeError(
             "Nested forward mode AD is not supported at the moment; use torch.func.jvp, which nests"
         )
-    forward.levels = 1
+    set_dual_level(True)
     return 0
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
     """Close the level; its tangents are out of reach then."""
-    if not forward.levels:
+    if not levels.dual:
         raise RuntimeError("Trying to exit a forward AD level that was not entered")
-    forward.levels = 0
+    set_dual_level(False)
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
     """``tensor`` with a tangent, on the same memory. Gradients go through it as well."""
-    if not forward.levels:
+    if not levels.dual:
         raise RuntimeError(
             "Trying to create a dual Tensor for forward AD but no level exists, make sure to "
             "enter_dual_level() first."
@@ -76,10 +73,10 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
     """A tensor without its tangent, and the tangent."""
-    if not forward.levels:
+    if not levels.dual:
         return UnpackedDualTensor(tensor, None)
     edge = edge_of(tensor)
-    if edge is not None and type(edge[0]) is Dual:
+    if edge is not None and is_live(edge[0]):
         before = edge[0].edges[0]
         node, k = before if before is not None and leads_to_leaf([before]) else (None, 0)
         primal = from_array(tensor._array, tensor._storage, node, k)

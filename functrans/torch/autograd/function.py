@@ -32,10 +32,10 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from functrans.torch._graph.custom import CustomNode, DelayedError, call, fits_outputs
-from functrans.torch._graph.dual import forward as forward_mode
 from functrans.torch._graph.dual import tangent_of, with_tangent
 from functrans.torch._graph.hooks import RemovableHandle
-from functrans.torch._graph.modes import no_grad, state
+from functrans.torch._graph.levels import levels
+from functrans.torch._graph.modes import is_grad_enabled, no_grad
 from functrans.torch._graph.observed import call_observed
 from functrans.torch._tensors.dtypes import is_differentiable
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
@@ -251,7 +251,7 @@ class Function(FunctionBase, FunctionCtx, _HookMixin, metaclass=FunctionMeta):
         else:
             forward = functools.partial(cls._set_up, ctx)
         out = call(ctx, forward, ctx.apply, cls._node_cls, args)
-        if forward_mode.levels and ctx.has_jvp:
+        if levels.dual and ctx.has_jvp:
             return cls._with_tangents(ctx, args, out)
         return out
 
@@ -290,7 +290,7 @@ def once_differentiable(fn: Callable) -> Callable:
     def wrapper(ctx: Any, *args: Any) -> Any:
         with no_grad():
             outputs = fn(ctx, *args)
-        if not state.grad:
+        if not is_grad_enabled():
             return outputs
         node = ctx._node and ctx._node()
         edges = [edge_of(x) for x in args if isinstance(x, Tensor)]

@@ -16,6 +16,7 @@ tensor([[[1., 1.],
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from functrans.extend import Aval
 from functrans.torch._graph.dual import pushed_columns
 from functrans.torch._graph.engine import owned
 from functrans.torch._graph.graph import Edge
+from functrans.torch._graph.levels import open_level
 from functrans.torch._graph.modes import enable_grad
 from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, show, take
@@ -32,7 +34,8 @@ from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, show, t
 class _Point:
     """A function at a point: its inputs as it sees them, its outputs, how results are nested."""
 
-    def __init__(self, who: str, func: Callable, inputs: Any, create: bool, strict: bool):
+    def __init__(self, who: str, func: Callable, inputs: Any, create: bool, strict: bool,
+                 forward: bool = False):
         self.who, self.create, self.strict = who, create, strict
         self.many_in = isinstance(inputs, tuple | list)
         primals = _tensors(who, inputs, "inputs")
@@ -44,7 +47,9 @@ class _Point:
             ]
             self.edges: list[Any] = [edge_of(x) for x in self.inputs]
             self.like = [(x._array.shape, x._array.dtype) for x in self.inputs]
-            outputs = func(*self.inputs)
+            starts = [node for node, _ in self.edges]
+            with open_level(starts) if forward else nullcontext():
+                outputs = func(*self.inputs)
         self.many_out = isinstance(outputs, tuple | list)
         self.outputs = _tensors(who, outputs, "outputs of the user-provided function")
         if strict:
@@ -242,8 +247,9 @@ def jacobian(func: Callable, inputs: Any, create_graph: bool = False, strict: bo
             [0., 3.]]))
     """
     _require_options("jacobian", strict, vectorize, strategy, create_graph)
-    at = _Point("jacobian", func, inputs, create_graph, strict)
-    columns = _columns(at) if strategy == "forward-mode" else None
+    forward = strategy == "forward-mode"
+    at = _Point("jacobian", func, inputs, create_graph, strict, forward)
+    columns = _columns(at) if forward else None
     rows = []
     for k, y in enumerate(at.outputs):
         cts = _block(at, y, vectorize) if columns is None else columns[k]

@@ -270,10 +270,11 @@ def _compare(check: _Check, place: int, k: int, seed: complex, what: str, got: n
     part = ("" if not y.is_complex() else "While considering the "
             f"{'real' if seed == 1 else 'imaginary'} part of complex outputs only, ")
     raise GradcheckError(
-        f"{part}{what} mismatch for output {k} with respect to input {place}: entry {places[0]} of "
+        f"{part}{what} mismatch for output {k} with respect to input {place},\n"
+        f"numerical:{from_array(expected.T)}\nanalytical:{from_array(got.T)}\n"
+        f"{int((wrong >= 0).sum())} of {wrong.size} entries differ, most in entry {places[0]} of "
         f"the output, entry {places[1]} of the {'values of the ' * isinstance(x, SparseTensor)}"
-        f"input,\nnumerical:{expected[row, column]:.10g}\nanalytical:{got[row, column]:.10g}\n"
-        f"{int((wrong >= 0).sum())} of {wrong.size} entries differ."
+        f"input: numerical:{expected[row, column]:.10g}, analytical:{got[row, column]:.10g}"
     )
 
 

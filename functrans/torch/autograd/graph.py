@@ -38,7 +38,7 @@ class saved_tensors_hooks:
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
         self._before: list[Any] = []
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Any:
         if state.refused_hooks is not None:
             raise RuntimeError(state.refused_hooks)
         self._before.append(state.saving)
@@ -72,6 +72,20 @@ class saved_tensors_hooks:
                 f"type {type(t).__name__}"
             )
         return t._array
+
+
+class allow_mutation_on_saved_tensors(saved_tensors_hooks):
+    """Inside, operations save copies, so that tensors can be changed in place afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda t: t.clone(), lambda t: t)
+
+    def __enter__(self) -> Any:
+        super().__enter__()
+        return self
+
+    def clear(self) -> None:
+        """Accepted: copies belong to the nodes that saved them."""
 
 
 class save_on_cpu(saved_tensors_hooks):
@@ -150,6 +164,7 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[..., None],
 
 
 __all__ = [
-    "GradientEdge", "Node", "disable_saved_tensors_hooks", "get_gradient_edge",
-    "increment_version", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
+    "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks",
+    "get_gradient_edge", "increment_version", "register_multi_grad_hook", "save_on_cpu",
+    "saved_tensors_hooks",
 ]

@@ -11,7 +11,7 @@ from functrans.torch._functions.special import scipy
 from functrans.torch._functions.table import METHODS, SPECIAL, op
 from functrans.torch._graph.modes import no_grad
 from functrans.torch._tensors import random
-from functrans.torch._tensors.tensor import Tensor, from_array
+from functrans.torch._tensors.tensor import Tensor, from_array, has_history
 from functrans.torch.distributions.distribution import (
     LOG_2PI,
     Distribution,
@@ -346,7 +346,7 @@ def standard_gamma(a: Tensor) -> Tensor:
     with no_grad():
         drawn = random.source().standard_gamma(a._array.astype(np.float64))
     x = np.maximum(drawn.astype(a._array.dtype), np.finfo(a._array.dtype).tiny)
-    if not a.requires_grad:
+    if not has_history(a):
         return from_array(x)
     return _gamma_sample(a, from_array(x))
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._graph.modes import enable_grad, no_grad
+from functrans.torch._functions.outputs import any_requires
+from functrans.torch._graph.levels import require_no_leaf
+from functrans.torch._graph.modes import enable_grad, no_grad, state
 from functrans.torch._graph.views import changed
-from functrans.torch._tensors.tensor import Tensor, from_array
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
 
 Closure = Callable[[], Any]
 # options that other devices have a meaning for
@@ -75,6 +77,8 @@ class Optimizer:
         return loss
 
     def _step_one(self, p: Tensor, group: dict[str, Any]) -> None:
+        if state.only_forward and any_requires((p.grad,)):
+            require_no_leaf("step", edge_of(p))
         g = p.grad._array  # type: ignore[union-attr]  # only such are stepped
         if group.get("maximize"):
             g = -g
@@ -112,8 +116,8 @@ class Optimizer:
             mine.update({k: v for k, v in theirs.items() if k != "params"})
         by_number = dict(params)
         self.state = defaultdict(dict)
-        for number, state in state_dict["state"].items():
-            self.state[by_number[number]] = copy.deepcopy(state)
+        for number, saved in state_dict["state"].items():
+            self.state[by_number[number]] = copy.deepcopy(saved)
 
     def __repr__(self) -> str:
         lines = []

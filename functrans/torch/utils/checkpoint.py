@@ -16,7 +16,7 @@ import numpy as np
 
 from functrans import tree
 from functrans.torch._graph.graph import AccumulateGrad, Edge, Node, Storage, check, freed
-from functrans.torch._graph.modes import enable_grad, state
+from functrans.torch._graph.modes import enable_grad, is_grad_enabled
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.walk import edge_key, run
 from functrans.torch._tensors.random import random_from, random_state
@@ -132,7 +132,7 @@ def checkpoint(function: Callable[..., _R], *args: Any, use_reentrant: bool | No
             "Passing `context_fn` or `debug` is only supported when use_reentrant=False, in "
             "checkpoint"
         )
-    if not state.grad:
+    if not is_grad_enabled():
         return function(*args, **kwargs)
     first, again = (nullcontext(), nullcontext()) if context_fn is None else context_fn()
     inputs = [x for x in tree.leaves((args, kwargs)) if isinstance(x, Tensor)]

@@ -12,13 +12,14 @@ from functrans.extend import TABLE, split_key
 from functrans.torch._functions.calculus import cosine_similarity, pdist
 from functrans.torch._functions.direct import RowCall, are_plain
 from functrans.torch._functions.elementwise import logsigmoid, softplus
+from functrans.torch._functions.failures import WrongValue, unmultiplied
 from functrans.torch._functions.indexing import index_array
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.own import ROWS
 from functrans.torch._functions.reductions import axes
 from functrans.torch._functions.scattering import added, reduced
-from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, WrongValue, floating, op
+from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, floating, op
 from functrans.torch._functions.table import method as enter_method
 from functrans.torch._tensors import factories
 from functrans.torch._tensors.tensor import Tensor, from_array
@@ -240,7 +241,11 @@ def linear(input, weight, bias=None):
             "expected m1 and m2 to have the same dtype, but got: "
             f"{input.dtype.name} != {weight.dtype.name}, in linear"
         )
-    y = np.matmul(input, np.swapaxes(weight, 0, 1) if weight.ndim == 2 else weight)
+    transposed = np.swapaxes(weight, 0, 1) if weight.ndim == 2 else weight
+    if not input.ndim or input.shape[-1] != weight.shape[-1]:
+        who = "mm" if bias is None else "addmm"
+        raise RuntimeError(unmultiplied(who, input.shape or (1,), transposed.shape))
+    y = np.matmul(input, transposed)
     return y if bias is None else y + bias
 
 

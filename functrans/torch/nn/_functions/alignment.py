@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, WrongValue, op
+from functrans.torch._functions.failures import WrongValue
+from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, op
 from functrans.torch._tensors.tensor import Tensor, from_array
 
 # stands for the logarithm of zero: finite, so that no infinity is subtracted from another

@@ -65,6 +65,13 @@ def _checked(who: str, x: Any, weight: Any, bias: Any, n: int) -> bool:
     return x.ndim == n + 2
 
 
+def _biased(y: Any, bias: Any, n: int, batched: bool) -> Any:
+    """``y``, a batch, with its bias; the image alone where ``batched`` is False."""
+    if bias is not None:
+        y = y + bias.reshape((-1, *[1] * n))
+    return y if batched else y[0]
+
+
 def _convolution(n: int) -> Any:
     name = f"conv{n}d"
 
@@ -87,9 +94,7 @@ def _convolution(n: int) -> Any:
                                f"Kernel size: {list(sizes)}. Kernel size can't be greater than "
                                "actual input size")
         y = _correlated(windows(x, sizes, steps, spreads), weight, groups, n)
-        if bias is not None:
-            y = y + bias.reshape((-1, *[1] * n))
-        return y if batched else y[0]
+        return _biased(y, bias, n, batched)
 
     conv.__name__ = conv.__qualname__ = name
     conv.__doc__ = f"The correlation of each channel with a kernel, over {n} dimensions."
@@ -128,9 +133,7 @@ def _transposed(n: int) -> Any:
         y = overlapping(_spread(x, weight, groups), lengths, steps, spreads)
         y = padded(y, [(0, max(m, 0)) for m in more])
         y = y[(..., *[slice(p, s + m - p) for p, s, m in zip(pads, lengths, more, strict=True)])]
-        if bias is not None:
-            y = y + bias.reshape((-1, *[1] * n))
-        return y if batched else y[0]
+        return _biased(y, bias, n, batched)
 
     conv.__name__ = conv.__qualname__ = name
     conv.__doc__ = f"The transpose of ``conv{n}d`` with respect to its input."

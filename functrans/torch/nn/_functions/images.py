@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from functrans.torch._functions.failures import WrongValue
 from functrans.torch._functions.linalg import plain
-from functrans.torch._functions.table import FUNCTIONS, NN, WrongValue, op
+from functrans.torch._functions.table import FUNCTIONS, NN, op
 
 
 @op(space=NN, title="ConstantPadNdBackward0")

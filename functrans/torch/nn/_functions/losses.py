@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from functrans.torch._functions.failures import WrongValue
 from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.own import ROWS
 from functrans.torch._functions.shares import log_softmax as _log_softmax
 from functrans.torch._functions.shares import logsumexp
-from functrans.torch._functions.table import NN, WrongValue, floating, op, promoted
+from functrans.torch._functions.table import NN, floating, op, promoted
+from functrans.torch._tensors.dtypes import Size
 
 _softplus = ROWS["softplus"]
 
@@ -95,9 +97,9 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     if x.size and not ((x >= 0) & (x <= 1)).all():
         raise RuntimeError("all elements of input should be between 0 and 1")
     if target.shape != input.shape:
-        raise WrongValue(f"Using a target size ({target.shape}) that is different to the input "
-                         f"size ({input.shape}) is deprecated. Please ensure they have the same "
-                         "size.")
+        raise WrongValue(f"Using a target size ({Size(target.shape)}) that is different to the "
+                         f"input size ({Size(input.shape)}) is deprecated. Please ensure they have "
+                         "the same size.")
     logs = [np.maximum(np.log(v), -100) for v in (input, 1 - input)]
     loss = -(target * logs[0] + (1 - target) * logs[1])
     if weight is not None:

@@ -115,6 +115,11 @@ for _n in (2, 3):
 _OLD = ("size_average", "reduce")
 
 
+# what is not shown: options, and layers that show none
+_HIDDEN = frozenset({"return_indices", "count_include_pad", "_random_samples"})
+_UNSHOWN = frozenset({"CosineSimilarity", "PairwiseDistance"})
+
+
 class Stateless(Module):
     """A layer without parameters: a function of ``nn.functional`` with its options."""
 
@@ -153,8 +158,17 @@ class Stateless(Module):
         return NN[name](*inputs, **options)
 
     def extra_repr(self) -> str:
-        shown = [(k, getattr(self, k)) for k, default in self._row[1].items()]
-        return ", ".join([f"{k}={v!r}" for k, v in shown if k != "inplace" or v])
+        name = self._get_name()
+        if name.endswith("Loss") or name in _UNSHOWN:
+            return ""
+        shown = {k: getattr(self, k) for k in self._row[1] if k not in _HIDDEN}
+        if "Dropout" not in name and not shown.get("inplace"):
+            shown.pop("inplace", None)
+        if "AvgPool" in name:
+            shown.pop("ceil_mode", None)
+        if "stride" in shown and shown["stride"] is None:
+            shown["stride"] = shown["kernel_size"]
+        return ", ".join([f"{k}={v!r}" for k, v in shown.items()])
 
 
 class Linear(Module):
@@ -202,6 +216,11 @@ class Bilinear(Module):
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         return NN["bilinear"](input1, input2, self.weight, self.bias)
 
+    def extra_repr(self) -> str:
+        out, one, two = self.weight.shape
+        return (f"in1_features={one}, in2_features={two}, out_features={out}, "
+                f"bias={self.bias is not None}")
+
 
 class PReLU(Module):
     """x where positive, else times a slope that is learnt."""
@@ -214,6 +233,9 @@ class PReLU(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return NN["prelu"](input, self.weight)
+
+    def extra_repr(self) -> str:
+        return f"num_parameters={self.num_parameters}"
 
 
 class Embedding(Module):
@@ -354,6 +376,9 @@ class Unflatten(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return input.unflatten(self.dim, self.unflattened_size)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
 
 
 class Padding(Module):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
 from functrans.torch._graph.graph import RemovableHandle
-from functrans.torch._graph.modes import no_grad, state
+from functrans.torch._graph.modes import is_grad_enabled, no_grad
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.nn.modules.hooks import Watch, as_tuple
@@ -358,7 +358,7 @@ class Module:
             if new is not None:
                 args, kwargs = new if with_kwargs else (as_tuple(new), kwargs)
         watch = None
-        if state.grad and (self._backward_hooks or self._backward_pre_hooks):
+        if is_grad_enabled() and (self._backward_hooks or self._backward_pre_hooks):
             watch = Watch(self)
             args = watch.enter(args)
         result = self.forward(*args, **kwargs)
