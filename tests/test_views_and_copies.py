@@ -119,8 +119,10 @@ def the_array_itself(np, y):
 def flat(np, y):
     y.reshape(2, 3).flat[2] = y[0]
     z = y.reshape(2, 3)
-    z.flat = y[::-1]
-    z.flat = y[:2] * 2
+    z.flat = y[::-1] * y[0]
+    z.flat = []
+    y[:4].flat = y[4:] * y[1]
+    y[::-2].flat = y[0] * 3.0
 
 
 def another_shape(np, y):
@@ -285,6 +287,7 @@ def helpers(np, y):
 
 
 def nothing(np, y):
+    np.putmask(y, y > 0, [])
     y[3:3] = 1.0
     y[[]] = 2.0
     z = np.zeros(0, y.dtype)

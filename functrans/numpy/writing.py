@@ -289,11 +289,22 @@ def _write_by(func: Callable, target: Any, *args: Any, **kwargs: Any) -> None:
         func(place, *_window(args), **{k: _window(v) for k, v in kwargs.items()})
         return
     changed = protocols.FUNCTIONS[func]
+    if func is np.place:
+        _require_apart("np.place", target, args[-1] if args else kwargs.get("vals"))
     if type(target) is not Writable:
         changed(current(target), *_value(args), **kwargs)  # raises, and says why
         return
     values = {k: _value(v) for k, v in kwargs.items()}
     target.assign(changed(target.current(), *_value(args), inplace=False, **values))
+
+
+def _require_apart(who: str, target: Any, values: Any) -> None:
+    """Raise where NumPy, entry by entry, would read what it has just written."""
+    if type(values) is Writable and np.may_share_memory(_window(target), values.window):
+        raise UnsupportedError(
+            f"{user_line()}: {who} was given a part of the array that it writes into. Give it a "
+            "copy: values.copy()."
+        )
 
 
 def call(f: Callable, theirs: Any, args: tuple, kwargs: dict) -> Any:
@@ -392,7 +403,13 @@ def _flat(self: Writable) -> Any:
 
 
 def _assign_flat(self: Writable, value: Any) -> None:
+    if self.is_plain() and _is_plain(value):
+        self.own_window().flat = _window(value)  # type: ignore[misc]  # ndarray has a setter
+        return
+    _require_apart("x.flat = values", self, value)
     v = np.ravel(value)
+    if not v.size:
+        return
     if v.size != self.size:
         v = v[np.arange(self.size) % v.size]
     self[...] = np.reshape(v, self.shape)
