@@ -344,7 +344,13 @@ def fill_from_itself(y):
     y.flat = y[::-1]
 
 
-@pytest.mark.parametrize("write", [lambda y: np.place(y, y > 0, y[::-1]), fill_from_itself])
+def mask_itself(y):
+    y[y > 0] = y[3::-1]
+
+
+@pytest.mark.parametrize("write", [
+    lambda y: np.place(y, y > 0, y[::-1]), fill_from_itself, mask_itself,
+])
 def test_what_numpy_reads_while_it_writes_is_refused(write):
     def f(x):
         write(x)
