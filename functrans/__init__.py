@@ -33,6 +33,7 @@ from functrans._transforms.staging.staging import make_program
 from functrans._transforms.vmap import vmap
 from functrans.config import config
 from functrans.export import export, load
+from functrans.interop import jax_function, torch_function
 from functrans.numpy.public import immutable as _immutable
 from functrans.patch import patch
 
@@ -70,6 +71,7 @@ __all__ = [
     "jacfwd",
     "jacobian",
     "jacrev",
+    "jax_function",
     "jet",
     "jit",
     "jvp",
@@ -83,6 +85,7 @@ __all__ = [
     "scipy",
     "stop_gradient",
     "switch",
+    "torch_function",
     "tree",
     "value_and_grad",
     "vhp",
