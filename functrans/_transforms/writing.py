@@ -13,6 +13,7 @@ import itertools
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from weakref import ProxyTypes as PROXIES
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy as np
 from functrans import tree
 from functrans._core.bind import Tracer
 from functrans._core.writing import patched, with_names
+from functrans._transforms.staging.libraries import is_library
 from functrans.errors import ConcretizationError, name_of
 
 # NumPy's methods and functions that write into an array.
@@ -189,7 +191,7 @@ def _within(values: list[Any], seen: set[int]) -> Iterator[Any]:
         inside = _parts(v)
         if inside and id(v) not in seen:
             seen.add(id(v))
-            rest += [x for x in inside if type(x) not in _PLAIN]
+            rest += [x for x in inside if type(x) not in _PLAIN and type(x) not in PROXIES]
 
 
 def _parts(v: Any) -> Iterable[Any]:
@@ -197,9 +199,11 @@ def _parts(v: Any) -> Iterable[Any]:
         return v.values()
     if isinstance(v, list | tuple | set | frozenset):
         return v
-    if type(v).__module__.split(".")[0] in LIBRARIES or isinstance(v, type):
+    package = type(v).__module__.split(".")[0]
+    if package in LIBRARIES or isinstance(v, type) or is_library(package, frozenset()):
         return ()
-    return getattr(v, "__dict__", {}).values()
+    attributes = getattr(v, "__dict__", None)
+    return attributes.values() if isinstance(attributes, dict) else ()
 
 
 def _globals(f: types.FunctionType, unknown: list[str]) -> Iterator[Any]:
