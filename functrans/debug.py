@@ -9,6 +9,7 @@ from typing import Any
 
 from functrans._debug.anomaly import Anomaly, is_nan, line_of, user_stack
 from functrans._debug.doctor import Finding, visit
+from functrans._debug.printing import print
 from functrans._debug.report import Report
 from functrans._debug.taps import by_name, tap, taps_of, with_added
 from functrans._transforms.reverse.grad import grad, require_callable
@@ -99,5 +100,5 @@ def explain(f: Callable) -> Callable[..., Report]:
 
 __all__ = [
     "Anomaly", "Finding", "Report", "adjoints", "detect_anomaly", "explain", "is_nan", "line_of",
-    "tap", "user_stack",
+    "print", "tap", "user_stack",
 ]
