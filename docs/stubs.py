@@ -44,6 +44,14 @@ RETURNS |= dict.fromkeys(
      "linalg.matrix_rank"],
     "Any",
 )
+# Names that are NumPy's own, those that programs use.
+PASSED_ON = (
+    "True_", "False_", "einsum_path", "frombuffer", "fromfile", "fromiter", "frompyfunc",
+    "genfromtxt", "geterr", "index_exp", "isfortran", "lib", "load", "loadtxt", "ma",
+    "may_share_memory", "nditer", "packbits", "poly1d", "random", "require", "save", "savetxt",
+    "savez", "savez_compressed",
+    "seterr", "shares_memory", "testing", "typing", "ufunc", "unpackbits",
+)
 # Parameters that take whatever can become an array, by their names.
 OPERANDS = {
     "a", "a1", "a2", "ar", "ar1", "ar2", "arr", "array", "ary", "b", "condition", "element", "f",
@@ -64,6 +72,8 @@ def stub(module: ModuleType) -> str:
     place = module.__name__.removeprefix("functrans.numpy").lstrip(".")
     theirs = np.emath if place == "emath" else getattr(np, place) if place else np
     lines = [_line(module, theirs, place, name) for name in sorted(module.__all__)]
+    if module is fnp:
+        lines += [f"from numpy import {name} as {name}" for name in PASSED_ON]
     lines.sort(key=lambda line: not line.startswith("from "))
     used = [text for name, text in IMPORTS.items() if re.search(rf"\b{name}", "\n".join(lines))]
     return "\n".join(

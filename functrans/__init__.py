@@ -39,6 +39,7 @@ from functrans._transforms.staging.staging import make_program
 from functrans._transforms.vmap import vmap
 from functrans.config import config
 from functrans.export import export, load
+from functrans.interop import jax_function, torch_function
 from functrans.numpy.public import immutable as _immutable
 from functrans.patch import patch
 
@@ -82,6 +83,7 @@ __all__ = [
     "jacfwd",
     "jacobian",
     "jacrev",
+    "jax_function",
     "jet",
     "jit",
     "jvp",
@@ -100,6 +102,7 @@ __all__ = [
     "sparsity",
     "stop_gradient",
     "switch",
+    "torch_function",
     "tree",
     "value_and_grad",
     "vhp",

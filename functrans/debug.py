@@ -13,6 +13,7 @@ from functrans import tree
 from functrans._debug.anomaly import Anomaly, is_nan, line_of, user_stack
 from functrans._debug.conditioning import Conditioning, Loss, Losses, relative
 from functrans._debug.doctor import Finding, visit
+from functrans._debug.printing import print
 from functrans._debug.report import Report
 from functrans._debug.taps import by_name, tap, taps_of, with_added
 from functrans._transforms.reverse.grad import grad, require_callable
@@ -140,5 +141,5 @@ def conditioning(f: Callable) -> Callable[..., Conditioning]:
 
 __all__ = [
     "Anomaly", "Conditioning", "Finding", "Loss", "Report", "adjoints", "conditioning",
-    "detect_anomaly", "explain", "is_nan", "line_of", "tap", "user_stack",
+    "detect_anomaly", "explain", "is_nan", "line_of", "print", "tap", "user_stack",
 ]

@@ -37,7 +37,7 @@ def written(w):
     (ft.elementwise_grad(ft.derivative(np.sin)), "<elementwise_grad of derivative of sin>"),
     (ft.grad(written), "<grad of written>"),
     (ft.grad(functools.partial(loss, x=2.0)), "<grad of partial>"),
-    (ft.grad(ft.jit(loss)), "<grad of loss>"),
+    (ft.grad(ft.jit(loss)), "<grad of jit of loss>"),
 ], ids=str)
 def test_a_derivative_says_what_it_is_of(made, text):
     assert repr(made) == text

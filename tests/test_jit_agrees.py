@@ -238,5 +238,6 @@ def test_integer_arrays_wrap_as_numpys_do():
 def test_a_program_without_arithmetic_of_python_integers_checks_nothing():
     f = ft.jit(lambda x, n: x[n] * n)
     f(np.ones(3), 1)
-    (compiled,) = [c.cell_contents for c in f.__closure__ if hasattr(c.cell_contents, "entries")]
+    held = [c.cell_contents for c in f.func.__closure__]
+    (compiled,) = [x for x in held if hasattr(x, "entries")]
     assert [e.check_integers for e in compiled.entries.values()] == [None]

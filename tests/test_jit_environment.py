@@ -94,7 +94,8 @@ def test_a_read_only_array_is_never_compared():
 
 def programs(f):
     """The entries of a jitted function."""
-    (compiled,) = [c.cell_contents for c in f.__closure__ if hasattr(c.cell_contents, "entries")]
+    held = [c.cell_contents for c in f.func.__closure__]
+    (compiled,) = [x for x in held if hasattr(x, "entries")]
     return list(compiled.entries.values())
 
 

@@ -69,6 +69,10 @@ FUNCTIONS = {
     "derivative": (ft.derivative(np.exp), (1.0,)),
     "checkpoint": (ft.checkpoint(f), (X,)),
     "a jitted function": (jitted, (X,)),
+    "jitted under another name": (ft.jit(f), (X,)),
+    "jitted with options": (ft.jit(g, static_argnames="scale", max_paths=3), ({"w": X},)),
+    "of a function that is jitted": (ft.grad(ft.jit(f)), (X,)),
+    "jitted of a derivative": (ft.jit(ft.hessian(f)), (X,)),
     "of a jitted function": (ft.jacobian(jitted), (X,)),
     "a decorated function": (slope, (2.0,)),
     "with a rule": (ft.grad(ruled), (3.0,)),
@@ -83,6 +87,13 @@ def test_functions_pickle(name):
     expected, y = ft.tree.flatten(function(*args))[0], ft.tree.flatten(again(*args))[0]
     for a, b in zip(y, expected, strict=True):
         assert_array_equal(a, b)
+
+
+def test_a_jitted_function_says_what_it_is_of_and_keeps_its_parts():
+    function = pickle.loads(pickle.dumps(ft.jit(g, static_argnames="scale")))
+    assert repr(function) == "<jit of g>"
+    assert function({"w": X}, scale=2.0) == 2 * X.sum()
+    assert "static" not in repr(function.lower({"w": X}, scale=2.0))
 
 
 def test_functions_that_a_module_has_pickle_by_their_names():

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import optimize
 
 import functrans as ft
+import functrans.numpy as fnp
 from functrans.testing import check_grads
 
 X = np.array([0.3, -1.2, 2.0])
@@ -136,3 +137,18 @@ def test_arrays_as_constants_and_arguments():
     x = ft.array(X)
     assert_array_equal(ft.grad(lambda y: np.sum(x * y * y))(x), 2 * X * X)
     assert_array_equal(ft.grad(lambda y: (x * y).sum() + (y @ x))(x), 2 * X)
+
+
+def test_names_of_numpy_that_compute_nothing_on_traced_values_are_its_own():
+    assert fnp.random is np.random
+    assert fnp.linalg.LinAlgError is np.linalg.LinAlgError
+    with pytest.raises(AttributeError, match=r"functrans\.numpy' has no attribute 'sine'"):
+        _ = fnp.sine
+
+    def f(x):
+        y = x + fnp.random.default_rng(0).normal(size=3)
+        return fnp.lib.stride_tricks.sliding_window_view(y, 2).sum()
+
+    assert_array_equal(ft.grad(f)(X), [1, 2, 1])
+    with pytest.raises(ft.errors.ConcretizationError, match="its derivative would be lost"):
+        ft.grad(lambda x: fnp.require(x).sum())(X)

@@ -59,6 +59,33 @@ def a_ravel_that_copies(np, y):
     z.T.reshape(-1)[0] = 7.0
 
 
+def results_in_the_order_of_their_operands(np, y):
+    z = y.reshape(2, 3)
+    for t in (
+        z.T * 2.0, -z.T, np.sin(z.T), np.array(z.T), np.copy(z.T), z.T.copy(), z.T.copy("A"),
+        z.T.astype(y.dtype), np.where(z.T > 1, z.T, 0.0), np.zeros_like(z.T), np.sort(z.T),
+        np.concatenate([z.T, z.T]), np.cumsum(z.T, axis=0), z.T * y[:2], y[:2] * z.T, z.T * z.T,
+        z.T * y.reshape(3, 2), z.T[:, [0, 1]], z[:, [0, 1]], np.einsum("ij->ji", z * 1.0) * 2.0,
+        numpy.ones((2, 3)).T * y.reshape(3, 2)[0], y.reshape(1, 2, 3).T * 2.0, (z * 1.0).T * y[1],
+        y.reshape(3, 1, 2).swapaxes(0, 1) * y[0], np.multiply(y[:2], numpy.ones((2, 3)).T),
+    ):
+        t.ravel()[0] = y[1]
+        t.reshape(-1)[1] += 3.0
+        y[2] += t[0].sum() * t[-1].sum()
+
+
+def order_that_is_asked_for(np, y):
+    for t in (
+        np.array(y.reshape(2, 3), order="F"), np.zeros((2, 3), y.dtype, order="F"),
+        np.asfortranarray(y.reshape(2, 3)), y.reshape(2, 3, order="F") * 2.0,
+        y.reshape(2, 3).copy(order="F"), y.reshape(2, 3).astype(y.dtype, order="F"),
+        np.einsum("ij,k->kji", y.reshape(2, 3), y[:2])[0],
+    ):
+        t.ravel(order="F")[1] = y[1]
+        t.T.reshape(-1)[0] += y[0]
+        y[2] += 0.1 * t.sum() * t[0, 1]
+
+
 def rows(np, y):
     for i, row in enumerate(y.reshape(2, 3)):
         row[...] = row * (i + 2)
@@ -119,8 +146,10 @@ def the_array_itself(np, y):
 def flat(np, y):
     y.reshape(2, 3).flat[2] = y[0]
     z = y.reshape(2, 3)
-    z.flat = y[::-1]
-    z.flat = y[:2] * 2
+    z.flat = y[::-1] * y[0]
+    z.flat = []
+    y[:4].flat = y[4:] * y[1]
+    y[::-2].flat = y[0] * 3.0
 
 
 def another_shape(np, y):
@@ -285,6 +314,7 @@ def helpers(np, y):
 
 
 def nothing(np, y):
+    np.putmask(y, y > 0, [])
     y[3:3] = 1.0
     y[[]] = 2.0
     z = np.zeros(0, y.dtype)
@@ -293,7 +323,8 @@ def nothing(np, y):
 
 
 WRITES = [
-    other_name, whole, sliced, through_a_reshape, through_a_transpose, a_ravel_that_copies, rows,
+    other_name, whole, sliced, through_a_reshape, through_a_transpose, a_ravel_that_copies,
+    results_in_the_order_of_their_operands, order_that_is_asked_for, rows,
     unpacked, parts, longer, diagonals, copies, the_array_itself, flat, another_shape,
     swapped_entries, swapped_rows, overlapping, a_view_of_what_is_replaced,
     a_list_of_what_was_there, masks, index_arrays, slices_by_name, from_lists, broadcast, out,

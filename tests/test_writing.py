@@ -1,5 +1,6 @@
 """Functions that write into arrays: NumPy's semantics of writing, and the derivatives of that."""
 
+import functools
 import operator
 import threading
 import tracemalloc
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 import functrans as ft
 import functrans.numpy as np
 from functrans._transforms.writing import may_write
+from functrans.errors import ConcretizationError, UnsupportedError
 
 X = plain_np.array([0.3, -1.2, 0.7, 2.0, -0.4, 1.1])
 
@@ -302,6 +304,60 @@ def at_positions(x, i, mask):
     y[plain_np.array([1, 2]) + i] = x[:2]
     y.reshape(2, 3)[i - 1][0] = x[5]
     return (y * plain_np.arange(6)).sum()
+
+
+def at_a_mask_in_order(x, v, mask):
+    y = x.reshape(2, 3) * 1.0
+    y[mask] = v * v
+    y[~mask] = v.sum()
+    y[y > 100.0] = v[:0]
+    return (y * plain_np.arange(6.0).reshape(2, 3)).sum()
+
+
+def test_values_go_to_the_entries_of_a_traced_mask_in_order():
+    v, mask = plain_np.array([2.0, 3.0, 5.0]), plain_np.array([[True, False, True], [0, 1, 0]])
+    value, slopes = at_a_mask_in_order(X, v, mask), ft.grad(at_a_mask_in_order, (0, 1))(X, v, mask)
+    assert ft.jit(at_a_mask_in_order)(X, v, mask) == pytest.approx(value, rel=1e-14)
+    compiled = ft.jit(ft.grad(at_a_mask_in_order, (0, 1)))(X, v, mask)
+    for got, want in zip(compiled, slopes, strict=True):
+        plain_np.testing.assert_allclose(got, want, rtol=1e-14)
+    added = ft.jit(lambda x, v: x.at[x > 0.5].add(v))(X[:3], v[:1])
+    plain_np.testing.assert_array_equal(added, X[:3] + v[0] * (X[:3] > 0.5))
+    several = ft.jit(lambda x, v: x.at[x > -9].multiply(v))(X[:3], v)
+    plain_np.testing.assert_array_equal(several, X[:3] * v)
+
+
+@pytest.mark.parametrize("shape", [(2,), (3,), (6,), (2, 3), (1, 3)])
+def test_a_mask_refuses_values_that_are_not_as_many_as_it_selects(shape):
+    def f(x, v):
+        y = x.reshape(2, 3) * 1.0
+        y[y > 5.0] = v
+        return y
+
+    with pytest.raises(ValueError, match=rf"values as it selects.*shape \({shape[0]},"):
+        ft.jit(f)(X, plain_np.ones(shape))
+    with pytest.raises((ValueError, ConcretizationError)):
+        ft.vmap(f)(X[None], plain_np.ones((1, *shape)))
+
+
+def fill_from_itself(y):
+    y.flat = y[::-1]
+
+
+def mask_itself(y):
+    y[y > 0] = y[3::-1]
+
+
+@pytest.mark.parametrize("write", [
+    lambda y: np.place(y, y > 0, y[::-1]), fill_from_itself, mask_itself,
+])
+def test_what_numpy_reads_while_it_writes_is_refused(write):
+    def f(x):
+        write(x)
+        return x.sum()
+
+    with pytest.raises(UnsupportedError, match=r"part of the array that it writes.*copy\(\)"):
+        ft.grad(f)(X)
 
 
 def test_positions_and_masks_may_be_traced():
@@ -718,8 +774,33 @@ class Model:
         return helper(x)
 
 
+class Models:
+    def __init__(self):
+        self.models, self.by_name = [Model()], {"helper": helper}
+
+    def first(self, x):
+        return self.models[0](x)
+
+
+def by_default(x, f=helper, *, g=len):
+    return f(x)
+
+
+def by_keyword(x, *, f=helper):
+    return f(x)
+
+
+def applied(f, x):
+    return f(x)
+
+
+MODELS, TABLE = Models(), {"a": [helper]}
+
+
 @pytest.mark.parametrize("f", [
     helper, lambda x: helper(x), Model().step, lambda x: Model().step(x), lambda x: x.sort(),
+    MODELS.first, lambda x: MODELS.by_name["helper"](x), lambda x: TABLE["a"][0](x), by_default,
+    by_keyword, functools.partial(applied, helper), lambda x: applied(helper, x),
     lambda x: np.copyto(x, 1.0), lambda x: np.add(x, 1, out=x), lambda x: np.add.at(x, 0, 1.0),
 ])
 def test_writing_is_seen(f):
@@ -731,6 +812,17 @@ def test_writing_is_seen(f):
 ])
 def test_functions_that_do_not_write_are_seen_to(f):
     assert not may_write(f)
+
+
+def test_a_table_that_holds_itself_is_looked_through_once():
+    table = {"helper": helper}
+    table["itself"] = table
+    assert ft.grad(lambda x: table["helper"](x))(X).tolist() == [0, 1, 1, 1, 1, 1]
+
+
+def test_much_that_is_near_a_function_is_not_looked_through():
+    table = dict.fromkeys(range(10_000), 1j) | {i: [i] for i in range(10_000)}
+    assert not may_write(lambda x: x * table[0])
 
 
 def test_a_sum_that_starts_from_a_number_is_no_writing():

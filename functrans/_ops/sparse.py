@@ -83,13 +83,22 @@ def _product(data, x, pattern):
     return np.asarray(y).astype(dtype, copy=False)
 
 
+def _one_by_one(row, size, xs, batched, pattern):
+    """A row applied to each entry of a batch."""
+    if not size:
+        avals = [Aval(x.shape[b:], x.dtype) for x, b in zip(xs, batched, strict=True)]
+        y = row.abstract(*avals, pattern=pattern)
+        return np.zeros((0, *y.shape), y.dtype)
+    return np.stack([
+        bind(row, *[x[i] if b else x for x, b in zip(xs, batched, strict=True)], pattern=pattern)
+        for i in range(size)
+    ])
+
+
 def _product_batch(size, xs, batched, pattern):
     data, x = xs
     if batched[0]:
-        ys = [bind(product, data[i], x[i] if batched[1] else x, pattern=pattern)
-              for i in range(size)]
-        shape = (0, pattern.shape[0], *x.shape[1 + batched[1] :])
-        return np.stack(ys) if ys else np.zeros(shape, np.result_type(data.dtype, x.dtype))
+        return _one_by_one(product, size, xs, batched, pattern)
     # the batch is columns of one product
     n, rest = pattern.shape[1], x.shape[2:]
     columns = np.moveaxis(x, 0, -1).reshape((n, -1))
@@ -116,10 +125,7 @@ def _sampled(u, v, pattern):
 
 
 def _sampled_batch(size, xs, batched, pattern):
-    ys = [bind(sampled, *[x[i] if b else x for x, b in zip(xs, batched, strict=True)],
-               pattern=pattern) for i in range(size)]
-    dtype = np.result_type(*[x.dtype for x in xs])
-    return np.stack(ys) if ys else np.zeros((0, len(pattern.rows)), dtype)
+    return _one_by_one(sampled, size, xs, batched, pattern)
 
 
 # row: of each place, the product of row i of u with row j of v

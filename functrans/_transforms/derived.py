@@ -91,11 +91,6 @@ def deriving(transform: F) -> F:
     return transformed  # type: ignore[return-value]  # of the same signature
 
 
-def made_by(transform: Callable, *args: Any, **kwargs: Any) -> Callable[[], tuple]:
-    """``by_value`` of a function that is what a call returns."""
-    return functools.partial(tuple, (_derived, (transform, args, kwargs)))
-
-
 def _derived(transform: Callable, args: tuple, kwargs: dict) -> Any:
     return transform(*args, **kwargs)
 
@@ -118,4 +113,4 @@ def _text(f: Any) -> str:
     return " of ".join([*parts, name_of(f)])
 
 
-__all__ = ["ByValue", "Derived", "deriving", "global_name", "made_by"]
+__all__ = ["ByValue", "Derived", "deriving", "global_name"]

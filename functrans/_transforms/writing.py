@@ -11,13 +11,17 @@ import dis
 import functools
 import itertools
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from weakref import ProxyTypes as PROXIES
 from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from functrans import tree
 from functrans._core.bind import Tracer
 from functrans._core.writing import patched, with_names
+from functrans._transforms.staging.libraries import is_library
 from functrans.errors import ConcretizationError, name_of
 
 # NumPy's methods and functions that write into an array.
@@ -30,6 +34,9 @@ WRITERS = frozenset({
 SOLVERS = frozenset({"minimize"})
 LIBRARIES = frozenset({"builtins", "functools", "functrans", "numpy", "scipy", "types"})
 _BUILTINS = frozenset(vars(builtins))
+_PLAIN = frozenset({int, float, complex, str, bytes, bool, type(None), np.ndarray})
+# How many values near a function are looked at for functions that write.
+_MOST = 500
 _writes: WeakKeyDictionary[types.CodeType, bool] = WeakKeyDictionary()
 _reads: WeakKeyDictionary[types.CodeType, frozenset[str]] = WeakKeyDictionary()
 
@@ -156,10 +163,47 @@ def _codes(function: Any, unknown: list[str]) -> Iterator[types.CodeType]:
             continue
         seen.add(id(f.__code__))
         yield f.__code__
-        values = [*_cells(f, unknown), *_globals(f, unknown)]
-        rest += [v for v in values if callable(v) and not isinstance(v, type)]
-        for v in (*values, getattr(named, "__self__", named)):
+        values = [*_cells(f, unknown), *_globals(f, unknown), *_bound(named), *_bound(f)]
+        values.append(getattr(named, "__self__", named))
+        for v in _within(values, seen):
+            if callable(v) and not isinstance(v, type):
+                rest.append(v)
             rest += _methods(v if isinstance(v, type) else type(v))
+
+
+def _bound(f: Any) -> list[Any]:
+    """What a partial holds for its function, and the defaults of a function."""
+    if isinstance(f, functools.partial):
+        return [*f.args, *f.keywords.values()]
+    if isinstance(f, types.FunctionType):
+        return [*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()]
+    return []
+
+
+def _within(values: list[Any], seen: set[int]) -> Iterator[Any]:
+    """Values, and what is in containers and attributes of the user's objects, up to a number."""
+    rest = list(values)
+    for _ in range(_MOST):
+        if not rest:
+            return
+        v = rest.pop()
+        yield v
+        inside = _parts(v)
+        if inside and id(v) not in seen:
+            seen.add(id(v))
+            rest += [x for x in inside if type(x) not in _PLAIN and type(x) not in PROXIES]
+
+
+def _parts(v: Any) -> Iterable[Any]:
+    if isinstance(v, dict):
+        return v.values()
+    if isinstance(v, list | tuple | set | frozenset):
+        return v
+    package = type(v).__module__.split(".")[0]
+    if package in LIBRARIES or isinstance(v, type) or is_library(package, frozenset()):
+        return ()
+    attributes = getattr(v, "__dict__", None)
+    return attributes.values() if isinstance(attributes, dict) else ()
 
 
 def _globals(f: types.FunctionType, unknown: list[str]) -> Iterator[Any]:

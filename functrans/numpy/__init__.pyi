@@ -59,6 +59,37 @@ from numpy import uint8 as uint8
 from numpy import uintp as uintp
 from numpy import unsignedinteger as unsignedinteger
 from functrans.numpy.vectorizing import vectorize as vectorize
+from numpy import True_ as True_
+from numpy import False_ as False_
+from numpy import einsum_path as einsum_path
+from numpy import frombuffer as frombuffer
+from numpy import fromfile as fromfile
+from numpy import fromiter as fromiter
+from numpy import frompyfunc as frompyfunc
+from numpy import genfromtxt as genfromtxt
+from numpy import geterr as geterr
+from numpy import index_exp as index_exp
+from numpy import isfortran as isfortran
+from numpy import lib as lib
+from numpy import load as load
+from numpy import loadtxt as loadtxt
+from numpy import ma as ma
+from numpy import may_share_memory as may_share_memory
+from numpy import nditer as nditer
+from numpy import packbits as packbits
+from numpy import poly1d as poly1d
+from numpy import random as random
+from numpy import require as require
+from numpy import save as save
+from numpy import savetxt as savetxt
+from numpy import savez as savez
+from numpy import savez_compressed as savez_compressed
+from numpy import seterr as seterr
+from numpy import shares_memory as shares_memory
+from numpy import testing as testing
+from numpy import typing as typing
+from numpy import ufunc as ufunc
+from numpy import unpackbits as unpackbits
 __array_api_version__: str
 def abs(x: ArrayLike, /, out: Any = ..., **options: Any) -> Array: ...
 def absolute(x: ArrayLike, /, out: Any = ..., **options: Any) -> Array: ...

@@ -188,7 +188,7 @@ class Memory:
                 )
             numbers = numbers.copy()
             self.array.fill(np.nan)
-        self.array, self.borrowed, self.lent = np.empty(numbers.shape, numbers.dtype), False, None
+        self.array, self.borrowed, self.lent = np.zeros(numbers.shape, numbers.dtype), False, None
         return numbers
 
 
@@ -256,7 +256,16 @@ class Half(Section):
 
 def of_value(x: Any) -> Memory:
     """Memory with a traced value."""
-    return Memory(np.empty(x.shape, x.dtype), x)
+    return Memory(np.zeros(x.shape, x.dtype), x)
+
+
+def of_value_like(x: Any, layout: np.ndarray) -> tuple[Memory, np.ndarray] | None:
+    """Memory with a traced value in the order of ``layout``, and a view; None if that is C's."""
+    axes = _axes(layout)
+    if layout.flags.c_contiguous or not layout.transpose(axes).flags.c_contiguous:
+        return None
+    memory = of_value(np.transpose(x, axes))
+    return memory, memory.array.transpose(np.argsort(axes))
 
 
 def of_array(x: np.ndarray, borrowed: bool) -> tuple[Memory, np.ndarray]:
@@ -264,11 +273,18 @@ def of_array(x: np.ndarray, borrowed: bool) -> tuple[Memory, np.ndarray]:
     if x.flags.c_contiguous:
         memory = Memory(x, borrowed=borrowed)
         return memory, memory.array
-    if x.flags.f_contiguous:
-        memory = Memory(x.T, borrowed=borrowed)
-        return memory, memory.array.T
-    memory = Memory(x.copy("C"))
-    return memory, memory.array
+    axes = _axes(x)
+    if not x.transpose(axes).flags.c_contiguous:
+        x, borrowed = x.copy("K"), False
+        axes = _axes(x)
+    memory = Memory(x.transpose(axes), borrowed=borrowed)
+    return memory, memory.array.transpose(np.argsort(axes))
 
 
-__all__ = ["Half", "Memory", "Place", "Section", "address", "of_array", "of_value", "place_of"]
+def _axes(x: np.ndarray) -> list[int]:
+    """The axes of an array, those with the longest steps first."""
+    return sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
+
+
+__all__ = ["Half", "Memory", "Place", "Section", "address", "of_array", "of_value",
+           "of_value_like", "place_of"]

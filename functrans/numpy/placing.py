@@ -53,7 +53,7 @@ def putmask(a, mask, values):
     """``a`` with ``values``, repeated to its size, where the mask holds."""
     values = ravel(as_operand(values))
     if not values.shape[0]:
-        raise ValueError("cannot insert from an empty array")
+        return a
     turns = np.arange(a.size).reshape(a.shape) % values.shape[0]
     return ops.where(as_operand(mask) != 0, values[turns].astype(a.dtype), a)
 
@@ -115,6 +115,8 @@ def copyto(dst, src, casting: Any = "same_kind", where=True):
             f"Cannot cast array data from {src.dtype!r} to {dst.dtype!r} according to the rule "
             f"{casting!r}"
         )
+    while src.ndim > dst.ndim and src.shape[0] == 1:
+        src = src[0]
     src = np.broadcast_to(src.astype(dst.dtype), dst.shape)
     return src if where is True else ops.where(as_operand(where), src, dst)
 

@@ -57,7 +57,7 @@ class Slot:
     def set(self, value: Any) -> Any:
         """x with ``value`` written there; the last one where the index repeats."""
         if self.masked is not None:
-            return ops.where(self.masked, self._operand(value).astype(self.x.dtype), self.x)
+            return ops.where(self.masked, self._spread(value).astype(self.x.dtype), self.x)
         return self._out(self._write(self.x, value))
 
     def add(self, value: Any) -> Any:
@@ -120,6 +120,23 @@ class Slot:
             )
         return value
 
+    def _spread(self, value):
+        """``value`` where the mask holds: a number, or as many as it selects, in order."""
+        value, mask = self._operand(value), as_operand(self.masked)
+        if value.size == 1:
+            return value.reshape(())
+        count = np.count_nonzero(mask)
+        if value.ndim != 1 or not bool(count == value.shape[0]):
+            raise ValueError(
+                f"{user_line()}: a mask selects entries for a number or as many values as it "
+                f"selects, but got an array of shape {value.shape}. Use np.where(mask, values, x) "
+                "for values in the places of x."
+            )
+        if not value.shape[0]:
+            return self.x
+        turns = np.cumsum(mask).reshape(self.x.shape) - 1
+        return value[ops.maximum(turns, 0)]
+
     def _fit(self, value):
         """``value`` in the dtype of x and the shape of ``x[index]``."""
         value = self._operand(value)
@@ -134,7 +151,7 @@ class Slot:
 
     def _apply(self, row, value):
         if self.masked is not None:
-            new = row(self.x, self._operand(value))
+            new = row(self.x, self._spread(value))
             return ops.where(self.masked, new, self.x).astype(self.x.dtype)
         if not self.indices:
             return self._out(self._write(self.x, row(self._read(self.x), self._operand(value))))

@@ -19,9 +19,17 @@ from functrans._core.bind import Trace, Tracer, bind, newest_trace
 from functrans._core.primitive import Primitive
 from functrans._core.writing import current
 from functrans._ops import indexing as rows
-from functrans.errors import ArgumentError, user_line
+from functrans.errors import ArgumentError, UnsupportedError, user_line
 from functrans.numpy.indexing import split_key
-from functrans.numpy.memory import Place, Section, address, of_array, of_value, place_of
+from functrans.numpy.memory import (
+    Place,
+    Section,
+    address,
+    of_array,
+    of_value,
+    of_value_like,
+    place_of,
+)
 from functrans.numpy.structure import as_operand, is_traced
 from functrans.numpy.updates import At
 
@@ -189,7 +197,8 @@ class Writable(Tracer):
             return view(Section(self, key))
         if m.value is None and not _is_traced(key):
             return named(self.window[key])
-        return named(self.current()[key])
+        y = self.current()[key]
+        return named(y) if y.ndim < 2 or _is_traced(key) else named_like(y, self.window[key])
 
     def _view_at(self, key: Any) -> Writable:
         """The view that a basic index makes, also of one number."""
@@ -205,7 +214,14 @@ class Writable(Tracer):
             self.own_window()[key] = _plain(value)
         elif basic:
             self._assign_at(key, value)
-        elif self.place is None and not _is_mask(key):
+        else:
+            self._assign_among(key, value)
+
+    def _assign_among(self, key: Any, value: Any) -> None:
+        """Write at an index with arrays or masks."""
+        if getattr(key, "shape", None) == self.shape and key.dtype.kind == "b":
+            require_apart("y[mask] = values", self, value)
+        if self.place is None and not _is_mask(key):
             self._scatter(key, current(value))
         else:
             self.assign(_updated(self.current(), key, current(value)))
@@ -265,6 +281,18 @@ def named(x: Any) -> Any:
         parts = map(named, x)
         return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
     return x
+
+
+def named_like(x: Any, layout: Any) -> Any:
+    """A result as a name, laid out in memory as NumPy's result of the same call is."""
+    if type(x) is Writable or not isinstance(layout, np.ndarray) or layout.shape != x.shape:
+        return named(x)
+    if isinstance(x, Tracer):
+        parts = of_value_like(x, layout)
+        return named(x) if parts is None else view(*parts)
+    same = np.empty_like(layout, x.dtype)
+    same[...] = x
+    return named(same)
 
 
 def array_of(x: Any) -> Any:
@@ -342,6 +370,15 @@ def _plain(x: Any) -> Any:
     return x.window if type(x) is Writable else x
 
 
+def require_apart(who: str, target: Any, values: Any) -> None:
+    """Raise where NumPy, entry by entry, would read what it has just written."""
+    if type(values) is Writable and np.may_share_memory(_plain(target), values.window):
+        raise UnsupportedError(
+            f"{user_line()}: {who} was given a part of the array that it writes into. Give it a "
+            "copy: values.copy()."
+        )
+
+
 def _is_same(x: Writable, y: Writable) -> bool:
     """Whether two names are of the same view, as those of ``y[i] += v``."""
     a, b = x.window, y.window
@@ -379,4 +416,5 @@ def _updated(x: Any, key: Any, value: Any) -> Any:
     return At(x)[key].set(value)
 
 
-__all__ = ["NAMES", "Writable", "argument", "array_of", "named", "view"]
+__all__ = ["NAMES", "Writable", "argument", "array_of", "named", "named_like", "require_apart",
+           "view"]

@@ -19,10 +19,19 @@ from functrans._core.writing import current
 from functrans._ops import elementwise as ops
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy import protocols
+from functrans.numpy.layouts import is_laid_out, is_ordered, layout_of, rebuilt
 from functrans.numpy.memory import Half
 from functrans.numpy.ufunc_methods import UPDATES
 from functrans.numpy.updates import At
-from functrans.numpy.writable import Writable, argument, array_of, named, view
+from functrans.numpy.writable import (
+    Writable,
+    argument,
+    array_of,
+    named,
+    named_like,
+    require_apart,
+    view,
+)
 
 # Functions and methods whose results may be views.
 _VIEW_METHODS = ("reshape", "transpose", "ravel", "squeeze", "swapaxes", "diagonal", "view")
@@ -75,21 +84,24 @@ def _has_name(x: Any) -> bool:
 
 def _window(x: Any) -> Any:
     if isinstance(x, tuple | list):
-        return _rebuilt(x, map(_window, x))
+        return rebuilt(x, map(_window, x))
     return x.window if type(x) is Writable else x
 
 
 def _value(x: Any) -> Any:
     if isinstance(x, tuple | list):
-        return _rebuilt(x, map(_value, x))
+        return rebuilt(x, map(_value, x))
     return current(x)
 
 
-def _rebuilt(x: Any, parts: Any) -> Any:
-    return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+def _has_axes(y: Any) -> bool:
+    """Whether a result is an array of more than one order in memory."""
+    return isinstance(y, Tracer | np.ndarray) and y.ndim > 1
 
 
-def _apply(who: str, call: Callable, args: tuple, kwargs: dict) -> Any:
+def _apply(
+    who: str, call: Callable, args: tuple, kwargs: dict, theirs: Callable | None = None
+) -> Any:
     """A call of NumPy's of names: in their memory, or on their values."""
     out = kwargs.get("out")
     out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
@@ -108,7 +120,11 @@ def _apply(who: str, call: Callable, args: tuple, kwargs: dict) -> Any:
         return named(y)
     mask = options.pop("where", True) if type(out) is Writable else True
     y = call(*_value(args), **{k: _value(v) for k, v in options.items()})
-    return named(y) if out is None else _written(who, out, y, current(mask))
+    if out is not None:
+        return _written(who, out, y, current(mask))
+    if _has_axes(y) and is_laid_out(theirs, args, options):
+        return named_like(y, layout_of(theirs or call, args, options))
+    return named(y)
 
 
 def _written(who: str, out: Any, y: Any, mask: Any = True) -> Any:
@@ -145,19 +161,28 @@ def _operator(name: str) -> tuple[Callable, Callable]:
         x, y = self.value, other.value if type(other) is Writable else other
         if x is not None and y is not None:  # the short way, for arrays that no one writes into
             z = op(x, y)
+            if isinstance(y, np.ndarray) and is_ordered(y):
+                return _like_operands(op, z, self, other)
             return Writable(z) if isinstance(z, Tracer) and z.ndim else named(z)
         if self.is_plain() and _is_plain(other):
             return named(op(self.window, _window(other)))
-        return named(op(self.current(), current(other)))
+        return _like_operands(op, op(self.current(), current(other)), self, other)
 
     def reflected(self: Writable, other: Any) -> Any:
-        if self.value is not None and type(other) is not Writable:
+        if self.value is not None and type(other) is not Writable and not is_ordered(other):
             return named(op(other, self.value))
         if self.is_plain() and _is_plain(other):
             return named(op(other, self.window))
-        return named(op(current(other), self.current()))
+        return _like_operands(op, op(current(other), self.current()), other, self)
 
     return forward, reflected
+
+
+def _like_operands(op: Callable, y: Any, *args: Any) -> Any:
+    """The result of an operator as a name, in the layout that its operands give it."""
+    if _has_axes(y) and any(map(is_ordered, args)):
+        return named_like(y, layout_of(op, args, {}))
+    return named(y)
 
 
 def _in_place(name: str) -> Callable:
@@ -177,7 +202,9 @@ def _unary(name: str) -> Callable:
     op = getattr(operator, f"__{name}__")
 
     def method(self: Writable) -> Any:
-        return named(op(self.window if self.is_plain() else self.current()))
+        if self.is_plain():
+            return named(op(self.window))
+        return _like_operands(op, op(self.current()), self)
 
     return method
 
@@ -205,7 +232,9 @@ def _array_ufunc(
     if method == "__call__" and not kwargs:
         values = [x.value if type(x) is Writable else x for x in inputs]
         first = values[0]
-        if isinstance(first, Tracer) and values[-1] is not None and len(values) <= 2:
+        if isinstance(first, Tracer) and values[-1] is not None and len(values) <= 2 and not (
+            is_ordered(values[-1])
+        ):
             return named(protocols.array_ufunc(first, ufunc, method, *values))
     if method == "at":
         return _update(ufunc, *inputs)
@@ -253,7 +282,7 @@ def _call(f: Callable, theirs: Any, args: tuple, kwargs: dict) -> Any:
         return _views(who, f, theirs, args, kwargs)
     if isinstance(theirs, np.ufunc) and len(args) > theirs.nin:
         args, kwargs = args[: theirs.nin], {**kwargs, "out": args[theirs.nin :]}
-    return _apply(who, f, args, kwargs)
+    return _apply(who, f, args, kwargs, theirs)
 
 
 def _views(who: str, f: Callable, theirs: Callable, args: tuple, kwargs: dict) -> Any:
@@ -265,8 +294,8 @@ def _views(who: str, f: Callable, theirs: Callable, args: tuple, kwargs: dict) -
     each = list(parts) if isinstance(parts, tuple | list) else [parts]
     views = [_view_among(x, names) for x in each]
     if all(v is not None for v in views):
-        return _rebuilt(parts, views) if isinstance(parts, tuple | list) else views[0]
-    return _apply(who, f, args, kwargs)
+        return rebuilt(parts, views) if isinstance(parts, tuple | list) else views[0]
+    return _apply(who, f, args, kwargs, theirs)
 
 
 def _view_among(part: np.ndarray, names: list[Writable]) -> Writable | None:
@@ -289,6 +318,8 @@ def _write_by(func: Callable, target: Any, *args: Any, **kwargs: Any) -> None:
         func(place, *_window(args), **{k: _window(v) for k, v in kwargs.items()})
         return
     changed = protocols.FUNCTIONS[func]
+    if func is np.place:
+        require_apart("np.place", target, args[-1] if args else kwargs.get("vals"))
     if type(target) is not Writable:
         changed(current(target), *_value(args), **kwargs)  # raises, and says why
         return
@@ -392,7 +423,13 @@ def _flat(self: Writable) -> Any:
 
 
 def _assign_flat(self: Writable, value: Any) -> None:
+    if self.is_plain() and _is_plain(value):
+        self.own_window().flat = _window(value)  # type: ignore[misc]  # ndarray has a setter
+        return
+    require_apart("x.flat = values", self, value)
     v = np.ravel(value)
+    if not v.size:
+        return
     if v.size != self.size:
         v = v[np.arange(self.size) % v.size]
     self[...] = np.reshape(v, self.shape)

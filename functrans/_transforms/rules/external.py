@@ -260,7 +260,12 @@ def _size(x: np.ndarray | None) -> np.ndarray | None:
 
 
 class OpaqueOp:
-    """A function of ndarrays as a row, ``f(xs, options)``, and the rows of its derivative."""
+    """A function of ndarrays as a row, ``f(xs, options)``, and the rows of its derivative.
+
+    ``further`` makes the rule of such a derivative, where differences are not to serve.
+    """
+
+    further: Callable[[OpaqueDerivative], DerivativeRule] | None = None
 
     def __init__(self, name: str, f: Callable, rule: DerivativeRule, outputs: int):
         self.name, self.f, self.rule, self.outputs = name, f, rule, outputs
@@ -342,7 +347,9 @@ class OpaqueDerivative(OpaqueOp):
         self.of, self.back, self.changed, self.out = of, back, changed, out
         name = f"{'vjp' if back else 'jvp'} of {of.name}"
         outputs = len(changed if back else out)
-        super().__init__(name, self.run_rule, differences(self.run_rule), outputs)
+        self.further = of.further
+        rule = self.further(self) if self.further else differences(self.run_rule)
+        super().__init__(name, self.run_rule, rule, outputs)
 
     def run_rule(self, operands: Sequence, options: dict) -> list:
         sources, out = (self.out, self.changed) if self.back else (self.changed, self.out)
@@ -361,11 +368,12 @@ class OpaqueDerivative(OpaqueOp):
             for i in out
         ]
 
-    def _split(self, operands: Sequence) -> int:
+    def split(self, operands: Sequence) -> int:
+        """How many of the operands are those of the function, before tangents or cotangents."""
         return len(operands) - len(self.out if self.back else self.changed)
 
     def jvp(self, ts: Sequence, y: Any, xs: Sequence, **options: Any) -> Any:
-        n = self._split(xs)
+        n = self.split(xs)
         total = super().jvp([*ts[:n], *[None] * (len(ts) - n)], y, xs, **options)
         if all(t is None for t in ts[n:]):
             return total
@@ -378,7 +386,7 @@ class OpaqueDerivative(OpaqueOp):
         return tuple(a + b for a, b in zip(total, linear, strict=True))
 
     def vjp(self, ct: Any, y: Any, xs: Sequence, wanted: Sequence[bool], **options: Any) -> list:
-        n = self._split(xs)
+        n = self.split(xs)
         point_cts = super().vjp(ct, y, xs, [*wanted[:n], *[False] * (len(xs) - n)], **options)
         if not any(wanted[n:]):
             return point_cts
@@ -395,4 +403,4 @@ def _or_zeros(t: Any, like: Any) -> Any:
     return np.zeros(a.shape, a.dtype) if t is None else t
 
 
-__all__ = ["external"]
+__all__ = ["ExternalFunction", "OpaqueDerivative", "OpaqueOp", "external"]

@@ -25,7 +25,7 @@ from functrans._core.log import tell
 from functrans._inspect.explained import Explanation, Staging
 from functrans._inspect.lowered import Lowered
 from functrans._transforms.arguments import describe, hand_out_tree
-from functrans._transforms.derived import made_by
+from functrans._transforms.derived import Derived
 from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.staging.compiled import Compiled
 from functrans._transforms.staging.draws import Draws
@@ -100,17 +100,17 @@ def jit(
     >>> ft.jit(ft.grad(lambda x: np.sum(np.sin(x))))(np.array([0.0, np.pi]))
     Array([ 1., -1.])
     """
+    options = {
+        "static_argnums": static_argnums, "static_argnames": static_argnames, "precise": precise,
+        "contract": contract, "max_paths": max_paths,
+    }
     if f is None:
-        return functools.partial(
-            jit, static_argnums=static_argnums, static_argnames=static_argnames, precise=precise,
-            contract=contract, max_paths=max_paths,
-        )
+        return functools.partial(jit, **options)
     require_callable("jit", f)  # followed where it is staged: what it reads is looked up in itself
     compiled = Jitted(f, static_argnums, static_argnames, Rounding(precise, contract),
                       _count(max_paths))
 
-    @functools.wraps(f, updated=())
-    def called(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs or not settings().compiles:
             return compiled(args, kwargs)
         unchanged, entry = compiled.latest
@@ -120,14 +120,11 @@ def jit(
                 return y
         return compiled.positional(args)
 
-    called.lower = compiled.lower  # type: ignore[attr-defined]  # part of what jit returns
-    called.explain = compiled.explain  # type: ignore[attr-defined]  # likewise
-    called.memory = compiled.memory  # type: ignore[attr-defined]  # likewise
-    called.clear_cache = compiled.clear  # type: ignore[attr-defined]  # likewise
-    called.by_value = made_by(  # type: ignore[attr-defined]  # likewise
-        jit, f, static_argnums=static_argnums, static_argnames=static_argnames, precise=precise,
-        contract=contract, max_paths=max_paths,
-    )
+    called: Any = Derived(call, f, (jit, (f,), options))
+    called.lower = compiled.lower
+    called.explain = compiled.explain
+    called.memory = compiled.memory
+    called.clear_cache = compiled.clear
     for name, of in (("numba", "for_numba"), ("ctypes", "for_c"),
                      ("low_level_callable", "for_scipy")):
         setattr(called, name, functools.partial(compiled.exported, of))

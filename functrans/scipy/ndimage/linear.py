@@ -47,8 +47,10 @@ def _weights(weights: Any, ndim: int) -> Any:
     return weights
 
 
-def _turned(weights: Any, origins: Sequence[int]) -> tuple[Any, list[int]]:
-    """Weights and origins of the correlation that a convolution is."""
+def _turned(weights: Any, origins: Sequence[int], turned: bool) -> tuple[Any, Sequence[int]]:
+    """Weights and origins of the sums of products that a correlation, or convolution, is."""
+    if not turned:
+        return np.conj(weights) if weights.dtype.kind == "c" else weights, origins
     origins = [-o - (1 - n % 2) for o, n in zip(origins, weights.shape, strict=True)]
     return np.flip(weights), origins
 
@@ -57,11 +59,7 @@ def _one_axis(who: str, x: Any, weights: Any, axis: int, output: Any, mode: str,
               origin: int, turned: bool) -> Any:
     x, dtype = image(who, x, output)
     weights, axis = _weights(weights, 1), one_axis(axis, x.ndim)
-    origins = [origin]
-    if turned:
-        weights, origins = _turned(weights, origins)
-    elif weights.dtype.kind == "c":
-        weights = np.conj(weights)
+    weights, origins = _turned(weights, [origin], turned)
     widths = reach(weights.shape, origins, "Invalid origin; origin must satisfy "
                    "-(len(weights) // 2) <= origin <= (len(weights)-1) // 2")
     return fitted(_correlated(x, weights, [axis], [mode], cval, widths), dtype)
@@ -89,10 +87,7 @@ def _several(who: str, x: Any, weights: Any, output: Any, mode: str, cval: Any, 
     x, dtype = image(who, x, output)
     axes = all_axes(axes, x.ndim)
     weights, origins = _weights(weights, len(axes)), each(origin, len(axes))
-    if turned:
-        weights, origins = _turned(weights, origins)
-    elif weights.dtype.kind == "c":
-        weights = np.conj(weights)
+    weights, origins = _turned(weights, origins, turned)
     widths = reach(weights.shape, origins, "Invalid origin; origin must satisfy "
                    "-(weights.shape[k] // 2) <= origin[k] <= (weights.shape[k]-1) // 2")
     if not isinstance(mode, str):

@@ -1,0 +1,1 @@
+"""Functions of other libraries here, and ours there; see ``functrans.interop``."""

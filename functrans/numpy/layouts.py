@@ -1,0 +1,58 @@
+"""In which order NumPy lays out the results of operations on names: it is asked.
+
+Whether ``ravel`` and ``reshape`` make a view or a copy depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans._core.bind import Tracer
+from functrans.numpy.writable import Writable
+
+# Functions whose results may be laid out otherwise than in C's order whatever their operands are.
+_REORDERING = {np.asfortranarray, np.einsum}
+
+
+def is_laid_out(theirs: Callable | None, args: tuple, options: dict) -> bool:
+    """Whether the result of a call may not be in C's order, so that NumPy has to be asked."""
+    return theirs in _REORDERING or "order" in options or any([is_ordered(x) for x in args])
+
+
+def is_ordered(x: Any) -> bool:
+    """Whether an operand, or an option, has an order of its own: not C's."""
+    if isinstance(x, tuple | list):
+        return any(map(is_ordered, x))
+    if type(x) is Writable:
+        return x.value is None and x.ndim > 1 and not x.window.flags.c_contiguous
+    if isinstance(x, np.ndarray):
+        return x.ndim > 1 and not x.flags.c_contiguous
+    return isinstance(x, str) and x in "FAK"
+
+
+def layout_of(call: Callable, args: tuple, options: dict) -> Any:
+    """What NumPy makes of operands in this layout; its numbers mean nothing."""
+    with np.errstate(all="ignore"):
+        try:
+            return call(*numbers(args), **{k: numbers(v) for k, v in options.items()})
+        except (ValueError, TypeError, ArithmeticError):  # of numbers that it does not take
+            return None
+
+
+def numbers(x: Any) -> Any:
+    """The memory behind names, and zeros for other traced values."""
+    if isinstance(x, tuple | list):
+        return rebuilt(x, map(numbers, x))
+    if type(x) is Writable:
+        return x.window
+    return np.zeros(x.shape, x.dtype) if isinstance(x, Tracer) else x
+
+
+def rebuilt(x: Any, parts: Any) -> Any:
+    return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+
+
+__all__ = ["is_laid_out", "is_ordered", "layout_of", "rebuilt"]
