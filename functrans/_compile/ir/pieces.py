@@ -1,0 +1,216 @@
+"""Consecutive like pieces of a program, and how each operand of a piece depends on its number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans._compile.ir.moving_index import Moving, moving
+from functrans._compile.ir.program import Atom, Const, Eqn, Var, aval_of_atom
+from functrans._compile.ir.repeats import Stretch
+
+# Pieces back that an operand may come from.
+FURTHEST = 4
+# Bytes up to which values from several places are copied into one array.
+COPIED = 1 << 16
+# Periods that are tried as one, where operands alternate between pieces.
+ALTERNATING = 8
+
+Place = tuple[int, int]  # an equation of a piece, and an output of it
+Defined = dict[Var, tuple[int, int]]  # for each variable the equation of the program, and output
+
+
+class Pieces:
+    """``count`` pieces of ``period`` equations, from the equation ``start`` on."""
+
+    def __init__(self, eqns: Sequence[Eqn], defined: Defined, start: int, period: int, count: int):
+        self.eqns, self.defined = eqns, defined
+        self.start, self.period, self.count = start, period, count
+        # outputs that are read outside, and of which pieces
+        self.wanted: dict[Place, set[int]] = {}
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.period * self.count
+
+    @property
+    def saved(self) -> int:
+        """The equations of all pieces but one."""
+        return self.period * (self.count - 1)
+
+    @property
+    def last(self) -> Sequence[Eqn]:
+        """The equations of the last piece, which stand for those of all."""
+        return self.eqns[self.stop - self.period : self.stop]
+
+    def equations(self, j: int) -> Sequence[Eqn]:
+        """The j-th equation of each piece."""
+        return self.eqns[self.start + j : self.stop : self.period]
+
+    def operands(self) -> Iterator[tuple[int, int, list[Atom]]]:
+        """Each operand of a piece: its equation, its number, and what it is in each piece."""
+        for j in range(self.period):
+            eqns = self.equations(j)
+            for slot in range(len(eqns[0].inputs)):
+                yield j, slot, [eqn.inputs[slot] for eqn in eqns]
+
+    def place(self, a: Atom) -> tuple[int, int, int] | None:
+        """The piece, equation and output that a variable is, None for others."""
+        at = self.defined.get(a) if isinstance(a, Var) else None
+        if at is None or not self.start <= at[0] < self.stop:
+            return None
+        return *divmod(at[0] - self.start, self.period), at[1]
+
+    def outside(self, operand: list[Atom]) -> list[Atom]:
+        """What an operand is in the first pieces, where it does not come from an earlier one."""
+        source = self.place(operand[-1])
+        return operand if source is None else operand[: self.count - 1 - source[0]]
+
+    def moved(self, j: int) -> Moving | None:
+        """The index of an equation that reads or writes by one; None if it cannot be one index."""
+        eqns = self.equations(j)
+        if "pattern" not in eqns[0].params:
+            return Moving((), [])
+        shape = eqns[0].params.get("shape") or aval_of_atom(eqns[0].inputs[0]).shape
+        return moving([eqn.params["pattern"] for eqn in eqns], shape)
+
+    def part(self, first: int, stop: int) -> Pieces:
+        """The pieces ``[first, stop)``."""
+        start = self.start + first * self.period
+        return Pieces(self.eqns, self.defined, start, self.period, stop - first)
+
+
+def aligned(eqns: Sequence[Eqn], defined: Defined, s: Stretch, least: int) -> list[Pieces]:
+    """The pieces of a stretch whose operands come from the same places of the same or of an
+    earlier piece, or from outside; in each three or more."""
+    for times in range(1, ALTERNATING + 1):
+        period = s.period * times
+        start = s.start + _rotation(eqns, defined, s, period)
+        whole = Pieces(eqns, defined, start, period, (s.stop - start) // period)
+        if whole.count < 3 or whole.saved < least:
+            return []
+        parts = [whole.part(*ends) for ends in _runs(_breaks(whole), period, least)]
+        if parts:
+            return parts
+    return []
+
+
+def _breaks(whole: Pieces) -> list[int]:
+    """For each piece the first that it can stand in a loop with."""
+    breaks = [0] * whole.count
+    for _, _, operand in whole.operands():
+        before: tuple | None = None
+        for k, a in enumerate(operand):
+            source = whole.place(a)
+            now = source and (k - source[0], *source[1:])
+            if now is not None and now[0] > FURTHEST:
+                breaks[k] = k
+            elif now != before:
+                breaks[k] = max(breaks[k], k if now is None else k - now[0])
+            before = now
+    return breaks
+
+
+def _runs(breaks: list[int], period: int, least: int) -> Iterator[tuple[int, int]]:
+    first, count = 0, len(breaks)
+    for k in range(1, count + 1):
+        if k < count and breaks[k] <= first:
+            continue
+        long = k - first >= 3 and (k - first - 1) * period >= least
+        if long:
+            yield first, k
+        if k < count:
+            first = k if long else breaks[k]
+
+
+def _rotation(eqns: Sequence[Eqn], defined: Defined, s: Stretch, period: int) -> int:
+    """Where in a stretch a piece should begin: where the fewest numbers go from one to the next."""
+    middle = s.start + (s.stop - s.start) // 2 // period * period
+    reads: dict[Var, int] = {}
+    for i in range(middle, min(middle + 2 * period, s.stop)):
+        for a in eqns[i].inputs:
+            if isinstance(a, Var) and middle - period <= defined.get(a, (-1,))[0] < middle:
+                reads[a] = i
+    for i in range(middle - period, middle):
+        for a in eqns[i].inputs:
+            if isinstance(a, Var) and middle - period <= defined.get(a, (-1,))[0] < middle:
+                reads.setdefault(a, i)
+                reads[a] = max(reads[a], i)
+    crossing = np.zeros(period + 1)
+    for v, last in reads.items():
+        size, first = math.prod(v.aval.shape), defined[v][0] + 1
+        whole, rest = divmod(last + 1 - first, period)
+        crossing[:period] += whole * size
+        a = (first - s.start) % period
+        b = a + rest
+        crossing[a : min(b, period)] += size
+        crossing[: max(b - period, 0)] += size
+    return int(np.argmin(crossing[:period]))
+
+
+# ---- values from outside, one a piece
+
+
+class Column(NamedTuple):
+    """Values that are entries of one array: of an output of earlier pieces, from ``first`` on, or
+    variables or constants."""
+
+    atoms: list[Atom]
+    kind: Any  # (pieces, equation, output), "constants" or "variables"
+    first: int
+    step: int
+
+
+def columns(atoms: Sequence[Atom], home: dict[Var, tuple]) -> list[Column]:
+    """Atoms in stretches that are one array each; ``home`` says which pieces a variable is of."""
+    parts: list[Column] = []
+    for a in atoms:
+        kind: Any = "constants"
+        at = 0
+        if isinstance(a, Var):
+            pieces, at, *place = home.get(a, (None, 0))
+            kind = "variables" if pieces is None else (pieces, *place)
+        last = parts[-1] if parts else None
+        if last is None or last.kind != kind:
+            parts.append(Column([a], kind, at, 0))
+        elif type(kind) is str:
+            last.atoms.append(a)
+        elif len(last.atoms) == 1 and at != last.first:
+            parts[-1] = Column([*last.atoms, a], kind, last.first, at - last.first)
+        elif last.step and at == last.first + last.step * len(last.atoms):
+            last.atoms.append(a)
+        else:
+            parts.append(Column([a], kind, at, 0))
+    return parts
+
+
+def same(atoms: Sequence[Atom]) -> bool:
+    """Whether they are all one variable, array or number."""
+    first = atoms[0]
+    if isinstance(first, Var | Const):
+        return all([a is first for a in atoms])
+    return all([type(a) is type(first) and repr(a) == repr(first) for a in atoms])
+
+
+def usable(pieces: Pieces, home: dict[Var, tuple], least: int) -> Pieces | None:
+    """The largest part of the pieces for which values from outside are cheap to come by."""
+    low, high = 0, pieces.count
+    for _, _, operand in pieces.operands():
+        if pieces.place(operand[-1]) is not None or same(operand):
+            continue
+        parts = columns(operand, home)
+        size = aval_of_atom(operand[0]).nbytes * len(operand)
+        if size <= COPIED or len(parts) == 1 and parts[0].kind != "variables":
+            continue
+        ends = np.cumsum([len(p.atoms) for p in parts]).tolist()
+        best = max(range(len(parts)), key=lambda i: len(parts[i].atoms))
+        if parts[best].kind == "variables":
+            return None
+        low, high = max(low, ends[best] - len(parts[best].atoms)), min(high, ends[best])
+    if high - low < 3 or (high - low - 1) * pieces.period < least:
+        return None
+    part = pieces.part(low, high)
+    return part if all(part.moved(j) is not None for j in range(part.period)) else None

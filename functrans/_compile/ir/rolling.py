@@ -1,0 +1,366 @@
+"""Loops that Python wrote out, rolled up again: like pieces of a program become one loop.
+
+A ``for`` of Python's leaves its body once for each pass. Consecutive pieces are like if they have the
+same equations, and each operand is, in each piece,
+
+    the same value                                   a constant of the loop
+    an output of the same piece                      a value inside the body
+    an output of the piece before, or some before    a part of the state
+    one of a row of values from outside              an entry of an array: of a column that earlier
+                                                     pieces have collected, or of constants
+
+A basic index that differs becomes an index by arrays (``moving_index.py``). The equations and their
+order are those of the program, so the loop computes the same, bit for bit. What later equations read
+of a piece is collected; so the pieces of a backward pass read what those of the forward pass leave,
+from the last to the first. A body that is long is rolled again, which makes loops in loops.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans._compile.ir.passes import dead_code
+from functrans._compile.ir.pieces import Pieces, aligned, columns, same, usable
+from functrans._compile.ir.program import (
+    Atom,
+    Const,
+    Eqn,
+    Program,
+    Var,
+    aval_of_atom,
+    check,
+    evaluate,
+    is_weak,
+    types_of,
+)
+from functrans._compile.ir.repeats import free_parts, numbered, stretches
+from functrans._compile.ir.structured import Loop
+from functrans._core.aval import PYTHON_SCALARS, Aval
+from functrans._core.primitive import Primitive
+from functrans._ops.indexing import WHOLE, getitem
+from functrans._ops.structure import broadcast_to, concatenate, reshape, stack
+
+# Equations that a loop must save: below, code that is written out is faster and compiles as fast.
+LEAST = 400
+# Entries of the largest value that is collected where only that of the last piece is read.
+SMALL = 64
+
+
+def rolled(program: Program, native: Callable[[Program], bool]) -> Program:
+    """The program with loops where it has like pieces, if their bodies are ``native``."""
+    if len(program.eqns) <= LEAST:
+        return program
+    loops = _find(program, native)
+    if not loops:
+        return program
+    try:
+        writer = _Writer(program, loops, native)
+        return dead_code(check(writer.program()))
+    except _Weak:
+        return program
+
+
+class _Weak(Exception):
+    """A Python scalar would have become an array, which promotes differently."""
+
+
+def _find(program: Program, native: Callable[[Program], bool]) -> list[Pieces]:
+    """The pieces that become loops, in order."""
+    eqns = program.eqns
+    defined = {v: (i, o) for i, eqn in enumerate(eqns) for o, v in enumerate(eqn.outputs)}
+    found: list[Pieces] = []
+    for s in stretches(numbered(program), LEAST):
+        for part in free_parts(s, [(p.start, p.stop) for p in found]):
+            if part.saved >= LEAST:
+                found += aligned(eqns, defined, part, LEAST)
+    home: dict[Var, tuple] = {}
+    loops: list[Pieces] = []
+    for pieces in sorted(found, key=lambda p: p.start):
+        part = usable(pieces, home, LEAST)
+        if part is None or not native(_Body(part).whole()):
+            continue
+        loops.append(part)
+        for k in range(part.count):
+            for j in range(part.period):
+                outputs = part.eqns[part.start + k * part.period + j].outputs
+                home.update({v: (part, k, j, o) for o, v in enumerate(outputs)})
+    return loops
+
+
+class _Body:
+    """The program of one piece, and what its inputs are outside."""
+
+    def __init__(self, pieces: Pieces):
+        self.pieces = pieces
+        self.consts: dict[Var, Var] = {}
+        self.state: list[Var] = []
+        self.first: list[Atom] = []  # the state before the first piece
+        self.next: list[Atom] = []
+        self.arrays: dict[Any, tuple[Var, list[Atom]]] = {}
+        self.finals: dict[tuple[int, int], int] = {}  # parts of the state that are outputs
+        self._chains: dict[Any, Var] = {}
+        self.made: dict[tuple[int, int], Var] = {}
+        self.eqns: list[Eqn] = []
+        for j, eqn in enumerate(pieces.last):
+            for o, v in enumerate(eqn.outputs):
+                self.made[j, o] = Var(v.aval, v.weak)
+        rows: list[list[Atom]] = [[] for _ in pieces.last]
+        for j, _, operand in pieces.operands():
+            rows[j].append(self._operand(operand))
+        for j, eqn in enumerate(pieces.last):
+            self.eqns.append(self._equation(j, eqn, rows[j]))
+
+    def _operand(self, operand: list[Atom]) -> Atom:
+        """An operand of the body, from what it is in each piece."""
+        pieces, a = self.pieces, operand[-1]
+        source = pieces.place(a)
+        if source is not None:
+            k, *place = source
+            before = pieces.count - 1 - k
+            made = self.made[tuple(place)]  # type: ignore[index]  # a pair
+            return self._before(tuple(place), made, operand[:before]) if before else made
+        if not same(operand):
+            return self.entry(operand, Var(aval_of_atom(a), is_weak(a)))
+        if not isinstance(a, Var):
+            return a
+        return self.consts.setdefault(a, Var(a.aval, a.weak))
+
+    def entry(self, operand: Sequence[Atom], v: Var) -> Var:
+        """The variable of an array's entries, with one for each piece."""
+        return self.arrays.setdefault(tuple(map(_key, operand)), (v, list(operand)))[0]
+
+    def _before(self, place: Any, made: Var, first: list[Atom]) -> Var:
+        """An output of the piece ``len(first)`` before, which is one of ``first`` to begin with."""
+        key = place, *map(_key, first)
+        if key in self._chains:
+            return self._chains[key]
+        value: Atom = made
+        for a in reversed(first):
+            if value is made:
+                self.finals.setdefault(place, len(self.state))
+            self.next.append(value)
+            value = Var(made.aval, made.weak)
+            self.state.append(value)
+            self.first.append(a)
+        assert isinstance(value, Var), value
+        self._chains[key] = value
+        return value
+
+    def _equation(self, j: int, eqn: Eqn, inputs: list[Atom]) -> Eqn:
+        params = eqn.params
+        moved = self.pieces.moved(j)
+        assert moved is not None, eqn
+        if moved.arrays:
+            params = params | {"pattern": moved.pattern}
+            for x in moved.arrays:
+                inputs.append(self._index(x))
+        if eqn.prim.facts.indexing:  # by arrays, all operands are
+            inputs = [_array(a) for a in inputs]
+        outputs = tuple([self.made[j, o] for o in range(len(eqn.outputs))])
+        return Eqn(eqn.prim, tuple(inputs), params, outputs, eqn.line)
+
+    def _index(self, x: np.ndarray) -> Var:
+        key = "index", x.shape, x.tobytes()
+        v = Var(Aval(x.shape[1:], x.dtype))
+        return self.arrays.setdefault(key, (v, [_const(i) for i in x]))[0]
+
+    def last(self, place: tuple[int, int], first: Atom) -> None:
+        """Make an output part of the state, which nothing reads in the loop."""
+        made = self.made[place]
+        self.finals[place] = len(self.state)
+        self.state.append(Var(made.aval, made.weak))
+        self.first.append(first)
+        self.next.append(made)
+
+    def program(self, collected: Sequence[Var]) -> Program:
+        entries = [v for v, _ in self.arrays.values()]
+        inputs = (*self.consts.values(), *self.state, *entries)
+        return check(Program(inputs, tuple(self.eqns), (*self.next, *collected)))
+
+    def whole(self) -> Program:
+        """The body with all that it computes as outputs."""
+        return self.program(list(self.made.values()))
+
+
+def _key(a: Atom) -> Any:
+    return id(a) if isinstance(a, Var | Const) else (type(a), repr(a))
+
+
+def _const(x: Any) -> Const:
+    x = np.array(x)
+    x.setflags(write=False)
+    return Const(x)
+
+
+def _array(a: Atom) -> Atom:
+    return _const(a) if type(a) in PYTHON_SCALARS else a
+
+
+class _Writer:
+    """The equations of a program, its pieces replaced by loops."""
+
+    def __init__(self, program: Program, loops: list[Pieces], native: Callable[[Program], bool]):
+        self.staged, self.native = program, native
+        self.loops = {p.start: p for p in loops}
+        self.bodies = {p.start: _Body(p) for p in loops}
+        self.home: dict[Var, tuple] = {}
+        for p in loops:
+            for i in range(p.start, p.stop):
+                k, j = divmod(i - p.start, p.period)
+                self.home.update({v: (p, k, j, o) for o, v in enumerate(program.eqns[i].outputs)})
+        self._want()
+        self.eqns: list[Eqn] = []
+        self.line = ""
+        self.known: dict[Var, Atom] = {}  # values of pieces that are read one by one
+        self.columns: dict[tuple, tuple[Var, bool]] = {}  # arrays, and whether they are reversed
+
+    def _want(self) -> None:
+        """Note which outputs of pieces are read outside of their loop."""
+        reads: list[Atom] = list(self.staged.outputs)
+        at = 0
+        while at < len(self.staged.eqns):
+            if (p := self.loops.get(at)) is None:
+                reads += self.staged.eqns[at].inputs
+                at += 1
+                continue
+            body = self.bodies[at]
+            reads += [*body.consts, *body.first]
+            for _, operand in body.arrays.values():
+                reads += operand
+            at = p.stop
+        for a in reads:
+            if isinstance(a, Var) and a in self.home:
+                p, k, *place = self.home[a]
+                p.wanted.setdefault(tuple(place), set()).add(k)
+
+    def program(self) -> Program:
+        program, at = self.staged, 0
+        while at < len(program.eqns):
+            self.line = program.eqns[at].line
+            if at in self.loops:
+                self._loop(self.loops[at], self.bodies[at])
+                at = self.loops[at].stop
+            else:
+                self._equation(program.eqns[at])
+                at += 1
+        outputs = tuple(map(self.read, program.outputs))
+        return Program(program.inputs, tuple(self.eqns), outputs)
+
+    # ---- equations
+
+    def add(self, prim: Primitive, *inputs: Atom, **params: object) -> Var:
+        out = Var(types_of(Eqn(prim, inputs, params, ()))[0])
+        self.eqns.append(Eqn(prim, inputs, params, (out,), self.line))
+        return out
+
+    def _equation(self, eqn: Eqn) -> None:
+        inputs = eqn.inputs
+        if eqn.prim is stack and eqn.params["axis"] == 0 and self._joined(eqn):
+            return
+        if any(isinstance(a, Var) and a in self.home for a in inputs):
+            inputs = tuple(map(self.read, inputs))
+            eqn = Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.line)
+            if any([not v.weak and t != v.aval
+                    for v, t in zip(eqn.outputs, types_of(eqn), strict=True)]):
+                raise _Weak
+        self.eqns.append(eqn)
+
+    def _joined(self, eqn: Eqn) -> bool:
+        """Write a stack of what pieces have collected as their columns."""
+        parts = columns(eqn.inputs, self.home)
+        out = eqn.outputs[0]
+        alike = all([aval_of_atom(a).dtype == out.aval.dtype for a in eqn.inputs])
+        if not alike or 4 * len(parts) > len(eqn.inputs):
+            return False
+        joined = self.array(eqn.inputs)
+        self.eqns.append(Eqn(reshape, (joined,), {"shape": out.aval.shape}, (out,), eqn.line))
+        return True
+
+    def read(self, a: Atom) -> Atom:
+        """A value that is read outside of the pieces."""
+        if not isinstance(a, Var) or a not in self.home:
+            return a
+        if a not in self.known:
+            pieces, k, *place = self.home[a]
+            column, reverse = self.columns[pieces, *place]
+            if a.weak:
+                raise _Weak
+            at = pieces.count - 1 - k if reverse else k
+            self.known[a] = self.add(getitem, column, pattern=(at,))
+        return self.known[a]
+
+    def array(self, atoms: Sequence[Atom]) -> Atom:
+        """Values, one a piece, as one array."""
+        parts = [self._part(part) for part in columns(atoms, self.home)]
+        return parts[0] if len(parts) == 1 else self.add(concatenate, *parts, axis=0)
+
+    def _part(self, part: Any) -> Atom:
+        if part.kind == "constants":
+            return _const(np.stack([a.value if isinstance(a, Const) else a for a in part.atoms]))
+        if part.kind == "variables":
+            return self.add(stack, *part.atoms, axis=0)
+        pieces, *place = part.kind
+        column, reverse = self.columns[pieces, *place]
+        first, step, n = part.first, part.step or 1, len(part.atoms)
+        if reverse:
+            first, step = pieces.count - 1 - first, -step
+        if (first, step, n) == (0, 1, pieces.count):
+            return column
+        stop = first + step * n
+        return self.add(getitem, column, pattern=((first, stop if stop >= 0 else None, step),))
+
+    # ---- loops
+
+    def _loop(self, pieces: Pieces, body: _Body) -> None:
+        n, wanted = pieces.count, dict(pieces.wanted)
+        for place, ks in pieces.wanted.items():
+            v = body.made[place]
+            if ks != {n - 1} or (v.aval.size <= SMALL and not v.weak and place not in body.finals):
+                continue
+            if place not in body.finals:
+                body.last(place, self._nothing(v))
+            del wanted[place]
+        program = body.program([body.made[place] for place in wanted])
+        entries = [operand for _, operand in body.arrays.values()]
+        reverse = self._backward(entries)
+        arrays = [self.array(x[::-1] if reverse else x) for x in entries]
+        row = Loop("rolled", rolled(program, self.native), len(body.consts), len(body.state), n,
+                   _plainly, reverse=reverse)
+        inputs = (*map(self.read, body.consts), *map(self.read, body.first), *arrays)
+        weak = row.weak_outputs()
+        outputs = tuple([Var(t, w) for t, w in zip(row.output_types(), weak, strict=True)])
+        self.eqns.append(Eqn(row, inputs, {}, outputs, self.line))
+        last = pieces.last
+        for (j, o), i in body.finals.items():
+            self.known[last[j].outputs[o]] = outputs[i]
+        for place, v in zip(wanted, outputs[len(body.state) :], strict=True):
+            self.columns[pieces, *place] = v, reverse
+
+    def _nothing(self, v: Var) -> Atom:
+        """What stands in a part of the state that nothing reads."""
+        zero = np.zeros((), v.aval.dtype)
+        return zero.item() if v.weak else self.add(broadcast_to, _const(zero), shape=v.aval.shape)
+
+    def _backward(self, entries: Sequence[list[Atom]]) -> bool:
+        """Whether most of what the arrays hold was collected in the other direction."""
+        balance = 0
+        for operand in entries:
+            for part in columns(operand, self.home):
+                if type(part.kind) is not str:
+                    pieces, *place = part.kind
+                    _, reverse = self.columns[pieces, *place]
+                    size = part.atoms[0].aval.size * len(part.atoms)
+                    balance += size * part.step * (-1 if reverse else 1)
+        return balance < 0
+
+
+def _plainly(row: Loop) -> Callable[..., list]:
+    """The rules of a loop that no transform meets any more."""
+    return lambda *xs: row.computed(xs, evaluate)
+
+
+__all__ = ["rolled"]
