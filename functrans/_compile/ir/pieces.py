@@ -11,7 +11,13 @@ import numpy as np
 from functrans._compile.ir.moving_index import Moving, moving
 from functrans._compile.ir.program import Atom, Const, Eqn, Var, aval_of_atom
 from functrans._compile.ir.repeats import Stretch
+from functrans._ops.declare import Elementwise
+from functrans._ops.indexing import getitem
 
+# Equations that a loop must save: below, code that is written out compiles as fast.
+LEAST = 400
+# Entries of arrays that count as numbers.
+NUMBERS = 64
 # Pieces back that an operand may come from.
 FURTHEST = 4
 # Bytes up to which values from several places are copied into one array.
@@ -37,9 +43,17 @@ class Pieces:
         return self.start + self.period * self.count
 
     @property
-    def saved(self) -> int:
-        """The equations of all pieces but one."""
-        return self.period * (self.count - 1)
+    def pays(self) -> bool:
+        """Whether there are enough of them: equations on arrays are the slowest to compile, and
+        those on numbers, or that make one kernel in all, run faster where they are written out."""
+        if self.count < 3:
+            return False
+        last = self.last
+        sizes = [v.aval.size for eqn in last for v in eqn.outputs if not eqn.prim.facts.moves]
+        fused = all([isinstance(e.prim, Elementwise) or e.prim.facts.moves for e in last])
+        most = max(sizes, default=0)
+        weight = 0 if not sizes else 1 if fused and most > 1 else 4 if most <= NUMBERS else 16
+        return weight * self.period * (self.count - 1) >= 4 * LEAST
 
     @property
     def last(self) -> Sequence[Eqn]:
@@ -77,22 +91,30 @@ class Pieces:
         shape = eqns[0].params.get("shape") or aval_of_atom(eqns[0].inputs[0]).shape
         return moving([eqn.params["pattern"] for eqn in eqns], shape)
 
+    def home(self) -> Home:
+        """What each of its variables is an entry of."""
+        return {
+            v: ((self, j, o), k)
+            for j in range(self.period) for k, eqn in enumerate(self.equations(j))
+            for o, v in enumerate(eqn.outputs)
+        }
+
     def part(self, first: int, stop: int) -> Pieces:
         """The pieces ``[first, stop)``."""
         start = self.start + first * self.period
         return Pieces(self.eqns, self.defined, start, self.period, stop - first)
 
 
-def aligned(eqns: Sequence[Eqn], defined: Defined, s: Stretch, least: int) -> list[Pieces]:
+def aligned(eqns: Sequence[Eqn], defined: Defined, s: Stretch) -> list[Pieces]:
     """The pieces of a stretch whose operands come from the same places of the same or of an
     earlier piece, or from outside; in each three or more."""
     for times in range(1, ALTERNATING + 1):
         period = s.period * times
         start = s.start + _rotation(eqns, defined, s, period)
         whole = Pieces(eqns, defined, start, period, (s.stop - start) // period)
-        if whole.count < 3 or whole.saved < least:
+        if not whole.pays:
             return []
-        parts = [whole.part(*ends) for ends in _runs(_breaks(whole), period, least)]
+        parts = list(_runs(whole))
         if parts:
             return parts
     return []
@@ -114,16 +136,18 @@ def _breaks(whole: Pieces) -> list[int]:
     return breaks
 
 
-def _runs(breaks: list[int], period: int, least: int) -> Iterator[tuple[int, int]]:
-    first, count = 0, len(breaks)
+def _runs(whole: Pieces) -> Iterator[Pieces]:
+    """The pieces in stretches, each with no break behind its first piece."""
+    breaks = _breaks(whole)
+    first, count = 0, whole.count
     for k in range(1, count + 1):
         if k < count and breaks[k] <= first:
             continue
-        long = k - first >= 3 and (k - first - 1) * period >= least
-        if long:
-            yield first, k
+        part = whole.part(first, k)
+        if part.pays:
+            yield part
         if k < count:
-            first = k if long else breaks[k]
+            first = k if part.pays else breaks[k]
 
 
 def _rotation(eqns: Sequence[Eqn], defined: Defined, s: Stretch, period: int) -> int:
@@ -159,20 +183,33 @@ class Column(NamedTuple):
     variables or constants."""
 
     atoms: list[Atom]
-    kind: Any  # (pieces, equation, output), "constants" or "variables"
+    kind: Any  # (pieces, equation, output), (array, pattern), "constants" or "variables"
     first: int
     step: int
 
 
-def columns(atoms: Sequence[Atom], home: dict[Var, tuple]) -> list[Column]:
-    """Atoms in stretches that are one array each; ``home`` says which pieces a variable is of."""
+Home = dict[Var, tuple]  # for variables of a column its kind, and the entry
+
+
+def entries(eqns: Sequence[Eqn]) -> Home:
+    """The variables that are entries of an array along axis 0."""
+    home = {}
+    for eqn in eqns:
+        if eqn.prim is getitem and len(eqn.inputs) == 1:
+            first, *rest = eqn.params["pattern"]
+            if type(first) is int and first >= 0:
+                home[eqn.outputs[0]] = (eqn.inputs[0], tuple(rest)), first
+    return home
+
+
+def columns(atoms: Sequence[Atom], home: Home) -> list[Column]:
+    """Atoms in stretches that are one array each."""
     parts: list[Column] = []
     for a in atoms:
         kind: Any = "constants"
         at = 0
         if isinstance(a, Var):
-            pieces, at, *place = home.get(a, (None, 0))
-            kind = "variables" if pieces is None else (pieces, *place)
+            kind, at = home.get(a, ("variables", 0))
         last = parts[-1] if parts else None
         if last is None or last.kind != kind:
             parts.append(Column([a], kind, at, 0))
@@ -195,7 +232,7 @@ def same(atoms: Sequence[Atom]) -> bool:
     return all([type(a) is type(first) and repr(a) == repr(first) for a in atoms])
 
 
-def usable(pieces: Pieces, home: dict[Var, tuple], least: int) -> Pieces | None:
+def usable(pieces: Pieces, home: Home) -> Pieces | None:
     """The largest part of the pieces for which values from outside are cheap to come by."""
     low, high = 0, pieces.count
     for _, _, operand in pieces.operands():
@@ -210,7 +247,5 @@ def usable(pieces: Pieces, home: dict[Var, tuple], least: int) -> Pieces | None:
         if parts[best].kind == "variables":
             return None
         low, high = max(low, ends[best] - len(parts[best].atoms)), min(high, ends[best])
-    if high - low < 3 or (high - low - 1) * pieces.period < least:
-        return None
-    part = pieces.part(low, high)
-    return part if all(part.moved(j) is not None for j in range(part.period)) else None
+    part = pieces.part(low, max(low, high))
+    return part if part.pays and all(part.moved(j) is not None for j in range(part.period)) else None

@@ -134,7 +134,7 @@ def _of_windows(
     gaps = np.zeros(len(hashes) + 1, np.int64)
     gaps[order[:-1][again]] = (order[1:] - order[:-1])[again]
     ends = np.flatnonzero(gaps[1:] != gaps[:-1]) + 1
-    starts = np.concatenate([[0], ends[:-1]])
+    starts = np.concatenate([[0], ends])[:-1]
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         period = int(gaps[start])
         stretch = Stretch(start, end - 1 + size + period, period)

@@ -23,8 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from functrans._compile.ir.passes import dead_code
-from functrans._compile.ir.pieces import Pieces, aligned, columns, same, usable
+from functrans._compile.ir import pieces
+from functrans._compile.ir.passes import dead_code, share
+from functrans._compile.ir.pieces import Home, Pieces, aligned, columns, entries, same, usable
 from functrans._compile.ir.program import (
     Atom,
     Const,
@@ -41,25 +42,23 @@ from functrans._compile.ir.repeats import free_parts, numbered, stretches
 from functrans._compile.ir.structured import Loop
 from functrans._core.aval import PYTHON_SCALARS, Aval
 from functrans._core.primitive import Primitive
-from functrans._ops.indexing import WHOLE, getitem
+from functrans._ops.indexing import getitem
 from functrans._ops.structure import broadcast_to, concatenate, reshape, stack
 
-# Equations that a loop must save: below, code that is written out is faster and compiles as fast.
-LEAST = 400
 # Entries of the largest value that is collected where only that of the last piece is read.
 SMALL = 64
 
 
 def rolled(program: Program, native: Callable[[Program], bool]) -> Program:
     """The program with loops where it has like pieces, if their bodies are ``native``."""
-    if len(program.eqns) <= LEAST:
+    if len(program.eqns) < pieces.LEAST // 4:
         return program
-    loops = _find(program, native)
+    apart = _reading_apart(program)
+    loops = _find(apart, native)
     if not loops:
         return program
     try:
-        writer = _Writer(program, loops, native)
-        return dead_code(check(writer.program()))
+        return share(dead_code(check(_Writer(apart, loops, native).program())))
     except _Weak:
         return program
 
@@ -68,26 +67,48 @@ class _Weak(Exception):
     """A Python scalar would have become an array, which promotes differently."""
 
 
+def _reading_apart(program: Program) -> Program:
+    """The program with a basic index before each equation that reads by it.
+
+    Where pieces read the same entries, only the first would have the equation.
+    """
+    reading: dict[Var, Eqn] = {}
+    eqns: list[Eqn] = []
+
+    def read(a: Atom) -> Atom:
+        if not isinstance(a, Var) or (eqn := reading.get(a)) is None:
+            return a
+        v = Var(a.aval, a.weak)
+        eqns.append(Eqn(eqn.prim, tuple(map(read, eqn.inputs)), eqn.params, (v,), eqn.line))
+        return v
+
+    for eqn in program.eqns:
+        if eqn.prim is getitem and len(eqn.inputs) == 1:
+            reading[eqn.outputs[0]] = eqn
+            continue
+        new = {a: read(a) for a in eqn.inputs if isinstance(a, Var)}
+        inputs = tuple([new[a] if isinstance(a, Var) else a for a in eqn.inputs])
+        eqns.append(Eqn(eqn.prim, inputs, eqn.params, eqn.outputs, eqn.line))
+    outputs = tuple(map(read, program.outputs))
+    return Program(program.inputs, tuple(eqns), outputs)
+
+
 def _find(program: Program, native: Callable[[Program], bool]) -> list[Pieces]:
     """The pieces that become loops, in order."""
     eqns = program.eqns
     defined = {v: (i, o) for i, eqn in enumerate(eqns) for o, v in enumerate(eqn.outputs)}
     found: list[Pieces] = []
-    for s in stretches(numbered(program), LEAST):
+    for s in stretches(numbered(program), pieces.LEAST // 4):
         for part in free_parts(s, [(p.start, p.stop) for p in found]):
-            if part.saved >= LEAST:
-                found += aligned(eqns, defined, part, LEAST)
-    home: dict[Var, tuple] = {}
+            found += aligned(eqns, defined, part)
+    home = entries(eqns)
     loops: list[Pieces] = []
-    for pieces in sorted(found, key=lambda p: p.start):
-        part = usable(pieces, home, LEAST)
+    for like in sorted(found, key=lambda p: p.start):
+        part = usable(like, home)
         if part is None or not native(_Body(part).whole()):
             continue
         loops.append(part)
-        for k in range(part.count):
-            for j in range(part.period):
-                outputs = part.eqns[part.start + k * part.period + j].outputs
-                home.update({v: (part, k, j, o) for o, v in enumerate(outputs)})
+        home.update(part.home())
     return loops
 
 
@@ -207,11 +228,10 @@ class _Writer:
         self.staged, self.native = program, native
         self.loops = {p.start: p for p in loops}
         self.bodies = {p.start: _Body(p) for p in loops}
-        self.home: dict[Var, tuple] = {}
+        self.home: Home = {}
         for p in loops:
-            for i in range(p.start, p.stop):
-                k, j = divmod(i - p.start, p.period)
-                self.home.update({v: (p, k, j, o) for o, v in enumerate(program.eqns[i].outputs)})
+            self.home.update(p.home())
+        self.entries = entries(program.eqns) | self.home
         self._want()
         self.eqns: list[Eqn] = []
         self.line = ""
@@ -234,7 +254,7 @@ class _Writer:
             at = p.stop
         for a in reads:
             if isinstance(a, Var) and a in self.home:
-                p, k, *place = self.home[a]
+                (p, *place), k = self.home[a]
                 p.wanted.setdefault(tuple(place), set()).add(k)
 
     def program(self) -> Program:
@@ -271,7 +291,7 @@ class _Writer:
 
     def _joined(self, eqn: Eqn) -> bool:
         """Write a stack of what pieces have collected as their columns."""
-        parts = columns(eqn.inputs, self.home)
+        parts = columns(eqn.inputs, self.entries)
         out = eqn.outputs[0]
         alike = all([aval_of_atom(a).dtype == out.aval.dtype for a in eqn.inputs])
         if not alike or 4 * len(parts) > len(eqn.inputs):
@@ -285,17 +305,17 @@ class _Writer:
         if not isinstance(a, Var) or a not in self.home:
             return a
         if a not in self.known:
-            pieces, k, *place = self.home[a]
-            column, reverse = self.columns[pieces, *place]
+            kind, k = self.home[a]
+            column, reverse = self.columns[kind]
             if a.weak:
                 raise _Weak
-            at = pieces.count - 1 - k if reverse else k
+            at = kind[0].count - 1 - k if reverse else k
             self.known[a] = self.add(getitem, column, pattern=(at,))
         return self.known[a]
 
     def array(self, atoms: Sequence[Atom]) -> Atom:
         """Values, one a piece, as one array."""
-        parts = [self._part(part) for part in columns(atoms, self.home)]
+        parts = [self._part(part) for part in columns(atoms, self.entries)]
         return parts[0] if len(parts) == 1 else self.add(concatenate, *parts, axis=0)
 
     def _part(self, part: Any) -> Atom:
@@ -303,15 +323,20 @@ class _Writer:
             return _const(np.stack([a.value if isinstance(a, Const) else a for a in part.atoms]))
         if part.kind == "variables":
             return self.add(stack, *part.atoms, axis=0)
-        pieces, *place = part.kind
-        column, reverse = self.columns[pieces, *place]
+        owner, *rest = part.kind
         first, step, n = part.first, part.step or 1, len(part.atoms)
-        if reverse:
-            first, step = pieces.count - 1 - first, -step
-        if (first, step, n) == (0, 1, pieces.count):
-            return column
+        if isinstance(owner, Pieces):
+            column, reverse = self.columns[part.kind]
+            rest = []
+            if reverse:
+                first, step = owner.count - 1 - first, -step
+            if (first, step, n) == (0, 1, owner.count):
+                return column
+        else:
+            column, (rest,) = self.read(owner), rest
         stop = first + step * n
-        return self.add(getitem, column, pattern=((first, stop if stop >= 0 else None, step),))
+        rows = first, stop if stop >= 0 else None, step
+        return self.add(getitem, column, pattern=(rows, *rest))
 
     # ---- loops
 
@@ -324,7 +349,7 @@ class _Writer:
             if place not in body.finals:
                 body.last(place, self._nothing(v))
             del wanted[place]
-        program = body.program([body.made[place] for place in wanted])
+        program = share(body.program([body.made[place] for place in wanted]))
         entries = [operand for _, operand in body.arrays.values()]
         reverse = self._backward(entries)
         arrays = [self.array(x[::-1] if reverse else x) for x in entries]
@@ -349,10 +374,9 @@ class _Writer:
         """Whether most of what the arrays hold was collected in the other direction."""
         balance = 0
         for operand in entries:
-            for part in columns(operand, self.home):
-                if type(part.kind) is not str:
-                    pieces, *place = part.kind
-                    _, reverse = self.columns[pieces, *place]
+            for part in columns(operand, self.entries):
+                if part.kind in self.columns:
+                    _, reverse = self.columns[part.kind]
                     size = part.atoms[0].aval.size * len(part.atoms)
                     balance += size * part.step * (-1 if reverse else 1)
         return balance < 0
