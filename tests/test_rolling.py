@@ -73,7 +73,7 @@ def drawn(statements, steps):
     return names["f"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=5), st.integers(5, 9),
        st.sampled_from(["value", "gradient"]), st.integers(0, 10**6))
 def test_a_rolled_program_computes_the_same_bits(statements, steps, mode, seed):

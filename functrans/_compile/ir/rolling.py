@@ -321,8 +321,8 @@ class _Writer:
     def _part(self, part: Any) -> Atom:
         if part.kind == "constants":
             return _const(np.stack([a.value if isinstance(a, Const) else a for a in part.atoms]))
-        if part.kind == "variables":
-            return self.add(stack, *part.atoms, axis=0)
+        if part.kind == "variables" or part.atoms[0] in self.known:  # the last one of its pieces
+            return self.add(stack, *map(self.read, part.atoms), axis=0)
         owner, *rest = part.kind
         first, step, n = part.first, part.step or 1, len(part.atoms)
         if isinstance(owner, Pieces):
