@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 import functrans as ft
 import functrans.numpy as np
-from functrans._compile.ir import pieces
 from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import interpret
-from functrans._compile.ir.rolling import rolled
+from functrans._compile.rolling import pieces
+from functrans._compile.rolling.rolled import rolled
 
 N = 12
 

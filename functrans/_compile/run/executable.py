@@ -10,8 +10,8 @@ from typing import Any
 from functrans._compile.ir.inline import inlined
 from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Eqn, Program, Structured, Var, check, evaluate, interpret
-from functrans._compile.ir.rolling import rolled
 from functrans._compile.lowering.numbers import AS_NUMPY, Rounding
+from functrans._compile.rolling.rolled import rolled
 from functrans._compile.run.frame import Framed
 from functrans._compile.run.keys import program_key
 from functrans._compile.run.machine import NativeUnavailable, local

@@ -151,7 +151,7 @@ def free_parts(s: Stretch, taken: Sequence[tuple[int, int]]) -> list[Stretch]:
     """What of a stretch is not ``taken``."""
     parts = [s]
     for start, stop in taken:
-        parts = [q for p in parts
-                 for q in (p._replace(stop=min(p.stop, start)), p._replace(start=max(p.start, stop)))
-                 if q.start < q.stop]
+        before = [p._replace(stop=min(p.stop, start)) for p in parts]
+        behind = [p._replace(start=max(p.start, stop)) for p in parts]
+        parts = [p for p in (*before, *behind) if p.start < p.stop]
     return parts

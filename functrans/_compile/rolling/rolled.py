@@ -1,7 +1,7 @@
 """Loops that Python wrote out, rolled up again: like pieces of a program become one loop.
 
-A ``for`` of Python's leaves its body once for each pass. Consecutive pieces are like if they have the
-same equations, and each operand is, in each piece,
+A ``for`` of Python's leaves its body once for each pass. Consecutive pieces are like if they have
+the same equations, and each operand is, in each piece,
 
     the same value                                   a constant of the loop
     an output of the same piece                      a value inside the body
@@ -9,23 +9,21 @@ same equations, and each operand is, in each piece,
     one of a row of values from outside              an entry of an array: of a column that earlier
                                                      pieces have collected, or of constants
 
-A basic index that differs becomes an index by arrays (``moving_index.py``). The equations and their
-order are those of the program, so the loop computes the same, bit for bit. What later equations read
-of a piece is collected; so the pieces of a backward pass read what those of the forward pass leave,
-from the last to the first. A body that is long is rolled again, which makes loops in loops.
+A basic index that differs becomes an index by arrays (``moving_index.py``). The equations and
+their order are those of the program, so the loop computes the same, bit for bit. What later
+equations read of a piece is collected; so the pieces of a backward pass read what those of the
+forward pass leave, from the last to the first. A body that is long is rolled again, which makes
+loops in loops.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from functrans._compile.ir import pieces
 from functrans._compile.ir.passes import dead_code, share
-from functrans._compile.ir.pieces import Home, Pieces, aligned, columns, entries, same, usable
 from functrans._compile.ir.program import (
     Atom,
     Const,
@@ -35,12 +33,13 @@ from functrans._compile.ir.program import (
     aval_of_atom,
     check,
     evaluate,
-    is_weak,
     types_of,
 )
-from functrans._compile.ir.repeats import free_parts, numbered, stretches
 from functrans._compile.ir.structured import Loop
-from functrans._core.aval import PYTHON_SCALARS, Aval
+from functrans._compile.rolling import pieces
+from functrans._compile.rolling.body import Body, constant
+from functrans._compile.rolling.pieces import Home, Pieces, aligned, columns, entries, usable
+from functrans._compile.rolling.repeats import free_parts, numbered, stretches
 from functrans._core.primitive import Primitive
 from functrans._ops.indexing import getitem
 from functrans._ops.structure import broadcast_to, concatenate, reshape, stack
@@ -93,8 +92,8 @@ def _reading_apart(program: Program) -> Program:
     return Program(program.inputs, tuple(eqns), outputs)
 
 
-def _find(program: Program, native: Callable[[Program], bool]) -> list[Pieces]:
-    """The pieces that become loops, in order."""
+def _find(program: Program, native: Callable[[Program], bool]) -> list[Body]:
+    """The bodies of the loops that pieces become, in order."""
     eqns = program.eqns
     defined = {v: (i, o) for i, eqn in enumerate(eqns) for o, v in enumerate(eqn.outputs)}
     found: list[Pieces] = []
@@ -102,135 +101,29 @@ def _find(program: Program, native: Callable[[Program], bool]) -> list[Pieces]:
         for part in free_parts(s, [(p.start, p.stop) for p in found]):
             found += aligned(eqns, defined, part)
     home = entries(eqns)
-    loops: list[Pieces] = []
+    loops: list[Body] = []
     for like in sorted(found, key=lambda p: p.start):
         part = usable(like, home)
-        if part is None or not native(_Body(part).whole()):
+        if part is None:
             continue
-        loops.append(part)
-        home.update(part.home())
+        body = Body(part)
+        if body.chains() and part.count > 3:
+            body = Body(part.part(1, part.count))
+        if native(body.whole()):
+            loops.append(body)
+            home.update(body.pieces.home())
     return loops
-
-
-class _Body:
-    """The program of one piece, and what its inputs are outside."""
-
-    def __init__(self, pieces: Pieces):
-        self.pieces = pieces
-        self.consts: dict[Var, Var] = {}
-        self.state: list[Var] = []
-        self.first: list[Atom] = []  # the state before the first piece
-        self.next: list[Atom] = []
-        self.arrays: dict[Any, tuple[Var, list[Atom]]] = {}
-        self.finals: dict[tuple[int, int], int] = {}  # parts of the state that are outputs
-        self._chains: dict[Any, Var] = {}
-        self.made: dict[tuple[int, int], Var] = {}
-        self.eqns: list[Eqn] = []
-        for j, eqn in enumerate(pieces.last):
-            for o, v in enumerate(eqn.outputs):
-                self.made[j, o] = Var(v.aval, v.weak)
-        rows: list[list[Atom]] = [[] for _ in pieces.last]
-        for j, _, operand in pieces.operands():
-            rows[j].append(self._operand(operand))
-        for j, eqn in enumerate(pieces.last):
-            self.eqns.append(self._equation(j, eqn, rows[j]))
-
-    def _operand(self, operand: list[Atom]) -> Atom:
-        """An operand of the body, from what it is in each piece."""
-        pieces, a = self.pieces, operand[-1]
-        source = pieces.place(a)
-        if source is not None:
-            k, *place = source
-            before = pieces.count - 1 - k
-            made = self.made[tuple(place)]  # type: ignore[index]  # a pair
-            return self._before(tuple(place), made, operand[:before]) if before else made
-        if not same(operand):
-            return self.entry(operand, Var(aval_of_atom(a), is_weak(a)))
-        if not isinstance(a, Var):
-            return a
-        return self.consts.setdefault(a, Var(a.aval, a.weak))
-
-    def entry(self, operand: Sequence[Atom], v: Var) -> Var:
-        """The variable of an array's entries, with one for each piece."""
-        return self.arrays.setdefault(tuple(map(_key, operand)), (v, list(operand)))[0]
-
-    def _before(self, place: Any, made: Var, first: list[Atom]) -> Var:
-        """An output of the piece ``len(first)`` before, which is one of ``first`` to begin with."""
-        key = place, *map(_key, first)
-        if key in self._chains:
-            return self._chains[key]
-        value: Atom = made
-        for a in reversed(first):
-            if value is made:
-                self.finals.setdefault(place, len(self.state))
-            self.next.append(value)
-            value = Var(made.aval, made.weak)
-            self.state.append(value)
-            self.first.append(a)
-        assert isinstance(value, Var), value
-        self._chains[key] = value
-        return value
-
-    def _equation(self, j: int, eqn: Eqn, inputs: list[Atom]) -> Eqn:
-        params = eqn.params
-        moved = self.pieces.moved(j)
-        assert moved is not None, eqn
-        if moved.arrays:
-            params = params | {"pattern": moved.pattern}
-            for x in moved.arrays:
-                inputs.append(self._index(x))
-        if eqn.prim.facts.indexing:  # by arrays, all operands are
-            inputs = [_array(a) for a in inputs]
-        outputs = tuple([self.made[j, o] for o in range(len(eqn.outputs))])
-        return Eqn(eqn.prim, tuple(inputs), params, outputs, eqn.line)
-
-    def _index(self, x: np.ndarray) -> Var:
-        key = "index", x.shape, x.tobytes()
-        v = Var(Aval(x.shape[1:], x.dtype))
-        return self.arrays.setdefault(key, (v, [_const(i) for i in x]))[0]
-
-    def last(self, place: tuple[int, int], first: Atom) -> None:
-        """Make an output part of the state, which nothing reads in the loop."""
-        made = self.made[place]
-        self.finals[place] = len(self.state)
-        self.state.append(Var(made.aval, made.weak))
-        self.first.append(first)
-        self.next.append(made)
-
-    def program(self, collected: Sequence[Var]) -> Program:
-        entries = [v for v, _ in self.arrays.values()]
-        inputs = (*self.consts.values(), *self.state, *entries)
-        return check(Program(inputs, tuple(self.eqns), (*self.next, *collected)))
-
-    def whole(self) -> Program:
-        """The body with all that it computes as outputs."""
-        return self.program(list(self.made.values()))
-
-
-def _key(a: Atom) -> Any:
-    return id(a) if isinstance(a, Var | Const) else (type(a), repr(a))
-
-
-def _const(x: Any) -> Const:
-    x = np.array(x)
-    x.setflags(write=False)
-    return Const(x)
-
-
-def _array(a: Atom) -> Atom:
-    return _const(a) if type(a) in PYTHON_SCALARS else a
 
 
 class _Writer:
     """The equations of a program, its pieces replaced by loops."""
 
-    def __init__(self, program: Program, loops: list[Pieces], native: Callable[[Program], bool]):
+    def __init__(self, program: Program, loops: list[Body], native: Callable[[Program], bool]):
         self.staged, self.native = program, native
-        self.loops = {p.start: p for p in loops}
-        self.bodies = {p.start: _Body(p) for p in loops}
+        self.loops = {body.pieces.start: body for body in loops}
         self.home: Home = {}
-        for p in loops:
-            self.home.update(p.home())
+        for body in loops:
+            self.home.update(body.pieces.home())
         self.entries = entries(program.eqns) | self.home
         self._want()
         self.eqns: list[Eqn] = []
@@ -243,15 +136,14 @@ class _Writer:
         reads: list[Atom] = list(self.staged.outputs)
         at = 0
         while at < len(self.staged.eqns):
-            if (p := self.loops.get(at)) is None:
+            if (body := self.loops.get(at)) is None:
                 reads += self.staged.eqns[at].inputs
                 at += 1
                 continue
-            body = self.bodies[at]
             reads += [*body.consts, *body.first]
             for _, operand in body.arrays.values():
                 reads += operand
-            at = p.stop
+            at = body.pieces.stop
         for a in reads:
             if isinstance(a, Var) and a in self.home:
                 (p, *place), k = self.home[a]
@@ -261,9 +153,9 @@ class _Writer:
         program, at = self.staged, 0
         while at < len(program.eqns):
             self.line = program.eqns[at].line
-            if at in self.loops:
-                self._loop(self.loops[at], self.bodies[at])
-                at = self.loops[at].stop
+            if (body := self.loops.get(at)) is not None:
+                self._loop(body.pieces, body)
+                at = body.pieces.stop
             else:
                 self._equation(program.eqns[at])
                 at += 1
@@ -320,7 +212,7 @@ class _Writer:
 
     def _part(self, part: Any) -> Atom:
         if part.kind == "constants":
-            return _const(np.stack([a.value if isinstance(a, Const) else a for a in part.atoms]))
+            return constant(np.stack([a.value if isinstance(a, Const) else a for a in part.atoms]))
         if part.kind == "variables" or part.atoms[0] in self.known:  # the last one of its pieces
             return self.add(stack, *map(self.read, part.atoms), axis=0)
         owner, *rest = part.kind
@@ -340,7 +232,7 @@ class _Writer:
 
     # ---- loops
 
-    def _loop(self, pieces: Pieces, body: _Body) -> None:
+    def _loop(self, pieces: Pieces, body: Body) -> None:
         n, wanted = pieces.count, dict(pieces.wanted)
         for place, ks in pieces.wanted.items():
             v = body.made[place]
@@ -368,7 +260,7 @@ class _Writer:
     def _nothing(self, v: Var) -> Atom:
         """What stands in a part of the state that nothing reads."""
         zero = np.zeros((), v.aval.dtype)
-        return zero.item() if v.weak else self.add(broadcast_to, _const(zero), shape=v.aval.shape)
+        return zero.item() if v.weak else self.add(broadcast_to, constant(zero), shape=v.aval.shape)
 
     def _backward(self, entries: Sequence[list[Atom]]) -> bool:
         """Whether most of what the arrays hold was collected in the other direction."""
@@ -377,7 +269,7 @@ class _Writer:
             for part in columns(operand, self.entries):
                 if part.kind in self.columns:
                     _, reverse = self.columns[part.kind]
-                    size = part.atoms[0].aval.size * len(part.atoms)
+                    size = aval_of_atom(part.atoms[0]).size * len(part.atoms)
                     balance += size * part.step * (-1 if reverse else 1)
         return balance < 0
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._ops.indexing import ARRAY, WHOLE
+from functrans._ops.indexing import ARRAY
 
 
 class Moving(NamedTuple):
@@ -23,10 +23,10 @@ def moving(patterns: Sequence[tuple], shape: tuple[int, ...]) -> Moving | None:
     if len(set(map(_typed, patterns))) == 1:
         return Moving(patterns[0], [])
     columns = list(zip(*patterns, strict=True))
-    lengths = _axes(patterns[0], shape)
+    axes = lengths(patterns[0], shape)
     slices = [i for i, c in enumerate(columns) if type(c[0]) is tuple and len(set(c)) > 1]
     arrays, pattern = [], []
-    for i, (column, n) in enumerate(zip(columns, lengths, strict=True)):
+    for i, (column, n) in enumerate(zip(columns, axes, strict=True)):
         if len(set(column)) == 1:
             pattern.append(column[0])
             continue
@@ -45,14 +45,14 @@ def _typed(pattern: tuple) -> tuple:
     return tuple([(type(e), e) for e in pattern])
 
 
-def _axes(pattern: tuple, shape: tuple[int, ...]) -> list[int]:
+def lengths(pattern: tuple, shape: tuple[int, ...]) -> list[int]:
     """For each entry of a pattern the length of its axis, 0 where it has none or several."""
     rest = len(shape) - sum(e is not None and e is not Ellipsis for e in pattern)
-    lengths, axis = [], 0
+    found, axis = [], 0
     for e in pattern:
-        lengths.append(0 if e is None or e is Ellipsis else shape[axis])
+        found.append(0 if e is None or e is Ellipsis else shape[axis])
         axis += rest if e is Ellipsis else e is not None
-    return lengths
+    return found
 
 
 def _places(e: Any, n: int) -> int | tuple[int, ...]:
@@ -65,4 +65,4 @@ def _adjacent(pattern: Sequence[Any]) -> bool:
     return at[-1] - at[0] + 1 == len(at)
 
 
-__all__ = ["ARRAY", "WHOLE", "Moving", "moving"]
+__all__ = ["Moving", "lengths", "moving"]

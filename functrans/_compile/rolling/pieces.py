@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._compile.ir.moving_index import Moving, moving
 from functrans._compile.ir.program import Atom, Const, Eqn, Var, aval_of_atom
-from functrans._compile.ir.repeats import Stretch
+from functrans._compile.rolling.moving_index import Moving, moving
+from functrans._compile.rolling.repeats import Stretch
 from functrans._ops.declare import Elementwise
 from functrans._ops.indexing import getitem
 
@@ -35,6 +35,8 @@ class Pieces:
     def __init__(self, eqns: Sequence[Eqn], defined: Defined, start: int, period: int, count: int):
         self.eqns, self.defined = eqns, defined
         self.start, self.period, self.count = start, period, count
+        self.led = False  # whether the piece before is like these
+        self._moved: dict[int, Moving | None] = {}
         # outputs that are read outside, and of which pieces
         self.wanted: dict[Place, set[int]] = {}
 
@@ -85,6 +87,11 @@ class Pieces:
 
     def moved(self, j: int) -> Moving | None:
         """The index of an equation that reads or writes by one; None if it cannot be one index."""
+        if j not in self._moved:
+            self._moved[j] = self._moving(j)
+        return self._moved[j]
+
+    def _moving(self, j: int) -> Moving | None:
         eqns = self.equations(j)
         if "pattern" not in eqns[0].params:
             return Moving((), [])
@@ -102,7 +109,9 @@ class Pieces:
     def part(self, first: int, stop: int) -> Pieces:
         """The pieces ``[first, stop)``."""
         start = self.start + first * self.period
-        return Pieces(self.eqns, self.defined, start, self.period, stop - first)
+        part = Pieces(self.eqns, self.defined, start, self.period, stop - first)
+        part.led = first > 0
+        return part
 
 
 def aligned(eqns: Sequence[Eqn], defined: Defined, s: Stretch) -> list[Pieces]:
@@ -110,6 +119,8 @@ def aligned(eqns: Sequence[Eqn], defined: Defined, s: Stretch) -> list[Pieces]:
     earlier piece, or from outside; in each three or more."""
     for times in range(1, ALTERNATING + 1):
         period = s.period * times
+        if (s.stop - s.start) // period < 3:
+            return []
         start = s.start + _rotation(eqns, defined, s, period)
         whole = Pieces(eqns, defined, start, period, (s.stop - start) // period)
         if not whole.pays:
@@ -156,11 +167,11 @@ def _rotation(eqns: Sequence[Eqn], defined: Defined, s: Stretch, period: int) ->
     reads: dict[Var, int] = {}
     for i in range(middle, min(middle + 2 * period, s.stop)):
         for a in eqns[i].inputs:
-            if isinstance(a, Var) and middle - period <= defined.get(a, (-1,))[0] < middle:
+            if isinstance(a, Var) and middle - period <= defined.get(a, (s.stop,))[0] < middle:
                 reads[a] = i
     for i in range(middle - period, middle):
         for a in eqns[i].inputs:
-            if isinstance(a, Var) and middle - period <= defined.get(a, (-1,))[0] < middle:
+            if isinstance(a, Var) and middle - period <= defined.get(a, (s.stop,))[0] < middle:
                 reads.setdefault(a, i)
                 reads[a] = max(reads[a], i)
     crossing = np.zeros(period + 1)
@@ -240,7 +251,7 @@ def usable(pieces: Pieces, home: Home) -> Pieces | None:
             continue
         parts = columns(operand, home)
         size = aval_of_atom(operand[0]).nbytes * len(operand)
-        if size <= COPIED or len(parts) == 1 and parts[0].kind != "variables":
+        if size <= COPIED or (len(parts) == 1 and parts[0].kind != "variables"):
             continue
         ends = np.cumsum([len(p.atoms) for p in parts]).tolist()
         best = max(range(len(parts)), key=lambda i: len(parts[i].atoms))
@@ -248,4 +259,6 @@ def usable(pieces: Pieces, home: Home) -> Pieces | None:
             return None
         low, high = max(low, ends[best] - len(parts[best].atoms)), min(high, ends[best])
     part = pieces.part(low, max(low, high))
-    return part if part.pays and all(part.moved(j) is not None for j in range(part.period)) else None
+    if not part.pays or any([part.moved(j) is None for j in range(part.period)]):
+        return None
+    return part
