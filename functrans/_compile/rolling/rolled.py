@@ -18,6 +18,7 @@ loops in loops.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,6 +45,8 @@ from functrans._core.primitive import Primitive
 from functrans._ops.indexing import getitem
 from functrans._ops.structure import broadcast_to, concatenate, reshape, stack
 
+# Indices from which an array is read throughout a program.
+READ = 32
 # Entries of the largest value that is collected where only that of the last piece is read.
 SMALL = 64
 
@@ -67,11 +70,14 @@ class _Weak(Exception):
 
 
 def _reading_apart(program: Program) -> Program:
-    """The program with a basic index before each equation that reads by it.
+    """The program with a basic index before each equation that reads by it, for arrays that are
+    read throughout.
 
     Where pieces read the same entries, only the first would have the equation.
     """
     reading: dict[Var, Eqn] = {}
+    reads = Counter([eqn.inputs[0] for eqn in program.eqns if eqn.prim is getitem])
+    throughout = {a for a, n in reads.items() if n >= READ} | set(program.inputs)
     eqns: list[Eqn] = []
 
     def read(a: Atom) -> Atom:
@@ -82,7 +88,7 @@ def _reading_apart(program: Program) -> Program:
         return v
 
     for eqn in program.eqns:
-        if eqn.prim is getitem and len(eqn.inputs) == 1:
+        if eqn.prim is getitem and len(eqn.inputs) == 1 and eqn.inputs[0] in throughout:
             reading[eqn.outputs[0]] = eqn
             continue
         new = {a: read(a) for a in eqn.inputs if isinstance(a, Var)}
