@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 __version__ = _version.VERSION
 
-_large.install(_native_rows.compiled, _native_rows.kernel)
+_large.install(_native_rows.compiled, _native_rows.kernel, cache.pool.enter)
 
 __all__ = [
     "Array",

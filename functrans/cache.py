@@ -15,13 +15,22 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from functrans._compile.run import store
-from functrans._compile.run.store import Entry, clear, directory, entries, off
+from functrans._compile.run import pool, store
+from functrans._compile.run.store import Entry, directory, entries, off
 
 
 def size() -> int:
     """The size of the cache in bytes."""
     return sum(f.size for f in store.files())
+
+
+def clear() -> int:
+    """Delete every file of the cache, and no other file; returns how many.
+
+    Memory kept for large arrays (``config(keep_memory=...)``) is given back, too.
+    """
+    pool.clear()
+    return store.clear()
 
 
 def move(path: str | os.PathLike) -> Path:

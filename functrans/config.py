@@ -32,6 +32,7 @@ class Named(TypedDict, total=False):
     """What can be set."""
 
     jit: bool
+    keep_memory: bool
     threads: int | None
     kinks: str
     log: str | None
@@ -45,9 +46,11 @@ class Settings:
     function, so all is looked up when something is set.
     """
 
-    __slots__ = ("__weakref__", "blocks", "compiles", "jit", "kinks", "log", "threads", "verify")
+    __slots__ = ("__weakref__", "blocks", "compiles", "jit", "keep_memory", "kinks", "log",
+                 "threads", "verify")
 
     jit: bool
+    keep_memory: bool
     threads: int | None
     kinks: str
     log: str | None
@@ -70,8 +73,8 @@ class Settings:
             self.compiles = self.jit and self.kinks == SUBGRADIENT
 
 
-_process: Named = {"jit": True, "threads": None, "kinks": SUBGRADIENT, "log": None,
-                   "verify": True}
+_process: Named = {"jit": True, "keep_memory": True, "threads": None, "kinks": SUBGRADIENT,
+                   "log": None, "verify": True}
 _live: WeakValueDictionary[int, Settings] = WeakValueDictionary()
 _current: ContextVar[Settings] = ContextVar("settings", default=Settings())  # noqa: B039  # set once
 settings = _current.get
@@ -120,6 +123,10 @@ class Block(ContextDecorator):
 class Config:
     """``jit``: whether compiled functions run compiled, or as the plain functions that they are.
 
+    ``keep_memory``: whether the memory of large arrays that are dropped is kept for the next ones,
+    up to 256 MiB, in contexts where derivatives of large arrays are taken again and again.
+    ``cache.clear()`` gives it back.
+
     ``threads``: how many threads work on large arrays; None, as many as there are processors, or
     ``OMP_NUM_THREADS`` if that is less.
 
@@ -137,6 +144,10 @@ class Config:
     @property
     def jit(self) -> bool:
         return settings().compiles
+
+    @property
+    def keep_memory(self) -> bool:
+        return settings().keep_memory
 
     @property
     def threads(self) -> int | None:
@@ -210,6 +221,7 @@ def _topic(value: Any) -> str | None:
 # What each setting must be, as a check and in words.
 _KINDS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "jit": (_switch, "must be True or False"),
+    "keep_memory": (_switch, "must be True or False"),
     "threads": (_count, "must be None or at least 1"),
     "kinks": (_policy, f"must be {SUBGRADIENT!r}, {WARN!r} or {RAISE!r}"),
     "log": (_topic, f"must be None or {COMPILE!r}"),

@@ -12,6 +12,8 @@ import tempfile
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import drawing
+
 settings.register_profile(
     "quick",
     max_examples=15,
@@ -44,6 +46,11 @@ def bytecode_of_processes():
     if sys.dont_write_bytecode:
         del os.environ["PYTHONDONTWRITEBYTECODE"]
         os.environ["PYTHONPYCACHEPREFIX"] = BYTECODE
+
+
+def pytest_runtest_setup():
+    """What a test draws does not depend on those that ran before."""
+    drawing.start_anew()
 
 
 # Read by type checkers alone: the second is wrong on purpose.

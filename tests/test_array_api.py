@@ -12,6 +12,7 @@ import pytest
 
 import functrans as ft
 from functrans.testing import check_grads
+from tests.drawing import generator
 
 fnp: Any = ft.numpy  # its names are published from a table
 
@@ -206,7 +207,7 @@ sqrt(c)
 sum(c)
 """.strip().splitlines()
 
-RNG = np.random.default_rng(3)
+RNG = generator(3)
 X, Y = RNG.uniform(0.1, 0.9, (2, 3)), RNG.uniform(0.1, 0.9, (2, 3))
 VALUES = {
     "x": X,

@@ -8,8 +8,9 @@ import pytest
 import functrans as ft
 import functrans.numpy as fnp
 from functrans._ops.contractions import einsum as einsum_row
+from tests.drawing import generator
 
-RNG = np.random.default_rng(3)
+RNG = generator(3)
 
 
 def draw(*shapes, dtype=float):

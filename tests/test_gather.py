@@ -5,8 +5,9 @@ import pytest
 
 import functrans as ft
 from functrans._compile.schedule.kernels import HostStep
+from tests.drawing import generator
 
-RNG = np.random.default_rng(5)
+RNG = generator(5)
 X = RNG.normal(size=(4, 5, 6))
 FIRST, SECOND = np.array([0, -1, 3]), np.array([2, 1, -2])
 

@@ -306,3 +306,9 @@ def test_ops_are_known_by_row_not_by_name():
     asked = r"(prim|row)\.name(\]| ==| !=| in | not in |\.startswith)|TABLE\[\""
     parts = "_compile", "_transforms", "_debug", "_profile"
     assert not files_with(asked, unless=lambda name: not name.startswith(parts))
+
+
+def test_tests_draw_from_generators_that_start_anew():
+    shared = r"(?m)^RNG = (np\.|default_rng)"
+    files = Path(__file__).parent.rglob("*.py")
+    assert not [path.name for path in files if re.search(shared, text_of(path))]

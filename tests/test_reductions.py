@@ -8,8 +8,9 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as fnp
+from tests.drawing import generator
 
-RNG = np.random.default_rng(7)
+RNG = generator(7)
 X = RNG.normal(size=(3, 4))
 CUBE = RNG.normal(size=(2, 3, 4))
 HOLES = np.where(RNG.random((3, 4)) < 0.3, np.nan, X)

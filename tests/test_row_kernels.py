@@ -12,8 +12,9 @@ from functrans._ops import reductions
 from functrans._ops.declare import TABLE
 from functrans._ops.indexing import _add_wide_rows
 from functrans.torch._functions.own import ROWS
+from tests.drawing import generator
 
-RNG = np.random.default_rng(7)
+RNG = generator(7)
 WIDE = np.longdouble
 DTYPES = [np.float32, np.float64]
 # around one block, more than one, the narrowest and the widest row

@@ -9,8 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 from functrans._ops.powers import is_whole_power, whole_power
 from functrans.torch._functions.powers import power
+from tests.drawing import generator
 
-RNG = np.random.default_rng(11)
+RNG = generator(11)
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-30, -1e-30, 1e30, -1e30]
 
 

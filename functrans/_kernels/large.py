@@ -8,6 +8,8 @@ NumPy makes a pass over memory for each step, on one processor. For arrays large
   as before;
 - softmax and its kin, and what the shim has of activations, have kernels for arrays of any shape
   (``_compile/run/row_kernels.py``), which pay much earlier: ``in_one_pass``;
+- memory of arrays that are dropped is kept for the next (``_compile/run/pool.py``), once tapes have
+  referred to many: ``keep_memory``;
 - what such rows compute along the last axis is done on blocks of rows: ``by_rows``;
 - threads share ufuncs, in forward runs and where cotangents are added up: ``elementwise``. They
   stay NumPy's, so that values are NumPy's to the last bit and warnings are not lost;
@@ -45,13 +47,23 @@ def _kernel(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
     return None  # likewise
 
 
-def install(compiled: Callable[..., list | None],
-            kernel: Callable[..., np.ndarray | None]) -> None:
+def _enter_pool(nbytes: int, /) -> None:
+    pass  # likewise
+
+
+def install(compiled: Callable[..., list | None], kernel: Callable[..., np.ndarray | None],
+            enter_pool: Callable[[int], None]) -> None:
     """Called once by the package: ``compiled(f, static, xs)`` is ``f(static, *xs)``, arrays in a
     list, by native code, ``kernel(name, width, *xs)`` that of ``row_kernels``; None where there is
-    none."""
-    global _compiled, _kernel
-    _compiled, _kernel = compiled, kernel
+    none. ``enter_pool(nbytes)`` notes a large array, and lets NumPy use the pool."""
+    global _compiled, _kernel, _enter_pool
+    _compiled, _kernel, _enter_pool = compiled, kernel, enter_pool
+
+
+def keep_memory(x: np.ndarray) -> None:
+    """Note a large array: from some on, memory of those that are dropped is kept for others."""
+    if x.nbytes >= sizes.KEPT and config.jit:
+        _enter_pool(x.nbytes)
 
 
 def _compiles(xs: Sequence) -> bool:

@@ -8,8 +8,9 @@ from pytest import approx
 import functrans as ft
 from functrans.errors import ConcretizationError, NotDifferentiable, UnsupportedError
 from functrans.scipy import linalg
+from tests.drawing import generator
 
-RNG = np.random.default_rng(0)
+RNG = generator(0)
 Q, W, V, B = [RNG.normal(size=s) for s in ((3, 3), (5, 3), (3,), (3, 2))]
 A = RNG.normal(size=(3, 3)) + 3 * np.eye(3)
 S = A @ A.T

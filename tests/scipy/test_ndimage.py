@@ -7,10 +7,11 @@ import scipy.ndimage
 import functrans as ft
 from functrans.errors import NotDifferentiable, UnsupportedError
 from functrans.scipy import ndimage
+from tests.drawing import generator
 from tests.scipy.agreement import assert_derivatives, assert_transforms, close
 
 si = scipy.ndimage
-RNG = np.random.default_rng(0)
+RNG = generator(0)
 X = RNG.normal(size=(4, 5))
 W, K = RNG.normal(size=(3, 2)), RNG.normal(size=4)
 P = RNG.uniform(0.1, 2.9, size=(2, 6))

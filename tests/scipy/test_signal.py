@@ -10,10 +10,11 @@ import functrans as ft
 from functrans.errors import ConcretizationError, NotDifferentiable, UnsupportedError
 from functrans.scipy import signal
 from functrans.testing import check_grads
+from tests.drawing import generator
 from tests.scipy.agreement import assert_derivatives, assert_transforms, close
 
 ss: Any = scipy.signal  # its types say less than its functions take
-RNG = np.random.default_rng(0)
+RNG = generator(0)
 X = RNG.normal(size=(2, 12))
 V, K, M = RNG.normal(size=7), RNG.normal(size=3), RNG.normal(size=(4, 5))
 L = RNG.normal(size=(2, 3))

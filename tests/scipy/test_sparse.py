@@ -16,10 +16,11 @@ from functrans.errors import (
 )
 from functrans.scipy import sparse
 from functrans.testing import check_grads
+from tests.drawing import generator
 from tests.scipy.agreement import assert_derivatives, assert_transforms, close
 
 ss: Any = scipy.sparse  # its types say less than its functions take
-RNG = np.random.default_rng(0)
+RNG = generator(0)
 DENSE = np.where(RNG.uniform(size=(4, 4)) < 0.5, RNG.normal(size=(4, 4)), 0.0) + 3 * np.eye(4)
 X, M = RNG.normal(size=4), RNG.normal(size=(4, 3))
 FORMATS = ["csr_array", "csc_array", "coo_array", "dia_array", "bsr_array", "csr_matrix",

@@ -10,10 +10,11 @@ import functrans as ft
 from functrans.errors import NotDifferentiable, UnsupportedError
 from functrans.scipy import spatial
 from functrans.scipy.spatial import distance
+from tests.drawing import generator
 from tests.scipy.agreement import assert_derivatives, assert_transforms, close
 
 sd: Any = scipy.spatial.distance  # its types say less than its functions take
-RNG = np.random.default_rng(0)
+RNG = generator(0)
 A, B = RNG.uniform(0.1, 2, size=(4, 3)), RNG.uniform(0.1, 2, size=(2, 3))
 MANY = RNG.uniform(0.1, 2, size=(6, 3))
 U, V, W = RNG.uniform(0.1, 2, size=(3, 3))

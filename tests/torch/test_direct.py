@@ -9,8 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from functrans import torch
 from functrans.torch._functions import direct
 from functrans.torch._graph.quiet import quiet
+from tests.drawing import generator
 
-RNG = np.random.default_rng(3)
+RNG = generator(3)
 
 
 def tensor(*shape, dtype=np.float64):

@@ -5,8 +5,9 @@ import pytest
 
 import functrans as ft
 import functrans.torch as torch
+from tests.drawing import generator
 
-RNG = np.random.default_rng(1)
+RNG = generator(1)
 P = RNG.uniform(0.2, 0.9, (3, 4))
 S = RNG.standard_normal((3, 4))
 Q = RNG.standard_normal((4, 4))

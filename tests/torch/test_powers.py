@@ -6,8 +6,9 @@ import pytest
 import functrans as ft
 from functrans._ops.choice import LARGE, choose
 from functrans.torch._functions.powers import power
+from tests.drawing import generator
 
-RNG = np.random.default_rng(5)
+RNG = generator(5)
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 1e13, -1e13, 1.0, -1.5]
 
 

@@ -84,7 +84,7 @@ def entry_of(frame: Frame, functions: dict[str, Any], code: Any, locked: bool) -
     assert len(scratch) <= 1, scratch
     kind, flags = (Array, ALL & ~WRITEABLE) if locked else (np.ndarray, ALL)
     return plan.function(
-        *map(id, OBJECTS.values()), _numpy_functions()[NEW_FROM_DESCRIPTOR],
+        *map(id, OBJECTS.values()), numpy_functions()[NEW_FROM_DESCRIPTOR],
         address_of(functions[segment.name]), len(arguments), plan.array(arguments), 8 * len(slots),
         plan.array(slots), len(made), len(made) + len(scratch), plan.array(made + scratch),
         frame.work >= LONG, id(kind), flags, code=code,
@@ -142,7 +142,7 @@ def new_function() -> Callable:
     return kind(("PyCFunction_NewEx", ctypes.pythonapi))
 
 
-def _numpy_functions() -> Any:
+def numpy_functions() -> Any:
     """NumPy's table of C functions."""
     capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]  # not in stubs
     return ctypes.cast(pointer_of(capsule, None), ctypes.POINTER(ctypes.c_void_p))
@@ -163,4 +163,4 @@ def supported() -> bool:
         return False
     dims = ctypes.c_void_p.from_address(id(x) + OFFSETS["dims"]).value or 0
     shape = tuple((ctypes.c_int64 * 2).from_address(dims))
-    return shape == x.shape and _numpy_functions()[ARRAY_TYPE] == id(np.ndarray)
+    return shape == x.shape and numpy_functions()[ARRAY_TYPE] == id(np.ndarray)

@@ -21,6 +21,7 @@ from functrans._core.bind import (
     spread,
 )
 from functrans._core.primitive import Primitive
+from functrans._kernels.large import keep_memory
 from functrans._ops.declare import Elementwise, General, Linear
 from functrans._transforms.reverse.vjp import transpose_vjp
 
@@ -187,6 +188,8 @@ class JVPTrace(Trace):
     def input(self, primal: Any, tangent: Any) -> JVPTracer:
         if not (self.careful or is_staged(primal) or is_staged(tangent)):
             self.careful = not (is_finite(primal) and is_finite(tangent))
+        if type(primal) is np.ndarray:
+            keep_memory(primal)
         return JVPTracer(self, primal, tangent)
 
 

@@ -16,6 +16,7 @@ from functrans._compile.run.checksum import LARGE, checksum, content
 from functrans._core.array import changeable, frozen_copy, unrepeated
 from functrans._core.aval import Aval, aval_of
 from functrans._core.bind import layers
+from functrans._kernels.large import keep_memory
 from functrans.errors import CaptureError, user_line
 
 # Entries up to which to look for a copy of the same array costs more than another one.
@@ -44,6 +45,8 @@ class Captures:
         """
         if x.size > SMALL and (core := unrepeated(x)).size < x.size:
             return np.broadcast_to(self.keep(core, argument), x.shape)
+        if x.size > SMALL:
+            keep_memory(x)
         if self.digests is not None:
             self.digests.append(hash((x.shape, checksum(x))))
         if not changeable(x):

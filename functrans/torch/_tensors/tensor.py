@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from functrans._kernels.large import keep_memory
 from functrans.errors import name_of
 from functrans.extend import Lock
 from functrans.torch._graph.graph import (
@@ -304,6 +305,7 @@ class Tensor(Facts):
                 if old is None:
                     if self._array.flags.c_contiguous:
                         array = new._array
+                        keep_memory(array)
                         if not (alone and array is ct and array.flags.c_contiguous):
                             array = array.copy()
                     else:
