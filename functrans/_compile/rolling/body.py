@@ -21,6 +21,8 @@ from functrans._compile.rolling.moving_index import Moving
 from functrans._compile.rolling.pieces import Pieces, same
 from functrans._compile.rolling.single_entries import Chain, added, apart, chains
 from functrans._core.aval import PYTHON_SCALARS, Aval
+from functrans._ops.indexing import ARRAY, getitem
+from functrans._ops.structure import broadcast_to
 
 
 class Body:
@@ -34,17 +36,21 @@ class Body:
         self.next: list[Atom] = []
         self.arrays: dict[Any, tuple[Var, list[Atom]]] = {}
         self.finals: dict[tuple[int, int], int] = {}  # parts of the state that are outputs
+        self._fillings: dict[Eqn, Var] = {}
         self._chains: dict[Any, Var] = {}
         self.made: dict[tuple[int, int], Var] = {}
         self.eqns: list[Eqn] = []
         for j, eqn in enumerate(pieces.last):
             for o, v in enumerate(eqn.outputs):
                 self.made[j, o] = Var(v.aval, v.weak)
+        read = [j for j in range(pieces.period) if self._is_entry(j)]
         rows: list[list[Atom]] = [[] for _ in pieces.last]
         for j, _, operand in pieces.operands():
-            rows[j].append(self._operand(operand))
+            if j not in read:
+                rows[j].append(self._operand(operand))
         for j, eqn in enumerate(pieces.last):
-            self.eqns.append(self._equation(j, eqn, rows[j]))
+            if j not in read:
+                self.eqns.append(self._equation(j, eqn, rows[j]))
         if pieces.led:
             self._add_in_place()
 
@@ -61,7 +67,45 @@ class Body:
             return self.entry(operand, Var(aval_of_atom(a), is_weak(a)))
         if not isinstance(a, Var):
             return a
+        if (eqn := self._filled(a)) is not None:
+            return self._filling(eqn)
         return self.consts.setdefault(a, Var(a.aval, a.weak))
+
+    def _is_entry(self, j: int) -> bool:
+        """Whether an equation only reads the next entry of an array: the loop then does."""
+        pieces = self.pieces
+        eqn, moved = pieces.last[j], pieces.moved(j)
+        if eqn.prim is not getitem or moved is None or moved.pattern.count(ARRAY) != 1:
+            return False
+        if moved.pattern[0] is not ARRAY or not moved.arrays or moved.arrays[0].ndim > 1:
+            return False
+        steps = np.diff(moved.arrays[0])
+        array = eqn.inputs[0]
+        source = [e.inputs[0] for e in pieces.equations(j)]
+        if not same(source) or pieces.place(array) is not None or (moved.arrays[0] < 0).any():
+            return False
+        if not steps[0] or (steps != steps[0]).any():
+            return False
+        key = id(array), moved.pattern, moved.arrays[0].tobytes()
+        atoms: list[Atom] = [e.outputs[0] for e in pieces.equations(j)]
+        self.made[j, 0] = self.arrays.setdefault(key, (self.made[j, 0], atoms))[0]
+        return True
+
+    def _filled(self, a: Var) -> Eqn | None:
+        """The equation of an array that one number fills."""
+        at = self.pieces.defined.get(a)
+        eqn = None if at is None else self.pieces.eqns[at[0]]
+        if eqn is None or eqn.prim is not broadcast_to or isinstance(eqn.inputs[0], Var):
+            return None
+        return eqn
+
+    def _filling(self, eqn: Eqn) -> Var:
+        """The same in the body, where the array need not be stored."""
+        if eqn not in self._fillings:
+            v = Var(eqn.outputs[0].aval)
+            self._fillings[eqn] = v
+            self.eqns.append(Eqn(eqn.prim, eqn.inputs, eqn.params, (v,), eqn.line))
+        return self._fillings[eqn]
 
     def entry(self, operand: Sequence[Atom], v: Var) -> Var:
         """The variable of an array's entries, with one for each piece."""
@@ -108,10 +152,10 @@ class Body:
     def _add_in_place(self) -> None:
         """Write the chains as additions of single entries."""
         pieces = self.pieces.part(-1, self.pieces.count)
-        at = {id(eqn): j for j, eqn in enumerate(self.eqns)}
+        at = {made: j for (j, _), made in self.made.items()}
         replaced: dict[int, list[Eqn]] = {}
         for chain in self.chains():
-            moved = [pieces.moved(at[id(put)]) for put, _ in chain]
+            moved = [pieces.moved(at[put.outputs[0]]) for put, _ in chain]
             now = [Moving(m.pattern, [x[1:] for x in m.arrays]) for m in moved if m is not None]
             last = Moving(now[-1].pattern, [x[:-1] for x in moved[-1].arrays])  # type: ignore
             before = [last, *now[:-1]]

@@ -141,8 +141,9 @@ def _breaks(whole: Pieces) -> list[int]:
             now = source and (k - source[0], *source[1:])
             if now is not None and now[0] > FURTHEST:
                 breaks[k] = k
-            elif now != before:
-                breaks[k] = max(breaks[k], k if now is None else k - now[0])
+            elif now != before:  # where they begin, both must come from outside
+                after = 0 if before is None else k - before[0]
+                breaks[k] = max(breaks[k], k if now is None else k - now[0], after)
             before = now
     return breaks
 
@@ -198,6 +199,11 @@ class Column(NamedTuple):
     first: int
     step: int
 
+    @property
+    def of_array(self) -> bool:
+        """Whether they are entries of an array from outside."""
+        return type(self.kind) is tuple and not isinstance(self.kind[0], Pieces)
+
 
 Home = dict[Var, tuple]  # for variables of a column its kind, and the entry
 
@@ -211,6 +217,12 @@ def entries(eqns: Sequence[Eqn]) -> Home:
             if type(first) is int and first >= 0:
                 home[eqn.outputs[0]] = (eqn.inputs[0], tuple(rest)), first
     return home
+
+
+def with_pieces(home: Home, pieces: Pieces) -> Home:
+    """``home`` with the variables of these pieces, but for entries of arrays from outside."""
+    own = pieces.home()
+    return home | {v: at for v, at in own.items() if v not in home or home[v][0][0] in own}
 
 
 def columns(atoms: Sequence[Atom], home: Home) -> list[Column]:

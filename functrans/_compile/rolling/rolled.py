@@ -39,7 +39,15 @@ from functrans._compile.ir.program import (
 from functrans._compile.ir.structured import Loop
 from functrans._compile.rolling import pieces
 from functrans._compile.rolling.body import Body, constant
-from functrans._compile.rolling.pieces import Home, Pieces, aligned, columns, entries, usable
+from functrans._compile.rolling.pieces import (
+    Home,
+    Pieces,
+    aligned,
+    columns,
+    entries,
+    usable,
+    with_pieces,
+)
 from functrans._compile.rolling.repeats import free_parts, numbered, stretches
 from functrans._core.primitive import Primitive
 from functrans._ops.indexing import getitem
@@ -117,7 +125,7 @@ def _find(program: Program, native: Callable[[Program], bool]) -> list[Body]:
             body = Body(part.part(1, part.count))
         if native(body.whole()):
             loops.append(body)
-            home.update(body.pieces.home())
+            home = with_pieces(home, body.pieces)
     return loops
 
 
@@ -128,9 +136,10 @@ class _Writer:
         self.staged, self.native = program, native
         self.loops = {body.pieces.start: body for body in loops}
         self.home: Home = {}
+        self.entries = entries(program.eqns)
         for body in loops:
             self.home.update(body.pieces.home())
-        self.entries = entries(program.eqns) | self.home
+            self.entries = with_pieces(self.entries, body.pieces)
         self._want()
         self.eqns: list[Eqn] = []
         self.line = ""
@@ -148,7 +157,8 @@ class _Writer:
                 continue
             reads += [*body.consts, *body.first]
             for _, operand in body.arrays.values():
-                reads += operand
+                for part in columns(operand, self.entries):
+                    reads += [part.kind[0]] if part.of_array else part.atoms
             at = body.pieces.stop
         for a in reads:
             if isinstance(a, Var) and a in self.home:
@@ -269,14 +279,13 @@ class _Writer:
         return zero.item() if v.weak else self.add(broadcast_to, constant(zero), shape=v.aval.shape)
 
     def _backward(self, entries: Sequence[list[Atom]]) -> bool:
-        """Whether most of what the arrays hold was collected in the other direction."""
+        """Whether most of what the arrays hold stands in the other direction."""
         balance = 0
         for operand in entries:
             for part in columns(operand, self.entries):
-                if part.kind in self.columns:
-                    _, reverse = self.columns[part.kind]
-                    size = aval_of_atom(part.atoms[0]).size * len(part.atoms)
-                    balance += size * part.step * (-1 if reverse else 1)
+                size = aval_of_atom(part.atoms[0]).size * len(part.atoms)
+                reverse = part.kind in self.columns and self.columns[part.kind][1]
+                balance += size * part.step * (-1 if reverse else 1)
         return balance < 0
 
 
