@@ -257,7 +257,7 @@ class _Writer:
             if place not in body.finals:
                 body.last(place, self._nothing(v))
             del wanted[place]
-        program = share(body.program([body.made[place] for place in wanted]))
+        program = dead_code(share(body.program([body.made[place] for place in wanted])))
         entries = [operand for _, operand in body.arrays.values()]
         reverse = self._backward(entries)
         arrays = [self.array(x[::-1] if reverse else x) for x in entries]
