@@ -54,8 +54,8 @@ class VectorLibrary(NamedTuple):
 
 # ---- the module
 
-# Most kernels that are inlined into the function that calls them.
-INLINED = 8
+# Most kernels, and operations in them, that are inlined into the function that calls them.
+INLINED, OPERATIONS = 8, 1024
 
 
 def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Place], stack: int,
@@ -93,7 +93,8 @@ def emit_module(segments: Sequence[Sequence[NativeStep]], places: dict[Any, Plac
         shared = any(step.chunks > 1 for step in steps)
         texts.append(_run(f"run{s}", list(map(emit, steps)), places, stack, shared))
     # LLVM's time for one function grows faster than the number of kernels in it
-    inlined = " noinline" if next(count) > INLINED else ""
+    operations = sum([len(k.ops) for steps in segments for k in steps if isinstance(k, Kernel)])
+    inlined = " noinline" if next(count) > INLINED or operations > OPERATIONS else ""
     prefer = ' "prefer-vector-width"="512"' if wide else ""
     attributes = f"attributes #0 = {{ nounwind{inlined}{prefer} }}"
     declared = declare(functions, None if rounding.precise else library)

@@ -196,7 +196,7 @@ class _Numbers:
         numbers = [self._number(a) for a in eqn.inputs]
         if eqn.prim.facts.commutes and eqn.outputs[0].aval.dtype.kind != "c":
             numbers.sort()
-        key = eqn.prim, tuple(numbers), _frozen(sorted(eqn.params.items()))
+        key = eqn.prim, tuple(numbers), frozen(sorted(eqn.params.items()))
         try:
             outputs = self.eqns.setdefault(key, eqn.outputs)
         except TypeError:  # a parameter that cannot be hashed
@@ -213,8 +213,8 @@ class _Numbers:
         return self.numbers.setdefault(key, len(self.numbers))
 
 
-def _frozen(x: Any) -> tuple:
+def frozen(x: Any) -> tuple:
     """``x`` as a key that tells 1, 1.0 and True apart."""
     if isinstance(x, tuple | list):
-        return tuple([_frozen(v) for v in x])
+        return tuple([frozen(v) for v in x])
     return (type(x), repr(x)) if type(x) is float or type(x) is complex else (type(x), x)

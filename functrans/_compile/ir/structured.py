@@ -106,13 +106,15 @@ class Loop(Structured):
 
     def computed(self, xs: Sequence[Any], run: Runner) -> list:
         count, consts, state, arrays = self.parts(xs)
+        weak = [v.weak for v in self.body.inputs[self.consts + self.carries :]]
         columns = [np.zeros(*a) for a in self.output_types()[self.carries : len(self.body.outputs)]]
         k, last = 0, None if count is None else int(count)
         while last is None or k < last:
             if self.test is not None and not run(self.test, [*consts, *state])[0]:
                 break
             at = k if not self.reverse or last is None else last - 1 - k
-            outs = run(self.body, [*consts, *state, *[x[at] for x in arrays]])
+            entries = [x[at].item() if w else x[at] for x, w in zip(arrays, weak, strict=True)]
+            outs = run(self.body, [*consts, *state, *entries])
             state = outs[: self.carries]
             for column, y in zip(columns, outs[self.carries :], strict=True):
                 column[at] = y

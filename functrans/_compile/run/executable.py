@@ -11,10 +11,11 @@ from functrans._compile.ir.inline import inlined
 from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Eqn, Program, Structured, Var, check, evaluate, interpret
 from functrans._compile.lowering.numbers import AS_NUMPY, Rounding
+from functrans._compile.rolling.rolled import rolled
 from functrans._compile.run.frame import Framed
 from functrans._compile.run.keys import program_key
 from functrans._compile.run.machine import NativeUnavailable, local
-from functrans._compile.run.native import NativeProgram, kept_program, title
+from functrans._compile.run.native import NativeProgram, in_native_steps, kept_program, title
 from functrans._core.locks import compiler, lazy, once
 from functrans._core.log import tell
 from functrans.errors import warn
@@ -29,8 +30,8 @@ class Executable:
 
     @once
     def program(self) -> Program:
-        """What is compiled: functions with rules written out, then the passes."""
-        return optimise(inlined(self.staged))
+        """What is compiled: functions with rules written out, the passes, and loops rolled up."""
+        return rolled(optimise(inlined(self.staged)), in_native_steps)
 
     @once
     def _key(self) -> str | None:

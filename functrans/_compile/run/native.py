@@ -16,6 +16,7 @@ from functrans._compile.run.frame import Frame, Framed
 from functrans._compile.run.layout import Layout
 from functrans._compile.run.machine import OPTIONS, SAFE, local
 from functrans._compile.run.verify import difference, warn
+from functrans._compile.schedule.kernels import HostStep
 from functrans._compile.schedule.schedule import schedule
 from functrans._core.locks import compiling
 from functrans._core.primitive import Primitive
@@ -104,6 +105,12 @@ def _implementation(prim: Primitive, rounding: Rounding) -> Callable:
         return compiled[program]([np.asarray(x) for x in values])
 
     return functools.partial(prim.impl, run=run)
+
+
+def in_native_steps(program: Program) -> bool:
+    """Whether a body is worth a loop: NumPy runs no step of it, and threads would share none."""
+    steps = schedule(program).steps
+    return not any([isinstance(step, HostStep) or step.chunks > 1 for step in steps])
 
 
 def title(program: Program) -> str:

@@ -32,6 +32,8 @@ def _rank(node: Node) -> int:
 
 # Loads and stores of a kernel, if it can be split: LLVM compares each of them with every other.
 MOST_ACCESSES = 32
+# Nodes of a kernel without loops: LLVM's time for straight code grows with the square of them.
+MOST_NODES = 256
 
 
 class Assembler:
@@ -41,6 +43,7 @@ class Assembler:
         self.build = build
         self.outputs = outputs
         self.names = self._name_as_printed()
+        self.sections = self._cut()
         self.stored = {v for v in outputs if isinstance(v, Var)}
         for node in build.nodes:
             for v in node.operands:
@@ -57,17 +60,28 @@ class Assembler:
                 name(v)
         return name
 
+    def _cut(self) -> dict[Node, int]:
+        """The section of each of the nodes without loops that could be one kernel."""
+        levels: dict[int, list[Node]] = defaultdict(list)
+        for node in self.build.nodes:
+            if node.step is None and not node.space:
+                levels[node.level].append(node)
+        return {node: i // MOST_NODES for nodes in levels.values() for i, node in enumerate(nodes)}
+
     def joined(self, v: View, node: Node) -> bool:
         if node.step is not None or not self.build.joins(v, node.space):
             return False
-        return self.build.makers[v.root][0].level == node.level  # type: ignore[index]
+        maker = self.build.makers[v.root][0]  # type: ignore[index]  # a Var
+        return maker.level == node.level and (
+            self.sections.get(maker, 0) == self.sections.get(node, 0)
+        )
 
     def schedule(self) -> Schedule:
         groups: dict[tuple, list[Node]] = defaultdict(list)
         order: dict[tuple, int] = {}
         for i, node in enumerate(self.build.nodes):
             own = i if node.step is not None else -1
-            key = node.level, own, node.space
+            key = node.level, own, node.space, self.sections.get(node, 0)
             groups[key].append(node)
             order.setdefault(key, i)
         # at one level host steps come last, which leaves fewer segments

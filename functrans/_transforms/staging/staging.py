@@ -6,6 +6,7 @@ dtypes are those of the example, and so are values that are constants of the pro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -239,7 +240,8 @@ EXAMPLE = 1 << 16
 
 def _example(prim: Primitive, examples: Sequence, params: dict) -> Any:
     """What ``prim`` gives on the examples; where that is large or fails, only its type."""
-    if any(isinstance(x, np.ndarray) and x.size > EXAMPLE for x in examples):
+    large = prim.facts.indexing and math.prod(params.get("shape", ())) > EXAMPLE
+    if large or any(isinstance(x, np.ndarray) and x.size > EXAMPLE for x in examples):
         return _stand_in(prim, examples, params)
     with np.errstate(all="ignore"):
         try:

@@ -1,0 +1,274 @@
+"""Loops that Python writes out and the compiler rolls up: bit for bit what was written out."""
+
+import numpy as onp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import functrans as ft
+import functrans.numpy as np
+from functrans._compile.ir.passes import optimise
+from functrans._compile.ir.program import interpret
+from functrans._compile.rolling import pieces
+from functrans._compile.rolling.rolled import rolled
+
+N = 12
+
+
+def both(f, *args, least=12):
+    """The program of ``f``, optimised, and the same rolled up."""
+    program = optimise(ft.jit(f).lower(*args).program)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "LEAST", least)
+        return program, rolled(program, lambda body: True)
+
+
+def loops(program):
+    """The lengths of loops, those in their bodies in lists behind them."""
+    out = []
+    for eqn in program.eqns:
+        if eqn.prim.name == "rolled":
+            out += [eqn.prim.length, *[x for x in [loops(eqn.prim.body)] if x]]
+    return out
+
+
+def assert_same(program, other, args):
+    for x, y in zip(interpret(program, args), interpret(other, args), strict=True):
+        assert x.dtype == y.dtype
+        assert x.shape == y.shape
+        assert x.tobytes() == y.tobytes()
+
+
+# ---- drawn programs
+
+# Statements of a loop's body: the array x, its length 12, the step i, and a state s (a number), t
+# (three numbers), u (the t before), y (an array that is written into), a list.
+STATEMENTS = (
+    "s = s * 0.5 + x[i]",
+    "s = s - 0.1 * i * x[-1]",
+    "s = np.where(s > 0.0, s, 0.3 * i - s)",
+    "t = t * x[i:i + 3] - s",
+    "t, u = t + 0.25 * u, t",
+    "t = t + x[3:6]",
+    "s = s + (t * w[:3, i])[1]",
+    "y[i] = s * x[11 - i]",
+    "y[i + 1] += y[i] * t[0]",
+    "y[2:5] = t",
+    "s = s + y[i + 2] * y[3]",
+    "rows.append(s * t)",
+    "t = t * w[i, 0] + w[i, 1:4]",
+    "s = s * np.sum(u * t)",
+    "t = np.stack([s, t[0], x[i + 2]])",
+    "for j in range(3): s = s + t[j] * w[i, j]",
+)
+
+
+def drawn(statements, steps):
+    text = "def f(x, w):\n s, t, u, y, rows = 0.5, x[:3], x[1:4], np.zeros(12), []\n"
+    text += f" for i in range({steps}):\n"
+    text += "".join(f"  {line}\n" for line in statements)
+    text += " return s + np.sum(t * u) + np.sum(y * y) + sum([np.sum(r) for r in rows])\n"
+    names = {"np": np}
+    exec(text, names)  # a program for each draw
+    return names["f"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=5), st.integers(5, 9),
+       st.sampled_from(["value", "gradient"]), st.integers(0, 10**6))
+def test_a_rolled_program_computes_the_same_bits(statements, steps, mode, seed):
+    f = drawn(statements, steps)
+    r = onp.random.default_rng(seed)
+    args = [onp.round(r.normal(size=N), 1), onp.round(r.normal(size=(N, N)), 1)]
+    program, other = both(ft.grad(f, (0, 1)) if mode == "gradient" else f, *args)
+    assert_same(program, other, args)
+
+
+# ---- what becomes a loop
+
+
+def recurrence(a, x):
+    y, ys = x[0], []
+    for i in range(1, len(x)):
+        y = 0.5 * y * a + x[i]
+        ys.append(y)
+    return np.sum(np.stack(ys) ** 2)
+
+
+def test_forward_and_backward_become_a_loop_each():
+    x = onp.linspace(0.0, 1.0, 40)
+    program, other = both(ft.grad(recurrence), 0.9, x, least=20)
+    assert len(program.eqns) > 150
+    assert len(other.eqns) < 30
+    assert loops(other) == [39, 37]
+    assert_same(program, other, (0.9, x))
+
+
+def test_the_size_of_a_rolled_program_does_not_depend_on_the_number_of_steps():
+    sizes = {
+        len(both(ft.grad(recurrence), 0.9, onp.ones(n), least=20)[1].eqns) for n in (40, 41, 90)
+    }
+    assert len(sizes) == 1
+
+
+def test_loops_in_loops_become_loops_in_loops():
+    def f(u):
+        for _ in range(6):
+            for _ in range(8):
+                u = u.at[1:-1].set(u[:-2] * u[2:])
+            u = u.at[0].set(u[-2])
+        return np.sum(u)
+
+    u = onp.linspace(0.5, 1.0, 9)
+    program, other = both(f, u, least=12)
+    assert loops(other) == [6, [8]]
+    program, other = both(ft.grad(f), u, least=12)
+    assert len(other.eqns) < 100 < 600 < len(program.eqns)
+    assert_same(program, other, (u,))
+
+
+def test_indices_without_order_are_read_from_a_table():
+    places = [3, 1, 4, 1, 5, 2, 2, 6, 5, 3, 5, 0, 1, 3]
+
+    def f(A, b):
+        t = b[:, 0]
+        for k in places:
+            t = np.max(t[:, None] + A, axis=0) + b[:, k]
+        return np.sum(t)
+
+    r = onp.random.default_rng(0)
+    args = r.normal(size=(3, 3)), r.normal(size=(3, 7))
+    program, other = both(f, *args)
+    assert loops(other) == [len(places)]
+    assert_same(program, other, args)
+    assert_same(*both(ft.grad(f, (0, 1)), *args), args)
+
+
+def test_numbers_that_differ_are_read_from_a_table():
+    def f(x):
+        for k in range(30):
+            x = x * (0.13 * k) + np.float32(k)
+        return x
+
+    for x in (onp.float32(0.3), onp.float64(0.3)):  # which a Python float does not promote
+        program, other = both(f, x)
+        assert len(loops(other)) == 1
+        assert_same(program, other, [x])
+        assert ft.jit(f)(x).dtype == x.dtype
+
+
+def test_single_entries_are_added_in_place_and_zeros_keep_their_signs():
+    def f(x):
+        s = 1.0
+        for i in range(70):
+            s = s * x[i] + x[70 + i]
+        return s
+
+    x = onp.where(onp.arange(140) % 3 == 0, -0.0, 0.5)
+    program, other = both(ft.grad(f), x)
+    body = other.eqns[-1 - [e.prim.name for e in other.eqns[::-1]].index("rolled")].prim.body
+    names = [eqn.prim.name for eqn in body.eqns]
+    assert names.count("scatter_add") == 4
+    assert "put_add" not in names
+    assert_same(program, other, (x,))
+
+
+@pytest.mark.parametrize(
+    "f", [
+        lambda x: sum([x[i] for i in range(12)]),  # too short
+        lambda x: np.sum(np.stack([x[i] for i in range(12)] * 80)),  # nothing but reads
+    ], ids=["short", "reads"],
+)
+def test_what_compiles_as_fast_written_out_stays_written_out(f):
+    program = optimise(ft.jit(f).lower(onp.ones(12)).program)
+    assert rolled(program, lambda body: True) is program
+
+
+def test_a_loop_that_is_one_kernel_stays_one_kernel():
+    def f(x):
+        for _ in range(200):
+            x = x - 0.1 * (x * x - 2.0)
+        return x
+
+    program = optimise(ft.jit(f).lower(onp.ones(1000)).program)
+    assert rolled(program, lambda body: True) is program
+    assert loops(both(f, onp.ones(1000), least=100)[1]) == [200]
+
+
+def test_a_body_that_is_not_native_stays_written_out():
+    program = optimise(ft.jit(recurrence).lower(0.9, onp.ones(400)).program)
+    assert loops(rolled(program, lambda body: True)) == [399]
+    assert rolled(program, lambda body: False) is program
+
+
+@pytest.mark.parametrize("ago", [2, 4, 6, 12])
+def test_values_from_several_steps_ago_are_part_of_the_state(ago):
+    def f(x):
+        ys = [x[i] for i in range(12)]
+        for _ in range(40):
+            ys.append(0.5 * ys[-1] * ys[-ago] + 0.2)
+        return ys[-1]
+
+    x = onp.linspace(0.1, 0.5, 12)
+    program, other = both(f, x)
+    assert loops(other)
+    assert_same(program, other, (x,))
+    assert_same(*both(ft.grad(f), x), (x,))
+
+
+# ---- compiled
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Short loops are rolled up too."""
+    monkeypatch.setattr(pieces, "LEAST", 60)
+
+
+@pytest.mark.usefixtures("short")
+def test_compiled_loops_compute_what_eager_code_computes():
+    r = onp.random.default_rng(0)
+    a, x = 0.9, r.normal(size=80)
+    g = ft.jit(ft.value_and_grad(recurrence, (0, 1)))
+    assert loops(g.lower(a, x).optimised) == [79, 77]
+    (y, (ct_a, ct_x)), (v, (da, dx)) = g(a, x), ft.value_and_grad(recurrence, (0, 1))(a, x)
+    assert float(y) == pytest.approx(float(v), rel=1e-14)  # a sum of 79 in another order
+    assert float(ct_a) == float(da)
+    assert ct_x.tobytes() == dx.tobytes()
+
+
+@pytest.mark.usefixtures("short")
+def test_compiled_stencils_compute_what_eager_code_computes():
+    def f(u, w):
+        u = np.array(u)
+        for _ in range(12):
+            u[1:-1, 1:-1] = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]) * w
+        return np.max(u[2:4, 2:4])
+
+    u = onp.random.default_rng(0).random((9, 9))
+    g = ft.jit(ft.grad(f))
+    assert len(loops(g.lower(u, 0.9).optimised)) == 2
+    assert g(u, 0.9).tobytes() == ft.grad(f)(u, 0.9).tobytes()
+
+
+def test_an_index_out_of_bounds_in_a_written_out_loop_is_reported_at_the_users_line():
+    @ft.jit
+    def f(x):
+        s = 0.0
+        for i in range(600):
+            s = s * x[i] + 1.0
+        return s
+
+    with pytest.raises(IndexError, match="out of bounds") as e:
+        f(onp.ones(500))
+    assert any("test_rolling" in str(entry.path) for entry in e.traceback)
+
+
+@pytest.mark.usefixtures("short")
+def test_derivatives_of_compiled_loops_and_batches_agree():
+    x = onp.linspace(-1.0, 1.0, 60)
+    f = ft.jit(recurrence)
+    inner, outer = ft.grad(f, 1)(0.9, x), ft.jit(ft.grad(recurrence, 1))(0.9, x)
+    onp.testing.assert_allclose(inner, outer, rtol=1e-13)
+    batch = ft.jit(ft.vmap(ft.grad(recurrence, 1), in_axes=(0, None)))(onp.array([0.9, 0.5]), x)
+    onp.testing.assert_allclose(batch[0], outer, rtol=1e-13)
