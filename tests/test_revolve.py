@@ -4,6 +4,7 @@ import functools
 import itertools
 import math
 import os
+import tempfile
 import tracemalloc
 
 import numpy as np
@@ -269,7 +270,7 @@ def test_a_full_disk_is_an_error_that_names_the_folder(tmp_path, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(spill.errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(spill.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
     files = spill.Files(tmp_path, None)
     with pytest.raises(OutOfMemoryError, match="no room for a state of 80,000 bytes in"):
         files.hold(np.ones(10_000))
@@ -278,7 +279,7 @@ def test_a_full_disk_is_an_error_that_names_the_folder(tmp_path, monkeypatch):
     def broken(*args, **kwargs):
         raise OSError(spill.errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(spill.tempfile, "TemporaryFile", broken)
+    monkeypatch.setattr(tempfile, "TemporaryFile", broken)
     with pytest.raises(OSError, match="Input/output error"):
         files.hold(np.ones(10_000))
 
