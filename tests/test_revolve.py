@@ -266,6 +266,13 @@ def test_small_and_traced_states_stay_in_memory():
     assert files.used == 0
 
 
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere a file goes when it is closed")
+def test_a_file_has_no_name_while_it_is_read(tmp_path):
+    held = spill.Files(tmp_path, None).hold(np.arange(20_000.0))
+    assert os.listdir(tmp_path) == []  # so a process that is killed leaves nothing
+    assert held[-1] == 19_999
+
+
 def test_a_full_disk_is_an_error_that_names_the_folder(tmp_path, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(spill.errno.ENOSPC, "No space left on device")
