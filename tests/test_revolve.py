@@ -4,6 +4,7 @@ import functools
 import itertools
 import math
 import os
+import tempfile
 import tracemalloc
 
 import numpy as np
@@ -265,11 +266,18 @@ def test_small_and_traced_states_stay_in_memory():
     assert files.used == 0
 
 
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere a file goes when it is closed")
+def test_a_file_has_no_name_while_it_is_read(tmp_path):
+    held = spill.Files(tmp_path, None).hold(np.arange(20_000.0))
+    assert os.listdir(tmp_path) == []  # so a process that is killed leaves nothing
+    assert held[-1] == 19_999
+
+
 def test_a_full_disk_is_an_error_that_names_the_folder(tmp_path, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(spill.errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(spill.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
     files = spill.Files(tmp_path, None)
     with pytest.raises(OutOfMemoryError, match="no room for a state of 80,000 bytes in"):
         files.hold(np.ones(10_000))
@@ -278,7 +286,7 @@ def test_a_full_disk_is_an_error_that_names_the_folder(tmp_path, monkeypatch):
     def broken(*args, **kwargs):
         raise OSError(spill.errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(spill.tempfile, "TemporaryFile", broken)
+    monkeypatch.setattr(tempfile, "TemporaryFile", broken)
     with pytest.raises(OSError, match="Input/output error"):
         files.hold(np.ones(10_000))
 

@@ -39,8 +39,9 @@ class Revolve:
     ``snapshots`` of them are in memory (at least 1, the first state; None: as many as let each step
     be run three times more), and ``on_disk`` further ones, those that are read least, in files
     without a name in ``folder`` (None: the system's for such files), of ``max_bytes`` at most in
-    all. The files are gone when nothing refers to their numbers, and when the process ends,
-    however it does; each process has its own.
+    all. (States smaller than two pages, and what an outer transform traces, stay in memory.) The
+    files are gone when nothing refers to their numbers, and when the process ends, however it
+    does; each process has its own.
 
     >>> import functrans as ft, numpy as np
     >>> def last(x):

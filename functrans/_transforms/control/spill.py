@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-import tempfile
 import weakref
 from typing import Any
 
@@ -47,6 +46,8 @@ class Files:
         return np.frombuffer(mapped, x.dtype).reshape(x.shape)
 
     def _mapped(self, x: np.ndarray) -> mmap.mmap:
+        import tempfile  # lazy: slow to import
+
         try:
             # written, not mapped for writing: what is mapped and not read takes no memory
             with tempfile.TemporaryFile(prefix="functrans-", dir=self.folder) as file:
