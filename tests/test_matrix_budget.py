@@ -14,8 +14,9 @@ from functrans._transforms.matrices.budget import Live, bytes_of
 from functrans._transforms.reverse.api import Recording
 from functrans.errors import ArgumentError, CaptureError, OutOfMemoryError, ShapeError
 from tests.covering import covering
+from tests.drawing import generator
 
-RNG = np.random.default_rng(3)
+RNG = generator(3)
 A = RNG.normal(size=(120, 80)) / 10
 X = RNG.normal(size=120)
 

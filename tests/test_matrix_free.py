@@ -14,8 +14,9 @@ from functrans.errors import (
     UnsupportedError,
 )
 from tests.covering import covering
+from tests.drawing import generator
 
-RNG = np.random.default_rng(7)
+RNG = generator(7)
 A = RNG.normal(size=(4, 3))
 X = RNG.normal(size=3)
 Z = X + 1j * RNG.normal(size=3)
