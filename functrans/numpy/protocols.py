@@ -24,6 +24,7 @@ from functrans.errors import UnsupportedError, user_line
 from functrans.numpy import lengths
 from functrans.numpy.lengths import length, of_root, squared_size
 
+
 def rows_of_ufuncs(rows: Iterable[Primitive]) -> dict[np.ufunc, Any]:
     """The row of each ufunc; of several that it computes, the one with its name, whichever was
     declared last."""
