@@ -7,7 +7,9 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as fnp
+from functrans._ops.declare import TABLE
 from functrans.errors import ConcretizationError, UnsupportedError
+from functrans.numpy.protocols import rows_of_ufuncs
 from functrans.testing import check_grads
 from tests.cases import CHECK_NAMES, CHECKS, Case
 
@@ -249,3 +251,11 @@ def test_sign_of_complex_numbers_is_numpys_at_zeros_infinities_and_nan():
     assert (dy[np.isinf(z) & ~np.isnan(y)] == 0).all()
     single = z.astype(np.complex64)
     assert ft.jvp(np.sign, (single,), (single,))[0].dtype == np.complex64
+
+
+def test_a_ufunc_has_the_row_of_its_name_in_whatever_order_rows_are_declared():
+    rows = [TABLE["sqrt"], TABLE["root"]]  # both computed by np.sqrt; root has no slope at 0
+    for order in (rows, rows[::-1]):
+        assert rows_of_ufuncs(order) == {np.sqrt: TABLE["sqrt"]}
+    with np.errstate(divide="ignore"):
+        assert ft.grad(np.sqrt)(0.0) == np.inf

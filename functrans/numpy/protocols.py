@@ -9,6 +9,7 @@ import difflib
 import functools
 import importlib
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,16 +17,23 @@ import numpy as np
 from functrans._core.array import Array, plain
 from functrans._core.aval import dtype_of
 from functrans._core.bind import Tracer, bind_operands
+from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import TABLE, Elementwise
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy import lengths
 from functrans.numpy.lengths import length, of_root, squared_size
 
+
+def rows_of_ufuncs(rows: Iterable[Primitive]) -> dict[np.ufunc, Any]:
+    """The row of each ufunc; of several that it computes, the one with its name, whichever was
+    declared last."""
+    own = sorted(rows, key=lambda row: row.name == getattr(row.impl, "__name__", ""))
+    return {row.impl: row for row in own if isinstance(row.impl, np.ufunc)}
+
+
 # The row of each ufunc, or a function that selects one.
-UFUNCS: dict[np.ufunc, Any] = {
-    row.impl: row for row in TABLE.values() if isinstance(row.impl, np.ufunc)
-}
+UFUNCS: dict[np.ufunc, Any] = rows_of_ufuncs(TABLE.values())
 # NumPy function -> ours; filled by functrans.numpy from the names they share.
 FUNCTIONS: dict[Any, Any] = {}
 # (ufunc, method) -> ours, for reduce and accumulate.

@@ -189,6 +189,8 @@ def hessian(
 
     Forward over reverse: the gradient's own run, on dual numbers carrying a batch of basis vectors.
     Of a function with several outputs, their Hessians stacked, ``out.shape + in.shape + in.shape``.
+    ``chunk_size``, ``memory``, ``out`` and ``progress`` as for ``jacobian``, and so are ``explain``
+    and ``memory`` of what is returned.
 
     >>> import functrans as ft, numpy as np
     >>> ft.hessian(lambda x: x[0] ** 2 * x[1])(np.array([1.0, 2.0]))
