@@ -57,6 +57,14 @@ def _straight_through(x):
 _straight_through.defjvp(lambda xs, ts: (np.round(xs[0]), ts[0]))
 
 
+@ft.custom_jvp
+def _own_exp(x):
+    return np.exp(x)
+
+
+_own_exp.defjvp(lambda xs, ts: (_own_exp(xs[0]), _own_exp(xs[0]) * ts[0]))
+
+
 @ft.custom_vjp
 def _square_of_next(x):
     return np.roll(x, -1) ** 2
@@ -132,6 +140,7 @@ PROGRAMS = [Program(*p) for p in [
      False),
     ("compiled", lambda x: ft.jit(lambda v: v[1:] * v[:-1])(x)),
     ("own rule", lambda x: _straight_through(x) * 2.0),
+    ("own rule that calls itself", lambda x: _own_exp(x[1:] * _own_exp(x[:-1]))),
     ("own rule of cotangents", lambda x: _square_of_next(x**2)),
     ("own rule, compiled", lambda x: ft.jit(_straight_through)(x[1:] * x[:-1])),
     ("from outside", lambda x: _EXTERNAL(x[:2]) * x[2:4], (6,), False),

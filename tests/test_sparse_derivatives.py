@@ -12,6 +12,7 @@ from functrans.errors import (
     ArgumentError,
     CaptureError,
     CheckError,
+    NotDifferentiable,
     ShapeError,
     UnsupportedError,
 )
@@ -147,6 +148,26 @@ def test_what_is_not_finite_stays_in_its_entry():
     dense = np.asarray(ft.hessian(lambda x: np.sum(np.sqrt(x)) + x[0] * x[1])(x))
     H = ft.sparse_hessian(lambda x: np.sum(np.sqrt(x)) + x[0] * x[1])(x)
     assert np.array_equal(H.toarray(), dense, equal_nan=True)
+
+
+def test_what_has_no_reverse_mode_is_colored_by_columns():
+    def f(x):
+        y = ft.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, s[1] ** 2), (0, x))[1]
+        return np.sum(y)[None] * x[:1]
+
+    x = uniform(1, 2, 4)
+    made = ft.sparse_jacobian(f).prepare(x)
+    assert made.coloring == "column" and made.colors == 4
+    agree(made(x), ft.jacfwd(f)(x))
+    with pytest.raises(NotDifferentiable, match="pass max_steps"):
+        ft.sparse_jacobian(f, coloring="row")(x)
+
+
+def test_they_run_without_the_compiler():
+    x = uniform(1, 2, 9)
+    with ft.config(jit=False):
+        agree(ft.sparse_jacobian(tridiagonal)(x), ft.jacobian(tridiagonal)(x))
+        agree(ft.sparse_hessian(arrow)(x), ft.hessian(arrow)(x))
 
 
 def test_other_arguments_may_change_from_call_to_call():

@@ -164,3 +164,11 @@ def test_a_million_entries_are_found_and_a_table_is_shared():
 def test_what_has_no_pattern_is_refused(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+def test_a_rule_that_calls_its_own_function_has_the_pattern_of_its_second_derivatives():
+    (program,) = [p for p in PROGRAMS if p.name == "own rule that calls itself"]
+    x = np.linspace(0.1, 1.0, 6)
+    f = lambda x: np.sum(program.f(x))  # noqa: E731  # one line
+    entries = np.asarray(ft.hessian(f)(x)) != 0
+    assert np.array_equal(ft.sparsity(f, x, kind="hessian").toarray(), entries)

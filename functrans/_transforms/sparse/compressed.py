@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans._compile.ir.program import Program, aval_of_atom, evaluate
+from functrans._compile.ir.program import Program, aval_of_atom, evaluate, interpret
 from functrans._compile.lowering.numbers import Rounding
 from functrans._transforms.forward.api import jvp
 from functrans._transforms.reverse.api import vjp
@@ -17,6 +17,7 @@ from functrans._transforms.sparse.sets import Csr
 from functrans._transforms.staging.entry import Entry
 from functrans._transforms.staging.staging import stage
 from functrans._transforms.vmap import vmap
+from functrans.config import settings
 
 # Bytes of the products that are computed at once.
 BUDGET = 1 << 27
@@ -48,9 +49,14 @@ class Sweep(NamedTuple):
                 data[places] = products[sources]
 
 
-def entry(name: str, program: Program) -> Entry:
-    """What compiles and runs a program of products."""
-    return Entry(name, program, None, Rounding())
+def runner(name: str, program: Program) -> Callable[[Sequence], list]:
+    """What runs a program of products: compiled, unless that is switched off."""
+    entry = Entry(name, program, None, Rounding())
+
+    def run(values: Sequence) -> list:
+        return entry.run(values) if settings().compiles else interpret(program, values)
+
+    return run
 
 
 def sweep(product: Callable, examples: Sequence, name: str, colors: np.ndarray, count: int,
@@ -196,5 +202,5 @@ def _twins(i: np.ndarray, j: np.ndarray, n: int) -> np.ndarray:
     return np.searchsorted(i * n + j, j * n + i)
 
 
-__all__ = ["Substitution", "Sweep", "entry", "hessian_product", "jacobian_sweeps",
+__all__ = ["Substitution", "Sweep", "hessian_product", "jacobian_sweeps", "runner",
            "star_sources", "substitution", "sweep"]

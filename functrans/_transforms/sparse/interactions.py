@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,19 @@ PENDING = 1 << 23
 class Interactions:
     """The pattern of a Hessian of ``inputs``, one half or both; ``matrix`` is symmetric."""
 
-    def __init__(self, inputs: int):
-        self.inputs = inputs
+    def __init__(self, inputs: int, wanted: int | None = None):
+        """Only pairs with one of the first ``wanted`` inputs are asked for; None: all."""
+        self.inputs, self.wanted = inputs, wanted
         self.total: Any = None
         self.pending: list[Any] = []
         self.count = 0
         self.seen: dict[tuple, Any] = {}
+
+    def concern(self, sets: Sequence[Sets | None]) -> bool:
+        """Whether what depends on these sets can have pairs that are asked for."""
+        if self.wanted is None:
+            return True
+        return any((s.matrix().indices < self.wanted).any() for s in sets if s is not None)
 
     def entrywise(self, a: Sets | None, b: Sets | None) -> None:
         """Of each entry of two arrays of one shape, all pairs of the two sets."""

@@ -33,13 +33,18 @@ from functrans._transforms.sparse.sets import UNKNOWN, Sets, identity, union
 from functrans._transforms.staging.staging import stage
 from functrans.errors import FunctransError, SolverError
 
+# Rules within rules that are looked into: a rule may call its own function.
+DEEPEST = 3
+
 
 class Walk:
     """One pass over a program. ``sets`` of variables are None where they depend on no input."""
 
-    def __init__(self, interactions: Interactions | None = None, local: bool = False):
+    def __init__(
+        self, interactions: Interactions | None = None, local: bool = False, depth: int = 0
+    ):
         self.interactions = interactions
-        self.local = local
+        self.local, self.depth = local, depth
 
     def run(self, program: Program, sets: Sequence[Sets | None],
             values: Sequence[Any]) -> tuple[list[Sets | None], list[Any]]:
@@ -88,8 +93,8 @@ class Walk:
             return steps.branch(self, xs, prim)
         rule = RULES.get(prim)
         made: Sequence[Sets | None] | None = None
-        if isinstance(prim, Ruled):
-            made = ruled(Walk, xs, prim, self.interactions)
+        if isinstance(prim, Ruled) and self.depth < DEEPEST:
+            made = ruled(functools.partial(Walk, depth=self.depth + 1), xs, prim, self.interactions)
         elif rule is not None:
             made = rule(xs, self.interactions)
         if made is not None:

@@ -22,7 +22,7 @@ from functrans._transforms.sparse.staged import (
     numbers_in,
     staged,
 )
-from functrans.errors import ArgumentError, CaptureError, ShapeError, name_of
+from functrans.errors import ArgumentError, CaptureError, NotDifferentiable, ShapeError, name_of
 
 FORMATS = {"csr": sparse.csr_array, "csc": sparse.csc_array, "coo": sparse.coo_array}
 
@@ -123,7 +123,7 @@ class Prepared:
     @lazy
     def _runs(self) -> list[Callable[[Sequence], list]]:
         name = f"{self.who}({self.name})"
-        return [compressed.entry(name, s.program).run for s in self._sweeps]
+        return [compressed.runner(name, s.program) for s in self._sweeps]
 
     def _write(self, values: list, data: np.ndarray, ordered: bool = True) -> None:
         """The entries, in the order of the format or of ``sparsity``."""
@@ -215,13 +215,18 @@ def prepare_jacobian(who: str, f: Callable, argnum: int, args: tuple, given: Any
     read = jacobian_pattern(s) if given is None else None
     pattern = probing.pattern_given(who, f, given, shape) if read is None else read
     made = Prepared(who, f, s, pattern, given is not None, format)
+    name = f"{who}({name_of(f)})"
     plan = coloring.plan(pattern, kind, order)
+    try:
+        made._sweeps = compressed.jacobian_sweeps(s.program, s.at, s.values, name, pattern, plan)
+    except NotDifferentiable:  # in reverse: a while_loop without max_steps
+        if kind != "auto" or not plan.reverse:
+            raise
+        plan = coloring.plan(pattern, "column", order)
+        made._sweeps = compressed.jacobian_sweeps(s.program, s.at, s.values, name, pattern, plan)
     made.colors = plan.total
     made.coloring = kind if kind != "auto" else (
         "bidirectional" if plan.forward and plan.reverse else "row" if plan.reverse else "column"
-    )
-    made._sweeps = compressed.jacobian_sweeps(
-        s.program, s.at, s.values, f"{who}({name_of(f)})", pattern, plan
     )
     if given is not None:
         made.check(*args)

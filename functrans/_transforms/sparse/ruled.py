@@ -42,8 +42,8 @@ def ruled(start: Start, xs: Operands, prim: Ruled,
     values = [UNKNOWN] * len(made.inputs)
     tangents = _numbered(operands, 0, size)
     found, _ = start().run(program, [*[None] * len(mask), *tangents], values)
-    if interactions is not None:
-        pairs = Interactions(2 * size)
+    if interactions is not None and interactions.concern(operands):
+        pairs = Interactions(2 * size, wanted=size)  # with a tangent
         primals = iter(_numbered(operands, size, 2 * size))
         both = [next(primals) if m else None for m in mask]
         start(pairs).run(program, [*both, *_numbered(operands, 0, 2 * size)], values)
