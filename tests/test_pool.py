@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import functrans as ft
+import functrans.torch as torch
 from functrans._compile.run import pool as pools
 from functrans._compile.run.pool import LARGEST, SMALLEST, Handler, pool
 from functrans._kernels import sizes
 
-handler_name = np._core.multiarray.get_handler_name
+handler_name = np._core.multiarray.get_handler_name  # type: ignore[attr-defined]
 kept: Any = pool()
 pytestmark = pytest.mark.skipif(kept is None, reason="the C library does not tell a block's size")
 
@@ -200,8 +201,6 @@ def test_derivatives_of_many_large_arrays_make_numpy_use_it(demanded):
 
 
 def test_forward_mode_and_the_shim_use_it_too(demanded):
-    from functrans import torch
-
     x = np.linspace(0, 1, 8192)
     pools.demand.nbytes = sizes.KEPT_FROM
 
