@@ -125,7 +125,7 @@ def test_what_is_not_supported_says_so(call, error, text):
 
 def test_parts_have_names_and_types():
     module = nn.Linear(1, 1)
-    with pytest.raises(KeyError, match="module name can.*t be empty string"):
+    with pytest.raises(KeyError, match=r"module name can.*t be empty string"):
         module.add_module("", nn.Linear(1, 1))
     for make in (lambda: nn.Sequential(1), lambda: nn.ModuleList([2])):
         with pytest.raises(TypeError, match="int is not a Module subclass"):
