@@ -118,6 +118,7 @@ from functrans.torch.serialization import load, save
 
 __version__ = version.__version__
 bool, int, float = dtypes.bool_, dtypes.int32, dtypes.float32
+newaxis = None
 
 
 def is_tensor(obj: object) -> object:
@@ -139,9 +140,9 @@ __all__ = [
     "inf", "inference_mode", "install", "int", "int8", "int16", "int32", "int64",
     "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_grad_enabled",
     "is_inference_mode_enabled", "is_tensor", "jit", "layout", "linalg", "load", "long", "masked",
-    "memory_format", "nan", "nn", "no_grad", "optim", "pi", "preserve_format", "promote_types",
-    "random", "result_type", "save", "set_default_dtype", "set_default_tensor_type",
-    "set_grad_enabled", "short", "signal", "sparse", "sparse_coo",
+    "memory_format", "nan", "newaxis", "nn", "no_grad", "optim", "pi", "preserve_format",
+    "promote_types", "random", "result_type", "save", "set_default_dtype",
+    "set_default_tensor_type", "set_grad_enabled", "short", "signal", "sparse", "sparse_coo",
     "sparse_coo_tensor", "special", "strided", "testing", "uint8", "utils", "version", "vmap",
 ]
 __all__ += factories.NAMES

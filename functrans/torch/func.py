@@ -409,6 +409,20 @@ def _owner(module: Any, name: str) -> tuple[dict[str, Any], str]:
     raise KeyError(f"functional_call: the module has no parameter or buffer {name!r}")
 
 
+def functionalize(func: Callable, *, remove: str = "mutations") -> Callable:
+    """``func`` itself: what it writes in place is recorded as a new value anyway.
+
+    ``remove`` is ``"mutations"`` or ``"mutations_and_views"``.
+    """
+    if remove not in ("mutations", "mutations_and_views"):
+        raise RuntimeError(
+            "functionalize(f, remove='mutations'): received invalid argument for remove=. Valid "
+            f'options are:\n     remove="mutations"\n     remove="mutations_and_views"\nGot '
+            f"{remove}"
+        )
+    return functools.wraps(func, updated=())(lambda *args, **kwargs: func(*args, **kwargs))
+
+
 def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The parameters and the buffers of several modules, each stacked along a new first axis."""
     if not models:
@@ -423,6 +437,6 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[s
 
 
 __all__ = [
-    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
-    "stack_module_state", "vjp", "vmap",
+    "functional_call", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev",
+    "jvp", "linearize", "stack_module_state", "vjp", "vmap",
 ]

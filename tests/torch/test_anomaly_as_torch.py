@@ -42,7 +42,9 @@ def test_an_operation_before_the_mode_has_no_forward_pass_information():
                 r"Function 'NaNAtBackward' returned nan values in its 0th output\.")), (
                 detect_anomaly()):
             out.backward()
-    assert str(said[0].message).startswith("Anomaly Detection has been enabled.")
+    assert str(said[0].message) == (
+        "Anomaly Detection has been enabled. This mode will increase the runtime and should only "
+        "be enabled for debugging.")
     assert str(said[1].message).startswith(
         "Error detected in NaNAtBackward. No forward pass information available.")
 

@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 
 import functrans.torch as torch
-from functrans.torch.utils.checkpoint import checkpoint, checkpoint_sequential
+from functrans.torch.utils.checkpoint import (
+    check_backward_validity,
+    checkpoint,
+    checkpoint_sequential,
+    detach_variable,
+    noop_context_fn,
+)
 
 
 def leaf(*values):
@@ -217,3 +223,17 @@ def test_a_function_runs_in_the_contexts_that_are_asked_for():
     assert said[2:] == ["again", "end of again"]
     with pytest.raises(ValueError, match="is only supported when use_reentrant=False"):
         checkpoint(torch.sin, x, use_reentrant=True, context_fn=lambda: (None, None))
+
+
+def test_the_helpers_of_checkpoints():
+    x = torch.ones(2, requires_grad=True)
+    y, n = detach_variable((x * 2, 3))
+    assert y.is_leaf and y.requires_grad and n == 3
+    with pytest.raises(RuntimeError, match="Only tuple of tensors is supported"):
+        detach_variable([x])
+    with pytest.warns(UserWarning, match="None of the inputs have requires_grad=True"):
+        check_backward_validity([torch.ones(1), 2])
+    check_backward_validity([x])
+    assert checkpoint(torch.sin, x, use_reentrant=False, context_fn=noop_context_fn).requires_grad
+    with pytest.raises(ValueError, match="Unexpected keyword arguments: k"):
+        checkpoint(lambda x, k: x * k, x, k=2, use_reentrant=True)

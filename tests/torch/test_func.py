@@ -242,3 +242,14 @@ def test_what_does_not_fit_is_refused(name):
 def test_a_batch_of_nothing_has_the_shape_of_its_entries():
     out = func.vmap(lambda x: (x.outer(x), x.sum()), out_dims=(1, 0))(torch.zeros(0, 3))
     assert [y.shape for y in out] == [(3, 0, 3), (0,)]
+
+
+def test_a_function_is_functionalized():
+    def f(x):
+        y = x.clone()
+        y.mul_(x)
+        return y.sum()
+
+    assert torch.func.grad(torch.func.functionalize(f))(torch.tensor([3.0])).tolist() == [6.0]
+    with pytest.raises(RuntimeError, match="received invalid argument for remove="):
+        torch.func.functionalize(f, remove="views")

@@ -8,6 +8,7 @@ import pytest
 from scipy import special
 
 import functrans.torch as torch
+from functrans.torch import nn
 from functrans.torch.nn import Parameter
 from functrans.torch.nn import functional as F
 
@@ -120,3 +121,64 @@ def test_dropout_scales_what_it_keeps():
 def test_what_is_not_supported_says_so(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+def test_parts_have_names_and_types():
+    module = nn.Linear(1, 1)
+    with pytest.raises(KeyError, match=r"module name can.*t be empty string"):
+        module.add_module("", nn.Linear(1, 1))
+    for make in (lambda: nn.Sequential(1), lambda: nn.ModuleList([2])):
+        with pytest.raises(TypeError, match="int is not a Module subclass"):
+            make()
+
+
+SCHEDULERS = torch.optim.lr_scheduler
+# what PyTorch sets from a rate of 0.5 on in the first four epochs, where the first one was 1
+RATES = {
+    "StepLR": (lambda opt: SCHEDULERS.StepLR(opt, 2, 0.5), [0.5, 0.25, 0.25, 0.125]),
+    "MultiStepLR": (lambda opt: SCHEDULERS.MultiStepLR(opt, [1, 3]), [0.05, 0.05, 0.005, 0.005]),
+    "ExponentialLR": (lambda opt: SCHEDULERS.ExponentialLR(opt, 0.5),
+                      [0.25, 0.125, 0.0625, 0.03125]),
+    "LinearLR": (lambda opt: SCHEDULERS.LinearLR(opt, 0.5, 1.0, 2), [0.375, 0.5, 0.5, 0.5]),
+    "CosineAnnealingLR": (lambda opt: SCHEDULERS.CosineAnnealingLR(opt, 2),
+                          [0.25, 0.0, 0.5, 0.5 * 2]),
+    "LambdaLR": (lambda opt: SCHEDULERS.LambdaLR(opt, lambda e: 0.5**e),
+                 [0.5, 0.25, 0.125, 0.0625]),
+}
+
+
+def optimiser():
+    opt = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1.0)
+    opt.param_groups[0].update(initial_lr=1.0, lr=0.5)
+    return opt
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_a_rate_is_made_from_the_one_before(name):
+    make, expected = RATES[name]
+    opt = optimiser()
+    scheduler, rates = make(opt), []
+    for _ in range(4):
+        opt.step()
+        scheduler.step()
+        rates.append(opt.param_groups[0]["lr"])
+    assert rates == pytest.approx(expected, rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_a_rate_of_an_epoch_that_is_named_is_made_from_the_first(name):
+    a, b = optimiser(), optimiser()
+    b.param_groups[0]["lr"] = 1.0
+    first, second = RATES[name][0](a), RATES[name][0](b)
+    first.step(3)
+    for _ in range(3):
+        second.step()
+    assert first.get_last_lr() == pytest.approx(second.get_last_lr(), rel=1e-12, abs=1e-15)
+
+
+def test_a_scheduler_of_ones_own_has_get_lr():
+    class Half(SCHEDULERS.LRScheduler):
+        def get_lr(self):
+            return [group["lr"] / 2 for group in self.optimizer.param_groups]
+
+    assert Half(optimiser()).get_last_lr() == [0.25]

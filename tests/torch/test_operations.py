@@ -121,7 +121,7 @@ def test_a_state_that_does_not_fit_is_named():
 @pytest.mark.parametrize(("call", "error", "text"), [
     (lambda: nn.Module()(1), NotImplementedError, "missing the required"),
     (lambda: setattr(nn.Linear(1, 1), "weight", torch.ones(1)), TypeError, "as parameter 'weight'"),
-    (lambda: nn.Linear(1, 1).register_buffer("a.b", None), KeyError, "can't contain a dot"),
+    (lambda: nn.Linear(1, 1).register_buffer("a.b", None), KeyError, "buffer name can.*t contain"),
     (lambda: nn.Linear(1, 1).nothing, AttributeError, "no attribute 'nothing'"),
     (lambda: nn.MSELoss(wrong=1), TypeError, "unexpected keyword argument 'wrong'"),
     (lambda: nn.MaxPool2d(), TypeError, "missing required argument: 'kernel_size'"),

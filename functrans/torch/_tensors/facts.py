@@ -25,6 +25,7 @@ class Facts:
     _inference = False  # it was made in ``inference_mode``
 
     # what there is none of
+    is_cpu = True
     is_sparse = is_cuda = is_quantized = is_mkldnn = is_meta = is_mps = is_xpu = False
     is_nested = is_sparse_csr = False
     layout: layout = strided

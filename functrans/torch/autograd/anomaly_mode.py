@@ -162,8 +162,8 @@ class detect_anomaly:
 
     def __enter__(self) -> None:
         warnings.warn(
-            "Anomaly Detection has been enabled. Every operation and every gradient is looked at, "
-            "which takes time; use it for debugging only.", UserWarning, stacklevel=2)
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should "
+            "only be enabled for debugging.", UserWarning, stacklevel=2)
         self._set.append(set_detect_anomaly(True, self.check_nan))
 
     def __exit__(self, *failure: Any) -> None:

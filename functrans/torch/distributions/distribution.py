@@ -151,6 +151,8 @@ def broadcast(*values: Any) -> list[Tensor]:
     d = known[0].dtype if known else dtypes.get_default_dtype()
     d = d if d.is_floating_point else dtypes.get_default_dtype()
     tensors = [v if isinstance(v, Tensor) else factories.tensor(v, dtype=d) for v in values]
+    if all(t.shape == tensors[0].shape for t in tensors):
+        return tensors
     return list(FUNCTIONS["broadcast_tensors"](*tensors))
 
 

@@ -12,7 +12,11 @@ from functrans.torch.optim.optimizer import Optimizer
 
 
 class LRScheduler:
-    """Base: ``factor(epoch)`` times the first learning rates."""
+    """Base: ``get_lr`` returns the learning rates of ``last_epoch``, of which 0 is the first.
+
+    They are made from those of the epoch before, so that several schedulers, or the user, may
+    change them.
+    """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1):
         self.optimizer = optimizer
@@ -22,16 +26,19 @@ class LRScheduler:
         self.last_epoch = last_epoch
         self.step()
 
-    def rates(self) -> list[float]:
+    def get_lr(self) -> list[float]:
         """The learning rates of this epoch."""
         raise NotImplementedError(type(self).__name__)
 
-    get_lr = property(lambda self: self.rates)
+    def closed_form(self) -> list[float]:
+        """The learning rates of this epoch from the first ones."""
+        return self.get_lr()
 
     def step(self, epoch: int | None = None) -> None:
         """Go on to the next epoch."""
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        for group, lr in zip(self.optimizer.param_groups, self.rates(), strict=True):
+        rates = self.get_lr() if epoch is None else self.closed_form()
+        for group, lr in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"] = lr
 
     def get_last_lr(self) -> list[float]:
@@ -57,12 +64,29 @@ class LambdaLR(LRScheduler):
         self.lr_lambdas = lr_lambda if isinstance(lr_lambda, list) else [lr_lambda] * n
         super().__init__(optimizer, last_epoch)
 
-    def rates(self) -> list[float]:
+    def get_lr(self) -> list[float]:
         return [lr * f(self.last_epoch)
                 for lr, f in zip(self.base_lrs, self.lr_lambdas, strict=True)]
 
 
-class StepLR(LRScheduler):
+class _Powers(LRScheduler):
+    """Times ``gamma`` in some epochs: ``power(epoch)`` is how often until then."""
+
+    gamma: float
+
+    def power(self, epoch: int) -> int:
+        raise NotImplementedError(type(self).__name__)
+
+    def get_lr(self) -> list[float]:
+        new = self.power(self.last_epoch) - (self.power(self.last_epoch - 1) if self.last_epoch
+                                             else 0)
+        return [lr * self.gamma**new for lr in self.get_last_lr()]
+
+    def closed_form(self) -> list[float]:
+        return [lr * self.gamma**self.power(self.last_epoch) for lr in self.base_lrs]
+
+
+class StepLR(_Powers):
     """Times ``gamma`` every ``step_size`` epochs."""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1,
@@ -70,14 +94,11 @@ class StepLR(LRScheduler):
         self.step_size, self.gamma = step_size, gamma
         super().__init__(optimizer, last_epoch)
 
-    def rates(self) -> list[float]:
-        now = [group["lr"] for group in self.optimizer.param_groups]
-        if not self.last_epoch or self.last_epoch % self.step_size:
-            return now
-        return [lr * self.gamma for lr in now]
+    def power(self, epoch: int) -> int:
+        return epoch // self.step_size
 
 
-class MultiStepLR(LRScheduler):
+class MultiStepLR(_Powers):
     """Times ``gamma`` at each milestone."""
 
     def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1,
@@ -85,20 +106,19 @@ class MultiStepLR(LRScheduler):
         self.milestones, self.gamma = sorted(milestones), gamma
         super().__init__(optimizer, last_epoch)
 
-    def rates(self) -> list[float]:
-        past = bisect_right(self.milestones, self.last_epoch)
-        return [lr * self.gamma**past for lr in self.base_lrs]
+    def power(self, epoch: int) -> int:
+        return bisect_right(self.milestones, epoch)
 
 
-class ExponentialLR(LRScheduler):
+class ExponentialLR(_Powers):
     """Times ``gamma`` every epoch."""
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def rates(self) -> list[float]:
-        return [lr * self.gamma**self.last_epoch for lr in self.base_lrs]
+    def power(self, epoch: int) -> int:
+        return epoch
 
 
 class LinearLR(LRScheduler):
@@ -109,10 +129,17 @@ class LinearLR(LRScheduler):
         self.factors, self.total_iters = (start_factor, end_factor), total_iters
         super().__init__(optimizer, last_epoch)
 
-    def rates(self) -> list[float]:
+    def factor(self, epoch: int) -> float:
         a, b = self.factors
-        part = min(self.last_epoch, self.total_iters) / self.total_iters
-        return [lr * (a + (b - a) * part) for lr in self.base_lrs]
+        return a + (b - a) * min(epoch, self.total_iters) / self.total_iters
+
+    def get_lr(self) -> list[float]:
+        before = self.factor(self.last_epoch - 1) if self.last_epoch else 1.0
+        ratio = self.factor(self.last_epoch) / before
+        return [lr * ratio for lr in self.get_last_lr()]
+
+    def closed_form(self) -> list[float]:
+        return [lr * self.factor(self.last_epoch) for lr in self.base_lrs]
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -123,8 +150,20 @@ class CosineAnnealingLR(LRScheduler):
         self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer, last_epoch)
 
-    def rates(self) -> list[float]:
-        part = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
+    def height(self, epoch: int) -> float:
+        return (1 + math.cos(math.pi * epoch / self.T_max)) / 2
+
+    def get_lr(self) -> list[float]:
+        if not self.last_epoch:
+            return self.get_last_lr()
+        if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # at the bottom
+            return [lr + (base - self.eta_min) * (1 - math.cos(math.pi / self.T_max)) / 2
+                    for lr, base in zip(self.get_last_lr(), self.base_lrs, strict=True)]
+        ratio = self.height(self.last_epoch) / self.height(self.last_epoch - 1)
+        return [self.eta_min + (lr - self.eta_min) * ratio for lr in self.get_last_lr()]
+
+    def closed_form(self) -> list[float]:
+        part = self.height(self.last_epoch)
         return [self.eta_min + (lr - self.eta_min) * part for lr in self.base_lrs]
 
 

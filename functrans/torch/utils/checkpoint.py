@@ -8,6 +8,7 @@ runs the function again and walks as far as those places, so checkpoints work un
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, TypeVar
@@ -132,6 +133,9 @@ def checkpoint(function: Callable[..., _R], *args: Any, use_reentrant: bool | No
             "Passing `context_fn` or `debug` is only supported when use_reentrant=False, in "
             "checkpoint"
         )
+    if use_reentrant and kwargs:
+        raise ValueError(f"Unexpected keyword arguments: {','.join(kwargs)}, of checkpoint with "
+                         "use_reentrant=True")
     if not is_grad_enabled():
         return function(*args, **kwargs)
     first, again = (nullcontext(), nullcontext()) if context_fn is None else context_fn()
@@ -190,4 +194,30 @@ def _composed(chain: Sequence[Callable]) -> Callable:
     return composed
 
 
-__all__ = ["checkpoint", "checkpoint_sequential"]
+def noop_context_fn() -> tuple:
+    """Two contexts that change nothing, for ``context_fn``."""
+    return nullcontext(), nullcontext()
+
+
+def detach_variable(inputs: tuple) -> tuple:
+    """The tensors among ``inputs`` as leaves that require what they required."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(
+            "Only tuple of tensors is supported. Got Unsupported input type: "
+            f"{type(inputs).__name__}, in detach_variable"
+        )
+    return tuple([x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x
+                  for x in inputs])
+
+
+def check_backward_validity(inputs: Sequence) -> None:
+    """Warn where none of ``inputs`` requires a gradient."""
+    if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None",
+                      stacklevel=2)
+
+
+__all__ = [
+    "check_backward_validity", "checkpoint", "checkpoint_sequential", "detach_variable",
+    "noop_context_fn",
+]

@@ -48,6 +48,8 @@ class _List(Module):
 
     def append(self, part: Any) -> Self:
         """Add a part at the end."""
+        if not isinstance(part, Module | Parameter) and part is not None:
+            raise TypeError(f"{type(part).__name__} is not a Module subclass")
         setattr(self, str(len(self)), part)
         return self
 

@@ -108,20 +108,21 @@ class Module:
     def __dir__(self) -> list[str]:
         return sorted({*object.__dir__(self), *self._parameters, *self._buffers, *self._modules})
 
-    def _free(self, name: str) -> None:
-        """Raise where ``name`` cannot be that of a part."""
+    def _free(self, name: str, kind: str) -> None:
+        """Raise where ``name`` cannot be that of a part: a parameter, buffer or module."""
         if not isinstance(name, str):
             raise TypeError(f"the name of a part should be a string, not {type(name).__name__}")
-        if "." in name or not name:
-            raise KeyError(f"the name of a part can't {'contain a dot' if name else 'be empty'}: "
-                           f"{name!r}")
+        if "." in name:
+            raise KeyError(f'{kind} name can\'t contain ".", got: {name}')
+        if not name:
+            raise KeyError(f'{kind} name can\'t be empty string ""')
         taken = any(name in self.__dict__[p] for p in ("_parameters", "_buffers", "_modules"))
         if hasattr(self, name) and not taken:
             raise KeyError(f"attribute '{name}' already exists")
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Enter a parameter; None for one that is absent."""
-        self._free(name)
+        self._free(name, "parameter")
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(f"cannot assign '{type(param).__name__}' object to parameter '{name}' "
                             "(torch.nn.Parameter or None required)")
@@ -129,7 +130,7 @@ class Module:
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Enter a tensor that is part of the state but is not trained."""
-        self._free(name)
+        self._free(name, "buffer")
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' "
                             "(torch Tensor or None required)")
@@ -141,7 +142,7 @@ class Module:
         """Enter a module."""
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{type(module).__name__} is not a Module subclass")
-        self._free(name)
+        self._free(name, "module")
         self._modules[name] = module
 
     register_module = add_module
