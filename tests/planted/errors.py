@@ -4,10 +4,11 @@
 ``python -m tests.planted`` whether the tests still bite.
 """
 
-from tests.planted import compiled, kernels, shim, transforms, writing
+from tests.planted import compiled, kernels, passing_on, shim, transforms, writing
 
 ERRORS = (
-    *transforms.ERRORS, *compiled.ERRORS, *shim.ERRORS, *kernels.ERRORS, *writing.ERRORS
+    *transforms.ERRORS, *compiled.ERRORS, *shim.ERRORS, *kernels.ERRORS, *writing.ERRORS,
+    *passing_on.ERRORS,
 )
 
 __all__ = ["ERRORS"]
