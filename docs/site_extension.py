@@ -33,9 +33,9 @@ CHAPTERS = {
         for name in ("fft", "integrate", "interpolate", "linalg", "optimize", "special", "stats")
     ],
     "Others": ["functrans.interop", "functrans.numba", "functrans.torch",
-               "functrans.torch.autograd", "functrans.torch.func", "functrans.torch.nn", "functrans.torch.optim",
-               "functrans.torch.linalg", "functrans.torch.fft", "functrans.torch.special",
-               "functrans.torch.distributions"],
+               "functrans.torch.autograd", "functrans.torch.func", "functrans.torch.nn",
+               "functrans.torch.optim", "functrans.torch.linalg", "functrans.torch.fft",
+               "functrans.torch.special", "functrans.torch.distributions"],
 }
 
 
