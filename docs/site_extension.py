@@ -33,10 +33,10 @@ CHAPTERS = {
         f"functrans.scipy.{name}"
         for name in ("fft", "integrate", "interpolate", "linalg", "optimize", "special", "stats")
     ],
-    "Others": ["functrans.numba", "functrans.torch", "functrans.torch.autograd",
-               "functrans.torch.func", "functrans.torch.nn", "functrans.torch.optim",
-               "functrans.torch.linalg", "functrans.torch.fft", "functrans.torch.special",
-               "functrans.torch.distributions"],
+    "Others": ["functrans.interop", "functrans.numba", "functrans.torch",
+               "functrans.torch.autograd", "functrans.torch.func", "functrans.torch.nn",
+               "functrans.torch.optim", "functrans.torch.linalg", "functrans.torch.fft",
+               "functrans.torch.special", "functrans.torch.distributions"],
 }
 
 

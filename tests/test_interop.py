@@ -103,6 +103,17 @@ def test_a_function_of_leaves_has_derivatives_that_are_such_functions(wrap):
                     - ft.jvp(lambda y: np.sum((A * y[0]) ** 2), (B,), (A,))[1], rtol=1e-13)
 
 
+def test_complex_gradients_are_conjugated_where_that_is_asked_for():
+    g, arrays = Leaves(lambda z: z**3 * (1 + 1j)).split((Z,), {}, lambda x: True)
+    (y,) = g(*arrays)
+    want = ft.vjp(lambda z: z**3 * (1 + 1j), Z)[1](y)[0]
+    assert_allclose(g.pulled_back((0,))(Z, y)[0], want)
+    other, arrays = Leaves(lambda z: z**3 * (1 + 1j)).split((Z,), {}, lambda x: True)
+    other(*arrays)
+    plain = other.pulled_back((0,), conjugate=True)(Z, y)[0]
+    assert_allclose(plain, y * 3 * Z**2 * (1 + 1j))
+
+
 def test_types_of_a_function_that_decides_by_values_come_from_a_run():
     g, arrays = Leaves(lambda x: x if x[0] > 0 else x[:1]).split((A,), {}, lambda x: True)
     assert [a.shape for a in g.types(arrays)] == [(3,)]

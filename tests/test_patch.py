@@ -6,6 +6,7 @@ import os
 import pickle
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import mpmath
 import numpy as np
@@ -17,6 +18,7 @@ from scipy.integrate import RK45, fixed_quad, solve_ivp
 from scipy.optimize import newton
 
 import functrans as ft
+import functrans.numpy as fnp
 from functrans._compile.run import gate
 from functrans._patch import swaps
 from functrans.errors import ArgumentError, ConcretizationError
@@ -429,6 +431,18 @@ def test_other_threads_see_numpys_behaviour():
         thread.start()
         thread.join()
     assert len(seen) == 1
+
+
+def test_transforms_of_other_threads_see_numpys_behaviour():
+    def f(x):
+        y = fnp.zeros(2)
+        y[0] = x
+        return np.array([y[0], 1.0]).sum()
+
+    with ft.patch(), ThreadPoolExecutor(1) as pool:
+        assert ft.grad(f)(2.0) == 1.0
+        error = pool.submit(ft.grad(f), 2.0).exception()
+    assert type(error) is ConcretizationError
 
 
 def test_blocks_of_several_threads_overlap():

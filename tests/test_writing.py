@@ -544,6 +544,21 @@ def test_an_array_of_plain_numpy_names_the_one_that_can_hold_traced_values():
 # ---- memory that others hold
 
 
+def test_what_is_computed_of_numbers_and_plain_arrays_is_written_to_after_array():
+    t = plain_np.arange(3.0)
+
+    def decay(p, made):
+        y = made(p[0] * plain_np.exp(-p[1] * t))
+        y[t < 1] = 0.0
+        return y.sum()
+
+    p = plain_np.array([2.0, 1.0])
+    slopes = [plain_np.exp(-1) + plain_np.exp(-2), -2 * (plain_np.exp(-1) + 2 * plain_np.exp(-2))]
+    plain_np.testing.assert_allclose(ft.grad(lambda p: decay(p, np.array))(p), slopes)
+    with pytest.raises(ft.errors.ImmutableError, match=r"after x = functrans\.numpy\.array\(x\)"):
+        ft.grad(lambda p: decay(p, lambda y: y))(p)
+
+
 def test_an_array_of_another_function_is_not_written_to():
     def f(x):
         y = np.zeros(3)

@@ -4,11 +4,21 @@
 ``python -m tests.planted`` whether the tests still bite.
 """
 
-from tests.planted import compiled, kernels, matrices, sharding, shim, sparse, transforms, writing
+from tests.planted import (
+    compiled,
+    kernels,
+    matrices,
+    passing_on,
+    sharding,
+    shim,
+    sparse,
+    transforms,
+    writing,
+)
 
 ERRORS = (
-    *compiled.ERRORS, *kernels.ERRORS, *matrices.ERRORS, *sharding.ERRORS, *shim.ERRORS,
-    *sparse.ERRORS, *transforms.ERRORS, *writing.ERRORS,
+    *compiled.ERRORS, *kernels.ERRORS, *matrices.ERRORS, *passing_on.ERRORS, *sharding.ERRORS,
+    *shim.ERRORS, *sparse.ERRORS, *transforms.ERRORS, *writing.ERRORS,
 )
 
 __all__ = ["ERRORS"]

@@ -77,6 +77,27 @@ ERRORS = (
         "    if False:\n",
         WRITING + "test_an_array_of_another_function_is_not_written_to",
     ),
+    Planted(
+        "writing: the values of a mask stand at its places",
+        "functrans/numpy/updates.py",
+        "ops.where(self.masked, self._spread(value)",
+        "ops.where(self.masked, self._operand(value)",
+        WRITING + "test_values_go_to_the_entries_of_a_traced_mask_in_order",
+    ),
+    Planted(
+        "writing: results of operators lie in C's order",
+        "functrans/numpy/writing.py",
+        "    if _has_axes(y) and any(map(is_ordered, args)):\n",
+        "    if False:\n",
+        VIEWS,
+    ),
+    Planted(
+        "writing: what is in tables is not looked at",
+        "functrans/_transforms/writing.py",
+        "        return v.values()\n",
+        "        return ()\n",
+        WRITING + "test_writing_is_seen",
+    ),
 )
 
 __all__ = ["ERRORS"]
