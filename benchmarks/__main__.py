@@ -25,6 +25,7 @@ def main() -> int:
         imports,
         jit,
         kernels,
+        matrix_free,
         memory,
         overhead,
         parallel,
@@ -64,6 +65,8 @@ def main() -> int:
         runs["parallel-executor"] = lambda: parallel.executor_table(args.scale)
         runs["parallel-dask"] = lambda: parallel.dask_table(args.scale)
     runs["watching"] = lambda: watching.table(args.scale)
+    runs["laplacian"] = lambda: matrix_free.laplacian_table(args.scale)
+    runs["matrix-budget"] = matrix_free.budget_table
     runs["import"] = lambda: imports.table(args.scale)
     runs["memory-peak"] = lambda: memory.peak_table(peers)
     runs["memory-loop"] = lambda: memory.growth_table(peers)

@@ -19,7 +19,10 @@ from functrans._transforms.control.api import cond, fori_loop, switch, while_loo
 from functrans._transforms.control.scan import scan
 from functrans._transforms.forward.api import derivative, jvp
 from functrans._transforms.forward.jet import jet
+from functrans._transforms.matrices.diagonals import hessian_diagonal, laplacian
+from functrans._transforms.matrices.estimates import hutchinson
 from functrans._transforms.matrices.jacobian import hessian, jacfwd, jacobian, jacrev
+from functrans._transforms.matrices.operators import ggnvp, linear_operator
 from functrans._transforms.matrices.products import elementwise_grad, hvp, vhp
 from functrans._transforms.reverse.api import linear_transpose, linearize, vjp
 from functrans._transforms.reverse.checkpoint import checkpoint
@@ -65,8 +68,11 @@ __all__ = [
     "export",
     "external",
     "fori_loop",
+    "ggnvp",
     "grad",
     "hessian",
+    "hessian_diagonal",
+    "hutchinson",
     "hvp",
     "jacfwd",
     "jacobian",
@@ -74,6 +80,8 @@ __all__ = [
     "jet",
     "jit",
     "jvp",
+    "laplacian",
+    "linear_operator",
     "linear_transpose",
     "linearize",
     "load",

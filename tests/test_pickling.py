@@ -63,6 +63,8 @@ FUNCTIONS = {
     "jacrev": (ft.jacrev(np.sin, argnums=(0,)), (X,)),
     "hessian": (ft.hessian(f), (X,)),
     "vmap": (ft.vmap(ft.grad(f), in_axes=1), (np.ones((3, 2)),)),
+    "laplacian": (ft.laplacian(f), (X,)),
+    "hessian_diagonal": (ft.hessian_diagonal(f), (X,)),
     "elementwise_grad": (ft.elementwise_grad(np.sin), (X,)),
     "derivative": (ft.derivative(np.exp), (1.0,)),
     "checkpoint": (ft.checkpoint(f), (X,)),

@@ -243,7 +243,7 @@ def test_a_signal_handler_may_call_what_is_being_compiled_and_others(where, tmp_
         Machine.{where} = original
         for f in [f, *others]:
             assert f(X).tolist() == f(X).tolist() == f.__wrapped__(X).tolist()
-            assert not isinstance(f.lower(X)._entry.executable.code, Exception)
+            assert not isinstance(f.lower(X).entry.executable.code, Exception)
     """, tmp_path)
 
 

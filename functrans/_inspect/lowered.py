@@ -18,22 +18,22 @@ class Lowered:
     def __init__(self, entry: Entry, reason: str):
         self.program = entry.program
         self.reason = reason
-        self._entry = entry
+        self.entry = entry
 
     @property
     def optimised(self) -> Program:
         """The program after the passes."""
-        return self._entry.executable.program
+        return self.entry.executable.program
 
     @property
     def schedule(self) -> Schedule:
         """The steps that run: fused loops, and host steps where an op has no native code."""
-        return self._entry.executable.native.schedule
+        return self.entry.executable.native.schedule
 
     @property
     def llvm(self) -> str:
         """The LLVM IR of the fused loops."""
-        return self._entry.executable.native.llvm
+        return self.entry.executable.native.llvm
 
     def svg(self) -> str:
         """A picture of the schedule, which notebooks show by default."""
@@ -54,7 +54,7 @@ class Lowered:
 
         parts = [("Program", repr(self.program)), ("Optimised program", repr(self.optimised)),
                  ("Schedule", repr(self.schedule)), ("LLVM", self.llvm)]
-        text = picture.page(self.schedule, self._entry.name, parts)
+        text = picture.page(self.schedule, self.entry.name, parts)
         if path is not None:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)

@@ -45,7 +45,19 @@ class Derived(ByValue, functools.partial):
         self = functools.partial.__new__(cls, call)
         functools.update_wrapper(self, f, updated=())
         self.origin = origin
+        for name in ("explain", "memory"):  # of what knows how it will go about it
+            if hasattr(call, name):
+                setattr(self, name, getattr(call, name))
         return self
+
+    def memory(self, *args: Any, **kwargs: Any) -> int:
+        """The bytes that a call is expected to take at most, beside its arguments.
+
+        The function's program is written down, so it must not decide by the values.
+        """
+        from functrans._transforms.staging.peaks import of_call  # lazy: it is built on this module
+
+        return of_call(self, args, kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)

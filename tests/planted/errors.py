@@ -4,11 +4,11 @@
 ``python -m tests.planted`` whether the tests still bite.
 """
 
-from tests.planted import compiled, kernels, sharding, shim, transforms, writing
+from tests.planted import compiled, kernels, matrices, sharding, shim, transforms, writing
 
 ERRORS = (
-    *transforms.ERRORS, *compiled.ERRORS, *shim.ERRORS, *kernels.ERRORS, *writing.ERRORS,
-    *sharding.ERRORS,
+    *transforms.ERRORS, *matrices.ERRORS, *compiled.ERRORS, *shim.ERRORS, *kernels.ERRORS,
+    *writing.ERRORS, *sharding.ERRORS,
 )
 
 __all__ = ["ERRORS"]

@@ -233,6 +233,24 @@ def test_taylor_mode_is_nested_jvp(case):
             np.testing.assert_allclose(a, b, rtol=rtol * 10**k, atol=rtol * size, strict=True)
 
 
+@by_row([case for case in SMOOTH if case[1] == 0])
+def test_the_forward_laplacian_is_the_sum_of_nested_jvp(case):
+    f = Smooth(*case)
+    rtol = max(1e-11, 10 * tolerance(case[0]))
+
+    def curve(z):  # which bends, so that operands have second derivatives themselves
+        moved = zip(f.xs, f.ts, f.others, strict=True)
+        return f(*[x + z[0] * t + (z[1] + z[0] * z[0]) * o for x, t, o in moved])
+
+    def twice(e):
+        return ft.jvp(lambda z: ft.jvp(curve, z, e)[1], np.zeros(2), e)[1]
+
+    parts = zip(ft.laplacian(curve)(np.zeros(2)), *map(twice, np.eye(2)), strict=True)
+    for y, a, b in parts:
+        size = float(np.max(np.abs(a) + np.abs(b), initial=1))
+        np.testing.assert_allclose(y, a + b, rtol=rtol, atol=rtol * size, strict=True)
+
+
 # ---- batching
 
 

@@ -18,6 +18,13 @@ ft.grad(ft.grad(loss))(w, x)
 value, gradient = ft.value_and_grad(loss)(w, x)
 ft.jacobian(loss, argnums="x")(w, x)
 ft.hessian(loss, chunk_size=2)(w, x)
+print(ft.jacobian(loss, memory="1 GiB").explain(w, x, scale=2.0).mode)
+assert_type(ft.hessian(loss, out=np.empty((3, 3))).memory(w, x), int)
+assert_type(ft.jit(loss).memory(w, x), int)
+ft.laplacian(loss)(w, x, scale=2.0)
+ft.hessian_diagonal(loss, argnums="x")(w, x)
+print(ft.linear_operator(lambda v: loss(v, x), w, kind="hessian").shape)
+print(ft.hutchinson(lambda v: loss(v, x), w, samples=10).standard_error)
 ft.checkpoint(loss)(w, x, 3.0)
 assert_type(ft.checkpoint(loss)(w, x), np.ndarray)
 assert_type(ft.jit(loss)(w, x, scale=2.0), np.ndarray)
@@ -40,7 +47,12 @@ class Layer:
     def run(self, x: np.ndarray) -> np.ndarray:
         return x @ self.w
 
+    @ft.jacobian(argnums=1, memory="1 GiB")
+    def slopes(self, x: np.ndarray) -> np.ndarray:
+        return x @ self.w
 
+
+Layer(w).slopes(x[0])
 assert_type(power(w, 3), np.ndarray)
 assert_type(Layer(w).run(x), np.ndarray)
 assert_type(Layer.run(Layer(w), x), np.ndarray)

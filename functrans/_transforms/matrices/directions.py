@@ -7,18 +7,19 @@ import functools
 import itertools
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from functrans._core.aval import Aval, aval_of, inexact_dtype, shape_of
-from functrans._core.bind import Tracer, is_finite, layers
+from functrans._core.bind import Tracer, cast, is_finite, layers
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import Bilinear, Elementwise
 from functrans._transforms.matrices import memory
+from functrans._transforms.matrices.budget import Live, kept_bytes, too_small
 from functrans._transforms.matrices.memory import available, require_room
 from functrans._transforms.vmap import BatchTrace, BatchTracer
-from functrans.errors import name_of
+from functrans.errors import ArgumentError, name_of
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -80,6 +81,42 @@ class Directions:
         return groups
 
 
+class Rows:
+    """Vectors, one a row, taken apart into values of ``avals``: directions of one's own choice."""
+
+    def __init__(self, matrix: Any, avals: Sequence[Aval]):
+        self.matrix, self.avals = matrix, tuple(avals)
+        self.total, self.entries = matrix.shape
+
+    def rows(self, start: int, stop: int) -> list:
+        """The rows from ``start`` to ``stop``, a part for each aval."""
+        whole = self.matrix[start:stop]
+        ends = itertools.accumulate([a.size for a in self.avals])
+        return [
+            cast(np.reshape(whole[:, end - a.size : end], (stop - start, *a.shape)), a.dtype)
+            for a, end in zip(self.avals, ends, strict=True)
+        ]
+
+    def vector(self) -> list:
+        """The parts of the only row."""
+        return [part[0] for part in self.rows(0, 1)]
+
+
+class Span:
+    """The directions from ``start`` to ``stop``, as directions."""
+
+    def __init__(self, ways: Directions, start: int, stop: int):
+        self.ways, self.start = ways, start
+        self.avals, self.total, self.entries = ways.avals, stop - start, ways.entries
+
+    def rows(self, start: int, stop: int) -> list:
+        """The rows from ``start`` to ``stop`` of the span, a part for each aval."""
+        return self.ways.rows(self.start + start, self.start + stop)
+
+
+Ways = Directions | Rows | Span
+
+
 class TooLarge(BaseException):
     """A batch has met a value that asks for a smaller one. Not an Exception, which a user's
     function may catch."""
@@ -90,20 +127,57 @@ class Batches:
     "auto", which goes by the largest value that any op has for one direction.
 
     ``sizes``, of batches that have fitted, spare the next run of the same kind the looking.
+    ``memory`` are the bytes that a batch may take beside its images once they are kept, with what
+    is kept from one to the next, on a ``tape``, or as much as one direction where it is None.
     """
 
     def __init__(self, who: str, f: Callable, chunk_size: Any, progress: bool, instead: str,
-                 sizes: dict[tuple, int]):
+                 sizes: dict[tuple, int], memory: int | None = None, tape: Sequence | None = ()):
         self.who, self.f, self.instead, self.sizes = who, f, instead, sizes
         self.chunk_size, self.progress = chunk_size, progress
+        self.memory, self.tape = memory, tape
         self.largest = 1
         self.most: int | None = None
+        self.per_direction = 0
 
-    def run(self, ways: Directions, width: int, values: Sequence, image: Callable) -> list:
+    def run(self, ways: Ways, width: int, values: Sequence, image: Callable) -> list:
         """The images of all directions, joined along axis 0.
 
         ``image`` is called for a batch at a time, and again for a smaller one where that was too
         large. ``width``: entries of an image, if known.
+        """
+        columns: list[_Column] = []  # none where one batch is all
+        last: list = []
+        total = ways.total
+
+        def keep(start: int, size: int, images: list) -> None:
+            if size >= total:
+                last[:] = images
+                return
+            if not columns:
+                self._ask(sum([total * _nbytes(y) // size for y in images]))
+                columns.extend([_Column(total) for _ in images])
+            for column, y in zip(columns, images, strict=True):
+                column.add(y, start)
+
+        self.each(ways, width, values, image, keep)
+        return [c.joined() for c in columns] if columns else last
+
+    def sums(self, ways: Ways, values: Sequence, image: Callable) -> list:
+        """The sums of what ``image`` returns for each batch, a sum over its directions already."""
+        totals: list = []
+
+        def add(start: int, size: int, parts: list) -> None:
+            totals[:] = [a + b for a, b in zip(totals, parts, strict=True)] if totals else parts
+
+        self.each(ways, 0, values, image, add, whole=False)
+        return totals
+
+    def each(self, ways: Ways, width: int, values: Sequence, image: Callable,
+             take: Callable[[int, int, list], None], whole: bool = True) -> None:
+        """Batch after batch, ``take`` is given where it starts, its size and its images.
+
+        ``whole``: images have an axis 0 for the batch; else they are as ``image`` returns them.
         """
         total, entries = ways.total, ways.entries + width
         staged = any(map(_is_staged, values))
@@ -112,41 +186,84 @@ class Batches:
             self.chunk_size = self.sizes.get(kind, self.chunk_size)
         auto = self.chunk_size == "auto" and not staged
         self.largest = max(1, *[_nbytes(a) for a in ways.avals], 8 * width) if auto else 1
-        columns: list[_Column] = []  # none where one batch is all
-        images: list | None = None
-        start = 0
+        start, begun = 0, False
+        probing = auto and self.memory is not None and total > 0
         with self._bar(total) as bar:
-            while start < total or images is None:
-                size = min(self._size(total, entries, staged), total - start)
+            while start < total or not begun:
+                size = 1 if probing else min(self._size(total, entries, staged), total - start)
                 self._ask(size * entries * 8)
                 try:
-                    images = self._images(ways.rows(start, start + size), size, auto, image)
+                    rows = ways.rows(start, start + size)
+                    images = self._probe(rows, image) if probing else self._images(
+                        rows, size, auto, image, whole
+                    )
                 except TooLarge:
                     continue
-                if size < total and not columns:
-                    self._ask(sum([total * _nbytes(y) // size for y in images]))
-                    columns = [_Column(total) for _ in images]
-                if size > 1 and (lost := _first_nan(images)) is not None:
+                probing = False
+                begun = True
+                if whole and size > 1 and (lost := _first_nan(images)) is not None:
                     # a rule that refuses a point returns NaN in a batch; alone, it says why
                     self._images(ways.rows(start + lost, start + lost + 1), 1, auto, image)
-                for column, y in zip(columns, images, strict=size < total):
-                    column.add(y, start)
+                take(start, size, images)
+                del rows, images  # else they were alive beside those of the next batch
                 start += size
                 bar.update(size)
         if auto and not self.progress and len(self.sizes) < KINDS:
             self.sizes[kind] = self._size(total, entries, staged)
-        assert images is not None, total
-        return [c.joined() for c in columns] if columns else images
 
-    def _images(self, rows: list, size: int, auto: bool, image: Callable) -> list:
+    def _images(
+        self, rows: list, size: int, auto: bool, image: Callable, whole: bool = True
+    ) -> list:
         if size == 1:  # as a loop would
-            return [np.reshape(y, (1, *shape_of(y))) for y in image([e[0] for e in rows])]
+            images = image([e[0] for e in rows])
+            return [np.reshape(y, (1, *shape_of(y))) for y in images] if whole else images
         label = f"{self.who}({name_of(self.f)})"
         trace = SizedTrace(label, size, self) if auto else BatchTrace(label, size)
         try:
-            return [trace.batched(y) for y in image([trace.input(e) for e in rows])]
+            images = image([trace.input(e) for e in rows])
+            return [trace.batched(y) for y in images] if whole else images
         finally:
             trace.closed = True
+
+    def _probe(self, rows: list, image: Callable) -> list:
+        """The images of one direction; how many fit into the budget at once is known after it."""
+        assert self.memory is not None
+        images = self.measured(rows, image)
+        each, held = self.per_direction, self._held()
+        if held + each > self.memory:
+            raise too_small(self.who, name_of(self.f), self.memory, held + each, self.instead)
+        self.most = (self.memory - held) // each
+        return images
+
+    def measured(self, rows: list, image: Callable) -> list:
+        """The images of one direction, in a batch of one that notes what it takes."""
+        trace = LiveTrace(f"{self.who}({name_of(self.f)})", 1, self)
+        try:
+            images = [trace.batched(y) for y in image([trace.input(e) for e in rows])]
+        finally:
+            trace.closed = True
+        # an op may take as much again as its result while it runs
+        self.per_direction = max(1, trace.live.peak + trace.live.largest)
+        return images
+
+    def _held(self) -> int:
+        """Bytes that are kept from batch to batch."""
+        return self.per_direction if self.tape is None else kept_bytes(self.tape)
+
+    def plan(self, ways: Directions, width: int, values: Sequence, image: Callable) -> Expected:
+        """How many directions would run at once, and what that takes; one is run for it."""
+        if any(map(_is_staged, values)):
+            raise ArgumentError(f"{self.who}: memory and explain need values, and these are traced")
+        self.largest = max(1, *[_nbytes(a) for a in ways.avals], 8 * width)
+        if ways.total == 0:
+            return Expected(0, 0, 0, 0)
+        images = self.measured(ways.rows(0, 1), image)
+        each, result = self.per_direction, ways.total * sum(map(_nbytes, images))
+        held = self._held()
+        if self.memory is not None:
+            self.most = max(1, (self.memory - held) // each)
+        size = min(ways.total, self._size(ways.total, ways.entries + width, False))
+        return Expected(size, result, each, held)
 
     def fitting(self) -> int:
         """How many directions the largest value allows at once."""
@@ -158,7 +275,8 @@ class Batches:
             return max(1, total)
         if self.chunk_size != "auto":
             return self.chunk_size
-        fits = max(1, ENDS // (8 * max(1, entries))) if staged else self.fitting()
+        ends = ENDS if self.memory is None else min(ENDS, self.memory)
+        fits = max(1, ends // (8 * max(1, entries))) if staged else self.fitting()
         return max(1, min(total, fits, -(-total // 20) if self.progress else total))
 
     def _ask(self, nbytes: int) -> None:
@@ -171,6 +289,15 @@ class Batches:
         import tqdm  # lazy: slow to import
 
         return tqdm.tqdm(total=total, desc=self.who)
+
+
+class Expected(NamedTuple):
+    """Directions at once; bytes of the result, of one direction, and what is held all the time."""
+
+    chunk: int
+    result: int
+    each: int
+    held: int
 
 
 class _NoBar(contextlib.nullcontext):
@@ -265,6 +392,25 @@ class SizedTrace(BatchTrace):
             raise TooLarge
 
 
+class LiveTrace(SizedTrace):
+    """Batching that notes how much is alive at once."""
+
+    __slots__ = ("live",)
+
+    def __init__(self, fun: str, batch_size: int, batches: Batches):
+        super().__init__(fun, batch_size, batches)
+        self.live = Live()
+
+    def input(self, value: Any) -> BatchTracer:
+        self.live.add(value)
+        return super().input(value)
+
+    def spend(self, y: Any) -> None:
+        if type(y) is BatchTracer:
+            self.expect(y.value.nbytes)
+            self.live.add(y.value)
+
+
 def _first_nan(images: list) -> int | None:
     """The first entry of the batch with a NaN in its image, None where there is none or not known.
     """
@@ -290,4 +436,4 @@ def _is_staged(x: Any) -> bool:
     return isinstance(inside, Tracer)
 
 
-__all__ = ["Batches", "Directions", "directions"]
+__all__ = ["Batches", "Directions", "Rows", "Span", "Ways", "directions"]

@@ -92,4 +92,13 @@ def _gigabytes(nbytes: int) -> str:
     return f"{nbytes / 1e9:,.1f} GB"
 
 
-__all__ = ["available", "require_room"]
+def readable(nbytes: int) -> str:
+    """``12.3 MB``."""
+    size, units = float(nbytes), iter(("B", "kB", "MB", "GB", "TB"))
+    unit = next(units)
+    while size >= 999.95 and unit != "TB":
+        size, unit = size / 1000, next(units)
+    return f"{size:,.{0 if unit == 'B' else 1}f} {unit}"
+
+
+__all__ = ["available", "readable", "require_room"]

@@ -56,6 +56,13 @@ class Compiled(Protocol[P, R_co]):
         """What was staged and compiled so far, why, and in what time."""
         ...
 
+    def memory(self, *args: P.args, **kwargs: P.kwargs) -> int:
+        """The bytes that a call with such arguments is expected to take at most, beside them.
+
+        It is compiled for that, not run.
+        """
+        ...
+
     def clear_cache(self) -> None:
         """Forget every program."""
         ...

@@ -122,6 +122,7 @@ def jit(
 
     called.lower = compiled.lower  # type: ignore[attr-defined]  # part of what jit returns
     called.explain = compiled.explain  # type: ignore[attr-defined]  # likewise
+    called.memory = compiled.memory  # type: ignore[attr-defined]  # likewise
     called.clear_cache = compiled.clear  # type: ignore[attr-defined]  # likewise
     called.by_value = made_by(  # type: ignore[attr-defined]  # likewise
         jit, f, static_argnums=static_argnums, static_argnames=static_argnames, precise=precise,
@@ -399,6 +400,18 @@ class Jitted:
                 "too many paths, so it is not compiled"
             )
         return Lowered(entry, reason)
+
+
+    def memory(self, *args: Any, **kwargs: Any) -> int:
+        """The bytes that a call with such arguments is expected to take at most, beside them."""
+        from functrans._transforms.staging import peaks  # lazy: seldom used
+
+        if not settings().compiles:
+            return peaks.of_call(self.signature.called, args, kwargs)
+        entry = self.lower(*args, **kwargs).entry
+        code: Any = entry.executable.code  # an exception where there is none
+        known = None if isinstance(code, Exception) else peaks.of_frame(code.frame)
+        return peaks.of_program(entry.executable.program) if known is None else known
 
 
 def _reason(known: Entry | Tree | None) -> str:

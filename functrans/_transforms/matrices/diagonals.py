@@ -1,0 +1,182 @@
+"""The diagonal of a Hessian, and its sum, without the matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec
+
+import numpy as np
+
+from functrans import tree
+from functrans._core.aval import aval_of
+from functrans._core.bind import Tracer
+from functrans._transforms.arguments import (
+    Leaves,
+    Selected,
+    hand_out_all,
+    labels,
+    open_argument,
+    plain_argnums,
+    select,
+)
+from functrans._transforms.derived import deriving
+from functrans._transforms.forward.api import JVPResult, run_jvp
+from functrans._transforms.matrices.directions import Batches, Directions, directions
+from functrans._transforms.matrices.laplacian import (
+    Unfollowed,
+    batch_of,
+    run_laplacian,
+    summed,
+)
+from functrans._transforms.reverse.grad import require_callable
+from functrans.errors import ArgumentError, NotDifferentiable, name_of
+
+P = ParamSpec("P")
+
+
+@deriving
+def hessian_diagonal(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P, Any]:
+    """The diagonal of the Hessian of a scalar function, ``d^2 f / dx_i^2``, without the matrix.
+
+    Dual numbers of dual numbers along each unit vector, in batches: the work of some two forward
+    runs for each entry, and the memory of one batch of them. For containers, a container.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.hessian_diagonal(lambda x: x[0] ** 2 * x[1] + x[1] ** 3)(np.array([1.0, 2.0]))
+    Array([ 4., 12.])
+    """
+    function = require_callable("hessian_diagonal", f)
+    argnum = one_argument("hessian_diagonal", argnums)
+    sizes: dict[tuple, int] = {}
+
+    def diagonal(*args: P.args, **kwargs: P.kwargs) -> Any:
+        job = Along("hessian_diagonal", function, argnum, args, kwargs, sizes)
+
+        def image(ts: Sequence) -> list:
+            run = job.twice(ts)
+            job.require_scalar(run.values)
+            return run.tangents
+
+        (entries,) = job.batches().run(job.ways, 0, job.opened.primals, image)
+        ends = np.cumsum([0, *[a.size for a in job.ways.avals]])
+        parts = [
+            np.reshape(entries[start:end], a.shape)
+            for a, start, end in zip(job.ways.avals, ends, ends[1:], strict=False)
+        ]
+        return job.opened.only(hand_out_all(parts))
+
+    return diagonal
+
+
+@deriving
+def laplacian(f: Callable[P, Any], argnums: int | str = 0) -> Callable[P, Any]:
+    """The sum of the second derivatives, ``sum_i d^2 f / dx_i^2``, the trace of the Hessian.
+
+    The forward Laplacian (R. Li et al., Nature Machine Intelligence 6, 2024): one run that carries
+    the derivatives along all directions, in batches that fit, and of the second derivatives
+    only their sum. For a function with several outputs, that of each; for containers, over all
+    their entries.
+
+    >>> import functrans as ft, numpy as np
+    >>> ft.laplacian(lambda x: np.sum(x**4))(np.array([1.0, 2.0]))
+    Array(60.)
+    """
+    function = require_callable("laplacian", f)
+    argnum = one_argument("laplacian", argnums)
+    sizes: dict[tuple, int] = {}
+
+    def trace(*args: P.args, **kwargs: P.kwargs) -> Any:
+        job = Along("laplacian", function, argnum, args, kwargs, sizes)
+        totals, structure = _collapsed(job)
+        if totals is None or any(map(_has_nan, totals)):
+            # a rule may refuse the point, and says why where it is run in the plain way
+            totals, structure = _one_by_one(job)
+        return tree.unflatten(structure, hand_out_all(totals))
+
+    return trace
+
+
+def _collapsed(job: Along) -> tuple[list | None, Any]:
+    """Curvatures of the outputs by the forward Laplacian, None where it does not see everything."""
+    run: Any = None
+
+    def image(ts: Sequence) -> list:
+        nonlocal run
+        run = run_laplacian(job.who, job.f, job.opened, ts, job.chosen.call)
+        return run.curvatures
+
+    try:
+        return job.batches().sums(job.ways, job.opened.primals, image), run.structure
+    except Unfollowed:
+        return None, None
+
+
+def _one_by_one(job: Along) -> tuple[list, Any]:
+    """Curvatures of the outputs from second derivatives along each direction."""
+    run: Any = None
+
+    def image(ts: Sequence) -> list:
+        nonlocal run
+        run = job.twice(ts)
+        return [summed(t, batch_of(ts)) for t in run.tangents]
+
+    return job.batches().sums(job.ways, job.opened.primals, image), run.structure
+
+
+def _has_nan(y: Any) -> bool:
+    return not isinstance(y, Tracer) and bool(np.isnan(y).any())
+
+
+def one_argument(who: str, argnums: Any) -> int | str:
+    """``argnums`` where one argument is meant."""
+    argnum = plain_argnums(who, argnums)
+    if not isinstance(argnum, int | str):
+        raise ArgumentError(f"{who}: argnums must be one argument, but is {argnum!r}")
+    return argnum
+
+
+class Along:
+    """A function of one argument among others, and the unit vectors of that argument."""
+
+    def __init__(self, who: str, f: Callable, argnum: int | str, args: tuple, kwargs: dict,
+                 sizes: dict[tuple, int]):
+        self.who, self.f, self.sizes = who, f, sizes
+        self.chosen: Selected = select(who, f, argnum, args, kwargs)
+        (label,) = labels(argnum)
+        self.opened: Leaves = open_argument(who, f, label, self.chosen.values[0])
+        avals = tuple(map(aval_of, self.opened.primals))
+        if any(a.dtype.kind == "c" for a in avals):
+            raise NotDifferentiable(
+                f"{who}: argument {label} of `{name_of(f)}` is complex. Second derivatives are "
+                "taken along real directions: pass real and imaginary part."
+            )
+        self.ways: Directions = directions(avals, 1j, False)
+
+    def batches(self) -> Batches:
+        instead = "hutchinson estimates the trace from a few products."
+        return Batches(self.who, self.f, "auto", False, instead, self.sizes)
+
+    def twice(self, ts: Sequence) -> JVPResult:
+        """Second derivatives along directions: tangents of tangents."""
+
+        def slope(x: Any) -> Any:
+            again = open_argument(self.who, self.f, 0, x)
+            run = run_jvp(
+                self.who, self.f, [again], [x], ts, False, lambda xs: self.chosen.call(xs)
+            )
+            return tree.unflatten(run.structure, run.tangents)
+
+        slope.__name__ = name_of(self.f)
+        (x,) = self.chosen.values
+        return run_jvp(self.who, slope, [self.opened], [x], ts, False)
+
+    def require_scalar(self, ys: Sequence) -> None:
+        if len(ys) != 1 or aval_of(ys[0]).size != 1:
+            found = ", ".join([repr(aval_of(y)) for y in ys])
+            raise NotDifferentiable(
+                f"{self.who} needs a scalar output, but `{name_of(self.f)}` returned {found}. "
+                "Reduce the result, for example with .sum()."
+            )
+
+
+__all__ = ["Along", "hessian_diagonal", "laplacian", "one_argument"]
