@@ -324,6 +324,43 @@ def test_traced_values_stay_with_their_tape(threads):
             ft.grad(f)(W if f is not summing else 1.0)
 
 
+# ---- matrices
+
+
+def map_of(w, scale=2.0):
+    return np.sin(scale * w[:5]) * w[1] ** 2, {"sum": np.sum(w * w)}
+
+
+@pytest.mark.parametrize("transform, f", [
+    (ft.jacobian, map_of), (ft.jacfwd, map_of), (ft.jacrev, map_of), (ft.hessian, length),
+], ids=["jacobian", "jacfwd", "jacrev", "hessian"])
+def test_columns_on_an_executor_are_the_matrix_to_the_last_bit(transform, f, threads):
+    w = np.linspace(0.5, 1.5, 7)
+    alone = ft.tree.leaves(transform(f, chunk_size=3)(w))
+    for executor in (threads, Inline()):
+        shared = transform(f, chunk_size=3, executor=executor)(w)
+        assert all(map(np.array_equal, ft.tree.leaves(shared), alone))
+
+
+def test_a_matrix_on_an_executor_fills_an_array(threads):
+    w, J = np.linspace(0.5, 1.5, 7), np.zeros((7, 7))
+    options = dict(out=J, chunk_size=2, executor=threads)
+    assert ft.jacobian(np.cumprod, **options)(w) is J
+    assert_array_equal(J, ft.jacobian(np.cumprod, chunk_size=2)(w))
+    assert ft.jacobian(np.sin, chunk_size=2, executor=threads)(np.zeros(0)).shape == (0, 0)
+
+
+def test_a_matrix_on_an_executor_that_cannot_be_says_why(threads):
+    with pytest.raises(errors.ArgumentError, match="jacobian: executor needs a chunk_size, the nu"):
+        ft.jacobian(np.sin, executor=threads)
+    inner = ft.jacobian(np.sin, chunk_size=2, executor=threads)
+    with pytest.raises(errors.UnsupportedError, match="jacobian: an argument of `sin` is traced"):
+        ft.grad(lambda w: np.sum(inner(w)))(W)
+    with pytest.raises(ValueError, match="no nine") as caught:
+        ft.jacfwd(np.sin, chunk_size=1, executor=Stuck(ValueError("no nine")))(W)
+    assert "chunk 0 (directions 0 to 0 of 3)" in caught.value.__notes__[0]
+
+
 # ---- sums over shards
 
 SUMS = {

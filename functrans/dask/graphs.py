@@ -142,6 +142,8 @@ def _computed(sums: Sums, result: Delayed) -> Any:
 def _awaited(sums: Sums, client: Any, result: Delayed) -> Any:
     """The result from a cluster, as long as there is one: futures of a client that looks for its
     scheduler may never be done."""
+    if client.status != "running":
+        raise _lost(sums, f"the client is {client.status}")
     future = client.compute(result)
     try:
         while not future.done():

@@ -102,6 +102,21 @@ class Rows:
         return [part[0] for part in self.rows(0, 1)]
 
 
+class Span:
+    """The directions from ``start`` to ``stop``, as directions."""
+
+    def __init__(self, ways: Directions, start: int, stop: int):
+        self.ways, self.start = ways, start
+        self.avals, self.total, self.entries = ways.avals, stop - start, ways.entries
+
+    def rows(self, start: int, stop: int) -> list:
+        """The rows from ``start`` to ``stop`` of the span, a part for each aval."""
+        return self.ways.rows(self.start + start, self.start + stop)
+
+
+Ways = Directions | Rows | Span
+
+
 class TooLarge(BaseException):
     """A batch has met a value that asks for a smaller one. Not an Exception, which a user's
     function may catch."""
@@ -125,7 +140,7 @@ class Batches:
         self.most: int | None = None
         self.per_direction = 0
 
-    def run(self, ways: Directions | Rows, width: int, values: Sequence, image: Callable) -> list:
+    def run(self, ways: Ways, width: int, values: Sequence, image: Callable) -> list:
         """The images of all directions, joined along axis 0.
 
         ``image`` is called for a batch at a time, and again for a smaller one where that was too
@@ -148,7 +163,7 @@ class Batches:
         self.each(ways, width, values, image, keep)
         return [c.joined() for c in columns] if columns else last
 
-    def sums(self, ways: Directions | Rows, values: Sequence, image: Callable) -> list:
+    def sums(self, ways: Ways, values: Sequence, image: Callable) -> list:
         """The sums of what ``image`` returns for each batch, a sum over its directions already."""
         totals: list = []
 
@@ -158,7 +173,7 @@ class Batches:
         self.each(ways, 0, values, image, add, whole=False)
         return totals
 
-    def each(self, ways: Directions | Rows, width: int, values: Sequence, image: Callable,
+    def each(self, ways: Ways, width: int, values: Sequence, image: Callable,
              take: Callable[[int, int, list], None], whole: bool = True) -> None:
         """Batch after batch, ``take`` is given where it starts, its size and its images.
 
@@ -421,4 +436,4 @@ def _is_staged(x: Any) -> bool:
     return isinstance(inside, Tracer)
 
 
-__all__ = ["Batches", "Directions", "Rows", "directions"]
+__all__ = ["Batches", "Directions", "Rows", "Span", "Ways", "directions"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, overload
 
 from functrans._transforms.arguments import Argnums
 from functrans._transforms.derived import deriving
@@ -12,6 +13,9 @@ from functrans._transforms.matrices.matrix import matrix_function, options_of
 from functrans._transforms.reverse.grad import require_callable
 from functrans.errors import ArgumentError
 
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
 P = ParamSpec("P")
 
 
@@ -19,7 +23,7 @@ P = ParamSpec("P")
 def jacobian(
     f: Callable[P, Any], argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
     mode: str = ..., chunk_size: int | str | None = ..., memory: int | str | None = ...,
-    out: Any = ..., progress: bool = ...,
+    out: Any = ..., progress: bool = ..., executor: Executor | None = ...,
 ) -> MatrixFunction[P]: ...
 
 
@@ -27,7 +31,7 @@ def jacobian(
 def jacobian(
     f: None = None, argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
     mode: str = ..., chunk_size: int | str | None = ..., memory: int | str | None = ...,
-    out: Any = ..., progress: bool = ...,
+    out: Any = ..., progress: bool = ..., executor: Executor | None = ...,
 ) -> Callable[[Callable[P, Any]], MatrixFunction[P]]: ...
 
 
@@ -43,6 +47,7 @@ def jacobian(
     memory: int | str | None = None,
     out: Any = None,
     progress: bool = False,
+    executor: Executor | None = None,
 ) -> Any:  # as the overloads say
     """The matrix of first derivatives, ``J[i, j] = df_i/dx_j``.
 
@@ -55,7 +60,9 @@ def jacobian(
     None: all). ``memory``, bytes or a text such as "2 GiB", bounds what a chunk may take beside the
     result. ``out``, an array or a container of them, also on disk (``np.memmap``), is filled and
     returned; ``f`` must not read it. ``progress`` shows a bar. Ctrl-C ends the call at once;
-    what ``out`` holds then is incomplete.
+    what ``out`` holds then is incomplete. With an ``executor`` of ``concurrent.futures``, which
+    needs a ``chunk_size``, chunks run on its threads or processes, each with a run of ``f`` of its
+    own.
 
     Complex: of complex functions of real numbers, the complex derivatives; of real functions of
     complex numbers the rows are gradients as in ``grad``; of complex functions of complex numbers,
@@ -75,7 +82,13 @@ def jacobian(
         raise ArgumentError(
             f'jacobian: mode must be "auto", "forward" or "reverse", but is {mode!r}'
         )
-    options = options_of("jacobian", holomorphic, chunk_size, memory, out, progress)
+    alone = functools.partial(
+        jacobian, f, argnums, has_aux=has_aux, holomorphic=holomorphic, mode=mode,
+        chunk_size=chunk_size,
+    )
+    options = options_of(
+        "jacobian", holomorphic, chunk_size, memory, out, progress, executor, alone
+    )
     return matrix_function("jacobian", function, argnums, has_aux, mode, options)
 
 
@@ -83,7 +96,7 @@ def jacobian(
 def jacfwd(
     f: Callable[P, Any], argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
     chunk_size: int | str | None = ..., memory: int | str | None = ..., out: Any = ...,
-    progress: bool = ...,
+    progress: bool = ..., executor: Executor | None = ...,
 ) -> MatrixFunction[P]: ...
 
 
@@ -91,7 +104,7 @@ def jacfwd(
 def jacfwd(
     f: None = None, argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
     chunk_size: int | str | None = ..., memory: int | str | None = ..., out: Any = ...,
-    progress: bool = ...,
+    progress: bool = ..., executor: Executor | None = ...,
 ) -> Callable[[Callable[P, Any]], MatrixFunction[P]]: ...
 
 
@@ -106,6 +119,7 @@ def jacfwd(
     memory: int | str | None = None,
     out: Any = None,
     progress: bool = False,
+    executor: Executor | None = None,
 ) -> Any:  # as the overloads say
     """``jacobian`` with ``mode="forward"``: best for few inputs; keeps no tape.
 
@@ -114,7 +128,11 @@ def jacfwd(
     Array([-0.,  1.])
     """
     function = require_callable("jacfwd", f)
-    options = options_of("jacfwd", holomorphic, chunk_size, memory, out, progress)
+    alone = functools.partial(
+        jacfwd, f, argnums, has_aux=has_aux, holomorphic=holomorphic,
+        chunk_size=chunk_size,
+    )
+    options = options_of("jacfwd", holomorphic, chunk_size, memory, out, progress, executor, alone)
     return matrix_function("jacfwd", function, argnums, has_aux, "forward", options)
 
 
@@ -122,7 +140,7 @@ def jacfwd(
 def jacrev(
     f: Callable[P, Any], argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
     chunk_size: int | str | None = ..., memory: int | str | None = ..., out: Any = ...,
-    progress: bool = ...,
+    progress: bool = ..., executor: Executor | None = ...,
 ) -> MatrixFunction[P]: ...
 
 
@@ -130,7 +148,7 @@ def jacrev(
 def jacrev(
     f: None = None, argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
     chunk_size: int | str | None = ..., memory: int | str | None = ..., out: Any = ...,
-    progress: bool = ...,
+    progress: bool = ..., executor: Executor | None = ...,
 ) -> Callable[[Callable[P, Any]], MatrixFunction[P]]: ...
 
 
@@ -145,6 +163,7 @@ def jacrev(
     memory: int | str | None = None,
     out: Any = None,
     progress: bool = False,
+    executor: Executor | None = None,
 ) -> Any:  # as the overloads say
     """``jacobian`` with ``mode="reverse"``: best for few outputs.
 
@@ -153,7 +172,11 @@ def jacrev(
     Array([2., 4.])
     """
     function = require_callable("jacrev", f)
-    options = options_of("jacrev", holomorphic, chunk_size, memory, out, progress)
+    alone = functools.partial(
+        jacrev, f, argnums, has_aux=has_aux, holomorphic=holomorphic,
+        chunk_size=chunk_size,
+    )
+    options = options_of("jacrev", holomorphic, chunk_size, memory, out, progress, executor, alone)
     return matrix_function("jacrev", function, argnums, has_aux, "reverse", options)
 
 
@@ -161,7 +184,7 @@ def jacrev(
 def hessian(
     f: Callable[P, Any], argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
     chunk_size: int | str | None = ..., memory: int | str | None = ..., out: Any = ...,
-    progress: bool = ...,
+    progress: bool = ..., executor: Executor | None = ...,
 ) -> MatrixFunction[P]: ...
 
 
@@ -169,7 +192,7 @@ def hessian(
 def hessian(
     f: None = None, argnums: Argnums = ..., *, has_aux: bool = ..., holomorphic: bool = ...,
     chunk_size: int | str | None = ..., memory: int | str | None = ..., out: Any = ...,
-    progress: bool = ...,
+    progress: bool = ..., executor: Executor | None = ...,
 ) -> Callable[[Callable[P, Any]], MatrixFunction[P]]: ...
 
 
@@ -184,6 +207,7 @@ def hessian(
     memory: int | str | None = None,
     out: Any = None,
     progress: bool = False,
+    executor: Executor | None = None,
 ) -> Any:  # as the overloads say
     """The matrix of second derivatives, ``H[i, j] = d^2 f / dx_i dx_j``.
 
@@ -198,7 +222,11 @@ def hessian(
            [2., 0.]])
     """
     function = require_callable("hessian", f)
-    options = options_of("hessian", holomorphic, chunk_size, memory, out, progress)
-    inner = options._replace(memory=None, out=None, progress=False)
+    alone = functools.partial(
+        hessian, f, argnums, has_aux=has_aux, holomorphic=holomorphic,
+        chunk_size=chunk_size,
+    )
+    options = options_of("hessian", holomorphic, chunk_size, memory, out, progress, executor, alone)
+    inner = options._replace(memory=None, out=None, progress=False, executor=None)
     first = matrix_function("hessian", function, argnums, has_aux, "reverse", inner)
     return matrix_function("hessian", first, argnums, has_aux, "forward", options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, ParamSpec
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 import numpy as np
 
@@ -24,11 +24,16 @@ from functrans._transforms.arguments import (
 )
 from functrans._transforms.forward.api import run_jvp
 from functrans._transforms.matrices.budget import Plan, bytes_of
-from functrans._transforms.matrices.directions import Batches, Directions, directions
+from functrans._transforms.matrices.directions import Batches, Directions, Span, directions
 from functrans._transforms.matrices.placing import Placing
+from functrans._transforms.matrices.shared import SharedBatches
 from functrans._transforms.reverse.api import Recording, record
 from functrans._transforms.reverse.grad import require_holomorphic
+from functrans._transforms.sharding.executors import require_executor
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 P = ParamSpec("P")
 
@@ -41,10 +46,13 @@ class Options(NamedTuple):
     memory: int | None
     out: Any
     progress: bool
+    executor: Executor | None
+    alone: Callable  # makes the same function without an executor
 
 
 def options_of(
-    who: str, holomorphic: bool, chunk_size: Any, memory: Any, out: Any, progress: bool
+    who: str, holomorphic: bool, chunk_size: Any, memory: Any, out: Any, progress: bool,
+    executor: Any, alone: Callable,
 ) -> Options:
     chunk, budget = _chunk(who, chunk_size), bytes_of(who, memory)
     if budget is not None and chunk != "auto":
@@ -52,7 +60,13 @@ def options_of(
             f"{who}: chunk_size={chunk_size!r} says how many directions run at once, so memory= "
             "has nothing to choose. Give one of the two."
         )
-    return Options(holomorphic, chunk, budget, out, progress)
+    workers = require_executor(who, executor)
+    if workers is not None and not isinstance(chunk, int):
+        raise ArgumentError(
+            f"{who}: executor needs a chunk_size, the number of directions that are one piece of "
+            f"work, but it is {chunk!r}"
+        )
+    return Options(holomorphic, chunk, budget, out, progress, workers, alone)
 
 
 def matrix_function(
@@ -71,6 +85,7 @@ def matrix_function(
         return job.plan(args, kwargs).peak
 
     matrix.explain, matrix.memory = explain, memory  # type: ignore[attr-defined]  # what it returns
+    matrix.job = job  # type: ignore[attr-defined]  # for workers
     return matrix
 
 
@@ -134,9 +149,9 @@ class _Job(NamedTuple):
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         chosen = select(self.who, self.f, self.argnums, args, kwargs)
         if self.options.out is not None:
-            J, aux = self.options.out, self._placed(chosen)
+            J, aux = self.options.out, self._placed(chosen, (args, kwargs))
         else:
-            parts = self._blocks(chosen)
+            parts = self._blocks(chosen, (args, kwargs))
             rows = [
                 [
                     leaves.only(blocks)
@@ -158,7 +173,7 @@ class _Job(NamedTuple):
             expected.result, expected.held, expected.each, given,
         )
 
-    def _blocks(self, chosen: Selected) -> JacobianBlocks:
+    def _blocks(self, chosen: Selected, call: tuple) -> JacobianBlocks:
         if self.mode == "forward":
             route = self._forward(chosen)
         else:
@@ -166,7 +181,7 @@ class _Job(NamedTuple):
             if (gradient := self._gradient(run)) is not None:
                 return gradient
             route = self._on_tape(run)
-        columns = self._batches(route).run(route.ways, route.width, route.values, route.image)
+        columns = self._batches(route, call).run(route.ways, route.width, route.values, route.image)
         known = route.known()
         if route.mode == "forward":
             blocks = self._forward_blocks(route.ways, columns, known.outs)
@@ -174,7 +189,7 @@ class _Job(NamedTuple):
             blocks = self._reverse_blocks(route.ways, columns, known.ins)
         return JacobianBlocks(blocks, known.opened, known.structure, known.aux)
 
-    def _placed(self, chosen: Selected) -> Any:
+    def _placed(self, chosen: Selected, call: tuple) -> Any:
         """Fill the caller's arrays; what the function returned beside."""
         route = self._route(chosen)
         placing: Placing | None = None
@@ -188,7 +203,7 @@ class _Job(NamedTuple):
             else:
                 placing.rows(route.ways, start, size, images, known.ins)
 
-        batches = self._batches(route)
+        batches = self._batches(route, call)
         batches.each(route.ways, route.width, route.values, route.image, take)
         return route.known().aux
 
@@ -276,11 +291,20 @@ class _Job(NamedTuple):
             np.conjugate(ct) if _is_complex(into) and not _is_complex(out) else ct, out, into
         )
 
-    def _batches(self, route: Route) -> Batches:
+    def _batches(self, route: Route, call: tuple | None = None) -> Batches:
         o, instead = self.options, INSTEAD.get(self.who, INSTEAD["jacobian"])
-        return Batches(
+        batches = Batches(
             self.who, self.f, o.chunk_size, o.progress, instead, self.sizes, o.memory, route.tape
         )
+        if o.executor is None or call is None:
+            return batches
+        return SharedBatches(batches, o.executor, functools.partial(_images, o.alone), call)
+
+    def images(self, args: tuple, kwargs: dict, start: int, stop: int) -> list:
+        """The images of some directions, by a run of the function for them alone."""
+        route = self._route(select(self.who, self.f, self.argnums, args, kwargs))
+        ways = Span(route.ways, start, stop)
+        return self._batches(route).run(ways, route.width, route.values, route.image)
 
     def _forward_blocks(self, along: Directions, columns: list, outs: list[Aval]) -> list[list]:
         """Images of tangents as blocks, with the input axes last."""
@@ -332,6 +356,11 @@ class _Job(NamedTuple):
 
     def _require_holomorphic(self, ins: list[Aval], outs: list[Aval]) -> None:
         require_holomorphic(self.who, self.f, ins, outs)
+
+
+def _images(alone: Callable, args: tuple, kwargs: dict, start: int, stop: int) -> list:
+    """What a worker does with the original function, which may be sent by value."""
+    return alone().func.job.images(args, kwargs, start, stop)
 
 
 def _nested(structure: tree.Structure, rows: list[list], single: bool) -> Any:
