@@ -57,6 +57,8 @@ SciPy's own functions, for plain arrays.
 - Orders of Bessel functions, degrees of polynomials, parameters of hypergeometric functions and
   counts raise `NotDifferentiable` when a derivative is taken in them. So do complex arguments of
   `jve`, `yve`, `ive` and `kve`; other functions that SciPy has for complex numbers take them.
+- Carlson's integrals and scaled Airy functions are differentiated for real numbers; `elliprj` of
+  p < 0, a principal value, has the derivative NaN.
 - The slope of `stdtr` in many degrees of freedom loses digits; so do second derivatives of `beta`,
   `betaln`, `binom` and `poch` where one argument is larger than the other by many orders.
 - `odeint` and `solve_ivp` are part of the program under `jit` and `vmap`: there they need `t_eval`,

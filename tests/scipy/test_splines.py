@@ -273,11 +273,37 @@ def test_bad_input_is_refused_as_by_scipy():
         ("Unknown extrapolation mode 7", lambda y: fi.splev(9.0, fi.splrep(X, y), ext=7)),
         ("0<=der=4<=k=3", lambda y: fi.splev(0.0, fi.splrep(X, y), 4)),
         ("out of bounds in dimension 0", lambda y: fi.RegularGridInterpolator((X,), y)([9.0])[0]),
+        ("out of bounds", lambda y: fi.RegularGridInterpolator((X,), y)([np.nan])[0]),
         ("dimension 3 but", lambda y: fi.RegularGridInterpolator((X,), y)(np.ones((2, 3)))[0]),
         ("ext=2 asks", lambda y: ft.jit(lambda p: fi.splev(p, fi.splrep(X, y), ext=2))(0.3)),
     ]:
         with pytest.raises(ValueError, match=match):
             ft.grad(f)(X)
+
+
+LINE = np.linspace(0.0, 1.0, 7)
+EMPTY, WITH_NAN = np.zeros(0), np.where(LINE == 0.5, np.nan, LINE)
+
+
+@pytest.mark.parametrize("f, y", [
+    (lambda y: fi.make_interp_spline(LINE, y)(EMPTY), LINE),
+    (lambda y: fi.interp1d(LINE, y)(EMPTY), LINE),
+    (lambda y: fi.RegularGridInterpolator((LINE,), y)(np.zeros((0, 1))), LINE),
+    (lambda y: fi.RectBivariateSpline(LINE, LINE, y[:, None] * y)(EMPTY, LINE), LINE),
+    (lambda y: fi.make_interp_spline(LINE, y)([np.nan, 0.3]), LINE),
+    (lambda y: fi.make_interp_spline(LINE, y)(0.3, 5), LINE),
+    (lambda y: fi.make_interp_spline(LINE, 1j * y)([0.2, 0.3]), LINE),
+    (lambda y: fi.make_interp_spline(LINE, y[::2])(0.3), np.repeat(LINE, 2)),
+    (lambda y: fi.make_interp_spline(LINE, y)(0.3), LINE.astype("f4")),
+    (lambda y: fi.interp1d(LINE, y)([0.2, 0.5, 0.55]), WITH_NAN),
+    (lambda y: fi.interp1d(LINE, y, "cubic")(0.2), WITH_NAN),
+    (lambda y: fi.UnivariateSpline(LINE, y, s=0, ext=3)([-1.0, 0.3, 2.0], 1), LINE**2),
+    (lambda y: fi.BSpline(np.r_[[0] * 4, 0.5, [1] * 4], y, 3, False)([-1.0, 0.2]), LINE),
+])
+def test_no_points_nans_and_other_types_are_as_in_scipy(f, y):
+    ours, theirs = ft.vjp(f, y)[0], f(y)
+    assert (ours.shape, ours.dtype) == (np.shape(theirs), np.asarray(theirs).dtype)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-10)
 
 
 def test_curves_have_a_spline_for_each_coordinate():

@@ -45,10 +45,11 @@ class Basis:
         where = np.searchsorted(self.starts, x, side="right") - 1
         where = np.clip(where, 0, len(self.starts) - 1)
         d = (x - take(self.starts, where))[..., None]
-        y: Any = 0.0
-        for row in _derivative(self.powers, nu):
+        rows = _derivative(self.powers, nu)
+        y = take(rows[0], where, axis=0) if len(rows) else np.zeros((*np.shape(x), self.k + 1))
+        for row in rows[1:]:
             y = y * d + take(row, where, axis=0)
-        return take(self.first, where), y + 0.0 * d
+        return take(self.first, where), y
 
 
 def _polynomials(t: np.ndarray, k: int, at: np.ndarray) -> np.ndarray:
@@ -84,13 +85,14 @@ def combined(bases: Sequence[Basis], c: Any, xs: Sequence[Any], nus: Sequence[in
     count = len(bases)
     sizes, rest = c.shape[:count], c.shape[count:]
     shape = np.shape(xs[0])
-    index: Any = np.zeros((*shape, 1), np.intp)
+    width, index = 1, np.zeros((*shape, 1), np.intp)
     weights: Any = np.ones((*shape, 1))
     for basis, size, x, nu in zip(bases, sizes, xs, nus, strict=True):
         first, values = basis.at(x, nu)
         index = index[..., None] * size + (first[..., None] + np.arange(basis.k + 1))[..., None, :]
         weights = weights[..., None] * values[..., None, :]
-        index, weights = [v.reshape((*shape, -1)) for v in (index, weights)]
+        width *= basis.k + 1
+        index, weights = [v.reshape((*shape, width)) for v in (index, weights)]
     terms = take(c.reshape((-1, *rest)), index, axis=0)
     return (terms * weights.reshape(weights.shape + (1,) * len(rest))).sum(axis=len(shape))
 

@@ -180,6 +180,8 @@ def make_interp_spline(x, y, k=3, t=None, bc_type: Any = None, axis=0, check_fin
     refuse_traced("make_interp_spline", x=x, knots=t)
     if not is_traced((y, bc_type)):
         return wrapped(si.make_interp_spline(x, y, k, t, bc_type, axis, check_finite))
+    if k <= 1 and t is None and bc_type is None:  # its coefficients are the values
+        return BSpline(si.make_interp_spline(x, np.zeros(len(x)), k).t, y, k, axis=axis)
     if isinstance(bc_type, str) and bc_type == "periodic":
         def periodic(unit: np.ndarray) -> Any:
             unit[[0, 0, -1, -1], [0, -1, 0, -1]] = 0.5

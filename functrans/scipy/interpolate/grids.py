@@ -90,11 +90,11 @@ class RegularGridInterpolator:
         """Which points are beyond the grid; an error if SciPy would raise."""
         outside: Any = False
         for i, (x, g) in enumerate(zip(columns, self.grid, strict=True)):
-            beyond = (x < g[0]) | (x > g[-1])
-            known = beyond.concrete() if isinstance(beyond, Tracer) else beyond
-            if self.bounds_error and known is not None and np.any(known):
+            inside = (x >= g[0]) & (x <= g[-1])
+            known = inside.concrete() if isinstance(inside, Tracer) else inside
+            if self.bounds_error and known is not None and not np.all(known):
                 raise ValueError(f"One of the requested xi is out of bounds in dimension {i}")
-            outside = outside | beyond
+            outside = outside | np.logical_not(inside)
         return outside
 
     def _fitted(self, k: int) -> tuple[list[Basis], Any]:

@@ -115,7 +115,7 @@ def beyond_ends(spline: BSpline, x: Any, nu: int, ext: int) -> Any:
             raise ValueError("Found x value not in the domain" if known is not None else
                              f"{user_line()}: ext=2 asks whether points are inside, which is not "
                              "known under jit and vmap. Pass another ext.")
-    if ext == 3:
+    if ext == 3 and nu == 0:  # FITPACK's derivatives are continued
         x = np.clip(x, low, high)
     y = spline(x, nu, True)
     return where(outside, 0.0, y) if ext == 1 else y
