@@ -25,6 +25,7 @@ def main() -> int:
         imports,
         jit,
         kernels,
+        loops,
         memory,
         overhead,
         programs,
@@ -55,6 +56,7 @@ def main() -> int:
     }
     runs["jit-compile"] = lambda: jit.compile_table(args.scale)
     runs["jit-price"] = lambda: jit.price_table(args.scale)
+    runs["jit-loops"] = lambda: loops.table(args.scale)
     if kernels.numba is not None:
         runs["numba-price"] = lambda: kernels.price_table(args.scale)
         runs["numba-calls"] = lambda: kernels.call_table(args.scale)
