@@ -37,6 +37,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # it has the directory of who started i
 else:
     os.environ["FUNCTRANS_CACHE_DIR"] = tempfile.mkdtemp(prefix="functrans-tests-")
     atexit.register(shutil.rmtree, os.environ["FUNCTRANS_CACHE_DIR"], ignore_errors=True)
+if settings.get_current_profile_name() == "quick":
+    # numba's kernels are small here, and take four times as long to optimise as to write
+    os.environ.setdefault("NUMBA_OPT", "0")
 BYTECODE = os.path.join(os.environ["FUNCTRANS_CACHE_DIR"], "bytecode")
 
 
