@@ -26,6 +26,7 @@ def main() -> int:
         jit,
         kernels,
         matrix_free,
+        loops,
         memory,
         overhead,
         parallel,
@@ -58,6 +59,7 @@ def main() -> int:
     }
     runs["jit-compile"] = lambda: jit.compile_table(args.scale)
     runs["jit-price"] = lambda: jit.price_table(args.scale)
+    runs["jit-loops"] = lambda: loops.table(args.scale)
     if kernels.numba is not None:
         runs["numba-price"] = lambda: kernels.price_table(args.scale)
         runs["numba-calls"] = lambda: kernels.call_table(args.scale)
