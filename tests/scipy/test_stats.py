@@ -130,10 +130,26 @@ def test_logarithms_keep_their_slopes_where_the_tail_itself_is_zero(name, x):
     assert ft.grad(lambda x: dist.logsf(x, *shapes))(x) == approx(expected, rel=1e-10)
 
 
-def test_parameters_that_are_not_valid_give_nan():
-    value, slope = ft.value_and_grad(stats.norm.logpdf, argnums=2)(0.0, 0.0, -1.0)
-    assert np.isnan(value) and slope == 0
-    assert np.isnan(ft.vjp(lambda a: stats.gamma.cdf(1.0, a), -1.0)[0])
+@pytest.mark.parametrize("f", [
+    lambda s: stats.norm.logpdf(0.0, 0.0, s), lambda s: stats.norm.pdf(0.0, 0.0, s),
+    lambda s: stats.gamma.logpdf(0.3, 2.0, 0.0, s),  # outside of the support, too
+    lambda s: stats.gamma.logpdf(0.3, s), lambda s: stats.gamma.cdf(1.0, s),
+    lambda s: stats.gamma.cdf(0.3, 2.0, 0.0, s), lambda q: stats.norm.ppf(q),
+    lambda s: stats.gamma.isf(0.3, 2.0, 0.0, s), lambda s: stats.gamma.mean(2.0, 0.0, s),
+    lambda m: stats.poisson.logpmf(3.5, m), lambda m: stats.poisson.cdf(3, m),
+    lambda m: stats.poisson.var(m),
+    lambda p: stats.multinomial.logpmf([1, 2], 3, np.stack([p, 1 - p])),
+])
+@pytest.mark.parametrize("transform", [lambda f: f, ft.jit], ids=["eager", "jit"])
+def test_parameters_that_are_not_valid_give_nan_for_value_and_slopes(f, transform):
+    assert np.isnan(transform(ft.value_and_grad(f))(-1.0)).all()
+    assert np.isnan(transform(lambda x: ft.jvp(f, (x,), (1.0,)))(-1.0)).all()
+
+
+def test_a_parameter_that_is_not_valid_leaves_the_slopes_at_others():
+    slopes = ft.grad(lambda s: np.nansum(stats.gamma.logpdf(0.3, s)))(np.array([2.0, -1.0, 3.0]))
+    others = ft.elementwise_grad(lambda s: stats.gamma.logpdf(0.3, s))(np.array([2.0, 3.0]))
+    np.testing.assert_array_equal(np.asarray(slopes)[[0, 2]], others)
 
 
 def test_float32_is_computed_in_float64_as_by_scipy():

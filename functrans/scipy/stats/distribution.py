@@ -83,6 +83,11 @@ def _chosen(keep: Any, y: Any, otherwise: Any) -> Any:
     return where(keep, y, otherwise() if callable(otherwise) else otherwise)
 
 
+def _or_nan(valid: Any, y: Any, *xs: Any) -> Any:
+    """``y`` where what it is computed of is valid; else NaN, and so are the slopes in ``xs``."""
+    return _chosen(valid, y, lambda: sum([x * np.nan for x in xs if x is not None], y * np.nan))
+
+
 def _nan_or(x: Any, otherwise: float) -> Callable[[], Any]:
     """NaN where x is."""
     return lambda: where(_asked(np.isnan, x), np.nan, otherwise)
@@ -285,7 +290,7 @@ class Continuous(_Distribution):
         y = y if scale is None else less_log(y, scale)
         above, below = self._sides(z, shapes)
         y = _chosen(_both(above, below), y, _nan_or(z, -np.inf))
-        return _chosen(valid, y, np.nan)
+        return _or_nan(valid, y, z, *shapes)
 
     @method
     def pdf(self, x, *args, **kwds):
@@ -297,7 +302,7 @@ class Continuous(_Distribution):
         above, below = self._sides(z, shapes)
         y = _chosen(above, f(z, *shapes), _nan_or(z, low))
         y = _chosen(below, y, _nan_or(z, high))
-        return _chosen(valid, y, np.nan)
+        return _or_nan(valid, y, z, *shapes)
 
     @method
     def cdf(self, x, *args, **kwds):
@@ -325,7 +330,7 @@ class Continuous(_Distribution):
         *shapes, loc, scale = self._parameters(args, kwds)
         q = _wide(as_operand(q))
         valid = _both(self._valid(shapes, scale), _asked(lambda q: (q >= 0) & (q <= 1), q))
-        return _chosen(valid, _placed(f(q, *shapes), loc, scale), np.nan)
+        return _or_nan(valid, _placed(f(q, *shapes), loc, scale), q, *shapes, loc, scale)
 
     @method
     def ppf(self, q, *args, **kwds):
@@ -345,7 +350,7 @@ class Continuous(_Distribution):
         y = place(f(*shapes), loc, scale)
         shape = np.broadcast_shapes(*[p.shape for p in (*shapes, loc, scale) if p is not None])
         y = y if np.shape(y) == shape else np.broadcast_to(as_operand(y), shape)
-        return _chosen(self._valid(shapes, scale), y, np.nan)
+        return _or_nan(self._valid(shapes, scale), y, *shapes, scale)
 
     @method
     def mean(self, *args, **kwds):
@@ -423,7 +428,7 @@ class Discrete(_Distribution):
         inside = _asked(lambda k, *s: (k >= low) & (k <= top(*s)) & (np.floor(k) == k), k, *shapes)
         y = self.form.log_density(count(k), *shapes)
         y = _chosen(inside, y, _nan_or(k, -np.inf))
-        return _chosen(valid, y, np.nan)
+        return _or_nan(valid, y, *shapes)
 
     @method
     def pmf(self, k, *args, **kwds):
@@ -437,7 +442,7 @@ class Discrete(_Distribution):
         y = f(count(k), *shapes)
         y = _chosen(_asked(lambda k: k >= first, k), y, _nan_or(k, low))
         y = _chosen(_asked(lambda k, *s: ~(k >= top(*s)), k, *shapes), y, high)
-        return _chosen(valid, y, np.nan)
+        return _or_nan(valid, y, *shapes)
 
     @method
     def cdf(self, k, *args, **kwds):
@@ -467,7 +472,7 @@ class Discrete(_Distribution):
         y = f(*shapes)
         y = y if loc is None or name != "mean" else y + loc
         valid = True if self.form.valid is None else _asked(self.form.valid, *shapes)
-        return _chosen(valid, y, np.nan)
+        return _or_nan(valid, y, *shapes)
 
     @method
     def mean(self, *args, **kwds):

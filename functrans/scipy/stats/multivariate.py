@@ -291,7 +291,7 @@ class Multinomial(Named):
         y = (xlogy(whole, p) - gammaln(whole + 1)).sum(-1) + gammaln(trials + 1)
         inside = (x.sum(-1) == n) & ((x >= 0) & (np.floor(x) == x)).all(-1)
         valid = (p >= 0).all(-1) & (p <= 1).all(-1) & (n >= 0)
-        return where(valid, where(inside, y, -np.inf), np.nan)
+        return where(valid, where(inside, y, -np.inf), (p * np.nan).sum(-1))
 
     @method
     def pmf(self, x, n, p):
