@@ -28,8 +28,7 @@ from matplotlib.figure import Figure
 OUT = Path(__file__).parents[1] / "out"
 INK, QUIET, BLUE, RED, GREEN = "#24292f", "#6e7781", "#3b6ea5", "#d1495b", "#4b9a5a"
 STYLE: dict[Any, Any] = {  # Any: matplotlib types the keys as a Literal of all of them
-    "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False,
-    "axes.titlelocation": "left", "axes.edgecolor": QUIET, "image.cmap": "gray",
+    "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": QUIET,
 }
 
 
@@ -55,6 +54,8 @@ def save(figure: Figure, out: Path, module: str) -> Path:
     name = Path(sys.argv[0]).stem if module == "__main__" else module.rpartition(".")[2]
     Path(out).mkdir(parents=True, exist_ok=True)
     path = Path(out) / f"{name}.png"
+    for axes in figure.axes:
+        axes.title.set_fontsize(10)
     figure.savefig(path, dpi=90)
     return path
 
