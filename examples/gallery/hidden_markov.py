@@ -25,7 +25,7 @@ import functrans as ft
 from examples.gallery import BLUE, GREEN, INK, OUT, RED, Check, panels, save, show
 from functrans.scipy.special import expit, log_expit, logsumexp
 
-SMALL = 120
+SMALL = 200
 STAY, MEAN, DEVIATION = np.array([0.97, 0.94]), np.array([-1.0, 1.5]), np.array([0.6, 1.0])
 START = np.array([1.0, 1.0, -0.5, 0.5, 0.0, 0.0])  # logits of STAY, MEAN, logs of DEVIATION
 

@@ -63,9 +63,9 @@ def variational(params, times):
 
 def main(n: int = 21, out: Path = OUT) -> list[Check]:
     times, pelts = np.arange((n - 1) * FINE + 1) / FINE, np.array([HARES, LYNXES])[:, :n]
-    value, jacobian = ft.jit(curves), ft.jit(ft.jacobian(curves))
+    jacobian = ft.jit(ft.jacobian(curves))
     fit = least_squares(
-        lambda p: np.ravel(value(p, times)[:, ::FINE] - np.log(pelts)), START, x_scale="jac",
+        lambda p: np.ravel(curves(p, times)[:, ::FINE] - np.log(pelts)), START, x_scale="jac",
         jac=lambda p: np.asarray(jacobian(p, times))[:, ::FINE].reshape(-1, 6))
     slopes = np.asarray(jacobian(fit.x, times))
     inverse = np.linalg.inv(fit.jac.T @ fit.jac)
@@ -75,7 +75,7 @@ def main(n: int = 21, out: Path = OUT) -> list[Check]:
 
     figure, (axes,) = panels(1)
     for k, (color, label) in enumerate(((BLUE, "hares"), (RED, "lynxes"))):
-        curve = value(fit.x, times)[k]
+        curve = curves(fit.x, times)[k]
         axes.fill_between(1900 + times, np.exp(curve - 2 * bands[k]), np.exp(curve + 2 * bands[k]),
                           color=color, alpha=0.25, lw=0)
         axes.plot(1900 + times, np.exp(curve), color=color, label=f"{label}, ± 2 standard errors")
