@@ -87,7 +87,7 @@ def draw(ax, problem, y, squares, b) -> None:
     ax.plot(grid, model(grid, b), color=BLUE, linewidth=1.5, label="Student's t")
     ax.set(title=problem.name)
     if problem.name == SETS[0]:
-        ax.legend()
+        ax.legend(loc="lower right", fontsize=7)
 
 
 if __name__ == "__main__":
