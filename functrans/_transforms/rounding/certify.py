@@ -30,9 +30,9 @@ class Certificate(NamedTuple):
 
 @deriving
 def certify(f: Callable, argnums: Argnums = 0) -> Callable[..., Certificate]:
-    r"""A function that gives value, gradient, and a bound on the gradient's rounding error.
+    """A function that gives value, gradient, and a bound on the gradient's rounding error.
 
-    .. math:: |g_i - \partial f / \partial x_i| \le b_i
+        |g_i - df/dx_i| <= b_i
 
     It takes the arguments of ``f``, in float64. The gradient is that of ``value_and_grad`` without
     ``jit``, and each op of it, forward and backward, is followed by a bound: on how much the
