@@ -15,31 +15,17 @@ from functrans import cache, errors, numpy, scipy, tree
 from functrans._core import version as _version
 from functrans._core.array import Array
 from functrans._kernels import large as _large
-from functrans._transforms.control.api import cond, fori_loop, switch, while_loop
-from functrans._transforms.control.revolve import Revolve
-from functrans._transforms.control.scan import scan
 from functrans._transforms.forward.api import derivative, jvp
-from functrans._transforms.forward.jet import jet
-from functrans._transforms.matrices.diagonals import hessian_diagonal, laplacian
-from functrans._transforms.matrices.estimates import hutchinson
-from functrans._transforms.matrices.jacobian import hessian, jacfwd, jacobian, jacrev
-from functrans._transforms.matrices.operators import ggnvp, linear_operator
-from functrans._transforms.matrices.products import elementwise_grad, hvp, vhp
 from functrans._transforms.reverse.api import linear_transpose, linearize, vjp
-from functrans._transforms.reverse.checkpoint import checkpoint
 from functrans._transforms.reverse.grad import grad, value_and_grad
-from functrans._transforms.rounding.certify import certify
 from functrans._transforms.rules.custom import custom_jvp, custom_vjp
-from functrans._transforms.rules.external import external
 from functrans._transforms.rules.stop_gradient import stop_gradient
-from functrans._transforms.sparse.api import sparse_hessian, sparse_jacobian, sparsity
 from functrans._transforms.staging import native_rows as _native_rows
 from functrans._transforms.staging.jit import jit
 from functrans._transforms.staging.staging import make_program
 from functrans._transforms.vmap import vmap
 from functrans.config import config
 from functrans.export import export, load
-from functrans.interop import jax_function, torch_function
 from functrans.numpy.public import immutable as _immutable
 from functrans.patch import patch
 
@@ -52,10 +38,24 @@ if TYPE_CHECKING:
     from functrans import parallel as parallel
     from functrans import profile as profile
     from functrans import testing as testing
+    from functrans._transforms.control.api import cond, fori_loop, switch, while_loop
+    from functrans._transforms.control.revolve import Revolve
+    from functrans._transforms.control.scan import scan
+    from functrans._transforms.forward.jet import jet
+    from functrans._transforms.matrices.diagonals import hessian_diagonal, laplacian
+    from functrans._transforms.matrices.estimates import hutchinson
+    from functrans._transforms.matrices.jacobian import hessian, jacfwd, jacobian, jacrev
+    from functrans._transforms.matrices.operators import ggnvp, linear_operator
+    from functrans._transforms.matrices.products import elementwise_grad, hvp, vhp
+    from functrans._transforms.reverse.checkpoint import checkpoint
+    from functrans._transforms.rounding.certify import certify
+    from functrans._transforms.rules.external import external
+    from functrans._transforms.sparse.api import sparse_hessian, sparse_jacobian, sparsity
+    from functrans.interop import jax_function, torch_function
 
 __version__ = _version.VERSION
 
-_large.install(_native_rows.compiled, _native_rows.kernel, cache.pool.enter)
+_large.install(_native_rows.compiled, _native_rows.kernel, _native_rows.enter_pool)
 
 __all__ = [
     "Array",
@@ -112,6 +112,26 @@ __all__ = [
 ]
 
 
+# Public names that are imported when they are used, by the module that has them.
+_LAZY = {
+    "_transforms.control.api": ("cond", "fori_loop", "switch", "while_loop"),
+    "_transforms.control.revolve": ("Revolve",),
+    "_transforms.control.scan": ("scan",),
+    "_transforms.forward.jet": ("jet",),
+    "_transforms.matrices.diagonals": ("hessian_diagonal", "laplacian"),
+    "_transforms.matrices.estimates": ("hutchinson",),
+    "_transforms.matrices.jacobian": ("hessian", "jacfwd", "jacobian", "jacrev"),
+    "_transforms.matrices.operators": ("ggnvp", "linear_operator"),
+    "_transforms.matrices.products": ("elementwise_grad", "hvp", "vhp"),
+    "_transforms.reverse.checkpoint": ("checkpoint",),
+    "_transforms.rounding.certify": ("certify",),
+    "_transforms.rules.external": ("external",),
+    "_transforms.sparse.api": ("sparse_hessian", "sparse_jacobian", "sparsity"),
+    "interop": ("jax_function", "torch_function"),
+}
+_HOMES = {name: f"functrans.{module}" for module, names in _LAZY.items() for name in names}
+
+
 def _modules() -> list[str]:
     """The public modules of the package, imported or not."""
     return [m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")]
@@ -120,6 +140,9 @@ def _modules() -> list[str]:
 if not TYPE_CHECKING:  # to a type checker, any name would be known
 
     def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+            return globals()[name]
         if not name.startswith("_") and name in _modules():
             return importlib.import_module(f"functrans.{name}")
         raise AttributeError(f"module 'functrans' has no attribute {name!r}")

@@ -15,7 +15,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from functrans._compile.run import pool, store
+from functrans._compile.run import store
 from functrans._compile.run.store import Entry, directory, entries, off
 
 
@@ -29,6 +29,8 @@ def clear() -> int:
 
     Memory kept for large arrays (``config(keep_memory=...)``) is given back, too.
     """
+    from functrans._compile.run import pool  # lazy: the compiler, which few need
+
     pool.clear()
     return store.clear()
 

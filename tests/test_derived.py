@@ -130,6 +130,39 @@ def test_completion_lists_modules_that_are_imported_when_they_are_used():
     subprocess.run([sys.executable, "-c", source], check=True)
 
 
+SELDOM = """
+import sys, numpy
+before = set(sys.modules)
+import functrans as ft
+own = ("_compile.emit _compile.lowering.library _compile.run.pool _compile.schedule.kernels "
+       "_export _interop _patch _transforms.control _transforms.matrices _transforms.rounding "
+       "_transforms.sparse dask numba parallel torch")
+others = ("concurrent multiprocessing logging asyncio tempfile difflib html json hashlib "
+          "scipy numba llvmlite dask distributed cloudpickle matplotlib torch jax ml_dtypes")
+seldom = [f"functrans.{name}" for name in own.split()] + others.split()
+new = set(sys.modules) - before
+print(sorted(m for m in new if any(f"{m}.".startswith(f"{s}.") for s in seldom)))
+"""
+
+
+def test_importing_functrans_leaves_what_few_programs_need():
+    done = subprocess.run([sys.executable, "-c", SELDOM], capture_output=True, text=True,
+                          check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_every_public_name_is_there_and_stays_the_same():
+    source = (
+        "import functrans as ft\n"
+        "assert set(ft.__all__) <= set(dir(ft)) and 'certify' not in vars(ft)\n"
+        "first = [getattr(ft, name) for name in ft.__all__]\n"
+        "assert all(vars(ft)[n] is x for n, x in zip(ft.__all__, first, strict=True))\n"
+        "from functrans import hessian, scan\n"
+        "assert hessian is ft.hessian and scan is ft.scan\n"
+    )
+    subprocess.run([sys.executable, "-c", source], check=True)
+
+
 @pytest.mark.parametrize("name", ["gradd", "_transform", "_ops2"])
 def test_a_name_that_is_not_there_is_an_attribute_error(name):
     with pytest.raises(AttributeError, match=f"module 'functrans' has no attribute '{name}'"):

@@ -17,7 +17,7 @@ import functrans as ft
 import functrans.torch as torch
 from functrans._compile.run import pool as pools
 from functrans._compile.run.pool import LARGEST, SMALLEST, Handler, pool
-from functrans._kernels import sizes
+from functrans._kernels import large, sizes
 
 handler_name = np._core.multiarray.get_handler_name  # type: ignore[attr-defined]
 kept: Any = pool()
@@ -41,7 +41,7 @@ def inside():
 
 @pytest.fixture
 def demanded(monkeypatch):
-    monkeypatch.setattr(pools.demand, "nbytes", 0)
+    monkeypatch.setattr(large.demand, "nbytes", 0)
     monkeypatch.setattr(sizes, "KEPT_FROM", 1 << 18)
 
 
@@ -202,7 +202,7 @@ def test_derivatives_of_many_large_arrays_make_numpy_use_it(demanded):
 
 def test_forward_mode_and_the_shim_use_it_too(demanded):
     x = np.linspace(0, 1, 8192)
-    pools.demand.nbytes = sizes.KEPT_FROM
+    large.demand.nbytes = sizes.KEPT_FROM
 
     def forward():
         ft.jvp(np.sin, (x,), (x,))
@@ -219,7 +219,7 @@ def test_forward_mode_and_the_shim_use_it_too(demanded):
 def test_it_can_be_switched_off(demanded):
     slope = ft.grad(lambda x: np.sum(x * np.sin(x)))
     x = np.linspace(0, 1, 8192)
-    pools.demand.nbytes = sizes.KEPT_FROM
+    large.demand.nbytes = sizes.KEPT_FROM
 
     def names():
         slope(x)

@@ -47,23 +47,36 @@ def _kernel(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
     return None  # likewise
 
 
-def _enter_pool(nbytes: int, /) -> None:
+def _enter_pool() -> None:
     pass  # likewise
 
 
 def install(compiled: Callable[..., list | None], kernel: Callable[..., np.ndarray | None],
-            enter_pool: Callable[[int], None]) -> None:
+            enter_pool: Callable[[], None]) -> None:
     """Called once by the package: ``compiled(f, static, xs)`` is ``f(static, *xs)``, arrays in a
     list, by native code, ``kernel(name, width, *xs)`` that of ``row_kernels``; None where there is
-    none. ``enter_pool(nbytes)`` notes a large array, and lets NumPy use the pool."""
+    none. ``enter_pool()`` lets NumPy use the pool, or no longer, as ``config`` says."""
     global _compiled, _kernel, _enter_pool
     _compiled, _kernel, _enter_pool = compiled, kernel, enter_pool
 
 
+class _Demand:
+    """Bytes of large arrays that were noted, up to ``sizes.KEPT_FROM``."""
+
+    nbytes = 0
+
+
+demand = _Demand()
+
+
 def keep_memory(x: np.ndarray) -> None:
     """Note a large array: from some on, memory of those that are dropped is kept for others."""
-    if x.nbytes >= sizes.KEPT and config.jit:
-        _enter_pool(x.nbytes)
+    if x.nbytes < sizes.KEPT or not config.jit:
+        return
+    if demand.nbytes >= sizes.KEPT_FROM:
+        _enter_pool()
+    elif config.keep_memory:
+        demand.nbytes += x.nbytes
 
 
 def _compiles(xs: Sequence) -> bool:

@@ -5,7 +5,6 @@ Calling a NumPy function without a counterpart raises an error that says what to
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import sys
@@ -162,6 +161,8 @@ def ufunc_name(ufunc: np.ufunc) -> str:
 
 def unsupported(name: str) -> UnsupportedError:
     """The error for a NumPy call without a rule, with the nearest names that have one."""
+    import difflib  # lazy: slow to import, for an error
+
     names = [f.__name__ for f in [*FUNCTIONS, *UFUNCS]]
     near = difflib.get_close_matches(name.split(".")[-1], names, 3)
     hint = f" Differentiable names near it: {', '.join(near)}." if near else ""

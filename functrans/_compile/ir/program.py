@@ -14,7 +14,6 @@ import string
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -78,6 +77,8 @@ class Program:
         return show(self)
 
     def _repr_html_(self) -> str:
+        from html import escape  # lazy: seldom used
+
         return f"<pre>{escape(show(self))}</pre>"
 
     @property

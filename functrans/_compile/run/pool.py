@@ -21,7 +21,6 @@ from functrans._compile.lowering.routines import address_of, pointer_of
 from functrans._compile.run.entry import numpy_functions, supported
 from functrans._compile.run.machine import NativeUnavailable, local
 from functrans._core.locks import Interrupted, compiler
-from functrans._kernels import sizes
 from functrans.config import config
 
 # Bytes of blocks that are kept, and of all blocks that wait.
@@ -289,13 +288,11 @@ drop:
 """
 
 
-def enter(nbytes: int) -> None:
-    """Note a large array; if there were many of them, NumPy uses the pool in this context."""
+def enter() -> None:
+    """Have NumPy use the pool in this context; or stop it, where ``keep_memory`` is off."""
     if not config.keep_memory:
         if (loaded := _loaded()) is not None:
             loaded.leave()
-    elif demand.nbytes < sizes.KEPT_FROM:
-        demand.nbytes += nbytes
     elif (kept := pool()) is not None:
         kept.enter()
 
@@ -304,15 +301,6 @@ def clear() -> None:
     """Give back what waits."""
     if (loaded := _loaded()) is not None:
         loaded.clear()
-
-
-class _Demand:
-    """Bytes of large arrays that were noted, up to ``sizes.KEPT_FROM``."""
-
-    nbytes = 0
-
-
-demand = _Demand()
 
 
 class Pool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from types import ModuleType
 
 import numpy as np
 
@@ -36,4 +37,16 @@ def kernel(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
     return row_kernels.run(name, width, *xs)
 
 
-__all__ = ["compiled", "kernel"]
+@functools.cache
+def _pool() -> ModuleType:
+    from functrans._compile.run import pool  # lazy: few programs need it
+
+    return pool
+
+
+def enter_pool() -> None:
+    """Have NumPy keep the memory of large arrays in this context, as ``config`` says."""
+    _pool().enter()
+
+
+__all__ = ["compiled", "enter_pool", "kernel"]
