@@ -178,7 +178,8 @@ def test_functions_follow_the_process():
 @pytest.mark.parametrize(
     ("named", "text"),
     [
-        ({"jti": False}, "no setting `jti`; there are `jit`, `threads`, `kinks`, `log`, `verify`"),
+        ({"jti": False}, "no setting `jti`; there are `jit`, "
+         "`keep_memory`, `threads`, `kinks`, `log`, `verify`"),
         ({"jit": None}, "jit must be True or False, but is None"),
         ({"jit": np.zeros(2)}, "jit must be True or False"),
         ({"verify": 1}, "verify must be True or False, but is 1"),

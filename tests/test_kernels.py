@@ -313,7 +313,8 @@ def test_config_takes_a_positive_number_of_threads():
             assert (ft.config.jit, ft.config.threads) == (False, 3)
         assert ft.config.jit
     assert ft.config.threads is None
-    shown = "config(jit=True, threads=None, kinks='subgradient', log=None, verify=True)"
+    shown = ("config(jit=True, keep_memory=True, threads=None, kinks='subgradient', log=None, "
+             "verify=True)")
     assert repr(ft.config) == shown
 
 

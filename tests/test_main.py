@@ -35,7 +35,7 @@ def test_a_bug_report_has_settings_and_variables_and_no_example(capsys, monkeypa
     monkeypatch.setenv("FUNCTRANS_CACHE_SIZE", "100")
     assert main(["--bug-report"]) == 0
     text = capsys.readouterr().out
-    assert "\nsettings  config(jit=True, threads=" in text
+    assert "\nsettings  config(jit=True, keep_memory=True, threads=" in text
     assert "\n          FUNCTRANS_CACHE_SIZE=100\n" in text
     assert ">>>" not in text
 
