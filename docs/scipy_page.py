@@ -16,10 +16,10 @@ DOCS = Path(__file__).resolve().parent
 HEAD = """# SciPy's functions
 
 SciPy's ufuncs take traced values as they are: a program that calls `scipy.special.gammaln` is
-differentiated without a change. For functions that see no traced value in this way, `functrans.scipy`
-has counterparts with SciPy's names and arguments. They take plain arrays as well, and then SciPy's own
-function runs; so an import is all that changes. In a block of [`ft.patch()`](patch.md) not even that
-changes: SciPy's own names take traced values.
+differentiated without a change. For functions that do not, `functrans.scipy` has counterparts with
+SciPy's names and arguments. They take plain arrays as well, and then SciPy's own function runs; so
+an import is all that changes. In a block of [`ft.patch()`](patch.md) not even that changes: SciPy's
+own names take traced values there.
 
 ```python
 >>> import numpy as np
@@ -56,8 +56,8 @@ SciPy's own functions, for plain arrays.
   `zeta` are differentiable, by sums over the nodes of a quadrature rule (about 80 evaluations for
   an entry).
 - A derivative in the order of a Bessel function, the degree of a polynomial, a parameter of a
-  hypergeometric function or a count raises `NotDifferentiable`. So does one in a complex argument of
-  `jve`, `yve`, `ive` and `kve`; other functions that SciPy has for complex numbers take them.
+  hypergeometric function or a count raises `NotDifferentiable`. So does one in a complex argument
+  of `jve`, `yve`, `ive` and `kve`; other functions that SciPy has for complex numbers take them.
 - Carlson's integrals and scaled Airy functions are differentiated for real numbers; `elliprj` of
   p < 0, a principal value, has the derivative NaN.
 - The slope of `stdtr` in many degrees of freedom loses digits; so do second derivatives of `beta`,
