@@ -66,15 +66,15 @@ SciPy's own functions, for plain arrays.
   take no events, and have room for `max_steps` steps. `adjoint=True` gives gradients of first order
   that are right up to the tolerances, in memory that does not grow with the steps.
 - `jit` calls the C functions that SciPy offers to Cython. Spherical Bessel functions, `lambertw`,
-  `wofz`, `ellipj`, Hankel functions, Riemann's `zeta` and complex numbers are steps of NumPy's
+  `wofz`, `ellipj`, Hankel functions, Riemann's `zeta` and complex numbers are steps of NumPy
   between compiled loops.
 - Signals and images: what is linear has SciPy's values to rounding; convolution (`direct` by sums
   of products, otherwise by transforms), recursive filters, spline filters and sparse products are
-  steps of NumPy's and SciPy's under `jit`, the rest is compiled. The number of weights of
+  steps of NumPy and SciPy under `jit`, the rest is compiled. The number of weights of
   `gaussian_filter` follows from `sigma` as a number: under `jit` and `vmap` pass `radius`. Windows
   and rates of spectra are constants.
 - Distances have the derivative 0 where points coincide, as a norm at 0.
-- A constant sparse array of SciPy's takes part in `A @ x`, `x @ A` and, with a traced number, in
+- A constant sparse array of SciPy takes part in `A @ x`, `x @ A` and, with a traced number, in
   `a * A`, `A / a`, and `A + a * B` as it is (formats `lil` and `dok` have to be converted). Traced
   entries need a constructor of `functrans.scipy.sparse`, such as
   `csr_array((data, indices, indptr), shape=shape)`, which is a function there, not a class.
