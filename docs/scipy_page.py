@@ -16,9 +16,10 @@ DOCS = Path(__file__).resolve().parent
 HEAD = """# SciPy's functions
 
 SciPy's ufuncs take traced values as they are: a program that calls `scipy.special.gammaln` is
-differentiated without a change. Of the functions that cannot be caught so, `functrans.scipy` has
-counterparts with SciPy's names and arguments. They take plain arrays as well, and then SciPy's own
-function runs; so an import is all that changes.
+differentiated without a change. For functions that do not, `functrans.scipy` has counterparts with
+SciPy's names and arguments. They take plain arrays as well, and then SciPy's own function runs; so
+an import is all that changes. In a block of [`ft.patch()`](patch.md) not even that changes: SciPy's
+own names take traced values there.
 
 ```python
 >>> import numpy as np
@@ -43,7 +44,7 @@ functrans.errors.ConcretizationError: ...: from functrans.scipy import special.
 
 ```
 
-Nothing of SciPy is imported before it is asked for. All other names of `functrans.scipy` are
+No module of SciPy is imported before it is needed. All other names of `functrans.scipy` are
 SciPy's own functions, for plain arrays.
 
 ## What to expect
@@ -54,9 +55,9 @@ SciPy's own functions, for plain arrays.
   `stdtr`, `fdtr`, `chdtr` and `gdtr`, the parameter of elliptic integrals and the exponent of
   `zeta` are differentiable, by sums over the nodes of a quadrature rule (about 80 evaluations for
   an entry).
-- Orders of Bessel functions, degrees of polynomials, parameters of hypergeometric functions and
-  counts raise `NotDifferentiable` when a derivative is taken in them. So do complex arguments of
-  `jve`, `yve`, `ive` and `kve`; other functions that SciPy has for complex numbers take them.
+- A derivative in the order of a Bessel function, the degree of a polynomial, a parameter of a
+  hypergeometric function or a count raises `NotDifferentiable`. So does one in a complex argument
+  of `jve`, `yve`, `ive` and `kve`; other functions that SciPy has for complex numbers take them.
 - Carlson's integrals and scaled Airy functions are differentiated for real numbers; `elliprj` of
   p < 0, a principal value, has the derivative NaN.
 - The slope of `stdtr` in many degrees of freedom loses digits; so do second derivatives of `beta`,
@@ -65,18 +66,18 @@ SciPy's own functions, for plain arrays.
   take no events, and have room for `max_steps` steps. `adjoint=True` gives gradients of first order
   that are right up to the tolerances, in memory that does not grow with the steps.
 - `jit` calls the C functions that SciPy offers to Cython. Spherical Bessel functions, `lambertw`,
-  `wofz`, `ellipj`, Hankel functions, Riemann's `zeta` and complex numbers are steps of NumPy's
+  `wofz`, `ellipj`, Hankel functions, Riemann's `zeta` and complex numbers are steps of NumPy
   between compiled loops.
 - Signals and images: what is linear has SciPy's values to rounding; convolution (`direct` by sums
   of products, otherwise by transforms), recursive filters, spline filters and sparse products are
-  steps of NumPy's and SciPy's under `jit`, the rest is compiled. The number of weights of
+  steps of NumPy and SciPy under `jit`, the rest is compiled. The number of weights of
   `gaussian_filter` follows from `sigma` as a number: under `jit` and `vmap` pass `radius`. Windows
   and rates of spectra are constants.
 - Distances have the derivative 0 where points coincide, as a norm at 0.
-- A constant sparse array of SciPy's takes part in `A @ x`, `x @ A` and, with a traced number, in
+- A constant sparse array of SciPy takes part in `A @ x`, `x @ A` and, with a traced number, in
   `a * A`, `A / a`, and `A + a * B` as it is (formats `lil` and `dok` have to be converted). Traced
   entries need a constructor of `functrans.scipy.sparse`, such as
-  `csr_array((data, indices, indptr), shape=shape)`, which is then a function and no class.
+  `csr_array((data, indices, indptr), shape=shape)`, which is a function there, not a class.
 - Iterations (`cg`, `gmres`, ...) are differentiated as solutions: what has not converged raises
   `SolverError`. `expm_multiply` takes as many products as the norm of the matrix needs, and records
   them.

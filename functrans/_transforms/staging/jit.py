@@ -86,7 +86,8 @@ def jit(
     The kind is the structure of the arguments, their shapes and dtypes, and the values of static
     arguments and of leaves that are not numbers. Where Python decides by values (``if``, ``while``,
     ``range(n)``, ``int(x)``), each path through the function is staged when a call first takes it,
-    and at most ``max_paths`` of them are kept for each kind of arguments. Closures, globals,
+    and at most ``max_paths`` of them are kept for each kind of arguments. A ``for`` is staged pass
+    by pass, and many passes that do the same are compiled as one loop. Closures, globals,
     attributes and arrays that the function reads are compared at each call, and if they have
     changed it is staged again. Side effects happen when a path is staged; drawing random numbers is
     refused. ``precise`` takes scalar mathematical functions of the C library instead of vector
