@@ -31,7 +31,8 @@ CHAPTERS = {
     ],
     "SciPy's names": [
         f"functrans.scipy.{name}"
-        for name in ("fft", "integrate", "interpolate", "linalg", "optimize", "special", "stats")
+        for name in ("fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal",
+                     "sparse", "sparse.linalg", "spatial", "spatial.distance", "special", "stats")
     ],
     "Others": ["functrans.interop", "functrans.numba", "functrans.torch",
                "functrans.torch.autograd", "functrans.torch.func", "functrans.torch.nn",
