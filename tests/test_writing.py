@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import functrans as ft
 import functrans.numpy as np
+from functrans._transforms import writing as writes
 from functrans._transforms.writing import may_write
 from functrans.errors import ConcretizationError, UnsupportedError
 
@@ -860,3 +861,23 @@ def test_a_function_that_is_defined_later_is_followed():
         return x.sum()
 
     assert f(X).tolist() == [0, 1, 1, 1, 1, 1]
+
+
+def test_tables_of_others_functions_and_what_was_seen_are_not_looked_into(monkeypatch):
+    looked = []
+    parts = writes._parts
+    monkeypatch.setattr(writes, "_parts", lambda v: looked.append(v) or parts(v))
+    rows = {i: plain_np.sin for i in range(300)}
+    mine = [lambda x: 2 * x] * 300
+    assert not may_write(lambda x: rows[3](x) + mine[2](x))
+    assert len(looked) < 20
+
+
+def test_the_last_function_of_a_table_is_seen_to_write():
+    def double(x):
+        x *= 2
+        return x
+
+    table = {**{i: (lambda x, i=i: i * x) for i in range(200)}, "double": double}
+    others = [lambda x: table[3](x) for _ in range(20)]
+    assert may_write(lambda x: others[0](x) + table["double"](x))

@@ -37,6 +37,8 @@ _BUILTINS = frozenset(vars(builtins))
 _PLAIN = frozenset({int, float, complex, str, bytes, bool, type(None), np.ndarray})
 # How many values near a function are looked at for functions that write.
 _MOST = 500
+_LEADING = (dict, list, tuple, set, frozenset, type, functools.partial, types.FunctionType,
+            types.MethodType)
 _writes: WeakKeyDictionary[types.CodeType, bool] = WeakKeyDictionary()
 _reads: WeakKeyDictionary[types.CodeType, frozenset[str]] = WeakKeyDictionary()
 
@@ -168,7 +170,10 @@ def _codes(function: Any, unknown: list[str]) -> Iterator[types.CodeType]:
         for v in _within(values, seen):
             if callable(v) and not isinstance(v, type):
                 rest.append(v)
-            rest += _methods(v if isinstance(v, type) else type(v))
+            kind = v if isinstance(v, type) else type(v)
+            if id(kind) not in seen or kind is v:
+                seen.add(id(kind))
+                rest += _methods(kind)
 
 
 def _bound(f: Any) -> list[Any]:
@@ -181,17 +186,30 @@ def _bound(f: Any) -> list[Any]:
 
 
 def _within(values: list[Any], seen: set[int]) -> Iterator[Any]:
-    """Values, and what is in containers and attributes of the user's objects, up to a number."""
+    """Values, and what is in containers and attributes of the user's objects, up to a number.
+
+    What was ``seen`` is left out.
+    """
     rest = list(values)
     for _ in range(_MOST):
+        while rest and id(rest[-1]) in seen:
+            rest.pop()
         if not rest:
             return
         v = rest.pop()
+        seen.add(id(v))
         yield v
-        inside = _parts(v)
-        if inside and id(v) not in seen:
-            seen.add(id(v))
-            rest += [x for x in inside if type(x) not in _PLAIN and type(x) not in PROXIES]
+        rest += [x for x in _parts(v) if not _is_closed(type(x))]
+
+
+@functools.lru_cache(4096)
+def _is_closed(kind: type) -> bool:
+    """Whether values of a type lead to no function of the user's: numbers, rows, ufuncs."""
+    if kind in _PLAIN or kind in PROXIES:
+        return True
+    return not issubclass(kind, _LEADING) and all(
+        [k.__module__.split(".")[0] in LIBRARIES for k in kind.__mro__]
+    )
 
 
 def _parts(v: Any) -> Iterable[Any]:

@@ -24,6 +24,7 @@ from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.implicit import concrete
 from functrans.scipy.public import is_traced
+from functrans.scipy.stats.conditions import asked, both, chosen, nan_or, or_nan
 from functrans.scipy.stats.draws import numbers_of, quantile_kept, same_number
 
 LOG2 = math.log(2)
@@ -61,40 +62,6 @@ class Form:
     entropy: Callable | None = None
     valid: Callable | None = None
     support: tuple[Any, Any] = (-math.inf, math.inf)
-
-
-def _known(x: Any) -> Any:
-    return x.concrete() if isinstance(x, Tracer) else x
-
-
-def _asked(question: Callable, *xs: Any) -> Any:
-    """A condition on ``xs``, of plain values where they are known."""
-    plain = [_known(x) for x in xs]
-    return question(*(xs if any([p is None for p in plain]) else plain))
-
-
-def _chosen(keep: Any, y: Any, otherwise: Any) -> Any:
-    """``where(keep, y, otherwise)``, without an op where all of ``y`` is known to be kept.
-
-    What stands otherwise may be a function, which is called where it is needed.
-    """
-    if keep is True or (not isinstance(keep, Tracer) and np.asarray(keep).all()):
-        return y
-    return where(keep, y, otherwise() if callable(otherwise) else otherwise)
-
-
-def _or_nan(valid: Any, y: Any, *xs: Any) -> Any:
-    """``y`` where what it is computed of is valid; else NaN, and so are the slopes in ``xs``."""
-    return _chosen(valid, y, lambda: sum([x * np.nan for x in xs if x is not None], y * np.nan))
-
-
-def _nan_or(x: Any, otherwise: float) -> Callable[[], Any]:
-    """NaN where x is."""
-    return lambda: where(_asked(np.isnan, x), np.nan, otherwise)
-
-
-def _both(first: Any, second: Any) -> Any:
-    return second if first is True else first if second is True else first & second
 
 
 def _wide(x: Any) -> Any:
@@ -262,10 +229,10 @@ class Continuous(_Distribution):
         return _wide(z), shapes, scale, self._valid(shapes, scale)
 
     def _valid(self, shapes: list[Any], scale: Any) -> Any:
-        valid: Any = True if scale is None else _asked(lambda s: s > 0, scale)
+        valid: Any = True if scale is None else asked(lambda s: s > 0, scale)
         if self.form.valid is None:
             return valid
-        return _both(valid, _asked(self.form.valid, *shapes))
+        return both(valid, asked(self.form.valid, *shapes))
 
     def _sides(self, z: Any, shapes: list[Any]) -> tuple[Any, Any]:
         """Where z is not below the support, and where it is not above."""
@@ -278,8 +245,8 @@ class Continuous(_Distribution):
             return z <= (high(*s) if callable(high) else high)
 
         return (
-            True if low == -math.inf else _asked(at_least, z, *shapes),
-            True if high == math.inf else _asked(at_most, z, *shapes),
+            True if low == -math.inf else asked(at_least, z, *shapes),
+            True if high == math.inf else asked(at_most, z, *shapes),
         )
 
     @method
@@ -289,8 +256,8 @@ class Continuous(_Distribution):
         y = self.form.log_density(z, *shapes)
         y = y if scale is None else less_log(y, scale)
         above, below = self._sides(z, shapes)
-        y = _chosen(_both(above, below), y, _nan_or(z, -np.inf))
-        return _or_nan(valid, y, z, *shapes)
+        y = chosen(both(above, below), y, nan_or(z, -np.inf))
+        return or_nan(valid, y, z, *shapes)
 
     @method
     def pdf(self, x, *args, **kwds):
@@ -300,9 +267,9 @@ class Continuous(_Distribution):
     def _distribution(self, f: Callable, x: Any, args: tuple, kwds: dict, low: float, high: float):
         z, shapes, _, valid = self._standard(x, args, kwds)
         above, below = self._sides(z, shapes)
-        y = _chosen(above, f(z, *shapes), _nan_or(z, low))
-        y = _chosen(below, y, _nan_or(z, high))
-        return _or_nan(valid, y, z, *shapes)
+        y = chosen(above, f(z, *shapes), nan_or(z, low))
+        y = chosen(below, y, nan_or(z, high))
+        return or_nan(valid, y, z, *shapes)
 
     @method
     def cdf(self, x, *args, **kwds):
@@ -329,8 +296,8 @@ class Continuous(_Distribution):
             raise self._lacks(name)
         *shapes, loc, scale = self._parameters(args, kwds)
         q = _wide(as_operand(q))
-        valid = _both(self._valid(shapes, scale), _asked(lambda q: (q >= 0) & (q <= 1), q))
-        return _or_nan(valid, _placed(f(q, *shapes), loc, scale), q, *shapes, loc, scale)
+        valid = both(self._valid(shapes, scale), asked(lambda q: (q >= 0) & (q <= 1), q))
+        return or_nan(valid, _placed(f(q, *shapes), loc, scale), q, *shapes, loc, scale)
 
     @method
     def ppf(self, q, *args, **kwds):
@@ -350,7 +317,7 @@ class Continuous(_Distribution):
         y = place(f(*shapes), loc, scale)
         shape = np.broadcast_shapes(*[p.shape for p in (*shapes, loc, scale) if p is not None])
         y = y if np.shape(y) == shape else np.broadcast_to(as_operand(y), shape)
-        return _or_nan(self._valid(shapes, scale), y, *shapes, scale)
+        return or_nan(self._valid(shapes, scale), y, *shapes, scale)
 
     @method
     def mean(self, *args, **kwds):
@@ -416,7 +383,7 @@ class Discrete(_Distribution):
         *shapes, loc = self._parameters(args, kwds)
         k = as_operand(k)
         k = k if loc is None else ops.subtract(k, loc)
-        valid = True if self.form.valid is None else _asked(self.form.valid, *shapes)
+        valid = True if self.form.valid is None else asked(self.form.valid, *shapes)
         return _wide(k), shapes, valid
 
     @method
@@ -425,10 +392,10 @@ class Discrete(_Distribution):
         k, shapes, valid = self._variable(k, args, kwds)
         low, high = self.form.support
         top = high if callable(high) else lambda *_: high
-        inside = _asked(lambda k, *s: (k >= low) & (k <= top(*s)) & (np.floor(k) == k), k, *shapes)
+        inside = asked(lambda k, *s: (k >= low) & (k <= top(*s)) & (np.floor(k) == k), k, *shapes)
         y = self.form.log_density(count(k), *shapes)
-        y = _chosen(inside, y, _nan_or(k, -np.inf))
-        return _or_nan(valid, y, *shapes)
+        y = chosen(inside, y, nan_or(k, -np.inf))
+        return or_nan(valid, y, *shapes)
 
     @method
     def pmf(self, k, *args, **kwds):
@@ -440,9 +407,9 @@ class Discrete(_Distribution):
         first, last = self.form.support
         top = last if callable(last) else lambda *_: last
         y = f(count(k), *shapes)
-        y = _chosen(_asked(lambda k: k >= first, k), y, _nan_or(k, low))
-        y = _chosen(_asked(lambda k, *s: ~(k >= top(*s)), k, *shapes), y, high)
-        return _or_nan(valid, y, *shapes)
+        y = chosen(asked(lambda k: k >= first, k), y, nan_or(k, low))
+        y = chosen(asked(lambda k, *s: ~(k >= top(*s)), k, *shapes), y, high)
+        return or_nan(valid, y, *shapes)
 
     @method
     def cdf(self, k, *args, **kwds):
@@ -471,8 +438,8 @@ class Discrete(_Distribution):
         *shapes, loc = self._parameters(args, kwds)
         y = f(*shapes)
         y = y if loc is None or name != "mean" else y + loc
-        valid = True if self.form.valid is None else _asked(self.form.valid, *shapes)
-        return _or_nan(valid, y, *shapes)
+        valid = True if self.form.valid is None else asked(self.form.valid, *shapes)
+        return or_nan(valid, y, *shapes)
 
     @method
     def mean(self, *args, **kwds):

@@ -21,6 +21,7 @@ from functrans.numpy.structure import as_operand
 from functrans.scipy.implicit import concrete
 from functrans.scipy.public import is_traced
 from functrans.scipy.special import multigammaln
+from functrans.scipy.stats.conditions import known
 from functrans.scipy.stats.distribution import Named, method
 from functrans.scipy.stats.draws import (
     broken_stick,
@@ -39,10 +40,6 @@ def _real(x: Any) -> Any:
     return x if x.dtype.kind == "f" else x.astype(float)
 
 
-def _known(x: Any) -> Any:
-    return x.concrete() if isinstance(x, Tracer) else x
-
-
 # ---- quadratic forms of a positive definite matrix
 
 
@@ -59,8 +56,8 @@ def _matrix(a: Any, dim: int) -> Any:
 
 def _placed(x: Any, mean: Any, a: Any) -> tuple[Any, Any, int]:
     """The differences of points and mean as rows, the matrix, and the dimension."""
-    known = [1] + [np.shape(p)[0] for p in (mean, a) if p is not None and np.ndim(p)]
-    dim = max(known)
+    dims = [1] + [np.shape(p)[0] for p in (mean, a) if p is not None and np.ndim(p)]
+    dim = max(dims)
     x = _real(x)
     if x.ndim < 2:
         x = x.reshape((-1, 1) if dim == 1 else (1, -1))
@@ -206,7 +203,7 @@ class Dirichlet(Named):
         if x.shape[0] != n:
             raise ValueError(f"Vector 'x' must have {n} or {n - 1} entries, as 'alpha' has {n}, "
                              f"but its shape is {x.shape}.")
-        _check_simplex(_known(x))
+        _check_simplex(known(x))
         weights = (alpha - 1).reshape((n, *(1,) * (x.ndim - 1)))
         return _squeezed(xlogy(weights, x).sum(0) - _log_beta(alpha))
 
@@ -252,9 +249,9 @@ def _log_beta(alpha: Any) -> Any:
 
 def _positive(name: str, x: Any) -> Any:
     x = _real(x)
-    known = _known(x)
-    if known is not None and np.min(known, initial=np.inf) <= 0:
-        raise ValueError(f"All parameters must be greater than 0, but {name} is {known!r}")
+    plain = known(x)
+    if plain is not None and np.min(plain, initial=np.inf) <= 0:
+        raise ValueError(f"All parameters must be greater than 0, but {name} is {plain!r}")
     if x.ndim != 1:
         raise ValueError(f"Parameter vector {name!r} must be one dimensional, but its shape is "
                          f"{x.shape}.")
@@ -310,8 +307,8 @@ class Wishart(Named):
         scale, x, df = _real(scale), _real(x), _real(df)
         dim = scale.shape[0] if scale.ndim else 1
         scale = _matrix(scale, dim)
-        known = _known(df)
-        if known is not None and np.any(known <= dim - 1):
+        plain = known(df)
+        if plain is not None and np.any(plain <= dim - 1):
             raise ValueError("Degrees of freedom must be greater than the dimension of scale "
                              "matrix minus 1.")
         if x.ndim < 2:
