@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from subprocess import PIPE
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -69,8 +70,10 @@ def quiet():
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_is_left_behind():
-    """The next module has no leftovers of this one's clusters."""
-    yield
+    """The next module has no leftovers of this one's clusters, nor the variables that dask sets
+    in this process for those that it starts: OMP_NUM_THREADS and its kin."""
+    with mock.patch.dict(os.environ):
+        yield
     gc.collect()
 
 

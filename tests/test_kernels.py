@@ -296,6 +296,7 @@ def test_work_for_one_thread_is_not_shared(monkeypatch):
 
 
 def test_as_many_threads_as_the_environment_allows(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(blocks.os, "sched_getaffinity", lambda _: range(6), raising=False)
     assert blocks.cores() == 6
     for text, n in {"4": 4, "2,3": 2, "99": 6, "0": 1, "many": 6}.items():
