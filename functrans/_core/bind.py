@@ -424,6 +424,11 @@ def may_have_nan(x: Any) -> bool:
     return not _known_finite(x) if isinstance(x, Tracer) else x != x
 
 
+def known(x: Any) -> Any:
+    """The plain value of ``x``, None where it is traced and not known."""
+    return x.concrete() if isinstance(x, Tracer) else x
+
+
 def is_staged(x: Any) -> bool:
     """Whether ``x`` depends on inputs of a program that is being written."""
     while isinstance(x, Tracer):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import Tracer, known
 from functrans._ops import elementwise as ops
 from functrans.numpy.structure import as_operand, moveaxis, numpy_like, one_axis, reshape
 from functrans.numpy.updates import At
@@ -141,7 +141,7 @@ def _bounded(i, n, mode):
         return i % n
     if mode == "clip":
         return ops.clip(i, 0, n - 1)
-    value = i.concrete() if isinstance(i, Tracer) else i
+    value = known(i)
     if value is not None and np.any((np.asarray(value) < 0) | (np.asarray(value) >= n)):
         raise ValueError("invalid entry in coordinates array")
     return i

@@ -11,7 +11,7 @@ import numpy as np
 from functrans._core import scipy_names
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS
-from functrans._core.bind import Tracer
+from functrans._core.bind import Tracer, known
 from functrans._ops import elementwise as ops
 from functrans.errors import ConcretizationError, user_line
 from functrans.numpy.protocols import UFUNCS as ROWS
@@ -193,7 +193,7 @@ def real_if_close(a, tol=100):
     a = as_operand(a)
     if a.dtype.kind != "c":
         return a
-    value = a.concrete() if isinstance(a, Tracer) else a
+    value = known(a)
     if value is None:
         raise ConcretizationError(
             f"{user_line()}: np.real_if_close: the dtype of the result would depend on the values "

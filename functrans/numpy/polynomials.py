@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Tracer, bind
+from functrans._core.bind import Tracer, bind, known
 from functrans._ops import polynomials as rows
 from functrans.numpy.arrange import vander
 from functrans.numpy.contractions import convolve
@@ -176,7 +176,7 @@ def roots(p):
     if len(p) - lead < 2:
         return np.zeros(0)
     r = bind(rows.roots, p, lead=lead)
-    values = r.concrete() if isinstance(r, Tracer) else r
+    values = known(r)
     if p.dtype.kind == "c" or values is None or np.any(values.imag):
         return r
     return np.real(r)

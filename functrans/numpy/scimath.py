@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import dtype_of
-from functrans._core.bind import Tracer
+from functrans._core.bind import known
 from functrans.errors import ConcretizationError, user_line
 from functrans.numpy.structure import as_operand, numpy_like
 
@@ -21,7 +21,7 @@ NARROW = "fbhBH"
 
 def _any(outside: Callable, x: Any, name: str) -> bool:
     """Whether ``outside`` holds for an entry of the real ``x``; an error if it is not concrete."""
-    values = x.concrete() if isinstance(x, Tracer) else x
+    values = known(x)
     if values is None:
         raise ConcretizationError(
             f"{user_line()}: np.emath.{name}: whether the result is complex would depend on the "

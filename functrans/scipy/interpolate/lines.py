@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import interpolate
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import known
 from functrans._core.locks import lazy
 from functrans.numpy.indexing import take
 from functrans.numpy.structure import as_operand
@@ -96,9 +96,9 @@ class interp1d:
         return below, above
 
     def _require_inside(self, x: Any) -> None:
-        known = x.concrete() if isinstance(x, Tracer) else x
-        if self._plain.bounds_error and known is not None:
-            self._plain(np.asarray(known))  # raises
+        plain = known(x)
+        if self._plain.bounds_error and plain is not None:
+            self._plain(np.asarray(plain))  # raises
 
 
 def pchip_interpolate(xi, yi, x, der: Any = 0, axis=0):

@@ -7,13 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import Tracer, known
 from functrans._ops.declare import where
-
-
-def known(x: Any) -> Any:
-    """The plain value of ``x``, None where it is traced and not known."""
-    return x.concrete() if isinstance(x, Tracer) else x
 
 
 def asked(question: Callable, *xs: Any) -> Any:
@@ -47,4 +42,4 @@ def both(first: Any, second: Any) -> Any:
     return second if first is True else first if second is True else first & second
 
 
-__all__ = ["asked", "both", "chosen", "known", "nan_or", "or_nan"]
+__all__ = ["asked", "both", "chosen", "nan_or", "or_nan"]

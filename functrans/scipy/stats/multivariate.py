@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import stats as theirs
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import Tracer, known
 from functrans._ops import linalg as rows
 from functrans._ops.calls import stop
 from functrans._ops.declare import where
@@ -21,7 +21,6 @@ from functrans.numpy.structure import as_operand
 from functrans.scipy.implicit import concrete
 from functrans.scipy.public import is_traced
 from functrans.scipy.special import multigammaln
-from functrans.scipy.stats.conditions import known
 from functrans.scipy.stats.distribution import Named, method
 from functrans.scipy.stats.draws import (
     broken_stick,
