@@ -19,6 +19,7 @@ Nodes are ordered by ``seq``, which falls with time: an operand's node always ha
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -439,7 +440,7 @@ class Recorder(Trace):
         if not is_inexact(y):
             return y
         edges: list[Edge | None] = []
-        parts, needs = [], set()
+        parts, needs = [], ()
         for i, x in enumerate(args):
             if type(x) is not Value or x.node is None:
                 edges.append(None)
@@ -449,15 +450,21 @@ class Recorder(Trace):
             if action is not None:
                 saved = action.pick(y, *primals) if action.needs else ()
                 parts.append((i, action, saved, _unlike(primals[i], y)))
-                needs.update(action.needs)
+                needs += action.needs
         if not parts:
             return Value(y, None, 0, own)
-        marks = [(x.storage, x.storage.version) for x, name in zip(args, prim.operands, strict=True)
-                 if name in needs and type(x) is Value and x.storage] if needs else []
-        if "y" in needs:
-            marks.append((own, own.version))
-        kind = named(ElementwiseNode, title_of(prim.name))
-        return Value(y, kind(edges, parts, marks, caller() if marks else None), 0, own)
+        marks = [(own, own.version)] if "y" in needs else []
+        if needs:
+            for x, name in zip(args, prim.operands, strict=True):
+                if name in needs and type(x) is Value and x.storage:
+                    marks.append((x.storage, x.storage.version))
+        return Value(y, _kind(prim)(edges, parts, marks, caller() if marks else None), 0, own)
+
+
+@functools.cache
+def _kind(prim: Primitive) -> type[ElementwiseNode]:
+    """The class of the nodes of an elementwise row."""
+    return named(ElementwiseNode, title_of(prim.name))
 
 
 def _unlike(x, y):
