@@ -262,12 +262,7 @@ def _walk(cts, heap, needed, captured, retain, create, glance=None):
         plain = node.extras is None
         if not plain or type(node) is AccumulateGrad:
             if plain and needed is None and watch is None:
-                leaf = node.variable
-                if glance is not None:
-                    glance.leaves.append(leaf)
-                    glance.ends.append(ct)
-                else:
-                    leaf.accumulate(_hooked(leaf._hooks, ct, create) if leaf._hooks else ct, create)
+                _reach_leaf(node.variable, ct, create, glance)
                 continue
             ct = _after_hooks(node, ct, create)
         if needed is not None:
@@ -310,6 +305,15 @@ def _walk(cts, heap, needed, captured, retain, create, glance=None):
             glance.passed.append(node)
         elif not retain:
             node.release()
+
+
+def _reach_leaf(leaf: Tensor, ct: Any, create: bool, glance: _Glance | None) -> None:
+    """Add a cotangent to the ``grad`` of a leaf, or note it until all are known to be finite."""
+    if glance is None:
+        leaf.accumulate(_hooked(leaf._hooks, ct, create) if leaf._hooks else ct, create)
+        return
+    glance.leaves.append(leaf)
+    glance.ends.append(ct)
 
 
 def _add(cts: dict, heap: list, node: Node, k: int, c: Any) -> None:
