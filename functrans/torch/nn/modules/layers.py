@@ -55,6 +55,7 @@ STATELESS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "Dropout3d": ("dropout3d", {"p": 0.5, "inplace": False}, True),
     "AlphaDropout": ("alpha_dropout", {"p": 0.5, "inplace": False}, True),
     "PixelShuffle": ("pixel_shuffle", {"upscale_factor": ...}, False),
+    "ChannelShuffle": ("channel_shuffle", {"groups": ...}, False),
     "PixelUnshuffle": ("pixel_unshuffle", {"downscale_factor": ...}, False),
     "Unfold": ("unfold", {"kernel_size": ..., "dilation": 1, "padding": 0, "stride": 1}, False),
     "Fold": ("fold", {"output_size": ..., "kernel_size": ..., "dilation": 1, "padding": 0,

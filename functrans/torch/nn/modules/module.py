@@ -11,7 +11,7 @@ from functrans.torch._graph.modes import is_grad_enabled, no_grad
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.nn.modules.hooks import Watch, as_tuple
-from functrans.torch.nn.parameter import Parameter
+from functrans.torch.nn.parameter import Buffer, Parameter
 
 
 class Missing(NamedTuple):
@@ -73,7 +73,10 @@ class Module:
             fields.pop(name, None)
             fields[place][name] = value
             return
-        if name in fields.get("_parameters", ()):
+        if isinstance(value, Buffer):
+            fields.pop(name, None)
+            self.register_buffer(name, value, value.persistent)
+        elif name in fields.get("_parameters", ()):
             if value is not None:
                 raise TypeError(f"cannot assign '{type(value).__name__}' as parameter '{name}' "
                                 "(torch.nn.Parameter or None expected)")
