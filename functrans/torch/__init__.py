@@ -156,6 +156,7 @@ Tensor.backward = tensor_backward  # type: ignore[method-assign]
 Tensor.__repr__ = show_tensor  # type: ignore[method-assign,assignment]
 Node.__getattr__ = seen.saved_attribute  # type: ignore[method-assign,assignment]
 Node.__call__ = seen.pass_alone  # type: ignore[method-assign,assignment]
+Node.__dir__ = seen.attribute_names  # type: ignore[method-assign,assignment]
 for _name, _f in {**kinds.METHODS, **memory.METHODS}.items():
     setattr(Tensor, _name, _f)
 for _name, _f in table.PROPERTIES.items():

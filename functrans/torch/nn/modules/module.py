@@ -68,7 +68,7 @@ class Module:
             place = "_parameters" if isinstance(value, Parameter) else "_modules"
             if place not in fields:
                 raise AttributeError(f"cannot assign {place[1:]} before Module.__init__() call")
-            for other in ("_parameters", "_modules", "_buffers"):
+            for other in {"_parameters", "_modules", "_buffers"} - {place}:
                 fields[other].pop(name, None)
             fields.pop(name, None)
             fields[place][name] = value

@@ -192,7 +192,10 @@ class Recurrent(Module):
         """Nothing: parameters stay where they are."""
 
     def extra_repr(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}"
+        shown = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0,
+                 "bidirectional": False}
+        options = [f"{k}={getattr(self, k)}" for k, v in shown.items() if getattr(self, k) != v]
+        return ", ".join([f"{self.input_size}, {self.hidden_size}", *options])
 
 
 class RNN(Recurrent):
