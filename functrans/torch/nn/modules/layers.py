@@ -269,7 +269,8 @@ class Embedding(Module):
         return NN["embedding"](input, self.weight, self.padding_idx, *self.options)
 
     def extra_repr(self) -> str:
-        return f"{self.num_embeddings}, {self.embedding_dim}"
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
 
 
 class EmbeddingBag(Module):
@@ -352,6 +353,10 @@ class ConvolutionTranspose(Convolution):
         return FUNCTIONS[f"conv_transpose{self._n}d"](
             input, self.weight, self.bias, self.stride, self.padding, self.output_padding,
             self.groups, self.dilation)
+
+    def extra_repr(self) -> str:
+        more = f", output_padding={self.output_padding}" if any(self.output_padding) else ""
+        return super().extra_repr() + more
 
 
 class Flatten(Module):

@@ -403,12 +403,14 @@ class Module:
     def _get_name(self) -> str:
         return type(self).__name__
 
+    def _shown(self) -> list[tuple[str, str]]:
+        """The modules below it, by name, as they print."""
+        return [(name, repr(module)) for name, module in self._modules.items()]
+
     def __repr__(self) -> str:
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
-        below = []
-        for name, module in self._modules.items():
-            below.append(f"({name}): {module!r}")
+        below = [f"({name}): {text}" for name, text in self._shown()]
         if not below and len(lines) <= 1:
             return f"{self._get_name()}({extra})"
         inner = "\n".join([*lines, *below]).split("\n")
