@@ -408,7 +408,7 @@ def test_a_boolean_index_takes_all_or_nothing():
     lambda x: torch.softmax(x, axis=0), lambda x: x.sum(axis=0), lambda x: x.var(axis=0),
     lambda x: torch.amax(x, axis=0, keepdims=True), lambda x: torch.max(x, axis=0).values,
     lambda x: torch.cat([x, x], axis=0), lambda x: torch.stack([x], axis=1),
-    lambda x: x.unsqueeze(axis=0), lambda x: lambda x: torch.cumsum(x, axis=1),
+    lambda x: x.unsqueeze(axis=0), lambda x: torch.cumsum(x, axis=1),
 ])
 def test_numpys_names_of_arguments_are_taken_too(call):
     x = torch.arange(6.0).reshape(2, 3)
