@@ -19,10 +19,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from functrans import tree
-from functrans._core.bind import Tracer
+from functrans._core.bind import UNSEEN, Tracer
 from functrans._core.writing import patched, with_names
 from functrans._transforms.staging.libraries import is_library
-from functrans.errors import ConcretizationError, name_of
+from functrans.errors import ConcretizationError, ImmutableError, name_of, user_line
 
 # NumPy's methods and functions that write into an array.
 WRITERS = frozenset({
@@ -116,6 +116,19 @@ def may_write(f: Any, unknown: list[str] | None = None) -> bool:
     What it names that is not defined yet comes to ``unknown``.
     """
     return any(map(_code_writes, _codes(f, [] if unknown is None else unknown)))
+
+
+def require_rebinding(code: types.CodeType, module: str) -> None:
+    """Raise where ``y += v`` on a traced array, which makes a new one, would have to write.
+
+    That is in functions that write and that no transform has seen.
+    """
+    if _code_writes(code) and module.partition(".")[0] != "functrans":
+        raise ImmutableError(
+            f"{user_line()}: a traced array would become another one here, where NumPy writes into "
+            f"it and all its names and views see that: {UNSEEN}. Write y = y + v for y += v where "
+            "no one else has y, or run this in a block of `functrans.patch()`."
+        )
 
 
 def follow_always(f: Any) -> None:
@@ -297,15 +310,44 @@ def _calls_at(i: dis.Instruction) -> bool:
 
 
 def _is_sum(name: tuple[str, Any], steps: list[dis.Instruction]) -> bool:
-    """Whether all that a variable is ever set to are constants and what ``+=`` makes of them.
+    """Whether all that a variable is ever set to are constants and what ``+=`` makes of them, and
+    until the last ``+=`` it is only an operand.
 
-    The first array that comes of it is its own.
+    The first array that comes of it is its own, and nobody else has it while it changes.
     """
     before = [a for a, b in itertools.pairwise(steps) if (b.opname, b.argval) == name]
     starts = [a for a in before if not (a.opname == "BINARY_OP" and a.argrepr.endswith("="))]
     return name[0] == "STORE_FAST" and bool(starts) and all([
         a.opname == "LOAD_CONST" and isinstance(a.argval, int | float | complex) for a in starts
+    ]) and not _kept_before_last(name[1], steps)
+
+
+def _kept_before_last(name: str, steps: list[dis.Instruction]) -> bool:
+    """Whether a variable is read as more than an operand before it is set last, in loops too."""
+    last = max([i.offset for i in steps if i.opname == "STORE_FAST" and i.argval == name])
+    for i in steps:  # in the order of the code, so that a loop inside of another comes first
+        if i.opname.startswith("JUMP_BACKWARD") and i.argval <= last:
+            last = max(last, i.offset)
+    operations = [i for i in steps if i.opname in ("BINARY_OP", "COMPARE_OP")]
+    starts, ends = map(_begin, operations), map(_end, operations)
+    operands = {("begin", x) for x in starts if x} | {("end", x) for x in ends if x}
+    return any([
+        i.offset < last and i.opname.startswith("LOAD_FAST") and name in str(i.argrepr).split(", ")
+        and operands.isdisjoint((("begin", _begin(i)), ("end", _end(i)))) for i in steps
     ])
 
 
-__all__ = ["follow", "follow_always", "may_write"]
+def _begin(i: dis.Instruction) -> tuple[int, int] | None:
+    """Where the text of an instruction begins, if that is known."""
+    at = i.positions
+    known = at and at.lineno is not None and at.col_offset is not None
+    return (at.lineno, at.col_offset) if known else None
+
+
+def _end(i: dis.Instruction) -> tuple[int, int] | None:
+    at = i.positions
+    known = at and at.end_lineno is not None and at.end_col_offset is not None
+    return (at.end_lineno, at.end_col_offset) if known else None
+
+
+__all__ = ["follow", "follow_always", "may_write", "require_rebinding"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from functrans._core.bind import PLAIN, SparseOperand, Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise
+from functrans._transforms.writing import require_rebinding
 from functrans.numpy import lengths
 from functrans.numpy.protocols import absolute, root
 from functrans.numpy.sparse_operands import with_sparse
@@ -111,3 +114,20 @@ def _rpow(self: Tracer, other: Any) -> Any:
 
 Tracer.__pow__ = _pow  # type: ignore[attr-defined]
 Tracer.__rpow__ = _rpow  # type: ignore[attr-defined]
+
+
+def _in_place(name: str) -> Callable:
+    """``y += v``: another array; a number becomes another one in NumPy, too."""
+    fresh = getattr(operator, f"__{name}__")
+
+    def rebind(self: Tracer, other: Any) -> Any:
+        if self.ndim:
+            caller = sys._getframe(1)
+            require_rebinding(caller.f_code, caller.f_globals.get("__name__", ""))
+        return fresh(self, other)
+
+    return rebind
+
+
+for _name in [*BINARY, "pow", "matmul"]:
+    setattr(Tracer, f"__i{_name}__", _in_place(_name))

@@ -24,6 +24,7 @@ from functrans.numpy.memory import Half
 from functrans.numpy.ufunc_methods import UPDATES
 from functrans.numpy.updates import At
 from functrans.numpy.writable import (
+    Name,
     Writable,
     argument,
     array_of,
@@ -79,13 +80,13 @@ def _is_plain(x: Any) -> bool:
 def _has_name(x: Any) -> bool:
     if isinstance(x, tuple | list):
         return any(map(_has_name, x))
-    return type(x) is Writable
+    return isinstance(x, Name)
 
 
 def _window(x: Any) -> Any:
     if isinstance(x, tuple | list):
         return rebuilt(x, map(_window, x))
-    return x.window if type(x) is Writable else x
+    return x.window if type(x) is Writable else current(x)
 
 
 def _value(x: Any) -> Any:
@@ -157,19 +158,19 @@ def _require_fit(who: str, out: Writable, y: Any) -> None:
 def _operator(name: str) -> tuple[Callable, Callable]:
     op = getattr(operator, f"__{name}__")
 
-    def forward(self: Writable, other: Any) -> Any:
-        x, y = self.value, other.value if type(other) is Writable else other
+    def forward(self: Any, other: Any) -> Any:
+        x, y = self.value, other.value if isinstance(other, Name) else other
         if x is not None and y is not None:  # the short way, for arrays that no one writes into
             z = op(x, y)
             if isinstance(y, np.ndarray) and is_ordered(y):
                 return _like_operands(op, z, self, other)
-            return Writable(z) if isinstance(z, Tracer) and z.ndim else named(z)
+            return named(z)
         if self.is_plain() and _is_plain(other):
             return named(op(self.window, _window(other)))
         return _like_operands(op, op(self.current(), current(other)), self, other)
 
-    def reflected(self: Writable, other: Any) -> Any:
-        if self.value is not None and type(other) is not Writable and not is_ordered(other):
+    def reflected(self: Any, other: Any) -> Any:
+        if self.value is not None and not isinstance(other, Name) and not is_ordered(other):
             return named(op(other, self.value))
         if self.is_plain() and _is_plain(other):
             return named(op(other, self.window))
@@ -201,7 +202,7 @@ def _in_place(name: str) -> Callable:
 def _unary(name: str) -> Callable:
     op = getattr(operator, f"__{name}__")
 
-    def method(self: Writable) -> Any:
+    def method(self: Any) -> Any:
         if self.is_plain():
             return named(op(self.window))
         return _like_operands(op, op(self.current()), self)
@@ -214,13 +215,13 @@ for _name in (
     "lshift", "rshift",
 ):
     _forward, _reflected = _operator(_name)
-    setattr(Writable, f"__{_name}__", _forward)
-    setattr(Writable, f"__r{_name}__", _reflected)
+    setattr(Name, f"__{_name}__", _forward)
+    setattr(Name, f"__r{_name}__", _reflected)
     setattr(Writable, f"__i{_name}__", _in_place(_name))
 for _name in ["eq", "ne", "lt", "le", "gt", "ge"]:
-    setattr(Writable, f"__{_name}__", _operator(_name)[0])
+    setattr(Name, f"__{_name}__", _operator(_name)[0])
 for _name in ["neg", "pos", "abs", "invert"]:
-    setattr(Writable, f"__{_name}__", _unary(_name))
+    setattr(Name, f"__{_name}__", _unary(_name))
 
 
 # ---- ufuncs and functions
@@ -230,7 +231,7 @@ def _array_ufunc(
     self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
 ) -> Any:
     if method == "__call__" and not kwargs:
-        values = [x.value if type(x) is Writable else x for x in inputs]
+        values = [x.value if isinstance(x, Name) else x for x in inputs]
         first = values[0]
         if isinstance(first, Tracer) and values[-1] is not None and len(values) <= 2 and not (
             is_ordered(values[-1])
@@ -468,8 +469,8 @@ Writable.flat = property(_flat, _assign_flat)  # type: ignore[attr-defined]
 Writable.shape = property(Writable.shape.fget, _assign_shape)  # type: ignore[attr-defined]
 Writable.strides = property(lambda self: self.window.strides)  # type: ignore[attr-defined]
 Writable.astype, Writable.fill, Writable.put = _astype, _fill, _put  # type: ignore[attr-defined]
-Writable.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
-Writable.__array_function__ = _array_function  # type: ignore[attr-defined]
+Name.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
+Name.__array_function__ = _array_function  # type: ignore[attr-defined]
 for _name in ("item", "tolist"):
     adopt(_name, getattr(Tracer, _name))
 
