@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from weakref import ProxyTypes as PROXIES
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
@@ -40,6 +40,8 @@ _MOST = 500
 _LEADING = (dict, list, tuple, set, frozenset, type, functools.partial, types.FunctionType,
             types.MethodType)
 _writes: WeakKeyDictionary[types.CodeType, bool] = WeakKeyDictionary()
+# Code that ``require_rebinding`` has let pass, by id: code objects are slow to hash.
+_sums: WeakValueDictionary[int, types.CodeType] = WeakValueDictionary()
 _reads: WeakKeyDictionary[types.CodeType, frozenset[str]] = WeakKeyDictionary()
 
 
@@ -118,17 +120,22 @@ def may_write(f: Any, unknown: list[str] | None = None) -> bool:
     return any(map(_code_writes, _codes(f, [] if unknown is None else unknown)))
 
 
-def require_rebinding(code: types.CodeType, module: str) -> None:
+def require_rebinding(frame: types.FrameType) -> None:
     """Raise where ``y += v`` on a traced array, which makes a new one, would have to write.
 
     That is in functions that write and that no transform has seen.
     """
-    if _code_writes(code) and module.partition(".")[0] != "functrans":
+    code = frame.f_code
+    if _sums.get(id(code)) is code:
+        return
+    own = frame.f_globals.get("__name__", "").partition(".")[0] == "functrans"
+    if not own and _code_writes(code):
         raise ImmutableError(
             f"{user_line()}: a traced array would become another one here, where NumPy writes into "
             f"it and all its names and views see that: {UNSEEN}. Write y = y + v for y += v where "
             "no one else has y, or run this in a block of `functrans.patch()`."
         )
+    _sums[id(code)] = code
 
 
 def follow_always(f: Any) -> None:
@@ -328,26 +335,19 @@ def _kept_before_last(name: str, steps: list[dis.Instruction]) -> bool:
     for i in steps:  # in the order of the code, so that a loop inside of another comes first
         if i.opname.startswith("JUMP_BACKWARD") and i.argval <= last:
             last = max(last, i.offset)
-    operations = [i for i in steps if i.opname in ("BINARY_OP", "COMPARE_OP")]
-    starts, ends = map(_begin, operations), map(_end, operations)
-    operands = {("begin", x) for x in starts if x} | {("end", x) for x in ends if x}
+    operands = {end for i in steps if i.opname in ("BINARY_OP", "COMPARE_OP") for end in _ends(i)}
     return any([
-        i.offset < last and i.opname.startswith("LOAD_FAST") and name in str(i.argrepr).split(", ")
-        and operands.isdisjoint((("begin", _begin(i)), ("end", _end(i)))) for i in steps
+        i.offset < last and i.opname.startswith("LOAD_FAST") and name in i.argrepr.split(", ")
+        and operands.isdisjoint(_ends(i)) for i in steps
     ])
 
 
-def _begin(i: dis.Instruction) -> tuple[int, int] | None:
-    """Where the text of an instruction begins, if that is known."""
+def _ends(i: dis.Instruction) -> set[tuple]:
+    """Where the text of an instruction begins and ends, as far as that is known."""
     at = i.positions
-    known = at and at.lineno is not None and at.col_offset is not None
-    return (at.lineno, at.col_offset) if known else None
-
-
-def _end(i: dis.Instruction) -> tuple[int, int] | None:
-    at = i.positions
-    known = at and at.end_lineno is not None and at.end_col_offset is not None
-    return (at.end_lineno, at.end_col_offset) if known else None
+    if at is None or at.col_offset is None or at.end_col_offset is None:
+        return set()
+    return {("begin", at.lineno, at.col_offset), ("end", at.end_lineno, at.end_col_offset)}
 
 
 __all__ = ["follow", "follow_always", "may_write", "require_rebinding"]

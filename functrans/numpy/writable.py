@@ -98,11 +98,16 @@ class Number(Name):
 
     __slots__ = ()
 
-    shape = ()
-    ndim = 0
-
     def current(self) -> Any:
         return self.value
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def ndim(self) -> int:
+        return 0
 
     @property
     def dtype(self) -> np.dtype:
@@ -202,7 +207,7 @@ class Writable(Name):
 
     def __array__(self, dtype=None, copy=None):
         if not self.is_plain():
-            return self.current().__array__(dtype, copy)
+            return np.array(self.current(), dtype, copy=copy)
         if self.memory.borrowed:
             self.memory.own()
         return np.array(self.memory.lend(self.window), dtype, copy=copy)
@@ -454,5 +459,5 @@ def _updated(x: Any, key: Any, value: Any) -> Any:
     return At(x)[key].set(value)
 
 
-__all__ = ["NAMES", "Name", "Number", "Writable", "argument", "array_of", "named", "named_like", "require_apart",
-           "view"]
+__all__ = ["NAMES", "Name", "Number", "Writable", "argument", "array_of", "named", "named_like",
+           "require_apart", "view"]

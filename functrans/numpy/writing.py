@@ -14,6 +14,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core import writing
+from functrans._core.array import plain
 from functrans._core.bind import Tracer
 from functrans._core.writing import current
 from functrans._ops import elementwise as ops
@@ -21,6 +22,7 @@ from functrans.errors import UnsupportedError, user_line
 from functrans.numpy import protocols
 from functrans.numpy.layouts import is_laid_out, is_ordered, layout_of, rebuilt
 from functrans.numpy.memory import Half
+from functrans.numpy.operators import require_fit
 from functrans.numpy.ufunc_methods import UPDATES
 from functrans.numpy.updates import At
 from functrans.numpy.writable import (
@@ -112,9 +114,9 @@ def _apply(
             place = out.own_window()  # first: others may be views of what it replaces
             call(*_window(args), **{k: _window(v) for k, v in options.items()}, out=place)
             return out
-        if out is not None:
-            options["out"] = out
         windows = _window(args)
+        if out is not None:
+            return call(*windows, **{k: _window(v) for k, v in options.items()}, out=out)
         y = call(*windows, **{k: _window(v) for k, v in options.items()})
         if type(y) is np.ndarray and (y.base is not None or any([y is w for w in windows])):
             y = _view_among(y, [x for x in args if type(x) is Writable]) or y
@@ -133,23 +135,9 @@ def _written(who: str, out: Any, y: Any, mask: Any = True) -> Any:
     if type(out) is not Writable:
         raise protocols.refused(who, "got out= that is a plain ndarray", protocols.USE_RESULT)
     y = y if isinstance(y, Tracer) else np.asarray(y)
-    _require_fit(who, out, y)
+    require_fit(who, out, y)
     out.assign(y if mask is True else ops.where(mask, y, out.current()))
     return out
-
-
-def _require_fit(who: str, out: Writable, y: Any) -> None:
-    """NumPy's own errors where a result has no place in an array, by its shape or its dtype."""
-    if not np.can_cast(y.dtype, out.dtype, "same_kind"):
-        raise TypeError(
-            f"Cannot cast ufunc {who.removeprefix('np.')!r} output from {y.dtype!r} to "
-            f"{out.dtype!r} with casting rule 'same_kind'"
-        )
-    if np.broadcast_shapes(y.shape, out.shape) != out.shape:
-        raise ValueError(
-            f"non-broadcastable output operand with shape {out.shape} doesn't match the broadcast "
-            f"shape {y.shape}"
-        )
 
 
 # ---- operators
@@ -334,13 +322,18 @@ def call(f: Callable, theirs: Any, args: tuple, kwargs: dict) -> Any:
         y = _call(f, theirs, args, kwargs)
     else:
         y = f(*args, **kwargs)
-        if isinstance(y, np.ndarray) and any(map(_shares(y), args)):
-            return argument(y)  # memory that was made elsewhere
+        if _shares(y, args):
+            return tree.map(plain, y)  # NumPy's own memory, where NumPy writes
     return array_of(y) if theirs in _CREATORS else named(y)
 
 
-def _shares(y: np.ndarray) -> Callable:
-    return lambda x: isinstance(x, np.ndarray) and np.may_share_memory(x, y)
+def _shares(y: Any, args: tuple) -> bool:
+    """Whether results are views of arrays without names."""
+    if isinstance(y, tuple | list):
+        return any([_shares(part, args) for part in y])
+    return isinstance(y, np.ndarray) and any([
+        isinstance(x, np.ndarray) and np.may_share_memory(x, y) for x in args
+    ])
 
 
 # ---- methods
