@@ -93,17 +93,13 @@ def serve() -> None:
 
 def _cases() -> dict[str, Callable[[], Callable[[], Any]]]:
     """Each case's name, and what makes the call that is timed."""
-    from benchmarks import jit, libraries, shim, speed, workloads
+    from benchmarks import jit, libraries, speed, workloads
     from benchmarks.peers import Functrans
 
     cases: dict[str, Callable[[], Callable[[], Any]]] = {
         name: lambda build=build: build([Functrans()]).contenders["functrans"]
         for name, build in speed.CASES.items()
     }
-    cases |= {
-        name: lambda build=build: next(iter(build([shim.Ours()]).contenders.values()))
-        for name, build in shim.CASES.items()
-    } if hasattr(shim, "Ours") else {}
     for group, build in jit.CASES.items():
         for i, problem in enumerate(build()):
             cases[f"{group}-{i}"] = lambda p=problem: jit._thunk(jit.Ours(), p.build, p.args)
