@@ -113,6 +113,11 @@ class _Evaluated:
 
     def _polynomial(self, x: Any, knots: np.ndarray, nu: int) -> Any:
         c = self.c if self.traced is None else self.traced
+        if knots[0] > knots[-1]:
+            raise UnsupportedError(
+                f"{user_line()}: a {type(self).__name__} of traced values or points needs "
+                "breakpoints that increase; give intervals in that order."
+            )
         for _ in range(nu):
             c = _slope(c)
         where = np.searchsorted(knots, x, side="right") - 1
@@ -139,7 +144,20 @@ def _made(c: Any, like: Any) -> PPoly:
 
 
 class PPoly(_Evaluated, si.PPoly):
-    """A piecewise polynomial in terms of coefficients and breakpoints, of traced points too."""
+    """A piecewise polynomial in terms of coefficients, which may be traced, and breakpoints."""
+
+    def __init__(self, c: Any, x: Any, extrapolate: Any = None, axis: int = 0):
+        if not is_traced((c, x)):
+            super().__init__(c, x, extrapolate, axis)
+            return
+        refuse_traced("PPoly", breakpoints=x)
+        c = as_operand(c)
+        # SciPy's checks, of plain coefficients
+        self.like = si.PPoly(np.zeros(c.shape), x, extrapolate, axis)
+        self.axis, self.extrapolate = self.like.axis, self.like.extrapolate
+        for _ in range(2 * bool(axis)):
+            c = np.moveaxis(c, axis + 1, 0)
+        self.traced = c if c.dtype.kind in "fc" else c.astype(float)
 
 
 class _Interpolant(_Evaluated):
