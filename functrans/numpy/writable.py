@@ -432,6 +432,8 @@ def require_order(who: str, target: Any, values: Any) -> None:
     steps = y.strides[0], v.strides[-1] if v.ndim else 0
     if steps[0] == steps[1] or min(steps[0] * steps[1], v.size - 1) <= 0:
         return  # in opposite directions NumPy makes a copy
+    if not np.may_share_memory(y, v):
+        return
     order = np.arange(y.size)[:: 1 if steps[0] > 0 else -1]
     places = [address(w) + step * order for w, step in zip((y, v), steps, strict=True)]
     _, written, read = np.intersect1d(*places, return_indices=True)
