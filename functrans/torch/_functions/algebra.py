@@ -201,7 +201,12 @@ def vdot(input, other):
     return _product.body(np.conjugate(input), other)
 
 
-@op(names="ger")
+def _outer_row(input, vec2):
+    fit = are_plain(input, vec2) and input._array.ndim == vec2._array.ndim == 1
+    return input[:, None] * vec2 if fit else None
+
+
+@op(names="ger", by_row=_outer_row)
 def outer(input, vec2):
     """All products of entries of two vectors."""
     for name, x in (("self", input), ("vec2", vec2)):
