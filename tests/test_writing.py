@@ -549,8 +549,13 @@ def mask_itself(y):
     y[y > 0] = y[3::-1]
 
 
+def stretch(y):
+    y[::2] = y[:3]
+
+
 @pytest.mark.parametrize("write", [
-    lambda y: np.place(y, y > 0, y[::-1]), fill_from_itself, mask_itself,
+    lambda y: np.place(y, y > 0, y[::-1]), fill_from_itself, mask_itself, stretch,
+    lambda y: np.copyto(y[4::-2], y[2::-1]),
 ])
 def test_what_numpy_reads_while_it_writes_is_refused(write):
     def f(x):

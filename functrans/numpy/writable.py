@@ -297,6 +297,7 @@ class Writable(Name):
         if self.is_plain() and not _is_traced(value):
             self.own_window()[...] = _plain(value)
             return
+        require_order("y[index] = values", self, value)
         value = _fitted(current(value), self.shape, self.dtype)
         if value.size:
             memory.write(self.place, value)
@@ -422,6 +423,24 @@ def require_apart(who: str, target: Any, values: Any) -> None:
         )
 
 
+def require_order(who: str, target: Any, values: Any) -> None:
+    """Raise where NumPy's copy between two lines of one memory reads what it has just written:
+    upwards, or downwards where the values begin before the target."""
+    if type(values) is not Writable or type(target) is not Writable or target.ndim != 1:
+        return
+    y, v = target.window, values.window
+    steps = y.strides[0], v.strides[-1] if v.ndim else 0
+    if steps[0] == steps[1] or min(steps[0] * steps[1], v.size - 1) <= 0:
+        return  # in opposite directions NumPy makes a copy
+    if not np.may_share_memory(y, v):
+        return
+    order = np.arange(y.size)[:: 1 if steps[0] > 0 else -1]
+    places = [address(w) + step * order for w, step in zip((y, v), steps, strict=True)]
+    _, written, read = np.intersect1d(*places, return_indices=True)
+    if np.any(written > read) if places[1][0] < places[0][0] else np.any(written < read):
+        require_apart(who, target, values)
+
+
 def _is_same(x: Writable, y: Writable) -> bool:
     """Whether two names are of the same view, as those of ``y[i] += v``."""
     a, b = x.window, y.window
@@ -460,4 +479,4 @@ def _updated(x: Any, key: Any, value: Any) -> Any:
 
 
 __all__ = ["NAMES", "Name", "Number", "Writable", "argument", "array_of", "named", "named_like",
-           "require_apart", "view"]
+           "require_apart", "require_order", "view"]

@@ -33,6 +33,7 @@ from functrans.numpy.writable import (
     named,
     named_like,
     require_apart,
+    require_order,
     view,
 )
 
@@ -41,7 +42,7 @@ _VIEW_METHODS = ("reshape", "transpose", "ravel", "squeeze", "swapaxes", "diagon
 _VIEW_FUNCTIONS = """
     transpose reshape ravel squeeze swapaxes diagonal moveaxis rollaxis expand_dims atleast_1d
     atleast_2d atleast_3d split array_split hsplit vsplit dsplit unstack flip fliplr flipud rot90
-    broadcast_to broadcast_arrays permute_dims matrix_transpose diag trim_zeros
+    broadcast_to broadcast_arrays permute_dims matrix_transpose diag ix_
 """
 VIEWS = {getattr(np, name) for name in _VIEW_FUNCTIONS.split() if hasattr(np, name)}
 VIEWS |= {np.linalg.diagonal, np.linalg.matrix_transpose}
@@ -57,6 +58,7 @@ _MAYBE_VIEWS = {
     np.diff: lambda args, kwargs: kwargs.get("n", args[1] if len(args) > 1 else 1) == 0,
     np.meshgrid: lambda args, kwargs: kwargs.get("copy", True) is not True,
     np.linalg.matrix_power: lambda args, kwargs: kwargs.get("n", args[-1]) == 1,
+    np.real_if_close: lambda args, kwargs: getattr(args[0], "dtype", np.dtype(complex)).kind != "c",
 }
 # Their results are arrays also where they have no axes; those of others are then numbers.
 _CREATORS = {
@@ -119,7 +121,8 @@ def _apply(
             return call(*windows, **{k: _window(v) for k, v in options.items()}, out=out)
         y = call(*windows, **{k: _window(v) for k, v in options.items()})
         if type(y) is np.ndarray and (y.base is not None or any([y is w for w in windows])):
-            y = _view_among(y, [x for x in args if type(x) is Writable]) or y
+            part = _view_among(y, [x for x in args if type(x) is Writable])
+            return named(y) if part is None else part
         return named(y)
     mask = options.pop("where", True) if type(out) is Writable else True
     y = call(*_value(args), **{k: _value(v) for k, v in options.items()})
@@ -263,6 +266,8 @@ def _call(f: Callable, theirs: Any, args: tuple, kwargs: dict) -> Any:
     who = f"np.{f.__name__}"
     if theirs in WRITERS and kwargs.get("inplace", True):
         return _write_by(theirs, *args, **kwargs)
+    if theirs is np.trim_zeros:  # which slices a name by what its values are
+        return f(*args, **kwargs)
     if theirs in (np.real, np.imag) and type(args[0]) is Writable:
         return getattr(args[0], f.__name__)
     if theirs is np.nan_to_num and kwargs.get("copy", True) is not True:
@@ -282,9 +287,12 @@ def _views(who: str, f: Callable, theirs: Callable, args: tuple, kwargs: dict) -
     parts = theirs(*_window(args), **{k: _window(v) for k, v in kwargs.items()})
     each = list(parts) if isinstance(parts, tuple | list) else [parts]
     views = [_view_among(x, names) for x in each]
-    if all(v is not None for v in views):
-        return rebuilt(parts, views) if isinstance(parts, tuple | list) else views[0]
-    return _apply(who, f, args, kwargs, theirs)
+    if any(v is None for v in views):  # copies, without entries, or of other operands
+        plain = _is_plain(args) and _is_plain(tuple(kwargs.values()))
+        y = named(parts) if plain else _apply(who, f, args, kwargs, theirs)
+        copies = list(y) if isinstance(parts, tuple | list) else [y]
+        views = [c if v is None else v for v, c in zip(views, copies, strict=True)]
+    return rebuilt(parts, views) if isinstance(parts, tuple | list) else views[0]
 
 
 def _view_among(part: np.ndarray, names: list[Writable]) -> Writable | None:
@@ -307,6 +315,8 @@ def _write_by(func: Callable, target: Any, *args: Any, **kwargs: Any) -> None:
         func(place, *_window(args), **{k: _window(v) for k, v in kwargs.items()})
         return
     changed = protocols.FUNCTIONS[func]
+    if func is np.copyto:
+        require_order("np.copyto", target, args[0] if args else kwargs.get("src"))
     if func is np.place:
         require_apart("np.place", target, args[-1] if args else kwargs.get("vals"))
     if type(target) is not Writable:
