@@ -16,11 +16,13 @@ from functrans._transforms.arguments import describe, hand_out, is_number
 from functrans._transforms.control import staged
 from functrans._transforms.control.carry import Carry, as_arrays, handed_out, is_value, staged_scan
 from functrans._transforms.control.revolve import Chain, Revolve
+from functrans._transforms.derived import surfacing
 from functrans._transforms.reverse.checkpoint import checkpoint as recomputed
 from functrans._transforms.reverse.grad import require_callable
 from functrans.errors import ArgumentError, ShapeError, name_of
 
 
+@surfacing
 def scan(
     f: Callable,
     init: Any,
