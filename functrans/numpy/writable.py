@@ -390,9 +390,9 @@ def require_order(who: str, target: Any, values: Any) -> None:
     if steps[0] == steps[1] or min(steps[0] * steps[1], v.size - 1) <= 0:
         return  # in opposite directions NumPy makes a copy
     order = np.arange(y.size)[:: 1 if steps[0] > 0 else -1]
-    places = [address(w) + step * order for w, step in zip((y, v), steps, strict=True)]
-    _, written, read = np.intersect1d(*places, return_indices=True)
-    if np.any(written > read) if places[1][0] < places[0][0] else np.any(written < read):
+    to, of = address(y) + steps[0] * order, address(v) + steps[1] * order
+    _, written, read = np.intersect1d(to, of, return_indices=True)
+    if np.any(written > read) if of[0] < to[0] else np.any(written < read):
         require_apart(who, target, values)
 
 
