@@ -24,7 +24,7 @@ si: Any = interpolate  # its types say less than its functions take
 
 
 class _Parts(NamedTuple):
-    """Coefficients, knots, axis of the values, and what is beyond the knots, under SciPy's names."""
+    """Coefficients, knots, axis of the values, and whether it goes on beyond the knots."""
 
     c: Any
     x: np.ndarray
