@@ -8,9 +8,9 @@ see a chain of calls, and a decision by a value of theirs is theirs to refuse.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -55,12 +55,14 @@ class Node:
     """A piece of a path: equations, and the decision, or the outputs, that follow them.
 
     ``sources`` says what the variables of its equations are; pieces of later nodes need ``given``.
+    Of leaves, the one with the largest ``used`` was used last.
     """
 
     __slots__ = ("__weakref__", "children", "convert", "decision", "eqns", "given", "outputs",
-                 "parent", "piece", "sources", "structure", "test")
+                 "parent", "piece", "sources", "structure", "test", "used")
 
     piece: Piece
+    used: int
 
     def __init__(self, eqns: Sequence[Eqn], sources: Mapping[Var, Source],
                  decision: Decision | None, outputs: tuple[Atom, ...], structure: Any):
@@ -109,7 +111,8 @@ class Tree:
     def __init__(self, name: str, rounding: Rounding, most: int, told: set[str]):
         self.name, self.rounding, self.most, self.told = name, rounding, most, told
         self.root: Node | None = None
-        self.leaves: OrderedDict[Node, None] = OrderedDict()
+        self.leaves: set[Node] = set()  # changed under a lock; calls only note their use
+        self.uses = count()
         self.shared: dict[str, Entry] = {}
         self.dropped: Counter[str] = Counter()
         self.staged = 0
@@ -167,8 +170,7 @@ class Tree:
         return None
 
     def _end(self, node: Node, args: list) -> Any:
-        if node in self.leaves:
-            self.leaves.move_to_end(node)
+        node.used = next(self.uses)
         entry = node.piece.entry
         assert entry is not None
         return entry.result(_called(entry, args))
@@ -205,8 +207,7 @@ class Tree:
 
     def _count(self, leaf: Node, args: tuple) -> None:
         """Note which path a call took; one that several take in a row is run as one program."""
-        if leaf in self.leaves:
-            self.leaves.move_to_end(leaf)
+        leaf.used = next(self.uses)
         last, times = self.last
         self.last = leaf, times + 1 if leaf is last else 1
         if leaf is not last:
@@ -232,7 +233,7 @@ class Tree:
         self._give(kept)
         self._link(kept, [node.outcome for node in nodes if node.outcome is not None])
         while len(self.leaves) > self.most:
-            self._drop(self.leaves.popitem(last=False)[0])
+            self._drop(min(self.leaves, key=lambda leaf: leaf.used))
         if sum(self.dropped.values()) >= self.most:
             self.end(self.dropped.most_common(1)[0][0], f"in ever new ways: {self.staged} paths "
                      f"were compiled, of which max_paths={self.most} are kept")
@@ -311,17 +312,19 @@ class Tree:
             above.children[how.key] = node
         self.root = nodes[0]
         if nodes[-1].test is None:
-            self.leaves[nodes[-1]] = None
+            nodes[-1].used = next(self.uses)
+            self.leaves.add(nodes[-1])
 
     def _forget(self, node: Node) -> None:
         """Forget the leaves behind a node that the function no longer comes to."""
         for leaf in list(self.leaves):
             if node in leaf.path():
-                del self.leaves[leaf]
+                self.leaves.remove(leaf)
                 self.dropped[_line_above(leaf)] += 1
 
     def _drop(self, leaf: Node) -> None:
         """Take a leaf out, and the nodes that lead to it alone."""
+        self.leaves.remove(leaf)
         node = leaf
         while node.parent is not None:
             above, how = node.parent
