@@ -175,8 +175,10 @@ def test_without_the_interpreter_lock_counts_are_relied_on_for_what_the_thread_h
     thread = threading.Thread(target=lambda: made.append(np.ones(3)))
     thread.start()
     thread.join()
-    assert is_exact(np.ones(3)) and is_alone([np.ones(3)], 0)
-    assert is_exact(made[0]) is is_alone(made, 0) is not FREE_THREADED
+    alone = is_alone([np.ones(3)], 0)
+    assert alone and is_exact(np.ones(3))
+    alone = is_alone(made, 0)  # not inside of an assertion, which keeps references
+    assert alone is is_exact(made[0]) is not FREE_THREADED
     kept = [np.ones(3)] * 2
     assert is_exact(kept[0]) and not is_alone(kept, 0)
 
