@@ -24,7 +24,7 @@ si: Any = interpolate  # its types say less than its functions take
 
 
 class _Parts(NamedTuple):
-    """Coefficients, knots, axis of the values, and whether it goes on beyond the knots."""
+    """Coefficients, knots, axis of the values, and what lies beyond, under SciPy's names."""
 
     c: Any
     x: np.ndarray
@@ -55,6 +55,11 @@ class _Evaluated:
         extrapolate = own.extrapolate if extrapolate is None else extrapolate
         if extrapolate == "periodic":
             x = knots[0] + (x - knots[0]) % (knots[-1] - knots[0])
+        if knots[0] > knots[-1]:
+            raise UnsupportedError(
+                f"{user_line()}: a {type(self).__name__} of traced values or points needs "
+                "breakpoints that increase; give intervals in that order."
+            )
         y = _polynomial(own.c, x, knots, nu)
         if not extrapolate:
             inside = (x >= knots[0]) & (x <= knots[-1])
@@ -145,7 +150,20 @@ def _made(traced: _Parts) -> PPoly:
 
 
 class PPoly(_Evaluated, si.PPoly):
-    """A piecewise polynomial in terms of coefficients and breakpoints, of traced points too."""
+    """A piecewise polynomial in terms of coefficients, which may be traced, and breakpoints."""
+
+    def __init__(self, c: Any, x: Any, extrapolate: Any = None, axis: int = 0):
+        if not is_traced((c, x)):
+            super().__init__(c, x, extrapolate, axis)
+            return
+        refuse_traced("PPoly", breakpoints=x)
+        c = as_operand(c)
+        # SciPy's checks, of plain coefficients
+        like = si.PPoly(np.zeros(c.shape), x, extrapolate, axis)
+        for _ in range(2 * bool(axis)):
+            c = np.moveaxis(c, axis + 1, 0)
+        c = c if c.dtype.kind in "fc" else c.astype(float)
+        self.traced = _Parts(c, like.x, like.axis, like.extrapolate)
 
 
 class _Interpolant(_Evaluated):
