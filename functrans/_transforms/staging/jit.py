@@ -343,7 +343,7 @@ class Jitted:
 
     def explain(self) -> Explanation:
         """What was staged and compiled so far, why, and in what time."""
-        return Explanation(self.name, list(self.history))
+        return Explanation(self.name, list(self.history.copy()))  # threads may add to it
 
     def _count_change(self, old: Entry | Tree) -> None:
         """Warn, once, of a function that is compiled again and again."""
@@ -380,7 +380,8 @@ class Jitted:
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """What is run for such arguments: the program as staged and as optimised, and its steps."""
         given = self.signature.of(args, kwargs)
-        known, before = self.entries.get(given.key), list(self.entries.values())
+        with self.lock:
+            known, before = self.entries.get(given.key), list(self.entries.values())
         entry, operands = self._entry(given)
         reason = f"new kind of arguments: {describe(given.operands)}"
         if entry in before:
