@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 from functrans._compile.run import row_kernels
 from functrans._kernels import large, sizes
-from functrans._ops import reductions
+from functrans._ops import exponentials
 from functrans._ops.declare import TABLE
 from functrans._ops.indexing import _add_wide_rows
 from functrans.torch._functions.own import ROWS
@@ -31,8 +31,8 @@ def always(monkeypatch):
 @pytest.fixture
 def kernel(always):
     """The kernel of that name, or a skip where it does not compile or does not pay."""
-    def call(name, *xs, axis=None):
-        y = large.in_one_pass(name, *xs, axis=axis)
+    def call(name, *xs, axis=None, filled=()):
+        y = large.in_one_pass(name, *xs, axis=axis, filled=filled)
         if y is None:
             pytest.skip(f"no native code for {name} here")
         return y
@@ -62,6 +62,41 @@ def test_shares_and_their_logarithms(kernel, shape, dtype):
     assert_allclose(kernel("softmax", x, axis=axis).astype(WIDE), shares(x),
                     rtol=24 * np.finfo(dtype).eps)  # exp of a difference as large as 12
     close(kernel("log_softmax", x, axis=axis), np.log(shares(x)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shares_with_the_logarithms_of_their_sums(kernel, shape, dtype):
+    x, axis, log = draw(shape, dtype), (len(shape) - 1,), np.empty(shape[:-1], dtype)
+    share = kernel("softmax_and_log", x, axis=axis, filled=(log,))
+    assert_array_equal(share, kernel("softmax", x, axis=axis))
+    close(log, scipy.special.logsumexp(x.astype(WIDE), -1))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("least", [1, 1 << 30])
+def test_the_gradient_of_logsumexp_takes_the_shares_of_its_value(monkeypatch, least, dtype):
+    monkeypatch.setattr(sizes, "PASSES", least)
+    x, w = draw((5, 9), dtype), draw(5, dtype)
+    x[1, :3], x[2], x[3, 4], x[4, 0] = -np.inf, -np.inf, np.inf, np.nan
+    w[4] = 0
+
+    def f(x):
+        return np.logaddexp.reduce(x, axis=1)
+
+    expected = shares(x[:2]) * w[:2, None]
+    y, pull = ft.vjp(f, x)
+    with np.errstate(invalid="ignore"):
+        close(np.asarray(y), scipy.special.logsumexp(x.astype(WIDE), 1))
+    got = np.asarray(pull(w)[0])
+    close(got[:2], expected)
+    assert_array_equal(got[2], np.full(9, w[2] / dtype(9)))
+    assert_array_equal(got[3], np.where(np.arange(9) == 4, w[3], 0))
+    assert_array_equal(got[4], 0)  # strong zero
+    J = ft.jacobian(f)(x[:2])
+    close(np.asarray(J), np.eye(2)[:, :, None] * shares(x[:2])[:, None])
+    close(np.asarray(ft.hessian(lambda x: f(x[:1])[0])(x[:2]))[0, :, 0],
+          np.diag(shares(x[0])) - np.outer(shares(x[0]), shares(x[0])))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -116,7 +151,7 @@ def test_special_rows_are_those_of_small_arrays(kernel, entries, dtype):
     x[1, : len(entries)] = entries
     x[2] = entries[0]
     with np.errstate(all="ignore"):
-        assert_allclose(kernel("softmax", x, axis=(1,)), reductions._softmax_whole((1,), x),
+        assert_allclose(kernel("softmax", x, axis=(1,)), exponentials._softmax_whole((1,), x),
                         rtol=24 * np.finfo(dtype).eps)
         y = x - x.max(1, keepdims=True)
         expected = y - np.log(np.exp(y).sum(1, keepdims=True))
