@@ -1,5 +1,6 @@
 """Kernels of one pass: softmax and its kin, activations, for arrays of any size and shape."""
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.special
@@ -227,6 +228,33 @@ def test_the_gradient_of_logsumexp_takes_the_kernel(always):
     x, g = draw((7, 11), np.float64), draw(7, np.float64)
     (ct,) = ft.vjp(lambda x: np.logaddexp.reduce(x, axis=1), x)[1](g)
     assert_allclose(ct, g[:, None] * scipy.special.softmax(x, axis=1), rtol=1e-13)
+
+
+@pytest.mark.parametrize("size", [1, 5, 4095, 4096, 4097])
+@pytest.mark.parametrize("name", ["cos", "sin"])
+def test_products_with_sines(kernel, name, size):
+    g, x = draw(size, np.float64), draw(size, np.float64, 20)
+    y = kernel(f"times_{name}", g, x)
+    exact = g * getattr(np, name)(x.astype(WIDE))
+    assert_allclose(y.astype(WIDE), exact, rtol=4 * np.finfo(np.float64).eps)
+    x[:1], g[:1] = 1e300, 1.0  # reduced by hundreds of digits of pi
+    exact = float(getattr(mpmath, name)(mpmath.mpf(1e300)))
+    assert abs(kernel(f"times_{name}", g, x)[0] - exact) < 2e-16
+    for special in (np.inf, np.nan):
+        x[:1] = special
+        assert np.isnan(kernel(f"times_{name}", g, x)[0])
+
+
+@pytest.mark.parametrize("size", [4095, 4096, sizes.LARGE - 1, sizes.LARGE])
+@pytest.mark.parametrize("seed", ["numbers", "one number"])
+def test_gradients_of_sines_of_every_size(seed, size):
+    x = np.linspace(-30.0, 30.0, size)
+    w = np.linspace(1.0, 2.0, size) if seed == "numbers" else np.float64(3.0)
+    close(ft.grad(lambda x: np.sum(w * np.sin(x)))(x), w * np.cos(x.astype(WIDE)))
+    close(ft.grad(lambda x: np.sum(w * np.cos(x)))(x), -w * np.sin(x.astype(WIDE)))
+    y, t = ft.jvp(lambda x: np.sin(x), (x,), (np.full(size, 3.0),))
+    close(t, 3 * np.cos(x.astype(WIDE)))
+    assert_array_equal(y, np.sin(x))  # values are NumPy's
 
 
 # ---- rows added at an index

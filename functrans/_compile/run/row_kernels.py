@@ -164,6 +164,16 @@ def _positive(w: _Writer, of: str, x: str) -> str:
     return w.code.select(w.t, w.code.compare("le", w.t, of, zero), zero, x)
 
 
+@_kernel(2)
+def _times_cos(w: _Writer) -> None:
+    w.flat(lambda g, x: w.op("mul", g, w.code.libm("cos", w.t, x)), "%x0", "%x1", "%y")
+
+
+@_kernel(2)
+def _times_sin(w: _Writer) -> None:
+    w.flat(lambda g, x: w.op("mul", g, w.code.libm("sin", w.t, x)), "%x0", "%x1", "%y")
+
+
 @_kernel(1)
 def _relu(w: _Writer) -> None:
     w.flat(lambda x: _positive(w, x, x), "%x0", "%y")
@@ -290,7 +300,8 @@ def _outer(pointers: list[str], t: str) -> str:
 
 # What kernels call for each entry, which NumPy has for vectors where the C library may not.
 _CALLED = {"sigmoid": ("exp",), "softmax": ("exp",), "softmax_and_log": ("exp",),
-           "log_softmax": ("exp",), "log_softmax_slope": ("exp",), "softplus": ("exp", "log1p")}
+           "log_softmax": ("exp",), "log_softmax_slope": ("exp",), "softplus": ("exp", "log1p"),
+           "times_cos": ("cos",), "times_sin": ("sin",)}
 
 
 @functools.cache
@@ -310,8 +321,10 @@ def _native(name: str, char: str) -> tuple[Any, Any] | None:
 
 
 def run(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
-    """The kernel ``name`` of arrays of one dtype, all in order, with rows of ``width`` entries, whose
-    result has the shape of the first; None where it does not compile."""
+    """The kernel ``name`` of arrays of one dtype, all in order, with rows of ``width`` entries.
+
+    The result has the shape of the first; None where the kernel does not compile.
+    """
     try:
         found = _native(name, xs[0].dtype.char)
     except Interrupted:  # called while this thread compiles
