@@ -278,7 +278,7 @@ class Jitted:
         except Endless as endless:
             made = Tree(self.name, self.rounding, self.most, self.told)
             made.end(endless.line, endless.how)
-            return made, operands
+            return made, made.values({}, operands)
         except ConcretizationError:
             if not environment.tracers:
                 raise
