@@ -14,6 +14,7 @@ NaN came out.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from llvmlite import ir
@@ -108,6 +109,12 @@ class TapedModel(models.StructModel):
         super().__init__(manager, kind, members)
 
 
+@functools.cache
+def taped(depth: int, strong: bool) -> Active:
+    """Taped numbers, as values and tangents of so many levels of dual ones."""
+    return Dual(taped(depth - 1, strong), 1, strong) if depth else Taped(strong)
+
+
 def is_plain(kind: types.Type) -> bool:
     """Whether it is the type of an ordinary real number."""
     return isinstance(kind, PLAIN)
@@ -124,4 +131,4 @@ def _constant(context: Any, builder: Any, source: Any, target: Any, x: Any) -> A
     return y._getvalue()
 
 
-__all__ = ["Active", "Dual", "Taped", "Vector", "is_plain"]
+__all__ = ["Active", "Dual", "Taped", "Vector", "is_plain", "taped"]

@@ -94,12 +94,14 @@ class Memory:
 
 
 _entries, _nodes = Memory(ENTRY), Memory(np.dtype(np.float64))
+numbers = Memory(np.dtype(np.float64))  # arguments
 
 
 def clear() -> None:
     """Give the memory that is kept for tapes back."""
     _entries.clear()
     _nodes.clear()
+    numbers.clear()
 
 
 class Tape:
@@ -117,7 +119,10 @@ class Tape:
         cts = block[: len(self.entries)]
         cts[:] = 0.0
         for index, value in seeds:
-            np.add.at(cts, index, value)
+            if index.ndim:
+                np.add.at(cts, index, value)
+            else:
+                cts[index] += value
         cts[0] = 0.0
         (_walk_strongly if strong else _walk)(self.entries, self.inputs, cts)
         found = cts[1 : self.inputs].copy()
@@ -196,4 +201,4 @@ def _walk_strongly(entries, inputs, cts):
                 cts[entry.j] += ct * entry.q
 
 
-__all__ = ["Tape", "clear", "enter", "meet", "number_inputs", "recorded"]
+__all__ = ["Tape", "clear", "enter", "meet", "number_inputs", "numbers", "recorded"]
