@@ -166,7 +166,7 @@ class Runs:
                                     for i, x in enumerate(operands)]),
             node - 1, self.room.get(key, 4 * node + 1000),
         )
-        self.room[key] = len(entries.entries) - node + 64
+        self.room[key] = len(entries.entries) + 64
         if all(map(_stands_alone, outs)):
             tapes.numbers.give(block)
         return Recorded(entries, [_words_of(outs[i], kind) for i in moving], strong,
