@@ -27,6 +27,8 @@ from functrans._inspect.lowered import Lowered
 from functrans._transforms.arguments import describe, hand_out_tree
 from functrans._transforms.derived import Derived
 from functrans._transforms.reverse.grad import require_callable
+from functrans._transforms.staging import batches
+from functrans._transforms.staging.batches import is_batched
 from functrans._transforms.staging.compiled import Compiled
 from functrans._transforms.staging.draws import Draws
 from functrans._transforms.staging.entry import Entry, JitCall, nothing
@@ -211,7 +213,8 @@ class Jitted:
                 entry.check_integers(operands)
             y = entry.result(JitCall(entry)(*operands))
         else:
-            y = entry.run(operands, functools.partial(self._grow, entry, given))
+            run = batches.run if any(map(is_batched, operands.values())) else Tree.run
+            y = run(entry, operands, functools.partial(self._grow, entry, given))
             if y is NotImplemented:
                 return hand_out_tree(self.signature.called(*args, **kwargs))
         # fresh code is verified by now: the shorter way does not ask
