@@ -31,10 +31,7 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("FUNCTRANS_PROFILE", "quick"))
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # it has the directory of who started it
-    # each worker has one core: BLAS's own threads would wait for one another most of the time
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-else:
+if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker has the directory of who started it
     os.environ["FUNCTRANS_CACHE_DIR"] = tempfile.mkdtemp(prefix="functrans-tests-")
     atexit.register(shutil.rmtree, os.environ["FUNCTRANS_CACHE_DIR"], ignore_errors=True)
 if settings.get_current_profile_name() == "quick":

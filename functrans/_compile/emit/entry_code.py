@@ -13,13 +13,14 @@ from itertools import product
 
 import numpy as np
 
-from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS
+from functrans._compile.emit.module import ARRAY_DATA, HEADER, LIST_ITEMS
 from functrans._compile.lowering.numbers import Code, is_float, stored_type
 from functrans._core.array import Array
 
 # Where CPython and NumPy keep things, in bytes from the start of an object; tried out in entry.py.
-OFFSETS = {"type": 8, "value": 16, "tuple": tuple.__basicsize__, "items": LIST_ITEMS,
-           "data": ARRAY_DATA, "ndim": 24, "dims": 32, "dtype": 56, "flags": 64}
+OFFSETS = {"type": HEADER - 8, "value": HEADER, "tuple": tuple.__basicsize__, "items": LIST_ITEMS,
+           "data": ARRAY_DATA, "ndim": HEADER + 8, "dims": HEADER + 16, "dtype": HEADER + 40,
+           "flags": HEADER + 48}
 # Bits of an array's flags: C-contiguous and aligned; writeable.
 IN_ORDER, WRITEABLE = 0x0001 | 0x0100, 0x0400
 # Most arguments and most results of a program with an entry; most arrays that one piece of code

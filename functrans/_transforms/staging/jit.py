@@ -24,9 +24,8 @@ from functrans._core.locks import Interrupted, Lock, compiler
 from functrans._core.log import tell
 from functrans._inspect.explained import Explanation, Staging
 from functrans._inspect.lowered import Lowered
-from functrans._transforms.arguments import describe, hand_out_tree
+from functrans._transforms.arguments import describe, hand_out_tree, require_callable
 from functrans._transforms.derived import Derived
-from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.staging import batches
 from functrans._transforms.staging.batches import is_batched
 from functrans._transforms.staging.compiled import Compiled
