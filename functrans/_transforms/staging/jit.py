@@ -26,6 +26,8 @@ from functrans._inspect.explained import Explanation, Staging
 from functrans._inspect.lowered import Lowered
 from functrans._transforms.arguments import describe, hand_out_tree, require_callable
 from functrans._transforms.derived import Derived, surface
+from functrans._transforms.staging import batches
+from functrans._transforms.staging.batches import is_batched
 from functrans._transforms.staging.compiled import Compiled
 from functrans._transforms.staging.draws import Draws
 from functrans._transforms.staging.entry import Entry, JitCall, nothing
@@ -212,7 +214,8 @@ class Jitted:
                 entry.check_integers(operands)
             y = entry.result(JitCall(entry)(*operands))
         else:
-            y = entry.run(operands, functools.partial(self._grow, entry, given))
+            run = batches.run if any(map(is_batched, operands.values())) else Tree.run
+            y = run(entry, operands, functools.partial(self._grow, entry, given))
             if y is NotImplemented:
                 return hand_out_tree(self.signature.called(*args, **kwargs))
         # fresh code is verified by now: the shorter way does not ask
