@@ -218,14 +218,18 @@ def _apart(array: Any, operands: Any) -> Any:
     """``array``, copied if it is on the memory of an argument."""
     if type(array) is not np.ndarray:
         return array
-    for x in operands:
-        x = x.primal if type(x) is Value else x
-        if x is array or (array.base is not None and isinstance(x, np.ndarray)
-                          and np.may_share_memory(x, array)):
-            return array.copy()
-    if not array.flags.writeable:
+    if not array.flags.writeable or any(_is_on(array, x) for x in operands):
         return array.copy()
     return array
+
+
+def _is_on(array: np.ndarray, x: Any) -> bool:
+    """Whether ``array`` is on the memory of an argument, or of one in a list."""
+    if type(x) in (list, tuple):
+        return any(_is_on(array, v) for v in x)
+    x = x.primal if type(x) is Value else x
+    return x is array or (array.base is not None and isinstance(x, np.ndarray)
+                          and np.may_share_memory(x, array))
 
 
 # ---- types
