@@ -283,3 +283,9 @@ def test_zero_wins_against_an_infinite_weight():
     y = NN.linear(x, w)
     (g,) = torch.autograd.grad((y * torch.tensor([0.0, 1.0])).sum(), x)
     assert_array_equal(g.numpy(), [[1.0, 2.0, 3.0]] * 2)
+
+
+def test_zero_wins_against_an_infinity_in_a_matrix():
+    w, v = torch.tensor([[np.inf, 1.0, 1.0], [1.0, 2.0, 3.0]], dtype=torch.float64), tensor(3)
+    (g,) = torch.autograd.grad(((w @ v) * torch.tensor([0.0, 1.0])).sum(), v)
+    assert_array_equal(g.numpy(), [1.0, 2.0, 3.0])
