@@ -8,11 +8,13 @@ import os
 import shutil
 import sys
 import tempfile
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import drawing
+from tests.covering import THOROUGH
 
 settings.register_profile(
     "quick",
@@ -31,10 +33,7 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("FUNCTRANS_PROFILE", "quick"))
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # it has the directory of who started it
-    # each worker has one core: BLAS's own threads would wait for one another most of the time
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-else:
+if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker has the directory of who started it
     os.environ["FUNCTRANS_CACHE_DIR"] = tempfile.mkdtemp(prefix="functrans-tests-")
     atexit.register(shutil.rmtree, os.environ["FUNCTRANS_CACHE_DIR"], ignore_errors=True)
 if settings.get_current_profile_name() == "quick":
@@ -49,6 +48,26 @@ def bytecode_of_processes():
     if sys.dont_write_bytecode:
         del os.environ["PYTHONDONTWRITEBYTECODE"]
         os.environ["PYTHONPYCACHEPREFIX"] = BYTECODE
+
+
+@pytest.fixture
+def unoptimised():
+    """What is compiled is not optimised, which takes six times as long; in a thorough run it is.
+
+    For tests of what programs compute, not of how they are compiled.
+    """
+    from tests import compiling  # lazy: functrans reads the environment that is set above
+
+    with compiling.without_optimising() if not THOROUGH else nullcontext():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def whole_tracebacks():
+    """A test that fails shows where."""
+    from functrans import config  # after the directory of compiled code is set
+
+    config.set(tracebacks="full")
 
 
 def pytest_runtest_setup():

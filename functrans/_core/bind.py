@@ -198,9 +198,8 @@ class Tracer:
         raise ImmutableError(
             scipy_names.advice(self)
             or f"{user_line()}: a traced array cannot be assigned into here: {UNSEEN}. Write y = "
-            "x.at[index].set(value), or build the result with np.stack, np.concatenate or "
-            "np.where; what is computed of traced numbers and NumPy's own arrays can be written to "
-            "after x = functrans.numpy.array(x)."
+            "x.at[index].set(value), build the result with np.stack, np.concatenate or np.where, "
+            "or run this in a block of `functrans.patch()`."
         )
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
@@ -277,7 +276,8 @@ class Tracer:
     def _decide(self, convert: Callable[[Any], Any], use: str) -> Any:
         raise ConcretizationError(
             f"{user_line()}: {use} of {self!r} depends on more than one value at once. "
-            "Use np.where(condition, a, b) instead of `if`, or ft.cond."
+            "Use np.where(condition, a, b) instead of `if`, or ft.cond; or give ft.vmap the "
+            "function under ft.jit, where entries of a batch may take paths of their own."
         )
 
 

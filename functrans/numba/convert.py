@@ -19,6 +19,7 @@ from numba.core import types
 from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic, overload
 
+from functrans._transforms.staging.names import codes_inside
 from functrans.numba.arrays import fresh
 from functrans.numba.numbers import Active, Taped
 from functrans.numba.source import require_pure
@@ -137,8 +138,7 @@ class Module(python_types.ModuleType):
 
 def _names(code: python_types.CodeType) -> set[str]:
     """The global names in a function and in those inside of it."""
-    inside = [c for c in code.co_consts if isinstance(c, python_types.CodeType)]
-    return set(code.co_names).union(*map(_names, inside))
+    return set(code.co_names).union(*map(_names, codes_inside(code)))
 
 
 # ---- functions that make arrays

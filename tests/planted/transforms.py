@@ -495,9 +495,37 @@ ERRORS = (
     Planted(
         "paths: the one used last is dropped",
         "functrans/_transforms/staging/paths.py",
-        "self.leaves.popitem(last=False)",
-        "self.leaves.popitem()",
+        "min(self.leaves, key",
+        "max(self.leaves, key",
         "tests/test_paths.py::test_paths_are_bounded_and_the_least_recently_used_goes",
+    ),
+    Planted(
+        "paths: what the C function takes is not used",
+        "functrans/_compile/emit/entry_code.py",
+        'w.pointer(leaf, "node.used"))',
+        "clock)",
+        "tests/test_paths.py::test_a_path_that_the_c_function_takes_is_recently_used",
+    ),
+    Planted(
+        "paths: a piece finds its small values where those before it are",
+        "functrans/_compile/run/plan.py",
+        "self.bytes += size",
+        "self.bytes += 0",
+        "tests/test_paths.py::test_several_values_are_handed_on_by_several_pieces",
+    ),
+    Planted(
+        "paths: entries of a batch that take another path keep their values",
+        "functrans/_transforms/staging/batches.py",
+        "np.where(self.mask, x, _at(x, self.entry)) if is_batched(x) else x",
+        "x",
+        "tests/test_batched_paths.py::test_errors_of_a_path_are_those_of_entries_that_take_it",
+    ),
+    Planted(
+        "paths: a number of an entry is taken without its derivative",
+        "functrans/_transforms/staging/batches.py",
+        "or (moves and convert in (float, complex))",
+        "",
+        "tests/test_batched_paths.py::test_numbers_of_python_have_no_derivative_in_silence",
     ),
     Planted(
         "paths: what one path changes is compared on others",
@@ -508,9 +536,9 @@ ERRORS = (
     ),
     Planted(
         "paths: numbers that are equal are the same but for the sign of a zero",
-        "functrans/_transforms/staging/speculation.py",
-        "return (x == value) & (np.signbit(x) == np.signbit(value))",
-        "return x == value",
+        "functrans/_compile/emit/entry_code.py",
+        'return w.op(f"bitcast double {x} to i64")',
+        """return w.op(f"bitcast double {w.op(f'fadd double {x}, 0.0')} to i64")""",
         "tests/test_paths.py::test_what_is_declined_is_what_was_not_decided",
     ),
     Planted(

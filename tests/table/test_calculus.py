@@ -15,7 +15,7 @@ from functrans.errors import NotDifferentiable
 from functrans.testing import check_grads
 from tests.table.references import REFERENCES
 from tests.table.samples import REAL_ONLY, case_id, cases, samples
-from tests.table.test_table import Smooth, random_like
+from tests.table.test_table import random_like, smooth
 
 ELEMENTWISE = [n for n, r in TABLE.items() if isinstance(r, Elementwise) and r.differentiable]
 COMPLEX_ROWS = {"absolute_complex", "imag", "special.wofz", "special.hankel1", "special.hankel2"}
@@ -66,7 +66,7 @@ def _reference(name, xs, ts, order):
 @pytest.mark.parametrize("order", [1, 2])
 def test_elementwise_row_against_mpmath(case, order):
     name, _ = case
-    f = Smooth(*case)
+    f = smooth(*case)
     moves = [np.zeros(x.shape) for x in f.operands]
     for i, t in zip(f.active, f.ts, strict=True):
         moves[i] = t
@@ -82,7 +82,7 @@ def test_elementwise_row_against_mpmath(case, order):
 
 
 def _takes_complex(name, number):
-    f = Smooth(name, number)
+    f = smooth(name, number)
     try:
         ys = f(*[x + 0j for x in f.xs])
     except TypeError:
@@ -108,14 +108,14 @@ COARSE = {
 
 @pytest.mark.parametrize("name", sorted(REAL_ONLY))
 def test_complex_numbers_are_refused_where_there_is_no_rule(name):
-    f = Smooth(name, 0)
+    f = smooth(name, 0)
     with pytest.raises(NotDifferentiable, match="is differentiated for real numbers alone"):
         ft.jvp(f, tuple(x + 0.1j for x in f.xs), tuple(t + 0j for t in f.ts))
 
 
 @pytest.mark.parametrize("case", [c for c in ANALYTIC if c[0] not in COARSE], ids=case_id)
 def test_slope_off_the_real_axis_is_the_complex_step(case):
-    f = Smooth(*case)
+    f = smooth(*case)
     found = ft.jvp(f, f.xs, f.ts)[1][0]
     with np.errstate(all="ignore"):
         stepped = (
@@ -130,7 +130,7 @@ def test_slope_off_the_real_axis_is_the_complex_step(case):
 @pytest.mark.parametrize("case", ANALYTIC, ids=case_id)
 def test_holomorphic_row_on_complex_numbers(case):
     """The directional derivative along a complex direction is the difference quotient's limit."""
-    f = Smooth(*case)
+    f = smooth(*case)
     rng = np.random.default_rng(5)
     zs = tuple(x + 0.3j * random_like(rng, x) for x in f.xs)
     check_grads(f, zs, order=2, rtol=1e-7)
@@ -138,16 +138,16 @@ def test_holomorphic_row_on_complex_numbers(case):
 
 @pytest.mark.parametrize("case", COMPLEX_CASES, ids=case_id)
 def test_row_on_complex_operands(case):
-    f = Smooth(*case)
+    f = smooth(*case)
     check_grads(f, f.xs, order=2, rtol=1e-8)
 
 
-MOVABLE = [c for c in OTHERS if any(x.size for x in Smooth(*c).xs)]
+MOVABLE = [c for c in OTHERS if any(x.size for x in smooth(*c).xs)]
 
 
 @pytest.mark.parametrize("case", MOVABLE, ids=case_id)
 def test_other_row_against_differences(case):
-    f = Smooth(*case)
+    f = smooth(*case)
     rough = any(x.dtype == np.float32 or y.dtype == np.float32 for x in f.xs for y in f(*f.xs))
     check_grads(f, f.xs, order=2, rtol=2e-3 if rough else 1e-8)
 
@@ -160,11 +160,11 @@ def _complex_point(f):
 def _has_complex_slope(case):
     if TABLE[case[0]].kinks or case[0] in {"astype", "astype_discrete"}:
         return False
-    f = Smooth(*case)
+    f = smooth(*case)
     return _takes_complex(*case) and all(inexact_dtype(y.dtype) for y in f(*_complex_point(f)))
 
 
 @pytest.mark.parametrize("case", [c for c in MOVABLE if _has_complex_slope(c)], ids=case_id)
 def test_other_row_on_complex_numbers(case):
-    f = Smooth(*case)
+    f = smooth(*case)
     check_grads(f, _complex_point(f), order=2, rtol=1e-7)

@@ -57,18 +57,15 @@ def random_like(rng, x, size=None):
 
 
 class Smooth:
-    """A row at a sample, a function of its floating operands, with directions to move them."""
+    """A row at operands, a function of those in floating point, with directions to move them.
 
-    def __init__(self, name, number, dtype=np.float64, seed=0):
-        self.row = TABLE[name]
-        sample = samples(name)[number]
-        self.operands = sample.operands(seed, dtype)
-        self.params = sample.params
-        self.prepare = sample.prepare
-        self.active = [i for i, x in enumerate(self.operands) if inexact_dtype(x.dtype)]
-        if isinstance(self.row, Linear) and self.row.operands is not None:
-            self.active = [i for i in self.active if i < self.row.operands]
-        self.xs = tuple(self.operands[i] for i in self.active)
+    It names no table: each transform looks through all that its function names for writes.
+    """
+
+    def __init__(self, row, operands, active, params, prepare, seed):
+        self.row, self.operands, self.active = row, operands, active
+        self.params, self.prepare = params, prepare
+        self.xs = tuple(operands[i] for i in active)
         rng = np.random.default_rng(seed + 1)
         self.ts = tuple(random_like(rng, x) for x in self.xs)
         self.others = tuple(random_like(rng, x) for x in self.xs)
@@ -88,6 +85,21 @@ class Smooth:
 
     def pushed(self, *xs):
         return ft.jvp(self, xs, self.ts)[1]
+
+
+def smooth(name, number, dtype=np.float64, seed=0):
+    """A row at one of its samples."""
+    row, sample = TABLE[name], samples(name)[number]
+    operands = sample.operands(seed, dtype)
+    return Smooth(row, operands, moving(row, operands), sample.params, sample.prepare, seed)
+
+
+def moving(row, operands):
+    """The numbers of the operands that have derivatives."""
+    active = [i for i, x in enumerate(operands) if inexact_dtype(x.dtype)]
+    if isinstance(row, Linear) and row.operands is not None:
+        active = [i for i in active if i < row.operands]
+    return active
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -110,7 +122,7 @@ def test_abstract_rule_is_the_real_output(case):
 
 @by_row(SMOOTH)
 def test_vjp_is_the_transpose_of_jvp(case):
-    f = Smooth(*case)
+    f = smooth(*case)
     pushed, pulled = f.pushed(*f.xs), f.pulled(*f.xs)
     rel = tolerance(case[0])
     size = sum(float(np.sum(np.abs(np.asarray(c) * t))) for c, t in zip(pulled, f.ts, strict=True))
@@ -121,7 +133,7 @@ def test_vjp_is_the_transpose_of_jvp(case):
 
 @by_row(SMOOTH)
 def test_vjp_of_each_operand_alone_is_that_of_all(case):
-    f = Smooth(*case)
+    f = smooth(*case)
     together = f.pulled(*f.xs)
     for i in range(len(f.xs)):
 
@@ -137,14 +149,14 @@ def test_vjp_of_each_operand_alone_is_that_of_all(case):
 
 @by_row(SMOOTH)
 def test_linearize_is_jvp(case):
-    f = Smooth(*case)
+    f = smooth(*case)
     for a, b in zip(ft.linearize(f, *f.xs)[1](*f.ts), f.pushed(*f.xs), strict=True):
         close(a, b, tolerance(case[0]))
 
 
 @by_row(SMOOTH)
 def test_tangents_are_linear(case):
-    f = Smooth(*case)
+    f = smooth(*case)
     moved = ft.linearize(f, *f.xs)[1]
     both = tuple(2 * t + u for t, u in zip(f.ts, f.others, strict=True))
     for a, b, c in zip(moved(*f.ts), moved(*f.others), moved(*both), strict=True):
@@ -153,7 +165,7 @@ def test_tangents_are_linear(case):
 
 @by_row([(*case, dtype) for case in SMOOTH for dtype in ("float32", "float64")])
 def test_derivatives_keep_the_dtype(case):
-    f, dtype = Smooth(*case), case[2]
+    f, dtype = smooth(*case), case[2]
     ys = f(*f.xs)
     if not {"astype"} & {case[0]}:
         wide = [y for y in ys if y.dtype not in (dtype, np.result_type(dtype, np.complex64))]
@@ -166,11 +178,11 @@ def test_derivatives_keep_the_dtype(case):
 
 @by_row(SMOOTH)
 def test_strides_do_not_matter(case):
-    f = Smooth(*case)
+    f = smooth(*case)
     strided = tuple(_strided(x) for x in f.xs)
     for a, b in zip(f.pushed(*strided), f.pushed(*f.xs), strict=True):
         close(a, b, tolerance(case[0]))
-    g = Smooth(*case)
+    g = smooth(*case)
     g.cts = tuple(_strided(c) for c in f.cts)
     for a, b in zip(g.pulled(*strided), f.pulled(*f.xs), strict=True):
         close(a, b, tolerance(case[0]))
@@ -187,7 +199,7 @@ def _strided(x):
 
 @by_row(SMOOTH)
 def test_second_derivatives_agree_however_composed(case):
-    f = Smooth(*case)
+    f = smooth(*case)
     rtol = max(1e-11, 10 * tolerance(case[0]))
     over = ft.jvp(f.pulled, f.xs, f.ts)[1]  # forward over reverse
     under = ft.vjp(f.pulled, *f.xs)[1](f.ts)  # reverse over reverse: the transpose, and symmetric
@@ -202,7 +214,7 @@ def test_second_derivatives_agree_however_composed(case):
 
 @by_row(SMOOTH)
 def test_pullback_is_linear_and_differentiable_in_its_cotangent(case):
-    f = Smooth(*case)
+    f = smooth(*case)
     _, pullback = ft.vjp(f, *f.xs)
     moved = ft.jvp(lambda *cts: pullback(cts), f.cts, f.cts)[1]
     for a, b in zip(moved, pullback(f.cts), strict=True):
@@ -214,7 +226,7 @@ def test_pullback_is_linear_and_differentiable_in_its_cotangent(case):
 
 @by_row(SMOOTH)
 def test_taylor_mode_is_nested_jvp(case):
-    f = Smooth(*case)
+    f = smooth(*case)
     zeros = tuple(np.zeros_like(t) for t in f.ts)
 
     def once(*xs):
@@ -235,7 +247,7 @@ def test_taylor_mode_is_nested_jvp(case):
 
 @by_row([case for case in SMOOTH if case[1] == 0])
 def test_the_forward_laplacian_is_the_sum_of_nested_jvp(case):
-    f = Smooth(*case)
+    f = smooth(*case)
     rtol = max(1e-11, 10 * tolerance(case[0]))
 
     def curve(z):  # which bends, so that operands have second derivatives themselves
@@ -289,8 +301,8 @@ def test_vmap_is_a_loop(case):
 
 @by_row(SMOOTH)
 def test_vmap_of_derivatives_is_a_loop(case):
-    f = Smooth(*case)
-    many = [Smooth(*case, seed=k) for k in range(BATCH)]
+    f = smooth(*case)
+    many = [smooth(*case, seed=k) for k in range(BATCH)]
     batches = [np.stack(c) for c in zip(*[g.xs for g in many], strict=True)]
     for derive in (f.pushed, f.pulled):
         single = [leaves(derive(*[b[k] for b in batches])) for k in range(BATCH)]
@@ -302,8 +314,8 @@ def test_vmap_of_derivatives_is_a_loop(case):
 
 @by_row(SMOOTH)
 def test_derivative_of_vmap_is_that_of_a_loop(case):
-    f = Smooth(*case)
-    many = [Smooth(*case, seed=k) for k in range(BATCH)]
+    f = smooth(*case)
+    many = [smooth(*case, seed=k) for k in range(BATCH)]
     batches = [np.stack(c) for c in zip(*[g.xs for g in many], strict=True)]
     cts = tuple(np.stack([c] * BATCH) for c in f.cts)
     found = ft.vjp(ft.vmap(f), *batches)[1](cts)
@@ -327,7 +339,7 @@ def _matrix(f, x):
 
 @by_row(cases(lambda row: isinstance(row, Linear | Bilinear)))
 def test_linear_row_is_its_matrix(case):
-    f = Smooth(*case)
+    f = smooth(*case)
     for i, x in enumerate(f.xs):
         fixed = f.xs if isinstance(f.row, Bilinear) else tuple(np.zeros_like(v) for v in f.xs)
 

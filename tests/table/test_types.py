@@ -9,8 +9,9 @@ import pytest
 
 import functrans as ft
 from functrans._core.aval import Aval, aval_of, inexact_dtype
-from functrans._ops.declare import TABLE, Linear
+from functrans._ops.declare import TABLE
 from tests.table.samples import REAL_ONLY, by_row, cases, samples
+from tests.table.test_table import moving
 
 TYPES = [
     np.dtype(t)
@@ -50,15 +51,12 @@ def doubled(x):
 
 
 class Typed:
-    """A row at a sample, in one type: a function of its floating operands."""
+    """A row at operands of one type: a function of those in floating point."""
 
-    def __init__(self, name, number, dtype):
-        self.row, self.sample = TABLE[name], samples(name)[number]
-        self.operands = [in_type(x, dtype) for x in self.sample.operands()]
-        self.active = [i for i, x in enumerate(self.operands) if inexact_dtype(x.dtype)]
-        if isinstance(self.row, Linear) and self.row.operands is not None:
-            self.active = [i for i in self.active if i < self.row.operands]
-        self.xs = tuple(self.operands[i] for i in self.active)
+    def __init__(self, row, operands, active, params, prepare):
+        self.row, self.operands, self.active = row, operands, active
+        self.params, self.prepare = params, prepare
+        self.xs = tuple(operands[i] for i in active)
 
     def __call__(self, *xs):
         return self.at(self.operands, xs)
@@ -70,11 +68,18 @@ class Typed:
         full = list(operands)
         for i, x in zip(self.active, xs, strict=True):
             full[i] = x
-        if self.sample.prepare is not None:
-            full[0] = self.sample.prepare(full[0])
-        ys = self.row(*full, **self.sample.params)
+        if self.prepare is not None:
+            full[0] = self.prepare(full[0])
+        ys = self.row(*full, **self.params)
         ys = ys if isinstance(ys, tuple) else (ys,)
         return tuple(y for y in ys if inexact_dtype(aval_of(y).dtype))
+
+
+def typed(name, number, dtype):
+    """A row at one of its samples, in one type."""
+    row, sample = TABLE[name], samples(name)[number]
+    operands = [in_type(x, dtype) for x in sample.operands()]
+    return Typed(row, operands, moving(row, operands), sample.params, sample.prepare)
 
 
 def wavy(x):
@@ -84,7 +89,7 @@ def wavy(x):
 
 def refusal(case):
     """What NumPy raises for a row in a type, None where it takes it."""
-    f = Typed(*case)
+    f = typed(*case)
     try:
         with quietly():
             f(*f.xs)
@@ -110,7 +115,7 @@ def close(got, want, rounding):
 
 @by_row(TAKEN)
 def test_values_and_tangents_keep_the_type(case):
-    f = Typed(*case)
+    f = typed(*case)
     ts = tuple(map(wavy, f.xs))
     with quietly():
         expected = f(*f.xs)
@@ -125,7 +130,7 @@ def test_values_and_tangents_keep_the_type(case):
 
 @by_row(TAKEN)
 def test_gradients_have_the_type_of_their_operand(case):
-    f = Typed(*case)
+    f = typed(*case)
     with quietly():
         ys, pullback = ft.vjp(f, *f.xs)
         cts = tuple(map(wavy, ys))
@@ -138,7 +143,7 @@ def test_gradients_have_the_type_of_their_operand(case):
 
 @by_row(TAKEN)
 def test_second_derivatives_have_the_type_of_their_operand(case):
-    f = Typed(*case)
+    f = typed(*case)
     with quietly():
         cts = f(*f.xs)
         moved = ft.jvp(lambda *xs: ft.vjp(f, *xs)[1](cts), f.xs, f.xs)[1]
@@ -147,11 +152,11 @@ def test_second_derivatives_have_the_type_of_their_operand(case):
 
 @by_row([(*c, t) for c in cases() for t in TYPES])
 def test_type_is_known_before_the_row_runs_and_in_a_batch(case):
-    f = Typed(*case)
+    f = typed(*case)
     run = TABLE[case[0]]
 
     def row(*xs):
-        ys = run(*xs, **f.sample.params)
+        ys = run(*xs, **f.params)
         return ys if isinstance(ys, tuple) else (ys,)
 
     try:
@@ -161,7 +166,7 @@ def test_type_is_known_before_the_row_runs_and_in_a_batch(case):
         with pytest.raises(type(error)):
             ft.vmap(row)(*[np.stack([x, x]) for x in f.operands])
         return
-    avals = run.abstract(*map(aval_of, f.operands), **f.sample.params)
+    avals = run.abstract(*map(aval_of, f.operands), **f.params)
     avals = [avals] if isinstance(avals, Aval) else list(avals)
     assert [a.dtype for a in avals] == [y.dtype for y in expected]
     with quietly():
@@ -171,7 +176,7 @@ def test_type_is_known_before_the_row_runs_and_in_a_batch(case):
 
 @by_row([*REFUSED])
 def test_what_numpy_refuses_is_refused_alike(case):
-    f = Typed(*case)
+    f = typed(*case)
     for derive in (
         lambda: ft.jvp(f, f.xs, f.xs),
         lambda: ft.vjp(f, *f.xs),

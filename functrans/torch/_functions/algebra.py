@@ -10,7 +10,7 @@ import numpy as np
 
 from functrans.extend import Aval
 from functrans.torch._functions.direct import RowCall, are_plain, record_row
-from functrans.torch._functions.failures import not_a_tensor, unmultiplied
+from functrans.torch._functions.failures import not_a_tensor, unmultiplied, unsummed
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, TAKING_OUT, op, row
 from functrans.torch._graph.graph import Node, RowNode, check, freed, joint, saved_value, sequence
@@ -184,7 +184,12 @@ def bmm(input, mat2):
     return _product_of("bmm", ("batch1", "batch2"), (input, 3), (mat2, 3))
 
 
-@op
+def _dot_row(input, tensor):
+    fit = are_plain(input, tensor) and input._array.ndim == tensor._array.ndim == 1
+    return _product_row(input, tensor) if fit else None
+
+
+@op(by_row=_dot_row)
 def dot(input, tensor):
     """The product of two vectors, without conjugation."""
     return _product_of("dot", ("input", "tensor"), (input, 1), (tensor, 1))
@@ -259,7 +264,11 @@ def einsum(equation, *operands):
         operands = tuple(operands[0])
     if not isinstance(equation, str):  # operands and their lists of subscripts, in turns
         return np.einsum(equation, *operands)
-    return np.einsum(equation.replace(" ", ""), *operands)
+    try:
+        return np.einsum(equation.replace(" ", ""), *operands)
+    except ValueError as failure:
+        wrong = unsummed(equation.replace(" ", ""), [x.shape for x in operands])
+        raise RuntimeError(wrong or f"einsum(): {failure}") from failure
 
 
 @op(space=FUNCTIONS)
