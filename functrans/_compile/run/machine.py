@@ -109,7 +109,8 @@ class Machine:
         llvm = str(self.llvm.llvm_version_info), self.llvm.get_process_triple()
         blas = routines.available()
         library = "" if blas is None else f"{blas.source}, {blas.bits} bits"
-        return (*versions, *llvm, _libc(), self.cpu, self.features, f"{OPTIONS}, {self.level}", library)
+        options = f"{OPTIONS}, {self.level}"
+        return (*versions, *llvm, _libc(), self.cpu, self.features, options, library)
 
     @lazy
     def routines(self) -> routines.Routines | None:
