@@ -19,6 +19,11 @@ def main() -> int:
     args = _arguments()
     if args.threads:
         _limit_threads(args.threads)
+    if args.against:
+        from benchmarks import against
+
+        against.compare(args.against, args.names)
+        return 0
     # imported after the thread limits are set, which libraries read when they load
     from benchmarks import (
         arrays,
@@ -36,6 +41,7 @@ def main() -> int:
         sparse,
         speed,
         watching,
+        workloads,
     )
     from benchmarks.peers import available
 
@@ -75,17 +81,19 @@ def main() -> int:
     runs["memory-peak"] = lambda: memory.peak_table(peers)
     runs["memory-loop"] = lambda: memory.growth_table(peers)
     runs["shim-memory"] = lambda: shim.memory_table(peers)
+    pages = {"workloads": lambda: workloads.table(scale=args.scale)}  # a page of its own
     if args.list:
-        print("\n".join(runs))
+        print("\n".join([*runs, *pages]))
         return 0
-    unknown = [n for n in args.names if n not in runs]
+    named = runs | pages
+    unknown = [n for n in args.names if n not in named]
     if unknown:
-        sys.exit(f"no benchmark named {', '.join(unknown)}; there are {', '.join(runs)}")
+        sys.exit(f"no benchmark named {', '.join(unknown)}; there are {', '.join(named)}")
     header = _header(report.machine(), peers, missing)
     print("\n".join(header), end="\n\n", flush=True)
     tables = []
     for name in args.names or runs:
-        tables.append(runs[name]())
+        tables.append(named[name]())
         print(tables[-1].markdown(), flush=True)
     everything = not args.names and not args.peers
     markdown = args.markdown or (ROOT / "docs" / "benchmarks.md" if everything else None)
@@ -106,6 +114,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     parser.add_argument("--scale", type=float, default=1.0, help="rounds: 0.2 is a quick look")
     parser.add_argument("--threads", type=int, help="processors to use (default: all)")
+    parser.add_argument("--against", metavar="COMMIT", help="compare with that state instead")
     parser.add_argument("--peers", help="only these, by name, separated by commas")
     parser.add_argument("--markdown", type=Path, help="write the page there")
     parser.add_argument("--json", type=Path, help="write the figures there")

@@ -1,4 +1,4 @@
-"""Two states of this project side by side: ``python -m benchmarks.against COMMIT [names]``.
+"""Two states of this project side by side: ``python -m benchmarks --against COMMIT [names]``.
 
 Each state has a process of its own, and they take turns, sample by sample, so that whatever drifts
 drifts for both. Ratios are new over old: above 1 the working tree is slower.
@@ -6,11 +6,10 @@ drifts for both. Ratios are new over old: above 1 the working tree is slower.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -21,20 +20,17 @@ from benchmarks.report import Table, seconds
 ROOT = Path(__file__).parents[1]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.against", description=__doc__)
-    parser.add_argument("commit", help="what the working tree is compared with")
-    parser.add_argument("names", nargs="*", help="which cases to run (default: all)")
-    parser.add_argument("--rounds", type=int, default=15, help="samples of each state a case")
-    args = parser.parse_args()
-    with _checkout(args.commit) as old:
+def compare(commit: str, wanted: Sequence[str], rounds: int = 15) -> None:
+    """Print a table of the cases whose names begin with one of ``wanted``, else of all."""
+    with _checkout(commit) as old:
         sides = _Side(old), _Side(ROOT)
-        names = args.names or [n for n in sides[1].ask("list").split() if n in sides[0].names]
-        rows = [_compared(name, sides, args.rounds) for name in names]
+        names = [n for n in sides[1].ask("list").split()
+                 if n in sides[0].names and n.startswith(tuple(wanted) or "")]
+        rows = [_compared(name, sides, rounds) for name in names]
         for side in sides:
             side.ask("stop")
-    columns = ("case", args.commit, "working tree", "new / old", "quartiles")
-    print(Table(f"Against {args.commit}", columns, rows).markdown())
+    columns = ("case", commit, "working tree", "new / old", "quartiles")
+    print(Table(f"Against {commit}", columns, rows).markdown())
 
 
 def _compared(name: str, sides: tuple[_Side, _Side], rounds: int) -> tuple:
@@ -97,22 +93,18 @@ def serve() -> None:
 
 def _cases() -> dict[str, Callable[[], Callable[[], Any]]]:
     """Each case's name, and what makes the call that is timed."""
-    from benchmarks import jit, shim, speed
+    from benchmarks import jit, libraries, speed, workloads
     from benchmarks.peers import Functrans
 
     cases: dict[str, Callable[[], Callable[[], Any]]] = {
         name: lambda build=build: build([Functrans()]).contenders["functrans"]
         for name, build in speed.CASES.items()
     }
-    cases |= {
-        name: lambda build=build: next(iter(build([shim.Ours()]).contenders.values()))
-        for name, build in shim.CASES.items()
-    } if hasattr(shim, "Ours") else {}
     for group, build in jit.CASES.items():
         for i, problem in enumerate(build()):
             cases[f"{group}-{i}"] = lambda p=problem: jit._thunk(jit.Ours(), p.build, p.args)
+    for w in workloads.WORKLOADS:
+        for cls in (libraries.Library, libraries.Compiled):
+            name = f"{w.slug}{'-jit' if cls.compiled else ''}"
+            cases[name] = lambda w=w, cls=cls: workloads.call(cls(w.dtype), w)
     return cases
-
-
-if __name__ == "__main__":
-    main()

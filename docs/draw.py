@@ -74,6 +74,48 @@ def speed() -> str:
     return _svg(LEFT + UNIT + 60, y + 16, _axis(y) + parts, "Time of functrans / time of a peer")
 
 
+class Workload(NamedTuple):
+    """One line of the table of workloads: our time over that of the fastest peer."""
+
+    title: str
+    eager: float | None
+    compiled: float | None
+
+
+def workload_ratios() -> Iterator[Workload]:
+    for line in (DOCS / "workloads.md").read_text().splitlines():
+        cells = [c.strip() for c in line.strip("|").split("|")]
+        if cells[0] == "workload":
+            places = [i for i, c in enumerate(cells) if c == "ratio"]
+        elif line.startswith("| ") and not line.startswith("| -"):
+            yield Workload(cells[0], *[float(cells[i]) if cells[i] else None for i in places])
+
+
+def workloads() -> str:
+    """A line for each workload, with a point for its eager and one for its compiled ratio."""
+    rows = list(workload_ratios())
+    left, unit, bottom = 400, 130, 70 + ROW * len(rows)
+    parts = []
+    for ratio in (0.03, 0.1, 0.3, 1, 3):
+        x = left + unit * (np.log10(ratio) + 2)
+        parts.append(f"<line x1='{x:.1f}' x2='{x:.1f}' y1='58' y2='{bottom}' stroke='#d0d7de' "
+                     f"stroke-width='{2 if ratio == 1 else 1}'/>"
+                     f"<text x='{x:.1f}' y='54' fill='{QUIET}'>{ratio:g}</text>")
+    for k, (label, colour) in enumerate(KINDS.items()):
+        parts.append(f"<circle cx='{LEFT + 6 + 300 * k}' cy='34' r='5' fill='{colour}'/>"
+                     f"<text x='{LEFT + 18 + 300 * k}' y='38' fill='{INK}'>{label}</text>")
+    for y, row in enumerate(rows):
+        parts.append(f"<text x='{LEFT}' y='{74 + ROW * y}' fill='{INK}'>{escape(row.title)}</text>")
+        parts += [f"<circle cx='{left + unit * (np.log10(ratio) + 2):.1f}' cy='{70 + ROW * y}' "
+                  f"r='4' fill='{colour}'/>"
+                  for ratio, colour in zip(row[1:], KINDS.values(), strict=True) if ratio]
+    return _svg(left + 3 * unit, bottom + 10, parts, "Time of functrans / time of the fastest peer")
+
+
+KINDS = {"called op by op, against PyTorch and HIPS autograd": "#d08a2e",
+         "compiled, against JAX": "#8250df"}
+
+
 def _place(ratio: float) -> float:
     return LEFT + UNIT * (np.log10(ratio) + 2) / (np.log10(2) + 2)
 
@@ -190,7 +232,8 @@ def derivatives() -> str:
 
 
 DRAWN: dict[str, Callable[[], str]] = {
-    "speed": speed, "program": program, "trace": trace, "fits": fits, "derivatives": derivatives,
+    "speed": speed, "workloads": workloads, "program": program, "trace": trace, "fits": fits,
+    "derivatives": derivatives,
 }
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from functrans import profile as profile
     from functrans import testing as testing
     from functrans._transforms.control.api import cond, fori_loop, switch, while_loop
+    from functrans._transforms.control.associative import associative_scan
     from functrans._transforms.control.revolve import Revolve
     from functrans._transforms.control.scan import scan
     from functrans._transforms.forward.jet import jet
@@ -61,6 +62,7 @@ __all__ = [
     "Array",
     "Revolve",
     "array",
+    "associative_scan",
     "cache",
     "certify",
     "checkpoint",
@@ -115,6 +117,7 @@ __all__ = [
 # Public names that are imported when they are used, by the module that has them.
 _LAZY = {
     "_transforms.control.api": ("cond", "fori_loop", "switch", "while_loop"),
+    "_transforms.control.associative": ("associative_scan",),
     "_transforms.control.revolve": ("Revolve",),
     "_transforms.control.scan": ("scan",),
     "_transforms.forward.jet": ("jet",),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from functrans._transforms.reverse.grad import require_callable
+from functrans._transforms.arguments import require_callable
 from functrans._transforms.rules.external import ExternalFunction
 from functrans.errors import ArgumentError, name_of
 

@@ -8,8 +8,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._transforms.matrices import directions, memory
+from functrans import make_program, tree
+from functrans._compile.ir.program import interpret
+from functrans._transforms.matrices import colored, directions, memory
 from functrans.errors import ArgumentError, NotDifferentiable, OutOfMemoryError
+from tests.sparse_programs import PROGRAMS
 
 MATRICES = [ft.jacobian, ft.jacfwd, ft.jacrev]
 X = np.array([0.3, 0.7, -0.2])
@@ -293,3 +296,65 @@ def test_sizes_that_are_no_sizes_are_refused(matrix):
         with pytest.raises(ArgumentError, match=f"{matrix.__name__}: chunk_size must be"):
             matrix(np.sin, chunk_size=chunk_size)
     assert_array_equal(ft.jacfwd(np.square, chunk_size=np.int64(2))(X), np.diag(2 * X))
+
+
+# ---- in a program, many directions at once where the pattern has few colours
+
+
+def _written(matrix, f, *xs):
+    """The matrix as the program of it gives it, by NumPy."""
+    return interpret(make_program(matrix(f))(*xs), xs)
+
+
+@pytest.mark.parametrize("matrix", MATRICES)
+@pytest.mark.parametrize("p", PROGRAMS, ids=lambda p: p.name)
+def test_colours_change_no_entry_of_a_matrix(p, matrix, monkeypatch):
+    ordinary = np.random.default_rng(0).uniform(0.2, 0.9, p.shape)
+    special = ordinary.copy()
+    special.flat[:5] = 0.0, np.inf, np.nan, -0.0, 1e200
+    points = ordinary, special
+    with np.errstate(all="ignore"):
+        without = [_written(matrix, p.f, x)[0] for x in points]
+        monkeypatch.setattr(colored, "LEAST", 1)
+        monkeypatch.setattr(colored, "SERVED", 1)
+        ordinary, special = [_written(matrix, p.f, x)[0] for x in points]
+    assert_array_equal(ordinary, without[0])
+    # without colours, programs multiply more of the zeros of unit vectors by infinities
+    assert np.all((special == without[1]) | np.isnan(without[1]))
+
+
+@pytest.mark.parametrize("n", [47, 48, 49])
+def test_from_48_directions_on_a_hessian_is_written_by_its_colours(n):
+    def f(x):
+        return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+
+    x = np.linspace(-1.0, 2.0, n)
+    assert_array_equal(ft.jit(ft.hessian(f))(x), ft.hessian(f)(x))
+    assert ("[3," in str(make_program(ft.hessian(f))(x))) == (n >= 48)
+
+
+def test_matrices_by_colours_have_blocks_batches_and_derivatives():
+    n = 50
+
+    def f(p):
+        return {"a": p["x"][1:] * p["y"], "b": np.cos(p["x"]), "c": np.ones(2)}
+
+    p = {"x": np.linspace(0.1, 2.0, n), "y": np.linspace(1.0, 2.0, n - 1).astype(np.float32)}
+    for way in (ft.jacobian, ft.jacfwd, ft.jacrev):
+        for a, b in zip(tree.leaves(ft.jit(way(f))(p)), tree.leaves(way(f)(p)), strict=True):
+            assert a.dtype == b.dtype
+            assert_allclose(a, b, rtol=4 * np.finfo(a.dtype).eps)  # compiled sines are 1 ulp off
+    X = np.linspace(0.1, 2.0, 2 * n).reshape(2, n)
+    J = ft.jacobian(lambda x: x**3)
+    assert_array_equal(ft.jit(ft.vmap(J))(X), ft.vmap(J)(X))
+    g = ft.grad(lambda x: np.sum(J(x) ** 2))
+    assert_allclose(ft.jit(g)(X[0]), g(X[0]), rtol=1e-15)
+
+
+def test_a_full_matrix_is_written_direction_by_direction():
+    A = np.random.default_rng(0).normal(size=(60, 60))
+    program = make_program(ft.jacobian(lambda x: np.tanh(A @ x)))(A[0])
+    assert "[60,60]" in str(program)
+    assert "put_add" not in str(program)
+    y = np.tanh(A @ A[0])
+    assert_allclose(interpret(program, [A[0]])[0], (1 - y * y)[:, None] * A, rtol=1e-12)

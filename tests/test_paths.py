@@ -626,32 +626,65 @@ def test_arguments_are_not_kept():
     assert alive == ["gone"]
 
 
-# ---- one program for a path that calls keep to
+# ---- the C function that walks the tree
 
 
-def hot_after(compiled, *args, calls=12):
+def again(compiled, *args, calls=3):
     for _ in range(calls):
         y = compiled(*args)
     return y
 
 
 @pytest.mark.parametrize("f", PROGRAMS.values(), ids=PROGRAMS)
-def test_a_path_that_is_taken_again_and_again_gives_the_same(f):
+def test_paths_that_are_taken_again_give_the_same(f):
     compiled = ft.jit(f)
     for x in (0.75, 2.5, 0.75):
-        assert_array_equal(hot_after(compiled, x), eager(f, x))
+        assert_array_equal(again(compiled, x), eager(f, x))
     assert_array_equal(compiled(9.0), eager(f, 9.0))
 
 
-def test_such_a_path_is_one_call_and_declines_others():
-    compiled, tree = tree_of(lambda x: x * 2.0 if x[0] > 0 else -x, (X,))
-    hot_after(lambda x: compiled.positional((x,)), X)
-    hot = tree.hot
-    assert_array_equal(hot(X), X * 2.0)
-    assert hot(-X) is NotImplemented
-    assert_array_equal(compiled.positional((-X,)), X)
-    assert_array_equal(compiled.positional((-X,)), X)
-    assert tree.hot is None
+def test_all_paths_so_far_are_one_function_that_declines_others():
+    def f(x):
+        y = np.exp(x) * 2.0
+        if y[0] > 3.0:
+            return y + 1.0
+        return y - 1.0 if y[1] > 1.0 else np.sum(y)
+
+    low, high = np.array([-1.0, -2.0]), np.array([-1.0, 2.0])
+    compiled, tree = tree_of(f, (low,), (high,))
+    for x in (low, high, low):
+        assert_array_equal(tree.native(x), f(x))
+    assert type(tree.native) is type(len)
+    assert tree.native(-low) is NotImplemented
+    for _ in range(2):
+        assert_array_equal(compiled.positional((-low,)), f(-low))
+    assert_array_equal(tree.native(-low), f(-low))
+
+
+def test_a_path_that_the_c_function_takes_is_recently_used():
+    compiled, tree = tree_of(lambda n, x: x * n.__index__(), *[(n, 1.0) for n in (1, 2, 3)], most=3)
+    for n in (1, 2, 3):
+        compiled((n, 1.0), {})
+    assert tree.native(1, 2.0) == 2.0
+    compiled((4, 1.0), {})
+    assert [key for _, key, node in tree.nodes() if node.test is None] == [
+        (int, 1), (int, 3), (int, 4)]
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations((-2.0, 0.3, 2.0))])
+def test_no_bit_depends_on_the_order_in_which_paths_are_met(order):
+    def f(x):
+        y = np.sin(x) * np.exp(0.1 * x)
+        if x[0] < -1.0:
+            return np.sum(y * x) + y
+        z = np.cumsum(y / 3.0)
+        return np.log1p(z * z) if x[0] < 1.0 else np.tanh(y) - z
+
+    at = {x: x + np.linspace(0.0, 1.0, 7) for x in order}
+    fresh = {x: ft.jit(f)(at[x]) for x in order}
+    compiled = ft.jit(f)
+    for x in (*order, *order, *order):
+        assert_array_equal(compiled(at[x]), fresh[x])
 
 
 @pytest.mark.parametrize("convert", [bool, int, float])
@@ -660,7 +693,7 @@ def test_such_a_path_is_one_call_and_declines_others():
 def test_what_is_declined_is_what_was_not_decided(convert, values):
     compiled = ft.jit(lambda x: np.copysign(1.0, convert(x)) + convert(x) * x)
     first, *others = values
-    hot_after(compiled, np.float64(first))
+    again(compiled, np.float64(first))
     for x in (*others, first):
         try:
             expected = np.copysign(1.0, convert(x)) + convert(x) * x
@@ -671,16 +704,15 @@ def test_what_is_declined_is_what_was_not_decided(convert, values):
             assert_array_equal(compiled(np.float64(x)), expected)
 
 
-def test_a_loop_that_might_not_end_on_another_path_is_not_run_ahead():
+def test_a_loop_that_might_not_end_is_run_on_its_path_alone():
     def f(x):
         if x > 0:
             return ft.while_loop(lambda y: y != 8.0, lambda y: y * 2.0, x)
         return x
 
-    compiled, tree = tree_of(f, (1.0,))
-    assert hot_after(lambda x: compiled.positional((x,)), 1.0) == 8.0
-    assert tree.hot is None
-    assert compiled.positional((-1.0,)) == -1.0
+    compiled = ft.jit(f)
+    for _ in range(3):
+        assert (compiled(1.0), compiled(-1.0)) == (8.0, -1.0)
 
 
 def test_an_error_on_a_path_that_is_not_taken_is_not_raised():
@@ -688,21 +720,111 @@ def test_an_error_on_a_path_that_is_not_taken_is_not_raised():
         return x[i] if i < 3 else x[0] * 0.0
 
     compiled = ft.jit(f)
-    assert hot_after(compiled, 2, X) == X[2]
+    assert again(compiled, 2, X) == X[2]
     assert compiled(3, X) == 0.0
     with pytest.raises(IndexError):
         compiled(-4, X)
 
 
-def test_closures_that_change_are_met_on_such_a_path():
+def test_closures_that_change_are_met_by_the_c_function():
     scale = 2.0
     f = ft.jit(lambda x: x * scale if x > 0 else x)
-    assert hot_after(f, 1.0) == 2.0
+    assert again(f, 1.0) == 2.0
     scale = 3.0
-    assert hot_after(f, 1.0) == 3.0
+    assert again(f, 1.0) == 3.0
 
 
-def test_several_results_of_such_a_path():
-    f = ft.jit(lambda x: {"y": x * 2.0, "n": 1} if x > 0 else {"y": x, "n": 0})
-    assert hot_after(f, 1.0) == {"y": 2.0, "n": 1}
-    assert f(-1.0) == {"y": -1.0, "n": 0}
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32, int, np.int8, np.bool_])
+@pytest.mark.parametrize("convert", [bool, int, float])
+def test_the_c_function_decides_by_numbers_of_every_kind(convert, kind):
+    f = ft.jit(lambda x: convert(x) * 2.0 + 0.0 * x)
+    for x in map(kind, (1, 0, 3, 1, 0, 3, 1, 0, 3)):
+        assert_array_equal(f(x), convert(x) * 2.0)
+
+
+def test_results_of_several_kinds():
+    def f(x):
+        if x > 2.0:
+            return {"y": x * 2.0, "n": 1}
+        return (x, [x + 1.0]) if x > 0 else x
+
+    compiled = ft.jit(f)
+    for x in (3.0, 1.0, -1.0) * 4:
+        assert compiled(x) == f(x)
+
+
+def test_constants_and_arguments_are_results_of_their_own():
+    f = ft.jit(lambda x: x if x[0] > 0 else X)
+    for x in (X, -X) * 4:
+        y = f(x)
+        assert_array_equal(y, X)
+        assert not np.shares_memory(y, x) and not np.shares_memory(y, X)
+
+
+def test_large_values_that_pieces_hand_on():
+    def f(x):
+        y = np.sin(x)
+        if y[0] > 0:
+            z = y * 2.0
+            return z - y if z[1] > 0 else np.sum(y)
+        return y * x
+
+    compiled = ft.jit(f)
+    ones = np.ones(5_000)
+    mixed = ones.copy()
+    mixed[1] = -1.0
+    for x in (ones, -ones, mixed) * 4:
+        np.testing.assert_allclose(compiled(x), f(x), rtol=1e-14)
+
+
+def test_several_values_are_handed_on_by_several_pieces():
+    def f(x):
+        y, z = np.sin(x), np.cos(x)
+        if y[0] > 0:
+            u, v = y * 3.0, z * 5.0
+            if z[1] > 0:
+                return u - v, y, z
+            return y, z + v, u
+        return z, y, x
+
+    compiled = ft.jit(f)
+    for x in (X, -X, X + 0.5, X - 2.0) * 3:
+        for y, expected in zip(compiled(x), f(x), strict=True):
+            np.testing.assert_allclose(y, expected, rtol=1e-14)
+
+
+def test_more_guards_than_the_c_function_has_room_for():
+    def f(x):
+        y = x
+        for _ in range(600):
+            if y > 0:
+                y = y * 1.001
+        return y
+
+    compiled = ft.jit(f)
+    for _ in range(3):
+        assert compiled(1.0) == f(1.0)
+
+
+def test_steps_of_numpys_are_left_to_python():
+    def f(x):
+        if x[0] > 0:
+            return np.linalg.svd(np.outer(x, x) + np.eye(3))[1]
+        return x * 2.0
+
+    compiled = ft.jit(f)
+    for x in (X, -X) * 4:
+        np.testing.assert_allclose(compiled(x), f(x), rtol=1e-12)
+
+
+def test_exceptions_and_paths_take_turns():
+    def f(x):
+        if x < 0:
+            raise ValueError("negative")
+        return x * 2.0
+
+    compiled = ft.jit(f)
+    for _ in range(4):
+        assert compiled(2.0) == 4.0
+        with pytest.raises(ValueError, match="negative"):
+            compiled(-2.0)

@@ -173,6 +173,20 @@ def test_single_entries_are_added_in_place_and_zeros_keep_their_signs():
     assert_same(program, other, (x,))
 
 
+@pytest.mark.parametrize("places", [[0, 1], [0, 0]])
+def test_cotangents_of_index_arrays_are_added_as_wholes(places):
+    def f(x):
+        s = 1.0
+        for i in range(70):
+            s = s * np.sum(x[onp.array(places) + i] * onp.array([0.3, 0.7])) + x[3]
+        return s
+
+    x = onp.linspace(0.1, 0.9, 140)
+    program, other = both(ft.grad(f), x)
+    assert loops(other) == [68, 67]
+    assert_same(program, other, (x,))
+
+
 @pytest.mark.parametrize(
     "f", [
         lambda x: sum([x[i] for i in range(12)]),  # too short

@@ -299,3 +299,39 @@ def test_slopes_that_are_differences_of_psi_keep_their_digits(a, b):
     np.testing.assert_allclose(ft.jit(ft.grad(sp.betaln, argnums=(0, 1)))(a, b), expected,
                                rtol=1e-13)
     np.testing.assert_allclose(ft.grad(sp.poch)(a, b), of_poch * sp.poch(a, b), rtol=1e-13)
+
+
+# Name, operands, which is differentiated, and the derivative.
+EDGES = [
+    ("boxcox", (0.0, 0.5), 1, 4.0), ("boxcox1p", (-1.0, 2.0), 1, 0.25),
+    ("powm1", (0.0, 2.5), 1, 0.0), ("pseudo_huber", (0.0, -3.0), 1, 0.0),
+    ("pseudo_huber", (0.0, -3.0), 0, 3.0), ("gammainc", (0.0, 2.0), 1, 0.0),
+    ("gammaincc", (0.0, 2.0), 1, 0.0), ("betainc", (0.0, 2.0, 0.3), 2, 0.0),
+    ("betaincc", (2.0, 0.0, 0.3), 2, 0.0), ("bdtr", (5.0, 5, 0.3), 2, 0.0),
+    ("chdtr", (0.0, 2.0), 1, 0.0), ("fdtr", (0.0, 3.0, 1.0), 2, np.nan),
+    # degrees below 0, and orders that SciPy truncates
+    ("eval_legendre", (-3, 0.3), 1, 0.9), ("eval_sh_legendre", (-2.0, 0.3), 1, 2.0),
+    ("eval_chebyu", (-3, 0.3), 1, -2.0), ("eval_chebys", (-4.0, 0.3), 1, -0.6),
+    ("eval_sh_chebyu", (-1.0, 0.3), 1, 0.0),
+]
+
+
+@pytest.mark.parametrize(("name", "operands", "i", "slope"), EDGES)
+def test_at_the_edge_of_a_parameter_a_function_has_scipy_s_value_and_its_own_slope(
+    name, operands, i, slope
+):
+    f = getattr(sp, name)
+
+    def along(x):
+        return f(*operands[:i], x, *operands[i + 1:])
+
+    y, t = ft.jvp(along, (operands[i],), (1.0,))
+    np.testing.assert_array_equal(y, f(*operands))
+    np.testing.assert_allclose(t, slope, rtol=1e-13)
+
+
+@pytest.mark.filterwarnings("ignore:floating point number truncated:RuntimeWarning")
+@pytest.mark.parametrize("f", [sp.kn, sp.yn, sp.expn])
+def test_an_order_that_scipy_truncates_is_truncated_in_the_slope(f):
+    for n in (0.3, 2.7):
+        assert ft.grad(lambda x, n=n: f(n, x))(0.7) == ft.grad(lambda x, n=n: f(int(n), x))(0.7)

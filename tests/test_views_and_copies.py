@@ -107,6 +107,16 @@ def parts(np, y):
     np.unstack(y.reshape(2, 3))[1][2] *= y[0]
 
 
+def parts_without_entries(np, y):
+    none, a = np.split(y, [0])
+    a[0] = 2 * y[1]
+    np.array_split(y, 7)[2][...] *= y[3]
+    z = np.zeros(3, y.dtype)
+    np.split(z, [1, 1])[2][1] = y[0]
+    y[4:] = z[1:]
+    assert none.shape == (0,)
+
+
 def longer(np, y):
     np.expand_dims(y, 0)[0, 1] = 2 * y[0]
     y[None, :, None][0, 2] = y[1]
@@ -132,6 +142,18 @@ def copies(np, y):
         np.ascontiguousarray(y[::-1]), np.sort(y), np.full_like(y, 1.0), np.nan_to_num(y),
     ):
         z[0] = 9.0
+
+
+def parts_of_constants(np, y):
+    z = np.zeros(6)
+    np.ascontiguousarray(z[::2])[0] = 9.0
+    np.asfortranarray(z[::2])[1] = 9.0
+    np.real_if_close(z)[2] = 2.0
+    zero = np.zeros(1)
+    np.real_if_close(zero)[0] = 3.0
+    row, _ = np.broadcast_arrays(z, numpy.ones((2, 6)))
+    z[3] = 4.0
+    y *= z + zero + row[1]
 
 
 def the_array_itself(np, y):
@@ -294,6 +316,13 @@ def numbers_are_rebound(np, y):
     y[2] = s * t
 
 
+def numbers_read_before_a_write(np, y):
+    y[1] = 2 * y[0]
+    s = y[0]
+    y[0] = 3.0
+    y[2] = s * y[3]
+
+
 def containers(np, y):
     d = {"a": y}
     d["a"] += 1
@@ -325,7 +354,8 @@ def nothing(np, y):
 WRITES = [
     other_name, whole, sliced, through_a_reshape, through_a_transpose, a_ravel_that_copies,
     results_in_the_order_of_their_operands, order_that_is_asked_for, rows,
-    unpacked, parts, longer, diagonals, copies, the_array_itself, flat, another_shape,
+    unpacked, parts, parts_without_entries, longer, diagonals, copies, parts_of_constants,
+    the_array_itself, flat, another_shape, numbers_read_before_a_write,
     swapped_entries, swapped_rows, overlapping, a_view_of_what_is_replaced,
     a_list_of_what_was_there, masks, index_arrays, slices_by_name, from_lists, broadcast, out,
     where, at, functions, operators, numbers_without_axes, numbers_are_rebound, containers,
@@ -360,7 +390,9 @@ def test_the_value_is_that_of_numpy_compiled_and_batched(write):
 
     want = result(write, numpy, X.copy(), "argument")
     assert ft.jit(f)(X) == pytest.approx(want, rel=1e-13)
-    assert ft.vmap(f)(numpy.stack([X, X]))[1] == pytest.approx(want, rel=1e-13)
+    batch = numpy.stack([X, X])
+    assert ft.vmap(f)(batch)[1] == pytest.approx(want, rel=1e-13)
+    assert ft.jvp(ft.vmap(f), (batch,), (batch,))[0][1] == pytest.approx(want, rel=1e-13)
 
 
 @EACH
@@ -371,3 +403,12 @@ def test_the_derivative_is_that_of_complex_steps_in_numpy(write):
     steps = [result(write, numpy, X + 1e-40j * e, "argument").imag / 1e-40 for e in numpy.eye(6)]
     for g in (ft.grad(f)(X), ft.jacfwd(f)(X), ft.jit(ft.grad(f))(X)):
         numpy.testing.assert_allclose(g, steps, rtol=1e-12, atol=1e-12)
+
+
+def test_what_trim_zeros_leaves_is_a_view():
+    def f(x):
+        y = fnp.concatenate([[0.0], x])
+        fnp.trim_zeros(y)[0] *= 3.0
+        return y[1]
+
+    assert ft.value_and_grad(f)(X)[0] == 3.0 * X[0]

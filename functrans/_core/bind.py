@@ -198,9 +198,8 @@ class Tracer:
         raise ImmutableError(
             scipy_names.advice(self)
             or f"{user_line()}: a traced array cannot be assigned into here: {UNSEEN}. Write y = "
-            "x.at[index].set(value), or build the result with np.stack, np.concatenate or "
-            "np.where; what is computed of traced numbers and NumPy's own arrays can be written to "
-            "after x = functrans.numpy.array(x)."
+            "x.at[index].set(value), build the result with np.stack, np.concatenate or np.where, "
+            "or run this in a block of `functrans.patch()`."
         )
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:

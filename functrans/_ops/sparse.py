@@ -47,7 +47,9 @@ class Pattern:
             order = np.argsort(self.rows, kind="stable")
             counts = np.bincount(self.rows, minlength=self.shape[0])
             starts = np.concatenate([[0], np.cumsum(counts)])
-            self._by_rows = order, self.cols[order], starts
+            cols = self.cols[order]
+            cols.flags.writeable = False  # SciPy sorts indices in place
+            self._by_rows = order, cols, starts
         return self._by_rows
 
     def matrix(self, data: np.ndarray) -> Any:

@@ -29,8 +29,11 @@ def _fetch(x, *indices, pattern):
 
 
 def _batch_fetch(size, xs, batched, pattern):
-    y = getitem.batch(size, xs, batched, {"pattern": pattern})
-    return y.copy() if isinstance(y, np.ndarray) else y
+    x, *indices = xs
+    if not batched[0]:  # read by arrays, so not as a view
+        return getitem.batch(size, xs, batched, {"pattern": pattern})
+    index = BatchedIndex(size, tuple(indices), tuple(batched[1:]), pattern, ndim_of(x) - 1)
+    return index.from_numpy(bind(fetch, x, *index.indices, pattern=index.pattern))
 
 
 fetch = Linear(

@@ -15,9 +15,17 @@ from functrans._core.array import Array, changeable, frozen_copy, plain, wrap
 from functrans._core.aval import PYTHON_SCALARS, aval_of, inexact_dtype, integer, shape_of
 from functrans._core.bind import Tracer
 from functrans._transforms import paths
+from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, NotDifferentiable, ShapeError, name_of
 
 Argnums = int | str | Sequence[int | str] | Callable[[str, Any], bool]
+
+
+def require_callable(who: str, f: Any) -> Callable:
+    """``f``, if it can be called; one that writes into arrays with names for them."""
+    if not callable(f):
+        raise ArgumentError(f"{who} needs a function, but got {describe(f)}")
+    return follow(f)
 
 
 def plain_argnums(who: str, argnums: Any) -> Any:

@@ -14,15 +14,15 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from weakref import ProxyTypes as PROXIES
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
 from functrans import tree
-from functrans._core.bind import Tracer
+from functrans._core.bind import UNSEEN, Tracer
 from functrans._core.writing import patched, with_names
 from functrans._transforms.staging.libraries import is_library
-from functrans.errors import ConcretizationError, name_of
+from functrans.errors import ConcretizationError, ImmutableError, name_of, user_line
 
 # NumPy's methods and functions that write into an array.
 WRITERS = frozenset({
@@ -40,6 +40,8 @@ _MOST = 500
 _LEADING = (dict, list, tuple, set, frozenset, type, functools.partial, types.FunctionType,
             types.MethodType)
 _writes: WeakKeyDictionary[types.CodeType, bool] = WeakKeyDictionary()
+# Code that ``require_rebinding`` has let pass, by id: code objects are slow to hash.
+_sums: WeakValueDictionary[int, types.CodeType] = WeakValueDictionary()
 _reads: WeakKeyDictionary[types.CodeType, frozenset[str]] = WeakKeyDictionary()
 
 
@@ -116,6 +118,24 @@ def may_write(f: Any, unknown: list[str] | None = None) -> bool:
     What it names that is not defined yet comes to ``unknown``.
     """
     return any(map(_code_writes, _codes(f, [] if unknown is None else unknown)))
+
+
+def require_rebinding(frame: types.FrameType) -> None:
+    """Raise where ``y += v`` on a traced array, which makes a new one, would have to write.
+
+    That is in functions that write and that no transform has seen.
+    """
+    code = frame.f_code
+    if _sums.get(id(code)) is code:
+        return
+    own = frame.f_globals.get("__name__", "").partition(".")[0] == "functrans"
+    if not own and _code_writes(code):
+        raise ImmutableError(
+            f"{user_line()}: a traced array would become another one here, where NumPy writes into "
+            f"it and all its names and views see that: {UNSEEN}. Write y = y + v for y += v where "
+            "no one else has y, or run this in a block of `functrans.patch()`."
+        )
+    _sums[id(code)] = code
 
 
 def follow_always(f: Any) -> None:
@@ -297,15 +317,37 @@ def _calls_at(i: dis.Instruction) -> bool:
 
 
 def _is_sum(name: tuple[str, Any], steps: list[dis.Instruction]) -> bool:
-    """Whether all that a variable is ever set to are constants and what ``+=`` makes of them.
+    """Whether all that a variable is ever set to are constants and what ``+=`` makes of them, and
+    until the last ``+=`` it is only an operand.
 
-    The first array that comes of it is its own.
+    The first array that comes of it is its own, and nobody else has it while it changes.
     """
     before = [a for a, b in itertools.pairwise(steps) if (b.opname, b.argval) == name]
     starts = [a for a in before if not (a.opname == "BINARY_OP" and a.argrepr.endswith("="))]
     return name[0] == "STORE_FAST" and bool(starts) and all([
         a.opname == "LOAD_CONST" and isinstance(a.argval, int | float | complex) for a in starts
+    ]) and not _kept_before_last(name[1], steps)
+
+
+def _kept_before_last(name: str, steps: list[dis.Instruction]) -> bool:
+    """Whether a variable is read as more than an operand before it is set last, in loops too."""
+    last = max([i.offset for i in steps if i.opname == "STORE_FAST" and i.argval == name])
+    for i in steps:  # in the order of the code, so that a loop inside of another comes first
+        if i.opname.startswith("JUMP_BACKWARD") and i.argval <= last:
+            last = max(last, i.offset)
+    operands = {end for i in steps if i.opname in ("BINARY_OP", "COMPARE_OP") for end in _ends(i)}
+    return any([
+        i.offset < last and i.opname.startswith("LOAD_FAST") and name in i.argrepr.split(", ")
+        and operands.isdisjoint(_ends(i)) for i in steps
     ])
 
 
-__all__ = ["follow", "follow_always", "may_write"]
+def _ends(i: dis.Instruction) -> set[tuple]:
+    """Where the text of an instruction begins and ends, as far as that is known."""
+    at = i.positions
+    if at is None or at.col_offset is None or at.end_col_offset is None:
+        return set()
+    return {("begin", at.lineno, at.col_offset), ("end", at.end_lineno, at.end_col_offset)}
+
+
+__all__ = ["follow", "follow_always", "may_write", "require_rebinding"]

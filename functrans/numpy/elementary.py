@@ -77,7 +77,8 @@ def _ufunc(name: str) -> Callable:
         if not any(map(is_traced, xs)):
             return ufunc(*xs, **options)
         xs = tuple(map(_scalar_or_operand, xs))
-        return ufunc(*xs, **options) if options else row(*xs)
+        whole = bool(options) or len(xs) > ufunc.nin  # an operand too many is out=
+        return ufunc(*xs, **options) if whole else row(*xs)
 
     named.__name__ = named.__qualname__ = name
     named.__doc__ = f"numpy.{name}, entry by entry."

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import operator
+import sys
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from functrans._core.bind import PLAIN, SparseOperand, Tracer
 from functrans._ops import elementwise as ops
 from functrans._ops.declare import Elementwise
+from functrans._transforms.writing import require_rebinding
 from functrans.numpy import lengths
 from functrans.numpy.protocols import absolute, root
 from functrans.numpy.sparse_operands import with_sparse
@@ -111,3 +116,37 @@ def _rpow(self: Tracer, other: Any) -> Any:
 
 Tracer.__pow__ = _pow  # type: ignore[attr-defined]
 Tracer.__rpow__ = _rpow  # type: ignore[attr-defined]
+
+
+def require_fit(who: str, out: Tracer, y: Any) -> None:
+    """NumPy's own errors where a result has no place in an array, by its shape or its dtype."""
+    if not np.can_cast(y.dtype, out.dtype, "same_kind"):
+        raise TypeError(
+            f"Cannot cast ufunc {who.removeprefix('np.')!r} output from {y.dtype!r} to "
+            f"{out.dtype!r} with casting rule 'same_kind'"
+        )
+    broadcasts = who != "matmul" and np.broadcast_shapes(y.shape, out.shape) == out.shape
+    if y.shape != out.shape and not broadcasts:
+        raise ValueError(
+            f"non-broadcastable output operand with shape {out.shape} doesn't match the broadcast "
+            f"shape {y.shape}"
+        )
+
+
+def _in_place(name: str) -> Callable:
+    """``y += v``: another array; a number becomes another one in NumPy, too."""
+    fresh = getattr(operator, f"__{name}__")
+
+    def rebind(self: Tracer, other: Any) -> Any:
+        y = fresh(self, other)
+        if shape := self.shape:
+            require_rebinding(sys._getframe(1))
+            if y.shape != shape or y.dtype is not self.dtype:
+                require_fit(name, self, y)
+        return y
+
+    return rebind
+
+
+for _name in [*BINARY, "pow", "matmul"]:
+    setattr(Tracer, f"__i{_name}__", _in_place(_name))

@@ -58,8 +58,8 @@ def meaning_of(ufunc: np.ufunc) -> Any:
 
 def array_ufunc(self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """``__array_ufunc__`` of traced values."""
-    if kwargs and isinstance(out := (kwargs.get("out") or (None,))[0], Tracer):
-        there: Any = out  # a name of an array that can be written to
+    if kwargs and _is_name(out := (kwargs.get("out") or (None,))[0]):
+        there: Any = out
         return there.__array_ufunc__(ufunc, method, *inputs, **kwargs)
     if method == "__call__" and not kwargs and type(row := UFUNCS.get(ufunc)) is Elementwise:
         if len(inputs) == 1:
@@ -134,11 +134,16 @@ def array_function(self: Tracer, func: Any, types: Any, args: tuple, kwargs: dic
     if ours is None:
         raise unsupported(f"{func.__module__.replace('numpy', 'np')}.{func.__name__}")
     if kwargs and (out := kwargs.get("out")) is not None:
-        if isinstance(out, Tracer):
-            there: Any = out  # a name of an array that can be written to
+        if _is_name(out):
+            there: Any = out
             return there.__array_function__(func, types, args, kwargs)
         raise refused(f"np.{func.__name__}", "got out=", USE_RESULT)
     return ours(*args, **kwargs)
+
+
+def _is_name(x: Any) -> bool:
+    """Whether it is a name of an array that can be written to."""
+    return isinstance(x, Tracer) and x.current() is not x
 
 
 USE_RESULT = (

@@ -55,18 +55,85 @@ NAMES = Names()
 _UNKNOWN: Any = object()
 
 
-class Writable(Tracer):
+class Name(Tracer):
+    """What a function that writes into arrays has for a value: ``current()`` is the value now."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.owner = NAMES
+        self.value = value
+
+    def is_plain(self) -> bool:
+        """Whether it stands for numbers that no transform follows."""
+        return False
+
+    @property
+    def inner(self) -> Any:
+        return self.current()
+
+    def concrete(self) -> Any:
+        x = self.current()
+        return x.concrete() if isinstance(x, Tracer) else x
+
+    def is_finite(self) -> bool:
+        x = self.current()
+        return x.is_finite() if isinstance(x, Tracer) else bool(np.isfinite(x).all())
+
+    def followed(self) -> bool:
+        x = self.current()
+        return isinstance(x, Tracer) and x.followed()
+
+    def whole(self) -> Any:
+        x = self.current()
+        return x.whole() if isinstance(x, Tracer) else x
+
+    def decide(self, convert: Callable[[Any], Any], use: str) -> Any:
+        x = self.current()
+        return x.decide(convert, use) if isinstance(x, Tracer) else convert(x)
+
+
+class Number(Name):
+    """A traced number. It never changes, as NumPy's do not; arrays computed from it may."""
+
+    __slots__ = ()
+
+    def current(self) -> Any:
+        return self.value
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def ndim(self) -> int:
+        return 0
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.value.dtype
+
+    def __array__(self, dtype=None, copy=None):
+        return self.value.__array__(dtype, copy)
+
+    def __float__(self):
+        return float(self.value)
+
+    def __complex__(self):
+        return complex(self.value)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+class Writable(Name):
     """A name for an array, or for a view of one: ``window`` is the view as NumPy has it.
 
     ``value`` is the traced value of an array that has neither been written to nor viewed, as most
     never are: it has no memory yet. None otherwise.
     """
 
-    __slots__ = ("_frozen", "_memory", "_of", "_place", "_window", "value")
-
-    def __init__(self, value: Any):
-        self.owner = NAMES
-        self.value = value
+    __slots__ = ("_frozen", "_memory", "_of", "_place", "_window")
 
     @property
     def memory(self) -> Any:
@@ -127,10 +194,6 @@ class Writable(Tracer):
         return self.value is None and self._memory.value is None
 
     @property
-    def inner(self) -> Any:
-        return self.current()
-
-    @property
     def shape(self) -> tuple[int, ...]:
         return self._window.shape if self.value is None else self.value.shape
 
@@ -142,25 +205,9 @@ class Writable(Tracer):
     def ndim(self) -> int:
         return self._window.ndim if self.value is None else self.value.ndim
 
-    def concrete(self) -> Any:
-        x = self.current()
-        return x.concrete() if isinstance(x, Tracer) else x
-
-    def is_finite(self) -> bool:
-        x = self.current()
-        return x.is_finite() if isinstance(x, Tracer) else bool(np.isfinite(x).all())
-
-    def followed(self) -> bool:
-        x = self.current()
-        return isinstance(x, Tracer) and x.followed()
-
-    def whole(self) -> Any:
-        x = self.current()
-        return x.whole() if isinstance(x, Tracer) else x
-
     def __array__(self, dtype=None, copy=None):
         if not self.is_plain():
-            return self.current().__array__(dtype, copy)
+            return np.array(self.current(), dtype, copy=copy)
         if self.memory.borrowed:
             self.memory.own()
         return np.array(self.memory.lend(self.window), dtype, copy=copy)
@@ -170,10 +217,6 @@ class Writable(Tracer):
 
     def __complex__(self):
         return complex(self.window if self.is_plain() else self.current())
-
-    def decide(self, convert: Callable[[Any], Any], use: str) -> Any:
-        x = self.current()
-        return x.decide(convert, use) if isinstance(x, Tracer) else convert(x)
 
     def __repr__(self) -> str:
         return repr(self.window if self.is_plain() else self.current())
@@ -192,7 +235,7 @@ class Writable(Tracer):
                 return y
             if m.value is None:
                 return part
-            return m.entry(key) if self.place is None else self._view_at(key).current()
+            return named(m.entry(key) if self.place is None else self._view_at(key).current())
         if _selects_part(key):
             return view(Section(self, key))
         if m.value is None and not _is_traced(key):
@@ -254,6 +297,7 @@ class Writable(Tracer):
         if self.is_plain() and not _is_traced(value):
             self.own_window()[...] = _plain(value)
             return
+        require_order("y[index] = values", self, value)
         value = _fitted(current(value), self.shape, self.dtype)
         if value.size:
             memory.write(self.place, value)
@@ -267,10 +311,10 @@ def view(memory: Any, window: np.ndarray | None = None) -> Writable:
 def named(x: Any) -> Any:
     """A result as a name, so that it may be written to; of several, each. Numbers stay numbers."""
     kind = type(x)
-    if kind is Writable:
+    if kind is Writable or kind is Number:
         return x
     if isinstance(x, Tracer):
-        return Writable(x) if x.ndim else x
+        return Writable(x) if x.ndim else Number(x)
     if kind is np.ndarray or kind is Array:
         if not x.ndim or x.dtype.kind not in "biufc":
             return x
@@ -300,7 +344,7 @@ def array_of(x: Any) -> Any:
     if getattr(x, "shape", None) != () or x.dtype.kind not in "biufc":
         return named(x)
     if isinstance(x, Tracer):
-        return x if type(x) is Writable else Writable(x)
+        return x if type(x) is Writable else Writable(current(x))
     return view(*of_array(np.array(x), borrowed=False))
 
 
@@ -379,6 +423,24 @@ def require_apart(who: str, target: Any, values: Any) -> None:
         )
 
 
+def require_order(who: str, target: Any, values: Any) -> None:
+    """Raise where NumPy's copy between two lines of one memory reads what it has just written:
+    upwards, or downwards where the values begin before the target."""
+    if type(values) is not Writable or type(target) is not Writable or target.ndim != 1:
+        return
+    y, v = target.window, values.window
+    steps = y.strides[0], v.strides[-1] if v.ndim else 0
+    if steps[0] == steps[1] or min(steps[0] * steps[1], v.size - 1) <= 0:
+        return  # in opposite directions NumPy makes a copy
+    if not np.may_share_memory(y, v):
+        return
+    order = np.arange(y.size)[:: 1 if steps[0] > 0 else -1]
+    places = [address(w) + step * order for w, step in zip((y, v), steps, strict=True)]
+    _, written, read = np.intersect1d(*places, return_indices=True)
+    if np.any(written > read) if places[1][0] < places[0][0] else np.any(written < read):
+        require_apart(who, target, values)
+
+
 def _is_same(x: Writable, y: Writable) -> bool:
     """Whether two names are of the same view, as those of ``y[i] += v``."""
     a, b = x.window, y.window
@@ -390,7 +452,7 @@ def _is_same(x: Writable, y: Writable) -> bool:
 
 def _fitted(value: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """What is written, in the shape and dtype of where it goes."""
-    value = as_operand(value)
+    value = as_operand(current(value))
     if value.dtype.kind == "c" and dtype.kind != "c":
         raise ArgumentError(
             f"{user_line()}: an array of {dtype} was assigned {value.dtype}, whose imaginary part "
@@ -416,5 +478,5 @@ def _updated(x: Any, key: Any, value: Any) -> Any:
     return At(x)[key].set(value)
 
 
-__all__ = ["NAMES", "Writable", "argument", "array_of", "named", "named_like", "require_apart",
-           "view"]
+__all__ = ["NAMES", "Name", "Number", "Writable", "argument", "array_of", "named", "named_like",
+           "require_apart", "require_order", "view"]

@@ -14,6 +14,7 @@ import numpy as np
 
 from functrans import tree
 from functrans._core import writing
+from functrans._core.array import plain
 from functrans._core.bind import Tracer
 from functrans._core.writing import current
 from functrans._ops import elementwise as ops
@@ -21,15 +22,18 @@ from functrans.errors import UnsupportedError, user_line
 from functrans.numpy import protocols
 from functrans.numpy.layouts import is_laid_out, is_ordered, layout_of, rebuilt
 from functrans.numpy.memory import Half
+from functrans.numpy.operators import require_fit
 from functrans.numpy.ufunc_methods import UPDATES
 from functrans.numpy.updates import At
 from functrans.numpy.writable import (
+    Name,
     Writable,
     argument,
     array_of,
     named,
     named_like,
     require_apart,
+    require_order,
     view,
 )
 
@@ -38,7 +42,7 @@ _VIEW_METHODS = ("reshape", "transpose", "ravel", "squeeze", "swapaxes", "diagon
 _VIEW_FUNCTIONS = """
     transpose reshape ravel squeeze swapaxes diagonal moveaxis rollaxis expand_dims atleast_1d
     atleast_2d atleast_3d split array_split hsplit vsplit dsplit unstack flip fliplr flipud rot90
-    broadcast_to broadcast_arrays permute_dims matrix_transpose diag trim_zeros
+    broadcast_to broadcast_arrays permute_dims matrix_transpose diag ix_
 """
 VIEWS = {getattr(np, name) for name in _VIEW_FUNCTIONS.split() if hasattr(np, name)}
 VIEWS |= {np.linalg.diagonal, np.linalg.matrix_transpose}
@@ -54,6 +58,7 @@ _MAYBE_VIEWS = {
     np.diff: lambda args, kwargs: kwargs.get("n", args[1] if len(args) > 1 else 1) == 0,
     np.meshgrid: lambda args, kwargs: kwargs.get("copy", True) is not True,
     np.linalg.matrix_power: lambda args, kwargs: kwargs.get("n", args[-1]) == 1,
+    np.real_if_close: lambda args, kwargs: getattr(args[0], "dtype", np.dtype(complex)).kind != "c",
 }
 # Their results are arrays also where they have no axes; those of others are then numbers.
 _CREATORS = {
@@ -79,13 +84,13 @@ def _is_plain(x: Any) -> bool:
 def _has_name(x: Any) -> bool:
     if isinstance(x, tuple | list):
         return any(map(_has_name, x))
-    return type(x) is Writable
+    return isinstance(x, Name)
 
 
 def _window(x: Any) -> Any:
     if isinstance(x, tuple | list):
         return rebuilt(x, map(_window, x))
-    return x.window if type(x) is Writable else x
+    return x.window if type(x) is Writable else current(x)
 
 
 def _value(x: Any) -> Any:
@@ -111,12 +116,13 @@ def _apply(
             place = out.own_window()  # first: others may be views of what it replaces
             call(*_window(args), **{k: _window(v) for k, v in options.items()}, out=place)
             return out
-        if out is not None:
-            options["out"] = out
         windows = _window(args)
+        if out is not None:
+            return call(*windows, **{k: _window(v) for k, v in options.items()}, out=out)
         y = call(*windows, **{k: _window(v) for k, v in options.items()})
         if type(y) is np.ndarray and (y.base is not None or any([y is w for w in windows])):
-            y = _view_among(y, [x for x in args if type(x) is Writable]) or y
+            part = _view_among(y, [x for x in args if type(x) is Writable])
+            return named(y) if part is None else part
         return named(y)
     mask = options.pop("where", True) if type(out) is Writable else True
     y = call(*_value(args), **{k: _value(v) for k, v in options.items()})
@@ -132,23 +138,9 @@ def _written(who: str, out: Any, y: Any, mask: Any = True) -> Any:
     if type(out) is not Writable:
         raise protocols.refused(who, "got out= that is a plain ndarray", protocols.USE_RESULT)
     y = y if isinstance(y, Tracer) else np.asarray(y)
-    _require_fit(who, out, y)
+    require_fit(who, out, y)
     out.assign(y if mask is True else ops.where(mask, y, out.current()))
     return out
-
-
-def _require_fit(who: str, out: Writable, y: Any) -> None:
-    """NumPy's own errors where a result has no place in an array, by its shape or its dtype."""
-    if not np.can_cast(y.dtype, out.dtype, "same_kind"):
-        raise TypeError(
-            f"Cannot cast ufunc {who.removeprefix('np.')!r} output from {y.dtype!r} to "
-            f"{out.dtype!r} with casting rule 'same_kind'"
-        )
-    if np.broadcast_shapes(y.shape, out.shape) != out.shape:
-        raise ValueError(
-            f"non-broadcastable output operand with shape {out.shape} doesn't match the broadcast "
-            f"shape {y.shape}"
-        )
 
 
 # ---- operators
@@ -157,19 +149,19 @@ def _require_fit(who: str, out: Writable, y: Any) -> None:
 def _operator(name: str) -> tuple[Callable, Callable]:
     op = getattr(operator, f"__{name}__")
 
-    def forward(self: Writable, other: Any) -> Any:
-        x, y = self.value, other.value if type(other) is Writable else other
+    def forward(self: Any, other: Any) -> Any:
+        x, y = self.value, other.value if isinstance(other, Name) else other
         if x is not None and y is not None:  # the short way, for arrays that no one writes into
             z = op(x, y)
             if isinstance(y, np.ndarray) and is_ordered(y):
                 return _like_operands(op, z, self, other)
-            return Writable(z) if isinstance(z, Tracer) and z.ndim else named(z)
+            return named(z)
         if self.is_plain() and _is_plain(other):
             return named(op(self.window, _window(other)))
         return _like_operands(op, op(self.current(), current(other)), self, other)
 
-    def reflected(self: Writable, other: Any) -> Any:
-        if self.value is not None and type(other) is not Writable and not is_ordered(other):
+    def reflected(self: Any, other: Any) -> Any:
+        if self.value is not None and not isinstance(other, Name) and not is_ordered(other):
             return named(op(other, self.value))
         if self.is_plain() and _is_plain(other):
             return named(op(other, self.window))
@@ -201,7 +193,7 @@ def _in_place(name: str) -> Callable:
 def _unary(name: str) -> Callable:
     op = getattr(operator, f"__{name}__")
 
-    def method(self: Writable) -> Any:
+    def method(self: Any) -> Any:
         if self.is_plain():
             return named(op(self.window))
         return _like_operands(op, op(self.current()), self)
@@ -214,13 +206,13 @@ for _name in (
     "lshift", "rshift",
 ):
     _forward, _reflected = _operator(_name)
-    setattr(Writable, f"__{_name}__", _forward)
-    setattr(Writable, f"__r{_name}__", _reflected)
+    setattr(Name, f"__{_name}__", _forward)
+    setattr(Name, f"__r{_name}__", _reflected)
     setattr(Writable, f"__i{_name}__", _in_place(_name))
 for _name in ["eq", "ne", "lt", "le", "gt", "ge"]:
-    setattr(Writable, f"__{_name}__", _operator(_name)[0])
+    setattr(Name, f"__{_name}__", _operator(_name)[0])
 for _name in ["neg", "pos", "abs", "invert"]:
-    setattr(Writable, f"__{_name}__", _unary(_name))
+    setattr(Name, f"__{_name}__", _unary(_name))
 
 
 # ---- ufuncs and functions
@@ -230,7 +222,7 @@ def _array_ufunc(
     self: Tracer, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
 ) -> Any:
     if method == "__call__" and not kwargs:
-        values = [x.value if type(x) is Writable else x for x in inputs]
+        values = [x.value if isinstance(x, Name) else x for x in inputs]
         first = values[0]
         if isinstance(first, Tracer) and values[-1] is not None and len(values) <= 2 and not (
             is_ordered(values[-1])
@@ -274,6 +266,8 @@ def _call(f: Callable, theirs: Any, args: tuple, kwargs: dict) -> Any:
     who = f"np.{f.__name__}"
     if theirs in WRITERS and kwargs.get("inplace", True):
         return _write_by(theirs, *args, **kwargs)
+    if theirs is np.trim_zeros:  # which slices a name by what its values are
+        return f(*args, **kwargs)
     if theirs in (np.real, np.imag) and type(args[0]) is Writable:
         return getattr(args[0], f.__name__)
     if theirs is np.nan_to_num and kwargs.get("copy", True) is not True:
@@ -293,9 +287,12 @@ def _views(who: str, f: Callable, theirs: Callable, args: tuple, kwargs: dict) -
     parts = theirs(*_window(args), **{k: _window(v) for k, v in kwargs.items()})
     each = list(parts) if isinstance(parts, tuple | list) else [parts]
     views = [_view_among(x, names) for x in each]
-    if all(v is not None for v in views):
-        return rebuilt(parts, views) if isinstance(parts, tuple | list) else views[0]
-    return _apply(who, f, args, kwargs, theirs)
+    if any(v is None for v in views):  # copies, without entries, or of other operands
+        plain = _is_plain(args) and _is_plain(tuple(kwargs.values()))
+        y = named(parts) if plain else _apply(who, f, args, kwargs, theirs)
+        copies = list(y) if isinstance(parts, tuple | list) else [y]
+        views = [c if v is None else v for v, c in zip(views, copies, strict=True)]
+    return rebuilt(parts, views) if isinstance(parts, tuple | list) else views[0]
 
 
 def _view_among(part: np.ndarray, names: list[Writable]) -> Writable | None:
@@ -318,6 +315,8 @@ def _write_by(func: Callable, target: Any, *args: Any, **kwargs: Any) -> None:
         func(place, *_window(args), **{k: _window(v) for k, v in kwargs.items()})
         return
     changed = protocols.FUNCTIONS[func]
+    if func is np.copyto:
+        require_order("np.copyto", target, args[0] if args else kwargs.get("src"))
     if func is np.place:
         require_apart("np.place", target, args[-1] if args else kwargs.get("vals"))
     if type(target) is not Writable:
@@ -333,13 +332,18 @@ def call(f: Callable, theirs: Any, args: tuple, kwargs: dict) -> Any:
         y = _call(f, theirs, args, kwargs)
     else:
         y = f(*args, **kwargs)
-        if isinstance(y, np.ndarray) and any(map(_shares(y), args)):
-            return argument(y)  # memory that was made elsewhere
+        if _shares(y, args):
+            return tree.map(plain, y)  # NumPy's own memory, where NumPy writes
     return array_of(y) if theirs in _CREATORS else named(y)
 
 
-def _shares(y: np.ndarray) -> Callable:
-    return lambda x: isinstance(x, np.ndarray) and np.may_share_memory(x, y)
+def _shares(y: Any, args: tuple) -> bool:
+    """Whether results are views of arrays without names."""
+    if isinstance(y, tuple | list):
+        return any([_shares(part, args) for part in y])
+    return isinstance(y, np.ndarray) and any([
+        isinstance(x, np.ndarray) and np.may_share_memory(x, y) for x in args
+    ])
 
 
 # ---- methods
@@ -468,8 +472,8 @@ Writable.flat = property(_flat, _assign_flat)  # type: ignore[attr-defined]
 Writable.shape = property(Writable.shape.fget, _assign_shape)  # type: ignore[attr-defined]
 Writable.strides = property(lambda self: self.window.strides)  # type: ignore[attr-defined]
 Writable.astype, Writable.fill, Writable.put = _astype, _fill, _put  # type: ignore[attr-defined]
-Writable.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
-Writable.__array_function__ = _array_function  # type: ignore[attr-defined]
+Name.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
+Name.__array_function__ = _array_function  # type: ignore[attr-defined]
 for _name in ("item", "tolist"):
     adopt(_name, getattr(Tracer, _name))
 

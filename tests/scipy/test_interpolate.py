@@ -147,3 +147,16 @@ def test_bad_values_are_refused_as_by_scipy():
 def test_a_piecewise_polynomial_of_one_s_own():
     p = interpolate.PPoly(np.array([[1.0, 2.0], [3.0, 4.0]]), [0.0, 1.0, 2.0])
     assert [float(ft.grad(p)(0.5)), float(ft.grad(p)(1.5))] == [1.0, 2.0]
+
+
+def test_the_coefficients_of_a_piecewise_polynomial_are_differentiated():
+    c, x = np.arange(24.0).reshape(2, 3, 4) % 7, np.array([0.0, 1.0, 1.5, 3.0])
+    q = np.array([-0.3, 0.4, 2.5])
+    for axis, k in ((0, c), (1, np.moveaxis(c, 2, 0))):
+        assert_derivatives(lambda c, a=axis: interpolate.PPoly(c, x, "periodic", a)(q, 1), k,
+                           order=1)
+        assert_derivatives(lambda c, a=axis: interpolate.PPoly(c, x, axis=a)(q), k, order=1)
+    with pytest.raises(NotDifferentiable, match="PPoly got traced breakpoints"):
+        ft.grad(lambda x: interpolate.PPoly(c, x)(0.5).sum())(x)
+    with pytest.raises(UnsupportedError, match="needs breakpoints that increase"):
+        ft.grad(lambda c: interpolate.PPoly(c, x[::-1])(0.5).sum())(c)

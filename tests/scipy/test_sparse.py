@@ -213,6 +213,15 @@ def test_exponentials_act_as_dense_ones(size):
     close(H, ft.hessian(lambda d: np.sum(expected(d, X)))(d), rtol=1e-9)  # of two derivatives
 
 
+def test_the_exponential_is_right_where_entries_are_neither_sorted_nor_single():
+    at = [0, 0, 1, 2, 3, 3, 1, 1], [0, 2, 1, 2, 3, 0, 0, 1]
+    data = np.array([0.8, 0.1, 0.6, 1.0, 0.4, 0.1, 0.1, 0.2])
+    A = sparse.csr_array((data, at), shape=(4, 4)).toarray()
+    y = ft.vjp(lambda d: sparse.linalg.expm_multiply(
+        sparse.csr_array((d, at), shape=(4, 4)), M), data)[0]
+    close(y, scipy.linalg.expm(A) @ M)
+
+
 def test_exponentials_at_many_times():
     A = ss.csr_array(DENSE / 3)
     times = {"start": 0.0, "stop": 1.5, "num": 4}

@@ -310,3 +310,16 @@ def test_scipy_s_own_distribution_names_the_import():
         ft.grad(lambda x: scipy.stats.norm.logpdf(x))(1.0)
     with pytest.raises(ConcretizationError, match=r"norm\.logpdf got .*scipy import stats\."):
         ft.grad(lambda x: scipy.stats.norm(0, 1).logpdf(x))(1.0)
+
+
+@pytest.mark.parametrize(("name", "shape"), [
+    ("t", 3.2), ("skewnorm", 0.0), ("genextreme", 0.3), ("genextreme", 0.0), ("genextreme", -0.4),
+    ("genpareto", 0.3), ("genpareto", 0.0),
+])
+@pytest.mark.parametrize("method", ["pdf", "logpdf", "cdf", "logcdf", "sf", "logsf"])
+def test_at_infinity_values_are_scipy_s_and_slopes_zero(name, shape, method):
+    x = np.array([-np.inf, np.inf])
+    f = getattr(getattr(stats, name), method)
+    y, t = ft.jvp(lambda c, m: f(x, c, loc=m), (shape, 0.2), (1.0, 1.0))
+    np.testing.assert_array_equal(y, f(x, shape, loc=0.2))
+    np.testing.assert_array_equal(t, [0.0, 0.0])

@@ -142,3 +142,9 @@ def test_frozen_ones_and_what_is_not_there():
         ft.grad(lambda m: scipy.stats.multivariate_normal.logpdf(X, m, A).sum())(M)
     with pytest.raises(ValueError, match="points have 2 entries and the parameters 3"):
         ft.grad(lambda m: stats.multivariate_normal.logpdf(np.ones(2), m, A))(M)
+
+
+def test_student_s_of_infinitely_many_degrees_is_the_normal_one():
+    x, shape = np.array([[0.3, -0.2], [1.0, 0.4]]), np.array([[2.0, 0.3], [0.3, 1.0]])
+    y = ft.vjp(lambda x: stats.multivariate_t.logpdf(x, None, shape, np.inf), x)[0]
+    np.testing.assert_allclose(y, stats.multivariate_t.logpdf(x, None, shape, np.inf), rtol=1e-13)

@@ -18,7 +18,8 @@ def tensor(*shape, dtype=np.float64):
     return torch.tensor(RNG.standard_normal(shape).astype(dtype), requires_grad=True)
 
 
-INDEX = torch.tensor([[2, 0], [2, 1]])
+NN = torch.nn.functional
+INDEX, CLASSES = torch.tensor([[2, 0], [2, 1]]), torch.tensor([2, 0, 3])
 CALLS = {
     "sum": (lambda x: x.sum(1), (2, 3)),
     "sum of the last, kept": (lambda x: x.sum(-1, keepdim=True), (2, 3)),
@@ -45,6 +46,23 @@ CALLS = {
     "embedding": (lambda x: torch.nn.functional.embedding(INDEX, x), (3, 4)),
     "scatter_add": (lambda x: x.scatter_add(0, INDEX, x[:2]), (3, 2)),
     "scatter_add of a vector": (lambda x: (2 * x).scatter_add(0, INDEX[1], x[:2]), (3,)),
+    "dot": (lambda x: torch.dot(x, x.exp()), (4,)),
+    "clamp": (lambda x: x.clamp(-0.5, 0.5), (3, 4)),
+    "clamp from below": (lambda x: x.clamp(min=0), (3, 4)),
+    "softplus": (NN.softplus, (3, 4)),
+    "linear": (lambda x: NN.linear(x, x[:2], x[0, :2]), (3, 4)),
+    "linear without bias": (lambda x: NN.linear(x.detach(), x), (3, 4)),
+    "linear of stacks": (lambda x: NN.linear(x, x[0, 1:], x[1, 0, :2]), (2, 3, 4)),
+    "linear in its input": (lambda x: NN.linear(x, x.detach()[:2]), (3, 4)),
+    "mse_loss": (lambda x: NN.mse_loss(x, x[:1].detach().expand(3, 4)), (3, 4)),
+    "mse_loss, summed": (lambda x: NN.mse_loss(x, 2 * x.exp(), reduction="sum"), (3, 4)),
+    "mse_loss, each": (lambda x: NN.mse_loss(x, x.exp(), reduction="none"), (3, 4)),
+    "cross_entropy": (lambda x: NN.cross_entropy(x, CLASSES), (3, 4)),
+    "cross_entropy, summed": (lambda x: NN.cross_entropy(x, CLASSES, reduction="sum"), (3, 4)),
+    "nll_loss": (lambda x: NN.nll_loss(x.exp(), CLASSES), (3, 4)),
+    "layer_norm": (lambda x: NN.layer_norm(x, (4,), x[0], x[1]), (3, 4)),
+    "layer_norm of two": (lambda x: NN.layer_norm(x.exp(), (3, 4), x[0], eps=0.1), (2, 3, 4)),
+    "batch_norm": (lambda x: NN.batch_norm(x, None, None, x[0, :, 0], x[1, :, 1], True), (3, 2, 4)),
     "chunks": (lambda x: x.chunk(2, 1)[0] * x.chunk(2, 1)[1], (2, 4)),
     "splits": (lambda x: torch.split(x, [1, 2], -1)[1] ** 2, (2, 3)),
 }
@@ -76,6 +94,20 @@ def test_a_call_by_its_row_is_the_call_by_numpys_name(call, dtype, monkeypatch):
         if a is not None:
             assert (a.shape, a.dtype) == (b.shape, b.dtype)
             assert_allclose(a, b, rtol=20 * np.finfo(dtype).eps, atol=20 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_row_is_passed_forward_and_by_batches_as_it_is_backward(call):
+    f, shape = CALLS[call]
+    x, t = tensor(*shape), tensor(*shape).detach()
+    y = f(x)
+    seeds = tensor(2, *y.shape).detach()
+    batch = torch.autograd.grad(y, x, seeds, retain_graph=True, is_grads_batched=True)[0]
+    rows = torch.stack([torch.autograd.grad(y, x, s, retain_graph=True)[0] for s in seeds])
+    assert_allclose(batch.numpy(), rows.numpy(), rtol=1e-13, atol=1e-14)
+    _, moved = torch.func.jvp(f, (x.detach(),), (t,))
+    products = torch.stack([(s * moved).sum() for s in seeds]).detach().numpy()
+    assert_allclose(products, (rows * t).flatten(1).sum(1).numpy(), rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("call", [
@@ -239,3 +271,10 @@ def test_only_paths_to_what_is_wanted_are_walked():
     g, h = torch.autograd.grad((inner * x).sum(), (inner, x))
     assert_array_equal(g.numpy(), x.detach().numpy())
     assert_allclose(h.numpy(), 6 * x.detach().numpy(), rtol=1e-15)
+
+
+def test_zero_wins_against_an_infinite_weight():
+    x, w = tensor(2, 3), torch.tensor([[np.inf, 1.0, 1.0], [1.0, 2.0, 3.0]], dtype=torch.float64)
+    y = NN.linear(x, w)
+    (g,) = torch.autograd.grad((y * torch.tensor([0.0, 1.0])).sum(), x)
+    assert_array_equal(g.numpy(), [[1.0, 2.0, 3.0]] * 2)

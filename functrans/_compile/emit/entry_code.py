@@ -1,6 +1,8 @@
 """The function that CPython calls for a compiled program, in LLVM's language.
 
-What a program needs is read from its plan, so the function is compiled once for all of them.
+What a program needs is read from its plan, so the function is compiled once for all of them. A plan
+is a tree: a node is straight code and says what is decided behind it, an edge what was decided; a
+leaf returns. A program without decisions is a leaf.
 """
 
 from __future__ import annotations
@@ -10,30 +12,43 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS
-from functrans._compile.lowering.numbers import Code
+from functrans._compile.emit.module import ARRAY_DATA, HEADER, LIST_ITEMS
+from functrans._compile.lowering.numbers import Code, is_float, stored_type
 from functrans._core.array import Array
 
 # Where CPython and NumPy keep things, in bytes from the start of an object; tried out in entry.py.
-OFFSETS = {"type": 8, "value": 16, "tuple": tuple.__basicsize__, "items": LIST_ITEMS,
-           "data": ARRAY_DATA, "ndim": 24, "dims": 32, "dtype": 56, "flags": 64}
+OFFSETS = {"type": HEADER - 8, "value": HEADER, "tuple": tuple.__basicsize__, "items": LIST_ITEMS,
+           "data": ARRAY_DATA, "ndim": HEADER + 8, "dims": HEADER + 16, "dtype": HEADER + 40,
+           "flags": HEADER + 48}
 # Bits of an array's flags: C-contiguous and aligned; writeable.
 IN_ORDER, WRITEABLE = 0x0001 | 0x0100, 0x0400
-# Most arguments and most results of a program with an entry; most arrays that it works on.
+# Most arguments and most results of a program with an entry; most arrays that one piece of code
+# works on. On one path: most values that pieces hand on, bytes of small ones, arrays of large ones.
 MOST, SLOTS = 64, 256
+VALUES, SMALL, LARGE = 1024, 16_384, 64
 # What an argument may be: an array; float64[], also as NumPy's scalar; a Python float or int.
 ARRAY, SCALAR, FLOAT, INT = range(4)
 OBJECTS = {"ndarray": np.ndarray, "Array": Array, "float": float, "int": int,
-           "float64": np.float64, "NotImplemented": NotImplemented}
-# The words of a plan, and of what it points to. The last of the arrays that are made may be
-# scratch, which is no result.
-PLAN = (*OBJECTS, "PyArray_NewFromDescr", "run", "arguments", "argument", "slots", "slot",
-        "results", "arrays", "made", "lets", "class", "flags")
+           "float64": np.float64, "bytes": np.dtype(np.uint8), "NotImplemented": NotImplemented}
+# What Python makes of a number to decide by it, and which numbers that may be.
+CONVERTED = (bool, int, float)
+DECISIVE = "?bhilqfd"
+# The words of a plan, and of what it points to.
+PLAN = (*OBJECTS, "PyArray_NewFromDescr", "arguments", "argument", "class", "flags", "clock",
+        "root")
 ARGUMENT = ("kind", "dtype", "ndim", "dims")
+# ``large``: bytes of an array for what the code fills, 0 if there is room for that; ``how``: 0 of
+# a leaf, else one more than the place in CONVERTED.
+NODE = ("run", "lets", "slots", "slot", "reads", "read", "large", "fills", "fill", "gives", "give",
+        "how", "dtype", "test", "children", "child", "results", "made", "label", "used")
+READ = ("slot", "value")
+FILL = ("slot", "cell", "offset")
+CHILD = ("key", "node")
 MADE = ("slot", "dtype", "ndim", "dims", "bytes", "source")
 # Where each word is, in bytes from the start of its record, or of an object.
 PLACES = {f"{record}.{word}": 8 * i
-          for record, words in (("plan", PLAN), ("argument", ARGUMENT), ("made", MADE))
+          for record, words in (("plan", PLAN), ("argument", ARGUMENT), ("node", NODE),
+                                ("read", READ), ("fill", FILL), ("child", CHILD), ("made", MADE))
           for i, word in enumerate(words)}
 PLACES |= {f"object.{name}": offset for name, offset in OFFSETS.items()}
 # What it calls of CPython and C.
@@ -62,6 +77,12 @@ class _Writer(Code):
         """The address of entry i of a table of records."""
         return self.op(f"getelementptr [{len(words)} x ptr], ptr {base}, i64 {i}")
 
+    def room(self, t: str) -> str:
+        """Memory on the stack, also for what stands in a loop."""
+        name = self.fresh("room")
+        self.lines.insert(0, f"  {name} = alloca {t}")
+        return name
+
     def store(self, t: str, x: str, where: str) -> None:
         self.line(f"store {t} {x}, ptr {where}")
 
@@ -70,6 +91,11 @@ class _Writer(Code):
         stay = self.fresh("stay")[1:]
         self.line(f"br i1 {self.compare(how, t, x, y)}, label %{stay}, label %{label}")
         self.label(stay)
+
+    def switch(self, x: str, labels: list[str]) -> None:
+        """Jump to the label with a number."""
+        cases = " ".join([f"i64 {i}, label %{label}" for i, label in enumerate(labels)])
+        self.line(f"switch i64 {x}, label %other [ {cases} ]")
 
     @contextmanager
     def each(self, count: str) -> Iterator[str]:
@@ -84,40 +110,52 @@ class _Writer(Code):
 def text() -> str:
     """The function of the plan, the arguments and their number."""
     w = _Writer()
-    made, first, last, status, answer = (
-        w.op(f"alloca {t}") for t in (f"[{MOST + 1} x ptr]", "i64", "i64", "i32", "ptr"))
-    items, slots = (w.op(f"alloca [{n} x ptr]") for n in (SLOTS, LIST_ITEMS // 8 + 1))
+    made, held, values, cells, items, slots = (w.room(f"[{n} x ptr]") for n in (
+        MOST, LARGE, VALUES, VALUES, SLOTS, LIST_ITEMS // 8 + 1))
+    first, last, large, node, answer = map(w.room, ("i64", "i64", "i64", "ptr", "ptr"))
+    small = w.room(f"[{SMALL} x i8], align 16")
     # which of the arrays that were made are dropped at the end: all, until the call has succeeded
-    w.store("i64", "0", first)
-    w.store("i64", "0", last)
+    for count in (first, last, large):
+        w.store("i64", "0", count)
     w.store("ptr", "null", answer)  # which means that an exception is set
     w.store("ptr", items, w.shifted(slots, LIST_ITEMS))
     plan = w.pointer(w.pointer("%self", "object.tuple"), "object.data")
-    w.copy(items, w.pointer(plan, "plan.slot"), w.word(plan, "plan.slots"))
-    _take_arguments(w, plan, items)
-    _make_arrays(w, plan, items, made, last)
-    _run(w, plan, slots, status)
-    _finish_results(w, plan, items, made)
-    _answer(w, plan, made, first, answer)
-    start, end = (w.op(f"load i64, ptr {x}") for x in (first, last))
-    with w.each(w.op(f"sub i64 {end}, {start}")) as n:
-        dropped = w.op(f"load ptr, ptr {w.at(made, w.op(f'add i64 {start}, {n}'))}")
-        w.line(f"call void @Py_DecRef(ptr {dropped})")
+    _take_arguments(w, plan, values)
+    w.store("ptr", w.pointer(plan, "plan.root"), node)
+    w.line("br label %next")
+    w.label("next")
+    at = w.op(f"load ptr, ptr {node}")
+    w.copy(items, w.pointer(at, "node.slot"), w.word(at, "node.slots"))
+    _hand_on(w, at, "read", items, values)
+    _fill(w, plan, at, items, cells, (small, held, large))
+    _make_arrays(w, plan, at, items, made, last)
+    _run(w, at, slots)
+    _hand_on(w, at, "give", values, items)
+    w.jump_unless("ne", "i64", w.word(at, "node.how"), "0", "leaf")
+    _decide(w, at, values, node)
+    w.label("leaf")
+    _finish_results(w, plan, at, items, made)
+    _answer(w, plan, at, made, first, answer)
+    for table, start, end in ((made, first, last), (held, None, large)):
+        lo, hi = ("0" if x is None else w.op(f"load i64, ptr {x}") for x in (start, end))
+        with w.each(w.op(f"sub i64 {hi}, {lo}")) as n:
+            dropped = w.op(f"load ptr, ptr {w.at(table, w.op(f'add i64 {lo}, {n}'))}")
+            w.line(f"call void @Py_DecRef(ptr {dropped})")
     w.line(f"ret ptr {w.op(f'load ptr, ptr {answer}')}")
     function = w.function("ptr @entry", "ptr %self, ptr %args, i64 %nargs", "nounwind")
     return "\n".join([DECLARED, *w.functions.values(), function])
 
 
-def _take_arguments(w: _Writer, plan: str, items: str) -> None:
-    """The arguments into their slots; numbers by something that stands in for an array."""
+def _take_arguments(w: _Writer, plan: str, values: str) -> None:
+    """The arguments as the first values; numbers by something that stands in for an array."""
     # the address of its data is where an array has it
     cells, integers = (w.op(f"alloca [{MOST} x i64]") for _ in range(2))
-    overflow, count = w.op("alloca i32"), w.word(plan, "plan.arguments")
+    overflow, count = w.room("i32"), w.word(plan, "plan.arguments")
     w.jump_unless("eq", "i64", "%nargs", count, "other")
     with w.each(count) as i:
         wanted = w.at(w.pointer(plan, "plan.argument"), i, ARGUMENT)
         x = w.op(f"load ptr, ptr {w.at('%args', i)}")
-        kind, slot, cell = w.pointer(x, "object.type"), w.at(items, i), w.at(cells, i)
+        kind, slot, cell = w.pointer(x, "object.type"), w.at(values, i), w.at(cells, i)
         w.store("ptr", x, slot)
         w.store("ptr", w.shifted(x, OFFSETS["value"]), cell)
         w.line(f"switch i64 {w.word(wanted, 'argument.kind')}, label %other [ "
@@ -138,8 +176,7 @@ def _take_arguments(w: _Writer, plan: str, items: str) -> None:
         w.jump_unless("eq", "i32", w.op(f"load i32, ptr {overflow}"), "0", "other")
         w.line("br label %number")
         w.label("number")
-        stand_in = w.op(f"getelementptr i8, ptr {cell}, i64 {-OFFSETS['data']}")
-        w.store("ptr", stand_in, slot)
+        w.store("ptr", _stand_in(w, cell), slot)
         w.line("br label %taken")
         w.label("array")
         _require_array(w, plan, wanted, x, kind)
@@ -164,26 +201,68 @@ def _require_array(w: _Writer, plan: str, wanted: str, x: str, kind: str) -> Non
     w.jump_unless("eq", "i32", differ, "0", "other")
 
 
-def _make_arrays(w: _Writer, plan: str, items: str, made: str, last: str) -> None:
-    """The arrays of a call, each into its slot."""
-    with w.each(w.word(plan, "plan.arrays")) as j:
-        new = w.at(w.pointer(plan, "plan.made"), j, MADE)
-        kind, dtype = w.pointer(plan, "plan.class"), w.pointer(new, "made.dtype")
+def _stand_in(w: _Writer, cell: str) -> str:
+    """What native code takes for an array whose data is where the cell says."""
+    return w.op(f"getelementptr i8, ptr {cell}, i64 {-OFFSETS['data']}")
+
+
+def _hand_on(w: _Writer, node: str, what: str, to: str, source: str) -> None:
+    """What the code of a node reads into its slots, or what it gives out of them."""
+    with w.each(w.word(node, f"node.{what}s")) as i:
+        pair = w.at(w.pointer(node, f"node.{what}"), i, READ)
+        slot, value = w.word(pair, "read.slot"), w.word(pair, "read.value")
+        here, there = (slot, value) if what == "read" else (value, slot)
+        w.store("ptr", w.op(f"load ptr, ptr {w.at(source, there)}"), w.at(to, here))
+
+
+def _fill(w: _Writer, plan: str, node: str, items: str, cells: str, room: tuple) -> None:
+    """Memory for what the code of a node fills, beside results: small values share some."""
+    small, held, large = room
+    start = w.room("ptr")
+    w.store("ptr", small, start)
+    with w.where(w.compare("ne", "i64", w.word(node, "node.large"), "0")):
+        n = w.op(f"load i64, ptr {large}")
+        w.jump_unless("lt", "i64", n, str(LARGE), "other")
+        y = _new_array(w, plan, "ndarray", w.pointer(plan, "plan.bytes"), "1",
+                       w.shifted(node, PLACES["node.large"]))
+        w.store("ptr", y, w.at(held, n))
+        w.store("i64", w.op(f"add i64 {n}, 1"), large)
+        w.store("ptr", w.pointer(y, "object.data"), start)
+    base = w.op(f"load ptr, ptr {start}")
+    with w.each(w.word(node, "node.fills")) as i:
+        fill = w.at(w.pointer(node, "node.fill"), i, FILL)
+        cell = w.at(cells, w.word(fill, "fill.cell"))
+        w.store("ptr", w.shifted(base, w.word(fill, "fill.offset")), cell)
+        w.store("ptr", _stand_in(w, cell), w.at(items, w.word(fill, "fill.slot")))
+
+
+def _make_arrays(w: _Writer, plan: str, node: str, items: str, made: str, last: str) -> None:
+    """The results of a leaf, each into its slot."""
+    with w.each(w.word(node, "node.results")) as j:
+        new = w.at(w.pointer(node, "node.made"), j, MADE)
         ndim = w.op(f"trunc i64 {w.word(new, 'made.ndim')} to i32")
-        w.line(f"call void @Py_IncRef(ptr {dtype})")  # the array takes over this reference
-        create, dims = w.pointer(plan, "plan.PyArray_NewFromDescr"), w.pointer(new, "made.dims")
-        y = w.op(f"call ptr {create}(ptr {kind}, ptr {dtype}, i32 {ndim}, ptr {dims}, ptr null, "
-                 "ptr null, i32 0, ptr null)")
-        w.jump_unless("ne", "ptr", y, "null", "leave")
+        y = _new_array(w, plan, "class", w.pointer(new, "made.dtype"), ndim,
+                       w.pointer(new, "made.dims"))
         w.store("ptr", y, w.at(made, j))
         w.store("ptr", y, w.at(items, w.word(new, "made.slot")))
         w.store("i64", w.op(f"add i64 {j}, 1"), last)
 
 
-def _run(w: _Writer, plan: str, slots: str, status: str) -> None:
-    """The program; other threads run meanwhile if it lets them."""
-    code = w.pointer(plan, "plan.run")
-    w.jump_unless("eq", "i64", w.word(plan, "plan.lets"), "0", "long")
+def _new_array(w: _Writer, plan: str, kind: str, dtype: str, ndim: str, dims: str) -> str:
+    w.line(f"call void @Py_IncRef(ptr {dtype})")  # the array takes over this reference
+    create, kind = w.pointer(plan, "plan.PyArray_NewFromDescr"), w.pointer(plan, f"plan.{kind}")
+    y = w.op(f"call ptr {create}(ptr {kind}, ptr {dtype}, i32 {ndim}, ptr {dims}, ptr null, "
+             "ptr null, i32 0, ptr null)")
+    w.jump_unless("ne", "ptr", y, "null", "leave")
+    return y
+
+
+def _run(w: _Writer, node: str, slots: str) -> None:
+    """The code, if there is any; other threads run meanwhile if it lets them."""
+    status = w.room("i32")
+    code = w.pointer(node, "node.run")
+    w.jump_unless("ne", "ptr", code, "null", "ran")
+    w.jump_unless("eq", "i64", w.word(node, "node.lets"), "0", "long")
     w.store("i32", w.op(f"call i32 {code}(ptr {slots})"), status)
     w.line("br label %run")
     w.label("long")
@@ -195,36 +274,95 @@ def _run(w: _Writer, plan: str, slots: str, status: str) -> None:
     y = w.op(f"load i32, ptr {status}")
     w.jump_unless("ge", "i32", y, "0", "leave")
     w.jump_unless("eq", "i32", y, "0", "other")
+    w.line("br label %ran")
+    w.label("ran")
 
 
-def _finish_results(w: _Writer, plan: str, items: str, made: str) -> None:
+def _decide(w: _Writer, node: str, values: str, following: str) -> None:
+    """Go to the child for what Python would make of a number, to "other" if there is none."""
+    key, whole, real = map(w.room, ("i64", "i64", "double"))
+    x = w.op(f"load ptr, ptr {w.at(values, w.word(node, 'node.test'))}")
+    data, how = w.pointer(x, "object.data"), w.word(node, "node.how")
+    w.switch(w.word(node, "node.dtype"), [f"by{i}" for i in range(len(DECISIVE))])
+    for i, char in enumerate(DECISIVE):
+        w.label(f"by{i}")
+        t = stored_type(np.dtype(char))
+        x, wide = w.op(f"load {t}, ptr {data}"), "double" if is_float(t) else "i64"
+        if t != wide:
+            cast = "fpext" if is_float(t) else "zext" if char == "?" else "sext"
+            x = w.op(f"{cast} {t} {x} to {wide}")
+        w.store(wide, x, real if is_float(t) else whole)
+        w.line(f"br label %{'real' if is_float(t) else 'whole'}")
+    for t, of, source, zero in (("i64", "whole", whole, "0"), ("double", "real", real, "0.0")):
+        w.label(of)
+        x = w.op(f"load {t}, ptr {source}")
+        w.switch(how, ["other", *[f"{of}.{kind.__name__}" for kind in CONVERTED]])
+        for kind in CONVERTED:
+            w.label(f"{of}.{kind.__name__}")
+            w.store("i64", _key(w, kind, t, x, zero), key)
+            w.line("br label %find")
+    w.label("find")
+    wanted = w.op(f"load i64, ptr {key}")
+    with w.each(w.word(node, "node.children")) as i:
+        child = w.at(w.pointer(node, "node.child"), i, CHILD)
+        w.store("ptr", w.pointer(child, "child.node"), following)
+        w.jump_unless("ne", "i64", w.word(child, "child.key"), wanted, "next")
+    w.line("br label %other")
+
+
+def _key(w: _Writer, kind: type, t: str, x: str, zero: str) -> str:
+    """The key of a bool, int or float made of a number; Python raises what this leaves to it."""
+    if kind is bool:
+        return w.op(f"zext i1 {w.compare('ne', t, x, zero)} to i64")  # NaN is true
+    if kind is int and is_float(t):
+        w.jump_unless("lt", t, w.call("fabs", t, x), w.number(t, 2.0**63), "other")
+        return w.op(f"fptosi {t} {x} to i64")
+    if kind is float:
+        x = x if is_float(t) else w.op(f"sitofp i64 {x} to double")
+        w.jump_unless("eq", "double", x, x, "other")
+        return w.op(f"bitcast double {x} to i64")
+    return x
+
+
+def _finish_results(w: _Writer, plan: str, leaf: str, items: str, made: str) -> None:
     """The flags of the results, and copies of what others may hold."""
     mask = w.op(f"trunc i64 {w.word(plan, 'plan.flags')} to i32")
-    with w.each(w.word(plan, "plan.results")) as k:
+    with w.each(w.word(leaf, "node.results")) as k:
         y = w.op(f"load ptr, ptr {w.at(made, k)}")
         kept = w.op(f"and i32 {w.word(y, 'object.flags', 'i32')}, {mask}")
         w.store("i32", kept, w.shifted(y, OFFSETS["flags"]))
-        result = w.at(w.pointer(plan, "plan.made"), k, MADE)
+        result = w.at(w.pointer(leaf, "node.made"), k, MADE)
         size = w.word(result, "made.bytes")
         with w.where(w.compare("ne", "i64", size, "0")):
             source = w.op(f"load ptr, ptr {w.at(items, w.word(result, 'made.source'))}")
             w.copy(w.pointer(y, "object.data"), w.pointer(source, "object.data"), size)
 
 
-def _answer(w: _Writer, plan: str, made: str, first: str, answer: str) -> None:
-    """The result or a tuple of them; NotImplemented where the call is left to the caller."""
-    results = w.word(plan, "plan.results")
-    w.jump_unless("eq", "i64", results, "1", "several")
+def _answer(w: _Writer, plan: str, leaf: str, made: str, first: str, answer: str) -> None:
+    """The result, or a tuple of them and perhaps of a label; NotImplemented where the call is left
+    to the caller."""
+    results, label = w.word(leaf, "node.results"), w.pointer(leaf, "node.label")
+    labelled = w.op(f"zext i1 {w.compare('ne', 'ptr', label, 'null')} to i64")
+    n = w.op(f"add i64 {results}, {labelled}")
+    w.jump_unless("eq", "i64", n, "1", "several")
     w.store("ptr", w.op(f"load ptr, ptr {made}"), answer)
     w.line("br label %succeeded")
     w.label("several")
-    y = w.op(f"call ptr @PyTuple_New(i64 {results})")
+    y = w.op(f"call ptr @PyTuple_New(i64 {n})")
     w.jump_unless("ne", "ptr", y, "null", "leave")
-    w.copy(w.shifted(y, OFFSETS["tuple"]), made, w.op(f"shl i64 {results}, 3"))
+    entries = w.shifted(y, OFFSETS["tuple"])
+    w.copy(entries, made, w.op(f"shl i64 {results}, 3"))
+    with w.where(w.compare("ne", "ptr", label, "null")):
+        w.line(f"call void @Py_IncRef(ptr {label})")
+        w.store("ptr", label, w.at(entries, results))
     w.store("ptr", y, answer)
     w.line("br label %succeeded")
     w.label("succeeded")
     w.store("i64", results, first)
+    clock = w.pointer(plan, "plan.clock")
+    time = w.op(f"add i64 {w.op(f'load i64, ptr {clock}')}, 1")
+    w.store("i64", time, clock)
+    w.store("i64", time, w.pointer(leaf, "node.used"))
     w.line("br label %leave")
     w.label("other")
     y = w.pointer(plan, "plan.NotImplemented")

@@ -11,8 +11,10 @@ from functrans._compile.lowering.numbers import Code, Rounding
 from functrans._compile.schedule.control import Emit, Emitted, Nested
 from functrans._compile.schedule.kernels import Call, Kernel, NativeStep, Tiles
 
+# What every object of CPython begins with, in bytes: 16 with the interpreter lock, 32 without.
+HEADER = object.__basicsize__
 # Where CPython keeps a list's items, and NumPy an array's data; checked when code is first loaded.
-LIST_ITEMS, ARRAY_DATA = 24, 16
+LIST_ITEMS, ARRAY_DATA = HEADER + 8, HEADER
 POINTER = 8  # bytes of one
 
 

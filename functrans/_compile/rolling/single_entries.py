@@ -80,11 +80,12 @@ def apart(x: Moving, y: Moving, shape: tuple[int, ...]) -> bool:
 
 
 def _numbers(index: Moving) -> list[np.ndarray | None]:
-    """For each entry of a pattern the integers that it is in the pieces."""
+    """For each entry of a pattern the integers that it is in the pieces; None for slices, and for
+    index arrays of the user's, which may reach an entry twice."""
     arrays = iter(index.arrays)
     found: list[np.ndarray | None] = []
     for e in index.pattern:
-        x = next(arrays) if e is ARRAY else np.array(e) if type(e) is int else None
+        x = next(arrays, None) if e is ARRAY else np.array(e) if type(e) is int else None
         found.append(None if x is None or x.ndim > 1 else x)
     return found
 

@@ -2,7 +2,8 @@
 
 A call costs more than a small program. CPython calls the function below like one written in C
 (METH_FASTCALL): it reads the arguments in place, allocates the results with NumPy's C function, and
-runs. It is compiled once; a plan, which is its ``__self__``, says what it does for a program.
+runs. It is compiled once; a plan, which is its ``__self__``, says what it does for a program, or
+for the tree of programs of a function that decides by values.
 
 It takes arrays of exactly the shapes and dtypes of the program, contiguous and aligned, and Python
 floats and ints where the program has them. For anything else, or if the code reports a failure, it
@@ -13,7 +14,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,22 +28,20 @@ from functrans._compile.emit.entry_code import (
     OFFSETS,
     PLAN,
     SCALAR,
-    SLOTS,
     WRITEABLE,
     text,
 )
 from functrans._compile.lowering.routines import address_of, pointer_of
 from functrans._compile.run.machine import local
+from functrans._compile.run.plan import Plan, Step
 from functrans._core.array import Array
 
 if TYPE_CHECKING:
-    from functrans._compile.run.frame import Argument, Buffer, Frame, Result
+    from functrans._compile.run.frame import Argument, Framed
 
 METH_FASTCALL = 0x0080
 # Places in NumPy's table of C functions; fixed by its ABI.
 ARRAY_TYPE, NEW_FROM_DESCRIPTOR = 2, 94
-# Operations from which other threads may run meanwhile: releasing the lock costs 50 ns.
-LONG = 20_000
 ALL = 0xFFFFFFFF  # of an array's flags
 
 
@@ -54,70 +52,39 @@ def _function() -> tuple[Any, int]:
     return code, address_of(function)
 
 
-# ---- one program
+def entry_of(code: Framed, locked: bool) -> Callable | None:
+    """The entry of a program, None where it cannot have one.
 
-
-def entry_of(frame: Frame, functions: dict[str, Any], code: Any, locked: bool) -> Callable | None:
-    """The entry of the one function in a frame, None where it cannot have one.
-
-    ``code`` is kept alive. Results are read-only Arrays where ``locked``, else ndarrays.
+    Results are read-only Arrays where ``locked``, else ndarrays.
     """
-    kinds = [_kind(x) for x in frame.arguments]
-    if len(frame.segments) != 1 or frame.segments[0].chunks > 1 or len(frame.runs) > 1:
+    arguments, clock = code.frame.arguments, np.zeros(2, np.int64)
+    leaf = Step(code, range(len(arguments)), (), None, clock[1:])
+    return tree_entry(arguments, leaf, clock, locked)
+
+
+def tree_entry(
+    arguments: Sequence[Argument], root: Step, clock: np.ndarray, locked: bool = True
+) -> Callable | None:
+    """The entry of a tree as far as its code is native, None where that leads to no leaf.
+
+    ``clock`` counts the calls that were answered.
+    """
+    kinds = [_kind(x) for x in arguments]
+    if None in kinds or len(kinds) > MOST or not supported():
         return None
-    copies = sum(y.copied for y in frame.results)
-    few = 0 < len(frame.results) <= MOST and len(kinds) <= MOST and frame.slots + copies <= SLOTS
-    if not few or None in kinds or not supported():
+    plan = Plan(len(kinds))
+    start = plan.tree(root)
+    if start is None:
         return None
-    (segment,) = frame.segments
-    plan = _Plan()
-    arguments = [(kind, *plan.kind(x)) for kind, x in zip(kinds, frame.arguments, strict=True)]
-    slots = [0] * (frame.slots + copies)
-    slots[len(arguments) : len(arguments) + len(frame.constants)] = map(plan.keep, frame.constants)
-    made, free = [], frame.slots
-    for y in frame.results:
-        source = (math.prod(y.shape) * y.dtype.itemsize, y.slot) if y.copied else (0, 0)
-        made.append((free if y.copied else y.slot, *plan.kind(y), *source))
-        free += y.copied
-    own = {y.slot for y in frame.results}
-    scratch = [(x.slot, *plan.kind(x), 0, 0) for x in segment.makes if x.slot not in own]
-    assert len(scratch) <= 1, scratch
+    taken = [(kind, *plan.kind(x)) for kind, x in zip(kinds, arguments, strict=True)]
     kind, flags = (Array, ALL & ~WRITEABLE) if locked else (np.ndarray, ALL)
-    return plan.function(
-        *map(id, OBJECTS.values()), numpy_functions()[NEW_FROM_DESCRIPTOR],
-        address_of(functions[segment.name]), len(arguments), plan.array(arguments), 8 * len(slots),
-        plan.array(slots), len(made), len(made) + len(scratch), plan.array(made + scratch),
-        frame.work >= LONG, id(kind), flags, code=code,
-    )
-
-
-class _Plan:
-    """The numbers that make a plan, and what lives as long as it."""
-
-    def __init__(self) -> None:
-        self.kept: list[Any] = []
-
-    def keep(self, x: Any) -> int:
-        """Where an object is."""
-        self.kept.append(x)
-        return id(x)
-
-    def kind(self, x: Buffer | Result | Argument) -> tuple[int, int, int]:
-        """Dtype, number of axes, and where the lengths of the axes are."""
-        return self.keep(x.dtype), len(x.shape), self.array(x.shape)
-
-    def array(self, words: Sequence) -> int:
-        """Where these numbers are."""
-        x = np.array(words, np.uintp)
-        self.kept.append(x)
-        return x.ctypes.data
-
-    def function(self, *words: int, code: Any) -> Callable:
-        assert len(words) == len(PLAN), words
-        engine, address = _function()
-        method = Method(b"compiled", address, METH_FASTCALL, None)
-        owned = np.array(words, np.uintp), self.kept, method, code, engine
-        return new_function()(ctypes.addressof(method), owned, None)
+    words = (*map(id, OBJECTS.values()), numpy_functions()[NEW_FROM_DESCRIPTOR], len(taken),
+             plan.array(taken), id(kind), flags, plan.numbers(clock), start)
+    assert len(words) == len(PLAN), words
+    engine, address = _function()
+    method = Method(b"compiled", address, METH_FASTCALL, None)
+    owned = np.array(words, np.uintp), plan, method, engine
+    return new_function()(ctypes.addressof(method), owned, None)
 
 
 def _kind(x: Argument) -> int | None:

@@ -72,6 +72,11 @@ class Executable:
         return code
 
     @property
+    def verified(self) -> Framed | None:
+        """The native code, once a call has verified it."""
+        return getattr(self.__dict__.get("run"), "verified", None)
+
+    @property
     def entry(self) -> Callable | None:
         """The native code as a C function of the values, where it can be called as one."""
         return getattr(self.run, "entry", None)

@@ -176,6 +176,10 @@ class Framed:
         function = self.functions[run.name]
         return function if run.chunks == 1 else _on_threads(function, run.chunks)
 
+    @property
+    def verified(self) -> Framed:
+        return self
+
     @lazy
     def entry(self) -> Callable | None:
         """The same as a C function of the values, where it can be one.
@@ -183,12 +187,12 @@ class Framed:
         It returns read-only Arrays, in a tuple if there are several; or NotImplemented for values
         that it leaves to the call with a list.
         """
-        return entry_of(self.frame, self.functions, self.code, locked=True)
+        return entry_of(self, locked=True)
 
     @lazy
     def _direct(self) -> Callable | None:
         """The same, but it returns writeable ndarrays."""
-        return entry_of(self.frame, self.functions, self.code, locked=False)
+        return entry_of(self, locked=False)
 
     def __call__(self, values: Sequence[Any]) -> list[np.ndarray]:
         # the first call, often the only one, does not pay for loading the C function

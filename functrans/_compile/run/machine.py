@@ -7,7 +7,6 @@ import functools
 import os
 import re
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -251,8 +250,8 @@ def _libc() -> str:
 
 def _check_layout() -> None:
     """Whether lists and arrays lie in memory as the emitted code expects."""
-    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
-        raise NativeUnavailable("native code is made for CPython with its global lock")
+    if sys.implementation.name != "cpython":
+        raise NativeUnavailable("native code is made for CPython")
     x = np.zeros(3)
     items = [None, x]
     at = ctypes.c_void_p.from_address(id(items) + LIST_ITEMS).value

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special as sp
 
 from functrans._ops.declare import POSITIVE, elementwise, where
-from functrans._ops.elementwise import absolute, sign, sqrt
+from functrans._ops.elementwise import absolute, sign, sqrt, trunc
 from functrans._ops.special.arguments import real, refused
 
 
@@ -31,7 +31,7 @@ yv = elementwise(
 )
 yn = elementwise(
     "special.yn", sp.yn, _order("yn"),
-    lambda g, x1, x2: g * ((yn(x1 - 1, x2) - yn(x1 + 1, x2)) * 0.5), domain=POSITIVE,
+    lambda g, x1, x2: g * ((yn(trunc(x1) - 1, x2) - yn(trunc(x1) + 1, x2)) * 0.5), domain=POSITIVE,
     singular=True, cython="yn",
 )
 iv = elementwise(
@@ -46,7 +46,7 @@ kv = elementwise(
 )
 kn = elementwise(
     "special.kn", sp.kn, _order("kn"),
-    lambda g, x1, x2: -g * ((kn(x1 - 1, x2) + kn(x1 + 1, x2)) * 0.5), domain=POSITIVE,
+    lambda g, x1, x2: -g * ((kn(trunc(x1) - 1, x2) + kn(trunc(x1) + 1, x2)) * 0.5), domain=POSITIVE,
     singular=True, cython="kn",
 )
 

@@ -6,9 +6,10 @@ no count.
 
 from __future__ import annotations
 
+import numpy as np
 from scipy import special as sp
 
-from functrans._ops.declare import POSITIVE, elementwise
+from functrans._ops.declare import POSITIVE, elementwise, where
 from functrans._ops.elementwise import floor
 from functrans._ops.special.arguments import refused
 from functrans._ops.special.incomplete import (
@@ -103,15 +104,23 @@ nbdtrc = elementwise(
 )
 
 
+def _degrees(n, d):
+    """Degrees of freedom, of which SciPy has no distribution unless they are above 0."""
+    return where(n > 0, n, np.nan), where(d > 0, d, np.nan)
+
+
 def fdtr(n, d, x):
+    n, d = _degrees(n, d)
     return betainc(n * 0.5, d * 0.5, n * x / (d + n * x))
 
 
 def fdtrc(n, d, x):
+    n, d = _degrees(n, d)
     return betainc(d * 0.5, n * 0.5, d / (d + n * x))
 
 
 def fdtri(n, d, p):
+    n, d = _degrees(n, d)
     w = betaincinv(n * 0.5, d * 0.5, p)
     return d * w / (n * (1 - w))
 

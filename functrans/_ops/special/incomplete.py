@@ -121,8 +121,10 @@ def gammainc_in_x(a, x):
     """The derivative of gammainc(a, x) in x: the density."""
     at_zero = where(a > 1, 0.0, where(a == 1, 1.0, np.inf))
     edge = where(x == 0, at_zero, 0.0)
-    inside, a, x = _inside_gamma(a, x)
-    return where(inside, exp(_log_power_gamma(a, x)) * (a / x), edge + 0.0 * x * a)
+    none = (a == 0) & (x > 0)  # all at 0
+    inside, a, x = _inside_gamma(where(none, 1.0, a), x)
+    density = where(inside, exp(_log_power_gamma(a, x)) * (a / x), edge + 0.0 * x * a)
+    return where(none, 0.0, density)
 
 
 def _inverse_in_shape(a, x):
@@ -200,8 +202,10 @@ def betainc_in_x(a, b, x):
     """The derivative of betainc(a, b, x) in x: the density."""
     c = where(x == 0, a, b)
     edge = where(c > 1, 0.0, where(c < 1, np.inf, where(x == 0, b, a)))
-    inside, a, b, x = _inside_beta(a, b, x)
-    return where(inside, exp(_log_power_beta(a, b, x)) / (x * (1 - x)), edge + 0.0 * x * a * b)
+    none = ((a == 0) & (b > 0) | (b == 0) & (a > 0)) & (x > 0) & (x < 1)  # all at one end
+    inside, a, b, x = _inside_beta(where(none, 1.0, a), where(none, 1.0, b), x)
+    density = where(inside, exp(_log_power_beta(a, b, x)) / (x * (1 - x)), edge + 0.0 * x * a * b)
+    return where(none, 0.0, density)
 
 
 def _beta_inverse_in_shapes(a, b, x):

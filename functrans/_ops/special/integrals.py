@@ -22,6 +22,7 @@ from functrans._ops.elementwise import (
     sinc_nth,
     sinh,
     sqrt,
+    trunc,
 )
 from functrans._ops.special.arguments import refused
 from functrans._ops.special.elementary import column, polynomial
@@ -36,10 +37,16 @@ expi = elementwise(
     "special.expi", sp.expi, lambda g, x: g * (exp(x) / x), domain=POSITIVE, singular=True,
     cython="expi",
 )
+
+
+def _next_expn(n, x):
+    """E of order n - 1; SciPy truncates orders."""
+    return where(n == 0, expn(0, x) * (1 + 1 / x), expn(n - where(n == 0, 0, 1), x))
+
+
 expn = elementwise(
     "special.expn", sp.expn, refused("scipy.special.expn", "n, the order"),
-    lambda g, x1, x2: -g * where(
-        x1 == 0, expn(0, x2) * (1 + 1 / x2), expn(x1 - where(x1 == 0, 0, 1), x2)),
+    lambda g, x1, x2: -g * _next_expn(trunc(x1), x2),
     domain=POSITIVE, singular=True, cython="expn",
 )
 

@@ -108,15 +108,17 @@ steepness = elementwise(
 
 def _slope_of_scale(x1, x2):
     # 2 (s - 1) - u u / s, in which two orders of u cancel
-    u = x2 / x1
+    scale = where(x1 == 0, 1.0, x1)
+    u = x2 / scale
     s = sqrt(1 + u * u)
-    return x1 * ((u * u) * (u * u) / (s * ((s + 1) * (s + 1))))
+    slope = scale * ((u * u) * (u * u) / (s * ((s + 1) * (s + 1))))
+    return where(x1 == 0, absolute(x2), slope)
 
 
 pseudo_huber = elementwise(
     "special.pseudo_huber", sp.pseudo_huber,
     lambda g, x1, x2: g * _slope_of_scale(x1, x2),
-    lambda g, x1, x2: g * (x1 * steepness(x2 / x1)),
+    lambda g, x1, x2: g * (x1 * steepness(x2 / where(x1 == 0, 1.0, x1))),
     domain=POSITIVE, singular=True, cython="pseudo_huber",
 )
 
@@ -124,14 +126,16 @@ pseudo_huber = elementwise(
 
 powm1 = elementwise(
     "special.powm1", sp.powm1,
-    lambda g, x1, x2: g * (x2 * power(x1, x2 - 1)), lambda g, x1, x2: g * (power(x1, x2) * log(x1)),
+    lambda g, x1, x2: g * (x2 * power(x1, x2 - 1)), lambda g, x1, x2: g * xlogy(power(x1, x2), x1),
     domain=POSITIVE, singular=True, cython="powm1",
 )
 
 
 def _slope_of_exponent(u, lam):
     """The derivative of (exp(lam u) - 1) / lam = u exprel(lam u) in lam."""
-    return u * u * slope_of_exprel(lam * u)
+    ends = (u == -np.inf) & (lam > 0)
+    u, rate = where(ends, 0.0, u), where(ends, lam, 1.0)
+    return where(ends, 1 / (rate * rate), u * u * slope_of_exprel(lam * u))
 
 
 boxcox = elementwise(

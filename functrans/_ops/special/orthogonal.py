@@ -1,6 +1,7 @@
 """Orthogonal polynomials, which have no derivative in degree and parameters here.
 
-Sources: DLMF 18.9.15 and 18.9.16 and the table of 18.7, by which all are Jacobi's or Laguerre's.
+Sources: DLMF 18.9.15 and 18.9.16 and the table of 18.7, by which all are Jacobi's or Laguerre's;
+for degrees below 0, 14.9.5 and 18.5.2, which hold for any degree.
 """
 
 from __future__ import annotations
@@ -22,6 +23,17 @@ def _degree(function):
 def _lower(n, slope):
     """``slope`` of a polynomial of degree n, which is 0 for n = 0."""
     return where(n == 0, 0.0, slope(n - where(n == 0, 0, 1)))
+
+
+def _legendre_s(n):
+    """The degree that is not negative of the same Legendre polynomial."""
+    return where(n < 0, -1 - n, n)
+
+
+def _of_second_kind(n, slope):
+    """``slope`` of a polynomial of Chebyshev's second kind, where that of -2 - n is minus it."""
+    degree = where(n == -1, 0, where(n < 0, -2 - n, n))
+    return where(n < 0, -1.0, 1.0) * _lower(degree, slope)
 
 
 eval_jacobi = elementwise(
@@ -46,7 +58,7 @@ eval_gegenbauer = elementwise(
 )
 eval_legendre = elementwise(
     "special.eval_legendre", sp.eval_legendre, _degree("eval_legendre"),
-    lambda g, x1, x2: g * _lower(x1, lambda n: eval_gegenbauer(n, 1.5, x2)),
+    lambda g, x1, x2: g * _lower(_legendre_s(x1), lambda n: eval_gegenbauer(n, 1.5, x2)),
     domain=UNIT, cython="eval_legendre",
 )
 eval_chebyt = elementwise(
@@ -56,7 +68,7 @@ eval_chebyt = elementwise(
 )
 eval_chebyu = elementwise(
     "special.eval_chebyu", sp.eval_chebyu, _degree("eval_chebyu"),
-    lambda g, x1, x2: g * _lower(x1, lambda n: 2 * eval_gegenbauer(n, 2.0, x2)),
+    lambda g, x1, x2: g * _of_second_kind(x1, lambda n: 2 * eval_gegenbauer(n, 2.0, x2)),
     domain=UNIT, cython="eval_chebyu",
 )
 eval_chebyc = elementwise(
@@ -66,12 +78,13 @@ eval_chebyc = elementwise(
 )
 eval_chebys = elementwise(
     "special.eval_chebys", sp.eval_chebys, _degree("eval_chebys"),
-    lambda g, x1, x2: g * _lower(x1, lambda n: eval_gegenbauer(n, 2.0, x2 * 0.5)),
+    lambda g, x1, x2: g * _of_second_kind(x1, lambda n: eval_gegenbauer(n, 2.0, x2 * 0.5)),
     domain=UNIT, cython="eval_chebys",
 )
 eval_sh_legendre = elementwise(
     "special.eval_sh_legendre", sp.eval_sh_legendre, _degree("eval_sh_legendre"),
-    lambda g, x1, x2: g * _lower(x1, lambda n: 2 * eval_gegenbauer(n, 1.5, 2 * x2 - 1)),
+    lambda g, x1, x2: g * _lower(
+        _legendre_s(x1), lambda n: 2 * eval_gegenbauer(n, 1.5, 2 * x2 - 1)),
     domain="probability", cython="eval_sh_legendre",
 )
 eval_sh_chebyt = elementwise(
@@ -81,7 +94,8 @@ eval_sh_chebyt = elementwise(
 )
 eval_sh_chebyu = elementwise(
     "special.eval_sh_chebyu", sp.eval_sh_chebyu, _degree("eval_sh_chebyu"),
-    lambda g, x1, x2: g * _lower(x1, lambda n: 4 * eval_gegenbauer(n, 2.0, 2 * x2 - 1)),
+    lambda g, x1, x2: g * _of_second_kind(
+        x1, lambda n: 4 * eval_gegenbauer(n, 2.0, 2 * x2 - 1)),
     domain="probability", cython="eval_sh_chebyu",
 )
 eval_genlaguerre = elementwise(

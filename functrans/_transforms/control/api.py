@@ -19,11 +19,10 @@ from functrans import tree
 from functrans._core.array import as_number, plain
 from functrans._core.aval import PYTHON_SCALARS, aval_of, dtype_of, integer, shape_of
 from functrans._core.bind import Tracer, layers
-from functrans._transforms.arguments import describe, is_number
+from functrans._transforms.arguments import describe, is_number, require_callable
 from functrans._transforms.control import staged
 from functrans._transforms.control.carry import Carry, handed_out, is_value, staged_scan
 from functrans._transforms.control.revolve import Revolve, until_none
-from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.staging.staging import StagedTracer
 from functrans._transforms.vmap import BatchTracer
 from functrans.errors import (

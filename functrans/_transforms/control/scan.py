@@ -12,12 +12,11 @@ import numpy as np
 from functrans import tree
 from functrans._core.array import plain
 from functrans._core.aval import dtype_of, integer, shape_of
-from functrans._transforms.arguments import describe, hand_out, is_number
+from functrans._transforms.arguments import describe, hand_out, is_number, require_callable
 from functrans._transforms.control import staged
 from functrans._transforms.control.carry import Carry, as_arrays, handed_out, is_value, staged_scan
 from functrans._transforms.control.revolve import Chain, Revolve
 from functrans._transforms.reverse.checkpoint import checkpoint as recomputed
-from functrans._transforms.reverse.grad import require_callable
 from functrans.errors import ArgumentError, ShapeError, name_of
 
 

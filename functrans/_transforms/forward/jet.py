@@ -36,6 +36,7 @@ from functrans._transforms.arguments import (
     hand_out_tree,
     is_number,
     open_all,
+    require_callable,
     zeros_like,
 )
 from functrans._transforms.forward.factorials import coefficient, derivative, unit_of
@@ -47,7 +48,6 @@ from functrans._transforms.forward.series import (
     total,
     with_strong_zero,
 )
-from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.reverse.vjp import transpose_vjp
 from functrans._transforms.watching.kinks import Watching
 from functrans.config import SUBGRADIENT, config

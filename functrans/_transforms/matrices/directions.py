@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from functrans._core.aval import Aval, aval_of, inexact_dtype, shape_of
-from functrans._core.bind import Tracer, cast, is_finite, layers
+from functrans._core.bind import Tracer, cast, is_finite, is_staged, layers
 from functrans._core.primitive import Primitive
 from functrans._ops.declare import Bilinear, Elementwise
-from functrans._transforms.matrices import memory
+from functrans._transforms.matrices import colored, memory
 from functrans._transforms.matrices.budget import Live, kept_bytes, too_small
 from functrans._transforms.matrices.memory import available, require_room
 from functrans._transforms.vmap import BatchTrace, BatchTracer
@@ -140,12 +140,22 @@ class Batches:
         self.most: int | None = None
         self.per_direction = 0
 
-    def run(self, ways: Ways, width: int, values: Sequence, image: Callable) -> list:
+    def run(self, ways: Ways, width: int, values: Sequence, image: Callable,
+            across: bool = False) -> list:
         """The images of all directions, joined along axis 0.
 
         ``image`` is called for a batch at a time, and again for a smaller one where that was too
-        large. ``width``: entries of an image, if known.
+        large. ``width``: entries of an image, if known. ``across``: directions may be the last axis
+        in memory.
         """
+        if self._may_color(ways, values):
+            assert isinstance(ways, Directions)
+            label = f"{self.who}({name_of(self.f)})"
+            image = colored.linear_map(ways, image, label)
+            self._ask(ways.total * sum(map(_nbytes, image.outs)))
+            images = colored.colored_images(ways, image, label, across)
+            if images is not None:
+                return images
         columns: list[_Column] = []  # none where one batch is all
         last: list = []
         total = ways.total
@@ -162,6 +172,14 @@ class Batches:
 
         self.each(ways, width, values, image, keep)
         return [c.joined() for c in columns] if columns else last
+
+    def _may_color(self, ways: Ways, values: Sequence) -> bool:
+        """Whether a program is written and the pattern may be worth looking at."""
+        return (
+            self.chunk_size == "auto" and self.memory is None and ways.total >= colored.LEAST
+            and isinstance(ways, Directions) and len(ways.spans) == len(ways.avals)
+            and any(map(is_staged, values))
+        )
 
     def sums(self, ways: Ways, values: Sequence, image: Callable) -> list:
         """The sums of what ``image`` returns for each batch, a sum over its directions already."""

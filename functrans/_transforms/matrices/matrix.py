@@ -181,7 +181,10 @@ class _Job(NamedTuple):
             if (gradient := self._gradient(run)) is not None:
                 return gradient
             route = self._on_tape(run)
-        columns = self._batches(route, call).run(route.ways, route.width, route.values, route.image)
+        across = route.mode == "forward"
+        columns = self._batches(route, call).run(
+            route.ways, route.width, route.values, route.image, across
+        )
         known = route.known()
         if route.mode == "forward":
             blocks = self._forward_blocks(route.ways, columns, known.outs)
@@ -254,6 +257,7 @@ class _Job(NamedTuple):
         if self.options.holomorphic:
             self._require_holomorphic(ins, outs)
         opened = [a for a in run.opened if a is not None]
+        run.trace.strong = True  # unit vectors are zeros from the start
         along = directions(tuple(ins), 1j, self.options.holomorphic)
         back = directions(tuple(outs), -1j, self.options.holomorphic)
         reason = f"there are {along.total} directions of inputs and {back.total} of outputs"

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any, ParamSpec
 
 from functrans import tree
-from functrans._transforms.arguments import check_like, plain_argnums
+from functrans._transforms.arguments import check_like, plain_argnums, require_callable
 from functrans._transforms.derived import deriving
 from functrans._transforms.forward.api import as_arguments, jvp
-from functrans._transforms.reverse.grad import grad, require_callable, value_and_grad
+from functrans._transforms.reverse.grad import grad, value_and_grad
 from functrans.errors import ArgumentError
 
 P = ParamSpec("P")

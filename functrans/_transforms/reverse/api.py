@@ -20,12 +20,13 @@ from functrans._transforms.arguments import (
     is_number,
     open_all,
     open_argument,
+    require_callable,
     require_numbers,
     wrong_structure,
     zeros_like,
 )
 from functrans._transforms.reverse.degenerate import ReverseTrace
-from functrans._transforms.reverse.grad import lower_all, require_callable, split_aux
+from functrans._transforms.reverse.grad import lower_all, split_aux
 from functrans._transforms.reverse.replay import push_forward
 from functrans._transforms.reverse.vjp import Node, VJPTracer, pull_back
 from functrans._transforms.watching.kinks import vjp_trace

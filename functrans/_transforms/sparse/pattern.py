@@ -10,6 +10,7 @@ are of programs whose values are all known.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,27 +25,32 @@ from functrans._compile.ir.program import (
 )
 from functrans._compile.ir.structured import Branch, Loop, Ruled
 from functrans._core.aval import Aval
-from functrans._ops.declare import Action, Elementwise, Linear
+from functrans._ops.declare import Action, Bilinear, Elementwise, Linear, strong_multiply
 from functrans._transforms.sparse import steps
 from functrans._transforms.sparse.interactions import Interactions
 from functrans._transforms.sparse.ruled import ruled
 from functrans._transforms.sparse.rules import RULES, Operands, everything
 from functrans._transforms.sparse.sets import UNKNOWN, Sets, identity, union
 from functrans._transforms.staging.staging import stage
-from functrans.errors import FunctransError, SolverError
+from functrans.errors import FunctransError, OutOfMemoryError, SolverError
 
 # Rules within rules that are looked into: a rule may call its own function.
 DEEPEST = 3
 
 
 class Walk:
-    """One pass over a program. ``sets`` of variables are None where they depend on no input."""
+    """One pass over a program. ``sets`` of variables are None where they depend on no input.
+
+    ``zeros``: a factor known to be zero ends a dependence. Where it may meet a NaN, it does not.
+    OutOfMemoryError where a table of sets has more than ``most`` entries.
+    """
 
     def __init__(
-        self, interactions: Interactions | None = None, local: bool = False, depth: int = 0
+        self, interactions: Interactions | None = None, local: bool = False, depth: int = 0,
+        zeros: bool = True, most: int = sys.maxsize,
     ):
         self.interactions = interactions
-        self.local, self.depth = local, depth
+        self.local, self.depth, self.zeros, self.most = local, depth, zeros, most
 
     def run(self, program: Program, sets: Sequence[Sets | None],
             values: Sequence[Any]) -> tuple[list[Sets | None], list[Any]]:
@@ -60,9 +66,16 @@ class Walk:
 
         for eqn in program.eqns:
             xs = Operands(eqn, list(map(value, eqn.inputs)), list(map(sets_of, eqn.inputs)))
-            depends.update(zip(eqn.outputs, self.process(xs), strict=True))
+            made = self.process(xs)
+            self.require_few(made)
+            depends.update(zip(eqn.outputs, made, strict=True))
             known.update(zip(eqn.outputs, self.evaluated(xs), strict=True))
         return list(map(sets_of, program.outputs)), list(map(value, program.outputs))
+
+    def require_few(self, made: Sequence[Sets | None]) -> None:
+        tables = [t.table for s in made if s is not None for t in s.terms]
+        if any([table is not None and table.nnz > self.most for table in tables]):
+            raise OutOfMemoryError(f"a pattern has more than {self.most:,} entries")
 
     def evaluated(self, xs: Operands) -> list[Any]:
         """The values of an equation's outputs, where its operands are known."""
@@ -91,10 +104,15 @@ class Walk:
             return steps.loop(self, xs, prim)
         if isinstance(prim, Branch):
             return steps.branch(self, xs, prim)
+        if not self.zeros and isinstance(prim, Bilinear):
+            xs = Operands(xs.eqn, [UNKNOWN] * len(xs.values), xs.sets)
         rule = RULES.get(prim)
         made: Sequence[Sets | None] | None = None
         if isinstance(prim, Ruled) and self.depth < DEEPEST:
-            made = ruled(functools.partial(Walk, depth=self.depth + 1), xs, prim, self.interactions)
+            walk = functools.partial(
+                Walk, depth=self.depth + 1, zeros=self.zeros, most=self.most
+            )
+            made = ruled(walk, xs, prim, self.interactions)
         elif rule is not None:
             made = rule(xs, self.interactions)
         if made is not None:
@@ -112,7 +130,8 @@ class Walk:
             if s is None or action is None:
                 continue
             factor = slope(action, prim.operands, y, xs.values, xs.avals)
-            if factor is not UNKNOWN:
+            strong = prim is strong_multiply or action.pull is action.act
+            if factor is not UNKNOWN and (self.zeros or strong):
                 kept = np.asarray(factor != 0)  # NaN is kept
                 if not kept.all():
                     s = s.only(kept)

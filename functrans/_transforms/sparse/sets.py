@@ -45,6 +45,14 @@ class Sets(NamedTuple):
     def size(self) -> int:
         return math.prod(self.shape)
 
+    @property
+    def entries(self) -> int:
+        """Numbers in all sets, some perhaps more than once."""
+        return sum([
+            int(np.count_nonzero(t.places)) if t.table is None
+            else int(np.diff(t.table.indptr)[t.places].sum()) for t in self.terms
+        ])
+
     def moved(self, move: Callable[[np.ndarray], np.ndarray]) -> Sets:
         """The sets of what ``move``, which fills up with zeros, makes of the array."""
         terms = tuple([Term(move(t.places), t.table) for t in self.terms])

@@ -25,6 +25,7 @@ from functrans._transforms.vmap import Unbatched
 
 if TYPE_CHECKING:
     from functrans._compile.run.executable import Executable
+    from functrans._compile.run.frame import Framed
 
 
 def nothing(*args: Any) -> Any:
@@ -77,6 +78,12 @@ class Entry:
         """How its code was made, and in what time."""
         executable = self.__dict__.get("executable")
         return (executable and executable.made) or "not compiled yet"
+
+    @property
+    def verified(self) -> Framed | None:
+        """Its native code, once a call has verified it; none where Python checks integers."""
+        executable = self.__dict__.get("executable")
+        return executable and executable.verified if self.check_integers is None else None
 
     def run(self, args: Sequence) -> list:
         try:

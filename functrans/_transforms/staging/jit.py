@@ -24,9 +24,8 @@ from functrans._core.locks import Interrupted, Lock, compiler
 from functrans._core.log import tell
 from functrans._inspect.explained import Explanation, Staging
 from functrans._inspect.lowered import Lowered
-from functrans._transforms.arguments import describe, hand_out_tree
+from functrans._transforms.arguments import describe, hand_out_tree, require_callable
 from functrans._transforms.derived import Derived
-from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.staging.compiled import Compiled
 from functrans._transforms.staging.draws import Draws
 from functrans._transforms.staging.entry import Entry, JitCall, nothing
@@ -278,7 +277,7 @@ class Jitted:
         except Endless as endless:
             made = Tree(self.name, self.rounding, self.most, self.told)
             made.end(endless.line, endless.how)
-            return made, operands
+            return made, made.values({}, operands)
         except ConcretizationError:
             if not environment.tracers:
                 raise

@@ -3,16 +3,17 @@
 A node is a straight piece of program up to the next decision, an edge what was decided. A call
 runs the piece of the root, looks at its decision, goes to the child for that outcome, and so on
 to a leaf, so what paths have in common is run once. Each piece is a compiled function: transforms
-see a chain of calls, and a decision by a value of theirs is theirs to refuse.
+see a chain of calls, and a decision by a value of theirs is theirs to refuse. Calls with plain
+values walk the tree natively, from piece to piece, and come here where it ends.
 """
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,12 +22,11 @@ from functrans._compile.ir.structured import live
 from functrans._compile.lowering.numbers import Rounding
 from functrans._compile.run.keys import program_key
 from functrans._core.bind import newest_trace
-from functrans._core.locks import Interrupted
+from functrans._core.locks import Interrupted, compiler
 from functrans._transforms.staging.entry import Entry, JitCall, nothing
 from functrans._transforms.staging.likeness import same_atom, same_eqn
 from functrans._transforms.staging.reads import Check, Reads
 from functrans._transforms.staging.recording import Decision, Outcome, Recording, outcome_of
-from functrans._transforms.staging.speculation import speculative
 from functrans.errors import warn
 
 # Where a value on a path comes from: the number of an argument or of a result of an equation, or
@@ -35,8 +35,6 @@ Source = Hashable
 # Times that a call begins again where other threads change the tree, or the function never does
 # the same twice.
 MOST_RESTARTS = 8
-# Calls in a row that take one path, from which on it is run as one program.
-HOT = 8
 # What adds the path that begins with such outcomes.
 Grow = Callable[[list[Outcome]], None]
 
@@ -57,8 +55,8 @@ class Node:
     ``sources`` says what the variables of its equations are; pieces of later nodes need ``given``.
     """
 
-    __slots__ = ("__weakref__", "children", "convert", "decision", "eqns", "given", "outputs",
-                 "parent", "piece", "sources", "structure", "test")
+    __slots__ = ("children", "convert", "decision", "eqns", "given", "outputs", "parent", "piece",
+                 "sources", "structure", "test", "used")
 
     piece: Piece
 
@@ -71,6 +69,7 @@ class Node:
         self.given: set[Source] = set()
         self.children: dict[Any, Node] = {}
         self.parent: tuple[Node, Outcome] | None = None
+        self.used = np.zeros(1, np.int64)  # when a call took it, for leaves
 
     def like(self, other: Node) -> bool:
         """Whether it computes and decides the same."""
@@ -91,6 +90,12 @@ class Node:
         """What was decided when it was staged, None if that was not known."""
         return None if self.decision is None else self.decision.outcome
 
+    @property
+    def outcome_above(self) -> Any:
+        """What leads here: a number, or the exception that was raised."""
+        assert self.parent is not None
+        return self.parent[1].value
+
     def path(self) -> list[Node]:
         """From the root to here."""
         nodes: list[Node] = [self]
@@ -108,8 +113,9 @@ class Tree:
 
     def __init__(self, name: str, rounding: Rounding, most: int, told: set[str]):
         self.name, self.rounding, self.most, self.told = name, rounding, most, told
+        self.inputs: tuple[Var, ...] = ()
         self.root: Node | None = None
-        self.leaves: OrderedDict[Node, None] = OrderedDict()
+        self.leaves: dict[Node, None] = {}
         self.shared: dict[str, Entry] = {}
         self.dropped: Counter[str] = Counter()
         self.staged = 0
@@ -118,9 +124,9 @@ class Tree:
         self.reads: Reads | None = None
         self.holders: list[Any] = []
         self.closes_over: Sequence = ()  # whether it does
-        self.last: tuple[Node | None, int] = None, 0  # the path taken last, and times in a row
-        self.hot: Callable | None = None
-        self.straight: WeakKeyDictionary[Node, Callable | None] = WeakKeyDictionary()
+        self.clock = np.zeros(1, np.int64)  # calls so far
+        self.native: Callable = nothing  # the C function, for the leaves that were ``tried``
+        self.tried: frozenset[Node] = frozenset()
 
     once = False
 
@@ -141,6 +147,10 @@ class Tree:
 
     def run(self, start: dict, grow: Grow | None) -> Any:
         """The result; NotImplemented if its path is not here and ``grow`` does not add it."""
+        y = NotImplemented if self.closes_over else self.native(*start.values())
+        return self._in_steps(start, grow) if y is NotImplemented else y
+
+    def _in_steps(self, start: dict, grow: Grow | None) -> Any:
         found = self.find(start, grow)
         return NotImplemented if found is None else self._end(*found)
 
@@ -167,60 +177,36 @@ class Tree:
         return None
 
     def _end(self, node: Node, args: list) -> Any:
-        if node in self.leaves:
-            self.leaves.move_to_end(node)
+        self.clock += 1
+        node.used[:] = self.clock
         entry = node.piece.entry
         assert entry is not None
-        return entry.result(_called(entry, args))
+        outs = _called(entry, args)
+        if node not in self.tried and entry.verified is not None:
+            with suppress(Interrupted):
+                self._walk_natively()
+        return entry.result(outs)
 
     @property
     def shortcut(self) -> tuple[Callable, Callable[[tuple], Any]]:
-        """As that of an entry, for the path that calls keep to; the second may decline too."""
-        return self.hot or nothing, self._walk
+        """As that of an entry, for the paths that are here; the second may decline too."""
+        return self.native, lambda args: self._in_steps(dict(enumerate(args)), None)
 
-    def _walk(self, args: tuple) -> Any:
-        """The result for plain arguments, or NotImplemented."""
-        node = self.root
-        values: dict[Source, Any] = dict(enumerate(args))
-        while node is not None and node.test is not None:
-            piece = node.piece
-            if piece.entry is not None:
-                if (xs := _read(piece, values)) is None:
-                    return NotImplemented
-                _put(piece, piece.entry.checked(xs), values)
-            if node.test not in values:
-                return NotImplemented
-            x = values[node.test]
-            key = bool(x) if node.convert is bool else outcome_of(node.convert, x).key
-            node = node.children.get(key)
-        if node is None or (xs := _read(node.piece, values)) is None:
-            return NotImplemented
-        self._count(node, args)
-        entry = node.piece.entry
-        assert entry is not None
-        try:
-            return entry.shortcut[1](xs)  # type: ignore[arg-type]  # a list is as good
-        except Interrupted:
-            return NotImplemented
+    def _walk_natively(self) -> None:
+        """Let the C function walk the tree as it is, as far as code is native and verified."""
+        leaves = frozenset(self.leaves)
+        with compiler():
+            from functrans._transforms.staging import walking  # lazy: the whole compiler
 
-    def _count(self, leaf: Node, args: tuple) -> None:
-        """Note which path a call took; one that several take in a row is run as one program."""
-        if leaf in self.leaves:
-            self.leaves.move_to_end(leaf)
-        last, times = self.last
-        self.last = leaf, times + 1 if leaf is last else 1
-        if leaf is not last:
-            self.hot = None
-        elif times == HOT:
-            if leaf not in self.straight:
-                self.straight[leaf] = speculative(self.entry_of(leaf), decisions(leaf), args)
-            self.hot = self.straight[leaf]
+        self.native = walking.native(self) or nothing
+        self.tried = leaves
 
     # ---- growth
 
     def add(self, path: Recording, places: Mapping[int, Source]) -> None:
         """Add a path; ``places`` are those of the values that it closes over, by their id."""
         self.staged += 1
+        self.inputs = path.program.inputs
         nodes = self._nodes(path, places)
         kept: list[Node] = []
         above: dict[Any, Node] = {} if self.root is None else {None: self.root}
@@ -231,8 +217,9 @@ class Tree:
             above, key = kept[-1].children, node.outcome and node.outcome.key
         self._give(kept)
         self._link(kept, [node.outcome for node in nodes if node.outcome is not None])
+        self.tried, self.native = frozenset(), nothing
         while len(self.leaves) > self.most:
-            self._drop(self.leaves.popitem(last=False)[0])
+            self._drop(min(self.leaves, key=lambda leaf: leaf.used[0]))
         if sum(self.dropped.values()) >= self.most:
             self.end(self.dropped.most_common(1)[0][0], f"in ever new ways: {self.staged} paths "
                      f"were compiled, of which max_paths={self.most} are kept")
@@ -312,6 +299,7 @@ class Tree:
         self.root = nodes[0]
         if nodes[-1].test is None:
             self.leaves[nodes[-1]] = None
+            nodes[-1].used[:] = self.clock
 
     def _forget(self, node: Node) -> None:
         """Forget the leaves behind a node that the function no longer comes to."""
@@ -322,6 +310,7 @@ class Tree:
 
     def _drop(self, leaf: Node) -> None:
         """Take a leaf out, and the nodes that lead to it alone."""
+        del self.leaves[leaf]
         node = leaf
         while node.parent is not None:
             above, how = node.parent
@@ -407,16 +396,6 @@ def _called(entry: Entry, args: list) -> Sequence:
     if newest_trace(args) is not None:
         return JitCall(entry)(*args)
     return entry.checked(args)
-
-
-def decisions(leaf: Node) -> list[Decision]:
-    """Those on the way to a leaf, each with the outcome that leads there."""
-    path = leaf.path()
-    found = []
-    for node, below in pairwise(path):
-        assert node.decision is not None and below.parent is not None
-        found.append(node.decision._replace(outcome=below.parent[1]))
-    return found
 
 
 def _line_above(node: Node) -> str:

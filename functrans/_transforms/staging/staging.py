@@ -24,14 +24,14 @@ from functrans._compile.ir.program import (
     atoms,
     check,
 )
+from functrans._compile.run.checksum import content
 from functrans._core import scipy_names
-from functrans._core.array import in_native_order, plain
+from functrans._core.array import changeable, in_native_order, plain, unrepeated
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
 from functrans._core.bind import PrimalTracer, Trace, Tracer, bind, writer
 from functrans._core.primitive import Primitive
 from functrans._ops.structure import broadcast_to
-from functrans._transforms.arguments import is_number, require_numbers
-from functrans._transforms.reverse.grad import require_callable
+from functrans._transforms.arguments import is_number, require_callable, require_numbers
 from functrans.errors import (
     ConcretizationError,
     SolverError,
@@ -97,7 +97,7 @@ class StagingTrace(Trace):
         self.lend()
         self.lifted = lifted
         self.eqns: list[Eqn] = []
-        self.consts: dict[int, tuple[Any, Atom]] = {}
+        self.consts: dict[int, tuple[Any, Any, Atom]] = {}
         self.lines = lines
         self.defined: dict[Var, int] = {}  # by which equation, for the first ``numbered`` of them
         self.numbered = 0
@@ -127,10 +127,12 @@ class StagingTrace(Trace):
             return x
         if isinstance(x, Tracer):
             return self.lift(x)
-        if id(x) not in self.consts:
-            # x is kept: its id is the key
-            self.consts[id(x)] = x, self.constant(plain(x))
-        return self.consts[id(x)][1]
+        now = _content(x)
+        _, before, atom = self.consts.get(id(x), (x, None, None))
+        if atom is None or now != before:
+            atom = self.constant(plain(x))
+            self.consts[id(x)] = x, now, atom  # x is kept: its id is the key
+        return atom
 
     def constant(self, x: Any) -> Atom:
         """An array as a constant, the program's own, for its owner may change it later.
@@ -203,6 +205,11 @@ class StagingTrace(Trace):
         line = user_line() if self.lines else ""
         self.eqns.append(Eqn(prim, inputs, params, tuple(t.variable for t in outputs), line))
         return tuple(outputs) if prim.outputs > 1 else outputs[0]
+
+
+def _content(x: Any) -> int | bytes | None:
+    """What tells whether an array that the function may write into has changed between uses."""
+    return content(unrepeated(x)) if isinstance(x, np.ndarray) and changeable(x) else None
 
 
 def _distinct(x: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ interpolants follow from slopes at the knots (``slopes.py``).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -23,17 +23,21 @@ from functrans.scipy.public import is_traced
 si: Any = interpolate  # its types say less than its functions take
 
 
+class _Parts(NamedTuple):
+    """Coefficients, knots, axis of the values, and what lies beyond, under SciPy's names."""
+
+    c: Any
+    x: np.ndarray
+    axis: int
+    extrapolate: Any
+
+
 class _Evaluated:
     """The polynomial of the interval that a point lies in, where points or coefficients are traced.
     """
 
-    x: Any
-    c: Any
-    axis: int
-    extrapolate: Any
-    # coefficients that SciPy's attribute could not hold, and a spline with the same knots
-    traced: Any = None
-    like: Any = None
+    # what it is made of where the coefficients are traced, which SciPy's attributes cannot hold
+    traced: _Parts | None = None
 
     def __getattr__(self, name: str) -> Any:
         if self.traced is not None and name.startswith("_") and not name.endswith("__"):
@@ -46,15 +50,21 @@ class _Evaluated:
     def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
         if not (is_traced(x) or self.traced is not None):
             return super().__call__(x, nu, extrapolate)  # type: ignore[misc]  # SciPy's
-        x, knots = as_operand(x), (self.like or self).x
-        extrapolate = self.extrapolate if extrapolate is None else extrapolate
+        own: Any = self.traced or self
+        x, knots = as_operand(x), own.x
+        extrapolate = own.extrapolate if extrapolate is None else extrapolate
         if extrapolate == "periodic":
             x = knots[0] + (x - knots[0]) % (knots[-1] - knots[0])
-        y = self._polynomial(x, knots, nu)
+        if knots[0] > knots[-1]:
+            raise UnsupportedError(
+                f"{user_line()}: a {type(self).__name__} of traced values or points needs "
+                "breakpoints that increase; give intervals in that order."
+            )
+        y = _polynomial(own.c, x, knots, nu)
         if not extrapolate:
             inside = (x >= knots[0]) & (x <= knots[-1])
             y = np.where(inside.reshape(inside.shape + (1,) * (y.ndim - x.ndim)), y, np.nan)
-        return axis_back(y, x.ndim, self.axis)
+        return axis_back(y, x.ndim, own.axis)
 
     def derivative(self, nu: int = 1) -> Any:
         """The piecewise polynomial that is its derivative; of a negative order, its integral."""
@@ -62,16 +72,16 @@ class _Evaluated:
             return super().derivative(nu)  # type: ignore[misc]  # SciPy's
         if nu < 0:
             return self.antiderivative(-nu)
-        c = self.traced
+        c = self.traced.c
         for _ in range(nu):
             c = _slope(c) if len(c) > 1 else 0 * c
-        return _made(c, self)
+        return _made(self.traced._replace(c=c))
 
     def antiderivative(self, nu: int = 1) -> Any:
         """The piecewise polynomial that is its integral from the first knot."""
         if self.traced is None:
             return super().antiderivative(nu)  # type: ignore[misc]  # SciPy's
-        c, widths = self.traced, np.diff((self.like or self).x)
+        c, widths = self.traced.c, np.diff(self.traced.x)
         widths = widths.reshape((-1,) + (1,) * (c.ndim - 2))
         for _ in range(nu):
             powers = np.arange(len(c), 0, -1.0)
@@ -79,13 +89,14 @@ class _Evaluated:
             areas = sum([row * widths ** (len(c) - k) for k, row in enumerate(c)])
             before = np.cumsum(areas, axis=0) - areas
             c = np.concatenate([c, before[None]])
-        return _made(c, self)
+        return _made(self.traced._replace(c=c))
 
     def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> Any:
         """The integral from ``a`` to ``b``."""
         if self.traced is None and not is_traced((a, b)):
             return super().integrate(a, b, extrapolate)  # type: ignore[misc]  # SciPy's
-        extrapolate = self.extrapolate if extrapolate is None else extrapolate
+        own: Any = self.traced or self
+        extrapolate = own.extrapolate if extrapolate is None else extrapolate
         if extrapolate == "periodic":
             raise UnsupportedError(
                 f"{user_line()}: integrate got extrapolate='periodic' beside a traced value; "
@@ -111,18 +122,18 @@ class _Evaluated:
                 "here. Solve with functrans.scipy.optimize.root_scalar."
             )
 
-    def _polynomial(self, x: Any, knots: np.ndarray, nu: int) -> Any:
-        c = self.c if self.traced is None else self.traced
-        for _ in range(nu):
-            c = _slope(c)
-        where = np.searchsorted(knots, x, side="right") - 1
-        where = np.clip(where, 0, len(knots) - 2)
-        d = x - take(knots, where, axis=0)
-        d = d.reshape(d.shape + (1,) * (c.ndim - 2))
-        y: Any = np.zeros(())
-        for row in c:
-            y = y * d + take(row, where, axis=0)
-        return y + np.zeros(d.shape[: x.ndim] + c.shape[2:])
+
+def _polynomial(c: Any, x: Any, knots: np.ndarray, nu: int) -> Any:
+    for _ in range(nu):
+        c = _slope(c)
+    where = np.searchsorted(knots, x, side="right") - 1
+    where = np.clip(where, 0, len(knots) - 2)
+    d = x - take(knots, where, axis=0)
+    d = d.reshape(d.shape + (1,) * (c.ndim - 2))
+    y: Any = np.zeros(())
+    for row in c:
+        y = y * d + take(row, where, axis=0)
+    return y + np.zeros(d.shape[: x.ndim] + c.shape[2:])
 
 
 def _slope(c: Any) -> Any:
@@ -131,15 +142,28 @@ def _slope(c: Any) -> Any:
     return c[:-1] * powers.reshape(-1, *(1,) * (c.ndim - 1))
 
 
-def _made(c: Any, like: Any) -> PPoly:
-    """The piecewise polynomial with these coefficients on the knots of ``like``."""
-    p: Any = PPoly.__new__(PPoly)
-    p.traced, p.like, p.axis, p.extrapolate = c, like.like or like, like.axis, like.extrapolate
+def _made(traced: _Parts) -> PPoly:
+    """The piecewise polynomial with traced coefficients."""
+    p = PPoly.__new__(PPoly)
+    p.traced = traced
     return p
 
 
 class PPoly(_Evaluated, si.PPoly):
-    """A piecewise polynomial in terms of coefficients and breakpoints, of traced points too."""
+    """A piecewise polynomial in terms of coefficients, which may be traced, and breakpoints."""
+
+    def __init__(self, c: Any, x: Any, extrapolate: Any = None, axis: int = 0):
+        if not is_traced((c, x)):
+            super().__init__(c, x, extrapolate, axis)
+            return
+        refuse_traced("PPoly", breakpoints=x)
+        c = as_operand(c)
+        # SciPy's checks, of plain coefficients
+        like = si.PPoly(np.zeros(c.shape), x, extrapolate, axis)
+        for _ in range(2 * bool(axis)):
+            c = np.moveaxis(c, axis + 1, 0)
+        c = c if c.dtype.kind in "fc" else c.astype(float)
+        self.traced = _Parts(c, like.x, like.axis, like.extrapolate)
 
 
 class _Interpolant(_Evaluated):
@@ -151,9 +175,8 @@ class _Interpolant(_Evaluated):
         h = np.diff(knots).reshape((-1,) + (1,) * (y.ndim - 1))
         m = np.diff(y, axis=0) / h
         t = (d[:-1] + d[1:] - 2 * m) / h
-        self.traced = np.stack([t / h, (m - d[:-1]) / h - t, d[:-1], y[:-1]])
-        self.like, self.axis = si.PPoly(np.zeros((1, len(knots) - 1)), knots), axis
-        self.extrapolate = True if extrapolate is None else extrapolate
+        c = np.stack([t / h, (m - d[:-1]) / h - t, d[:-1], y[:-1]])
+        self.traced = _Parts(c, knots, axis, True if extrapolate is None else extrapolate)
 
 
 def _values(who: str, x: Any, y: Any, axis: int, dydx: Any = None) -> tuple[Any, int]:
@@ -237,13 +260,13 @@ class CubicSpline(_Evaluated, si.CubicSpline):
             both = np.eye(n)
             both[[0, 0, -1, -1], [0, -1, 0, -1]] = 0.5
             unit = si.CubicSpline(x, both, 0, bc_type, extrapolate)
-            self.traced = np.tensordot(unit.c, y, 1)
+            c = np.tensordot(unit.c, y, 1)
         else:
             ends = [bc_type] * 2 if isinstance(bc_type, str) else list(bc_type)
             orders = [end if isinstance(end, str) else (end[0], 0.0) for end in ends]
             fixed = [end if isinstance(end, str) else (end[0], np.zeros(n)) for end in ends]
             unit = si.CubicSpline(x, np.eye(n), 0, tuple(fixed), extrapolate)
-            self.traced = np.tensordot(unit.c, y, 1)
+            c = np.tensordot(unit.c, y, 1)
             for i, end in enumerate(ends):
                 if not isinstance(end, str):
                     one: list[Any] = list(orders)
@@ -251,8 +274,8 @@ class CubicSpline(_Evaluated, si.CubicSpline):
                     column = si.CubicSpline(x, np.zeros(n), 0, tuple(one)).c
                     value = as_operand(end[1])
                     column = column.reshape(column.shape + (1,) * (y.ndim - 1))
-                    self.traced = self.traced + column * value
-        self.like, self.axis, self.extrapolate = unit, axis, unit.extrapolate
+                    c = c + column * value
+        self.traced = _Parts(c, unit.x, axis, unit.extrapolate)
 
 
 __all__ = ["Akima1DInterpolator", "CubicHermiteSpline", "CubicSpline", "PPoly", "PchipInterpolator"]

@@ -28,6 +28,9 @@ from functrans.scipy.stats.conditions import asked, both, chosen, nan_or, or_nan
 from functrans.scipy.stats.draws import numbers_of, quantile_kept, same_number
 
 LOG2 = math.log(2)
+# The support's ends of forms that say nothing of infinity.
+LARGEST = float(np.finfo(float).max)
+FINITE = (-LARGEST, LARGEST)
 
 
 def log1mexp(x: Any) -> Any:

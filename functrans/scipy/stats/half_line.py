@@ -26,7 +26,14 @@ from functrans._ops.special.incomplete import (
 )
 from functrans._ops.special.logistic import boxcox, boxcox1p, xlog1py, xlogy
 from functrans._ops.special.standard import LOG_ROOT_2PI
-from functrans.scipy.stats.distribution import LOG2, Continuous, Form, log1mexp, log1mexp_of_exp
+from functrans.scipy.stats.distribution import (
+    LARGEST,
+    LOG2,
+    Continuous,
+    Form,
+    log1mexp,
+    log1mexp_of_exp,
+)
 
 PI, EULER = math.pi, float(np.euler_gamma)
 INF = math.inf
@@ -269,7 +276,7 @@ def _log_tail(x, c):
 
 
 genpareto = Continuous(theirs.genpareto, "c", Form(
-    support=(0.0, lambda c: where(c < 0, -1 / where(c < 0, c, -1.0), INF)),
+    support=(0.0, lambda c: where(c < 0, -1 / where(c < 0, c, -1.0), LARGEST)),
     log_density=lambda x, c: -log1p(c * x) - _log_tail(x, c),
     cdf=lambda x, c: -expm1(-_log_tail(x, c)),
     sf=lambda x, c: exp(-_log_tail(x, c)),
@@ -319,9 +326,9 @@ def _var_of_genextreme(c):
 
 
 def _end(c, side):
-    """1 / c where c has the sign ``side``, infinity otherwise."""
+    """1 / c where c has the sign ``side``, otherwise the largest number with that."""
     bounded = c * side > 0
-    return where(bounded, 1 / where(bounded, c, 1.0), side * INF)
+    return where(bounded, 1 / where(bounded, c, 1.0), side * LARGEST)
 
 
 genextreme = Continuous(theirs.genextreme, "c", Form(

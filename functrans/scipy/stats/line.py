@@ -15,7 +15,14 @@ from functrans._ops.special.errors import log_ndtr, ndtr, ndtri, ndtri_exp
 from functrans._ops.special.gamma import betaln, psi
 from functrans._ops.special.logistic import expit, log_expit, logit
 from functrans._ops.special.standard import LOG_ROOT_2PI
-from functrans.scipy.stats.distribution import LOG2, Continuous, Form, log1mexp, log1mexp_of_exp
+from functrans.scipy.stats.distribution import (
+    FINITE,
+    LOG2,
+    Continuous,
+    Form,
+    log1mexp,
+    log1mexp_of_exp,
+)
 
 PI, EULER = math.pi, float(np.euler_gamma)
 
@@ -51,6 +58,7 @@ def _finite_from(df, n, y):
 
 t = Continuous(theirs.t, "df", Form(
     valid=lambda df: df > 0,
+    support=FINITE,
     log_density=_log_density_of_t,
     cdf=lambda x, df: standard.stdtr(df, x),
     sf=lambda x, df: standard.stdtr(df, -x),
@@ -157,6 +165,7 @@ def _skewness(a):
 
 
 skewnorm = Continuous(theirs.skewnorm, "a", Form(
+    support=FINITE,
     log_density=standard.log_density_of_skewnorm,
     cdf=standard.skewnorm_cdf,
     sf=lambda x, a: standard.skewnorm_cdf(-x, -a),

@@ -154,6 +154,9 @@ class MultivariateT(Named):
         """The logarithm of the density, by the Cholesky factor of the shape matrix."""
         if allow_singular:
             raise self._lacks("logpdf with allow_singular")
+        plain = known(df)
+        if plain is not None and np.all(plain == np.inf):
+            return multivariate_normal.logpdf(x, loc, shape)
         gap, shape, dim = _placed(x, loc, shape)
         df = _real(df)
         factor = rows.cholesky(shape)

@@ -184,7 +184,12 @@ def bmm(input, mat2):
     return _product_of("bmm", ("batch1", "batch2"), (input, 3), (mat2, 3))
 
 
-@op
+def _dot_row(input, tensor):
+    fit = are_plain(input, tensor) and input._array.ndim == tensor._array.ndim == 1
+    return _product_row(input, tensor) if fit else None
+
+
+@op(by_row=_dot_row)
 def dot(input, tensor):
     """The product of two vectors, without conjugation."""
     return _product_of("dot", ("input", "tensor"), (input, 1), (tensor, 1))

@@ -1,8 +1,8 @@
 """Calls that are one row of tensors in single or double precision, without a trace.
 
-A function's ``by_row(*args)``, which ``op`` asks first, is the row, operands and parameters,
-or None where the call is more than that. NumPy's name, its arguments and a trace would take longer
-than the row on some hundred numbers.
+A function's ``by_row(*args)``, which ``op`` asks first, is the row, operands and parameters, or
+the result of a few such calls, or None where the call is more than that. NumPy's name, its
+arguments and a trace would take longer than the row on some hundred numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RowCall(NamedTuple):
     params: dict
 
 
-ByRow = Callable[..., RowCall | None]
+ByRow = Callable[..., RowCall | Tensor | None]
 
 
 def are_plain(*xs: Any) -> bool:
@@ -44,18 +44,19 @@ def axis_of(dim: Any, ndim: int) -> int | None:
 
 
 def record_row(kind: type[RowNode], call: RowCall) -> Tensor:
-    """The output of a row whose result is new memory, with its node, of ``kind``."""
+    """The output of a row, or its first, on new memory, with its node, of ``kind``."""
     row, operands, params = call
     primals = [x._array if isinstance(x, Tensor) else x for x in operands]
     with quiet():
         y = row.impl(*primals, **params)
-    out = from_array(y)
+    out = from_array(y if row.outputs == 1 else y[0])
     if not state.grad:
         return out
     edges = [recorded_edge(x) if isinstance(x, Tensor) else None for x in operands]
     if any(edges):
         storages = [x._storage if isinstance(x, Tensor) else None for x in operands]
-        out._node = kind(row, edges, primals, out._array, params, storages, out._storage)
+        kept = out._array if row.outputs == 1 else y
+        out._node = kind(row, edges, primals, kept, params, storages, out._storage)
     return out
 
 

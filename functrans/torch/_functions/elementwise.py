@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from functrans.torch._functions.direct import RowCall, are_plain
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.own import ROWS
 from functrans.torch._functions.rows import binary, operand, reflected, unary
@@ -237,7 +239,15 @@ def logsigmoid(x):
     return -ROWS["softplus"](-x)
 
 
-@op
+_softplus = unary("softplus", ROWS["softplus"])
+
+
+def _softplus_row(x, beta=1, threshold=20):
+    below = beta == 1 and are_plain(x) and bool((x._array <= threshold).all())
+    return _softplus(x) if below else None
+
+
+@op(by_row=_softplus_row)
 def softplus(x, beta=1, threshold=20):
     """log(1 + exp(beta x)) / beta, and x where beta x is above ``threshold``."""
     scaled = x if beta == 1 else x * beta
@@ -292,7 +302,14 @@ def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
     return np.nan_to_num(x, nan=nan or 0.0, posinf=posinf, neginf=neginf)
 
 
-@op(names="clip")
+def _clamp_row(x, min=None, max=None):
+    low, high = -math.inf if min is None else min, math.inf if max is None else max
+    if type(low) not in (int, float) or type(high) not in (int, float) or not are_plain(x):
+        return None
+    return None if min is max is None else RowCall(row("clip"), (x, low, high), {})
+
+
+@op(names="clip", by_row=_clamp_row)
 def clamp(x, min=None, max=None):
     """x kept between two bounds, numbers or tensors; at a bound the slope is 1."""
     if min is None and max is None:

@@ -27,7 +27,7 @@ import numpy as np
 
 from functrans.errors import FunctransError
 from functrans.extend import TABLE
-from functrans.torch._functions.direct import ByRow, record_row
+from functrans.torch._functions.direct import ByRow, RowCall, record_row
 from functrans.torch._functions.failures import not_a_tensor, raise_as_torch
 from functrans.torch._functions.outputs import any_requires, write_out
 from functrans.torch._functions.returned import return_type
@@ -83,8 +83,10 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
         if by_row is not None:
             try:
                 call = by_row(*args, **kwargs)
-                if call is not None:
+                if isinstance(call, RowCall):
                     return record_row(kind, call)
+                if call is not None:
+                    return entitled(call, shown)
             except (ValueError, IndexError) as failure:
                 raise_as_torch(name, failure)
         if state.grad and (any_requires(args) or (kwargs and any_requires(kwargs.values()))):
@@ -114,6 +116,13 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
         table = METHODS if space is None else space
         table.update(dict.fromkeys([name, *names.split()], called))
     return called
+
+
+def entitled(t: Tensor, title: str) -> Tensor:
+    """``t``, a result of operations, with its node shown as ``title``."""
+    if t._node is not None:
+        rename(t._node, title)
+    return t
 
 
 def function(f: Callable) -> Callable:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.extend import Aval
+from functrans.extend import TABLE, Aval, bind
 from functrans.torch._functions.failures import not_a_tensor
 from functrans.torch._functions.table import title_for
 from functrans.torch._graph.graph import Edge, Node
@@ -16,6 +16,8 @@ from functrans.torch._graph.observed import observed_unary
 from functrans.torch._graph.pushing import FORWARD, Forward
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
+
+_broadcast_to = TABLE["broadcast_to"]
 
 
 class TotalNode(Node):
@@ -37,7 +39,7 @@ class TotalNode(Node):
             return (spread,)
         if self.scale != 1:
             ct = ct * self.scale
-        return (np.broadcast_to(ct, self.aval[0]),)
+        return (bind(_broadcast_to, ct, shape=self.aval[0]),)
 
 
 def _push_total(node: TotalNode, ts: Any, outs: Any, create: bool) -> tuple:

@@ -56,11 +56,11 @@ class CustomNode(Node):
 
     def __init__(self, ctx: Any, backward: Callable, inputs: tuple, edges: Sequence):
         self.seq = next(sequence)
-        self.edges = [e for x, e in zip(inputs, edges, strict=True) if isinstance(x, Tensor)]
+        self.args = _numbered(inputs)
+        self.edges = [e for arg, e in zip(self.args, edges, strict=True) if arg is not None]
         self.extras = None
         self.ctx = ctx
         self.backward = backward
-        self.args = _numbered(inputs)
         self.marks = ()
         self.saved: Sequence[Saved | None] | None = ()
         self.where = caller(_DEPTH)
@@ -92,8 +92,8 @@ class CustomNode(Node):
         if ct is None:
             return from_array(np.zeros(*aval)) if self.ctx.materialize_grads else None
         grad = show(ct)
-        grad._array = grad._array.view()
-        grad._array.flags.writeable = False
+        grad._array = array = grad._array.view()
+        array.flags.writeable = False
         return grad
 
     def taken(self, grads: Any, create: bool) -> Sequence:

@@ -19,6 +19,7 @@ Nodes are ordered by ``seq``, which falls with time: an operand's node always ha
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,7 @@ from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.observed import observed_row
 from functrans.torch._graph.packing import Packed, PackedTuple, marked, packed, unpacked
 from functrans.torch._graph.source import caller, place
+from functrans.torch._graph.storage import Storage, joint
 from functrans.torch._graph.titles import named, title_of
 
 if TYPE_CHECKING:
@@ -54,41 +56,6 @@ if TYPE_CHECKING:
 
 sequence = itertools.count(0, -1)
 Edge = tuple["Node", int]
-
-
-class Storage:
-    """The state that tensors on the same memory share.
-
-    ``version`` counts changes in place, ``changed`` says by what and where the last one was made.
-    ``history`` counts those that a graph has recorded, after which views look up their node again.
-    """
-
-    version = 0
-    history = 0
-    changed: tuple | None = None
-    reshaped = False  # by ``resize_``: views no longer know their place in the base
-
-
-class Joint:
-    """Several storages as one: for values of which it is not known on whose memory they are."""
-
-    def __init__(self, storages: Sequence[Storage]):
-        self.storages = storages
-
-    @property
-    def version(self) -> int:
-        return sum([s.version for s in self.storages])
-
-    @property
-    def changed(self) -> tuple | None:
-        return next((s.changed for s in self.storages if s.changed), None)
-
-
-def joint(marks: Sequence) -> Any:
-    """The storage of what a node with these marks has saved."""
-    if len(marks) == 1:
-        return marks[0][0]
-    return Joint([s for s, _ in marks]) if marks else None
 
 
 class Node:
@@ -439,7 +406,7 @@ class Recorder(Trace):
         if not is_inexact(y):
             return y
         edges: list[Edge | None] = []
-        parts, needs = [], set()
+        parts, needs = [], ()
         for i, x in enumerate(args):
             if type(x) is not Value or x.node is None:
                 edges.append(None)
@@ -449,15 +416,21 @@ class Recorder(Trace):
             if action is not None:
                 saved = action.pick(y, *primals) if action.needs else ()
                 parts.append((i, action, saved, _unlike(primals[i], y)))
-                needs.update(action.needs)
+                needs += action.needs
         if not parts:
             return Value(y, None, 0, own)
-        marks = [(x.storage, x.storage.version) for x, name in zip(args, prim.operands, strict=True)
-                 if name in needs and type(x) is Value and x.storage] if needs else []
-        if "y" in needs:
-            marks.append((own, own.version))
-        kind = named(ElementwiseNode, title_of(prim.name))
-        return Value(y, kind(edges, parts, marks, caller() if marks else None), 0, own)
+        marks = [(own, own.version)] if "y" in needs else []
+        if needs:
+            for x, name in zip(args, prim.operands, strict=True):
+                if name in needs and type(x) is Value and x.storage:
+                    marks.append((x.storage, x.storage.version))
+        return Value(y, _kind(prim)(edges, parts, marks, caller() if marks else None), 0, own)
+
+
+@functools.cache
+def _kind(prim: Primitive) -> type[ElementwiseNode]:
+    """The class of the nodes of an elementwise row."""
+    return named(ElementwiseNode, title_of(prim.name))
 
 
 def _unlike(x, y):

@@ -39,7 +39,9 @@ def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any
     elif prim is diagonal:
         y.flags.writeable = array.flags.writeable  # NumPy's own is read-only
     edge = recorded_edge(t) if state.grad else None
-    if y.base is None or not np.may_share_memory(y, array):
+    over = y.base
+    if over is None or (over is not array and over is not array.base
+                        and not np.may_share_memory(y, array)):
         seen = from_array(y)
     else:
         seen = from_array(y, t._storage)

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -189,20 +189,44 @@ def _glance(cts: dict, heap: list, needed: set | None, captured: dict, retain: b
     This goes as far as nodes may be passed twice without anybody noticing. A NaN that has arrived
     may come from zero times infinity; ``_walk`` then starts from the beginning.
     """
-    leaves: list[Tensor] = []
-    ends: list[Any] = []  # their cotangents
-    passed: list[Node] = []
     here = {n: ct if n.outputs == 1 else list(ct) for n, ct in cts.items()}
     ahead, seen = list(heap), {**captured}
-    _walk(here, ahead, needed, seen, retain, create, (leaves, ends, passed))
-    if not _all_finite([*ends, *seen.values(), *here.values()]):
+    glance = _Glance([], [], [], {})
+    _walk(here, ahead, needed, seen, retain, create, glance)
+    if not _all_finite([*glance.ends, *seen.values(), *here.values()], glance.sound):
         return cts, heap, captured
-    for i, leaf in enumerate(leaves):
-        leaf.accumulate(ends[i], create, is_alone(ends, i))
+    glance.sound.clear()  # for ``is_alone``
+    for i, leaf in enumerate(glance.leaves):
+        leaf.accumulate(glance.ends[i], create, is_alone(glance.ends, i))
     if not retain:
-        for node in passed:
+        for node in glance.passed:
             node.release()
     return here, ahead, seen
+
+
+class _Glance(NamedTuple):
+    """The leaves that a walk by the bare formulas has met, their cotangents, the nodes that it has
+    passed, and by their ids cotangents that are known to be finite."""
+
+    leaves: list[Tensor]
+    ends: list[Any]
+    passed: list[Node]
+    sound: dict[int, np.ndarray]
+
+    def spread(self, node: Node, ct: Any, parts: Sequence) -> None:
+        """Note that the many entries of an operand are zeros and those of ``ct``, if it is so.
+
+        Looking through ``ct`` is then enough, as for a table of which a few rows were read.
+        """
+        whole = parts[0]
+        if (type(whole) is np.ndarray and whole.size >= max(_SPREAD, 4 * ct.size)
+                and isinstance(node, RowNode) and node.prim.facts.indexing == "reads"
+                and is_finite(ct)):
+            self.sound[id(whole)] = whole
+
+
+# the entries from which looking through an operand takes longer than asking whether it must be done
+_SPREAD = 65536
 
 
 def _once(node: Node, ct: Any) -> bool:
@@ -214,10 +238,13 @@ def _once(node: Node, ct: Any) -> bool:
     return not _all_finite([ct])  # its rule may refuse a NaN, which strong zero might spare it
 
 
-def _all_finite(cts: Sequence) -> bool:
-    """Whether there is no NaN or infinity; with several outputs a cotangent is a list of them."""
+def _all_finite(cts: Sequence, sound: Collection[int] = ()) -> bool:
+    """Whether there is no NaN or infinity; with several outputs a cotangent is a list of them.
+
+    ``sound``: the ids of those that need not be looked through.
+    """
     flat = [c for ct in cts for c in (ct if type(ct) is list else (ct,))]
-    return all([c is None or is_finite(c) for c in flat])
+    return all([c is None or id(c) in sound or is_finite(c) for c in flat])
 
 
 def _walk(cts, heap, needed, captured, retain, create, glance=None):
@@ -235,12 +262,7 @@ def _walk(cts, heap, needed, captured, retain, create, glance=None):
         plain = node.extras is None
         if not plain or type(node) is AccumulateGrad:
             if plain and needed is None and watch is None:
-                leaf = node.variable
-                if glance is not None:
-                    glance[0].append(leaf)
-                    glance[1].append(ct)
-                else:
-                    leaf.accumulate(_hooked(leaf._hooks, ct, create) if leaf._hooks else ct, create)
+                _reach_leaf(node.variable, ct, create, glance)
                 continue
             ct = _after_hooks(node, ct, create)
         if needed is not None:
@@ -253,8 +275,12 @@ def _walk(cts, heap, needed, captured, retain, create, glance=None):
         else:
             if ct is None or type(ct) is list or watch is not None:
                 parts = _pulled(node, ct, create)
+            elif glance is None:
+                parts = node.pull(ct, create)
             else:
-                parts = node.pull(ct, create) if glance is None else node.bare(ct, create)
+                parts = node.bare(ct, create)
+                if node.wary:
+                    glance.spread(node, ct, parts)
             for edge, c in zip(node.edges, parts, strict=False):
                 if edge is None:
                     continue
@@ -276,9 +302,18 @@ def _walk(cts, heap, needed, captured, retain, create, glance=None):
                 else:
                     _add(cts, heap, parent, k, c)
         if glance is not None:
-            glance[2].append(node)
+            glance.passed.append(node)
         elif not retain:
             node.release()
+
+
+def _reach_leaf(leaf: Tensor, ct: Any, create: bool, glance: _Glance | None) -> None:
+    """Add a cotangent to the ``grad`` of a leaf, or note it until all are known to be finite."""
+    if glance is None:
+        leaf.accumulate(_hooked(leaf._hooks, ct, create) if leaf._hooks else ct, create)
+        return
+    glance.leaves.append(leaf)
+    glance.ends.append(ct)
 
 
 def _add(cts: dict, heap: list, node: Node, k: int, c: Any) -> None:

@@ -11,12 +11,24 @@ tensor([0.5000], requires_grad=True)
 
 from __future__ import annotations
 
-from functrans.torch.optim import lr_scheduler
+from functrans.torch.optim import lr_scheduler, swa_utils
 from functrans.torch.optim.lbfgs import LBFGS
 from functrans.torch.optim.optimizer import Optimizer
-from functrans.torch.optim.rules import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, RMSprop
+from functrans.torch.optim.rules import (
+    ASGD,
+    SGD,
+    Adadelta,
+    Adagrad,
+    Adam,
+    Adamax,
+    AdamW,
+    NAdam,
+    RAdam,
+    RMSprop,
+    Rprop,
+)
 
 __all__ = [
-    "LBFGS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "Optimizer", "RMSprop",
-    "lr_scheduler",
+    "ASGD", "LBFGS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam",
+    "Optimizer", "RAdam", "RMSprop", "Rprop", "lr_scheduler", "swa_utils",
 ]

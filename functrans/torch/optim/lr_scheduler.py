@@ -5,54 +5,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from functrans.torch._tensors.tensor import Tensor
+from functrans.torch.optim.cycles import CyclicLR, OneCycleLR
 from functrans.torch.optim.optimizer import Optimizer
-
-
-class LRScheduler:
-    """Base: ``get_lr`` returns the learning rates of ``last_epoch``, of which 0 is the first.
-
-    They are made from those of the epoch before, so that several schedulers, or the user, may
-    change them.
-    """
-
-    def __init__(self, optimizer: Optimizer, last_epoch: int = -1):
-        self.optimizer = optimizer
-        for group in optimizer.param_groups:
-            group.setdefault("initial_lr", group["lr"])
-        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
-        self.last_epoch = last_epoch
-        self.step()
-
-    def get_lr(self) -> list[float]:
-        """The learning rates of this epoch."""
-        raise NotImplementedError(type(self).__name__)
-
-    def closed_form(self) -> list[float]:
-        """The learning rates of this epoch from the first ones."""
-        return self.get_lr()
-
-    def step(self, epoch: int | None = None) -> None:
-        """Go on to the next epoch."""
-        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        rates = self.get_lr() if epoch is None else self.closed_form()
-        for group, lr in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = lr
-
-    def get_last_lr(self) -> list[float]:
-        """The learning rates that were set last."""
-        return [group["lr"] for group in self.optimizer.param_groups]
-
-    def state_dict(self) -> dict[str, Any]:
-        """All but the optimiser."""
-        return {k: v for k, v in self.__dict__.items()
-                if k != "optimizer" and not callable(v)}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what ``state_dict`` returned."""
-        self.__dict__.update(state_dict)
+from functrans.torch.optim.schedule import LRScheduler
 
 
 class LambdaLR(LRScheduler):
@@ -167,6 +124,128 @@ class CosineAnnealingLR(LRScheduler):
         return [self.eta_min + (lr - self.eta_min) * part for lr in self.base_lrs]
 
 
+class ConstantLR(LRScheduler):
+    """Times ``factor`` until ``total_iters``."""
+
+    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5,
+                 last_epoch: int = -1):
+        if not 0 <= factor <= 1:
+            raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
+        self.factor, self.total_iters = factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        now = self.factor if not self.last_epoch else 1.0
+        if self.last_epoch == self.total_iters:
+            now /= self.factor
+        return [lr * now for lr in self.get_last_lr()]
+
+    def closed_form(self) -> list[float]:
+        return [lr * (self.factor if self.last_epoch < self.total_iters else 1.0)
+                for lr in self.base_lrs]
+
+
+class PolynomialLR(LRScheduler):
+    """Down to 0 at ``total_iters``, as a power of the epochs that are left."""
+
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0,
+                 last_epoch: int = -1):
+        self.total_iters, self.power = total_iters, power
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        n, total = self.last_epoch, self.total_iters
+        part = ((total - n) / (total - n + 1)) ** self.power if 0 < n <= total else 1.0
+        return [lr * part for lr in self.get_last_lr()]
+
+    def closed_form(self) -> list[float]:
+        left = 1 - min(self.last_epoch, self.total_iters) / self.total_iters
+        return [lr * left**self.power for lr in self.base_lrs]
+
+
+class MultiplicativeLR(LambdaLR):
+    """Times ``lr_lambda(epoch)`` in each epoch."""
+
+    def get_lr(self) -> list[float]:
+        if not self.last_epoch:
+            return self.get_last_lr()
+        return [lr * f(self.last_epoch)
+                for lr, f in zip(self.get_last_lr(), self.lr_lambdas, strict=True)]
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """Half a cosine down to ``eta_min``, again and again, each ``T_mult`` times as long."""
+
+    def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0,
+                 last_epoch: int = -1):
+        if T_0 <= 0 or not isinstance(T_0, int):
+            raise ValueError(f"Expected positive integer T_0, but got {T_0}")
+        if T_mult < 1 or not isinstance(T_mult, int):
+            raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
+        self.T_0, self.T_i, self.T_mult, self.eta_min = T_0, T_0, T_mult, eta_min
+        self.T_cur: float = last_epoch
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        part = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
+        return [self.eta_min + (lr - self.eta_min) * part for lr in self.base_lrs]
+
+    def step(self, epoch: float | None = None) -> None:
+        """Go on to the next epoch, or to ``epoch``, which may be between two."""
+        self.T_cur = self.T_cur + 1 if epoch is None else epoch
+        if epoch is not None:
+            self.T_i = self.T_0
+        while self.T_cur >= self.T_i:
+            self.T_cur -= self.T_i
+            self.T_i *= self.T_mult
+        self.last_epoch = self.last_epoch + 1 if epoch is None else math.floor(epoch)
+        for group, lr in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
+            group["lr"] = lr
+
+
+class ChainedScheduler:
+    """Several schedulers that all go on together."""
+
+    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None):
+        self._schedulers = list(schedulers)
+        self.optimizer = optimizer or self._schedulers[0].optimizer
+
+    def step(self) -> None:
+        """Go on to the next epoch."""
+        for scheduler in self._schedulers:
+            scheduler.step()
+
+    def get_last_lr(self) -> list[float]:
+        """The learning rates that were set last."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+
+class SequentialLR(LRScheduler):
+    """One scheduler after another, each from its milestone on."""
+
+    def __init__(self, optimizer: Optimizer, schedulers: Sequence[LRScheduler],
+                 milestones: Sequence[int], last_epoch: int = -1):
+        if len(milestones) != len(schedulers) - 1:
+            raise ValueError(
+                "Sequential Schedulers expects number of schedulers provided to be one more than "
+                f"the number of milestone points, but got number of schedulers {len(schedulers)} "
+                f"and the number of milestones to be equal to {len(milestones)}")
+        self._schedulers, self._milestones = list(schedulers), list(milestones)
+        self.optimizer, self.last_epoch = optimizer, last_epoch + 1
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"]
+        for scheduler in self._schedulers:
+            scheduler.last_epoch -= 1
+        self._schedulers[0].step()
+
+    def step(self, epoch: int | None = None) -> None:
+        """Go on to the next epoch."""
+        self.last_epoch += 1
+        i = bisect_right(self._milestones, self.last_epoch)
+        begins = i > 0 and self._milestones[i - 1] == self.last_epoch
+        self._schedulers[i].step(0 if begins else None)
+
+
 class ReduceLROnPlateau:
     """Times ``factor`` when a number has not improved for more than ``patience`` epochs."""
 
@@ -215,6 +294,7 @@ class ReduceLROnPlateau:
 
 _LRScheduler = LRScheduler
 __all__ = [
-    "CosineAnnealingLR", "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR",
-    "ReduceLROnPlateau", "StepLR",
+    "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts",
+    "CyclicLR", "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR",
+    "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR", "StepLR",
 ]

@@ -188,3 +188,119 @@ class Adadelta(Optimizer):
         moved *= rho
         moved += (1 - rho) * (change * change)
         x -= group["lr"] * change
+
+
+class NAdam(Optimizer):
+    """Adam with Nesterov's momentum: T. Dozat, ICLR workshop (2016)."""
+
+    def __init__(self, params: Iterable[Any], lr: float = 2e-3,
+                 betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+                 weight_decay: float = 0, momentum_decay: float = 4e-3,
+                 decoupled_weight_decay: bool = False, *, maximize: bool = False, **extra: Any):
+        super().__init__(params, options(
+            extra, lr=checked("learning rate", lr), betas=_betas(betas),
+            eps=checked("epsilon value", eps),
+            weight_decay=checked("weight_decay value", weight_decay),
+            momentum_decay=checked("momentum_decay value", momentum_decay),
+            decoupled_weight_decay=decoupled_weight_decay, maximize=maximize))
+
+    def _update(self, x, g, state, group):
+        g, lr = _decayed(x, g, group), group["lr"]
+        (b1, b2), step, decay = group["betas"], counted(state), group["momentum_decay"]
+        mu, following = [b1 * (1 - 0.5 * 0.96 ** (n * decay)) for n in (step, step + 1)]
+        product = buffer(state, "mu_product", np.zeros((), np.float32), 1.0)
+        product *= mu
+        m, v = buffer(state, "exp_avg", x), buffer(state, "exp_avg_sq", x)
+        m += (1 - b1) * (g - m)
+        v *= b2
+        v += (1 - b2) * (g * g)
+        size = np.sqrt(v / (1 - b2**step)) + group["eps"]
+        x -= lr * (1 - mu) / (1 - float(product)) * (g / size)
+        x -= lr * following / (1 - float(product) * following) * (m / size)
+
+
+def _decayed(x: np.ndarray, g: np.ndarray, group: dict[str, Any]) -> np.ndarray:
+    """The gradient with weight decay, which is applied to ``x`` itself where decoupled."""
+    decay = group["weight_decay"]
+    if decay and group["decoupled_weight_decay"]:
+        x *= 1 - group["lr"] * decay
+    return g + decay * x if decay and not group["decoupled_weight_decay"] else g
+
+
+class RAdam(Optimizer):
+    """Adam that waits until the variance of its steps is known: L. Liu et al., ICLR (2020)."""
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-3,
+                 betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+                 weight_decay: float = 0, decoupled_weight_decay: bool = False, *,
+                 maximize: bool = False, **extra: Any):
+        super().__init__(params, options(
+            extra, lr=checked("learning rate", lr), betas=_betas(betas),
+            eps=checked("epsilon value", eps),
+            weight_decay=checked("weight_decay value", weight_decay),
+            decoupled_weight_decay=decoupled_weight_decay, maximize=maximize))
+
+    def _update(self, x, g, state, group):
+        g = _decayed(x, g, group)
+        (b1, b2), step = group["betas"], counted(state)
+        m, v = buffer(state, "exp_avg", x), buffer(state, "exp_avg_sq", x)
+        m += (1 - b1) * (g - m)
+        v *= b2
+        v += (1 - b2) * (g * g)
+        longest = 2 / (1 - b2) - 1
+        length = longest - 2 * step * b2**step / (1 - b2**step)
+        change = m / (1 - b1**step)
+        if length > 5:
+            known = (length - 4) * (length - 2) * longest / (
+                (longest - 4) * (longest - 2) * length)
+            change = change * (math.sqrt(1 - b2**step) / (np.sqrt(v) + group["eps"]))
+            change = change * math.sqrt(known)
+        x -= group["lr"] * change
+
+
+class Rprop(Optimizer):
+    """Steps by the gradient's signs, longer while a sign stays: M. Riedmiller, H. Braun (1993)."""
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-2,
+                 etas: tuple[float, float] = (0.5, 1.2),
+                 step_sizes: tuple[float, float] = (1e-6, 50), *, maximize: bool = False,
+                 **extra: Any):
+        if not 0.0 < etas[0] < 1.0 < etas[1]:
+            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
+        super().__init__(params, options(
+            extra, lr=checked("learning rate", lr), etas=etas, step_sizes=step_sizes,
+            maximize=maximize))
+
+    def _update(self, x, g, state, group):
+        counted(state)
+        shorter, longer = group["etas"]
+        before, size = buffer(state, "prev", x), buffer(state, "step_size", x, group["lr"])
+        turned = g * before
+        size *= np.where(turned > 0, longer, np.where(turned < 0, shorter, 1)).astype(x.dtype)
+        np.clip(size, *group["step_sizes"], out=size)
+        before[...] = np.where(turned < 0, 0, g)
+        x -= np.sign(before) * size
+
+
+class ASGD(Optimizer):
+    """SGD with a falling rate, and the mean of its points: B. Polyak, A. Juditsky (1992)."""
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-2, lambd: float = 1e-4,
+                 alpha: float = 0.75, t0: float = 1e6, weight_decay: float = 0, *,
+                 maximize: bool = False, **extra: Any):
+        super().__init__(params, options(
+            extra, lr=checked("learning rate", lr), lambd=lambd, alpha=alpha, t0=t0,
+            weight_decay=checked("weight_decay value", weight_decay), maximize=maximize))
+
+    def _update(self, x, g, state, group):
+        step, lambd, lr = counted(state), group["lambd"], group["lr"]
+        if group["weight_decay"]:
+            g = g + group["weight_decay"] * x
+        number = np.zeros((), np.float32)
+        rate, part = buffer(state, "eta", number, lr), buffer(state, "mu", number, 1.0)
+        mean = buffer(state, "ax", x)
+        x *= 1 - lambd * float(rate)
+        x -= float(rate) * g
+        mean += (x - mean) * float(part)
+        rate[...] = lr / (1 + lambd * lr * step) ** group["alpha"]
+        part[...] = 1 / max(1, step - group["t0"])

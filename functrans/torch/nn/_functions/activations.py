@@ -23,6 +23,7 @@ from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, floating, o
 from functrans.torch._functions.table import method as enter_method
 from functrans.torch._tensors import factories
 from functrans.torch._tensors.tensor import Tensor, from_array
+from functrans.torch.nn._functions.direct import linear_row
 
 rand: Callable = vars(factories)["rand"]
 _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
@@ -233,7 +234,7 @@ def _dropped_low(input: Tensor, p: float, training: bool, inplace: bool, shape: 
 # ---- linear maps, tables
 
 
-@op(method=False, title="AddmmBackward0")
+@op(method=False, title="AddmmBackward0", by_row=linear_row)
 def linear(input, weight, bias=None):
     """input @ weight.T + bias."""
     if input.dtype != weight.dtype:

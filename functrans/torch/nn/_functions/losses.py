@@ -14,6 +14,7 @@ from functrans.torch._functions.shares import log_softmax as _log_softmax
 from functrans.torch._functions.shares import logsumexp
 from functrans.torch._functions.table import NN, floating, op, promoted
 from functrans.torch._tensors.dtypes import Size
+from functrans.torch.nn._functions.direct import cross_entropy_row, mse_row, nll_row
 
 _softplus = ROWS["softplus"]
 
@@ -49,7 +50,7 @@ def _weighted(loss: Any, weight: Any, reduction: str, who: str) -> Any:
 # ---- differences
 
 
-@op(space=NN)
+@op(space=NN, by_row=mse_row)
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """(input - target)**2."""
     d = np.subtract(*promoted(input, target))
@@ -174,7 +175,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
 # ---- classes
 
 
-@op(space=NN, names="nll_loss2d")
+@op(space=NN, names="nll_loss2d", by_row=nll_row)
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
              reduction="mean"):
     """-input at the class ``target``, classes along dimension 1; mean by ``weight`` of classes."""
@@ -219,7 +220,7 @@ def _smooth(x: Any, total: Any, weight: Any, kept: Any, axis: int) -> Any:
     return np.where(kept, -np.sum(logs, axis=axis), 0)
 
 
-@op(space=NN, title="NllLossBackward0")
+@op(by_row=cross_entropy_row, space=NN, title="NllLossBackward0")
 def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
                   reduction="mean", label_smoothing=0.0):
     """``nll_loss`` of ``log_softmax``; or of targets that are probabilities of the classes."""

@@ -9,6 +9,7 @@ import numpy as np
 from functrans.torch._functions.table import NN, op
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.nn._functions.convolutions import padded, windows
+from functrans.torch.nn._functions.direct import standard_row
 
 
 def _standard(x: Any, axis: Any, eps: float, mean: Any = None, var: Any = None) -> Any:
@@ -29,7 +30,14 @@ def _by_channel(v: Any, ndim: int) -> Any:
     return None if v is None else v.reshape((-1, *[1] * (ndim - 2)))
 
 
-@op(method=False, title="NativeBatchNormBackward0")
+def _batch_row(x, mean, var, weight, bias, eps):
+    if mean is not None or var is not None:
+        return None
+    axis = (0, *range(2, x.ndim))
+    return standard_row(x, axis, eps, (-1, *[1] * (x.ndim - 2)), weight, bias)
+
+
+@op(method=False, title="NativeBatchNormBackward0", by_row=_batch_row)
 def _batch_norm(x, mean, var, weight, bias, eps):
     ndim = x.ndim
     axis = (0, *range(2, ndim))
@@ -100,7 +108,12 @@ def _trailing(who: str, x: Any, shape: Any) -> tuple:
     return tuple(range(-len(shape), 0))
 
 
-@op(space=NN, title="NativeLayerNormBackward0")
+def _layer_row(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    axis = _trailing("layer_norm", input, normalized_shape)
+    return standard_row(input, axis, eps, input.shape[axis[0]:], weight, bias)
+
+
+@op(space=NN, title="NativeLayerNormBackward0", by_row=_layer_row)
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """Standardised along the last dimensions."""
     axis = _trailing("layer_norm", input, normalized_shape)

@@ -39,6 +39,12 @@ class BatchNorm(Module):
         self.register_buffer("num_batches_tracked", zeros((), dtype=dtypes.int64)
                              if tracked else None)
 
+    def reset_running_stats(self) -> None:
+        """Forget the batches that were seen."""
+        for name, value in (("running_mean", 0), ("running_var", 1), ("num_batches_tracked", 0)):
+            if getattr(self, name) is not None:
+                getattr(self, name).fill_(value)
+
     def _check(self, input: Tensor) -> None:
         if input.dim() not in self._dims:
             raise ValueError(f"expected {' or '.join([f'{d}D' for d in self._dims])} input (got "

@@ -1,0 +1,117 @@
+"""Images of all unit vectors from those of a few sums of them, where most entries are zero.
+
+While a program is written, the linear map that takes directions to images is a program too. Its
+pattern is read off; unit vectors of one colour have images that share no entry, so that the image
+of their sum holds those of all. What is written is one product a colour, and a scatter of its
+entries into zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from functrans._compile.ir.passes import optimise
+from functrans._compile.ir.program import Program, aval_of_atom, evaluate
+from functrans._core.aval import Aval
+from functrans._core.bind import bind
+from functrans._ops.indexing import ARRAY, put_add
+from functrans._transforms.staging.staging import stage_part, with_consts
+from functrans._transforms.vmap import BatchTrace
+from functrans.errors import OutOfMemoryError
+
+if TYPE_CHECKING:
+    from functrans._transforms.matrices.directions import Directions
+
+# Directions from which on the pattern is looked at, and how many directions a colour must serve.
+LEAST, SERVED = 48, 4
+
+
+class LinearMap(NamedTuple):
+    """The images of directions as a program, which takes ``consts`` before them."""
+
+    program: Program
+    consts: list
+
+    @property
+    def outs(self) -> list[Aval]:
+        return list(map(aval_of_atom, self.program.outputs))
+
+    def __call__(self, ts: Sequence) -> list:
+        return evaluate(self.program, [*self.consts, *ts])
+
+
+def linear_map(ways: Directions, image: Callable, name: str) -> LinearMap:
+    """``image``, which may close over values of other traces, as a program."""
+    part = stage_part(lambda *ts: image(ts), [e[0] for e in ways.rows(0, 1)], name)
+    consts, (program,) = with_consts([part])
+    return LinearMap(optimise(program), consts)
+
+
+def colored_images(ways: Directions, image: LinearMap, name: str, across: bool) -> list | None:
+    """The images of all directions along axis 0, None where colours would save too little.
+
+    ``across``: the directions are the last axis in memory.
+    """
+    from functrans._transforms.sparse.coloring import column_colors  # lazy: SciPy is slow to import
+
+    patterns = _patterns(ways, image)
+    if patterns is None:
+        return None
+    pattern, ends = patterns
+    colors = column_colors(pattern, "largest_first")
+    count = int(colors.max(initial=-1)) + 1
+    if count * SERVED > ways.total:
+        return None
+    trace = BatchTrace(name, count)
+    try:
+        images = image([trace.input(e) for e in _sums(ways, colors, count)])
+        products = [trace.batched(y) for y in images]
+    finally:
+        trace.closed = True
+    return [_spread(y, pattern[start:end], colors, across)
+            for y, start, end in zip(products, [0, *ends], ends, strict=False)]
+
+
+def _patterns(ways: Directions, image: LinearMap) -> tuple[Any, list[int]] | None:
+    """Which entries depend on which directions, a row an entry, and where each image ends."""
+    from functrans._transforms.sparse.pattern import Walk  # lazy: SciPy is slow to import
+    from functrans._transforms.sparse.sets import UNKNOWN, identity, sparse  # lazy: as above
+
+    total, none = ways.total, [None] * len(image.consts)
+    firsts = [end - a.size for a, end in zip(ways.avals, ways.ends, strict=True)]
+    sets = [*none, *[identity(a.shape, k, total) for a, k in zip(ways.avals, firsts, strict=True)]]
+    sizes = [a.size for a in image.outs]
+    most = total * max(total, *sizes) // SERVED
+    try:
+        found, _ = Walk(zeros=False, most=most).run(image.program, sets, [UNKNOWN] * len(sets))
+    except OutOfMemoryError:
+        return None
+    if sum([s.entries for s in found if s is not None]) * SERVED > total * sum(sizes):
+        return None
+    rows = [sparse.csr_array((n, total), dtype=bool) if s is None else s.matrix()
+            for s, n in zip(found, sizes, strict=True)]
+    return sparse.vstack(rows, format="csr"), np.cumsum(sizes).tolist()
+
+
+def _sums(ways: Directions, colors: np.ndarray, count: int) -> list[np.ndarray]:
+    """For each colour the sum of its unit vectors, a part for each aval."""
+    sums = colors == np.arange(count)[:, None]
+    return [sums[:, end - a.size : end].reshape((count, *a.shape)).astype(a.dtype)
+            for a, end in zip(ways.avals, ways.ends, strict=True)]
+
+
+def _spread(y: Any, pattern: Any, colors: np.ndarray, across: bool) -> Any:
+    """The images of unit vectors, from those of the colours and the pattern of an output."""
+    size, total = pattern.shape
+    entries = np.repeat(np.arange(size), np.diff(pattern.indptr))
+    columns = pattern.indices.astype(np.intp)
+    values = y.reshape((-1,))[colors[columns].astype(np.intp) * size + entries]
+    places = entries * total + columns if across else columns * size + entries
+    flat = bind(put_add, values, places, pattern=(ARRAY,), shape=(total * size,))
+    shape = y.shape[1:]
+    if not across:
+        return flat.reshape((total, *shape))
+    return flat.reshape((*shape, total)).transpose((len(shape), *range(len(shape))))

@@ -1,0 +1,64 @@
+"""The tree of paths as one C function of the arguments, which walks it from piece to piece."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from functrans import tree
+from functrans._compile.run.entry import tree_entry
+from functrans._compile.run.frame import Argument
+from functrans._compile.run.plan import Step, Test
+
+if TYPE_CHECKING:
+    from functrans._transforms.staging.paths import Node, Tree
+
+
+def native(paths: Tree) -> Callable | None:
+    """The result for plain arguments; NotImplemented where Python has to walk, or to stage a path.
+
+    None where no path is native and verified from its beginning to its end.
+    """
+    direct = all([_is_direct(leaf.structure) for leaf in list(paths.leaves)])
+    root = _steps(paths, labelled=not direct)
+    arguments = [Argument(*v.aval, v.weak) for v in paths.inputs]
+    walk = None if root is None else tree_entry(arguments, root, paths.clock)
+    if walk is None or direct:
+        return walk
+
+    def nested(*args: Any) -> Any:
+        ys = walk(*args)
+        return ys if ys is NotImplemented else tree.unflatten(ys[-1], ys[:-1])
+
+    return nested
+
+
+def _is_direct(structure: tree.Structure) -> bool:
+    """Whether a result, or the tuple of several, is what the caller gets."""
+    several = structure.size > 1 and structure.kind is tuple
+    return structure is tree.LEAF or (several and set(structure.children) == {tree.LEAF})
+
+
+def _steps(paths: Tree, labelled: bool) -> Step | None:
+    """The root as the C function knows it, and all behind it; None if its code is not native."""
+    steps: dict[Node | None, Step] = {}
+    for _, _, node in reversed(list(paths.nodes())):
+        piece = node.piece
+        code = None if piece.entry is None else piece.entry.verified
+        if code is not None or piece.entry is None:
+            label = node.structure if labelled else None
+            steps[node] = Step(code, piece.reads, piece.gives, _test(node, steps), node.used, label)
+    return steps.get(paths.root)
+
+
+def _test(node: Node, steps: dict[Node | None, Step]) -> Test | None:
+    """The decision behind a node, and where its outcomes lead; Python raises what one raised."""
+    if node.decision is None:
+        return None
+    below = [(child.outcome_above, steps[child]) for child in list(node.children.values())
+             if child in steps and not isinstance(child.outcome_above, Exception)]
+    dtype, shape = node.decision.variable.aval.dtype, node.decision.variable.aval.shape
+    return Test(node.test, dtype, shape, node.decision.convert, below)
+
+
+__all__ = ["native"]
