@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import itertools
+import sys
 import threading
 import warnings
 
@@ -651,6 +652,33 @@ def test_all_paths_so_far_are_one_function_that_declines_others():
     for _ in range(2):
         assert_array_equal(compiled.positional((-low,)), f(-low))
     assert_array_equal(tree.native(-low), f(-low))
+
+
+def test_walks_leave_nothing_behind():
+    def f(x):
+        y = np.sin(x) * 2.0
+        if y[0] > 0:
+            return {"y": y, "n": 1.0}
+        return y - 1.0 if y[1] > 0 else np.sum(y)
+
+    _, tree = tree_of(f, (X,), (-X,), (X - 1.0,))
+    large = np.ones(3, np.float32)
+    points = (X, -X, X - 1.0, large)
+    counted = (np.dtype(float), np.dtype(np.uint8), NotImplemented, ft.tree.LEAF, X)
+    before = [sys.getrefcount(x) for x in counted]
+    blocks = sys.getallocatedblocks()
+    for _ in range(300):
+        for x in points:
+            assert (tree.native(x) is NotImplemented) == (x is large)
+    after = [sys.getrefcount(x) for x in counted]
+    assert all(abs(a - b) < 50 for a, b in zip(after, before, strict=True))
+    assert sys.getallocatedblocks() - blocks < 200
+
+
+def test_pieces_that_only_decide_are_not_differentiated():
+    compiled, tree = tree_of(pieces, (0.5,))
+    assert ft.grad(lambda x: compiled((x,), {}))(0.5) == 3.0
+    assert tree.root.piece.entry.derived == {}
 
 
 def test_a_path_that_the_c_function_takes_is_recently_used():
