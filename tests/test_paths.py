@@ -813,7 +813,7 @@ def test_several_values_are_handed_on_by_several_pieces():
             np.testing.assert_allclose(y, expected, rtol=1e-14)
 
 
-def test_more_guards_than_the_c_function_has_room_for():
+def test_the_c_function_walks_hundreds_of_guards():
     def f(x):
         y = x
         for _ in range(600):
@@ -821,9 +821,25 @@ def test_more_guards_than_the_c_function_has_room_for():
                 y = y * 1.001
         return y
 
-    compiled = ft.jit(f)
-    for _ in range(3):
-        assert compiled(1.0) == f(1.0)
+    compiled, tree = tree_of(f, (1.0,))
+    compiled((1.0,), {})
+    assert tree.native(1.0) == f(1.0)
+
+
+def test_paths_with_more_large_values_than_a_call_holds_are_left_to_python():
+    def f(x):
+        ys = [x]
+        for _ in range(70):
+            if ys[-1][0] > 0:
+                ys.append(ys[-1] * 1.001)
+        return sum(ys[1:], x)
+
+    x = np.linspace(1.0, 2.0, 200)
+    compiled, tree = tree_of(f, (x,))
+    for _ in range(2):
+        assert_array_equal(compiled((x,), {}), f(x))
+    assert tree.native(x) is NotImplemented
+    assert_array_equal(compiled((x,), {}), f(x))
 
 
 def test_steps_of_numpys_are_left_to_python():
