@@ -28,6 +28,7 @@ from functrans.errors import ArgumentError
 
 SUBGRADIENT, WARN, RAISE = "subgradient", "warn", "raise"
 COMPILE = "compile"
+SHORT, FULL = "short", "full"
 
 
 class Named(TypedDict, total=False):
@@ -38,6 +39,7 @@ class Named(TypedDict, total=False):
     threads: int | None
     kinks: str
     log: str | None
+    tracebacks: str
     verify: bool
 
 
@@ -49,13 +51,14 @@ class Settings:
     """
 
     __slots__ = ("__weakref__", "blocks", "compiles", "jit", "keep_memory", "kinks", "log",
-                 "threads", "verify")
+                 "threads", "tracebacks", "verify")
 
     jit: bool
     keep_memory: bool
     threads: int | None
     kinks: str
     log: str | None
+    tracebacks: str
     verify: bool
 
     def __init__(self, blocks: tuple[Block, ...] = ()):
@@ -76,7 +79,7 @@ class Settings:
 
 
 _process: Named = {"jit": True, "keep_memory": True, "threads": None, "kinks": SUBGRADIENT,
-                   "log": None, "verify": True}
+                   "log": None, "tracebacks": SHORT, "verify": True}
 _change = object()  # stands for the last change of the process's settings
 _live: WeakValueDictionary[int, Settings] = WeakValueDictionary()
 _current: ContextVar[Settings] = ContextVar("settings", default=Settings())  # noqa: B039  # set once
@@ -140,6 +143,9 @@ class Config:
     ``log``: "compile" tells ``logging.getLogger("functrans")``, as a warning, what jit stages and
     compiles, why, in what time, and whether the code was on disk. None: nothing.
 
+    ``tracebacks``: "short" ones of what is raised under a transform leave out the frames of this
+    package, and end at the user's line; "full" ones have them.
+
     ``verify``: whether code fresh from the compiler is compared with the interpretation of its
     program, on the arguments of its first call.
     """
@@ -163,6 +169,10 @@ class Config:
     @property
     def log(self) -> str | None:
         return settings().log
+
+    @property
+    def tracebacks(self) -> str:
+        return settings().tracebacks
 
     @property
     def verify(self) -> bool:
@@ -222,6 +232,12 @@ def _topic(value: Any) -> str | None:
     return value
 
 
+def _length(value: Any) -> str:
+    if not isinstance(value, str) or value not in (SHORT, FULL):
+        raise ValueError
+    return value
+
+
 # What each setting must be, as a check and in words.
 _KINDS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "jit": (_switch, "must be True or False"),
@@ -229,6 +245,7 @@ _KINDS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "threads": (_count, "must be None or at least 1"),
     "kinks": (_policy, f"must be {SUBGRADIENT!r}, {WARN!r} or {RAISE!r}"),
     "log": (_topic, f"must be None or {COMPILE!r}"),
+    "tracebacks": (_length, f"must be {SHORT!r} or {FULL!r}"),
     "verify": (_switch, "must be True or False"),
 }
 

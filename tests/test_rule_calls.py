@@ -29,6 +29,8 @@ from tests.test_custom import (
     same,
 )
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 x = np.array([0.3, 0.5])
 x.setflags(write=False)
 
