@@ -16,7 +16,8 @@ from functrans._debug.doctor import Finding, visit
 from functrans._debug.printing import print
 from functrans._debug.report import Report
 from functrans._debug.taps import by_name, tap, taps_of, with_added
-from functrans._transforms.reverse.grad import grad, require_callable
+from functrans._transforms.arguments import require_callable
+from functrans._transforms.reverse.grad import grad
 from functrans._transforms.rounding.certify import inputs
 from functrans._transforms.rounding.trace import ErrorTrace
 from functrans._transforms.watching.watched import observed

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from functrans._compile.lowering.numbers import Rounding
-from functrans._transforms.reverse.grad import require_callable
+from functrans._transforms.arguments import require_callable
 from functrans._transforms.staging.jit import Jitted
 from functrans.errors import ArgumentError, name_of
 

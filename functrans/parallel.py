@@ -33,9 +33,8 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.aval import integer
-from functrans._transforms.arguments import describe
+from functrans._transforms.arguments import describe, require_callable
 from functrans._transforms.derived import deriving
-from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.sharding.executors import Chunk, require_executor, require_values, run
 from functrans._transforms.sharding.shards import Summand, Sums, Tree
 from functrans._transforms.sharding.summands import derivative_of, product_of, total_of

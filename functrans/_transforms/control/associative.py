@@ -9,9 +9,8 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.aval import dtype_of, integer, shape_of
-from functrans._transforms.arguments import describe, is_number
+from functrans._transforms.arguments import describe, is_number, require_callable
 from functrans._transforms.control.carry import as_arrays, handed_out
-from functrans._transforms.reverse.grad import require_callable
 from functrans.errors import ArgumentError, ShapeError, name_of
 
 

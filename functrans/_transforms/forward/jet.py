@@ -36,8 +36,10 @@ from functrans._transforms.arguments import (
     hand_out_tree,
     is_number,
     open_all,
+    require_callable,
     zeros_like,
 )
+from functrans._transforms.derived import surfacing
 from functrans._transforms.forward.factorials import coefficient, derivative, unit_of
 from functrans._transforms.forward.series import (
     PRODUCTS,
@@ -47,7 +49,6 @@ from functrans._transforms.forward.series import (
     total,
     with_strong_zero,
 )
-from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.reverse.vjp import transpose_vjp
 from functrans._transforms.watching.kinks import Watching
 from functrans.config import SUBGRADIENT, config
@@ -374,6 +375,7 @@ class WatchingJetTrace(Watching, JetTrace):
     __slots__ = ()
 
 
+@surfacing
 def jet(f: Callable, primals: Any, series: Any) -> tuple:
     """The derivatives of ``f(x(t))`` at t = 0, given those of ``x(t)``.
 

@@ -17,6 +17,7 @@ from functrans._transforms.arguments import (
     labels,
     open_argument,
     plain_argnums,
+    require_callable,
     select,
 )
 from functrans._transforms.derived import deriving
@@ -28,7 +29,6 @@ from functrans._transforms.matrices.laplacian import (
     run_laplacian,
     summed,
 )
-from functrans._transforms.reverse.grad import require_callable
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
 
 P = ParamSpec("P")

@@ -9,9 +9,8 @@ import numpy as np
 
 from functrans import tree
 from functrans._core.aval import aval_of, integer
-from functrans._transforms.arguments import describe, hand_out
+from functrans._transforms.arguments import describe, hand_out, require_callable
 from functrans._transforms.matrices.operators import Products, of_hessian
-from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.rules.stop_gradient import stop_gradient
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
 

@@ -6,11 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, overload
 
-from functrans._transforms.arguments import Argnums
+from functrans._transforms.arguments import Argnums, require_callable
 from functrans._transforms.derived import deriving
 from functrans._transforms.matrices.budget import MatrixFunction
 from functrans._transforms.matrices.matrix import matrix_function, options_of
-from functrans._transforms.reverse.grad import require_callable
 from functrans.errors import ArgumentError
 
 if TYPE_CHECKING:

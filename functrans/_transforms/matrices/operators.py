@@ -10,12 +10,12 @@ import numpy as np
 from functrans import tree
 from functrans._core.aval import Aval, aval_of
 from functrans._core.bind import Tracer, cast
-from functrans._transforms.arguments import describe, hand_out_all, open_argument
+from functrans._transforms.arguments import describe, hand_out_all, open_argument, require_callable
 from functrans._transforms.forward.api import as_arguments
 from functrans._transforms.matrices.directions import Batches, Rows
 from functrans._transforms.matrices.products import hvp
 from functrans._transforms.reverse.api import Recording, active_tangents, record
-from functrans._transforms.reverse.grad import grad, require_callable
+from functrans._transforms.reverse.grad import grad
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
 
 if TYPE_CHECKING:

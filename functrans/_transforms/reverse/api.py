@@ -20,12 +20,14 @@ from functrans._transforms.arguments import (
     is_number,
     open_all,
     open_argument,
+    require_callable,
     require_numbers,
     wrong_structure,
     zeros_like,
 )
+from functrans._transforms.derived import surfacing
 from functrans._transforms.reverse.degenerate import ReverseTrace
-from functrans._transforms.reverse.grad import lower_all, require_callable, split_aux
+from functrans._transforms.reverse.grad import lower_all, split_aux
 from functrans._transforms.reverse.replay import push_forward
 from functrans._transforms.reverse.vjp import Node, VJPTracer, pull_back
 from functrans._transforms.watching.kinks import vjp_trace
@@ -130,6 +132,7 @@ def record(
         trace.closed = True
 
 
+@surfacing
 def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     """The value of ``f`` and its pullback, ``v -> v^H J``.
 
@@ -167,6 +170,7 @@ def _copied(ct):
     return ct if isinstance(ct, Tracer) else np.array(ct)
 
 
+@surfacing
 def linearize(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     """The value of ``f`` and its derivative as a function, ``t -> J t``.
 
@@ -216,6 +220,7 @@ def active_tangents(
     return flat
 
 
+@surfacing
 def linear_transpose(f: Callable, *primals: Any) -> Callable:
     """The transpose of a linear function: for ``f(x) = A x``, ``ct -> A^T ct``.
 

@@ -15,12 +15,12 @@ from functrans._core.aval import inexact_dtype
 from functrans._core.bind import Tracer, is_staged, newest_trace
 from functrans._core.locks import Lock
 from functrans._ops.calls import Call, reopened
+from functrans._transforms.arguments import require_callable
 from functrans._transforms.control import staged
 from functrans._transforms.derived import deriving
 from functrans._transforms.forward.jvp import JVPTracer
 from functrans._transforms.reverse.captures import Captures
 from functrans._transforms.reverse.degenerate import ReverseTrace
-from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.reverse.replay import advance
 from functrans._transforms.reverse.vjp import VJPTracer
 from functrans._transforms.reverse.walk import walk

@@ -20,6 +20,7 @@ from functrans._transforms.arguments import (
     labels,
     open_argument,
     plain_argnums,
+    require_callable,
     select,
     zeros_like,
 )
@@ -27,7 +28,6 @@ from functrans._transforms.derived import deriving
 from functrans._transforms.reverse.degenerate import ReverseTrace
 from functrans._transforms.reverse.vjp import VJPTracer, pull_back
 from functrans._transforms.watching.kinks import vjp_trace
-from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, NotDifferentiable, name_of
 
 P = ParamSpec("P")
@@ -260,10 +260,3 @@ def lower_all(trace: ReverseTrace, x: Any) -> Any:
     if type(x) is VJPTracer:
         return trace.settled(trace.lower(x))
     return tree.map(lambda v: trace.settled(trace.lower(v)), x)
-
-
-def require_callable(who: str, f: Any) -> Callable:
-    """``f``, if it can be called; one that writes into arrays with names for them."""
-    if not callable(f):
-        raise ArgumentError(f"{who} needs a function, but got {describe(f)}")
-    return follow(f)

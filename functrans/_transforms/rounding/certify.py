@@ -12,9 +12,9 @@ from functrans import tree
 from functrans._core.array import plain
 from functrans._core.aval import inexact_dtype
 from functrans._core.bind import Tracer
-from functrans._transforms.arguments import Argnums, hand_out_tree, is_number
+from functrans._transforms.arguments import Argnums, hand_out_tree, is_number, require_callable
 from functrans._transforms.derived import deriving
-from functrans._transforms.reverse.grad import require_callable, value_and_grad
+from functrans._transforms.reverse.grad import value_and_grad
 from functrans._transforms.rounding.trace import ErrorTrace, ErrorTracer
 from functrans.config import config
 from functrans.errors import UnsupportedError, name_of

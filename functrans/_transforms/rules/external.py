@@ -16,9 +16,8 @@ from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, is_inexact
 from functrans._core.bind import Tracer, cast
 from functrans._ops.declare import General
-from functrans._transforms.arguments import describe, is_number
+from functrans._transforms.arguments import describe, is_number, require_callable
 from functrans._transforms.derived import ByValue
-from functrans._transforms.reverse.grad import require_callable
 from functrans._transforms.rules.differences import DerivativeRule, differences, inner, rule_of
 from functrans.errors import ArgumentError, CheckError, ShapeError, name_of
 

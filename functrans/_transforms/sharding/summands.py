@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from functrans._core.aval import integer
+from functrans._transforms.arguments import require_callable
 from functrans._transforms.matrices.jacobian import hessian, jacobian
 from functrans._transforms.matrices.products import hvp
-from functrans._transforms.reverse.grad import grad, require_callable, value_and_grad
+from functrans._transforms.reverse.grad import grad, value_and_grad
 from functrans._transforms.sharding.shards import Summand, Sums
 from functrans.errors import ArgumentError, name_of
 

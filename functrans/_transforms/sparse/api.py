@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from functrans import tree
 from functrans._core.aval import integer
 from functrans._core.bind import Tracer
+from functrans._transforms.arguments import require_callable
 from functrans._transforms.derived import global_name
-from functrans._transforms.reverse.grad import require_callable
 from functrans.errors import ArgumentError, UnsupportedError, name_of
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from functrans._compile.ir.program import Program, aval_of_atom
 from functrans._core.array import in_native_order, plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
 from functrans._core.bind import Tracer
-from functrans._transforms.arguments import describe, is_number
-from functrans._transforms.reverse.grad import require_callable
+from functrans._transforms.arguments import describe, is_number, require_callable
 from functrans._transforms.sparse.interactions import Interactions
 from functrans._transforms.sparse.pattern import Walk
 from functrans._transforms.sparse.sets import UNKNOWN, Csr, identity, sparse

@@ -31,8 +31,7 @@ from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
 from functrans._core.bind import PrimalTracer, Trace, Tracer, bind, writer
 from functrans._core.primitive import Primitive
 from functrans._ops.structure import broadcast_to
-from functrans._transforms.arguments import is_number, require_numbers
-from functrans._transforms.reverse.grad import require_callable
+from functrans._transforms.arguments import is_number, require_callable, require_numbers
 from functrans.errors import (
     ConcretizationError,
     SolverError,
