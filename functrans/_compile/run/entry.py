@@ -31,10 +31,10 @@ from functrans._compile.emit.entry_code import (
     WRITEABLE,
     text,
 )
-from functrans._compile.lowering.routines import address_of, pointer_of
 from functrans._compile.run.machine import local
 from functrans._compile.run.plan import Plan, Step
 from functrans._core.array import Array
+from functrans._kernels.routines import address_of, pointer_of
 
 if TYPE_CHECKING:
     from functrans._compile.run.frame import Argument, Framed

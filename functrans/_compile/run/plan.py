@@ -23,7 +23,7 @@ from functrans._compile.emit.entry_code import (
     OFFSETS,
 )
 from functrans._compile.emit.module import LIST_ITEMS
-from functrans._compile.lowering.routines import address_of
+from functrans._kernels.routines import address_of
 
 if TYPE_CHECKING:
     from functrans._compile.run.frame import Argument, Buffer, Frame, Framed, Result
