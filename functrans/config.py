@@ -8,7 +8,9 @@ False
 True
 
 A context is a thread or an asyncio task. One that has not set something itself reads the setting of
-the process, as it is at that moment.
+the process, as it is at that moment. Tasks start with the settings of their parent. Threads do so
+where they inherit contexts (``sys.flags.thread_inherit_context``), by default in free-threaded
+Python alone.
 """
 
 from __future__ import annotations
@@ -65,10 +67,10 @@ class Settings:
         self.look_up()
 
     def look_up(self) -> None:
-        process: Any = None
-        while process is not _process:  # another thread has set something meanwhile
-            process = _process
-            values: dict[str, Any] = {**process}
+        change: Any = None
+        while change is not _change:  # another thread has set something meanwhile
+            change = _change
+            values: dict[str, Any] = {**_process}
             for block in self.blocks:
                 values |= block.named
             for name, value in values.items():
@@ -78,6 +80,7 @@ class Settings:
 
 _process: Named = {"jit": True, "keep_memory": True, "threads": None, "kinks": SUBGRADIENT,
                    "log": None, "tracebacks": SHORT, "verify": True}
+_change = object()  # stands for the last change of the process's settings
 _live: WeakValueDictionary[int, Settings] = WeakValueDictionary()
 _current: ContextVar[Settings] = ContextVar("settings", default=Settings())  # noqa: B039  # set once
 settings = _current.get
@@ -188,8 +191,9 @@ class Config:
         2
         >>> ft.config.set(threads=None)
         """
-        global _process
-        _process = {**_process, **_checked("config.set", named)}
+        global _change
+        _process.update(_checked("config.set", named))  # what another thread sets meanwhile is kept
+        _change = object()
         for live in _live.valuerefs():
             if (here := live()) is not None:
                 here.look_up()

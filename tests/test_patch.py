@@ -7,6 +7,7 @@ import pickle
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
 
 import mpmath
 import numpy as np
@@ -482,7 +483,7 @@ def test_other_threads_see_numpys_behaviour():
 
     with ft.patch():
         assert ft.grad(lambda x: np.array([x]).sum())(1.0) == 1.0
-        thread = threading.Thread(target=elsewhere)
+        thread = threading.Thread(target=Context().run, args=(elsewhere,))
         thread.start()
         thread.join()
     assert len(seen) == 1
@@ -496,7 +497,7 @@ def test_transforms_of_other_threads_see_numpys_behaviour():
 
     with ft.patch(), ThreadPoolExecutor(1) as pool:
         assert ft.grad(f)(2.0) == 1.0
-        error = pool.submit(ft.grad(f), 2.0).exception()
+        error = pool.submit(Context().run, ft.grad(f), 2.0).exception()
     assert type(error) is ConcretizationError
 
 

@@ -28,6 +28,8 @@ from functrans._inspect.explained import Explanation, Staging
 from functrans._inspect.lowered import Lowered
 from functrans._transforms.arguments import describe, hand_out_tree, require_callable
 from functrans._transforms.derived import Derived, surface
+from functrans._transforms.staging import batches
+from functrans._transforms.staging.batches import is_batched
 from functrans._transforms.staging.compiled import Compiled
 from functrans._transforms.staging.draws import Draws
 from functrans._transforms.staging.entry import Entry, JitCall, nothing
@@ -214,7 +216,8 @@ class Jitted:
                 entry.check_integers(operands)
             y = entry.result(JitCall(entry)(*operands))
         else:
-            y = entry.run(operands, functools.partial(self._grow, entry, given))
+            run = batches.run if any(map(is_batched, operands.values())) else Tree.run
+            y = run(entry, operands, functools.partial(self._grow, entry, given))
             if y is NotImplemented:
                 return hand_out_tree(self.signature.called(*args, **kwargs))
         # fresh code is verified by now: the shorter way does not ask
@@ -345,7 +348,7 @@ class Jitted:
 
     def explain(self) -> Explanation:
         """What was staged and compiled so far, why, and in what time."""
-        return Explanation(self.name, list(self.history))
+        return Explanation(self.name, list(self.history.copy()))  # threads may add to it
 
     def _count_change(self, old: Entry | Tree) -> None:
         """Warn, once, of a function that is compiled again and again."""
@@ -382,7 +385,8 @@ class Jitted:
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """What is run for such arguments: the program as staged and as optimised, and its steps."""
         given = self.signature.of(args, kwargs)
-        known, before = self.entries.get(given.key), list(self.entries.values())
+        with self.lock:
+            known, before = self.entries.get(given.key), list(self.entries.values())
         entry, operands = self._entry(given)
         reason = f"new kind of arguments: {describe(given.operands)}"
         if entry in before:
