@@ -1,7 +1,8 @@
 """Two states of this project side by side: ``python -m benchmarks --against COMMIT [names]``.
 
 Each state has a process of its own, and they take turns, sample by sample, so that whatever drifts
-drifts for both. Ratios are new over old: above 1 the working tree is slower.
+drifts for both. Times are the processor's, of all threads, so that other processes count less.
+Ratios are new over old: above 1 the working tree is slower.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from time import process_time
 from typing import Any
 
 from benchmarks.report import Table, seconds
@@ -87,8 +89,8 @@ def serve() -> None:
         else:
             if question not in ready:
                 f = builders[question]()
-                ready[question] = f, _calls_a_sample(f)[0]
-            print(_sample(*ready[question]), flush=True)
+                ready[question] = f, _calls_a_sample(f, process_time)[0]
+            print(_sample(*ready[question], process_time), flush=True)
 
 
 def _cases() -> dict[str, Callable[[], Callable[[], Any]]]:

@@ -83,6 +83,7 @@ class Workload(NamedTuple):
 
 
 def workload_ratios() -> Iterator[Workload]:
+    places: list[int] = []
     for line in (DOCS / "workloads.md").read_text().splitlines():
         cells = [c.strip() for c in line.strip("|").split("|")]
         if cells[0] == "workload":

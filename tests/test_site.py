@@ -69,6 +69,11 @@ def test_the_chart_of_speeds_is_what_the_benchmarks_say():
     assert DRAW["ratios"]().__next__().peer == "torch"
 
 
+def test_the_chart_of_workloads_is_what_their_table_says():
+    drawn = (ROOT / "docs" / "pictures" / "workloads.svg").read_text()
+    assert DRAW["workloads"]() == drawn, "run python docs/draw.py workloads"
+
+
 def test_pictures_are_drawn():
     assert DRAW["program"]().startswith("<svg")
     assert DRAW["derivatives"]().count("<polyline") == 5

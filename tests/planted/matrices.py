@@ -83,6 +83,41 @@ ERRORS = (
         "False for x in values",
         BUDGET + "test_an_array_that_is_also_read_is_refused",
     ),
+    Planted(
+        "matrices by colours: a known zero ends a dependence",
+        "functrans/_transforms/matrices/colored.py",
+        "Walk(zeros=False, most=most)",
+        "Walk(most=most)",
+        "tests/test_jacobians.py::test_colours_change_no_entry_of_a_matrix",
+    ),
+    Planted(
+        "matrices by colours: entries are read where they are written",
+        "functrans/_transforms/matrices/colored.py",
+        "astype(np.intp) * size + entries",
+        "astype(np.intp) + entries * size",
+        "tests/test_jacobians.py::test_from_48_directions_on_a_hessian_is_written_by_its_colours",
+    ),
+    Planted(
+        "residuals: the shares are not divided by their sum",
+        "functrans/_ops/exponentials.py",
+        "    e /= total\n    return y, e\n",
+        "    return y, e\n",
+        "tests/test_row_kernels.py::test_the_gradient_of_logsumexp_takes_the_shares_of_its_value",
+    ),
+    Planted(
+        "substitution: the other triangle",
+        "functrans/_kernels/substitution.py",
+        "upper = lower != by_columns",
+        "upper = lower == by_columns",
+        "tests/test_linalg.py::test_substitution_reads_one_triangle_in_any_order_in_memory",
+    ),
+    Planted(
+        "native: taps in the order of a correlation",
+        "functrans/_compile/ir/expand.py",
+        "(count - 1 - j, n - j, None)",
+        "(j, n - count + 1 + j, None)",
+        "tests/test_native.py::test_convolutions_with_few_taps_and_many",
+    ),
 )
 
 __all__ = ["ERRORS"]
