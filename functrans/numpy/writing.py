@@ -267,7 +267,7 @@ def _call(f: Callable, theirs: Any, args: tuple, kwargs: dict) -> Any:
     if theirs in WRITERS and kwargs.get("inplace", True):
         return _write_by(theirs, *args, **kwargs)
     if theirs is np.trim_zeros:  # which slices a name by what its values are
-        return f(*args, **kwargs)
+        return protocols.FUNCTIONS[theirs](*args, **kwargs)
     if theirs in (np.real, np.imag) and isinstance(args[0], Name):
         return getattr(args[0], f.__name__)
     if theirs is np.nan_to_num and kwargs.get("copy", True) is not True:
