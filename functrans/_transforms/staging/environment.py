@@ -110,6 +110,8 @@ class Environment:
     def _visit(self, x: Any, label: str, key: Key = ()) -> None:
         """Note what stands in the place that ``key`` is of, if it is of one."""
         if isinstance(x, Tracer):
+            value = x.current()
+            x = value if isinstance(value, Tracer) else x  # what a name stands for
             self.tracers.append(x)
             if key:
                 self.traced[key] = x
