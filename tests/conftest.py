@@ -62,6 +62,14 @@ def unoptimised():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def whole_tracebacks():
+    """A test that fails shows where."""
+    from functrans import config  # after the directory of compiled code is set
+
+    config.set(tracebacks="full")
+
+
 def pytest_runtest_setup():
     """What a test draws does not depend on those that ran before."""
     drawing.start_anew()

@@ -258,6 +258,33 @@ def test_what_is_exact_has_a_bound_of_zero():
     assert moved.bound.tolist() == [0, 0, 0, 0]
 
 
+def hypot(x, y):
+    return (x * x + y * y) ** 0.5
+
+
+@pytest.mark.parametrize("f, exact, x", [
+    (lambda x: x[0] * x[1] * x[2], lambda x: x[0] * x[1] * x[2], [1e-200, 1e-200, 1e200]),
+    (np.prod, mp.fprod, [3e-296, -7e-297, 3e-305, 2e-319]),
+    (lambda x: np.hypot(x[0], x[1]), lambda x: hypot(*x), [6.8e-309, 8.3e-311]),
+    (lambda x: (x[0] / x[1]) ** 2, lambda x: (x[0] / x[1]) ** 2, [3.1e-315, 7.7e-310]),
+    (lambda x: np.exp(x[0]) * x[1], lambda x: mp.exp(x[0]) * x[1], [-740.0, 1e-5]),
+    (lambda x: np.stack([x[0], x[1]]) @ x[2:], lambda x: x[0] * x[2] + x[1] * x[3],
+     [1e-320, 2e-310, 3e-290, 1e-20]),
+    (lambda x: np.sum(np.square(x)), lambda x: sum(v * v for v in x), [3e-162, 5e-324]),
+    (lambda x: x[0] ** 0.1 + x[0] ** 1e-8, lambda x: x[0] ** mp.mpf(0.1) + x[0] ** mp.mpf(1e-8),
+     [9.8e147]),
+    (lambda x: x[0] ** 0.1, lambda x: x[0] ** mp.mpf(0.1), [1.1e300]),
+], ids=["product", "prod", "hypot", "quotient", "exp", "dot", "squares", "powers", "large power"])
+def test_what_underflows_and_rounded_exponents_are_within_the_bounds(f, exact, x):
+    _, gradient, bound = ft.certify(f)(np.array(x))
+    with mp.workdps(400):
+        h, xs = mp.mpf(10) ** -1000, [mp.mpf(float(v)) for v in x]
+    with mp.workdps(1500):
+        for i, (g, b) in enumerate(zip(gradient, bound, strict=True)):
+            up, down = [exact([v + by * (k == i) for k, v in enumerate(xs)]) for by in (h, -h)]
+            assert abs(mp.mpf(float(g)) - (up - down) / (2 * h)) <= mp.mpf(float(b))
+
+
 def test_at_a_pole_or_a_jump_within_the_errors_the_bound_says_so():
     near = 0.1 * 3  # rounded, so that x * 3 - near is 0 within its error
     assert ft.certify(lambda x: np.tan(1 / (x * 3 - near + 1e-17)))(0.1).bound == np.inf

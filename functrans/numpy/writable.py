@@ -435,9 +435,9 @@ def require_order(who: str, target: Any, values: Any) -> None:
     if not np.may_share_memory(y, v):
         return
     order = np.arange(y.size)[:: 1 if steps[0] > 0 else -1]
-    places = [address(w) + step * order for w, step in zip((y, v), steps, strict=True)]
-    _, written, read = np.intersect1d(*places, return_indices=True)
-    if np.any(written > read) if places[1][0] < places[0][0] else np.any(written < read):
+    to, of = address(y) + steps[0] * order, address(v) + steps[1] * order
+    _, written, read = np.intersect1d(to, of, return_indices=True)
+    if np.any(written > read) if of[0] < to[0] else np.any(written < read):
         require_apart(who, target, values)
 
 

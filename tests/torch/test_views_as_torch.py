@@ -202,3 +202,29 @@ def test_a_view_that_was_made_a_leaf_follows_its_base():
     base[0] = w[0] * 3
     v.sum().backward()
     assert w.grad.tolist() == [3, 0, 0, 0] and not v.is_leaf
+
+
+@pytest.mark.parametrize("join", [torch.vstack, torch.hstack, torch.column_stack, torch.cat])
+def test_one_tensor_that_is_joined_is_copied(join):
+    x = torch.ones(2, 2, dtype=torch.float64, requires_grad=True)
+    y = x * 2
+    join([y]).mul_(5.0)
+    assert y.tolist() == [[2.0, 2.0], [2.0, 2.0]]
+    (y * y).sum().backward()
+    assert x.grad.tolist() == [[8.0, 8.0], [8.0, 8.0]]
+
+
+@pytest.mark.parametrize("indexing", ["ij", "xy"])
+def test_grids_and_diagonals_are_views(indexing):
+    x, m = leaf(1.0, 2.0), torch.ones(2, 2, dtype=torch.float64)
+    y = x * 1
+    grid = torch.meshgrid(y, torch.zeros(3, dtype=torch.float64), indexing=indexing)[0]
+    y.mul_(2.0)
+    assert grid.shape == ((2, 3) if indexing == "ij" else (3, 2))
+    assert grid.sum().item() == 18.0
+    grid.sum().backward()
+    assert x.grad.tolist() == [6.0, 6.0]
+    torch.linalg.diagonal(m).zero_()
+    assert m.tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    with pytest.raises(RuntimeError, match='indexing must be one of "xy" or "ij"'):
+        torch.meshgrid(y, indexing="ji")

@@ -16,7 +16,16 @@ import numpy as np
 
 from functrans._core.bind import bind
 from functrans._core.primitive import Primitive
-from functrans._ops import contractions, indexing, norms, reductions, structure, windows, writing
+from functrans._ops import (
+    contractions,
+    exponentials,
+    indexing,
+    norms,
+    reductions,
+    structure,
+    windows,
+    writing,
+)
 from functrans._ops import elementwise as ops
 from functrans._ops.calls import stop
 from functrans._ops.declare import isnan, strong_multiply, where
@@ -24,6 +33,8 @@ from functrans._transforms.rounding import systems
 from functrans._transforms.rounding.ulps import ULPS
 
 U = 2.0**-53
+# The smallest number: no product or quotient that underflows, of a bound neither, loses more.
+TINY = 2.0**-1074
 # Covers the rounding of bounds themselves: they are sums of products of numbers that are not < 0.
 MORE = 1 + 2.0**-40
 
@@ -33,12 +44,12 @@ Rule = Callable[[Primitive, Sequence, Sequence, Any, dict], Bounds]
 
 def ulps_of(y: Any, ulps: float) -> Any:
     """So many units in the last place of ``y``, or of the next binade if it is near that."""
-    return ulps * np.spacing(np.abs(y) * (1 + 2.0**-50))
+    return np.maximum(ulps * np.spacing(np.abs(y) * (1 + 2.0**-50)), TINY)
 
 
 def _times(e: Any, slope: Any) -> Any:
     """``e * slope``; no error stays none, an undefined slope moves by any amount."""
-    moved = np.where(e == 0, 0.0, np.abs(e * slope))
+    moved = np.where(e == 0, 0.0, e * (np.abs(slope) + 4 * TINY) + TINY)
     return np.where(isnan(moved), np.inf, moved)
 
 
@@ -46,7 +57,7 @@ def _times(e: Any, slope: Any) -> Any:
 
 
 def _sum(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
-    exact = (xs[0] == 0) | (xs[1] == 0)
+    exact = (xs[0] == 0) | (xs[1] == 0) | (np.abs(y) < 2.0**-1021)  # sums do not underflow
     return es[0] + es[1], np.where(exact, 0.0, ulps_of(y, 0.5))
 
 
@@ -54,7 +65,9 @@ def _product(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) 
     (a, b), (ea, eb) = map(np.abs, xs), es
     exact = (_is_power_of_two(a) | _is_power_of_two(b)) & (np.abs(y) > 1e-290)
     rounding = np.where(exact | (a == 0) | (b == 0), 0.0, ulps_of(y, 0.5))
-    return _times(ea, b) + _times(eb, a) + ea * eb, rounding
+    moved = ea * b + eb * a + ea * eb
+    none = ((ea == 0) | ((b == 0) & (eb == 0))) & ((eb == 0) | ((a == 0) & (ea == 0)))
+    return np.where(none, 0.0, np.where(isnan(moved), np.inf, moved + 3 * TINY)), rounding
 
 
 def _is_power_of_two(x: Any) -> Any:
@@ -62,15 +75,15 @@ def _is_power_of_two(x: Any) -> Any:
 
 
 def _quotient(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
-    (_, b), (ea, eb) = xs, es
+    (a, b), (ea, eb) = xs, es
     room = np.where(np.abs(b) > eb, np.abs(b) - eb, 0.0)  # how near to 0 the divisor may be
-    moved = np.where((ea == 0) & (eb == 0), 0.0, (ea + _times(eb, y)) / room)
-    return np.where(isnan(moved), np.inf, moved), ulps_of(y, 0.5)
+    moved = np.where((ea == 0) & (eb == 0), 0.0, (ea + _times(eb, y)) / room + TINY)
+    return np.where(isnan(moved), np.inf, moved), np.where(a == 0, 0.0, ulps_of(y, 0.5))
 
 
 def _square(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     (x,), (e,) = xs, es
-    return _times(e, 2 * np.abs(x)) + e * e, ulps_of(y, 0.5)
+    return _times(e, 2 * np.abs(x)) + e * e, np.where(x == 0, 0.0, ulps_of(y, 0.5))
 
 
 def _reciprocal(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
@@ -108,7 +121,7 @@ def _curved_by_one(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: 
 
 
 def _scaled(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
-    return prim.impl(es[0]) * MORE, ulps_of(y, ULPS[prim])
+    return (prim.impl(es[0]) + TINY * (es[0] > 0)) * MORE, ulps_of(y, ULPS[prim])
 
 
 # ---- functions of two numbers
@@ -126,7 +139,9 @@ def _power(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) ->
         ends = [np.abs(np.power(v, w) * np.log(v)) for v in (low, high) for w in (b - eb, b + eb)]
         moved = np.where(eb == 0, moved, moved + _times(eb, np.max(ends, 0) * (1 + 2.0**-20)))
         moved = np.where((eb > 0) & ((low <= 0) | (ea > 2.0**-20 * low)), np.inf, moved)
-    return moved, ulps_of(y, ULPS[prim])
+    # an exponent up to -1/2 may be a rounded p - 1, that of the slope of a constant power p
+    own = np.where((b <= -0.5) & (a > 0), U * np.abs(b * y * np.log(a)), 0.0)
+    return moved, ulps_of(y, ULPS[prim]) + own * (1 + 2.0**-20)
 
 
 def _hypot(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
@@ -234,7 +249,10 @@ def _contracted(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dic
     terms = bind(prim, (a > 0) * 1.0, (b > 0) * 1.0, **params)
     size = bind(prim, a, b, **params)
     moved = bind(prim, a + es[0], es[1], **params) + bind(prim, es[0], b, **params)
-    return moved * _room(terms), terms * (U * size + 2.0**-1074) * _room(terms)
+    parts = [bind(prim, (v > 0) * 1.0, (w > 0) * 1.0, **params)
+             for v, w in ((a + es[0], es[1]), (es[0], b))]
+    moved = moved + TINY * (parts[0] + parts[1])
+    return moved * _room(terms), terms * (U * size + TINY) * _room(terms)
 
 
 # ---- reductions
@@ -262,9 +280,10 @@ def _multiplied(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dic
     """What each factor may change, times the others at their largest; n - 1 roundings."""
     (x,), (e,) = xs, es
     largest, n = np.abs(x) + e, np.shape(x)[params["axis"]]
-    product = np.prod(largest, params["axis"]) * _room(n)
+    lost = n * TINY * np.prod(np.maximum(largest, 1.0), params["axis"])  # where a part underflows
+    product = np.prod(largest, params["axis"]) * _room(n) + lost
     share = np.sum(np.where(e == 0, 0.0, e / largest), params["axis"]) * _room(n)
-    return _times(share, product), n * (U * product + 2.0**-1074)
+    return _times(share, product), n * U * product + lost
 
 
 def _running_product(
@@ -272,10 +291,11 @@ def _running_product(
 ) -> Bounds:
     (x,), (e,) = xs, es
     largest, n = np.abs(x) + e, np.shape(x)[params["axis"]]
-    product = bind(prim, largest, **params) * _room(n)
+    lost = n * TINY * bind(prim, np.maximum(largest, 1.0), **params)  # where a part underflows
+    product = bind(prim, largest, **params) * _room(n) + lost
     parts = np.where(e == 0, 0.0, e / largest) * _room(n)
     share = bind(reductions.cumsum, parts, **params)
-    return _times(share, product), n * (U * product + 2.0**-1074)
+    return _times(share, product), n * U * product + lost
 
 
 def _recurrence(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
@@ -284,8 +304,9 @@ def _recurrence(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dic
     by = -1 if params["reverse"] else 1
     before = np.abs(bind(reductions.shift, y, axis=params["axis"], by=by))
     largest, room = np.abs(a) + ea, _room(np.shape(y)[params["axis"]])
-    roundings = U * np.abs(a) * before + ulps_of(y, 0.5) + 2.0**-1074
-    passed_on = bind(prim, largest, _times(ea, before) + eb, **params)
+    roundings = U * np.abs(a) * before + ulps_of(y, 0.5) + 2 * TINY
+    more = TINY * np.any([*map(np.any, es)])
+    passed_on = bind(prim, largest, _times(ea, before) + eb + more, **params)
     return passed_on * room, bind(prim, largest, roundings, **params) * room
 
 
@@ -312,7 +333,7 @@ def _softmax(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) 
     e = np.max(es[0], axis, keepdims=True, initial=0.0)
     gap = np.max(xs[0], axis, keepdims=True, initial=-np.inf) - xs[0]
     roundings = n + math.log(max(1, n)) + 4 * ULPS[ops.exp] + 2 + gap
-    return y * np.expm1(2 * e) * MORE, roundings * (U * y * MORE + 2.0**-1074)
+    return _times(np.expm1(2 * e), y * MORE), roundings * (U * y * MORE + TINY)
 
 
 RULES: dict[Primitive, Rule] = {
@@ -324,7 +345,7 @@ RULES: dict[Primitive, Rule] = {
     where: _where, structure.astype: _moved,
     contractions.einsum: _contracted, contractions.matmul: _contracted,
     reductions.max: _extreme, reductions.min: _extreme, reductions.equal_share: _equal_share,
-    reductions.logsumexp: _logsumexp, reductions.softmax: _softmax, norms.norm2: _norm,
+    exponentials.logsumexp: _logsumexp, exponentials.softmax: _softmax, norms.norm2: _norm,
     **systems.RULES, reductions.prod: _multiplied,
     reductions.cumprod: _running_product, reductions.recurrence: _recurrence,
     **dict.fromkeys([ops.exp, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p,
@@ -348,4 +369,4 @@ RULES: dict[Primitive, Rule] = {
                      windows.overlap_add], _added),
 }
 
-__all__ = ["MORE", "RULES", "Rule", "U"]
+__all__ = ["MORE", "RULES", "TINY", "Rule", "U"]

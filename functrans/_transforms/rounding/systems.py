@@ -15,6 +15,7 @@ from functrans._core.primitive import Primitive
 from functrans._ops import linalg
 
 U = 2.0**-53
+TINY = 2.0**-1074  # what a product that underflows loses
 
 
 def solve(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> tuple[Any, Any]:
@@ -51,7 +52,9 @@ def _solution(a: Any, ea: Any, b: Any, eb: Any, x: Any) -> Any:
         return np.zeros(x.shape)
     r, far = _inverse(a, ea)
     residual = np.abs(b - a @ x) + (n + 2) * U * (np.abs(a) @ np.abs(x) + np.abs(b))
-    v = np.abs(r) @ (residual + ea @ np.abs(x) + eb)
+    none = np.all((x == 0) & (b == 0) & (eb == 0), -2, keepdims=True)
+    lost = np.where(none, 0.0, 2 * (n + 2) * TINY)
+    v = np.abs(r) @ (residual + ea @ np.abs(x) + eb + lost) + lost
     bound = (v + far * np.max(v, -2, keepdims=True)) * (1 + (n + 2) * 8 * U)
     return np.where(np.isnan(bound), np.inf, bound)
 
@@ -63,7 +66,7 @@ def _inverse(a: Any, ea: Any) -> tuple[Any, Any]:
         r = np.linalg.inv(a)
     except np.linalg.LinAlgError:
         return np.full(a.shape, np.inf), np.inf
-    rounding = (n + 2) * U * (np.abs(r) @ np.abs(a) + one)
+    rounding = (n + 2) * (U * (np.abs(r) @ np.abs(a) + one) + 2 * TINY)
     f = np.sum(np.abs(one - r @ a) + rounding + np.abs(r) @ ea, -1).max(-1)[..., None, None]
     f = f * (1 + (n + 2) * 8 * U)
     return r, np.where(f < 1, f / (1 - f), np.inf)
@@ -81,15 +84,15 @@ def cholesky(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) 
         return np.zeros(y.shape), 0.0
     a, ea = [np.tril(m) + np.tril(m, -1).mT for m in (xs[0], es[0])]
     size = np.abs(y)
-    e = np.abs(a - y @ y.mT) + (n + 2) * U * (size @ size.mT + np.abs(a)) + ea
+    e = np.abs(a - y @ y.mT) + (n + 2) * (U * (size @ size.mT + np.abs(a)) + TINY) + ea
     r, far = _inverse(y, 0 * y)
     # |L^-1| is |R|, and what is between them no larger than far * (the largest of its column)
     r = np.abs(r) + far * np.max(np.abs(r), -2, keepdims=True)
-    m = r @ e @ r.mT * (1 + n * 16 * U)
+    m = (r @ e + n * TINY) @ r.mT * (1 + n * 16 * U) + n * TINY
     norm = np.sqrt(np.sum(m * m, (-2, -1), keepdims=True)) * (1 + n * n * 4 * U)
     x_norm = np.where(norm < 0.5, np.sqrt(2) * norm / (1 + np.sqrt(1 - 2 * norm)), np.inf)
     x = np.tril(m * (1 - np.eye(n) / 2) + 2 * x_norm**2)
-    bound = size @ x * (1 + n * 16 * U)
+    bound = size @ x * (1 + n * 16 * U) + n * TINY
     return np.where(np.isnan(bound), np.inf, bound), 0.0
 
 

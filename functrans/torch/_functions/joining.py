@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.inplace import in_place
-from functrans.torch._functions.shapes import narrow, reshape, sizes, split
+from functrans.torch._functions.shapes import expand, narrow, reshape, sizes, split, transpose
 from functrans.torch._functions.table import (
     FUNCTIONS,
     METHODS,
@@ -45,6 +45,23 @@ def _atleast(n: int, shaped: Callable[[tuple], tuple]) -> None:
 _atleast(1, lambda s: (1,))
 _atleast(2, lambda s: (1, *s) if s else (1, 1))
 _atleast(3, lambda s: {0: (1, 1, 1), 1: (1, *s, 1), 2: (*s, 1)}[len(s)])
+
+
+@function
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple:
+    """Coordinates as grids: views of the tensors, expanded."""
+    many = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else tensors
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(
+            'torch.meshgrid: indexing must be one of "xy" or "ij", but received: ' + str(indexing)
+        )
+    lengths = [x.numel() for x in many]
+    grids = [
+        expand(reshape(x, [x.numel() if k == i else 1 for k in range(len(many))]), lengths)
+        for i, x in enumerate(many)
+    ]
+    turned = indexing == "xy" and len(many) > 1
+    return tuple([transpose(g, 0, 1) if turned else g for g in grids])
 
 
 @op(space=FUNCTIONS, title="CatBackward0")

@@ -329,10 +329,12 @@ def vecdot(x, y, *, dim=-1):
     return np.sum(np.conjugate(x) * y, axis=dim)
 
 
-@op(space=LINALG, title="DiagonalBackward0")
-def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
-    """The diagonal of each matrix."""
-    return np.diagonal(A, offset, dim1, dim2)
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonal of each matrix; a view."""
+    return METHODS["diagonal"](A, offset, dim1, dim2)
+
+
+LINALG["diagonal"] = diagonal
 
 
 @op(space=LINALG)

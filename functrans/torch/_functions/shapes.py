@@ -366,14 +366,6 @@ def diag(x, diagonal=0):
     return np.diag(x, diagonal)
 
 
-@op(space=FUNCTIONS)
-def meshgrid(*tensors, indexing: Any = "ij"):
-    """Coordinates as grids."""
-    if len(tensors) == 1 and isinstance(tensors[0], tuple | list):
-        tensors = tuple(tensors[0])
-    return tuple(np.meshgrid(*tensors, indexing=indexing))
-
-
 @op(space=FUNCTIONS, names="concat concatenate", by_row=cat_row)
 def cat(tensors, dim=0):
     """Tensors one after another along ``dim``."""
