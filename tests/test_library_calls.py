@@ -10,10 +10,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-from functrans._compile.lowering import library, routines
+from functrans._compile.lowering import library
 from functrans._compile.run.native import NativeProgram
 from functrans._compile.schedule import linear
 from functrans._compile.schedule.kernels import Call, HostStep, Kernel
+from functrans._kernels import routines
 from functrans._ops.linalg import triangular_solve
 from functrans._transforms.staging.staging import make_program
 from tests.covering import covering
