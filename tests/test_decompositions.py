@@ -14,6 +14,8 @@ from functrans.errors import NotDifferentiable, UnsupportedError
 from functrans.testing import check_grads
 from tests.test_contractions import close
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 la = np.linalg
 both = pytest.mark.parametrize("gradient", [ft.grad, ft.jacfwd], ids=["reverse", "forward"])
 SHAPES = [(3, 3), (4, 3), (3, 4), (2, 4, 3)]

@@ -7,6 +7,8 @@ import scipy.linalg
 
 import functrans as ft
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 
 def forward(f, x):
     """The gradient of a scalar function by one jvp a coordinate."""

@@ -9,6 +9,8 @@ import functrans.numpy as fnp
 from functrans.errors import UnsupportedError
 from functrans.testing import check_grads
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 REAL_TO_COMPLEX = [
     ("rfft", {}),
     ("rfft", {"n": 3, "axis": 0}),

@@ -9,6 +9,8 @@ import functrans.numpy as fnp
 from functrans.errors import ConcretizationError, UnsupportedError
 from functrans.testing import check_grads
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 BASES = {
     "polynomial": "poly", "chebyshev": "cheb", "legendre": "leg", "hermite": "herm",
     "hermite_e": "herme", "laguerre": "lag",

@@ -12,6 +12,8 @@ from functrans._core.bind import is_finite, may_have_nan
 from functrans._kernels import sizes
 from tests.covering import covering
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 WILD = [np.inf, -np.inf, np.nan, 1e308, -1e308]
 ROWS = {
     "square": np.square, "product": lambda x: x * x, "cube": lambda x: x**3, "sin": np.sin,

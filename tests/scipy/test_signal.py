@@ -13,6 +13,8 @@ from functrans.testing import check_grads
 from tests.drawing import generator
 from tests.scipy.agreement import assert_derivatives, assert_transforms, close
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 ss: Any = scipy.signal  # its types say less than its functions take
 RNG = generator(0)
 X = RNG.normal(size=(2, 12))

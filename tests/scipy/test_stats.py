@@ -10,6 +10,8 @@ import functrans as ft
 from functrans.errors import ConcretizationError, NotDifferentiable, UnsupportedError
 from functrans.scipy import stats
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 SHAPES = {
     "norm": (), "t": (3.5,), "cauchy": (), "laplace": (), "logistic": (), "gumbel_r": (),
     "gumbel_l": (), "skewnorm": (1.3,), "truncnorm": (-1.2, 2.1), "vonmises": (1.7,), "expon": (),
