@@ -27,6 +27,7 @@ def main() -> int:
     # imported after the thread limits are set, which libraries read when they load
     from benchmarks import (
         arrays,
+        as_written,
         imports,
         jit,
         kernels,
@@ -65,6 +66,8 @@ def main() -> int:
     }
     runs["jit-compile"] = lambda: jit.compile_table(args.scale)
     runs["jit-price"] = lambda: jit.price_table(args.scale)
+    runs["jit-guards"] = lambda: as_written.guards_table(args.scale)
+    runs["as-written"] = lambda: as_written.table(args.scale)
     runs["jit-loops"] = lambda: loops.table(args.scale)
     if kernels.numba is not None:
         runs["numba-price"] = lambda: kernels.price_table(args.scale)

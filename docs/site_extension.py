@@ -24,6 +24,7 @@ CHAPTERS = {
     "Containers, settings, errors": [
         "functrans.tree", "functrans.config", "functrans.cache", "functrans.errors",
     ],
+    "Random numbers": ["functrans.random"],
     "Many processes": ["functrans.parallel", "functrans.dask"],
     "Tools": ["functrans.testing", "functrans.debug", "functrans.profile", "functrans.extend"],
     "NumPy's names": [

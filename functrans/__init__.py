@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from functrans import numba as numba
     from functrans import parallel as parallel
     from functrans import profile as profile
+    from functrans import random as random
     from functrans import testing as testing
     from functrans._transforms.control.api import cond, fori_loop, switch, while_loop
     from functrans._transforms.control.associative import associative_scan

@@ -17,6 +17,7 @@ import numpy as np
 
 import functrans as ft
 from functrans import cache
+from functrans._core.references import FREE_THREADED
 
 EXAMPLE = """\
 import numpy as np
@@ -31,6 +32,15 @@ NOTABLE = ("avx512f", "avx2", "avx", "fma", "sse4.2", "sve", "neon")
 LIBRARIES = ("scipy", "llvmlite", "ml_dtypes", "numba")
 # Beginnings of the environment variables that change what is run.
 VARIABLES = ("FUNCTRANS_", "OMP_", "OPENBLAS_", "MKL_", "NUMBA_", "NPY_", "PYTHON")
+
+
+def interpreter() -> str:
+    """The version of Python, and whether it runs threads side by side."""
+    version = platform.python_version()
+    if not FREE_THREADED:
+        return version
+    lock = "on" if getattr(sys, "_is_gil_enabled", lambda: True)() else "off"
+    return f"{version} free-threaded, with its lock {lock}"
 
 
 def versions() -> str:
@@ -106,7 +116,7 @@ def faults() -> list[str]:
 
 def report() -> None:
     """Versions and what was found on this machine."""
-    print(f"functrans {ft.__version__}, NumPy {np.__version__}, Python {platform.python_version()}")
+    print(f"functrans {ft.__version__}, NumPy {np.__version__}, Python {interpreter()}")
     print(f"libraries {versions()}")
     print(f"processor {processor()}")
     print(f"jit       {native()}")

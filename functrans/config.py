@@ -8,7 +8,9 @@ False
 True
 
 A context is a thread or an asyncio task. One that has not set something itself reads the setting of
-the process, as it is at that moment.
+the process, as it is at that moment. Tasks start with the settings of their parent. Threads do so
+where they inherit contexts (``sys.flags.thread_inherit_context``), by default in free-threaded
+Python alone.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from functrans.errors import ArgumentError
 
 SUBGRADIENT, WARN, RAISE = "subgradient", "warn", "raise"
 COMPILE = "compile"
+SHORT, FULL = "short", "full"
 
 
 class Named(TypedDict, total=False):
@@ -36,6 +39,7 @@ class Named(TypedDict, total=False):
     threads: int | None
     kinks: str
     log: str | None
+    tracebacks: str
     verify: bool
 
 
@@ -47,13 +51,14 @@ class Settings:
     """
 
     __slots__ = ("__weakref__", "blocks", "compiles", "jit", "keep_memory", "kinks", "log",
-                 "threads", "verify")
+                 "threads", "tracebacks", "verify")
 
     jit: bool
     keep_memory: bool
     threads: int | None
     kinks: str
     log: str | None
+    tracebacks: str
     verify: bool
 
     def __init__(self, blocks: tuple[Block, ...] = ()):
@@ -62,10 +67,10 @@ class Settings:
         self.look_up()
 
     def look_up(self) -> None:
-        process: Any = None
-        while process is not _process:  # another thread has set something meanwhile
-            process = _process
-            values: dict[str, Any] = {**process}
+        change: Any = None
+        while change is not _change:  # another thread has set something meanwhile
+            change = _change
+            values: dict[str, Any] = {**_process}
             for block in self.blocks:
                 values |= block.named
             for name, value in values.items():
@@ -74,7 +79,8 @@ class Settings:
 
 
 _process: Named = {"jit": True, "keep_memory": True, "threads": None, "kinks": SUBGRADIENT,
-                   "log": None, "verify": True}
+                   "log": None, "tracebacks": SHORT, "verify": True}
+_change = object()  # stands for the last change of the process's settings
 _live: WeakValueDictionary[int, Settings] = WeakValueDictionary()
 _current: ContextVar[Settings] = ContextVar("settings", default=Settings())  # noqa: B039  # set once
 settings = _current.get
@@ -137,6 +143,9 @@ class Config:
     ``log``: "compile" tells ``logging.getLogger("functrans")``, as a warning, what jit stages and
     compiles, why, in what time, and whether the code was on disk. None: nothing.
 
+    ``tracebacks``: "short" ones of what is raised under a transform leave out the frames of this
+    package, and end at the user's line; "full" ones have them.
+
     ``verify``: whether code fresh from the compiler is compared with the interpretation of its
     program, on the arguments of its first call.
     """
@@ -162,6 +171,10 @@ class Config:
         return settings().log
 
     @property
+    def tracebacks(self) -> str:
+        return settings().tracebacks
+
+    @property
     def verify(self) -> bool:
         return settings().verify
 
@@ -178,8 +191,9 @@ class Config:
         2
         >>> ft.config.set(threads=None)
         """
-        global _process
-        _process = {**_process, **_checked("config.set", named)}
+        global _change
+        _process.update(_checked("config.set", named))  # what another thread sets meanwhile is kept
+        _change = object()
         for live in _live.valuerefs():
             if (here := live()) is not None:
                 here.look_up()
@@ -218,6 +232,12 @@ def _topic(value: Any) -> str | None:
     return value
 
 
+def _length(value: Any) -> str:
+    if not isinstance(value, str) or value not in (SHORT, FULL):
+        raise ValueError
+    return value
+
+
 # What each setting must be, as a check and in words.
 _KINDS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "jit": (_switch, "must be True or False"),
@@ -225,6 +245,7 @@ _KINDS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "threads": (_count, "must be None or at least 1"),
     "kinks": (_policy, f"must be {SUBGRADIENT!r}, {WARN!r} or {RAISE!r}"),
     "log": (_topic, f"must be None or {COMPILE!r}"),
+    "tracebacks": (_length, f"must be {SHORT!r} or {FULL!r}"),
     "verify": (_switch, "must be True or False"),
 }
 

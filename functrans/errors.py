@@ -27,8 +27,8 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Iterator
-from types import FrameType
+from collections.abc import Iterator, Sequence
+from types import FrameType, TracebackType
 
 
 class FunctransError(Exception):
@@ -153,6 +153,46 @@ def user_line() -> str:
     """``file:line`` of the user's code that is running."""
     frame = user_frame()
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "<unknown line>"
+
+
+def shorten(error: BaseException | None) -> None:
+    """Take our frames out of the traceback of an error, and all that we called after the user's
+    last line; of the errors behind it, too. Mistakes of our own, failed assertions, keep theirs.
+    """
+    seen: set[int] = set()
+    rest = [error]
+    while rest:
+        e = rest.pop()
+        if e is None or id(e) in seen:
+            continue
+        seen.add(id(e))
+        rest += [e.__cause__, e.__context__]
+        steps = list(_steps(e.__traceback__))
+        if isinstance(e, AssertionError) and steps and _is_hidden(steps[-1].tb_frame):
+            continue
+        short = None
+        for step in reversed(_users(steps)):
+            short = TracebackType(short, step.tb_frame, step.tb_lasti, step.tb_lineno)
+        e.__traceback__ = short
+
+
+def _steps(at: TracebackType | None) -> Iterator[TracebackType]:
+    while at is not None:
+        yield at
+        at = at.tb_next
+
+
+def _users(steps: Sequence[TracebackType]) -> list[TracebackType]:
+    """The steps that are not ours, up to where the user's last line called us."""
+    mine = [i for i, t in enumerate(steps)
+            if not _is_hidden(t.tb_frame) and not _is_of_library(t.tb_frame)]
+    last = mine[-1] if mine else -1
+    end = next((i for i in range(last + 1, len(steps)) if _is_hidden(steps[i].tb_frame)), None)
+    return [t for t in steps[:end] if not _is_hidden(t.tb_frame)]
+
+
+def _is_hidden(frame: FrameType) -> bool:
+    return _is_ours(frame) or frame.f_code.co_filename == contextlib.__file__
 
 
 def warn(text: str) -> None:

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 from functrans._transforms.arguments import require_callable
+from functrans._transforms.derived import deriving
 from functrans._transforms.rules.external import ExternalFunction
 from functrans.errors import ArgumentError, name_of
 
 
+@deriving
 def torch_function(f: Callable) -> Callable:
     """``f`` as a function of PyTorch's tensors, which its autograd differentiates.
 

@@ -8,11 +8,13 @@ import os
 import shutil
 import sys
 import tempfile
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import drawing
+from tests.covering import THOROUGH
 
 settings.register_profile(
     "quick",
@@ -46,6 +48,26 @@ def bytecode_of_processes():
     if sys.dont_write_bytecode:
         del os.environ["PYTHONDONTWRITEBYTECODE"]
         os.environ["PYTHONPYCACHEPREFIX"] = BYTECODE
+
+
+@pytest.fixture
+def unoptimised():
+    """What is compiled is not optimised, which takes six times as long; in a thorough run it is.
+
+    For tests of what programs compute, not of how they are compiled.
+    """
+    from tests import compiling  # lazy: functrans reads the environment that is set above
+
+    with compiling.without_optimising() if not THOROUGH else nullcontext():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def whole_tracebacks():
+    """A test that fails shows where."""
+    from functrans import config  # after the directory of compiled code is set
+
+    config.set(tracebacks="full")
 
 
 def pytest_runtest_setup():

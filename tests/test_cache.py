@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from contextvars import Context
 from pathlib import Path
 
 import numpy as np
@@ -465,7 +466,7 @@ def test_off_neither_reads_nor_writes(where, compiled):
 def test_off_ends_with_its_block_and_holds_in_its_thread_only():
     seen = []
     with contextlib.suppress(ZeroDivisionError), ft.cache.off():
-        t = threading.Thread(target=lambda: seen.append(store.enabled()))
+        t = threading.Thread(target=Context().run, args=(lambda: seen.append(store.enabled()),))
         t.start()
         t.join()
         seen.append(store.enabled())

@@ -14,6 +14,8 @@ from functrans.testing import check_grads
 from tests.covering import covering
 from tests.drawing import generator
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 RNG = generator(4)
 C = RNG.normal(size=(4, 4))
 VALUES = [[1, 1, 2, 2], [1, 2, 2, 3], [0, 0, 0, 5], [1, 1, 1, 1], [0, 0, 0, 0], [1, 2, 3, 4]]

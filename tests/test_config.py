@@ -4,6 +4,7 @@ import asyncio
 import gc
 import sys
 import threading
+import traceback
 import warnings
 
 import numpy as np
@@ -13,6 +14,8 @@ import functrans as ft
 from functrans.errors import ArgumentError, KinkWarning
 
 DEFAULTS = {"jit": True, "threads": None, "kinks": "subgradient", "verify": True}
+# whether a thread starts with the settings of the one that starts it
+INHERITED = bool(getattr(sys.flags, "thread_inherit_context", False))
 OTHERS = {"jit": False, "threads": 3, "kinks": "warn", "verify": False}
 
 
@@ -41,8 +44,9 @@ def now():
 def test_a_block_sets_for_its_time_and_its_thread(name):
     with ft.config(**{name: OTHERS[name]}):
         assert getattr(ft.config, name) == OTHERS[name]
-        assert in_a_thread(now) == DEFAULTS
+        assert in_a_thread(now) == (now() if INHERITED else DEFAULTS)
     assert now() == DEFAULTS
+    assert in_a_thread(now) == DEFAULTS
 
 
 def test_the_inner_block_goes_first_and_leaves_the_rest():
@@ -179,7 +183,8 @@ def test_functions_follow_the_process():
     ("named", "text"),
     [
         ({"jti": False}, "no setting `jti`; there are `jit`, "
-         "`keep_memory`, `threads`, `kinks`, `log`, `verify`"),
+         "`keep_memory`, `threads`, `kinks`, `log`, `tracebacks`, `verify`"),
+        ({"tracebacks": "long"}, "tracebacks must be .short. or .full., but is .long."),
         ({"jit": None}, "jit must be True or False, but is None"),
         ({"jit": np.zeros(2)}, "jit must be True or False"),
         ({"verify": 1}, "verify must be True or False, but is 1"),
@@ -244,3 +249,83 @@ def test_a_block_that_is_kept_entered_or_refused_does_not_warn(monkeypatch):
         ft.config(jit=None)
     gc.collect()
     assert reports == []
+
+
+# ---- tracebacks
+
+
+def lines_of(error):
+    """The functions of a traceback below the test's own."""
+    return [frame.name for frame in traceback.extract_tb(error.__traceback__)][1:]
+
+
+def misspelt(x):
+    return np.sum(x).frob
+
+
+def mismatched(x):
+    return helper(x)
+
+
+def helper(x):
+    return np.sum(x @ np.ones((5, 5)))
+
+
+def of_numpys_own(x):
+    return x * np.linalg.solve(np.ones((2, 3)), np.ones(2))
+
+
+X = np.ones(3)
+CALLS = {
+    "grad": lambda f: ft.grad(f)(X),
+    "jit": lambda f: ft.jit(f)(X),
+    "jit of grad": lambda f: ft.jit(ft.grad(f))(X),
+    "vmap of jit": lambda f: ft.vmap(ft.jit(f))(X[None]),
+    "uncompiled": lambda f: ft.config(jit=False)(ft.jit(f))(X),
+    "jvp": lambda f: ft.jvp(f, (X,), (X,)),
+    "vjp": lambda f: ft.vjp(f, X),
+    "scan": lambda f: ft.scan(lambda c, _: (f(c), None), X, None, length=2),
+    "hessian": lambda f: ft.hessian(f)(X),
+}
+
+
+@pytest.mark.parametrize(("f", "frames"), [
+    (misspelt, ["misspelt"]), (mismatched, ["mismatched", "helper"]),
+    (of_numpys_own, ["of_numpys_own", "solve", "_assert_stacked_square"]),
+])
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_tracebacks_have_the_users_lines_alone(call, f, frames):
+    with pytest.raises((AttributeError, ValueError)) as short, ft.config(tracebacks="short"):
+        call(f)
+    assert [n for n in lines_of(short.value) if n not in ("<lambda>", "inner")] == frames
+    with pytest.raises((AttributeError, ValueError)) as full, ft.config(tracebacks="full"):
+        call(f)
+    assert len(lines_of(full.value)) > len(frames) + 2
+
+
+def test_an_error_of_the_transform_itself_ends_where_it_was_called():
+    with pytest.raises(ft.errors.NotDifferentiable) as error, ft.config(tracebacks="short"):
+        ft.grad(lambda x: x)(X)
+    assert lines_of(error.value) == []
+
+
+def test_the_errors_behind_an_error_are_shortened_too():
+    def f(x):
+        try:
+            return misspelt(x)
+        except AttributeError as e:
+            raise KeyError from e
+
+    with pytest.raises(KeyError) as error, ft.config(tracebacks="short"):
+        ft.grad(f)(X)
+    cause = traceback.extract_tb(error.value.__cause__.__traceback__)
+    assert [frame.name for frame in cause] == ["f", "misspelt"]
+
+
+def test_a_mistake_of_functrans_itself_keeps_its_frames():
+    scope = {}
+    exec(compile("def mistaken(x):\n    raise AssertionError", ft.__file__, "exec"), scope)
+    with pytest.raises(AssertionError) as error, ft.config(tracebacks="short"):
+        ft.grad(lambda x: scope["mistaken"](x))(X)
+    assert lines_of(error.value)[-1] == "mistaken"
+    assert len(lines_of(error.value)) > 3

@@ -390,3 +390,52 @@ def test_ops_on_operands_are_part_of_the_branch_that_takes_them():
 
     program = ft.make_program(f)(np.ones(3))
     assert [str(eqn.prim) for eqn in program.eqns] == ["getitem", "greater", "astype", "cond"]
+
+
+# ---- progress
+
+
+def steps_shown(capsys):
+    text = capsys.readouterr().err
+    assert text.count("\n") == text.count(" of 7\n")
+    return [int(part.split()[0]) for part in text.split("| ")[1:]]
+
+
+def bounded(c, x):
+    return np.sin(c) + x, c
+
+
+ENTRIES = np.linspace(0.0, 1.0, 7)
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"reverse": True}, {"checkpoint": 2}, {"reverse": True, "checkpoint": "revolve"},
+], ids=str)
+@pytest.mark.parametrize("transform", [
+    lambda f: f, ft.jit, ft.grad, lambda f: ft.jit(ft.grad(f)), lambda f: ft.hessian(f),
+    lambda f: lambda c: ft.vmap(f)(np.array([c, c]))[0],
+], ids=["eager", "jit", "grad", "jit grad", "hessian", "vmap"])
+def test_a_bar_shows_each_step_and_changes_nothing(capsys, transform, options):
+    def last(c, **more):
+        c, ys = ft.scan(bounded, c, ENTRIES, **options, **more)
+        return c + np.sum(ys**2)
+
+    f = transform(lambda c: last(c, progress=True))
+    first = f(0.5)
+    steps_shown(capsys)
+    assert f(0.5) == first  # compiled by now
+    assert steps_shown(capsys)[-7:] == [1, 2, 3, 4, 5, 6, 7]
+    assert first == pytest.approx(transform(last)(0.5), rel=1e-13)
+
+
+def test_a_long_loop_shows_fifty_steps(capsys):
+    ft.scan(lambda c, x: (c + x, None), 0.0, np.ones(130), progress=True)
+    text = capsys.readouterr().err
+    assert text.count("\r") == 44  # of three steps each, and the last one
+    assert text.startswith("\rscan of <lambda> |# ")
+    assert text.endswith(f"|{'#' * 50}| 130 of 130\n")
+
+
+def test_a_loop_without_steps_shows_nothing(capsys):
+    assert ft.scan(bounded, 0.5, np.zeros(0), progress=True)[0] == 0.5
+    assert capsys.readouterr().err == ""

@@ -1,5 +1,6 @@
 """Calls of compiled functions by the C function that stands before the native code."""
 
+import ctypes
 import gc
 import signal
 import sys
@@ -36,10 +37,8 @@ def entered(f, *args):
 
 def word(f, name):
     """What the plan of an entry says of its code."""
-    words, plan, *_ = f.__self__
-    node = next(x for x in plan.kept if x is not None and getattr(x, "ctypes", None)
-                and x.ctypes.data == words[PLAN.index("root")])
-    return node[NODE.index(name)]
+    root = int(f.__self__[0][PLAN.index("root")])
+    return (ctypes.c_size_t * len(NODE)).from_address(root)[NODE.index(name)]
 
 
 # ---- what it returns: test_native asks it of transformed functions

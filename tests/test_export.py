@@ -203,7 +203,8 @@ def called(function, path, *args):
     frame = code._code.frame
     ys = [np.full(y.shape, 99, y.dtype) for y in frame.results]
     flat: list = []
-    for x in (*map(np.ascontiguousarray, ft.tree.flatten(args)[0]), *ys):
+    xs = [np.ascontiguousarray(x) for x in ft.tree.flatten(args)[0]]  # kept until the call
+    for x in (*xs, *ys):
         size = x.size * (2 if x.dtype.kind == "c" else 1)
         flat += [ctypes.c_void_p(x.ctypes.data), ctypes.c_size_t(size)]
     return f(*flat), ys

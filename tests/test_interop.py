@@ -5,6 +5,7 @@ tried with a library made of functrans.
 """
 
 import importlib
+import pickle
 import types
 
 import numpy as np
@@ -38,6 +39,11 @@ def library(name):
 
 
 # ---- without any other library
+
+
+def test_a_function_for_another_library_pickles_as_its_call():
+    again = pickle.loads(pickle.dumps(ft.torch_function(product)))
+    assert repr(again) == "<torch_function of product>" and again.__wrapped__ is product
 
 
 OF_LIST = types.SimpleNamespace(

@@ -423,6 +423,17 @@ def test_a_generator_of_the_functions_own_gives_what_it_gives_eagerly():
     assert_array_equal(ft.vmap(f)(X)[:, 0], X * f(1.0)[0])
 
 
+@pytest.mark.parametrize("make", [
+    lambda: np.random.default_rng(), np.random.RandomState,
+    lambda: np.random.Generator(np.random.PCG64()),
+], ids=["default_rng", "RandomState", "PCG64"])
+@pytest.mark.parametrize("transform", [ft.jit, lambda f: ft.jit(ft.grad(f)), ft.vmap],
+                         ids=["jit", "grad", "vmap"])
+def test_a_generator_without_a_seed_is_refused(transform, make):
+    with pytest.raises(UnsupportedError, match=r"without a seed.*functrans\.random"):
+        transform(lambda x: x * make().normal())(np.ones(2) if transform is ft.vmap else 1.0)
+
+
 def test_a_generator_that_is_not_drawn_from_is_no_trouble():
     def f(x):
         return x * 2 if GENERATOR is not None else x

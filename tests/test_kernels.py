@@ -14,8 +14,9 @@ from functrans._compile.schedule import assemble
 from functrans._compile.schedule.kernels import HostStep, Kernel, Tiles
 from functrans._core.bind import bind
 from functrans._kernels import blocks, sizes
+from functrans._ops.exponentials import logsumexp, softmax
 from functrans._ops.indexing import put_add
-from functrans._ops.reductions import equal_share, logsumexp, softmax
+from functrans._ops.reductions import equal_share
 from functrans._transforms.staging.staging import make_program
 from functrans.errors import ArgumentError
 

@@ -2,6 +2,7 @@
 
 import threading
 import warnings
+from contextvars import Context
 
 import numpy as np
 import pytest
@@ -224,7 +225,8 @@ def test_blocks_nest_and_leave_other_settings_alone():
 def test_other_threads_keep_their_own():
     found = []
     with ft.config(kinks="raise"):
-        thread = threading.Thread(target=lambda: found.append(ft.grad(size)(X)))
+        thread = threading.Thread(
+            target=Context().run, args=(lambda: found.append(ft.grad(size)(X)),))
         thread.start()
         thread.join()
     assert_array_equal(found[0], [1, 0, -1])

@@ -19,6 +19,8 @@ from functrans._transforms.staging.staging import make_program
 from tests.covering import covering
 from tests.test_memory_safety import FILLED, needs_mprotect, run_apart
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 la = np.linalg
 RTOL = {"d": 1e-12, "f": 2e-5, "l": 0.0}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 import functrans
-from functrans.__main__ import main, native
+from functrans import __main__
+from functrans.__main__ import interpreter, main, native
 from functrans._compile.run import entry
 from functrans.cache import directory
 
@@ -43,6 +45,15 @@ def test_a_bug_report_has_settings_and_variables_and_no_example(capsys, monkeypa
 def test_the_report_says_when_calls_take_the_long_way(monkeypatch):
     monkeypatch.setattr(entry, "supported", lambda: False)
     assert native().startswith("on, but calls take the long way: ")
+
+
+def test_the_report_says_whether_threads_run_side_by_side(monkeypatch):
+    monkeypatch.setattr(__main__, "FREE_THREADED", False)
+    assert interpreter() == platform.python_version()
+    monkeypatch.setattr(__main__, "FREE_THREADED", True)
+    for on, word in ((True, "on"), (False, "off")):
+        monkeypatch.setattr(sys, "_is_gil_enabled", lambda on=on: on, raising=False)
+        assert interpreter() == f"{platform.python_version()} free-threaded, with its lock {word}"
 
 
 def test_a_failing_self_test_names_what_failed(capsys, monkeypatch):

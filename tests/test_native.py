@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 
 import functrans as ft
+from functrans._compile.emit import loop_nest
 from functrans._compile.ir.program import evaluate
 from functrans._compile.lowering.numbers import Rounding
 from functrans._compile.lowering.scalars import lowering_of
@@ -439,3 +441,26 @@ def test_true_is_greater_than_false():
 
     for found, e in zip(ft.jit(f)(a, b), f(a, b), strict=True):
         np.testing.assert_array_equal(found, e)
+
+
+def _shifted(x):
+    y = x
+    for k in range(1, 6):
+        y = y.at[k:].add(np.where(x[k:] > 0.5, 0.1 * x[:-k], x[k:] * x[:-k]))
+    return np.sum((y if x.ndim == 1 else y.at[:, 3:].add(y[:, :-3])) ** 2)
+
+
+@pytest.mark.parametrize("shape", [(6,), (12,), (9, 11)], ids=str)
+def test_sums_of_many_shifted_slices(shape):
+    x, f = np.random.default_rng(0).normal(size=shape), ft.grad(_shifted)
+    assert_allclose(ft.jit(f)(x), f(x), rtol=1e-13, atol=1e-13)
+
+
+def test_a_loop_with_many_windows_has_a_middle_without_bounds():
+    x, f = np.linspace(-1.0, 2.0, 40), ft.grad(_shifted)
+    assert_allclose(ft.jit(f)(x), f(x), rtol=1e-13, atol=1e-13)
+    kernels = [k for k in ft.jit(f).lower(x).schedule.steps if isinstance(k, Kernel)]
+    last = max(kernels, key=lambda k: len(k.loads))
+    cuts = {end for a in last.loads if a.windows for end in a.windows[0]}
+    assert len(cuts) > loop_nest.COPIES
+    assert loop_nest._pieces(last, False) == [[(0, 5), (5, 35), (35, 40)]]

@@ -1,12 +1,15 @@
 """What a transform hands out is its own: no one can change it, who has what it was made from."""
 
 import gc
+import threading
 
 import numpy as np
 import pytest
 
 import functrans as ft
+from functrans._core.references import FREE_THREADED, is_exact
 from functrans._transforms import arguments
+from functrans._transforms.reverse.cotangents import is_alone
 
 
 def fresh():
@@ -165,6 +168,19 @@ def test_what_only_the_transform_has_is_not_copied(run, monkeypatch):
     run()
     gc.collect()
     assert copies == []
+
+
+def test_without_the_interpreter_lock_counts_are_relied_on_for_what_the_thread_has_made():
+    made = []
+    thread = threading.Thread(target=lambda: made.append(np.ones(3)))
+    thread.start()
+    thread.join()
+    alone = is_alone([np.ones(3)], 0)
+    assert alone and is_exact(np.ones(3))
+    alone = is_alone(made, 0)  # not inside of an assertion, which keeps references
+    assert alone is is_exact(made[0]) is not FREE_THREADED
+    kept = [np.ones(3)] * 2
+    assert is_exact(kept[0]) and not is_alone(kept, 0)
 
 
 def test_a_repeated_result_is_copied_without_its_repetitions():

@@ -7,11 +7,13 @@ import pickle
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
 
 import mpmath
 import numpy as np
 import pytest
 import scipy.integrate
+import scipy.interpolate
 import scipy.optimize
 import scipy.stats
 from scipy.integrate import RK45, fixed_quad, solve_ivp
@@ -267,6 +269,60 @@ def test_scipys_functions_become_ours(f, expected):
     assert both_modes(f, 2.0) == pytest.approx(expected, rel=1e-10)
 
 
+GRID = np.linspace(0.0, 1.0, 6)
+
+
+@pytest.mark.parametrize("f", [
+    lambda t: scipy.stats.gaussian_kde(GRID**2)(t * np.ones(2)).sum(),
+    lambda t: scipy.stats.gaussian_kde(GRID**2 * t)(0.3).sum(),
+    lambda t: scipy.interpolate.CubicSpline(GRID, t * GRID**2)(0.37),
+    lambda t: scipy.interpolate.CubicSpline(GRID, GRID**2)(t),
+    lambda t: scipy.interpolate.PchipInterpolator(GRID, np.sin(t * GRID))(0.37),
+    lambda t: scipy.interpolate.interp1d(GRID, GRID**2)(t) + 0.0,
+    lambda t: scipy.interpolate.BSpline(np.r_[0, 0, GRID, 1, 1], t * np.arange(7.0), 2)(t),
+    lambda t: scipy.interpolate.RegularGridInterpolator(
+        (GRID, GRID), np.outer(GRID, np.sin(t * GRID)))(np.array([t, 0.4]))[0],
+], ids=["kde", "kde of data", "spline", "spline at", "pchip", "interp1d", "bspline", "grid"])
+def test_scipys_classes_make_objects_of_ours(f):
+    t, h = 0.47, 1e-4
+    slope = (8 * (f(t + h) - f(t - h)) - f(t + 2 * h) + f(t - 2 * h)) / (12 * h)
+    with ft.patch():
+        y, g = ft.value_and_grad(f)(t)
+        assert ft.jvp(f, (t,), (1.0,))[1] == pytest.approx(g, rel=1e-13)
+    assert y == pytest.approx(f(t), rel=1e-13)
+    assert g == pytest.approx(slope, rel=1e-9)  # a fourth-order difference
+
+
+def test_a_class_of_scipys_is_that_class_for_all_else():
+    original = scipy.interpolate.CubicSpline
+    outside = original(GRID, GRID**2)
+    with ft.patch():
+        class Mine(scipy.interpolate.CubicSpline):
+            pass
+
+        there = scipy.interpolate.CubicSpline
+        assert type(there(GRID, GRID**2)) is original
+        assert isinstance(outside, there)
+        assert issubclass(Mine, original)
+        assert issubclass(Mine, there)
+        assert isinstance(Mine(GRID, GRID**2), there)
+        assert not isinstance(GRID, there)
+        assert there.__name__ == "CubicSpline"
+        assert there.roots is original.roots
+        assert pickle.loads(pickle.dumps(outside))(0.5) == outside(0.5)
+
+        @ft.grad
+        def f(t):
+            made = there(GRID, t * GRID**2)
+            assert isinstance(made, there)
+            assert not isinstance(made, scipy.interpolate.BSpline)
+            return made(0.5)
+
+        assert f(1.0) == pytest.approx(0.25, rel=1e-13)
+        assert pickle.loads(pickle.dumps(there)) is original
+    assert scipy.interpolate.CubicSpline is original
+
+
 def test_solve_ivp_takes_functions_that_write():
     def f(p):
         def slope(t, y):
@@ -436,7 +492,7 @@ def test_other_threads_see_numpys_behaviour():
 
     with ft.patch():
         assert ft.grad(lambda x: np.array([x]).sum())(1.0) == 1.0
-        thread = threading.Thread(target=elsewhere)
+        thread = threading.Thread(target=Context().run, args=(elsewhere,))
         thread.start()
         thread.join()
     assert len(seen) == 1
@@ -450,7 +506,7 @@ def test_transforms_of_other_threads_see_numpys_behaviour():
 
     with ft.patch(), ThreadPoolExecutor(1) as pool:
         assert ft.grad(f)(2.0) == 1.0
-        error = pool.submit(ft.grad(f), 2.0).exception()
+        error = pool.submit(Context().run, ft.grad(f), 2.0).exception()
     assert type(error) is ConcretizationError
 
 

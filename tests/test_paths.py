@@ -535,14 +535,6 @@ def test_a_path_that_writes_into_an_array():
 # ---- with batches, loops and each other
 
 
-def test_a_batch_whose_entries_differ_names_cond():
-    f = ft.jit(pieces)
-    f(0.5)
-    for g in (f, ft.jit(pieces)):
-        with pytest.raises(ConcretizationError, match=r"ft\.cond"):
-            ft.vmap(g)(X)
-
-
 def test_a_batch_that_decides_by_what_it_has_in_common():
     f = ft.jit(lambda x, n: x * 2.0 if n > 0 else x * x)
     for n in (1.0, -1.0):

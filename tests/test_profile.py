@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import threading
+from contextvars import Context
 
 import numpy as np
 import pytest
@@ -178,7 +179,7 @@ def test_profiles_nest(options):
 
 def test_other_threads_are_not_recorded_but_tasks_are():
     with profile() as prof:
-        t = threading.Thread(target=lambda: ft.grad(np.cos)(1.0))
+        t = threading.Thread(target=Context().run, args=(ft.grad(np.cos), 1.0))
         t.start()
         t.join()
 

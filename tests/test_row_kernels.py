@@ -1,5 +1,6 @@
 """Kernels of one pass: softmax and its kin, activations, for arrays of any size and shape."""
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.special
@@ -8,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import functrans as ft
 from functrans._compile.run import row_kernels
 from functrans._kernels import large, sizes
-from functrans._ops import reductions
+from functrans._ops import exponentials
 from functrans._ops.declare import TABLE
 from functrans._ops.indexing import _add_wide_rows
 from functrans.torch._functions.own import ROWS
@@ -31,8 +32,8 @@ def always(monkeypatch):
 @pytest.fixture
 def kernel(always):
     """The kernel of that name, or a skip where it does not compile or does not pay."""
-    def call(name, *xs, axis=None):
-        y = large.in_one_pass(name, *xs, axis=axis)
+    def call(name, *xs, axis=None, filled=()):
+        y = large.in_one_pass(name, *xs, axis=axis, filled=filled)
         if y is None:
             pytest.skip(f"no native code for {name} here")
         return y
@@ -62,6 +63,41 @@ def test_shares_and_their_logarithms(kernel, shape, dtype):
     assert_allclose(kernel("softmax", x, axis=axis).astype(WIDE), shares(x),
                     rtol=24 * np.finfo(dtype).eps)  # exp of a difference as large as 12
     close(kernel("log_softmax", x, axis=axis), np.log(shares(x)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shares_with_the_logarithms_of_their_sums(kernel, shape, dtype):
+    x, axis, log = draw(shape, dtype), (len(shape) - 1,), np.empty(shape[:-1], dtype)
+    share = kernel("softmax_and_log", x, axis=axis, filled=(log,))
+    assert_array_equal(share, kernel("softmax", x, axis=axis))
+    close(log, scipy.special.logsumexp(x.astype(WIDE), -1))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("least", [1, 1 << 30])
+def test_the_gradient_of_logsumexp_takes_the_shares_of_its_value(monkeypatch, least, dtype):
+    monkeypatch.setattr(sizes, "PASSES", least)
+    x, w = draw((5, 9), dtype), draw(5, dtype)
+    x[1, :3], x[2], x[3, 4], x[4, 0] = -np.inf, -np.inf, np.inf, np.nan
+    w[4] = 0
+
+    def f(x):
+        return np.logaddexp.reduce(x, axis=1)
+
+    expected = shares(x[:2]) * w[:2, None]
+    y, pull = ft.vjp(f, x)
+    with np.errstate(invalid="ignore"):
+        close(np.asarray(y), scipy.special.logsumexp(x.astype(WIDE), 1))
+    got = np.asarray(pull(w)[0])
+    close(got[:2], expected)
+    assert_array_equal(got[2], np.full(9, w[2] / dtype(9)))
+    assert_array_equal(got[3], np.where(np.arange(9) == 4, w[3], 0))
+    assert_array_equal(got[4], 0)  # strong zero
+    J = ft.jacobian(f)(x[:2])
+    close(np.asarray(J), np.eye(2)[:, :, None] * shares(x[:2])[:, None])
+    close(np.asarray(ft.hessian(lambda x: f(x[:1])[0])(x[:2]))[0, :, 0],
+          np.diag(shares(x[0])) - np.outer(shares(x[0]), shares(x[0])))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -116,7 +152,7 @@ def test_special_rows_are_those_of_small_arrays(kernel, entries, dtype):
     x[1, : len(entries)] = entries
     x[2] = entries[0]
     with np.errstate(all="ignore"):
-        assert_allclose(kernel("softmax", x, axis=(1,)), reductions._softmax_whole((1,), x),
+        assert_allclose(kernel("softmax", x, axis=(1,)), exponentials._softmax_whole((1,), x),
                         rtol=24 * np.finfo(dtype).eps)
         y = x - x.max(1, keepdims=True)
         expected = y - np.log(np.exp(y).sum(1, keepdims=True))
@@ -192,6 +228,33 @@ def test_the_gradient_of_logsumexp_takes_the_kernel(always):
     x, g = draw((7, 11), np.float64), draw(7, np.float64)
     (ct,) = ft.vjp(lambda x: np.logaddexp.reduce(x, axis=1), x)[1](g)
     assert_allclose(ct, g[:, None] * scipy.special.softmax(x, axis=1), rtol=1e-13)
+
+
+@pytest.mark.parametrize("size", [1, 5, 4095, 4096, 4097])
+@pytest.mark.parametrize("name", ["cos", "sin"])
+def test_products_with_sines(kernel, name, size):
+    g, x = draw(size, np.float64), draw(size, np.float64, 20)
+    y = kernel(f"times_{name}", g, x)
+    exact = g * getattr(np, name)(x.astype(WIDE))
+    assert_allclose(y.astype(WIDE), exact, rtol=4 * np.finfo(np.float64).eps)
+    x[:1], g[:1] = 1e300, 1.0  # reduced by hundreds of digits of pi
+    exact = float(getattr(mpmath, name)(mpmath.mpf(1e300)))
+    assert abs(kernel(f"times_{name}", g, x)[0] - exact) < 2e-16
+    for special in (np.inf, np.nan):
+        x[:1] = special
+        assert np.isnan(kernel(f"times_{name}", g, x)[0])
+
+
+@pytest.mark.parametrize("size", [4095, 4096, sizes.LARGE - 1, sizes.LARGE])
+@pytest.mark.parametrize("seed", ["numbers", "one number"])
+def test_gradients_of_sines_of_every_size(seed, size):
+    x = np.linspace(-30.0, 30.0, size)
+    w = np.linspace(1.0, 2.0, size) if seed == "numbers" else np.float64(3.0)
+    close(ft.grad(lambda x: np.sum(w * np.sin(x)))(x), w * np.cos(x.astype(WIDE)))
+    close(ft.grad(lambda x: np.sum(w * np.cos(x)))(x), -w * np.sin(x.astype(WIDE)))
+    y, t = ft.jvp(lambda x: np.sin(x), (x,), (np.full(size, 3.0),))
+    close(t, 3 * np.cos(x.astype(WIDE)))
+    assert_array_equal(y, np.sin(x))  # values are NumPy's
 
 
 # ---- rows added at an index

@@ -12,6 +12,8 @@ from functrans._ops.declare import TABLE
 from functrans._transforms.staging.staging import make_program
 from tests.covering import covering
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 SHAPES = [(7,), (1,), (5, 6), (4, 3, 5), (2, 1, 3), (600, 2)]
 PLACES = [(shape, axis) for shape in SHAPES for axis in range(len(shape))]
 EDGES = np.array([0.0, 2.0, -0.0, 1.0, np.inf, 2.0, -np.inf, 0.0, 3.0, np.nan, 1.0, -5.0])

@@ -1031,6 +1031,19 @@ def test_much_that_is_near_a_function_is_not_looked_through():
     assert not may_write(lambda x: x * table[0])
 
 
+def test_annotations_are_not_taken_for_writes():  # which Python 3.14 evaluates in functions
+    class Scale:
+        by: float = 2.0
+
+    def f(x):
+        def inner(y: float) -> float:
+            return y * Scale.by
+
+        return inner(x)
+
+    assert not may_write(f)
+
+
 def test_a_sum_that_starts_from_a_number_is_no_writing():
     def f(x):
         s = 0.0

@@ -276,7 +276,8 @@ class Tracer:
     def _decide(self, convert: Callable[[Any], Any], use: str) -> Any:
         raise ConcretizationError(
             f"{user_line()}: {use} of {self!r} depends on more than one value at once. "
-            "Use np.where(condition, a, b) instead of `if`, or ft.cond."
+            "Use np.where(condition, a, b) instead of `if`, or ft.cond; or give ft.vmap the "
+            "function under ft.jit, where entries of a batch may take paths of their own."
         )
 
 

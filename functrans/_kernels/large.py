@@ -139,10 +139,12 @@ def backward(vjp: Callable, native_from: str) -> Callable:
 # ---- native code of any size
 
 
-def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None) -> np.ndarray | None:
+def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None,
+                filled: Sequence[np.ndarray] = ()) -> np.ndarray | None:
     """The kernel ``name`` of arrays of one shape, row by row along ``axis``, if it is the last.
 
-    None where they are small, of other types, or not in order, and where nothing compiles.
+    None where they are small, of other types, or not in order, and where nothing compiles. New
+    arrays of a number a row are ``filled`` too.
     """
     x = xs[0]
     if type(x) is not np.ndarray or x.size < sizes.PASSES:
@@ -158,7 +160,7 @@ def in_one_pass(name: str, *xs: Any, axis: tuple[int, ...] | None = None) -> np.
         if type(y) is not np.ndarray or y.dtype is not x.dtype or y.shape != x.shape or not (
                 y.flags.c_contiguous and y.flags.aligned):
             return None
-    return _kernel(name, width, *xs) if config.jit else None
+    return _kernel(name, width, *xs, *filled) if config.jit else None
 
 
 # ---- blocks

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from functrans._core.bind import (
 from functrans._core.primitive import Primitive
 from functrans._kernels import large
 from functrans._ops.choice import choose
+
+if TYPE_CHECKING:
+    from functrans._ops.residuals import Residual
 
 TABLE: dict[str, Primitive] = {}
 
@@ -356,9 +359,7 @@ class Bilinear(Primitive):
     def __init__(self, name: str, impl: Callable, transposes: tuple[Callable, Callable],
                  batch: Callable, sums: bool = True, **columns: Any):
         super().__init__(name, impl, **columns)
-        self.sums = sums
-        self.transposes = transposes
-        self._batch = batch
+        self.sums, self.transposes, self._batch = sums, transposes, batch
         self.actions = BilinearAction(self, 0), BilinearAction(self, 1)
 
     def saves(self, wanted: Sequence[bool], params: dict) -> tuple[bool, tuple[bool, ...]]:
@@ -404,22 +405,19 @@ def bilinear(name: str, impl: Callable, transpose1: Callable, transpose2: Callab
 class General(Primitive):
     """Columns by hand. ``vjp`` or ``jvp`` may be None: the transforms then transpose the other."""
 
-    __slots__ = ("_batch", "_saves", "choose", "jvp_rule", "split", "vjp_rule")
+    __slots__ = ("_batch", "_saves", "choose", "jvp_rule", "keeps", "split", "vjp_rule")
 
     def __init__(self, name: str, impl: Callable, *, jvp: Callable | None, vjp: Callable | None,
                  batch: Callable | None, saves: str, choose: Callable | None = None,
-                 split: Callable | None = None, **columns: Any):
+                 split: Callable | None = None, keeps: Residual | None = None, **columns: Any):
         differentiable = jvp is not None or vjp is not None
         super().__init__(name, impl, differentiable=differentiable, **columns)
-        self.choose = choose
-        self.split = split
-        self.jvp_rule = jvp
-        self.vjp_rule = vjp
+        self.choose, self.split, self.keeps = choose, split, keeps
+        self.jvp_rule, self.vjp_rule = jvp, vjp
         if self.facts.native_from:
             self.impl = large.forward(self, impl, self.facts.native_from)
             self.vjp_rule = vjp and large.backward(vjp, self.facts.native_from)
-        self._batch = batch or self._loop
-        self._saves = saves
+        self._batch, self._saves = batch or self._loop, saves
 
     def saves(self, wanted: Sequence[bool], params: dict) -> tuple[bool, tuple[bool, ...]]:
         return "y" in self._saves, ("x" in self._saves,) * len(wanted)
@@ -455,7 +453,7 @@ def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
               abstract: Callable | None = None, saves: str = "xy", outputs: int = 1,
               choose: Callable | None = None, domain: str = ANY, kinks: str = "",
               at_kink: Callable | None = None, split: Callable | None = None,
-              doc: str = "", **facts: Any) -> General:
+              keeps: Residual | None = None, doc: str = "", **facts: Any) -> General:
     """Declare an op column by column.
 
     ``jvp(ts, y, xs, **params)`` and ``vjp(ct, y, xs, wanted, **params)``; ``y``, ``ct`` and the
@@ -465,11 +463,12 @@ def primitive(name: str, impl: Callable, *, jvp: Callable | None = None,
     ``batch``, vmap loops and stacks. ``at_kink(*xs, **params)`` as for ``elementwise``.
     ``split(y, **params)``: where parts of the output coincide, so that the backward rule divides
     zero by zero, the output and directions in which they come apart, else None (``degenerate.py``).
+    ``keeps``: what the backward may read instead (``residuals.py``).
     Neither jvp nor vjp: the op is constant.
     """
     row = General(name, impl, jvp=jvp, vjp=vjp, batch=batch, saves=saves, choose=choose,
-                  split=split, abstract=abstract,
-                  outputs=outputs, domain=domain, kinks=kinks, at_kink=at_kink, doc=doc, **facts)
+                  split=split, keeps=keeps, abstract=abstract, outputs=outputs,
+                  domain=domain, kinks=kinks, at_kink=at_kink, doc=doc, **facts)
     _enter(row)
     return row
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, floating_of
+from functrans._core.bind import STRONG
+from functrans._kernels import large, sizes
 from functrans._ops.declare import (
     ABOVE_ONE,
     ANY,
@@ -194,8 +196,23 @@ def _gap(x, y):
 
 # ---- trigonometric and hyperbolic
 
-sin = elementwise("sin", np.sin, lambda g, x: g * cos(x), propagates=True, libm="sin")
-cos = elementwise("cos", np.cos, lambda g, x: -g * sin(x), propagates=True, libm="cos")
+sin = elementwise("sin", np.sin, lambda g, x: _times("times_cos", cos, g, x), propagates=True,
+                  libm="sin")
+cos = elementwise("cos", np.cos, lambda g, x: -_times("times_sin", sin, g, x), propagates=True,
+                  libm="cos")
+
+
+def _times(kernel, function, g, x):
+    """``g * function(x)``, of large arrays of float64 by a kernel in a third of NumPy's time."""
+    if type(x) is np.ndarray and x.size >= sizes.PASSES and x.dtype.char == "d" and (
+            type(g) in STRONG and g.dtype is x.dtype and (not g.ndim or g.shape == x.shape)):
+        every = np.ascontiguousarray(np.broadcast_to(g, x.shape))
+        moved = large.in_one_pass(kernel, every, x)
+        if moved is not None:
+            return moved
+    return g * function(x)
+
+
 tan = elementwise("tan", np.tan, lambda g, y: g * (1 + y * y), propagates=True, libm="tan")
 arcsin = elementwise(
     "arcsin", np.arcsin, lambda g, x: g / sqrt((1 - x) * (1 + x)), domain=UNIT, singular=True,

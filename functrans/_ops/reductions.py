@@ -34,7 +34,7 @@ def kept_shape(shape: tuple[int, ...], axis: tuple[int, ...]) -> tuple[int, ...]
     return tuple([1 if i in axis else n for i, n in enumerate(shape)])
 
 
-def _shift_axis(axis):
+def shift_axis(axis):
     return tuple([i + 1 for i in axis])
 
 
@@ -82,7 +82,7 @@ def _sum_abstract(x, axis):
 
 sum = linear(
     "sum", lambda x, axis: np.add.reduce(x, axis), _sum_transpose, abstract=_sum_abstract,
-    batch=lambda size, xs, batched, axis: sum(xs[0], axis=_shift_axis(axis)),
+    batch=lambda size, xs, batched, axis: sum(xs[0], axis=shift_axis(axis)),
     reduces=add, neutral=lambda dtype: 0,
 )
 
@@ -100,7 +100,7 @@ def _equal_share(x, y, axis):
 
 
 def _batch_share(size, xs, batched, axis):
-    return equal_share(*_all_batched(size, xs, batched), axis=_shift_axis(axis))
+    return equal_share(*_all_batched(size, xs, batched), axis=shift_axis(axis))
 
 
 # row: how the slope of an extreme y of x is shared: equally among the entries that attain it
@@ -150,7 +150,7 @@ def _extreme(name, ufunc, join, neutral):
 
     row = primitive(
         name, lambda x, axis: ufunc.reduce(x, axis), jvp=jvp, vjp=vjp,
-        batch=lambda size, xs, batched, axis: row(xs[0], axis=_shift_axis(axis)),
+        batch=lambda size, xs, batched, axis: row(xs[0], axis=shift_axis(axis)),
         abstract=lambda x, axis: Aval(reduced_shape(x.shape, axis), x.dtype),
         kinks="a tie: shared equally", native_from="NATIVE",
         at_kink=lambda x, axis: _shared(_equal_share(x, ufunc.reduce(x, axis), axis)),
@@ -172,7 +172,7 @@ min = _extreme("min", np.minimum, minimum, _greatest)
 def _constant(name, impl, dtype, join, neutral):
     """A reduction over a tuple of axes without a derivative."""
     row = primitive(
-        name, impl, batch=lambda size, xs, batched, axis: row(xs[0], axis=_shift_axis(axis)),
+        name, impl, batch=lambda size, xs, batched, axis: row(xs[0], axis=shift_axis(axis)),
         abstract=lambda x, axis: Aval(reduced_shape(x.shape, axis), np.dtype(dtype)),
         reduces=join, neutral=lambda dtype: neutral, rounds="never",
     )
@@ -409,88 +409,6 @@ cummax = _running_extreme("cummax", np.maximum, maximum, True)
 cummin = _running_extreme("cummin", np.minimum, minimum, False)
 
 # ---- the rest
-
-
-def _powers(x, axis):
-    """exp(x - max x), in which the greatest is exactly 1, and max x."""
-    top = np.maximum.reduce(x, axis, keepdims=True, initial=-np.inf)
-    if is_finite(top):
-        e = np.asarray(x - top)
-        return np.exp(e, out=e), top
-    with np.errstate(invalid="ignore"):  # inf minus inf
-        e = np.asarray(x - top)
-    np.exp(e, out=e)
-    e[x == top] = 1
-    return e, top
-
-
-def _logsumexp(x, axis):
-    return large.by_rows(_logsumexp_whole, axis, np.asarray(x), reduces=True)
-
-
-def _logsumexp_whole(axis, x):
-    e, top = _powers(x, axis)
-    with np.errstate(divide="ignore"):
-        y = np.log(np.add.reduce(e, axis))
-    return y + top.reshape(y.shape)
-
-
-def _softmax(x, axis):
-    y = large.in_one_pass("softmax", x, axis=axis)
-    return y if y is not None else large.by_rows(_softmax_whole, axis, np.asarray(x))
-
-
-def _softmax_whole(axis, x, ct=None):
-    """The shares, times ``ct``."""
-    e, _ = _powers(x, axis)
-    total = np.add.reduce(e, axis, keepdims=True)
-    if ct is None:
-        e /= total
-    else:
-        e *= ct / total
-    return e
-
-
-def _softmax_move(g, y, axis):
-    """Symmetric, so both the tangent and the cotangent."""
-    moved = large.in_one_pass("softmax_slope", g, y, axis=axis)
-    if moved is not None:
-        return moved
-    g = g * y
-    if type(g) is type(y) is np.ndarray:
-        return g - y * np.add.reduce(g, axis, keepdims=True)
-    return g - y * g.sum(axis=axis).reshape(kept_shape(y.shape, axis))
-
-
-# row: exp(x) / sum exp(x) without overflow, and exact where exp(x - logsumexp(x)) loses digits
-softmax = primitive(
-    "softmax", _softmax,
-    jvp=lambda ts, y, xs, axis: _softmax_move(ts[0], y, axis),
-    vjp=lambda ct, y, xs, wanted, axis: [cast(_softmax_move(ct, y, axis), dtype_of(xs[0]))],
-    batch=lambda size, xs, batched, axis: softmax(xs[0], axis=_shift_axis(axis)),
-    abstract=lambda x, axis: x, saves="y", native_from="NATIVE",
-)
-
-
-def _logsumexp_vjp(ct, y, xs, wanted, axis):
-    if type(ct) in STRONG and type(xs[0]) is np.ndarray and ct.dtype == xs[0].dtype:
-        share = large.in_one_pass("softmax", xs[0], axis=axis)
-        if share is not None:
-            share *= ct.reshape(kept_shape(share.shape, axis))
-            return [share]
-        return [large.by_rows(_softmax_whole, axis, xs[0], ct)]
-    share = softmax(xs[0], axis=axis)
-    return [ct.reshape(kept_shape(share.shape, axis)) * share]
-
-
-# row: log of a sum of exponentials, without overflow and with one pass going back
-logsumexp = primitive(
-    "logsumexp", _logsumexp,
-    jvp=lambda ts, y, xs, axis: (ts[0] * softmax(xs[0], axis=axis)).sum(axis=axis),
-    vjp=_logsumexp_vjp, saves="x", native_from="NATIVE",
-    batch=lambda size, xs, batched, axis: logsumexp(xs[0], axis=_shift_axis(axis)),
-    abstract=lambda x, axis: Aval(reduced_shape(x.shape, axis), x.dtype),
-)
 
 # row: sqrt whose slope at 0 is 0 in every order: the spread of a constant sample has no direction
 root = elementwise(

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from functrans import numpy as fnp
+from functrans import tree
 from functrans._compile.run.gate import gate
 from functrans._core.bind import Tracer
 from functrans._core.scipy_names import NAMES
@@ -142,15 +143,65 @@ def _of_scipy(namespace: str) -> list[Swap]:
             other = _either(original, _counterpart(namespace, name))
             there = gate(writing, original, other, theirs.__name__)
             swaps.append(Swap(theirs, name, original, there))
+        elif isinstance(original, type):
+            there = StandIn.of(original, _counterpart(namespace, name))
+            swaps.append(Swap(theirs, name, original, there))
     return swaps + (_distributions(theirs) if namespace == "stats" else [])
 
 
 def _counterpart(namespace: str, name: str) -> Callable:
     def ours(*args: Any, **kwargs: Any) -> Any:
         module = importlib.import_module(f"functrans.scipy.{namespace}")
+        args, kwargs = tree.map(lambda x: x, (args, kwargs))  # values, not names for arrays
         return getattr(module, name)(*args, **kwargs)
 
     return ours
+
+
+class StandIn:
+    """In the place of a class: it makes objects of ours for the user's calls in a block.
+
+    For all else it is the class, whose instances both are.
+    """
+
+    original: type
+    ours: Callable
+
+    @classmethod
+    def of(cls, original: type, ours: Callable) -> StandIn:
+        self = object.__new__(cls)
+        self.original, self.ours = original, ours
+        functools.update_wrapper(self, original, updated=())
+        return self
+
+    @property
+    def __init__(self) -> Any:  # type: ignore[override]  # of the class, which others call
+        return self.original.__init__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        inside = writing.get() is not None and _is_open(sys._getframe(1), args, kwargs)
+        return (self.ours if inside else self.original)(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.original, name)
+
+    def __instancecheck__(self, x: Any) -> bool:
+        kind = type(x)
+        ours = kind.__name__ == self.original.__name__ and kind.__module__.startswith("functrans.")
+        return ours or isinstance(x, self.original)
+
+    def __subclasscheck__(self, kind: type) -> bool:
+        return issubclass(kind, self.original)
+
+    def __mro_entries__(self, bases: tuple) -> tuple[type]:
+        return (self.original,)
+
+    def __reduce__(self) -> tuple:
+        return _itself, (self.original,)
+
+
+def _itself(original: type) -> type:
+    return original
 
 
 def _distributions(theirs: ModuleType) -> list[Swap]:

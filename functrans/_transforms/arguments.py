@@ -14,6 +14,7 @@ from functrans import tree
 from functrans._core.array import Array, changeable, frozen_copy, plain, wrap
 from functrans._core.aval import PYTHON_SCALARS, aval_of, inexact_dtype, integer, shape_of
 from functrans._core.bind import Tracer
+from functrans._core.references import is_exact
 from functrans._transforms import paths
 from functrans._transforms.writing import follow
 from functrans.errors import ArgumentError, NotDifferentiable, ShapeError, name_of
@@ -324,7 +325,8 @@ def hand_out_all(
     """
     for i in range(len(xs)):
         # the short way for what was computed last: two references, of the list and of the call
-        if type(xs[i]) is np.ndarray and xs[i].base is None and getrefcount(xs[i]) == 2:
+        if (type(xs[i]) is np.ndarray and xs[i].base is None and getrefcount(xs[i]) == 2
+                and is_exact(xs[i])):
             xs[i] = hand_out_fresh(xs[i])
         elif not (weak and type(xs[i]) in PYTHON_SCALARS):
             alone = _is_alone(xs, i) or (
@@ -357,12 +359,13 @@ def hand_out_fresh(x: np.ndarray) -> Array:
 def _is_alone(xs: list, i: int, references: int = 0) -> bool:
     """Whether the memory of an entry of a list can be reached from there alone."""
     # two references: that of the list, or of the view, and that of the call
-    if type(xs[i]) not in _ARRAYS or getrefcount(xs[i]) > 2 + references:
+    if type(xs[i]) not in _ARRAYS or getrefcount(xs[i]) > 2 + references or not is_exact(xs[i]):
         return False
     if xs[i].base is None:
         return True
     return (
         type(xs[i].base) in _ARRAYS and xs[i].base.base is None and getrefcount(xs[i].base) <= 2
+        and is_exact(xs[i].base)
     )
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any, TypeVar
 
-from functrans.errors import name_of
+from functrans.config import FULL, settings
+from functrans.errors import name_of, shorten
 
 F = TypeVar("F", bound=Callable)
 
@@ -27,6 +28,28 @@ class ByValue:
 
     def __reduce__(self) -> Any:
         return global_name(self) or self.by_value()
+
+
+def surface(error: Exception) -> None:
+    """Before an error leaves a transform: let it show the user's frames alone, unless all were
+    asked for. The frame that calls this, to raise again, is among those that go.
+    """
+    if settings().tracebacks != FULL:
+        shorten(error)
+
+
+def surfacing(f: F) -> F:
+    """``f``, whose errors show the user's frames."""
+
+    @functools.wraps(f)
+    def public(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return f(*args, **kwargs)
+        except Exception as error:
+            surface(error)
+            raise
+
+    return public  # type: ignore[return-value]  # of the same signature
 
 
 class Derived(ByValue, functools.partial):
@@ -86,7 +109,7 @@ def deriving(transform: F) -> F:
         if not args and "f" not in kwargs:
             return functools.partial(transformed, **kwargs)
         f = args[0] if args else kwargs["f"]
-        return Derived(transform(*args, **kwargs), f, (transformed, args, kwargs))
+        return Derived(surfacing(transform(*args, **kwargs)), f, (transformed, args, kwargs))
 
     return transformed  # type: ignore[return-value]  # of the same signature
 
@@ -113,4 +136,5 @@ def _text(f: Any) -> str:
     return " of ".join([*parts, name_of(f)])
 
 
-__all__ = ["ByValue", "Derived", "deriving", "global_name"]
+__all__ = ["ByValue", "Derived", "deriving", "global_name", "surface",
+           "surfacing"]

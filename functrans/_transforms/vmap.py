@@ -242,8 +242,7 @@ def _run(
         args, kwargs = tree.unflatten(structure, leaves)
         draws = draws_near(f)
         outs, out_structure = tree.flatten(f(*args, **kwargs))
-        if draws is not None:
-            draws.refuse(trace.fun, "every slice")
+        draws.refuse(trace.fun, "every slice")
         require_numbers(f"vmap: `{name_of(f)}`", outs, "an array")
         return [trace.batched(plain(x)) for x in outs], out_structure
     finally:

@@ -22,6 +22,7 @@ from functrans import tree
 from functrans._core.bind import UNSEEN, Tracer
 from functrans._core.writing import patched, with_names
 from functrans._transforms.staging.libraries import is_library
+from functrans._transforms.staging.names import ANNOTATE, codes_inside
 from functrans.errors import ConcretizationError, ImmutableError, name_of, user_line
 
 # NumPy's methods and functions that write into an array.
@@ -262,14 +263,14 @@ def _globals(f: types.FunctionType, unknown: list[str]) -> Iterator[Any]:
 def _methods(kind: type) -> list[types.FunctionType]:
     """The methods of a class of the user's."""
     own = [k for k in kind.__mro__ if k.__module__.split(".")[0] not in LIBRARIES]
-    return [m for k in own for m in vars(k).values() if isinstance(m, types.FunctionType)]
+    return [m for k in own for m in vars(k).values()
+            if isinstance(m, types.FunctionType) and m.__name__ != ANNOTATE]
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
     yield code
-    for c in code.co_consts:
-        if isinstance(c, types.CodeType):
-            yield from _nested(c)
+    for c in codes_inside(code):
+        yield from _nested(c)
 
 
 def _names_read(code: types.CodeType) -> frozenset[str]:

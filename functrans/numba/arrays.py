@@ -26,7 +26,7 @@ from numba.extending import (
 from numba.np.arrayobj import intrin_alloc
 
 from functrans.numba.emit import Emitter
-from functrans.numba.numbers import Active, is_plain
+from functrans.numba.numbers import Active, Joint, is_plain, taped
 from functrans.numba.rules import BINARY, CONSTANT, UNARY
 
 
@@ -152,7 +152,8 @@ def is_operand(x: Any) -> bool:
 def element_of(*xs: Any) -> Active | None:
     """The type of active numbers among operands of which one is an array, else None."""
     kinds = {x.dtype if isinstance(x, ActiveArray) else x for x in xs}
-    active_kinds = [x for x in kinds if isinstance(x, Active)]
+    active_kinds = list({taped(0, x.strong) if isinstance(x, Joint) else x
+                         for x in kinds if isinstance(x, Active)})
     arrays = any(isinstance(x, types.Array) for x in xs)
     return active_kinds[0] if arrays and len(active_kinds) == 1 else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,11 @@ from functrans.numba.arrays import ActiveArray, reinterpret, words_type
 from functrans.numba.numbers import Active, Dual, Taped
 
 
+@functools.cache
+def _array_of(element: Active, ndim: int, readonly: bool) -> ActiveArray:
+    return ActiveArray(element, ndim, "C", readonly)
+
+
 class Words:
     """The memory of active numbers, as kernels take them."""
 
@@ -19,7 +25,7 @@ class Words:
 
     def __init__(self, words: np.ndarray, element: Active, scalar: bool, readonly: bool):
         self.words = words
-        self.kind = element if scalar else ActiveArray(element, words.ndim - 1, "C", readonly)
+        self.kind = element if scalar else _array_of(element, words.ndim - 1, readonly)
 
     def copy(self) -> Words:
         other = object.__new__(Words)

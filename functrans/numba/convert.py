@@ -19,10 +19,11 @@ from numba.core import types
 from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic, overload
 
+from functrans._transforms.staging.names import codes_inside
 from functrans.numba.arrays import fresh
-from functrans.numba.numbers import Active
+from functrans.numba.numbers import Active, Taped
 from functrans.numba.source import require_pure
-from functrans.numba.updates import KernelCompiler
+from functrans.numba.updates import KernelCompiler, TapeCompiler
 
 # Options of a kernel that its copies keep. Threads would race for the tape, and fast mathematics
 # knows no NaN, by which a product with a zero is told.
@@ -102,7 +103,8 @@ class Conversion:
         copy.__module__, copy.__qualname__ = f.__module__, f.__qualname__
         kept = (*KEPT, "fastmath") if self.element is None else KEPT
         options = {k: v for k, v in kernel.targetoptions.items() if k in kept} | self.options
-        self.copies[kernel] = numba.njit(copy, **options, pipeline_class=KernelCompiler)
+        compiler = TapeCompiler if isinstance(self.element, Taped) else KernelCompiler
+        self.copies[kernel] = numba.njit(copy, **options, pipeline_class=compiler)
         names.update({k: self.of(v) for k, v in f.__globals__.items() if k in _names(f.__code__)})
         names["__name__"] = f.__globals__.get("__name__")
         for cell, theirs in zip(cells, f.__closure__ or (), strict=True):
@@ -136,8 +138,7 @@ class Module(python_types.ModuleType):
 
 def _names(code: python_types.CodeType) -> set[str]:
     """The global names in a function and in those inside of it."""
-    inside = [c for c in code.co_consts if isinstance(c, python_types.CodeType)]
-    return set(code.co_names).union(*map(_names, inside))
+    return set(code.co_names).union(*map(_names, codes_inside(code)))
 
 
 # ---- functions that make arrays

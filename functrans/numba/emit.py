@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import overload
+from numba.extending import lower_cast, overload
 
 from functrans.numba import tape
-from functrans.numba.numbers import INT32, Active, Dual, Vector, is_plain
+from functrans.numba.numbers import INT32, Active, Dual, Joint, Taped, Vector, is_plain, joint
+
+Term = tuple[ir.Value, ir.Value]  # a node's index and the slope in it
 
 # What each function of numbers does: (emitter, function, operands) -> result. Filled by the rules.
 RULES: dict[Any, Callable] = {}
@@ -71,8 +73,7 @@ class Emitter:
 
     def part(self, x: Emitted, name: str) -> Emitted:
         assert isinstance(x.kind, Active), x.kind
-        kind = {"value": x.kind.base, "index": types.int64, "slope": types.float64,
-                "tangent": getattr(x.kind, "tangent", None)}[name]
+        kind = {"value": x.kind.base, "tangent": getattr(x.kind, "tangent", None)}[name]
         proxy = cgutils.create_struct_proxy(x.kind)(self.context, self.builder, value=x.value)
         return self.of(kind, getattr(proxy, name))
 
@@ -119,31 +120,67 @@ class Emitter:
         if isinstance(kind, Dual):
             t = self.scaled(slope, self.part(x, "tangent"), kind.strong)
             return self.number(kind, y, tangent=t)
-        s = self.scaled(slope, self.part(x, "slope"), kind.strong)
-        return self.number(kind, y, index=self.part(x, "index"), slope=s)
+        return self.moving(kind, y, self.terms(x, slope))
 
     def joined(self, a: Emitted, b: Emitted, y: Emitted, slopes: tuple) -> Emitted:
         """The number with value ``y`` that moves as ``slopes`` times ``a`` and ``b``."""
-        kind, strong = a.kind, a.kind.strong
-        name = "tangent" if isinstance(kind, Dual) else "slope"
-        p, q = [self.scaled(s, self.part(x, name), strong)
-                for s, x in zip(slopes, (a, b), strict=True)]
+        kind = a.kind
         if isinstance(kind, Dual):
+            p, q = [self.scaled(s, self.part(x, "tangent"), kind.strong)
+                    for s, x in zip(slopes, (a, b), strict=True)]
             return self.number(kind, y, tangent=self.total(p, q))
-        args = self.part(a, "index"), p, self.part(b, "index"), q
-        pair = self.context.compile_internal(
-            self.builder, tape.meet.py_func, MEETING, [x.value for x in args]
-        )
-        index, slope = cgutils.unpack_tuple(self.builder, pair)
-        return self.number(kind, y, index=self.of(types.int64, index),
-                           slope=self.of(types.float64, slope))
+        terms = self.terms(a, slopes[0])
+        for place, term in self.terms(b, slopes[1]).items():
+            terms[place] = self.met(terms[place], term) if place in terms else term
+        return self.moving(joint(kind, b.kind), y, terms)
+
+    # ---- taped numbers: the nodes that they move with, and their slopes in them, by place
+
+    def terms(self, x: Emitted, slope: Any = 1.0) -> dict[int, Term]:
+        proxy = cgutils.create_struct_proxy(x.kind)(self.context, self.builder, value=x.value)
+        found = {}
+        for p in x.kind.places:
+            suffix = p if isinstance(x.kind, Joint) else ""
+            s = self.of(types.float64, getattr(proxy, f"slope{suffix}"))
+            found[p] = getattr(proxy, f"index{suffix}"), self.scaled(slope, s, x.kind.strong).value
+        return found
+
+    def met(self, a: Term, b: Term) -> Term:
+        """What two terms of one place are together."""
+        pair = self.context.compile_internal(self.builder, tape.meet.py_func, MEETING, [*a, *b])
+        return tuple(cgutils.unpack_tuple(self.builder, pair))
+
+    def moving(self, kind: Taped | Joint, y: Emitted, terms: dict[int, Term]) -> Emitted:
+        """The number with value ``y`` and these terms: with a node of its own, if it has one."""
+        proxy = cgutils.create_struct_proxy(kind)(self.context, self.builder)
+        proxy.value = self.cast(y, types.float64).value
+        if isinstance(kind, Taped):
+            one = len(terms) == 1
+            edges = list(terms.values())
+            proxy.index, proxy.slope = edges[0] if one else tape.entered(self.builder, edges)
+            return self.of(kind, proxy._getvalue())
+        for p in kind.places:
+            index, slope = terms.get(p, NOTHING)
+            setattr(proxy, f"index{p}", index)
+            setattr(proxy, f"slope{p}", slope)
+        return self.of(kind, proxy._getvalue())
 
 
+NOTHING = ir.Constant(ir.IntType(64), 0), ir.Constant(ir.DoubleType(), 0.0)
 MEETING = types.Tuple([types.int64, types.float64])(
     types.int64, types.float64, types.int64, types.float64
 )
 QUIET = {operator.add: ir.IRBuilder.fadd, operator.sub: ir.IRBuilder.fsub,
          operator.mul: ir.IRBuilder.fmul, operator.truediv: ir.IRBuilder.fdiv}
+
+
+@lower_cast(Joint, Joint)
+@lower_cast(Joint, Taped)
+def _settled(context: Any, builder: Any, source: Any, target: Any, x: Any) -> Any:
+    """A number as one of more places, or as one that moves with a node of its own."""
+    e = Emitter(context, builder)
+    number = e.of(source, x)
+    return e.moving(target, e.part(number, "value"), e.terms(number)).value
 
 
 def strongly(builder: Any, a: Any, b: Any, y: Any) -> Any:

@@ -7,6 +7,11 @@ A ``Taped`` number is a value, the index of a node of the tape, and its slope in
 as ``slope`` times the node does. So functions of one number need no entry; only where numbers of
 two nodes meet is there a new one. Constants are at node 0: zeroed memory is a constant zero.
 
+A ``Joint`` number is taped too, and moves with a node for each of its ``places``: numbers that an
+expression reads there (``places.py``). So an expression of several numbers needs one entry, where
+its result is kept. Two numbers of a place have the same node as a rule; where they have not, a new
+one takes its place.
+
 Slopes are multiplied as they are. ``strong`` numbers take ``0 * inf`` and ``0 * nan`` in a
 derivative as 0. That triples the time of dual numbers, so that kernels are run with them only where
 NaN came out.
@@ -14,6 +19,7 @@ NaN came out.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from llvmlite import ir
@@ -63,10 +69,51 @@ class Taped(Active):
 
     words = 3
     base = types.float64
+    places: tuple[int, ...] = (0,)
 
     def __init__(self, strong: bool = False):
         self.strong = strong
         super().__init__(f"taped({'strong' * strong})")
+
+    def unify(self, typingctx: Any, other: types.Type) -> types.Type | None:
+        return self if isinstance(other, Joint) else super().unify(typingctx, other)
+
+    def can_convert_from(self, typingctx: Any, other: types.Type) -> Conversion | None:
+        if isinstance(other, Joint):
+            return Conversion.safe
+        return super().can_convert_from(typingctx, other)
+
+
+# With how many nodes one number may move.
+MOST_PLACES = 8
+
+
+class Joint(Active):
+    """A taped number that moves with several nodes."""
+
+    base = types.float64
+
+    def __init__(self, places: tuple[int, ...], strong: bool):
+        self.places, self.strong = places, strong
+        super().__init__(f"joint({places}{', strong' * strong})")
+
+    def unify(self, typingctx: Any, other: types.Type) -> types.Type | None:
+        if isinstance(other, Joint | Taped):
+            return other if isinstance(other, Taped) else joint(self, other)
+        return super().unify(typingctx, other)
+
+    def can_convert_from(self, typingctx: Any, other: types.Type) -> Conversion | None:
+        if isinstance(other, Joint) and set(other.places) <= set(self.places):
+            return Conversion.safe
+        return super().can_convert_from(typingctx, other)
+
+
+def joint(a: Taped | Joint, b: Taped | Joint) -> Taped | Joint:
+    """The type of what moves with the nodes of both."""
+    places = tuple(sorted({*a.places, *b.places}))
+    if places == (0,) or len(places) > MOST_PLACES:
+        return Taped(a.strong)
+    return Joint(places, a.strong)
 
 
 @register_model(Vector)
@@ -108,6 +155,20 @@ class TapedModel(models.StructModel):
         super().__init__(manager, kind, members)
 
 
+@functools.cache
+def taped(depth: int, strong: bool) -> Active:
+    """Taped numbers, as values and tangents of so many levels of dual ones."""
+    return Dual(taped(depth - 1, strong), 1, strong) if depth else Taped(strong)
+
+
+@register_model(Joint)
+class JointModel(models.StructModel):
+    def __init__(self, manager: Any, kind: Joint):
+        terms = [(f"{name}{p}", of) for p in kind.places
+                 for name, of in (("index", types.int64), ("slope", types.float64))]
+        super().__init__(manager, kind, [("value", types.float64), *terms])
+
+
 def is_plain(kind: types.Type) -> bool:
     """Whether it is the type of an ordinary real number."""
     return isinstance(kind, PLAIN)
@@ -124,4 +185,4 @@ def _constant(context: Any, builder: Any, source: Any, target: Any, x: Any) -> A
     return y._getvalue()
 
 
-__all__ = ["Active", "Dual", "Taped", "Vector", "is_plain"]
+__all__ = ["Active", "Dual", "Joint", "Taped", "Vector", "is_plain", "joint", "taped"]

@@ -7,6 +7,7 @@ The conventions (kinks, ties, powers of zero) are those of the rows in ``_ops/el
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from numba.core import types
 from numba.extending import lower_builtin, overload, type_callable
 
 from functrans.numba.emit import RULES, Emitted, Emitter, strong_product
-from functrans.numba.numbers import Active, is_plain
+from functrans.numba.numbers import Active, Joint, Taped, is_plain, joint
 
 # What an array gets entry by entry (``arrays.py``), by how many operands there are.
 UNARY: list[Any] = []
@@ -112,9 +113,11 @@ def _typer_of_two(f: Any) -> Callable:
 def number_kind(*kinds: Any) -> Active | None:
     """The one type of active numbers among these, if the others are of plain ones."""
     found = {k for k in kinds if isinstance(k, Active)}
-    if len(found) != 1 or not all(isinstance(k, Active) or is_plain(k) for k in kinds):
+    if not found or not all(isinstance(k, Active) or is_plain(k) for k in kinds):
         return None
-    return found.pop()
+    if all(isinstance(k, Taped | Joint) for k in found):
+        return functools.reduce(joint, found)
+    return found.pop() if len(found) == 1 else None
 
 
 def _innermost(kind: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +17,10 @@ from numba.core import types
 from numba.core.dispatcher import Dispatcher
 
 from functrans._core.bind import may_have_nan
-from functrans.numba import tape
+from functrans.numba import tape as tapes
 from functrans.numba.boxing import Returned, Words
 from functrans.numba.convert import converted
-from functrans.numba.numbers import Active, Dual, Taped
+from functrans.numba.numbers import Active, Dual, taped
 from functrans.numba.source import explained
 
 # How many tangents fit into one run.
@@ -99,7 +100,7 @@ class Runs:
         words = np.zeros((*columns[0].shape, kind.words))
         for k, x in enumerate(columns):
             words[..., k] = x
-        return Words(words, kind, self.args.scalars[i], i not in self.args.outs)
+        return self._numbers(i, kind, words)
 
     def tangents(
         self, xs: Sequence, active: Sequence[int], components: Sequence[Sequence], depth: int,
@@ -144,46 +145,41 @@ class Runs:
         moving: Sequence[int], strong: bool,
     ) -> Recorded:
         """A run that is kept on a tape. ``components`` with the values, by argument."""
-        kind: Active = Taped(strong)
-        for _ in range(depth):
-            kind = Dual(kind, 1, strong)
+        kind = taped(depth, strong)
         operands = [self.args.plain(i, x) for i, x in enumerate(xs)]
-        node = 1
-        for i, components_of_i in zip(active, components, strict=True):
-            operands[i], node = self._inputs(i, kind, components_of_i, node)
+        block = tapes.numbers.take(kind.words * sum([xs[i].size for i in active]))
+        node, at = 1, 0
+        for i, columns in zip(active, components, strict=True):
+            words = block[at : at + kind.words * xs[i].size].reshape(*xs[i].shape, kind.words)
+            for k, x in enumerate(columns):
+                tapes.number_inputs(words.reshape(-1, kind.words), np.ravel(x), node, 3 * k)
+                node += x.size
+            operands[i], at = self._numbers(i, kind, words), at + words.size
         for i in set(self.args.outs).difference(active):
             if xs[i].dtype.kind == "f":
-                operands[i], _ = self._inputs(i, kind, [xs[i]], 0)
+                words = np.zeros((*xs[i].shape, kind.words))
+                words[..., 0] = xs[i]
+                operands[i] = self._numbers(i, kind, words)
         key = kind, node
-        outs, entries = tape.recorded(
+        outs, entries = tapes.recorded(
             lambda: self.run(kind, [x.copy() if i in self.args.outs else x
                                     for i, x in enumerate(operands)]),
             node - 1, self.room.get(key, 4 * node + 1000),
         )
-        self.room[key] = len(entries.entries) - node + 64
+        self.room[key] = len(entries.entries) + 64
+        if all(map(_stands_alone, outs)):
+            tapes.numbers.give(block)
         return Recorded(entries, [_words_of(outs[i], kind) for i in moving], strong,
                         [x.shape for parts in components for x in parts])
 
-    def _inputs(
-        self, i: int, kind: Active, columns: Sequence[np.ndarray], node: int
-    ) -> tuple[Words, int]:
-        """An argument whose entries are nodes from ``node`` on; constant where that is 0."""
-        size, shape = columns[0].size, columns[0].shape
-        words = (np.empty if node else np.zeros)((size, kind.words))
-        for k, x in enumerate(columns):
-            if node:
-                tape.number_inputs(words, np.ravel(x), node, 3 * k)
-                node += size
-            else:
-                words[:, 3 * k] = np.ravel(x)
-        words = words.reshape(*shape, kind.words)
-        return Words(words, kind, self.args.scalars[i], i not in self.args.outs), node
+    def _numbers(self, i: int, kind: Active, words: np.ndarray) -> Words:
+        return Words(words, kind, self.args.scalars[i], i not in self.args.outs)
 
 
 class Recorded(NamedTuple):
     """A run on a tape: the words of its outputs, and the shapes of its inputs."""
 
-    tape: tape.Tape
+    tape: tapes.Tape
     outs: list[np.ndarray]
     strong: bool
     shapes: list[tuple[int, ...]]
@@ -201,10 +197,12 @@ class Recorded(NamedTuple):
             with np.errstate(all="ignore"):
                 values = np.where(slopes == 0, 0.0, ct * slopes) if self.strong else ct * slopes
             seeds.append((words[..., -2:-1].copy().view(np.int64)[..., 0], values))
-        flat = self.tape.pull(seeds, self.strong)
-        ends = np.cumsum([int(np.prod(s)) for s in self.shapes])
-        return [part.reshape(s) for part, s in zip(np.split(flat, ends[:-1]), self.shapes,
-                                                   strict=True)]
+        flat, at, parts = self.tape.pull(seeds, self.strong), 0, []
+        for shape in self.shapes:
+            size = prod(shape)
+            parts.append(flat[at : at + size].reshape(shape))
+            at += size
+        return parts
 
 
 def leaves_of(out: Any) -> list:
@@ -212,6 +210,11 @@ def leaves_of(out: Any) -> list:
     if out is None:
         return []
     return list(out) if isinstance(out, tuple) else [out]
+
+
+def _stands_alone(x: Any) -> bool:
+    """Whether a result is a number, rather than an array that may be part of an argument."""
+    return not isinstance(x, Returned) or isinstance(x.words.base, bytes)
 
 
 def _words_of(x: Any, kind: Active) -> np.ndarray:

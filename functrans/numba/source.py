@@ -15,6 +15,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
 
+from functrans._transforms.staging.names import codes_inside
 from functrans.errors import PACKAGE, UnsupportedError, user_frames
 
 NUMBA = os.path.dirname(numba.__file__) + os.sep
@@ -50,7 +51,7 @@ def require_pure(f: Callable) -> None:
     for code in _codes(f.__code__):
         line, last = code.co_firstlineno, None
         for instruction in dis.get_instructions(code):
-            line = instruction.starts_line or line
+            line = (instruction.positions and instruction.positions.lineno) or line
             name = instruction.argval
             named = f.__globals__.get(name) if isinstance(name, str) else None
             if reason := _impurity(named, name, last):
@@ -78,9 +79,8 @@ def _impurity(x: Any, name: Any, module: Any) -> str:
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
     yield code
-    for c in code.co_consts:
-        if isinstance(c, types.CodeType):
-            yield from _codes(c)
+    for c in codes_inside(code):
+        yield from _codes(c)
 
 
 def _line(kernel: Dispatcher, text: str) -> str:

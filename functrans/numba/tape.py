@@ -1,7 +1,8 @@
-"""The tape of taped numbers: a native list of nodes, each of which moves with two earlier ones.
+"""The tape of taped numbers: a native list of nodes, each of which moves with earlier ones.
 
-Entry k is ``(i, j, p, q)``: node k moves as ``p`` times node i and ``q`` times node j. The first
-nodes, after that of constants, are inputs and have no entry worth reading. Code writes to the one
+An entry is ``(i, j, p, q)``: a node moves as ``p`` times node i and ``q`` times node j, and as the
+entries say that follow, up to the first one of the next node, in which i is marked. The first
+nodes, that of constants and the inputs, have no entries. Code writes to the one
 tape that the header names, which stays at its address; ``recording`` is held meanwhile. A tape that
 is too short counts on, so that the kernel can be run again on one that is long enough: entering a
 node then needs no call, and no test but one.
@@ -23,13 +24,39 @@ from functrans.errors import OutOfMemoryError
 from functrans.numba.source import line_of_call
 
 # Unsigned, so that no index counts from the end; small, since a tape is read at the pace of memory.
+# The highest bit of i marks the first entry of a node.
 ENTRY = np.dtype([("i", np.uint32), ("j", np.uint32), ("p", np.float64), ("q", np.float64)])
-MOST = 2**32 - 1
+MOST = 2**31 - 1
+FIRST = 2**31
 INT64, DOUBLE, INT32 = ir.IntType(64), ir.DoubleType(), ir.IntType(32)
 
-# How many nodes there are, how many there is room for, and where the entries are.
-_header = np.zeros(3, np.int64)
+# How many nodes and entries there are, for how many entries there is room, and where they are.
+_header = np.zeros(4, np.int64)
 _lock = Lock()
+
+
+def entered(builder: Any, terms: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+    """A new node that moves with others, ``terms`` (index, slope): its index, and the slope 1."""
+    entry = ir.LiteralStructType([INT32, INT32, DOUBLE, DOUBLE])
+    kind = ir.LiteralStructType([INT64, INT64, INT64, entry.as_pointer()])
+    header = builder.inttoptr(INT64(_header.ctypes.data), kind.as_pointer())
+    nodes, used, room, entries = [builder.gep(header, [INT32(0), INT32(k)]) for k in range(4)]
+    terms = [*terms, (INT64(0), DOUBLE(0.0))] if len(terms) % 2 else terms
+    n, first = builder.load(nodes), builder.load(used)
+    end = builder.add(first, INT64(len(terms) // 2))
+    with builder.if_then(builder.icmp_signed("<=", end, builder.load(room)), likely=True):
+        start = builder.load(entries)
+        for k in range(0, len(terms), 2):
+            at = builder.gep(start, [builder.add(first, INT64(k // 2))])
+            (i, p), (j, q) = terms[k : k + 2]
+            small = [builder.trunc(x, INT32) for x in (i, j)]
+            if k == 0:
+                small[0] = builder.or_(small[0], INT32(FIRST))
+            for m, x in enumerate([*small, p, q]):
+                builder.store(x, builder.gep(at, [INT32(0), INT32(m)]))
+    builder.store(builder.add(n, INT64(1)), nodes)
+    builder.store(end, used)
+    return n, DOUBLE(1.0)
 
 
 @intrinsic
@@ -37,18 +64,8 @@ def enter(typingctx: Any, i: Any, j: Any, p: Any, q: Any) -> Any:
     """A new node that moves as ``p`` times node i and ``q`` times node j."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        entry = ir.LiteralStructType([INT32, INT32, DOUBLE, DOUBLE])
-        kind = ir.LiteralStructType([INT64, INT64, entry.as_pointer()])
-        header = builder.inttoptr(INT64(_header.ctypes.data), kind.as_pointer())
-        count, room, entries = [builder.gep(header, [INT32(0), INT32(k)]) for k in range(3)]
-        n = builder.load(count)
-        with builder.if_then(builder.icmp_signed("<", n, builder.load(room)), likely=True):
-            at = builder.gep(builder.load(entries), [n])
-            small = [builder.trunc(x, INT32) for x in args[:2]]
-            for k, x in enumerate([*small, *args[2:]]):
-                builder.store(x, builder.gep(at, [INT32(0), INT32(k)]))
-        builder.store(builder.add(n, INT64(1)), count)
-        return n
+        i, j, p, q = args
+        return entered(builder, [(i, p), (j, q)])[0]
 
     return types.int64(types.int64, types.int64, types.float64, types.float64), build
 
@@ -57,12 +74,12 @@ def enter(typingctx: Any, i: Any, j: Any, p: Any, q: Any) -> Any:
 def meet(i, p, j, q):
     """Where numbers of nodes i and j meet: the node and the slope of what moves as ``p`` and ``q``.
     """
+    if i == j:
+        return i, p + q
     if j == 0:
         return i, p
     if i == 0:
         return j, q
-    if i == j:
-        return i, p + q
     return enter(i, j, p, q), 1.0  # type: ignore[call-arg]  # numba passes the first
 
 
@@ -94,32 +111,37 @@ class Memory:
 
 
 _entries, _nodes = Memory(ENTRY), Memory(np.dtype(np.float64))
+numbers = Memory(np.dtype(np.float64))  # arguments
 
 
 def clear() -> None:
     """Give the memory that is kept for tapes back."""
     _entries.clear()
     _nodes.clear()
+    numbers.clear()
 
 
 class Tape:
-    """The entries of a run, of which the first ``inputs`` are those of constants and inputs."""
+    """The entries of a run, and how many nodes it has; the first are a constant and ``inputs``."""
 
-    def __init__(self, block: np.ndarray, nodes: int, inputs: int):
-        self.block, self.entries, self.inputs = block, block[:nodes], inputs
+    def __init__(self, block: np.ndarray, used: int, nodes: int, inputs: int):
+        self.block, self.entries, self.nodes, self.inputs = block, block[:used], nodes, inputs
 
     def __del__(self) -> None:
         _entries.give(self.block)
 
     def pull(self, seeds: Sequence[tuple[Any, Any]], strong: bool) -> np.ndarray:
         """The cotangents of the inputs from those of nodes, ``seeds``: (indices, values)."""
-        block = _nodes.take(len(self.entries))
-        cts = block[: len(self.entries)]
+        block = _nodes.take(self.nodes)
+        cts = block[: self.nodes]
         cts[:] = 0.0
         for index, value in seeds:
-            np.add.at(cts, index, value)
+            if index.ndim:
+                np.add.at(cts, index, value)
+            else:
+                cts[index] += value
         cts[0] = 0.0
-        (_walk_strongly if strong else _walk)(self.entries, self.inputs, cts)
+        (_walk_strongly if strong else _walk)(self.entries, cts)
         found = cts[1 : self.inputs].copy()
         _nodes.give(block)
         return found
@@ -143,15 +165,15 @@ def recorded(run: Callable[[], Any], inputs: int, room: int) -> tuple[Any, Tape]
     while True:
         block = _block(inputs + 1 + room)
         with _lock:
-            _header[:] = inputs + 1, len(block), block.ctypes.data
+            _header[:] = inputs + 1, 0, len(block), block.ctypes.data
             try:
                 out = run()
-                n = int(_header[0])
+                nodes, used = _header[:2].tolist()
             finally:
                 _header[:] = 0
-        if n <= len(block):
-            return out, Tape(block, n, inputs + 1)
-        room = n
+        if used <= len(block):
+            return out, Tape(block, used, nodes, inputs + 1)
+        room = used
 
 
 @numba.njit(nogil=True)
@@ -165,35 +187,40 @@ def number_inputs(words, values, first, at):
 
 
 @numba.njit(nogil=True)
-def _walk(entries, inputs, cts):
-    ct = cts[len(entries) - 1]
-    for k in range(len(entries) - 1, inputs - 1, -1):
-        below = cts[k - 1]  # as a rule the node before takes part, and is not waited for in memory
+def _walk(entries, cts):
+    k = len(cts) - 1
+    ct, below = cts[k], cts[k - 1]
+    for r in range(len(entries) - 1, -1, -1):
+        i, j = entries[r].i & MOST, entries[r].j
         if ct != 0.0:
-            entry = entries[k]
-            p, q = ct * entry.p, ct * entry.q
-            if entry.i == k - 1:
+            p, q = ct * entries[r].p, ct * entries[r].q
+            # as a rule the node before takes part, and is not waited for in memory
+            if i == k - 1:
                 below += p
             else:
-                cts[entry.i] += p
-            if entry.j == k - 1:
+                cts[i] += p
+            if j == k - 1:
                 below += q
             else:
-                cts[entry.j] += q
-        cts[k - 1] = below
-        ct = below
+                cts[j] += q
+        if entries[r].i >= FIRST:
+            k -= 1
+            cts[k] = ct = below
+            below = cts[k - 1]
 
 
 @numba.njit(nogil=True)
-def _walk_strongly(entries, inputs, cts):
-    for k in range(len(entries) - 1, inputs - 1, -1):
-        ct = cts[k]
+def _walk_strongly(entries, cts):
+    k = len(cts) - 1
+    for r in range(len(entries) - 1, -1, -1):
+        ct, entry = cts[k], entries[r]
         if ct != 0.0:
-            entry = entries[k]
             if entry.p != 0.0:
-                cts[entry.i] += ct * entry.p
+                cts[entry.i & MOST] += ct * entry.p
             if entry.q != 0.0:
                 cts[entry.j] += ct * entry.q
+        if entry.i >= FIRST:
+            k -= 1
 
 
-__all__ = ["Tape", "clear", "enter", "meet", "number_inputs", "recorded"]
+__all__ = ["Tape", "clear", "enter", "entered", "meet", "number_inputs", "numbers", "recorded"]

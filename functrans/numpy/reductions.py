@@ -12,6 +12,7 @@ import numpy as np
 from functrans._core.aval import inexact_dtype, shape_of
 from functrans._core.bind import Tracer, cast
 from functrans._ops import elementwise as ops
+from functrans._ops import exponentials
 from functrans._ops import reductions as rows
 from functrans.numpy.lengths import length
 from functrans.numpy.options import (
@@ -392,7 +393,7 @@ def _logsumexp(array, axis=0, out=None, keepdims=False, initial=NoValue, where=T
     array = array.astype(np.logaddexp.reduce(np.zeros(1, array.dtype)).dtype)  # NumPy's errors
     a = prepared("logaddexp.reduce", array, out, None, where, -math.inf)
     axis = axes_of(axis, a.ndim)
-    y = keep(rows.logsumexp(a, axis=axis), a, axis, keepdims)
+    y = keep(exponentials.logsumexp(a, axis=axis), a, axis, keepdims)
     return ops.logaddexp(y, initial) if is_set(initial) else y
 
 

@@ -32,6 +32,7 @@ from functrans.torch import (
     masked,
     nn,
     optim,
+    profiler,
     random,
     signal,
     sparse,
@@ -141,7 +142,7 @@ __all__ = [
     "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_grad_enabled",
     "is_inference_mode_enabled", "is_tensor", "jit", "layout", "linalg", "load", "long", "masked",
     "memory_format", "nan", "newaxis", "nn", "no_grad", "optim", "pi", "preserve_format",
-    "promote_types", "random", "result_type", "save", "set_default_dtype",
+    "profiler", "promote_types", "random", "result_type", "save", "set_default_dtype",
     "set_default_tensor_type", "set_grad_enabled", "short", "signal", "sparse", "sparse_coo",
     "sparse_coo_tensor", "special", "strided", "testing", "uint8", "utils", "version", "vmap",
 ]
@@ -156,6 +157,7 @@ Tensor.backward = tensor_backward  # type: ignore[method-assign]
 Tensor.__repr__ = show_tensor  # type: ignore[method-assign,assignment]
 Node.__getattr__ = seen.saved_attribute  # type: ignore[method-assign,assignment]
 Node.__call__ = seen.pass_alone  # type: ignore[method-assign,assignment]
+Node.__dir__ = seen.attribute_names  # type: ignore[method-assign,assignment]
 for _name, _f in {**kinds.METHODS, **memory.METHODS}.items():
     setattr(Tensor, _name, _f)
 for _name, _f in table.PROPERTIES.items():

@@ -1,6 +1,6 @@
 """``torch.version``: the torch whose names and behaviour are followed."""
 
-__version__ = "2.13.0+functrans"
+__version__ = "2.15.0+functrans"
 cuda = hip = None
 debug = False
 

@@ -9,6 +9,8 @@ import functrans as ft
 from functrans.errors import NotDifferentiable, SolverError, UnsupportedError
 from functrans.scipy import integrate
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 T = np.linspace(0.0, 2.0, 7)
 TIGHT = {"rtol": 1e-10, "atol": 1e-12}
 

@@ -63,6 +63,13 @@ def test_parameters_of_metrics_are_differentiated():
     assert_derivatives(lambda p: distance.jensenshannon(p, V, 2.0), U)
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "minkowski"])
+def test_norms_take_rows_as_scipy_does_from_1_18_on(metric):
+    J = ft.jacobian(lambda u: getattr(distance, metric)(u, V, w=W))(np.stack([U, 2 * U]))
+    for i, u in enumerate([U, 2 * U]):
+        np.testing.assert_allclose(J[i, i], ft.grad(getattr(distance, metric))(u, V, w=W))
+
+
 def test_the_rest_of_spatial():
     for p in (1, 2, 3.5, np.inf):
         assert_derivatives(lambda x, y, p=p: spatial.distance_matrix(x, y, p), A, B, order=1)
@@ -112,7 +119,7 @@ BAD = {
     "cdist metric type": (TypeError, lambda d, x: d.cdist(x, B, 3)),
     "pdist rank": (ValueError, lambda d, x: d.pdist(x[0])),
     "pdist covariance": (ValueError, lambda d, x: d.pdist(x[:2], "mahalanobis")),
-    "vector": (ValueError, lambda d, x: d.euclidean(x, x)),
+    "vector": (ValueError, lambda d, x: d.cosine(x, x)),
     "weights": (ValueError, lambda d, x: d.cityblock(x[0], x[1], w=[-1, 0, 1])),
     "power": (ValueError, lambda d, x: d.minkowski(x[0], x[1], 0)),
     "variances": (TypeError, lambda d, x: d.seuclidean(x[0], x[1], [1.0])),

@@ -412,3 +412,63 @@ def test_the_slope_of_xlogy_at_zero_is_a_logarithm():
     b = torch.tensor(2.0, dtype=torch.float64)
     torch.distributions.Gamma(a, b).log_prob(torch.tensor(5.0, dtype=torch.float64)).backward()
     assert a.grad.item() == pytest.approx(log(2.0) + log(5.0) + 0.5772156649015329)
+
+
+# ---- names of arguments
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: torch.softmax(x, axis=0), lambda x: x.sum(axis=0), lambda x: x.var(axis=0),
+    lambda x: torch.amax(x, axis=0, keepdims=True), lambda x: torch.max(x, axis=0).values,
+    lambda x: torch.cat([x, x], axis=0), lambda x: torch.stack([x], axis=1),
+    lambda x: x.unsqueeze(axis=0), lambda x: torch.cumsum(x, axis=1),
+])
+def test_numpys_names_of_arguments_are_taken_too(call):
+    x = torch.arange(6.0).reshape(2, 3)
+    assert isinstance(call(x), torch.Tensor)
+
+
+@pytest.mark.parametrize(("call", "text"), [
+    (lambda x: x.std(colour=1), r"^std\(\) received an invalid combination of arguments - got "
+                                r"\(Tensor, colour=int\)"),
+    (lambda x: torch.clamp(x, minn=1), r"^clamp\(\) received an invalid combination .*minn=int"),
+    (lambda x: torch.softmax(x, colour=1), r"^softmax\(\) got an unexpected keyword argument"),
+    (lambda x: torch.nn.functional.mse_loss(x, x, colour=1), r"^mse_loss\(\) got an unexpected"),
+])
+def test_an_unknown_name_of_an_argument_is_refused_as_in_torch(call, text):
+    with pytest.raises(TypeError, match=text):
+        call(torch.ones(2, 3))
+
+
+@pytest.mark.parametrize(("equation", "shapes", "text"), [
+    ("ij,jk", [(2, 3), (4, 5)], "subscript j has size 4 for operand 1 which does not broadcast "
+                                "with previously seen size 3"),
+    ("ij,jk->il", [(2, 3), (3, 5)], "output subscript l does not appear in the equation"),
+    ("ij,jk->ii", [(2, 3), (3, 5)], "output subscript i appears more than once in the output"),
+    ("ij,jk,k", [(2, 3), (3, 5)], "fewer operands were provided than specified in the equation"),
+    ("ij", [(2, 3), (3, 5)], "more operands were provided than specified in the equation"),
+    ("ijk", [(2, 3)], r"the number of subscripts in the equation \(3\) does not match the number "
+                      r"of dimensions \(2\) for operand 0 and no ellipsis was given"),
+    ("...ijk", [(2, 3)], r"the number of subscripts in the equation \(3\) is more than the "),
+    ("ii->i", [(2, 3)], "subscript i is repeated for operand 0 but the sizes don't match, 3 != 2"),
+    ("i1", [(2, 3)], "invalid subscript given at index 1 in the equation string"),
+])
+def test_einsum_says_which_subscript_is_wrong(equation, shapes, text):
+    with pytest.raises(RuntimeError, match=rf"^einsum\(\): {text}"):
+        torch.einsum(equation, *[torch.ones(s) for s in shapes])
+
+
+def test_a_node_lists_what_it_has_saved():
+    x = torch.ones(2, requires_grad=True)
+
+    def saved(y):
+        return [n for n in dir(y.grad_fn) if n.startswith("_saved_")]
+
+    assert saved(x * x) == ["_saved_other", "_saved_self"]
+    assert saved(x.exp()) == ["_saved_result"]
+    assert saved(x**2) == ["_saved_exponent", "_saved_self"]
+    y = x * x
+    y.sum().backward()
+    assert saved(y) == []
+    assert {"name", "next_functions", "register_hook"} <= set(dir(y.grad_fn))
+    assert (x * 2).grad_fn.next_functions[0][0].name() == "torch::autograd::AccumulateGrad"

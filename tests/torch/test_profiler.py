@@ -218,3 +218,18 @@ def test_a_thread_that_ends_its_profile_leaves_the_others_watched():
 def test_an_operation_keeps_its_name_and_its_parameters():
     assert torch.matmul.__name__ == "matmul" and torch.exp.__name__ == "exp"
     assert list(inspect.signature(torch.matmul).parameters) == ["input", "other"]
+
+
+def test_todays_profiler_calls_when_it_has_ended():
+    ended = []
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU],
+                                on_trace_ready=ended.append, record_shapes=True) as prof:
+        point(2).exp()
+        prof.step()
+    assert ended == [prof] and prof.step_num == 1
+    assert [e.key for e in prof.key_averages()] == ["aten::exp"]
+    prof = torch.profiler.profile()
+    prof.start()
+    torch.nn.functional.linear(point(1, 2), point(3, 2)).sum()
+    prof.stop()
+    assert names(prof) == ["linear", "sum"]

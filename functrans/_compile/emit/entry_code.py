@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 
 import numpy as np
 
@@ -30,25 +31,26 @@ VALUES, SMALL, LARGE = 1024, 16_384, 64
 ARRAY, SCALAR, FLOAT, INT = range(4)
 OBJECTS = {"ndarray": np.ndarray, "Array": Array, "float": float, "int": int,
            "float64": np.float64, "bytes": np.dtype(np.uint8), "NotImplemented": NotImplemented}
-# What Python makes of a number to decide by it, and which numbers that may be.
-CONVERTED = (bool, int, float)
-DECISIVE = "?bhilqfd"
+# A number for each way to decide: the kind of number there is, and what Python makes of it.
+HOW = {way: i for i, way in enumerate(product("?bhilqfd", (bool, int, float)), 1)}
 # The words of a plan, and of what it points to.
 PLAN = (*OBJECTS, "PyArray_NewFromDescr", "arguments", "argument", "class", "flags", "clock",
         "root")
 ARGUMENT = ("kind", "dtype", "ndim", "dims")
 # ``large``: bytes of an array for what the code fills, 0 if there is room for that; ``how``: 0 of
-# a leaf, else one more than the place in CONVERTED.
-NODE = ("run", "lets", "slots", "slot", "reads", "read", "large", "fills", "fill", "gives", "give",
-        "how", "dtype", "test", "children", "child", "results", "made", "label", "used")
+# a leaf.
+NODE = ("run", "lets", "constants", "constant", "reads", "read", "large", "fills", "fill", "gives",
+        "give", "how", "test", "children", "child", "results", "made", "label", "used")
+CONSTANT = ("slot", "array")
 READ = ("slot", "value")
 FILL = ("slot", "cell", "offset")
 CHILD = ("key", "node")
 MADE = ("slot", "dtype", "ndim", "dims", "bytes", "source")
 # Where each word is, in bytes from the start of its record, or of an object.
 PLACES = {f"{record}.{word}": 8 * i
-          for record, words in (("plan", PLAN), ("argument", ARGUMENT), ("node", NODE),
-                                ("read", READ), ("fill", FILL), ("child", CHILD), ("made", MADE))
+          for record, words in (
+              ("plan", PLAN), ("argument", ARGUMENT), ("node", NODE), ("constant", CONSTANT),
+              ("read", READ), ("fill", FILL), ("child", CHILD), ("made", MADE))
           for i, word in enumerate(words)}
 PLACES |= {f"object.{name}": offset for name, offset in OFFSETS.items()}
 # What it calls of CPython and C.
@@ -125,7 +127,10 @@ def text() -> str:
     w.line("br label %next")
     w.label("next")
     at = w.op(f"load ptr, ptr {node}")
-    w.copy(items, w.pointer(at, "node.slot"), w.word(at, "node.slots"))
+    with w.each(w.word(at, "node.constants")) as i:
+        constant = w.at(w.pointer(at, "node.constant"), i, CONSTANT)
+        w.store("ptr", w.pointer(constant, "constant.array"),
+                w.at(items, w.word(constant, "constant.slot")))
     _hand_on(w, at, "read", items, values)
     _fill(w, plan, at, items, cells, (small, held, large))
     _make_arrays(w, plan, at, items, made, last)
@@ -142,7 +147,9 @@ def text() -> str:
             dropped = w.op(f"load ptr, ptr {w.at(table, w.op(f'add i64 {lo}, {n}'))}")
             w.line(f"call void @Py_DecRef(ptr {dropped})")
     w.line(f"ret ptr {w.op(f'load ptr, ptr {answer}')}")
-    function = w.function("ptr @entry", "ptr %self, ptr %args, i64 %nargs", "nounwind")
+    # tables are short: loops over them are not to be vectorised
+    function = w.function("ptr @entry", "ptr %self, ptr %args, i64 %nargs",
+                          "nounwind noimplicitfloat")
     return "\n".join([DECLARED, *w.functions.values(), function])
 
 
@@ -280,27 +287,19 @@ def _run(w: _Writer, node: str, slots: str) -> None:
 
 def _decide(w: _Writer, node: str, values: str, following: str) -> None:
     """Go to the child for what Python would make of a number, to "other" if there is none."""
-    key, whole, real = map(w.room, ("i64", "i64", "double"))
+    key = w.room("i64")
     x = w.op(f"load ptr, ptr {w.at(values, w.word(node, 'node.test'))}")
-    data, how = w.pointer(x, "object.data"), w.word(node, "node.how")
-    w.switch(w.word(node, "node.dtype"), [f"by{i}" for i in range(len(DECISIVE))])
-    for i, char in enumerate(DECISIVE):
-        w.label(f"by{i}")
+    data = w.pointer(x, "object.data")
+    w.switch(w.word(node, "node.how"), ["other", *[f"how{i}" for i in range(1, len(HOW) + 1)]])
+    for (char, kind), i in HOW.items():
+        w.label(f"how{i}")
         t = stored_type(np.dtype(char))
         x, wide = w.op(f"load {t}, ptr {data}"), "double" if is_float(t) else "i64"
         if t != wide:
             cast = "fpext" if is_float(t) else "zext" if char == "?" else "sext"
             x = w.op(f"{cast} {t} {x} to {wide}")
-        w.store(wide, x, real if is_float(t) else whole)
-        w.line(f"br label %{'real' if is_float(t) else 'whole'}")
-    for t, of, source, zero in (("i64", "whole", whole, "0"), ("double", "real", real, "0.0")):
-        w.label(of)
-        x = w.op(f"load {t}, ptr {source}")
-        w.switch(how, ["other", *[f"{of}.{kind.__name__}" for kind in CONVERTED]])
-        for kind in CONVERTED:
-            w.label(f"{of}.{kind.__name__}")
-            w.store("i64", _key(w, kind, t, x, zero), key)
-            w.line("br label %find")
+        w.store("i64", _key(w, kind, wide, x), key)
+        w.line("br label %find")
     w.label("find")
     wanted = w.op(f"load i64, ptr {key}")
     with w.each(w.word(node, "node.children")) as i:
@@ -310,10 +309,11 @@ def _decide(w: _Writer, node: str, values: str, following: str) -> None:
     w.line("br label %other")
 
 
-def _key(w: _Writer, kind: type, t: str, x: str, zero: str) -> str:
+def _key(w: _Writer, kind: type, t: str, x: str) -> str:
     """The key of a bool, int or float made of a number; Python raises what this leaves to it."""
     if kind is bool:
-        return w.op(f"zext i1 {w.compare('ne', t, x, zero)} to i64")  # NaN is true
+        some = w.compare("ne", t, x, "0.0" if is_float(t) else "0")  # NaN is true
+        return w.op(f"zext i1 {some} to i64")
     if kind is int and is_float(t):
         w.jump_unless("lt", t, w.call("fabs", t, x), w.number(t, 2.0**63), "other")
         return w.op(f"fptosi {t} {x} to i64")

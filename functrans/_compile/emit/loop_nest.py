@@ -319,7 +319,11 @@ def _start_depth(r: Reduce, depth: int) -> int:
 
 
 def _pieces(k: Kernel, ranged: bool) -> list[list[Window]]:
-    """Each loop in pieces that lie inside or outside of every window, unless they are too many."""
+    """Each loop in pieces that lie inside or outside of every window.
+
+    If they are too many, the longest is one, where the bounds are known, and what is before and
+    behind it.
+    """
     pieces = [[(0, n)] for n in k.space]
     size = math.prod(k.space)
     if 0 < size <= TINY and not ranged and size * (len(k.ops) + len(k.loads)) <= COPIED:
@@ -329,11 +333,14 @@ def _pieces(k: Kernel, ranged: bool) -> list[list[Window]]:
         n = k.space[d]
         windows = [x.windows[d] for x in (*k.loads, *k.ops) if x.windows]
         ends = {min(max(end, 0), n) for window in windows for end in window}
-        cuts = sorted(ends | {0, n})
-        more = copies * (len(cuts) - 1)
-        if n and more <= COPIES and more * (len(k.ops) + len(k.loads)) <= COPIED:
-            pieces[d] = list(itertools.pairwise(cuts))
-            copies = more
+        cuts = list(itertools.pairwise(sorted(ends | {0, n})))
+        lo, hi = max(cuts, key=lambda cut: cut[1] - cut[0], default=(0, 0))
+        around = [(a, b) for a, b in ((0, lo), (lo, hi), (hi, n)) if a < b]
+        for some, most in ((cuts, COPIED), (around, 3 * COPIED)):
+            more = copies * len(some)
+            if n and more <= COPIES and more * (len(k.ops) + len(k.loads)) <= most:
+                pieces[d], copies = some, more
+                break
     return pieces
 
 

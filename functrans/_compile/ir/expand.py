@@ -12,7 +12,7 @@ import numpy as np
 from functrans._compile.ir.program import Atom, Eqn, Var, aval_of_atom, types_of
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
-from functrans._ops import reductions
+from functrans._ops import exponentials, reductions
 from functrans._ops.reductions import kept_shape
 from functrans._ops.structure import astype_discrete, reshape
 
@@ -78,6 +78,6 @@ def _logsumexp(write: _Writer, x: Var, axis: tuple[int, ...]) -> None:
 
 
 RULES: dict[Primitive, Callable] = {
-    reductions.equal_share: _equal_share, reductions.softmax: _softmax,
-    reductions.logsumexp: _logsumexp,
+    reductions.equal_share: _equal_share, exponentials.softmax: _softmax,
+    exponentials.logsumexp: _logsumexp,
 }

@@ -63,6 +63,8 @@ def llvm_binding() -> ModuleType:
 class Machine:
     """LLVM set up for a processor: this one, made once on first use, or one of ``LEVELS``."""
 
+    level = 3  # of optimisation, by LLVM's passes and in its code generator
+
     def __init__(self, cpu: str | None = None):
         _check_layout()
         self.llvm = llvm = llvm_binding()
@@ -106,7 +108,8 @@ class Machine:
         llvm = str(self.llvm.llvm_version_info), self.llvm.get_process_triple()
         blas = routines.available()
         library = "" if blas is None else f"{blas.source}, {blas.bits} bits"
-        return (*versions, *llvm, _libc(), self.cpu, self.features, str(OPTIONS), library)
+        options = f"{OPTIONS}, {self.level}"
+        return (*versions, *llvm, _libc(), self.cpu, self.features, options, library)
 
     @lazy
     def routines(self) -> routines.Routines | None:
@@ -151,7 +154,7 @@ class Machine:
     def target(self) -> Any:
         """The processor as LLVM's code generator knows it; each engine takes one of its own."""
         return self.llvm.Target.from_default_triple().create_target_machine(
-            cpu=self.cpu, features=self.features, opt=3, jit=True, codemodel="jitdefault"
+            cpu=self.cpu, features=self.features, opt=self.level, jit=True, codemodel="jitdefault"
         )
 
     @lazy
@@ -165,7 +168,7 @@ class Machine:
         key = str(options)
         if key not in self.builders:
             llvm = self.llvm
-            tuning = llvm.create_pipeline_tuning_options(speed_level=3)
+            tuning = llvm.create_pipeline_tuning_options(speed_level=self.level)
             for name, value in options.items():
                 setattr(tuning, name, value)
             self.builders[key] = llvm.create_pass_builder(self.generator[0], tuning)
@@ -190,7 +193,7 @@ class Machine:
     def linked_target(self) -> Any:
         """The processor, for code that a linker takes."""
         return self.llvm.Target.from_default_triple().create_target_machine(
-            cpu=self.cpu, features=self.features, opt=3, reloc="pic", codemodel="default"
+            cpu=self.cpu, features=self.features, opt=self.level, reloc="pic", codemodel="default"
         )
 
     def load(self, code: bytes, names: Sequence[str]) -> tuple[Any, dict[str, Any]]:

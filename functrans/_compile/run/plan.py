@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from functrans._compile.emit.entry_code import (
-    CONVERTED,
-    DECISIVE,
+    HOW,
     MOST,
     NODE,
     SLOTS,
@@ -43,10 +42,13 @@ class Test(NamedTuple):
     children: Sequence[tuple[bool | int | float, Step]]
 
     @property
-    def native(self) -> bool:
-        """Whether the C function can decide so; of what has axes Python may refuse to."""
-        known = self.convert is bool or (self.convert in HOW and not self.shape)
-        return known and self.dtype.char in DECISIVE
+    def how(self) -> int | None:
+        """How the C function decides so, None if it cannot; of what has axes Python may refuse to.
+        """
+        if self.shape and self.convert is not bool:
+            return None
+        kind: Any = int if self.convert is operator.index else self.convert
+        return HOW.get((self.dtype.char, kind))  # of complex() there is none
 
 
 class Step(NamedTuple):
@@ -65,10 +67,6 @@ class Step(NamedTuple):
     label: Any = None
 
 
-# The number of a conversion in a record.
-HOW = {kind: i for i, kind in enumerate(CONVERTED, 1)} | {operator.index: CONVERTED.index(int) + 1}
-
-
 class Plan:
     """The tables, and what lives as long as they: objects, arrays, machine code."""
 
@@ -77,6 +75,7 @@ class Plan:
         # what is in use where the walk through the tree is
         self.values: dict[Hashable, int] = {i: i for i in range(arguments)}
         self.cells = self.bytes = 0
+        self.page, self.room = 32, np.empty(0, np.uintp)  # for tables
 
     def keep(self, x: Any) -> int:
         """Where an object is."""
@@ -89,8 +88,15 @@ class Plan:
         return 0 if x is None else x.ctypes.data
 
     def array(self, words: Sequence) -> int:
-        """Where a copy of these numbers is."""
-        return self.numbers(np.array(words, np.uintp))
+        """Where a copy of these numbers is: side by side, for the processor's caches."""
+        x = np.array(words, np.uintp).ravel()
+        if x.size > len(self.room):
+            self.page *= 2
+            self.room = np.empty(max(x.size, self.page), np.uintp)
+            self.kept.append(self.room)
+        self.room[: x.size] = x
+        place, self.room = self.room.ctypes.data, self.room[x.size :]
+        return place
 
     def kind(self, x: Buffer | Result | Argument) -> tuple[int, int, int]:
         """Dtype, number of axes, and where the lengths of the axes are."""
@@ -113,7 +119,7 @@ class Plan:
         """Whether the C function can run a step."""
         test, code = step.test, step.code
         if code is None:
-            return test is not None and test.native and test.value in self.values
+            return test is not None and test.how is not None and test.value in self.values
         frame, known = code.frame, self.values.keys()
         if any([x not in known for x in step.reads]) or not is_native(frame):
             return False
@@ -121,7 +127,7 @@ class Plan:
             return False
         if test is None:
             return 0 < len(frame.results) <= MOST
-        return test.native and (test.value in known or test.value in step.gives)
+        return test.how is not None and (test.value in known or test.value in step.gives)
 
     def enter(self, step: Step) -> tuple:
         """Take the room that a step needs; how much was taken before, and where in it things are.
@@ -151,8 +157,7 @@ class Plan:
                 words["label"] = 0 if step.label is None else self.keep(step.label)
                 words["used"] = self.numbers(step.used)
             else:
-                words |= {"how": HOW[test.convert], "dtype": DECISIVE.index(test.dtype.char),
-                          "test": self.values[test.value]}
+                words |= {"how": test.how or 0, "test": self.values[test.value]}
             records[id(step)] = self.array([words.get(name, 0) for name in NODE])
         for x in reversed(step.gives):
             del self.values[x]
@@ -169,13 +174,11 @@ class Plan:
             return {}
         self.kept.append(code.code)
         frame, leaf = code.frame, step.test is None
-        copies = sum(y.copied for y in frame.results) if leaf else 0
-        slots = [0] * (frame.slots + copies)
         n = len(frame.arguments)
-        slots[n : n + len(frame.constants)] = map(self.keep, frame.constants)
+        constants = [(n + i, self.keep(x)) for i, x in enumerate(frame.constants)]
         run = [address_of(code.functions[segment.name]) for segment in frame.segments]
-        words = {"run": run[0] if run else 0, "lets": frame.work >= LONG, "slots": 8 * len(slots),
-                 "slot": self.array(slots)}
+        words = {"run": run[0] if run else 0, "lets": frame.work >= LONG}
+        words |= self.table("constant", constants)
         words |= self.table("read", [(i, self.values[x]) for i, x in enumerate(step.reads)])
         if leaf:
             return words | self.table("made", self.results(frame), "results")

@@ -164,6 +164,16 @@ def _positive(w: _Writer, of: str, x: str) -> str:
     return w.code.select(w.t, w.code.compare("le", w.t, of, zero), zero, x)
 
 
+@_kernel(2)
+def _times_cos(w: _Writer) -> None:
+    w.flat(lambda g, x: w.op("mul", g, w.code.libm("cos", w.t, x)), "%x0", "%x1", "%y")
+
+
+@_kernel(2)
+def _times_sin(w: _Writer) -> None:
+    w.flat(lambda g, x: w.op("mul", g, w.code.libm("sin", w.t, x)), "%x0", "%x1", "%y")
+
+
 @_kernel(1)
 def _relu(w: _Writer) -> None:
     w.flat(lambda x: _positive(w, x, x), "%x0", "%y")
@@ -179,16 +189,37 @@ def _relu_slope(w: _Writer) -> None:
 
 @_kernel(1)
 def _softmax(w: _Writer) -> None:
+    _shares(w, lambda lo, top: None, lambda lo, total: None)
+
+
+@_kernel(2)
+def _softmax_and_log(w: _Writer) -> None:
+    """The second operand is filled with the logarithms of the sums, a number a row."""
+    code = w.code
+
+    def with_log(lo: str, total: str) -> None:
+        row = code.op(f"udiv i64 {lo}, %width")
+        log = code.libm("log", "double", total)
+        top = w.double(w.load("%x1", row))
+        w.store(w.single(code.arith("add", "double", log, top)), "%x1", row)
+
+    _shares(w, lambda lo, top: w.store(top, "%x1", code.op(f"udiv i64 {lo}, %width")), with_log)
+
+
+def _shares(w: _Writer, note_top: Callable, note_total: Callable) -> None:
     code, zero = w.code, w.number(0)
     with w.rows() as (lo, hi):
         top = w.greatest("%x0", lo, hi)
+        note_top(lo, top)
         with w.loop(lo, hi) as i:  # infinity minus itself is 0 here
             x = w.load("%x0", i)
             same = code.compare("eq", w.t, x, top)
             w.store(code.select(w.t, same, zero, w.op("sub", x, top)), "%y", i)
     w.flat(lambda x: _exp(w, x), "%y", "%y")
     with w.rows() as (lo, hi):
-        total = w.single(w.total(lambda x: x, lo, hi, "%y"))
+        exact = w.total(lambda x: x, lo, hi, "%y")
+        note_total(lo, exact)
+        total = w.single(exact)
         with w.loop(lo, hi) as i:
             w.store(w.op("div", w.load("%y", i), total), "%y", i)
 
@@ -268,8 +299,9 @@ def _outer(pointers: list[str], t: str) -> str:
 
 
 # What kernels call for each entry, which NumPy has for vectors where the C library may not.
-_CALLED = {"sigmoid": ("exp",), "softmax": ("exp",), "log_softmax": ("exp",),
-           "log_softmax_slope": ("exp",), "softplus": ("exp", "log1p")}
+_CALLED = {"sigmoid": ("exp",), "softmax": ("exp",), "softmax_and_log": ("exp",),
+           "log_softmax": ("exp",), "log_softmax_slope": ("exp",), "softplus": ("exp", "log1p"),
+           "times_cos": ("cos",), "times_sin": ("sin",)}
 
 
 @functools.cache
@@ -289,8 +321,10 @@ def _native(name: str, char: str) -> tuple[Any, Any] | None:
 
 
 def run(name: str, width: int, *xs: np.ndarray) -> np.ndarray | None:
-    """The kernel ``name`` of arrays of one dtype and shape, all in order, with rows of ``width``
-    entries; None where it does not compile."""
+    """The kernel ``name`` of arrays of one dtype, all in order, with rows of ``width`` entries.
+
+    The result has the shape of the first; None where the kernel does not compile.
+    """
     try:
         found = _native(name, xs[0].dtype.char)
     except Interrupted:  # called while this thread compiles

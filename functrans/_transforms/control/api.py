@@ -23,6 +23,7 @@ from functrans._transforms.arguments import describe, is_number, require_callabl
 from functrans._transforms.control import staged
 from functrans._transforms.control.carry import Carry, handed_out, is_value, staged_scan
 from functrans._transforms.control.revolve import Revolve, until_none
+from functrans._transforms.derived import surfacing
 from functrans._transforms.staging.staging import StagedTracer
 from functrans._transforms.vmap import BatchTracer
 from functrans.errors import (
@@ -34,6 +35,7 @@ from functrans.errors import (
 )
 
 
+@surfacing
 def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> Any:
     """``true_fn(*operands)`` where ``pred`` holds, else ``false_fn(*operands)``.
 
@@ -67,6 +69,7 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> An
     return handed_out(_selected("cond", pred.value, outs, names))
 
 
+@surfacing
 def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
     """``branches[index](*operands)``, an index out of range taken as the nearest in it.
 
@@ -108,6 +111,7 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
     return handed_out(out)
 
 
+@surfacing
 def while_loop(
     cond_fn: Callable,
     body_fn: Callable,
@@ -207,6 +211,7 @@ def _require_unstaged(staged_values: bool) -> None:
         )
 
 
+@surfacing
 def fori_loop(lower: Any, upper: Any, body_fn: Callable, init: Any) -> Any:
     """``x = body_fn(i, x)`` for ``i`` from ``lower`` up to but not including ``upper``.
 

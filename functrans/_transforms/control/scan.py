@@ -15,11 +15,14 @@ from functrans._core.aval import dtype_of, integer, shape_of
 from functrans._transforms.arguments import describe, hand_out, is_number, require_callable
 from functrans._transforms.control import staged
 from functrans._transforms.control.carry import Carry, as_arrays, handed_out, is_value, staged_scan
+from functrans._transforms.control.progress import TIMES, shown
 from functrans._transforms.control.revolve import Chain, Revolve
+from functrans._transforms.derived import surfacing
 from functrans._transforms.reverse.checkpoint import checkpoint as recomputed
 from functrans.errors import ArgumentError, ShapeError, name_of
 
 
+@surfacing
 def scan(
     f: Callable,
     init: Any,
@@ -28,6 +31,7 @@ def scan(
     reverse: bool = False,
     *,
     checkpoint: int | str | Revolve | None = None,
+    progress: bool = False,
 ) -> tuple[Any, Any]:
     """``carry, y = f(carry, x)`` for each entry ``x`` of ``xs`` along axis 0.
 
@@ -47,6 +51,10 @@ def scan(
     it runs the fewest steps again that so many carries allow, and may keep carries in files; under
     ``jit``, where a program of unequal parts would be too long, it is as with a number.
 
+    ``progress=True`` shows a bar on the standard error stream, also in compiled code: up to 50
+    times, between steps that run natively; more often while ``jit`` compiles, or where steps are
+    run again. Such a loop keeps the carry at those points beside what it keeps otherwise.
+
     Raises ShapeError where lengths or the shapes of steps disagree, ArgumentError where ``f`` does
     not return a pair or the structure changes.
 
@@ -58,6 +66,8 @@ def scan(
     f = require_callable("scan", f)
     leaves = tree.leaves(as_arrays(xs))
     n = _length(f, leaves, length)
+    if progress and n:
+        return _with_bar(f, init, xs, n, reverse, checkpoint)
     begins = n > 0 and (staged.any_staged(init, leaves) or staged.reaches_staged(f))
     checkpoint = Revolve() if checkpoint == "revolve" else checkpoint
     if isinstance(checkpoint, Revolve):
@@ -153,26 +163,57 @@ def levels(n: int, budget: int | str) -> list[int]:
 def _in_parts(
     f: Callable, init: Any, xs: Any, n: int, reverse: bool, parts: list[int]
 ) -> tuple[Any, Any]:
-    """The scan as one over parts of ``parts[0]`` steps, each recomputed, and one over the rest."""
-    size, inner = parts[0], parts[1:]
+    """The scan as scans of scans, each of ``parts[0]`` steps and recomputed."""
+    inner = parts[1:]
+
+    def part(size: int) -> Callable:
+        def run(state: Any, entries: Any) -> tuple[Any, Any]:
+            if inner and size == parts[0]:
+                return _in_parts(f, state, entries, size, reverse, inner)
+            return scan(f, state, entries, size, reverse)
+
+        return recomputed(run)
+
+    return _by_parts(part, init, xs, n, reverse, parts[0])
+
+
+def _with_bar(
+    f: Callable, init: Any, xs: Any, n: int, reverse: bool, checkpoint: Any
+) -> tuple[Any, Any]:
+    """The scan in parts, after each of which the bar grows."""
+    name = f"scan of {name_of(f)}"
+
+    def part(size: int) -> Callable:
+        def run(state: Any, entries: Any) -> tuple[Any, Any]:
+            xs, counts = entries
+
+            def steps(state: Any, xs: Any) -> tuple[Any, Any]:
+                return scan(f, state, xs, size, reverse, checkpoint=checkpoint)
+
+            state, ys = (recomputed(steps) if checkpoint else steps)(state, xs)
+            return shown(state, counts[0 if reverse else -1], n, name), ys
+
+        return run
+
+    counts = np.arange(n, 0, -1) if reverse else np.arange(1, n + 1)
+    return _by_parts(part, init, (as_arrays(xs), counts), n, reverse, math.ceil(n / TIMES))
+
+
+def _by_parts(
+    part: Callable, init: Any, xs: Any, n: int, reverse: bool, size: int
+) -> tuple[Any, Any]:
+    """The scan as one over parts of ``size`` steps, and one over the rest."""
     count = n // size
     rest = n - count * size
     first, last = slice(0, n - rest), slice(n - rest, n)
     if reverse:
         first, last = slice(rest, n), slice(0, rest)
 
-    def part(state: Any, entries: Any) -> tuple[Any, Any]:
-        if inner:
-            return _in_parts(f, state, entries, size, reverse, inner)
-        return scan(f, state, entries, size, reverse)
-
     grouped = tree.map(lambda x: x[first].reshape(count, size, *x.shape[1:]), xs)
-    state, ys = scan(recomputed(part), init, grouped, count, reverse)
+    state, ys = scan(part(size), init, grouped, count, reverse)
     ys = tree.map(lambda y: y.reshape(count * size, *y.shape[2:]), ys)
     if rest:
-        state, last_ys = recomputed(lambda c, x: scan(f, c, x, rest, reverse))(
-            state, tree.map(lambda x: x[last], xs)
-        )
+        state, last_ys = part(rest)(state, tree.map(lambda x: x[last], xs))
         pair = (last_ys, ys) if reverse else (ys, last_ys)
         ys = tree.map(lambda a, b: np.concatenate([a, b]), *pair)
     return state, ys

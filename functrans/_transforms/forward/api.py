@@ -19,7 +19,7 @@ from functrans._transforms.arguments import (
     require_numbers,
     zeros_like,
 )
-from functrans._transforms.derived import deriving
+from functrans._transforms.derived import deriving, surfacing
 from functrans._transforms.forward.jvp import JVPTrace, fit, mine
 from functrans._transforms.reverse.api import active_tangents
 from functrans._transforms.reverse.grad import split_aux
@@ -71,6 +71,7 @@ def _tangent(trace: JVPTrace, x: Any) -> Any:
     return fit(x.tangent, x.primal) if mine(trace, x) else zeros_like(x)
 
 
+@surfacing
 def jvp(f: Callable, primals: Any, tangents: Any, *, has_aux: bool = False) -> tuple:
     """The value of ``f`` and its derivative along ``tangents``, ``J t``, in one forward run.
 

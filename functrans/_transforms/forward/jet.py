@@ -39,6 +39,7 @@ from functrans._transforms.arguments import (
     require_callable,
     zeros_like,
 )
+from functrans._transforms.derived import surfacing
 from functrans._transforms.forward.factorials import coefficient, derivative, unit_of
 from functrans._transforms.forward.series import (
     PRODUCTS,
@@ -374,6 +375,7 @@ class WatchingJetTrace(Watching, JetTrace):
     __slots__ = ()
 
 
+@surfacing
 def jet(f: Callable, primals: Any, series: Any) -> tuple:
     """The derivatives of ``f(x(t))`` at t = 0, given those of ``x(t)``.
 

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec
 
 from functrans import tree
 from functrans._transforms.arguments import check_like, plain_argnums, require_callable
-from functrans._transforms.derived import deriving
+from functrans._transforms.derived import deriving, surfacing
 from functrans._transforms.forward.api import as_arguments, jvp
 from functrans._transforms.reverse.grad import grad, value_and_grad
 from functrans.errors import ArgumentError
@@ -16,6 +16,7 @@ from functrans.errors import ArgumentError
 P = ParamSpec("P")
 
 
+@surfacing
 def hvp(f: Callable, primals: Any, tangents: Any) -> tuple:
     """The value of a scalar function and ``H v``, without forming the Hessian.
 
@@ -36,6 +37,7 @@ def hvp(f: Callable, primals: Any, tangents: Any) -> tuple:
     return value, product if isinstance(primals, tuple | list) else product[0]
 
 
+@surfacing
 def vhp(f: Callable, primals: Any, cotangents: Any) -> tuple:
     """The value of a scalar function and ``v^T H``, reverse over reverse.
 

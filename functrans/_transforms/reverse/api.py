@@ -25,6 +25,7 @@ from functrans._transforms.arguments import (
     wrong_structure,
     zeros_like,
 )
+from functrans._transforms.derived import surfacing
 from functrans._transforms.reverse.degenerate import ReverseTrace
 from functrans._transforms.reverse.grad import lower_all, split_aux
 from functrans._transforms.reverse.replay import push_forward
@@ -131,6 +132,7 @@ def record(
         trace.closed = True
 
 
+@surfacing
 def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     """The value of ``f`` and its pullback, ``v -> v^H J``.
 
@@ -168,6 +170,7 @@ def _copied(ct):
     return ct if isinstance(ct, Tracer) else np.array(ct)
 
 
+@surfacing
 def linearize(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     """The value of ``f`` and its derivative as a function, ``t -> J t``.
 
@@ -217,6 +220,7 @@ def active_tangents(
     return flat
 
 
+@surfacing
 def linear_transpose(f: Callable, *primals: Any) -> Callable:
     """The transpose of a linear function: for ``f(x) = A x``, ``ct -> A^T ct``.
 

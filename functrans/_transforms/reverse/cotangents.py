@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.bind import STRONG, Tracer, cast, may_have_nan
+from functrans._core.references import is_exact
 from functrans._kernels import large, sizes
 
 
@@ -41,7 +42,7 @@ def is_alone(cts: list, slot: int) -> bool:
     if getrefcount(cts[slot]) > 2 or type(cts[slot]) is not np.ndarray:
         return False
     flags = cts[slot].flags
-    return flags.owndata and flags.writeable
+    return flags.owndata and flags.writeable and is_exact(cts[slot])
 
 
 def unless_zero(parts: Sequence, cts: Sequence) -> Sequence:

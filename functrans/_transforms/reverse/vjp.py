@@ -26,7 +26,7 @@ from functrans._core.bind import (
 )
 from functrans._core.primitive import Primitive
 from functrans._kernels import large, sizes
-from functrans._ops.declare import Bilinear, Elementwise, Linear, LinearAction
+from functrans._ops.declare import Bilinear, Elementwise, General, Linear, LinearAction
 from functrans._ops.writing import store, unstore
 from functrans._transforms.reverse.captures import SMALL, Captures
 from functrans._transforms.reverse.cotangents import add_cotangents, is_alone, unless_zero
@@ -244,6 +244,12 @@ class VJPTrace(Trace):
         if isinstance(prim, Bilinear):
             return self._bilinear(prim, args, params)
         primals = [x.primal if type(x) is VJPTracer and x.owner is self else x for x in args]
+        if type(prim) is General and prim.keeps is not None and type(primals[0]) is np.ndarray:
+            both = prim.keeps.keep(*primals, **params)
+            if both is not None:
+                saved = aval_of(primals[0]), both[1], params
+                self.tape.append(((args[0].slot, prim.keeps, saved, None),))
+                return VJPTracer(self, both[0], len(self.tape) - 1)
         y = bind(prim, *primals, **params)
         if not prim.differentiable:
             return y

@@ -16,7 +16,16 @@ import numpy as np
 
 from functrans._core.bind import bind
 from functrans._core.primitive import Primitive
-from functrans._ops import contractions, indexing, norms, reductions, structure, windows, writing
+from functrans._ops import (
+    contractions,
+    exponentials,
+    indexing,
+    norms,
+    reductions,
+    structure,
+    windows,
+    writing,
+)
 from functrans._ops import elementwise as ops
 from functrans._ops.calls import stop
 from functrans._ops.declare import isnan, strong_multiply, where
@@ -336,7 +345,7 @@ RULES: dict[Primitive, Rule] = {
     where: _where, structure.astype: _moved,
     contractions.einsum: _contracted, contractions.matmul: _contracted,
     reductions.max: _extreme, reductions.min: _extreme, reductions.equal_share: _equal_share,
-    reductions.logsumexp: _logsumexp, reductions.softmax: _softmax, norms.norm2: _norm,
+    exponentials.logsumexp: _logsumexp, exponentials.softmax: _softmax, norms.norm2: _norm,
     **systems.RULES, reductions.prod: _multiplied,
     reductions.cumprod: _running_product, reductions.recurrence: _recurrence,
     **dict.fromkeys([ops.exp, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p,

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+import sys
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from functrans._transforms.staging.names import contents_of, names_read
-from functrans.errors import UnsupportedError, user_line
+from functrans.errors import UnsupportedError, package_of_frame, user_line
+
+# How many generators of NumPy's have been made without a seed in this context, and where last.
+_unseeded: ContextVar[tuple[int, str]] = ContextVar("unseeded", default=(0, ""))
+_INSTEAD = (
+    "Draw outside, and pass the numbers as an argument; or pass a key, from which "
+    "functrans.random.normal(key) draws."
+)
 
 _GENERATORS = {("numpy", "Generator"), ("numpy", "RandomState"), ("numpy", "BitGenerator"),
                ("_random", "Random")}
@@ -27,22 +38,48 @@ def of_numpy() -> Any:
     return np.random.mtrand._rand  # type: ignore[attr-defined]  # not in stubs
 
 
+@functools.cache
+def _count_unseeded() -> None:
+    """Have NumPy tell when it asks the system for a seed, which it does by a name in a module."""
+    numpys: Any = importlib.import_module("numpy.random.bit_generator")
+    original = getattr(numpys, "randbits", None)
+    if original is None:
+        return  # a NumPy that asks in another way: such generators are not noticed
+
+    def randbits(k: int) -> int:
+        caller = sys._getframe(1)
+        if package_of_frame(caller) not in ("functrans", "numpy", "scipy"):
+            line = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+            _unseeded.set((_unseeded.get()[0] + 1, line))
+        return original(k)
+
+    numpys.randbits = randbits
+
+
 class Draws:
     """Generators, and the states that they were in."""
 
-    __slots__ = ("generators", "states")
+    __slots__ = ("generators", "states", "unseeded")
 
     def __init__(self, generators: dict[str, Any]):
+        _count_unseeded()
         self.generators = generators
         self.states = {label: _state(g) for label, g in generators.items()}
+        self.unseeded = _unseeded.get()[0]
 
     def refuse(self, name: str, of: str) -> None:
-        """Raise if numbers have been drawn since."""
+        """Raise if numbers have been drawn since, or may have been from an unseeded generator."""
+        made, line = _unseeded.get()
+        if made != self.unseeded:
+            raise UnsupportedError(
+                f"{line}: {name} made a generator of random numbers without a seed: they would be "
+                f"the same for {of}. {_INSTEAD}"
+            )
         for label, g in self.generators.items():
             if _state(g) != self.states[label]:
                 raise UnsupportedError(
                     f"{user_line()}: {name} drew random numbers from {label}: they would be the "
-                    f"same for {of}. Draw outside, and pass the numbers as an argument."
+                    f"same for {of}. {_INSTEAD}"
                 )
 
 
@@ -60,10 +97,9 @@ def _frozen(x: Any) -> object:
     return x.tobytes() if isinstance(x, np.ndarray) else x
 
 
-def draws_near(f: Callable) -> Draws | None:
-    """Of the generators that ``f`` names itself, None where there are none."""
-    generators = {label: x for label, x in _named(f) if is_generator(x)}
-    return Draws(generators) if generators else None
+def draws_near(f: Callable) -> Draws:
+    """Of the generators that ``f`` names itself."""
+    return Draws({label: x for label, x in _named(f) if is_generator(x)})
 
 
 def _named(f: Any) -> Iterator[tuple[str, Any]]:

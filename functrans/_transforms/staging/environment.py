@@ -44,7 +44,8 @@ _IMMUTABLE = frozenset({bool, int, float, complex, str, bytes, type(None), type(
                         np.dtype, slice, range, CodeType})
 # Methods that are called by name, and do not come with what an operator or a call may reach.
 _NOT_IMPLICIT = frozenset({"__init__", "__new__", "__repr__", "__str__", "__del__", "__reduce__",
-                           "__init_subclass__", "__class_getitem__", "__getstate__"})
+                           "__init_subclass__", "__class_getitem__", "__getstate__",
+                           "__annotate__", "__annotate_func__"})
 Key = tuple[Any, ...]
 
 

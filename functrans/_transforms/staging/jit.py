@@ -25,7 +25,9 @@ from functrans._core.log import tell
 from functrans._inspect.explained import Explanation, Staging
 from functrans._inspect.lowered import Lowered
 from functrans._transforms.arguments import describe, hand_out_tree, require_callable
-from functrans._transforms.derived import Derived
+from functrans._transforms.derived import Derived, surface
+from functrans._transforms.staging import batches
+from functrans._transforms.staging.batches import is_batched
 from functrans._transforms.staging.compiled import Compiled
 from functrans._transforms.staging.draws import Draws
 from functrans._transforms.staging.entry import Entry, JitCall, nothing
@@ -111,20 +113,22 @@ def jit(
                       _count(max_paths))
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if kwargs or not settings().compiles:
-            return compiled(args, kwargs)
-        unchanged, entry = compiled.latest
-        if unchanged is None or unchanged():
-            y = entry(*args)
-            if y is not NotImplemented:
-                return y
-        return compiled.positional(args)
+        try:
+            if kwargs or not settings().compiles:
+                return compiled(args, kwargs)
+            unchanged, entry = compiled.latest
+            if unchanged is None or unchanged():
+                y = entry(*args)
+                if y is not NotImplemented:
+                    return y
+            return compiled.positional(args)
+        except Exception as error:
+            surface(error)
+            raise
 
     called: Any = Derived(call, f, (jit, (f,), options))
-    called.lower = compiled.lower
-    called.explain = compiled.explain
-    called.memory = compiled.memory
-    called.clear_cache = compiled.clear
+    called.lower, called.explain = compiled.lower, compiled.explain
+    called.memory, called.clear_cache = compiled.memory, compiled.clear
     for name, of in (("numba", "for_numba"), ("ctypes", "for_c"),
                      ("low_level_callable", "for_scipy")):
         setattr(called, name, functools.partial(compiled.exported, of))
@@ -210,7 +214,8 @@ class Jitted:
                 entry.check_integers(operands)
             y = entry.result(JitCall(entry)(*operands))
         else:
-            y = entry.run(operands, functools.partial(self._grow, entry, given))
+            run = batches.run if any(map(is_batched, operands.values())) else Tree.run
+            y = run(entry, operands, functools.partial(self._grow, entry, given))
             if y is NotImplemented:
                 return hand_out_tree(self.signature.called(*args, **kwargs))
         # fresh code is verified by now: the shorter way does not ask
@@ -341,7 +346,7 @@ class Jitted:
 
     def explain(self) -> Explanation:
         """What was staged and compiled so far, why, and in what time."""
-        return Explanation(self.name, list(self.history))
+        return Explanation(self.name, list(self.history.copy()))  # threads may add to it
 
     def _count_change(self, old: Entry | Tree) -> None:
         """Warn, once, of a function that is compiled again and again."""
@@ -378,7 +383,8 @@ class Jitted:
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """What is run for such arguments: the program as staged and as optimised, and its steps."""
         given = self.signature.of(args, kwargs)
-        known, before = self.entries.get(given.key), list(self.entries.values())
+        with self.lock:
+            known, before = self.entries.get(given.key), list(self.entries.values())
         entry, operands = self._entry(given)
         reason = f"new kind of arguments: {describe(given.operands)}"
         if entry in before:

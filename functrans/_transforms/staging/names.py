@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 _KINDS = {"LOAD_GLOBAL": "GLOBAL", "LOAD_NAME": "GLOBAL", "LOAD_ATTR": "ATTR",
           "LOAD_METHOD": "ATTR", "LOAD_SUPER_ATTR": "ATTR", "IMPORT_FROM": "ATTR",
           "IMPORT_NAME": "IMPORT"}
+# From Python 3.14 on, the function that evaluates the annotations of a function, class or module.
+ANNOTATE = "__annotate__"
 
 
 class Names(NamedTuple):
@@ -20,6 +22,11 @@ class Names(NamedTuple):
     globals: frozenset[str]
     attributes: frozenset[str]
     modules: frozenset[str]
+
+
+def codes_inside(code: CodeType) -> list[CodeType]:
+    """The code of functions inside of a function, without what evaluates annotations."""
+    return [c for c in code.co_consts if isinstance(c, CodeType) and c.co_name != ANNOTATE]
 
 
 @functools.lru_cache(4096)
@@ -34,7 +41,7 @@ def names_read(code: CodeType) -> Names:
                 loaded[_KINDS[step.opname]].add(step.argval)
         texts = [c for c in code.co_consts if isinstance(c, str)]  # getattr may be given them
         loaded["ATTR"].update([c for c in texts if c.isidentifier() and not iskeyword(c)])
-        todo += [c for c in code.co_consts if isinstance(c, CodeType)]
+        todo += codes_inside(code)
     return Names(*map(frozenset, loaded.values()))
 
 
@@ -47,4 +54,4 @@ def contents_of(f: FunctionType) -> Iterator[tuple[str, CellType, Any]]:
             continue
 
 
-__all__ = ["Names", "contents_of", "names_read"]
+__all__ = ["ANNOTATE", "Names", "codes_inside", "contents_of", "names_read"]

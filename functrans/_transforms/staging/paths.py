@@ -159,7 +159,7 @@ class Tree:
         known: dict[Node, Outcome] = {}
         for _ in range(MOST_RESTARTS if self.root else 0):
             node, values, outcomes = self.root, dict(start), []
-            while node is not None and node.test is not None and _decides(node, values):
+            while node is not None and node.test is not None and decides(node, values):
                 if node not in known:
                     known[node] = outcome_of(node.convert, values[node.test])
                 outcomes.append(known[node])
@@ -171,21 +171,25 @@ class Tree:
                     child = node.children.get(known[node].key)
                 node = child
             leaf = node is not None and node.test is None
-            if node is not None and leaf and (args := _read(node.piece, values)) is not None:
+            if node is not None and leaf and (args := read(node.piece.reads, values)) is not None:
                 return node, args
             # the tree has grown meanwhile, and its pieces give more than they did
         return None
 
     def _end(self, node: Node, args: list) -> Any:
-        self.clock += 1
-        node.used[:] = self.clock
+        self.use(node)
         entry = node.piece.entry
         assert entry is not None
-        outs = _called(entry, args)
+        outs = called(entry, args)
         if node not in self.tried and entry.verified is not None:
             with suppress(Interrupted):
                 self._walk_natively()
         return entry.result(outs)
+
+    def use(self, leaf: Node) -> None:
+        """Note that a call takes a path."""
+        self.clock += 1
+        leaf.used[:] = self.clock
 
     @property
     def shortcut(self) -> tuple[Callable, Callable[[tuple], Any]]:
@@ -367,22 +371,22 @@ class Tree:
             todo += [(depth + 1, k, n) for k, n in reversed(list(node.children.items()))]
 
 
-def _read(piece: Piece, values: Mapping) -> list | None:
-    """What a piece reads, None if earlier ones did not give all of it."""
+def read(keys: Sequence[Source], values: Mapping) -> list | None:
+    """The values for what a piece reads, None if earlier ones did not give all of it."""
     try:
-        return [values[k] for k in piece.reads]
+        return [values[k] for k in keys]
     except KeyError:
         return None
 
 
-def _decides(node: Node, values: dict) -> bool:
+def decides(node: Node, values: dict) -> bool:
     """Add to the values what a node gives; whether that, and what it decides by, could be had."""
     piece = node.piece
     if piece.entry is not None:
-        if (args := _read(piece, values)) is None:
+        if (args := read(piece.reads, values)) is None:
             return False
-        _put(piece, _called(piece.entry, args), values)
-    return node.test in values
+        _put(piece, called(piece.entry, args), values)
+    return read((node.test,), values) is not None
 
 
 def _put(piece: Piece, ys: Sequence, values: dict) -> None:
@@ -392,7 +396,7 @@ def _put(piece: Piece, ys: Sequence, values: dict) -> None:
             values[k] = values[k].item()
 
 
-def _called(entry: Entry, args: list) -> Sequence:
+def called(entry: Entry, args: list) -> Sequence:
     if newest_trace(args) is not None:
         return JitCall(entry)(*args)
     return entry.checked(args)
@@ -414,4 +418,4 @@ def _straight(eqns: Sequence[Eqn], outputs: tuple[Atom, ...]) -> tuple[list[Var]
     return reads, Program(tuple(reads), program.eqns, outputs)
 
 
-__all__ = ["Node", "Tree"]
+__all__ = ["Grow", "Node", "Source", "Tree", "called", "decides", "read"]

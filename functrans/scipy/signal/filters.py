@@ -115,17 +115,15 @@ def _behind(taps: Any, x: Any, order: int) -> Any:
 def lfilter_zi(b, a):
     """The state in which the filter answers a constant 1 with a constant."""
     b, a = np.atleast_1d(as_operand(b)), np.atleast_1d(as_operand(a))
-    for x, name in [(b, "Numerator b"), (a, "Denominator a")]:
-        if x.ndim != 1:
-            raise ValueError(f"{name} must be 1-D.")
+    if not a.ndim == b.ndim == 1:
+        raise ValueError("Numerator `b` and Denominator `a` must be 1-D arrays, "
+                         f"but b.shape = {b.shape}, a.shape = {a.shape}!")
     lead = a.concrete() if isinstance(a, Tracer) else a
     first = 0 if lead is None else int(np.argmax(lead != 0))
     if lead is not None and not np.any(lead):
         raise ValueError("There must be at least one nonzero `a` coefficient.")
     a = a[first:]
     n = max(len(a), len(b))
-    if n == 1:
-        raise ValueError("The length of `a` along the last axis must be at least 2.")
     b, a = _resized(b / a[0], n), _resized(a / a[0], n)
     # the sums of the equations of SciPy, in which all but the first unknown cancel
     moved = b[1:] - a[1:] * b[0]

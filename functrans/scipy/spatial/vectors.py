@@ -15,9 +15,14 @@ from functrans.scipy.spatial import metrics
 
 
 def _vector(x: Any) -> Any:
-    x = as_operand(x)
+    x = _floating(x)
     if x.ndim != 1:
         raise ValueError("Input vector should be 1-D.")
+    return x
+
+
+def _floating(x: Any) -> Any:
+    x = as_operand(x)
     return x if x.dtype.kind in "fc" else x.astype(float)
 
 
@@ -48,7 +53,6 @@ canberra = _of_vectors("canberra")
 chebyshev = _of_vectors("chebyshev")
 cityblock = _of_vectors("cityblock")
 cosine = _of_vectors("cosine")
-euclidean = _of_vectors("euclidean")
 sqeuclidean = _of_vectors("sqeuclidean")
 
 
@@ -60,8 +64,14 @@ def correlation(u, v, w=None, centered=True):
 
 @counterpart(sd.minkowski)
 def minkowski(u, v, p=2, w=None):
-    """The p-norm of the difference of two vectors."""
-    return metrics.minkowski(_vector(u), _vector(v), p, _weights(w))
+    """The p-norm of the difference of two vectors, or of rows: from SciPy 1.18 on its own too."""
+    return metrics.minkowski(_floating(u), _floating(v), p, _weights(w))
+
+
+@counterpart(sd.euclidean)
+def euclidean(u, v, w=None):
+    """The length of the difference of two vectors, or of rows."""
+    return minkowski(u, v, 2, w)
 
 
 @counterpart(sd.mahalanobis)

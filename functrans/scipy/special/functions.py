@@ -13,7 +13,7 @@ from scipy import special as sp
 
 from functrans._core.bind import Tracer
 from functrans._ops import elementwise as ops
-from functrans._ops import reductions
+from functrans._ops import exponentials
 from functrans._ops.calls import stop
 from functrans._ops.declare import Elementwise, where
 from functrans._ops.special import bessel, integrals
@@ -66,7 +66,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
 def softmax(x, axis=None):
     """exp(x) / sum(exp(x))."""
     x = as_operand(x)
-    return reductions.softmax(x, axis=_axes(axis, x.ndim))
+    return exponentials.softmax(x, axis=_axes(axis, x.ndim))
 
 
 @counterpart(sp.log_softmax)

@@ -29,7 +29,7 @@ def numbers_of(name: str, parameters: Any) -> Any:
         raise UnsupportedError(
             f"{user_line()}: {name}.rvs draws when it is called, with numbers, which traced "
             "parameters have not under jit and vmap. Draw standard variates outside and pass them, "
-            "or call it outside of jit."
+            "draw with a key by functrans.random, or call it outside of jit."
         ) from None
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from functrans.extend import Aval
 from functrans.torch._functions.direct import RowCall, are_plain, record_row
-from functrans.torch._functions.failures import not_a_tensor, unmultiplied
+from functrans.torch._functions.failures import not_a_tensor, unmultiplied, unsummed
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, TAKING_OUT, op, row
 from functrans.torch._graph.graph import Node, RowNode, check, freed, joint, saved_value, sequence
@@ -264,7 +264,11 @@ def einsum(equation, *operands):
         operands = tuple(operands[0])
     if not isinstance(equation, str):  # operands and their lists of subscripts, in turns
         return np.einsum(equation, *operands)
-    return np.einsum(equation.replace(" ", ""), *operands)
+    try:
+        return np.einsum(equation.replace(" ", ""), *operands)
+    except ValueError as failure:
+        wrong = unsummed(equation.replace(" ", ""), [x.shape for x in operands])
+        raise RuntimeError(wrong or f"einsum(): {failure}") from failure
 
 
 @op(space=FUNCTIONS)

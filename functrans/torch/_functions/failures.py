@@ -67,7 +67,7 @@ def _translated(name: str, failure: ValueError | IndexError) -> Exception | None
         return IndexError(out_of_range(axis, ndim))
     if isinstance(failure, IndexError):
         if m := _PLACE.search(text):
-            return IndexError(
+            return (RuntimeError if name.startswith("scatter") else IndexError)(
                 f"index {m[1]} is out of bounds for dimension {m[2]} with size {m[3]}"
             )
         if m := _MASK.search(text):
@@ -145,6 +145,54 @@ def unmultiplied(name: str, a: Sequence[int], b: Sequence[int]) -> str:
             f"{[math.prod(a[:-2]), a[-1]]} but got: {[math.prod(b[:-2]), b[-2]]}.")
 
 
+def unsummed(equation: str, shapes: Sequence[Sequence[int]]) -> str | None:
+    """What is wrong with the operands of ``einsum``, None where nothing is."""
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(shapes):
+        few = "fewer" if len(shapes) < len(terms) else "more"
+        return f"einsum(): {few} operands were provided than specified in the equation"
+    for i, c in enumerate(equation):
+        if not c.isalpha() and c not in ",.->":
+            return (f"einsum(): invalid subscript given at index {i} in the equation string, "
+                    "subscripts must be in [a-zA-Z]")
+    seen: dict[str, int] = {}
+    for k, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
+        wrong = _unsummed_operand(k, term, shape, seen)
+        if wrong is not None:
+            return wrong
+    for c in right.replace(".", "") if arrow else "":
+        if c not in seen:
+            return (f"einsum(): output subscript {c} does not appear in the equation for any "
+                    "input operand")
+        if right.count(c) > 1:
+            return f"einsum(): output subscript {c} appears more than once in the output"
+    return None
+
+
+def _unsummed_operand(k: int, term: str, shape: Sequence[int], seen: dict[str, int]) -> str | None:
+    """What is wrong with operand ``k``, whose sizes are entered in ``seen``."""
+    first, dots, last = term.partition("...")
+    n = len(first) + len(last)
+    if n > len(shape) or (n < len(shape) and not dots):
+        more = " and no ellipsis was given" if not dots else ""
+        relation = "does not match" if not dots else "is more than"
+        return (f"einsum(): the number of subscripts in the equation ({n}) {relation} the number "
+                f"of dimensions ({len(shape)}) for operand {k}{more}")
+    own: dict[str, int] = {}
+    sizes = [*shape[: len(first)], *shape[len(shape) - len(last) :]]
+    for c, size in zip(first + last, sizes, strict=True):
+        if own.setdefault(c, size) != size:
+            return (f"einsum(): subscript {c} is repeated for operand {k} but the sizes don't "
+                    f"match, {size} != {own[c]}")
+        before = seen.setdefault(c, size)
+        if before != size and 1 not in (before, size):
+            return (f"einsum(): subscript {c} has size {size} for operand {k} which does not "
+                    f"broadcast with previously seen size {before}")
+        seen[c] = max(before, size)
+    return None
+
+
 _EMPTY = {"cat": (WrongValue, "torch.cat(): expected a non-empty list of Tensors"),
           "stack": (RuntimeError, "stack expects a non-empty TensorList")}
 
@@ -192,4 +240,5 @@ def require_joinable(shapes: Sequence[tuple], dim: int) -> None:
 __all__ = [
     "LinAlgError", "WrongValue", "misfit", "not_a_tensor", "out_of_range", "raise_as_torch",
     "require_alike", "require_joinable", "require_tensors", "unexpandable", "unmultiplied",
+    "unsummed",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 from functrans.extend import ANY, Aval, Linear, Primitive, bind
 from functrans.torch._functions.direct import RowCall, are_plain, axis_of
 from functrans.torch._functions.failures import not_a_tensor
+from functrans.torch._functions.keywords import renaming
 from functrans.torch._functions.table import (
     FUNCTIONS,
     METHODS,
@@ -334,8 +335,8 @@ def _extreme(name, whole, along, of_two):
     return f
 
 
-METHODS["max"] = _extreme("max", amax, max_dim, "maximum")
-METHODS["min"] = _extreme("min", amin, min_dim, "minimum")
+METHODS["max"] = renaming(_extreme("max", amax, max_dim, "maximum"))
+METHODS["min"] = renaming(_extreme("min", amin, min_dim, "minimum"))
 
 
 @op(method=False, title="MedianBackward0")

@@ -29,6 +29,7 @@ from functrans.errors import FunctransError
 from functrans.extend import TABLE
 from functrans.torch._functions.direct import ByRow, RowCall, record_row
 from functrans.torch._functions.failures import not_a_tensor, raise_as_torch
+from functrans.torch._functions.keywords import parameters_of, renamed, renaming, wrong_arguments
 from functrans.torch._functions.outputs import any_requires, write_out
 from functrans.torch._functions.returned import return_type
 from functrans.torch._graph.graph import Node, RowNode, Value
@@ -72,23 +73,21 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
     shown = title or title_for(name)
     returned = f"{'linalg_' if space is LINALG else ''}{name.removesuffix('_dim')}"
     kind = named(RowNode, shown)
+    wanted = parameters_of(body)
     if by_row is not None:
         by_row.__name__ = by_row.__qualname__ = name  # of whose arguments its errors speak
 
     @functools.wraps(body)
     def run(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            kwargs = renamed(kwargs, wanted)
         out = kwargs.pop("out", None)
         if out is not None:
             return write_out(name, functools.partial(run, *args, **kwargs), out, (args, kwargs))
         if by_row is not None:
-            try:
-                call = by_row(*args, **kwargs)
-                if isinstance(call, RowCall):
-                    return record_row(kind, call)
-                if call is not None:
-                    return entitled(call, shown)
-            except (ValueError, IndexError) as failure:
-                raise_as_torch(name, failure)
+            y = _directly(name, kind, by_row, args, kwargs)
+            if y is not None:
+                return y
         if state.grad and (any_requires(args) or (kwargs and any_requires(kwargs.values()))):
             operands = [_lifted(x) for x in args]
             options = {k: _lifted(x) for k, x in kwargs.items()}
@@ -100,7 +99,7 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
                 out = body(*operands, **options)
         except TypeError as failure:
             refuse(name, failure, operands)
-            raise
+            raise wrong_arguments(name, failure, args, kwargs) from failure
         except (ValueError, IndexError) as failure:
             raise_as_torch(name, failure)
         except AttributeError as failure:
@@ -118,22 +117,31 @@ def op(f: Callable | None = None, *, title: str | None = None, method: bool = Tr
     return called
 
 
-def entitled(t: Tensor, title: str) -> Tensor:
-    """``t``, a result of operations, with its node shown as ``title``."""
-    if t._node is not None:
-        rename(t._node, title)
-    return t
+def _directly(name: str, kind: type[RowNode], by_row: ByRow, args: tuple,
+              kwargs: dict[str, Any]) -> Tensor | None:
+    """The result by what ``by_row`` returns, its node shown as ``kind``; None if that is None."""
+    try:
+        call = by_row(*args, **kwargs)
+        if isinstance(call, RowCall):
+            return record_row(kind, call)
+    except (ValueError, IndexError) as failure:
+        raise_as_torch(name, failure)
+    except TypeError as failure:
+        raise wrong_arguments(name, failure, args, kwargs) from None
+    if call is not None and call._node is not None:
+        rename(call._node, kind.__name__)
+    return call
 
 
 def function(f: Callable) -> Callable:
     """Enter ``f``, written for tensors, as a function of ``torch`` that is no method."""
-    FUNCTIONS[f.__name__.strip("_")] = f
+    FUNCTIONS[f.__name__.strip("_")] = renaming(f)
     return f
 
 
 def method(f: Callable) -> Callable:
     """Enter ``f``, written for tensors, as a function and a method."""
-    METHODS[f.__name__.strip("_")] = f
+    METHODS[f.__name__.strip("_")] = renaming(f)
     return f
 
 

@@ -140,6 +140,9 @@ class AccumulateGrad(Node):
         self.extras = None
         self.variable = variable
 
+    def name(self) -> str:
+        return "torch::autograd::AccumulateGrad"
+
     def pull(self, ct: Any, create: bool) -> Sequence:
         self.variable.accumulate(ct, create)
         return ()

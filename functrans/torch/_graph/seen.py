@@ -35,6 +35,23 @@ def saved_attribute(node: Node, name: str) -> Any:
     raise AttributeError(f"{type(node).__name__!r} object has no attribute {name!r}")
 
 
+# the name of the second operand where it is not "other"
+_SECOND = {"Pow": "exponent", "Mm": "mat2", "Mv": "vec", "Dot": "tensor"}
+
+
+def attribute_names(node: Node) -> list[str]:
+    """The attributes of ``node``, and what it has saved under the names that torch lists."""
+    names = set(object.__dir__(node))
+    if not isinstance(node, ElementwiseNode | RowNode):
+        return sorted(names)
+    kept = node.parts if isinstance(node, ElementwiseNode) else node.xs
+    saved = dict(_saved(node)) if kept is not None else {}
+    second = _SECOND.get(node.name().partition("Backward")[0], "other")
+    found = [n for n in ("self", "result", "dim", "keepdim", second) if n in saved]
+    names.update([f"_saved_{n}" for n in found])
+    return sorted(names)
+
+
 class SavedTensor:
     """``node._raw_saved_self`` and the like: the place where ``node`` keeps a tensor."""
 
@@ -135,4 +152,4 @@ def pass_alone(node: Node, *grads: Any) -> Any:
     return out[0] if len(out) == 1 else out
 
 
-__all__ = ["SavedTensor", "pass_alone", "saved_attribute"]
+__all__ = ["SavedTensor", "attribute_names", "pass_alone", "saved_attribute"]

@@ -15,7 +15,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from functrans.extend import Observer, Observers, Op
-from functrans.torch._graph.graph import AccumulateGrad, Node, Value
+from functrans.torch._graph.graph import Node, Value
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import set_watch
 from functrans.torch._graph.source import caller
@@ -99,9 +99,7 @@ class Watch(Observers):
 
     def pull(self, node: Node, ct: Any, create: bool) -> Sequence:
         """``node.pull(ct, create)``, told of."""
-        name = type(node).__name__
-        if type(node) is AccumulateGrad:
-            name = "torch::autograd::AccumulateGrad"
+        name = node.name()
         if self.quick is not None and not create:
             start = perf_counter_ns()
             try:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from functrans._core.references import is_exact
 from functrans._kernels.large import keep_memory
 from functrans.errors import name_of
 from functrans.extend import Lock
@@ -481,7 +482,7 @@ def is_alone(xs: list, i: int) -> bool:
     """Whether the memory of an entry of a list can be reached and changed from there alone."""
     # two references: that of the list and that of the call
     return type(xs[i]) is np.ndarray and getrefcount(xs[i]) == 2 and (
-        xs[i].base is None and xs[i].flags.writeable)
+        xs[i].base is None and xs[i].flags.writeable and is_exact(xs[i]))
 
 
 def take(t: Tensor, create: bool) -> Any:

@@ -9,7 +9,7 @@ tensor(1.5000)
 
 from __future__ import annotations
 
-from functrans.torch.distributions import kl
+from functrans.torch.distributions import kl, transforms
 from functrans.torch.distributions.continuous import (
     Beta,
     Cauchy,
@@ -24,6 +24,7 @@ from functrans.torch.distributions.continuous import (
     StudentT,
     Uniform,
 )
+from functrans.torch.distributions.derived import MixtureSameFamily, TransformedDistribution
 from functrans.torch.distributions.discrete import (
     Bernoulli,
     Binomial,
@@ -35,10 +36,24 @@ from functrans.torch.distributions.discrete import (
 from functrans.torch.distributions.distribution import Distribution, Independent
 from functrans.torch.distributions.kl import kl_divergence, register_kl
 from functrans.torch.distributions.multivariate import Dirichlet, MultivariateNormal
+from functrans.torch.distributions.transforms import (
+    AffineTransform,
+    ComposeTransform,
+    ExpTransform,
+    PowerTransform,
+    SigmoidTransform,
+    SoftplusTransform,
+    TanhTransform,
+    Transform,
+    identity_transform,
+)
 
 __all__ = [
-    "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Dirichlet", "Distribution",
-    "Exponential", "Gamma", "Geometric", "Gumbel", "HalfNormal", "Independent", "Laplace",
-    "LogNormal", "MultivariateNormal", "Normal", "OneHotCategorical", "Poisson", "StudentT",
-    "Uniform", "kl", "kl_divergence", "register_kl",
+    "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2",
+    "ComposeTransform", "Dirichlet", "Distribution", "ExpTransform", "Exponential", "Gamma",
+    "Geometric", "Gumbel", "HalfNormal", "Independent", "Laplace", "LogNormal",
+    "MixtureSameFamily", "MultivariateNormal", "Normal", "OneHotCategorical", "Poisson",
+    "PowerTransform", "SigmoidTransform", "SoftplusTransform", "StudentT", "TanhTransform",
+    "Transform", "TransformedDistribution", "Uniform", "identity_transform", "kl", "kl_divergence",
+    "register_kl", "transforms",
 ]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from functrans.torch.nn import functional, init, modules, parameter, utils
 from functrans.torch.nn.modules import LAYERS, Module
-from functrans.torch.nn.parameter import Parameter
+from functrans.torch.nn.parameter import Buffer, Parameter, UninitializedParameter
 
-__all__ = ["Module", "Parameter", "functional", "init", "modules", "parameter", "utils", *LAYERS]
+__all__ = [
+    "Buffer", "Module", "Parameter", "UninitializedParameter", "functional", "init", "modules",
+    "parameter", "utils", *LAYERS,
+]
 globals().update(LAYERS)

@@ -120,7 +120,7 @@ class OneCycleLR(_Cycle):
                              f"{self.total_steps}")
         levels = first, self.max_lrs[i], first / self.final_div_factor
         least, most = self.momenta[i]
-        begin, before = 0.0, 0
+        begin, before, after, part = 0.0, 0, 0, 1.0
         for end, after in self.phases:
             if step <= end or end == self.phases[-1][0]:
                 part = (step - begin) / (end - begin)

@@ -1,5 +1,5 @@
-"""``torch.utils``: ``checkpoint`` and ``hooks``."""
+"""``torch.utils``: ``checkpoint``, ``data`` and ``hooks``."""
 
-from functrans.torch.utils import checkpoint, hooks
+from functrans.torch.utils import checkpoint, data, hooks
 
-__all__ = ["checkpoint", "hooks"]
+__all__ = ["checkpoint", "data", "hooks"]

@@ -234,9 +234,7 @@ def _dropped_low(input: Tensor, p: float, training: bool, inplace: bool, shape: 
 # ---- linear maps, tables
 
 
-@op(method=False, title="AddmmBackward0", by_row=linear_row)
-def linear(input, weight, bias=None):
-    """input @ weight.T + bias."""
+def _mapped(input, weight, bias=None):
     if input.dtype != weight.dtype:
         raise RuntimeError(
             "expected m1 and m2 to have the same dtype, but got: "
@@ -248,6 +246,15 @@ def linear(input, weight, bias=None):
         raise RuntimeError(unmultiplied(who, input.shape or (1,), transposed.shape))
     y = np.matmul(input, transposed)
     return y if bias is None else y + bias
+
+
+_linear, _affine = [op(_mapped, method=False, name="linear", title=title, by_row=linear_row)
+                    for title in ("MmBackward0", "AddmmBackward0")]
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input @ weight.T + bias."""
+    return _linear(input, weight) if bias is None else _affine(input, weight, bias)
 
 
 @op(space=NN)

@@ -179,7 +179,7 @@ def _reduced(x: Tensor, reduction: str) -> Tensor | None:
 
 def _picked_vjp(ct, y, xs, wanted, scale, pattern):
     x, rows, index = xs
-    if type(ct) is np.ndarray:
+    if type(ct) is type(index) is np.ndarray:
         out = np.zeros(x.shape, x.dtype)
         out[rows, index] = ct * x.dtype.type(scale)
         return [out, None, None]

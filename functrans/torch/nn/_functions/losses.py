@@ -24,8 +24,8 @@ def reduced(x: Any, reduction: str, who: str) -> Any:
     if reduction == "none":
         return x
     if reduction not in ("mean", "sum"):
-        raise WrongValue(f"{who}: {reduction!r} is not a valid value for reduction; "
-                         "use 'none', 'mean' or 'sum'")
+        raise WrongValue(f"{reduction} is not a valid value for reduction: {who} takes 'none', "
+                         "'mean' and 'sum'")
     return np.mean(x) if reduction == "mean" else np.sum(x)
 
 

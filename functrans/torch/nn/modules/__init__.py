@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from functrans.torch.nn.modules import attention, containers, layers, normalisation, recurrent
+from functrans.torch.nn.modules import (
+    attention,
+    containers,
+    layers,
+    lazy,
+    normalisation,
+    recurrent,
+    transformer,
+)
 from functrans.torch.nn.modules.module import Module
 
 LAYERS: dict[str, type[Module]] = {}
@@ -26,6 +34,8 @@ _enter(
     layers.EmbeddingBag, layers.Flatten, layers.Linear, layers.PReLU, layers.Unflatten,
     normalisation.GroupNorm, normalisation.LayerNorm, normalisation.RMSNorm, recurrent.GRU,
     recurrent.GRUCell, recurrent.LSTM, recurrent.LSTMCell, recurrent.RNN, recurrent.RNNCell,
+    transformer.Transformer, transformer.TransformerDecoder, transformer.TransformerDecoderLayer,
+    transformer.TransformerEncoder,
 )
 for _name, _row in layers.STATELESS.items():
     _variant(_name, layers.Stateless, f"``nn.functional.{_row[0]}`` as a module.", _row=_row)
@@ -43,6 +53,11 @@ for _n in (1, 2, 3):
                "Replication": "replicate", "Circular": "circular"}[_mode]
         _variant(f"{_mode}Pad{_n}d", layers.Padding, f"``pad`` in the mode {_as!r}.", _n=_n,
                  _mode=_as)
+
+for _name in ("Linear", *[f"{_kind}{_n}d" for _n in (1, 2, 3)
+                          for _kind in ("Conv", "ConvTranspose", "BatchNorm", "InstanceNorm")]):
+    _variant(f"Lazy{_name}", lazy.Lazy, f"``{_name}``, which learns the size of its input.",
+             _whole=LAYERS[_name], _dim=-1 if _name == "Linear" else 1)
 
 __all__ = ["Module", *LAYERS]
 globals().update(LAYERS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
@@ -103,6 +104,16 @@ class Sequential(_List):
 
 class ModuleList(_List):
     """Modules in a list."""
+
+    def _shown(self) -> list[tuple[str, str]]:
+        """Neighbours that print alike are shown once."""
+        out = []
+        for text, group in itertools.groupby(super()._shown(), lambda pair: pair[1]):
+            names = [name for name, _ in group]
+            many = len(names) > 1
+            out.append((f"{names[0]}-{names[-1]}", f"{len(names)} x {text}") if many
+                       else (names[0], text))
+        return out
 
 
 class ParameterList(_List):

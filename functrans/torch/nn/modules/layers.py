@@ -55,6 +55,7 @@ STATELESS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "Dropout3d": ("dropout3d", {"p": 0.5, "inplace": False}, True),
     "AlphaDropout": ("alpha_dropout", {"p": 0.5, "inplace": False}, True),
     "PixelShuffle": ("pixel_shuffle", {"upscale_factor": ...}, False),
+    "ChannelShuffle": ("channel_shuffle", {"groups": ...}, False),
     "PixelUnshuffle": ("pixel_unshuffle", {"downscale_factor": ...}, False),
     "Unfold": ("unfold", {"kernel_size": ..., "dilation": 1, "padding": 0, "stride": 1}, False),
     "Fold": ("fold", {"output_size": ..., "kernel_size": ..., "dilation": 1, "padding": 0,
@@ -268,7 +269,8 @@ class Embedding(Module):
         return NN["embedding"](input, self.weight, self.padding_idx, *self.options)
 
     def extra_repr(self) -> str:
-        return f"{self.num_embeddings}, {self.embedding_dim}"
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
 
 
 class EmbeddingBag(Module):
@@ -351,6 +353,10 @@ class ConvolutionTranspose(Convolution):
         return FUNCTIONS[f"conv_transpose{self._n}d"](
             input, self.weight, self.bias, self.stride, self.padding, self.output_padding,
             self.groups, self.dilation)
+
+    def extra_repr(self) -> str:
+        more = f", output_padding={self.output_padding}" if any(self.output_padding) else ""
+        return super().extra_repr() + more
 
 
 class Flatten(Module):

@@ -11,7 +11,7 @@ from functrans.torch._graph.modes import is_grad_enabled, no_grad
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.nn.modules.hooks import Watch, as_tuple
-from functrans.torch.nn.parameter import Parameter
+from functrans.torch.nn.parameter import Buffer, Parameter
 
 
 class Missing(NamedTuple):
@@ -68,12 +68,15 @@ class Module:
             place = "_parameters" if isinstance(value, Parameter) else "_modules"
             if place not in fields:
                 raise AttributeError(f"cannot assign {place[1:]} before Module.__init__() call")
-            for other in ("_parameters", "_modules", "_buffers"):
+            for other in {"_parameters", "_modules", "_buffers"} - {place}:
                 fields[other].pop(name, None)
             fields.pop(name, None)
             fields[place][name] = value
             return
-        if name in fields.get("_parameters", ()):
+        if isinstance(value, Buffer):
+            fields.pop(name, None)
+            self.register_buffer(name, value, value.persistent)
+        elif name in fields.get("_parameters", ()):
             if value is not None:
                 raise TypeError(f"cannot assign '{type(value).__name__}' as parameter '{name}' "
                                 "(torch.nn.Parameter or None expected)")
@@ -400,12 +403,14 @@ class Module:
     def _get_name(self) -> str:
         return type(self).__name__
 
+    def _shown(self) -> list[tuple[str, str]]:
+        """The modules below it, by name, as they print."""
+        return [(name, repr(module)) for name, module in self._modules.items()]
+
     def __repr__(self) -> str:
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
-        below = []
-        for name, module in self._modules.items():
-            below.append(f"({name}): {module!r}")
+        below = [f"({name}): {text}" for name, text in self._shown()]
         if not below and len(lines) <= 1:
             return f"{self._get_name()}({extra})"
         inner = "\n".join([*lines, *below]).split("\n")

@@ -6,14 +6,22 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NN
 from functrans.torch._tensors import factories
-from functrans.torch._tensors.tensor import Tensor
+from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.nn import init
+from functrans.torch.nn._functions.sequences import (
+    PackedSequence,
+    pack_padded_sequence,
+    pad_packed_sequence,
+)
 from functrans.torch.nn.modules.module import Module
 from functrans.torch.nn.parameter import Parameter
 
 empty = vars(factories)["empty"]
+where: Callable = FUNCTIONS["where"]
 sigmoid: Callable = METHODS["sigmoid"]
 
 
@@ -116,7 +124,28 @@ class Recurrent(Module):
             size = input_size if first else hidden_size * (1 + bidirectional)
             _parameters(self, size, hidden_size, self._gate_count, bias, suffix, dtype)
 
-    def forward(self, input: Tensor, hx: Any = None) -> Any:
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        if isinstance(input, PackedSequence):
+            return self._packed(input, hx)
+        return self._padded(input, hx, None)
+
+    def _packed(self, input: PackedSequence, hx: Any) -> tuple:
+        """The layers along sequences of different lengths, each from its first to its last."""
+        there, back = input.sorted_indices, input.unsorted_indices
+        plain = input._replace(sorted_indices=None, unsorted_indices=None)
+        if hx is not None and there is not None:
+            hx = tuple([h[:, there] for h in hx]) if self._memory else hx[:, there]
+        x, lengths = pad_packed_sequence(plain, self.batch_first)
+        times = np.arange(len(input.batch_sizes._array))[:, None, None]
+        alive = [from_array(a) for a in times < lengths._array[:, None]]
+        y, last = self._padded(x, hx, alive)
+        if back is not None:
+            last = tuple([h[:, back] for h in last]) if self._memory else last[:, back]
+        y = pack_padded_sequence(y, lengths, self.batch_first)
+        return y._replace(sorted_indices=there, unsorted_indices=back), last
+
+    def _padded(self, input: Tensor, hx: Any, alive: list[Tensor] | None) -> tuple:
+        """``alive``: at each time, which sequences have not ended."""
         flat = input.dim() == 2
         x = input.unsqueeze(1) if flat else (input.transpose(0, 1) if self.batch_first else input)
         zero = x.new_zeros(len(self.suffixes), x.shape[1], self.hidden_size)
@@ -130,7 +159,7 @@ class Recurrent(Module):
             outputs = []
             for d in range(directions):
                 i = layer * directions + d
-                y, state = self._along(x, hs[i], cs[i], self.suffixes[i], d == 1)
+                y, state = self._along(x, hs[i], cs[i], self.suffixes[i], d == 1, alive)
                 outputs.append(y)
                 last.append(state)
             x = FUNCTIONS["cat"](outputs, -1) if directions > 1 else outputs[0]
@@ -142,13 +171,19 @@ class Recurrent(Module):
             x = x.transpose(0, 1)
         return x, tuple(stacked) if self._memory else stacked[0]
 
-    def _along(self, x: Tensor, h: Tensor, c: Any, suffix: str, backward: bool) -> tuple:
+    def _along(self, x: Tensor, h: Tensor, c: Any, suffix: str, backward: bool,
+               alive: list[Tensor] | None) -> tuple:
         """One layer in one direction: its outputs, and its last state."""
         options = (True,) if self.nonlinearity == "relu" else ()
         outputs = []
+        times = range(x.shape[0])
         steps = x.unbind(0)
-        for step in steps[::-1] if backward else steps:
-            h, c = self._step(_gates(self, step, h, suffix), h, c, *options)
+        for t in reversed(times) if backward else times:
+            new, memory = self._step(_gates(self, steps[t], h, suffix), h, c, *options)
+            if alive is not None:  # a sequence that has ended, or not begun, keeps its state
+                new = where(alive[t], new, h)
+                memory = memory if memory is None else where(alive[t], memory, c)
+            h, c = new, memory
             outputs.append(h)
         y = FUNCTIONS["stack"](outputs[::-1] if backward else outputs)
         return y, (h, c if self._memory else None)
@@ -157,7 +192,10 @@ class Recurrent(Module):
         """Nothing: parameters stay where they are."""
 
     def extra_repr(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}"
+        shown = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0,
+                 "bidirectional": False}
+        options = [f"{k}={getattr(self, k)}" for k, v in shown.items() if getattr(self, k) != v]
+        return ", ".join([f"{self.input_size}, {self.hidden_size}", *options])
 
 
 class RNN(Recurrent):

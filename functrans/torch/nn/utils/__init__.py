@@ -9,7 +9,13 @@ import numpy as np
 from functrans.torch._functions.table import FUNCTIONS
 from functrans.torch._graph.modes import no_grad
 from functrans.torch._tensors.tensor import Tensor, from_array
-from functrans.torch.nn.utils import rnn
+from functrans.torch.nn.utils import parametrizations, parametrize, rnn
+from functrans.torch.nn.utils.norms import (
+    remove_spectral_norm,
+    remove_weight_norm,
+    spectral_norm,
+    weight_norm,
+)
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -71,6 +77,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
 
 
 __all__ = [
-    "clip_grad_norm_", "clip_grad_value_", "get_total_norm", "parameters_to_vector", "rnn",
-    "vector_to_parameters",
+    "clip_grad_norm_", "clip_grad_value_", "get_total_norm", "parameters_to_vector",
+    "parametrizations", "parametrize", "remove_spectral_norm", "remove_weight_norm", "rnn",
+    "spectral_norm", "vector_to_parameters", "weight_norm",
 ]

@@ -1,0 +1,160 @@
+"""One node of the tape for an expression, rather than one for each operation in it.
+
+When a kernel is compiled for taped numbers, what an operation reads gets a place, one for each
+name: a ``Joint`` number moves with a node for each of its places, and an operation puts those of
+its operands together without a word to the tape. What is kept, in an array, in a variable that a
+loop changes, as an argument or a result, becomes a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from numba.core import ir
+from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.ir_utils import get_definition, guard, mk_unique_var, replace_vars_stmt
+from numba.extending import intrinsic
+
+from functrans.numba.emit import Emitter
+from functrans.numba.numbers import Joint, Taped, taped
+from functrans.numba.rules import RULES
+
+OPERATORS = ("binop", "inplace_binop", "unary")
+
+
+@intrinsic(prefer_literal=True)
+def read_at(typingctx: Any, x: Any, place: Any) -> Any:
+    """A taped number at a place; others stay as they are."""
+    target = Joint((place.literal_value,), x.strong) if isinstance(x, Taped) else x
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        e = Emitter(context, builder)
+        number = e.of(x, args[0])
+        if not isinstance(target, Joint):
+            context.nrt.incref(builder, x, args[0])
+            return args[0]
+        term, = e.terms(number).values()
+        return e.moving(target, e.part(number, "value"), {place.literal_value: term}).value
+
+    return target(x, place), build
+
+
+@intrinsic
+def settled(typingctx: Any, x: Any) -> Any:
+    """A number that moves with a node of its own; others stay as they are."""
+    target = taped(0, x.strong) if isinstance(x, Joint) else x
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if target is x:
+            context.nrt.incref(builder, x, args[0])
+        return context.cast(builder, args[0], x, target)
+
+    return target(x), build
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class Places(FunctionPass):
+    """Give what operations read places, and settle what is kept of their results."""
+
+    _name = "functrans_places"
+
+    def __init__(self) -> None:  # numba's is abstract
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:  # type: ignore[override]  # numba's says nothing
+        _Function(state.func_ir).rewrite()
+        return True
+
+
+class _Function:
+    """The text of a kernel, in which each name is assigned once."""
+
+    def __init__(self, text: Any):
+        self.text = text
+        assigned = [a for b in text.blocks.values() for a in b.find_insts(ir.Assign)]
+        self.results = {a.target.name for a in assigned if self._is_operation(a.value)}
+        for a in assigned:  # copies of results, whose own come first
+            if isinstance(a.value, ir.Var) and a.value.name in self.results:
+                self.results.add(a.target.name)
+        self.constants = {a.target.name for a in assigned
+                          if isinstance(a.value, ir.Const | ir.Global | ir.FreeVar)}
+        self.merged = {v.name for a in assigned if _is(a.value, "phi")
+                       for v in a.value.incoming_values if isinstance(v, ir.Var)}
+        # entries that are read twice in one place have one place
+        self.entries = {a.target.name: (a.value.value.name, a.value.index.name)
+                        for a in assigned if _is(a.value, "getitem")}
+        self.places: dict[Any, int] = {}
+
+    def _is_operation(self, e: Any) -> bool:
+        if _is(e, "call"):
+            return not e.kws and e.vararg is None and _has_rule(self._constant(e.func))
+        return isinstance(e, ir.Expr) and e.op in OPERATORS
+
+    def _constant(self, v: Any) -> Any:
+        """What a variable stands for, None where that is not known before the kernel runs."""
+        e = guard(get_definition, self.text, v)
+        if _is(e, "getattr"):
+            return getattr(self._constant(e.value), e.attr, None)
+        return getattr(e, "value", None) if isinstance(e, ir.Global | ir.FreeVar) else None
+
+    def rewrite(self) -> None:
+        for block in self.text.blocks.values():
+            block.body = [new for s in block.body for new in self._rewritten(block, s)]
+
+    def _rewritten(self, block: Any, s: Any) -> Iterator[Any]:
+        operation = isinstance(s, ir.Assign) and self._is_operation(s.value)
+        if isinstance(s, ir.Del | ir.Branch) or (isinstance(s, ir.Assign) and (
+                _is(s.value, "phi") or isinstance(s.value, ir.Var))):
+            changed = {}
+        elif operation:
+            names = {v.name: v for v in s.value.list_vars()} | (
+                {s.value.func.name: None} if s.value.op == "call" else {})
+            changed = {n: v for n, v in names.items()
+                       if v and n not in self.constants and (
+                           n not in self.results or n in self.merged)}
+        else:
+            changed = {v.name: v for v in s.list_vars()
+                       if v.name in self.results and v.name not in self.merged}
+        replaced = {}
+        for name, v in changed.items():
+            key = self.entries.get(name, name)
+            place = [self.places.setdefault(key, len(self.places) + 1)] if operation else []
+            f = read_at if operation else settled
+            replaced[name] = yield from _called(block, s.loc, f, v, *place)
+        replace_vars_stmt(s, replaced)
+        yield s
+        if isinstance(s, ir.Assign) and {s.target.name} & self.results & self.merged:
+            target = s.target
+            s.target = ir.Var(block.scope, mk_unique_var("$unsettled"), s.loc)
+            result = yield from _called(block, s.loc, settled, s.target)
+            yield ir.Assign(result, target, s.loc)
+
+
+def _is(e: Any, op: str) -> bool:
+    return isinstance(e, ir.Expr) and e.op == op
+
+
+def _has_rule(f: Any) -> bool:
+    try:
+        return f in RULES
+    except TypeError:  # it cannot be hashed
+        return False
+
+
+def _called(block: Any, loc: Any, f: Any, x: Any, *constants: int) -> Iterator[Any]:
+    """The statements that call ``f``; what they return is the variable of the result."""
+
+    def variable() -> ir.Var:
+        return ir.Var(block.scope, mk_unique_var("$place"), loc)
+
+    function, result, args = variable(), variable(), [x]
+    yield ir.Assign(ir.Global("functrans_place", f, loc), function, loc)
+    for c in constants:
+        args.append(variable())
+        yield ir.Assign(ir.Const(c, loc), args[-1], loc)
+    yield ir.Assign(ir.Expr.call(function, args, (), loc), result, loc)
+    return result
+
+
+__all__ = ["Places"]

@@ -1,0 +1,138 @@
+"""Distributions made of others: of transformed values, and mixtures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from functrans.torch._functions.table import METHODS
+from functrans.torch._graph.modes import no_grad
+from functrans.torch._tensors.tensor import Tensor
+from functrans.torch.distributions.discrete import Categorical
+from functrans.torch.distributions.distribution import Distribution
+from functrans.torch.distributions.transforms import Transform, summed
+
+log_softmax, logsumexp = METHODS["log_softmax"], METHODS["logsumexp"]
+
+
+class TransformedDistribution(Distribution):
+    """The values of another distribution, passed through transforms one after another."""
+
+    def __init__(self, base_distribution: Distribution, transforms: Transform | Sequence[Transform],
+                 validate_args: bool | None = None):
+        self.base_dist = base_distribution
+        self.transforms = [transforms] if isinstance(transforms, Transform) else list(transforms)
+        for t in self.transforms:
+            if not isinstance(t, Transform):
+                raise ValueError("transforms must be a Transform or a list of Transforms, but was "
+                                 f"{transforms}")
+        base = base_distribution
+        n = max([len(base.event_shape), *[t.event_dim for t in self.transforms]])
+        shape = (*base.batch_shape, *base.event_shape)
+        super().__init__(shape[: len(shape) - n], shape[len(shape) - n :], False)
+        self.has_rsample = base.has_rsample
+
+    def _passed(self, x: Tensor) -> Tensor:
+        for t in self.transforms:
+            x = t(x)
+        return x
+
+    def _inverted(self, y: Tensor) -> Tensor:
+        for t in reversed(self.transforms):
+            y = t.inverse(y)
+        return y
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self._passed(self.base_dist.rsample(sample_shape))
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        with no_grad():
+            return self._passed(self.base_dist.sample(sample_shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        n = len(self.event_shape)
+        total: Any = 0.0
+        y = value
+        for t in reversed(self.transforms):
+            x = t.inverse(y)
+            total = total - summed(t.log_abs_det_jacobian(x, y), n - t.event_dim)
+            y = x
+        return total + summed(self.base_dist.log_prob(y), n - len(self.base_dist.event_shape))
+
+    def _sign(self) -> Any:
+        sign: Any = 1
+        for t in self.transforms:
+            sign = sign * t.sign
+        return sign
+
+    def cdf(self, value: Tensor) -> Tensor:
+        sign = self._sign()
+        return sign * (self.base_dist.cdf(self._inverted(value)) - 0.5) + 0.5
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self._passed(self.base_dist.icdf(self._sign() * (value - 0.5) + 0.5))
+
+    def __repr__(self) -> str:
+        return f"TransformedDistribution({self.base_dist!r}, {self.transforms})"
+
+
+class MixtureSameFamily(Distribution):
+    """Components along the last dimension of a batch, one of which is drawn for each value."""
+
+    def __init__(self, mixture_distribution: Categorical, component_distribution: Distribution,
+                 validate_args: bool | None = None):
+        if not isinstance(mixture_distribution, Categorical):
+            raise ValueError(" The Mixture distribution needs to be an instance of "
+                             "torch.distributions.Categorical")
+        if not isinstance(component_distribution, Distribution):
+            raise ValueError("The Component distribution need to be an instance of "
+                             "torch.distributions.Distribution")
+        self.mixture_distribution = mixture_distribution
+        self.component_distribution = component_distribution
+        count = mixture_distribution.logits.shape[-1]
+        shape = component_distribution.batch_shape
+        if not shape or shape[-1] != count:
+            raise ValueError(f"`mixture_distribution component` ({count}) does not equal "
+                             f"`component_distribution.batch_shape[-1]` "
+                             f"({shape[-1] if shape else 'none'})")
+        super().__init__(shape[:-1], component_distribution.event_shape, False)
+
+    def _apart(self, x: Tensor) -> Tensor:
+        """``x`` with a dimension of components."""
+        return x.unsqueeze(-1 - len(self.event_shape))
+
+    def _weighed(self, x: Tensor) -> Tensor:
+        """The mean over components."""
+        n = len(self.event_shape)
+        shares = self.mixture_distribution.probs
+        return (shares.reshape(*shares.shape, *[1] * n) * x).sum(-1 - n)
+
+    @property
+    def mean(self) -> Tensor:
+        return self._weighed(self.component_distribution.mean)
+
+    @property
+    def variance(self) -> Tensor:
+        parts = self.component_distribution
+        inside = self._weighed(parts.variance)
+        return inside + self._weighed((parts.mean - self._apart(self.mean)) ** 2)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return (self.component_distribution.cdf(self._apart(value))
+                * self.mixture_distribution.probs).sum(-1)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        parts = self.component_distribution.log_prob(self._apart(value))
+        return logsumexp(parts + log_softmax(self.mixture_distribution.logits, -1), -1)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        with no_grad():
+            n = len(self.event_shape)
+            chosen = self.mixture_distribution.sample(sample_shape)
+            parts = self.component_distribution.sample(sample_shape)
+            at = chosen.reshape(*chosen.shape, 1, *[1] * n)
+            at = at.expand(*parts.shape[: parts.dim() - n - 1], 1, *self.event_shape)
+            return METHODS["gather"](parts, parts.dim() - n - 1, at).squeeze(-1 - n)
+
+
+__all__ = ["MixtureSameFamily", "TransformedDistribution"]

@@ -1,0 +1,130 @@
+"""``DataLoader``: the entries of a data set in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from functrans.torch._functions.shapes import stack
+from functrans.torch._tensors import dtypes
+from functrans.torch._tensors.factories import as_tensor, tensor
+from functrans.torch._tensors.tensor import Tensor
+from functrans.torch.utils.data.datasets import IterableDataset
+from functrans.torch.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
+
+_T = TypeVar("_T", covariant=True)
+
+
+def default_convert(data: Any) -> Any:
+    """``data`` with tensors in place of arrays."""
+    if isinstance(data, np.ndarray | np.generic) and data.dtype.kind in "fciub":
+        return as_tensor(data)
+    if isinstance(data, Mapping):
+        return {k: default_convert(v) for k, v in data.items()}
+    if isinstance(data, list | tuple):
+        items = [default_convert(v) for v in data]
+        return type(data)(*items) if hasattr(data, "_fields") else items
+    return data
+
+
+def default_collate(batch: Sequence[Any]) -> Any:
+    """Entries as one batch: tensors are stacked, inside lists, tuples and dicts too."""
+    first = batch[0]
+    if isinstance(first, Tensor):
+        return stack(list(batch))
+    if isinstance(first, np.ndarray | np.generic):
+        return as_tensor(np.stack(list(batch)))
+    if isinstance(first, float):
+        return tensor(batch, dtype=dtypes.float64)
+    if isinstance(first, int):
+        return tensor(batch)
+    if isinstance(first, str | bytes):
+        return batch
+    if isinstance(first, Mapping):
+        return {k: default_collate([entry[k] for entry in batch]) for k in first}
+    if isinstance(first, list | tuple):
+        if any(len(entry) != len(first) for entry in batch):
+            raise RuntimeError("each element in list of batch should be of equal size")
+        items = [default_collate(list(column)) for column in zip(*batch, strict=True)]
+        return type(first)(*items) if hasattr(first, "_fields") else items
+    raise TypeError("default_collate: batch must contain tensors, numpy arrays, numbers, dicts or "
+                    f"lists; found {type(first)}")
+
+
+def get_worker_info() -> None:
+    """None: batches are made in this process."""
+
+
+class DataLoader(Generic[_T]):
+    """Goes through the batches of a data set, anew with each ``for``.
+
+    ``num_workers``, ``pin_memory`` and the like are accepted: batches are made in this process.
+    """
+
+    def __init__(self, dataset: Any, batch_size: int | None = 1, shuffle: bool | None = None,
+                 sampler: Iterable | None = None, batch_sampler: Iterable | None = None,
+                 num_workers: int = 0, collate_fn: Callable | None = None,
+                 pin_memory: bool = False, drop_last: bool = False, timeout: float = 0,
+                 worker_init_fn: Callable | None = None, multiprocessing_context: Any = None,
+                 generator: Any = None, *, prefetch_factor: int | None = None,
+                 persistent_workers: bool = False, pin_memory_device: str = "",
+                 in_order: bool = True):
+        self.dataset, self.num_workers, self.drop_last = dataset, num_workers, drop_last
+        self.iterable = isinstance(dataset, IterableDataset)
+        if self.iterable and (shuffle or sampler is not None or batch_sampler is not None):
+            raise ValueError("DataLoader with IterableDataset: expected unspecified shuffle, "
+                             "sampler and batch_sampler options")
+        if sampler is not None and shuffle:
+            raise ValueError("sampler option is mutually exclusive with shuffle")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError("batch_sampler option is mutually exclusive with batch_size, "
+                                 "shuffle, sampler, and drop_last")
+            batch_size = None
+        elif batch_size is None and drop_last:
+            raise ValueError("batch_size=None option disables auto-batching and is mutually "
+                             "exclusive with drop_last")
+        if sampler is None and not self.iterable:
+            sampler = (RandomSampler(dataset, generator=generator) if shuffle
+                       else SequentialSampler(dataset))
+        if batch_size is not None and batch_sampler is None and not self.iterable:
+            assert sampler is not None, "made above"
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_size, self.sampler, self.batch_sampler = batch_size, sampler, batch_sampler
+        batched = batch_sampler is not None or batch_size is not None
+        self.collate_fn = collate_fn or (default_collate if batched else default_convert)
+
+    def _entries(self) -> Iterator[Any]:
+        """The batches before they are collated."""
+        if not self.iterable:
+            numbers: Any = self.sampler if self.batch_sampler is None else self.batch_sampler
+            for i in numbers:
+                yield self.dataset[i] if self.batch_sampler is None else [
+                    self.dataset[j] for j in i]
+            return
+        if self.batch_size is None:
+            yield from self.dataset
+            return
+        batch = []
+        for entry in self.dataset:
+            batch.append(entry)
+            if len(batch) == self.batch_size:
+                yield batch
+                batch = []
+        if batch and not self.drop_last:
+            yield batch
+
+    def __iter__(self) -> Iterator[Any]:
+        for entries in self._entries():
+            yield self.collate_fn(entries)
+
+    def __len__(self) -> int:
+        if not self.iterable:
+            batches: Any = self.sampler if self.batch_sampler is None else self.batch_sampler
+            return len(batches)
+        n = len(self.dataset)
+        if self.batch_size is None:
+            return n
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
