@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.emit.entry_code import OFFSETS
-from functrans._compile.lowering.routines import address_of
 from functrans._compile.run.entry import Method, new_function, supported
 from functrans._compile.run.machine import NativeUnavailable, local
 from functrans._core.locks import Interrupted, compiler
+from functrans._kernels.routines import address_of
 
 METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
 FUNCTIONS = ("PyContextVar_Get", "Py_DecRef", "PyObject_Vectorcall")
