@@ -82,7 +82,7 @@ def native() -> str:
 
 def blas() -> str:
     """The library whose routines native code calls."""
-    from functrans._compile.lowering import routines  # lazy: slow to import
+    from functrans._kernels import routines  # lazy: slow to import
 
     found = routines.available()
     return "none that native code can call" if found is None else f"of {found.source}"

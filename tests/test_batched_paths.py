@@ -5,6 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
+from functrans._compile.lowering.numbers import AS_NUMPY
+from functrans._transforms.staging.jit import Jitted
 from functrans.errors import ConcretizationError
 
 X = np.array([0.25, -2.0, 0.0, 9.0, -0.5, 2.5])
@@ -93,6 +95,15 @@ def test_a_compiled_batch_meets_new_paths_later():
     f = ft.jit(ft.vmap(ft.jit(roots), in_axes=(0, None)))
     for xs in (np.abs(X) + 1.0, X, -X, X - 20.0, X):
         assert_allclose(f(xs, W), entries(roots, xs), rtol=1e-13)
+
+
+def test_a_compiled_batch_is_walked_natively():
+    batch = ft.vmap(ft.jit(lambda x: np.exp(x) if x > 1.0 else x * x if x > 0 else -x))
+    compiled = Jitted(batch, (), (), AS_NUMPY)
+    expected = compiled((X,), {})
+    (tree,) = compiled.entries.values()
+    assert type(tree.native) is type(len)
+    assert_array_equal(tree.native(X), expected)
 
 
 def test_a_batch_that_is_closed_over():

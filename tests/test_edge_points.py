@@ -305,9 +305,15 @@ def test_second_derivative_of_sinc_at_zero():
 
 @both
 def test_logaddexp_of_large_numbers_has_equal_shares(gradient):
-    closely(
-        gradient(lambda x: np.logaddexp(x[0], x[1]), [1000, 1000]), [0.5, 0.5], 1e-12
-    )  # rounding of 1000
+    for f in (np.logaddexp, np.logaddexp2):
+        for size in (0, 1000, 1e17, 1e300):
+            exactly(gradient(lambda x, f=f: f(x[0], x[1]), [size, size]), [0.5, 0.5])
+
+
+def test_second_derivatives_of_logaddexp_where_its_operands_are_equal():
+    h = ft.hessian(lambda x: np.logaddexp(x[0], x[1]))
+    for size in (0.0, 1e5, 1e300):
+        closely(h(np.full(2, size)), [[0.25, -0.25], [-0.25, 0.25]], 1e-15)
 
 
 @both

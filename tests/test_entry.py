@@ -196,6 +196,18 @@ def test_a_status_other_than_0_leaves_the_call_to_others(monkeypatch):
     assert abs(sys.getrefcount(dtype) - before) < 50
 
 
+def test_a_call_while_another_runs_is_left_to_others():
+    f = entered(lambda x: np.sum(x) * x, X)
+    busy = PLAN.index("busy")
+    words = f.__self__[0]
+    words[busy] = 1  # as a signal handler sees it, or a thread while a long program runs
+    assert f(X) is NotImplemented and words[busy] == 1
+    words[busy] = 0
+    for args in ((X,), (X[:3],), ()):
+        f(*args)
+        assert words[busy] == 0
+
+
 # ---- references
 
 

@@ -267,7 +267,7 @@ HOSTED = {
     **dict.fromkeys(["cofactor", "cofactor_slope", "eig", "lu", "pinv", "qr", "roots",
                      "svd", "vectors_if"], "calls of LAPACK are written for fewer rows"),
     **dict.fromkeys(["bessel_i", "sinc_nth"], "a series of as many terms as the numbers need"),
-    **dict.fromkeys(["convolve", "fft", "irfft", "rfft"], "NumPy has the fast algorithm"),
+    **dict.fromkeys(["fft", "irfft", "rfft"], "NumPy has the fast algorithm"),
     **dict.fromkeys([f"special.spherical_{n}" for n in ("jn", "yn", "in", "kn")],
                     "SciPy reflects negative operands in Python"),
     **dict.fromkeys([f"special.{n}_{f}" for n in ("skewnorm", "vonmises") for f in ("cdf", "ppf")],

@@ -197,8 +197,27 @@ def test_triangular_systems_are_scipys_with_both_modes(lower, transposed, unit):
 
 
 def test_a_singular_triangle_raises_as_lapack_does():
-    with pytest.raises(la.LinAlgError, match="Singular"):
-        triangular_solve(np.zeros((2, 2)), np.ones(2), lower=True, transposed=False, unit=False)
+    for b in (np.ones(2), np.ones((2, 1))):
+        with pytest.raises(la.LinAlgError, match="Singular"):
+            triangular_solve(np.zeros((2, 2)), b, lower=True, transposed=False, unit=False)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (5, 0), (48, 3), (49, 60), (130, 2)], ids=str)
+@pytest.mark.parametrize("lower, transposed, unit", KINDS)
+def test_substitution_reads_one_triangle_in_any_order_in_memory(shape, lower, transposed, unit):
+    n, _ = shape
+    a, b = draw((n, n), shape)
+    a = a / max(n, 1) + 3 * np.eye(n)
+    kept = np.tril(np.ones((n, n), bool), -unit) if lower else np.triu(np.ones((n, n), bool), unit)
+    whole = np.where(kept, a, np.eye(n)) if unit else np.where(kept, a, 0)
+    expected = la.solve(whole.T if transposed else whole, b)
+    hidden = np.where(kept, a, np.nan)
+    spaced = np.repeat(hidden, 2, axis=1)[:, ::2]
+    for order in (hidden, np.asfortranarray(hidden), spaced):
+        for rhs in (b, np.asfortranarray(b), b[::-1][::-1]):
+            x = triangular_solve(order, rhs, lower=lower, transposed=transposed, unit=unit)
+            close(x, expected, rtol=1e-11)
+            assert x.flags.c_contiguous
 
 
 # ---- dtypes and complex matrices

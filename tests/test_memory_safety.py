@@ -126,12 +126,17 @@ def test_native_code_that_is_off_by_one_does_not_survive():
 
 
 @needs_mprotect
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_nothing_outside_the_arrays_is_touched(name):
-    text, shapes = PROGRAMS[name]
-    lines = [FILLED]
-    lines += [f"n = {n}\ncheck({_grouped(text)}, {shapes})" for n in LENGTHS]
-    run_apart("\n".join(lines))
+def test_nothing_outside_the_arrays_is_touched():
+    run_apart(FILLED + checks_of(PROGRAMS, LENGTHS))
+
+
+def checks_of(programs, lengths):
+    """Checks of programs in one process, which says at which of them it is, should it be killed."""
+    lines = []
+    for name, (text, shapes) in programs.items():
+        lines.append(f"print({name!r}, file=sys.stderr, flush=True)")
+        lines += [f"n = {n}\ncheck({_grouped(text)}, {shapes})" for n in lengths]
+    return "\n".join(lines)
 
 
 def _grouped(text):

@@ -464,3 +464,29 @@ def test_a_loop_with_many_windows_has_a_middle_without_bounds():
     cuts = {end for a in last.loads if a.windows for end in a.windows[0]}
     assert len(cuts) > loop_nest.COPIES
     assert loop_nest._pieces(last, False) == [[(0, 5), (5, 35), (35, 40)]]
+
+
+@pytest.mark.parametrize(("n", "taps"), [(2, 1), (8, 4), (7, 4), (4, 9), (30, 7), (64, 32),
+                                         (70, 33)])
+def test_convolutions_with_few_taps_and_many(n, taps):
+    rng = np.random.default_rng(n)
+    x, k, w = (rng.normal(size=m) for m in (n, taps, n + taps - 1))
+
+    def f(x, k):
+        return np.sum(w * np.convolve(x, k) ** 2) + np.sum(np.convolve(x, k, "valid") ** 3)
+
+    grads = ft.grad(f, (0, 1))
+    for a, b in zip(ft.jit(grads)(x, k), grads(x, k), strict=True):
+        assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_convolutions_with_taps_of_their_own_for_each_row_and_with_infinite_ones():
+    x = np.linspace(0.5, 2.0, 40).reshape(2, 20)
+    k = np.array([[1.0, np.inf, 2.0], [0.5, 0.0, -1.0]])
+    for dtype in (np.float32, np.float64):
+        f = ft.vmap(lambda x, k: np.convolve(x, k))
+        y = ft.jit(f)(x.astype(dtype), k.astype(dtype))
+        assert y.dtype == dtype
+        assert_allclose(y, f(x.astype(dtype), k.astype(dtype)), rtol=4 * float(np.finfo(dtype).eps))
+    taps = np.array([1.0, np.nan, 3.0])  # a constant, and a NaN where it reaches
+    assert_allclose(ft.jit(lambda x: np.convolve(x, taps))(x[0]), np.convolve(x[0], taps))

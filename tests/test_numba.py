@@ -398,6 +398,43 @@ def test_strided_and_empty_and_read_only_arguments_are_taken():
 # ---- tapes
 
 
+@njit
+def gathered_terms(x):
+    """What is read in one place is kept beyond it; sums of more terms than a number has."""
+    s = 0.0
+    for i in range(len(x)):
+        v = x[i]
+        if i % 3 == 0:
+            kept = v
+        s += v * kept
+        s += s * v if s > 2 else 0.0
+    a, b = x[0], x[1]
+    for v in x:
+        a, b = b, a * b + math.sqrt(v)
+    return s + (x[0] * x[1] + x[2] * x[3] + x[4] * x[5] + x[6] * x[7] * x[8]) * (a + b)
+
+
+def test_terms_of_expressions_are_gathered_where_numbers_are_kept():
+    x = np.linspace(0.4, 1.2, 9)
+    expected = ft.grad(differentiable(gathered_terms, mode="forward"))(x)
+    agree(ft.grad(differentiable(gathered_terms, mode="reverse"))(x), expected)
+
+
+def test_an_expression_takes_one_node_of_the_tape():
+    @njit
+    def bends(x):
+        s = 0.0
+        for i in range(1, len(x) - 1):
+            d = x[i - 1] - 2 * x[i] + x[i + 1]
+            s += math.sqrt(1 + d * d) * x[i]
+        return s
+
+    x = np.linspace(0, 1, 100)
+    level = differentiable(bends, mode="reverse")._call([x], [0]).op.level(0, [0])
+    run = level.linearized([x], [[]]).bare.tape
+    assert (run.nodes - run.inputs, len(run.entries)) == (98, 2 * 98)
+
+
 def test_a_tape_that_is_too_short_is_made_longer():
     @njit
     def chain(x, n):

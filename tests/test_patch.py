@@ -99,6 +99,15 @@ def test_arrays_of_numpy_are_written_into():
     assert hessian.tolist() == [[0, 1], [1, 0]]
 
 
+def test_functions_have_their_own_names_and_docstrings_in_a_block():
+    functions = np.apply_over_axes, np.linalg.norm, math.sin  # numpy.ma reads the first one's
+    texts = [(f.__name__, f.__doc__) for f in functions]
+    with ft.patch():
+        replaced = np.apply_over_axes, np.linalg.norm, math.sin
+        assert [(f.__name__, f.__doc__) for f in replaced] == texts
+    assert not set(functions) & set(replaced)
+
+
 def test_a_transform_made_outside_of_a_block_is_used_inside():
     gradient = ft.grad(lambda x: np.array([x, x]).sum())
     with ft.patch():

@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import itertools
+import sys
 import threading
 import warnings
 
@@ -653,6 +654,33 @@ def test_all_paths_so_far_are_one_function_that_declines_others():
     assert_array_equal(tree.native(-low), f(-low))
 
 
+def test_walks_leave_nothing_behind():
+    def f(x):
+        y = np.sin(x) * 2.0
+        if y[0] > 0:
+            return {"y": y, "n": 1.0}
+        return y - 1.0 if y[1] > 0 else np.sum(y)
+
+    _, tree = tree_of(f, (X,), (-X,), (X - 1.0,))
+    large = np.ones(3, np.float32)
+    points = (X, -X, X - 1.0, large)
+    counted = (np.dtype(float), np.dtype(np.uint8), NotImplemented, ft.tree.LEAF, X)
+    before = [sys.getrefcount(x) for x in counted]
+    blocks = sys.getallocatedblocks()
+    for _ in range(300):
+        for x in points:
+            assert (tree.native(x) is NotImplemented) == (x is large)
+    after = [sys.getrefcount(x) for x in counted]
+    assert all(abs(a - b) < 50 for a, b in zip(after, before, strict=True))
+    assert sys.getallocatedblocks() - blocks < 200
+
+
+def test_pieces_that_only_decide_are_not_differentiated():
+    compiled, tree = tree_of(pieces, (0.5,))
+    assert ft.grad(lambda x: compiled((x,), {}))(0.5) == 3.0
+    assert tree.root.piece.entry.derived == {}
+
+
 def test_a_path_that_the_c_function_takes_is_recently_used():
     compiled, tree = tree_of(lambda n, x: x * n.__index__(), *[(n, 1.0) for n in (1, 2, 3)], most=3)
     for n in (1, 2, 3):
@@ -785,7 +813,7 @@ def test_several_values_are_handed_on_by_several_pieces():
             np.testing.assert_allclose(y, expected, rtol=1e-14)
 
 
-def test_more_guards_than_the_c_function_has_room_for():
+def test_the_c_function_walks_hundreds_of_guards():
     def f(x):
         y = x
         for _ in range(600):
@@ -793,9 +821,25 @@ def test_more_guards_than_the_c_function_has_room_for():
                 y = y * 1.001
         return y
 
-    compiled = ft.jit(f)
-    for _ in range(3):
-        assert compiled(1.0) == f(1.0)
+    compiled, tree = tree_of(f, (1.0,))
+    compiled((1.0,), {})
+    assert tree.native(1.0) == f(1.0)
+
+
+def test_paths_with_more_large_values_than_a_call_holds_are_left_to_python():
+    def f(x):
+        ys = [x]
+        for _ in range(70):
+            if ys[-1][0] > 0:
+                ys.append(ys[-1] * 1.001)
+        return sum(ys[1:], x)
+
+    x = np.linspace(1.0, 2.0, 200)
+    compiled, tree = tree_of(f, (x,))
+    for _ in range(2):
+        assert_array_equal(compiled((x,), {}), f(x))
+    assert tree.native(x) is NotImplemented
+    assert_array_equal(compiled((x,), {}), f(x))
 
 
 def test_steps_of_numpys_are_left_to_python():

@@ -316,7 +316,7 @@ def test_missing_abstract_rule_is_caught(sampled):
 
 def test_row_without_samples_is_caught():
     primitive("planted", np.sin)
-    bites(test_table.test_row_has_samples, "planted")
+    bites(test_table.test_rows_have_samples)
 
 
 def test_wrong_transpose_is_caught_by_the_adjoint_identity(sampled):

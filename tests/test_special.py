@@ -215,6 +215,11 @@ CALLS = {
     "spherical_jn": lambda m, x: m.spherical_jn(2, x),
     "spherical_kn": lambda m, x: m.spherical_kn(1, x + 3, derivative=True),
     "jvp": lambda m, x: m.jvp(2, x + 3),
+    "yvp": lambda m, x: m.yvp(0.5, x + 3, 0),
+    "ivp": lambda m, x: m.ivp(1, x + 3, 2),
+    "kvp": lambda m, x: m.kvp([[0], [2]], x + 3, 3),
+    "h1vp": lambda m, x: m.h1vp(1, x + 3).imag,
+    "h2vp": lambda m, x: m.h2vp(1, x + 3, 2).real,
 }
 
 

@@ -291,6 +291,36 @@ def test_what_is_computed_of_traced_numbers_is_written_into(f):
     assert slopes == pytest.approx([step] * 4, rel=1e-14)
 
 
+def by_rule(t):
+    product = ft.custom_jvp(lambda t: t * V)
+    product.defjvp(lambda ts, dts: (ts[0] * V, dts[0] * V))
+    return product(t)
+
+
+# What transforms return does not change, so that ``+=`` makes another array; the results of
+# functions with rules and of checkpoints are the user's own.
+@pytest.mark.parametrize("made", [
+    lambda t: ft.scan(lambda c, x: (c + x * t, c), t * V, plain_np.ones(2))[1],
+    lambda t: ft.jit(lambda t: t * V)(t), lambda t: ft.vmap(lambda v: t * v)(V),
+    lambda t: ft.cond(t > 0, lambda t: t * V, lambda t: -t * V, t),
+    by_rule, lambda t: ft.checkpoint(lambda t: t * V)(t),
+    lambda t: ft.jit(lambda t: t * V)(t)[1:],
+], ids=["scan", "jit", "vmap", "cond", "rule", "checkpoint", "part"])
+def test_results_of_transforms_inside_of_a_function_are_changed_as_outside_of_one(made):
+    def f(t):
+        y = made(t)
+        z = y
+        y += 1
+        y += t
+        w = y
+        w *= 2
+        return plain_np.stack([y.sum(), z.sum()])
+
+    want = f(T)
+    for g in (lambda t: ft.jvp(f, (t,), (t,))[0], lambda t: ft.vmap(f)(t[None])[0], ft.jit(f)):
+        assert g(T) == pytest.approx(want, rel=1e-14)
+
+
 def test_a_view_that_a_function_of_ours_makes_of_a_plain_array_is_a_view():
     def f(t, value):
         y = V.copy()

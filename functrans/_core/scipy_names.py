@@ -44,8 +44,8 @@ NAMES: dict[str, Names] = {
             yv yve zeta zetac
         """,
         ours="""
-            comb factorial lambertw log_softmax logsumexp multigammaln perm polygamma softmax
-            spherical_in spherical_jn spherical_kn spherical_yn
+            comb factorial h1vp h2vp ivp jvp kvp lambertw log_softmax logsumexp multigammaln perm
+            polygamma softmax spherical_in spherical_jn spherical_kn spherical_yn yvp
         """,
         constant="gammasgn round",
     ),

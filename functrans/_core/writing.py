@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any
 
 from functrans._core.bind import Tracer
-from functrans.errors import UnsupportedError, name_of, user_line
+from functrans.errors import PACKAGE, UnsupportedError, name_of, user_line
 
 # The run of a function that writes into arrays, under a transform, that this context is in.
 writing: ContextVar[Run | None] = ContextVar("writing", default=None)
@@ -59,11 +60,26 @@ def with_names(f: Callable, args: tuple, kwargs: dict) -> Any:
         writing.reset(token)
 
 
+def handed_to(frame: FrameType | None, y: Any, fixed: bool = True) -> Any:
+    """What a transform returns to a function with names: results that stay as they are, or, unless
+    ``fixed``, arrays that may be written to. Our own code gets the values.
+    """
+    if writing.get() is None or frame is None or frame.f_code.co_filename.startswith(PACKAGE):
+        return y
+    return _result(y, fixed)
+
+
 def _named(x: Any) -> Any:
     raise NotImplementedError  # replaced by functrans.numpy, the floor where names of arrays live
 
 
-def install(named: Callable) -> None:
-    """Called once by ``functrans.numpy``: how an argument becomes a name, container or array."""
-    global _named
-    _named = named
+def _result(y: Any, fixed: bool) -> Any:
+    raise NotImplementedError  # likewise
+
+
+def install(named: Callable, result: Callable) -> None:
+    """Called once by ``functrans.numpy``: how arguments and results become names, in containers
+    or not.
+    """
+    global _named, _result
+    _named, _result = named, result

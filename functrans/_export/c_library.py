@@ -18,11 +18,12 @@ from typing import NamedTuple
 import numpy as np
 
 from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS
-from functrans._compile.lowering import routines, special_functions
+from functrans._compile.lowering import special_functions
 from functrans._compile.run.frame import Frame
 from functrans._compile.run.machine import CALLED, local
 from functrans._core.locks import compiler
 from functrans._core.version import VERSION
+from functrans._kernels import routines
 from functrans.errors import ArgumentError, UnsupportedError
 
 # What NumPy's numbers are in C, by kind and size; complex ones are pairs.

@@ -181,16 +181,18 @@ log1p = elementwise(
 )
 logaddexp = elementwise(
     "logaddexp", np.logaddexp,
-    lambda g, y, x1: g * exp(_gap(x1, y)), lambda g, y, x2: g * exp(_gap(x2, y)),
+    lambda g, x1, x2: g * exp(-logaddexp(0.0, _gap(x2, x1))),
+    lambda g, x1, x2: g * exp(-logaddexp(0.0, _gap(x1, x2))),
 )
 logaddexp2 = elementwise(
     "logaddexp2", np.logaddexp2,
-    lambda g, y, x1: g * exp2(_gap(x1, y)), lambda g, y, x2: g * exp2(_gap(x2, y)),
+    lambda g, x1, x2: g * exp2(-logaddexp2(0.0, _gap(x2, x1))),
+    lambda g, x1, x2: g * exp2(-logaddexp2(0.0, _gap(x1, x2))),
 )
 
 
 def _gap(x, y):
-    return where(x == y, 0, x - y)  # -inf minus -inf is no gap
+    return where((x == y) & isinf(x), 0, x - y)  # -inf minus -inf is no gap
 
 # ---- trigonometric and hyperbolic
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from functrans._core.aval import Aval
 from functrans._core.bind import bind, sum_to
+from functrans._kernels.substitution import substituted
 from functrans._ops.declare import POSITIVE, primitive
 from functrans._ops.elementwise import absolute, conjugate, ratio, where
 from functrans._ops.limits import (
@@ -164,7 +165,8 @@ def _triangular_solve(a, b, lower, transposed, unit):
     a, b = np.asarray(a, dtype), np.asarray(b, dtype)
     if b.ndim > 1 and a.shape[-1] ** 2 * b.shape[-1] <= LARGE_SYSTEM:
         a, lower = (a.mT, not lower) if transposed else (a, lower)
-        return _substitute(a, b, lower, unit)
+        x = substituted(a, b, lower, unit)
+        return _substitute(a, b, lower, unit) if x is None else x
     if a.ndim == 2 and b.ndim <= 2:
         return _solve_one(a, b, lower, transposed, unit)
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -193,7 +195,7 @@ BLOCK = 48
 
 
 def _substitute(a, b, lower, unit):
-    """Substitution by halves, whose work is matrix products.
+    """Substitution by halves, whose work is matrix products: of stacks, and not of float64.
 
     Not SciPy's trtrs: SciPy brings a BLAS of its own, whose threads wait for milliseconds where
     those of NumPy's still spin after a product. A vector takes no threads, and a large system

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any, TypeVar
 
+from functrans._core.writing import handed_to, writing
 from functrans.config import FULL, settings
 from functrans.errors import name_of, shorten
 
@@ -41,13 +42,16 @@ def surface(error: Exception) -> None:
 def surfacing(f: F) -> F:
     """``f``, whose errors show the user's frames."""
 
+    fixed = not getattr(f, "hands_on", False)
+
     @functools.wraps(f)
     def public(*args: Any, **kwargs: Any) -> Any:
         try:
-            return f(*args, **kwargs)
+            y = f(*args, **kwargs)
         except Exception as error:
             surface(error)
             raise
+        return y if writing.get() is None else handed_to(sys._getframe(1), y, fixed)
 
     return public  # type: ignore[return-value]  # of the same signature
 

@@ -93,7 +93,7 @@ class _Function:
 
     def _constant(self, v: Any) -> Any:
         """What a variable stands for, None where that is not known before the kernel runs."""
-        e = guard(get_definition, self.text, v)
+        e: Any = guard(get_definition, self.text, v)
         if _is(e, "getattr"):
             return getattr(self._constant(e.value), e.attr, None)
         return getattr(e, "value", None) if isinstance(e, ir.Global | ir.FreeVar) else None
@@ -103,32 +103,36 @@ class _Function:
             block.body = [new for s in block.body for new in self._rewritten(block, s)]
 
     def _rewritten(self, block: Any, s: Any) -> Iterator[Any]:
+        """A statement after others that change what it reads, and before one that settles it."""
         operation = isinstance(s, ir.Assign) and self._is_operation(s.value)
-        if isinstance(s, ir.Del | ir.Branch) or (isinstance(s, ir.Assign) and (
-                _is(s.value, "phi") or isinstance(s.value, ir.Var))):
-            changed = {}
-        elif operation:
-            names = {v.name: v for v in s.value.list_vars()} | (
-                {s.value.func.name: None} if s.value.op == "call" else {})
-            changed = {n: v for n, v in names.items()
-                       if v and n not in self.constants and (
-                           n not in self.results or n in self.merged)}
-        else:
-            changed = {v.name: v for v in s.list_vars()
-                       if v.name in self.results and v.name not in self.merged}
-        replaced = {}
-        for name, v in changed.items():
-            key = self.entries.get(name, name)
+        changed = {}
+        for v in self._operands(s.value) if operation else self._kept(s):
+            key = self.entries.get(v.name, v.name)
             place = [self.places.setdefault(key, len(self.places) + 1)] if operation else []
             f = read_at if operation else settled
-            replaced[name] = yield from _called(block, s.loc, f, v, *place)
-        replace_vars_stmt(s, replaced)
+            changed[v.name] = yield from _called(block, s.loc, f, v, *place)
+        replace_vars_stmt(s, changed)
         yield s
-        if isinstance(s, ir.Assign) and {s.target.name} & self.results & self.merged:
+        if isinstance(s, ir.Assign) and s.target.name in self.results & self.merged:
             target = s.target
             s.target = ir.Var(block.scope, mk_unique_var("$unsettled"), s.loc)
             result = yield from _called(block, s.loc, settled, s.target)
             yield ir.Assign(result, target, s.loc)
+
+    def _operands(self, e: Any) -> list[Any]:
+        """What an operation reads that has no places yet."""
+        operands = e.args if e.op == "call" else e.list_vars()
+        unplaced = (self.results - self.merged) | self.constants
+        return list({v.name: v for v in operands if v.name not in unplaced}.values())
+
+    def _kept(self, s: Any) -> list[Any]:
+        """Results that a statement other than an operation reads."""
+        if isinstance(s, ir.Del | ir.Branch):
+            return []
+        if isinstance(s, ir.Assign) and (_is(s.value, "phi") or isinstance(s.value, ir.Var)):
+            return []
+        found = self.results - self.merged
+        return list({v.name: v for v in s.list_vars() if v.name in found}.values())
 
 
 def _is(e: Any, op: str) -> bool:

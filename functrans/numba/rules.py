@@ -115,8 +115,9 @@ def number_kind(*kinds: Any) -> Active | None:
     found = {k for k in kinds if isinstance(k, Active)}
     if not found or not all(isinstance(k, Active) or is_plain(k) for k in kinds):
         return None
-    if all(isinstance(k, Taped | Joint) for k in found):
-        return functools.reduce(joint, found)
+    tapes = [k for k in found if isinstance(k, Taped | Joint)]
+    if len(tapes) == len(found):
+        return functools.reduce(joint, tapes)
     return found.pop() if len(found) == 1 else None
 
 

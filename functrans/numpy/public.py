@@ -12,8 +12,10 @@ import numpy as np
 from functrans import tree
 from functrans._core.array import Array, frozen_copy, wrap
 from functrans._core.bind import Tracer
-from functrans._core.writing import current, writing
+from functrans._core.writing import current, install, writing
 from functrans.numpy import protocols
+from functrans.numpy.writable import Fixed, argument
+from functrans.numpy.writable import named as as_name
 from functrans.numpy.writing import adopt, call
 
 F = TypeVar("F", bound=Callable)
@@ -65,6 +67,25 @@ def immutable(f: F) -> F:
 
 def _as_array(x: Any) -> Array:
     return x if type(x) is Array else np.asarray(x).view(Array)
+
+
+def _named_argument(x: Any) -> Any:
+    leaves, structure = tree.flatten(x)
+    if structure is tree.LEAF:
+        return argument(leaves[0])
+    return tree.unflatten(structure, map(argument, leaves))
+
+
+def _named_result(y: Any, fixed: bool) -> Any:
+    def name(x: Any) -> Any:
+        if not fixed:
+            return as_name(x)
+        return Fixed(x) if isinstance(x, Tracer) else x
+
+    return tree.map(name, y)
+
+
+install(_named_argument, _named_result)
 
 
 def publish(module: ModuleType, into: dict[str, Any], theirs: Any) -> list[str]:

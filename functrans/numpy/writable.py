@@ -93,8 +93,10 @@ class Name(Tracer):
         return x.decide(convert, use) if isinstance(x, Tracer) else convert(x)
 
 
-class Number(Name):
-    """A traced number. It never changes, as NumPy's do not; arrays computed from it may."""
+class Fixed(Name):
+    """A traced value that never changes, while arrays computed from it may: a number, or what a
+    transform has returned.
+    """
 
     __slots__ = ()
 
@@ -103,11 +105,7 @@ class Number(Name):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return ()
-
-    @property
-    def ndim(self) -> int:
-        return 0
+        return self.value.shape
 
     @property
     def dtype(self) -> np.dtype:
@@ -124,6 +122,11 @@ class Number(Name):
 
     def __repr__(self) -> str:
         return repr(self.value)
+
+    def __getitem__(self, key: Any) -> Any:
+        key, basic = _opened_key(key)
+        y = self.value[key]
+        return Fixed(y) if basic or _selects_part(key) else named(y)
 
 
 class Writable(Name):
@@ -311,10 +314,10 @@ def view(memory: Any, window: np.ndarray | None = None) -> Writable:
 def named(x: Any) -> Any:
     """A result as a name, so that it may be written to; of several, each. Numbers stay numbers."""
     kind = type(x)
-    if kind is Writable or kind is Number:
+    if kind is Writable or kind is Fixed:
         return x
     if isinstance(x, Tracer):
-        return Writable(x) if x.ndim else Number(x)
+        return Writable(x) if x.ndim else Fixed(x)
     if kind is np.ndarray or kind is Array:
         if not x.ndim or x.dtype.kind not in "biufc":
             return x
@@ -478,5 +481,5 @@ def _updated(x: Any, key: Any, value: Any) -> Any:
     return At(x)[key].set(value)
 
 
-__all__ = ["NAMES", "Name", "Number", "Writable", "argument", "array_of", "named", "named_like",
+__all__ = ["NAMES", "Fixed", "Name", "Writable", "argument", "array_of", "named", "named_like",
            "require_apart", "require_order", "view"]

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from functrans import tree
-from functrans._core import writing
 from functrans._core.array import plain
 from functrans._core.bind import Tracer
 from functrans._core.writing import current
@@ -26,9 +25,9 @@ from functrans.numpy.operators import require_fit
 from functrans.numpy.ufunc_methods import UPDATES
 from functrans.numpy.updates import At
 from functrans.numpy.writable import (
+    Fixed,
     Name,
     Writable,
-    argument,
     array_of,
     named,
     named_like,
@@ -209,6 +208,7 @@ for _name in (
     setattr(Name, f"__{_name}__", _forward)
     setattr(Name, f"__r{_name}__", _reflected)
     setattr(Writable, f"__i{_name}__", _in_place(_name))
+    setattr(Fixed, f"__i{_name}__", _forward)  # another value, as of a number
 for _name in ["eq", "ne", "lt", "le", "gt", "ge"]:
     setattr(Name, f"__{_name}__", _operator(_name)[0])
 for _name in ["neg", "pos", "abs", "invert"]:
@@ -267,8 +267,8 @@ def _call(f: Callable, theirs: Any, args: tuple, kwargs: dict) -> Any:
     if theirs in WRITERS and kwargs.get("inplace", True):
         return _write_by(theirs, *args, **kwargs)
     if theirs is np.trim_zeros:  # which slices a name by what its values are
-        return f(*args, **kwargs)
-    if theirs in (np.real, np.imag) and type(args[0]) is Writable:
+        return protocols.FUNCTIONS[theirs](*args, **kwargs)
+    if theirs in (np.real, np.imag) and isinstance(args[0], Name):
         return getattr(args[0], f.__name__)
     if theirs is np.nan_to_num and kwargs.get("copy", True) is not True:
         return _written(who, args[0], current(f(args[0], **{**kwargs, "copy": True})))
@@ -282,6 +282,8 @@ def _call(f: Callable, theirs: Any, args: tuple, kwargs: dict) -> Any:
 def _views(who: str, f: Callable, theirs: Callable, args: tuple, kwargs: dict) -> Any:
     """The results of a call as views of the memory of its operands, where NumPy makes them."""
     names = [x for x in args if type(x) is Writable]
+    if not names and any([type(x) is Fixed for x in args]):
+        return f(*_value(args), **{k: _value(v) for k, v in kwargs.items()})  # not to be written to
     if not names:
         return _apply(who, f, args, kwargs)
     parts = theirs(*_window(args), **{k: _window(v) for k, v in kwargs.items()})
@@ -451,7 +453,7 @@ def _assign_shape(self: Writable, shape: Any) -> None:
 
 def adopt(name: str, member: Any) -> None:
     """Give names the method or attribute that traced values have under this name."""
-    if name in vars(Writable) or name in _AS_TRACED:  # of its own, made of such, or refused
+    if name in {*vars(Name), *vars(Writable), *_AS_TRACED}:  # its own, made of such, or refused
         return
     setattr(Writable, name, _attribute(name) if isinstance(member, property) else _method(name))
 
@@ -461,30 +463,23 @@ _AS_TRACED = (
     "at", "base", "byteswap", "ctypes", "data", "getfield", "resize", "setfield", "setflags",
 )
 for _name in _VIEW_METHODS:
-    setattr(Writable, _name, _view_method(_name))
+    setattr(Name, _name, _view_method(_name))
 for _name in ("sort", "partition"):
     setattr(Writable, _name, _sorting(_name))
-Writable.T = property(lambda self: self.transpose())  # type: ignore[attr-defined]
-Writable.mT = property(lambda self: self.swapaxes(-1, -2))  # type: ignore[attr-defined]
+for _name in ("real", "imag"):  # of what is not to be written to
+    setattr(Fixed, _name, property(lambda self, name=_name: getattr(self.value, name)))
+Name.T = property(lambda self: self.transpose())  # type: ignore[attr-defined]
+Name.mT = property(lambda self: self.swapaxes(-1, -2))  # type: ignore[attr-defined]
 Writable.real, Writable.imag = _part("real"), _part("imag")  # type: ignore[attr-defined]
-Writable.conj = Writable.conjugate = _conjugate  # type: ignore[attr-defined]
+Name.conj = Name.conjugate = _conjugate  # type: ignore[attr-defined]
 Writable.flat = property(_flat, _assign_flat)  # type: ignore[attr-defined]
 Writable.shape = property(Writable.shape.fget, _assign_shape)  # type: ignore[attr-defined]
 Writable.strides = property(lambda self: self.window.strides)  # type: ignore[attr-defined]
-Writable.astype, Writable.fill, Writable.put = _astype, _fill, _put  # type: ignore[attr-defined]
+Name.astype, Writable.fill, Writable.put = _astype, _fill, _put  # type: ignore[attr-defined]
 Name.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
 Name.__array_function__ = _array_function  # type: ignore[attr-defined]
 for _name in ("item", "tolist"):
     adopt(_name, getattr(Tracer, _name))
 
-
-def _named_argument(x: Any) -> Any:
-    leaves, structure = tree.flatten(x)
-    if structure is tree.LEAF:
-        return argument(leaves[0])
-    return tree.unflatten(structure, map(argument, leaves))
-
-
-writing.install(_named_argument)
 
 __all__ = ["adopt", "call"]

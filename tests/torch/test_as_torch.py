@@ -1,6 +1,6 @@
 """Values, types, gradients and errors of torch 2.13, where NumPy's functions give others."""
 
-from math import inf, nan
+from math import inf, log, nan
 
 import numpy as np
 import pytest
@@ -459,3 +459,16 @@ def test_a_node_lists_what_it_has_saved():
     assert saved(y) == []
     assert {"name", "next_functions", "register_hook"} <= set(dir(y.grad_fn))
     assert (x * 2).grad_fn.next_functions[0][0].name() == "torch::autograd::AccumulateGrad"
+
+
+def test_the_slope_of_xlogy_at_zero_is_a_logarithm():
+    x, y = (torch.tensor(v, dtype=torch.float64, requires_grad=True)
+            for v in ([0.0, 0.0, 0.0, 2.0], [5.0, 0.5, -1.0, 0.0]))
+    z = torch.xlogy(x, y)
+    assert z.tolist() == [0.0, 0.0, 0.0, -inf]
+    slope = torch.autograd.grad(z[:3].sum(), x)[0]
+    assert slope.tolist() == [log(5.0), log(0.5), 0.0, 0.0]
+    a = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
+    b = torch.tensor(2.0, dtype=torch.float64)
+    torch.distributions.Gamma(a, b).log_prob(torch.tensor(5.0, dtype=torch.float64)).backward()
+    assert a.grad.item() == pytest.approx(log(2.0) + log(5.0) + 0.5772156649015329)

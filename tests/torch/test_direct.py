@@ -47,6 +47,11 @@ CALLS = {
     "scatter_add": (lambda x: x.scatter_add(0, INDEX, x[:2]), (3, 2)),
     "scatter_add of a vector": (lambda x: (2 * x).scatter_add(0, INDEX[1], x[:2]), (3,)),
     "dot": (lambda x: torch.dot(x, x.exp()), (4,)),
+    "outer": (lambda x: torch.outer(x, x.exp()), (4,)),
+    "where": (lambda x: torch.where(x > 0, x.exp(), x[:1]), (3, 4)),
+    "mean": (lambda x: x.mean(1), (3, 4)),
+    "mean, kept": (lambda x: x.mean(-2, keepdim=True), (3, 4)),
+    "logits": (lambda x: NN.binary_cross_entropy_with_logits(x, x.detach().sigmoid()), (3, 4)),
     "clamp": (lambda x: x.clamp(-0.5, 0.5), (3, 4)),
     "clamp from below": (lambda x: x.clamp(min=0), (3, 4)),
     "softplus": (NN.softplus, (3, 4)),
@@ -278,3 +283,9 @@ def test_zero_wins_against_an_infinite_weight():
     y = NN.linear(x, w)
     (g,) = torch.autograd.grad((y * torch.tensor([0.0, 1.0])).sum(), x)
     assert_array_equal(g.numpy(), [[1.0, 2.0, 3.0]] * 2)
+
+
+def test_zero_wins_against_an_infinity_in_a_matrix():
+    w, v = torch.tensor([[np.inf, 1.0, 1.0], [1.0, 2.0, 3.0]], dtype=torch.float64), tensor(3)
+    (g,) = torch.autograd.grad(((w @ v) * torch.tensor([0.0, 1.0])).sum(), v)
+    assert_array_equal(g.numpy(), [1.0, 2.0, 3.0])

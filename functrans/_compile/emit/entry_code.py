@@ -23,34 +23,31 @@ OFFSETS = {"type": HEADER - 8, "value": HEADER, "tuple": tuple.__basicsize__, "i
            "flags": HEADER + 48}
 # Bits of an array's flags: C-contiguous and aligned; writeable.
 IN_ORDER, WRITEABLE = 0x0001 | 0x0100, 0x0400
-# Most arguments and most results of a program with an entry; most arrays that one piece of code
-# works on. On one path: most values that pieces hand on, bytes of small ones, arrays of large ones.
-MOST, SLOTS = 64, 256
-VALUES, SMALL, LARGE = 1024, 16_384, 64
+# Most arguments and most results of a program with an entry; most large arrays that the pieces on
+# one path hand on.
+MOST, LARGE = 64, 64
 # What an argument may be: an array; float64[], also as NumPy's scalar; a Python float or int.
 ARRAY, SCALAR, FLOAT, INT = range(4)
 OBJECTS = {"ndarray": np.ndarray, "Array": Array, "float": float, "int": int,
            "float64": np.float64, "bytes": np.dtype(np.uint8), "NotImplemented": NotImplemented}
 # A number for each way to decide: the kind of number there is, and what Python makes of it.
 HOW = {way: i for i, way in enumerate(product("?bhilqfd", (bool, int, float)), 1)}
-# The words of a plan, and of what it points to.
+# The words of a plan, and of what it points to. Native code finds an argument through ``data`` of
+# its record; ``integer`` is where that of a Python int is.
 PLAN = (*OBJECTS, "PyArray_NewFromDescr", "arguments", "argument", "class", "flags", "clock",
-        "root")
-ARGUMENT = ("kind", "dtype", "ndim", "dims")
-# ``large``: bytes of an array for what the code fills, 0 if there is room for that; ``how``: 0 of
-# a leaf.
-NODE = ("run", "lets", "constants", "constant", "reads", "read", "large", "fills", "fill", "gives",
-        "give", "how", "test", "children", "child", "results", "made", "label", "used")
-CONSTANT = ("slot", "array")
-READ = ("slot", "value")
-FILL = ("slot", "cell", "offset")
+        "busy", "root")
+ARGUMENT = ("kind", "dtype", "ndim", "dims", "data", "integer")
+# ``slots``: what the code takes for a list; ``large``: bytes of an array for what it fills, 0 if
+# that has its place in the plan; ``how``: 0 of a leaf; ``test``: where the address of a number is.
+NODE = ("run", "lets", "slots", "large", "fills", "fill", "how", "test", "children", "child",
+        "results", "made", "label", "used")
+FILL = ("cell", "offset")
 CHILD = ("key", "node")
 MADE = ("slot", "dtype", "ndim", "dims", "bytes", "source")
 # Where each word is, in bytes from the start of its record, or of an object.
 PLACES = {f"{record}.{word}": 8 * i
-          for record, words in (
-              ("plan", PLAN), ("argument", ARGUMENT), ("node", NODE), ("constant", CONSTANT),
-              ("read", READ), ("fill", FILL), ("child", CHILD), ("made", MADE))
+          for record, words in (("plan", PLAN), ("argument", ARGUMENT), ("node", NODE),
+                                ("fill", FILL), ("child", CHILD), ("made", MADE))
           for i, word in enumerate(words)}
 PLACES |= {f"object.{name}": offset for name, offset in OFFSETS.items()}
 # What it calls of CPython and C.
@@ -112,81 +109,77 @@ class _Writer(Code):
 def text() -> str:
     """The function of the plan, the arguments and their number."""
     w = _Writer()
-    made, held, values, cells, items, slots = (w.room(f"[{n} x ptr]") for n in (
-        MOST, LARGE, VALUES, VALUES, SLOTS, LIST_ITEMS // 8 + 1))
+    made, held = (w.room(f"[{n} x ptr]") for n in (MOST, LARGE))
     first, last, large, node, answer = map(w.room, ("i64", "i64", "i64", "ptr", "ptr"))
-    small = w.room(f"[{SMALL} x i8], align 16")
     # which of the arrays that were made are dropped at the end: all, until the call has succeeded
     for count in (first, last, large):
         w.store("i64", "0", count)
     w.store("ptr", "null", answer)  # which means that an exception is set
-    w.store("ptr", items, w.shifted(slots, LIST_ITEMS))
     plan = w.pointer(w.pointer("%self", "object.tuple"), "object.data")
-    _take_arguments(w, plan, values)
+    busy = w.shifted(plan, PLACES["plan.busy"])
+    w.jump_unless("eq", "i64", w.op(f"load i64, ptr {busy}"), "0", "busy")
+    w.store("i64", "1", busy)
+    _take_arguments(w, plan)
     w.store("ptr", w.pointer(plan, "plan.root"), node)
     w.line("br label %next")
     w.label("next")
     at = w.op(f"load ptr, ptr {node}")
-    with w.each(w.word(at, "node.constants")) as i:
-        constant = w.at(w.pointer(at, "node.constant"), i, CONSTANT)
-        w.store("ptr", w.pointer(constant, "constant.array"),
-                w.at(items, w.word(constant, "constant.slot")))
-    _hand_on(w, at, "read", items, values)
-    _fill(w, plan, at, items, cells, (small, held, large))
-    _make_arrays(w, plan, at, items, made, last)
+    slots = w.pointer(at, "node.slots")
+    _make_room(w, plan, at, held, large)
+    _make_arrays(w, plan, at, slots, made, last)
     _run(w, at, slots)
-    _hand_on(w, at, "give", values, items)
     w.jump_unless("ne", "i64", w.word(at, "node.how"), "0", "leaf")
-    _decide(w, at, values, node)
+    _decide(w, at, node)
     w.label("leaf")
-    _finish_results(w, plan, at, items, made)
+    _finish_results(w, plan, at, slots, made)
     _answer(w, plan, at, made, first, answer)
     for table, start, end in ((made, first, last), (held, None, large)):
         lo, hi = ("0" if x is None else w.op(f"load i64, ptr {x}") for x in (start, end))
         with w.each(w.op(f"sub i64 {hi}, {lo}")) as n:
             dropped = w.op(f"load ptr, ptr {w.at(table, w.op(f'add i64 {lo}, {n}'))}")
             w.line(f"call void @Py_DecRef(ptr {dropped})")
+    w.store("i64", "0", busy)
     w.line(f"ret ptr {w.op(f'load ptr, ptr {answer}')}")
+    # another thread, or a signal handler, while the code of a call runs
+    w.label("busy")
+    y = w.pointer(plan, "plan.NotImplemented")
+    w.line(f"call void @Py_IncRef(ptr {y})")
+    w.line(f"ret ptr {y}")
     # tables are short: loops over them are not to be vectorised
     function = w.function("ptr @entry", "ptr %self, ptr %args, i64 %nargs",
                           "nounwind noimplicitfloat")
     return "\n".join([DECLARED, *w.functions.values(), function])
 
 
-def _take_arguments(w: _Writer, plan: str, values: str) -> None:
-    """The arguments as the first values; numbers by something that stands in for an array."""
-    # the address of its data is where an array has it
-    cells, integers = (w.op(f"alloca [{MOST} x i64]") for _ in range(2))
+def _take_arguments(w: _Writer, plan: str) -> None:
+    """Where the numbers of each argument are, noted in its record."""
     overflow, count = w.room("i32"), w.word(plan, "plan.arguments")
     w.jump_unless("eq", "i64", "%nargs", count, "other")
     with w.each(count) as i:
         wanted = w.at(w.pointer(plan, "plan.argument"), i, ARGUMENT)
+        cell, integer = (w.shifted(wanted, PLACES[f"argument.{x}"]) for x in ("data", "integer"))
         x = w.op(f"load ptr, ptr {w.at('%args', i)}")
-        kind, slot, cell = w.pointer(x, "object.type"), w.at(values, i), w.at(cells, i)
-        w.store("ptr", x, slot)
+        kind = w.pointer(x, "object.type")
         w.store("ptr", w.shifted(x, OFFSETS["value"]), cell)
         w.line(f"switch i64 {w.word(wanted, 'argument.kind')}, label %other [ "
                f"i64 {ARRAY}, label %array i64 {SCALAR}, label %scalar "
                f"i64 {FLOAT}, label %float i64 {INT}, label %int ]")
         w.label("scalar")
         w.jump_unless("eq", "ptr", kind, w.pointer(plan, "plan.float64"), "array")
-        w.line("br label %number")
+        w.line("br label %taken")
         w.label("float")
         w.jump_unless("eq", "ptr", kind, w.pointer(plan, "plan.float"), "other")
-        w.line("br label %number")
+        w.line("br label %taken")
         w.label("int")
         w.jump_unless("eq", "ptr", kind, w.pointer(plan, "plan.int"), "other")
-        integer = w.at(integers, i)
         value = w.op(f"call i64 @PyLong_AsLongLongAndOverflow(ptr {x}, ptr {overflow})")
         w.store("i64", value, integer)
         w.store("ptr", integer, cell)
         w.jump_unless("eq", "i32", w.op(f"load i32, ptr {overflow}"), "0", "other")
-        w.line("br label %number")
-        w.label("number")
-        w.store("ptr", _stand_in(w, cell), slot)
         w.line("br label %taken")
         w.label("array")
         _require_array(w, plan, wanted, x, kind)
+        w.store("ptr", w.pointer(x, "object.data"), cell)
         w.line("br label %taken")
         w.label("taken")
 
@@ -208,25 +201,8 @@ def _require_array(w: _Writer, plan: str, wanted: str, x: str, kind: str) -> Non
     w.jump_unless("eq", "i32", differ, "0", "other")
 
 
-def _stand_in(w: _Writer, cell: str) -> str:
-    """What native code takes for an array whose data is where the cell says."""
-    return w.op(f"getelementptr i8, ptr {cell}, i64 {-OFFSETS['data']}")
-
-
-def _hand_on(w: _Writer, node: str, what: str, to: str, source: str) -> None:
-    """What the code of a node reads into its slots, or what it gives out of them."""
-    with w.each(w.word(node, f"node.{what}s")) as i:
-        pair = w.at(w.pointer(node, f"node.{what}"), i, READ)
-        slot, value = w.word(pair, "read.slot"), w.word(pair, "read.value")
-        here, there = (slot, value) if what == "read" else (value, slot)
-        w.store("ptr", w.op(f"load ptr, ptr {w.at(source, there)}"), w.at(to, here))
-
-
-def _fill(w: _Writer, plan: str, node: str, items: str, cells: str, room: tuple) -> None:
-    """Memory for what the code of a node fills, beside results: small values share some."""
-    small, held, large = room
-    start = w.room("ptr")
-    w.store("ptr", small, start)
+def _make_room(w: _Writer, plan: str, node: str, held: str, large: str) -> None:
+    """An array for what the code of a node fills beside results, if that is large."""
     with w.where(w.compare("ne", "i64", w.word(node, "node.large"), "0")):
         n = w.op(f"load i64, ptr {large}")
         w.jump_unless("lt", "i64", n, str(LARGE), "other")
@@ -234,16 +210,19 @@ def _fill(w: _Writer, plan: str, node: str, items: str, cells: str, room: tuple)
                        w.shifted(node, PLACES["node.large"]))
         w.store("ptr", y, w.at(held, n))
         w.store("i64", w.op(f"add i64 {n}, 1"), large)
-        w.store("ptr", w.pointer(y, "object.data"), start)
-    base = w.op(f"load ptr, ptr {start}")
-    with w.each(w.word(node, "node.fills")) as i:
-        fill = w.at(w.pointer(node, "node.fill"), i, FILL)
-        cell = w.at(cells, w.word(fill, "fill.cell"))
-        w.store("ptr", w.shifted(base, w.word(fill, "fill.offset")), cell)
-        w.store("ptr", _stand_in(w, cell), w.at(items, w.word(fill, "fill.slot")))
+        data = w.pointer(y, "object.data")
+        with w.each(w.word(node, "node.fills")) as i:
+            fill = w.at(w.pointer(node, "node.fill"), i, FILL)
+            w.store("ptr", w.shifted(data, w.word(fill, "fill.offset")),
+                    w.pointer(fill, "fill.cell"))
 
 
-def _make_arrays(w: _Writer, plan: str, node: str, items: str, made: str, last: str) -> None:
+def _slot(w: _Writer, slots: str, i: str) -> str:
+    """The address of a slot."""
+    return w.at(w.op(f"load ptr, ptr {w.shifted(slots, LIST_ITEMS)}"), i)
+
+
+def _make_arrays(w: _Writer, plan: str, node: str, slots: str, made: str, last: str) -> None:
     """The results of a leaf, each into its slot."""
     with w.each(w.word(node, "node.results")) as j:
         new = w.at(w.pointer(node, "node.made"), j, MADE)
@@ -251,7 +230,7 @@ def _make_arrays(w: _Writer, plan: str, node: str, items: str, made: str, last: 
         y = _new_array(w, plan, "class", w.pointer(new, "made.dtype"), ndim,
                        w.pointer(new, "made.dims"))
         w.store("ptr", y, w.at(made, j))
-        w.store("ptr", y, w.at(items, w.word(new, "made.slot")))
+        w.store("ptr", y, _slot(w, slots, w.word(new, "made.slot")))
         w.store("i64", w.op(f"add i64 {j}, 1"), last)
 
 
@@ -285,11 +264,10 @@ def _run(w: _Writer, node: str, slots: str) -> None:
     w.label("ran")
 
 
-def _decide(w: _Writer, node: str, values: str, following: str) -> None:
+def _decide(w: _Writer, node: str, following: str) -> None:
     """Go to the child for what Python would make of a number, to "other" if there is none."""
     key = w.room("i64")
-    x = w.op(f"load ptr, ptr {w.at(values, w.word(node, 'node.test'))}")
-    data = w.pointer(x, "object.data")
+    data = w.op(f"load ptr, ptr {w.pointer(node, 'node.test')}")
     w.switch(w.word(node, "node.how"), ["other", *[f"how{i}" for i in range(1, len(HOW) + 1)]])
     for (char, kind), i in HOW.items():
         w.label(f"how{i}")
@@ -324,7 +302,7 @@ def _key(w: _Writer, kind: type, t: str, x: str) -> str:
     return x
 
 
-def _finish_results(w: _Writer, plan: str, leaf: str, items: str, made: str) -> None:
+def _finish_results(w: _Writer, plan: str, leaf: str, slots: str, made: str) -> None:
     """The flags of the results, and copies of what others may hold."""
     mask = w.op(f"trunc i64 {w.word(plan, 'plan.flags')} to i32")
     with w.each(w.word(leaf, "node.results")) as k:
@@ -334,7 +312,7 @@ def _finish_results(w: _Writer, plan: str, leaf: str, items: str, made: str) -> 
         result = w.at(w.pointer(leaf, "node.made"), k, MADE)
         size = w.word(result, "made.bytes")
         with w.where(w.compare("ne", "i64", size, "0")):
-            source = w.op(f"load ptr, ptr {w.at(items, w.word(result, 'made.source'))}")
+            source = w.op(f"load ptr, ptr {_slot(w, slots, w.word(result, 'made.source'))}")
             w.copy(w.pointer(y, "object.data"), w.pointer(source, "object.data"), size)
 
 

@@ -9,23 +9,29 @@ from collections.abc import Callable
 
 import numpy as np
 
-from functrans._compile.ir.program import Atom, Eqn, Var, aval_of_atom, types_of
+from functrans._compile.ir.program import Atom, Const, Eqn, Var, aval_of_atom, types_of
 from functrans._core.primitive import Primitive
+from functrans._ops import contractions, exponentials, reductions
 from functrans._ops import elementwise as ops
-from functrans._ops import exponentials, reductions
+from functrans._ops.indexing import getitem, put_add
 from functrans._ops.reductions import kept_shape
 from functrans._ops.structure import astype_discrete, reshape
 
 
 def expanded(eqn: Eqn) -> list[Eqn] | None:
-    """The equations that compute an equation's output, None where it stays one."""
+    """The equations that compute an equation's output, None where it stays one.
+
+    A rule that leaves it so writes nothing.
+    """
     rule = RULES.get(eqn.prim)
-    if rule is None or not all(isinstance(a, Var) for a in eqn.inputs):
+    if rule is None or not all(isinstance(a, Var | Const) for a in eqn.inputs):
         return None
     if any(aval_of_atom(a).dtype.char not in "fd" for a in (*eqn.inputs, *eqn.outputs)):
         return None
     write = _Writer(eqn)
-    rule(write, *eqn.inputs, axis=eqn.params["axis"])
+    rule(write, *eqn.inputs, **eqn.params)
+    if not write.eqns:
+        return None
     last = write.eqns[-1]
     write.eqns[-1] = Eqn(last.prim, last.inputs, last.params, eqn.outputs, eqn.line)
     return write.eqns
@@ -44,7 +50,7 @@ class _Writer:
         self.eqns.append(Eqn(prim, inputs, params, (out,), self.line))
         return out
 
-    def kept(self, y: Var, like: Var, axis: tuple[int, ...]) -> Var:
+    def kept(self, y: Var, like: Var | Const, axis: tuple[int, ...]) -> Var:
         """A reduction's result with the axes of length 1 again."""
         return self(reshape, y, shape=kept_shape(like.aval.shape, axis))
 
@@ -77,7 +83,40 @@ def _logsumexp(write: _Writer, x: Var, axis: tuple[int, ...]) -> None:
     write(ops.add, total, write(reshape, top, shape=total.aval.shape))
 
 
+# Taps up to which a convolution is a sum of shifted operands, and in how many parts.
+TAPS, SUMS = 32, 4
+
+
+def _convolve(write: _Writer, x1: Var | Const, x2: Var | Const, mode: str) -> None:
+    """A term for each tap, in one loop, whose middle has no bounds to test.
+
+    Four sums, since a processor begins four additions before it has ended one.
+    """
+    if mode == "full" and x1.aval.shape[-1] < x2.aval.shape[-1]:
+        x1, x2 = x2, x1
+    n, count = x1.aval.shape[-1], x2.aval.shape[-1]
+    if not 0 < count <= min(TAPS, n // 2):
+        return
+    lead = np.broadcast_shapes(x1.aval.shape[:-1], x2.aval.shape[:-1])
+    sums: list[Var] = []
+    for j in range(count):
+        tap = write(getitem, x2, pattern=(Ellipsis, (j, j + 1, None)))
+        if mode == "full":  # multiplied first: beside the operand nothing meets an infinite tap
+            term = write(put_add, write(ops.multiply, x1, tap),
+                         pattern=(Ellipsis, (j, j + n, None)), shape=(*lead, n + count - 1))
+        else:
+            part = write(getitem, x1, pattern=(Ellipsis, (count - 1 - j, n - j, None)))
+            term = write(ops.multiply, part, tap)
+        if j < SUMS:
+            sums.append(term)
+        else:
+            sums[j % SUMS] = write(ops.add, sums[j % SUMS], term)
+    while len(sums) > 1:
+        sums[-2:] = [write(ops.add, *sums[-2:])]
+
+
 RULES: dict[Primitive, Callable] = {
+    contractions.convolve: _convolve,
     reductions.equal_share: _equal_share, exponentials.softmax: _softmax,
     exponentials.logsumexp: _logsumexp,
 }

@@ -16,9 +16,9 @@ import numpy as np
 
 from functrans._compile.ir.program import Const, Var
 from functrans._compile.lowering.numbers import Code, literal, type_of
-from functrans._compile.lowering.routines import PREFIX
 from functrans._compile.schedule import views
 from functrans._compile.schedule.views import Shape, View
+from functrans._kernels.routines import PREFIX
 
 # What a step that cannot go on raises: its status is the place in this list, from 1.
 REFUSALS = (

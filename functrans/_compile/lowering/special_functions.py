@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from functrans._compile.lowering import routines
 from functrans._compile.lowering.formulas import Emission, Emitted
 from functrans._compile.lowering.numbers import Code
+from functrans._kernels import routines
 from functrans._ops import elementwise as ops
 
 # What native code calls a function by.

@@ -31,10 +31,10 @@ from functrans._compile.emit.entry_code import (
     WRITEABLE,
     text,
 )
-from functrans._compile.lowering.routines import address_of, pointer_of
 from functrans._compile.run.machine import local
 from functrans._compile.run.plan import Plan, Step
 from functrans._core.array import Array
+from functrans._kernels.routines import address_of, pointer_of
 
 if TYPE_CHECKING:
     from functrans._compile.run.frame import Argument, Framed
@@ -72,14 +72,13 @@ def tree_entry(
     kinds = [_kind(x) for x in arguments]
     if None in kinds or len(kinds) > MOST or not supported():
         return None
-    plan = Plan(len(kinds))
+    plan = Plan([(kind or 0, x) for kind, x in zip(kinds, arguments, strict=True)])
     start = plan.tree(root)
     if start is None:
         return None
-    taken = [(kind, *plan.kind(x)) for kind, x in zip(kinds, arguments, strict=True)]
     kind, flags = (Array, ALL & ~WRITEABLE) if locked else (np.ndarray, ALL)
-    words = (*map(id, OBJECTS.values()), numpy_functions()[NEW_FROM_DESCRIPTOR], len(taken),
-             plan.array(taken), id(kind), flags, plan.numbers(clock), start)
+    words = (*map(id, OBJECTS.values()), numpy_functions()[NEW_FROM_DESCRIPTOR], len(kinds),
+             plan.arguments, id(kind), flags, plan.numbers(clock), 0, start)
     assert len(words) == len(PLAN), words
     engine, address = _function()
     method = Method(b"compiled", address, METH_FASTCALL, None)

@@ -19,12 +19,12 @@ from numpy import empty, ndarray
 
 from functrans._compile.emit.entry_code import IN_ORDER
 from functrans._compile.lowering.library import refused
-from functrans._compile.lowering.routines import address_of
 from functrans._compile.run.entry import entry_of
 from functrans._compile.schedule.views import Shape, View
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.locks import lazy
 from functrans._kernels.blocks import cores, share
+from functrans._kernels.routines import address_of
 from functrans.errors import ArgumentError
 
 # Most bytes of constants in a frame that is kept on disk.

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.emit.entry_code import OFFSETS
-from functrans._compile.lowering.routines import address_of
 from functrans._compile.run.entry import Method, new_function, supported
 from functrans._compile.run.machine import NativeUnavailable, local
 from functrans._core.locks import Interrupted, compiler
+from functrans._kernels.routines import address_of
 
 METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
 FUNCTIONS = ("PyContextVar_Get", "Py_DecRef", "PyObject_Vectorcall")
@@ -79,8 +79,10 @@ def gate(variable: ContextVar, original: Callable, other: Callable, home: str) -
     engine, address, functions = compiled
     plan = Gate((variable, original, other, None, functions, engine))
     plan.home = home
-    name = original.__name__.encode()
-    plan.kept = name, method = name, Method(name, address, METH_FASTCALL_KEYWORDS, None)  # type: ignore[attr-defined]
+    name, doc = original.__name__.encode(), original.__doc__
+    doc = None if doc is None else doc.encode()  # which modules read when they are imported
+    method = Method(name, address, METH_FASTCALL_KEYWORDS, doc)
+    plan.kept = name, doc, method  # type: ignore[attr-defined]
     return new_function()(ctypes.addressof(method), plan, home)
 
 

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS, VectorLibrary
-from functrans._compile.lowering import routines, special_functions
+from functrans._compile.lowering import special_functions
 from functrans._compile.run import sources, store
 from functrans._core.locks import compiling, lazy
 from functrans._core.version import VERSION
+from functrans._kernels import routines
 from functrans._ops.declare import TABLE
 
 # How LLVM optimises. Loops are unrolled only on request, as it doubles the time to compile.

@@ -1,7 +1,8 @@
 """What the C function that stands before native code reads: a tree of code as tables of numbers.
 
 A record of ``emit/entry_code.py`` is made for each step of the tree. What a step gives to later
-ones is small, as a rule, and has its place on the stack; only results are arrays of NumPy's.
+ones has its place in the plan if it is small, as it is as a rule: then all addresses that code is
+called with are known here, and a call has only to fill in the arguments and to make the results.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from functrans._compile.emit.entry_code import (
+    ARGUMENT,
     HOW,
     MOST,
     NODE,
-    SLOTS,
-    SMALL,
-    VALUES,
+    OFFSETS,
 )
-from functrans._compile.lowering.routines import address_of
+from functrans._compile.emit.module import LIST_ITEMS
+from functrans._kernels.routines import address_of
 
 if TYPE_CHECKING:
     from functrans._compile.run.frame import Argument, Buffer, Frame, Framed, Result
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 # Operations from which other threads may run meanwhile: releasing the lock costs 50 ns.
 LONG = 20_000
 ALIGNED = 16  # bytes, as an array of NumPy's own
+# Bytes of what a step fills, and of all of that in a plan, up to which it is part of the plan.
+SMALL, ALL_SMALL = 1024, 1 << 18
 
 
 class Test(NamedTuple):
@@ -68,14 +71,20 @@ class Step(NamedTuple):
 
 
 class Plan:
-    """The tables, and what lives as long as they: objects, arrays, machine code."""
+    """The tables, and what lives as long as they: objects, arrays, machine code.
 
-    def __init__(self, arguments: int):
+    A value is known by the address of what native code takes for its array, which has the address
+    of the numbers where an array has it.
+    """
+
+    def __init__(self, arguments: Sequence[tuple[int, Argument]]):
         self.kept: list[Any] = []
-        # what is in use where the walk through the tree is
-        self.values: dict[Hashable, int] = {i: i for i in range(arguments)}
-        self.cells = self.bytes = 0
         self.page, self.room = 32, np.empty(0, np.uintp)  # for tables
+        self.bytes = 0  # of what steps fill
+        rows = [(kind, *self.kind(x), 0, 0) for kind, x in arguments]
+        self.arguments = self.array(rows)
+        cells = range(self.arguments + 8 * ARGUMENT.index("data"), 1 << 64, 8 * len(ARGUMENT))
+        self.values: dict[Hashable, int] = {i: _array_at(cells[i]) for i in range(len(rows))}
 
     def keep(self, x: Any) -> int:
         """Where an object is."""
@@ -105,11 +114,11 @@ class Plan:
     def tree(self, root: Step) -> int | None:
         """Where the record of the root is, None if no leaf can be reached natively."""
         records: dict[int, int] = {}
-        todo: list[tuple[Step, tuple | None]] = [(root, None)]
+        todo: list[tuple[Step, dict | None]] = [(root, None)]
         while todo:
-            step, before = todo.pop()
-            if before is not None:  # behind its children
-                self.leave(step, before, records)
+            step, words = todo.pop()
+            if words is not None:  # behind its children
+                self.leave(step, words, records)
             elif self.fits(step):
                 todo.append((step, self.enter(step)))
                 todo += [(child, None) for _, child in step.test.children] if step.test else []
@@ -117,73 +126,73 @@ class Plan:
 
     def fits(self, step: Step) -> bool:
         """Whether the C function can run a step."""
-        test, code = step.test, step.code
+        test, code, known = step.test, step.code, self.values.keys()
+        decided = test is None or (
+            test.how is not None and (test.value in known or test.value in step.gives))
         if code is None:
-            return test is not None and test.how is not None and test.value in self.values
-        frame, known = code.frame, self.values.keys()
-        if any([x not in known for x in step.reads]) or not is_native(frame):
+            return decided and test is not None
+        if any([x not in known for x in step.reads]) or not is_native(code.frame):
             return False
-        if max(len(known) + len(step.gives), self.cells + frame.slots) > VALUES:
-            return False
-        if test is None:
-            return 0 < len(frame.results) <= MOST
-        return test.how is not None and (test.value in known or test.value in step.gives)
+        return decided and (test is not None or 0 < len(code.frame.results) <= MOST)
 
-    def enter(self, step: Step) -> tuple:
-        """Take the room that a step needs; how much was taken before, and where in it things are.
-        """
-        cells, start = self.cells, self.bytes
-        for x in step.gives:
-            self.values.setdefault(x, len(self.values))
-        offsets, size = _offsets(step)
-        large = self.bytes + size > SMALL
-        if not large:
-            self.bytes += size
-        fills = [(slot, cells + i, at if large else start + at)
-                 for i, (slot, at) in enumerate(offsets.items())]
-        self.cells += len(fills)
-        return cells, start, fills, size if large else 0
+    def enter(self, step: Step) -> dict[str, int]:
+        """Find places for what a step fills, and say what its record has of its code."""
+        code, words = step.code, {}
+        if code is not None:
+            self.kept.append(code.code)
+            frame, leaf = code.frame, step.test is None
+            filled, size = _filled(frame, leaf)
+            large = size > SMALL or self.bytes + size > ALL_SMALL
+            base = 0 if large else self.memory(size)
+            cells = {slot: self.array([base + at]) for slot, at in filled.items()}
+            slots = self.slots(step, frame, cells)
+            run = [address_of(code.functions[segment.name]) for segment in frame.segments]
+            items = self.array(slots)
+            words = {"run": run[0] if run else 0, "lets": frame.work >= LONG,
+                     "slots": self.array([0] * (LIST_ITEMS // 8) + [items])}
+            if large:
+                fills = [(cells[slot], at) for slot, at in filled.items()]
+                words |= {"large": size, **self.table("fill", fills)}
+            if leaf:
+                words |= self.table("made", self.results(frame), "results")
+            given = [slots[y.slot] for y in frame.results]
+            self.values.update(zip(step.gives, given, strict=not leaf))
+        return words
 
-    def leave(self, step: Step, before: tuple, records: dict[int, int]) -> None:
-        """Make the record of a step, unless it leads nowhere, and give its room back."""
-        cells, start, fills, large = before
+    def slots(self, step: Step, frame: Frame, cells: dict[int, int]) -> list[int]:
+        """What the code of a step takes for a list: arguments, constants, and what it fills."""
+        reads = [self.values[x] for x in step.reads]
+        constants = list(map(self.keep, frame.constants))
+        rest = frame.slots + sum([y.copied for y in frame.results]) - len(reads) - len(constants)
+        slots = reads + constants + [0] * rest
+        for slot, cell in cells.items():
+            slots[slot] = _array_at(cell)
+        return slots
+
+    def memory(self, size: int) -> int:
+        """Where so many bytes are."""
+        self.bytes += size
+        return self.numbers(np.empty(size, np.uint8)) if size else 0
+
+    def leave(self, step: Step, words: dict[str, int], records: dict[int, int]) -> None:
+        """Make the record of a step, unless it leads nowhere, and forget what it gives."""
         test = step.test
-        children = [(_key(value), records[id(child)]) for value, child in test.children
-                    if id(child) in records and _has_key(value)] if test else []
-        if test is None or children:
-            words = {**self.code(step), "large": large, **self.table("fill", fills),
-                     **self.table("child", children, "children")}
-            if test is None:
-                words["label"] = 0 if step.label is None else self.keep(step.label)
-                words["used"] = self.numbers(step.used)
-            else:
-                words |= {"how": test.how or 0, "test": self.values[test.value]}
+        if test is None:
+            words["label"] = 0 if step.label is None else self.keep(step.label)
+            words["used"] = self.numbers(step.used)
+        else:
+            children = [(_key(value), records[id(child)]) for value, child in test.children
+                        if id(child) in records and _has_key(value)]
+            words |= self.table("child", children, "children")
+            words |= {"how": test.how or 0, "test": self.values[test.value] + OFFSETS["data"]}
+        if test is None or words["children"]:
             records[id(step)] = self.array([words.get(name, 0) for name in NODE])
-        for x in reversed(step.gives):
+        for x in step.gives:
             del self.values[x]
-        self.cells, self.bytes = cells, start
 
     def table(self, name: str, rows: Sequence[tuple], plural: str = "") -> dict[str, int]:
         """Where rows of numbers are, and how many."""
         return {name: self.array(rows), plural or f"{name}s": len(rows)}
-
-    def code(self, step: Step) -> dict[str, int]:
-        """What a record says of the code of a step."""
-        code = step.code
-        if code is None:
-            return {}
-        self.kept.append(code.code)
-        frame, leaf = code.frame, step.test is None
-        n = len(frame.arguments)
-        constants = [(n + i, self.keep(x)) for i, x in enumerate(frame.constants)]
-        run = [address_of(code.functions[segment.name]) for segment in frame.segments]
-        words = {"run": run[0] if run else 0, "lets": frame.work >= LONG}
-        words |= self.table("constant", constants)
-        words |= self.table("read", [(i, self.values[x]) for i, x in enumerate(step.reads)])
-        if leaf:
-            return words | self.table("made", self.results(frame), "results")
-        pairs = zip(frame.results, step.gives, strict=True)
-        return words | self.table("give", [(y.slot, self.values[x]) for y, x in pairs])
 
     def results(self, frame: Frame) -> list[tuple]:
         """The arrays that leave: filled by the code, or copies of what others may hold."""
@@ -195,24 +204,25 @@ class Plan:
         return made
 
 
+def _array_at(cell: int) -> int:
+    """What native code takes for an array whose numbers are where the cell says."""
+    return cell - OFFSETS["data"]
+
+
 def is_native(frame: Frame) -> bool:
-    """Whether a program is one native function, for one thread, of not too many arrays."""
+    """Whether a program is at most one native function, for one thread."""
     segments = frame.segments
-    straight = len(frame.runs) == len(segments) < 2 and all([x.chunks == 1 for x in segments])
-    return straight and frame.slots + sum([y.copied for y in frame.results]) <= SLOTS
+    return len(frame.runs) == len(segments) < 2 and all([x.chunks == 1 for x in segments])
 
 
-def _offsets(step: Step) -> tuple[dict[int, int], int]:
-    """Where the code of a step finds what it fills beside results, by slot, and the bytes of all.
-    """
+def _filled(frame: Frame, leaf: bool) -> tuple[dict[int, int], int]:
+    """What code fills, beside the results of a leaf: offsets by slot, and the bytes of all."""
+    own = {y.slot for y in frame.results} if leaf else set()
     offsets: dict[int, int] = {}
     size = 0
-    if step.code is not None:
-        frame = step.code.frame
-        own = {y.slot for y in frame.results} if step.test is None else set()
-        for x in [x for segment in frame.segments for x in segment.makes if x.slot not in own]:
-            offsets[x.slot] = size
-            size += -(-math.prod(x.shape) * x.dtype.itemsize // ALIGNED) * ALIGNED
+    for x in [x for segment in frame.segments for x in segment.makes if x.slot not in own]:
+        offsets[x.slot] = size
+        size += -(-math.prod(x.shape) * x.dtype.itemsize // ALIGNED) * ALIGNED
     return offsets, size
 
 

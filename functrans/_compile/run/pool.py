@@ -17,10 +17,10 @@ import re
 from contextvars import Context, ContextVar
 from typing import Any
 
-from functrans._compile.lowering.routines import address_of, pointer_of
 from functrans._compile.run.entry import numpy_functions, supported
 from functrans._compile.run.machine import NativeUnavailable, local
 from functrans._core.locks import Interrupted, compiler
+from functrans._kernels.routines import address_of, pointer_of
 from functrans.config import config
 
 # Bytes of blocks that are kept, and of all blocks that wait.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans._compile.ir.program import Const, Eqn, Var
-from functrans._compile.lowering import library, routines
+from functrans._compile.lowering import library
 from functrans._compile.lowering.library import transposed
 from functrans._compile.lowering.numbers import is_native
 from functrans._compile.schedule import views
@@ -17,6 +17,7 @@ from functrans._compile.schedule.builder import Builder
 from functrans._compile.schedule.views import Shape, View
 from functrans._core.aval import Aval
 from functrans._core.primitive import Primitive
+from functrans._kernels import routines
 from functrans._ops import elementwise as ops
 from functrans._ops.contractions import einsum, matmul, plan
 from functrans._ops.determinants import det, slogdet

@@ -21,6 +21,8 @@ from functrans.errors import CaptureError, user_line
 
 # Entries up to which to look for a copy of the same array costs more than another one.
 SMALL = 256
+# Bytes up to which two more copies are compared faster than entries.
+SHORT = 1 << 14
 
 
 class Captures:
@@ -116,6 +118,8 @@ _WITHOUT_ARRAYS = (Aval, np.generic, int, float, complex, str)
 
 def same_bits(x: np.ndarray, y: np.ndarray) -> bool:
     """Whether two arrays of one shape and dtype agree to the last bit, NaN and -0.0 included."""
+    if x.nbytes <= SHORT:
+        return x.tobytes() == y.tobytes()
     if x.dtype.kind == "c":
         return same_bits(np.real(x), np.real(y)) and same_bits(np.imag(x), np.imag(y))
     if x.itemsize > 8:  # longdouble

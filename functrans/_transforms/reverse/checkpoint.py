@@ -57,6 +57,7 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     def recomputed(*args: P.args, **kwargs: P.kwargs) -> R:
         return run_again(name, call, args, kwargs)
 
+    recomputed.hands_on = True  # type: ignore[attr-defined]  # results of the user's own
     return recomputed
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from functrans import tree
 from functrans._core.array import plain
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, is_inexact, shape_of
 from functrans._core.bind import Tracer, cast, newest_trace
+from functrans._core.writing import handed_to
 from functrans._transforms.arguments import describe, zeros_like
 from functrans._transforms.derived import ByValue
 from functrans._transforms.rules.calls import ForwardRuled, ReverseRuled, RuledCall
@@ -58,7 +60,7 @@ class Custom(ByValue):
             return self.f(*args, **kwargs)
         outs = self._call(run)(*run.operands)
         assert run.out is not None
-        return tree.unflatten(run.out, outs)
+        return handed_to(sys._getframe(1), tree.unflatten(run.out, outs), fixed=False)
 
     def _require_rule(self) -> None:
         raise NotImplementedError

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 
 from functrans import tree
 from functrans._core.bind import Tracer
+from functrans._core.writing import handed_to
 from functrans._ops.calls import stop
 from functrans._transforms.arguments import hand_out
 
@@ -25,7 +27,7 @@ def stop_gradient(x: Any) -> Any:
     >>> ft.grad(lambda x: x * stop_gradient(x))(3.0)
     Array(3.)
     """
-    return tree.map(_stopped, x)
+    return handed_to(sys._getframe(1), tree.map(_stopped, x))
 
 
 def _stopped(x):

@@ -68,12 +68,17 @@ Entry = dict[BatchTrace, Any]
 
 
 def _first(mask: Any) -> Entry:
-    """An entry for which a mask holds."""
+    """An entry for which a mask holds, if there is one."""
     batches, whole, _ = opened(mask)
-    flat, found = np.argmax(np.reshape(whole, -1)), {}
-    for batch in reversed(batches):
+    if mask is None or not batches:
+        return {}
+    flat, found = np.reshape(whole, -1), {}
+    last = flat.size - 1
+    flat = np.min(np.where(flat, np.arange(last + 1), last))  # argmax is not native
+    for batch in reversed(batches[1:]):
         found[batch] = flat % batch.batch_size
         flat = flat // batch.batch_size
+    found[batches[0]] = flat
     return found
 
 
@@ -91,9 +96,9 @@ def _at(x: Any, entry: Entry) -> Any:
 class Filled(dict[Source, Any]):
     """The values of a walk behind a split, filled where they are first read."""
 
-    def __init__(self, values: Mapping[Source, Any], mask: Any):
+    def __init__(self, values: Mapping[Source, Any], mask: Any, entry: Entry):
         super().__init__()
-        self.values_before, self.mask, self.entry = values, mask, _first(mask)
+        self.values_before, self.mask, self.entry = values, mask, entry
 
     def __missing__(self, key: Source) -> Any:
         x = self.values_before[key]
@@ -136,30 +141,32 @@ def _ends(paths: Tree, start: dict[Source, Any], grow: Grow) -> list[Walk] | Non
             continue
         if not decides(node, walk.values):
             return None
-        for outcome, mask in _split(node.convert, walk.values[node.test], walk.mask):
+        for outcome, mask, entry in _split(node.convert, walk.values[node.test], walk.mask):
             outcomes = [*walk.outcomes, outcome]
             if outcome.key not in node.children and not paths.endless:
                 grow(outcomes)
-            values = walk.values if mask is walk.mask else Filled(walk.values, mask)
+            values = walk.values if mask is walk.mask else Filled(walk.values, mask, entry)
             todo.append(Walk(node.children.get(outcome.key), values, outcomes, mask))
     return ends
 
 
-def _split(convert: Any, x: Any, mask: Any) -> Iterator[tuple[Outcome, Any]]:
-    """The outcomes of a decision, each with the mask of the entries that have it."""
+def _split(convert: Any, x: Any, mask: Any) -> Iterator[tuple[Outcome, Any, Entry]]:
+    """The outcomes of a decision, each with the mask of the entries that have it, and one of them.
+    """
     batches, _, moves = opened(x)
     empty = any([batch.batch_size == 0 for batch in batches])
     if not batches or empty or (moves and convert in (float, complex)):
-        yield outcome_of(convert, x), mask  # or what it raises, lest a derivative is lost
+        yield outcome_of(convert, x), mask, {}  # or what it raises, lest a derivative is lost
         return
     x, rest = np.reshape(x, ()), mask
     while True:
-        outcome = outcome_of(convert, _at(x, {} if rest is None else _first(rest)))
+        entry = _first(rest)
+        outcome = outcome_of(convert, _at(x, entry))
         same = _came_out(x, outcome)
         own = same if rest is None else rest & same
         others = ~same if rest is None else rest & ~same
         more = bool(np.any(opened(others).whole))
-        yield outcome, own if more or rest is not mask else mask
+        yield outcome, own if more or rest is not mask else mask, entry
         if not more:
             return
         rest = others

@@ -79,6 +79,11 @@ class Entry:
         executable = self.__dict__.get("executable")
         return (executable and executable.made) or "not compiled yet"
 
+    @lazy
+    def discrete(self) -> bool:
+        """Whether no output has a derivative."""
+        return not any(restage.inexact_outputs(self.program))
+
     @property
     def verified(self) -> Framed | None:
         """Its native code, once a call has verified it; none where Python checks integers."""
@@ -192,6 +197,8 @@ class JitCall(Call):
         return ys, [next(ts) if m else None for m in moves]
 
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
+        if self.entry.discrete:
+            return tuple(map(trace.lower, JitCall(self.entry)(*trace.operands(args)[0])))
         primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents)
         key = "vjp", mask, trace.strong

@@ -7,6 +7,7 @@ programs are made by running that transform on its program while staging, once, 
 from __future__ import annotations
 
 import functools
+import sys
 import warnings
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from functrans._core.aval import integer
 from functrans._core.bind import Tracer
 from functrans._core.locks import Interrupted, Lock, compiler
 from functrans._core.log import tell
+from functrans._core.writing import handed_to
 from functrans._inspect.explained import Explanation, Staging
 from functrans._inspect.lowered import Lowered
 from functrans._transforms.arguments import describe, hand_out_tree, require_callable
@@ -115,13 +117,13 @@ def jit(
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             if kwargs or not settings().compiles:
-                return compiled(args, kwargs)
+                return handed_to(sys._getframe(1), compiled(args, kwargs))
             unchanged, entry = compiled.latest
             if unchanged is None or unchanged():
                 y = entry(*args)
                 if y is not NotImplemented:
                     return y
-            return compiled.positional(args)
+            return handed_to(sys._getframe(1), compiled.positional(args))
         except Exception as error:
             surface(error)
             raise

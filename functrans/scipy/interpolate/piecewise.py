@@ -154,7 +154,7 @@ class PPoly(_Evaluated, si.PPoly):
 
     def __init__(self, c: Any, x: Any, extrapolate: Any = None, axis: int = 0):
         if not is_traced((c, x)):
-            super().__init__(c, x, extrapolate, axis)
+            si.PPoly.__init__(self, c, x, extrapolate, axis)
             return
         refuse_traced("PPoly", breakpoints=x)
         c = as_operand(c)

@@ -98,6 +98,29 @@ spherical_in = _spherical(sp.spherical_in, bessel.spherical_in, 1, 1)
 spherical_kn = _spherical(sp.spherical_kn, bessel.spherical_kn, -1, 1)
 
 
+def _slope_of_bessel(name: str, row: Elementwise, sign: int, alternate: int) -> Callable:
+    """A function of SciPy's: the n-th derivative in z, of functions of other orders (10.6.7)."""
+    theirs = getattr(sp, name)
+
+    @counterpart(theirs)
+    @functools.wraps(theirs)
+    def ours(v, z, n=1):
+        theirs(0, 1.0, n)  # SciPy's own check of n
+        v, z = np.asarray(_constant(name, "v, the order", v))[()], as_operand(z)
+        terms = [alternate**i * math.comb(n, i) * row(v - n + 2 * i, z) for i in range(n + 1)]
+        return sum(terms[1:], terms[0]) * (sign**n / 2.0**n)
+
+    return ours
+
+
+jvp = _slope_of_bessel("jvp", bessel.jv, 1, -1)
+yvp = _slope_of_bessel("yvp", bessel.yv, 1, -1)
+ivp = _slope_of_bessel("ivp", bessel.iv, 1, 1)
+kvp = _slope_of_bessel("kvp", bessel.kv, -1, 1)
+h1vp = _slope_of_bessel("h1vp", bessel.hankel1, 1, -1)
+h2vp = _slope_of_bessel("h2vp", bessel.hankel2, 1, -1)
+
+
 @counterpart(sp.lambertw)
 def lambertw(z, k=0, tol=1e-8):
     """The k-th branch of the W with W exp(W) = z; complex, also of real z."""
@@ -175,5 +198,6 @@ def factorial(n, exact=False, extend="zero"):
     return y if extend == "complex" else where(n < 0, 0.0, y)
 
 
-__all__ = ["comb", "factorial", "lambertw", "log_softmax", "logsumexp", "multigammaln", "perm",
-           "polygamma", "softmax", "spherical_in", "spherical_jn", "spherical_kn", "spherical_yn"]
+__all__ = ["comb", "factorial", "h1vp", "h2vp", "ivp", "jvp", "kvp", "lambertw", "log_softmax",
+           "logsumexp", "multigammaln", "perm", "polygamma", "softmax", "spherical_in",
+           "spherical_jn", "spherical_kn", "spherical_yn", "yvp"]

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from functrans.extend import Aval
+from functrans.extend import Aval, aval_of
 from functrans.torch._functions.direct import RowCall, are_plain, record_row
 from functrans.torch._functions.failures import not_a_tensor, unmultiplied, unsummed
 from functrans.torch._functions.inplace import in_place
 from functrans.torch._functions.table import FUNCTIONS, LINALG, METHODS, TAKING_OUT, op, row
 from functrans.torch._graph.graph import Node, RowNode, check, freed, joint, saved_value, sequence
-from functrans.torch._graph.modes import state
+from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.observed import observed_binary
 from functrans.torch._graph.packing import marked, packed, unpacked
 from functrans.torch._graph.pushing import FORWARD, Forward
@@ -85,7 +85,32 @@ class ProductNode(Node):
 
 FORWARD[ProductNode] = Forward(ProductNode.operands, ProductNode.push)
 _matmul = row("matmul")
+
+
+class VectorProductNode(RowNode):
+    """A product of a matrix and a vector, by NumPy's own products until a NaN arrives."""
+
+    __slots__ = ()
+
+    def __init__(self, edges: tuple, a: np.ndarray, b: np.ndarray, marks: list, where: tuple):
+        self.seq = next(sequence)
+        self.edges = edges
+        self.extras = None
+        self.prim, self.params, self.outputs, self.y = _matmul, {}, 1, None
+        self.xs = [a if edges[1] else aval_of(a), b if edges[0] else aval_of(b)]
+        self.marks = marks
+        self.where = where
+
+    def bare(self, ct: Any, create: bool) -> Sequence:
+        if create or type(ct) is not np.ndarray:
+            return self.pull(ct, create)
+        (a, b), _ = self.available()
+        e1, e2 = self.edges
+        return ct[:, None] * b if e1 else None, a.T.dot(ct) if e2 else None
+
+
 _MM, _PRODUCT = named(ProductNode, "MmBackward0"), named(RowNode, "MmBackward0")
+_MV = named(VectorProductNode, "MvBackward0")
 
 
 @observed_binary
@@ -97,7 +122,9 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
                 raise not_a_tensor("matmul", name, position, x)
         return _product(input, other)
     a, b = input._array, other._array
-    if a.ndim != 2 or b.ndim != 2 or a.dtype is not b.dtype or a.shape[1] != b.shape[0]:
+    n = b.ndim
+    if a.ndim != 2 or not 0 < n < 3 or a.dtype is not b.dtype or a.shape[1] != b.shape[0] or (
+            unusual and state.saving is not None and n == 1):
         call = _product_row(input, other)
         return _product(input, other) if call is None else record_row(_PRODUCT, call)
     out = from_array(a.dot(b) if a.dtype.kind in "fc" else np.matmul(a, b))
@@ -106,16 +133,17 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     e1, e2 = recorded_edge(input), recorded_edge(other)
     if e1 is not None or e2 is not None:
         marks = []
-        if e1 is None:
-            b = None
-        else:
+        if e1 is not None:
             marks.append((other._storage, other._storage.version))
-        if e2 is None:
-            a = None
-        else:
+        if e2 is not None:
             marks.append((input._storage, input._storage.version))
         frame = sys._getframe(2)
-        out._node = _MM((e1, e2), (a, b), marks, (frame.f_code, frame.f_lasti))
+        where = frame.f_code, frame.f_lasti
+        if n == 1:
+            out._node = _MV((e1, e2), a, b, marks, where)
+        else:
+            kept = a if e2 is not None else None, b if e1 is not None else None
+            out._node = _MM((e1, e2), kept, marks, where)
     return out
 
 
@@ -201,7 +229,12 @@ def vdot(input, other):
     return _product.body(np.conjugate(input), other)
 
 
-@op(names="ger")
+def _outer_row(input, vec2):
+    fit = are_plain(input, vec2) and input._array.ndim == vec2._array.ndim == 1
+    return input[:, None] * vec2 if fit else None
+
+
+@op(names="ger", by_row=_outer_row)
 def outer(input, vec2):
     """All products of entries of two vectors."""
     for name, x in (("self", input), ("vec2", vec2)):

@@ -256,7 +256,13 @@ def masked_select(x, mask):
     return np.broadcast_to(x, mask.shape)[mask]
 
 
-@op(space=FUNCTIONS)
+def _where_row(condition, input=None, other=None):
+    fit = isinstance(condition, Tensor) and condition._array.dtype == bool
+    return RowCall(_where, (condition, input, other), {}) if fit and are_plain(
+        input, other) else None
+
+
+@op(space=FUNCTIONS, by_row=_where_row)
 def where(condition, input=None, other=None):
     """From ``input`` where ``condition`` holds, else from ``other``."""
     if input is None:

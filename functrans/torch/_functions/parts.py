@@ -118,8 +118,8 @@ def xlogy(input, other):
     """input * log(other), 0 where input is 0."""
     x, y = promoted(input, other, floats=True)
     x, y = [np.asarray(v) if type(v) in NUMBERS else v for v in (x, y)]
-    zero = (x == 0) & (y == y)
-    return np.where(zero, 0, x * np.log(np.where(zero, 1, y)))
+    apart = (x == 0) & ((y <= 0) | (y == np.inf))
+    return x * np.log(np.where(apart, 1, y))
 
 
 @op

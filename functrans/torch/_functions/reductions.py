@@ -119,7 +119,13 @@ def _of_floats(x, dtype, who):
     return x
 
 
-@op(title="MeanBackward1", method=False)
+def _mean_row(x, dim=None, keepdim=False, *, dtype=None):
+    axis = axis_of(dim, x._array.ndim) if dtype is None and are_plain(x) else None
+    n = 0 if axis is None else x._array.shape[axis]
+    return sum_dim(x, dim, keepdim) / n if n else None
+
+
+@op(title="MeanBackward1", method=False, by_row=_mean_row)
 def mean_dim(x, dim=None, keepdim=False, *, dtype=None):
     """Mean along ``dim``."""
     return _in_type(np.mean, _of_floats(x, dtype, "mean"), axis=axes(dim, x), keepdims=keepdim)

@@ -174,7 +174,7 @@ class PowerTransform(Transform):
         return x.pow(self.exponent)
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return y.pow(1 / self.exponent)
+        return y.pow(self.exponent.reciprocal())
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return (self.exponent * y / x).abs().log()

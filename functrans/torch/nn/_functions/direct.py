@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from functrans.extend import TABLE, Aval, General, aval_of, bind, split_key
+from functrans._ops.indexing import ARRAY
+from functrans.extend import TABLE, Aval, General, aval_of, bind
 from functrans.torch._functions.direct import RowCall, are_plain, record_row
+from functrans.torch._functions.elementwise import softplus
 from functrans.torch._functions.shares import log_softmax
 from functrans.torch._functions.table import METHODS
 from functrans.torch._graph.graph import RowNode
@@ -171,28 +173,37 @@ def mse_row(input, target, size_average=None, reduce=None, reduction="mean", wei
     return _reduced(_square(input - target), reduction)
 
 
+def logits_row(input, target, weight=None, size_average=None, reduce=None, reduction="mean",
+               pos_weight=None):
+    if not (weight is pos_weight is size_average is reduce is None
+            and are_plain(input, target) and input._array.shape == target._array.shape):
+        return None
+    return _reduced(softplus(input) - input * target, reduction)
+
+
 def _reduced(x: Tensor, reduction: str) -> Tensor | None:
     if reduction == "mean":
         return _mean(x)
     return _sum(x) if reduction == "sum" else x if reduction == "none" else None
 
 
-def _picked_vjp(ct, y, xs, wanted, scale, pattern):
+def _picked_vjp(ct, y, xs, wanted, scale):
     x, rows, index = xs
     if type(ct) is type(index) is np.ndarray:
         out = np.zeros(x.shape, x.dtype)
         out[rows, index] = ct * x.dtype.type(scale)
         return [out, None, None]
     each = np.broadcast_to(ct * scale, rows.shape)
-    return [bind(_put_add, each, rows, index, pattern=pattern, shape=x.shape), None, None]
+    ct = bind(_put_add, each, rows, index, pattern=(ARRAY, ARRAY), shape=x.shape)
+    return [ct, None, None]
 
 
 # the sum of the entries at (rows, index), no place twice, times ``scale``
 _picked = _Own(
-    "nll_loss", lambda x, rows, index, scale, pattern: np.asarray(
+    "nll_loss", lambda x, rows, index, scale: np.asarray(
         np.add.reduce(x[rows, index]) * x.dtype.type(scale)),
     lambda wanted: (False, True, True), vjp=_picked_vjp,
-    jvp=lambda ts, y, xs, scale, pattern: np.sum(ts[0][xs[1], xs[2]]) * scale,
+    jvp=lambda ts, y, xs, scale: np.sum(ts[0][xs[1], xs[2]]) * scale,
 )
 _NLL = named(RowNode, "NllLossBackward0")
 
@@ -225,11 +236,11 @@ def _are_classes(x: Any, target: Any, ignored: int) -> bool:
 
 def _classes(logs: Tensor, target: Tensor, reduction: str) -> Tensor:
     n = len(target._array)
-    at = np.arange(n), target._array.copy()
-    pattern, (rows, index) = split_key(at, logs._array.shape)
+    operands = logs, np.arange(n), target._array.astype(np.intp)  # a copy
     scale = -1 / n if reduction == "mean" else -1.0
-    params = {"scale": scale, "pattern": pattern}
-    return record_row(_NLL, RowCall(_picked, (logs, rows, index), params))
+    return record_row(_NLL, RowCall(_picked, operands, {"scale": scale}))
 
 
-__all__ = ["cross_entropy_row", "linear_row", "mse_row", "nll_row", "standard_row"]
+__all__ = [
+    "cross_entropy_row", "linear_row", "logits_row", "mse_row", "nll_row", "standard_row",
+]

@@ -14,7 +14,12 @@ from functrans.torch._functions.shares import log_softmax as _log_softmax
 from functrans.torch._functions.shares import logsumexp
 from functrans.torch._functions.table import NN, floating, op, promoted
 from functrans.torch._tensors.dtypes import Size
-from functrans.torch.nn._functions.direct import cross_entropy_row, mse_row, nll_row
+from functrans.torch.nn._functions.direct import (
+    cross_entropy_row,
+    logits_row,
+    mse_row,
+    nll_row,
+)
 
 _softplus = ROWS["softplus"]
 
@@ -108,7 +113,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     return reduced(loss, _old(size_average, reduce, reduction), "binary_cross_entropy")
 
 
-@op(space=NN)
+@op(space=NN, by_row=logits_row)
 def binary_cross_entropy_with_logits(input, target, weight=None, size_average=None, reduce=None,
                                      reduction="mean", pos_weight=None):
     """-p t log(s) - (1 - t) log(1 - s) for s = sigmoid(input), without overflow."""
