@@ -1,5 +1,6 @@
 """Derivative matrices: of complex functions, in batches that fit, within the memory there is."""
 
+import re
 import subprocess
 import sys
 
@@ -193,7 +194,8 @@ def test_a_limit_of_the_process_counts():
             print(e)
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("hessian: the result for `<lambda>` takes 7.2 GB, but only 4.")
+    # free-threaded Python sets a gigabyte of addresses aside
+    assert re.match(r"hessian: .* takes 7\.2 GB, but only [34]\.", done.stdout)
 
 
 def test_so_do_control_groups_of_either_version_and_those_around_them(monkeypatch):
