@@ -179,20 +179,35 @@ log10 = elementwise(
 log1p = elementwise(
     "log1p", np.log1p, lambda g, x: g / (1 + x), domain=POSITIVE, singular=True, libm="log1p"
 )
-logaddexp = elementwise(
-    "logaddexp", np.logaddexp,
-    lambda g, x1, x2: g * exp(-logaddexp(0.0, _gap(x2, x1))),
-    lambda g, x1, x2: g * exp(-logaddexp(0.0, _gap(x1, x2))),
-)
-logaddexp2 = elementwise(
-    "logaddexp2", np.logaddexp2,
-    lambda g, x1, x2: g * exp2(-logaddexp2(0.0, _gap(x2, x1))),
-    lambda g, x1, x2: g * exp2(-logaddexp2(0.0, _gap(x1, x2))),
-)
+
+
+def _logistic(x):
+    small = np.exp(-np.absolute(x))
+    return np.where(x >= 0, 1.0, small) / (1 + small)
+
+
+def _logistic_formula(x):
+    small = exp(-absolute(x))
+    return where(x >= 0, 1.0, small) / (1 + small)
 
 
 def _gap(x, y):
     return where((x == y) & isinf(x), 0, x - y)  # -inf minus -inf is no gap
+
+
+# row: 1 / (1 + exp(-x)): the slopes of logaddexp, whose derivatives are products of it alone
+logistic = elementwise(
+    "logistic", _logistic, lambda g, x: g * square(0.5 / cosh(x / 2)), formula=_logistic_formula
+)
+logaddexp = elementwise(
+    "logaddexp", np.logaddexp,
+    lambda g, x1, x2: g * logistic(_gap(x1, x2)), lambda g, x1, x2: g * logistic(_gap(x2, x1)),
+)
+logaddexp2 = elementwise(
+    "logaddexp2", np.logaddexp2,
+    lambda g, x1, x2: g * logistic(LN2 * _gap(x1, x2)),
+    lambda g, x1, x2: g * logistic(LN2 * _gap(x2, x1)),
+)
 
 # ---- trigonometric and hyperbolic
 
