@@ -297,8 +297,10 @@ def _views(who: str, f: Callable, theirs: Callable, args: tuple, kwargs: dict) -
     return rebuilt(parts, views) if isinstance(parts, tuple | list) else views[0]
 
 
-def _view_among(part: np.ndarray, names: list[Writable]) -> Writable | None:
+def _view_among(part: Any, names: list[Writable]) -> Writable | None:
     """The name of a part of the memory of one of the names, or None."""
+    if isinstance(part, Tracer):
+        return None
     for x in names:
         if np.may_share_memory(part, x.memory.array):
             if part.dtype != x.dtype:

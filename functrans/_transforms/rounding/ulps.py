@@ -16,6 +16,7 @@ LIBRARY = 4.0
 
 ULPS: dict[Primitive, float] = {
     ops.sqrt: 0.5, root: 0.5, ops.deg2rad: 2.0, ops.rad2deg: 2.0,
+    ops.logistic: 2 * LIBRARY + 2,  # an exponential, once as it is and once beside 1; a quotient
     **dict.fromkeys([
         ops.exp, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p, ops.cbrt,
         ops.sin, ops.cos, ops.tan, ops.arcsin, ops.arccos, ops.arctan, ops.arctan2,
