@@ -305,7 +305,8 @@ def by_rule(t):
     lambda t: ft.cond(t > 0, lambda t: t * V, lambda t: -t * V, t),
     by_rule, lambda t: ft.checkpoint(lambda t: t * V)(t),
     lambda t: ft.jit(lambda t: t * V)(t)[1:],
-], ids=["scan", "jit", "vmap", "cond", "rule", "checkpoint", "part"])
+    lambda t: ft.associative_scan(plain_np.add, t * V),
+], ids=["scan", "jit", "vmap", "cond", "rule", "checkpoint", "part", "associative"])
 def test_results_of_transforms_inside_of_a_function_are_changed_as_outside_of_one(made):
     def f(t):
         y = made(t)

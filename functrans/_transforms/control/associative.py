@@ -11,9 +11,11 @@ from functrans import tree
 from functrans._core.aval import dtype_of, integer, shape_of
 from functrans._transforms.arguments import describe, is_number, require_callable
 from functrans._transforms.control.carry import as_arrays, handed_out
+from functrans._transforms.derived import surfacing
 from functrans.errors import ArgumentError, ShapeError, name_of
 
 
+@surfacing
 def associative_scan(f: Callable, xs: Any, *, axis: int = 0, reverse: bool = False) -> Any:
     """The prefixes ``x[0], f(x[0], x[1]), f(f(x[0], x[1]), x[2]), ...`` of an associative ``f``.
 
