@@ -186,7 +186,8 @@ def _logistic(x):
     return np.where(x >= 0, 1.0, small) / (1 + small)
 
 
-def _logistic_formula(x):
+def logistic_formula(x):
+    """The same of rows."""
     small = exp(-absolute(x))
     return where(x >= 0, 1.0, small) / (1 + small)
 
@@ -195,9 +196,9 @@ def _gap(x, y):
     return where((x == y) & isinf(x), 0, x - y)  # -inf minus -inf is no gap
 
 
-# row: 1 / (1 + exp(-x)): the slopes of logaddexp, whose derivatives are products of it alone
+# row: 1 / (1 + exp(-x)), the slope of logaddexp; its own has no cancellation and nests nothing
 logistic = elementwise(
-    "logistic", _logistic, lambda g, x: g * square(0.5 / cosh(x / 2)), formula=_logistic_formula
+    "logistic", _logistic, lambda g, x: g * square(0.5 / cosh(x / 2)), formula=logistic_formula
 )
 logaddexp = elementwise(
     "logaddexp", np.logaddexp,

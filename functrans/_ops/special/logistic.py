@@ -6,15 +6,20 @@ import numpy as np
 from scipy import special as sp
 
 from functrans._ops.declare import POSITIVE, elementwise, where
-from functrans._ops.elementwise import absolute, clip, divide, exp, log, minimum, power, sqrt
+from functrans._ops.elementwise import (
+    absolute,
+    clip,
+    divide,
+    exp,
+    log,
+    logistic_formula,
+    minimum,
+    power,
+    sqrt,
+)
 from functrans._ops.special.elementary import log1p, slope_of_exprel
 
 # ---- logistic
-
-
-def _expit(x):
-    small = exp(-absolute(x))
-    return where(x >= 0, 1.0, small) / (1 + small)
 
 
 def _log_expit(x):
@@ -23,7 +28,7 @@ def _log_expit(x):
 
 # the slope is y * (1 - y), whose second factor is expit(-x) to the last digit
 expit = elementwise(
-    "special.expit", sp.expit, lambda g, x, y: g * (y * expit(-x)), formula=_expit
+    "special.expit", sp.expit, lambda g, x, y: g * (y * expit(-x)), formula=logistic_formula
 )
 logit = elementwise(
     "special.logit", sp.logit, lambda g, x: g / (x * (1 - x)), domain="probability", singular=True,
