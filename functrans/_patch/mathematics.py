@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import Tracer, known
 from functrans.errors import ArgumentError, user_line
 
 
@@ -96,9 +96,9 @@ def _as_python(name: str, ours: Callable) -> Callable:
                 f"{user_line()}: math.{name} takes numbers, but got {', '.join(map(repr, xs))}; "
                 "NumPy's functions take arrays."
             )
-        known = [x.concrete() if isinstance(x, Tracer) else x for x in xs]
-        if original is not None and not any([k is None for k in known]):
-            original(*known)
+        numbers = list(map(known, xs))
+        if original is not None and not any([x is None for x in numbers]):
+            original(*numbers)
         return ours(*xs)
 
     return call

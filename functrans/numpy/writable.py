@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import Array, frozen_copy, plain
-from functrans._core.bind import Trace, Tracer, bind, newest_trace
+from functrans._core.bind import Trace, Tracer, bind, known, newest_trace
 from functrans._core.primitive import Primitive
 from functrans._core.writing import current
 from functrans._ops import indexing as rows
@@ -73,8 +73,7 @@ class Name(Tracer):
         return self.current()
 
     def concrete(self) -> Any:
-        x = self.current()
-        return x.concrete() if isinstance(x, Tracer) else x
+        return known(self.current())
 
     def is_finite(self) -> bool:
         x = self.current()

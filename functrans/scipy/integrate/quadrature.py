@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from scipy import integrate
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import Tracer, known
 from functrans._ops.calls import stop
 from functrans.errors import SolverError, UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
@@ -222,10 +222,10 @@ def cumulative_simpson(y, *, x=None, dx=1.0, axis=-1, initial=None):
     """
     place = normalize_axis_index(axis, np.ndim(y))
     given = [None if v is None else as_operand(v) for v in (x, dx, initial)]
-    known = [v.concrete() if isinstance(v, Tracer) else v for v in given]
-    if all([a is None or b is not None for a, b in zip(given, known, strict=True)]):
-        si.cumulative_simpson(np.zeros(np.shape(y)), x=known[0], dx=known[1], axis=axis,
-                              initial=known[2])  # SciPy's checks
+    plain = list(map(known, given))
+    if all([a is None or b is not None for a, b in zip(given, plain, strict=True)]):
+        si.cumulative_simpson(np.zeros(np.shape(y)), x=plain[0], dx=plain[1], axis=axis,
+                              initial=plain[2])  # SciPy's checks
     y, d = _samples(y, x, dx, axis)
     n = y.shape[-1]
     parts = d * (y[..., 1:] + y[..., :-1]) / 2 if n < 3 else _under_parabolas(y, d, n)

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import interpolate
 from scipy.sparse.linalg import spsolve
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import known
 from functrans._ops.declare import where
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.indexing import take
@@ -91,8 +91,8 @@ class RegularGridInterpolator:
         outside: Any = False
         for i, (x, g) in enumerate(zip(columns, self.grid, strict=True)):
             inside = (x >= g[0]) & (x <= g[-1])
-            known = inside.concrete() if isinstance(inside, Tracer) else inside
-            if self.bounds_error and known is not None and not np.all(known):
+            within = known(inside)
+            if self.bounds_error and within is not None and not np.all(within):
                 raise ValueError(f"One of the requested xi is out of bounds in dimension {i}")
             outside = outside | np.logical_not(inside)
         return outside

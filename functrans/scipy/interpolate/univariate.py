@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import interpolate
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import known
 from functrans._ops.declare import where
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
@@ -110,9 +110,9 @@ def beyond_ends(spline: BSpline, x: Any, nu: int, ext: int) -> Any:
     low, high = spline.t[spline.k], spline.t[len(spline.t) - spline.k - 1]
     outside = (x < low) | (x > high)
     if ext == 2:
-        known = outside.concrete() if isinstance(outside, Tracer) else outside
-        if known is None or np.any(known):
-            raise ValueError("Found x value not in the domain" if known is not None else
+        beyond = known(outside)
+        if beyond is None or np.any(beyond):
+            raise ValueError("Found x value not in the domain" if beyond is not None else
                              f"{user_line()}: ext=2 asks whether points are inside, which is not "
                              "known under jit and vmap. Pass another ext.")
     if ext == 3 and nu == 0:  # FITPACK's derivatives are continued

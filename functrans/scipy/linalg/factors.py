@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg as sl
 
-from functrans._core.bind import Tracer, bind
+from functrans._core.bind import bind, known
 from functrans._ops import linalg as rows
 from functrans._ops.lu import lu as _factors
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line
@@ -40,17 +40,17 @@ def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
 def _pivoted(a: Any, function: str) -> tuple[Any, np.ndarray, Any, Any]:
     """The matrix, LAPACK's exchanges, and the factors of its rows in their order."""
     a = linear_algebra.matrices(a)
-    known: Any = a.concrete() if isinstance(a, Tracer) else a
-    if known is None or known.ndim > 2:
+    plain: Any = known(a)
+    if plain is None or plain.ndim > 2:
         raise UnsupportedError(
             f"{user_line()}: functrans.scipy.linalg.{function} exchanges rows by their values, "
             f"which {a!r} does not tell here. Use solve, det or inv, or call it for one matrix "
             "outside of jit and vmap."
         )
-    square = np.eye(len(known), dtype=known.dtype)
-    square[:, : known.shape[1]] = known[:, : len(known)]
-    piv = sl.lu_factor(known, check_finite=False)[1] if known.size else np.zeros(0, int)
-    order = order_from(np.concatenate([piv, np.arange(len(piv), len(known))]).astype(int))
+    square = np.eye(len(plain), dtype=plain.dtype)
+    square[:, : plain.shape[1]] = plain[:, : len(plain)]
+    piv = sl.lu_factor(plain, check_finite=False)[1] if plain.size else np.zeros(0, int)
+    order = order_from(np.concatenate([piv, np.arange(len(piv), len(plain))]).astype(int))
     return a, piv, order, bind(_factors, np.take(a, order, axis=0))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import signal
 
-from functrans._core.bind import Tracer, bind
+from functrans._core.bind import Tracer, bind, known
 from functrans._ops import filters as rows
 from functrans._ops.structure import along
 from functrans.errors import UnsupportedError, user_line
@@ -118,7 +118,7 @@ def lfilter_zi(b, a):
     if not a.ndim == b.ndim == 1:
         raise ValueError("Numerator `b` and Denominator `a` must be 1-D arrays, "
                          f"but b.shape = {b.shape}, a.shape = {a.shape}!")
-    lead = a.concrete() if isinstance(a, Tracer) else a
+    lead = known(a)
     first = 0 if lead is None else int(np.argmax(lead != 0))
     if lead is not None and not np.any(lead):
         raise ValueError("There must be at least one nonzero `a` coefficient.")
@@ -248,13 +248,13 @@ def sosfiltfilt(sos, x, axis=-1, padtype="odd", padlen=None):
     """The filter with sections of second order, applied forward and backward."""
     sos, x = _sections(sos), _signal(x)
     axis = one_axis(axis, x.ndim)
-    known: Any = sos.concrete() if isinstance(sos, Tracer) else sos
-    if known is None and padlen is None and padtype is not None:
+    sections = known(sos)
+    if sections is None and padlen is None and padtype is not None:
         raise UnsupportedError(f"{user_line()}: sosfiltfilt got sections whose numbers are not "
                                "known here, and counts those of first order: pass padlen.")
     ntaps = 2 * len(sos) + 1
-    if known is not None:
-        ntaps -= min((known[:, 2] == 0).sum(), (known[:, 5] == 0).sum())
+    if sections is not None:
+        ntaps -= min((sections[:, 2] == 0).sum(), (sections[:, 5] == 0).sum())
     edge, ext = _extended(x, padtype, padlen, axis, ntaps)
     zi = sosfilt_zi(sos)
     zi = zi.reshape((len(sos), *(1,) * axis, 2, *(1,) * (x.ndim - 1 - axis)))

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import linalg
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import known
 from functrans.errors import UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.public import is_traced
@@ -26,7 +26,7 @@ STEP = 2.0
 
 
 def _norm(A: SparseArray) -> float:
-    data = A.data.concrete() if isinstance(A.data, Tracer) else A.data
+    data = known(A.data)
     if data is None:
         raise UnsupportedError(
             f"{user_line()}: expm_multiply takes as many steps as the size of the matrix says, "

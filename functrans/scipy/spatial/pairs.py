@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import distance as sd
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import known
 from functrans.errors import NotDifferentiable, UnsupportedError, user_line
 from functrans.numpy.structure import as_operand
 from functrans.scipy.public import counterpart
@@ -129,14 +129,10 @@ def squareform(X, force="no", checks=True):
                          f"{x.ndim}-dimensional array is not permitted")
     if x.shape[0] != x.shape[1]:
         raise ValueError("The matrix argument must be square.")
-    known = _known(x)
-    if checks and known is not None:
-        sd.is_valid_dm(known, throw=True, name="X")
+    plain = known(x)
+    if checks and plain is not None:
+        sd.is_valid_dm(plain, throw=True, name="X")
     return x[np.triu_indices(x.shape[0], 1)]
-
-
-def _known(x: Any) -> Any:
-    return x.concrete() if isinstance(x, Tracer) else x
 
 
 __all__ = ["cdist", "pdist", "squareform"]

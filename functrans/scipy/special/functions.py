@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 from scipy import special as sp
 
-from functrans._core.bind import Tracer
+from functrans._core.bind import Tracer, known
 from functrans._ops import elementwise as ops
 from functrans._ops import exponentials
 from functrans._ops.calls import stop
@@ -147,9 +147,9 @@ def multigammaln(a, d):
     """The logarithm of the multivariate gamma function: sum of gammaln(a - j / 2), j < d."""
     d = int(_constant("multigammaln", "d, the dimension", d))
     a = as_operand(a)
-    known = a.concrete() if isinstance(a, Tracer) else a
-    if known is not None and np.any(np.asarray(known) <= (d - 1) / 2):
-        raise ValueError(f"condition a ({known!r}) > 0.5 * (d-1) ({(d - 1) / 2:f}) not met")
+    value = known(a)
+    if value is not None and np.any(np.asarray(value) <= (d - 1) / 2):
+        raise ValueError(f"condition a ({value!r}) > 0.5 * (d-1) ({(d - 1) / 2:f}) not met")
     constant = d * (d - 1) * 0.25 * math.log(math.pi)
     return sum([_gammaln(ops.subtract(a, j / 2)) for j in range(1, d)], _gammaln(a) + constant)
 
