@@ -210,6 +210,13 @@ class Tensor(Facts):
         if self._node is not None:
             self._node.extra().retaining[self._index] = weakref.ref(self)
 
+    def stop_retaining(self) -> bool:
+        """Whether ``grad`` was to be filled in at a place that is now another tensor's."""
+        kept = self.retains_grad
+        if kept:
+            del self._node.extra().retaining[self._index]  # type: ignore[union-attr]  # asked above
+        return kept
+
     @property
     def retains_grad(self) -> bool:
         """Whether ``retain_grad`` was called on it, it not being a leaf."""
@@ -413,12 +420,15 @@ def _look_up(t: Tensor) -> None:
                 "that its history is not known. Make the view outside, or change it inside."
             )
         return
+    kept = t.stop_retaining()
     value: Any = Value(base._array, *edge) if edge else Value(base._array, None)
     for prim, params in t._steps:
         args = (value,)
         y = prim.impl(value.primal, **params)
         value = record(prim, args, (value.primal,), y, params) if edge else Value(y, None)
     t._node, t._index = value.node, value.index
+    if kept and edge:
+        t.retain_grad()
 
 
 def has_history(t: Tensor) -> bool:
