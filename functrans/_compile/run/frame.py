@@ -111,7 +111,10 @@ class Result(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """``constants`` are in the slots behind the arguments; ``work``: about how many operations."""
+    """``constants`` are in the slots behind the arguments; ``work``: about how many operations.
+
+    ``sizes`` are the numbers that code for any size reads, in the last slot.
+    """
 
     arguments: tuple[Argument, ...]
     constants: tuple[np.ndarray, ...]
@@ -119,6 +122,18 @@ class Frame(NamedTuple):
     runs: tuple[Segment | Host, ...]
     results: tuple[Result, ...]
     work: float
+    sizes: np.ndarray | None = None
+
+    @property
+    def fixed(self) -> dict[int, np.ndarray]:
+        """The arrays that are the same in all calls, by slot."""
+        first = len(self.arguments)
+        last = {} if self.sizes is None else {self.slots - 1: self.sizes}
+        return dict(enumerate(self.constants, first)) | last
+
+    def with_sizes(self, sizes: np.ndarray | None) -> Frame:
+        """The frame of the same program's code for any size."""
+        return self if sizes is None else self._replace(slots=self.slots + 1, sizes=sizes)
 
     @property
     def segments(self) -> list[Segment]:
@@ -130,7 +145,7 @@ class Frame(NamedTuple):
                 or sum(x.nbytes for x in self.constants) > most):
             return ""
         constants = [(x.shape, x.dtype, x.tobytes().hex()) for x in self.constants]
-        return json.dumps(self._replace(constants=constants), default=_char)
+        return json.dumps(self._replace(constants=constants)[:-1], default=_char)
 
     @classmethod
     def read(cls, text: str) -> Frame:
@@ -168,8 +183,8 @@ class Framed:
         self._called = False
         # what a call reads, as plain tuples
         self._arguments = [(i, x.shape, x.dtype) for i, x in enumerate(frame.arguments)]
-        fixed = len(frame.arguments) + len(frame.constants)
-        self._rest = (*frame.constants, *[None] * (frame.slots - fixed))
+        fixed = frame.fixed
+        self._rest = tuple([fixed.get(k) for k in range(len(frame.arguments), frame.slots)])
         self._runs = [(run.makes, self._function(run), run.drops) for run in frame.runs]
         self._results = [(y.slot, y.shape, y.copied) for y in frame.results]
 
