@@ -19,6 +19,7 @@ from functrans._ops.structure import batched_to
 
 ARRAY = "array"
 WHOLE = (None, None, None)
+INTP = np.dtype(np.intp)
 
 
 @lru_cache(maxsize=4096)
@@ -32,6 +33,8 @@ def index_of(pattern: tuple, indices: tuple) -> Any:
     """The index, as NumPy takes it, that a pattern and its arrays stand for."""
     if not indices:
         return _basic(pattern)
+    if len(indices) == len(pattern):
+        return indices
     arrays = iter(indices)
     key = [slice(*e) if type(e) is tuple else next(arrays) if e is ARRAY else e for e in pattern]
     return tuple(key)
@@ -121,7 +124,7 @@ def _getitem(x, *indices, pattern):
         return x[_basic(pattern)]
     if len(indices) == 1 and type(x) is np.ndarray and _whole_rows(pattern):
         index = indices[0]
-        if type(index) is np.ndarray and index.dtype == np.intp and x.flags.c_contiguous:
+        if type(index) is np.ndarray and index.dtype == INTP and x.flags.c_contiguous:
             return x.take(index, 0)  # the same, in up to half the time
     return x[index_of(pattern, indices)]
 
@@ -175,9 +178,11 @@ def _add_at(y, indices, pattern, v):
             view += v  # not y[key] += v, which assigns the view to itself afterwards
         else:
             y[key] = view + v
-    elif _whole_rows(pattern) and _are_rows(y, indices[0], v):
+        return
+    many = type(v) is np.ndarray and v.size >= MANY and _whole_rows(pattern)
+    if many and _are_rows(y, indices[0], v):
         _add_rows(y, indices[0], v)
-    elif _whole_rows(pattern) and _are_wide_rows(y, indices[0], v):
+    elif many and _are_wide_rows(y, indices[0], v):
         _add_wide_rows(y, indices[0].reshape(-1), v.reshape(-1, *y.shape[1:]))
     else:
         # np.bincount on flat places wins at most a factor of 2 (small y, long v) and more often
@@ -206,7 +211,7 @@ def _are_wide_rows(y, index, v):
 
 def _match(y, index, v):
     return (
-        type(v) is type(index) is np.ndarray and v.size >= MANY and y.ndim > 1
+        type(index) is np.ndarray and y.ndim > 1
         and y.dtype == v.dtype and y.dtype.char in "fdFD" and y.dtype.isnative
         and y.flags.c_contiguous and v.shape == index.shape + y.shape[1:]
         and index.max() < len(y) and index.min() >= -len(y)
