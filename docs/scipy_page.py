@@ -60,8 +60,8 @@ SciPy's own functions, for plain arrays.
   of `jve`, `yve`, `ive` and `kve`; other functions that SciPy has for complex numbers take them.
 - Carlson's integrals and scaled Airy functions are differentiated for real numbers; `elliprj` of
   p < 0, a principal value, has the derivative NaN.
-- The slope of `stdtr` in many degrees of freedom loses digits; so do second derivatives of `beta`,
-  `betaln`, `binom` and `poch` where one argument is larger than the other by many orders.
+- The slope of `stdtr` in many degrees of freedom loses digits; so do second derivatives of `binom`
+  and `poch` where an argument is tiny.
 - `odeint` and `solve_ivp` are part of the program under `jit` and `vmap`: there they need `t_eval`,
   take no events, and have room for `max_steps` steps. `adjoint=True` gives gradients of first order
   that are right up to the tolerances, in memory that does not grow with the steps.

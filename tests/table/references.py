@@ -119,6 +119,7 @@ SPECIAL = {
     "exp10": lambda x: mp.exp(x * mp.log(10)),
     "exp2": lambda x: mp.exp(x * LN2),
     "expit": lambda x: 1 / (1 + mp.exp(-x)),
+    "expit_of_minus": lambda x: 1 / (1 + mp.exp(x)),
     "expm1": lambda x: mp.exp(x) - 1,
     "exprel": lambda x: (mp.exp(x) - 1) / x,
     "gamma": mp.gamma,

@@ -28,14 +28,20 @@ def _log_expit(x):
 
 # the slope is y * (1 - y), whose second factor is expit(-x) to the last digit
 expit = elementwise(
-    "special.expit", sp.expit, lambda g, x, y: g * (y * expit(-x)), formula=logistic_formula
+    "special.expit", sp.expit, lambda g, x, y: g * (y * expit_of_minus(x)),
+    formula=logistic_formula,
+)
+# row: of x itself, so that a power series of either needs those of the two and no others
+expit_of_minus = elementwise(
+    "special.expit_of_minus", lambda x: sp.expit(-x), lambda g, x, y: -g * (y * expit(x)),
+    formula=lambda x: logistic_formula(-x),
 )
 logit = elementwise(
     "special.logit", sp.logit, lambda g, x: g / (x * (1 - x)), domain="probability", singular=True,
     cython="logit",
 )
 log_expit = elementwise(
-    "special.log_expit", sp.log_expit, lambda g, x: g * expit(-x), formula=_log_expit
+    "special.log_expit", sp.log_expit, lambda g, x: g * expit_of_minus(x), formula=_log_expit
 )
 
 # ---- products that are 0 where their first factor is

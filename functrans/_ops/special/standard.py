@@ -13,9 +13,9 @@ from functrans._ops.declare import POSITIVE, elementwise, where
 from functrans._ops.elementwise import exp, floor, log
 from functrans._ops.special.arguments import refused
 from functrans._ops.special.bessel import i0e
+from functrans._ops.special.beta import betaln
 from functrans._ops.special.elementary import cosm1, log1p
 from functrans._ops.special.errors import log_ndtr
-from functrans._ops.special.gamma import betaln
 from functrans._ops.special.incomplete import lower_beta
 
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)

@@ -8,8 +8,9 @@ import numpy as np
 from scipy import stats as theirs
 
 from functrans._ops.elementwise import exp, log
+from functrans._ops.special.beta import betaln
 from functrans._ops.special.elementary import expm1, log1p
-from functrans._ops.special.gamma import betaln, gammaln
+from functrans._ops.special.gamma import gammaln
 from functrans._ops.special.incomplete import betainc, betaincc, gammainc, gammaincc
 from functrans._ops.special.logistic import entr, xlog1py, xlogy
 from functrans.scipy.stats.distribution import Discrete, Form, count, log1mexp

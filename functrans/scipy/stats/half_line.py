@@ -10,10 +10,11 @@ from scipy import stats as theirs
 
 from functrans._ops.declare import where
 from functrans._ops.elementwise import absolute, exp, log, power
+from functrans._ops.special.beta import betaln
 from functrans._ops.special.elementary import expm1, exprel, log1p, polynomial
 from functrans._ops.special.errors import erf, erfinv, log_ndtr, ndtr, ndtri
-from functrans._ops.special.gamma import betaln, gammaln, psi
 from functrans._ops.special.gamma import gamma as gamma_function
+from functrans._ops.special.gamma import gammaln, psi
 from functrans._ops.special.incomplete import (
     betainc,
     betaincc,
