@@ -387,3 +387,15 @@ def test_at_the_edge_of_a_parameter_a_function_has_scipy_s_value_and_its_own_slo
 def test_an_order_that_scipy_truncates_is_truncated_in_the_slope(f):
     for n in (0.3, 2.7):
         assert ft.grad(lambda x, n=n: f(n, x))(0.7) == ft.grad(lambda x, n=n: f(int(n), x))(0.7)
+
+
+@pytest.mark.parametrize("x", [[1.0, np.inf], [np.inf, np.inf], [-np.inf, -np.inf], [-np.inf, 1.0]])
+def test_softmax_of_infinite_numbers_is_scipy_s(x, unoptimised):
+    x = np.array([x, [0.5, 2.0]])
+    with np.errstate(invalid="ignore"):
+        expected = sp.softmax(x, axis=1)
+    for f in (special.softmax, ft.jit(special.softmax, static_argnames="axis")):
+        y, pullback = ft.vjp(lambda x, f=f: f(x, axis=1), x)
+        np.testing.assert_array_equal(y, expected)
+        assert np.isnan(pullback(np.eye(2))[0][0]).all() == np.isnan(expected[0]).all()
+        assert np.isfinite(pullback(np.eye(2))[0][1]).all()

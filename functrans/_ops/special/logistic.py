@@ -144,9 +144,11 @@ powm1 = elementwise(
 
 def _slope_of_exponent(u, lam):
     """The derivative of (exp(lam u) - 1) / lam = u exprel(lam u) in lam."""
-    ends = (u == -np.inf) & (lam > 0)
-    u, rate = where(ends, 0.0, u), where(ends, lam, 1.0)
-    return where(ends, 1 / (rate * rate), u * u * slope_of_exprel(lam * u))
+    infinite = absolute(u) == np.inf
+    ends = infinite & (lam * u < 0)  # there the function is -1 / lam, at the other end infinite
+    u, rate = where(infinite, 0.0, u), where(ends, lam, 1.0)
+    at_infinity = where(ends, 1 / (rate * rate), np.inf)
+    return where(infinite, at_infinity, u * u * slope_of_exprel(lam * u))
 
 
 boxcox = elementwise(
