@@ -73,9 +73,9 @@ SciPy's own functions, for plain arrays.
   steps of NumPy and SciPy under `jit`, the rest is compiled. The number of weights of
   `gaussian_filter` follows from `sigma` as a number: under `jit` and `vmap` pass `radius`. Windows
   and rates of spectra are constants.
-- A NaN or an infinity is in the windows that hold it, of a uniform or an extreme filter: SciPy's running
-  sums carry it along the row, and its ranks depend on the order. `eigh` is differentiated as a function
-  of Hermitian matrices, whichever triangle `lower` has it read.
+- Of uniform and extreme filters, the windows that hold a NaN or an infinity have it: SciPy's
+  running sums carry it along the row, and its ranks depend on the order. `eigh` is differentiated
+  as a function of Hermitian matrices, whichever triangle `lower` has it read.
 - Distances have the derivative 0 where points coincide, as a norm at 0.
 - A constant sparse array of SciPy takes part in `A @ x`, `x @ A` and, with a traced number, in
   `a * A`, `A / a`, and `A + a * B` as it is (formats `lil` and `dok` have to be converted). Traced
