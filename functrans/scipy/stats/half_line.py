@@ -25,8 +25,12 @@ from functrans._ops.special.incomplete import (
     gammainccinv,
     gammaincinv,
 )
-from functrans._ops.special.logistic import boxcox, boxcox1p, xlog1py, xlogy
-from functrans._ops.special.standard import LOG_ROOT_2PI
+from functrans._ops.special.logistic import boxcox, boxcox1p, xlogy
+from functrans._ops.special.standard import (
+    LOG_ROOT_2PI,
+    log_density_of_beta,
+    log_density_of_gamma,
+)
 from functrans.scipy.stats.distribution import (
     LARGEST,
     LOG2,
@@ -136,7 +140,7 @@ halfnorm = Continuous(theirs.halfnorm, "", Form(
 gamma = Continuous(theirs.gamma, "a", Form(
     valid=_positive,
     support=(0.0, INF),
-    log_density=lambda x, a: xlogy(a - 1, x) - x - gammaln(a),
+    log_density=log_density_of_gamma,
     cdf=lambda x, a: gammainc(a, x),
     sf=lambda x, a: gammaincc(a, x),
     ppf=lambda q, a: gammaincinv(a, q),
@@ -195,7 +199,7 @@ uniform = Continuous(theirs.uniform, "", Form(
 beta = Continuous(theirs.beta, "a b", Form(
     valid=_positive,
     support=(0.0, 1.0),
-    log_density=lambda x, a, b: xlog1py(b - 1, -x) + xlogy(a - 1, x) - betaln(a, b),
+    log_density=log_density_of_beta,
     cdf=lambda x, a, b: betainc(a, b, x),
     sf=lambda x, a, b: betaincc(a, b, x),
     ppf=lambda q, a, b: betaincinv(a, b, q),

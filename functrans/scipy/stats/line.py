@@ -29,6 +29,7 @@ PI, EULER = math.pi, float(np.euler_gamma)
 
 norm = Continuous(theirs.norm, "", Form(
     log_density=standard.log_density_of_normal,
+    placed=standard.placed_normal,
     cdf=ndtr,
     sf=lambda x: ndtr(-x),
     logcdf=log_ndtr,
