@@ -7,12 +7,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from functrans import tree
-from functrans._core.aval import integer
-from functrans._core.bind import Tracer
-from functrans._transforms.arguments import require_callable
+from functrans._transforms.arguments import Argnums, plain_argnums, require_callable
 from functrans._transforms.derived import global_name
-from functrans.errors import ArgumentError, UnsupportedError, name_of
+from functrans.errors import ArgumentError, name_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -30,16 +27,17 @@ COLORINGS = {
 
 
 def sparsity(
-    f: Callable, *args: Any, argnums: int = 0, local: bool = False, kind: str = "jacobian"
+    f: Callable, *args: Any, argnums: Argnums = 0, local: bool = False, kind: str = "jacobian"
 ) -> csr_array:
     """Where the Jacobian of ``f``, or with ``kind="hessian"`` its Hessian, may have entries.
 
     A boolean ``scipy.sparse.csr_array`` with a row for each entry of the output and a column for
-    each entry of argument ``argnums``, both in C order, read off the program of ``f`` equation by
-    equation. It is conservative: for every value of the arguments, an entry that is not in it is
-    exactly 0. With ``local`` it is that of these values: an operand that ``np.where`` does not
-    choose, and a factor that is 0, count as no dependence. The Jacobian's other entries are exactly
-    0 there, and need not be elsewhere. Entries that are 0 since terms cancel stay in both.
+    each entry of what ``argnums`` names, both in C order, those of containers in the order of
+    ``tree.ravel``; read off the program of ``f`` equation by equation. It is conservative: for
+    every value of the arguments, an entry that is not in it is exactly 0. With ``local`` it is that
+    of these values: an operand that ``np.where`` does not choose, and a factor that is 0, count as
+    no dependence. The Jacobian's other entries are exactly 0 there, and need not be elsewhere.
+    Entries that are 0 since terms cancel stay in both.
 
     The pattern of a Hessian holds the pairs of inputs that meet in an operation that is not linear.
 
@@ -51,7 +49,6 @@ def sparsity(
     """
     from functrans._transforms.sparse import staged as stages  # lazy: SciPy is slow to import
 
-    argnum = _argnum("sparsity", argnums)
     if kind not in ("jacobian", "hessian"):
         raise ArgumentError(f'sparsity: kind must be "jacobian" or "hessian", but is {kind!r}')
     if local and kind == "hessian":
@@ -59,11 +56,9 @@ def sparsity(
             "sparsity: a local pattern goes by slopes that are 0 here, whose own derivatives need "
             "not be. Take that of the gradient: sparsity(grad(f), x, local=True)."
         )
-    s = stages.staged("sparsity", f, argnum, args)
-    if kind == "hessian" and s.target.size != 1:
-        raise ArgumentError(
-            f"sparsity: a Hessian needs a scalar output, but `{name_of(f)}` returned {s.target!r}"
-        )
+    s = stages.staged("sparsity", f, plain_argnums("sparsity", argnums), args)
+    if kind == "hessian":
+        stages.require_scalar("sparsity", f, s)
     return stages.hessian_pattern(s) if kind == "hessian" else stages.jacobian_pattern(s, local)
 
 
@@ -97,12 +92,6 @@ class SparseDerivative:
         """The matrix at these arguments."""
         from functrans._transforms.sparse.staged import kinds_of  # lazy: SciPy is slow to import
 
-        if any(isinstance(x, Tracer) for x in tree.leaves(args)):
-            raise UnsupportedError(
-                f"{self.who}: an argument of `{name_of(self.f)}` is traced. The result is an array "
-                "of SciPy's, which no transform can trace: call it outside of them; jacobian and "
-                "hessian can be nested."
-            )
         kind = kinds_of(args)
         known = self._kept.get(kind)
         if known is None or not known.is_current():
@@ -124,7 +113,7 @@ def _remade(who: str, f: Callable, options: dict[str, Any]) -> SparseDerivative:
 
 def sparse_jacobian(
     f: Callable | None = None,
-    argnums: int = 0,
+    argnums: Argnums = 0,
     *,
     sparsity: Any = None,
     format: str = "csr",
@@ -148,8 +137,12 @@ def sparse_jacobian(
     earlier result with ``out=``, pickles, and draws itself with ``.spy()``. A function that is
     called without it keeps what was prepared for the latest kinds of arguments.
 
-    ``f`` takes and returns one real array; other arguments are constants. It is staged, so that
-    `if` on values needs np.where or ``cond``.
+    ``argnums`` is as for ``grad``: a position, a name, a path, a predicate or a tuple of them. What
+    it names, and the value of ``f``, may be containers, whose entries are the columns and rows of
+    one matrix in the order of ``tree.ravel``; other arguments are constants. Numbers are real, or
+    all of them complex: the matrix is then that of a holomorphic function, and NotDifferentiable
+    is raised where it is not, for which one more product is compared at each call. ``f`` is
+    staged, so that `if` on values needs np.where or ``cond``.
 
     >>> import functrans as ft, numpy as np
     >>> J = ft.sparse_jacobian(lambda x: x[1:] * x[:-1]).prepare(np.ones(6))
@@ -168,7 +161,7 @@ def sparse_jacobian(
 
 def sparse_hessian(
     f: Callable | None = None,
-    argnums: int = 0,
+    argnums: Argnums = 0,
     *,
     sparsity: Any = None,
     format: str = "csr",
@@ -198,7 +191,7 @@ def sparse_hessian(
 
 def _derivative(who: str, f: Callable | None, argnums: Any, sparsity: Any, format: str,
                 coloring: str, order: str) -> Any:
-    options = {"argnums": _argnum(who, argnums), "sparsity": sparsity, "format": format,
+    options = {"argnums": plain_argnums(who, argnums), "sparsity": sparsity, "format": format,
                "coloring": coloring, "order": order}
     for name, choice, choices in (("format", format, FORMATS), ("order", order, ORDERS),
                                   ("coloring", coloring, COLORINGS[who])):
@@ -210,16 +203,6 @@ def _derivative(who: str, f: Callable | None, argnums: Any, sparsity: Any, forma
         return functools.partial(SparseDerivative, who, options=options)
     require_callable(who, f)
     return SparseDerivative(who, f, options)
-
-
-def _argnum(who: str, argnums: Any) -> int:
-    number = integer(argnums)
-    if number is None:
-        raise ArgumentError(
-            f"{who}: argnums must be one int, since the columns of a sparse matrix come from one "
-            f"array, but is {argnums!r}"
-        )
-    return number
 
 
 __all__ = ["SparseDerivative", "sparse_hessian", "sparse_jacobian", "sparsity"]
