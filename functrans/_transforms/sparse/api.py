@@ -34,10 +34,12 @@ def sparsity(
     A boolean ``scipy.sparse.csr_array`` with a row for each entry of the output and a column for
     each entry of what ``argnums`` names, both in C order, those of containers in the order of
     ``tree.ravel``; read off the program of ``f`` equation by equation. It is conservative: for
-    every value of the arguments, an entry that is not in it is exactly 0. With ``local`` it is that
-    of these values: an operand that ``np.where`` does not choose, and a factor that is 0, count as
-    no dependence. The Jacobian's other entries are exactly 0 there, and need not be elsewhere.
-    Entries that are 0 since terms cancel stay in both.
+    every value of the arguments, an entry that is not in it is exactly 0. Where Python decides by
+    values (`if`), it is the union over all ways, at most 64 of them. With ``local`` it is that of
+    these values: the way that is gone; an operand that ``np.where`` does not choose, an entry that
+    is not the largest, and a factor that is 0 count as no dependence. The Jacobian's other entries
+    are exactly 0 there, and need not be elsewhere. Entries that are 0 since terms cancel stay in
+    both.
 
     The pattern of a Hessian holds the pairs of inputs that meet in an operation that is not linear.
 
@@ -56,10 +58,12 @@ def sparsity(
             "sparsity: a local pattern goes by slopes that are 0 here, whose own derivatives need "
             "not be. Take that of the gradient: sparsity(grad(f), x, local=True)."
         )
-    s = stages.staged("sparsity", f, plain_argnums("sparsity", argnums), args)
-    if kind == "hessian":
+    ways = stages.staged_ways(f, plain_argnums("sparsity", argnums), args, local)
+    if kind == "jacobian":
+        return stages.jacobian_pattern(ways, local)
+    for s in ways:
         stages.require_scalar("sparsity", f, s)
-    return stages.hessian_pattern(s) if kind == "hessian" else stages.jacobian_pattern(s, local)
+    return stages.hessian_pattern(ways)
 
 
 class SparseDerivative:

@@ -223,7 +223,7 @@ def prepare_jacobian(who: str, f: Callable, argnums: Argnums, args: tuple, given
                      kind: str, order: str) -> Prepared:
     """A Jacobian, colored by columns, rows, or some of each."""
     s = staged(who, f, argnums, args)
-    read = jacobian_pattern(s) if given is None else None
+    read = jacobian_pattern([s]) if given is None else None
     pattern = probing.pattern_given(who, f, given, s.shape) if read is None else read
     made = Prepared(who, f, s, pattern, given is not None, format)
     name = f"{who}({name_of(f)})"
@@ -249,7 +249,7 @@ def prepare_hessian(who: str, f: Callable, argnums: Argnums, args: tuple, given:
     require_scalar(who, f, s)
     n = s.shape[1]
     if given is None:
-        pattern = hessian_pattern(s)
+        pattern = hessian_pattern([s])
     else:
         pattern = probing.pattern_given(who, f, given, (n, n))
         probing.require_symmetric(who, f, pattern)

@@ -27,6 +27,7 @@ from functrans._transforms.arguments import (
 from functrans._transforms.sparse.interactions import Interactions
 from functrans._transforms.sparse.pattern import Walk
 from functrans._transforms.sparse.sets import UNKNOWN, Csr, Sets, identity, sparse
+from functrans._transforms.sparse.ways import every_way, the_way
 from functrans._transforms.staging.draws import Draws
 from functrans._transforms.staging.environment import Environment
 from functrans._transforms.staging.reads import Reads, checks, unchanged_since
@@ -67,7 +68,27 @@ class Staged(NamedTuple):
 
 
 def staged(who: str, f: Callable, argnums: Argnums, args: tuple) -> Staged:
-    """The program of ``f`` for arguments like these."""
+    """The program of ``f`` for arguments like these, which does not decide by their values."""
+    (s,) = _staged(who, f, argnums, args, lambda *call: [stage(*call)[0]])
+    return s
+
+
+def staged_ways(f: Callable, argnums: Argnums, args: tuple, local: bool) -> list[Staged]:
+    """Each way that ``f`` may go for arguments like these; ``local``: that for their values."""
+    here = (lambda *call: [the_way(*call)]) if local else every_way
+    found = _staged("sparsity", f, argnums, args, here)
+    shapes = {s.shape for s in found}
+    if len(shapes) > 1:
+        raise ShapeError(
+            f"sparsity: `{name_of(f)}` returns arrays of other sizes by the values that it is "
+            f"given: the matrix is {' or '.join(map(str, sorted(shapes)))}. local=True gives the "
+            "pattern at these values."
+        )
+    return found
+
+
+def _staged(who: str, f: Callable, argnums: Argnums, args: tuple,
+            write: Callable[[Callable, list, str], list[Program]]) -> list[Staged]:
     leaves, structure = tree.flatten(args)
     function = require_callable(who, f)
     chosen = _chosen(who, f, argnums, args, leaves, structure)
@@ -84,18 +105,24 @@ def staged(who: str, f: Callable, argnums: Argnums, args: tuple) -> Staged:
     fixed = [x for x in leaves if not is_number(x)]
     environment = Environment(f, *fixed)
     before, draws = checks(environment), Draws(environment.generators)
-    program, _ = stage(flat, numbers, name)
+    programs = write(flat, numbers, name)
     draws.refuse(name, "each call")
     after = checks(Environment(f, *fixed))
     unchanged = list(unchanged_since(before, after).values())
-    made = Staged(optimise(program), list(map(places.index, chosen)), kinds_of(args), numbers,
-                  Reads(unchanged) if unchanged else None)
-    if not made.targets:
+    reads = Reads(unchanged) if unchanged else None
+    at, kinds = list(map(places.index, chosen)), kinds_of(args)
+    found = [Staged(optimise(program), at, kinds, numbers, reads) for program in programs]
+    for s in found:
+        _require_floats(who, f, s)
+    return found
+
+
+def _require_floats(who: str, f: Callable, s: Staged) -> None:
+    if not s.targets:
         raise ArgumentError(f"{who}: `{name_of(f)}` returned no array")
-    for a in made.targets:
+    for a in s.targets:
         _require_kind(who, f"the value of `{name_of(f)}`", a)
-    _require_one_field(who, f, made)
-    return made
+    _require_one_field(who, f, s)
 
 
 def require_scalar(who: str, f: Callable, s: Staged) -> None:
@@ -204,8 +231,12 @@ class Fixed:
 # ---- patterns
 
 
-def jacobian_pattern(s: Staged, local: bool = False) -> Csr:
+def jacobian_pattern(ways: Sequence[Staged], local: bool = False) -> Csr:
     """Where the Jacobian may have entries: for all values, or for those at hand."""
+    return _united([_jacobian_pattern(s, local) for s in ways])
+
+
+def _jacobian_pattern(s: Staged, local: bool) -> Csr:
     values: list[Any] = s.values if local else [UNKNOWN] * len(s.values)
     outs, _ = Walk(local=local).run(s.program, _inputs(s), values)
     n = s.shape[1]
@@ -214,11 +245,23 @@ def jacobian_pattern(s: Staged, local: bool = False) -> Csr:
     return parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr")
 
 
-def hessian_pattern(s: Staged) -> Csr:
+def hessian_pattern(ways: Sequence[Staged]) -> Csr:
     """Where the Hessian may have entries."""
+    return _united([_hessian_pattern(s) for s in ways])
+
+
+def _hessian_pattern(s: Staged) -> Csr:
     pairs = Interactions(s.shape[1])
     Walk(pairs).run(s.program, _inputs(s), [UNKNOWN] * len(s.values))
     return pairs.matrix()
+
+
+def _united(patterns: list[Csr]) -> Csr:
+    total = patterns[0]
+    for p in patterns[1:]:
+        total = total + p
+    total.sum_duplicates()
+    return total
 
 
 def _inputs(s: Staged) -> list[Sets | None]:
@@ -232,4 +275,4 @@ def _inputs(s: Staged) -> list[Sets | None]:
 
 
 __all__ = ["Staged", "hessian_pattern", "jacobian_pattern", "kinds_of", "numbers_in",
-           "require_scalar", "staged"]
+           "require_scalar", "staged", "staged_ways"]
