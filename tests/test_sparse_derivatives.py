@@ -19,7 +19,7 @@ from functrans.errors import (
 from tests.covering import covering
 from tests.sparse_programs import PROGRAMS
 
-ORDERS = ["largest_first", "natural", "incidence_degree"]
+ORDERS = ["largest_first", "natural", "incidence_degree", "saturation"]
 FORMATS = ["csr", "csc", "coo"]
 OPTIONS = covering(FORMATS, ["auto", "column", "row", "bidirectional"], ORDERS)
 SCALAR_OPTIONS = covering(FORMATS, ["auto", "star", "acyclic", "column"], ORDERS)

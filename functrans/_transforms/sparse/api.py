@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Kinds of arguments that one derivative is kept prepared for.
 KEPT = 8
 FORMATS = ("csr", "csc", "coo")
-ORDERS = ("largest_first", "natural", "incidence_degree")
+ORDERS = ("largest_first", "natural", "incidence_degree", "saturation")
 COLORINGS = {
     "sparse_jacobian": ("auto", "column", "row", "bidirectional"),
     "sparse_hessian": ("auto", "star", "acyclic", "column"),
@@ -134,7 +134,9 @@ def sparse_jacobian(
 
     ``format`` is "csr", "csc" or "coo". ``coloring`` is "column", "row", "bidirectional" (columns,
     and dense rows apart, or the other way round) or "auto", the one of the fewest colors; ``order``
-    that in which they are colored, "largest_first", "natural" or "incidence_degree".
+    that in which they are colored, "largest_first", "natural", "incidence_degree" or "saturation".
+    The last takes longer, and fewer colors on grids: where the largest first take more than any
+    coloring must, it colors columns or rows again, by how many colors are taken (Brelaz 1979).
 
     ``sparse_jacobian(f).prepare(*args)`` does all but the products once: it has the pattern
     ``.sparsity`` and the number of products ``.colors``, is called at many points, writes into an
