@@ -212,10 +212,8 @@ class Tensor(Facts):
 
     def stop_retaining(self) -> bool:
         """Whether ``grad`` was to be filled in at a place that is now another tensor's."""
-        kept = self.retains_grad
-        if kept:
-            del self._node.extra().retaining[self._index]  # type: ignore[union-attr]  # asked above
-        return kept
+        node, held = self._node, self.retains_grad
+        return held and node is not None and bool(node.extra().retaining.pop(self._index))
 
     @property
     def retains_grad(self) -> bool:
