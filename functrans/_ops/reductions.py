@@ -115,7 +115,8 @@ def share_out(axis: tuple[int, ...], x: np.ndarray, y: Any, ct: Any) -> Any:
 @functools.cache
 def _wide(dtype: np.dtype) -> np.dtype:
     """A real type that counts entries; narrower ones do not count that far."""
-    return np.result_type(np.empty(0, dtype).real.dtype, np.float32)
+    real = np.dtype(dtype.char.lower()) if dtype.kind == "c" else dtype
+    return np.result_type(real, np.float32)
 
 
 def weigh(g: Any, share: Any) -> Any:
