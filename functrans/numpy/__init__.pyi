@@ -7,6 +7,7 @@ from numpy.typing import DTypeLike
 from functrans._core.array import Array
 
 from numpy import __array_namespace_info__ as __array_namespace_info__
+from numpy import __version__ as __version__
 from numpy import bool as bool
 from numpy import bool_ as bool_
 from numpy import cdouble as cdouble
@@ -41,7 +42,7 @@ from functrans.numpy import linalg as linalg
 from numpy import longdouble as longdouble
 from numpy import mgrid as mgrid
 from numpy import nan as nan
-from numpy import ndarray as ndarray
+from functrans.numpy.kinds import ndarray as ndarray
 from numpy import ndenumerate as ndenumerate
 from numpy import ndindex as ndindex
 from numpy import newaxis as newaxis
