@@ -237,3 +237,36 @@ def test_view():
     assert ft.grad(lambda x: x.view(float).view().sum())(np.ones(2)).tolist() == [1.0, 1.0]
     with pytest.raises(UnsupportedError, match=r"x\.view\(int64\).*astype"):
         ft.grad(lambda x: x.view(np.int64).sum())(np.ones(2))
+
+
+# ---- arrays whose length, or whose values, are computed
+
+
+@pytest.mark.parametrize("args", [(0.0, 1.0, 0.1), (1.0, -2.0, -0.3), (3.7,), (2.0, 1.0)])
+def test_arange_of_traced_numbers_is_numpys(args):
+    expected = np.arange(*args)
+    found = ft.jvp(fnp.arange, tuple(map(float, args)), tuple(1.0 for _ in args))[0]
+    np.testing.assert_array_equal(found, expected.astype(float))
+
+
+def test_the_entries_of_arange_move_with_start_and_step():
+    f = lambda a, b, h: (fnp.arange(a, b, h) * [1.0, 2.0, 3.0, 4.0]).sum()  # noqa: E731
+    for grad in (ft.grad(f, (0, 1, 2)), ft.jit(ft.grad(f, (0, 1, 2)))):
+        assert [float(g) for g in grad(1.0, 2.9, 0.5)] == [10.0, 0.0, 20.0]
+
+
+def test_an_array_of_an_iterable():
+    f = lambda x: (fnp.fromiter((v * x for v in itertools.count()), float, 4) ** 2).sum()  # noqa: E731
+    assert ft.grad(f)(0.5) == 14.0
+    np.testing.assert_array_equal(fnp.fromiter(iter([1, 2]), int), [1, 2])
+
+
+def test_functions_of_plain_arrays_close_over_traced_values():
+    def f(r):
+        scaled = fnp.vectorize(lambda v: v * r)(V_)
+        return scaled.sum() + fnp.piecewise(V_, [V_ < 1], [lambda v: v / r, r]).sum()
+
+    assert ft.grad(f)(0.5) == pytest.approx(V_.sum() - V_[V_ < 1].sum() / 0.25 + (V_ >= 1).sum())
+
+
+V_ = np.linspace(0.1, 2.0, 6)

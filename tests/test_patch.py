@@ -6,6 +6,7 @@ import os
 import pickle
 import sys
 import threading
+import types
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 
@@ -689,3 +690,45 @@ def test_numpys_functions_on_plain_arrays_inside_a_transform_are_numpys():
 
     assert both_modes(f, 1.0) == 2.0
     assert sys.modules["numpy"].histogram is np.histogram
+
+
+# ---- compiled code and functions of functions
+
+
+def test_random_numbers_are_drawn_inside_a_transform():
+    """Their compiled code makes arrays by NumPy's functions, which have to be ndarrays."""
+
+    def f(x):
+        rng, old = np.random.default_rng(0), np.random.RandomState(0)
+        return (x * rng.normal(size=3)).sum() + x**2 * old.permutation(5).sum()
+
+    expected = np.random.default_rng(0).normal(size=3).sum() + 2 * 0.5 * 10
+    assert both_modes(f, 0.5) == pytest.approx(expected)
+    assert vars(np.random.mtrand)["np"] is np
+
+
+def test_what_a_function_closes_over_is_traced_where_its_arguments_are_not():
+    d = np.linspace(0.1, 2.0, 6).reshape(2, 3)
+
+    def f(r):
+        scaled = np.vectorize(lambda v: v * r)(d).sum()
+        along = np.apply_along_axis(lambda v: v * r, 1, d)[:, 1:].sum()
+        return scaled * along + np.piecewise(d, [d < 1], [lambda v: v / r, r]).sum()
+
+    slope = 0.8 * d.sum() * d[:, 1:].sum() - d[d < 1].sum() / 0.16 + (d >= 1).sum()
+    assert both_modes(f, 0.4) == pytest.approx(slope)
+
+
+def test_a_named_modules_ndarray_is_the_class_of_traced_arrays():
+    module = types.ModuleType("shapes")
+    exec(
+        "import numpy as np\nfrom numpy import ndarray\n"
+        "def total(x):\n"
+        "    return np.sum(x) if isinstance(x, np.ndarray) and isinstance(x, ndarray) else 7.0\n",
+        vars(module),
+    )
+    f = lambda x: module.total(x * np.ones(2))  # noqa: E731
+    with ft.patch(module):
+        assert ft.grad(f)(1.0) == 2.0
+        assert module.np.ndarray is np.ndarray and module.np.sum is np.sum
+    assert module.np is np and module.ndarray is np.ndarray

@@ -864,3 +864,37 @@ def test_exceptions_and_paths_take_turns():
         assert compiled(2.0) == 4.0
         with pytest.raises(ValueError, match="negative"):
             compiled(-2.0)
+
+
+# ---- masks
+
+
+def masked_means(x, r):
+    out = []
+    for low in (0.0, 0.5):
+        chosen = x[(r >= low) & (r < low + 0.5)]
+        out.append(chosen.mean() if chosen.size else x[0])
+    return out[0] * out[1]
+
+
+def written_where(x, r):
+    y = ft.numpy.array(x)
+    y[y > 1] = y[y > 1] ** -1.5
+    y[r < 0.5] *= 2
+    return y.sum() + x[np.nonzero(r > 0.7)[0]].sum()
+
+
+@pytest.mark.parametrize("f", [masked_means, written_where], ids=lambda f: f.__name__)
+def test_a_mask_is_decided_by_as_a_condition_is(f):
+    compiled, slope = ft.jit(f), ft.jit(ft.grad(f))
+    draws = np.random.default_rng(0).uniform(0.1, 2.0, (3, 2, 70)) * [[1.0], [0.5]]
+    for x, r in draws:
+        assert compiled(x, r) == pytest.approx(float(f(x, r)), rel=1e-14)
+        assert slope(x, r) == pytest.approx(np.asarray(ft.grad(f)(x, r)), rel=1e-14)
+    whole = ft.vmap(ft.jit(f))(draws[:, 0], draws[:, 1])
+    assert whole == pytest.approx([float(f(x, r)) for x, r in draws], rel=1e-13)
+
+
+def test_a_long_mask_decides_nothing():
+    with pytest.raises(ConcretizationError, match=r"np\.where"):
+        ft.jit(lambda x: x[x > 0].sum())(np.ones(2000))

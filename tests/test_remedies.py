@@ -33,6 +33,7 @@ def assigned(x):
          "write functrans.numpy.array([[x, x], [x, x]]) for [[x, x], [x, x]]."),
         (lambda x: np.full(3, x), "take functrans.numpy's function in np.full(3, x), where"),
         (lambda x: np.r_[x, 1.0], "write functrans.numpy.r_[x, 1.0] for np.r_[x, 1.0]."),
+        (lambda x: np.float32(x * 2), "write (x * 2).astype(np.float32) for np.float32(x * 2)."),
         (lambda x: SQUARE([x]), "make SQUARE with functrans.numpy.vectorize."),
         (lambda x: {}["y"] if len("") else np.arange(3.0) @ np.array(
             [x, x, x]

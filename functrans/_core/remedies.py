@@ -40,7 +40,7 @@ def remedy() -> str:
         target = ast.unparse(node.value) if isinstance(node, ast.Subscript) else text
         return (
             f"to assign it into `{target}`, make that array after import functrans.numpy as np, or "
-            "write under ft.patch()"
+            "by np.zeros or the like in a block of ft.patch()"
         )
     if isinstance(node, ast.Subscript):
         value, key = ast.unparse(node.value), ast.unparse(node.slice)
@@ -61,6 +61,10 @@ def _for_call(node: ast.Call, text: str, frame: FrameType) -> str:
     if made or (isinstance(node.func, ast.Name)
                 and isinstance(_value(frame, function), np.vectorize)):
         return f"make {function} with functrans.numpy.vectorize"
+    kind = getattr(np, short, None)
+    if first is not None and isinstance(kind, type) and issubclass(kind, np.generic):
+        value = ast.unparse(ast.Attribute(first, "astype", ast.Load()))
+        return f"write {value}({function}) for {text}"
     if short in _CONVERTERS and first is not None:
         if _is_nested(first):
             return f"write functrans.numpy.{short}({ast.unparse(first)}) for {text}"

@@ -7,11 +7,13 @@ import importlib
 import math
 import sys
 from collections.abc import Callable, Iterator
+from importlib.machinery import ExtensionFileLoader
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.random  # compiled code that is to be found
 
 from functrans import numpy as fnp
 from functrans import tree
@@ -21,7 +23,7 @@ from functrans._core.scipy_names import NAMES
 from functrans._core.writing import patched, writing
 from functrans._patch import mathematics
 from functrans._patch.swaps import Group, Swap, added
-from functrans.errors import PACKAGE, package_of_frame
+from functrans.errors import PACKAGE, ConcretizationError, package_of_frame
 from functrans.scipy.public import is_traced
 
 _LIBRARIES = frozenset({"numpy", "scipy"})
@@ -65,7 +67,7 @@ def _either(original: Callable, ours: Callable, makes: bool = False) -> Callable
 
 
 def _of_numpy() -> list[Swap]:
-    swaps = [_vectorize(), _concatenator(), *_of_math()]
+    swaps = [_vectorize(), _concatenator(), *_of_math(), *_of_compiled()]
     spaces = ((np, fnp), (np.linalg, fnp.linalg), (np.fft, fnp.fft), (np.emath, fnp.emath))
     for theirs, ours in spaces:
         for name in ours.__all__:
@@ -78,6 +80,21 @@ def _of_numpy() -> list[Swap]:
     return swaps
 
 
+def _of_compiled() -> Iterator[Swap]:
+    """``numpy`` as compiled modules see it, whose arrays have to be ndarrays: without these swaps.
+
+    Such code has no frames: its calls look like those of the Python code that calls it.
+    """
+    before = ModuleType("numpy")
+    vars(before).update(vars(np))
+    for module in list(sys.modules.values()):
+        loader = getattr(getattr(module, "__spec__", None), "loader", None)
+        if isinstance(loader, ExtensionFileLoader):
+            for name, x in list(vars(module).items()):
+                if x is np:
+                    yield Swap(module, name, x, before)
+
+
 def _is_function(x: Any) -> bool:
     """Whether a name of NumPy's is that of a function which does not dispatch by itself."""
     return callable(x) and not isinstance(x, np.ufunc | type)
@@ -88,9 +105,13 @@ def _vectorize() -> Swap:
     original = np.vectorize.__call__
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        traced = writing.get() is not None and is_traced((args, kwargs))
-        if not traced or not _is_open(sys._getframe(1), args, kwargs):
-            return original(self, *args, **kwargs)
+        inside = writing.get() is not None and _is_open(sys._getframe(1), args, kwargs)
+        if not inside or not is_traced((args, kwargs)):
+            try:
+                return original(self, *args, **kwargs)
+            except ConcretizationError:
+                if not inside:
+                    raise  # else the function gives traced values, for what it closes over
         same = fnp.vectorize(self.pyfunc, self.otypes, None, self.excluded, False, self.signature)
         return same(*args, **kwargs)
 
@@ -280,12 +301,27 @@ def _number(x: Tracer) -> Any:
     return x.reshape(()).astype(float)  # type: ignore[attr-defined]  # from functrans.numpy
 
 
+class _Numpy(ModuleType):
+    """``numpy`` in a module that is patched by name: traced arrays are of its ``ndarray``."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+    @property
+    def ndarray(self) -> type:
+        return np.ndarray if writing.get() is None else fnp.ndarray
+
+
+_NUMPY = _Numpy("numpy")
+
+
 def of_module(module: ModuleType) -> Callable[[], list[Swap]]:
     """What is in the place of names that a module has imported, and of ``float``."""
 
     def make() -> list[Swap]:
         there = {id(s.original): s.other for group in (NUMPY, *_SCIPY.values())
                  for s in group.swaps if isinstance(s.owner, ModuleType)}
+        there |= {id(np): _NUMPY, id(np.ndarray): fnp.ndarray}
         swaps = [Swap(module, name, x, there[id(x)])
                  for name, x in vars(module).items() if id(x) in there]
         return swaps if "float" in vars(module) else [*swaps, added(module, "float", Float)]

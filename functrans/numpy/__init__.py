@@ -18,6 +18,7 @@ from functrans.numpy import elementary as _elementary
 from functrans.numpy import emath, fft, linalg
 from functrans.numpy import indexing as _indexing
 from functrans.numpy import joining as _joining
+from functrans.numpy import kinds as _kinds
 from functrans.numpy import methods as _methods
 from functrans.numpy import operators as _operators
 from functrans.numpy import order as _order
@@ -38,11 +39,14 @@ from functrans.numpy.standard import __array_api_version__, __array_namespace_in
 
 assert _operators and _ufunc_methods  # imported for what they install
 
-__all__ = ["__array_api_version__", "__array_namespace_info__", "emath", "fft", "linalg"]
+__version__ = _np.__version__
+__all__ = [
+    "__array_api_version__", "__array_namespace_info__", "__version__", "emath", "fft", "linalg",
+]
 for _module in (
     _elementary, _reductions, _structure, _joining, _arrange, _indexing, _methods, _updates,
     _placing, _applying, _vectorizing, _order, _padding, _quantiles, _statistics,
-    _contractions, _polynomials, _signals, _standard, _concatenators,
+    _contractions, _polynomials, _signals, _standard, _concatenators, _kinds,
 ):
     __all__ += _publish(_module, globals(), _np)
 

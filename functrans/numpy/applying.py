@@ -15,7 +15,7 @@ from functrans.numpy.updates import At
 # ---- applying a callable
 
 
-@numpy_like(np.apply_along_axis)
+@numpy_like(np.apply_along_axis, applies=True)
 def apply_along_axis(func1d, axis, arr, *args, **kwargs):
     """``func1d`` of each slice along ``axis``; its results replace that axis."""
     arr = as_operand(arr)
@@ -46,7 +46,7 @@ def apply_over_axes(func, a, axes):
     return y
 
 
-@numpy_like(np.piecewise)
+@numpy_like(np.piecewise, applies=True)
 def piecewise(x, condlist, funclist, *args, **kw):
     """The value of each function, or each constant, where its condition holds.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -371,6 +372,24 @@ def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, d
     return broadcast_to(y, a.shape if shape is None else shape)
 
 
+@numpy_like(np.arange)
+def arange(start, stop=None, step=1, dtype=None, *, device=None, like=None):
+    """Values from ``start`` in steps up to ``stop``, how many of which Python decides."""
+    start, stop = (np.zeros((), int), start) if stop is None else (start, stop)
+    start, stop, step = as_operand(start), as_operand(stop), as_operand(1 if step is None else step)
+    count = max(int(ops.ceil((stop - start) / step)), 0)
+    y = start + np.arange(count) * (start + step - start)  # as NumPy rounds
+    return y if dtype is None else astype(y, dtype)
+
+
+def fromiter(iter, dtype, count=-1, *, like=None):
+    """An array of the values of an iterable, the first ``count`` of them."""
+    values = list(iter if count < 0 else itertools.islice(iter, count))
+    if not is_traced(values):
+        return np.fromiter(values, dtype, count)
+    return astype(as_operand(values), dtype)
+
+
 @numpy_like(np.linspace)
 def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
     """``num`` evenly spaced values from ``start`` to ``stop``."""
@@ -407,10 +426,10 @@ def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
 
 # NumPy's own: they have no traced operands
 _THEIRS = [
-    "zeros", "ones", "eye", "identity", "empty", "arange", "tri", "indices", "tril_indices",
-    "triu_indices", "diag_indices", "ix_", "broadcast_shapes", "isscalar",
+    "zeros", "ones", "eye", "identity", "empty", "tri", "indices", "tril_indices",
+    "triu_indices", "diag_indices", "ix_", "broadcast_shapes",
     "promote_types", "issubdtype", "isdtype", "min_scalar_type",
-    "iterable", "ndindex", "ndenumerate", "errstate", "dtype", "ndarray", "pi",
+    "iterable", "ndindex", "ndenumerate", "errstate", "dtype", "pi",
     "e", "inf", "nan", "euler_gamma", "newaxis", "s_", "mgrid", "ogrid", "bool", "bool_", "int_",
     "uint", "int8", "int16", "int32", "int64", "intp", "intc", "uint8", "uint16", "uint32",
     "uint64", "uintp", "float16", "float32", "float64", "half", "single", "double", "longdouble",
@@ -432,12 +451,12 @@ METHODS = {
 }
 
 _OURS = [
-    "allclose", "angle", "around", "array", "array_equal", "array_equiv", "asanyarray",
+    "allclose", "angle", "arange", "around", "array", "array_equal", "array_equiv", "asanyarray",
     "asarray", "ascontiguousarray", "asfortranarray", "can_cast", "clip", "common_type",
-    "empty_like", "fix", "full", "full_like", "geomspace", "imag", "isclose", "iscomplex",
-    "iscomplexobj", "isneginf", "isposinf", "isreal", "isrealobj", "linspace", "logspace",
-    "nan_to_num", "ndim", "ones_like", "real", "real_if_close", "result_type", "round", "shape",
-    "sinc", "size", "zeros_like",
+    "empty_like", "fix", "fromiter", "full", "full_like", "geomspace", "imag", "isclose",
+    "iscomplex", "iscomplexobj", "isneginf", "isposinf", "isreal", "isrealobj", "linspace",
+    "logspace", "nan_to_num", "ndim", "ones_like", "real", "real_if_close", "result_type", "round",
+    "shape", "sinc", "size", "zeros_like",
 ]
 
 __all__: list[str] = sorted({*_UFUNC_NAMES, *_THEIRS, *_OURS})

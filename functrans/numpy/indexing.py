@@ -230,6 +230,8 @@ def concrete(x: Any, use: str) -> np.ndarray:
     if not isinstance(x, Tracer):
         return np.asarray(plain(x))
     value = x.concrete()
+    if value is None and x.dtype.kind == "b" and x.size <= MASK:
+        value = _decided(x)
     if value is None:
         raise ConcretizationError(
             f"{user_line()}: {use}: the shape of the result would depend on the values of {x!r}, "
@@ -237,6 +239,22 @@ def concrete(x: Any, use: str) -> np.ndarray:
             "are given later. Use np.where(mask, x, 0) instead, which keeps the shape."
         )
     return np.asarray(value)
+
+
+# Entries up to which Python decides by a mask under jit: WORD of them are one decision.
+MASK, WORD = 1024, 62
+
+
+def _decided(mask: Any) -> np.ndarray | None:
+    """The mask that jit goes on with, as for the condition of an ``if``; None where it may not."""
+    flat = mask.reshape(-1)
+    words = [flat[i : i + WORD] for i in range(0, mask.size, WORD)]
+    try:
+        numbers = [int((w * (1 << np.arange(w.size))).sum()) for w in words]
+    except ConcretizationError:
+        return None
+    bits = [n >> i & 1 for n, w in zip(numbers, words, strict=True) for i in range(w.size)]
+    return np.array(bits, bool).reshape(mask.shape)
 
 
 # ---- gathering

@@ -17,7 +17,7 @@ from functrans._core.aval import inexact_dtype
 from functrans._core.bind import Tracer, bind
 from functrans._ops import indexing
 from functrans._ops import structure as rows
-from functrans.errors import ArgumentError, ImmutableError, user_line
+from functrans.errors import ArgumentError, ConcretizationError, ImmutableError, user_line
 from functrans.numpy.protocols import FUNCTIONS, USE_RESULT, refused
 
 normalize_axes = np.lib.array_utils.normalize_axis_tuple
@@ -28,10 +28,13 @@ def is_traced(x: Any) -> bool:
     return isinstance(x, Tracer) or (isinstance(x, list | tuple) and any(map(is_traced, x)))
 
 
-def numpy_like(numpy_function: Callable | None) -> Callable[[Callable], Callable]:
+def numpy_like(
+    numpy_function: Callable | None, applies: bool = False
+) -> Callable[[Callable], Callable]:
     """Leave calls without a traced argument to NumPy; refuse ``out=`` in the others.
 
-    ``numpy_function`` is None where this version of NumPy has no such function.
+    ``numpy_function`` is None where this version of NumPy has no such function. One that
+    ``applies`` a function of the caller's may meet traced values that this one gives.
     """
 
     def decorate(f: Callable) -> Callable:
@@ -39,7 +42,11 @@ def numpy_like(numpy_function: Callable | None) -> Callable[[Callable], Callable
         def named(*args: Any, **kwargs: Any) -> Any:
             traced = (args and isinstance(args[0], Tracer)) or any(map(is_traced, args))
             if not traced and not any(map(is_traced, kwargs.values())) and numpy_function:
-                return numpy_function(*args, **kwargs)
+                try:
+                    return numpy_function(*args, **kwargs)
+                except ConcretizationError:
+                    if not applies:
+                        raise
             if kwargs.get("out") is not None:
                 raise refused(f"np.{f.__name__}", "got out=", USE_RESULT)
             return f(*args, **kwargs)

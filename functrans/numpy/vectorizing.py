@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.array import wrap
-from functrans.errors import ArgumentError
+from functrans.errors import ArgumentError, ConcretizationError
 from functrans.numpy.protocols import MAKERS
 from functrans.numpy.structure import as_operand, is_traced, reshape
 
@@ -42,8 +42,11 @@ class vectorize:  # NumPy's name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not is_traced((*args, *kwargs.values())):
-            y = self._numpy(*args, **kwargs)
-            return tuple(map(wrap, y)) if isinstance(y, tuple) else wrap(y)
+            try:
+                y = self._numpy(*args, **kwargs)
+                return tuple(map(wrap, y)) if isinstance(y, tuple) else wrap(y)
+            except ConcretizationError:
+                pass  # what it returns is traced, for what it closes over
         places = [i for i in range(len(args)) if i not in self.excluded]
         names = [n for n in kwargs if n not in self.excluded]
         operands = [as_operand(args[i]) for i in places] + [as_operand(kwargs[n]) for n in names]
