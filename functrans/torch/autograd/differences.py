@@ -21,6 +21,7 @@ from functrans.torch._graph.graph import Edge, Node
 from functrans.torch._graph.walk import cotangent_rows_at, run
 from functrans.torch._tensors.sparse import SparseTensor
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
+from functrans.torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
 REAL, IMAGINARY = 1.0, 1.0j
 
@@ -167,14 +168,17 @@ def _places(tensors: Sequence[Tensor]) -> list[Edge]:
     return edges  # type: ignore[return-value]  # asserted
 
 
-def jvp(y: Tensor, t: Tensor, u: np.ndarray) -> np.ndarray:
-    """How ``y`` moves along ``u`` of ``t``: the derivative of the backward in its own seed."""
-    v = from_array(np.zeros(y._array.shape, y._array.dtype)).requires_grad_()
-    (g,) = grad((y,), (t,), (v,), retain_graph=True, create_graph=True, allow_unused=True)
-    if g is None or not g.requires_grad:
-        return np.zeros(y._array.shape, y._array.dtype)
-    (tangent,) = grad((g,), (v,), (from_array(np.array(u, t._array.dtype)),), allow_unused=True)
-    return np.zeros(y._array.shape, y._array.dtype) if tangent is None else tangent._array
+def forward_slopes(f: Callable, inputs: tuple, at: int, u: np.ndarray) -> list[np.ndarray]:
+    """How the outputs of ``f`` move along ``u`` of input ``at``, in forward mode."""
+    x = inputs[at]
+    leaf = leaf_of(x)
+    with dual_level():
+        dual: Any = make_dual(leaf, from_array(np.array(u, leaf._array.dtype)))
+        if isinstance(x, SparseTensor):
+            dual = SparseTensor(x._places, dual, x._size, x._coalesced)
+        ys = outputs_of(f(*inputs[:at], dual, *inputs[at + 1 :]))
+        pairs = [unpack_dual(y) for y in ys if y.is_floating_point() or y.is_complex()]
+    return [np.zeros_like(y._array) if t is None else t._array for y, t in pairs]
 
 
 def overlaps(a: np.ndarray) -> bool:
