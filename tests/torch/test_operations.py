@@ -296,6 +296,9 @@ AS_TORCH = {
         torch.zeros(3).double()),
     "nothing is picked by an empty index of any type": lambda: (
         WAVES.gather(0, torch.zeros(0, 2, dtype=torch.uint8)), torch.zeros(0, 2).double()),
+    "the type of shares is the third argument": lambda: (
+        torch.log_softmax(WAVES.float(), 1, torch.float64),
+        WAVES.float().double().softmax(1, torch.float64).log()),
     "formats of memory are accepted": lambda: (
         WAVES.float(memory_format=torch.preserve_format), WAVES.to(torch.float32)),
 }
@@ -328,5 +331,17 @@ def test_what_has_no_derivative_says_so_in_the_backward(f):
     x = torch.tensor([1.0, 1.0, 2.0], requires_grad=True)
     y, counts = f(x, return_counts=True)
     assert y.requires_grad and counts.tolist() == [2, 1]
-    with pytest.raises(NotImplementedError, match="the derivative for 'Unique.* is not implem"):
+    with pytest.raises(NotImplementedError, match=r"the derivative for 'Unique.* is not implem"):
         (y.sum() + x.sum()).backward()
+
+
+def test_gradients_of_a_sparse_form_are_at_its_places():
+    x = torch.tensor([[0.0, 2.0], [3.0, 0.0]], requires_grad=True)
+    (x.to_sparse().to_dense() ** 2).sum().backward()
+    assert x.grad.to_dense().tolist() == [[0.0, 4.0], [6.0, 0.0]]
+
+
+def test_nothing_but_nan_shares_the_derivative_of_a_median():
+    x = torch.full((4,), torch.nan, requires_grad=True)
+    torch.nanmedian(x).backward()
+    assert x.grad.tolist() == [0.25] * 4

@@ -49,6 +49,8 @@ def _basic(key: Any) -> tuple | None:
 
 def _entries_of(key: Any, level: int) -> Any:
     """``key``, a list that torch reads as a tuple being one: if it holds more than numbers."""
+    if isinstance(key, tuple):
+        return tuple(key)  # a named one
     if type(key) is not list or len(key) >= 32 or not any(
             [isinstance(e, Tensor | list | tuple | slice | type(None) | type(Ellipsis))
              for e in key]):

@@ -153,7 +153,7 @@ def _nanmedian(x):
     values = plain(x).reshape(-1)
     known = values[values == values]
     if not known.size:
-        return np.sum(x) + np.nan
+        return np.mean(x) + np.nan
     middle = np.sort(known)[(known.size - 1) // 2]
     if isinstance(x, np.ndarray):
         return np.asarray(middle)

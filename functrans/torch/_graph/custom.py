@@ -428,5 +428,5 @@ class NoDerivative(Node):
         name = self.name().removesuffix("Backward0")
         raise NotImplementedError(
             f"the derivative for '{name}' is not implemented. Call it on a detach(), and index the "
-            "tensor with the places that it returns."
+            "tensor with one place of each entry that it returns."
         )

@@ -49,6 +49,7 @@ def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any
         base, steps = (t, ()) if t._base is None or t._requires else (t._base, t._steps)
         seen._base, seen._seen = base, t._storage.history
         seen._steps = (*steps, (prim, params)) if steps is not None and state.grad else None
+        seen._made = None if base is t else t._made
     if t._inference or (unusual and state.inference):
         seen._inference = t._inference
     if edge is not None:

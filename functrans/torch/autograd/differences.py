@@ -128,7 +128,7 @@ def analytical_jacobian(y: Tensor, leaves: Sequence[Tensor], seed: complex) -> t
 
 def seeds_of(y: Tensor) -> tuple:
     """The output gradients that are checked."""
-    return (REAL, IMAGINARY) if y.is_complex() else (REAL,)
+    return (IMAGINARY, REAL) if y.is_complex() else (REAL,)
 
 
 def expected_rows(ways: Sequence[np.ndarray], seed: complex) -> np.ndarray:
@@ -170,13 +170,19 @@ def _places(tensors: Sequence[Tensor]) -> list[Edge]:
 
 def forward_slopes(f: Callable, inputs: tuple, at: int, u: np.ndarray) -> list[np.ndarray]:
     """How the outputs of ``f`` move along ``u`` of input ``at``, in forward mode."""
-    x = inputs[at]
-    leaf = leaf_of(x)
-    with dual_level():
-        dual: Any = make_dual(leaf, from_array(np.array(u, leaf._array.dtype)))
+
+    def with_tangent(i: int, x: Any) -> Any:
+        leaf = leaf_of(x)
+        if not isinstance(leaf, Tensor) or not leaf.requires_grad:
+            return x
+        tangent = np.zeros_like(leaf._array) if i != at else np.array(u, leaf._array.dtype)
+        dual: Any = make_dual(leaf, from_array(tangent))
         if isinstance(x, SparseTensor):
-            dual = SparseTensor(x._places, dual, x._size, x._coalesced)
-        ys = outputs_of(f(*inputs[:at], dual, *inputs[at + 1 :]))
+            return SparseTensor(x._places, dual, x._size, x._coalesced)
+        return dual
+
+    with dual_level():
+        ys = outputs_of(f(*[with_tangent(i, x) for i, x in enumerate(inputs)]))
         pairs = [unpack_dual(y) for y in ys if y.is_floating_point() or y.is_complex()]
     return [np.zeros_like(y._array) if t is None else t._array for y, t in pairs]
 

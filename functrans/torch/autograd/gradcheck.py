@@ -176,10 +176,8 @@ def gradcheck(func: Callable, inputs: Any, eps: float = 1e-6, atol: float = 1e-5
     if check_batched_grad and not check_backward_ad:
         raise AssertionError("gradcheck: check_batched_grad=True needs check_backward_ad=True")
     if check_batched_forward_grad:
-        raise NotImplementedError(
-            "gradcheck: check_batched_forward_grad=True is not supported; check_forward_ad=True "
-            "checks one tangent after the other"
-        )
+        raise NotImplementedError("gradcheck: check_batched_forward_grad=True is not supported; "
+                                  "check_forward_ad=True checks one tangent after the other")
     options = _Options(eps, atol, rtol, check_sparse_nnz or bool(masked), nondet_tol,
                        check_undefined_grad and check_backward_ad, check_grad_dtypes,
                        check_batched_grad, check_forward_ad, check_backward_ad, fast_mode)
