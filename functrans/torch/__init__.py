@@ -73,6 +73,7 @@ from functrans.torch._graph.modes import (
     set_grad_enabled,
 )
 from functrans.torch._tensors import dtypes, factories, kinds, memory
+from functrans.torch._tensors import sparse as _sparse
 from functrans.torch._tensors.devices import (
     channels_last,
     channels_last_3d,
@@ -158,7 +159,7 @@ Tensor.__repr__ = show_tensor  # type: ignore[method-assign,assignment]
 Node.__getattr__ = seen.saved_attribute  # type: ignore[method-assign,assignment]
 Node.__call__ = seen.pass_alone  # type: ignore[method-assign,assignment]
 Node.__dir__ = seen.attribute_names  # type: ignore[method-assign,assignment]
-for _name, _f in {**kinds.METHODS, **memory.METHODS}.items():
+for _name, _f in {**kinds.METHODS, **memory.METHODS, **_sparse.METHODS}.items():
     setattr(Tensor, _name, _f)
 for _name, _f in table.PROPERTIES.items():
     setattr(Tensor, _name, property(_f))

@@ -146,9 +146,13 @@ def test_levels_and_tangents_must_be_in_order():
     with fw.dual_level():
         with pytest.raises(RuntimeError, match="Nested forward mode AD is not supported"):
             fw.enter_dual_level()
-        with pytest.raises(RuntimeError, match="same size and dtype as the primal"):
+        with pytest.raises(RuntimeError, match="has a different size than that of the original"):
             fw.make_dual(t(1.0), t(1.0, 2.0))
-        with pytest.raises(ValueError, match="Expected tensor to be floating point or complex"):
+        with pytest.raises(RuntimeError, match="same size and dtype as the primal"):
+            fw.make_dual(t(1.0), t(1.0).float())
+        with pytest.raises(RuntimeError, match="has a forward gradient at the same level"):
+            fw.make_dual(t(1.0), fw.make_dual(t(1.0), t(1.0)))
+        with pytest.raises(ValueError, match="Expected primal to be floating point or complex"):
             fw.make_dual(torch.tensor([1]), t(1.0))
 
 
@@ -266,3 +270,27 @@ def test_a_gradient_by_func_has_a_tangent():
     with fw.dual_level():
         g = torch.func.grad(lambda x: (x**3).sum())(fw.make_dual(x, t(1.0, 10.0)))
         assert fw.unpack_dual(g).tangent.tolist() == [12.0, 180.0]
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_the_tangent_of_a_function_in_place_is_of_what_its_argument_was(writes):
+    class Double(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            return x.mul_(2)
+
+        @staticmethod
+        def jvp(ctx, v):
+            return v.mul_(2) if writes else v * 2
+
+    with fw.dual_level():
+        x = fw.make_dual(t(3.0, 4.0), t(1.0, 10.0))
+        assert fw.unpack_dual(Double.apply(x.clone())).tangent.tolist() == [2.0, 20.0]
+        assert fw.unpack_dual(x).tangent.tolist() == [1.0, 10.0]
+
+
+def test_the_level_that_is_open_has_a_number():
+    assert fw._current_level == -1
+    with fw.dual_level() as level:
+        assert fw._current_level == level == 0

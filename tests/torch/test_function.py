@@ -739,7 +739,7 @@ def test_forward_and_backward_must_be_there():
     with pytest.raises(NotImplementedError, match="You must implement the forward function"):
         Nothing.apply(leaf(1.0))
     half = type("Half", (Function,), {"forward": staticmethod(lambda ctx, x: x * 2)})
-    with pytest.raises(NotImplementedError, match="You must implement the backward function"):
+    with pytest.raises(NotImplementedError, match="You must implement either the backward or vjp"):
         half.apply(leaf(1.0)).backward()
 
 

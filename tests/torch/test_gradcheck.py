@@ -447,3 +447,22 @@ def test_jacobians_have_older_functions_too():
     assert rest == [True, True, True]
     with pytest.warns(FutureWarning), pytest.raises(ValueError, match="grad_out to be 1"):
         get_numerical_jacobian(lambda xs: f(*xs), (a, b), grad_out=2.0)
+
+
+def test_a_wrong_jvp_is_found_and_a_backward_is_not_needed():
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, slope):
+            ctx.slope = slope
+            return x * 2
+
+        @staticmethod
+        def jvp(ctx, v, _):
+            return v * ctx.slope
+
+    for fast in (False, True):
+        assert gradcheck(Scaled.apply, (X, 2), check_forward_ad=True, check_backward_ad=False,
+                         fast_mode=fast)
+        with pytest.raises(GradcheckError, match="Jacobian computed with forward mode mismatch"):
+            gradcheck(Scaled.apply, (X, 3), check_forward_ad=True, check_backward_ad=False,
+                      fast_mode=fast)

@@ -451,3 +451,36 @@ def test_an_index_may_be_changed_after_it_was_used():
     mask.fill_(False)
     (read + y.sum()).backward()
     np.testing.assert_array_equal(x.grad.numpy(), np.array([[2.0], [1.0], [2.0]]) * np.ones(4))
+
+
+def test_a_shape_is_changed_in_place_while_recording():
+    x = leaf(*range(6))
+    y = (x * 2).reshape(2, 3) * 1
+    y.retain_grad()
+    y.t_().unsqueeze_(0).squeeze_(0)
+    y[0].mul_(3)
+    y.transpose_(0, 1).mul_(y.detach().clone())
+    y.sum().backward()
+    was = np.array([0.0, 2, 4, 6, 8, 10]).reshape(2, 3)
+    was[:, 0] *= 3
+    assert np.array_equal(y.detach().numpy(), was * was)
+    slope = 2 * was  # of 2 x in x, times the numbers it is multiplied with
+    slope[:, 0] *= 3
+    assert np.array_equal(x.grad.numpy(), slope.reshape(-1))
+    assert np.array_equal(y.grad.numpy(), np.ones((2, 3)))
+
+
+def test_a_view_of_what_has_another_shape_since_is_not_guessed():
+    for first, second in [("view", "base"), ("base", "view")]:
+        base = leaf(*range(4)).reshape(2, 2) * 1
+        tensors = {"base": base, "view": base[0]}
+        base.t_()
+        with pytest.raises(RuntimeError, match="has been given another shape"):
+            tensors[second].mul_(2)
+            tensors[first].sum()
+    plain = torch.arange(4.0).reshape(2, 2).clone()
+    view = plain[0]
+    plain.t_()
+    plain.mul_(leaf(2.0).float())
+    with pytest.raises(RuntimeError, match="has been given another shape"):
+        view.sum()

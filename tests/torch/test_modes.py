@@ -125,8 +125,10 @@ def test_recording_is_off_inside_backward_unless_the_graph_is_created():
 def test_tensors_of_inference_mode_know_it():
     x = torch.ones(2, requires_grad=True)
     with torch.inference_mode():
-        made = [x * 2, x.exp(), torch.ones(2), x.sum(), x[:1]]
+        made = [x * 2, x.exp(), torch.ones(2), x.sum(), torch.ones(2)[:1]]
+        assert not x[:1].is_inference()  # part of a tensor that is none
     assert all(t.is_inference() and torch.is_inference(t) for t in made)
+    assert made[-1][0].is_inference()
     with torch.inference_mode(), torch.inference_mode(False):
         assert not (x * 2).is_inference() and (x * 2).requires_grad
     with torch.no_grad():

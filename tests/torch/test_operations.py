@@ -276,3 +276,72 @@ def test_what_does_not_fit_is_refused_by_name(name):
     call, text = UNFIT[name]
     with pytest.raises((RuntimeError, ValueError, TypeError, IndexError), match=text):
         call()
+
+
+WAVES = torch.sin(torch.arange(12.0, dtype=torch.float64) ** 2).reshape(3, 4)
+# what torch 2.13 returns
+AS_TORCH = {
+    "an ellipsis that is not in the output is summed over": lambda: (
+        torch.einsum("...ik,...j->ij", WAVES.reshape(2, 3, 2), WAVES[0]),
+        torch.outer(WAVES.reshape(2, 3, 2).sum((0, 2)), WAVES[0])),
+    "one entry goes with each of the other's": lambda: (
+        torch.tensordot(WAVES[:1], WAVES, ([0], [0])), torch.outer(WAVES[0], WAVES.sum(0))),
+    "half of the frequencies is read": lambda: (
+        torch.istft(torch.complex(WAVES.T, WAVES.T.cos()), 4, center=False),
+        torch.istft(torch.complex(WAVES.T, WAVES.T.cos())[:3], 4, center=False)),
+    "no residuals by the default driver": lambda: (
+        torch.linalg.lstsq(WAVES.T, WAVES.T).residuals, torch.zeros(0).double()),
+    "residuals by another": lambda: (
+        torch.linalg.lstsq(WAVES.T, WAVES.T, driver="gelsd").residuals.round(decimals=9),
+        torch.zeros(3).double()),
+    "nothing is picked by an empty index of any type": lambda: (
+        WAVES.gather(0, torch.zeros(0, 2, dtype=torch.uint8)), torch.zeros(0, 2).double()),
+    "the type of shares is the third argument": lambda: (
+        torch.log_softmax(WAVES.float(), 1, torch.float64),
+        WAVES.float().double().softmax(1, torch.float64).log()),
+    "formats of memory are accepted": lambda: (
+        WAVES.float(memory_format=torch.preserve_format), WAVES.to(torch.float32)),
+}
+
+
+@pytest.mark.parametrize("name", AS_TORCH)
+def test_results_are_those_of_torch(name):
+    got, expected = AS_TORCH[name]()
+    assert got.dtype == expected.dtype and got.shape == expected.shape
+    assert torch.allclose(got, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_parts_that_are_made_unsafely_are_on_memory_of_their_own():
+    x = WAVES.clone().requires_grad_()
+    first, second, third = (x * 1).unsafe_split(1)
+    first.mul_(second)
+    first.sum().backward()
+    assert torch.equal(x.grad[0], WAVES[1]) and torch.equal(x.grad[1], WAVES[0])
+    assert torch.equal(x.grad[2], torch.zeros_like(third[0]))
+
+
+def test_the_next_number_has_the_slope_of_the_number():
+    x = WAVES.clone().requires_grad_()
+    torch.nextafter(x, torch.tensor(9.0).double()).sum().backward()
+    assert torch.equal(x.grad, torch.ones_like(WAVES))
+
+
+@pytest.mark.parametrize("f", [torch.unique, torch.unique_consecutive])
+def test_what_has_no_derivative_says_so_in_the_backward(f):
+    x = torch.tensor([1.0, 1.0, 2.0], requires_grad=True)
+    y, counts = f(x, return_counts=True)
+    assert y.requires_grad and counts.tolist() == [2, 1]
+    with pytest.raises(NotImplementedError, match=r"the derivative for 'Unique.* is not implem"):
+        (y.sum() + x.sum()).backward()
+
+
+def test_gradients_of_a_sparse_form_are_at_its_places():
+    x = torch.tensor([[0.0, 2.0], [3.0, 0.0]], requires_grad=True)
+    (x.to_sparse().to_dense() ** 2).sum().backward()
+    assert x.grad.to_dense().tolist() == [[0.0, 4.0], [6.0, 0.0]]
+
+
+def test_nothing_but_nan_shares_the_derivative_of_a_median():
+    x = torch.full((4,), torch.nan, requires_grad=True)
+    torch.nanmedian(x).backward()
+    assert x.grad.tolist() == [0.25] * 4

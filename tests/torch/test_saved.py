@@ -237,3 +237,18 @@ def test_what_was_packed_as_it_is_must_not_be_changed():
     y.mul_(7)
     with pytest.raises(RuntimeError, match="has been modified by an inplace operation"):
         z.sum().backward()
+
+
+def test_a_hook_of_one_saved_tensor_does_not_write_to_it():
+    y = torch.ones(2, requires_grad=True).exp()
+    with pytest.raises(RuntimeError, match="A saved tensor pack hook is modifying its input in"):
+        y.grad_fn._raw_saved_result.register_hooks(lambda t: t.mul_(2), lambda kept: kept)
+    with pytest.raises(RuntimeError, match="Trying to create a SavedTensor object from Python"):
+        torch.autograd.SavedTensor()
+
+
+def test_hooks_cannot_be_forbidden_where_they_are_set():
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda kept: kept), \
+            pytest.raises(RuntimeError, match="not here"), \
+            torch.autograd.graph.disable_saved_tensors_hooks("not here"):
+        pass

@@ -4,6 +4,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from collections import namedtuple
 
 import numpy as np
 import pytest
@@ -462,3 +463,9 @@ def test_a_list_of_more_than_numbers_is_an_index_for_each_dimension(key):
         t[key] = -1.0
     x[entries] = -1.0
     assert np.array_equal(t.numpy(), x)
+
+
+def test_a_named_tuple_is_an_index_for_each_dimension():
+    x = torch.arange(9.0).reshape(3, 3)
+    place = namedtuple("place", "row column")
+    assert x[place(1, [0, 2])].tolist() == [3.0, 5.0]

@@ -228,3 +228,10 @@ def test_grids_and_diagonals_are_views(indexing):
     assert m.tolist() == [[0.0, 1.0], [1.0, 0.0]]
     with pytest.raises(RuntimeError, match='indexing must be one of "xy" or "ij"'):
         torch.meshgrid(y, indexing="ji")
+
+
+def test_a_view_of_one_of_several_views_is_not_written_to_either():
+    y = torch.ones(3, requires_grad=True) * 1
+    part = y.unbind()[0].view(1)
+    with pytest.raises(RuntimeError, match="This view is the output of a function that returns m"):
+        part.mul_(2)

@@ -298,7 +298,11 @@ def einsum(equation, *operands):
     if not isinstance(equation, str):  # operands and their lists of subscripts, in turns
         return np.einsum(equation, *operands)
     try:
-        return np.einsum(equation.replace(" ", ""), *operands)
+        inputs, arrow, output = equation.replace(" ", "").partition("->")
+        if arrow and "..." in inputs and "..." not in output:  # what it stands for is summed over
+            y = np.einsum(f"{inputs}->...{output}", *operands)
+            return np.sum(y, tuple(range(y.ndim - len(output))))
+        return np.einsum(inputs + arrow + output, *operands)
     except ValueError as failure:
         wrong = unsummed(equation.replace(" ", ""), [x.shape for x in operands])
         raise RuntimeError(wrong or f"einsum(): {failure}") from failure
@@ -309,6 +313,9 @@ def tensordot(a, b, dims: Any = 2):
     """Products summed over dimensions of both."""
     if not isinstance(dims, int):
         dims = [[d] if isinstance(d, int) else list(d) for d in dims]
+        for i, j in zip(*dims, strict=False):  # one entry goes with each of the other's
+            if 1 in (a.shape[i], b.shape[j]):
+                a, b = np.sum(a, i, keepdims=True), np.sum(b, j, keepdims=True)
     elif dims > min(a.ndim, b.ndim):
         raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but dims={dims}")
     return np.tensordot(a, b, dims)

@@ -51,6 +51,7 @@ BINARY = {
     "floor_divide": "floor_divide", "atan2": "arctan2", "arctan2": "arctan2", "hypot": "hypot",
     "maximum": "maximum", "minimum": "minimum", "fmax": "fmax", "fmin": "fmin",
     "logaddexp": "logaddexp", "logaddexp2": "logaddexp2", "copysign": "copysign",
+    "nextafter": "nextafter",
     "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
     "ge": "greater_equal", "not_equal": "not_equal", "less": "less", "less_equal": "less_equal",
     "greater": "greater", "greater_equal": "greater_equal",

@@ -14,7 +14,7 @@ from functrans.torch._functions.direct import RowCall, are_plain
 from functrans.torch._functions.failures import raise_as_torch
 from functrans.torch._functions.outputs import any_requires
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NUMBERS, op, promoted, row
-from functrans.torch._graph.custom import DelayedError
+from functrans.torch._graph.custom import NoDerivative
 from functrans.torch._graph.graph import RowNode, Value
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed, observed_unary
@@ -49,6 +49,8 @@ def _basic(key: Any) -> tuple | None:
 
 def _entries_of(key: Any, level: int) -> Any:
     """``key``, a list that torch reads as a tuple being one: if it holds more than numbers."""
+    if isinstance(key, tuple):
+        return tuple(key)  # a named one
     if type(key) is not list or len(key) >= 32 or not any(
             [isinstance(e, Tensor | list | tuple | slice | type(None) | type(Ellipsis))
              for e in key]):
@@ -228,14 +230,14 @@ def take_along_dim(input, indices, dim=None):
 def gather(x, dim, index, *, sparse_grad=False):
     """Entries picked along ``dim`` by an index of as many dimensions."""
     index = from_start("gather", index_array(index))
+    if not index.size:
+        return np.zeros(index.shape, x.dtype)
     if index.dtype not in (np.int64, np.int32):
         raise RuntimeError("gather(): Expected dtype int32/int64 for index, but it is "
                            f"{dtypes.dtype_of(index).name}")
     if x.ndim and index.ndim not in (0, x.ndim):
         raise RuntimeError("Index tensor must have the same number of dimensions as input tensor: "
                            f"gather of {list(index.shape)} from {list(x.shape)}")
-    if not index.size:
-        return np.zeros(index.shape, x.dtype)
     if not x.ndim or not index.ndim:
         return x.reshape(-1)[index.reshape(-1)].reshape(index.shape)
     if index.max() >= x.shape[dim]:
@@ -313,12 +315,14 @@ def unique(x, sorted=True, return_inverse=False, return_counts=False, dim=None):
     results = np.unique(index_array(x), False, return_inverse, return_counts, dim)
     if type(x) is not Value or x.edge is None:
         return results
+    return without_derivative(results, x)
+
+
+def without_derivative(results: Any, x: Value) -> Any:
+    """``results`` of ``x``, the first or only of which requires gradients but has none."""
     first, rest = (results[0], results[1:]) if isinstance(results, tuple) else (results, ())
-    node = named(DelayedError, "UniqueBackward0")(
-        [x.edge], "the derivative of unique is not implemented; index the tensor with one place "
-        "of each entry"
-    )
-    return (Value(first, node), *rest) if rest else Value(first, node)
+    value = Value(first, named(NoDerivative, "")([x.edge]))  # op gives the node its name
+    return (value, *rest) if rest else value
 
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:

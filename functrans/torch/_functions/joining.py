@@ -20,7 +20,8 @@ from functrans.torch._functions.table import (
     promoted,
     row,
 )
-from functrans.torch._graph.views import changed
+from functrans.torch._graph.modes import enable_grad, state
+from functrans.torch._graph.views import become_view, changed, guard
 from functrans.torch._tensors.tensor import Tensor, from_array, has_history
 
 _on_diagonal = row("embed_diagonal")
@@ -352,10 +353,13 @@ for _name in ("tril", "triu", "cumsum", "cumprod"):
 
 def _reshaping(name: str) -> None:
     def write(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if has_history(self):
+        recorded = has_history(self)
+        if recorded and not state.grad:
             raise NotImplementedError(f"{name}_ of a tensor that requires gradients is not "
-                                      f"supported; use y = x.{name}(...)")
-        self._array = METHODS[name](self, *args, **kwargs)._array
+                                      f"supported inside no_grad; use y = x.{name}(...)")
+        guard(self, recorded, f"{name}_")
+        with enable_grad():  # which way the entries went is known in either case
+            become_view(self, METHODS[name](self, *args, **kwargs))
         changed(self, f"{name}_")
         return self
 

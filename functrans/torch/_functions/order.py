@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from functrans.torch._functions.indexing import without_derivative
 from functrans.torch._functions.linalg import plain
 from functrans.torch._functions.reductions import Extreme, axes, count_dims, picked, sort
 from functrans.torch._functions.table import FUNCTIONS, METHODS, function, op, ordered
+from functrans.torch._graph.graph import Value
 from functrans.torch._tensors.tensor import Tensor, from_array
 
 
@@ -151,7 +153,7 @@ def _nanmedian(x):
     values = plain(x).reshape(-1)
     known = values[values == values]
     if not known.size:
-        return np.sum(x) + np.nan
+        return np.mean(x) + np.nan
     middle = np.sort(known)[(known.size - 1) // 2]
     if isinstance(x, np.ndarray):
         return np.asarray(middle)
@@ -288,7 +290,8 @@ def unique_consecutive(x, return_inverse=False, return_counts=False, dim=None):
         results.append(inverse.reshape(a.shape) if dim is None else inverse)
     if return_counts:
         results.append(np.diff(np.append(first, n)))
-    return tuple(results) if len(results) > 1 else results[0]
+    found = tuple(results) if len(results) > 1 else results[0]
+    return without_derivative(found, x) if type(x) is Value and x.edge is not None else found
 
 
 @function

@@ -106,6 +106,7 @@ ROWS = {
         lambda g, x1, x2: g * _share(x1, np.logaddexp2(x1, x2), np.exp2),
         lambda g, x1, x2: g * _share(x2, np.logaddexp2(x1, x2), np.exp2),
     ),
+    "nextafter": _reading("nextafter", lambda g: g, None),
     "copysign": _reading(
         "copysign", lambda g, y, x1: g * (np.sign(x1) * np.copysign(1, y)), None
     ),

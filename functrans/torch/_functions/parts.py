@@ -73,12 +73,6 @@ def heaviside(input, values):
 
 
 @op
-def nextafter(input, other):
-    """The next number towards ``other``."""
-    return np.nextafter(plain(input), plain(other))
-
-
-@op
 def ldexp(input, other):
     """input * 2**other."""
     return floating(input) * np.exp2(floating(other))
@@ -156,6 +150,6 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 
 for _f in (is_nonzero, is_same_size):
     METHODS[_f.__name__] = _f
-for _name in ("clamp_min", "clamp_max", "float_power", "sgn", "heaviside", "nextafter", "ldexp",
-              "logit", "xlogy"):
+for _name in ("clamp_min", "clamp_max", "float_power", "sgn", "heaviside", "ldexp", "logit",
+              "xlogy"):
     METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")

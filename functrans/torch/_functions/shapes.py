@@ -444,7 +444,7 @@ def require_cpu(who: str, device: Any) -> None:
 
 
 def _conversion(name: str, dtype: dtypes.dtype) -> None:
-    def converted(input: Tensor) -> Tensor:
+    def converted(input: Tensor, memory_format: Any = None) -> Tensor:
         return to_dtype(input, dtype)
 
     converted.__name__ = converted.__qualname__ = name

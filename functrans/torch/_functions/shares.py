@@ -53,11 +53,11 @@ def _logsumexp_row(x, dim, keepdim=False):
     return None if keepdim else row_along(_logsumexp, x, dim)
 
 
-def _softmax_row(x, dim, *, dtype=None):
+def _softmax_row(x, dim, dtype=None):
     return row_along(_softmax, x, dim) if dtype is None else None
 
 
-def _log_softmax_row(x, dim, *, dtype=None):
+def _log_softmax_row(x, dim, dtype=None):
     return row_along(_log_softmax, x, dim) if dtype is None else None
 
 
@@ -74,14 +74,14 @@ def logsumexp(x, dim, keepdim=False):
 
 
 @op(by_row=_softmax_row)
-def softmax(x, dim, *, dtype=None):
+def softmax(x, dim, dtype=None):
     """exp(x) / sum(exp(x)) along ``dim`` without overflow."""
     x = floating(x) if dtype is None else x.astype(dtype)
     return _softmax(x, axis=count_dims(dim, x.ndim))
 
 
 @op(by_row=_log_softmax_row)
-def log_softmax(x, dim, *, dtype=None):
+def log_softmax(x, dim, dtype=None):
     """log(softmax(x)) along ``dim``, exact in the tails."""
     x = floating(x) if dtype is None else x.astype(dtype)
     return _log_softmax(x, axis=count_dims(dim, x.ndim))

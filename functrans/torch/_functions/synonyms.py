@@ -138,7 +138,20 @@ for _name, _new in (("eig", "eig"), ("lstsq", "lstsq"), ("matrix_rank", "matrix_
     _removed(_name, _new)
 for _f in (as_subclass, resize_as_, map_, reinforce):
     METHODS[_f.__name__] = _f
+
+
+def _apart(name: str, f: Callable) -> Callable:
+    """``f``, whose results are each in memory of its own."""
+
+    def copied(*args: Any, **kwargs: Any) -> tuple:
+        return tuple([x.clone() for x in f(*args, **kwargs)])
+
+    copied.__name__ = copied.__qualname__ = name
+    copied.__doc__ = "As without unsafe_, each result in memory of its own."
+    return copied
+
+
 for _name, _old in (("unsafe_chunk", "chunk"), ("unsafe_split", "split"),
                     ("unsafe_split_with_sizes", "split_with_sizes")):
-    METHODS[_name] = METHODS[_old]
+    METHODS[_name] = _apart(_name, METHODS[_old])
 FUNCTIONS.update(detach=Tensor.detach, detach_=Tensor.detach_)

@@ -147,7 +147,8 @@ def old_lu_solve(b, LU_data, LU_pivots):
 def lstsq(A, B, rcond=None, *, driver=None):
     """The least-squares solution of A X = B of least norm, residuals, rank and singular values.
 
-    Its derivative is that of ``pinv(A) @ B``.
+    Its derivative is that of ``pinv(A) @ B``. The residuals are empty unless the ``driver`` is
+    "gels", "gelsd" or "gelss", as in torch.
     """
     matrices("lstsq", A)
     _alike("lstsq", A, B)
@@ -159,7 +160,7 @@ def lstsq(A, B, rcond=None, *, driver=None):
     s = np.linalg.svdvals(plain(A))
     rank = np.count_nonzero(s > limit * s[..., :1], axis=-1)
     residuals = np.zeros(0, A.real.dtype)
-    if m > n and np.all(rank == n):
+    if m > n and driver in ("gels", "gelsd", "gelss") and (driver == "gels" or np.all(rank == n)):
         error = np.matmul(A, X) - B
         residuals = np.sum((error * np.conjugate(error)).real, axis=-2)
     none = driver in (None, "gelsy", "gels")

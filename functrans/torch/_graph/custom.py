@@ -395,7 +395,9 @@ def _push(node: CustomNode, ts: Sequence, outs: Sequence, create: bool) -> list:
 def _shown_tangent(node: CustomNode, t: Any, aval: Aval) -> Tensor | None:
     if t is None:
         return from_array(np.zeros(*aval)) if node.ctx.materialize_grads else None
-    return from_array(t.primal, None, t.node, t.index) if type(t) is Value else from_array(t)
+    if type(t) is Value:
+        return from_array(t.primal, None, t.node, t.index)
+    return from_array(t.copy())  # a jvp may write to it
 
 
 FORWARD[CustomNode] = Forward(_operands, _push, _has_jvp)
@@ -415,3 +417,16 @@ class DelayedError(Node):
 
     def pull(self, ct: Any, create: bool) -> Sequence:
         raise RuntimeError(self.message)
+
+
+class NoDerivative(Node):
+    """A function that has no derivative: passing this node is an error."""
+
+    __slots__ = ()
+
+    def pull(self, ct: Any, create: bool) -> Sequence:
+        name = self.name().removesuffix("Backward0")
+        raise NotImplementedError(
+            f"the derivative for '{name}' is not implemented. Call it on a detach(), and index the "
+            "tensor with one place of each entry that it returns."
+        )

@@ -43,7 +43,6 @@ from functrans.torch._tensors.tensor import (
 
 def with_tangent(x: Tensor, tangent: Tensor) -> Tensor:
     """``x`` as a dual tensor, on the same memory."""
-    tangent = tangent if tangent.requires_grad else tangent.detach()
     return from_array(x._array, x._storage, Dual(recorded_edge(x), tangent))
 
 

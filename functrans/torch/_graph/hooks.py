@@ -1,10 +1,13 @@
-"""Hooks of nodes and tensors: where they are kept, and the handles that take them back."""
+"""Hooks of nodes and tensors: where they are kept, and the handles that take them back.
+
+``Retaining`` is the part of ``Tensor`` that has results of operations keep their gradient.
+"""
 
 from __future__ import annotations
 
 import itertools
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 class Extras:
@@ -18,6 +21,38 @@ class Extras:
         self.pre_hooks: dict[int, Any] = {}
         self.post_hooks: dict[int, Any] = {}
         self.metadata: dict[Any, Any] = {}
+
+
+class Retaining:
+    """A tensor whose ``grad`` is filled in although it is the result of an operation."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        requires_grad: Any
+        _node: Any
+        _index: int
+
+    def retain_grad(self) -> None:
+        """Let ``backward`` fill in ``grad`` although this is not a leaf."""
+        if not self.requires_grad:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+        if self._node is not None:
+            self._node.extra().retaining[self._index] = weakref.ref(self)
+
+    def stop_retaining(self) -> bool:
+        """Whether ``grad`` was filled in from this place of the graph; it is no longer."""
+        kept = self.retains_grad
+        if kept:
+            del self._node.extra().retaining[self._index]
+        return kept
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether ``retain_grad`` was called on it, it not being a leaf."""
+        extras = self._node.extras if self._node is not None else None
+        ref = extras.retaining.get(self._index) if extras is not None else None
+        return ref is not None and ref() is self
 
 
 class RemovableHandle:
@@ -45,4 +80,4 @@ class RemovableHandle:
         self.remove()
 
 
-__all__ = ["Extras", "RemovableHandle"]
+__all__ = ["Extras", "RemovableHandle", "Retaining"]

@@ -10,7 +10,7 @@ import numpy as np
 from functrans.extend import TABLE
 from functrans.torch._graph.graph import Edge, ElementwiseNode, Node, RowNode, Storage
 from functrans.torch._graph.levels import forward_value
-from functrans.torch._graph.modes import state
+from functrans.torch._graph.modes import no_grad, state
 from functrans.torch._graph.packing import Packed, PackedTuple
 from functrans.torch._tensors.tensor import Tensor, from_array, show, take
 
@@ -55,7 +55,12 @@ def attribute_names(node: Node) -> list[str]:
 class SavedTensor:
     """``node._raw_saved_self`` and the like: the place where ``node`` keeps a tensor."""
 
-    def __init__(self, node: ElementwiseNode | RowNode, key: str):
+    def __init__(self, node: ElementwiseNode | RowNode | None = None, key: str = ""):
+        if node is None:
+            raise RuntimeError(
+                "Trying to create a SavedTensor object from Python is forbidden. It is an "
+                "attribute of a node, such as y.grad_fn._raw_saved_self."
+            )
         self._node, self._key = node, key
 
     def register_hooks(self, pack_hook: Callable, unpack_hook: Callable) -> None:
@@ -86,10 +91,31 @@ class SavedTensor:
 
 
 def _pack_one(array: np.ndarray, pack: Callable, unpack: Callable) -> Packed:
-    def unpacked(kept: Any) -> np.ndarray:
-        return unpack(kept)._array
+    return Packed(array, (lambda a: hooked(pack, a), lambda kept: unhooked(unpack, kept)))
 
-    return Packed(array, (lambda a: pack(from_array(a)), unpacked))
+
+def hooked(pack: Callable, array: np.ndarray) -> Any:
+    """What a user's hook makes of a saved array."""
+    given = from_array(array)
+    with no_grad():
+        kept = pack(given)
+    if given._storage.version:
+        raise RuntimeError(
+            "A saved tensor pack hook is modifying its input in place. Tensors provided as input "
+            "to pack hook can not be modified by in-place operations; work on a clone()."
+        )
+    return kept
+
+
+def unhooked(unpack: Callable, kept: Any) -> np.ndarray:
+    """The array that a user's hook makes of what is kept."""
+    t = unpack(kept)
+    if not isinstance(t, Tensor):
+        raise TypeError(
+            "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+            f"{type(t).__name__}"
+        )
+    return t._array
 
 
 def _saved(node: ElementwiseNode | RowNode) -> Iterator[tuple[str, Any]]:
@@ -152,4 +178,6 @@ def pass_alone(node: Node, *grads: Any) -> Any:
     return out[0] if len(out) == 1 else out
 
 
-__all__ = ["SavedTensor", "attribute_names", "pass_alone", "saved_attribute"]
+__all__ = [
+    "SavedTensor", "attribute_names", "hooked", "pass_alone", "saved_attribute", "unhooked",
+]

@@ -17,11 +17,11 @@ import numpy as np
 from functrans.extend import TABLE, Primitive, aval_of, bind
 from functrans.torch._graph.graph import Edge, Node, RowNode, Value
 from functrans.torch._graph.levels import require_no_leaf
-from functrans.torch._graph.modes import state
+from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.observed import observed_row
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.titles import named
-from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, recorded_edge
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, has_moved, recorded_edge
 
 getitem, reshape, transpose = TABLE["getitem"], TABLE["reshape"], TABLE["transpose"]
 broadcast_to, diagonal = TABLE["broadcast_to"], TABLE["diagonal"]
@@ -49,6 +49,9 @@ def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any
         base, steps = (t, ()) if t._base is None or t._requires else (t._base, t._steps)
         seen._base, seen._seen = base, t._storage.history
         seen._steps = (*steps, (prim, params)) if steps is not None and state.grad else None
+        seen._made = None if base is t else t._made
+    if t._inference or (unusual and state.inference):
+        seen._inference = t._inference
     if edge is not None:
         seen._node = named(RowNode, title)(prim, (edge,), (array,), y, params, (None,), None)
     return seen
@@ -182,7 +185,7 @@ def guard(t: Tensor, recorded: bool, name: str) -> None:
                 f"Call {name} inside `with torch.no_grad():`, or write to a clone()."
             )
         if root is not t and (
-                t._storage.reshaped or not np.may_share_memory(t._array, root._array)):
+                has_moved(root) or not np.may_share_memory(t._array, root._array)):
             raise RuntimeError(
                 f"{name}: the tensor that this is a view of has been given another shape or other "
                 "memory since, so that the change could not be recorded. Make the view again."
@@ -229,6 +232,17 @@ def rebase(t: Tensor, edge: Edge | None) -> None:
     root._requires = False
     for x in keeping:
         x.retain_grad()
+
+
+def become_view(t: Tensor, seen: Tensor) -> None:
+    """Let ``t`` show its memory as ``seen``, a view of it, does."""
+    kept = t.stop_retaining()
+    if t._base is None:  # its history goes on as that of the memory
+        t._base = from_array(t._array, t._storage, t._node, t._index)
+    t._array, t._steps, t._seen = seen._array, seen._steps, seen._seen
+    t._node, t._index = seen._node, seen._index
+    if kept:
+        t.retain_grad()
 
 
 def value_for_write(t: Tensor) -> Value:

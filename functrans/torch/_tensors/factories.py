@@ -262,8 +262,9 @@ def randperm(n: int, *, generator: Any = None, dtype: Any = None, device: Any = 
 
 
 def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None,
-           dtype: Any = None) -> Tensor:
+           dtype: Any = None, device: Any = None) -> Tensor:
     """Normally distributed numbers."""
+    require_cpu("normal", device)
     if np.any(np.less(as_array(std), 0)):
         raise RuntimeError(f"normal expects std >= 0.0, but found std {as_array(std).min()}")
     if size is None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._graph.graph import Storage
+from functrans.torch._graph.modes import state
 from functrans.torch._tensors.tensor import Tensor, has_history
 
 
@@ -67,7 +68,7 @@ def set_(self: Tensor, source: Any = None, *where: Any) -> Tensor:
         raise NotImplementedError(
             "set_: takes a tensor, on whose memory this one will be; there are no storages"
         )
-    if has_history(self):
+    if has_history(self) and (state.grad or self._node is not None):
         raise RuntimeError("set_ cannot be used on a tensor that requires grad; use detach() first")
     self._array = np.empty(0, self._array.dtype) if source is None else source._array
     self._storage = Storage() if source is None else source._storage

@@ -7,6 +7,7 @@ rest. ``autograd.backward`` fills in its ``grad``, sparse at the same places.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,21 @@ class SparseTensor:
             f"nnz={self._nnz()}, layout={self.layout}"
             f"{', requires_grad=True' if self.requires_grad else ''})"
         )
+
+
+def to_sparse(input: Tensor) -> SparseTensor:
+    """The entries that are not zero, in sparse form; gradients reach them there."""
+    places = np.array(np.nonzero(input._array), dtype=np.int64).reshape(input.ndim, -1)
+    values = input[tuple([from_array(row) for row in places])]
+    return SparseTensor(places, values, input.shape, True)
+
+
+def to_dense(input: Tensor, dtype: Any = None) -> Tensor:
+    """The tensor itself: it has its zeros."""
+    return input if dtype is None else input.to(dtype)
+
+
+METHODS: dict[str, Callable] = {"to_dense": to_dense, "to_sparse": to_sparse}
 
 
 def sparse_coo_tensor(indices: Any, values: Any, size: Any = None, *, dtype: Any = None,

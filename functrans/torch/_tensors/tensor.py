@@ -33,11 +33,11 @@ from functrans.torch._graph.graph import (
     AccumulateGrad,
     Edge,
     Node,
-    RemovableHandle,
     Storage,
     Value,
     record,
 )
+from functrans.torch._graph.hooks import RemovableHandle, Retaining
 from functrans.torch._graph.levels import forward_edge, is_forward_only
 from functrans.torch._graph.modes import state, unusual
 from functrans.torch._tensors import dtypes
@@ -48,7 +48,7 @@ from functrans.torch._tensors.layouts import empty_like
 _adding = Lock()
 
 
-class Tensor(Facts):
+class Tensor(Facts, Retaining):
     """An array that can be changed in place and whose history is recorded."""
 
     _array: np.ndarray
@@ -202,25 +202,6 @@ class Tensor(Facts):
     @grad.deleter
     def grad(self) -> None:
         self._grad = None
-
-    def retain_grad(self) -> None:
-        """Let ``backward`` fill in ``grad`` although this is not a leaf."""
-        if not self.requires_grad:
-            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-        if self._node is not None:
-            self._node.extra().retaining[self._index] = weakref.ref(self)
-
-    def stop_retaining(self) -> bool:
-        """Whether ``grad`` was to be filled in at a place that is now another tensor's."""
-        node, held = self._node, self.retains_grad
-        return held and node is not None and bool(node.extra().retaining.pop(self._index))
-
-    @property
-    def retains_grad(self) -> bool:
-        """Whether ``retain_grad`` was called on it, it not being a leaf."""
-        extras = self._node.extras if self._node is not None else None
-        ref = extras.retaining.get(self._index) if extras is not None else None
-        return ref is not None and ref() is self
 
     def register_hook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(grad)`` whenever its gradient is computed; what it returns replaces it."""
@@ -418,6 +399,12 @@ def _look_up(t: Tensor) -> None:
                 "that its history is not known. Make the view outside, or change it inside."
             )
         return
+    if edge is not None and has_moved(base):
+        t._seen = -1
+        raise RuntimeError(
+            "the tensor that this is a view of has been given another shape since, and then been "
+            "changed in place, so that the history of the view is not known. Make the view again."
+        )
     kept = t.stop_retaining()
     value: Any = Value(base._array, *edge) if edge else Value(base._array, None)
     for prim, params in t._steps:
@@ -427,6 +414,11 @@ def _look_up(t: Tensor) -> None:
     t._node, t._index = value.node, value.index
     if kept and edge:
         t.retain_grad()
+
+
+def has_moved(base: Tensor) -> bool:
+    """Whether ``base``, of which there are views, has another shape than when they were made."""
+    return base._storage.reshaped or (base._base is not None and not base._requires)
 
 
 def has_history(t: Tensor) -> bool:

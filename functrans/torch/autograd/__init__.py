@@ -25,6 +25,7 @@ from functrans.torch._graph.modes import (
     set_grad_enabled,
     set_multithreading_enabled,
 )
+from functrans.torch._graph.seen import SavedTensor
 from functrans.torch._tensors.factories import tensor
 from functrans.torch._tensors.tensor import Tensor
 from functrans.torch.autograd import (
@@ -69,9 +70,9 @@ _make_grads = make_grads
 _engine = execution_engine
 
 __all__ = [
-    "Function", "GradcheckError", "NestedIOFunction", "Variable", "anomaly_mode", "backward",
-    "detect_anomaly", "enable_grad", "forward_ad", "function", "functional", "grad", "grad_mode",
-    "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_anomaly_check_nan_enabled",
-    "is_anomaly_enabled", "kineto_available", "no_grad", "profiler", "set_detect_anomaly",
-    "set_grad_enabled", "set_multithreading_enabled", "variable",
+    "Function", "GradcheckError", "NestedIOFunction", "SavedTensor", "Variable", "anomaly_mode",
+    "backward", "detect_anomaly", "enable_grad", "forward_ad", "function", "functional",
+    "grad", "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode",
+    "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "kineto_available", "no_grad", "profiler",
+    "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled", "variable",
 ]

@@ -21,6 +21,7 @@ from functrans.torch._graph.graph import Edge, Node
 from functrans.torch._graph.walk import cotangent_rows_at, run
 from functrans.torch._tensors.sparse import SparseTensor
 from functrans.torch._tensors.tensor import Tensor, edge_of, from_array
+from functrans.torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
 REAL, IMAGINARY = 1.0, 1.0j
 
@@ -127,7 +128,7 @@ def analytical_jacobian(y: Tensor, leaves: Sequence[Tensor], seed: complex) -> t
 
 def seeds_of(y: Tensor) -> tuple:
     """The output gradients that are checked."""
-    return (REAL, IMAGINARY) if y.is_complex() else (REAL,)
+    return (IMAGINARY, REAL) if y.is_complex() else (REAL,)
 
 
 def expected_rows(ways: Sequence[np.ndarray], seed: complex) -> np.ndarray:
@@ -167,14 +168,23 @@ def _places(tensors: Sequence[Tensor]) -> list[Edge]:
     return edges  # type: ignore[return-value]  # asserted
 
 
-def jvp(y: Tensor, t: Tensor, u: np.ndarray) -> np.ndarray:
-    """How ``y`` moves along ``u`` of ``t``: the derivative of the backward in its own seed."""
-    v = from_array(np.zeros(y._array.shape, y._array.dtype)).requires_grad_()
-    (g,) = grad((y,), (t,), (v,), retain_graph=True, create_graph=True, allow_unused=True)
-    if g is None or not g.requires_grad:
-        return np.zeros(y._array.shape, y._array.dtype)
-    (tangent,) = grad((g,), (v,), (from_array(np.array(u, t._array.dtype)),), allow_unused=True)
-    return np.zeros(y._array.shape, y._array.dtype) if tangent is None else tangent._array
+def forward_slopes(f: Callable, inputs: tuple, at: int, u: np.ndarray) -> list[np.ndarray]:
+    """How the outputs of ``f`` move along ``u`` of input ``at``, in forward mode."""
+
+    def with_tangent(i: int, x: Any) -> Any:
+        leaf = leaf_of(x)
+        if not isinstance(leaf, Tensor) or not leaf.requires_grad:
+            return x
+        tangent = np.zeros_like(leaf._array) if i != at else np.array(u, leaf._array.dtype)
+        dual: Any = make_dual(leaf, from_array(tangent))
+        if isinstance(x, SparseTensor):
+            return SparseTensor(x._places, dual, x._size, x._coalesced)
+        return dual
+
+    with dual_level():
+        ys = outputs_of(f(*[with_tangent(i, x) for i, x in enumerate(inputs)]))
+        pairs = [unpack_dual(y) for y in ys if y.is_floating_point() or y.is_complex()]
+    return [np.zeros_like(y._array) if t is None else t._array for y, t in pairs]
 
 
 def overlaps(a: np.ndarray) -> bool:

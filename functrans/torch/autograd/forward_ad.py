@@ -59,10 +59,21 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             "Trying to create a dual Tensor for forward AD but no level exists, make sure to "
             "enter_dual_level() first."
         )
-    for what, t in (("tensor", tensor), ("tangent", tangent)):
+    for what, t in (("primal", tensor), ("tangent", tangent)):
         if not (t.is_floating_point() or t.is_complex()):
             raise ValueError(f"Expected {what} to be floating point or complex, but got: {t.dtype}")
-    if tensor.shape != tangent.shape or tensor.dtype != tangent.dtype:
+    if tensor.shape != tangent.shape:
+        raise RuntimeError(
+            "Trying to set a forward gradient that has a different size than that of the original "
+            f"Tensor, this is not supported. Tensor is of size {list(tensor.shape)} while the "
+            f"given forward gradient is of size {list(tangent.shape)}."
+        )
+    if tangent_of(tangent) is not None:
+        raise RuntimeError(
+            "Trying to set a forward gradient that has a forward gradient at the same level, which "
+            "is not supported; use torch.func.jvp, which nests"
+        )
+    if tensor.dtype != tangent.dtype:
         raise RuntimeError(
             "Expected tangent to have the same size and dtype as the primal: the tensor is "
             f"{tensor.dtype} of {tuple(tensor.shape)}, the tangent {tangent.dtype} of "
@@ -84,6 +95,12 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     tangent = tangent_of(tensor)
     bare = tangent is not None and not leads_to_leaf([edge])
     return UnpackedDualTensor(tensor.detach() if bare else tensor, tangent)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_current_level":  # of this thread, -1 where none is open
+        return 0 if levels.dual else -1
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [

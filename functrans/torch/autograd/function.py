@@ -208,7 +208,8 @@ class Function(FunctionBase, FunctionCtx, _HookMixin, metaclass=FunctionMeta):
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """The gradients of the arguments from those of the results."""
         raise NotImplementedError(
-            "You must implement the backward function for custom autograd.Function."
+            "You must implement either the backward or vjp method for your custom "
+            "autograd.Function to use it with backward mode AD."
         )
 
     @staticmethod
@@ -250,15 +251,16 @@ class Function(FunctionBase, FunctionCtx, _HookMixin, metaclass=FunctionMeta):
             forward: Callable = functools.partial(cls.forward, ctx)
         else:
             forward = functools.partial(cls._set_up, ctx)
+        if not levels.dual or not ctx.has_jvp:
+            return call(ctx, forward, ctx.apply, cls._node_cls, args)
+        # of what the arguments are now: forward may write to them
+        tangents = [tangent_of(x) if isinstance(x, Tensor) else None for x in args]
         out = call(ctx, forward, ctx.apply, cls._node_cls, args)
-        if levels.dual and ctx.has_jvp:
-            return cls._with_tangents(ctx, args, out)
-        return out
+        return cls._with_tangents(ctx, args, tangents, out)
 
     @classmethod
-    def _with_tangents(cls, ctx: Any, args: tuple, out: Any) -> Any:
+    def _with_tangents(cls, ctx: Any, args: tuple, tangents: list, out: Any) -> Any:
         """``out`` with the tangents that ``jvp`` returns, if an argument has one."""
-        tangents = [tangent_of(x) if isinstance(x, Tensor) else None for x in args]
         if all(t is None for t in tangents):
             return out
         found = ctx.apply_jvp(*[

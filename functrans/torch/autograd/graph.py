@@ -21,9 +21,10 @@ import numpy as np
 from functrans.torch._graph.edges import GradientEdge, get_gradient_edge
 from functrans.torch._graph.graph import Node
 from functrans.torch._graph.hooks import RemovableHandle
-from functrans.torch._graph.modes import no_grad, set_unusual, state
+from functrans.torch._graph.modes import set_unusual, state
+from functrans.torch._graph.seen import hooked, unhooked
 from functrans.torch._graph.walk import walks, will_pass
-from functrans.torch._tensors.tensor import Tensor, from_array
+from functrans.torch._tensors.tensor import Tensor
 
 
 class saved_tensors_hooks:
@@ -51,27 +52,12 @@ class saved_tensors_hooks:
         before = state.saving
         set_unusual(saving=None)
         try:
-            given = from_array(array)
-            with no_grad():
-                kept = self.pack_hook(given)
-            if given._storage.version:
-                raise RuntimeError(
-                    "A saved tensor pack hook is modifying its input in place. Tensors provided as "
-                    "input to pack hook can not be modified by in-place operations; work on a "
-                    "clone()."
-                )
-            return kept
+            return hooked(self.pack_hook, array)
         finally:
             set_unusual(saving=before)
 
     def _unpack(self, kept: Any) -> np.ndarray:
-        t = self.unpack_hook(kept)
-        if not isinstance(t, Tensor):
-            raise TypeError(
-                "Output of saved tensor unpack_hook expected to be a Tensor but got result of "
-                f"type {type(t).__name__}"
-            )
-        return t._array
+        return unhooked(self.unpack_hook, kept)
 
 
 class allow_mutation_on_saved_tensors(saved_tensors_hooks):
@@ -98,6 +84,8 @@ class save_on_cpu(saved_tensors_hooks):
 @contextlib.contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
     """Inside, ``saved_tensors_hooks`` raise a RuntimeError with this message."""
+    if state.saving is not None:
+        raise RuntimeError(error_message)
     before, state.refused_hooks = state.refused_hooks, error_message
     try:
         yield

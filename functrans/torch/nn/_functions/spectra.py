@@ -99,11 +99,10 @@ def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: 
         )
     norm = "ortho" if normalized else None
     x = x.transpose(1, 2)
-    if one:
-        frames = FFT["irfft"](x, n_fft, norm=norm)
+    if one or not return_complex:  # the other half of the frequencies is not read
+        frames = FFT["irfft"](x[..., : n_fft // 2 + 1], n_fft, norm=norm)
     else:
         frames = FFT["ifft"](x, norm=norm)
-        frames = frames if return_complex else frames.real
     weights = _weights("istft", window, n_fft, win, input)
     y = _overlapped(frames * weights, hop)
     total = _overlapped((weights * weights).expand(1, count, n_fft), hop)[0]
