@@ -26,8 +26,9 @@ from functrans.torch._graph.levels import forward_value, leads_forward
 from functrans.torch._graph.modes import set_unusual, state, unusual
 from functrans.torch._graph.observed import set_watch
 from functrans.torch._graph.quiet import quiet
+from functrans.torch._tensors.cotangents import is_alone, take
 from functrans.torch._tensors.dtypes import Size
-from functrans.torch._tensors.tensor import Tensor, is_alone, show, take
+from functrans.torch._tensors.tensor import Tensor, show
 
 
 class _Walks(threading.local):
