@@ -126,7 +126,8 @@ def _at_once(func: Callable, n: int, args: tuple, dims: Any, kwargs: dict[str, A
             outs, structure = tree.flatten(func(*inputs, **kwargs))
             for y in outs:
                 if not isinstance(y, Tensor) or edge_of(y) is not None:
-                    return ()  # what is wrong with it ``_joined`` says
+                    # ``_joined`` says what is wrong, or it depends on what was not passed
+                    return ()
         if batch.declined is None:
             found.append(([y._array for y in outs], structure, traced[0].owner))
         return ()

@@ -5,9 +5,9 @@ from tests.planted.error import Planted
 ERRORS = (
     Planted(
         "torch: a batch overlooks a parameter that was not passed",
-        "functrans/torch/_graph/batches.py",
-        "t._requires and id(t) not in self.leaves)",
-        "t._requires and id(t) in self.leaves)",
+        "functrans/torch/_batching.py",
+        "if not isinstance(y, Tensor) or edge_of(y) is not None:",
+        "if not isinstance(y, Tensor):",
         "tests/torch/test_batches.py::test_histories_outside_are_kept_and_hidden",
     ),
     Planted(

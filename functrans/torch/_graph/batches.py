@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from functrans.extend import Tracer
-from functrans.torch._graph.graph import Recorder, sequence
+from functrans.torch._graph.graph import Recorder
 from functrans.torch._graph.modes import set_unusual, state
 
 
@@ -41,8 +41,6 @@ class Batch:
 
     def __init__(self, outer: bool):
         self.recorder = Recorder("functrans.torch.vmap")
-        self.start = next(sequence)  # nodes inside have lower numbers
-        self.leaves: dict[int, Any] = {}
         self.outer = outer
         self.declined: str | None = None
 
@@ -57,14 +55,6 @@ class Batch:
     def decline(self, why: str) -> NotBatched:
         self.declined = why
         return NotBatched(why)
-
-    def require_inside(self, t: Any) -> None:
-        """Raise if a tensor that was not passed has a history outside, which would be lost."""
-        node, base = t._node, t._base
-        if (node is not None and node.seq > self.start) or (
-                t._requires and id(t) not in self.leaves) or (
-                base is not None and (base._requires or base._node is not None)):
-            raise self.decline("a tensor that was not passed requires gradients")
 
     def require_no_outer(self, what: str) -> None:
         """Raise where ``what`` would have to hide a history outside."""

@@ -146,8 +146,6 @@ class Tensor(Facts):
                 "only Tensors of floating point dtype can require gradients, or complex, and this "
                 f"one is {self.dtype}"
             )
-        if unusual and state.batch is not None:
-            state.batch.leaves[id(self)] = self
         self._requires = bool(requires_grad)
         return self
 
@@ -384,8 +382,6 @@ def as_memory(x: Any) -> Any:
 
 def edge_of(t: Tensor) -> Edge | None:
     """The place of ``t`` in the graph, None where it does not require gradients."""
-    if unusual and state.batch is not None:
-        state.batch.require_inside(t)
     if t._base is not None and t._seen != t._storage.history:
         _look_up(t)
     node = t._node
@@ -402,8 +398,8 @@ def edge_of(t: Tensor) -> Edge | None:
 
 def recorded_edge(t: Tensor) -> Edge | None:
     """The place of ``t`` as an operand of what is recorded now."""
-    if unusual and (state.only_forward or state.batch is not None):
-        return forward_edge(edge_of(t)) if state.only_forward else edge_of(t)
+    if unusual and state.only_forward:
+        return forward_edge(edge_of(t))
     if t._base is None:  # the shortest way
         if t._node is not None:
             return t._node, t._index
