@@ -410,43 +410,42 @@ class Recorder(Trace):
         own = Storage()
         if type(y) is np.ndarray and y.base is not None:
             own = _storage_of(y, args, primals)
-        if not is_inexact(y):
+        d, shape = y.dtype, y.shape
+        if d.kind not in "fc" and not is_inexact(y):
             return y
         edges: list[Edge | None] = []
         parts, needs = [], ()
-        for i, x in enumerate(args):
+        for x, a in zip(args, prim.actions if prim.differentiable else _zeros(prim), strict=True):
             if type(x) is not Value or x.node is None or x.owner is not self:
                 edges.append(None)
                 continue
+            if a is not None:
+                p, reads = x.primal, a.needs
+                unlike = None if p.dtype is d and p.shape == shape else aval_of(p)
+                parts.append((len(edges), a, a.pick(y, *primals) if reads else (), unlike))
+                needs += reads
             edges.append((x.node, x.index))
-            action: Any = prim.actions[i] if prim.differentiable else ZERO
-            if action is not None:
-                saved = action.pick(y, *primals) if action.needs else ()
-                parts.append((i, action, saved, _unlike(primals[i], y)))
-                needs += action.needs
         if not parts:
             return Value(y, None, 0, own, self)
+        if not needs:
+            return Value(y, _kind(prim)(edges, parts, (), None), 0, own, self)
         marks = [(own, own.version)] if "y" in needs else []
-        if needs:
-            for x, name in zip(args, prim.operands, strict=True):
-                if name in needs and type(x) is Value and x.owner is self and x.storage:
-                    marks.append((x.storage, x.storage.version))
+        for x, name in zip(args, prim.operands, strict=True):
+            if name in needs and type(x) is Value and x.owner is self and x.storage:
+                marks.append((x.storage, x.storage.version))
         node = _kind(prim)(edges, parts, marks, caller() if marks else None)
         return Value(y, node, 0, own, self)
+
+
+def _zeros(prim: Primitive) -> Sequence:
+    """The actions of a row whose slope is zero everywhere."""
+    return (ZERO,) * len(prim.actions)
 
 
 @functools.cache
 def _kind(prim: Primitive) -> type[ElementwiseNode]:
     """The class of the nodes of an elementwise row."""
     return named(ElementwiseNode, title_of(prim.name))
-
-
-def _unlike(x, y):
-    """The shape and dtype of ``x`` where those of ``y`` differ."""
-    if type(x) is np.ndarray and x.dtype is y.dtype and x.shape == y.shape:
-        return None
-    aval = aval_of(x)
-    return None if aval[0] == y.shape and aval[1] is y.dtype else aval
 
 
 def _storage_of(y: Any, args: Sequence, primals: Sequence) -> Storage:
