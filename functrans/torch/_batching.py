@@ -6,11 +6,16 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from functrans import tree
+from functrans import vmap as batch_axis
 from functrans.errors import name_of
-from functrans.torch._functions.shapes import movedim, select, stack
-from functrans.torch._tensors.random import random_from, random_state
-from functrans.torch._tensors.tensor import Tensor
+from functrans.extend import Tracer
+from functrans.torch._functions.shapes import cat, movedim, narrow, select, stack
+from functrans.torch._graph.batches import Batch, ItemOfBatch
+from functrans.torch._tensors.random import random_from, random_state, set_random_state
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, from_value, lift
 
 _RANDOMNESS = ("error", "different", "same")
 
@@ -23,9 +28,13 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
 
     ``in_dims``: that dimension, for all arguments or nested as they are, None for those that all
     entries share. ``out_dims``: where the results are stacked. ``randomness``: ``"different"`` or
-    ``"same"`` random numbers for all entries, or an error if there are any. The function runs once
-    for each entry, so that it may branch on numbers, write in place and call custom functions; a
-    custom function itself is called with the whole batch if it has a ``vmap`` of its own.
+    ``"same"`` random numbers for all entries, or an error if there are any. ``chunk_size``: at most
+    so many entries at once.
+
+    The function runs once for the whole batch. Where it does what only an entry allows (a branch on
+    numbers, writing in place, custom functions, different random numbers, tensors with a history
+    that were not passed), it runs again, once for each entry. A custom function itself is called
+    with the whole batch if it has a ``vmap`` of its own.
 
     >>> from functrans import torch
     >>> torch.func.vmap(torch.dot)(torch.ones(2, 3), torch.ones(2, 3))
@@ -43,22 +52,7 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
 
     @functools.wraps(func, updated=())
     def batched(*args: Any, **kwargs: Any) -> Any:
-        if not isinstance(in_dims, int | tuple):
-            raise ValueError(
-                f"{called}: expected `in_dims` to be int or a (potentially nested) tuple matching "
-                f"the structure of inputs, got: {type(in_dims)}."
-            )
-        if not args:
-            raise ValueError(
-                f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you "
-                "are trying to vmap over a function with no inputs. The latter is unsupported."
-            )
-        dims = in_dims if isinstance(in_dims, tuple) else (in_dims,) * len(args)
-        if len(dims) != len(args):
-            raise ValueError(
-                f"{called}: in_dims is not compatible with the structure of `inputs`: {len(dims)} "
-                f"of them for {len(args)} arguments"
-            )
+        dims = _dims_of(in_dims, args, name, called)
         pairs = [p for x, d in zip(args, dims, strict=True) for p in _mapped(x, d, called)]
         n = _size(pairs, called)
         rule = _rule_of(func)
@@ -67,11 +61,149 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
         if not n:  # one entry of zeros tells the shapes
             args = tuple([_nothing(x, d) for x, d in zip(args, dims, strict=True)])
         start = random_state()
+        if n > 1:
+            found = _at_once(func, n, args, dims, kwargs, out_dims)
+            drawn = random_state() != start
+            if found is not None and drawn and randomness == "error":
+                raise _random(name)
+            if found is not None and not (drawn and randomness == "different"):
+                return found
+            if drawn:
+                set_random_state(start)
         outs = [_run(func, i, n, args, dims, kwargs, randomness, name, start)
                 for i in range(max(n, 1))]
         return _joined(outs, out_dims, name, n)
 
-    return batched
+    return batched if chunk_size is None else _in_chunks(batched, chunk_size, in_dims, out_dims)
+
+
+def _dims_of(in_dims: Any, args: tuple, name: str, called: str) -> tuple:
+    """The dimension of each argument."""
+    if not isinstance(in_dims, int | tuple):
+        raise ValueError(
+            f"{called}: expected `in_dims` to be int or a (potentially nested) tuple matching "
+            f"the structure of inputs, got: {type(in_dims)}."
+        )
+    if not args:
+        raise ValueError(
+            f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you "
+            "are trying to vmap over a function with no inputs. The latter is unsupported."
+        )
+    dims = in_dims if isinstance(in_dims, tuple) else (in_dims,) * len(args)
+    if len(dims) != len(args):
+        raise ValueError(
+            f"{called}: in_dims is not compatible with the structure of `inputs`: {len(dims)} "
+            f"of them for {len(args)} arguments"
+        )
+    return dims
+
+
+def _at_once(func: Callable, n: int, args: tuple, dims: Any, kwargs: dict[str, Any],
+             out_dims: Any) -> Any:
+    """``func`` of all entries in one call; None where it does what only an entry allows."""
+    arrays: list[Any] = []
+    outer = False
+
+    def place(t: Any, dim: int | None) -> Any:
+        nonlocal outer
+        if not isinstance(t, Tensor):
+            return t
+        edge = edge_of(t)
+        outer = outer or edge is not None
+        array: Any = lift(t) if edge else t._array
+        if dim is None:
+            return from_array(array) if edge else t
+        arrays.append(array if dim == 0 else np.moveaxis(array, dim, 0))
+        return _Place(len(arrays) - 1)
+
+    placed = [_each(x, d, place) for x, d in zip(args, dims, strict=True)]
+    found: list[Any] = []
+
+    def run(*traced: Any) -> tuple:
+        inputs = tree.map(
+            lambda x: from_array(traced[x.number]) if type(x) is _Place else x, placed)
+        with Batch(outer) as batch:
+            outs, structure = tree.flatten(func(*inputs, **kwargs))
+            for y in outs:
+                if not isinstance(y, Tensor) or edge_of(y) is not None:
+                    # ``_joined`` says what is wrong, or it depends on what was not passed
+                    return ()
+        if batch.declined is None:
+            found.append(([y._array for y in outs], structure, traced[0].owner))
+        return ()
+
+    try:
+        batch_axis(run)(*arrays)
+    except ItemOfBatch:
+        raise
+    except Exception:  # it may be one that an entry raises too, which then says more
+        return None
+    if not found:
+        return None
+    values, structure, trace = found[0]
+    if isinstance(out_dims, tuple) and len(out_dims) != len(values):
+        return None
+    wanted = out_dims if isinstance(out_dims, tuple) else (out_dims,) * len(values)
+    try:
+        outs = [_whole(y, trace, d, n, arrays) for y, d in zip(values, wanted, strict=True)]
+    except np.exceptions.AxisError:
+        return None
+    return tree.unflatten(structure, outs)
+
+
+class _Place:
+    """What stands for a mapped tensor until its traced value is there."""
+
+    def __init__(self, number: int):
+        self.number = number
+
+
+def _each(x: Any, dim: Any, f: Callable[[Any, int | None], Any]) -> Any:
+    """``x`` with ``f(leaf, its dimension)`` for each leaf."""
+    if dim is None or isinstance(dim, int):
+        return tree.map(lambda t: f(t, dim), x)
+    if isinstance(dim, dict):
+        return {k: _each(x[k], d, f) for k, d in dim.items()}
+    return type(x)([_each(v, d, f) for v, d in zip(x, dim, strict=True)])
+
+
+def _whole(y: Any, trace: Any, dim: int | None, n: int, given: list) -> Tensor:
+    """A result for the whole batch, ``y`` being what the function has returned."""
+    if isinstance(y, Tracer) and y.owner is trace:
+        y = y.inner
+        y = y[0] if dim is None else np.moveaxis(y, 0, dim) if dim else y
+    elif dim is not None:
+        y = np.repeat(np.expand_dims(y, dim), n, dim)
+    if type(y) is np.ndarray and (not y.flags.writeable or any([
+            isinstance(x, np.ndarray) and np.may_share_memory(x, y) for x in given])):
+        y = y.copy()
+    return from_value(y)
+
+
+def _in_chunks(batched: Callable, size: int, in_dims: Any, out_dims: Any) -> Callable:
+    """``batched`` for ``size`` entries at a time."""
+
+    @functools.wraps(batched, updated=())
+    def call(*args: Any, **kwargs: Any) -> Any:
+        name = name_of(batched)
+        dims = _dims_of(in_dims, args, name, name)
+        n = _size([p for x, d in zip(args, dims, strict=True) for p in _mapped(x, d, name)], name)
+        if n <= size:
+            return batched(*args, **kwargs)
+        parts = []
+        for i in range(0, n, size):
+            def cut(t: Any, d: int | None, i: int = i) -> Any:
+                return t if d is None else narrow(t, d, i, min(size, n - i))
+
+            part = [_each(x, d, cut) for x, d in zip(args, dims, strict=True)]
+            parts.append(batched(*part, **kwargs))
+        first, structure = tree.flatten(parts[0])
+        wanted = out_dims if isinstance(out_dims, tuple) else (out_dims,) * len(first)
+        columns = zip(*[tree.leaves(p) for p in parts], strict=True)
+        return tree.unflatten(structure, [
+            c[0] if d is None else cat(list(c), d) for c, d in zip(columns, wanted, strict=True)])
+
+    return call
 
 
 def _run(func: Callable, i: int, n: int, args: tuple, dims: Any, kwargs: dict[str, Any],
@@ -85,12 +217,16 @@ def _run(func: Callable, i: int, n: int, args: tuple, dims: Any, kwargs: dict[st
             return func(*picked, **kwargs)
     out = func(*picked, **kwargs)
     if randomness == "error" and random_state() != start:
-        raise RuntimeError(
-            f"vmap: called random operation while in randomness error mode, by {name}. Please "
-            "either use the 'same' or 'different' randomness flags on vmap or perform the "
-            "randomness operation out of vmap"
-        )
+        raise _random(name)
     return out
+
+
+def _random(name: str) -> RuntimeError:
+    return RuntimeError(
+        f"vmap: called random operation while in randomness error mode, by {name}. Please either "
+        "use the 'same' or 'different' randomness flags on vmap or perform the randomness "
+        "operation out of vmap"
+    )
 
 
 def _nothing(x: Any, dim: Any) -> Any:

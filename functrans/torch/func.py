@@ -25,11 +25,11 @@ from functrans.extend import aval_of
 from functrans.torch._batching import vmap
 from functrans.torch._functions.shapes import stack
 from functrans.torch._graph.dual import as_tensor, pushed, pushed_columns
-from functrans.torch._graph.engine import owned
 from functrans.torch._graph.levels import forward_edge, leads_to_leaf, open_level
 from functrans.torch._graph.modes import enable_grad, is_grad_enabled, state
 from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at
-from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, has_history, show, take
+from functrans.torch._tensors.cotangents import owned, take
+from functrans.torch._tensors.tensor import Tensor, edge_of, from_array, has_history, show
 
 # those that pass tangents forward
 _FORWARD = frozenset({"jvp", "jacfwd", "linearize"})
@@ -102,7 +102,8 @@ class _At:
     def _placed(x: Tensor) -> Tensor:
         """``x`` at a place of its own, from which gradients go on to where it comes from."""
         with enable_grad():
-            return x.view_as(x) if edge_of(x) is not None else x.detach().requires_grad_()
+            return x.view_as(x) if edge_of(x) is not None else (
+                from_array(x._array, x._storage).requires_grad_())
 
     def values(self) -> Any:
         """The outputs, nested as they were returned."""
@@ -114,7 +115,7 @@ class _At:
             return y
         edge = edge_of(y)
         if not leads_to_leaf([edge], self.own, duals=True):
-            return y.detach()
+            return from_array(y._array, y._storage)
         if self.recorded:
             return y
         hidden = forward_edge(edge) if state.forward else None  # called within no_grad

@@ -4,6 +4,34 @@ from tests.planted.error import Planted
 
 ERRORS = (
     Planted(
+        "torch: a batch overlooks a parameter that was not passed",
+        "functrans/torch/_batching.py",
+        "if not isinstance(y, Tensor) or edge_of(y) is not None:",
+        "if not isinstance(y, Tensor):",
+        "tests/torch/test_batches.py::test_histories_outside_are_kept_and_hidden",
+    ),
+    Planted(
+        "torch: what is detached in a batch keeps its history outside",
+        "functrans/torch/_graph/batches.py",
+        "        if self.outer:\n",
+        "        if not self.outer:\n",
+        "tests/torch/test_batches.py::test_histories_outside_are_kept_and_hidden",
+    ),
+    Planted(
+        "torch: a gradient inside a batch is recorded outside",
+        "functrans/torch/_graph/graph.py",
+        "owner or (state.batch.recorder if unusual and state.batch else RECORDER)",
+        "owner or RECORDER",
+        "tests/torch/test_batches.py::test_a_batch_runs_once_and_is_what_its_entries_are",
+    ),
+    Planted(
+        "rows are added below a table",
+        "functrans/_compile/run/add_kernels.py",
+        'code.select("i64", below, code.op(f"add i64 {k}, %rows"), k)',
+        "k",
+        "tests/test_row_kernels.py::test_rows_are_added_where_an_index_says",
+    ),
+    Planted(
         "torch: hooks run in the opposite order",
         "functrans/torch/_graph/walk.py",
         "    for hook in list(hooks.values()):\n        new = hook(None if ct",
@@ -202,7 +230,7 @@ ERRORS = (
     ),
     Planted(
         "torch: a gradient is handed over although others refer to it",
-        "functrans/torch/_tensors/tensor.py",
+        "functrans/torch/_tensors/cotangents.py",
         "getrefcount(xs[i]) == 2 and (",
         "getrefcount(xs[i]) > 0 and (",
         "tests/torch/test_direct.py::test_a_gradient_does_not_share_memory_with_its_seed",

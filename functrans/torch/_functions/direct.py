@@ -35,7 +35,10 @@ ByRow = Callable[..., RowCall | Tensor | None]
 def are_plain(*xs: Any) -> bool:
     """Whether these are tensors of one type, in single or double precision."""
     dtype = xs[0]._array.dtype if isinstance(xs[0], Tensor) else None
-    return dtype in FLOATS and all([isinstance(x, Tensor) and x._array.dtype is dtype for x in xs])
+    return dtype in FLOATS and all([
+        isinstance(x, Tensor) and type(x._array) is np.ndarray and x._array.dtype is dtype
+        for x in xs
+    ])
 
 
 def axis_of(dim: Any, ndim: int) -> int | None:

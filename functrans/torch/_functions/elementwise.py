@@ -24,6 +24,7 @@ from functrans.torch._functions.table import (
     promoted,
     row,
 )
+from functrans.torch._graph.batches import anywhere
 from functrans.torch._graph.graph import Value
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.tensor import Tensor
@@ -255,7 +256,7 @@ def softplus(x, beta=1, threshold=20):
     y = ROWS["softplus"](scaled)
     ordered("softplus", x)
     y = y if beta == 1 else y / beta
-    if not (_plain(scaled) > threshold).any():
+    if not anywhere(_plain(scaled) > threshold):
         return y
     return np.where(scaled > threshold, x, y).astype(x.dtype)
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from functrans.extend import split_key
+from functrans.extend import Tracer, split_key
 from functrans.torch._functions.direct import RowCall, are_plain
 from functrans.torch._functions.failures import raise_as_torch
 from functrans.torch._functions.outputs import any_requires
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NUMBERS, op, promoted, row
+from functrans.torch._graph.batches import anywhere, require_entries
 from functrans.torch._graph.custom import NoDerivative
 from functrans.torch._graph.graph import RowNode, Value
 from functrans.torch._graph.modes import state
@@ -22,7 +23,7 @@ from functrans.torch._graph.titles import named
 from functrans.torch._graph.views import changed, getitem, guard, rebase, refuse_overlap, view
 from functrans.torch._tensors import dtypes
 from functrans.torch._tensors.dtypes import result_dtype
-from functrans.torch._tensors.tensor import Tensor, recorded_edge, unwrap
+from functrans.torch._tensors.tensor import Tensor, as_memory, recorded_edge, unwrap
 
 _scatter_set, _where = row("scatter_set"), row("where")
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
@@ -128,6 +129,7 @@ def put(self: Tensor, key: Any, value: Any) -> None:
 
 
 def _put(self: Tensor, key: Any, value: Any) -> None:
+    require_entries("__setitem__")
     recorded = state.grad and any_requires((self, value))
     guard(self, recorded, "__setitem__")
     array = self._array
@@ -184,23 +186,24 @@ METHODS.update({"__getitem__": get, "__setitem__": put, "__iter__": _entries})
 # ---- functions
 
 
-def index_array(x):
+def index_array(x: Any) -> Any:
     """The array of an index, copied: its owner may change it before the backward."""
-    return np.array(x.primal if type(x) is Value else x)
+    x = x.primal if type(x) is Value else x
+    return x if isinstance(x, Tracer) else np.array(x)
 
 
 @op
 def index_select(x, dim, index):
     """The entries at ``index`` along ``dim``."""
     index = from_start("index_select", index_array(index), IndexError)
-    if index.size and index.max() >= (x.shape[dim] if x.ndim else 1):
+    if anywhere(index >= (x.shape[dim] if x.ndim else 1)):
         raise IndexError(f"index out of range in self: {index.max()} along dimension {dim}")
     return np.take(x, index, dim) if x.ndim else x.reshape(1)[index].reshape(())
 
 
 def from_start(who: str, index: np.ndarray, error: type[Exception] = RuntimeError) -> np.ndarray:
     """``index``, if it counts from the start only."""
-    if index.size and index.min() < 0:
+    if anywhere(index < 0):
         raise error(f"{who}: index {index.min()} is out of bounds: it must not be negative")
     return index
 
@@ -283,7 +286,7 @@ def where(condition, input=None, other=None):
     """From ``input`` where ``condition`` holds, else from ``other``."""
     if input is None:
         return nonzero.body(condition, as_tuple=True)
-    condition = condition if type(condition) is Value else np.asarray(condition)
+    condition = as_memory(condition)
     if condition.dtype not in (bool, np.uint8):
         raise RuntimeError(
             "where expected condition to be a boolean tensor, but got a tensor with dtype "

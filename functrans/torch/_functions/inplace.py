@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from functrans.torch._functions.outputs import any_requires
+from functrans.torch._graph.batches import require_entries
 from functrans.torch._graph.graph import ElementwiseNode, RowNode, Value
-from functrans.torch._graph.modes import state
+from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.observed import observed
 from functrans.torch._graph.quiet import quiet
 from functrans.torch._graph.source import caller
@@ -29,6 +30,8 @@ def in_place(f: Callable, name: str) -> Callable:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         recorded = state.grad and any_requires((self, *args))
         array = self._array
+        if unusual:
+            require_entries(name)
         if args:
             refuse_overlap(self, args[0])
         if recorded or self._inference or not array.flags.writeable:

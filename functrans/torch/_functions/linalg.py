@@ -10,7 +10,7 @@ from functrans.torch._functions.reductions import axes
 from functrans.torch._functions.table import LINALG, METHODS, function, op
 from functrans.torch._graph.graph import Value
 from functrans.torch._graph.quiet import quiet
-from functrans.torch._tensors.tensor import Tensor
+from functrans.torch._tensors.tensor import Tensor, as_memory
 
 
 class Slogdet(NamedTuple):
@@ -59,7 +59,7 @@ class WithInfo(NamedTuple):
 
 def plain(x: Any) -> np.ndarray:
     """The array of an operand, without its place in the graph."""
-    return np.asarray(x.primal if type(x) is Value else x)
+    return as_memory(x.primal if type(x) is Value else x)
 
 
 def matrices(who: str, *xs: Any) -> None:

@@ -22,7 +22,7 @@ from functrans.torch._functions.table import (
 )
 from functrans.torch._functions.totals import total
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor
+from functrans.torch._tensors.tensor import Tensor, as_memory
 
 _moving_as, _sum = row("moving_as"), row("sum")
 # characters of the types whose sums need no wider one: single and double, real and complex
@@ -290,7 +290,7 @@ def _require_entries(who, x, dim):
 def picked(x, indices, dim, keepdim):
     """The entries at ``indices``, one along ``dim``, which alone receive the gradient."""
     if x.ndim == 0:
-        return Extreme(x.reshape(()), np.asarray(indices))
+        return Extreme(x.reshape(()), as_memory(indices))
     y = np.take_along_axis(x, np.expand_dims(indices, dim), dim)
     if keepdim:
         return Extreme(y, np.expand_dims(indices, dim))
@@ -298,7 +298,7 @@ def picked(x, indices, dim, keepdim):
 
 
 def plain_value(x):
-    return np.asarray(x.primal if hasattr(x, "primal") else x)
+    return as_memory(x.primal if hasattr(x, "primal") else x)
 
 
 def _dim_of(x, dim):
@@ -413,14 +413,14 @@ def _quantified(function, x, dim, keepdim):
     """A boolean; of uint8, which once stood for booleans, an uint8."""
     values = plain_value(x)
     axis = () if dim == () and x.ndim else axes(dim, x)
-    return np.asarray(function(values, axis=axis, keepdims=keepdim)).astype(
+    return as_memory(function(values, axis=axis, keepdims=keepdim)).astype(
         np.uint8 if values.dtype == np.uint8 else bool)
 
 
 @op
 def count_nonzero(x, dim=None):
     """How many entries along ``dim`` are not zero."""
-    return np.asarray(np.count_nonzero(plain_value(x), axis=axes(dim, x)), np.int64)
+    return as_memory(np.count_nonzero(plain_value(x), axis=axes(dim, x))).astype(np.int64)
 
 
 @op(title="SortBackward0")

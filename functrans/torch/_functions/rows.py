@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.extend import Elementwise
+from functrans.extend import Elementwise, Tracer, bind
 from functrans.torch._functions.failures import misfit, not_a_tensor
 from functrans.torch._functions.table import NUMBERS, floating, ordered, promoted, refuse, title_for
 from functrans.torch._graph.graph import ZERO, Edge, ElementwiseNode, Storage
@@ -22,7 +22,7 @@ from functrans.torch._graph.quiet import quiet
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.titles import named
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import Tensor, from_array, recorded_edge
+from functrans.torch._tensors.tensor import Tensor, as_memory, from_array, recorded_edge
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _new = object.__new__
@@ -45,10 +45,10 @@ class Row:
                  integers: Callable | None = None):
         self.name = name
         self.row = row
-        self.ufunc = row.impl
+        self.ufunc = of_arrays(row)
         self.actions: list[Any] = [a or ZERO for a in row.actions]
         self.floats = floats
-        self.integers = integers or row.impl
+        self.integers = integers or self.ufunc
         self.singular = any(a is not None and a.singular for a in row.actions)
         self.kind = named(ElementwiseNode, title or title_for(name))
         # for (first wanted) + 2 * (second wanted): whether y, x1 and x2 are kept
@@ -67,7 +67,7 @@ class Row:
             ordered(self.name, a, b)
         compute = self.integers if kinds <= {"b", "i", "u"} else self.ufunc
         with quiet():
-            y = np.asarray(apply(self.name, compute, a, b))
+            y = as_memory(apply(self.name, compute, a, b))
         out = from_array(y)
         if not state.grad or y.dtype.kind not in "fcV":
             return out
@@ -137,6 +137,21 @@ def apply(name: str, ufunc: Callable, a: Any, b: Any) -> Any:
         raise RuntimeError(misfit(name, np.shape(a), np.shape(b))) from failure
 
 
+def of_arrays(row: Elementwise) -> Callable:
+    """The row as a function of arrays; of what a batch traces too, as NumPy's own functions are."""
+    impl = row.impl
+    if isinstance(impl, np.ufunc):
+        return impl
+
+    def compute(*xs: Any) -> Any:
+        for x in xs:
+            if isinstance(x, Tracer):
+                return bind(row, *xs)
+        return impl(*xs)
+
+    return compute
+
+
 def _quietly(ufunc: Callable) -> Callable:
     """``ufunc`` without NumPy's warnings about infinities and NaNs."""
 
@@ -177,7 +192,7 @@ def binary(name: str, row: Any, *, floats: bool = False, title: str | None = Non
         except (TypeError, ValueError):
             y = apply(name, ufunc, a, b)  # which says more
         if type(y) is not np.ndarray:
-            y = np.asarray(y)
+            y = as_memory(y)
         out = _new(Tensor)
         out._array, out._storage = y, (own := Storage())
         if not state.grad:
@@ -222,7 +237,7 @@ def reflected(f: Any) -> Callable:
         b = self._array
         if type(other) not in _REALS or (b.dtype is not _F32 and b.dtype is not _F64):
             return NotImplemented if _declines(other) else general(other, self)
-        y = np.asarray(compute(other, b))
+        y = as_memory(compute(other, b))
         out = from_array(y)
         edge = recorded_edge(self) if state.grad else None
         if edge is not None:
@@ -238,7 +253,7 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
           booleans: Callable | None = None) -> Callable:
     """The function ``name`` of one tensor. ``booleans`` computes it of booleans."""
     kind = named(ElementwiseNode, title or title_for(name))
-    ufunc: Any = row.impl
+    ufunc: Any = of_arrays(row)
     action: Any = row.actions[0] or ZERO
     needs, pick = action.needs, getattr(action, "pick", None)
     compute = _quietly(ufunc) if not row.differentiable or action.singular else ufunc
@@ -257,7 +272,7 @@ def unary(name: str, row: Any, *, floats: bool = True, title: str | None = None,
             refuse(name, failure, (a,))
             raise
         if type(y) is not np.ndarray:
-            y = np.asarray(y)
+            y = as_memory(y)
         out = from_array(y)
         edge = recorded_edge(input) if state.grad else None
         if edge is None or not dtypes.is_differentiable(y.dtype):

@@ -115,7 +115,8 @@ def _scatter_add_row(x, dim, index, src):
         return None
     if not where.size or where.shape != src._array.shape:
         return None
-    if where.min() < 0 or where.max() >= shape[axis] or any(
+    # as unsigned numbers, of which negative ones are the greatest
+    if where.view(np.uint64).max() >= shape[axis] or any(
             [n > m for i, (n, m) in enumerate(zip(where.shape, shape, strict=True)) if i != axis]):
         return None
     places = _places(axis, where.copy(), len(shape))

@@ -78,7 +78,7 @@ def view_(input: Tensor, *shape: Any) -> Tensor:
     if len(shape) == 1 and isinstance(shape[0], dtypes.dtype):
         raise NotImplementedError("view(dtype) is not supported; use .to(dtype), which converts")
     y = reshape(input, *shape)
-    if y._base is None and y._array.size:
+    if y._base is None and y._array.size and type(y._array) is np.ndarray:
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one "
             "dimension spans across two contiguous subspaces). Use .reshape(...) instead."

@@ -26,13 +26,13 @@ from typing import Any
 import numpy as np
 
 from functrans.errors import FunctransError
-from functrans.extend import TABLE
+from functrans.extend import TABLE, Tracer
 from functrans.torch._functions.direct import ByRow, RowCall, record_row
 from functrans.torch._functions.failures import not_a_tensor, raise_as_torch
 from functrans.torch._functions.keywords import parameters_of, renamed, renaming, wrong_arguments
 from functrans.torch._functions.outputs import any_requires, write_out
 from functrans.torch._functions.returned import return_type
-from functrans.torch._graph.graph import Node, RowNode, Value
+from functrans.torch._graph.graph import Node, RowNode, Value, is_outer
 from functrans.torch._graph.modes import state
 from functrans.torch._graph.observed import observed
 from functrans.torch._graph.quiet import quiet
@@ -195,12 +195,14 @@ def wrap(out: Any, operands: Any, title: str, name: str) -> Any:
 
     ``name``: of the type of named results.
     """
-    if type(out) is Value:
+    if type(out) is Value and not is_outer(out):
         if out.node is not None and not any(_is_output(x, out.node) for x in operands):
             rename(out.node, title)
         return from_array(_apart(out.primal, operands), out.storage, out.node, out.index)
     if isinstance(out, np.ndarray | np.generic):
         return from_array(_apart(np.asarray(out), operands))
+    if isinstance(out, Tracer):
+        return from_array(out)
     if isinstance(out, tuple | list):
         items = [wrap(x, operands, title, name) for x in out]
         fields = getattr(out, "_fields", None)

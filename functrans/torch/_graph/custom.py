@@ -14,21 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans.extend import Aval, Tracer, aval_of, cast, sum_to
+from functrans.torch._graph.batches import require_entries
 from functrans.torch._graph.graph import Edge, Node, Storage, Value, check, freed, sequence
-from functrans.torch._graph.modes import state
+from functrans.torch._graph.modes import state, unusual
 from functrans.torch._graph.packing import Packed
 from functrans.torch._graph.pushing import FORWARD, Forward
 from functrans.torch._graph.source import caller
 from functrans.torch._graph.views import CUSTOM, SEVERAL, changed, guard, rebase
 from functrans.torch._tensors import dtypes
-from functrans.torch._tensors.tensor import (
-    Tensor,
-    from_array,
-    lift_variable,
-    recorded_edge,
-    show,
-    take,
-)
+from functrans.torch._tensors.cotangents import take
+from functrans.torch._tensors.tensor import Tensor, from_array, lift_variable, recorded_edge, show
 
 
 class Saved(NamedTuple):
@@ -185,8 +180,9 @@ def _numbered(xs: Sequence) -> list:
 
 def call(ctx: Any, forward: Callable, backward: Callable, kind: type, inputs: tuple) -> Any:
     """The results of ``forward(*inputs)``, in the graph with ``backward`` for a derivative."""
-    none = [None] * len(inputs)
-    edges = none
+    if unusual:
+        require_entries("a custom function")
+    edges: Sequence = [None] * len(inputs)
     if state.grad:
         edges = [recorded_edge(x) if isinstance(x, Tensor) else None for x in inputs]
         ctx.needs_input_grad = tuple([e is not None for e in edges])

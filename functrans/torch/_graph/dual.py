@@ -29,15 +29,16 @@ from functrans.torch._graph.levels import (
 from functrans.torch._graph.pushing import FORWARD, Forward, rules_between
 from functrans.torch._graph.pushing import pushed as once_through
 from functrans.torch._graph.walk import cotangents_at, reached, stacked
+from functrans.torch._tensors.cotangents import owned, take
 from functrans.torch._tensors.tensor import (
     Tensor,
     edge_of,
     from_array,
+    from_value,
     lift,
     lift_variable,
     recorded_edge,
     show,
-    take,
 )
 
 
@@ -119,9 +120,7 @@ def pushed_columns(ys: Sequence[tuple[Edge | None, np.ndarray]], places: Sequenc
 
 def as_tensor(t: Any) -> Tensor:
     """A tangent as users see it, on memory of its own."""
-    if type(t) is Value:
-        return from_array(np.array(t.primal), None, t.node, t.index)
-    return from_array(np.array(t))
+    return owned(from_value(t))
 
 
 def _there_and_back(ys: Sequence[tuple[Edge | None, np.ndarray]], places: Sequence[Edge],

@@ -12,7 +12,8 @@ from functrans.extend import cast
 from functrans.torch._graph.edges import GradientEdge, place_of
 from functrans.torch._graph.graph import Edge
 from functrans.torch._graph.walk import cotangent_rows_at, cotangents_at, run, walks
-from functrans.torch._tensors.tensor import Tensor, from_array, is_alone, show, take
+from functrans.torch._tensors.cotangents import is_alone, owned, take
+from functrans.torch._tensors.tensor import Tensor, from_array, show
 
 
 def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None,
@@ -101,12 +102,6 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
         else:
             out.append(None if ct is None else show(ct) if alone[i] else owned(show(ct)))
     return tuple(out)
-
-
-def owned(t: Tensor) -> Tensor:
-    """``t`` on memory that nothing else reads."""
-    t._array = np.array(t._array)
-    return t
 
 
 def as_tuple(x: Any) -> tuple:

@@ -349,8 +349,8 @@ class Value(PrimalTracer):
     __slots__ = ("index", "node", "storage")
 
     def __init__(self, primal: Any, node: Node | None, index: int = 0,
-                 storage: Storage | None = None):
-        self.owner = RECORDER
+                 storage: Storage | None = None, owner: Recorder | None = None):
+        self.owner = owner or (state.batch.recorder if unusual and state.batch else RECORDER)
         self.primal = primal
         self.node = node
         self.index = index
@@ -364,25 +364,29 @@ class Value(PrimalTracer):
         return None if self.node is None else (self.node, self.index)
 
 
+def is_outer(x: Value) -> bool:
+    """Whether the place of ``x`` is in the graph outside of the batch that is open."""
+    return bool(unusual) and state.batch is not None and x.owner is not state.batch.recorder
+
+
 def saved_value(x: Any, edge: Edge | None, storage: Any) -> Any:
     """An array that a node has saved, with its place in the graph; anything else unchanged."""
-    if not isinstance(x, np.ndarray | np.generic):
+    if not isinstance(x, np.ndarray | np.generic | Tracer):
         return x
     node, index = edge or (None, 0)
     return Value(x, node, index, storage)
 
 
 class Recorder(Trace):
-    """The one trace of the shim, which never ends: it puts each op into the graph."""
+    """The trace of the shim, which never ends: it puts each op into the graph. A batch has one of
+    its own (``batches``), whose operands may be values of older traces."""
 
     __slots__ = ()
 
     def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
-        k1, k2 = type(x1), type(x2)
-        if (k1 is not Value and issubclass(k1, Tracer)) or (
-            k2 is not Value and issubclass(k2, Tracer)
-        ):
-            return bind(prim, x1, x2)
+        for x in (x1, x2):
+            if isinstance(x, Tracer) and x.owner is not self:
+                return bind(prim, x1, x2)
         return self.elementwise(prim, (x1, x2), {})
 
     def unary(self, prim: Primitive, x: Any) -> Any:
@@ -395,53 +399,53 @@ class Recorder(Trace):
 
     @observed_row
     def general(self, prim: Primitive, args: tuple, params: dict) -> Any:
-        primals = [x.primal if type(x) is Value else x for x in args]
+        primals = [x.primal if type(x) is Value and x.owner is self else x for x in args]
         y = bind(prim, *primals, **params)
-        return record(prim, args, primals, y, params)
+        return record(prim, args, primals, y, params, self)
 
     @observed_row
     def elementwise(self, prim: Any, args: tuple, params: dict) -> Any:
-        primals = [x.primal if type(x) is Value else x for x in args]
-        y = prim.impl(*primals)
+        primals = [x.primal if type(x) is Value and x.owner is self else x for x in args]
+        y = prim.impl(*primals) if self is RECORDER else bind(prim, *primals)
         own = Storage()
         if type(y) is np.ndarray and y.base is not None:
             own = _storage_of(y, args, primals)
-        if not is_inexact(y):
+        d, shape = y.dtype, y.shape
+        if d.kind not in "fc" and not is_inexact(y):
             return y
         edges: list[Edge | None] = []
         parts, needs = [], ()
-        for i, x in enumerate(args):
-            if type(x) is not Value or x.node is None:
+        for x, a in zip(args, prim.actions if prim.differentiable else _zeros(prim), strict=True):
+            if type(x) is not Value or x.node is None or x.owner is not self:
                 edges.append(None)
                 continue
+            if a is not None:
+                p, reads = x.primal, a.needs
+                unlike = None if p.dtype is d and p.shape == shape else aval_of(p)
+                parts.append((len(edges), a, a.pick(y, *primals) if reads else (), unlike))
+                needs += reads
             edges.append((x.node, x.index))
-            action: Any = prim.actions[i] if prim.differentiable else ZERO
-            if action is not None:
-                saved = action.pick(y, *primals) if action.needs else ()
-                parts.append((i, action, saved, _unlike(primals[i], y)))
-                needs += action.needs
         if not parts:
-            return Value(y, None, 0, own)
+            return Value(y, None, 0, own, self)
+        if not needs:
+            return Value(y, _kind(prim)(edges, parts, (), None), 0, own, self)
         marks = [(own, own.version)] if "y" in needs else []
-        if needs:
-            for x, name in zip(args, prim.operands, strict=True):
-                if name in needs and type(x) is Value and x.storage:
-                    marks.append((x.storage, x.storage.version))
-        return Value(y, _kind(prim)(edges, parts, marks, caller() if marks else None), 0, own)
+        for x, name in zip(args, prim.operands, strict=True):
+            if name in needs and type(x) is Value and x.owner is self and x.storage:
+                marks.append((x.storage, x.storage.version))
+        node = _kind(prim)(edges, parts, marks, caller() if marks else None)
+        return Value(y, node, 0, own, self)
+
+
+def _zeros(prim: Primitive) -> Sequence:
+    """The actions of a row whose slope is zero everywhere."""
+    return (ZERO,) * len(prim.actions)
 
 
 @functools.cache
 def _kind(prim: Primitive) -> type[ElementwiseNode]:
     """The class of the nodes of an elementwise row."""
     return named(ElementwiseNode, title_of(prim.name))
-
-
-def _unlike(x, y):
-    """The shape and dtype of ``x`` where those of ``y`` differ."""
-    if type(x) is np.ndarray and x.dtype is y.dtype and x.shape == y.shape:
-        return None
-    aval = aval_of(x)
-    return None if aval[0] == y.shape and aval[1] is y.dtype else aval
 
 
 def _storage_of(y: Any, args: Sequence, primals: Sequence) -> Storage:
@@ -452,21 +456,24 @@ def _storage_of(y: Any, args: Sequence, primals: Sequence) -> Storage:
     return Storage()
 
 
-def record(prim: Primitive, args: Sequence, primals: Sequence, y: Any, params: dict) -> Any:
-    """The output ``y`` of ``prim`` on ``args`` as a value with its place in the graph."""
-    edges = [x.edge if type(x) is Value else None for x in args]
+def record(prim: Primitive, args: Sequence, primals: Sequence, y: Any, params: dict,
+           owner: Recorder) -> Any:
+    """The output ``y`` of ``prim`` on ``args`` as a value of ``owner``, with its place in the
+    graph."""
+    mine = [x if type(x) is Value and x.owner is owner else None for x in args]
+    edges = [None if x is None else x.edge for x in mine]
     own = Storage()
     if type(y) is np.ndarray and y.base is not None:
         own = _storage_of(y, args, primals)
     if not prim.differentiable or all(e is None for e in edges):
-        return Value(y, None, 0, own) if prim.outputs == 1 and is_inexact(y) else y
-    storages = [x.storage if type(x) is Value else None for x in args]
+        return Value(y, None, 0, own, owner) if prim.outputs == 1 and is_inexact(y) else y
+    storages = [None if x is None else x.storage for x in mine]
     if prim.outputs == 1 and not is_inexact(y):
         return y
     node = named(RowNode, title_of(prim.name))(prim, edges, primals, y, params, storages, own)
     if prim.outputs == 1:
-        return Value(y, node, 0, own)
-    return tuple([Value(v, node, k, own) if is_inexact(v) else v for k, v in enumerate(y)])
+        return Value(y, node, 0, own, owner)
+    return tuple([Value(v, node, k, own, owner) if is_inexact(v) else v for k, v in enumerate(y)])
 
 
 RECORDER = Recorder("functrans.torch")

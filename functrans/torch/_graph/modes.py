@@ -26,6 +26,7 @@ class _State(threading.local):
     watch: Any = None
     saving: Any = None  # (pack, unpack): what nodes keep in place of arrays
     refused_hooks: str | None = None  # why ``saving`` cannot be set
+    batch: Any = None  # the batch that is open; see ``batches``
 
 
 state = _State()
@@ -35,9 +36,9 @@ unusual: set[int] = set()
 
 
 def set_unusual(**fields: Any) -> None:
-    """Set ``inference``, ``saving`` or what belongs to forward levels, of this thread."""
+    """Set ``inference``, ``saving``, ``batch`` or what belongs to levels, of this thread."""
     state.__dict__.update(fields)
-    if state.inference or state.forward or state.saving is not None:
+    if state.inference or state.forward or state.saving is not None or state.batch is not None:
         unusual.add(threading.get_ident())
     else:
         unusual.discard(threading.get_ident())
@@ -89,6 +90,8 @@ class _Mode:
         self._previous: list[tuple[bool, bool]] = []
 
     def __enter__(self) -> None:
+        if unusual and state.batch is not None and not self.mode:
+            state.batch.require_no_outer("no_grad")
         self._previous.append((state.grad, state.only_forward))
         set_grad(self.mode)
 

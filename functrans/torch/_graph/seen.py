@@ -12,7 +12,8 @@ from functrans.torch._graph.graph import Edge, ElementwiseNode, Node, RowNode, S
 from functrans.torch._graph.levels import forward_value
 from functrans.torch._graph.modes import no_grad, state
 from functrans.torch._graph.packing import Packed, PackedTuple
-from functrans.torch._tensors.tensor import Tensor, from_array, show, take
+from functrans.torch._tensors.cotangents import take
+from functrans.torch._tensors.tensor import Tensor, from_array, show
 
 # The operands of a node by the names that programs read them under.
 _OPERANDS = {"self": 0, "input": 0, "other": 1, "exponent": 1, "mat2": 1, "vec": 1, "tensor": 1}

@@ -33,6 +33,8 @@ def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any
     """``prim``, linear, applied to one tensor: a view where NumPy makes one, else a new tensor."""
     (t,) = args
     array = t._array
+    if type(array) is not np.ndarray:
+        return _of_batch(title, prim, t, params)
     y = prim.impl(array, **params)
     if y is array:
         y = array[...]
@@ -55,6 +57,16 @@ def view(title: str, prim: Primitive, args: tuple[Tensor], params: dict[str, Any
     if edge is not None:
         seen._node = named(RowNode, title)(prim, (edge,), (array,), y, params, (None,), None)
     return seen
+
+
+def _of_batch(title: str, prim: Primitive, t: Tensor, params: dict[str, Any]) -> Tensor:
+    """``view`` of what a batch traces, which is not written to."""
+    y = bind(prim, t._array, **params)
+    edge = recorded_edge(t) if state.grad else None
+    if edge is None:
+        return from_array(y)
+    node = named(RowNode, title)(prim, (edge,), (t._array,), y, params, (None,), None)
+    return from_array(y, None, node)
 
 
 class SeveralViews(Node):

@@ -26,8 +26,9 @@ from functrans.torch._graph.levels import forward_value, leads_forward
 from functrans.torch._graph.modes import set_unusual, state, unusual
 from functrans.torch._graph.observed import set_watch
 from functrans.torch._graph.quiet import quiet
+from functrans.torch._tensors.cotangents import is_alone, take
 from functrans.torch._tensors.dtypes import Size
-from functrans.torch._tensors.tensor import Tensor, is_alone, show, take
+from functrans.torch._tensors.tensor import Tensor, show
 
 
 class _Walks(threading.local):
@@ -68,19 +69,19 @@ def run(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge] | None, retain
             _add(cts, heap, node, k, ct)
     keys = [edge_key(e) for e in wanted or ()]
     captured: dict[tuple, Any] = dict.fromkeys(keys)
-    needed = None if wanted is None else _leading_to(heap, captured)
+    route = None if wanted is None else _leading_to(heap, captured)
     before = state.grad, state.only_forward
     state.grad, state.only_forward = create, only_forward
     outer = dict(walks.__dict__)
     walks.callbacks, walks.number = [], next(_numbers)
-    walks.starts, walks.needed = [node for _, node in heap], needed
+    walks.starts, walks.needed = [node for _, node in heap], route and route.needed
     walks.depth += 1
     try:
         with quiet():
             if state.watch is None:
-                cts, heap, captured = _glance(cts, heap, needed, captured, retain, create)
+                cts, heap, captured = _glance(cts, heap, route, captured, retain, create)
             if heap:
-                _walk(cts, heap, needed, captured, retain, create)
+                _walk(cts, heap, route, captured, retain, create)
         while walks.callbacks:
             walks.callbacks.pop(0)()
     finally:
@@ -182,7 +183,7 @@ def reached(edges: Sequence[Edge]) -> set[Node]:
     return seen
 
 
-def _glance(cts: dict, heap: list, needed: set | None, captured: dict, retain: bool,
+def _glance(cts: dict, heap: list, route: _Route | None, captured: dict, retain: bool,
             create: bool) -> tuple:
     """Walk by the bare formulas, and return where ``_walk`` continues.
 
@@ -192,7 +193,7 @@ def _glance(cts: dict, heap: list, needed: set | None, captured: dict, retain: b
     here = {n: ct if n.outputs == 1 else list(ct) for n, ct in cts.items()}
     ahead, seen = list(heap), {**captured}
     glance = _Glance([], [], [], {})
-    _walk(here, ahead, needed, seen, retain, create, glance)
+    _walk(here, ahead, route, seen, retain, create, glance)
     if not _all_finite([*glance.ends, *seen.values(), *here.values()], glance.sound):
         return cts, heap, captured
     glance.sound.clear()  # for ``is_alone``
@@ -247,7 +248,8 @@ def _all_finite(cts: Sequence, sound: Collection[int] = ()) -> bool:
     return all([c is None or id(c) in sound or is_finite(c) for c in flat])
 
 
-def _walk(cts, heap, needed, captured, retain, create, glance=None):
+def _walk(cts, heap, route, captured, retain, create, glance=None):
+    needed, passing = route or (None, None)
     sums = set()  # nodes whose cotangent is an array made in this walk, which nothing else reads
     watch = state.watch
     places = {place for place, _ in captured}
@@ -271,7 +273,7 @@ def _walk(cts, heap, needed, captured, retain, create, glance=None):
             if node not in needed:
                 continue
         if not plain and node.extras is not None and node.extras.post_hooks:
-            _between_hooks(node, ct, create, cts, heap, needed, captured)
+            _between_hooks(node, ct, create, cts, heap, passing)
         else:
             if ct is None or type(ct) is list or watch is not None:
                 parts = _pulled(node, ct, create)
@@ -285,7 +287,7 @@ def _walk(cts, heap, needed, captured, retain, create, glance=None):
                 if edge is None:
                     continue
                 parent, k = edge
-                if needed is not None and parent not in needed and not _sought(parent, k, captured):
+                if passing is not None and parent not in passing:
                     continue
                 if parent.outputs == 1 and c is not None:
                     old = cts.get(parent)
@@ -341,10 +343,6 @@ def edge_key(edge: Edge) -> tuple:
     return (id(node.variable), 0) if type(node) is AccumulateGrad else (id(node), k)
 
 
-def _sought(node: Node, k: int, captured: dict) -> bool:
-    return edge_key((node, k)) in captured
-
-
 def _capture(node: Node, ct: Any, captured: dict) -> None:
     if node.outputs == 1:
         key = edge_key((node, 0))
@@ -357,20 +355,27 @@ def _capture(node: Node, ct: Any, captured: dict) -> None:
             captured[key] = c
 
 
-def _leading_to(heap: list, sought: Collection[tuple]) -> set:
-    """The nodes from which one of the places ``sought``, by their keys, is reached through an
-    operand."""
+class _Route(NamedTuple):
+    """The nodes from which a wanted place is reached through an operand; with those places."""
+
+    needed: set[Node]
+    passing: set[Node]
+
+
+def _leading_to(heap: list, sought: Collection[tuple]) -> _Route:
+    """The way to the places ``sought``, which are given by their keys."""
     needed = set()
     passed = reached([(node, 0) for _, node in heap])
     ends = {node for node in passed if not any(node.edges)}
     if all([edge_key((node, 0)) in sought for node in ends]):
-        return passed - ends  # all paths lead to one
+        return _Route(passed - ends, passed)  # all paths lead to one
     for node in sorted(passed, key=lambda n: n.seq, reverse=True):  # operands first
         for edge in node.edges:
             if edge is not None and (edge[0] in needed or edge_key(edge) in sought):
                 needed.add(node)
                 break
-    return needed
+    places = {place for place, _ in sought}
+    return _Route(needed, needed | {n for n in passed if edge_key((n, 0))[0] in places})
 
 
 def _after_hooks(node: Node, ct: Any, create: bool) -> Any:
@@ -444,7 +449,7 @@ def _kind(x: Any) -> str:
     return str((x if isinstance(x, Tensor) else show(x)).type())
 
 
-def _between_hooks(node, ct, create, cts, heap, needed, captured):
+def _between_hooks(node, ct, create, cts, heap, passing):
     """Pass a node that has hooks: they see, and may replace, the cotangents of its operands."""
     arrived = [ct] if node.outputs == 1 else ct
     out = list(_pulled(node, ct, create))
@@ -454,7 +459,5 @@ def _between_hooks(node, ct, create, cts, heap, needed, captured):
         if new is not None:
             out = _replaced(hook, out, new, create)
     for edge, c in zip(node.edges, out, strict=False):
-        if edge is None or (needed is not None and edge[0] not in needed
-                            and not _sought(edge[0], edge[1], captured)):
-            continue
-        _add(cts, heap, edge[0], edge[1], c)
+        if edge is not None and (passing is None or edge[0] in passing):
+            _add(cts, heap, edge[0], edge[1], c)

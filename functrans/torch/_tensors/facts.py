@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from functrans.extend import Tracer
+from functrans.torch._graph.batches import known_numbers, require_entries
 from functrans.torch._graph.graph import Storage
 from functrans.torch._graph.modes import is_grad_enabled
 from functrans.torch._tensors import dtypes
@@ -91,7 +93,7 @@ class Facts:
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether the elements lie in row-major order without gaps."""
-        return self._array.flags.c_contiguous
+        return isinstance(self._array, Tracer) or self._array.flags.c_contiguous
 
     def get_device(self) -> int:
         """The number of its device: -1, which is the CPU."""
@@ -178,9 +180,10 @@ class Facts:
             raise RuntimeError(
                 f"a Tensor with {self._array.size} elements cannot be converted to Scalar"
             )
-        if self._array.dtype == dtypes.BFLOAT16:
-            return float(self._array.reshape(())[()])
-        return self._array.item()
+        array = known_numbers(self._array)
+        if array.dtype == dtypes.BFLOAT16:
+            return float(array.reshape(())[()])
+        return array.item()
 
     def _number(self) -> Any:
         """The one element, as ``float`` and the like ask for it."""
@@ -213,7 +216,7 @@ class Facts:
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
-        array = self._array
+        array = known_numbers(self._array)
         return (array.astype(np.float32) if array.dtype == dtypes.BFLOAT16 else array).tolist()
 
     # ---- NumPy
@@ -225,6 +228,7 @@ class Facts:
                 "Can't call numpy() on Tensor that requires grad. "
                 "Use tensor.detach().numpy() instead."
             )
+        require_entries("numpy()")
         return self._array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

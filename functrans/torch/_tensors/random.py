@@ -93,6 +93,11 @@ def random_state() -> Mapping[str, Any]:
     return default_generator.source.bit_generator.state
 
 
+def set_random_state(state: Mapping[str, Any]) -> None:
+    """Have the generator by default go on from ``state``."""
+    default_generator.source.bit_generator.state = state
+
+
 @contextlib.contextmanager
 def random_from(state: Mapping[str, Any] | None) -> Iterator[None]:
     """Inside, the random numbers that came after ``state``; None changes nothing."""

@@ -20,21 +20,20 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from functrans._core.references import is_exact
 from functrans._kernels.large import keep_memory
 from functrans.errors import name_of
-from functrans.extend import Lock
+from functrans.extend import Lock, Tracer
 from functrans.torch._graph.graph import (
     AccumulateGrad,
     Edge,
     Node,
     Storage,
     Value,
+    is_outer,
     record,
 )
 from functrans.torch._graph.hooks import RemovableHandle, Retaining
@@ -228,6 +227,8 @@ class Tensor(Facts, Retaining):
 
     def detach(self) -> Tensor:
         """A tensor on the same memory, without history."""
+        if unusual and state.batch is not None:
+            state.batch.require_no_outer("detach")
         return from_array(self._array, self._storage)
 
     def detach_(self) -> Tensor:
@@ -241,6 +242,8 @@ class Tensor(Facts, Retaining):
     @property
     def data(self) -> Tensor:
         """A tensor on the same memory that is not watched: changes through it are not noticed."""
+        if unusual and state.batch is not None:
+            state.batch.require_no_outer("data")
         return from_array(self._array)
 
     @data.setter
@@ -347,7 +350,7 @@ def from_array(array: Any, storage: Storage | None = None, node: Node | None = N
                index: int = 0) -> Tensor:
     """A tensor around ``array``, the output ``index`` of ``node``."""
     t = _new(Tensor)
-    t._array = array if type(array) is np.ndarray else np.asarray(array)
+    t._array = array if type(array) is np.ndarray else as_memory(array)
     t._storage = storage or Storage()
     if unusual and state.inference and not state.grad:
         t._inference = True
@@ -356,6 +359,11 @@ def from_array(array: Any, storage: Storage | None = None, node: Node | None = N
         if index:
             t._index = index
     return t
+
+
+def as_memory(x: Any) -> Any:
+    """``x``, a number or a value that a batch traces, as what a tensor is around."""
+    return x if isinstance(x, Tracer) else np.asarray(x)
 
 
 def edge_of(t: Tensor) -> Edge | None:
@@ -410,7 +418,8 @@ def _look_up(t: Tensor) -> None:
     for prim, params in t._steps:
         args = (value,)
         y = prim.impl(value.primal, **params)
-        value = record(prim, args, (value.primal,), y, params) if edge else Value(y, None)
+        value = record(prim, args, (value.primal,), y, params, value.owner) if edge else Value(
+            y, None)
     t._node, t._index = value.node, value.index
     if kept and edge:
         t.retain_grad()
@@ -419,6 +428,13 @@ def _look_up(t: Tensor) -> None:
 def has_moved(base: Tensor) -> bool:
     """Whether ``base``, of which there are views, has another shape than when they were made."""
     return base._storage.reshaped or (base._base is not None and not base._requires)
+
+
+def from_value(x: Any, storage: Storage | None = None) -> Tensor:
+    """The tensor that an array, or a value with its place in the graph, stands for."""
+    if type(x) is Value and not is_outer(x):
+        return from_array(x.primal, storage, x.node, x.index)
+    return from_array(x, storage)
 
 
 def has_history(t: Tensor) -> bool:
@@ -469,23 +485,6 @@ def as_array(x: Any) -> np.ndarray:
 
 def show(ct: Any) -> Tensor:
     """A cotangent as users see it: a tensor, conjugated."""
-    if type(ct) is Value:
-        if ct.dtype.kind == "c":
-            ct = np.conjugate(ct)
-        return from_array(ct.primal, None, ct.node, ct.index)
     if ct.dtype.kind == "c":
         ct = np.conjugate(ct)
-    return from_array(ct)
-
-
-def is_alone(xs: list, i: int) -> bool:
-    """Whether the memory of an entry of a list can be reached and changed from there alone."""
-    # two references: that of the list and that of the call
-    return type(xs[i]) is np.ndarray and getrefcount(xs[i]) == 2 and (
-        xs[i].base is None and xs[i].flags.writeable and is_exact(xs[i]))
-
-
-def take(t: Tensor, create: bool) -> Any:
-    """The cotangent that a user's gradient stands for."""
-    ct: Any = lift_variable(t) if create else t._array
-    return np.conjugate(ct) if t._array.dtype.kind == "c" else ct
+    return from_value(ct)

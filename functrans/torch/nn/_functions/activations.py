@@ -21,6 +21,7 @@ from functrans.torch._functions.reductions import axes
 from functrans.torch._functions.scattering import added, reduced
 from functrans.torch._functions.table import FUNCTIONS, METHODS, NN, floating, op
 from functrans.torch._functions.table import method as enter_method
+from functrans.torch._graph.batches import anywhere
 from functrans.torch._tensors import factories
 from functrans.torch._tensors.tensor import Tensor, from_array
 from functrans.torch.nn._functions.direct import linear_row
@@ -368,13 +369,13 @@ def one_hot(tensor, num_classes=-1):
     classes = index_array(tensor)
     if classes.dtype != np.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
-    if classes.size and classes.min() < 0:
+    if anywhere(classes < 0):
         raise RuntimeError("Class values must be non-negative.")
     if num_classes == -1:
         if not classes.size:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         num_classes = int(classes.max()) + 1
-    if classes.size and classes.max() >= num_classes:
+    if anywhere(classes >= num_classes):
         raise RuntimeError("Class values must be smaller than num_classes.")
     return (classes[..., None] == np.arange(num_classes)).astype(np.int64)
 

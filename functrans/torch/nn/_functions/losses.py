@@ -13,6 +13,7 @@ from functrans.torch._functions.own import ROWS
 from functrans.torch._functions.shares import log_softmax as _log_softmax
 from functrans.torch._functions.shares import logsumexp
 from functrans.torch._functions.table import NN, floating, op, promoted
+from functrans.torch._graph.batches import anywhere
 from functrans.torch._tensors.dtypes import Size
 from functrans.torch.nn._functions.direct import (
     cross_entropy_row,
@@ -204,7 +205,7 @@ def _picked(x, target, weight, ignored, reduction, who, total=None, smoothing=0.
         )
     kept = target != ignored
     index = np.where(kept, target, 0)
-    if ((index < 0) | (index >= x.shape[axis])).any():
+    if anywhere((index < 0) | (index >= x.shape[axis])):
         wrong = index[(index < 0) | (index >= x.shape[axis])][0]
         raise IndexError(f"Target {wrong} is out of bounds: there are {x.shape[axis]} classes.")
     values = np.take_along_axis(x, np.expand_dims(index, axis), axis).reshape(shape)
