@@ -234,6 +234,8 @@ USES = {
     "called": lambda x: ft.jit(ft.grad(root))(x) + 1,
     "of what is called": ft.grad(ft.jit(root)),
     "along": lambda x: ft.jvp(ft.jit(root), (x,), (x,))[1],
+    "of constants": lambda x: ft.jvp(
+        lambda y: y * np.array([np.inf, 1.0]), (x,), (np.array([0.0, 1.0]),))[1],
     "of a product": ft.grad(lambda x: np.sum(np.where(x > 0, np.diag(1 / x) @ x, x))),
 }
 
