@@ -10,7 +10,10 @@ from tests.fuzz import rolled
 THOROUGH = os.environ.get("FUNCTRANS_PROFILE") == "thorough"
 
 
-@pytest.mark.parametrize("case", list(rolled.cases(1, 200 if THOROUGH else 3)), ids=lambda case: "f")
+CASES = list(rolled.cases(1, 200 if THOROUGH else 3))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "f")
 def test_rolled_loops_compute_what_numpy_does(case, monkeypatch):
     monkeypatch.setattr(pieces, "LEAST", rolled.LEAST)
     found, _ = rolled.wrong(case, gradients=THOROUGH)
