@@ -73,8 +73,9 @@ def test_boxes_lie_apart_and_inside(lowered):
 
 
 def test_every_read_has_an_arrow():
-    # the product reads two, the loop two, the other product the loop's result and x; two outputs
-    assert CASES["calls"].svg().count("marker-end") == 2 + 2 + 2 + 2
+    # the product reads two, the loop two, the other product the loop's result and x; two outputs,
+    # in each of which NaNs are counted, and the count is read
+    assert CASES["calls"].svg().count("marker-end") == 2 + 2 + 2 + 2 + 4
 
 
 def test_boxes_say_what_is_computed():

@@ -192,6 +192,8 @@ AGAIN = {
     "jvp": lambda f: lambda x: ft.jvp(f, (x,), (1.0 * WANTED,))[1],
     "jacfwd": lambda f: ft.jacfwd(f), "jacrev": lambda f: ft.jacrev(f),
     "hessian": lambda f: ft.hessian(plain(f)),
+    "twice in reverse": lambda f: ft.jacrev(ft.grad(plain(f))),
+    "pushed along a tape": lambda f: lambda x: ft.linearize(f, x)[1](1.0 * WANTED),
     "hvp": lambda f: lambda x: ft.hvp(plain(f), x, 1.0 * WANTED)[1],
     "vmap of jvp": lambda f: ft.vmap(lambda t: ft.jvp(f, (X,), (t,))[1]),
 }
@@ -234,6 +236,8 @@ USES = {
     "called": lambda x: ft.jit(ft.grad(root))(x) + 1,
     "of what is called": ft.grad(ft.jit(root)),
     "along": lambda x: ft.jvp(ft.jit(root), (x,), (x,))[1],
+    "of constants": lambda x: ft.jvp(
+        lambda y: y * np.array([np.inf, 1.0]), (x,), (np.array([0.0, 1.0]),))[1],
     "of a product": ft.grad(lambda x: np.sum(np.where(x > 0, np.diag(1 / x) @ x, x))),
 }
 

@@ -18,6 +18,7 @@ from functrans._compile.run.frame import Frame, Framed, Host
 from functrans._compile.run.machine import NativeUnavailable, local
 from functrans._compile.run.native import NativeProgram
 from functrans._core.locks import compiler
+from functrans._core.products import Products
 from functrans._core.version import VERSION
 from functrans._export.c_library import Source, build, header
 from functrans._transforms.arguments import describe, hand_out_all, is_number
@@ -123,7 +124,7 @@ def exported(f: Callable, jitted: Jitted, examples: tuple) -> Exported:
     """``f`` compiled for arguments like ``examples``."""
     name = name_of(f)
     given = jitted.signature.of(examples, {})
-    entry, operands = jitted._entry(given)
+    entry, operands = jitted._entry(given, Products.BY_ROW)
     if isinstance(entry, Tree):
         raise UnsupportedError(
             f"export: `{name}` decides by values, in Python, so that it is not one program. Use "

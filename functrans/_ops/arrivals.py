@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.aval import is_inexact
-from functrans._core.bind import is_staged
+from functrans._core.bind import is_staged, may_have_nan
 from functrans._core.products import NanArrived, Products, products
 from functrans._ops.declare import Linear, linear
 
@@ -17,7 +17,15 @@ def arrived(parts: Sequence) -> list:
     """What a derivative hands out, checked if the program that is written checks."""
     if products() is not Products.CHECKED:
         return list(parts)
-    return [checked(x) if is_staged(x) and is_inexact(x) else x for x in parts]
+    return [x if x is None or not is_inexact(x) else _looked_at(x) for x in parts]
+
+
+def _looked_at(x: Any) -> Any:
+    if is_staged(x):
+        return checked(x)
+    if may_have_nan(x):  # of constants alone, known while it is written
+        raise NanArrived
+    return x
 
 
 def _checked(x: Any) -> Any:

@@ -27,6 +27,7 @@ from functrans._core.bind import (
     spread,
 )
 from functrans._core.primitive import Primitive
+from functrans._ops.arrivals import arrived
 from functrans._ops.declare import Bilinear, Elementwise, Linear, where
 from functrans._transforms.arguments import Leaves, require_numbers, zeros_like
 from functrans._transforms.forward.jvp import JVPTrace, JVPTracer, mine
@@ -275,7 +276,7 @@ def run_laplacian(
         outs, structure = tree.flatten(call([opened.rebuild(list(values))]))
         require_numbers(f"{who}: `{name_of(f)}`", outs)
         lowered = [trace.lower(y) for y in outs]
-        return Curved(lowered, [trace.curvature(y) for y in outs], structure)
+        return Curved(lowered, arrived([trace.curvature(y) for y in outs]), structure)
     finally:
         trace.closed = True
 

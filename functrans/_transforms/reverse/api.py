@@ -11,7 +11,8 @@ import numpy as np
 from functrans import tree
 from functrans._core.array import plain
 from functrans._core.aval import aval_of
-from functrans._core.bind import Tracer, cast
+from functrans._core.bind import Tracer, cast, is_staged
+from functrans._ops.arrivals import arrived
 from functrans._transforms.arguments import (
     Leaves,
     check_like,
@@ -57,7 +58,8 @@ class Recording(NamedTuple):
             for s, v in zip(seeds, self.values, strict=True)
         ]
         with self.trace.growing or nullcontext():
-            cts = pull_back(self.trace, self.ends, seeds, self.inputs, consume=False)
+            cts = pull_back(self.trace, self.ends, seeds, self.inputs, consume=False,
+                            staged=any(map(is_staged, self.values)))
         return [
             zeros_like(x) if c is None else cast(self.trace.settled(c), x.dtype)
             for c, x in zip(cts, self.inputs, strict=True)
@@ -68,10 +70,10 @@ class Recording(NamedTuple):
         self.trace.check_captures()
         with self.trace.growing or nullcontext():
             ts = push_forward(self.trace, self.ends, self.inputs, tangents)
-        y_ts = [
+        y_ts = arrived([
             zeros_like(v) if t is None else self.trace.settled(t)
             for t, v in zip(ts, self.values, strict=True)
-        ]
+        ])
         if self.trace.split and any(map(has_nan, y_ts)):
             raise NotDifferentiable(
                 f"{self.trace.fun}: eigenvalues or singular values coincide, and the basis that "

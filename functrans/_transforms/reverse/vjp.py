@@ -389,12 +389,15 @@ def _unlike_both(x1, x2, y):
 
 
 def pull_back(
-    trace: VJPTrace, outs: Sequence, seeds: Sequence, inputs: Sequence[VJPTracer], consume: bool
+    trace: VJPTrace, outs: Sequence, seeds: Sequence, inputs: Sequence[VJPTracer], consume: bool,
+    staged: bool = False,
 ) -> list:
-    """Cotangents of ``inputs`` from those of ``outs``; None where there is no path."""
+    """Cotangents of ``inputs`` from those of ``outs``; None where there is no path.
+
+    ``staged``: the outputs, of which the tape alone may be left, depend on a program's inputs.
+    """
     trace.check_captures()
     seeds_of: dict[int, Any] = {}
-    staged = False
     for out, seed in zip(outs, seeds, strict=True):
         if type(out) is VJPTracer and out.owner is trace and seed is not None:
             before = seeds_of.get(out.slot)

@@ -216,6 +216,8 @@ class Jitted:
         try:
             return self._run(given, args, kwargs)
         except NanArrived:
+            if len(self.doubted) >= KEPT:
+                self.doubted.clear()
             self.doubted.add(given.key)
             self._forget_shortcuts()
             return self._run(given, args, kwargs)
@@ -252,6 +254,7 @@ class Jitted:
         """Forget every program."""
         with self.lock:
             self.entries.clear()
+            self.doubted.clear()
             self._forget_shortcuts()
 
     def _forget_shortcuts(self) -> None:
@@ -393,7 +396,7 @@ class Jitted:
 
     def code(self, *args: Any) -> Callable[[Sequence], list] | None:
         """What takes the numbers among such arguments to fresh outputs, if it can be native."""
-        entry, _ = self._entry(self.signature.of(args, {}), Products.STRONG)
+        entry, _ = self._entry(self.signature.of(args, {}), Products.BY_ROW)
         try:
             code = entry.executable.code if type(entry) is Entry else None
         except Interrupted:
