@@ -1,5 +1,8 @@
 """Code for any size: which lengths compile, and that results are those of eager code."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +10,7 @@ from hypothesis import strategies as st
 
 import functrans as ft
 from functrans._compile.emit.sizes import generalised, split
-from functrans._compile.run import general, machine
+from functrans._compile.run import general, machine, store
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
 
@@ -113,6 +116,53 @@ def test_matrices_of_any_size():
         x = ramp(n, 12)
         assert np.allclose(g(w, x, x[::-1]), ft.grad(f)(w, x, x[::-1]), rtol=1e-11)
     assert sum(x.startswith("runs") for x in compiled(g)) == 3
+
+
+@pytest.mark.parametrize("dtype", ["f", "d", "F", "D", "i", "l"])
+def test_every_dtype(dtype):
+    def f(x):
+        return np.sum(x * x, axis=0) + x * (2 / len(x)) - x[::-1] * len(x)
+
+    g = ft.jit(f)
+    for n in (20, 31, 47, 25, 53):
+        x = (10 * ramp(n, 3) * (1 + 1j if dtype in "FD" else 1)).astype(dtype)
+        assert g(x).dtype == f(x).dtype
+        # NumPy's complex products are contracted, or not, by its own compiler
+        assert np.allclose(g(x), f(x), rtol=1e-14 if dtype in "Dil" else 1e-5)
+    assert compiled(g)[-1].startswith("runs")
+
+
+def test_pieces_for_threads_and_rows_that_fit_the_cache():
+    def f(x):
+        y = np.sqrt(np.abs(x))
+        return y / np.sum(y, axis=1, keepdims=True), np.sum(y * y, axis=0)
+
+    g = ft.jit(f)
+    for n in (20_000, 20_111, 24_001, 20_222):
+        for y, e in zip(g(ramp(n, 6)), f(ramp(n, 6)), strict=True):
+            assert np.allclose(y, e, rtol=1e-13)
+    assert compiled(g)[-1].startswith("runs")
+
+
+def test_threads_at_once():
+    f, lengths = ft.jit(ft.grad(steps)), list(range(20, 45))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda n: f(ramp(n)), lengths))
+    for n, y in zip(lengths, found, strict=True):
+        assert np.allclose(y, ft.grad(steps)(ramp(n)), rtol=1e-13, atol=0)
+
+
+def test_another_process_finds_the_code_on_disk(tmp_path, monkeypatch):
+    monkeypatch.setenv("FUNCTRANS_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(store, "_on", ContextVar("cache", default=True))
+    f = ft.jit(steps)
+    for n in (20, 31, 47):
+        f(ramp(n))
+    machine.local().families.clear()
+    other = ft.jit(steps)
+    assert np.isclose(other(ramp(52)), steps(ramp(52)), rtol=1e-14)
+    assert compiled(other) == ["runs what was compiled for any length of axis 0 of x, ready"]
+    assert len(ft.cache.entries()) == 3
 
 
 def test_views_that_are_not_contiguous():
