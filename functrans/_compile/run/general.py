@@ -53,7 +53,7 @@ class Family:
     """What is known of a skeleton: texts that were compiled as they are, and general codes."""
 
     def __init__(self) -> None:
-        self.samples: dict[Shapes, tuple[str, ...]] = {}  # numbers by shapes
+        self.samples: dict[Shapes, str] = {}  # numbers by shapes
         self.codes: list[General] = []
         self.refused = False  # LLVM has to know the numbers that vary
 
@@ -100,7 +100,7 @@ class Families:
             if (sizes := general.form.sizes(numbers)) is not None:
                 drop = _dropping(family, general)
                 return Found(general, sizes, _nothing, drop, False)
-        family.samples[wanted.shapes] = numbers
+        family.samples[wanted.shapes] = " ".join(numbers)
         while len(family.samples) > MOST_SAMPLES:
             del family.samples[next(iter(family.samples))]
         if len(family.samples) <= SPECIAL or family.refused or len(family.codes) == MOST_CODES:
@@ -128,7 +128,8 @@ class Families:
     def _made(self, key: str, family: Family, skeleton: str, numbers: tuple[str, ...],
               wanted: Wanted) -> Found | None:
         """General code for the texts so far."""
-        made = generalised(skeleton, list(family.samples.values()), wanted.slot)
+        samples = [x.split() for x in family.samples.values()]
+        made = generalised(skeleton, samples, wanted.slot)
         code = None if made is None else self.machine.translated(made[1])
         if made is None or code is None:
             family.refused = True
