@@ -55,6 +55,15 @@ def test_a_decision_by_an_unseen_length_is_taken():
         assert np.array_equal(g(ramp(n)), f(ramp(n)))
 
 
+def test_a_number_decided_by_an_unseen_length_is_taken():
+    def f(x):
+        return x * (1.5 if len(x) < 90 else 2.5)
+
+    g = ft.jit(f)
+    for n in (20, 31, 47, 60, 91, 95, 30):
+        assert np.array_equal(g(ramp(n)), f(ramp(n)))
+
+
 def test_numbers_and_arrays_made_of_a_length_are_those_of_each_length():
     def f(x):
         n = len(x)
@@ -225,6 +234,31 @@ def test_a_text_is_its_form_with_its_sizes():
         back = [f"{sizes[int(x[1:])]}" if x[0] == "#" and form.types[int(x[1:])] == "i64" else y
                 for x, y in zip(form.numbers, numbers, strict=True)]
         assert tuple(back) == numbers
+
+
+def test_numbers_that_differ_from_a_form_have_no_sizes():
+    line = "define i32 @run0(ptr %list) #0 {{\n  %t = mul i64 {}, {}\n  %u = sub i64 {}, 7\n}}\n"
+    skeleton, one = split(line.format(3, 5, 3))
+    form, _ = generalised(skeleton, [one, split(line.format(4, 9, 4))[1]], 1)
+    assert form.types == ("i64", "i64")
+    assert form.sizes(split(line.format(8, -1, 8))[1]).tolist() == [8, -1]
+    assert form.sizes(split(line.format(8, 2, 9))[1]) is None
+    assert form.sizes(split(line.format(8, 2, 8).replace("7", "6"))[1]) is None
+
+
+def test_functions_of_other_names_share_nothing():
+    def double(x):
+        return 2.0 * x
+
+    def twice(x):
+        return 2.0 * x
+
+    functions = ft.jit(double), ft.jit(twice)
+    for n in (20, 31, 47):
+        for f in functions:
+            assert np.array_equal(f(ramp(n)), 2.0 * ramp(n))
+    made = ["compiled", "compiled", "compiled for any length of axis 0 of x"]
+    assert [compiled(f) for f in functions] == [made, made]
 
 
 def test_numbers_that_llvm_has_to_know_refuse():
