@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("unoptimised")
 
 @pytest.fixture(autouse=True)
 def nothing_compiled_before():
-    machine.local().families.clear()
+    machine.local().families.by_key.clear()
     with ft.cache.off():
         yield
 
@@ -167,7 +167,7 @@ def test_another_process_finds_the_code_on_disk(tmp_path, monkeypatch):
     f = ft.jit(steps)
     for n in (20, 31, 47):
         f(ramp(n))
-    machine.local().families.clear()
+    machine.local().families.by_key.clear()
     other = ft.jit(steps)
     assert np.isclose(other(ramp(52)), steps(ramp(52)), rtol=1e-14)
     assert compiled(other) == ["runs what was compiled for any length of axis 0 of x, ready"]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Shapes for which a skeleton is compiled as it is, before there is code for any size.
 SPECIAL = 2
-# Codes of a skeleton: each later one has more sizes, as some turned out not to agree.
+# Codes of a skeleton that are kept: each has more sizes than those before, which did not agree.
 MOST_CODES = 4
 # Skeletons that are remembered, and texts of each.
 MOST_SKELETONS, MOST_SAMPLES = 256, 8
@@ -103,12 +103,9 @@ class Families:
         family.samples[wanted.shapes] = " ".join(numbers)
         while len(family.samples) > MOST_SAMPLES:
             del family.samples[next(iter(family.samples))]
-        if len(family.samples) <= SPECIAL or family.refused or len(family.codes) == MOST_CODES:
+        if len(family.samples) <= SPECIAL or family.refused:
             return None
         return self._made(key, family, skeleton, numbers, wanted)
-
-    def clear(self) -> None:
-        self.by_key.clear()
 
     def _family(self, key: str, wanted: Wanted) -> Family:
         """What is known of a skeleton, perhaps from disk."""
@@ -144,7 +141,7 @@ class Families:
 
         def keep() -> None:
             with compiling:
-                family.codes.append(general)
+                family.codes = [*family.codes, general][-MOST_CODES:]
                 store.put(key, code, notes)
 
         return Found(general, sizes, keep, _dropping(family, general), True)
