@@ -37,6 +37,7 @@ def main() -> int:
         overhead,
         parallel,
         programs,
+        ragged,
         report,
         shim,
         sparse,
@@ -68,6 +69,7 @@ def main() -> int:
     runs["jit-price"] = lambda: jit.price_table(args.scale)
     runs["jit-guards"] = lambda: as_written.guards_table(args.scale)
     runs["as-written"] = lambda: as_written.table(args.scale)
+    runs["jit-lengths"] = lambda: ragged.table(args.scale)
     runs["jit-loops"] = lambda: loops.table(args.scale)
     if kernels.numba is not None:
         runs["numba-price"] = lambda: kernels.price_table(args.scale)

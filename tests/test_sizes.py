@@ -1,5 +1,8 @@
 """Code for any size: which lengths compile, and that results are those of eager code."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,14 +10,14 @@ from hypothesis import strategies as st
 
 import functrans as ft
 from functrans._compile.emit.sizes import generalised, split
-from functrans._compile.run import general, machine
+from functrans._compile.run import general, machine, store
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
 
 
 @pytest.fixture(autouse=True)
 def nothing_compiled_before():
-    machine.local().families.clear()
+    machine.local().families.by_key.clear()
     with ft.cache.off():
         yield
 
@@ -49,6 +52,15 @@ def test_a_decision_by_an_unseen_length_is_taken():
 
     g = ft.jit(f)
     for n in (20, 31, 47, 60, 90, 91, 92, 200, 300):
+        assert np.array_equal(g(ramp(n)), f(ramp(n)))
+
+
+def test_a_number_decided_by_an_unseen_length_is_taken():
+    def f(x):
+        return x * (1.5 if len(x) < 90 else 2.5)
+
+    g = ft.jit(f)
+    for n in (20, 31, 47, 60, 91, 95, 30):
         assert np.array_equal(g(ramp(n)), f(ramp(n)))
 
 
@@ -115,6 +127,53 @@ def test_matrices_of_any_size():
     assert sum(x.startswith("runs") for x in compiled(g)) == 3
 
 
+@pytest.mark.parametrize("dtype", ["f", "d", "F", "D", "i", "l"])
+def test_every_dtype(dtype):
+    def f(x):
+        return np.sum(x * x, axis=0) + x * (2 / len(x)) - x[::-1] * len(x)
+
+    g = ft.jit(f)
+    for n in (20, 31, 47, 25, 53):
+        x = (10 * ramp(n, 3) * (1 + 1j if dtype in "FD" else 1)).astype(dtype)
+        assert g(x).dtype == f(x).dtype
+        # NumPy's complex products are contracted, or not, by its own compiler
+        assert np.allclose(g(x), f(x), rtol=1e-14 if dtype in "Dil" else 1e-5)
+    assert compiled(g)[-1].startswith("runs")
+
+
+def test_pieces_for_threads_and_rows_that_fit_the_cache():
+    def f(x):
+        y = np.sqrt(np.abs(x))
+        return y / np.sum(y, axis=1, keepdims=True), np.sum(y * y, axis=0)
+
+    g = ft.jit(f)
+    for n in (20_000, 20_111, 24_001, 20_222):
+        for y, e in zip(g(ramp(n, 6)), f(ramp(n, 6)), strict=True):
+            assert np.allclose(y, e, rtol=1e-13)
+    assert compiled(g)[-1].startswith("runs")
+
+
+def test_threads_at_once():
+    f, lengths = ft.jit(ft.grad(steps)), list(range(20, 45))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda n: f(ramp(n)), lengths))
+    for n, y in zip(lengths, found, strict=True):
+        assert np.allclose(y, ft.grad(steps)(ramp(n)), rtol=1e-13, atol=0)
+
+
+def test_another_process_finds_the_code_on_disk(tmp_path, monkeypatch):
+    monkeypatch.setenv("FUNCTRANS_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(store, "_on", ContextVar("cache", default=True))
+    f = ft.jit(steps)
+    for n in (20, 31, 47):
+        f(ramp(n))
+    machine.local().families.by_key.clear()
+    other = ft.jit(steps)
+    assert np.isclose(other(ramp(52)), steps(ramp(52)), rtol=1e-14)
+    assert compiled(other) == ["runs what was compiled for any length of axis 0 of x, ready"]
+    assert len(ft.cache.entries()) == 3
+
+
 def test_views_that_are_not_contiguous():
     def f(x):
         return np.cumsum(x.T[::2, ::-1], axis=1) + x.T[1::2, :]
@@ -175,6 +234,31 @@ def test_a_text_is_its_form_with_its_sizes():
         back = [f"{sizes[int(x[1:])]}" if x[0] == "#" and form.types[int(x[1:])] == "i64" else y
                 for x, y in zip(form.numbers, numbers, strict=True)]
         assert tuple(back) == numbers
+
+
+def test_numbers_that_differ_from_a_form_have_no_sizes():
+    line = "define i32 @run0(ptr %list) #0 {{\n  %t = mul i64 {}, {}\n  %u = sub i64 {}, 7\n}}\n"
+    skeleton, one = split(line.format(3, 5, 3))
+    form, _ = generalised(skeleton, [one, split(line.format(4, 9, 4))[1]], 1)
+    assert form.types == ("i64", "i64")
+    assert form.sizes(split(line.format(8, -1, 8))[1]).tolist() == [8, -1]
+    assert form.sizes(split(line.format(8, 2, 9))[1]) is None
+    assert form.sizes(split(line.format(8, 2, 8).replace("7", "6"))[1]) is None
+
+
+def test_functions_of_other_names_share_nothing():
+    def double(x):
+        return 2.0 * x
+
+    def twice(x):
+        return 2.0 * x
+
+    functions = ft.jit(double), ft.jit(twice)
+    for n in (20, 31, 47):
+        for f in functions:
+            assert np.array_equal(f(ramp(n)), 2.0 * ramp(n))
+    made = ["compiled", "compiled", "compiled for any length of axis 0 of x"]
+    assert [compiled(f) for f in functions] == [made, made]
 
 
 def test_numbers_that_llvm_has_to_know_refuse():

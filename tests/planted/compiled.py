@@ -256,6 +256,34 @@ ERRORS = (
         "return (x[0] == 0) | (x[1] == 0)",
         "tests/test_native_complex.py::test_arithmetic_has_every_bit_of_numpys",
     ),
+    Planted(
+        "any size: numbers that are no sizes are not compared",
+        "functrans/_compile/emit/sizes.py",
+        "elif wanted != x:",
+        "elif False:",
+        "tests/test_sizes.py::test_numbers_that_differ_from_a_form_have_no_sizes",
+    ),
+    Planted(
+        "any size: sizes that no longer agree are taken for one",
+        "functrans/_compile/emit/sizes.py",
+        "if found.setdefault(wanted, x) != x:",
+        "if not found.setdefault(wanted, x):",
+        "tests/test_sizes.py::test_numbers_that_differ_from_a_form_have_no_sizes",
+    ),
+    Planted(
+        "any size: a float32 is stored as a float64",
+        "functrans/_compile/emit/sizes.py",
+        '"float": "f4"',
+        '"float": "f8"',
+        "tests/test_sizes.py::test_every_dtype",
+    ),
+    Planted(
+        "any size: the name of a program is not in the key",
+        "functrans/_compile/run/general.py",
+        'skeleton, str(wanted.slot), wanted.name,',
+        'skeleton, str(wanted.slot),',
+        "tests/test_sizes.py::test_functions_of_other_names_share_nothing",
+    ),
 )
 
 __all__ = ["ERRORS"]

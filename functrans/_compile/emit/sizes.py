@@ -12,25 +12,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from functrans._compile.emit.module import ARRAY_DATA, LIST_ITEMS, POINTER
 
+# The types of sizes, as NumPy names them.
+_TYPES = {"i64": "i8", "i32": "i4", "i16": "i2", "i8": "i1", "double": "f8", "float": "f4"}
+_TYPE = "|".join(_TYPES)
 # Numbers that routines are given by address; they are declared where they are used.
-_DECLARED = re.compile(r'^@"(?:i64|i32|double|float)\.[^"]*" = private .*\n', re.M)
+_DECLARED = re.compile(rf'^@"(?:{_TYPE})\.[^"]*" = private .*\n', re.M)
+_BEHIND = "|".join([rf'(?<=@"{t}[.])' for t in _TYPES])
 _NUMBER = re.compile(r'(?<![\w.%@"!#-])(?:-?\d+|0x[0-9a-f]{16})(?![\w.":])'
-                     r'|(?<=@")(?:i64|i32|double|float)\.[^"]*(?=")')
+                     rf'|(?:{_BEHIND})[^"]*(?=")')
 # A number that became a size, until its type is known: its place between two marks.
 _MARK = r"\x01(\d+)\x02"
-_TYPED = re.compile(rf"\b(i64|double|float) {_MARK}")
-_ADDRESS = re.compile(rf'@"{_MARK}"')
+_TYPED = re.compile(rf"\b({_TYPE}) {_MARK}")
+_ADDRESS = re.compile(rf'@"({_TYPE})\.{_MARK}"')
 _ROOM = re.compile(rf"alloca \[{_MARK} x i8\]")
 # The type of operands is written once, before the first.
 _OPERATION = re.compile(
     r"^  %[\w.]+ = (?:phi|[if]cmp \w+|[us]?(?:add|sub|mul|div|rem)|f(?:add|sub|mul|div|rem)|and|or)"
-    r"(?: [a-z]+)* (i64|double|float) "
+    rf"(?: [a-z]+)* ({_TYPE}) "
 )
 # Functions of steps, which call each other, and those that are called from outside.
 _STEP = re.compile(r"@(?:kernel|call|tiles)\d+\((.*)\)")
@@ -58,7 +62,7 @@ class Form(NamedTuple):
         found: dict[str, str] = {}
         for wanted, x in zip(self.numbers, numbers, strict=True):
             if wanted[0] == "#":
-                if found.setdefault(wanted, _plain(x)) != _plain(x):
+                if found.setdefault(wanted, x) != x:
                     return None
             elif wanted != x:
                 return None
@@ -69,18 +73,13 @@ class Form(NamedTuple):
         return out
 
 
-def _plain(number: str) -> str:
-    """A number without the type before it, if there is one."""
-    return number.rpartition(".")[2]
-
-
 def _write(place: np.ndarray, t: str, number: str) -> None:
     """Put a number of LLVM's text where native code reads one of type ``t``."""
-    if t == "i64" or t == "i32":
-        place.view(np.dtype(t.replace("i", "int")))[0] = int(number)
-        return
-    x = np.array([int(number, 16)], np.uint64).view(np.float64)  # also of a float, as LLVM has it
-    place.view(np.dtype(t))[0] = x[0]
+    if number.startswith("0x"):  # the bits of a double, of a float too
+        x: Any = np.array([int(number, 16)], np.uint64).view(np.float64)[0]
+    else:
+        x = int(number)
+    place.view(_TYPES[t])[0] = x
 
 
 def generalised(skeleton: str, samples: Sequence[Sequence[str]], slot: int
@@ -102,13 +101,12 @@ def generalised(skeleton: str, samples: Sequence[Sequence[str]], slot: int
 
     def name(i: str, t: str, stem: str = "") -> str:
         types[int(i)] = t
-        column = tuple(map(_plain, columns[int(i)]))
-        return f"%size.{stem}{sizes.setdefault((t, column), len(sizes))}"
+        return f"%size.{stem}{sizes.setdefault((t, columns[int(i)]), len(sizes))}"
 
     for line in text.split("\n"):
         if "\1" in line and line.startswith("  "):
             line = _ROOM.sub(lambda m: f"alloca i8, i64 {name(m[1], 'i64')}", line)
-            line = _ADDRESS.sub(lambda m: name(m[1], _type_in(columns[int(m[1])]), "p"), line)
+            line = _ADDRESS.sub(lambda m: name(m[2], m[1], "p"), line)
             line = _TYPED.sub(lambda m: f"{m[1]} {name(m[2], m[1])}", line)
             if operation := _OPERATION.match(line):
                 t = operation[1]
@@ -118,14 +116,9 @@ def generalised(skeleton: str, samples: Sequence[Sequence[str]], slot: int
         out.append(line)
     numbers = [samples[0][i] for i in range(len(columns))]
     for i, t in types.items():
-        numbers[i] = f"#{sizes[t, tuple(map(_plain, columns[i]))]}"
+        numbers[i] = f"#{sizes[t, columns[i]]}"
     kinds = [t for t, _ in sizes]
     return Form(tuple(numbers), tuple(kinds)), _declared("\n".join(_with_sizes(out, kinds, slot)))
-
-
-def _type_in(column: Sequence[str]) -> str:
-    """The type that is written before a number."""
-    return column[0].partition(".")[0]
 
 
 def _with_sizes(lines: Sequence[str], types: Sequence[str], slot: int) -> list[str]:
@@ -160,7 +153,7 @@ def _with(call: str, arguments: str, more: str) -> str:
 
 def _declared(text: str) -> str:
     """The text with the numbers that routines are still given by address."""
-    names = dict.fromkeys(re.findall(r'@"((?:i64|i32|double|float)\.[^"]*)"', text))
+    names = dict.fromkeys(re.findall(rf'@"((?:{_TYPE})\.[^"]*)"', text))
     lines = [f'@"{x}" = private unnamed_addr constant {x.replace(".", " ", 1)}' for x in names]
     return "\n".join([*lines, text])
 

@@ -186,6 +186,9 @@ class Code:
         """The parts of a complex number, or the number itself."""
         if not is_pair(t):
             return (x,)
+        if is_pair(x):  # a number, not a register
+            real, imag = (part.split()[1] for part in x[1:-1].split(","))
+            return real, imag
         return self.op(f"extractvalue {t} {x}, 0"), self.op(f"extractvalue {t} {x}, 1")
 
     def pair(self, t: str, parts: Sequence[str]) -> str:

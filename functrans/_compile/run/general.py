@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Shapes for which a skeleton is compiled as it is, before there is code for any size.
 SPECIAL = 2
-# Codes of a skeleton: each later one has more sizes, as some turned out not to agree.
+# Codes of a skeleton that are kept: each has more sizes than those before, which did not agree.
 MOST_CODES = 4
 # Skeletons that are remembered, and texts of each.
 MOST_SKELETONS, MOST_SAMPLES = 256, 8
@@ -53,7 +53,7 @@ class Family:
     """What is known of a skeleton: texts that were compiled as they are, and general codes."""
 
     def __init__(self) -> None:
-        self.samples: dict[Shapes, tuple[str, ...]] = {}  # numbers by shapes
+        self.samples: dict[Shapes, str] = {}  # numbers by shapes
         self.codes: list[General] = []
         self.refused = False  # LLVM has to know the numbers that vary
 
@@ -100,15 +100,12 @@ class Families:
             if (sizes := general.form.sizes(numbers)) is not None:
                 drop = _dropping(family, general)
                 return Found(general, sizes, _nothing, drop, False)
-        family.samples[wanted.shapes] = numbers
+        family.samples[wanted.shapes] = " ".join(numbers)
         while len(family.samples) > MOST_SAMPLES:
             del family.samples[next(iter(family.samples))]
-        if len(family.samples) <= SPECIAL or family.refused or len(family.codes) == MOST_CODES:
+        if len(family.samples) <= SPECIAL or family.refused:
             return None
         return self._made(key, family, skeleton, numbers, wanted)
-
-    def clear(self) -> None:
-        self.by_key.clear()
 
     def _family(self, key: str, wanted: Wanted) -> Family:
         """What is known of a skeleton, perhaps from disk."""
@@ -128,7 +125,8 @@ class Families:
     def _made(self, key: str, family: Family, skeleton: str, numbers: tuple[str, ...],
               wanted: Wanted) -> Found | None:
         """General code for the texts so far."""
-        made = generalised(skeleton, list(family.samples.values()), wanted.slot)
+        samples = [x.split() for x in family.samples.values()]
+        made = generalised(skeleton, samples, wanted.slot)
         code = None if made is None else self.machine.translated(made[1])
         if made is None or code is None:
             family.refused = True
@@ -143,7 +141,7 @@ class Families:
 
         def keep() -> None:
             with compiling:
-                family.codes.append(general)
+                family.codes = [*family.codes, general][-MOST_CODES:]
                 store.put(key, code, notes)
 
         return Found(general, sizes, keep, _dropping(family, general), True)

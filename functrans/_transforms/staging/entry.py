@@ -144,9 +144,11 @@ class Entry:
             return self.derived[key]
         return self.derived.setdefault(key, make())
 
-    def of(self, what: str, program: Program) -> Entry:
-        """The entry of a program made from this one's."""
-        return Entry(f"{what}({self.name})", program, None, self.rounding)
+    def of(self, what: str, program: Program, same: bool = True) -> Entry:
+        """The entry of a program made from this one's; ``same``: its inputs are the first there."""
+        made = Entry(f"{what}({self.name})", program, None, self.rounding)
+        made.inputs = self.inputs if same else ()
+        return made
 
     def jvp(self, mask: Mask, how: Products) -> tuple[Entry, list[bool]]:
         """The entry of outputs and tangents, and which outputs have one."""
@@ -175,7 +177,7 @@ class VJPPair:
         joint = restage.vjp(program, mask, entry.name, how, takes)
         split = restage.partition(joint, len(mask), len(program.outputs), takes)
         self.forward = entry.of("forward of vjp", split.forward)
-        self.backward = entry.of("backward of vjp", split.backward)
+        self.backward = entry.of("backward of vjp", split.backward, same=False)
         self.reads, self.takes = split.reads, takes
         self.types = [aval_of_atom(a) for a in program.outputs]
 
