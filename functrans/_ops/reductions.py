@@ -12,6 +12,7 @@ import numpy as np
 
 from functrans._core.aval import Aval, dtype_of, finfo, floating_of
 from functrans._core.bind import PLAIN, STRONG, cast, is_finite, may_have_nan
+from functrans._core.sums import reduced
 from functrans._kernels import large
 from functrans._ops.declare import POSITIVE, elementwise, linear, primitive, strong_multiply
 from functrans._ops.elementwise import (
@@ -57,6 +58,10 @@ def expand(v: Any, shape: tuple[int, ...], axis: tuple[int, ...]) -> Any:
     return repeated(v, shape)
 
 
+def _sum(x, axis):
+    return reduced(x, axis) if type(x) is np.ndarray else np.add.reduce(x, axis)
+
+
 def _sum_transpose(ct, x, axis):
     return cast(expand(ct, x.shape, axis), x.dtype)
 
@@ -66,7 +71,7 @@ def _sum_abstract(x, axis):
 
 
 sum = linear(
-    "sum", lambda x, axis: np.add.reduce(x, axis), _sum_transpose, abstract=_sum_abstract,
+    "sum", _sum, _sum_transpose, abstract=_sum_abstract,
     batch=lambda size, xs, batched, axis: sum(xs[0], axis=shift_axis(axis)),
     reduces=add, neutral=lambda dtype: 0,
 )
@@ -115,7 +120,7 @@ def share_out(axis: tuple[int, ...], x: np.ndarray, y: Any, ct: Any) -> Any:
 @functools.cache
 def _wide(dtype: np.dtype) -> np.dtype:
     """A real type that counts entries; narrower ones do not count that far."""
-    return np.result_type(np.empty(0, dtype).real.dtype, np.float32)
+    return np.result_type(np.real(np.empty(0, dtype)), np.float32)
 
 
 def weigh(g: Any, share: Any) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of, shape_of
 from functrans._core.bind import bind, cast, sum_to
+from functrans._kernels import sizes
 from functrans._ops.declare import linear, primitive
 from functrans._ops.windows import windows as windows  # for the table
 
@@ -64,12 +65,20 @@ def _batch_broadcast(size, xs, batched, shape):
 
 # Up to here writing an array costs less than the strided view that avoids it.
 SMALL = 4096
+# Columns up to which they are written one by one, and entries from which: NumPy takes 4 ns a row.
+FEW, MANY = 4, 1024
 
 
 def repeated(x: Any, shape: tuple[int, ...]) -> np.ndarray:
     """``np.broadcast_to(x, shape)`` of a plain array or number."""
     x = np.asarray(x)
-    if math.prod(shape) > SMALL:
+    size = math.prod(shape)
+    if x.shape[-1:] == (1,) and 1 < shape[-1] <= FEW and MANY <= size < sizes.LARGE:
+        y = np.empty(shape, x.dtype)
+        for j in range(shape[-1]):
+            y[..., j] = x[..., 0]
+        return y
+    if size > SMALL:
         if x.ndim or x.dtype.kind == "V":
             return np.broadcast_to(x, shape)
         return np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
