@@ -8,6 +8,8 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as fnp
+from functrans._core import sums
+from functrans._ops.structure import repeated
 from tests.drawing import generator
 
 RNG = generator(7)
@@ -506,3 +508,56 @@ def test_a_real_dtype_of_complex_entries_warns_as_numpys(f):
 def test_a_real_part_taken_by_name_does_not_warn():
     z = np.array([1 + 2j, 3.0])
     np.testing.assert_array_equal(ft.grad(lambda z: np.sum(z.real, dtype=np.float32))(z), [1, 1])
+
+
+# ---- rows and columns that are short
+
+
+def _marked(shape, dtype):
+    """Random numbers, with zeros of both signs, infinities and NaNs among them."""
+    x = np.random.default_rng(0).normal(size=shape).astype(dtype)
+    flat = x.reshape(-1)
+    for k, value in enumerate([-0.0, 0.0, np.inf, -np.inf, np.nan, -0.0]):
+        flat[k :: 7 * (k + 3)] = value
+    x.reshape(-1, shape[-1])[::5] = -0.0
+    return x
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("width", range(2, 9))
+def test_a_sum_of_short_rows_is_numpys_to_the_last_bit(width, dtype):
+    x = _marked((20, 50, width), dtype)
+    with np.errstate(all="ignore"):
+        y, expected = sums.reduced(x, (2,)), np.add.reduce(x, 2)
+    np.testing.assert_array_equal(y, expected)
+    real = ~np.isnan(y)
+    np.testing.assert_array_equal(np.signbit(y[real]), np.signbit(expected[real]))
+
+
+SHAPES = [(1,), (40, 3), (3, 2000), (64, 64, 3), (2, 1, 4, 5), (300, 2, 1), (0, 3)]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_sums_of_rules_are_numpys_but_for_rounding(shape, dtype):
+    x = np.random.default_rng(0).normal(size=shape).astype(dtype)
+    sizes = np.abs(x)
+    for count in range(1, len(shape) + 1):
+        for axes in itertools.combinations(range(len(shape)), count):
+            y, expected = sums.summed(x, axes), np.add.reduce(x, axes)
+            # as far as the rounding of the terms lets them be
+            error = np.abs(y.reshape(expected.shape) - expected)
+            assert (error <= 8 * np.finfo(dtype).eps * sizes.sum(axes)).all()
+            assert y.dtype == expected.dtype
+
+
+def test_one_infinite_entry_stays_in_its_sum():
+    x = np.ones((200, 4, 3))
+    x[7, 2, 1] = np.inf
+    np.testing.assert_array_equal(sums.summed(x, (1,)), x.sum(1))
+    np.testing.assert_array_equal(sums.summed(x, (0, 1)), x.sum((0, 1)))
+
+
+def test_columns_of_a_broadcast_are_its_entries():
+    x = np.arange(500.0)[:, None]
+    np.testing.assert_array_equal(repeated(x, (2, 500, 3)), np.broadcast_to(x, (2, 500, 3)))

@@ -12,7 +12,8 @@ import numpy as np
 
 from functrans._core.aval import Aval, dtype_of, finfo, floating_of
 from functrans._core.bind import PLAIN, STRONG, cast, is_finite, may_have_nan
-from functrans._kernels import large
+from functrans._core.sums import reduced
+from functrans._kernels import large, sizes
 from functrans._ops.declare import POSITIVE, elementwise, linear, primitive, strong_multiply
 from functrans._ops.elementwise import (
     add,
@@ -48,13 +49,39 @@ def _all_batched(size, xs, batched):
 
 # ---- sum
 
+# Entries up to which they are written in less time than it takes to make the view that repeats them.
+SMALL = 4096
+# Columns up to which they are written one by one, and entries from which: NumPy takes 4 ns a row.
+FEW, MANY = 4, 1024
+
+
+def _spread(x: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """``x`` repeated to ``shape`` for a rule: a view, or a copy where that is quicker to work with."""
+    x = np.asarray(x)
+    size = math.prod(shape)
+    if x.shape[-1:] == (1,) and 1 < shape[-1] <= FEW and MANY <= size < sizes.LARGE:
+        y = np.empty(shape, x.dtype)
+        for j in range(shape[-1]):
+            y[..., j] = x[..., 0]
+        return y
+    if size > SMALL:
+        return repeated(x, shape)
+    y = np.empty(shape, x.dtype)
+    y[...] = x
+    return y
+
+
 def expand(v: Any, shape: tuple[int, ...], axis: tuple[int, ...]) -> Any:
     """``v``, reduced over ``axis``, repeated along it to ``shape``: the transpose of ``sum``."""
     if type(v) not in PLAIN:
         return np.broadcast_to(v.reshape(kept_shape(shape, axis)), shape)
     if len(axis) < len(shape):
         v = v.reshape(kept_shape(shape, axis))
-    return repeated(v, shape)
+    return _spread(v, shape)
+
+
+def _sum(x, axis):
+    return reduced(x, axis) if type(x) is np.ndarray else np.add.reduce(x, axis)
 
 
 def _sum_transpose(ct, x, axis):
@@ -66,7 +93,7 @@ def _sum_abstract(x, axis):
 
 
 sum = linear(
-    "sum", lambda x, axis: np.add.reduce(x, axis), _sum_transpose, abstract=_sum_abstract,
+    "sum", _sum, _sum_transpose, abstract=_sum_abstract,
     batch=lambda size, xs, batched, axis: sum(xs[0], axis=shift_axis(axis)),
     reduces=add, neutral=lambda dtype: 0,
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans._core.aval import inexact_dtype, shape_of
+from functrans._core.aval import PYTHON_SCALARS, inexact_dtype, shape_of
 from functrans._core.bind import Tracer, cast
 from functrans._ops import elementwise as ops
 from functrans._ops import exponentials
@@ -142,14 +142,14 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=NoValue, *, where=NoValue)
     a, narrow = _floating(a, dtype)
     axis = axes_of(axis, a.ndim)
     n = _weight(a, axis, where)
-    y = _total(prepared("mean", a, None, None, where, 0), axis)
+    y = _total(prepared("mean", a, None, None, where, 0) if masked(where) else a, axis)
     y = keep(_divide(y, n, "Mean of empty slice"), a, axis, keepdims)
     return y if narrow is None else y.astype(narrow)
 
 
 def _divide(y, n, warning):
     """``y / n``, with NumPy's warning where ``n`` is 0 or less."""
-    if not isinstance(n, int | float) or n > 0:
+    if type(n) not in PYTHON_SCALARS or n > 0:
         return _over(y, n)
     warnings.warn(warning, RuntimeWarning, stacklevel=4)
     return y / np.zeros((), y.dtype)  # Python's own 0 would raise

@@ -55,7 +55,6 @@ class Node:
     __slots__ = ("params", "parents", "prim", "wanted", "xs", "y")
 
     repeats = True  # whether it may be pulled twice
-    refuses = True  # whether its rule may raise where the cotangent has a NaN
 
     def __init__(
         self, prim: Primitive, parents: list, y: Any, xs: Sequence, params: dict, keep_all: bool
@@ -69,6 +68,11 @@ class Node:
             keep_y, keep_xs = prim.saves(self.wanted, params)
             self.y = y if keep_y else None
             self.xs = [x if keep else aval_of(x) for x, keep in zip(xs, keep_xs, strict=True)]
+
+    @property
+    def refuses(self) -> bool:
+        """Whether its rule may raise where the cotangent has a NaN."""
+        return not isinstance(self.prim, Linear)
 
     def pull(self, ct: Any) -> Sequence:
         if getattr(self.prim, "vjp_rule", self) is None:
@@ -105,8 +109,6 @@ class Overwritten(Node):
     """The entry of ``store``: its cotangent, where no one else has it, becomes its operand's."""
 
     __slots__ = ()
-
-    refuses = False
 
     def pull_into(self, cts: list, k: int, strong: bool) -> None:
         if cts[k] is None:
@@ -202,14 +204,14 @@ class VJPTrace(Trace):
         elif mine1:
             if k2 is np.ndarray and a1.needs:
                 v2 = self.capture(v2)
-            unlike = None if weak else _unlike(v1, y)
+            unlike = None if k2 is float or k2 is int else _unlike(v1, y)
             if a1.identity and unlike is None:
                 return VJPTracer(self, y, x1.slot)
             node = ((x1.slot, a1, a1.pick(y, v1, v2) if a1.needs else (), unlike),)
         else:
             if k1 is np.ndarray and a2.needs:
                 v1 = self.capture(v1)
-            unlike = None if k1 is float and k2 is np.ndarray else _unlike(v2, y)
+            unlike = None if k1 is float or k1 is int else _unlike(v2, y)
             if a2.identity and unlike is None:
                 return VJPTracer(self, y, x2.slot)
             node = ((x2.slot, a2, a2.pick(y, v1, v2) if a2.needs else (), unlike),)
@@ -244,7 +246,7 @@ class VJPTrace(Trace):
             return self._linear(prim, prim.action, args, params)
         if isinstance(prim, Bilinear):
             return self._bilinear(prim, args, params)
-        primals = [x.primal if type(x) is VJPTracer and x.owner is self else x for x in args]
+        primals, parents = self.operands(args)
         if type(prim) is General and prim.keeps is not None and type(primals[0]) is np.ndarray:
             both = prim.keeps.keep(*primals, **params)
             if both is not None:
@@ -254,12 +256,11 @@ class VJPTrace(Trace):
         y = bind(prim, *primals, **params)
         if not prim.differentiable:
             return y
-        parents = [x.slot if type(x) is VJPTracer and x.owner is self else None for x in args]
         if prim.outputs > 1:
             return self._record_many(prim, parents, y, primals, params)
         if not inexact_dtype(dtype_of(y)):
             return y
-        xs = [v if v is not x else self.capture(v) for v, x in zip(primals, args, strict=True)]
+        xs = [self.capture(v) if k is None else v for v, k in zip(primals, parents, strict=True)]
         if isinstance(prim, Elementwise):
             return self._elementwise(prim, parents, y, xs)
         node = Overwritten if prim is store else Node
@@ -293,7 +294,7 @@ class VJPTrace(Trace):
         v2 = x2.primal if mine2 else x2
         plain = type(v1) is type(v2) is np.ndarray
         y = prim.impl(v1, v2, **params) if plain else bind(prim, v1, v2, **params)
-        if not inexact_dtype(y.dtype):
+        if y.dtype.kind != "f" and not inexact_dtype(y.dtype):
             return y
         a1, a2 = prim.actions
         if mine1 and mine2:
@@ -332,8 +333,11 @@ class VJPTrace(Trace):
 
     def operands(self, args: Sequence) -> tuple[list, list]:
         """The values of ``args`` without this trace, and their slots, None for what is not mine."""
-        primals = [x.primal if type(x) is VJPTracer and x.owner is self else x for x in args]
-        slots = [x.slot if type(x) is VJPTracer and x.owner is self else None for x in args]
+        primals: list = list(args)
+        slots: list = [None] * len(args)
+        for i, x in enumerate(args):
+            if type(x) is VJPTracer and x.owner is self:
+                primals[i], slots[i] = x.primal, x.slot
         return primals, slots
 
     def call(self, call: Any, args: tuple) -> tuple:
@@ -381,7 +385,7 @@ def _unlike(x, y):
 def _unlike_both(x1, x2, y):
     """``_unlike`` of two operands, at once where they have one shape and dtype."""
     v1, v2 = x1, x2
-    while isinstance(v1, PrimalTracer) and isinstance(v2, PrimalTracer):
+    while type(v1) is type(v2) is VJPTracer:
         v1, v2 = v1.primal, v2.primal
     if type(v1) is type(v2) is np.ndarray and v1.shape == v2.shape and v1.dtype is v2.dtype:
         return None, None

@@ -69,11 +69,13 @@ def _glance(tape: list, cts: list) -> int:
     The hot path of a backward pass.
     """
     late: dict[int, tuple] = {}
-    array, large = np.ndarray, sizes.LARGE
-    for k in range(len(tape) - 1, -1, -1):
+    array, large, k = np.ndarray, sizes.LARGE, len(tape)
+    for node in reversed(tape):
+        k -= 1
+        if node is None and not late:
+            continue
         if late and k in late:
             scatter(cts, k, *late.pop(k))
-        node = tape[k]
         if type(node) is not tuple:
             if node is None:
                 continue
@@ -102,7 +104,8 @@ def _glance(tape: list, cts: list) -> int:
                 continue
             if unlike is not None:
                 c = sum_to(c, *unlike[0])
-            cts[parent] = c if cts[parent] is None else cts[parent] + c
+            before = cts[parent]
+            cts[parent] = c if before is None else before + c
     if late:
         scatter_late(cts, late)
     return 0
