@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -49,14 +50,14 @@ def _all_batched(size, xs, batched):
 
 # ---- sum
 
-# Entries up to which they are written in less time than it takes to make the view that repeats them.
+# Entries up to which a copy costs less than the view that repeats entries.
 SMALL = 4096
 # Columns up to which they are written one by one, and entries from which: NumPy takes 4 ns a row.
 FEW, MANY = 4, 1024
 
 
 def _spread(x: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """``x`` repeated to ``shape`` for a rule: a view, or a copy where that is quicker to work with."""
+    """``x`` repeated to ``shape``, for rules: a view, or a copy where that is the quicker."""
     x = np.asarray(x)
     size = math.prod(shape)
     if x.shape[-1:] == (1,) and 1 < shape[-1] <= FEW and MANY <= size < sizes.LARGE:
