@@ -59,7 +59,7 @@ class Input(Taped):
 class InputModel(TapedModel):
     """A taped number, read from an address that tells its node."""
 
-    def get_data_type(self) -> ir.Type:
+    def get_data_type(self) -> Any:
         return DOUBLE
 
     def as_data(self, builder: Any, value: Any) -> Any:
@@ -67,7 +67,7 @@ class InputModel(TapedModel):
 
     from_data = as_data
 
-    def get_return_type(self) -> ir.Type:
+    def get_return_type(self) -> Any:
         return self.get_value_type()
 
     def as_return(self, builder: Any, value: Any) -> Any:
