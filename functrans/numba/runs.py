@@ -25,8 +25,8 @@ from functrans.numba.inputs import Inputs
 from functrans.numba.numbers import Active, Dual, taped
 from functrans.numba.source import explained
 
-# What numba raises where it compiles code for numbers that it cannot keep in memory. What the kernel
-# raises itself, it raises again.
+# What numba raises where it compiles code for numbers that it cannot keep in memory. What a kernel
+# raises itself it raises again.
 UNTYPED = UnsupportedError, NotImplementedError, TypeError, AttributeError
 # How many tangents fit into one run.
 WIDTHS = (1, 2, 4, 8)
