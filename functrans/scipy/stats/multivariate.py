@@ -104,8 +104,8 @@ class MultivariateNormal(Named):
     def logpdf(self, x, mean=None, cov: Any = 1, allow_singular=False, seed=None):
         """The logarithm of the density, by the Cholesky factor of the covariance.
 
-        It is differentiated as a function of symmetric covariances. With ``allow_singular``, for
-        changes that keep the rank.
+        As SciPy it reads the lower triangle, and the gradient is in that. With
+        ``allow_singular``, it is exact for changes that keep the rank.
         """
         gap, cov, dim = _placed(x, mean, cov)
         if allow_singular:
