@@ -63,8 +63,9 @@ SciPy's own functions, for plain arrays.
 - The slope of `stdtr` in many degrees of freedom loses digits; so do second derivatives of `binom`
   and `poch` where an argument is tiny.
 - `odeint` and `solve_ivp` are part of the program under `jit` and `vmap`: there they need `t_eval`,
-  take no events, and have room for `max_steps` steps. `adjoint=True` gives gradients of first order
-  that are right up to the tolerances, in memory that does not grow with the steps.
+  and have room for `max_steps` steps and `max_events` times of an event; shapes stay as they are,
+  and what a terminal event cuts off, or no event fills, is NaN. `adjoint=True` gives gradients
+  of first order that are right up to the tolerances, in memory that does not grow with the steps.
 - `jit` calls the C functions that SciPy offers to Cython. Spherical Bessel functions, `lambertw`,
   `wofz`, `ellipj`, Hankel functions, Riemann's `zeta` and complex numbers are steps of NumPy
   between compiled loops.

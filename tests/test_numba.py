@@ -817,3 +817,58 @@ def test_threads_share_nothing_in_a_parallel_kernel():
 
     agree(ft.grad(total)(X), 2 * X)
     agree(ft.grad(differentiable(total, mode="reverse"))(X), 2 * X)
+
+
+@njit
+def part(x):
+    return x[0] * x[-1]
+
+
+@njit
+def read_in_many_ways(x, y, flag):
+    total, kept = 0.0, np.zeros(3)
+    best = x[0, 0]
+    for row in x:
+        total += part(row[::-1]) * row[-2]
+        for v in row[1:]:
+            if v > best:
+                best = v
+    for i in range(len(y) // 2):
+        a, b = y[2 * i], y[-1 - i]
+        a, b = (b, a) if flag else (a, b * a)
+        kept[i % 3] = a
+        total += kept[i % 3] * b
+    later = x.T[1:, 0]
+    pair = (later[0], y[1:][2])
+    return total * best + x.ravel()[3] * pair[0] - pair[1] ** 2, best
+
+
+def test_inputs_that_are_told_by_their_addresses_are_the_right_ones():
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(6, 4))[::2], rng.normal(size=14)[::2]  # neither lies in one piece
+
+    def slopes(mode):
+        f = differentiable(read_in_many_ways, mode=mode)
+        return [ft.jacobian(lambda x, y, flag=flag: np.stack(f(x, y, flag)), argnums=(0, 1))(x, y)
+                for flag in (True, False)]
+
+    for reverse, forward in zip(slopes("reverse"), slopes("forward"), strict=True):
+        agree(reverse[0], forward[0])
+        agree(reverse[1], forward[1])
+
+
+@njit
+def first_of(x, y):
+    return x[1:] if y[0] > 0 else y[1:]
+
+
+@njit
+def product_of_one(x, y):
+    return np.dot(x, y) + x[2] * y[2]
+
+
+@pytest.mark.parametrize("kernel", [first_of, product_of_one])
+def test_kernels_that_need_inputs_in_memory_have_them_there(kernel):
+    x = np.array([0.5, 2.0, -1.0])  # one array as two arguments
+    f, g = [differentiable(kernel, mode=m) for m in ("reverse", "forward")]
+    agree(ft.jacobian(lambda x: f(x, x))(x), ft.jacobian(lambda x: g(x, x))(x))

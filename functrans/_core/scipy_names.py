@@ -81,7 +81,8 @@ NAMES: dict[str, Names] = {
             cosm det eigh eigh_tridiagonal eigvalsh eigvalsh_tridiagonal expm expm_frechet fiedler
             fractional_matrix_power hankel inv khatri_rao leslie logm lstsq lu lu_factor lu_solve
             matmul_toeplitz norm null_space orth pinv polar qr schur sinhm sinm solve solve_banded
-            solve_continuous_lyapunov solve_discrete_lyapunov solve_sylvester solve_toeplitz
+            solve_continuous_are solve_continuous_lyapunov solve_discrete_are
+            solve_discrete_lyapunov solve_sylvester solve_toeplitz
             solve_triangular solveh_banded sqrtm svd svdvals tanhm tanm toeplitz
         """,
     ),

@@ -116,7 +116,7 @@ class Emitter:
 
     def chain(self, x: Emitted, y: Emitted, slope: Any) -> Emitted:
         """The number with value ``y`` that moves as ``slope`` times ``x``."""
-        kind = x.kind
+        kind = x.kind.computed
         if isinstance(kind, Dual):
             t = self.scaled(slope, self.part(x, "tangent"), kind.strong)
             return self.number(kind, y, tangent=t)

@@ -38,6 +38,11 @@ class Active(types.Type):
     strong: bool
     base: types.Type  # the type of values and slopes
 
+    @property
+    def computed(self) -> Active:
+        """The type of what is computed with such numbers."""
+        return self
+
     def unify(self, typingctx: Any, other: types.Type) -> types.Type | None:
         return self if isinstance(other, PLAIN) else None
 
@@ -71,9 +76,9 @@ class Taped(Active):
     base = types.float64
     places: tuple[int, ...] = (0,)
 
-    def __init__(self, strong: bool = False):
+    def __init__(self, strong: bool = False, name: str = ""):
         self.strong = strong
-        super().__init__(f"taped({'strong' * strong})")
+        super().__init__(name or f"taped({'strong' * strong})")
 
     def unify(self, typingctx: Any, other: types.Type) -> types.Type | None:
         return self if isinstance(other, Joint) else super().unify(typingctx, other)
@@ -185,4 +190,4 @@ def _constant(context: Any, builder: Any, source: Any, target: Any, x: Any) -> A
     return y._getvalue()
 
 
-__all__ = ["Active", "Dual", "Joint", "Taped", "Vector", "is_plain", "joint", "taped"]
+__all__ = ["Active", "Dual", "Joint", "Taped", "TapedModel", "Vector", "is_plain", "joint", "taped"]

@@ -89,7 +89,7 @@ def _typer_of_one(f: Any) -> Callable:
     def of_context(context: Any) -> Callable:
         def typer(x: Any) -> Any:
             if isinstance(x, Active):
-                return _of_values(context, f, _innermost(x)) if f in CONSTANT else x
+                return _of_values(context, f, _innermost(x)) if f in CONSTANT else x.computed
             return None
 
         return typer
@@ -112,7 +112,7 @@ def _typer_of_two(f: Any) -> Callable:
 
 def number_kind(*kinds: Any) -> Active | None:
     """The one type of active numbers among these, if the others are of plain ones."""
-    found = {k for k in kinds if isinstance(k, Active)}
+    found = {k.computed for k in kinds if isinstance(k, Active)}
     if not found or not all(isinstance(k, Active) or is_plain(k) for k in kinds):
         return None
     tapes = [k for k in found if isinstance(k, Taped | Joint)]

@@ -17,12 +17,17 @@ from numba.core import types
 from numba.core.dispatcher import Dispatcher
 
 from functrans._core.bind import may_have_nan
+from functrans.errors import UnsupportedError
 from functrans.numba import tape as tapes
 from functrans.numba.boxing import Returned, Words
 from functrans.numba.convert import converted
+from functrans.numba.inputs import Inputs
 from functrans.numba.numbers import Active, Dual, taped
 from functrans.numba.source import explained
 
+# What numba raises where it compiles code for numbers that it cannot keep in memory. What a kernel
+# raises itself it raises again.
+UNTYPED = UnsupportedError, NotImplementedError, TypeError, AttributeError
 # How many tangents fit into one run.
 WIDTHS = (1, 2, 4, 8)
 
@@ -58,6 +63,7 @@ class Runs:
     def __init__(self, kernel: Dispatcher, args: Args, checked: bool):
         self.kernel, self.args, self.checked = kernel, args, checked
         self.room: dict[Any, int] = {}  # how long tapes were
+        self.by_address = True  # whether the kernel takes inputs whose nodes their addresses tell
 
     @functools.cache  # noqa: B019  # lives as long as the runs
     def compiled(self, element: Active) -> tuple[Dispatcher, Args]:
@@ -145,11 +151,29 @@ class Runs:
         moving: Sequence[int], strong: bool,
     ) -> Recorded:
         """A run that is kept on a tape. ``components`` with the values, by argument."""
+        if self.by_address and depth == 0:
+            try:
+                return self._recorded(xs, active, components, 0, moving, strong)
+            except UNTYPED:
+                self.by_address = False  # what the kernel does with them needs memory
+        return self._recorded(xs, active, components, depth, moving, strong)
+
+    def _recorded(
+        self, xs: Sequence, active: Sequence[int], components: Sequence[Sequence], depth: int,
+        moving: Sequence[int], strong: bool,
+    ) -> Recorded:
         kind = taped(depth, strong)
         operands = [self.args.plain(i, x) for i, x in enumerate(xs)]
-        block = tapes.numbers.take(kind.words * sum([xs[i].size for i in active]))
-        node, at = 1, 0
+        addressed = [i for i in active if self.by_address and depth == 0 and self._addressed(xs, i)]
+        block = tapes.numbers.take(
+            kind.words * sum([xs[i].size for i in active if i not in addressed]))
+        node, at, offsets = 1, 0, []
         for i, columns in zip(active, components, strict=True):
+            if i in addressed[: tapes.SLOTS]:
+                operands[i] = Inputs(operands[i], len(offsets), strong)
+                offsets.append(operands[i].offset(node))
+                node += xs[i].size
+                continue
             words = block[at : at + kind.words * xs[i].size].reshape(*xs[i].shape, kind.words)
             for k, x in enumerate(columns):
                 tapes.number_inputs(words.reshape(-1, kind.words), np.ravel(x), node, 3 * k)
@@ -164,13 +188,17 @@ class Runs:
         outs, entries = tapes.recorded(
             lambda: self.run(kind, [x.copy() if i in self.args.outs else x
                                     for i, x in enumerate(operands)]),
-            node - 1, self.room.get(key, 4 * node + 1000),
+            node - 1, self.room.get(key, 4 * node + 1000), offsets,
         )
         self.room[key] = len(entries.entries) + 64
         if all(map(_stands_alone, outs)):
             tapes.numbers.give(block)
         return Recorded(entries, [_words_of(outs[i], kind) for i in moving], strong,
                         [x.shape for parts in components for x in parts])
+
+    def _addressed(self, xs: Sequence, i: int) -> bool:
+        """Whether the entries of operand ``i`` may be told by their addresses."""
+        return (xs[i].dtype == np.float64 and not self.args.scalars[i] and i not in self.args.outs)
 
     def _numbers(self, i: int, kind: Active, words: np.ndarray) -> Words:
         return Words(words, kind, self.args.scalars[i], i not in self.args.outs)

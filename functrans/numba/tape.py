@@ -30,8 +30,10 @@ MOST = 2**31 - 1
 FIRST = 2**31
 INT64, DOUBLE, INT32 = ir.IntType(64), ir.DoubleType(), ir.IntType(32)
 
-# How many nodes and entries there are, for how many entries there is room, and where they are.
-_header = np.zeros(4, np.int64)
+# How many nodes and entries there are, for how many entries there is room, and where they are; and
+# what makes nodes of the addresses of arguments (``inputs.py``).
+SLOTS = 8
+_header = np.zeros(4 + SLOTS, np.int64)
 _lock = Lock()
 
 
@@ -57,6 +59,12 @@ def entered(builder: Any, terms: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
     builder.store(builder.add(n, INT64(1)), nodes)
     builder.store(end, used)
     return n, DOUBLE(1.0)
+
+
+def offset(builder: Any, slot: int) -> Any:
+    """What makes a node of an address of an argument."""
+    header = builder.inttoptr(INT64(_header.ctypes.data), INT64.as_pointer())
+    return builder.load(builder.gep(header, [INT64(4 + slot)]))
 
 
 @intrinsic
@@ -91,8 +99,8 @@ class Memory:
 
     LARGEST = 1 << 28
 
-    def __init__(self, dtype: np.dtype):
-        self.dtype = dtype
+    def __init__(self, dtype: np.dtype, make: Callable = np.empty):
+        self.dtype, self.make = dtype, make
         self.spare: list[np.ndarray] = []
 
     def take(self, n: int) -> np.ndarray:
@@ -100,7 +108,7 @@ class Memory:
             block = self.spare.pop()
         except IndexError:
             block = None
-        return block if block is not None and len(block) >= n else np.empty(n, self.dtype)
+        return block if block is not None and len(block) >= n else self.make(n, self.dtype)
 
     def give(self, block: np.ndarray) -> None:
         if not self.spare and block.nbytes <= self.LARGEST:
@@ -110,7 +118,8 @@ class Memory:
         self.spare.clear()
 
 
-_entries, _nodes = Memory(ENTRY), Memory(np.dtype(np.float64))
+# those for cotangents of nodes are zero when they are taken and given
+_entries, _nodes = Memory(ENTRY), Memory(np.dtype(np.float64), np.zeros)
 numbers = Memory(np.dtype(np.float64))  # arguments
 
 
@@ -134,7 +143,6 @@ class Tape:
         """The cotangents of the inputs from those of nodes, ``seeds``: (indices, values)."""
         block = _nodes.take(self.nodes)
         cts = block[: self.nodes]
-        cts[:] = 0.0
         for index, value in seeds:
             if index.ndim:
                 np.add.at(cts, index, value)
@@ -143,6 +151,7 @@ class Tape:
         cts[0] = 0.0
         (_walk_strongly if strong else _walk)(self.entries, cts)
         found = cts[1 : self.inputs].copy()
+        cts[: self.inputs] = 0.0  # the walk has cleared the others
         _nodes.give(block)
         return found
 
@@ -160,12 +169,15 @@ def _block(n: int) -> np.ndarray:
     )
 
 
-def recorded(run: Callable[[], Any], inputs: int, room: int) -> tuple[Any, Tape]:
+def recorded(
+    run: Callable[[], Any], inputs: int, room: int, offsets: Sequence[int] = ()
+) -> tuple[Any, Tape]:
     """What ``run`` returns, and its tape; it is run again where ``room`` was not enough."""
     while True:
         block = _block(inputs + 1 + room)
         with _lock:
-            _header[:] = inputs + 1, 0, len(block), block.ctypes.data
+            _header[:4] = inputs + 1, 0, len(block), block.ctypes.data
+            _header[4 : 4 + len(offsets)] = offsets
             try:
                 out = run()
                 nodes, used = _header[:2].tolist()
@@ -204,9 +216,11 @@ def _walk(entries, cts):
             else:
                 cts[j] += q
         if entries[r].i >= FIRST:
+            cts[k] = 0.0
             k -= 1
-            cts[k] = ct = below
+            ct = below
             below = cts[k - 1]
+    cts[k] = ct
 
 
 @numba.njit(nogil=True)
@@ -220,6 +234,7 @@ def _walk_strongly(entries, cts):
             if entry.q != 0.0:
                 cts[entry.j] += ct * entry.q
         if entry.i >= FIRST:
+            cts[k] = 0.0
             k -= 1
 
 

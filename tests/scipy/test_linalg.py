@@ -9,6 +9,7 @@ import functrans as ft
 from functrans.errors import ConcretizationError, NotDifferentiable, UnsupportedError
 from functrans.scipy import linalg
 from tests.drawing import generator
+from tests.scipy.agreement import assert_derivatives, assert_transforms, close
 
 RNG = generator(0)
 Q, W, V, B = [RNG.normal(size=s) for s in ((3, 3), (5, 3), (3,), (3, 2))]
@@ -283,3 +284,22 @@ def test_the_exponential_of_a_number_is_a_matrix_as_in_scipy():
     y, slope = ft.jvp(linalg.expm, (2.0,), (1.0,))
     np.testing.assert_allclose(y, scipy.linalg.expm(2.0), rtol=1e-13)
     np.testing.assert_allclose(slope, y, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["solve_continuous_are", "solve_discrete_are"])
+def test_riccati_equations_are_differentiated_in_all_their_matrices(name):
+    solve = getattr(linalg, name)
+    rng = generator(3)
+    a, b, q, r = [rng.normal(size=s) for s in ((3, 3), (3, 2), (3, 3), (2, 2))]
+    q, r = q @ q.T + np.eye(3), r @ r.T + np.eye(2)
+
+    def symmetric(a, b, q, r):
+        return solve(a, b, q + q.T, r + r.T)
+
+    assert_derivatives(symmetric, a, b, q, r)
+    assert_transforms(symmetric, a, b, q, r)
+    s = 0.1 * np.ones((3, 2))
+    x, _ = ft.vjp(lambda a: solve(a, b, q, r, s=s), a)
+    close(x, getattr(scipy.linalg, name)(a, b, q, r, s=s), rtol=1e-9)  # two ways to the same
+    with pytest.raises(UnsupportedError, match=f"{name} got e="):
+        ft.grad(lambda a: np.sum(solve(a, b, q, r, np.eye(3))))(a)

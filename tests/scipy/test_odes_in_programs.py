@@ -148,7 +148,7 @@ def test_a_compiled_solver_that_fails_says_so():
 @pytest.mark.parametrize("options, message", [
     ({"t_eval": None}, "got no t_eval beside a value that jit or vmap traces; how many steps"),
     ({"dense_output": True}, "dense_output=True beside a value that jit or vmap traces; pass t_e"),
-    ({"events": lambda t, y: y[0]}, "events= beside a value that jit or vmap traces; call it"),
+    ({"events": lambda t, y: y[0], "adjoint": True}, "events= beside adjoint=True; leave adjoin"),
     ({"method": "LSODA"}, "got method='LSODA' beside a traced value"),
 ])
 def test_what_a_program_cannot_have_is_refused(options, message):
@@ -173,3 +173,95 @@ def test_bad_options_are_refused_as_scipy_does():
     with pytest.raises(ValueError, match="`t_eval` must be 1-dimensional"):
         ft.jit(lambda k: integrate.solve_ivp(oscillator, (0, 1), [1.0, 0.0], t_eval=0.5,
                                              args=(k,)).y)(2.0)
+
+
+# ---- events
+
+
+def crosses(t, y, k):
+    return y[0] - 0.1 * k * t
+
+
+def turns(t, y, k):
+    return y[1] * k
+
+
+def watched(p, method="RK45", t=T, terminal=None, direction=0.0, **options):
+    crosses.terminal, crosses.direction = terminal, direction
+    return integrate.solve_ivp(oscillator, (t[0], t[-1]), p[:2], method, t_eval=t, args=(p[2],),
+                               events=[crosses, turns], **(TIGHT | options))
+
+
+LONG = np.linspace(0.0, 9.0, 10)
+
+
+@pytest.mark.parametrize("method, terminal, direction, backward", [
+    ("RK45", None, 0, False), ("DOP853", 2, 0, False), ("RK23", True, 1, True),
+    ("Radau", True, -1, False),
+])
+def test_events_of_a_program_are_those_of_scipy(method, terminal, direction, backward):
+    t = LONG[::-1] if backward else LONG
+    crosses.terminal, crosses.direction = terminal, direction
+    options = {"rtol": 1e-7, "atol": 1e-9}
+    theirs = si.solve_ivp(oscillator, (t[0], t[-1]), P[:2], method, t_eval=t, args=(P[2],),
+                          events=[crosses, turns], **options)
+
+    def solve(p):
+        ours = watched(p, method, t, terminal, direction, **options)
+        return ours.t, ours.y.T, ours.status, ours.t_events, ours.y_events
+
+    times, values, status, *events = ft.jit(solve)(P)
+    assert status == theirs.status
+    atol = 1e-5 if method == "Radau" else 1e-9  # a program's Radau has its stages to the last digit
+
+    def agrees(ours, theirs):
+        assert np.isnan(ours[len(theirs):]).all() and len(ours) >= len(theirs)
+        np.testing.assert_allclose(ours[: len(theirs)], theirs, atol=atol)
+
+    agrees(times, theirs.t)
+    agrees(values, theirs.y.T)
+    for ours, expected in zip(events, (theirs.t_events, theirs.y_events), strict=True):
+        for o, e in zip(ours, expected, strict=True):
+            agrees(o, np.reshape(e, (-1, *o.shape[1:])))
+
+
+def when(p):
+    """Times of both events, and values at the second of the first."""
+    found = watched(p, t=LONG[:6], terminal=2, rtol=1e-4, atol=1e-6)
+    return np.concatenate([found.t_events[0], found.t_events[1][:1], found.y_events[0][1]])
+
+
+def test_times_of_events_in_a_program_have_the_derivatives_of_those_without():
+    eager = ft.jacobian(when)(P)
+    np.testing.assert_allclose(ft.jit(ft.jacfwd(when))(P), eager, atol=1e-9)
+    np.testing.assert_allclose(ft.jit(ft.jacrev(when))(P), eager, atol=1e-9)
+
+    def bent(p):
+        return ft.jvp(ft.grad(lambda p: when(p)[1]), (p,), (P,))[1]
+
+    np.testing.assert_allclose(ft.jit(bent)(P), bent(P), atol=1e-8)
+
+
+def test_entries_of_a_batch_have_their_own_events():
+    ps = np.stack([P, [1.0, 0.0, 3.0], [0.7, -0.4, 5.0]])
+
+    def loss(p):
+        found = watched(p, max_events=4, rtol=1e-4, atol=1e-6)
+        return np.nansum(found.t_events[0]) + np.nansum(found.y_events[1])
+
+    expected = [ft.grad(loss)(p) for p in ps]
+    np.testing.assert_allclose(ft.vmap(ft.grad(loss))(ps), expected, atol=1e-8)
+
+
+def test_a_solution_may_end_where_its_equation_does():
+    def until_far(t, y):
+        return y[0] - 10.0
+
+    until_far.terminal = True
+
+    def end(y0):  # 1 / (1 / y0 - t) is infinite at 1 / y0
+        return integrate.solve_ivp(lambda t, y: y**2, (0, 2), y0[None], t_eval=[0.1, 2.0],
+                                   events=until_far, **TIGHT).t_events[0][0]
+
+    t, slope = ft.jit(ft.value_and_grad(end))(1.25)
+    assert (t, slope) == approx((0.7, -0.64), abs=1e-7)

@@ -38,7 +38,8 @@ LSODA_TOLERANCE = 1.49012e-8  # where none is given
 
 
 def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, events=None,
-              vectorized=False, args=None, *, adjoint=False, max_steps=MAX_STEPS, **options):
+              vectorized=False, args=None, *, adjoint=False, max_steps=MAX_STEPS, max_events=16,
+              **options):
     """The solution of y' = fun(t, y, *args) from ``y0`` over the times ``t_span``.
 
     Methods RK45, RK23, DOP853 and Radau have derivatives, in ``y0``, ``args``, times and what
@@ -46,9 +47,12 @@ def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, e
     is that of the method's interpolant.
 
     Under ``jit`` and ``vmap`` the solver is part of the program, with steps as SciPy chooses them;
-    it needs ``t_eval``, takes no ``events``, and has room for ``max_steps`` steps. With ``adjoint``
+    it needs ``t_eval``, and has room for ``max_steps`` steps, for ``max_events`` times of an event
+    and, if that is terminal, as many as it takes. ``t``, ``y`` and the results of events keep their
+    shapes: what is not there is NaN, and ``status`` is part of the program. With ``adjoint``
     gradients are those of the continuous adjoint, in memory that does not grow with the steps, and
-    right up to the tolerances; it takes reverse mode of first order, and needs ``t_eval`` too.
+    right up to the tolerances; it takes reverse mode of first order and no ``events``, and needs
+    ``t_eval`` too.
 
     Raises SolverError with SciPy's message where the solver fails, UnsupportedError for other
     methods beside traced values.
@@ -63,7 +67,7 @@ def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, e
 
     def as_program() -> Any:
         return _program_of(fun, t_span, y0, method, t_eval, dense_output, events, rest, options,
-                           adjoint, max_steps)
+                           adjoint, (max_steps, max_events))
 
     if adjoint:
         return as_program()
@@ -116,14 +120,15 @@ def _by_scipy(fun, t_span, y0, method, t_eval, dense_output, events, vectorized,
 
 
 def _program_of(fun, t_span, y0, method, t_eval, dense_output, events, rest, options, adjoint,
-                most):
+                room):
     """The result of ``solve_ivp`` in a program."""
+    most, most_events = room
     asked = "adjoint=True" if adjoint else "a value that jit or vmap traces"
     refusals = (
         (t_eval is None, "no t_eval", "how many steps there are is not known before it runs: pass "
                                       "t_eval= with the times of interest"),
         (bool(dense_output), "dense_output=True", "pass t_eval= instead"),
-        (events is not None, "events=", "call it outside of jit and vmap"),
+        (events is not None and adjoint, "events=", "leave adjoint=True away"),
     )
     for refused, what, cure in refusals:
         if refused:
@@ -137,13 +142,20 @@ def _program_of(fun, t_span, y0, method, t_eval, dense_output, events, rest, opt
     def f(t: Any, y: Any) -> Any:
         return fun(t, y, *rest)
 
+    times, status, t_events, y_events = as_operand(t_eval), 0, None, None
     if adjoint:
         y = continuous.values("solve_ivp", name, f, t_span[0], y0, t_eval, tol, most)
+    elif events is not None:
+        listed = [events] if callable(events) else list(events)
+        watched = [_watched(e, rest, most_events) for e in listed]
+        y, times, status, *found = staged.with_events(name, f, watched, t_span, y0, t_eval, tol,
+                                                      most)
+        t_events, y_events = found[::2], found[1::2]
     else:
         y = staged.values("solve_ivp", name, f, t_span, y0, t_eval, tol, most)
     return OptimizeResult(
-        t=as_operand(t_eval), y=y.T, sol=None, t_events=None, y_events=None, nfev=None, njev=None,
-        nlu=None, status=0, success=True,
+        t=times, y=y.T, sol=None, t_events=t_events, y_events=y_events, nfev=None, njev=None,
+        nlu=None, status=status, success=True,
         message="The solver successfully reached the end of the integration interval.",
     )
 
@@ -291,6 +303,12 @@ def _event(e: Callable) -> Numbers:
     plain.terminal = getattr(e, "terminal", None)
     plain.direction = getattr(e, "direction", 0)
     return plain
+
+
+def _watched(e: Callable, rest: tuple, room: int) -> tuple[Callable, int, float, int]:
+    """An event in a program: a function of t and y, and what it says of itself."""
+    terminal = int(getattr(e, "terminal", None) or 0)
+    return (lambda t, y: e(t, y, *rest)), terminal, getattr(e, "direction", 0), terminal or room
 
 
 class Path:

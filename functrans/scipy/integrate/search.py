@@ -15,7 +15,7 @@ from functrans._transforms.control.api import while_loop
 from functrans._transforms.matrices.jacobian import jacobian
 from functrans.scipy.integrate.steppers import Explicit, Radau, square
 
-FINISHED, TOO_MANY, TOO_SMALL, STIFF = range(4)
+FINISHED, TOO_MANY, TOO_SMALL, STIFF, STOPPED = range(5)
 EPS = np.finfo(float).eps
 NEWTON = 6  # iterations for a step of Radau
 # Steps in a row at the border of stability after which an equation is stiff: Hairer's DOP853.
@@ -36,7 +36,9 @@ class Tolerances(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where a search is after ``n`` steps, whose ends are ``ts``; ``extra`` is the method's own."""
+    """Where a search is after ``n`` steps, whose ends are ``ts``; ``extra`` is the method's own,
+    ``watched`` that of events.
+    """
 
     t: Any
     y: Any
@@ -47,6 +49,7 @@ class State(NamedTuple):
     status: Any
     ts: Any
     extra: Any
+    watched: Any = ()
 
 
 def rms(x: Any) -> Any:
@@ -83,8 +86,11 @@ def start(f: Callable, t0: Any, t1: Any, y: Any, order: int, tol: Tolerances, mo
     return State(t0, y, slope, h, zero > 0, zero, zero, ts, extra)
 
 
-def until(t1: Any, most: int, attempt: Callable[[State, Any], State], state: State) -> State:
-    """Attempts until the state is at ``t1`` or cannot go on."""
+def until(t1: Any, most: int, attempt: Callable[[State, Any], State], state: State,
+          watch: tuple[Callable, Any] | None = None) -> State:
+    """Attempts until the state is at ``t1``, or cannot go on, or ``watch`` of events ends it."""
+    if watch is not None:
+        state = state._replace(watched=watch[1])
     sign = np.where(t1 < state.t, -1.0, 1.0)
 
     def going(s: State) -> Any:
@@ -99,7 +105,8 @@ def until(t1: Any, most: int, attempt: Callable[[State, Any], State], state: Sta
         lost = ~((new.h >= smallest) | (new.t == t1))
         status = np.where(new.status > 0, new.status, np.where(
             lost & new.refused, TOO_SMALL, np.where((new.n >= most) & (new.t != t1), TOO_MANY, 0)))
-        return new._replace(status=status)
+        new = new._replace(status=status)
+        return new if watch is None else watch[0](s, new)
 
     return while_loop(going, step, state)
 
@@ -115,11 +122,12 @@ def accepted(s: State, ok: Any, end: Any, y: Any, slope: Any, h: Any) -> State:
 
 
 def explicit(method: Explicit, f: Callable, t0: Any, t1: Any, y0: Any, tol: Tolerances,
-             most: int, stiff: bool = False, recorded: bool = True) -> State:
+             most: int, stiff: bool = False, recorded: bool = True,
+             watch: tuple | None = None) -> State:
     """The steps of an explicit method; with ``stiff`` it ends where the equation is."""
     state = start(f, t0, t1, y0, method.order, tol, most, (), recorded)
     counts = (state.n, state.n)
-    return until(t1, most, attempts(method, f, tol, stiff), state._replace(extra=counts))
+    return until(t1, most, attempts(method, f, tol, stiff), state._replace(extra=counts), watch)
 
 
 def attempts(method: Explicit, f: Callable, tol: Tolerances, stiff: bool) -> Callable:
@@ -165,7 +173,7 @@ def _extra(method: Explicit) -> int:
 
 
 def radau(method: Radau, f: Callable, t0: Any, t1: Any, y0: Any, tol: Tolerances,
-          most: int, recorded: bool = True) -> State:
+          most: int, recorded: bool = True, watch: tuple | None = None) -> State:
     """The steps of Radau, and in ``extra`` their stages, less the value before the step."""
     stages = np.zeros((most, 3, *y0.shape), y0.dtype) + 0 * y0 if recorded else ()
     last = (0 * t0 + 1.0, np.zeros((3, *y0.shape), y0.dtype) + 0 * y0)
@@ -204,7 +212,7 @@ def radau(method: Radau, f: Callable, t0: Any, t1: Any, y0: Any, tol: Tolerances
             np.where(ok, size_of_error, error_before),
         ))
 
-    return until(t1, most, attempt, state)
+    return until(t1, most, attempt, state, watch)
 
 
 def _extrapolated(method: Radau, Z: Any, ratio: Any, known: Any) -> Any:
@@ -253,5 +261,5 @@ def _newton(method: Radau, f: Callable, s: State, h: Any, J: Any, scale: Any, Z:
     return Z, converged, k
 
 
-__all__ = ["FINISHED", "STIFF", "TOO_MANY", "TOO_SMALL", "State", "Tolerances", "accepted",
-           "attempts", "explicit", "first_step", "radau", "start", "until"]
+__all__ = ["FINISHED", "STIFF", "STOPPED", "TOO_MANY", "TOO_SMALL", "State", "Tolerances",
+           "accepted", "attempts", "explicit", "first_step", "radau", "start", "until"]

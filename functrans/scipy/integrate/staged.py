@@ -27,7 +27,8 @@ from functrans._transforms.staging.jit import jit
 from functrans._transforms.staging.staging import stage_part, with_consts
 from functrans.errors import SolverError
 from functrans.numpy.structure import as_operand
-from functrans.scipy.integrate import search
+from functrans.scipy.integrate import events, search
+from functrans.scipy.integrate.events import Watched
 from functrans.scipy.integrate.search import Tolerances
 from functrans.scipy.integrate.steppers import Explicit, Radau, stepper
 
@@ -52,12 +53,15 @@ class Equation(NamedTuple):
         return f
 
 
-def equation(fun: Callable, y0: Any) -> Equation:
-    """``fun(t, y)`` as a program, for y like ``y0``."""
-    def flat(t: Any, y: Any) -> Any:
-        return as_operand(fun(t, y)).reshape(y0.shape) + np.zeros(y0.shape, y0.dtype)
+def equation(fun: Callable, y0: Any, shape: tuple[int, ...] | None = None) -> Equation:
+    """``fun(t, y)`` as a program, for y like ``y0``: the right-hand side, or of a ``shape``."""
+    what = "the right-hand side" if shape is None else "an event"
+    zeros = np.zeros(y0.shape, y0.dtype) if shape is None else np.zeros(shape)
 
-    part = stage_part(flat, [np.zeros(()), np.ones(y0.shape, y0.dtype)], "the right-hand side")
+    def flat(t: Any, y: Any) -> Any:
+        return as_operand(fun(t, y)).reshape(zeros.shape) + zeros
+
+    part = stage_part(flat, [np.zeros(()), np.ones(y0.shape, y0.dtype)], what)
     consts, (program,) = with_consts([part])
     return Equation(program, consts)
 
@@ -83,7 +87,7 @@ class Nodes(NamedTuple):
         before, after = self.ts[k], self.ts[k + 1]
         h = np.where(np.isfinite(after), after - before, 1.0)
         w = method.weights((times - before) / h)
-        w = h[:, None] * w if isinstance(method, Explicit) else w
+        w = h[:, None] * w if method.scaled else w
         y = self.ys[k] + (w[:, :, None] * self.stages[k]).sum(axis=1)
         return np.where(self.count == 0, self.y0, y)
 
@@ -104,22 +108,25 @@ def _last_before(ts: Any, times: Any) -> Any:
 
 
 def nodes(eq: Equation, consts: Sequence, method: Explicit | Radau, span: tuple, y0: Any,
-          tol: Tolerances, most: int, stiff: bool) -> tuple[Nodes, Any]:
-    """The steps of a method over ``span``, and the status of the search."""
+          tol: Tolerances, most: int, stiff: bool,
+          watched: Sequence[Watched] = ()) -> tuple[Nodes, search.State]:
+    """The steps of a method over ``span``, and how the search for them ended."""
     fixed = eq.at([stop(c) for c in consts])
     t0, t1, start = stop(span[0]), stop(span[1]), stop(y0)
+    watch = events.watch(watched, most, t0, start) if watched else None
     if isinstance(method, Explicit):
-        found = search.explicit(method, fixed, t0, t1, start, tol, most, stiff)
+        found = search.explicit(method, fixed, t0, t1, start, tol, most, stiff, watch=watch)
     else:
-        found = search.radau(method, fixed, t0, t1, start, tol, most)
+        found = search.radau(method, fixed, t0, t1, start, tol, most, watch=watch)
     found = found._replace(**{k: stop(getattr(found, k)) for k in ("ts", "n", "status")})
     place = np.arange(most + 1)
     ends = np.where(place == 0, span[0] - t0, 0.0)
-    ends = ends + np.where((place == found.n) & (found.n > 0), span[1] - t1, 0.0)
+    last = (place == found.n) & (found.n > 0) & (found.t == t1)
+    ends = ends + np.where(last, span[1] - t1, 0.0)
     ts = found.ts + np.where(np.isfinite(found.ts), ends, 0.0)
     again: Any = _explicit_again if isinstance(method, Explicit) else _radau_again
     ys, stages = again(eq, consts, method, ts, y0, found, most)
-    return Nodes(ts, found.n, y0, ys, stages), found.status
+    return Nodes(ts, found.n, y0, ys, stages), found
 
 
 def _explicit_again(eq: Equation, consts: Sequence, method: Explicit, ts: Any, y0: Any,
@@ -228,8 +235,8 @@ def values(who: str, method: str | None, fun: Callable, span: Any, y0: Any, time
     eq = equation(fun, y0)
 
     def by(name: str, stiff: bool, t0: Any, t1: Any, y0: Any, times: Any, consts: list) -> tuple:
-        path, status = nodes(eq, consts, stepper(name), (t0, t1), y0, tol, most, stiff)
-        return path.at(stepper(name), times), status
+        path, found = nodes(eq, consts, stepper(name), (t0, t1), y0, tol, most, stiff)
+        return path.at(stepper(name), times), found.status
 
     def core(*given: Any) -> Any:
         y, status = by(method or "DOP853", method is None, *given)
@@ -242,10 +249,40 @@ def values(who: str, method: str | None, fun: Callable, span: Any, y0: Any, time
     return jit(core)(t0, t1, y0, as_operand(times) + 0.0, [as_operand(c) for c in eq.consts])
 
 
+def with_events(method: str, fun: Callable, watched: Sequence[tuple[Callable, int, float, int]],
+                span: Any, y0: Any, times: Any, tol: Tolerances, most: int) -> tuple:
+    """The solution at ``times`` up to a terminal event, NaN beyond; those times; 1 if one ended it;
+    of each event the times and the values there.
+    """
+    y0 = floating(y0)
+    eq, way = equation(fun, y0), stepper(method)
+    tests = [equation(e, y0, ()) for e, *_ in watched]
+
+    def core(t0: Any, t1: Any, y0: Any, times: Any, consts: list, others: list) -> tuple:
+        seen = [Watched(t._replace(consts=c), *w[1:])
+                for t, c, w in zip(tests, others, watched, strict=True)]
+        path, found = nodes(eq, consts, way, (t0, t1), y0, tol, most, False, seen)
+        stopped = found.status == search.STOPPED
+        status = np.where(stopped, 0, found.status)
+        sign = np.where(stop(t1) < stop(t0), -1.0, 1.0)
+        hits = stop(found.watched[2])
+        at = [events.located(path, way, e, hits[:, i]) for i, e in enumerate(seen)]
+        last, kept = events.until_the_end(seen, at, sign)
+        inside = sign * stop(times) <= sign * last
+        y = np.where(inside[:, None], path.at(way, times), np.nan)
+        y = checked(y, status, who="solve_ivp", most=most)
+        return y, np.where(inside, times, np.nan), stopped.astype(np.int64), *kept
+
+    t0, t1 = [as_operand(t) + np.zeros(()) for t in (span[0], span[1])]
+    return jit(core)(t0, t1, y0, as_operand(times) + 0.0, *[
+        [as_operand(c) for c in eq.consts], [[as_operand(c) for c in t.consts] for t in tests]])
+
+
 def floating(y0: Any) -> Any:
     """An initial value as SciPy takes it: a vector of float64 or complex128."""
     y0 = as_operand(y0).reshape(-1)
     return y0 + np.zeros(y0.shape, np.result_type(y0.dtype, float))
 
 
-__all__ = ["MAX_STEPS", "checked", "equation", "floating", "nodes", "values"]
+__all__ = ["MAX_STEPS", "checked", "equation", "floating", "nodes", "values",
+           "with_events"]

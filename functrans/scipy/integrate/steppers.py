@@ -78,6 +78,8 @@ _combination = Linear("combination", _sums, _parts, _batched, None, abstract=_av
 class Explicit:
     """A method of SciPy's whose stages follow each other."""
 
+    scaled = True  # whether stages are slopes, which a step's length multiplies
+
     def __init__(self, name: str):
         kind = getattr(si, name)
         self.A: list[np.ndarray] = [row[:i] for i, row in enumerate(kind.A[: kind.n_stages])]
@@ -175,6 +177,8 @@ def _weighted(h: Any, w: Any) -> Any:
 
 class Radau:
     """Radau IIA of order 5: Y_i = y + h sum a_ij f(t + c_j h, Y_j), collocation at c."""
+
+    scaled = False
 
     def __init__(self):
         root = np.sqrt(6)
