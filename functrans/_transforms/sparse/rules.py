@@ -17,6 +17,7 @@ from functrans._compile.ir.program import Eqn, aval_of_atom
 from functrans._core.aval import Aval
 from functrans._core.primitive import Primitive
 from functrans._ops import (
+    arrivals,
     contractions,
     decompositions,
     determinants,
@@ -405,7 +406,7 @@ RULES: dict[Primitive, Rule] = {
                      structure.diagonal, structure.embed_diagonal, indexing.getitem,
                      windows.windows, reductions.shift), _moving),
     **dict.fromkeys((structure.concatenate, structure.stack), _joining),
-    structure.astype: _same,
+    structure.astype: _same, arrivals.checked: _same,
     indexing.scatter_set: _scatter_set, indexing.scatter_add: _scatter_add,
     indexing.put_add: _put_add, windows.overlap_add: _overlap_add,
     reductions.sum: _reduction(True),
