@@ -139,7 +139,6 @@ PROGRAMS = [Program(*p) for p in [
         scipy.sparse.csc_array(np.eye(3) * 2.0), x), (3,), False),
     ("factors", lambda x: np.linalg.cholesky(x @ x.transpose(0, 2, 1) + np.eye(2))[:, 1, 1],
      (3, 2, 2)),
-    ("pseudoinverses", lambda x: np.linalg.pinv(x)[:, 0], (2, 3, 2)),
     ("exponentials", lambda x: ft.scipy.linalg.expm(x)[:, 0], (2, 2, 2)),
     ("determinant", lambda x: np.linalg.det(x), (2, 2, 2)),
     ("transform", lambda x: np.fft.fft(x).real, (4,), False),

@@ -64,6 +64,77 @@ def test_errors_of_systems_are_within_the_bounds(f, exactly, a):
     assert np.all(bound < 1e-8 * np.max(np.abs(gradient)))
 
 
+def symmetric(x):
+    a = x[:9].reshape(3, 3) * 1.1
+    return a + a.T
+
+
+def symmetric_exactly(x):
+    a = matrix(x) * mp.mpf(1.1)
+    return mp.eigsy(a + a.T)
+
+
+def of_determinants(x):
+    a = x[:9].reshape(3, 3) * 1.1
+    sign, size = np.linalg.slogdet(a)
+    return np.linalg.det(a) ** 2 + sign * size
+
+
+def of_determinants_exactly(x):
+    d = mp.det(matrix(x) * mp.mpf(1.1))
+    return d**2 + mp.sign(d) * mp.log(abs(d))
+
+
+def of_vectors(x):
+    w, v = np.linalg.eigh(symmetric(x))
+    return w[0] * v[0, 0] ** 2 * v[1, 0] ** 2 + w[2]
+
+
+def of_vectors_exactly(x):
+    w, v = symmetric_exactly(x)
+    k = min(range(3), key=lambda i: w[i])
+    return w[k] * v[0, k] ** 2 * v[1, k] ** 2 + max(w)
+
+
+@pytest.mark.parametrize("a", [GOOD, HILBERT], ids=["good", "bad"])
+@pytest.mark.parametrize(("f", "exactly"), [
+    (of_determinants, of_determinants_exactly), (of_vectors, of_vectors_exactly),
+    (lambda x: np.sum(np.linalg.eigvalsh(symmetric(x)) ** 3),
+     lambda x: sum(w**3 for w in symmetric_exactly(x)[0])),
+], ids=["determinants", "eigenvectors", "eigenvalues"])
+def test_errors_of_determinants_and_eigenvalues_are_within_the_bounds(f, exactly, a):
+    x = a.ravel()
+    _, gradient, bound = ft.certify(f)(x)
+    excess(gradient, bound, exact_gradient(exactly, x))
+    assert np.all(bound < 1e-10 * np.max(np.abs(gradient)))
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e-6, 1e-3])
+def test_determinants_and_eigenvalues_move_within_their_bounds_for_errors_of_any_size(size):
+    rng = np.random.default_rng(3)
+    a, e = rng.normal(size=(2, 4, 4)) + 2 * np.eye(4), np.full((2, 4, 4), size)
+    signs = rng.choice([-1.0, 1.0], a.shape)
+    there, row = a + signs * e, ft.numpy.linalg
+    det, slog = np.linalg.det(a), np.linalg.slogdet(a)
+    assert np.all(np.abs(np.linalg.det(there) - det) <= systems.det(row, [a], [e], det, {})[0])
+    (sign, log), _ = systems.slogdet(row, [a], [e], list(slog), {})
+    assert not sign.any() and np.all(np.abs(np.linalg.slogdet(there)[1] - slog[1]) <= log)
+    w, v = np.linalg.eigh(a)  # of the lower halves
+    (e_w, e_v), _ = systems.eigh(row, [a], [e], [w, v], {"lower": True})
+    moved, turned = np.linalg.eigh(there)
+    turned = turned * np.sign(np.sum(turned * v, -2, keepdims=True))
+    assert np.all(np.abs(moved - w) <= e_w) and np.all(np.abs(turned - v) <= e_v)
+    assert np.all(e_w <= 40 * size + 1e-12)
+
+
+def test_eigenvectors_of_values_that_may_coincide_have_no_bound():
+    near = np.diag([1.0, 1.0 + 1e-15, 2.0])
+    w, v = np.linalg.eigh(near)
+    (e_w, e_v), _ = systems.eigh(ft.numpy.linalg, [near], [0 * near], [w, v], {"lower": True})
+    assert np.all(e_w < 1e-13)
+    assert np.isinf(e_v[:, :2]).all() and np.all(e_v[:, 2] < 1e-13)
+
+
 POINTS = np.linspace(0, 1, 4)
 SEEN = np.sin(3 * POINTS)
 

@@ -360,3 +360,68 @@ def test_a_full_matrix_is_written_direction_by_direction():
     assert "put_add" not in str(program)
     y = np.tanh(A @ A[0])
     assert_allclose(interpret(program, [A[0]])[0], (1 - y * y)[:, None] * A, rtol=1e-12)
+
+
+# ---- through a narrow place
+
+
+RIGHT, LEFT = [np.random.default_rng(0).normal(size=s) / 9 for s in ((3, 150), (140, 3))]
+
+
+def narrow(x):
+    return np.tanh(LEFT @ np.sin(RIGHT @ np.tanh(x)) + 0.1)
+
+
+def narrow_parts(p, scale):
+    h = np.sin(RIGHT @ p["x"]) * scale + np.sum(p["y"])
+    return {"u": np.outer(LEFT @ h, h), "v": (h[0], np.ones(2), np.tile(h, 5) ** 2)}
+
+
+def test_a_jacobian_through_a_waist_is_a_product():
+    x = np.linspace(-1, 1, 150)
+    J = ft.jacobian(narrow)
+    plan = J.explain(x)
+    assert (plan.mode, plan.directions) == ("mixed", 6) and "through 3 numbers" in plan.reason
+    assert "6 cotangents and tangents" in repr(plan)
+    for mode in ("forward", "reverse"):
+        expected = ft.jacobian(narrow, mode=mode)
+        assert expected.explain(x).mode == mode
+        assert J(x) == pytest.approx(np.asarray(expected(x)), rel=1e-13, abs=1e-15)
+    assert not J(x).flags.writeable
+
+
+def test_containers_with_a_waist_and_what_goes_around_it():
+    p = {"x": np.linspace(-1, 1, 150), "y": np.ones((2, 5)), "n": 3}
+    assert ft.jacobian(narrow_parts).explain(p, 2.0).mode == "mixed"
+    J, dense = ft.jacobian(narrow_parts)(p, 2.0), ft.jacfwd(narrow_parts)(p, 2.0)
+    assert ft.tree.structure(J) == ft.tree.structure(dense)
+    for a, b in zip(ft.tree.leaves(J), ft.tree.leaves(dense), strict=True):
+        assert a.shape == b.shape and a == pytest.approx(np.asarray(b), rel=1e-13, abs=1e-15)
+
+    def skipping(x):  # two entries go around
+        return narrow(x) * x[0] + x[1]
+
+    x = p["x"]
+    assert "through 153 numbers" not in ft.jacobian(skipping).explain(x).reason
+    both = np.asarray(ft.jacobian(skipping)(x)), np.asarray(ft.jacfwd(skipping)(x))
+    assert both[0] == pytest.approx(both[1], rel=1e-13, abs=1e-15)
+
+
+def test_what_is_not_finite_does_not_spread_through_a_waist():
+    def f(x):
+        return LEFT @ np.sqrt(RIGHT @ x) * np.array([1.0] + [0.0] * 139)
+
+    x = np.zeros(150)
+    assert ft.jacobian(f).explain(x).mode == "mixed"
+    assert np.array_equal(ft.jacobian(f)(x), ft.jacobian(f, mode="reverse")(x), equal_nan=True)
+
+
+def test_a_waist_is_looked_for_only_where_nothing_else_is_asked():
+    x = np.linspace(-1, 1, 150)
+    expected = np.asarray(ft.jacfwd(narrow)(x))
+    out = np.empty((140, 150))
+    assert ft.jacobian(narrow, memory="1 MB").explain(x).mode == "reverse"
+    assert ft.jacobian(narrow, out=out)(x) is out
+    for J in (out, ft.jit(ft.jacobian(narrow))(x), ft.vmap(ft.jacobian(narrow))(x[None])[0],
+              ft.jacobian(lambda x: ft.jit(narrow)(x))(x), ft.jacobian(narrow, chunk_size=2)(x)):
+        assert np.asarray(J) == pytest.approx(expected, rel=1e-13, abs=1e-15)

@@ -131,6 +131,12 @@ def test_where_python_decides_the_pattern_is_that_of_all_ways():
         ft.sparsity(decides, x - 200, local=True)
 
 
+def test_pseudoinverses_are_of_each_matrix_alone():
+    x = np.random.default_rng(0).normal(size=(2, 3, 2))
+    pattern = ft.sparsity(lambda x: np.linalg.pinv(x)[:, 0], x).toarray()
+    assert np.array_equal(pattern, dense(lambda x: np.linalg.pinv(x)[:, 0], x, 6))
+
+
 def endless(x):
     while np.sum(x) < 1e9:
         x = 2 * x

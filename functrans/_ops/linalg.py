@@ -302,7 +302,9 @@ def _close(w):
 
 
 def _differences(w):
-    return w.reshape((*w.shape[:-1], 1, w.shape[-1])) - w.reshape((*w.shape, 1))
+    n = w.shape[-1]
+    gap = w.reshape((*w.shape[:-1], 1, n)) - w.reshape((*w.shape, 1))
+    return where(np.eye(n, dtype=bool), 0, gap)  # which is 0 there, whatever is known of w
 
 
 def _eigh_jvp(ts, y, xs, lower, split=None):

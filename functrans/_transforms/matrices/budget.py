@@ -104,7 +104,7 @@ class Plan(NamedTuple):
 
     who: str
     function: str
-    mode: str  # "forward" or "reverse"
+    mode: str  # "forward", "reverse" or "mixed"
     reason: str
     directions: int  # how many tangents or cotangents there are
     chunk: int  # how many of them run at once
@@ -119,7 +119,9 @@ class Plan(NamedTuple):
         return self.held + self.chunk * self.each + (0 if self.given else self.result)
 
     def __repr__(self) -> str:
-        kind = "tangents" if self.mode == "forward" else "cotangents"
+        kind = {"forward": "tangents", "reverse": "cotangents"}.get(
+            self.mode, "cotangents and tangents"
+        )
         to = "goes to the array given" if self.given else "is part of it"
         return (
             f"{self.who}({self.function}): {self.mode} mode, since {self.reason}\n"

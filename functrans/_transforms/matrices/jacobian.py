@@ -52,8 +52,9 @@ def jacobian(
 
     The shape is ``out.shape + in.shape``; of containers, a container of containers ``J[out][in]``.
     ``mode``: "forward" takes one pass for all inputs, "reverse" one for all outputs, "auto" records
-    the function once and takes the fewer. ``explain(*args)`` of what is returned says which and
-    why, and ``memory(*args)`` how many bytes a call is expected to take.
+    the function once and takes the fewer, or both from a narrow place of the function, the mixed
+    mode. ``explain(*args)`` of what is returned says which and why, and ``memory(*args)`` how many
+    bytes a call is expected to take.
 
     ``chunk_size`` bounds how many run at once ("auto": by the memory of what the function computes,
     None: all). ``memory``, bytes or a text such as "2 GiB", bounds what a chunk may take beside the

@@ -23,10 +23,12 @@ from functrans._transforms.arguments import (
     select,
 )
 from functrans._transforms.forward.api import run_jvp
+from functrans._transforms.matrices import waist
 from functrans._transforms.matrices.budget import Plan, bytes_of
 from functrans._transforms.matrices.directions import Batches, Directions, Span, directions
 from functrans._transforms.matrices.placing import Placing
 from functrans._transforms.matrices.shared import SharedBatches
+from functrans._transforms.matrices.waist import Waist
 from functrans._transforms.reverse.api import Recording, record
 from functrans._transforms.reverse.grad import require_holomorphic
 from functrans._transforms.sharding.executors import require_executor
@@ -164,9 +166,12 @@ class _Job(NamedTuple):
 
     def plan(self, args: tuple, kwargs: dict) -> Plan:
         """What a call would do."""
-        route = self._route(select(self.who, self.f, self.argnums, args, kwargs))
+        chosen = select(self.who, self.f, self.argnums, args, kwargs)
+        if self.mode == "auto" and (planned := self._mixed_plan(self._recorded(chosen))):
+            return planned
+        route = self._route(chosen)
         given = self.options.out is not None
-        batches = self._batches(route)
+        batches = self._batches(route.tape)
         expected = batches.plan(route.ways, route.width, route.values, route.image)
         return Plan(
             self.who, name_of(self.f), route.mode, route.reason, route.ways.total, expected.chunk,
@@ -178,11 +183,11 @@ class _Job(NamedTuple):
             route = self._forward(chosen)
         else:
             run = self._recorded(chosen)
-            if (gradient := self._gradient(run)) is not None:
+            if (gradient := self._gradient(run) or self._mixed(run)) is not None:
                 return gradient
             route = self._on_tape(run)
         across = route.mode == "forward"
-        columns = self._batches(route, call).run(
+        columns = self._batches(route.tape, call).run(
             route.ways, route.width, route.values, route.image, across
         )
         known = route.known()
@@ -206,7 +211,7 @@ class _Job(NamedTuple):
             else:
                 placing.rows(route.ways, start, size, images, known.ins)
 
-        batches = self._batches(route, call)
+        batches = self._batches(route.tape, call)
         batches.each(route.ways, route.width, route.values, route.image, take)
         return route.known().aux
 
@@ -289,16 +294,55 @@ class _Job(NamedTuple):
         opened = [a for a in run.opened if a is not None]
         return JacobianBlocks(blocks, opened, run.structure, run.aux)
 
+    def _waist(self, run: Recording) -> Waist | None:
+        o = self.options
+        if self.mode != "auto" or o.holomorphic or o.out is not None or o.memory or o.executor:
+            return None
+        return waist.found(run, *[sum([v.size for v in vs]) for vs in (run.inputs, run.values)])
+
+    def _mixed(self, run: Recording) -> JacobianBlocks | None:
+        """The blocks as products through a waist; None where there is none that pays."""
+        if (narrow := self._waist(run)) is None:
+            return None
+        products = narrow.blocks(run, lambda: self._batches(run.trace.tape))
+        if products is None:
+            return None
+        blocks = [
+            [_shaped(J, aval_of(out), aval_of(into))
+             for J, into in zip(row, run.inputs, strict=True)]
+            for row, out in zip(products, run.values, strict=True)
+        ]
+        opened = [a for a in run.opened if a is not None]
+        return JacobianBlocks(blocks, opened, run.structure, run.aux)
+
+    def _mixed_plan(self, run: Recording) -> Plan | None:
+        if (narrow := self._waist(run)) is None:
+            return None
+        batches, (n, m) = self._batches(run.trace.tape), [
+            sum([v.size for v in vs]) for vs in (run.inputs, run.values)
+        ]
+        pulled = batches.plan(narrow.ways, n, run.inputs, narrow.pull(run))
+        pushed = batches.plan(narrow.ways, m, run.inputs, narrow.push(run))
+        k = narrow.ways.total
+        reason = (f"all that {n} inputs do to {m} outputs goes through {k} numbers, to which "
+                  "cotangents are pulled and from which tangents are pushed")
+        whole = n * m * aval_of(run.values[0]).dtype.itemsize
+        return Plan(
+            self.who, name_of(self.f), "mixed", reason, 2 * k, max(pulled.chunk, pushed.chunk),
+            whole + pulled.result + pushed.result, pulled.held, max(pulled.each, pushed.each),
+            False,
+        )
+
     def _row(self, ct: Any, out: Aval, into: Aval) -> Any:
         """The block of one number: a gradient where it is real."""
         return _shaped(
             np.conjugate(ct) if _is_complex(into) and not _is_complex(out) else ct, out, into
         )
 
-    def _batches(self, route: Route, call: tuple | None = None) -> Batches:
+    def _batches(self, tape: Sequence | None, call: tuple | None = None) -> Batches:
         o, instead = self.options, INSTEAD.get(self.who, INSTEAD["jacobian"])
         batches = Batches(
-            self.who, self.f, o.chunk_size, o.progress, instead, self.sizes, o.memory, route.tape
+            self.who, self.f, o.chunk_size, o.progress, instead, self.sizes, o.memory, tape
         )
         if o.executor is None or call is None:
             return batches
@@ -308,7 +352,7 @@ class _Job(NamedTuple):
         """The images of some directions, by a run of the function for them alone."""
         route = self._route(select(self.who, self.f, self.argnums, args, kwargs))
         ways = Span(route.ways, start, stop)
-        return self._batches(route).run(ways, route.width, route.values, route.image)
+        return self._batches(route.tape).run(ways, route.width, route.values, route.image)
 
     def _forward_blocks(self, along: Directions, columns: list, outs: list[Aval]) -> list[list]:
         """Images of tangents as blocks, with the input axes last."""

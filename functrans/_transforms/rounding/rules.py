@@ -29,6 +29,7 @@ from functrans._ops import (
 from functrans._ops import elementwise as ops
 from functrans._ops.calls import stop
 from functrans._ops.declare import isnan, strong_multiply, where
+from functrans._ops.special import errors, gamma
 from functrans._transforms.rounding import systems
 from functrans._transforms.rounding.ulps import ULPS
 
@@ -78,6 +79,8 @@ def _quotient(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict)
     (a, b), (ea, eb) = xs, es
     room = np.where(np.abs(b) > eb, np.abs(b) - eb, 0.0)  # how near to 0 the divisor may be
     moved = np.where((ea == 0) & (eb == 0), 0.0, (ea + _times(eb, y)) / room + TINY)
+    if prim is ops.ratio:  # which is 0 where the divisor is
+        moved = np.where((b == 0) & (eb == 0), 0.0, moved)
     return np.where(isnan(moved), np.inf, moved), np.where(a == 0, 0.0, ulps_of(y, 0.5))
 
 
@@ -117,11 +120,27 @@ def _steepest_at_ends(prim: Primitive, xs: Sequence, es: Sequence, y: Any, param
 def _curved_by_one(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     """Of functions whose second derivative is nowhere larger than 1."""
     (x,), (e,) = xs, es
-    return _times(e, _slope(prim, x) * MORE + 4 * U + e), ulps_of(y, ULPS[prim])
+    return _times(e, _slope(prim, x) * MORE + 4 * U + e), ulps_of(y, ULPS.get(prim, 0))
 
 
 def _scaled(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     return (prim.impl(es[0]) + TINY * (es[0] > 0)) * MORE, ulps_of(y, ULPS[prim])
+
+
+def _tail(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+    """Of ``erfc`` and ``ndtr``: a power whose exponent, up to x^2, is rounded; its second
+    derivative is below 1. Cephes lists 5.7e-14 for erfc(26), within this."""
+    (x,), moved = xs, _curved_by_one(prim, xs, es, y, params)[0]
+    return moved, (2 * x * x + 40) * U * np.abs(y) * MORE + np.where(np.abs(y) < 1e-290, 1e-300, 0)
+
+
+def _of_gamma(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+    """Of positive numbers, where the slopes are largest at an end; relative where the value is
+    above 1 and absolute below, as Cephes lists them: 5.4e-16 and 1.3e-15."""
+    (x,), (e,) = xs, es
+    slope = np.maximum(_slope(prim, x - e), _slope(prim, x + e))
+    moved = np.where(x - e > 0, _times(e, slope * MORE + 4 * U), np.inf)
+    return np.where((e == 0) & (x > 0), 0.0, moved), 12 * U * np.maximum(np.abs(y), 1.0)
 
 
 # ---- functions of two numbers
@@ -198,6 +217,11 @@ def _compared(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict)
 def _doubted(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
     """Of ``and``, ``or`` and the like: 1 where an operand is in doubt."""
     return np.where(np.any([np.broadcast_to(e > 0, np.shape(y)) for e in es], 0), 1.0, 0.0), 0.0
+
+
+def _any_doubted(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
+    """Of ``any`` and ``all`` along axes."""
+    return np.any(es[0] > 0, params["axis"]) * 1.0, 0.0
 
 
 def _sign(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> Bounds:
@@ -351,8 +375,9 @@ RULES: dict[Primitive, Rule] = {
     **dict.fromkeys([ops.exp, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p,
                      ops.sqrt, reductions.root, ops.cbrt, ops.tan, ops.arcsin, ops.arccos,
                      ops.arctanh, ops.arccosh, ops.sinh, ops.cosh], _steepest_at_ends),
-    **dict.fromkeys([ops.sin, ops.cos, ops.tanh, ops.arctan, ops.arcsinh, ops.logistic],
-                    _curved_by_one),
+    **dict.fromkeys([ops.sin, ops.cos, ops.tanh, ops.arctan, ops.arcsinh, ops.logistic,
+                     errors.erf], _curved_by_one),
+    errors.erfc: _tail, errors.ndtr: _tail, gamma.gammaln: _of_gamma, gamma.psi: _of_gamma,
     **dict.fromkeys([ops.deg2rad, ops.rad2deg], _scaled),
     **dict.fromkeys([ops.negative, ops.positive, ops.absolute, ops.fabs, ops.maximum, ops.minimum,
                      ops.fmax, ops.fmin, ops.clip, ops.conjugate, ops.real, stop], _nearest),
@@ -360,6 +385,7 @@ RULES: dict[Primitive, Rule] = {
                      ops.greater_equal, ops.precedence], _compared),
     **dict.fromkeys([ops.logical_and, ops.logical_or, ops.logical_xor, ops.logical_not,
                      ops.bitwise_and, ops.bitwise_or, ops.bitwise_xor, ops.invert], _doubted),
+    **dict.fromkeys([reductions.any, reductions.all], _any_doubted),
     **dict.fromkeys([ops.floor, ops.ceil, ops.trunc, ops.rint], _rounded),
     **dict.fromkeys([isnan, ops.isfinite, ops.isinf], _known),
     **dict.fromkeys([structure.reshape, structure.transpose, structure.broadcast_to,

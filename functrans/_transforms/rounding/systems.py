@@ -1,4 +1,5 @@
-"""Bounds for solutions of linear systems and for Cholesky factors, from their residuals.
+"""Bounds for solutions of linear systems, determinants, Cholesky factors and eigenvalues, from
+their residuals.
 
 They do not follow how LAPACK got there: any approximate solution is compared with the system, in
 which all roundings are bounded, and an approximate inverse R tells what the residual can mean.
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from functrans._core.primitive import Primitive
-from functrans._ops import linalg
+from functrans._ops import determinants, linalg
 
 U = 2.0**-53
 TINY = 2.0**-1074  # what a product that underflows loses
@@ -96,9 +97,124 @@ def cholesky(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) 
     return np.where(np.isnan(bound), np.inf, bound), 0.0
 
 
+def det(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> tuple[Any, Any]:
+    p, far = _determinant(xs[0], es[0])
+    return np.where(far == 0, 0.0, np.abs(p) * far) + np.abs(y - p) * (1 + 4 * U), 0.0
+
+
+def slogdet(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> tuple[Any, Any]:
+    p, far = _determinant(xs[0], es[0])
+    certain = (far < 1) & (np.sign(p) == y[0])
+    log = np.log(np.abs(p))
+    gap = np.abs(y[1] - log) + 6 * U * np.abs(log) - np.log1p(-far) * (1 + 8 * U) + TINY
+    return (np.where(certain, 0.0, 2.0), np.where(certain, gap, np.inf)), (0.0, 0.0)
+
+
+def cofactor(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> tuple[Any, Any]:
+    """``det(a) inv(a).T``."""
+    (a,), (e,) = xs, es
+    if a.shape[-1] < 2:
+        return np.zeros(y.shape), 0.0
+    p, far = [v[..., None, None] for v in _determinant(a, e)]
+    try:
+        r = np.linalg.inv(a)
+    except np.linalg.LinAlgError:
+        return np.full(y.shape, np.inf), 0.0
+    one = np.eye(a.shape[-1])
+    e_inverse = _solution(a, e, one, 0 * one, r).mT
+    size = np.abs(p) * (np.abs(r.mT) + e_inverse)
+    off = np.abs(y - p * r.mT) * (1 + 4 * U) + 2 * U * size + TINY
+    bound = off + np.abs(p) * e_inverse + far * size
+    return np.where(np.isnan(bound), np.inf, bound), 0.0
+
+
+def _determinant(a: Any, ea: Any) -> tuple[Any, Any]:
+    """The product of the pivots of a factorisation P L U, and how far that may be from the
+    determinant, as a share of it; infinite where the matrix may be singular.
+
+    ``L U = a + F = a (I + G)`` with ``G = a^-1 F``, and the determinant of I + G is within
+    ``(1 - g)^-n - 1`` of 1 where row sums of |G| are below g < 1: its eigenvalues are within g of 1
+    (Higham, 2nd ed., section 14.6, has the residual bound for a product of pivots).
+    """
+    from scipy import linalg as scipys  # lazy: slow to import
+
+    n, lead = a.shape[-1], a.shape[:-2]
+    p, far = np.ones(lead), np.zeros(lead)
+    if not n:
+        return p, far
+    for k in np.ndindex(lead):
+        if not np.isfinite(a[k]).all():
+            far[k] = np.inf
+            continue
+        factors: Any = scipys.lu(a[k], p_indices=True)
+        order, lower, upper = factors
+        products = np.cumprod(np.diagonal(upper))
+        running = np.abs(products)
+        p[k] = products[-1] * _parity(order)
+        r, more = _inverse(a[k], ea[k])
+        size = np.abs(lower) @ np.abs(upper)
+        f = (np.abs(a[k] - lower[order] @ upper) + ea[k]
+             + (n + 2) * (U * (size[order] + np.abs(a[k])) + TINY))
+        r = np.abs(r) + more * np.max(np.abs(r), -2, keepdims=True)
+        g = np.sum(r @ f, -1).max() * (1 + n * 16 * U)
+        lost = running.min() < 1e-290 or running.max() > 1e290  # a part of the product
+        known = g < 1 and not lost
+        far[k] = (np.expm1(-n * np.log1p(-g)) + n * U) * (1 + n * 8 * U) if known else np.inf
+    return p, far
+
+
+def _parity(order: Any) -> int:
+    """1 for an even permutation, -1 for an odd one."""
+    left, sign = list(order), 1
+    for i in range(len(left)):
+        while left[i] != i:
+            j = left[i]
+            left[i], left[j] = left[j], left[i]
+            sign = -sign
+    return sign
+
+
+def eigh(prim: Primitive, xs: Sequence, es: Sequence, y: Any, params: dict) -> tuple[Any, Any]:
+    """Of approximate eigenvectors V and values W, with ``R = a V - V W`` and ``G = I - V^T V``.
+
+    V is within ||G|| of an orthogonal matrix Q, and ``a Q - Q W`` is R, and what Q differs from V
+    by; each eigenvalue is within its norm of one of W (Weyl). An eigenvector whose eigenvalue is
+    ``gap`` from all others is at an angle to the computed one with a sine of at most ``r / gap``
+    (Parlett, The Symmetric Eigenvalue Problem, 1998, theorem 11.7.1), and up to its sign within
+    sqrt(2) times that of it.
+    """
+    half = np.tril if params["lower"] else np.triu
+    diagonal = np.eye(xs[0].shape[-1])
+    a, ea = [(m := half(v)) + m.mT - m * diagonal for v in (xs[0], es[0])]
+    w, v = y
+    n = w.shape[-1]
+    if not v.size:
+        return (np.zeros(w.shape), np.zeros(v.shape)), (0.0, 0.0)
+    size = np.abs(v)
+    residual = np.abs(a @ v - v * w[..., None, :]) + (n + 4) * (
+        U * (np.abs(a) @ size + size * np.abs(w)[..., None, :]) + TINY
+    ) + ea @ size
+    unit = np.abs(diagonal - v.mT @ v) + (n + 2) * (U * (size.mT @ size + diagonal) + TINY)
+    room = 1 + n * n * 16 * U
+    r, g = [np.sqrt(np.sum(m * m, (-2, -1))) * room for m in (residual, unit)]
+    largest = np.max(np.abs(w), -1)
+    e_w = ((r + 2 * g * largest) / (1 - g) * room)[..., None] + 0 * w
+    e_w = np.where((g < 1)[..., None], e_w, np.inf)
+    apart = np.abs(w[..., :, None] - w[..., None, :]) - e_w[..., None, :] + np.where(
+        diagonal > 0, np.inf, 0.0
+    )
+    gap = apart.min(-1) * (1 - 8 * U)
+    column = np.sqrt(np.sum(residual * residual, -2)) * room
+    sine = np.where(gap > 0, column / gap, np.inf)
+    length = np.diagonal(unit, 0, -2, -1)  # |1 - |v|^2|, no less than |1 - |v||
+    e_v = (np.sqrt(2) * sine / (1 - length) + length)[..., None, :] * room + 0 * v
+    return (e_w, np.where(np.isnan(e_v), np.inf, e_v)), (0.0, 0.0)
+
+
 RULES = {
     linalg.solve: solve, linalg.inv: inv, linalg.triangular_solve: triangular_solve,
-    linalg.cholesky: cholesky,
+    linalg.cholesky: cholesky, linalg.eigh: eigh,
+    determinants.det: det, determinants.slogdet: slogdet, determinants.cofactor: cofactor,
 }
 
 __all__ = ["RULES"]

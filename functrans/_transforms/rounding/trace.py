@@ -17,13 +17,14 @@ from functrans._core.primitive import Primitive
 from functrans._ops.declare import Linear
 from functrans._ops.elementwise import DEGREE, LN2, LN10
 from functrans._ops.indexing import scatter_set
+from functrans._ops.special.errors import DENSITY, SLOPE
 from functrans._ops.writing import store
 from functrans._transforms.arguments import describe
 from functrans._transforms.rounding.rules import MORE, RULES, U
 from functrans.errors import ArgumentError, ConcretizationError, UnsupportedError, user_line
 
 # Numbers of rules that are rounded themselves; a user's that is the same is taken to be, too.
-ROUNDED = (LN2, LN10, DEGREE, float(180 / np.pi))
+ROUNDED = (LN2, LN10, DEGREE, float(180 / np.pi), SLOPE, DENSITY)
 
 
 class ErrorTracer(PrimalTracer):
@@ -93,15 +94,25 @@ class ErrorTrace(Trace):
                 f"`{prim.name}`. docs/certificates.md lists the ops that have one; write this part "
                 "with them."
             )
-        y = np.asarray(y)
-        self._require_double(prim, y)
+        ys = [np.asarray(v) for v in (y if prim.outputs > 1 else (y,))]
+        for v in ys:
+            self._require_double(prim, v)
         n = prim.operands if isinstance(prim, Linear) else None
         with np.errstate(all="ignore"):
             numbers = [np.asarray(x, np.float64) for x in xs[:n]] + (xs[n:] if n else [])
-            passed_on, rounding = rule(prim, numbers, es, y, params)
-            error = np.where(np.isfinite(y), (passed_on + rounding) * MORE, np.inf)
+            several = prim.outputs > 1
+            passed_on, rounding = rule(prim, numbers, es, ys if several else ys[0], params)
+            bounds = zip(passed_on, rounding, strict=True) if several else [(passed_on, rounding)]
+            outs = [self._bounded(prim, numbers, es, v, *b)
+                    for v, b in zip(ys, bounds, strict=True)]
+        return tuple(outs) if several else outs[0]
+
+    def _bounded(self, prim: Primitive, xs: Sequence, es: Sequence, y: np.ndarray,
+                 passed_on: Any, rounding: Any) -> Any:
+        """An output with its bound."""
+        error = np.where(np.isfinite(y), (passed_on + rounding) * MORE, np.inf)
         if self.seen is not None:
-            self.seen(Step(prim, user_line(), numbers, es, y, passed_on, rounding))
+            self.seen(Step(prim, user_line(), xs, es, y, passed_on, rounding))
         if not np.any(error) and y.dtype.kind != "f":
             return y
         return ErrorTracer(self, y, np.where(np.isnan(error), np.inf, error))
