@@ -46,7 +46,7 @@ RETURNS |= dict.fromkeys(
 )
 # Names that are NumPy's own, those that programs use.
 PASSED_ON = (
-    "True_", "False_", "einsum_path", "frombuffer", "fromfile", "fromiter", "frompyfunc",
+    "True_", "False_", "einsum_path", "frombuffer", "fromfile", "frompyfunc",
     "genfromtxt", "geterr", "index_exp", "isfortran", "lib", "load", "loadtxt", "ma",
     "may_share_memory", "nditer", "packbits", "poly1d", "random", "require", "save", "savetxt",
     "savez", "savez_compressed",

@@ -65,7 +65,6 @@ from numpy import False_ as False_
 from numpy import einsum_path as einsum_path
 from numpy import frombuffer as frombuffer
 from numpy import fromfile as fromfile
-from numpy import fromiter as fromiter
 from numpy import frompyfunc as frompyfunc
 from numpy import genfromtxt as genfromtxt
 from numpy import geterr as geterr
