@@ -20,6 +20,7 @@ from functrans._ops.structure import batched_to
 
 ARRAY = "array"
 WHOLE = (None, None, None)
+INTP = np.dtype(np.intp)
 
 
 @lru_cache(maxsize=4096)
@@ -33,6 +34,8 @@ def index_of(pattern: tuple, indices: tuple) -> Any:
     """The index, as NumPy takes it, that a pattern and its arrays stand for."""
     if not indices:
         return _basic(pattern)
+    if len(indices) == len(pattern):
+        return indices
     arrays = iter(indices)
     key = [slice(*e) if type(e) is tuple else next(arrays) if e is ARRAY else e for e in pattern]
     return tuple(key)
@@ -122,7 +125,7 @@ def _getitem(x, *indices, pattern):
         return x[_basic(pattern)]
     if len(indices) == 1 and type(x) is np.ndarray and _whole_rows(pattern):
         index = indices[0]
-        if type(index) is np.ndarray and index.dtype == np.intp and x.flags.c_contiguous:
+        if type(index) is np.ndarray and index.dtype == INTP and x.flags.c_contiguous:
             return x.take(index, 0)  # the same, in up to half the time
     return x[index_of(pattern, indices)]
 
