@@ -205,6 +205,24 @@ def scatter(n: int, places: int) -> Build:
     return build
 
 
+def per_sample(batch: int, inputs: int, width: int, classes: int) -> Build:
+    """The gradient of each example's loss."""
+
+    def build(torch: Any) -> Thunk:
+        w1, w2 = [w.detach() for w in _weights(torch, (inputs, width), (width, classes))]
+        x = torch.tensor(_normal(batch, inputs))
+        which = torch.tensor(np.random.default_rng(0).integers(0, classes, batch))
+
+        def loss(w1: Any, w2: Any, x: Any, which: Any) -> Any:
+            scores = torch.tanh(x @ w1) @ w2
+            return torch.nn.functional.cross_entropy(scores[None], which[None])
+
+        each = torch.func.vmap(torch.func.grad(loss, argnums=(0, 1)), (None, None, 0, 0))
+        return lambda: each(w1, w2, x, which)[0]
+
+    return build
+
+
 # name -> a function of 1000 x 100 numbers
 ENTRIES: dict[str, Callable[[Any, Any], Any]] = {
     "x**2": lambda torch, x: x**2, "x**3": lambda torch, x: x**3, "x**5": lambda torch, x: x**5,
@@ -243,6 +261,7 @@ PROGRAMS: dict[str, Build] = {
     "elementwise, n = 1e6": _gradient(_mixed, _normal(1_000_000)),
     "embedding, 10000 x 64, batch 64 x 8": embedding(10_000, 64, 64),
     "scatter, 1e4 to 1e3": scatter(10_000, 1000),
+    "per-sample gradients, 20-64-10, batch 64": per_sample(64, 20, 64, 10),
 }
 ROWS: dict[str, Build] = {
     f"{name}, 1000 x 100": _gradient(f, _normal(1000, 100)) for name, f in ENTRIES.items()

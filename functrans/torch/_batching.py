@@ -10,6 +10,7 @@ import numpy as np
 
 from functrans import tree
 from functrans import vmap as batch_axis
+from functrans._kernels.large import keep_memory
 from functrans.errors import name_of
 from functrans.extend import Tracer
 from functrans.torch._functions.shapes import cat, movedim, narrow, select, stack
@@ -174,6 +175,8 @@ def _whole(y: Any, trace: Any, dim: int | None, n: int, given: list) -> Tensor:
         y = y[0] if dim is None else np.moveaxis(y, 0, dim) if dim else y
     elif dim is not None:
         y = np.repeat(np.expand_dims(y, dim), n, dim)
+    if type(y) is np.ndarray:
+        keep_memory(y)
     if type(y) is np.ndarray and (not y.flags.writeable or any([
             isinstance(x, np.ndarray) and np.may_share_memory(x, y) for x in given])):
         y = y.copy()

@@ -69,7 +69,7 @@ ERRORS = (
     Planted(
         "torch: views do not notice a recorded change",
         "functrans/torch/_graph/views.py",
-        "    t._storage.history += 1\n",
+        "    root._storage.history += 1\n",
         "",
         "tests/torch/test_inplace.py::"
         "test_a_write_through_a_view_reaches_the_base_and_its_other_views",

@@ -33,7 +33,7 @@ class TotalNode(Node):
         self.scale = scale
 
     def pull(self, ct: Any, create: bool) -> tuple:
-        if isinstance(ct, np.ndarray | np.generic):
+        if type(ct) is np.ndarray or isinstance(ct, np.generic):
             spread = np.empty(*self.aval)
             spread.fill(ct.item() * self.scale)
             return (spread,)

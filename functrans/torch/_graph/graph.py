@@ -170,7 +170,7 @@ class RowNode(Node):
         self.xs = [x if keep else aval_of(x) for x, keep in zip(xs, keep_xs, strict=True)]
         marks = [(s, s.version) for s, keep in zip(storages, keep_xs, strict=True) if s and keep]
         self.marks = [*marks, (own, own.version)] if keep_y else marks
-        self.where = caller() if self.marks else None
+        self.where = (state.where or caller()) if self.marks else None
         if unusual and state.saving is not None:
             self.xs, self.y = packed(self.xs), packed((self.y,))
             self.marks = marked(self.marks, self.xs, self.y)
@@ -209,9 +209,13 @@ class RowNode(Node):
         ]
 
     def release(self) -> None:
-        kept = np.ndarray | np.generic | Packed
-        if self.y is not None or any(isinstance(x, kept) for x in self.xs or ()):
+        if self.y is not None:
             self.xs = self.y = None
+            return
+        for x in self.xs or ():
+            if type(x) is np.ndarray or isinstance(x, (np.generic, Packed)):
+                self.xs = None
+                return
 
 
 class _Zero:
@@ -229,9 +233,9 @@ class _Zero:
 ZERO = _Zero()
 
 
-def _unpromoted(edge: Edge | None, saved: Any, dtype: np.dtype) -> Edge | None:
+def _unpromoted(edge: Edge, saved: Any, dtype: np.dtype) -> Edge:
     """The place of ``saved``, which is an operand of type ``dtype`` in the type of the result."""
-    if edge is None or saved.dtype == dtype:
+    if saved.dtype == dtype:
         return edge
     part = 0, TABLE["positive"].actions[0], (), (saved.shape, dtype)
     return named(ElementwiseNode, "ToCopyBackward0")((edge,), (part,), (), None), 0
@@ -288,15 +292,18 @@ class ElementwiseNode(Node):
 
     def recorded(self, action: Any, saved: Sequence) -> list:
         """The arrays that ``action`` reads, as values with their places in the graph."""
-        dtypes = {i: unlike[1] for i, _, _, unlike in self.parts or () if unlike}
         of = joint(self.marks)
         out = []
         for name, v in zip(action.needs, saved, strict=True):
             if name == "y":
-                edge: Edge | None = (self, 0)
-            else:
-                i = int(name[1:] or 1) - 1  # x, or x1, x2, ...
-                edge = _unpromoted(self.edges[i], v, dtypes[i]) if i in dtypes else self.edges[i]
+                out.append(Value(v, self, 0, of))
+                continue
+            i = int(name[1:] or 1) - 1  # x, or x1, x2, ...
+            edge = self.edges[i]
+            if edge is not None:
+                for k, _, _, unlike in self.parts or ():
+                    if k == i and unlike is not None:
+                        edge = _unpromoted(edge, v, unlike[1])
             out.append(saved_value(v, edge, of))
         return out
 
@@ -371,7 +378,7 @@ def is_outer(x: Value) -> bool:
 
 def saved_value(x: Any, edge: Edge | None, storage: Any) -> Any:
     """An array that a node has saved, with its place in the graph; anything else unchanged."""
-    if not isinstance(x, np.ndarray | np.generic | Tracer):
+    if type(x) is not np.ndarray and not isinstance(x, (np.generic, Tracer)):
         return x
     node, index = edge or (None, 0)
     return Value(x, node, index, storage)
@@ -433,7 +440,7 @@ class Recorder(Trace):
         for x, name in zip(args, prim.operands, strict=True):
             if name in needs and type(x) is Value and x.owner is self and x.storage:
                 marks.append((x.storage, x.storage.version))
-        node = _kind(prim)(edges, parts, marks, caller() if marks else None)
+        node = _kind(prim)(edges, parts, marks, (state.where or caller()) if marks else None)
         return Value(y, node, 0, own, self)
 
 

@@ -24,6 +24,7 @@ class _State(threading.local):
     inference = False
     multithreading = True
     watch: Any = None
+    where: tuple | None = None  # the user's line, while only rules record
     saving: Any = None  # (pack, unpack): what nodes keep in place of arrays
     refused_hooks: str | None = None  # why ``saving`` cannot be set
     batch: Any = None  # the batch that is open; see ``batches``

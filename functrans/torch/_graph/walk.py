@@ -26,6 +26,7 @@ from functrans.torch._graph.levels import forward_value, leads_forward
 from functrans.torch._graph.modes import set_unusual, state, unusual
 from functrans.torch._graph.observed import set_watch
 from functrans.torch._graph.quiet import quiet
+from functrans.torch._graph.source import caller
 from functrans.torch._tensors.cotangents import is_alone, take
 from functrans.torch._tensors.dtypes import Size
 from functrans.torch._tensors.tensor import Tensor, show
@@ -193,7 +194,11 @@ def _glance(cts: dict, heap: list, route: _Route | None, captured: dict, retain:
     here = {n: ct if n.outputs == 1 else list(ct) for n, ct in cts.items()}
     ahead, seen = list(heap), {**captured}
     glance = _Glance([], [], [], {})
-    _walk(here, ahead, route, seen, retain, create, glance)
+    state.where = caller() if create else None
+    try:
+        _walk(here, ahead, route, seen, retain, create, glance)
+    finally:
+        state.where = None
     if not _all_finite([*glance.ends, *seen.values(), *here.values()], glance.sound):
         return cts, heap, captured
     glance.sound.clear()  # for ``is_alone``
