@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,10 +20,12 @@ from numpy import empty, ndarray
 
 from functrans._compile.emit.entry_code import IN_ORDER
 from functrans._compile.lowering.library import refused
+from functrans._compile.run import pool
 from functrans._compile.run.entry import entry_of
 from functrans._compile.schedule.views import Shape, View
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.locks import lazy
+from functrans._kernels import sizes
 from functrans._kernels.blocks import cores, share
 from functrans._kernels.routines import address_of
 from functrans.errors import ArgumentError
@@ -202,12 +205,20 @@ class Framed:
         It returns read-only Arrays, in a tuple if there are several; or NotImplemented for values
         that it leaves to the call with a list.
         """
+        self._keep_memory()
         return entry_of(self, locked=True)
 
     @lazy
     def _direct(self) -> Callable | None:
         """The same, but it returns writeable ndarrays."""
+        self._keep_memory()
         return entry_of(self, locked=False)
+
+    def _keep_memory(self) -> None:
+        """From the second call on, large arrays of this context take the memory of dropped ones."""
+        makes = [make for segment in self.frame.segments for make in segment.makes]
+        if any(math.prod(shape) * dtype.itemsize >= sizes.KEPT for _, shape, dtype in makes):
+            pool.enter()
 
     def __call__(self, values: Sequence[Any]) -> list[np.ndarray]:
         # the first call, often the only one, does not pay for loading the C function
