@@ -46,6 +46,17 @@ def test_three_lengths_compile_and_others_do_not():
     ]
 
 
+def test_inputs_are_named_as_the_user_names_them():
+    f = ft.jit(lambda a, p, *rest, z, b: a + p["w"] * rest[0] + b * z[1])
+    for n in (20, 31, 47):
+        x = ramp(n)
+        y = f(2.0, {"w": x, "c": x[:3]}, x, z=(1.0, x), b=x)
+        assert np.array_equal(y, 2.0 + x * x + x * x)
+    inputs = "p['w']", "argument 2", "b", "z[1]"
+    lengths = ", ".join([f"axis 0 of {name}" for name in inputs])
+    assert compiled(f)[-1] == f"compiled for any length of {lengths}"
+
+
 def test_a_decision_by_an_unseen_length_is_taken():
     def f(x):
         return 2.0 * x + 1.0 if len(x) > 90 else 3.0 * x - len(x) * x[::-1]
