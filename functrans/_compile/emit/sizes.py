@@ -23,9 +23,9 @@ _TYPES = {"i64": "i8", "i32": "i4", "i16": "i2", "i8": "i1", "double": "f8", "fl
 _TYPE = "|".join(_TYPES)
 # Numbers that routines are given by address; they are declared where they are used.
 _DECLARED = re.compile(rf'^@"(?:{_TYPE})\.[^"]*" = private .*\n', re.M)
-_BEHIND = "|".join([rf'(?<=@"{t}[.])' for t in _TYPES])
-_NUMBER = re.compile(r'(?<![\w.%@"!#-])(?:-?\d+|0x[0-9a-f]{16})(?![\w.":])'
-                     rf'|(?:{_BEHIND})[^"]*(?=")')
+# It begins with what it is searched by; what may stand before that is asked only then.
+_BEFORE = "|".join([r'(?<![\w.%@"!#-][-\d])', *[rf'(?<=@"{t}[.][-\d])' for t in _TYPES]])
+_NUMBER = re.compile(rf'([-\d](?:{_BEFORE})(?:x[0-9a-f]{{16}}|\d*))(?![\w.:])')
 # A number that became a size, until its type is known: its place between two marks.
 _MARK = r"\x01(\d+)\x02"
 _TYPED = re.compile(rf"\b({_TYPE}) {_MARK}")
@@ -43,8 +43,8 @@ _USED = re.compile(r"%size\.p?(\d+)")
 
 def split(text: str) -> tuple[str, tuple[str, ...]]:
     """The skeleton of a module's text, and its numbers in order."""
-    text = _DECLARED.sub("", text)
-    return "\0".join(_NUMBER.split(text)), tuple(_NUMBER.findall(text))
+    parts = _NUMBER.split(_DECLARED.sub("", text))
+    return "\0".join(parts[::2]), tuple(parts[1::2])
 
 
 class Form(NamedTuple):

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
@@ -112,13 +113,14 @@ class Signature:
         """What the numbers of a call are called: ``x``, ``params[0].w``."""
         structure, leaves, numbers, _ = given.call.args
         positional, named = tree.unflatten(structure, leaves)
-        try:
-            names = list(inspect.signature(self.f).parameters)
-        except (TypeError, ValueError):  # a builtin function
-            names = []
+        names: list[str] = []
+        with suppress(TypeError, ValueError):  # of a builtin function nothing is known
+            parameters = inspect.signature(self.f).parameters.values()
+            names = [p.name for p in parameters if p.kind in _POSITIONAL]
         names += [f"argument {i}" for i in range(len(names), len(positional))]
-        given_as = [*zip(names, positional, strict=False), *named.items()]
-        shown = [paths.shown(name, path) for name, x in given_as for path, _ in paths.leaves(x)]
+        shown = [paths.shown(name, path) for name, x in zip(names, positional, strict=False)
+                 for path, _ in paths.leaves(x)]
+        shown += [paths.shown(path[0].key, path[1:]) for path, _ in paths.leaves(named)]
         return [shown[i] for i in numbers]
 
     def _call(self, structure: tree.Structure, leaves: list, numbers: list, static: tuple,
