@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
 from functrans._kernels import blocks, sizes
-from functrans._ops import structure
+from functrans._ops import reductions
 
 N = 1000
 
@@ -18,7 +18,7 @@ def small_blocks(monkeypatch):
     """Blocks of 64 from 100 elements on, on three threads from 200 on."""
     for name, value in {"LARGE": 100, "THREADED": 200, "BLOCK": 64, "WIDE": 64}.items():
         monkeypatch.setattr(sizes, name, value)
-    monkeypatch.setattr(structure, "SMALL", 8)
+    monkeypatch.setattr(reductions, "SMALL", 8)
     monkeypatch.setattr(blocks, "cores", lambda: 3)
 
 

@@ -13,7 +13,7 @@ from functrans._compile.ir.program import Const, Eqn, Program, Var, check, evalu
 from functrans._compile.ir.rewrites import RULES, Rule
 from functrans._core.aval import Aval
 from functrans._ops import elementwise as ops
-from functrans._ops.declare import strong_multiply
+from functrans._ops.declare import isnan, strong_multiply
 from functrans._ops.indexing import WHOLE, getitem, put_add
 from functrans._ops.linalg import inv
 from functrans._ops.reductions import sum as sum_
@@ -249,7 +249,8 @@ VEC, MAT, NUM = Aval((3,), F64), Aval((2, 3), F64), Aval((), F64)
 
 
 def chain(aval, *steps):
-    """A program of one input: each step is (prim, operands, params); "x" is the step before."""
+    """A program of one input: each step is (prim, operands, params); "x" is the step before, "x1"
+    the first."""
     start = Var(aval)
     values, eqns = {"a": start, "x": start}, []
     for prim, operands, params in steps:
@@ -257,6 +258,7 @@ def chain(aval, *steps):
         out = Var(*types_of(Eqn(prim, inputs, params, ())))
         eqns.append(Eqn(prim, inputs, params, (out,)))
         values["x"] = out
+        values[f"x{len(eqns)}"] = out
     return check(Program((start,), tuple(eqns), (values["x"],)))
 
 
@@ -270,6 +272,10 @@ FIRE = {
         VEC, one(broadcast_to, "x", shape=(2, 3)), one(ops.add, "x", Const(np.eye(2, 3)))
     ),
     "strong zero, one factor tame: x * y": (VEC, one(strong_multiply, "x", 2.0)),
+    "a product, strong where it is NaN: strong": (
+        VEC, one(ops.sin, "a"), one(ops.multiply, "x", "a"), one(strong_multiply, "x1", "a"),
+        one(isnan, "x2"), one(ops.where, "x", "x3", "x2")
+    ),
     "x * 1 = x": (VEC, one(ops.multiply, Const(np.ones(3)), "x")),
     "x * -1 = -x": (VEC, one(ops.multiply, "x", -1)),
     "x / 1 = x": (VEC, one(ops.divide, "x", 1)),

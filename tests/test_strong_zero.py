@@ -179,6 +179,92 @@ def test_what_a_product_makes_of_a_nan_stays():
     assert np.isnan(turned).all()
 
 
+# ---- programs begin with bare products, and are staged again where a NaN arrives
+
+
+def plain(f):
+    """The sum of f, infinite values and all."""
+    return lambda x: np.sum(f(x) * x)
+
+
+AGAIN = {
+    "grad": lambda f: ft.grad(plain(f)),
+    "jvp": lambda f: lambda x: ft.jvp(f, (x,), (1.0 * WANTED,))[1],
+    "jacfwd": lambda f: ft.jacfwd(f), "jacrev": lambda f: ft.jacrev(f),
+    "hessian": lambda f: ft.hessian(plain(f)),
+    "hvp": lambda f: lambda x: ft.hvp(plain(f), x, 1.0 * WANTED)[1],
+    "vmap of jvp": lambda f: ft.vmap(lambda t: ft.jvp(f, (X,), (t,))[1]),
+}
+
+
+@pytest.mark.parametrize(("name", "mode"), covering(ROWS, AGAIN, meet=1))
+def test_compiled_derivatives_of_what_is_not_finite_are_those_of_eager_code(name, mode):
+    derivative = AGAIN[mode](ROWS[name])
+    x = np.eye(X.size) if mode == "vmap of jvp" else X
+    np.testing.assert_allclose(ft.jit(derivative)(x), derivative(x), rtol=1e-12)
+
+
+def root(x):
+    return np.sum(x * np.sqrt(x))
+
+
+def test_a_function_is_staged_again_once_where_a_nan_has_arrived():
+    f = ft.jit(ft.grad(root))
+    for x in ([1.0, 4.0], [0.0, 4.0], [4.0, 0.0], [1.0, 1.0]):
+        np.testing.assert_array_equal(f(np.array(x)), 1.5 * np.sqrt(x))
+    assert [why.reason for why in f.explain().stagings] == [
+        "new kind of arguments", "a derivative had a NaN: now with strong zero"
+    ]
+    assert f(np.array([1.0, 4.0, 9.0])).tolist() == [1.5, 3.0, 4.5]
+    assert len(f.explain().stagings) == 3
+
+
+def descended(x):
+    return ft.fori_loop(0, 3, lambda i, x: x - 0.1 * ft.grad(root)(x), x)
+
+
+USES = {
+    "asked": lambda x: np.where(np.isnan(ft.grad(root)(x)), 7.0, 1.0),
+    "decided by": lambda x: x if ft.grad(root)(x)[0] >= 0 else -x,
+    "caught": lambda x: caught(x),
+    "in a loop": descended,
+    "in a branch": lambda x: ft.cond(x[1] > 0, lambda: ft.grad(root)(x), lambda: x),
+    "of a loop": ft.grad(lambda x: np.sum(np.where(x > 0, descended(x + 1.0), x))),
+    "not used": lambda x: (ft.grad(root)(x), x)[1],
+    "called": lambda x: ft.jit(ft.grad(root))(x) + 1,
+    "of what is called": ft.grad(ft.jit(root)),
+    "along": lambda x: ft.jvp(ft.jit(root), (x,), (x,))[1],
+    "of a product": ft.grad(lambda x: np.sum(np.where(x > 0, np.diag(1 / x) @ x, x))),
+}
+
+
+def caught(x):
+    try:
+        y = ft.grad(root)(x)
+        return y if y[0] >= 0 else -y
+    except Exception:
+        return None
+
+
+@pytest.mark.parametrize("f", USES.values(), ids=USES)
+def test_a_nan_is_not_seen_by_what_comes_after(f):
+    x = np.array([0.0, 4.0])
+    np.testing.assert_array_equal(ft.jit(f)(x), f(x))
+
+
+@pytest.mark.parametrize("transform", [
+    lambda f: lambda x: ft.vmap(f)(np.stack([x, x + 1])),
+    lambda f: lambda x: ft.jvp(f, (x,), (np.array([0.0, 1.0]),))[1],
+    lambda f: lambda x: ft.grad(lambda x: np.sum(f(x)[1:]))(x),
+    lambda f: lambda x: ft.jit(lambda x: f(x) * 2.0)(x),
+    lambda f: lambda x: ft.make_program(f)(x) and f(x),
+], ids=["vmap", "jvp", "grad", "jit", "make_program"])
+def test_what_transforms_make_of_a_compiled_derivative_is_staged_again_too(transform):
+    f = ft.grad(root)
+    x = np.array([0.0, 4.0])
+    np.testing.assert_array_equal(transform(ft.jit(f))(x), transform(f)(x))
+
+
 # ---- an entry depends on nothing but itself
 
 

@@ -26,6 +26,7 @@ from functrans._core.bind import (
     sum_to,
 )
 from functrans._core.primitive import Primitive
+from functrans._core.products import Products, products
 from functrans._kernels import large
 from functrans._ops.choice import choose
 
@@ -85,15 +86,14 @@ class Action:
 
     def strong(self, g: Any, *saved: Any) -> Any:
         """The action with strong zero: zero change, or zero slope, contributes exactly zero."""
-        staged = any(map(is_staged, (g, *saved)))
-        moved = None if staged else self.act(g, *saved)
-        if not staged and not may_have_nan(moved):
+        moved = self.act(g, *saved)
+        if not may_have_nan(moved):
             return moved
         with np.errstate(all="ignore"):
             # one of g's own type: Python's 1.0 / 0 raises, and a float64 one would promote float32
             product = strong_multiply(g, self.act(dtype_of(g).type(1), *saved))
             # entry by entry: no entry depends on the values of others
-            return product if staged else where(isnan(moved), product, moved)
+            return where(isnan(moved), product, moved)
 
 
 @functools.cache
@@ -170,8 +170,8 @@ def _strongly(product: Callable) -> Callable:
 
 
 def _is_final(x: Tracer) -> bool:
-    """Whether its numbers are known and no derivative is taken of it."""
-    return not (is_staged(x) or x.followed())
+    """Whether no derivative is taken of it, and its numbers are known or the program is strong."""
+    return not x.followed() and (products() is Products.STRONG or not is_staged(x))
 
 
 class Elementwise(Primitive):

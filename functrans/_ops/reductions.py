@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from functrans._core.aval import Aval, dtype_of, finfo, floating_of
 from functrans._core.bind import PLAIN, STRONG, cast, is_finite, may_have_nan
 from functrans._core.sums import reduced
-from functrans._kernels import large
+from functrans._kernels import large, sizes
 from functrans._ops.declare import POSITIVE, elementwise, linear, primitive, strong_multiply
 from functrans._ops.elementwise import (
     add,
@@ -49,13 +50,29 @@ def _all_batched(size, xs, batched):
 
 # ---- sum
 
+# Up to here writing an array costs less than the strided view that avoids it.
+SMALL = 4096
+# Columns up to which they are written one by one, and entries from which: NumPy takes 4 ns a row.
+FEW, MANY = 4, 1024
+
+
 def expand(v: Any, shape: tuple[int, ...], axis: tuple[int, ...]) -> Any:
     """``v``, reduced over ``axis``, repeated along it to ``shape``: the transpose of ``sum``."""
     if type(v) not in PLAIN:
         return np.broadcast_to(v.reshape(kept_shape(shape, axis)), shape)
-    if len(axis) < len(shape):
+    whole, size = len(axis) == len(shape), math.prod(shape)
+    columns = not whole and axis[-1:] == (len(shape) - 1,) and shape[-1] <= FEW
+    if not whole:
         v = v.reshape(kept_shape(shape, axis))
-    return repeated(v, shape)
+    if size > SMALL and not (columns and size < sizes.LARGE):
+        return repeated(v, shape)
+    y = np.empty(shape, dtype_of(v))
+    if columns and size >= MANY:
+        for j in range(shape[-1]):
+            y[..., j] = v[..., 0]
+    else:
+        y[...] = v
+    return y
 
 
 def _sum(x, axis):

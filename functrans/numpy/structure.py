@@ -54,6 +54,8 @@ def as_operand(x: Any) -> Any:
     """``x`` as a traced value or plain ndarray; a list of traced values is stacked."""
     if isinstance(x, Tracer):
         return x
+    if type(x) is float:
+        return np.asarray(x)
     if is_traced(x):
         return np.stack([as_operand(v) for v in x])
     return np.asarray(plain(x))

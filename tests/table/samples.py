@@ -151,6 +151,7 @@ OPERANDS: dict[str, tuple] = {
     "special.vonmises_ppf": (probability, integers),
     "special.gammaincinv": (positive, probability),
     "special.gammainccinv": (positive, probability),
+    "special.log_density_of_beta": (probability, positive, positive),
     "special.betainc": (positive, positive, probability),
     "special.betaincc": (positive, positive, probability),
     "special.betaincinv": (positive, positive, probability),
@@ -322,6 +323,7 @@ ROWS: dict[str, list[Sample]] = {
     "softmax": [floats((2, 3), axis=(1,)), floats((2, 3), axis=(0, 1))],
     "logsumexp": [floats((2, 3), axis=(1,)), floats((2, 3), axis=(0, 1))],
     # structure
+    "checked": [floats((2, 3)), floats(())],
     "reshape": [floats((2, 3), shape=(3, 2)), floats((2, 3), shape=(6,)), floats((), shape=(1, 1))],
     "transpose": [floats((2, 3, 1), axes=(1, 2, 0)), floats((2, 3), axes=(1, 0))],
     "broadcast_to": [

@@ -18,7 +18,7 @@ from functrans._compile.schedule import views
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.primitive import Primitive
 from functrans._ops import elementwise as ops
-from functrans._ops.declare import Elementwise, strong_multiply
+from functrans._ops.declare import Elementwise, isnan, strong_multiply
 from functrans._ops.indexing import WHOLE, getitem
 from functrans._ops.reductions import sum as sum_
 from functrans._ops.structure import (
@@ -165,6 +165,17 @@ def _strong(eqn, producers):
     return None
 
 
+def _spared(eqn, producers):
+    """The product itself, where a bare one has no NaN and a strong one where it has."""
+    condition, strong, bare = eqn.inputs
+    inner = producer(strong, producers, strong_multiply)
+    product = producer(bare, producers, ops.multiply)
+    asked = producer(condition, producers, isnan)
+    if inner is None or product is None or asked is None or asked.inputs[0] is not bare:
+        return None
+    return strong if set(map(id, inner.inputs)) == set(map(id, product.inputs)) else None
+
+
 def _chosen(eqn, producers):
     condition, x, y = eqn.inputs
     if x is y and isinstance(x, Var):
@@ -292,6 +303,7 @@ RULES = (
     Rule("-x * -y = x * y", (ops.multiply, ops.divide), _both_negative),
     Rule("x * x = square x", (ops.multiply,), _by_itself),
     Rule("a choice that is known", (ops.where,), _chosen),
+    Rule("a product, strong where it is NaN: strong", (ops.where,), _spared),
     Rule("a part of a real number", (ops.real, ops.conjugate), _real_already),
     Rule("conjugate twice", (ops.conjugate,), _undone),
     Rule("sum over no axes", (sum_,), _sum_over_nothing),

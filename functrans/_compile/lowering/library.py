@@ -18,6 +18,7 @@ from functrans._compile.ir.program import Const, Var
 from functrans._compile.lowering.numbers import Code, literal, type_of
 from functrans._compile.schedule import views
 from functrans._compile.schedule.views import Shape, View
+from functrans._core.products import NanArrived
 from functrans._kernels.routines import PREFIX
 
 # What a step that cannot go on raises: its status is the place in this list, from 1.
@@ -26,16 +27,17 @@ REFUSALS = (
     np.linalg.LinAlgError("Matrix is not positive definite"),
     np.linalg.LinAlgError("Eigenvalues did not converge"),
     IndexError("an index is out of bounds for its axis"),
+    NanArrived(),
 )
 # The largest size, as a library may count in 32 bits.
 LARGEST = 2**31 - 1
 # Entries of right sides below which they are solved for one by one: OpenBLAS shares several among
 # threads, however few they are, which wait for each other longer than the work takes.
 ALONE = 10_000
-SINGULAR, INDEFINITE, UNCONVERGED, OUTSIDE = range(1, 5)
+SINGULAR, INDEFINITE, UNCONVERGED, OUTSIDE, ARRIVED = range(1, 6)
 
 
-def refused(status: int) -> Exception:
+def refused(status: int) -> BaseException:
     """What NumPy raises where a step cannot go on."""
     error = REFUSALS[status - 1]
     return type(error)(*error.args)
@@ -92,6 +94,18 @@ def pointers_of(step: Any) -> dict[Any, str]:
     """The buffers that the function of a step is given, and what each is called in it."""
     buffers = dict.fromkeys([*step.reads, *step.makes])
     return {b: f"%buffer{i}" for i, b in enumerate(buffers)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Refuse(Call):
+    """Leave the program if a boolean or count is not 0; nothing reads the output."""
+
+    name: ClassVar[str] = "refuse"
+    refuses: ClassVar[bool] = True
+
+    def body(self, w: Writer, indices: list[str]) -> None:
+        flag = w.load(self.operands[0], indices)
+        w.refuse_if(w.code.op(f"icmp ne {w.t} {flag}, 0"), ARRIVED)
 
 
 # The first letters of routines' names.

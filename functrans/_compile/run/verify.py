@@ -23,6 +23,7 @@ from functrans._compile.ir.program import Program, Structured, evaluate
 from functrans._compile.run.checksum import scattered
 from functrans._core.aval import PYTHON_SCALARS
 from functrans._core.primitive import Primitive
+from functrans._core.products import NanArrived
 from functrans._ops.declare import Elementwise
 from functrans._ops.structure import astype, astype_discrete
 from functrans.config import settings
@@ -52,7 +53,7 @@ def difference(program: Program, values: Sequence[Any],
     try:
         with np.errstate(all="ignore"):
             return _difference(program, values, outputs)
-    except (_Undecided, ArithmeticError, LookupError, ValueError):
+    except (_Undecided, NanArrived, ArithmeticError, LookupError, ValueError):
         return None  # NumPy raises where the code does not
 
 

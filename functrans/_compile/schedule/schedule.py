@@ -15,6 +15,7 @@ from functrans._compile.ir import expand
 from functrans._compile.ir.constant_indices import gathered, scattered
 from functrans._compile.ir.program import Atom, Const, Eqn, Program, Structured, Var, atoms
 from functrans._compile.ir.structured import live_equations
+from functrans._compile.lowering import library
 from functrans._compile.lowering.complex_scalars import COMPLEX
 from functrans._compile.lowering.numbers import is_native
 from functrans._compile.lowering.scalars import LOWERINGS, computing_types, copy, reduces
@@ -27,8 +28,10 @@ from functrans._compile.schedule.rematerialize import recompute
 from functrans._compile.schedule.views import View
 from functrans._core.aval import Aval
 from functrans._core.primitive import Primitive
+from functrans._ops.arrivals import checked
+from functrans._ops.declare import isnan
 from functrans._ops.indexing import getitem, put_add
-from functrans._ops.reductions import shift
+from functrans._ops.reductions import count_nonzero, shift
 from functrans._ops.reductions import sum as sum_
 from functrans._ops.structure import (
     broadcast_to,
@@ -53,6 +56,8 @@ def enter(build: Builder, eqn: Eqn) -> None:
             enter(build, part)
         return
     row = eqn.prim
+    if row is checked and _check(build, eqn):
+        return
     if row in VIEWS and _move(build, eqn):
         return
     if row in (getitem, put_add) and len(eqn.inputs) > 1 and _indexed(build, eqn):
@@ -73,6 +78,24 @@ def enter(build: Builder, eqn: Eqn) -> None:
         build.add("map", row, out.aval.shape, eqn.inputs, out, types=types)
         return
     _host(build, eqn)
+
+
+def _check(build: Builder, eqn: Eqn) -> bool:
+    """Enter a look for a NaN, in the loop that makes the operand; the result is the operand."""
+    (x,), (out,) = eqn.inputs, eqn.outputs
+    if not isinstance(x, Var) or x.aval.dtype.char not in "fdFD":
+        return False
+    flag = Var(Aval(x.aval.shape, np.dtype(bool)))
+    enter(build, Eqn(isnan, (x,), {}, (flag,), eqn.line))
+    if x.aval.shape:
+        # LLVM makes vectors of a sum of integers, and often none of an "or"
+        some, axes = Var(Aval((), np.dtype(np.int64))), tuple(range(len(x.aval.shape)))
+        enter(build, Eqn(count_nonzero, (flag,), {"axis": axes}, (some,), eqn.line))
+        flag = some
+    done = views.identity(Var(flag.aval), ())
+    build.call(library.Refuse((build.in_order(flag),), (done,), ()))
+    build.views[out] = build.view(x)
+    return True
 
 
 def _move(build: Builder, eqn: Eqn) -> bool:
@@ -186,7 +209,7 @@ def is_known(row: Primitive) -> bool:
               expand.RULES)
     f = row.facts
     named = f.libm or f.intrinsic or f.cython or f.formula or f.reduces or f.scans or f.indexing
-    return any(row in table for table in tables) or bool(named)
+    return row is checked or any(row in table for table in tables) or bool(named)
 
 
 def schedule(program: Program) -> Schedule:

@@ -8,6 +8,7 @@ from typing import Any
 from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Program, Var, aval_of_atom, evaluate
 from functrans._compile.ir.structured import Branch
+from functrans._core.products import Products, inside
 from functrans._ops import elementwise as ops
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.reverse.nodes import recorded
@@ -39,7 +40,8 @@ class BranchCall(restage.RowCall):
     def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
         row = self.row
         mask = tuple(t is not None for t in tangents[1:])
-        dual, active = self.derive(("jvp", mask), lambda: _dual(row, mask))
+        how = inside(False, [*primals, *tangents])
+        dual, active = self.derive(("jvp", mask, how), lambda: _dual(row, mask, how))
         flat = BranchCall(dual)(*primals, *[t for t in tangents if t is not None])
         n = len(active)
         ts = iter(flat[n:])
@@ -64,10 +66,8 @@ class BranchCall(restage.RowCall):
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
         primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents[1:])
-        strong = trace.strong or self.derive(
-            "may mask", lambda: any(map(restage.may_mask, self.row.branches))
-        )
-        pair = self.derive(("vjp", mask, strong), lambda: BranchVJP(self.row, mask, strong))
+        how = restage.products_of(trace.strong, primals, self.row.branches)
+        pair = self.derive(("vjp", mask, how), lambda: BranchVJP(self.row, mask, how))
         flat = BranchCall(pair.forward)(*primals)
         n = len(self.row.branches[0].outputs)
         return recorded(trace, BranchNode(self, pair, primals, parents, flat[n:], n), flat[:n])
@@ -85,12 +85,12 @@ def _aligned(index: Any, y: Any) -> Any:
     return index.reshape((index.shape[0],) + (1,) * (len(y.shape) - 1))
 
 
-def _dual(row: Branch, mask: Sequence[bool]) -> tuple[Branch, list[bool]]:
+def _dual(row: Branch, mask: Sequence[bool], how: Products) -> tuple[Branch, list[bool]]:
     active = [False] * len(row.branches[0].outputs)
     for p in row.branches:
-        active = [a or b for a, b in zip(active, restage.jvp(p, tuple(mask), row.name)[1],
-                                        strict=True)]
-    duals = [restage.jvp(p, tuple(mask), row.name, active)[0] for p in row.branches]
+        moves = restage.jvp(p, tuple(mask), row.name, how)[1]
+        active = [a or b for a, b in zip(active, moves, strict=True)]
+    duals = [restage.jvp(p, tuple(mask), row.name, how, active)[0] for p in row.branches]
     return Branch(row.name, list(map(optimise, duals)), BranchCall), active
 
 
@@ -106,12 +106,12 @@ class BranchVJP:
     The residuals of a program that did not run are zeros.
     """
 
-    def __init__(self, row: Branch, mask: Sequence[bool], strong: bool):
-        self.strong = strong
+    def __init__(self, row: Branch, mask: Sequence[bool], how: Products):
+        self.strong = how is Products.STRONG
         n, outs = len(mask), len(row.branches[0].outputs)
         self.takes = restage.inexact_outputs(row.branches[0])
         self.types = [aval_of_atom(a) for a in row.branches[0].outputs]
-        joint = [restage.vjp(p, tuple(mask), row.name, None, strong) for p in row.branches]
+        joint = [restage.vjp(p, tuple(mask), row.name, how) for p in row.branches]
         halves = [restage.partition(p, n, outs, self.takes) for p in joint]
         residuals = [[aval_of_atom(a) for a in c.forward.outputs[outs:]] for c in halves]
         self.reads = sorted({i for c in halves for i in c.reads})

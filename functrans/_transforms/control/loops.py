@@ -11,6 +11,7 @@ from functrans._compile.ir.passes import dead_code, optimise
 from functrans._compile.ir.program import Program, Var, atoms, aval_of_atom, evaluate
 from functrans._compile.ir.structured import INT, Loop
 from functrans._core.aval import inexact_dtype
+from functrans._core.products import Products, inside
 from functrans._ops import elementwise as ops
 from functrans._transforms.arguments import zeros_like
 from functrans._transforms.control.costs import cheaper_again
@@ -67,7 +68,8 @@ class LoopCall(restage.RowCall):
     def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
         row = self.row
         mask = tuple(t is not None for t in tangents)
-        dual, masks, active = self.derive(("jvp", mask), lambda: _dual(row, mask))
+        how = inside(False, [*primals, *tangents])
+        dual, masks, active = self.derive(("jvp", mask, how), lambda: _dual(row, mask, how))
         count, *parts = row.parts(primals)
         _, *tangent_parts = row.parts(tangents)
         operands = [count] if row.counted else []
@@ -120,8 +122,8 @@ class LoopCall(restage.RowCall):
             )
         primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents)
-        strong = trace.strong or self.derive("may mask", lambda: restage.may_mask(row.body))
-        pair = self.derive(("vjp", mask, strong), lambda: LoopVJP(row, mask, strong))
+        how = restage.products_of(trace.strong, primals, [row.body])
+        pair = self.derive(("vjp", mask, how), lambda: LoopVJP(row, mask, how))
         flat = list(LoopCall(pair.forward)(*primals))
         outs, rest = flat[: len(row.body.outputs)], flat[len(row.body.outputs) :]
         residuals, steps = rest[: pair.residuals], rest[pair.residuals :]
@@ -142,20 +144,22 @@ def _split(xs: Sequence, *sizes: int) -> list[list]:
     return [*out, list(xs[at:])]
 
 
-def _dual(row: Loop, mask: Sequence[bool]) -> tuple[Loop, list, list[bool]]:
+def _dual(
+    row: Loop, mask: Sequence[bool], how: Products
+) -> tuple[Loop, list, list[bool]]:
     """The loop of values and tangents; which operands of each part, and which outputs, have one."""
     body, n = row.body, row.carries
     _, fixed, state, arrays = row.parts(mask)
     while True:  # a part of the state has a tangent as soon as one step gives it one
         in_mask = (*fixed, *state, *arrays)
         wanted = [*state, *[False] * (len(body.outputs) - n)]
-        _, out_mask = restage.jvp(body, in_mask, row.name)
+        _, out_mask = restage.jvp(body, in_mask, row.name, how)
         reached = [a or b for a, b in zip(state, out_mask, strict=False)]
         if reached == state:
             break
         state = reached
     wanted = [*state, *out_mask[n:]]
-    dual, _ = restage.jvp(body, in_mask, row.name, wanted)
+    dual, _ = restage.jvp(body, in_mask, row.name, how, wanted)
     values, ts = dual.inputs[: len(in_mask)], dual.inputs[len(in_mask) :]
     parts = zip(_split(values, row.consts, n), _split(ts, sum(fixed), sum(state)), strict=True)
     inputs = [v for pair in parts for group in pair for v in group]
@@ -269,15 +273,15 @@ class LoopVJP:
     collected or the state before the step, from which it computes them again.
     """
 
-    def __init__(self, row: Loop, mask: Sequence[bool], strong: bool):
-        self.strong = strong
+    def __init__(self, row: Loop, mask: Sequence[bool], how: Products):
+        self.strong = how is Products.STRONG
         body, n = row.body, row.carries
         _, fixed, state, arrays = row.parts(mask)
         state = _active_state(body, row, fixed, state, arrays)
         inexact = restage.inexact_outputs(body)
         takes = [*state, *inexact[n:]]
         active = (*fixed, *state, *arrays)
-        joint = restage.vjp(body, active, row.name, takes, strong)
+        joint = restage.vjp(body, active, row.name, how, takes)
         split = restage.partition(joint, len(body.inputs), len(body.outputs), takes)
         types = row.abstract()
         self.types = types if row.outputs > 1 else (types,)

@@ -21,6 +21,7 @@ from functrans._core.bind import (
     spread,
 )
 from functrans._core.primitive import Primitive
+from functrans._core.products import Products, products
 from functrans._kernels.large import keep_memory
 from functrans._ops.declare import Elementwise, General, Linear
 from functrans._transforms.reverse.vjp import transpose_vjp
@@ -83,8 +84,8 @@ class JVPTrace(Trace):
         y = bind(prim, v, *fixed, **params)
         if not inexact_dtype(dtype_of(y)):
             return y
-        if prim.fills and is_staged(y):
-            self.careful = True
+        if is_staged(y):
+            self._decide(prim, [t])
         return JVPTracer(self, y, bind(prim, t, *fixed, **params))
 
     def binary(self, prim: Primitive, x1: Any, x2: Any) -> Any:
@@ -143,28 +144,37 @@ class JVPTrace(Trace):
 
     def push(self, prim: Primitive, ts: list, y: Any, xs: list, params: dict) -> Any:
         """The tangent of the output ``y`` from those of the operands."""
+        staged = any(map(is_staged, (y, *ts)))
+        if staged:
+            self._decide(prim, ts)
         if isinstance(prim, Elementwise):
-            if is_staged(y):
-                self.careful = self.careful or _may_mask(prim, ts)
-            elif not self.careful and not prim.singular:
+            if not self.careful and not prim.singular and not staged:
                 return prim.jvp(ts, y, xs, params)
             with np.errstate(all="ignore"):
-                t = prim.jvp(ts, y, xs, params, strong=self.careful or not is_staged(y))
+                t = prim.jvp(ts, y, xs, params, strong=self.careful or not staged)
             if prim.singular and t is not None and not self.careful and not is_staged(t):
                 self.careful = not is_finite(t)
             return t
-        if is_staged(y):
-            self.careful = self.careful or not isinstance(prim, Linear) or prim.fills
         if getattr(prim, "jvp_rule", self) is None:
             return transpose_vjp(prim, ts, y, xs, params)
         return prim.jvp(ts, y, xs, params)
 
     def _strong(self, prim: Any, ts: list, t: Any, y: Any, xs: list) -> Any:
         """The tangent with strong zero, of which ``t`` without may have a NaN."""
-        if is_staged(t) and not _may_mask(prim, ts):
-            return t
+        if is_staged(t):
+            self._decide(prim, ts)
+            if not self.careful:
+                return t
         self.careful = True
         return self.push(prim, ts, y, xs, {})
+
+    def _decide(self, prim: Primitive, ts: list) -> None:
+        """Whether tangents of the program that is written have strong zero from here on."""
+        how = products()
+        if how is Products.BY_ROW:
+            self.careful = self.careful or _may_mask(prim, ts)
+        else:
+            self.careful = how is Products.STRONG
 
     def call(self, call: Any, args: tuple) -> tuple:
         self.require_open(call)
@@ -193,8 +203,12 @@ class JVPTrace(Trace):
         return JVPTracer(self, primal, tangent)
 
 
-def _may_mask(prim: Elementwise, ts: list) -> bool:
+def _may_mask(prim: Primitive, ts: list) -> bool:
     """Whether a slope can be infinite where the value is not, or 0 other than at single points."""
+    if isinstance(prim, Linear):
+        return prim.fills
+    if not isinstance(prim, Elementwise):
+        return True
     actions = [a for a, t in zip(prim.actions, ts, strict=True) if a is not None and t is not None]
     return any([a.singular or a.masks for a in actions])
 

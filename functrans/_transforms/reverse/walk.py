@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from functrans._core.bind import STRONG, may_have_nan, sum_to
+from functrans._core.products import Products, products
 from functrans._kernels import sizes
+from functrans._ops.arrivals import arrived
 from functrans._ops.declare import Linear
 from functrans._transforms.reverse import fusion
 from functrans._transforms.reverse.cotangents import accumulate, add_into, scatter, scatter_late
@@ -34,16 +36,16 @@ def carry(tape: list, seeds: dict[int, Any], wanted: Sequence[int], consume: boo
     """
     cts = _seeded(tape, seeds)
     if staged:  # whether there will be a NaN is not known while a program is written
-        walk(tape, cts, consume, strong=EVERYWHERE if strong else _masked(tape))
-        return [cts[k] for k in wanted]
+        walk(tape, cts, consume, strong=_strong_in_program(tape, strong))
+        return arrived([cts[k] for k in wanted])
     stop = _glance(tape, cts)
-    arrived = cts if stop else [cts[k] for k in wanted]
-    for ct in arrived:
+    ends = cts if stop else [cts[k] for k in wanted]
+    for ct in ends:
         if ct is not None and may_have_nan(ct):
             cts, stop = _seeded(tape, seeds), len(tape)
             break
     if not stop:
-        return arrived
+        return ends
     if consume:
         tape[stop:] = [None] * (len(tape) - stop)
     walk(tape, cts, consume, 0, stop)
@@ -160,12 +162,17 @@ def walk(
     scatter_late(cts, late)
 
 
-def _masked(tape: list) -> Container[int]:
-    """The entries of a program's tape at which an exact zero may meet an infinity.
+def _strong_in_program(tape: list, strong: bool) -> Container[int]:
+    """The entries of a program's tape that are walked with strong zero.
 
-    All of them if a slope can be infinite where the value is not. Else those on the way from
-    something that masks.
+    By rows, these are all of them if a slope can be infinite where the value is not; else those on
+    the way from something that masks.
     """
+    how = products()
+    if how.bare:
+        return ()
+    if strong or how is Products.STRONG:
+        return EVERYWHERE
     masked: set[int] = set()
     for k in range(len(tape) - 1, -1, -1):
         node = tape[k]

@@ -14,6 +14,7 @@ import numpy as np
 from functrans._compile.ir.passes import optimise
 from functrans._compile.ir.program import Eqn, Program, Var, aval_of_atom, is_weak
 from functrans._compile.ir.structured import Ruled
+from functrans._core.products import Products
 from functrans._transforms.sparse.interactions import Interactions
 from functrans._transforms.sparse.rules import Operands
 from functrans._transforms.sparse.sets import UNKNOWN, Csr, Sets, identity, of_matrix, sparse
@@ -31,7 +32,7 @@ def ruled(start: Start, xs: Operands, prim: Ruled,
     """The sets of the outputs; None where the rule has no program of tangents."""
     mask = tuple(s is not None for s in xs.sets)
     try:
-        made, moves = restage.jvp(_alone(xs.eqn, prim), mask, prim.name)
+        made, moves = restage.jvp(_alone(xs.eqn, prim), mask, prim.name, Products.BY_ROW)
     except FunctransError:
         return None
     outputs = made.outputs[len(moves) :]

@@ -11,7 +11,9 @@ import numpy as np
 from functrans import tree
 from functrans._compile.ir.program import Program, aval_of_atom, evaluate
 from functrans._compile.lowering.numbers import Rounding
+from functrans._core.bind import is_staged, may_have_nan
 from functrans._core.locks import Interrupted, compiler, lazy
+from functrans._core.products import Products, inside
 from functrans._ops.calls import Call
 from functrans._transforms.arguments import hand_out_all, hand_out_fresh
 from functrans._transforms.reverse.nodes import recorded
@@ -47,6 +49,7 @@ class Entry:
         # where the first operands stand, which the function closes over; None: where no name leads
         self.closes_over: list[Key | None] = []
         self.holders: list[Any] = []  # kept, so that no other gets the id that is in a key
+        self.inputs: Sequence[str] = ()  # their names, as far as known
         self.check_integers = integers(name, program)
         self.derived: dict[Any, Any] = {}
 
@@ -71,7 +74,7 @@ class Entry:
         with compiler():
             from functrans._compile.run.executable import Executable  # lazy: the whole compiler
 
-        return Executable(self.program, self.rounding, self.name)
+        return Executable(self.program, self.rounding, self.name, self.inputs)
 
     @property
     def made(self) -> str:
@@ -145,9 +148,9 @@ class Entry:
         """The entry of a program made from this one's."""
         return Entry(f"{what}({self.name})", program, None, self.rounding)
 
-    def jvp(self, mask: Mask) -> tuple[Entry, list[bool]]:
+    def jvp(self, mask: Mask, how: Products) -> tuple[Entry, list[bool]]:
         """The entry of outputs and tangents, and which outputs have one."""
-        made, moves = restage.jvp(self.program, mask, self.name)
+        made, moves = restage.jvp(self.program, mask, self.name, how)
         return self.of("jvp", made), moves
 
     def vmap(self, mask: Mask, size: int) -> tuple[Entry, list[bool]]:
@@ -165,11 +168,11 @@ def _checked(check: Callable[[Sequence], None], run: Callable, args: Sequence) -
 class VJPPair:
     """A program split in two, of which the second takes what the first has kept for it."""
 
-    def __init__(self, entry: Entry, mask: Mask, strong: bool):
+    def __init__(self, entry: Entry, mask: Mask, how: Products):
         program = entry.program
-        self.strong = strong
+        self.strong = how is Products.STRONG
         takes = restage.inexact_outputs(program)
-        joint = restage.vjp(program, mask, entry.name, takes, strong)
+        joint = restage.vjp(program, mask, entry.name, how, takes)
         split = restage.partition(joint, len(mask), len(program.outputs), takes)
         self.forward = entry.of("forward of vjp", split.forward)
         self.backward = entry.of("backward of vjp", split.backward)
@@ -191,18 +194,25 @@ class JitCall(Call):
 
     def jvp(self, trace: Any, primals: Sequence, tangents: Sequence) -> tuple[Sequence, Sequence]:
         mask = tuple(t is not None for t in tangents)
-        entry, moves = self.entry.derive(("jvp", mask), lambda: self.entry.jvp(mask))
-        flat = JitCall(entry)(*primals, *[t for t in tangents if t is not None])
-        ys, ts = flat[: len(moves)], iter(flat[len(moves) :])
-        return ys, [next(ts) if m else None for m in moves]
+        operands = [*primals, *[t for t in tangents if t is not None]]
+        for strong in (False, True):
+            how = inside(strong, operands)
+            key = "jvp", mask, how
+            entry, moves = self.entry.derive(key, lambda how=how: self.entry.jvp(mask, how))
+            flat = JitCall(entry)(*operands)
+            ys, ts = flat[: len(moves)], flat[len(moves) :]
+            if any(map(is_staged, flat)) or not any(map(may_have_nan, ts)):
+                break
+        rest = iter(ts)
+        return ys, [next(rest) if m else None for m in moves]
 
     def record(self, trace: VJPTrace, args: Sequence) -> tuple:
         if self.entry.discrete:
             return tuple(map(trace.lower, JitCall(self.entry)(*trace.operands(args)[0])))
         primals, parents = trace.operands([*map(trace.capture, args)])
         mask = tuple(p is not None for p in parents)
-        key = "vjp", mask, trace.strong
-        pair = self.entry.derive(key, lambda: VJPPair(self.entry, mask, trace.strong))
+        how = inside(trace.strong, primals)
+        pair = self.entry.derive(("vjp", mask, how), lambda: VJPPair(self.entry, mask, how))
         flat = JitCall(pair.forward)(*primals)
         n = len(self.entry.program.outputs)
         return recorded(trace, Residuals(self, pair, primals, parents, flat[n:], n), flat[:n])

@@ -23,6 +23,7 @@ from functrans._core.aval import integer
 from functrans._core.bind import Tracer
 from functrans._core.locks import Interrupted, Lock, compiler
 from functrans._core.log import tell
+from functrans._core.products import NanArrived, Products, products
 from functrans._core.writing import handed_to
 from functrans._inspect.explained import Explanation, Staging
 from functrans._inspect.lowered import Lowered
@@ -38,7 +39,7 @@ from functrans._transforms.staging.paths import Tree
 from functrans._transforms.staging.reads import Reads, checks, unchanged_since
 from functrans._transforms.staging.recording import Endless, Outcome, Recording, record
 from functrans._transforms.staging.signature import BoundCall, Signature
-from functrans._transforms.staging.staging import StagedFunction, with_consts
+from functrans._transforms.staging.staging import StagedFunction, with_consts, writing
 from functrans.config import settings
 from functrans.errors import (
     ArgumentError,
@@ -55,6 +56,8 @@ R = TypeVar("R")
 KEPT = 128
 # Times that a function is compiled anew, since what it reads has changed, until a warning is given.
 MANY = 4
+# Why a function is staged once more where a NaN has arrived.
+NAN_ARRIVED = "a derivative had a NaN: now with strong zero"
 # Paths that are kept for one kind of arguments.
 MOST = 64
 
@@ -171,13 +174,14 @@ class Jitted:
     signature and all that the function closes over: 11 us. Both forget all when a program goes.
     """
 
-    __slots__ = ("changes", "entries", "f", "history", "latest", "lock", "most", "name",
-                 "rounding", "shortcuts", "signature", "told")
+    __slots__ = ("changes", "doubted", "entries", "f", "history", "latest", "lock", "most",
+                 "name", "rounding", "shortcuts", "signature", "told")
 
     def __init__(self, f: Callable, nums: Any, names: Any, rounding: Rounding, most: int = MOST):
         self.f, self.signature, self.rounding = f, Signature(f, nums, names), rounding
         self.name, self.most = f"jit({name_of(f)})", most
         self.entries: OrderedDict[Any, Entry | Tree | None] = OrderedDict()
+        self.doubted: set[Any] = set()  # kinds of arguments that need strong zero
         self.shortcuts: dict[tuple, Entry | Tree] = {}
         self.latest: Latest = _NOTHING
         self.lock = Lock()
@@ -199,13 +203,31 @@ class Jitted:
             y = entry(*args)
             if y is not NotImplemented:
                 return y
-        y = run(args)
+        try:
+            y = run(args)
+        except NanArrived:
+            y = NotImplemented
         return self(args, {}) if y is NotImplemented else y
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         if not settings().compiles:
             return hand_out_tree(self.signature.called(*args, **kwargs))
         given = self.signature.of(args, kwargs)
+        try:
+            return self._run(given, args, kwargs)
+        except NanArrived:
+            self.doubted.add(given.key)
+            self._forget_shortcuts()
+            return self._run(given, args, kwargs)
+
+    def _products(self, given: BoundCall) -> Products:
+        """How products in derivatives inside the function are formed."""
+        how = products() if writing() else Products.CHECKED
+        if how is Products.BARE or given.key in self.doubted:
+            return Products.STRONG
+        return how
+
+    def _run(self, given: BoundCall, args: tuple, kwargs: dict) -> Any:
         entry, operands = self._entry(given)
         if entry is None:
             return hand_out_tree(self.signature.called(*args, **kwargs))
@@ -236,12 +258,15 @@ class Jitted:
         self.shortcuts.clear()
         self.latest = _NOTHING
 
-    def _entry(self, given: BoundCall) -> tuple[Entry | Tree | None, Any]:
+    def _entry(
+        self, given: BoundCall, how: Products | None = None
+    ) -> tuple[Entry | Tree | None, Any]:
         """What runs a call, and what it begins with: what it closes over, and the arguments.
 
         None: only the function's Python can run it.
         """
-        key, operands = given.key, given.operands
+        how = how or self._products(given)
+        key, operands = (how, given.key), given.operands
         known = self.entries.get(key)
         if known is not None and known.is_current():
             return known, known.values({}, operands)
@@ -256,9 +281,12 @@ class Jitted:
                 if known.is_current():
                     return known, known.values(traced, operands)
         start = perf_counter()
-        entry, values = self._staged(environment, given)
+        entry, values = self._staged(environment, given, how)
         if entry is not None:
-            self._note(_reason(known), given, start, entry.pieces())
+            before = self.entries.get((Products.CHECKED, given.key))
+            doubted = how is Products.STRONG and before is not None
+            reason = NAN_ARRIVED if doubted else _reason(known)
+            self._note(reason, given, start, entry.pieces())
         if entry is not None and entry.once:
             return entry, values
         with self.lock:
@@ -275,12 +303,12 @@ class Jitted:
         return entry, values
 
     def _staged(
-        self, environment: Environment, given: BoundCall
+        self, environment: Environment, given: BoundCall, how: Products
     ) -> tuple[Entry | Tree | None, Any]:
         """What will run such calls, and what this one begins with."""
         operands, traced = given.operands, environment.traced
         try:
-            path, before, after = self._recorded(environment, given, ())
+            path, before, after = self._recorded(environment, given, (), how)
         except Endless as endless:
             made = Tree(self.name, self.rounding, self.most, self.told)
             made.end(endless.line, endless.how)
@@ -306,16 +334,18 @@ class Jitted:
         entry = Entry(self.name, program, path.structure, self.rounding, reads)
         entry.closes_over = [places.get(id(x)) for x in values]
         entry.holders = holders
+        if not values:
+            entry.inputs = self.signature.names_of(given)
         return entry, [*values, *operands]
 
     def _recorded(
-        self, environment: Environment, given: BoundCall, known: Sequence[Outcome]
+        self, environment: Environment, given: BoundCall, known: Sequence[Outcome], how: Products
     ) -> tuple[Recording, dict, dict]:
         """The path of a call, and what the function read beside its arguments before and after."""
         before, draws = checks(environment), Draws(environment.generators)
         environment.lend()
         operands = given.operands
-        path = record(given.call, operands, list(map(_example, operands)), self.name, known)
+        path = record(given.call, operands, list(map(_example, operands)), self.name, known, how)
         draws.refuse(self.name, "each call")
         return path, before, checks(Environment(self.f, *given.fixed))
 
@@ -324,7 +354,8 @@ class Jitted:
         environment, start = Environment(self.f, *given.fixed), perf_counter()
         places = {id(x): key for key, x in reversed(environment.traced.items())}
         try:
-            path, before, after = self._recorded(environment, given, known)
+            how = self._products(given)
+            path, before, after = self._recorded(environment, given, known, how)
         except Endless as endless:
             paths.end(endless.line, endless.how)
             return
@@ -362,7 +393,7 @@ class Jitted:
 
     def code(self, *args: Any) -> Callable[[Sequence], list] | None:
         """What takes the numbers among such arguments to fresh outputs, if it can be native."""
-        entry, _ = self._entry(self.signature.of(args, {}))
+        entry, _ = self._entry(self.signature.of(args, {}), Products.STRONG)
         try:
             code = entry.executable.code if type(entry) is Entry else None
         except Interrupted:
@@ -386,7 +417,8 @@ class Jitted:
         """What is run for such arguments: the program as staged and as optimised, and its steps."""
         given = self.signature.of(args, kwargs)
         with self.lock:
-            known, before = self.entries.get(given.key), list(self.entries.values())
+            key = self._products(given), given.key
+            known, before = self.entries.get(key), list(self.entries.values())
         entry, operands = self._entry(given)
         reason = f"new kind of arguments: {describe(given.operands)}"
         if entry in before:

@@ -17,6 +17,7 @@ import numpy as np
 from functrans._compile.ir.program import Program, Var, evaluate
 from functrans._core.array import plain
 from functrans._core.bind import PrimalTracer, Tracer, writer
+from functrans._core.products import Products
 from functrans._transforms.staging.signature import typed
 from functrans._transforms.staging.staging import (
     StagedTracer,
@@ -98,8 +99,10 @@ class PathTrace(StagingTrace):
 
     __slots__ = ("decided", "decisions", "known", "operands", "values")
 
-    def __init__(self, fun: str, operands: Sequence, known: Sequence[Outcome]):
-        super().__init__(fun, lifted={})
+    def __init__(
+        self, fun: str, operands: Sequence, known: Sequence[Outcome], products: Products
+    ):
+        super().__init__(fun, lifted={}, products=products)
         self.known = known
         self.operands: dict[Var, Any] = dict(enumerate(operands))  # type: ignore[arg-type]
         self.decisions: list[Decision] = []
@@ -187,13 +190,14 @@ def exact(x: Any) -> tuple[bool, Any]:
 
 
 def record(
-    f: Callable, operands: Sequence, examples: Sequence, name: str, known: Sequence[Outcome]
+    f: Callable, operands: Sequence, examples: Sequence, name: str, known: Sequence[Outcome],
+    products: Products = Products.BY_ROW,
 ) -> Recording:
     """The path of ``f`` on ``operands``, of whose kinds ``examples`` are, after known decisions.
 
     Raises Endless where Python decides without end.
     """
-    trace = PathTrace(name, operands, known)
+    trace = PathTrace(name, operands, known, products)
     token = writer.set(trace)
     structure: Any = None
     try:

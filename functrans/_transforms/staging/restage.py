@@ -25,6 +25,7 @@ from functrans._compile.ir.program import (
 from functrans._core.aval import Aval, inexact_dtype
 from functrans._core.bind import Tracer, is_staged, may_have_nan
 from functrans._core.primitive import Primitive
+from functrans._core.products import Products, inside, products
 from functrans._ops.calls import Call
 from functrans._ops.declare import Bilinear, Elementwise, Linear
 from functrans._ops.structure import astype
@@ -68,7 +69,7 @@ class RowCall(Call):
 
 
 def jvp(
-    program: Program, mask: Mask, name: str, wanted: Sequence[bool] | None = None
+    program: Program, mask: Mask, name: str, how: Products, wanted: Sequence[bool] | None = None
 ) -> tuple[Program, list[bool]]:
     """The program of outputs and tangents, and which outputs have one.
 
@@ -93,7 +94,7 @@ def jvp(
 
     examples = examples_of(program)
     tangents = [np.asarray(x) for x, m in zip(examples, mask, strict=True) if m]
-    return stage(dual, [*examples, *tangents], f"jvp({name})")[0], active
+    return stage(dual, [*examples, *tangents], f"jvp({name})", how)[0], active
 
 
 def vmap(
@@ -120,7 +121,7 @@ def vmap(
         np.broadcast_to(x, (size, *np.shape(x))) if m else x
         for x, m in zip(examples_of(program), mask, strict=True)
     ]
-    return stage(batched, examples, f"vmap({name})")[0], varies
+    return stage(batched, examples, f"vmap({name})", products())[0], varies
 
 
 def _with_strong(program: Program, mask: Mask) -> Program:
@@ -166,13 +167,11 @@ class Partition(NamedTuple):
 
 
 def vjp(
-    program: Program, mask: Mask, name: str, takes: Sequence[bool] | None = None,
-    strong: bool = False,
+    program: Program, mask: Mask, name: str, how: Products, takes: Sequence[bool] | None = None
 ) -> Program:
     """Outputs and the cotangents of the inputs in ``mask``, from inputs and seeds, optimised.
 
     There is a seed for each of the outputs in ``takes``, which are all inexact ones by default.
-    ``strong``: with strong zero throughout.
     """
     avals = [aval_of_atom(o) for o in program.outputs]
     if takes is None:
@@ -181,7 +180,7 @@ def vjp(
     def both(*values: Any) -> tuple:
         n = len(mask)
         trace = ReverseTrace(f"vjp({name})")
-        trace.strong = strong
+        trace.strong = how is Products.STRONG
         xs = [trace.input(x) if m else x for x, m in zip(values, mask, strict=False)]
         outs = evaluate(program, xs)
         trace.closed = True
@@ -194,12 +193,22 @@ def vjp(
         return (*[trace.settled(trace.lower(y)) for y in outs], *input_cts)
 
     seeds = [np.ones(a.shape, a.dtype) for a, t in zip(avals, takes, strict=True) if t]
-    return optimise(stage(both, [*examples_of(program), *seeds], f"vjp({name})")[0])
+    return optimise(stage(both, [*examples_of(program), *seeds], f"vjp({name})", how)[0])
 
 
-def may_mask(program: Program) -> bool:
-    """Whether an exact zero may meet an infinity where the program's value is finite: its backward
-    is then made with strong zero."""
+def products_of(
+    strong: bool, operands: Sequence, programs: Sequence[Program] = ()
+) -> Products:
+    """How the products in a derivative of ``programs`` are formed, when ``operands`` are given.
+
+    By rows with strong zero, if a zero may meet an infinity where the programs' value is finite.
+    """
+    how = inside(strong, operands)
+    by_row = how is Products.BY_ROW
+    return Products.STRONG if by_row and any(map(_may_mask, programs)) else how
+
+
+def _may_mask(program: Program) -> bool:
     return any([_row_may_mask(eqn.prim) for eqn in program.eqns])
 
 
@@ -207,7 +216,7 @@ def _row_may_mask(row: Primitive) -> bool:
     if isinstance(row, Elementwise):
         return any([a is not None and (a.singular or a.masks) for a in row.actions])
     if isinstance(row, Structured):
-        return any(map(may_mask, row.programs.values()))
+        return any(map(_may_mask, row.programs.values()))
     if isinstance(row, Linear):
         return row.drops
     return row.differentiable and not isinstance(row, Bilinear)
@@ -300,6 +309,6 @@ class ProgramNode(CallNode):
 
 
 __all__ = [
-    "Partition", "ProgramNode", "RowCall", "examples_of", "inexact_outputs", "jvp", "may_mask",
-    "partition", "vjp", "vmap",
+    "Partition", "ProgramNode", "RowCall", "examples_of", "inexact_outputs", "jvp",
+    "partition", "products_of", "vjp", "vmap",
 ]

@@ -30,6 +30,7 @@ from functrans._core.array import changeable, in_native_order, plain, unrepeated
 from functrans._core.aval import PYTHON_SCALARS, Aval, aval_of
 from functrans._core.bind import PrimalTracer, Trace, Tracer, bind, writer
 from functrans._core.primitive import Primitive
+from functrans._core.products import NanArrived, Products, forming, products
 from functrans._ops.structure import broadcast_to
 from functrans._transforms.arguments import is_number, require_callable, require_numbers
 from functrans.errors import (
@@ -90,10 +91,12 @@ class StagedTracer(Tracer):
 class StagingTrace(Trace):
     """Values of older traces become inputs, listed in ``lifted``; without it they are refused."""
 
-    __slots__ = ("consts", "defined", "eqns", "lifted", "lines", "numbered")
+    __slots__ = ("consts", "defined", "eqns", "lifted", "lines", "numbered", "products")
 
-    def __init__(self, fun: str, lines: bool = True, lifted: dict | None = None):
+    def __init__(self, fun: str, lines: bool = True, lifted: dict | None = None,
+                 products: Products = Products.BY_ROW):
         super().__init__(fun)
+        self.products = products
         self.lend()
         self.lifted = lifted
         self.eqns: list[Eqn] = []
@@ -253,7 +256,7 @@ def _example(prim: Primitive, examples: Sequence, params: dict) -> Any:
     with np.errstate(all="ignore"):
         try:
             return bind(prim, *examples, **params)
-        except (np.linalg.LinAlgError, IndexError, SolverError):
+        except (np.linalg.LinAlgError, IndexError, SolverError, NanArrived):
             # the example is singular, out of bounds or unsolved, which real arguments need not be
             return _stand_in(prim, examples, params)
 
@@ -268,9 +271,11 @@ def _stand_in(prim: Primitive, examples: Sequence, params: dict) -> Any:
     return tuple(ones) if prim.outputs > 1 else ones[0]
 
 
-def stage(f: Callable, args: Sequence[Any], name: str) -> tuple[Program, tree.Structure]:
+def stage(
+    f: Callable, args: Sequence[Any], name: str, how: Products = Products.BY_ROW
+) -> tuple[Program, tree.Structure]:
     """The program of ``f`` on flat ``args``, and how the outputs nest."""
-    trace = StagingTrace(name)
+    trace = StagingTrace(name, products=how)
     program, structure = write(trace, f, args)
     return check(program), structure
 
@@ -282,7 +287,8 @@ def write(
     token = _writing.set(True)
     try:
         inputs = trace.arguments(args)
-        outs, structure = tree.flatten(f(*inputs))
+        with forming(trace.products):
+            outs, structure = tree.flatten(f(*inputs))
         require_numbers(trace.fun, outs)
         outputs = tuple([trace.atom(plain(x)) for x in outs])
         return Program(tuple(t.variable for t in inputs), tuple(trace.eqns), outputs), structure
@@ -303,7 +309,7 @@ class StagedFunction(NamedTuple):
 
 
 def stage_part(
-    f: Callable, args: Sequence[Any], name: str, older: bool = False
+    f: Callable, args: Sequence[Any], name: str, older: bool = False, how: Products | None = None
 ) -> StagedFunction:
     """A part of a function that is being transformed or staged: it may close over traced values.
 
@@ -312,7 +318,7 @@ def stage_part(
     depends on the values themselves, not on what is made of them meanwhile.
     """
     lifted: dict[int, tuple[Any, StagedTracer]] = {}
-    trace = StagingTrace(name, lifted=lifted)
+    trace = StagingTrace(name, lifted=lifted, products=how or products())
     token = writer.set(trace) if older else None
     try:
         program, structure = write(trace, f, args)
