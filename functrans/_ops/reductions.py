@@ -76,7 +76,8 @@ def expand(v: Any, shape: tuple[int, ...], axis: tuple[int, ...]) -> Any:
 
 
 def _sum(x, axis):
-    return reduced(x, axis) if type(x) is np.ndarray else np.add.reduce(x, axis)
+    several = type(x) is np.ndarray and x.ndim > 1
+    return reduced(x, axis) if several else np.add.reduce(x, axis)
 
 
 def _sum_transpose(ct, x, axis):
