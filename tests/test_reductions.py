@@ -9,6 +9,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as fnp
 from functrans._core import sums
+from functrans._ops.reductions import expand
 from functrans._ops.structure import repeated
 from tests.drawing import generator
 
@@ -559,5 +560,18 @@ def test_one_infinite_entry_stays_in_its_sum():
 
 
 def test_columns_of_a_broadcast_are_its_entries():
-    x = np.arange(500.0)[:, None]
-    np.testing.assert_array_equal(repeated(x, (2, 500, 3)), np.broadcast_to(x, (2, 500, 3)))
+    x, shape = np.arange(500.0).reshape(2, 250), (2, 250, 3)
+    np.testing.assert_array_equal(expand(x, shape, (2,)), np.broadcast_to(x[..., None], shape))
+
+
+@pytest.mark.parametrize("have, shape", [
+    ((3,), (5, 3)), ((4, 1, 3), (2, 4, 6, 3)), ((1, 1), (7, 2)), ((), (3,)), ((0,), (2, 0)),
+    ((1,), (0,)),
+], ids=str)
+def test_a_repetition_is_a_broadcast_that_cannot_be_written_to(have, shape):
+    x = np.random.default_rng(0).normal(size=have)
+    y = repeated(x, shape)
+    np.testing.assert_array_equal(y, np.broadcast_to(x, shape))
+    assert not y.flags.writeable
+    with pytest.raises(ValueError, match="could not be broadcast"):
+        repeated(np.ones((2, 3)), (5, 4))

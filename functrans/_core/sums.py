@@ -35,7 +35,8 @@ def summed(x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
 
     The result has the entries in order, but perhaps not the shape.
     """
-    if x.dtype.char not in "fd" or not x.flags.c_contiguous or not 0 < x.size <= PRODUCT:
+    if len(axes) == x.ndim or x.dtype.char not in "fd" or not x.flags.c_contiguous or not (
+            0 < x.size <= PRODUCT):
         return np.add.reduce(x, tuple(axes))
     shape = x.shape
     while axes:

@@ -50,39 +50,34 @@ def _all_batched(size, xs, batched):
 
 # ---- sum
 
-# Entries up to which a copy costs less than the view that repeats entries.
+# Up to here writing an array costs less than the strided view that avoids it.
 SMALL = 4096
 # Columns up to which they are written one by one, and entries from which: NumPy takes 4 ns a row.
 FEW, MANY = 4, 1024
-
-
-def _spread(x: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """``x`` repeated to ``shape``, for rules: a view, or a copy where that is the quicker."""
-    x = np.asarray(x)
-    size = math.prod(shape)
-    if x.shape[-1:] == (1,) and 1 < shape[-1] <= FEW and MANY <= size < sizes.LARGE:
-        y = np.empty(shape, x.dtype)
-        for j in range(shape[-1]):
-            y[..., j] = x[..., 0]
-        return y
-    if size > SMALL:
-        return repeated(x, shape)
-    y = np.empty(shape, x.dtype)
-    y[...] = x
-    return y
 
 
 def expand(v: Any, shape: tuple[int, ...], axis: tuple[int, ...]) -> Any:
     """``v``, reduced over ``axis``, repeated along it to ``shape``: the transpose of ``sum``."""
     if type(v) not in PLAIN:
         return np.broadcast_to(v.reshape(kept_shape(shape, axis)), shape)
-    if len(axis) < len(shape):
+    whole, size = len(axis) == len(shape), math.prod(shape)
+    columns = not whole and axis[-1:] == (len(shape) - 1,) and shape[-1] <= FEW
+    if not whole:
         v = v.reshape(kept_shape(shape, axis))
-    return _spread(v, shape)
+    if size > SMALL and not (columns and size < sizes.LARGE):
+        return repeated(v, shape)
+    y = np.empty(shape, dtype_of(v))
+    if columns and size >= MANY:
+        for j in range(shape[-1]):
+            y[..., j] = v[..., 0]
+    else:
+        y[...] = v
+    return y
 
 
 def _sum(x, axis):
-    return reduced(x, axis) if type(x) is np.ndarray else np.add.reduce(x, axis)
+    several = type(x) is np.ndarray and x.ndim > 1
+    return reduced(x, axis) if several else np.add.reduce(x, axis)
 
 
 def _sum_transpose(ct, x, axis):

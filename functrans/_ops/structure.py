@@ -65,9 +65,13 @@ def _batch_broadcast(size, xs, batched, shape):
 def repeated(x: Any, shape: tuple[int, ...]) -> np.ndarray:
     """``np.broadcast_to(x, shape)`` of a plain array or number: a view, never a copy."""
     x = np.asarray(x)
-    if x.ndim or x.dtype.kind == "V":  # no buffers of ml_dtypes
+    lead = len(shape) - x.ndim
+    sides = list(zip(x.shape, shape[lead:], strict=lead >= 0))
+    fits = lead >= 0 and all([n in (1, m) for n, m in sides])
+    if not fits or not x.flags.c_contiguous or x.dtype.kind == "V":  # no buffers of ml_dtypes
         return np.broadcast_to(x, shape)
-    y = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))  # in half the time
+    steps = [s if n == m else 0 for s, (n, m) in zip(x.strides, sides, strict=True)]
+    y = np.ndarray(shape, x.dtype, x, 0, (0,) * lead + tuple(steps))  # in half the time
     y.flags.writeable = False
     return y
 
