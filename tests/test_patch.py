@@ -732,3 +732,26 @@ def test_a_named_modules_ndarray_is_the_class_of_traced_arrays():
         assert ft.grad(f)(1.0) == 2.0
         assert module.np.ndarray is np.ndarray and module.np.sum is np.sum
     assert module.np is np and module.ndarray is np.ndarray
+
+
+def test_scipys_own_code_gets_plain_arrays_where_nothing_is_traced():
+    import scipy.fft
+    import scipy.signal
+    import scipy.sparse
+
+    def f(x):
+        b, a = scipy.signal.butter(2, 0.3)
+        A = scipy.sparse.diags([np.ones(3), np.full(4, 2.0)], [-1, 0]).tocsr()
+        y = A @ (x * np.arange(4.0)) + A.dot(x * np.ones(4))
+        return scipy.signal.lfilter(b, a, y).sum() + np.abs(scipy.fft.fft(y))[1] ** 2
+
+    with ft.patch():
+        found = ft.grad(f)(0.7)
+    assert found == pytest.approx((f(0.7 + 1e-4) - f(0.7 - 1e-4)) / 2e-4, rel=1e-9)  # a parabola
+
+
+def test_lists_of_traced_numbers_are_parameters():
+    f = lambda a: scipy.stats.multivariate_normal.logpdf(  # noqa: E731
+        [0.3, 0.2], [a, 0], [[1 + a, 0.3], [0.3, 2.0]])
+    slope = (f(0.7 + 1e-5) - f(0.7 - 1e-5)) / 2e-5
+    assert both_modes(f, 0.7) == pytest.approx(slope, rel=1e-8)  # of differences

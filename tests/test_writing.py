@@ -1115,3 +1115,24 @@ def test_the_last_function_of_a_table_is_seen_to_write():
     table = {**{i: (lambda x, i=i: i * x) for i in range(200)}, "double": double}
     others = [lambda x: table[3](x) for _ in range(20)]
     assert may_write(lambda x: others[0](x) + table["double"](x))
+
+
+def test_a_single_boolean_is_an_index_as_in_numpy():
+    """As of a number that is asked for its sign: ``y[y < 0] = 0`` of an array without axes."""
+
+    def f(np, x):
+        y = np.array(x * 2.0)
+        y[y < 1] = 0.25
+        y[y > 1] *= 3
+        z = np.zeros(2)
+        z[True] = y * x
+        z[False] = 7.0
+        z[np.array(True)] += x
+        return (z**2).sum() + (y * x)[x > 0].sum() + z[x > 5].sum() + z[None][False].size
+
+    for x in (0.2, 0.7):
+        slope = (float(f(plain_np, x + 1e-5)) - float(f(plain_np, x - 1e-5))) / 2e-5
+        for grad in (ft.grad, lambda f: ft.jit(ft.grad(f))):
+            assert grad(lambda x: f(np, x))(x) == pytest.approx(slope, rel=1e-8)  # of differences
+    value, pull = ft.vjp(lambda v: v.at[True].set(2 * v).at[False].add(9.0)[True], plain_np.ones(2))
+    assert value.tolist() == [[2.0, 2.0]] and pull(plain_np.ones((1, 2)))[0].tolist() == [2.0, 2.0]

@@ -27,6 +27,9 @@ from functrans.errors import PACKAGE, ConcretizationError, package_of_frame
 from functrans.scipy.public import is_traced
 
 _LIBRARIES = frozenset({"numpy", "scipy"})
+_STEPPERS = ("scipy.integrate.", "scipy.optimize.")
+# Its products leave the operand to traced values, which say no when they are to be an ndarray.
+_ASKS = "scipy.sparse."
 # They make arrays of nothing, which will be written into.
 _MAKERS = frozenset({"zeros", "empty", "ones", "full"} | {
     f"{name}_like" for name in ("zeros", "empty", "ones", "full")
@@ -38,7 +41,7 @@ def _is_open(frame: FrameType | None, args: tuple, kwargs: dict, makes: bool = F
 
     ``frame`` is that of the caller. Our own calls are not, nor those of libraries that we call. A
     library that the user calls gets what NumPy would give it where nothing is traced, so that its
-    compiled code can take it; but SciPy's code may write traced values into the arrays it makes.
+    compiled code can take it; but SciPy's steppers write traced values into the arrays they make.
     """
     if not patched.get():
         return False
@@ -46,7 +49,10 @@ def _is_open(frame: FrameType | None, args: tuple, kwargs: dict, makes: bool = F
         frame = frame.f_back  # a gate that is not compiled
     package = package_of_frame(frame) if frame else ""
     if package in _LIBRARIES:
-        if not (makes and package == "scipy") and not is_traced((args, kwargs)):
+        module = frame.f_globals["__name__"] if frame else ""
+        if module.startswith(_ASKS):
+            return False
+        if not (makes and module.startswith(_STEPPERS)) and not is_traced((args, kwargs)):
             return False
         while frame and package_of_frame(frame) in _LIBRARIES:
             frame = frame.f_back
@@ -159,8 +165,8 @@ def _of_scipy(namespace: str) -> list[Swap]:
     theirs = sys.modules[f"scipy.{namespace}"]
     swaps = []
     for name in NAMES[namespace].ours.split():
-        original = getattr(theirs, name, None)
-        if isinstance(original, FunctionType):
+        original: Any = getattr(theirs, name, None)
+        if isinstance(original, FunctionType) or type(original).__module__ == "uarray":
             other = _either(original, _counterpart(namespace, name))
             there = gate(writing, original, other, theirs.__name__)
             swaps.append(Swap(theirs, name, original, there))

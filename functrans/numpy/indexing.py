@@ -70,10 +70,20 @@ def getitem(x: Any, key: Any) -> Any:
     if pattern is not None:
         return bind(rows.getitem, x, pattern=pattern)
     key = key if type(key) is tuple else (key,)
+    if is_flag(key):
+        flag = concrete(key[0], "a boolean as an index")
+        return getitem(x, None) if flag else np.zeros((0, *x.shape), x.dtype)
     if any(map(_is_traced_slice, key)):
         return getitem(*_after_windows(x, key))
     pattern, indices = split_key(key, x.shape)
     return bind(rows.getitem, x, *indices, pattern=pattern)
+
+
+def is_flag(key: Any) -> bool:
+    """Whether an index is one boolean: all of the array in a new axis, or nothing."""
+    e = key[0] if type(key) is tuple and len(key) == 1 else key
+    array = isinstance(e, Tracer | np.ndarray | np.generic)
+    return type(e) is bool or (array and e.shape == () and e.dtype.kind == "b")
 
 
 def _after_windows(x: Any, key: tuple) -> tuple[Any, tuple]:
@@ -208,8 +218,8 @@ def _mask_indices(mask: Any, shape: tuple[int, ...], axis: int) -> list[np.ndarr
     values = concrete(mask, "a boolean mask as an index")
     if values.ndim == 0:
         raise UnsupportedError(
-            f"{user_line()}: a single True or False as an index is not supported; use x[None] or "
-            "np.where."
+            f"{user_line()}: a single True or False beside other indices is not supported; use "
+            "x[None] or np.where."
         )
     for i, n in enumerate(values.shape):
         if axis + i >= len(shape):

@@ -13,7 +13,7 @@ from functrans._ops import elementwise as ops
 from functrans._ops import indexing as rows
 from functrans._ops.indexing import ARRAY
 from functrans.errors import ArgumentError, user_line
-from functrans.numpy.indexing import concrete, item, split_key
+from functrans.numpy.indexing import concrete, getitem, is_flag, item, split_key
 from functrans.numpy.standard import namespace
 from functrans.numpy.structure import as_operand
 
@@ -35,6 +35,10 @@ class At:
         return Slot(self.x, key)
 
 
+FLAG = "a boolean as an index"
+NOWHERE = np.zeros((), bool)
+
+
 class Slot:
     """The entries of an array at an index, with methods that update them."""
 
@@ -45,13 +49,17 @@ class Slot:
         self.masked = None
         if _is_batched_mask(key, self.x.shape):
             self.masked = key
+        elif is_flag(key):
+            flag = concrete(key[0] if type(key) is tuple else key, FLAG)
+            self.masked = None if flag else NOWHERE
+            self.pattern, self.indices = (None,), ()
         else:
             self.pattern, self.indices = split_key(key, self.x.shape)
 
     def get(self) -> Any:
         """The entries themselves: ``x[index]``."""
         if self.masked is not None:
-            concrete(self.masked, "a boolean mask as an index")
+            return getitem(self.x, self.masked)
         return self._out(self._read(self.x))
 
     def set(self, value: Any) -> Any:
@@ -123,6 +131,8 @@ class Slot:
     def _spread(self, value):
         """``value`` where the mask holds: a number, or as many as it selects, in order."""
         value, mask = self._operand(value), as_operand(self.masked)
+        if self.masked is NOWHERE:
+            return self.x
         if value.size == 1:
             return value.reshape(())
         count = np.count_nonzero(mask)

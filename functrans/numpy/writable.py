@@ -20,7 +20,7 @@ from functrans._core.primitive import Primitive
 from functrans._core.writing import current
 from functrans._ops import indexing as rows
 from functrans.errors import ArgumentError, UnsupportedError, user_line
-from functrans.numpy.indexing import split_key
+from functrans.numpy.indexing import is_flag, split_key
 from functrans.numpy.memory import (
     Place,
     Section,
@@ -404,8 +404,9 @@ def _is_traced(x: Any) -> bool:
 
 
 def _is_mask(key: Any) -> bool:
-    """Whether a mask whose entries are not known is among the parts of an index."""
-    return any([isinstance(e, Tracer) and e.dtype.kind == "b" for e in _as_tuple(key)])
+    """Whether a mask whose entries are not known, or one without axes, is part of an index."""
+    masks = [isinstance(e, Tracer) and e.dtype.kind == "b" for e in _as_tuple(key)]
+    return is_flag(key) or any(masks)
 
 
 def _operand(x: Any) -> Any:

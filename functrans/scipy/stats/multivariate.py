@@ -55,14 +55,14 @@ def _matrix(a: Any, dim: int) -> Any:
 
 def _placed(x: Any, mean: Any, a: Any) -> tuple[Any, Any, int]:
     """The differences of points and mean as rows, the matrix, and the dimension."""
-    dims = [1] + [np.shape(p)[0] for p in (mean, a) if p is not None and np.ndim(p)]
-    dim = max(dims)
+    mean, a = (p if p is None else _real(p) for p in (mean, a))
+    dim = max([1] + [p.shape[0] for p in (mean, a) if p is not None and p.ndim])
     x = _real(x)
     if x.ndim < 2:
         x = x.reshape((-1, 1) if dim == 1 else (1, -1))
     if x.shape[-1] != dim:
         raise ValueError(f"points have {x.shape[-1]} entries and the parameters {dim}")
-    return x if mean is None else x - _real(mean), _matrix(1.0 if a is None else a, dim), dim
+    return x if mean is None else x - mean, _matrix(1.0 if a is None else a, dim), dim
 
 
 def _squared_lengths(gap: Any, factor: Any) -> Any:
@@ -123,7 +123,8 @@ class MultivariateNormal(Named):
     @method
     def entropy(self, mean=None, cov: Any = 1):
         """The differential entropy."""
-        _, cov, dim = _placed(np.zeros(1 if np.ndim(cov) == 0 else len(cov)), None, cov)
+        cov = _real(cov)
+        _, cov, dim = _placed(np.zeros(cov.shape[0] if cov.ndim else 1), None, cov)
         return 0.5 * (_log_det(rows.cholesky(cov)) + dim * (LOG_2PI + 1))
 
     def rvs(self, mean=None, cov: Any = 1, size=1, random_state=None):
