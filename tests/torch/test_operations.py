@@ -299,6 +299,10 @@ AS_TORCH = {
     "the type of shares is the third argument": lambda: (
         torch.log_softmax(WAVES.float(), 1, torch.float64),
         WAVES.float().double().softmax(1, torch.float64).log()),
+    "no differences are the numbers themselves": lambda: (
+        torch.diff(WAVES, 0, 0, WAVES[:1], WAVES), WAVES),
+    "places along the first dimension": lambda: (
+        WAVES.to_sparse(1).to_dense() + WAVES.to_sparse(1)._nnz(), WAVES + 3),
     "formats of memory are accepted": lambda: (
         WAVES.float(memory_format=torch.preserve_format), WAVES.to(torch.float32)),
 }

@@ -19,7 +19,7 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
         raise RuntimeError("diff expects input to be at least one-dimensional")
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
-    ends = [x for x in (prepend, input, append) if x is not None]
+    ends = [x for x in (prepend, input, append) if x is not None] if n else [input]
     x = np.concatenate(ends, dim) if len(ends) > 1 else input + 0
     for _ in range(min(n, x.shape[dim])):
         x = np.diff(x, axis=dim)
