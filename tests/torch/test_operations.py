@@ -299,6 +299,10 @@ AS_TORCH = {
     "the type of shares is the third argument": lambda: (
         torch.log_softmax(WAVES.float(), 1, torch.float64),
         WAVES.float().double().softmax(1, torch.float64).log()),
+    "no differences are the numbers themselves": lambda: (
+        torch.diff(WAVES, 0, 0, WAVES[:1], WAVES), WAVES),
+    "places along the first dimension": lambda: (
+        WAVES.to_sparse(1).to_dense() + WAVES.to_sparse(1)._nnz(), WAVES + 3),
     "formats of memory are accepted": lambda: (
         WAVES.float(memory_format=torch.preserve_format), WAVES.to(torch.float32)),
 }
@@ -345,3 +349,58 @@ def test_nothing_but_nan_shares_the_derivative_of_a_median():
     x = torch.full((4,), torch.nan, requires_grad=True)
     torch.nanmedian(x).backward()
     assert x.grad.tolist() == [0.25] * 4
+
+
+# call, error, the beginning of torch's sentence
+REFUSED_BY_TORCH = {
+    "trace": (lambda: torch.trace(WAVES[0]), RuntimeError, "trace: expected a matrix"),
+    "tril": (lambda: WAVES[0].tril(), RuntimeError, "tril: input tensor must have at least 2"),
+    "cross dims": (lambda: torch.linalg.cross(WAVES[:, :3], WAVES[0, :3]), RuntimeError,
+                   "linalg.cross: inputs must have the same number of dimensions"),
+    "cross length": (lambda: torch.linalg.cross(WAVES[:, :2], WAVES[:, :2]), RuntimeError,
+                     "linalg.cross: inputs dimension -1 must have length 3. Got 2 and 2"),
+    "gradient twice": (lambda: torch.gradient(WAVES, dim=(1, -1)), RuntimeError,
+                       "dim 1 appears multiple times"),
+    "gradient spacing": (lambda: torch.gradient(WAVES, dim=(0, 1), spacing=[1.0]), RuntimeError,
+                         "torch.gradient expected spacing to be"),
+    "gradient order": (lambda: torch.gradient(WAVES, edge_order=3), RuntimeError,
+                       "torch.gradient only supports edge_order=1"),
+    "masked_fill": (lambda: WAVES.masked_fill(WAVES > 0, WAVES[:1, :1]), RuntimeError,
+                    "masked_fill_ only supports a 0-dimensional value"),
+    "isclose": (lambda: torch.isclose(WAVES, WAVES, rtol=-1), RuntimeError, "rtol must be greater"),
+    "cov dims": (lambda: torch.cov(WAVES, fweights=torch.ones(2, 2).int()), RuntimeError,
+                 r"cov\(\): expected fweights to have one or fewer"),
+    "cov type": (lambda: torch.cov(WAVES, aweights=torch.ones(4).int()), RuntimeError,
+                 r"cov\(\): expected aweights to have floating point"),
+    "cov size": (lambda: torch.cov(WAVES, aweights=torch.ones(3)), RuntimeError,
+                 r"cov\(\): expected aweights to have the same numel"),
+    "cov sign": (lambda: torch.cov(WAVES, aweights=-torch.ones(4)), RuntimeError,
+                 r"cov\(\): aweights cannot be negative"),
+    "movedim": (lambda: WAVES.movedim((0, 1), 0), RuntimeError, "movedim: Invalid source or dest"),
+    "movedim twice": (lambda: WAVES.movedim((0, 0), (0, 1)), RuntimeError,
+                      "movedim: repeated dim in `source`"),
+    "narrow number": (lambda: WAVES[0, 0].narrow(0, 0, 1), RuntimeError, r"narrow\(\) cannot be"),
+    "narrow start": (lambda: WAVES.narrow(0, -4, 1), IndexError, "start out of range"),
+    "narrow length": (lambda: WAVES.narrow(0, 0, -1), RuntimeError, r"narrow\(\): length must be"),
+    "index_add": (lambda: WAVES.index_add(0, torch.tensor([0]), WAVES[0]), RuntimeError,
+                  "source tensor shape must match self tensor shape"),
+    "rrelu": (lambda: F.rrelu(WAVES, 0.3, 0.1), RuntimeError, "Lower bound should be less"),
+    "embedding": (lambda: F.embedding(torch.tensor([0]), WAVES[0]), RuntimeError, "'weight' must"),
+    "margin": (lambda: F.triplet_margin_loss(WAVES, WAVES, WAVES, -1.0), ValueError, "margin must"),
+    "dilation": (lambda: F.conv1d(WAVES[None], WAVES[None], dilation=-1), RuntimeError,
+                 "dilation should be greater than zero"),
+    "layer_norm": (lambda: F.layer_norm(WAVES, ()), RuntimeError, "Expected normalized_shape to"),
+    "logspace": (lambda: torch.logspace(0, 1, -1), RuntimeError, "number of steps must be non-neg"),
+    "exponential": (lambda: WAVES.clone().exponential_(0), RuntimeError, "exponential_ expects la"),
+    "cauchy": (lambda: WAVES.clone().cauchy_(0, 0), RuntimeError, "cauchy_ expects sigma"),
+    "geometric": (lambda: WAVES.clone().geometric_(-1), RuntimeError, "geometric_ expects p"),
+    "log_normal": (lambda: WAVES.clone().log_normal_(0, 0), RuntimeError, "log_normal_ expects"),
+    "normal": (lambda: WAVES.clone().normal_(0, -1), RuntimeError, "normal expects std >= 0.0"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_TORCH)
+def test_what_torch_refuses_has_no_value(name):
+    call, error, text = REFUSED_BY_TORCH[name]
+    with pytest.raises(error, match=f"^{text}"):
+        call()

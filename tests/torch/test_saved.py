@@ -252,3 +252,11 @@ def test_hooks_cannot_be_forbidden_where_they_are_set():
             pytest.raises(RuntimeError, match="not here"), \
             torch.autograd.graph.disable_saved_tensors_hooks("not here"):
         pass
+
+
+def test_a_hook_of_one_of_two_equal_operands_is_of_that_one():
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    y = x * x
+    y.grad_fn._raw_saved_self.register_hooks(lambda t: t * 2, lambda kept: kept)
+    y.sum().backward()
+    assert x.grad.tolist() == [3.0, 6.0]

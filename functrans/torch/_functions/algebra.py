@@ -330,6 +330,12 @@ def kron(input, other):
 @op(space=LINALG, names="cross")
 def linalg_cross(input, other, *, dim=-1):
     """The cross product of 3-vectors along ``dim``."""
+    if input.ndim != other.ndim:
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions, but "
+                           f"they have {input.ndim} and {other.ndim}")
+    if input.shape[dim] != 3 or other.shape[dim] != 3:
+        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got "
+                           f"{input.shape[dim]} and {other.shape[dim]}")
     return np.cross(input, other, axis=dim)
 
 
@@ -347,6 +353,8 @@ def cross(input, other, dim=None):
 @op
 def trace(x):
     """The sum of the diagonal of a matrix."""
+    if x.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {x.ndim}")
     return np.trace(x.astype(np.int64) if x.dtype.kind in "biu" else x)
 
 

@@ -19,7 +19,7 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
         raise RuntimeError("diff expects input to be at least one-dimensional")
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
-    ends = [x for x in (prepend, input, append) if x is not None]
+    ends = [x for x in (prepend, input, append) if x is not None] if n else [input]
     x = np.concatenate(ends, dim) if len(ends) > 1 else input + 0
     for _ in range(min(n, x.shape[dim])):
         x = np.diff(x, axis=dim)
@@ -67,6 +67,16 @@ def gradient(input, *, spacing=1, dim=None, edge_order=1):
     dims = range(input.ndim) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     spacing = 1 if spacing is None else spacing
     spacings = list(spacing) if isinstance(spacing, list | tuple) else [spacing] * len(dims)
+    if edge_order not in (1, 2):
+        raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
+    places = [d % max(input.ndim, 1) for d in dims]
+    if len(set(places)) < len(places):
+        again = next(d for d in places if places.count(d) > 1)
+        raise RuntimeError(f"dim {again} appears multiple times in the list of dims")
+    if len(spacings) != len(dims):
+        raise RuntimeError(
+            "torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim "
+            f"arguments to have the same length, but got {len(spacings)} and {len(dims)}")
     if any(input.shape[d] < edge_order + 1 for d in dims):
         raise RuntimeError("torch.gradient expected each dimension size to be at least "
                            "edge_order+1")

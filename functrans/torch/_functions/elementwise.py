@@ -349,6 +349,9 @@ def masked_fill(x, mask, value):
     if value.dtype.kind == "c" and x.dtype.kind != "c":
         raise RuntimeError("masked_fill: a complex value cannot be converted to "
                            f"{dtypes.dtype_of(x).name}")
+    if value.ndim:
+        raise RuntimeError("masked_fill_ only supports a 0-dimensional value tensor, but got "
+                           f"tensor with {value.ndim} dimension(s).")
     return np.where(mask, value.astype(x.dtype), x)
 
 
@@ -378,6 +381,10 @@ def complex_(real, imag):
 @op
 def isclose(input, other, rtol=1e-5, atol=1e-8, equal_nan=False):
     """Which entries agree to a tolerance relative to ``other``."""
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if tolerance < 0:
+            raise RuntimeError(
+                f"{name} must be greater than or equal to zero, but got {tolerance}")
     return np.isclose(input, other, rtol, atol, equal_nan)
 
 

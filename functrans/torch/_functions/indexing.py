@@ -234,7 +234,7 @@ def gather(x, dim, index, *, sparse_grad=False):
     """Entries picked along ``dim`` by an index of as many dimensions."""
     index = from_start("gather", index_array(index))
     if not index.size:
-        return np.zeros(index.shape, x.dtype)
+        return x.reshape(-1)[:0].reshape(index.shape)
     if index.dtype not in (np.int64, np.int32):
         raise RuntimeError("gather(): Expected dtype int32/int64 for index, but it is "
                            f"{dtypes.dtype_of(index).name}")

@@ -347,6 +347,26 @@ def _conjugate_transpose(self: Tensor) -> Tensor:
 
 PROPERTIES["H"] = _conjugate_transpose
 
+
+def _require_matrix(who: str, x: Any) -> None:
+    if x.ndim < 2:
+        raise RuntimeError(f"{who}: input tensor must have at least 2 dimensions")
+
+
+@op
+def tril(x, diagonal=0):
+    """Zeros above a diagonal."""
+    _require_matrix("tril", x)
+    return np.tril(x, diagonal)
+
+
+@op
+def triu(x, diagonal=0):
+    """Zeros below a diagonal."""
+    _require_matrix("triu", x)
+    return np.triu(x, diagonal)
+
+
 for _name in ("tril", "triu", "cumsum", "cumprod"):
     METHODS[f"{_name}_"] = in_place(METHODS[_name], f"{_name}_")
 

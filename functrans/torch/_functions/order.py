@@ -177,6 +177,22 @@ def _observations(who: str, x: Any) -> Any:
     return x.reshape((1, -1)) if x.ndim < 2 else x
 
 
+def _require_weights(name: str, w: np.ndarray, n: int) -> None:
+    """Raise unless ``w`` is a weight for each of ``n`` observations."""
+    kinds, what = ("iu", "integral") if name == "fweights" else ("f", "floating point")
+    if w.ndim > 1:
+        raise RuntimeError(f"cov(): expected {name} to have one or fewer dimensions but got "
+                           f"{name} with {w.ndim} dimensions")
+    if w.dtype.kind not in kinds:
+        raise RuntimeError(f"cov(): expected {name} to have {what} dtype but got {name} with "
+                           f"{w.dtype.name} dtype")
+    if w.size != n:
+        raise RuntimeError(f"cov(): expected {name} to have the same numel as there are "
+                           f"observations in the input but got {w.size} != {n}")
+    if (w < 0).any():
+        raise RuntimeError(f"cov(): {name} cannot be negative")
+
+
 @op
 def cov(input, *, correction=1, fweights=None, aweights=None):
     """The covariances of the rows, whose columns are observations, weighted."""
@@ -184,8 +200,9 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
     if x.dtype.kind in "biu":
         x = x.astype(np.float32)
     weights = None
-    for w in (fweights, aweights):
+    for name, w in (("fweights", fweights), ("aweights", aweights)):
         if w is not None:
+            _require_weights(name, plain(w), x.shape[1])
             weights = w.astype(x.real.dtype) if weights is None else weights * w
     n = x.shape[1] if weights is None else np.sum(weights)
     mean = np.sum(x if weights is None else x * weights, axis=1, keepdims=True) / n

@@ -79,15 +79,43 @@ def _written(name: str, draw: Callable) -> None:
     METHODS[name] = write
 
 
-_written("exponential_", lambda rng, shape, lambd=1.0: rng.exponential(1 / lambd, shape))
-_written("cauchy_", lambda rng, shape, median=0.0, sigma=1.0:
-         median + sigma * rng.standard_cauchy(shape))
-_written("geometric_", lambda rng, shape, p: rng.geometric(p, shape))
-_written("log_normal_", lambda rng, shape, mean=1.0, std=2.0: rng.lognormal(mean, std, shape))
+def _require(fits: bool, text: str) -> None:
+    if not fits:
+        raise RuntimeError(text)
+
+
+def _exponential(rng: Any, shape: Any, lambd: float = 1.0) -> np.ndarray:
+    _require(lambd > 0, f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    return rng.exponential(1 / lambd, shape)
+
+
+def _cauchy(rng: Any, shape: Any, median: float = 0.0, sigma: float = 1.0) -> np.ndarray:
+    _require(sigma > 0, f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    return median + sigma * rng.standard_cauchy(shape)
+
+
+def _geometric(rng: Any, shape: Any, p: float) -> np.ndarray:
+    _require(0 < p < 1, f"geometric_ expects p to be in (0, 1), but got p={p}")
+    return rng.geometric(p, shape)
+
+
+def _log_normal(rng: Any, shape: Any, mean: float = 1.0, std: float = 2.0) -> np.ndarray:
+    _require(std > 0, f"log_normal_ expects std > 0.0, but found std={std}")
+    return rng.lognormal(mean, std, shape)
+
+
+def _normal(rng: Any, shape: Any, mean: float = 0.0, std: float = 1.0) -> np.ndarray:
+    _require(std >= 0, f"normal expects std >= 0.0, but found std {std}")
+    return rng.normal(mean, std, shape)
+
+
+for _name, _draw in (("exponential_", _exponential), ("cauchy_", _cauchy),
+                     ("geometric_", _geometric), ("log_normal_", _log_normal),
+                     ("normal_", _normal)):
+    _written(_name, _draw)
 _written("bernoulli_", lambda rng, shape, p=0.5:
          rng.random(shape) < (p._array if isinstance(p, Tensor) else p))
 _written("uniform_", lambda rng, shape, a=0.0, b=1.0, **ends:
          rng.uniform(ends.get("from", a), ends.get("to", b), shape))
-_written("normal_", lambda rng, shape, mean=0.0, std=1.0: rng.normal(mean, std, shape))
 _written("random_", lambda rng, shape, low=0, high=None:
          rng.integers(*((0, low or 2**24) if high is None else (low, high)), shape))

@@ -213,6 +213,10 @@ def index_add(x, dim, index, source, *, alpha=1):
     _typed("index_add", x, source)
     whole, key = _slices("index_add", x, dim, index)
     source = source if source.ndim else source.reshape(1)
+    if source.ndim != whole.ndim:
+        raise RuntimeError(
+            "source tensor shape must match self tensor shape, excluding the specified dimension. "
+            f"Got self.shape = {list(x.shape)} source.shape = {list(source.shape)}")
     return added(whole, key, source if alpha == 1 else source * alpha).reshape(x.shape)
 
 

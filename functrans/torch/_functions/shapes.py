@@ -180,10 +180,15 @@ def t(input: Tensor) -> Tensor:
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions moved to new places, the others keeping their order."""
     n = input._array.ndim
-    moved = np.moveaxis(np.empty((0,) * n), source, destination)  # NumPy's errors, if any
-    assert moved.ndim == n, (moved.ndim, n)
     froms = [_dim(d, n) for d in ((source,) if isinstance(source, int) else source)]
     tos = [_dim(d, n) for d in ((destination,) if isinstance(destination, int) else destination)]
+    if len(froms) != len(tos):
+        raise RuntimeError(
+            f"movedim: Invalid source or destination dims: source ({froms} dims) should contain "
+            f"the same number of dims as destination ({tos} dims)")
+    for name, dims in (("source", froms), ("destination", tos)):
+        if len(set(dims)) < len(dims):
+            raise RuntimeError(f"movedim: repeated dim in `{name}` ({dims})")
     order = [i for i in range(n) if i not in froms]
     for to, frm in sorted(zip(tos, froms, strict=True)):
         order.insert(to, frm)
@@ -244,10 +249,16 @@ def imag(input: Tensor) -> Tensor:
 @method
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """``length`` entries along ``dim`` from ``start`` on."""
-    start = int(start)
-    n = input._array.shape[dim]
+    if not input._array.ndim:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    start, n = int(start), input._array.shape[_dim(dim, input._array.ndim)]
+    if not -n <= start <= n:
+        raise IndexError(f"start out of range (expected to be in range of [{-n}, {n}], but got "
+                         f"{start})")
     start = start + n if start < 0 else start
-    if length < 0 or start + length > n:
+    if length < 0:
+        raise RuntimeError(f"narrow(): length must be non-negative. It is {length}")
+    if start + length > n:
         raise RuntimeError(
             f"start ({start}) + length ({length}) exceeds dimension size ({n})."
         )
@@ -346,18 +357,6 @@ METHODS["flip"] = _flipped
 def roll(x, shifts, dims=None):
     """Entries shifted along ``dims``, those that leave entering at the other end."""
     return np.roll(x, shifts, dims)
-
-
-@op
-def tril(x, diagonal=0):
-    """Zeros above a diagonal."""
-    return np.tril(x, diagonal)
-
-
-@op
-def triu(x, diagonal=0):
-    """Zeros below a diagonal."""
-    return np.triu(x, diagonal)
 
 
 @op

@@ -18,6 +18,8 @@ from functrans.torch._tensors.tensor import Tensor, from_array, show
 # The operands of a node by the names that programs read them under.
 _OPERANDS = {"self": 0, "input": 0, "other": 1, "exponent": 1, "mat2": 1, "vec": 1, "tensor": 1}
 _SQUARE = TABLE["square"].actions[0]
+# and of those that an action of an elementwise row reads, the result last
+_PLACES = {"x": 0, "x1": 0, "x2": 1, "x3": 2, "y": -1}
 _OPTIONS = {"dim": "axis", "dims": "axes", "keepdim": "keepdims"}
 
 
@@ -74,21 +76,21 @@ class SavedTensor:
             raise RuntimeError(
                 "Calling register_hooks on a saved tensor whose hooks have already been set."
             )
-        operands, y = _operands(node)
-        array = y if self._key == "result" else operands[_OPERANDS[self._key]]
+        wanted = -1 if self._key == "result" else _OPERANDS[self._key]
 
-        def pack(kept: Any) -> Any:
-            return _pack_one(kept, pack_hook, unpack_hook) if kept is array else kept
+        def pack(place: int | None, kept: Any) -> Any:  # one place: operands may be one array
+            return _pack_one(kept, pack_hook, unpack_hook) if place == wanted else kept
 
         if isinstance(node, ElementwiseNode):
             node.parts = PackedTuple([
-                (i, action, PackedTuple(map(pack, values)), unlike)
+                (i, action, PackedTuple([pack(_PLACES.get(n), v) for n, v in
+                                         zip(action.needs, values, strict=True)]), unlike)
                 for i, action, values, unlike in node.available()
             ])
         else:
             xs, kept_y = node.available()
-            node.xs = PackedTuple(map(pack, xs))
-            node.y = None if kept_y is None else PackedTuple((pack(kept_y),))
+            node.xs = PackedTuple([pack(i, x) for i, x in enumerate(xs)])
+            node.y = None if kept_y is None else PackedTuple((pack(-1, kept_y),))
 
 
 def _pack_one(array: np.ndarray, pack: Callable, unpack: Callable) -> Packed:
@@ -143,10 +145,10 @@ def _operands(node: ElementwiseNode | RowNode) -> tuple[dict[int, Any], Any]:
     if isinstance(node, RowNode):
         xs, y = node.available()
         return {i: x for i, x in enumerate(xs) if isinstance(x, np.ndarray | np.generic)}, y
-    places = {"x": 0, "x1": 0, "x2": 1, "x3": 2}
     found = {n: v for _, action, saved, _ in node.available()
              for n, v in zip(action.needs, saved, strict=True)}
-    return {places[n]: v for n, v in found.items() if n in places}, found.get("y")
+    return ({_PLACES[n]: v for n, v in found.items() if n in _PLACES and n != "y"},
+            found.get("y"))
 
 
 def _shown(x: Any, edge: Edge | None, storage: Storage | None) -> Any:

@@ -241,6 +241,8 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None,
              requires_grad: bool = False) -> Tensor:
     """``steps`` powers of ``base`` with exponents at equal distances."""
+    if steps < 0:
+        raise RuntimeError(f"number of steps must be non-negative, but logspace got {steps}")
     d = dtypes.default_float() if dtype is None else dtypes.array_dtype(dtype)
     array = np.logspace(start, end, steps, base=base).astype(d)
     return finished("logspace", array, None, requires_grad)

@@ -143,9 +143,17 @@ class SparseTensor:
         )
 
 
-def to_sparse(input: Tensor) -> SparseTensor:
-    """The entries that are not zero, in sparse form; gradients reach them there."""
-    places = np.array(np.nonzero(input._array), dtype=np.int64).reshape(input.ndim, -1)
+def to_sparse(input: Tensor, sparse_dim: int | None = None) -> SparseTensor:
+    """The entries that are not zero, in sparse form; gradients reach them there.
+
+    ``sparse_dim``: along how many axes places are listed, the first ones; by default all.
+    """
+    n = input.ndim if sparse_dim is None else sparse_dim
+    if not 0 < n <= input.ndim:
+        raise RuntimeError(f"to_sparse: sparse_dim must be from 1 to the {input.ndim} dimensions "
+                           f"of the tensor, but it is {n}")
+    known = (input._array != 0).reshape(*input.shape[:n], -1).any(-1)
+    places = np.array(np.nonzero(known), dtype=np.int64).reshape(n, -1)
     values = input[tuple([from_array(row) for row in places])]
     return SparseTensor(places, values, input.shape, True)
 

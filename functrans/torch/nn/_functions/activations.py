@@ -165,6 +165,9 @@ def normalize(input, p=2.0, dim: Any = 1, eps=1e-12):
 def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False,
           inplace: bool = False) -> Tensor:
     """input where positive, else times a slope, drawn for each entry while ``training``."""
+    if lower > upper:
+        raise RuntimeError("Lower bound should be less than or equal to the upper bound, but they "
+                           f"are {lower} and {upper}")
     slope: Any = (lower + upper) / 2
     if training:
         slope = lower + (upper - lower) * rand(input.shape, dtype=input.dtype)
@@ -288,6 +291,8 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None,
     if index.dtype.kind not in "iu":
         raise RuntimeError("Expected tensor for argument #1 'indices' to have one of the following "
                            f"scalar types: Long, Int; but got {input.dtype} instead")
+    if weight._array.ndim != 2:
+        raise RuntimeError(f"'weight' must be 2-D, but it is of shape {list(weight.shape)}")
     n = weight._array.shape[0]
     if index.size and (index.min() < 0 or index.max() >= n):
         raise IndexError(f"index out of range in self: {n} rows, indices from {index.min()} to "

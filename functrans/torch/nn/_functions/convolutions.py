@@ -84,6 +84,10 @@ def _convolution(n: int) -> Any:
                 f"Given groups={groups}, weight of size {list(weight.shape)}, expected "
                 f"input{list(x.shape)} to have {weight.shape[1] * groups} channels, but got "
                 f"{x.shape[1]} channels instead")
+        for what, values in (("stride", steps), ("dilation", spreads)):
+            if min(values) < 1:
+                raise RuntimeError(
+                    f"{what} should be greater than zero, but it is {list(values)} in {name}")
         if padding == "same" and max(steps) > 1:
             raise RuntimeError("padding='same' is not supported for strided convolutions")
         pads = (_same(sizes, spreads) if padding == "same" else

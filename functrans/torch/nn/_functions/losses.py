@@ -302,6 +302,8 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
 def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False,
                         size_average=None, reduce=None, reduction="mean"):
     """max(0, |anchor - positive| - |anchor - negative| + margin)."""
+    if margin <= 0:
+        raise WrongValue(f"margin must be greater than 0, got {margin}")
     near, far = [pairwise_distance.body(anchor, x, p, eps) for x in (positive, negative)]
     if swap:
         far = np.minimum(far, pairwise_distance.body(positive, negative, p, eps))

@@ -103,6 +103,10 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None,
 
 def _trailing(who: str, x: Any, shape: Any) -> tuple:
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    if not shape:
+        raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., "
+                           "containing at least one element, but got normalized_shape = [], in "
+                           f"{who}")
     if x.shape[x.ndim - len(shape) :] != shape:
         raise RuntimeError(f"Given normalized_shape={list(shape)}, expected input with shape "
                            f"[*, {', '.join(map(str, shape))}], but got input of size"
